@@ -139,7 +139,7 @@ func (h *handler) admit(d *delivery) *outcome {
 		d.e.err = err
 		return refused(webhook.Unavailable, retryUnavailable)
 	}
-	if s := found.Node.Sender; s != nil || found.Node.Filter != nil {
+	if s := found.Node.Sender; s != nil || found.Node.Filter != nil || found.Node.OrderKey != nil {
 		d.request = sender.Request{Method: d.r.Method, Header: d.r.Header, Query: d.r.URL.RawQuery}
 		if s != nil && s.NeedsURL() && h.publicURL != "" {
 			d.request.URL = h.publicURL + pathAndQuery(d.r)

@@ -17,6 +17,14 @@ import (
 func (h *handler) start(d *delivery) outcome {
 	tokens := newHider(d.r.URL.RawQuery, d.r.Header, shortestHidden)
 	id := d.caller.ExecutionID(d.id)
+	orderKey, subject := "", stream.StartSubject
+	if key := d.caller.Node.OrderKey; key != nil {
+		if orderKey = tokens.hide(key.Of(&d.request)); orderKey != "" {
+			subject = func(queue, workflowID, nodeID string) string {
+				return stream.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey), workflowID, nodeID)
+			}
+		}
+	}
 	start := execution.Start{
 		ID:         id,
 		WorkflowID: d.caller.Workflow.ID,
@@ -27,7 +35,7 @@ func (h *handler) start(d *delivery) outcome {
 		DeliveryID: tokens.hide(headerText(d.id.ID)),
 		AcceptedAt: d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:    d.payload,
-		Trace:      d.e.startPublish(d.r, stream.StartSubject, d.caller, id),
+		Trace:      d.e.startPublish(d.r, subject, d.caller, id),
 		Headers:    tokens.forwardedHeaders(d.headers, d.r, d.dropped()),
 		Query:      tokens.forwardedQuery(d.r.URL.RawQuery),
 		TokenID:    d.caller.TokenID,
@@ -35,6 +43,7 @@ func (h *handler) start(d *delivery) outcome {
 		Verified:   d.verified,
 
 		DeliveryDerived: d.id.Derived || d.id.Signed,
+		OrderKey:        orderKey,
 	}
 	start.Payload.ContentType = tokens.hide(start.Payload.ContentType)
 	msg, err := d.message.Message(start)

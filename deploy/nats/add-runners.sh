@@ -56,6 +56,19 @@ RUNNER-$queue-$group {
     { service: { account: HOOKSTART, subject: "\$JS.API.STREAM.INFO.KV_cancellations" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.STREAM.MSG.GET.KV_cancellations" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.DIRECT.GET.KV_cancellations.>" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.DIRECT.GET.PROGRESS.executions.progress.$queue.*.*" } }
+    # The lanes of executions with an order key: one consumer each.
+END
+lane=0
+while [ $lane -lt 16 ]; do
+  cat >> "$runners" <<END
+    { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.INFO.EXECUTIONS.$consumer-$lane" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.$consumer-$lane" } }
+    { service: { account: HOOKSTART, subject: "\$JS.ACK.EXECUTIONS.$consumer-$lane.>" } }
+END
+  lane=$((lane + 1))
+done
+cat >> "$runners" <<END
   ]
 }
 END

@@ -94,6 +94,9 @@ type Start struct {
 	// DeliveryDerived reports that the delivery ID comes from the body, is a hash, or is under the
 	// sender's signature: see DerivedDelivery and SignedDelivery.
 	DeliveryDerived bool
+	// OrderKey is the order key: executions of one workflow and one key run one after the other. ""
+	// means that the execution has no order.
+	OrderKey string
 }
 
 // Rejection is a request that was refused because its workflow is inactive. It is recorded, and no

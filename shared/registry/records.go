@@ -106,6 +106,9 @@ type Trigger struct {
 	Tokens []NodeToken `audit:"tokens,hidden"` // tokens that open the node, newest first
 	Sender *Sender     `audit:"sender"`        // the sender that calls the node; nil means that only the token is checked
 	Filter string      `audit:"filter"`        // selects the requests that start an execution, as compact JSON; "" selects all
+	// OrderKey is the place of a request whose value is its order key. "" means that the executions
+	// have no order.
+	OrderKey string `audit:"orderKey"`
 
 	unknown unknown `audit:"-"`
 }
@@ -210,6 +213,9 @@ type Queue struct {
 	// PausedUntil is the time when the pause ends by itself. The zero time means that it does not.
 	PausedUntil time.Time    `audit:"pausedUntil"`
 	Groups      []QueueGroup `audit:"groups"` // sorted by name
+	// Lanes is the number of lanes, each with a consumer of its own in every group. 0 means that no
+	// workflow of the queue has had an order key, so that the queue has no lanes.
+	Lanes int64 `audit:"-"`
 
 	unknown unknown `audit:"-"`
 }

@@ -42,8 +42,11 @@ type Node struct {
 	// Filter decides which requests start an execution. nil means that every request does, unless
 	// Unusable is set.
 	Filter *filter.Filter
+	// OrderKey is the place of the order key of a request. nil means that the executions have no
+	// order, unless Unusable is set.
+	OrderKey *filter.Key
 	// Unusable is the reason why the node cannot decide about requests: this process cannot decrypt
-	// the secrets of its sender, or cannot interpret its filter. Such a node must refuse every
+	// the secrets of its sender, or cannot interpret its filter or order key. Such a node must refuse every
 	// request. nil means that the node is usable.
 	Unusable error
 }
@@ -390,6 +393,9 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 			// execution is started or lost by mistake.
 			node.Filter, node.Unusable = compileFilter(w.ID, node.ID, trigger.Filter)
 		}
+		if trigger.OrderKey != "" && node.Unusable == nil {
+			node.OrderKey, node.Unusable = compileKey(w.ID, node.ID, trigger.OrderKey)
+		}
 		w.Nodes = append(w.Nodes, node)
 	}
 	return w
@@ -402,6 +408,15 @@ func compileFilter(workflowID, nodeID, text string) (*filter.Filter, error) {
 		return nil, fmt.Errorf("the filter of trigger node %q of workflow %q: %w", nodeID, workflowID, err)
 	}
 	return f, nil
+}
+
+// compileKey compiles the place of a node's order key.
+func compileKey(workflowID, nodeID, text string) (*filter.Key, error) {
+	k, err := filter.ParseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("the order key of trigger node %q of workflow %q: %w", nodeID, workflowID, err)
+	}
+	return k, nil
 }
 
 // maxTexts is the maximum number of texts that are kept for sharing. If each workflow has node IDs

@@ -84,7 +84,7 @@ func (w *Workflow) Encode() ([]byte, error) {
 		Transition: w.Transition, RateLimit: rateLimitToWire(w.RateLimit), CreatedAt: timeToWire(w.CreatedAt), UpdatedAt: timeToWire(w.UpdatedAt),
 	}
 	for _, t := range w.Triggers {
-		node := &hookstartv1.TriggerNode{NodeId: t.NodeID, Name: t.Name, Sender: t.Sender.toWire(), Filter: t.Filter}
+		node := &hookstartv1.TriggerNode{NodeId: t.NodeID, Name: t.Name, Sender: t.Sender.toWire(), Filter: t.Filter, OrderKey: t.OrderKey}
 		for _, token := range t.Tokens {
 			node.Tokens = append(node.Tokens, &hookstartv1.TokenHash{Sha256: token.Hash[:], ExpiresAt: timeToWire(token.Expiry())})
 		}
@@ -117,7 +117,7 @@ func decodeAnyWorkflow(data []byte) (*Workflow, error) {
 	for _, node := range wire.GetTriggers() {
 		t := Trigger{
 			NodeID: node.GetNodeId(), Name: node.GetName(), Tokens: make([]NodeToken, 0, len(node.GetTokens())),
-			Sender: senderFromWire(node.GetSender()), Filter: node.GetFilter(), unknown: unknownOf(node),
+			Sender: senderFromWire(node.GetSender()), Filter: node.GetFilter(), OrderKey: node.GetOrderKey(), unknown: unknownOf(node),
 		}
 		for _, token := range node.GetTokens() {
 			if len(token.GetSha256()) != len(TokenHash{}) {
@@ -213,7 +213,7 @@ func DecodeInstallation(data []byte) (*Installation, error) {
 // Encode implements Record.
 func (q *Queue) Encode() ([]byte, error) {
 	wire := &hookstartv1.QueueSettings{
-		Queue: q.Name, PausedSince: timeToWire(q.PausedSince), PausedUntil: timeToWire(q.PausedUntil),
+		Queue: q.Name, PausedSince: timeToWire(q.PausedSince), PausedUntil: timeToWire(q.PausedUntil), Lanes: q.Lanes,
 	}
 	for _, g := range q.Groups {
 		one := &hookstartv1.QueueGroupSettings{Group: g.Group, MaxInFlight: g.MaxInFlight}
@@ -232,7 +232,7 @@ func DecodeQueue(data []byte) (*Queue, error) {
 	}
 	q := &Queue{
 		Name: wire.GetQueue(), PausedSince: timeFromWire(wire.GetPausedSince()),
-		PausedUntil: timeFromWire(wire.GetPausedUntil()), unknown: unknownOf(&wire),
+		PausedUntil: timeFromWire(wire.GetPausedUntil()), Lanes: wire.GetLanes(), unknown: unknownOf(&wire),
 	}
 	for _, g := range wire.GetGroups() {
 		q.Groups = append(q.Groups, QueueGroup{Group: g.GetGroup(), MaxInFlight: g.GetMaxInFlight(), unknown: unknownOf(g)})

@@ -23,8 +23,8 @@ const maxError = 4000
 const reportOverhead = 16 << 10
 
 // begin handles one message. The handler gets its own goroutine, and keeps a place until it has
-// returned or was abandoned.
-func (r *runner) begin(msg jetstream.Msg) {
+// returned or was abandoned. o is nil for a message without an order key.
+func (r *runner) begin(msg jetstream.Msg, o *ordered) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
@@ -33,16 +33,20 @@ func (r *runner) begin(msg jetstream.Msg) {
 		r.note(nil, 0, began, Unreadable, failure(err))
 		_ = msg.TermWithReason(err.Error())
 		r.leave()
-		r.unacknowledged.Done()
+		r.done(&message{ordered: o})
 		return
 	}
 	m := &message{
 		key: key{meta.Sequence.Stream, event.Start.ID}, Msg: msg, heartbeat: began,
-		start: event.Start, attempt: int(min(meta.NumDelivered, 1<<30)), began: began,
+		start: event.Start, attempt: int(min(meta.NumDelivered, 1<<30)), began: began, ordered: o,
 	}
 	if !r.underway.add(m) {
 		r.leave()
-		r.unacknowledged.Done()
+		r.done(m)
+		return
+	}
+	if o != nil {
+		go r.runOrdered(r.startSpan(m, msg.Subject()), m)
 		return
 	}
 	if m.attempt > r.Attempts {
@@ -62,6 +66,35 @@ func (r *runner) giveUp(m *message) {
 	r.end(m, execution.Progress{Status: execution.Failed}, failure(err))
 	r.leave()
 }
+
+// runOrdered makes an attempt with an execution that has an order key, unless it has ended already, or
+// another member may have it.
+func (r *runner) runOrdered(ctx context.Context, m *message) {
+	ended, err := r.hasEnded(r.working, m) //nolint:contextcheck // the context of all handlers, which outlives the attempt's
+	switch {
+	case err != nil: // the runner stops
+		r.note(m.start, m.attempt, m.began, HandedBack, failure(err))
+		r.handBack(m, 0)
+	case !r.underway.holds(m):
+		r.drop(m, outcome{})
+	case ended:
+		r.underway.remove(m)
+		_ = m.Ack()
+		r.done(m)
+	case m.attempt > r.Attempts:
+		r.endSpan(ctx, failure(errNotRun))
+		r.giveUp(m)
+		return
+	default:
+		r.runUnlessCanceled(ctx, m)
+		return
+	}
+	r.endSpan(ctx, failure(errNotRun))
+	r.leave()
+}
+
+// errNotRun is the error of the span of an attempt whose handler was not called.
+var errNotRun = errors.New("the handler was not called: the execution has ended, or another member may have it")
 
 // run makes an attempt, in the context of its span.
 func (r *runner) run(ctx context.Context, m *message) {
@@ -96,6 +129,8 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	r.endSpan(ctx, o)
 
 	switch {
+	case !r.underway.holds(m):
+		r.drop(m, o)
 	case o.err == nil:
 		r.end(m, execution.Progress{Status: execution.Succeeded, StartedAt: m.called, Output: o.output}, o)
 	case errors.Is(context.Cause(ctx), ErrCanceled):
@@ -141,16 +176,20 @@ func (r *runner) end(m *message, p execution.Progress, o outcome) {
 			return
 		}
 		r.note(m.start, m.attempt, m.began, Result(p.Status), o)
-		_ = m.Ack()
-		r.unacknowledged.Done()
+		if r.underway.holds(m) {
+			_ = m.Ack()
+		}
+		r.done(m)
 	})
 }
 
 // handBack returns the message to the group: any member gets it after the delay.
 func (r *runner) handBack(m *message, after time.Duration) {
 	r.underway.remove(m)
-	_ = m.NakWithDelay(after)
-	r.unacknowledged.Done()
+	if r.underway.holds(m) {
+		_ = m.NakWithDelay(after)
+	}
+	r.done(m)
 }
 
 // reportRunning publishes a report that a handler is working. It is not confirmed: the final report

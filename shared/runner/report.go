@@ -24,6 +24,7 @@ const hangGrace = time.Second
 // report until the stream has stored it. One loop serves all messages: a goroutine and timers for
 // each message would cost more than a quick handler.
 type underway struct {
+	nc            *nats.Conn
 	acks          *ack.Engine
 	ackWait       time.Duration
 	announceAfter time.Duration
@@ -52,6 +53,7 @@ type message struct {
 	attempt int       // counts from 1
 	began   time.Time // when the message arrived
 	called  time.Time // when the handler was called
+	ordered *ordered  // nil for a message without an order key
 
 	// guarded
 	jetstream.Msg                 // the last delivery
@@ -73,7 +75,7 @@ func newUnderway(r *runner) (*underway, error) {
 		return nil, fmt.Errorf("subscribe to the stream's confirmations: %w", err)
 	}
 	u := &underway{
-		acks: acks, ackWait: r.AckWait, announce: r.reportRunning, announceAfter: r.ReportRunningAfter, abandon: r.abandon, timeout: r.Timeout,
+		nc: r.nc, acks: acks, ackWait: r.AckWait, announce: r.reportRunning, announceAfter: r.ReportRunningAfter, abandon: r.abandon, timeout: r.Timeout,
 		stop: make(chan struct{}), stopped: make(chan struct{}), messages: map[key]*message{},
 	}
 	go u.tend()
@@ -94,6 +96,9 @@ func (u *underway) add(m *message) bool {
 	defer u.mu.Unlock()
 	if known := u.messages[m.key]; known != nil {
 		known.Msg, known.heartbeat = m.Msg, m.heartbeat
+		if m.ordered != nil && known.ordered != nil {
+			known.ordered.until = m.ordered.until // a lease that has ended stays so
+		}
 		return false
 	}
 	u.messages[m.key] = m
@@ -202,7 +207,15 @@ func (u *underway) round(now time.Time) {
 		if now.Sub(m.heartbeat) >= u.ackWait/4 {
 			m.heartbeat = now
 			msg := m.Msg
-			due = append(due, func() { _ = msg.InProgress() })
+			switch {
+			case m.ordered == nil:
+				due = append(due, func() { _ = msg.InProgress() })
+			case u.holdsLocked(m, now):
+				due = append(due, func() { go u.renew(m, msg) })
+			}
+		}
+		if m.ordered != nil && m.handling != nil && !u.holdsLocked(m, now) {
+			m.stop(ErrLost)
 		}
 		if do := u.dueForHandler(m, now); do != nil {
 			due = append(due, do)

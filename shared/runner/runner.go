@@ -8,7 +8,13 @@
 // process died or lost its connection before the report was stored, when it did not return in
 // time, and after an error. Make its effects idempotent, with the execution's ID as the key: the
 // primary key of an insert, the idempotency key of a call.
-// There is no order, not even within a workflow.
+//
+// Executions with an order key (a setting of a trigger node) begin one after the other: those of one
+// workflow and one key are in the group one at a time, in the order in which they were accepted, also
+// after retries, and when a member dies. One that keeps failing holds up its key until its last
+// attempt. Executions without a key have no order. A runner that was frozen or cut off for longer
+// than AckWait ends the context of a handler of such an execution with the cause ErrLost, because
+// another member may have begun it.
 //
 // An execution ends once, as succeeded or failed; later reports change nothing.
 //
@@ -226,6 +232,12 @@ type runner struct {
 	underway *underway
 	// cancellations knows what is not to run.
 	cancellations *cancellations
+	// lanes ends, by a call of lanesBegin, when the queue has lanes.
+	lanes      context.Context //nolint:containedctx // it says since when the queue has lanes
+	lanesBegin context.CancelFunc
+	// ownAccount reports whether the runner's account may not read the queue's record. Only takeLanes
+	// uses it.
+	ownAccount bool
 	// places holds a token for each place that is free.
 	places chan struct{}
 	// unconfirmed bounds the number of reports without a confirmation: their executions would run
@@ -271,6 +283,8 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		Options: options, nc: nc, handler: handler, working: working, cancellations: newCancellations(nc),
 		places: make(chan struct{}, options.Concurrency), unconfirmed: make(chan struct{}, options.Concurrency),
 	}
+	r.lanes, r.lanesBegin = context.WithCancel(context.Background())
+	defer r.lanesBegin()
 	r.spans = r.tracer()
 	r.ready()
 	for range options.Concurrency {
@@ -298,7 +312,10 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	present := make(chan struct{})
 	go func() { r.sayPresent(taking); close(present) }()
 	go r.watchCancellations(working)
+	laning := make(chan struct{})
+	go func() { r.takeLanes(taking, js, consumer.CachedInfo()); close(laning) }()
 	err = r.take(taking, stop, consumer)
+	<-laning
 	r.unacknowledged.Wait()
 	stop()
 	<-present

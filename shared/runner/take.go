@@ -24,7 +24,14 @@ func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consu
 		if free == 0 {
 			return nil
 		}
-		began, err := r.pull(ctx, consumer, free)
+		pull := r.pull
+		if r.lanes.Err() != nil { // lanes need places, too
+			pull = r.pullBesideLanes
+			for ; free > (r.Concurrency+1)/2; free-- {
+				r.leave()
+			}
+		}
+		began, err := pull(ctx, consumer, free)
 		for range free - began {
 			r.leave()
 		}
@@ -64,6 +71,7 @@ func (r *runner) pull(ctx context.Context, consumer jetstream.Consumer, places i
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Drain)()
+	defer context.AfterFunc(r.lanes, messages.Drain)()
 	for {
 		msg, err := stream.Next(messages)
 		switch {
@@ -71,14 +79,42 @@ func (r *runner) pull(ctx context.Context, consumer jetstream.Consumer, places i
 			return began, nil
 		case err != nil:
 			return began, err
-		case ctx.Err() != nil && !r.isLastAttempt(msg):
-			_ = msg.Nak() // not begun: another member gets it at once
-		default:
-			r.unacknowledged.Add(1)
-			r.begin(msg) //nolint:contextcheck // what a handler has done is reported after ctx has ended, too
+		case r.beginOrNak(ctx, msg):
 			began++
 		}
 	}
+}
+
+// pullBesideLanes does the same as pull, but asks once, and returns when the request has expired:
+// lanes can use the places then.
+func (r *runner) pullBesideLanes(ctx context.Context, consumer jetstream.Consumer, places int) (began int, err error) {
+	batch, err := consumer.Fetch(places, jetstream.FetchMaxWait(pullExpiryWithLanes))
+	if err != nil {
+		return 0, err
+	}
+	for msg := range batch.Messages() {
+		if r.beginOrNak(ctx, msg) {
+			began++
+		}
+	}
+	if err := batch.Error(); errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrBadRequest) {
+		return began, err
+	} else if err != nil { // the server restarts, or has no leader
+		pause(ctx, laneLatest)
+	}
+	return began, nil
+}
+
+// beginOrNak begins an execution without an order key, and returns true. When the runner stops, it
+// returns the message to the group, and false.
+func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
+	if ctx.Err() != nil && !r.isLastAttempt(msg) {
+		_ = msg.Nak() // not begun: another member gets it at once
+		return false
+	}
+	r.unacknowledged.Add(1)
+	r.begin(msg, nil) //nolint:contextcheck // what a handler has done is reported after ctx has ended, too
+	return true
 }
 
 // isLastAttempt reports whether a message has reached its last attempt. If it were returned now, it

@@ -3,7 +3,6 @@ package stream
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -18,7 +17,7 @@ import (
 // headers, no query and no body, only the number of the body's bytes. DecodeBrief refuses exactly
 // the messages that Decode refuses. Its results share no memory with data.
 func DecodeBrief(subject string, header nats.Header, data []byte) (event Event, bodyBytes int, err error) {
-	if !strings.HasPrefix(subject, startPrefix) {
+	if !IsStart(subject) {
 		event, err = Decode(subject, header, data)
 		return event, 0, err
 	}
@@ -104,6 +103,8 @@ func (s *briefStart) takeBytes(field protowire.Number, value []byte) error {
 		text = &s.Sender
 	case 19:
 		text = &s.ReplayOf
+	case 20:
+		text = &s.OrderKey
 	default:
 		return nil
 	}

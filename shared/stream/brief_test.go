@@ -22,7 +22,7 @@ import (
 func full(t *testing.T) *nats.Msg {
 	t.Helper()
 	s := execution.Start{
-		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "gpu", Source: execution.Rerun, DeliveryID: "d ü", RerunOf: id, ReplayOf: id,
+		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "gpu", Source: execution.Rerun, DeliveryID: "d ü", RerunOf: id, ReplayOf: id, OrderKey: "k ü",
 		AcceptedAt: time.Unix(1_900_000_000, 123_456_789).UTC(), TokenID: "token", Trace: "trace", Sender: "stripe", Verified: true, DeliveryDerived: true,
 		Payload: execution.Payload{ContentType: "text/plain", Kind: execution.Text, Body: []byte(strings.Repeat("body", 500))},
 		Headers: execution.Values{"X-One": {"1", ""}, "X-Two": {"ü"}}, Query: execution.Values{"q": {"%zz"}, "": nil},

@@ -39,6 +39,7 @@ func encodeStart(buffer []byte, s *execution.Start) ([]byte, error) {
 	e.bool(17, s.Verified)
 	e.bool(18, s.DeliveryDerived)
 	e.text(19, s.ReplayOf)
+	e.text(20, s.OrderKey)
 	return e.data, e.err
 }
 

@@ -51,7 +51,7 @@ func (r *StartRoom) Message(s execution.Start) (*nats.Msg, error) {
 		r.msg.Header, r.values = headers()
 	}
 	*r.values = headerValues{s.ID, s.WorkflowID, s.NodeID, contentType, s.Trace}
-	r.msg.Subject, r.msg.Reply, r.msg.Data = StartSubject(s.Queue, s.WorkflowID, s.NodeID), "", data
+	r.msg.Subject, r.msg.Reply, r.msg.Data = SubjectOf(&s), "", data
 	if s.DeliveryID != "" {
 		r.msg.Header[jetstream.MsgIDHeader] = r.msg.Header[HeaderExecutionID]
 	} else {
@@ -161,7 +161,7 @@ func Decode(subject string, header nats.Header, data []byte) (Event, error) {
 		trace = values[0]
 	}
 	switch {
-	case strings.HasPrefix(subject, startPrefix):
+	case IsStart(subject):
 		event.Start, err = decodeStart(data, trace)
 	case strings.HasPrefix(subject, rejectedPrefix):
 		event.Rejection, err = decodeRejection(data, trace)
@@ -213,7 +213,7 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 		TokenID: m.GetTokenId(),
 		Trace:   trace,
 
-		Sender: m.GetSender(), Verified: m.GetVerified(), DeliveryDerived: m.GetDeliveryDerived(),
+		Sender: m.GetSender(), Verified: m.GetVerified(), DeliveryDerived: m.GetDeliveryDerived(), OrderKey: m.GetOrderKey(),
 	}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -45,6 +46,9 @@ type QueueSettings struct {
 	Paused      bool             // the queue was paused; the pause may have ended: see PausedUntil
 	PausedUntil time.Time        // the zero time means until it is resumed
 	MaxInFlight map[string]int64 // by group; 0 means as many as its members ask for; absent means never set
+	// Lanes is the number of lanes. 0 means that the queue has none, because no workflow of it has had
+	// an order key.
+	Lanes int
 }
 
 // DecodeQueueSettings decodes the record of a queue.
@@ -55,6 +59,7 @@ func DecodeQueueSettings(data []byte) (s QueueSettings, err error) {
 	}
 	s.Paused = wire.GetPausedSince() != nil
 	s.PausedUntil = timeFromWire(wire.GetPausedUntil())
+	s.Lanes = int(max(0, min(wire.GetLanes(), maxLanes)))
 	for _, g := range wire.GetGroups() {
 		if s.MaxInFlight == nil {
 			s.MaxInFlight = map[string]int64{}
@@ -102,16 +107,23 @@ func (s QueueSettings) pauseUntil(now time.Time) *time.Time {
 // applyTo stores the settings in the configuration of a group's consumer that is to be created.
 func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, now time.Time) {
 	config.PauseUntil = s.pauseUntil(now)
-	if limit, isSet := s.MaxInFlight[group]; isSet {
-		config.MaxAckPending = ackPending(limit)
+	if limit, isSet := s.MaxInFlight[group]; isSet && !isLane(*config) {
+		config.MaxAckPending = s.ackPending(limit)
 	}
 }
 
-func ackPending(limit int64) int {
+// ackPending returns the MaxAckPending of a group's consumer by the group's limit. Each lane may have
+// one more execution in flight, so their number is subtracted; one remains in any case.
+func (s QueueSettings) ackPending(limit int64) int {
 	if limit == 0 {
 		return maxInFlight
 	}
-	return int(limit)
+	return max(1, int(limit)-s.Lanes)
+}
+
+// isLane reports whether a consumer is the consumer of a lane.
+func isLane(config jetstream.ConsumerConfig) bool {
+	return strings.HasPrefix(config.FilterSubject, orderedPrefix)
 }
 
 // EnforceQueueSettings makes the existing consumer of a group agree with the settings of its queue.
@@ -119,9 +131,9 @@ func ackPending(limit int64) int {
 // operator's.
 func EnforceQueueSettings(ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo, group string, s QueueSettings) error {
 	now := time.Now()
-	if limit, isSet := s.MaxInFlight[group]; isSet && info.Config.MaxAckPending != ackPending(limit) {
+	if limit, isSet := s.MaxInFlight[group]; isSet && !isLane(info.Config) && info.Config.MaxAckPending != s.ackPending(limit) {
 		config := info.Config
-		config.MaxAckPending = ackPending(limit)
+		config.MaxAckPending = s.ackPending(limit)
 		config.Metadata = nil // it belongs to the server
 		if _, err := js.UpdateConsumer(ctx, info.Stream, config); err != nil {
 			return fmt.Errorf("consumer %s: set its maximum in flight: %w", info.Name, err)
@@ -160,7 +172,7 @@ func EnsureRunnerConsumer(ctx context.Context, js jetstream.JetStream, g RunnerG
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
 		}
-		return consumer, nil
+		return consumer, isOf(consumer, config)
 	}
 	read := func() (s QueueSettings, revision uint64, err error) {
 		reading, cancel := context.WithTimeout(ctx, settingsWait)
@@ -180,6 +192,9 @@ func EnsureRunnerConsumer(ctx context.Context, js jetstream.JetStream, g RunnerG
 	}
 	for {
 		again, now, err := read()
+		if err == nil && now == revision {
+			err = isOf(consumer, config)
+		}
 		if err != nil || now == revision {
 			return consumer, err
 		}
@@ -194,6 +209,24 @@ func EnsureRunnerConsumer(ctx context.Context, js jetstream.JetStream, g RunnerG
 	}
 }
 
+// ErrOtherConsumer means that a consumer has the name of a group's consumer and other subjects.
+var ErrOtherConsumer = errors.New("the consumer exists with other subjects")
+
+// isOf returns ErrOtherConsumer if a consumer has other subjects than config, as when the name of
+// another group of the queue ends with a hyphen and a number.
+func isOf(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
+	if have := consumer.CachedInfo().Config.FilterSubject; have != config.FilterSubject {
+		return fmt.Errorf("consumer %s: %w: %q, and not %q; choose another name of the group", config.Durable, ErrOtherConsumer, have, config.FilterSubject)
+	}
+	return nil
+}
+
+// ReadLanes returns the number of lanes of a queue, by its record.
+func ReadLanes(ctx context.Context, js jetstream.JetStream, queue string) (int, error) {
+	settings, _, err := readQueueSettings(ctx, js, queue)
+	return settings.Lanes, err
+}
+
 // OnlyOfQueue reports whether a consumer gets the starts of one queue, and of no other.
 func OnlyOfQueue(config jetstream.ConsumerConfig, queue string) bool {
 	filters := config.FilterSubjects
@@ -201,6 +234,6 @@ func OnlyOfQueue(config jetstream.ConsumerConfig, queue string) bool {
 		filters = append(slices.Clip(filters), config.FilterSubject)
 	}
 	return len(filters) > 0 && !slices.ContainsFunc(filters, func(filter string) bool {
-		return len(filter) < len(startPrefix+queue)+1 || filter[:len(startPrefix+queue)+1] != startPrefix+queue+"."
+		return !strings.HasPrefix(filter, startPrefix+queue+".") && !strings.HasPrefix(filter, orderedPrefix+queue+".")
 	})
 }

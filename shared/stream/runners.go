@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,6 +49,43 @@ func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerCon
 		MaxAckPending: maxInFlight,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}
+}
+
+// LaneConsumer returns the name of the group's durable consumer of a lane.
+func (g RunnerGroup) LaneConsumer(lane int) string { return g.Consumer() + "-" + strconv.Itoa(lane) }
+
+// LaneConfig returns the configuration of the group's consumer of a lane. It begins where the
+// group's consumer, which is main, began. The server gives out one message at a time.
+func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
+	config := g.ConsumerConfig(main.Config.AckWait)
+	config.Durable, config.FilterSubject, config.MaxAckPending = g.LaneConsumer(lane), LaneSubject(g.Queue, lane), 1
+	switch main.Config.DeliverPolicy {
+	case jetstream.DeliverNewPolicy:
+		created := main.Created
+		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &created
+	case jetstream.DeliverByStartSequencePolicy, jetstream.DeliverByStartTimePolicy:
+		config.DeliverPolicy = main.Config.DeliverPolicy
+		config.OptStartSeq, config.OptStartTime = main.Config.OptStartSeq, main.Config.OptStartTime
+	case jetstream.DeliverAllPolicy, jetstream.DeliverLastPolicy, jetstream.DeliverLastPerSubjectPolicy:
+	}
+	return config
+}
+
+// LaneOfConsumer returns the group and the lane of a consumer that is the consumer of a lane of a
+// queue. ok is false for any other consumer.
+func LaneOfConsumer(config jetstream.ConsumerConfig, queue string) (group string, lane int, ok bool) {
+	rest, ok := strings.CutPrefix(config.FilterSubject, orderedPrefix+queue+".")
+	if !ok {
+		return "", 0, false
+	}
+	number, ok := strings.CutSuffix(rest, ".>")
+	lane, err := strconv.Atoi(number)
+	if !ok || err != nil || lane < 0 || strconv.Itoa(lane) != number {
+		return "", 0, false
+	}
+	name, ours := strings.CutPrefix(config.Durable, RunnerConsumerPrefix+queue+"-")
+	group, suffixed := strings.CutSuffix(name, "-"+number)
+	return group, lane, ours && suffixed
 }
 
 // EnsureConsumer returns the durable consumer of EXECUTIONS, and creates it if it does not exist.

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
@@ -20,6 +22,7 @@ const Name = "EXECUTIONS"
 // These are the prefixes of the subjects of each kind of message.
 const (
 	startPrefix    = "executions.start."
+	orderedPrefix  = "executions.ordered."
 	rejectedPrefix = "executions.rejected."
 	progressPrefix = "executions.progress."
 )
@@ -27,6 +30,24 @@ const (
 // StartSubject returns the subject of a start. Its parts are valid names and so contain no dot.
 func StartSubject(queue, workflowID, nodeID string) string {
 	return startPrefix + queue + "." + workflowID + "." + nodeID
+}
+
+// OrderedSubject returns the subject of a start with an order key.
+func OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
+	return orderedPrefix + queue + "." + strconv.Itoa(lane) + "." + workflowID + "." + nodeID
+}
+
+// SubjectOf returns the subject of a start.
+func SubjectOf(s *execution.Start) string {
+	if s.OrderKey == "" {
+		return StartSubject(s.Queue, s.WorkflowID, s.NodeID)
+	}
+	return OrderedSubject(s.Queue, execution.LaneOf(s.WorkflowID, s.OrderKey), s.WorkflowID, s.NodeID)
+}
+
+// IsStart reports whether a subject is the subject of a start, with or without an order key.
+func IsStart(subject string) bool {
+	return strings.HasPrefix(subject, startPrefix) || strings.HasPrefix(subject, orderedPrefix)
 }
 
 // RejectedSubject returns the subject of a rejected request.
@@ -53,8 +74,8 @@ func ParseProgressSubject(subject string) (queue, workflowID, executionID string
 	return parts[0], parts[1], parts[2], true
 }
 
-// QueueSubject returns the wildcard for all starts of one queue. It is the filter subject of a
-// runner group.
+// QueueSubject returns the wildcard for all starts of one queue that have no order key. It is the
+// filter subject of a runner group.
 func QueueSubject(queue string) string { return startPrefix + queue + ".>" }
 
 // Settings are the configurable settings of the streams.
@@ -82,7 +103,7 @@ func (s Settings) Config() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        Name,
 		Description: "hookstart: starts and rejections of executions",
-		Subjects:    []string{startPrefix + "*.*.*", rejectedPrefix + "*.*.*"},
+		Subjects:    []string{startPrefix + "*.*.*", rejectedPrefix + "*.*.*", orderedPrefix + "*.*.*.*"},
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardNew,
 		Storage:     jetstream.FileStorage,

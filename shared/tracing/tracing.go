@@ -121,6 +121,8 @@ func template(subject string) string {
 	switch kind {
 	case "start":
 		return "executions.start.{queue}.{workflowId}.{nodeId}"
+	case "ordered":
+		return "executions.ordered.{queue}.{lane}.{workflowId}.{nodeId}"
 	case "rejected":
 		return "executions.rejected.{queue}.{workflowId}.{nodeId}"
 	case "progress":

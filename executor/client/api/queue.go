@@ -22,6 +22,16 @@ type QueueGroup struct {
 	// MaxInFlight is the maximum number of executions in flight. nil means that there is no limit.
 	MaxInFlight *int64    `json:"maxInFlight,omitempty" doc:"How many of its executions are out at all its members together. Absent: as many as they ask for."`
 	LastSeenAt  time.Time `json:"lastSeenAt,omitzero" doc:"When a member was there last. Absent: not known."`
+	Held        []HeldKey `json:"held,omitempty" doc:"The order keys that are held up: an execution of the key is out, and others wait behind it."`
+}
+
+// HeldKey is an order key that is held up in a group, and the execution that holds it up.
+type HeldKey struct {
+	OrderKey    string    `json:"orderKey" doc:"The order key of the execution." example:"4711"`
+	WorkflowID  string    `json:"workflowId" example:"orders"`
+	ExecutionID string    `json:"executionId" format:"uuid" doc:"The execution that a runner was given, and that has not ended."`
+	Since       time.Time `json:"since" doc:"When its handler began; if that was not reported, when it was accepted."`
+	Waiting     uint64    `json:"waiting" doc:"How many executions wait behind it: of its key, and of other keys in its lane."`
 }
 
 // QueuePause is the pause of a queue.

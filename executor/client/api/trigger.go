@@ -19,6 +19,7 @@ type Trigger struct {
 	Sender            *Sender         `json:"sender,omitempty" doc:"Who calls the node. Absent: the token alone opens it."`
 	RateLimit         RateLimit       `json:"rateLimit" doc:"In force: the workflow's own, else its plan's."`
 	Filter            json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places and conditions. Absent: every one does." example:"{\"ptr:/action\": \"opened\"}"`
+	OrderKey          string          `json:"orderKey,omitempty" doc:"The place of a request whose value is its order key, as header:Name, ptr:/json/pointer, form:field or query:name: executions of the workflow with one key run one after the other in each group of runners, in the order in which they were accepted. Absent: they have no order." example:"ptr:/order/id"`
 	Filtered          *Filtered       `json:"filtered,omitempty" doc:"The requests that did not meet the filter. Absent: the node has no filter, and there were none."`
 }
 
@@ -41,6 +42,7 @@ type TriggerSettings struct {
 	Name          string          `json:"name,omitempty" maxLength:"200" doc:"For people."`
 	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"Any JSON value but null, at most 512 KiB. It is replaced as a whole."`
 	Filter        json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places and conditions. It is replaced as a whole; null takes it away." example:"{\"ptr:/action\": \"opened\"}"`
+	OrderKey      string          `json:"orderKey,omitempty" doc:"The place of a request whose value is its order key, as header:Name, ptr:/json/pointer, form:field or query:name: executions of the workflow with one key run one after the other in each group of runners, in the order in which they were accepted. null takes it away." example:"ptr:/order/id"`
 }
 
 // Token is a token of a trigger node.

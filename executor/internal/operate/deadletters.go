@@ -89,10 +89,10 @@ func deadLetterOf(d store.DeadLetter) api.DeadLetter {
 	letter := api.DeadLetter{ID: deadLetterID(d), At: d.At()}
 	if m := d.Message; m != nil {
 		letter.Kind, letter.Reason, letter.StreamSequence, letter.Subject = api.DeadLetterUndecodable, m.Reason, m.StreamSequence, m.Subject
-		if parts := strings.Split(m.Subject, "."); m.Refused() && len(parts) == 5 { // the message was decoded, so its subject is valid
-			letter.Kind, letter.WorkflowID = api.DeadLetterRefused, parts[3]
+		if parts := strings.Split(m.Subject, "."); m.Refused() && len(parts) >= 5 { // the message was decoded, so its subject is valid
+			letter.Kind, letter.WorkflowID = api.DeadLetterRefused, parts[len(parts)-2]
 			if parts[1] != "progress" {
-				letter.NodeID = parts[4]
+				letter.NodeID = parts[len(parts)-1]
 			}
 		}
 		return letter

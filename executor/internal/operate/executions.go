@@ -108,6 +108,7 @@ type request struct {
 	headers, query execution.Values
 	sender         string // the preset of the node's sender when the request arrived
 	verified       bool
+	orderKey       string
 }
 
 func (r request) expired() bool { return r.storedAt.IsZero() }
@@ -120,10 +121,10 @@ func (s *Service) request(ctx context.Context, r store.Record) (request, error) 
 		return request{}, err
 	case event.Start != nil && event.Start.ID == r.ID:
 		s := event.Start
-		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified}, nil
+		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, s.OrderKey}, nil
 	case event.Rejection != nil && event.Rejection.ID == r.ID:
 		s := event.Rejection
-		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified}, nil
+		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, ""}, nil
 	default:
 		// There is no message, or another one: the stream was recreated after the execution was recorded.
 		return request{}, nil

@@ -30,8 +30,50 @@ func (s *Service) Queues(ctx context.Context, by Caller, accountID string, page 
 		found := s.queuesOf(accountID, all)
 		rest := slices.DeleteFunc(slices.Clone(found), func(q queues.Queue) bool { return q.Name <= after })
 		shared := s.sharedQueues(by)
-		return list(queuesList, rest[:min(len(rest), page.Limit+1)], page, func(q queues.Queue) api.Queue { return queueOf(q, shared[q.Name]) }, func(q queues.Queue) string { return q.Name }), nil
+		rest = rest[:min(len(rest), page.Limit+1)]
+		if rest, err = s.since(ctx, rest); err != nil {
+			return none, err
+		}
+		return list(queuesList, rest, page, func(q queues.Queue) api.Queue { return queueOf(q, shared[q.Name]) }, func(q queues.Queue) string { return q.Name }), nil
 	})
+}
+
+// since replaces the times of the executions that hold up others by the times at which their handlers
+// began, as far as these are recorded.
+func (s *Service) since(ctx context.Context, all []queues.Queue) ([]queues.Queue, error) {
+	var ids []string
+	for _, q := range all {
+		for _, g := range q.Groups {
+			for _, h := range g.Held {
+				ids = append(ids, h.ExecutionID)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return all, nil
+	}
+	records, err := s.config.Store.GetMany(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	began := map[string]time.Time{}
+	for _, r := range records {
+		began[r.ID] = r.StartedAt
+	}
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Groups = slices.Clone(all[i].Groups)
+		for j := range all[i].Groups {
+			g := &all[i].Groups[j]
+			g.Held = slices.Clone(g.Held)
+			for k := range g.Held {
+				if at := began[g.Held[k].ExecutionID]; !at.IsZero() {
+					g.Held[k].AcceptedAt = at
+				}
+			}
+		}
+	}
+	return all, nil
 }
 
 // queuesOf returns the queues that an account's workflows use.
@@ -81,7 +123,7 @@ func queueOf(q queues.Queue, shared bool) api.Queue {
 	if shared {
 		q.Waiting, q.Oldest, q.Groups = 0, time.Time{}, slices.Clone(q.Groups)
 		for i := range q.Groups {
-			q.Groups[i].Waiting = 0
+			q.Groups[i].Waiting, q.Groups[i].Held = 0, nil
 		}
 	}
 	of := api.Queue{Queue: q.Name, Waiting: q.Waiting, Shared: shared, OldestAcceptedAt: q.Oldest.UTC(), Groups: make([]api.QueueGroup, len(q.Groups))}
@@ -99,6 +141,9 @@ func groupOf(g queues.Group) api.QueueGroup {
 	of := api.QueueGroup{Group: g.Name, Members: g.Members, Waiting: g.Waiting, LastSeenAt: g.LastSeen.UTC()}
 	if g.MaxInFlight > 0 {
 		of.MaxInFlight = &g.MaxInFlight
+	}
+	for _, h := range g.Held {
+		of.Held = append(of.Held, api.HeldKey{OrderKey: h.OrderKey, WorkflowID: h.WorkflowID, ExecutionID: h.ExecutionID, Since: h.AcceptedAt.UTC(), Waiting: h.Waiting})
 	}
 	return of
 }

@@ -109,6 +109,7 @@ func (s *Service) prepareAgain(ctx context.Context, by Caller, of store.Record, 
 	}
 	start.Payload, start.Headers, start.Query = original.payload, original.headers, original.query
 	start.Sender, start.Verified = original.sender, original.verified // it was verified when it arrived
+	start.OrderKey = original.orderKey
 	return trigger, nil
 }
 

@@ -85,7 +85,10 @@ func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start executi
 	start.WorkflowID, start.NodeID = at.Workflow.ID, at.NodeID
 	start.AccountID, start.Queue = at.Workflow.AccountID, at.Workflow.Queue
 	start.Source, start.AcceptedAt = execution.Rerun, time.Now().UTC().Truncate(time.Microsecond)
-	traceparent, endSpan := s.startTrace(ctx, stream.StartSubject(start.Queue, start.WorkflowID, start.NodeID), start.ID)
+	if start.OrderKey, err = s.orderKey(at, &start); err != nil {
+		return false, err
+	}
+	traceparent, endSpan := s.startTrace(ctx, stream.SubjectOf(&start), start.ID)
 	defer func() { endSpan(err) }()
 	start.Trace = traceparent
 	msg, err := stream.StartMessage(start)

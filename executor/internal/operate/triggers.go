@@ -68,11 +68,11 @@ func (s *Service) PatchTrigger(ctx context.Context, by Caller, workflowID, nodeI
 				return &edit.NotFoundError{What: fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID)}
 			}
 			node := &spec.Triggers[i]
-			settings := api.TriggerSettings{Name: node.Name, Filter: node.Filter}
+			settings := api.TriggerSettings{Name: node.Name, Filter: node.Filter, OrderKey: node.OrderKey}
 			if err := patch(&settings); err != nil {
 				return err
 			}
-			node.Name, node.Filter = settings.Name, settings.Filter
+			node.Name, node.Filter, node.OrderKey = settings.Name, settings.Filter, settings.OrderKey
 			if settings.SamplePayload != nil {
 				node.SamplePayload = settings.SamplePayload
 			}
@@ -170,6 +170,7 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
 		MaxBodyBytes: at.maxBodyBytes,
 		RateLimit:    rateLimitOf(info.RateLimit),
 		Filter:       info.Filter,
+		OrderKey:     info.OrderKey,
 		Filtered:     filteredOf(info, of.filtered),
 	}
 	if info.Sender != nil {

@@ -42,7 +42,27 @@ type Group struct {
 	LastSeen time.Time // when a member last sent a heartbeat or took a start; zero means that it is not known
 	// MaxInFlight is the limit that an operator has set; 0 means that there is none.
 	MaxInFlight int64
-	oldest      uint64 // the stream sequence at or after which the first waiting start is
+	// Held are the executions that hold up others with an order key, at most one for each lane.
+	Held   []Held
+	oldest uint64 // the stream sequence at or after which the first waiting start without a key is
+	lanes  []lane // that have waiting starts
+}
+
+// Held is an execution with an order key that a runner was given and that has not ended, while other
+// executions wait behind it.
+type Held struct {
+	Lane        int
+	WorkflowID  string
+	OrderKey    string
+	ExecutionID string
+	AcceptedAt  time.Time
+	Waiting     uint64 // number of executions behind it, of its key and of other keys of the lane
+}
+
+// lane is a lane of a queue with waiting starts.
+type lane struct {
+	subject string
+	oldest  uint64 // the stream sequence at or after which its first waiting start is
 }
 
 // Members returns the number of members of all groups.
@@ -147,6 +167,10 @@ func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]b
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", stream.Name, err)
 	}
+	subjects, err := w.subjects(ctx, executions, records)
+	if err != nil {
+		return nil, err
+	}
 	given := map[string]bool{}
 	names := executions.ConsumerNames(ctx)
 	for name := range names.Name() {
@@ -162,7 +186,7 @@ func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]b
 		}
 		info := consumer.CachedInfo()
 		for _, r := range records {
-			if r.StreamSequence <= info.Delivered.Stream && takes(info.Config, r.Queue) {
+			if r.StreamSequence <= info.Delivered.Stream && takes(info.Config, subjects[r.ID]) {
 				given[r.ID] = true
 			}
 		}
@@ -171,6 +195,27 @@ func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]b
 		return nil, fmt.Errorf("consumers of %s: %w", stream.Name, err)
 	}
 	return given, nil
+}
+
+// subjects returns the subjects of the starts of records, by ID. Only the subject of a start in a
+// queue with lanes needs the start.
+func (w *Watch) subjects(ctx context.Context, executions jetstream.Stream, records []store.Record) (map[string]string, error) {
+	settings, subjects := w.settings(), make(map[string]string, len(records))
+	for _, r := range records {
+		subjects[r.ID] = stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)
+		if of := settings[r.Queue]; of == nil || of.Lanes == 0 {
+			continue
+		}
+		msg, err := executions.GetMsg(ctx, r.StreamSequence)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("message %d: %w", r.StreamSequence, err)
+		}
+		subjects[r.ID] = msg.Subject
+	}
+	return subjects, nil
 }
 
 // Enforce updates the consumers of a queue's groups to match the queue's settings, and discards the
@@ -201,12 +246,43 @@ func (w *Watch) enforce(ctx context.Context, settings *registry.Queue, consumers
 	for _, g := range settings.Groups {
 		of.MaxInFlight[g.Group] = g.MaxInFlight
 	}
+	if err := w.addLanes(ctx, settings, consumers); err != nil {
+		return err
+	}
 	for _, c := range consumers {
 		if !stream.OnlyOfQueue(c.Config, settings.Name) {
 			continue
 		}
 		if err := stream.EnforceQueueSettings(ctx, w.config.JetStream, c, groupName(settings.Name, c), of); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return err
+		}
+	}
+	return nil
+}
+
+// addLanes creates the lanes' consumers that groups of a queue lack: runners with an account of their
+// own cannot create them.
+func (w *Watch) addLanes(ctx context.Context, settings *registry.Queue, consumers []*jetstream.ConsumerInfo) error {
+	if settings.Lanes == 0 {
+		return nil
+	}
+	exists := map[string]bool{}
+	for _, c := range consumers {
+		exists[c.Name] = true
+	}
+	for _, c := range consumers {
+		name, ours := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+settings.Name+"-")
+		if !ours || c.Config.FilterSubject != stream.QueueSubject(settings.Name) {
+			continue
+		}
+		group := stream.RunnerGroup{Queue: settings.Name, Group: name}
+		for lane := range int(settings.Lanes) {
+			if exists[group.LaneConsumer(lane)] {
+				continue
+			}
+			if _, err := stream.EnsureRunnerConsumer(ctx, w.config.JetStream, group, group.LaneConfig(lane, c)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -252,9 +328,12 @@ func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
 			q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
 		}
 		for _, c := range consumers {
-			if takes(c.Config, name) {
+			if takes(c.Config, stream.StartSubject(name, "*", "*")) {
 				q.Groups = append(q.Groups, w.group(name, c))
 			}
+		}
+		if err := w.addOrdered(ctx, executions, &q, consumers); err != nil {
+			return nil, err
 		}
 		if err := w.fill(ctx, executions, &q); err != nil {
 			return nil, err
@@ -305,8 +384,54 @@ func (w *Watch) consumers(ctx context.Context, of jetstream.Stream) ([]*jetstrea
 	return found, nil
 }
 
-// takes reports whether a consumer receives the starts of a queue.
-func takes(c jetstream.ConsumerConfig, queue string) bool {
+// addOrdered adds the lanes of a queue to its groups: what waits in them, and what holds it up.
+func (w *Watch) addOrdered(ctx context.Context, executions jetstream.Stream, q *Queue, consumers []*jetstream.ConsumerInfo) error {
+	for _, c := range consumers {
+		name, number, ok := stream.LaneOfConsumer(c.Config, q.Name)
+		if !ok {
+			continue
+		}
+		i := slices.IndexFunc(q.Groups, func(g Group) bool { return g.Name == name })
+		if i < 0 {
+			continue
+		}
+		g := &q.Groups[i]
+		g.Waiting += c.NumPending
+		of := lane{c.Config.FilterSubject, c.Delivered.Stream + 1}
+		if g.Members == 0 {
+			g.Waiting += uint64(max(c.NumAckPending, 0))
+			of.oldest = c.AckFloor.Stream + 1
+		}
+		if c.NumPending > 0 || g.Members == 0 && c.NumAckPending > 0 {
+			g.lanes = append(g.lanes, of)
+		}
+		if c.NumPending == 0 || c.NumAckPending == 0 {
+			continue
+		}
+		msg, err := executions.GetMsg(ctx, c.Delivered.Stream) // the only one that is out
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read the start that holds up lane %d of queue %s: %w", number, q.Name, err)
+		}
+		event, _, err := stream.DecodeBrief(msg.Subject, msg.Header, msg.Data)
+		if err != nil || event.Start == nil {
+			continue
+		}
+		g.Held = append(g.Held, Held{
+			Lane: number, WorkflowID: event.Start.WorkflowID, OrderKey: event.Start.OrderKey, ExecutionID: event.Start.ID,
+			AcceptedAt: event.Start.AcceptedAt, Waiting: c.NumPending,
+		})
+	}
+	for i := range q.Groups {
+		slices.SortFunc(q.Groups[i].Held, func(a, b Held) int { return cmp.Compare(a.Lane, b.Lane) })
+	}
+	return nil
+}
+
+// takes reports whether a consumer receives the starts with a subject.
+func takes(c jetstream.ConsumerConfig, of string) bool {
 	filters := c.FilterSubjects
 	if c.FilterSubject != "" {
 		filters = append(filters, c.FilterSubject)
@@ -314,7 +439,7 @@ func takes(c jetstream.ConsumerConfig, queue string) bool {
 	if len(filters) == 0 {
 		return true
 	}
-	subject := strings.Split(stream.StartSubject(queue, "*", "*"), ".")
+	subject := strings.Split(of, ".")
 	return slices.ContainsFunc(filters, func(filter string) bool {
 		parts := strings.Split(filter, ".")
 		for i, part := range parts {
@@ -355,32 +480,49 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo) Group {
 
 // fill determines what waits in a queue with its groups.
 func (w *Watch) fill(ctx context.Context, executions jetstream.Stream, q *Queue) error {
-	from := uint64(1)
+	all := []lane{{stream.QueueSubject(q.Name), 1}, {stream.OrderedSubjects(q.Name), 1}}
 	if len(q.Groups) > 0 {
 		ahead := slices.MinFunc(q.Groups, func(a, b Group) int { return cmp.Compare(a.Waiting, b.Waiting) })
-		q.Waiting, from = ahead.Waiting, ahead.oldest
+		q.Waiting = ahead.Waiting
+		all = append([]lane{{stream.QueueSubject(q.Name), ahead.oldest}}, ahead.lanes...)
 	} else {
-		info, err := executions.Info(ctx, jetstream.WithSubjectFilter(stream.QueueSubject(q.Name)))
-		if err != nil {
-			return fmt.Errorf("stream %s: %w", stream.Name, err)
-		}
-		for _, n := range info.State.Subjects {
-			q.Waiting += n
+		for _, of := range all {
+			info, err := executions.Info(ctx, jetstream.WithSubjectFilter(of.subject))
+			if err != nil {
+				return fmt.Errorf("stream %s: %w", stream.Name, err)
+			}
+			for _, n := range info.State.Subjects {
+				q.Waiting += n
+			}
 		}
 	}
 	if q.Waiting == 0 {
 		return nil
 	}
-	msg, err := executions.GetMsg(ctx, from, jetstream.WithGetMsgSubject(stream.QueueSubject(q.Name)))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil // it was taken, or has expired, meanwhile
-	}
-	if err != nil {
-		return fmt.Errorf("read the oldest start of queue %s: %w", q.Name, err)
-	}
-	q.Oldest = msg.Time
-	if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil && event.Start != nil && !event.Start.AcceptedAt.IsZero() {
-		q.Oldest = event.Start.AcceptedAt
+	for _, of := range all {
+		oldest, err := acceptedAt(ctx, executions, of)
+		if err != nil {
+			return fmt.Errorf("read the oldest start of queue %s: %w", q.Name, err)
+		}
+		if q.Oldest.IsZero() || !oldest.IsZero() && oldest.Before(q.Oldest) {
+			q.Oldest = oldest
+		}
 	}
 	return nil
+}
+
+// acceptedAt returns the time at which the oldest waiting start was accepted. It returns the zero time
+// if there is none: it was taken, or has expired, meanwhile.
+func acceptedAt(ctx context.Context, executions jetstream.Stream, of lane) (time.Time, error) {
+	msg, err := executions.GetMsg(ctx, of.oldest, jetstream.WithGetMsgSubject(of.subject))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil && event.Start != nil && !event.Start.AcceptedAt.IsZero() {
+		return event.Start.AcceptedAt, nil
+	}
+	return msg.Time, nil
 }

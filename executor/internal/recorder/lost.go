@@ -98,9 +98,9 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 	if err != nil {
 		return 0, err
 	}
-	found, err := r.findUnended(ctx, s, now, groups)
+	found, subjects, err := r.findUnended(ctx, s, now, groups)
 	if err == nil {
-		found[endUnheard], err = r.givePassedOver(ctx, s, groups, found[endUnheard])
+		found[endUnheard], err = r.givePassedOver(ctx, s, groups, found[endUnheard], subjects)
 	}
 	if err != nil || len(found[endLost])+len(found[endExpired])+len(found[endUnheard]) == 0 {
 		return maxAge, err
@@ -108,7 +108,7 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 	retry.Wait(ctx, r.lostAgain)
 	for why, some := range found {
 		if why != endUnheard {
-			if some, err = r.stillLost(ctx, s, some); err != nil {
+			if some, _, err = r.stillLost(ctx, s, some); err != nil {
 				return 0, err
 			}
 		}
@@ -177,28 +177,33 @@ func (r *Recorder) caughtUp(ctx context.Context, name string) error {
 	return nil
 }
 
-// findUnended returns the unfinished executions that no runner will end, by reason.
-func (r *Recorder) findUnended(ctx context.Context, s jetstream.Stream, now time.Time, groups []runners) (map[end][]store.Lost, error) {
+// findUnended returns the unfinished executions that no runner will end, by reason, and the subjects
+// of the starts of those that runners have acknowledged, by ID.
+func (r *Recorder) findUnended(ctx context.Context, s jetstream.Stream, now time.Time, groups []runners) (found map[end][]store.Lost, unheard map[string]string, err error) {
 	const page = 500
-	found := map[end][]store.Lost{}
+	found, unheard = map[end][]store.Lost{}, map[string]string{}
 	filter := store.Filter{Until: now.Add(-r.lostAgain)}
 	for _, filter.Status = range []execution.Status{execution.Queued, execution.Running} {
 		var after store.Position
 		for {
 			records, err := r.store.List(ctx, filter, after, page)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			gone, err := r.goneOf(ctx, s, records)
+			subjects, err := r.subjectsOf(ctx, s, records)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			// The ages are those after the stream was asked. With an earlier time, a start that expired
 			// meanwhile would seem to be lost.
 			asked := time.Now()
 			for _, record := range records {
 				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
-				if why, ok := whyUnended(record, gone[record.ID], asked, s.CachedInfo().Config.MaxAge, groups); ok {
+				subject := subjects[record.ID]
+				if why, ok := whyUnended(record, subject, asked, s.CachedInfo().Config.MaxAge, groups); ok {
+					if why == endUnheard {
+						unheard[record.ID] = subject
+					}
 					found[why] = append(found[why], store.Lost{ID: record.ID, StreamSequence: record.StreamSequence})
 				}
 			}
@@ -207,37 +212,32 @@ func (r *Recorder) findUnended(ctx context.Context, s jetstream.Stream, now time
 			}
 		}
 	}
-	return found, nil
+	return found, unheard, nil
 }
 
-// goneOf returns the IDs of the records whose starts are no longer in the stream.
-func (r *Recorder) goneOf(ctx context.Context, s jetstream.Stream, records []store.Record) (map[string]bool, error) {
-	gone := map[string]bool{}
+// subjectsOf returns the subjects of the records' starts, by ID, without the starts that are no longer
+// in the stream.
+func (r *Recorder) subjectsOf(ctx context.Context, s jetstream.Stream, records []store.Record) (map[string]string, error) {
 	var asked []store.Lost
 	for _, one := range messagesOf(records) {
-		if one.StreamSequence < s.CachedInfo().State.FirstSeq {
-			gone[one.ID] = true
-		} else {
+		if one.StreamSequence >= s.CachedInfo().State.FirstSeq {
 			asked = append(asked, one)
 		}
 	}
-	lost, err := r.stillLost(ctx, s, asked)
-	for _, one := range lost {
-		gone[one.ID] = true
-	}
-	return gone, err
+	_, subjects, err := r.stillLost(ctx, s, asked)
+	return subjects, err
 }
 
 // whyUnended returns the reason why no runner will end an unfinished execution. ok is false if a
-// runner may end it.
-func whyUnended(record store.Record, gone bool, now time.Time, maxAge time.Duration, groups []runners) (why end, ok bool) {
+// runner may end it. subject is the subject of its start, or "" if the stream no longer has it.
+func whyUnended(record store.Record, subject string, now time.Time, maxAge time.Duration, groups []runners) (why end, ok bool) {
 	// The margin is for a start that is missing when it is about as old as the stream's maximum age:
 	// it has expired, and a runner may have begun it at the last moment.
 	margin := min(time.Minute, maxAge/10)
 	age := now.Sub(record.AcceptedAt)
 	switch {
-	case !gone:
-		return endUnheard, areDoneWith(groups, record.Queue, record.StreamSequence)
+	case subject != "":
+		return endUnheard, areDoneWith(groups, subject, record.StreamSequence)
 	case age < maxAge-margin:
 		return endLost, true
 	case record.Status == execution.Running:
@@ -247,22 +247,28 @@ func whyUnended(record store.Record, gone bool, now time.Time, maxAge time.Durat
 	}
 }
 
-// stillLost returns the candidates whose start is not in the stream at their sequence.
-func (r *Recorder) stillLost(ctx context.Context, s jetstream.Stream, candidates []store.Lost) ([]store.Lost, error) {
+// stillLost returns the candidates whose start is not in the stream at their sequence, and the
+// subjects of the other starts by ID.
+func (r *Recorder) stillLost(ctx context.Context, s jetstream.Stream, candidates []store.Lost) (lost []store.Lost, subjects map[string]string, err error) {
 	var (
 		asking sync.WaitGroup
 		next   = make(chan store.Lost)
 		mu     sync.Mutex
-		lost   []store.Lost
 		failed error
 	)
+	subjects = map[string]string{}
 	for range min(lostAtOnce, len(candidates)) {
 		asking.Go(func() {
 			for one := range next {
-				gone, err := isLost(ctx, s, one)
+				subject, err := subjectOf(ctx, s, one)
 				mu.Lock()
-				if failed = errors.Join(failed, err); gone {
+				failed = errors.Join(failed, err)
+				switch {
+				case err != nil:
+				case subject == "":
 					lost = append(lost, one)
+				default:
+					subjects[one.ID] = subject
 				}
 				mu.Unlock()
 			}
@@ -273,18 +279,28 @@ func (r *Recorder) stillLost(ctx context.Context, s jetstream.Stream, candidates
 	}
 	close(next)
 	asking.Wait()
-	return lost, failed
+	return lost, subjects, failed
 }
 
 func isLost(ctx context.Context, s jetstream.Stream, one store.Lost) (bool, error) {
+	subject, err := subjectOf(ctx, s, one)
+	return err == nil && subject == "", err
+}
+
+// subjectOf returns the subject of the message at the sequence of one, or "" if it is not the start of
+// that execution, or there is none.
+func subjectOf(ctx context.Context, s jetstream.Stream, one store.Lost) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	msg, err := s.GetMsg(ctx, one.StreamSequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return true, nil
+		return "", nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("message %d: %w", one.StreamSequence, err)
+		return "", fmt.Errorf("message %d: %w", one.StreamSequence, err)
 	}
-	return msg.Header.Get(stream.HeaderExecutionID) != one.ID, nil
+	if msg.Header.Get(stream.HeaderExecutionID) != one.ID {
+		return "", nil
+	}
+	return msg.Subject, nil
 }

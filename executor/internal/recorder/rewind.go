@@ -170,7 +170,7 @@ func (r *Recorder) wasTakenBack(ctx context.Context, s jetstream.Stream, floor u
 	if err != nil {
 		return false, err
 	}
-	gone, err := r.stillLost(ctx, s, messagesOf(records))
+	gone, _, err := r.stillLost(ctx, s, messagesOf(records))
 	return len(gone) > 0, err
 }
 

@@ -53,13 +53,14 @@ func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err e
 	return groups, nil
 }
 
-// areDoneWith reports whether a group has acknowledged a start, and no group that is present has
+// areDoneWith reports whether a group, of the groups that receive the start with a subject, has acknowledged a start, and no group that is present has
 // yet to receive it. If the execution has no report, all groups acknowledged it without one,
 // because runners report before they acknowledge.
-func areDoneWith(groups []runners, queue string, sequence uint64) (done bool) {
+func areDoneWith(groups []runners, subject string, sequence uint64) (done bool) {
+	filter := stream.ConsumerSubject(subject)
 	for _, g := range groups {
 		switch {
-		case g.subject != stream.QueueSubject(queue):
+		case filter == "" || g.subject != filter:
 		case g.floor >= sequence:
 			done = true
 		case g.present:
@@ -139,7 +140,7 @@ func (r *Recorder) giveCopy(ctx context.Context, s jetstream.Stream, groups []ru
 	}
 	passed := false
 	for _, g := range groups {
-		if g.subject != stream.QueueSubject(event.Start.Queue) {
+		if g.subject != stream.ConsumerSubject(raw.Subject) {
 			continue
 		}
 		if g.floor < sequence {
@@ -181,7 +182,7 @@ func (r *Recorder) giveCopy(ctx context.Context, s jetstream.Stream, groups []ru
 // givePassedOver adds copies of unfinished executions to the stream whose starts the runners'
 // consumers have skipped without running them. It returns the other executions, which their runners
 // have acknowledged.
-func (r *Recorder) givePassedOver(ctx context.Context, s jetstream.Stream, groups []runners, unheard []store.Lost) (acknowledged []store.Lost, err error) {
+func (r *Recorder) givePassedOver(ctx context.Context, s jetstream.Stream, groups []runners, unheard []store.Lost, subjects map[string]string) (acknowledged []store.Lost, err error) {
 	if r.PassedOver == nil {
 		return unheard, nil
 	}
@@ -197,11 +198,7 @@ func (r *Recorder) givePassedOver(ctx context.Context, s jetstream.Stream, group
 	}
 	copied := 0
 	for _, one := range unheard {
-		record, err := r.store.Get(ctx, one.ID)
-		if err != nil {
-			return nil, err
-		}
-		if !areDoneWith(passing, record.Queue, one.StreamSequence) {
+		if !areDoneWith(passing, subjects[one.ID], one.StreamSequence) {
 			acknowledged = append(acknowledged, one)
 			continue
 		}

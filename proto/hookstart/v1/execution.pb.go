@@ -255,7 +255,8 @@ func (x *NamedValues) GetValues() []string {
 }
 
 // ExecutionStart starts one execution: the message on
-// executions.start.{queue}.{workflowId}.{nodeId}.
+// executions.start.{queue}.{workflowId}.{nodeId}, or, with an order key, on
+// executions.ordered.{queue}.{lane}.{workflowId}.{nodeId}.
 type ExecutionStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The execution's UUID, lower case.
@@ -298,7 +299,10 @@ type ExecutionStart struct {
 	DeliveryDerived bool `protobuf:"varint,18,opt,name=delivery_derived,json=deliveryDerived,proto3" json:"delivery_derived,omitempty"`
 	// The execution whose request this one has once more: body, headers and query are those of that one;
 	// empty for none. Its source is a rerun.
-	ReplayOf      string `protobuf:"bytes,19,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`
+	ReplayOf string `protobuf:"bytes,19,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`
+	// The order key: executions of one workflow and one key run one after the other in each group of runners, in the order
+	// of the stream. Empty: it has no order.
+	OrderKey      string `protobuf:"bytes,20,opt,name=order_key,json=orderKey,proto3" json:"order_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -462,6 +466,13 @@ func (x *ExecutionStart) GetDeliveryDerived() bool {
 func (x *ExecutionStart) GetReplayOf() string {
 	if x != nil {
 		return x.ReplayOf
+	}
+	return ""
+}
+
+func (x *ExecutionStart) GetOrderKey() string {
+	if x != nil {
+		return x.OrderKey
 	}
 	return ""
 }
@@ -828,7 +839,10 @@ type QueueSettings struct {
 	// When that ends by itself; absent: it does not.
 	PausedUntil *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=paused_until,json=pausedUntil,proto3" json:"paused_until,omitempty"`
 	// The settings of its groups of runners, by name.
-	Groups        []*QueueGroupSettings `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
+	Groups []*QueueGroupSettings `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
+	// How many lanes the queue has, each with a consumer of its own in every group; 0: no workflow of it has had an order
+	// key, so there are no lanes.
+	Lanes         int64 `protobuf:"varint,5,opt,name=lanes,proto3" json:"lanes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -889,6 +903,13 @@ func (x *QueueSettings) GetGroups() []*QueueGroupSettings {
 		return x.Groups
 	}
 	return nil
+}
+
+func (x *QueueSettings) GetLanes() int64 {
+	if x != nil {
+		return x.Lanes
+	}
+	return 0
 }
 
 // QueueGroupSettings is what an operator has set of a group of runners.
@@ -953,7 +974,7 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x1chookstart/v1/execution.proto\x12\fhookstart.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"9\n" +
 	"\vNamedValues\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06values\x18\x02 \x03(\tR\x06values\"\xbb\x05\n" +
+	"\x06values\x18\x02 \x03(\tR\x06values\"\xd8\x05\n" +
 	"\x0eExecutionStart\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
@@ -978,7 +999,8 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x06sender\x18\x10 \x01(\tR\x06sender\x12\x1a\n" +
 	"\bverified\x18\x11 \x01(\bR\bverified\x12)\n" +
 	"\x10delivery_derived\x18\x12 \x01(\bR\x0fdeliveryDerived\x12\x1b\n" +
-	"\treplay_of\x18\x13 \x01(\tR\breplayOf\"\x82\x05\n" +
+	"\treplay_of\x18\x13 \x01(\tR\breplayOf\x12\x1b\n" +
+	"\torder_key\x18\x14 \x01(\tR\borderKey\"\x82\x05\n" +
 	"\x11ExecutionRejected\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
@@ -1014,12 +1036,13 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x06output\x18\x05 \x01(\fR\x06output\x129\n" +
 	"\n" +
 	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x18\n" +
-	"\aattempt\x18\a \x01(\rR\aattempt\"\xdd\x01\n" +
+	"\aattempt\x18\a \x01(\rR\aattempt\"\xf3\x01\n" +
 	"\rQueueSettings\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12=\n" +
 	"\fpaused_since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vpausedSince\x12=\n" +
 	"\fpaused_until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x128\n" +
-	"\x06groups\x18\x04 \x03(\v2 .hookstart.v1.QueueGroupSettingsR\x06groups\"N\n" +
+	"\x06groups\x18\x04 \x03(\v2 .hookstart.v1.QueueGroupSettingsR\x06groups\x12\x14\n" +
+	"\x05lanes\x18\x05 \x01(\x03R\x05lanes\"N\n" +
 	"\x12QueueGroupSettings\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\"\n" +
 	"\rmax_in_flight\x18\x02 \x01(\x03R\vmaxInFlight*m\n" +

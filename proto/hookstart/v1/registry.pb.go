@@ -586,7 +586,10 @@ type TriggerNode struct {
 	// The sender that calls it; absent: only the token is known.
 	Sender *Sender `protobuf:"bytes,4,opt,name=sender,proto3" json:"sender,omitempty"`
 	// Which requests start an execution: a JSON object of places and conditions; empty: every one does.
-	Filter        string `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
+	Filter string `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The place of a request whose value is its order key, as header:Name, ptr:/json/pointer, form:field or query:name;
+	// empty: its executions have no order, as in records from before there were order keys.
+	OrderKey      string `protobuf:"bytes,7,opt,name=order_key,json=orderKey,proto3" json:"order_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -652,6 +655,13 @@ func (x *TriggerNode) GetSender() *Sender {
 func (x *TriggerNode) GetFilter() string {
 	if x != nil {
 		return x.Filter
+	}
+	return ""
+}
+
+func (x *TriggerNode) GetOrderKey() string {
+	if x != nil {
+		return x.OrderKey
 	}
 	return ""
 }
@@ -1236,13 +1246,14 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"created_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xb1\x01\n" +
+	"updated_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xce\x01\n" +
 	"\vTriggerNode\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
 	"\x06tokens\x18\x03 \x03(\v2\x17.hookstart.v1.TokenHashR\x06tokens\x12,\n" +
 	"\x06sender\x18\x04 \x01(\v2\x14.hookstart.v1.SenderR\x06sender\x12\x16\n" +
-	"\x06filter\x18\x05 \x01(\tR\x06filter\"\xe9\x02\n" +
+	"\x06filter\x18\x05 \x01(\tR\x06filter\x12\x1b\n" +
+	"\torder_key\x18\a \x01(\tR\borderKey\"\xe9\x02\n" +
 	"\x06Sender\x12\x16\n" +
 	"\x06preset\x18\x01 \x01(\tR\x06preset\x124\n" +
 	"\asecrets\x18\x02 \x03(\v2\x1a.hookstart.v1.SenderSecretR\asecrets\x12>\n" +

@@ -10,8 +10,11 @@ type Capability string
 // Senders is the capability to verify the requests of a trigger node by its sender.
 const Senders Capability = "senders"
 
+// OrderKeys is the capability to give the executions of a trigger node an order, by its order key.
+const OrderKeys Capability = "orderKey"
+
 // Capabilities returns the capabilities of an ingress of this version.
-func Capabilities() []Capability { return []Capability{Senders} }
+func Capabilities() []Capability { return []Capability{Senders, OrderKeys} }
 
 // namesOf returns the names of capabilities in the form in which they are announced.
 func namesOf(capabilities []Capability) []string {

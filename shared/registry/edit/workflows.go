@@ -80,22 +80,30 @@ type TriggerSpec struct {
 // setting that is left out is removed.
 type TriggerSettings struct {
 	Filter []byte // selects the requests that start an execution, see package filter; nil or null selects all
+	// OrderKey is the place of a request whose value is its order key. "" means that the executions
+	// have no order.
+	OrderKey string
 }
 
 // check compiles the settings. at returns the path of a field.
 func (s TriggerSettings) check(at func(field string) string) error {
-	if !isSet(s.Filter) {
-		return nil
+	var problems []error
+	if isSet(s.Filter) {
+		if _, err := filter.Parse(s.Filter); err != nil {
+			problems = append(problems, &InvalidError{at("filter"), err.Error()})
+		}
 	}
-	if _, err := filter.Parse(s.Filter); err != nil {
-		return &InvalidError{at("filter"), err.Error()}
+	if s.OrderKey != "" {
+		if _, err := filter.ParseKey(s.OrderKey); err != nil {
+			problems = append(problems, &InvalidError{at("orderKey"), err.Error()})
+		}
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 // into stores the settings, which were checked, in a node.
 func (s TriggerSettings) into(node *registry.Trigger) {
-	node.Filter = ""
+	node.Filter, node.OrderKey = "", s.OrderKey
 	if isSet(s.Filter) {
 		if f, err := filter.Parse(s.Filter); err == nil {
 			node.Filter = f.String()
@@ -105,6 +113,7 @@ func (s TriggerSettings) into(node *registry.Trigger) {
 
 // settingsOf returns the settings of a node.
 func settingsOf(node *registry.Trigger) (s TriggerSettings) {
+	s.OrderKey = node.OrderKey
 	if node.Filter != "" {
 		s.Filter = []byte(node.Filter)
 	}
@@ -245,6 +254,9 @@ func (e *Editor) replace(ctx context.Context, id string, wanted func(have *regis
 			return 0, ErrChangedSince
 		}
 		if err := unchanged(ctx, have.Record); err != nil {
+			return 0, err
+		}
+		if err := e.prepareOrder(ctx, have.Record, w); err != nil {
 			return 0, err
 		}
 		dropped = droppedNodes(have.Record, w)

@@ -4,6 +4,7 @@ package runnertest
 
 import (
 	"context"
+	"errors"
 	"net/textproto"
 	"testing"
 	"time"
@@ -11,7 +12,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
 
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -48,6 +51,9 @@ type Post struct {
 	Headers     execution.Values // names in any case: an ingress makes them canonical
 	Query       execution.Values
 	DeliveryID  string
+	// OrderKey is the order key. "" means that the execution has no order. With a key, runners of the
+	// queue notice within seconds that it has lanes.
+	OrderKey string
 }
 
 // Start starts an execution, and returns its ID.
@@ -60,6 +66,7 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 	start := execution.Start{
 		ID: uuid.NewString(), WorkflowID: p.WorkflowID, NodeID: p.NodeID, AccountID: "account", Queue: p.Queue,
 		Source: execution.Webhook, DeliveryID: p.DeliveryID, AcceptedAt: time.Now(), Payload: payload, Headers: canonical(p.Headers), Query: p.Query,
+		OrderKey: p.OrderKey,
 	}
 	for field, otherwise := range map[*string]string{&start.WorkflowID: "workflow", &start.NodeID: "webhook", &start.Queue: execution.DefaultQueue} {
 		if *field == "" {
@@ -69,6 +76,9 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 	if p.DeliveryID != "" {
 		start.ID = execution.IDForDelivery(start.WorkflowID, start.NodeID, p.DeliveryID)
 	}
+	if p.OrderKey != "" {
+		i.addLanes(tb, start.Queue)
+	}
 	msg, err := stream.StartMessage(start)
 	if err == nil {
 		_, err = i.js.PublishMsg(tb.Context(), msg)
@@ -77,6 +87,23 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 		tb.Fatal(err)
 	}
 	return start.ID
+}
+
+// addLanes stores that a queue has lanes, as an executor does when a trigger node gets an order key.
+func (i *Ingress) addLanes(tb testing.TB, queue string) {
+	tb.Helper()
+	const bucket = "registry"
+	settings, err := proto.Marshal(&hookstartv1.QueueSettings{Queue: queue, Lanes: execution.Lanes})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	registry, err := i.js.CreateOrUpdateKeyValue(tb.Context(), jetstream.KeyValueConfig{Bucket: bucket})
+	if err == nil {
+		_, err = registry.Create(tb.Context(), "queue."+queue, settings)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		tb.Fatal(err)
+	}
 }
 
 // Cancel asks for the end of an execution, as an operator does.

@@ -37,6 +37,9 @@ func (v *queueList) Run(s *session) error {
 				if g.Members == 0 && !g.LastSeenAt.IsZero() {
 					text += ", last seen " + ago(g.LastSeenAt, s.now())
 				}
+				for _, h := range g.Held {
+					text += fmt.Sprintf(", key %q of %s held up by %s, %s: %d behind it", h.OrderKey, h.WorkflowID, h.ExecutionID, ago(h.Since, s.now()), h.Waiting)
+				}
 				groups = append(groups, text+")")
 			}
 			if len(groups) == 0 {

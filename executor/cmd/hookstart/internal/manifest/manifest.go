@@ -75,6 +75,9 @@ type Trigger struct {
 	SamplePayload Payload `json:"samplePayload,omitempty" yaml:"samplePayload,omitempty"`
 	// Filter says which requests start an execution. Left out, every one does.
 	Filter Filter `json:"filter,omitempty" yaml:"filter,omitempty"`
+	// OrderKey is the place of a request whose value is its order key. "" means that the executions
+	// have no order.
+	OrderKey string `json:"orderKey,omitempty" yaml:"orderKey,omitempty"`
 }
 
 // Filter is a filter as JSON. In YAML it is a mapping.
@@ -327,7 +330,7 @@ func (w Workflow) put() api.PutWorkflow {
 		put.RateLimit = &api.RateLimit{Requests: w.RateLimit.Requests, WindowSeconds: w.RateLimit.WindowSeconds}
 	}
 	for _, t := range w.Triggers {
-		put.Triggers = append(put.Triggers, api.PutTrigger{NodeID: t.NodeID, Name: t.Name, SamplePayload: json.RawMessage(t.SamplePayload), Filter: json.RawMessage(t.Filter)})
+		put.Triggers = append(put.Triggers, api.PutTrigger{NodeID: t.NodeID, Name: t.Name, SamplePayload: json.RawMessage(t.SamplePayload), Filter: json.RawMessage(t.Filter), OrderKey: t.OrderKey})
 	}
 	return put
 }

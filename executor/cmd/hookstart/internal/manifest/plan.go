@@ -198,6 +198,9 @@ func (w Workflow) fields() fields {
 		if len(t.Filter) > 0 {
 			f[at+".filter"] = sorted(t.Filter)
 		}
+		if t.OrderKey != "" {
+			f[at+".orderKey"] = t.OrderKey
+		}
 	}
 	return f
 }

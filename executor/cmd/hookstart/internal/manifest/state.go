@@ -54,6 +54,7 @@ func (s *Set) addWorkflow(ctx context.Context, client *apiclient.Client, w api.W
 			trigger.SamplePayload = Payload(t.SamplePayload)
 		}
 		trigger.Filter = Filter(t.Filter)
+		trigger.OrderKey = t.OrderKey
 		document.Triggers = append(document.Triggers, trigger)
 		if t.Sender != nil {
 			s.Senders = append(s.Senders, senderOf(w.ID, t.NodeID, t.Sender, presets))

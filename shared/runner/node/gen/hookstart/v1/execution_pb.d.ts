@@ -45,7 +45,8 @@ export declare const NamedValuesSchema: GenMessage<NamedValues>;
 
 /**
  * ExecutionStart starts one execution: the message on
- * executions.start.{queue}.{workflowId}.{nodeId}.
+ * executions.start.{queue}.{workflowId}.{nodeId}, or, with an order key, on
+ * executions.ordered.{queue}.{lane}.{workflowId}.{nodeId}.
  *
  * @generated from message hookstart.v1.ExecutionStart
  */
@@ -185,6 +186,14 @@ export declare type ExecutionStart = Message<"hookstart.v1.ExecutionStart"> & {
    * @generated from field: string replay_of = 19;
    */
   replayOf: string;
+
+  /**
+   * The order key: executions of one workflow and one key run one after the other in each group of runners, in the order
+   * of the stream. Empty: it has no order.
+   *
+   * @generated from field: string order_key = 20;
+   */
+  orderKey: string;
 };
 
 /**
@@ -454,6 +463,14 @@ export declare type QueueSettings = Message<"hookstart.v1.QueueSettings"> & {
    * @generated from field: repeated hookstart.v1.QueueGroupSettings groups = 4;
    */
   groups: QueueGroupSettings[];
+
+  /**
+   * How many lanes the queue has, each with a consumer of its own in every group; 0: no workflow of it has had an order
+   * key, so there are no lanes.
+   *
+   * @generated from field: int64 lanes = 5;
+   */
+  lanes: bigint;
 };
 
 /**

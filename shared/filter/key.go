@@ -1,0 +1,69 @@
+package filter
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"unicode/utf8"
+
+	"github.com/hookstart/hookstart/shared/sender"
+)
+
+const (
+	// MaxKey is the maximum length of a key as it stands in a request, in bytes. A longer key is
+	// replaced by its hash.
+	MaxKey = 255
+	// hashedKey is the prefix of a key that was replaced by its hash.
+	hashedKey = "sha256:"
+)
+
+// Key is a compiled place whose value is the order key of a request. It is immutable, and safe for
+// concurrent use.
+type Key struct {
+	text     string
+	place    sender.Place
+	pointers *pointers // nil means that the place is not a JSON pointer
+}
+
+// ParseKey compiles a place. The error is an *Error.
+func ParseKey(text string) (*Key, error) {
+	if len(text) > MaxBytes || !utf8.ValidString(text) {
+		return nil, &Error{Detail: "is longer than 16 KiB, or is not UTF-8"}
+	}
+	place, err := sender.ParsePlace(text)
+	if err != nil {
+		return nil, &Error{Detail: err.Error()}
+	}
+	k := &Key{text: text, place: place}
+	if path := place.Pointer(); path != nil {
+		k.pointers = newPointers([][]string{path})
+	}
+	return k, nil
+}
+
+// String returns the place as it was written.
+func (k *Key) String() string { return k.text }
+
+// Of returns the key of a request: a text, or a number or a truth value as it is written. It
+// returns "" for a request without a key: there is nothing at the place, or an empty text, null, an
+// object or an array. A key that is long, or not UTF-8, is replaced by its hash.
+func (k *Key) Of(r *sender.Request) string {
+	var key string
+	if k.pointers == nil {
+		key, _ = k.place.Text(r)
+	} else {
+		var room [1]value
+		v := k.pointers.find(room[:0], r.Document())[0]
+		switch v.kind {
+		case kindText:
+			key, _ = v.asText()
+		case kindNumber, kindBool:
+			key = string(v.json)
+		case kindAbsent, kindNull, kindOther: // no key
+		}
+	}
+	if len(key) > MaxKey || !utf8.ValidString(key) {
+		sum := sha256.Sum256([]byte(key))
+		return hashedKey + hex.EncodeToString(sum[:])
+	}
+	return key
+}

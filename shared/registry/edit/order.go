@@ -1,0 +1,54 @@
+package edit
+
+import (
+	"context"
+
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+)
+
+// prepareOrder prepares the storing of a workflow whose nodes have order keys: it fails with
+// ErrIngressTooOld if a live ingress would start the executions without an order, and gives the
+// workflow's queue its lanes before a start can be in one. before is nil if the workflow is new.
+func (e *Editor) prepareOrder(ctx context.Context, before, after *registry.Workflow) error {
+	added, ordered := false, false
+	for i := range after.Triggers {
+		node := &after.Triggers[i]
+		if node.OrderKey == "" {
+			continue
+		}
+		ordered = true
+		had := false
+		if before != nil {
+			was := before.Trigger(node.NodeID)
+			had = was != nil && was.OrderKey != ""
+		}
+		added = added || !had
+	}
+	if !ordered {
+		return nil
+	}
+	if added {
+		if err := e.enforceable(agree.OrderKeys); err != nil {
+			return err
+		}
+	}
+	return e.addLanes(ctx, after.Queue)
+}
+
+// addLanes stores the number of lanes in the record of a queue that has none. A queue keeps its
+// lanes when no workflow of it has an order key any more, because they may hold starts.
+func (e *Editor) addLanes(ctx context.Context, name string) error {
+	have, exists := e.directory.Queue(name)
+	if exists && have.Record.Lanes > 0 {
+		return nil
+	}
+	q := &registry.Queue{Name: name}
+	if exists {
+		q = have.Record.Clone()
+	}
+	q.Lanes = execution.Lanes
+	_, err := e.put(ctx, e.registry, registry.QueuePrefix+name, q, have.Revision)
+	return err
+}

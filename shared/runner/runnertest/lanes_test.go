@@ -1,0 +1,238 @@
+package runnertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/runner/runnertest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// begins records what handlers of ordered executions do, and fails the test when two of one key run
+// at the same time.
+type begins struct {
+	t *testing.T
+
+	mu      sync.Mutex
+	running map[string]string   // execution ID by key
+	order   map[string][]string // IDs by key, in the order of the first begins
+}
+
+func (b *begins) begin(key, id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if other := b.running[key]; other != "" {
+		b.t.Errorf("key %s: %s began while %s ran", key, id, other)
+	}
+	b.running[key] = id
+	if !slices.Contains(b.order[key], id) {
+		b.order[key] = append(b.order[key], id)
+	} else if last := b.order[key]; last[len(last)-1] != id {
+		b.t.Errorf("key %s: %s began again after %s", key, id, last[len(last)-1])
+	}
+}
+
+func (b *begins) end(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.running, key)
+}
+
+// Executions of one key begin one after the other, in the order of their starts, also when attempts
+// fail and a member of the group leaves. Executions without a key, and other keys, go on meanwhile.
+func TestOrderedExecutionsBeginInOrder(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	b := &begins{t: t, running: map[string]string{}, order: map[string][]string{}}
+	handler := func(_ context.Context, e runner.Execution) (any, error) {
+		if e.OrderKey == "" {
+			return nil, nil
+		}
+		b.begin(e.OrderKey, e.ID)
+		defer b.end(e.OrderKey)
+		if e.Attempt == 1 && e.DeliveryID == "fails" {
+			return nil, errors.New("once")
+		}
+		return nil, nil
+	}
+	const keys, each = 40, 6
+	want := map[string][]string{}
+	var last []string
+	for n := range each {
+		for k := range keys {
+			key := fmt.Sprint("key ", k)
+			post := runnertest.Post{OrderKey: key, WorkflowID: fmt.Sprint("wf", k%3), NodeID: fmt.Sprint("n", n, "-", k)}
+			if (n+k)%7 == 0 {
+				post.DeliveryID = "fails"
+			}
+			id := ingress.Start(t, post)
+			want[key] = append(want[key], id)
+			if n == each-1 {
+				last = append(last, id)
+			}
+		}
+	}
+	last = append(last, ingress.Start(t, runnertest.Post{}))
+	options := runner.Options{Concurrency: 3, Backoff: soon}
+	leaves := start(t, server.Connect(t), options, handler)
+	start(t, server.Connect(t), options, handler)
+	start(t, server.Connect(t), runner.Options{Concurrency: 1, Backoff: soon}, handler)
+	ingress.Await(t, want["key 7"][1])
+	leaves()
+	for _, id := range last {
+		if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+			t.Errorf("%s ended as %+v", id, final)
+		}
+	}
+	for key := range want {
+		if !slices.Equal(b.order[key], want[key]) {
+			t.Errorf("%s began in the order\n%v, started in\n%v", key, b.order[key], want[key])
+		}
+	}
+}
+
+// One execution that keeps failing holds up its key until its last attempt, and no other key of
+// another lane.
+func TestAFailingExecutionHoldsUpItsKey(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	fails := ingress.Start(t, runnertest.Post{OrderKey: "a", WorkflowID: "fails"})
+	var behind, other string
+	for n := 0; behind == "" || other == ""; n++ { // keys of the same lane, and of another one
+		key := fmt.Sprint(n)
+		same := execution.LaneOf("workflow", key) == execution.LaneOf("fails", "a")
+		switch {
+		case same && behind == "":
+			behind = ingress.Start(t, runnertest.Post{OrderKey: key})
+		case !same && other == "":
+			other = ingress.Start(t, runnertest.Post{OrderKey: key})
+		}
+	}
+	var mu sync.Mutex
+	var attempts []string
+	otherEnded := make(chan struct{})
+	start(t, nc, runner.Options{Attempts: 3, Backoff: soon}, func(_ context.Context, e runner.Execution) (any, error) {
+		mu.Lock()
+		attempts = append(attempts, e.ID)
+		mu.Unlock()
+		switch e.ID {
+		case fails:
+			<-otherEnded
+			return nil, errors.New("always")
+		case other:
+			close(otherEnded)
+		}
+		return nil, nil
+	})
+	if final := ingress.Await(t, fails); final.Status != execution.Failed || final.Attempt != 3 {
+		t.Errorf("it ended as %+v", final)
+	}
+	if final := ingress.Await(t, behind); final.Status != execution.Succeeded {
+		t.Errorf("the one behind it ended as %+v", final)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	attempts = slices.DeleteFunc(attempts, func(id string) bool { return id == other })
+	if !slices.Equal(attempts, []string{fails, fails, fails, behind}) {
+		t.Errorf("attempts: %v", attempts)
+	}
+}
+
+// An execution that has ended is not given to a handler again when the server has lost what its
+// lane's consumer had acknowledged: it would begin after later ones.
+func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan string, 10)
+	handler := func(_ context.Context, e runner.Execution) (any, error) {
+		begun <- e.ID
+		return nil, nil
+	}
+	stop := start(t, nc, runner.Options{}, handler)
+	ids := []string{ingress.Start(t, runnertest.Post{OrderKey: "a"}), ingress.Start(t, runnertest.Post{OrderKey: "a"})}
+	ingress.Await(t, ids[1])
+	stop()
+	lane := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: "group"}.LaneConsumer(execution.LaneOf("workflow", "a"))
+	if _, err := js.ResetConsumerToSequence(t.Context(), stream.Name, lane, 1); err != nil {
+		t.Fatal(err)
+	}
+	start(t, nc, runner.Options{}, handler)
+	ids = append(ids, ingress.Start(t, runnertest.Post{OrderKey: "a"}))
+	ingress.Await(t, ids[2])
+	close(begun)
+	var got []string
+	for id := range begun {
+		got = append(got, id)
+	}
+	if !slices.Equal(got, ids) {
+		t.Errorf("handlers began with %v, and not with %v", got, ids)
+	}
+}
+
+// A group that begins with new executions gets no ordered one from before, although its lanes'
+// consumers are made later.
+func TestLanesBeginWhereTheirGroupBegan(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	ingress.Start(t, runnertest.Post{OrderKey: "a"})
+	begun := make(chan string, 10)
+	ready := make(chan struct{})
+	start(t, nc, runner.Options{OnlyNew: true, OnReady: func() { close(ready) }}, func(_ context.Context, e runner.Execution) (any, error) {
+		begun <- e.ID
+		return nil, nil
+	})
+	<-ready
+	id := ingress.Start(t, runnertest.Post{OrderKey: "a"})
+	ingress.Await(t, id)
+	if got := <-begun; got != id {
+		t.Errorf("a handler began with %s, and not with %s", got, id)
+	}
+}
+
+// The names of the consumers are part of the contract.
+func TestConsumersOfLanes(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, nc, runner.Options{AckWait: 7 * time.Second}, func(context.Context, runner.Execution) (any, error) { return nil, nil })
+	ingress.Await(t, ingress.Start(t, runnertest.Post{OrderKey: "a"}))
+	lane := execution.LaneOf("workflow", "a")
+	consumer, err := js.Consumer(t.Context(), "EXECUTIONS", fmt.Sprint("runner-default-group-", lane))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := consumer.CachedInfo().Config; c.MaxAckPending != 1 || c.FilterSubject != fmt.Sprint("executions.ordered.default.", lane, ".>") || c.AckWait != 7*time.Second {
+		t.Errorf("%+v", c)
+	}
+	// A group whose consumer would have that name is refused.
+	err = runner.Run(t.Context(), nc, runner.Options{Group: fmt.Sprint("group-", lane)}, func(context.Context, runner.Execution) (any, error) { return nil, nil })
+	if !errors.Is(err, stream.ErrOtherConsumer) {
+		t.Errorf("a group with the name of a lane: %v", err)
+	}
+}
