@@ -86,7 +86,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 		slices.Reverse(records)
-		for _, filter := range combinations() {
+		for n, filter := range combinations() {
 			var want []string
 			for _, r := range records {
 				if matches(filter, r) {
@@ -105,6 +105,9 @@ var listTests = map[string]func(*testing.T, store.Store){
 			}
 			if !slices.Equal(got, want) {
 				t.Fatalf("%+v: %q, want %q", filter, got, want)
+			}
+			if n%5 != 0 { // the same conditions in the other order: a fifth of them meets every value
+				continue
 			}
 			slices.Reverse(want)
 			if got := oldest(t, s, filter, 25); !slices.Equal(got, want) {
