@@ -70,5 +70,3 @@ func after(begin, t time.Time) any {
 	}
 	return t.UnixMicro() - begin.UnixMicro()
 }
-
-func fromMicros(n int64) time.Time { return time.UnixMicro(n).UTC() }

@@ -106,7 +106,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 			if !slices.Equal(got, want) {
 				t.Fatalf("%+v: %q, want %q", filter, got, want)
 			}
-			if n%5 != 0 { // the same conditions in the other order: a fifth of them meets every value
+			if n%5 != 0 { // the same conditions in the other order: a fifth of them has every pair of values
 				continue
 			}
 			slices.Reverse(want)
