@@ -62,6 +62,9 @@ func runRunner(natsURL string, takes time.Duration) error {
 			select {
 			case <-time.After(takes):
 			case <-ctx.Done():
+				if errors.Is(context.Cause(ctx), runner.ErrLost) {
+					fmt.Fprintln(os.Stdout, "lost", e.ID)
+				}
 				return nil, ctx.Err()
 			}
 			fmt.Fprintln(os.Stdout, "end", e.ID, time.Now().UnixMicro())

@@ -19,6 +19,33 @@ export const startSubject = (queue) => `executions.start.${queue}.>`;
 /** @param {string} queue @param {string} group */
 export const consumerName = (queue, group) => `runner-${queue}-${group}`;
 
+/** @param {string} queue @param {number} lane */
+export const laneSubject = (queue, lane) => `executions.ordered.${queue}.${lane}.>`;
+
+/** @param {string} queue @param {string} group @param {number} lane */
+export const laneConsumerName = (queue, group, lane) => `${consumerName(queue, group)}-${lane}`;
+
+/** @param {Start} start */
+const progressSubject = (start) => `executions.progress.${start.queue}.${start.workflowId}.${start.executionId}`;
+
+/**
+ * lastReport is the request for the last report of an execution, which the stream of reports answers.
+ * @param {Start} start
+ */
+export const lastReport = (start) => `$JS.API.DIRECT.GET.PROGRESS.${progressSubject(start)}`;
+
+/**
+ * isFinal reports whether a report says that its execution has ended.
+ * @param {Uint8Array} data
+ */
+export function isFinal(data) {
+  try {
+    return fromBinary(ExecutionProgressSchema, data).state > ExecutionState.RUNNING;
+  } catch {
+    return false; // it cannot be read
+  }
+}
+
 /**
  * presenceSubject is where a member of a group says that it is there. The instance is this process's own.
  * @param {string} queue @param {string} group @param {string} instance
@@ -33,10 +60,11 @@ export const heartbeat = 3000;
  * @param {Uint8Array} data
  */
 export function decodeSettings(data) {
-  const { pausedSince, pausedUntil, groups } = fromBinary(QueueSettingsSchema, data);
+  const { pausedSince, pausedUntil, groups, lanes } = fromBinary(QueueSettingsSchema, data);
   return {
     paused: pausedSince !== undefined,
     pausedUntil: pausedUntil && timestampDate(pausedUntil), // undefined: until it is resumed
+    lanes: Number(lanes), // 0: no workflow of the queue has had an order key
     maxInFlight: Object.fromEntries(groups.map(({ group, maxInFlight }) => [group, Number(maxInFlight)])), // 0: no limit
   };
 }
@@ -50,10 +78,11 @@ const forever = "2200-01-01T00:00:00.000000001Z";
  * @param {Partial<ReturnType<typeof decodeSettings>>} settings
  * @param {string} group
  */
-export function consumerSettings({ paused, pausedUntil, maxInFlight = {} }, group) {
+export function consumerSettings({ paused, pausedUntil, lanes = 0, maxInFlight = {} }, group) {
   const on = paused && (pausedUntil === undefined || pausedUntil > new Date());
+  const limit = maxInFlight[group];
   return {
-    max_ack_pending: maxInFlight[group] || 10_000,
+    max_ack_pending: limit ? Math.max(1, limit - lanes) : 10_000, // each lane may have one more in flight
     ...on && { pause_until: pausedUntil === undefined ? forever : pausedUntil.toISOString().replace("Z", "000001Z") },
   };
 }
@@ -81,6 +110,7 @@ export function decodeStart(data) {
     rerunOf: start.rerunOf,
     replayOf: start.replayOf,
     sender: start.sender, // the preset of the node's sender; empty: it has none
+    orderKey: start.orderKey, // empty: it has no order
     verified: start.verified, // the request was verified as the sender's
     contentType: start.contentType,
     body, // the bytes as sent: what a signature is about
@@ -145,5 +175,5 @@ export function progress(start, startHeaders, state, { at, startedAt, output = "
     output: Buffer.from(output),
     attempt,
   }));
-  return { subject: `executions.progress.${start.queue}.${start.workflowId}.${start.executionId}`, data, headers: about };
+  return { subject: progressSubject(start), data, headers: about };
 }

@@ -4,15 +4,16 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 import { Canceled, Cancellations } from "./cancel.js";
 import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { nanos } from "@nats-io/transport-node";
-import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, presenceSubject, progress, startSubject, streamName } from "./contract.js";
+import { createInbox, nanos } from "@nats-io/transport-node";
+import { LaneMessage, Lease, Lost, hasEnded } from "./lanes.js";
+import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, laneConsumerName, laneSubject, presenceSubject, progress, startSubject, streamName } from "./contract.js";
 
 /** @typedef {import("./contract.js").Execution} Execution */
 /** @typedef {import("./contract.js").Start} Start */
 /** @typedef {import("@nats-io/transport-node").NatsConnection} NatsConnection */
 /** @typedef {import("@nats-io/jetstream").JetStreamClient} JetStream */
-/** @typedef {import("@nats-io/jetstream").JsMsg} Message */
-/** @typedef {{ msg: Message, cancel?: AbortController }} Delivery the last one of an execution that is worked on */
+/** @typedef {import("@nats-io/jetstream").JsMsg | LaneMessage} Message */
+/** @typedef {{ msg: Message, cancel?: AbortController, lease?: Lease }} Delivery the last one of an execution that is worked on */
 
 /**
  * A Handler runs one execution. What it returns is the output; the signal ends with its time.
@@ -31,10 +32,20 @@ const consumerNotFound = 10014;
 // reportOverhead is room in a report for all but the output.
 const reportOverhead = 16 * 1024;
 
-export { Canceled };
+export { Canceled, Lost };
 
 // cancelPoll is how often the runner asks for cancellations of what its handlers work on, in milliseconds.
 const cancelPoll = 1000;
+
+// lanesEvery is how often a runner looks whether its queue has lanes, in milliseconds.
+const lanesEvery = 2000;
+// laneSoonest and laneLatest are the shortest and the longest pause, in milliseconds, between two requests for the next
+// message of a lane that has none.
+const laneSoonest = 50, laneLatest = 500;
+// laneHold is how long a place is kept for the answer to such a request, in milliseconds.
+const laneHold = 50;
+// pullExpiryWithLanes is pullExpiry while the queue has lanes, which could use the places that a request keeps.
+const pullExpiryWithLanes = 1000;
 
 // Permanent is an error that is not tried again.
 export class Permanent extends Error {}
@@ -81,7 +92,8 @@ const defaults = {
 export async function run(nc, options, handler, stop) {
   const o = { ...defaults, ...options };
   const js = jetstream(nc);
-  const consumer = await ensureConsumer(js, await jetstreamManager(nc), o);
+  const manager = await jetstreamManager(nc);
+  const consumer = await ensureConsumer(js, manager, o);
   const working = new AbortController(); // ends when handlers may not go on
   /** @type {Set<Promise<void>>} */
   const underway = new Set();
@@ -91,7 +103,10 @@ export async function run(nc, options, handler, stop) {
   const canceling = setInterval(async () => {
     if (deliveries.size > 0) {
       await cancellations.read().catch(() => {}); // asked again a second later
-      for (const [key, { cancel }] of deliveries) {
+      for (const [key, { cancel, lease }] of deliveries) {
+        if (lease && !lease.holds()) {
+          cancel?.abort(new Lost("the runner was frozen or cut off for longer than the ack wait: another member may have the execution"));
+        }
         if (cancellations.ids.has(key.split(" ")[1] ?? "")) {
           cancel?.abort(new Canceled("the execution is canceled"));
         }
@@ -113,10 +128,87 @@ export async function run(nc, options, handler, stop) {
     messages?.close();
     return new ConnectionClosed("the connection to NATS is closed for good", { cause });
   });
+  const group = await consumer.info(true);
+  const laneTaker = takeLanes();
+  let laned = 0; // how many lanes are taken
+
+  /** takeLanes takes the queue's lanes, as soon as it has some. */
+  async function takeLanes() {
+    const taking = [];
+    while (!stop.aborted && !nc.isClosed()) {
+      for (const lanes = await countLanes(js, manager, o); laned < lanes; laned++) {
+        taking.push(takeLane(laned));
+      }
+      await pause(lanesEvery, undefined, { signal: stop }).catch(() => {});
+    }
+    await Promise.all(taking);
+  }
+
+  /** takePlace takes one of the places for handlers. */
+  function takePlace() {
+    const place = { left: false, leave: () => {} };
+    const taken = /** @type {Promise<void>} */ (new Promise((resolve) => {
+      place.leave = () => {
+        place.left = true;
+        underway.delete(taken);
+        resolve();
+      };
+    }));
+    underway.add(taken);
+    return place;
+  }
+
+  /**
+   * takeLane takes the executions of one lane, one after the other.
+   * @param {number} lane
+   */
+  async function takeLane(lane) {
+    let found = false;
+    let wait = laneSoonest;
+    while (!stop.aborted && !nc.isClosed()) {
+      try {
+        if (!found) {
+          await ensureConsumer(js, manager, o, { lane, main: group });
+          found = true;
+        }
+        if (underway.size >= o.concurrency) {
+          await Promise.race(underway);
+          continue;
+        }
+        const asked = performance.now();
+        const place = takePlace();
+        const msg = await nextOfLane(nc, laneConsumerName(o.queue, o.group, lane), place.leave);
+        if (!msg) {
+          place.leave();
+          await pause(wait, undefined, { signal: stop }).catch(() => {});
+          wait = Math.min(wait * 1.5, laneLatest);
+          continue;
+        }
+        wait = laneSoonest;
+        const late = place.left && underway.size >= o.concurrency; // it came after the place was left, and there is no other
+        if (late || (stop.aborted && msg.info.deliveryCount < o.attempts)) {
+          place.leave();
+          msg.nak();
+          continue;
+        }
+        const mine = place.left ? takePlace() : place;
+        await attempt(nc, js, o, handler, working.signal, deliveries, cancellations, msg, new Lease(asked, o.ackWait))
+          .catch((failure) => log(o, { result: "not reported", error: reason(failure) }))
+          .finally(mine.leave);
+      } catch (failure) {
+        log(o, { result: "a lane of ordered executions cannot be taken", error: reason(failure) });
+        await pause(lanesEvery, undefined, { signal: stop }).catch(() => {});
+      }
+    }
+  }
+
   while (!stop.aborted && !nc.isClosed()) {
     try {
       // No more than there are places: what waits for one longer than ackWait is run by another member, too.
-      messages = await consumer.fetch({ max_messages: o.concurrency - underway.size, expires: once ? onceExpiry : pullExpiry });
+      const free = o.concurrency - underway.size;
+      messages = await consumer.fetch(laned > 0
+        ? { max_messages: Math.max(1, Math.min(free, Math.ceil(o.concurrency / 2))), expires: pullExpiryWithLanes }
+        : { max_messages: free, expires: once ? onceExpiry : pullExpiry });
       if (stop.aborted) {
         end();
       }
@@ -140,7 +232,7 @@ export async function run(nc, options, handler, stop) {
     }
   }
   const late = setTimeout(() => working.abort(), o.drainTimeout);
-  await Promise.all(underway);
+  await Promise.all([laneTaker, ...underway]);
   clearTimeout(late);
   clearInterval(present);
   clearInterval(canceling);
@@ -152,15 +244,68 @@ export async function run(nc, options, handler, stop) {
 }
 
 /**
- * ensureConsumer finds the group's durable consumer, or makes it.
+ * countLanes returns how many lanes the queue has; 0 if that cannot be determined. A runner with an account of its own
+ * cannot read the queue's record: it counts the consumers that the executor has made for its group.
  * @param {JetStream} js
  * @param {import("@nats-io/jetstream").JetStreamManager} manager
  * @param {Options} o
  */
-async function ensureConsumer(js, manager, o) {
-  const name = consumerName(o.queue, o.group);
+async function countLanes(js, manager, o) {
+  const { readable, lanes } = await readSettings(manager, o.queue);
+  if (readable) {
+    return Number(lanes);
+  }
+  for (let lane = 0; ; lane++) {
+    try {
+      await js.consumers.get(streamName, laneConsumerName(o.queue, o.group, lane));
+    } catch {
+      return lane;
+    }
+  }
+}
+
+/**
+ * nextOfLane asks for the next message of a lane. It calls leave when the server does not answer at once, as while a message
+ * of the lane is out.
+ * @param {NatsConnection} nc
+ * @param {string} consumer
+ * @param {() => void} leave
+ * @returns {Promise<Message | null>}
+ */
+async function nextOfLane(nc, consumer, leave) {
+  const inbox = createInbox();
+  const answers = nc.subscribe(inbox, { max: 1 });
+  const held = setTimeout(leave, laneHold);
+  const over = setTimeout(() => answers.unsubscribe(), pullExpiryWithLanes);
   try {
-    return await js.consumers.get(streamName, name);
+    nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${streamName}.${consumer}`, JSON.stringify({ batch: 1, no_wait: true }), { reply: inbox });
+    for await (const answer of answers) {
+      return answer.headers?.code ? null : new LaneMessage(answer);
+    }
+    return null;
+  } finally {
+    clearTimeout(held);
+    clearTimeout(over);
+  }
+}
+
+/**
+ * ensureConsumer finds the group's durable consumer, or that of a lane, or makes it. A lane begins where the group's
+ * consumer began.
+ * @param {JetStream} js
+ * @param {import("@nats-io/jetstream").JetStreamManager} manager
+ * @param {Options} o
+ * @param {{ lane: number, main: import("@nats-io/jetstream").ConsumerInfo }} [of]
+ */
+async function ensureConsumer(js, manager, o, of) {
+  const name = of ? laneConsumerName(o.queue, o.group, of.lane) : consumerName(o.queue, o.group);
+  const subject = of ? laneSubject(o.queue, of.lane) : startSubject(o.queue);
+  try {
+    const consumer = await js.consumers.get(streamName, name);
+    if ((await consumer.info(true)).config.filter_subject !== subject) {
+      throw new Error(`the consumer ${name} has other subjects than ${subject}: choose another name of the group`);
+    }
+    return consumer;
   } catch (err) {
     if (!(err instanceof JetStreamApiError) || err.code !== consumerNotFound) {
       throw err;
@@ -169,11 +314,12 @@ async function ensureConsumer(js, manager, o) {
   let settings = await readSettings(manager, o.queue);
   await manager.consumers.add(streamName, {
     durable_name: name,
-    filter_subject: startSubject(o.queue),
+    filter_subject: subject,
     ack_policy: AckPolicy.Explicit,
-    ack_wait: nanos(o.ackWait),
-    deliver_policy: DeliverPolicy.All,
+    ack_wait: of?.main.config.ack_wait ?? nanos(o.ackWait),
+    ...begin(of?.main),
     ...consumerSettings(settings, o.group),
+    ...of && { max_ack_pending: 1 },
   });
   // What an operator sets meanwhile holds from the beginning, too: executors see the consumer, or the kit sees the settings.
   for (;;) {
@@ -183,9 +329,26 @@ async function ensureConsumer(js, manager, o) {
     }
     settings = now;
     // An update without pause_until ends a pause.
-    await manager.consumers.update(streamName, name, { pause_until: undefined, ...consumerSettings(settings, o.group) });
+    await manager.consumers.update(streamName, name, { pause_until: undefined, ...consumerSettings(settings, o.group), ...of && { max_ack_pending: 1 } });
   }
   return js.consumers.get(streamName, name);
+}
+
+/**
+ * begin returns where a consumer begins: with the oldest message, or where the group's consumer, which exists, began.
+ * @param {import("@nats-io/jetstream").ConsumerInfo} [main]
+ */
+function begin(main) {
+  const { deliver_policy, opt_start_seq, opt_start_time } = main?.config ?? {};
+  switch (deliver_policy) {
+    case DeliverPolicy.New:
+      return { deliver_policy: DeliverPolicy.StartTime, opt_start_time: main?.created };
+    case DeliverPolicy.StartTime:
+    case DeliverPolicy.StartSequence:
+      return { deliver_policy, ...opt_start_seq && { opt_start_seq }, ...opt_start_time && { opt_start_time } };
+    default:
+      return { deliver_policy: DeliverPolicy.All };
+  }
 }
 
 /**
@@ -197,9 +360,9 @@ async function readSettings(manager, queue) {
   const none = new Uint8Array();
   try {
     const found = await manager.streams.getMessage("KV_registry", { last_by_subj: `$KV.registry.queue.${queue}` });
-    return { revision: found?.seq ?? 0, ...decodeSettings(found?.data ?? none) };
+    return { readable: true, revision: found?.seq ?? 0, ...decodeSettings(found?.data ?? none) };
   } catch {
-    return { revision: 0, ...decodeSettings(none) };
+    return { readable: false, revision: 0, ...decodeSettings(none) };
   }
 }
 
@@ -213,8 +376,9 @@ async function readSettings(manager, queue) {
  * @param {Map<string, Delivery>} deliveries of what is worked on
  * @param {Cancellations} cancellations
  * @param {Message} msg
+ * @param {Lease} [lease] of a message of a lane
  */
-async function attempt(nc, js, o, handler, working, deliveries, cancellations, msg) {
+async function attempt(nc, js, o, handler, working, deliveries, cancellations, msg, lease) {
   const began = Date.now();
   const count = msg.info.deliveryCount;
   /** @type {Start} */
@@ -236,9 +400,12 @@ async function attempt(nc, js, o, handler, working, deliveries, cancellations, m
   const known = deliveries.get(key);
   if (known) {
     known.msg = msg;
+    if (known.lease && lease) {
+      known.lease.until = lease.until; // one that has ended stays so
+    }
     return;
   }
-  const delivery = { msg };
+  const delivery = { msg, lease };
   deliveries.set(key, delivery);
   try {
     await perform(nc, js, o, handler, working, start, delivery, cancellations, note);
@@ -275,16 +442,32 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
       } catch (failure) {
         if (Date.now() >= until || nc.isClosed()) {
           note("not reported", reason(failure));
-          delivery.msg.nak(1000);
+          if (holds()) {
+            delivery.msg.nak(1000);
+          }
           return;
         }
-        delivery.msg.working();
+        beat();
         await pause(o.ackWait / 10);
       }
     }
     note(ExecutionState[state].toLowerCase(), what.error);
-    delivery.msg.ack();
+    if (holds()) {
+      delivery.msg.ack();
+    }
   };
+  const holds = () => delivery.lease?.holds() ?? true;
+  const beat = () => void (delivery.lease ? delivery.lease.holds() && delivery.lease.renew(nc, delivery.msg instanceof LaneMessage ? delivery.msg.reply : "") : delivery.msg.working());
+  if (delivery.lease) {
+    beat();
+    const ended = await hasEnded(nc, start, working);
+    if (!holds()) {
+      return note("handed back", "the runner was frozen or cut off for longer than the ack wait");
+    }
+    if (ended) {
+      return void delivery.msg.ack();
+    }
+  }
   if (count > o.attempts) {
     return finish(ExecutionState.FAILED, { error: `no runner finished it in ${o.attempts} attempts: each died, was cut off, or did not return in time` });
   }
@@ -305,7 +488,7 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
   } else {
     slow = setTimeout(reportRunning, o.reportRunningAfter);
   }
-  const alive = setInterval(() => unlessClosed(() => delivery.msg.working()), o.ackWait / 3);
+  const alive = setInterval(() => unlessClosed(beat), o.ackWait / 3);
   /** @type {{ error: string, permanent: boolean } | undefined} */
   let failure;
   let output;
@@ -321,6 +504,9 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
   } finally {
     clearInterval(alive);
     clearTimeout(slow);
+  }
+  if (!holds()) {
+    return note("handed back", failure?.error ?? "another member may have it");
   }
   if (!failure) {
     return finish(ExecutionState.SUCCEEDED, { startedAt, output });

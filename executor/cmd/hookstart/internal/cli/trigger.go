@@ -13,6 +13,7 @@ type triggerVerbs struct {
 	Rotate triggerRotate `cmd:"" help:"Make a new token." example:"hookstart trigger rotate demo --keep-old 1h"`
 	Sample triggerSample `cmd:"" help:"Show the sample payload, or set it."`
 	Filter triggerFilter `cmd:"" help:"Show which requests start an execution, or set it."`
+	Order  triggerOrder  `cmd:"" help:"Show the place of the order key, or set it: executions with one key run one after the other."`
 	Send   triggerSend   `cmd:"" help:"Post to its webhook URL, as a sender does."`
 	Rerun  triggerRerun  `cmd:"" help:"Start an execution on the sample payload." detail:"An inactive workflow can be tried, too." example:"hookstart trigger rerun demo"`
 }
@@ -127,6 +128,7 @@ func (k secrecy) show(s *session, t api.Trigger) error {
 			{"Body limit", fmt.Sprintf("%d bytes", t.MaxBodyBytes)},
 			{"Delivery ID", deliveryIDs(t)},
 			{"Filter", filterOf(t)},
+			{"Order key", orderOf(t)},
 		}); err != nil {
 			return err
 		}
