@@ -8,12 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/auditor"
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/console"
+	"github.com/hookstart/hookstart/executor/internal/events"
 	"github.com/hookstart/hookstart/executor/internal/home"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/queues"
@@ -110,6 +112,7 @@ func (e *executor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	e.tell(ctx)
 	// Background tasks end before the resources that they use are closed.
 	e.record(ctx)
 	e.maintain(ctx)
@@ -245,6 +248,20 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	api := apiserver.New(apiserver.Config{Operate: calls, SignIn: signIn, Origins: c.APIOrigins, Log: e.Log, Done: ctx.Done()}) //nolint:contextcheck // each call has the context of its request
 	pages := console.New(console.Config{Operate: calls, SignIn: signIn, DemoQueue: c.DemoQueue, Log: e.Log})
 	return apiAnd(api, pages), nil
+}
+
+// tell starts to tell operators what happens. It must be called before record, which records what
+// they are told of.
+func (e *executor) tell(ctx context.Context) {
+	made := events.New(events.Config{
+		Store: e.records, Directory: e.directory, JetStream: e.JetStream, Queues: e.waits, Caller: uuid.NewString(),
+		Trusted: func() bool { return e.home.Trouble() == nil }, Current: e.editor.Current,
+		CaughtUp:    func(ctx context.Context) { recorder.CaughtUp(ctx, e.JetStream) },
+		DedupWindow: e.config.DedupWindow, Log: e.Log,
+	})
+	e.records.TellFailures(made.FailureCause)
+	e.Go(ctx, made.Run)
+	e.Go(ctx, made.Look)
 }
 
 // record starts to record executions.

@@ -44,14 +44,16 @@ func (s Status) Follows(before Status) bool {
 // Source is what started an execution.
 type Source string
 
-// The sources: a request to the webhook endpoint, or an operator by a rerun, a replay or a requeue.
+// The sources: a request to the webhook endpoint; an operator by a rerun, a replay or a requeue; or
+// an operator event of the account.
 const (
 	Webhook Source = "webhook"
 	Rerun   Source = "rerun"
+	Event   Source = "event"
 )
 
 // Sources returns all sources.
-var Sources = []Source{Webhook, Rerun}
+var Sources = []Source{Webhook, Rerun, Event}
 
 // Values holds the headers or query parameters of a request: a name with its values, in the order
 // in which they were sent. Names have no order. Names of headers are in canonical form

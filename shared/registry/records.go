@@ -57,6 +57,9 @@ type Account struct {
 	// writes, the next transition makes the second write first. Number is 0 if there was no
 	// transition.
 	LastTransition Transition `audit:"-"`
+	// Events is the workflow that the account's events start; nil means that there is none. It is
+	// shared, and must not be changed.
+	Events *OperatorEvents `audit:"events"`
 
 	unknown unknown `audit:"-"`
 }

@@ -56,6 +56,12 @@ func (a *Account) Encode() ([]byte, error) {
 		}
 		last.unknown.into(wire.LastTransition)
 	}
+	if e := a.Events; e != nil {
+		wire.Events = &hookstartv1.OperatorEvents{
+			WorkflowId: e.WorkflowID, Kinds: e.Kinds, SilentAfterSeconds: int64(e.SilentAfter / time.Second), Since: timeToWire(e.Since),
+		}
+		e.unknown.into(wire.Events)
+	}
 	a.unknown.into(wire)
 	return marshal.Marshal(wire)
 }
@@ -72,6 +78,12 @@ func DecodeAccount(data []byte) (*Account, error) {
 			Number: last.GetNumber(), WorkflowID: last.GetWorkflowId(), Active: last.GetActive(), At: timeFromWire(last.GetAt()),
 			By:      Actor{Kind: last.GetBy().GetKind(), ID: last.GetBy().GetId(), Name: last.GetBy().GetName()},
 			unknown: unknownOf(last),
+		}
+	}
+	if e := wire.GetEvents(); e != nil {
+		a.Events = &OperatorEvents{
+			WorkflowID: e.GetWorkflowId(), Kinds: e.GetKinds(), SilentAfter: time.Duration(e.GetSilentAfterSeconds()) * time.Second,
+			Since: timeFromWire(e.GetSince()), unknown: unknownOf(e),
 		}
 	}
 	return a, nil

@@ -118,10 +118,7 @@ func (s *briefStart) takeBytes(field protowire.Number, value []byte) error {
 func (s *briefStart) takeVarint(field protowire.Number, value uint64) {
 	switch field { //nolint:exhaustive // numbers, not states
 	case 6:
-		s.Source = execution.Webhook
-		if hookstartv1.ExecutionSource(int32(value)) == hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN { //nolint:gosec // as in the generated code
-			s.Source = execution.Rerun
-		}
+		s.Source = sourceFromWire(hookstartv1.ExecutionSource(int32(value))) //nolint:gosec // as in the generated code
 	case 11:
 		s.kind = int32(value) //nolint:gosec // as in the generated code
 	case 17:

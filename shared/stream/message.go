@@ -184,10 +184,6 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 	if err := checkIDs(m.GetExecutionId(), m.GetWorkflowId(), m.GetNodeId(), m.GetAccountId(), m.GetQueue()); err != nil {
 		return nil, err
 	}
-	source := execution.Webhook
-	if m.GetSource() == hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN {
-		source = execution.Rerun
-	}
 	kind, err := bodyKind(int32(m.GetBodyKind()))
 	if err != nil {
 		return nil, err
@@ -198,7 +194,7 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 		NodeID:     m.GetNodeId(),
 		AccountID:  m.GetAccountId(),
 		Queue:      m.GetQueue(),
-		Source:     source,
+		Source:     sourceFromWire(m.GetSource()),
 		DeliveryID: m.GetDeliveryId(),
 		RerunOf:    m.GetRerunOf(),
 		ReplayOf:   m.GetReplayOf(),
@@ -311,10 +307,25 @@ func isUUID(s string) bool {
 }
 
 func sourceToWire(s execution.Source) hookstartv1.ExecutionSource {
-	if s == execution.Rerun {
+	switch s {
+	case execution.Rerun:
 		return hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN
+	case execution.Event:
+		return hookstartv1.ExecutionSource_EXECUTION_SOURCE_EVENT
+	case execution.Webhook:
 	}
 	return hookstartv1.ExecutionSource_EXECUTION_SOURCE_WEBHOOK
+}
+
+// sourceFromWire returns the source of a start. An unknown one counts as a request.
+func sourceFromWire(s hookstartv1.ExecutionSource) execution.Source {
+	switch s { //nolint:exhaustive // the others are requests
+	case hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN:
+		return execution.Rerun
+	case hookstartv1.ExecutionSource_EXECUTION_SOURCE_EVENT:
+		return execution.Event
+	}
+	return execution.Webhook
 }
 
 var states = map[hookstartv1.ExecutionState]execution.Status{

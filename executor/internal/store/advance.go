@@ -34,6 +34,7 @@ func StepIDs(steps []execution.Progress) []string {
 // Standing is the part of a record on which the effect of its next step depends.
 type Standing struct {
 	Status     execution.Status
+	AccountID  string
 	Queue      string
 	WorkflowID string
 	Attempts   int

@@ -18,7 +18,7 @@ func (r Record) Origin() Origin {
 }
 
 // HasComputedID reports whether the ID is the hash of the delivery ID, whether that came from a
-// header, from the body or from under the sender's signature. Such a record can be found by its ID
+// header, from the body, from under the sender's signature, or is an operator event's. Such a record can be found by its ID
 // if workflow, node and delivery ID are known, so drivers have an index only of the other delivery
 // IDs.
 func (r Record) HasComputedID() bool {
@@ -38,9 +38,9 @@ func (r Record) HasComputedID() bool {
 }
 
 // deliveryKeys returns the texts from which an execution ID is computed for a delivery ID: in a
-// header, in a body, and under a signature.
-func deliveryKeys(deliveryID string) [3]string {
-	return [...]string{deliveryID, execution.DerivedDelivery(deliveryID), execution.SignedDelivery(deliveryID)}
+// header, in a body, under a signature, and of an operator event.
+func deliveryKeys(deliveryID string) [4]string {
+	return [...]string{deliveryID, execution.DerivedDelivery(deliveryID), execution.SignedDelivery(deliveryID), execution.EventDelivery(deliveryID)}
 }
 
 // Node is a trigger node that has, or had, a record.
@@ -48,7 +48,7 @@ type Node struct{ WorkflowID, NodeID string }
 
 // DeliveryIDs returns the computed IDs of records with a delivery ID at any of the nodes.
 func DeliveryIDs(nodes []Node, deliveryID string) []string {
-	ids := make([]string, 0, 6*len(nodes))
+	ids := make([]string, 0, 8*len(nodes))
 	for _, n := range nodes {
 		for _, id := range deliveryKeys(deliveryID) {
 			ids = append(ids, execution.IDForDelivery(n.WorkflowID, n.NodeID, id), execution.RejectedIDForDelivery(n.WorkflowID, n.NodeID, id))

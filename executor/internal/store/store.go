@@ -145,6 +145,7 @@ func (u Unreadable) Refused() bool { return strings.HasPrefix(u.Reason, RefusedR
 type Filter struct {
 	AccountID  string
 	WorkflowID string
+	NodeID     string
 	Status     execution.Status
 	Source     execution.Source
 	DeliveryID string
@@ -234,6 +235,9 @@ type Store interface {
 	// SenderSeen returns what requests have shown of the sender of one node so far, or the zero value.
 	SenderSeen(ctx context.Context, workflowID, nodeID string) (SenderSeen, error)
 
+	// SendersRefused returns what requests have shown of the senders of which some were refused.
+	SendersRefused(ctx context.Context) ([]SenderSeen, error)
+
 	// AddFiltered adds the requests that did not match the filters of trigger nodes. A report is
 	// applied once, however often it comes. No other report may have the same ID.
 	AddFiltered(ctx context.Context, reportID string, at time.Time, filtered []Filtered) error
@@ -321,6 +325,40 @@ type Store interface {
 	// EndLost ends records as failed with a reason, and returns their IDs. It skips records that are
 	// final or whose StreamSequence has changed.
 	EndLost(ctx context.Context, lost []Lost, at time.Time, reason string) (ended []string, err error)
+
+	// TellFailures sets the function that returns the cause of an operator event for an execution that
+	// a batch or EndLost ends as failed, or nil if nobody is told. The cause is stored in the
+	// transaction that ends the execution; one whose ID is there already is left unchanged. It must be
+	// called before Apply and EndLost, or not at all.
+	TellFailures(cause func(Failure) *EventCause)
+
+	// DecideEvents replaces causes by events, in one transaction: decide is called with the oldest
+	// causes, at most MaxEventCauses, and with the events that were decided since a time, oldest first
+	// and without their inputs. It returns the events to store, and the IDs of the causes of which
+	// these tell, or of which nobody is told. An event whose ID is there already is left unchanged.
+	// Two callers never get the same causes. Published events that are older than EventMemory are
+	// deleted.
+	DecideEvents(ctx context.Context, now, since time.Time, decide func(causes []EventCause, decided []Event) (events []Event, used []string)) error
+
+	// HasEventCauses reports whether there are causes.
+	HasEventCauses(ctx context.Context) (bool, error)
+
+	// UnpublishedEvents returns at most limit events that are not published, oldest first.
+	UnpublishedEvents(ctx context.Context, limit int) ([]Event, error)
+
+	// EventsPublished marks events as published.
+	EventsPublished(ctx context.Context, ids []string, at time.Time) error
+
+	// EventConditions returns all conditions.
+	EventConditions(ctx context.Context) ([]Condition, error)
+
+	// ChangeEventConditions begins and ends conditions, in one transaction. Two callers that make the same
+	// change store its cause once.
+	ChangeEventConditions(ctx context.Context, changes []ConditionChange) error
+
+	// LeadEvents reports whether the caller looks for conditions now: only one does, until the time of
+	// its last call that returned true.
+	LeadEvents(ctx context.Context, caller string, now, until time.Time) (bool, error)
 
 	// EndSession stores that a session of the console has ended, until the time at which it would have
 	// expired anyway. It deletes entries whose time is before now.

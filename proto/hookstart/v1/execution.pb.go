@@ -36,6 +36,8 @@ const (
 	ExecutionSource_EXECUTION_SOURCE_WEBHOOK ExecutionSource = 1
 	// An operator's: a rerun on the trigger node's sample payload, a replay or a requeue on an original request.
 	ExecutionSource_EXECUTION_SOURCE_RERUN ExecutionSource = 2
+	// An event of the account, for the workflow that its operators have chosen: a failure, for example.
+	ExecutionSource_EXECUTION_SOURCE_EVENT ExecutionSource = 3
 )
 
 // Enum value maps for ExecutionSource.
@@ -44,11 +46,13 @@ var (
 		0: "EXECUTION_SOURCE_UNSPECIFIED",
 		1: "EXECUTION_SOURCE_WEBHOOK",
 		2: "EXECUTION_SOURCE_RERUN",
+		3: "EXECUTION_SOURCE_EVENT",
 	}
 	ExecutionSource_value = map[string]int32{
 		"EXECUTION_SOURCE_UNSPECIFIED": 0,
 		"EXECUTION_SOURCE_WEBHOOK":     1,
 		"EXECUTION_SOURCE_RERUN":       2,
+		"EXECUTION_SOURCE_EVENT":       3,
 	}
 )
 
@@ -1045,11 +1049,12 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x05lanes\x18\x05 \x01(\x03R\x05lanes\"N\n" +
 	"\x12QueueGroupSettings\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\"\n" +
-	"\rmax_in_flight\x18\x02 \x01(\x03R\vmaxInFlight*m\n" +
+	"\rmax_in_flight\x18\x02 \x01(\x03R\vmaxInFlight*\x89\x01\n" +
 	"\x0fExecutionSource\x12 \n" +
 	"\x1cEXECUTION_SOURCE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18EXECUTION_SOURCE_WEBHOOK\x10\x01\x12\x1a\n" +
-	"\x16EXECUTION_SOURCE_RERUN\x10\x02*c\n" +
+	"\x16EXECUTION_SOURCE_RERUN\x10\x02\x12\x1a\n" +
+	"\x16EXECUTION_SOURCE_EVENT\x10\x03*c\n" +
 	"\bBodyKind\x12\x19\n" +
 	"\x15BODY_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eBODY_KIND_JSON\x10\x01\x12\x12\n" +

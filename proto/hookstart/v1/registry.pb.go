@@ -222,8 +222,10 @@ type Account struct {
 	// carried out on the workflow's record after; whoever switches next carries it out
 	// again if need be, so a crash between the two leaves nothing half done.
 	LastTransition *Transition `protobuf:"bytes,5,opt,name=last_transition,json=lastTransition,proto3" json:"last_transition,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Which workflow is started by the events of this account; absent: none is.
+	Events        *OperatorEvents `protobuf:"bytes,6,opt,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Account) Reset() {
@@ -291,6 +293,87 @@ func (x *Account) GetLastTransition() *Transition {
 	return nil
 }
 
+func (x *Account) GetEvents() *OperatorEvents {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+// OperatorEvents says which workflow an account's events start.
+type OperatorEvents struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A workflow of the account.
+	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// The kinds of events that start it, sorted. Empty: all kinds.
+	Kinds []string `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	// After how many seconds without a request a trigger node counts as silent. 0: after twice the longest pause of
+	// its last days.
+	SilentAfterSeconds int64 `protobuf:"varint,3,opt,name=silent_after_seconds,json=silentAfterSeconds,proto3" json:"silent_after_seconds,omitempty"`
+	// When an account that had none was given this. What happened before makes no event.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OperatorEvents) Reset() {
+	*x = OperatorEvents{}
+	mi := &file_hookstart_v1_registry_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OperatorEvents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OperatorEvents) ProtoMessage() {}
+
+func (x *OperatorEvents) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_registry_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OperatorEvents.ProtoReflect.Descriptor instead.
+func (*OperatorEvents) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *OperatorEvents) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *OperatorEvents) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *OperatorEvents) GetSilentAfterSeconds() int64 {
+	if x != nil {
+		return x.SilentAfterSeconds
+	}
+	return 0
+}
+
+func (x *OperatorEvents) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // Transition is one switch of a workflow, on or off.
 type Transition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -310,7 +393,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[4]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +405,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[4]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +418,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{4}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Transition) GetNumber() int64 {
@@ -388,7 +471,7 @@ type Actor struct {
 
 func (x *Actor) Reset() {
 	*x = Actor{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[5]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -400,7 +483,7 @@ func (x *Actor) String() string {
 func (*Actor) ProtoMessage() {}
 
 func (x *Actor) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[5]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -413,7 +496,7 @@ func (x *Actor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Actor.ProtoReflect.Descriptor instead.
 func (*Actor) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{5}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Actor) GetKind() string {
@@ -469,7 +552,7 @@ type Workflow struct {
 
 func (x *Workflow) Reset() {
 	*x = Workflow{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[6]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +564,7 @@ func (x *Workflow) String() string {
 func (*Workflow) ProtoMessage() {}
 
 func (x *Workflow) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[6]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +577,7 @@ func (x *Workflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workflow.ProtoReflect.Descriptor instead.
 func (*Workflow) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{6}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Workflow) GetId() string {
@@ -596,7 +679,7 @@ type TriggerNode struct {
 
 func (x *TriggerNode) Reset() {
 	*x = TriggerNode{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[7]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -608,7 +691,7 @@ func (x *TriggerNode) String() string {
 func (*TriggerNode) ProtoMessage() {}
 
 func (x *TriggerNode) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[7]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -621,7 +704,7 @@ func (x *TriggerNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerNode.ProtoReflect.Descriptor instead.
 func (*TriggerNode) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{7}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TriggerNode) GetNodeId() string {
@@ -683,7 +766,7 @@ type Sender struct {
 
 func (x *Sender) Reset() {
 	*x = Sender{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +778,7 @@ func (x *Sender) String() string {
 func (*Sender) ProtoMessage() {}
 
 func (x *Sender) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +791,7 @@ func (x *Sender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sender.ProtoReflect.Descriptor instead.
 func (*Sender) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{8}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Sender) GetPreset() string {
@@ -762,7 +845,7 @@ type SenderSecret struct {
 
 func (x *SenderSecret) Reset() {
 	*x = SenderSecret{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +857,7 @@ func (x *SenderSecret) String() string {
 func (*SenderSecret) ProtoMessage() {}
 
 func (x *SenderSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +870,7 @@ func (x *SenderSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SenderSecret.ProtoReflect.Descriptor instead.
 func (*SenderSecret) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{9}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SenderSecret) GetId() string {
@@ -852,7 +935,7 @@ type TokenHash struct {
 
 func (x *TokenHash) Reset() {
 	*x = TokenHash{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -864,7 +947,7 @@ func (x *TokenHash) String() string {
 func (*TokenHash) ProtoMessage() {}
 
 func (x *TokenHash) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -877,7 +960,7 @@ func (x *TokenHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenHash.ProtoReflect.Descriptor instead.
 func (*TokenHash) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{10}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TokenHash) GetSha256() []byte {
@@ -917,7 +1000,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +1012,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1025,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{11}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Key) GetId() string {
@@ -1011,7 +1094,7 @@ type TriggerSecrets struct {
 
 func (x *TriggerSecrets) Reset() {
 	*x = TriggerSecrets{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1106,7 @@ func (x *TriggerSecrets) String() string {
 func (*TriggerSecrets) ProtoMessage() {}
 
 func (x *TriggerSecrets) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1119,7 @@ func (x *TriggerSecrets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSecrets.ProtoReflect.Descriptor instead.
 func (*TriggerSecrets) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{12}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TriggerSecrets) GetTokens() []*Token {
@@ -1073,7 +1156,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[13]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1168,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[13]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1181,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{13}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Token) GetToken() string {
@@ -1134,7 +1217,7 @@ type Installation struct {
 
 func (x *Installation) Reset() {
 	*x = Installation{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[14]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1229,7 @@ func (x *Installation) String() string {
 func (*Installation) ProtoMessage() {}
 
 func (x *Installation) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[14]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1242,7 @@ func (x *Installation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Installation.ProtoReflect.Descriptor instead.
 func (*Installation) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{14}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Installation) GetId() string {
@@ -1208,14 +1291,21 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"\x1d_max_active_webhook_workflowsB\x10\n" +
 	"\x0e_bytes_per_day\"7\n" +
 	"\vPlanCatalog\x12(\n" +
-	"\x05plans\x18\x01 \x03(\v2\x12.hookstart.v1.PlanR\x05plans\"\xbf\x01\n" +
+	"\x05plans\x18\x01 \x03(\v2\x12.hookstart.v1.PlanR\x05plans\"\xf5\x01\n" +
 	"\aAccount\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04plan\x18\x03 \x01(\tR\x04plan\x129\n" +
 	"\n" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12A\n" +
-	"\x0flast_transition\x18\x05 \x01(\v2\x18.hookstart.v1.TransitionR\x0elastTransition\"\xae\x01\n" +
+	"\x0flast_transition\x18\x05 \x01(\v2\x18.hookstart.v1.TransitionR\x0elastTransition\x124\n" +
+	"\x06events\x18\x06 \x01(\v2\x1c.hookstart.v1.OperatorEventsR\x06events\"\xab\x01\n" +
+	"\x0eOperatorEvents\x12\x1f\n" +
+	"\vworkflow_id\x18\x01 \x01(\tR\n" +
+	"workflowId\x12\x14\n" +
+	"\x05kinds\x18\x02 \x03(\tR\x05kinds\x120\n" +
+	"\x14silent_after_seconds\x18\x03 \x01(\x03R\x12silentAfterSeconds\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xae\x01\n" +
 	"\n" +
 	"Transition\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x1f\n" +
@@ -1317,56 +1407,59 @@ func file_hookstart_v1_registry_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_registry_proto_rawDescData
 }
 
-var file_hookstart_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_hookstart_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_hookstart_v1_registry_proto_goTypes = []any{
 	(*RateLimit)(nil),             // 0: hookstart.v1.RateLimit
 	(*Plan)(nil),                  // 1: hookstart.v1.Plan
 	(*PlanCatalog)(nil),           // 2: hookstart.v1.PlanCatalog
 	(*Account)(nil),               // 3: hookstart.v1.Account
-	(*Transition)(nil),            // 4: hookstart.v1.Transition
-	(*Actor)(nil),                 // 5: hookstart.v1.Actor
-	(*Workflow)(nil),              // 6: hookstart.v1.Workflow
-	(*TriggerNode)(nil),           // 7: hookstart.v1.TriggerNode
-	(*Sender)(nil),                // 8: hookstart.v1.Sender
-	(*SenderSecret)(nil),          // 9: hookstart.v1.SenderSecret
-	(*TokenHash)(nil),             // 10: hookstart.v1.TokenHash
-	(*Key)(nil),                   // 11: hookstart.v1.Key
-	(*TriggerSecrets)(nil),        // 12: hookstart.v1.TriggerSecrets
-	(*Token)(nil),                 // 13: hookstart.v1.Token
-	(*Installation)(nil),          // 14: hookstart.v1.Installation
-	nil,                           // 15: hookstart.v1.Sender.SettingsEntry
-	nil,                           // 16: hookstart.v1.Sender.SealedSettingsEntry
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*OperatorEvents)(nil),        // 4: hookstart.v1.OperatorEvents
+	(*Transition)(nil),            // 5: hookstart.v1.Transition
+	(*Actor)(nil),                 // 6: hookstart.v1.Actor
+	(*Workflow)(nil),              // 7: hookstart.v1.Workflow
+	(*TriggerNode)(nil),           // 8: hookstart.v1.TriggerNode
+	(*Sender)(nil),                // 9: hookstart.v1.Sender
+	(*SenderSecret)(nil),          // 10: hookstart.v1.SenderSecret
+	(*TokenHash)(nil),             // 11: hookstart.v1.TokenHash
+	(*Key)(nil),                   // 12: hookstart.v1.Key
+	(*TriggerSecrets)(nil),        // 13: hookstart.v1.TriggerSecrets
+	(*Token)(nil),                 // 14: hookstart.v1.Token
+	(*Installation)(nil),          // 15: hookstart.v1.Installation
+	nil,                           // 16: hookstart.v1.Sender.SettingsEntry
+	nil,                           // 17: hookstart.v1.Sender.SealedSettingsEntry
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
 }
 var file_hookstart_v1_registry_proto_depIdxs = []int32{
 	0,  // 0: hookstart.v1.Plan.rate_limit:type_name -> hookstart.v1.RateLimit
 	1,  // 1: hookstart.v1.PlanCatalog.plans:type_name -> hookstart.v1.Plan
-	17, // 2: hookstart.v1.Account.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 3: hookstart.v1.Account.last_transition:type_name -> hookstart.v1.Transition
-	17, // 4: hookstart.v1.Transition.at:type_name -> google.protobuf.Timestamp
-	5,  // 5: hookstart.v1.Transition.by:type_name -> hookstart.v1.Actor
-	17, // 6: hookstart.v1.Workflow.activated_at:type_name -> google.protobuf.Timestamp
-	0,  // 7: hookstart.v1.Workflow.rate_limit:type_name -> hookstart.v1.RateLimit
-	7,  // 8: hookstart.v1.Workflow.triggers:type_name -> hookstart.v1.TriggerNode
-	17, // 9: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	17, // 10: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
-	10, // 11: hookstart.v1.TriggerNode.tokens:type_name -> hookstart.v1.TokenHash
-	8,  // 12: hookstart.v1.TriggerNode.sender:type_name -> hookstart.v1.Sender
-	9,  // 13: hookstart.v1.Sender.secrets:type_name -> hookstart.v1.SenderSecret
-	15, // 14: hookstart.v1.Sender.settings:type_name -> hookstart.v1.Sender.SettingsEntry
-	16, // 15: hookstart.v1.Sender.sealed_settings:type_name -> hookstart.v1.Sender.SealedSettingsEntry
-	17, // 16: hookstart.v1.SenderSecret.set_at:type_name -> google.protobuf.Timestamp
-	17, // 17: hookstart.v1.SenderSecret.expires_at:type_name -> google.protobuf.Timestamp
-	17, // 18: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
-	17, // 19: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
-	17, // 20: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 21: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
-	17, // 22: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	18, // 2: hookstart.v1.Account.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 3: hookstart.v1.Account.last_transition:type_name -> hookstart.v1.Transition
+	4,  // 4: hookstart.v1.Account.events:type_name -> hookstart.v1.OperatorEvents
+	18, // 5: hookstart.v1.OperatorEvents.since:type_name -> google.protobuf.Timestamp
+	18, // 6: hookstart.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	6,  // 7: hookstart.v1.Transition.by:type_name -> hookstart.v1.Actor
+	18, // 8: hookstart.v1.Workflow.activated_at:type_name -> google.protobuf.Timestamp
+	0,  // 9: hookstart.v1.Workflow.rate_limit:type_name -> hookstart.v1.RateLimit
+	8,  // 10: hookstart.v1.Workflow.triggers:type_name -> hookstart.v1.TriggerNode
+	18, // 11: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	18, // 12: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	11, // 13: hookstart.v1.TriggerNode.tokens:type_name -> hookstart.v1.TokenHash
+	9,  // 14: hookstart.v1.TriggerNode.sender:type_name -> hookstart.v1.Sender
+	10, // 15: hookstart.v1.Sender.secrets:type_name -> hookstart.v1.SenderSecret
+	16, // 16: hookstart.v1.Sender.settings:type_name -> hookstart.v1.Sender.SettingsEntry
+	17, // 17: hookstart.v1.Sender.sealed_settings:type_name -> hookstart.v1.Sender.SealedSettingsEntry
+	18, // 18: hookstart.v1.SenderSecret.set_at:type_name -> google.protobuf.Timestamp
+	18, // 19: hookstart.v1.SenderSecret.expires_at:type_name -> google.protobuf.Timestamp
+	18, // 20: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
+	18, // 21: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
+	18, // 22: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
+	14, // 23: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
+	18, // 24: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_registry_proto_init() }
@@ -1375,14 +1468,14 @@ func file_hookstart_v1_registry_proto_init() {
 		return
 	}
 	file_hookstart_v1_registry_proto_msgTypes[1].OneofWrappers = []any{}
-	file_hookstart_v1_registry_proto_msgTypes[12].OneofWrappers = []any{}
+	file_hookstart_v1_registry_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_registry_proto_rawDesc), len(file_hookstart_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -295,6 +295,8 @@ func addFields(to map[string]value, prefix string, of reflect.Value) {
 			to[name] = value{shown: int64(content / time.Second)}
 		case string:
 			to[name] = value{shown: shortened(content)}
+		case []string:
+			to[name] = value{shown: shortened(strings.Join(content, ", "))}
 		case []registry.Trigger:
 			for _, node := range content {
 				at := name + "[" + node.NodeID + "]"

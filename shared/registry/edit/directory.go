@@ -28,6 +28,7 @@ type Directory struct {
 type records struct {
 	plans     Versioned[registry.Plans]
 	accounts  btree.Map[string, Versioned[*registry.Account]]
+	events    map[string]*registry.Account          // the accounts whose events start a workflow
 	workflows btree.Map[string, Versioned[*registry.Workflow]]
 	byAccount btree.Map[string, struct{}]           // by accountKey
 	queues    map[string]int                        // number of workflows that name each queue
@@ -38,7 +39,7 @@ type records struct {
 }
 
 func newRecords() *records {
-	return &records{queues: map[string]int{}, settings: map[string]Versioned[*registry.Queue]{}, keysByHash: map[[sha256.Size]byte]*registry.Key{}}
+	return &records{events: map[string]*registry.Account{}, queues: map[string]int{}, settings: map[string]Versioned[*registry.Queue]{}, keysByHash: map[[sha256.Size]byte]*registry.Key{}}
 }
 
 // count adds by, which is 1 or -1, to the number of workflows that name the queue of w.
@@ -101,8 +102,12 @@ func (r *records) apply(c registry.Change) {
 		r.plans = Versioned[registry.Plans]{c.Plans, c.Revision}
 	case c.Account != nil:
 		r.accounts.Set(c.Account.ID, Versioned[*registry.Account]{c.Account, c.Revision})
+		if delete(r.events, c.Account.ID); c.Account.Events != nil {
+			r.events[c.Account.ID] = c.Account
+		}
 	case c.DeletedAccount != "":
 		r.accounts.Delete(c.DeletedAccount)
+		delete(r.events, c.DeletedAccount)
 	case c.Workflow != nil:
 		id := c.Workflow.ID
 		before, existed := r.workflows.Set(id, Versioned[*registry.Workflow]{c.Workflow, c.Revision})
@@ -138,6 +143,27 @@ func (d *Directory) Account(id string) (Versioned[*registry.Account], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.accounts.Get(id)
+}
+
+// Events returns the setting by which an account's events start a workflow, or nil if it has none.
+func (d *Directory) Events(accountID string) *registry.OperatorEvents {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if a := d.current.events[accountID]; a != nil {
+		return a.Events
+	}
+	return nil
+}
+
+// AccountsWithEvents returns the accounts whose events start a workflow, by ID.
+func (d *Directory) AccountsWithEvents() []*registry.Account {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	all := make([]*registry.Account, 0, len(d.current.events))
+	for _, id := range slices.Sorted(maps.Keys(d.current.events)) {
+		all = append(all, d.current.events[id])
+	}
+	return all
 }
 
 // Workflow returns one workflow.

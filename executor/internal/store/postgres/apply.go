@@ -178,7 +178,7 @@ func (tx transaction) Standing(ctx context.Context, ids []string) (map[string]st
 	standing := make(map[string]store.Standing, len(all))
 	for i, id := range all {
 		of := origins[numbers[i]]
-		standing[id] = store.Standing{Status: statuses[i], Queue: of.Queue, WorkflowID: of.WorkflowID, Attempts: attempts[i]}
+		standing[id] = store.Standing{Status: statuses[i], AccountID: of.AccountID, Queue: of.Queue, WorkflowID: of.WorkflowID, Attempts: attempts[i]}
 	}
 	return standing, nil
 }

@@ -16,11 +16,11 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 	if err := s.db.Prepare(ctx, "apply", batch.New); err != nil {
 		return store.Applied{}, err
 	}
-	return write(ctx, s, "apply", func(tx Tx) (store.Applied, error) { return apply(ctx, tx, batch) })
+	return write(ctx, s, "apply", func(tx Tx) (store.Applied, error) { return s.apply(ctx, tx, batch) })
 }
 
 // apply takes locks in the order that package postgres documents.
-func apply(ctx context.Context, tx Tx, batch store.Batch) (applied store.Applied, err error) {
+func (s *Store) apply(ctx context.Context, tx Tx, batch store.Batch) (applied store.Applied, err error) {
 	mayKeep, err := tx.LockEarly(ctx, batch)
 	if err != nil {
 		return applied, err
@@ -44,6 +44,9 @@ func apply(ctx context.Context, tx Tx, batch store.Batch) (applied store.Applied
 			return applied, err
 		}
 		moves, applied.Unknown, applied.Foreign = store.Advance(standing, steps)
+		if err := s.tell(ctx, tx, store.Failures(standing, moves)); err != nil {
+			return applied, err
+		}
 	}
 	if len(moves) > 0 {
 		if err := tx.Move(ctx, moves); err != nil {
@@ -71,7 +74,17 @@ func (s *Store) EndLost(ctx context.Context, lost []store.Lost, at time.Time, re
 	if len(lost) == 0 {
 		return nil, nil
 	}
-	return write(ctx, s, "end lost", func(tx Tx) ([]string, error) { return tx.EndLost(ctx, lost, store.Time(at), store.Text(reason)) })
+	at, reason = store.Time(at), store.Text(reason)
+	return write(ctx, s, "end lost", func(tx Tx) (ended []string, err error) {
+		if ended, err = tx.EndLost(ctx, lost, at, reason); err != nil || s.failure == nil || len(ended) == 0 {
+			return ended, err
+		}
+		standing, err := tx.Standing(ctx, ended)
+		if err != nil {
+			return nil, err
+		}
+		return ended, s.tell(ctx, tx, store.LostFailures(standing, ended, at, reason))
+	})
 }
 
 // MarkRequeued implements store.Store.

@@ -15,13 +15,14 @@ const (
 	fewRecords = 1_000
 )
 
-// ofOrigins adds the conditions on an account and a source, which are stored in origins. If many of
+// ofOrigins adds the conditions on an account, a source and a node, which are stored in origins. If many of
 // the newest records are the account's, they are soon found in the order of time; if only a few
 // are, the records of the account's workflows are read instead.
 func (s *Store) ofOrigins(ctx context.Context, what string, where *Where, filter store.Filter, plus string) error {
 	var of Where
 	of.Is(`o.account_id`, filter.AccountID)
 	of.Is(`o.source`, string(filter.Source))
+	of.Is(`o.node_id`, filter.NodeID)
 	if len(of.Args) == 0 {
 		return nil
 	}

@@ -127,6 +127,9 @@ const (
 	// Migration is shared by all transactions that write, and held exclusively while the tables are
 	// migrated: no transaction of an earlier version begins before a migration and writes after it.
 	Migration Lock = 7_303_014_917_204
+	// Events is held exclusively by a transaction that decides operator events, or changes the
+	// conditions of which they tell.
+	Events Lock = 7_303_014_917_205
 )
 
 // Store implements most of store.Store. Opening and closing are the driver's.
@@ -136,6 +139,7 @@ type Store struct {
 	db       Database
 	dialect  Dialect
 	observer store.Observer
+	failure  func(store.Failure) *store.EventCause
 }
 
 // New returns the Store of a driver.
@@ -145,6 +149,9 @@ func New(db Database, dialect Dialect) Store {
 
 // Observe implements store.Store.
 func (s *Store) Observe(observer store.Observer) { s.observer = observer }
+
+// TellFailures implements store.Store.
+func (s *Store) TellFailures(cause func(store.Failure) *store.EventCause) { s.failure = cause }
 
 // Ended calls the observer of an operation, and returns its error with the names of the driver and
 // of the operation.

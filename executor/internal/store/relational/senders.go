@@ -40,6 +40,11 @@ func (s *Store) SenderSeen(ctx context.Context, workflowID, nodeID string) (stor
 	return found[0], nil
 }
 
+// SendersRefused implements store.Store.
+func (s *Store) SendersRefused(ctx context.Context) ([]store.SenderSeen, error) {
+	return Collect(ctx, s.db, "senders refused", senders.scan, senders.selection()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
+}
+
 // ForgetSender implements store.Store.
 func (s *Store) ForgetSender(ctx context.Context, workflowID, nodeID string) error {
 	return s.db.Write(ctx, "forget sender", func(tx Tx) error {

@@ -49,7 +49,7 @@ func (tx *transaction) Standing(ctx context.Context, ids []string) (map[string]s
 		key         []byte
 		at          store.Standing
 	)
-	columns := []any{&seq, &key, &status, &at.Queue, &at.WorkflowID, &at.Attempts}
+	columns := []any{&seq, &key, &status, &at.AccountID, &at.Queue, &at.WorkflowID, &at.Attempts}
 	err := eachRow(ctx, tx, func(row relational.Row) error {
 		if err := row.Scan(columns...); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (tx *transaction) Standing(ctx context.Context, ids []string) (map[string]s
 		at.Status = relational.StatusOf(status)
 		standing[id], tx.seqs[id] = at, seq
 		return nil
-	}, `SELECT e.seq, e.id, e.status, o.queue, w.workflow_id, coalesce(e.attempts, 0)
+	}, `SELECT e.seq, e.id, e.status, o.account_id, o.queue, w.workflow_id, coalesce(e.attempts, 0)
 		FROM executions e CROSS JOIN origins o ON o.origin = e.origin CROSS JOIN workflows w ON w.workflow = e.workflow
 		WHERE e.id IN (SELECT unhex(value) FROM json_each(?))`, keyList(ids))
 	return standing, err

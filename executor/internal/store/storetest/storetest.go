@@ -16,7 +16,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"apply": applyTests, "progress": progressTests, "early": earlyTests, "lost": lostTests, "list": listTests, "count": countTests,
 		"duplicates": duplicateTests, "counts": countsTests, "tokens": tokenTests, "senders": senderTests, "filtered": filteredTests, "unreadable": unreadableTests,
 		"dead letters": deadLetterTests, "prune": pruneTests, "audit": auditTests, "sessions": sessionTests, "registry": registryTests,
-		"values": valueTests, "decided": decidedTests, "cancel": cancelTests, "concurrent": concurrentTests,
+		"values": valueTests, "decided": decidedTests, "cancel": cancelTests, "events": eventTests, "concurrent": concurrentTests,
 	}
 	for group, tests := range groups {
 		t.Run(group, func(t *testing.T) {

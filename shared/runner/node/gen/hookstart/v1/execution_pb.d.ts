@@ -532,6 +532,13 @@ export enum ExecutionSource {
    * @generated from enum value: EXECUTION_SOURCE_RERUN = 2;
    */
   RERUN = 2,
+
+  /**
+   * An event of the account, for the workflow that its operators have chosen: a failure, for example.
+   *
+   * @generated from enum value: EXECUTION_SOURCE_EVENT = 3;
+   */
+  EVENT = 3,
 }
 
 /**

@@ -1,0 +1,303 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/queues"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+const (
+	// unattendedAfter is the time for which executions wait without a runner before operators are
+	// told.
+	unattendedAfter = 15 * time.Second
+	// quiet is the time without a refusal after which a sender whose requests are verified counts as
+	// recovered.
+	quiet = 5 * time.Minute
+	// The storage is low from lowFrom of its size on, and until it is below lowUntil.
+	lowFrom, lowUntil = 0.85, 0.80
+	// maxWorkflows is the maximum number of workflows of one account that are looked at.
+	maxWorkflows = 100_000
+)
+
+// state is the state of something that operators may be told of.
+type state int
+
+const (
+	unclear state = iota // a condition that began goes on
+	good
+	bad
+)
+
+// finding is the state of one subject.
+type finding struct {
+	state      state
+	workflowID string
+	queue      string
+	begins     string // what operators are told if it turns bad
+	ends       string // what operators are told if it turns good
+}
+
+// findings holds what was found out about an account, by kind and subject. A kind that is not there
+// was not looked at.
+type findings map[string]map[string]finding
+
+// look compares the state of everything with the conditions of which operators were told.
+func (e *Events) look(ctx context.Context, now time.Time) error {
+	accounts := e.config.Directory.AccountsWithEvents()
+	open, err := e.config.Store.EventConditions(ctx)
+	if err != nil || len(accounts)+len(open) == 0 {
+		return err
+	}
+	of := map[string][]store.Condition{}
+	for _, c := range open {
+		of[c.AccountID] = append(of[c.AccountID], c)
+	}
+	seen, err := e.see(ctx, accounts)
+	if err != nil {
+		return err
+	}
+	var changes []store.ConditionChange
+	for _, a := range accounts {
+		found, err := e.find(ctx, now, a, seen, of[a.ID])
+		if err != nil {
+			return err
+		}
+		changes = append(changes, changesOf(now, a, found, of[a.ID])...)
+		delete(of, a.ID)
+	}
+	for _, left := range of { // of accounts without operator events
+		for _, c := range left {
+			changes = append(changes, store.ConditionChange{Condition: c, Ended: true})
+		}
+	}
+	return e.config.Store.ChangeEventConditions(ctx, changes)
+}
+
+// seen is what is the same for all accounts.
+type seen struct {
+	queues  []queues.Queue
+	senders map[string]store.SenderSeen // by subject
+	storage finding
+}
+
+// see reads what is the same for all accounts.
+func (e *Events) see(ctx context.Context, accounts []*registry.Account) (s seen, err error) {
+	wanted := func(kind string) bool {
+		for _, a := range accounts {
+			if wants(a.Events, kind) {
+				return true
+			}
+		}
+		return false
+	}
+	if wanted(registry.QueueUnattended) {
+		if s.queues, err = e.config.Queues.Look(ctx); err != nil {
+			return s, err
+		}
+	}
+	if wanted(registry.SenderRefused) {
+		all, err := e.config.Store.SendersRefused(ctx)
+		if err != nil {
+			return s, err
+		}
+		s.senders = map[string]store.SenderSeen{}
+		for _, one := range all {
+			s.senders[subjectOf(one.WorkflowID, one.NodeID)] = one
+		}
+	}
+	if wanted(registry.StorageLow) {
+		s.storage, err = e.storage(ctx)
+	}
+	return s, err
+}
+
+// wants reports whether operators are told of the beginning or of the end of a condition.
+func wants(setting *registry.OperatorEvents, kind string) bool {
+	return setting.Wants(kind) || setting.Wants(kind+registry.Recovered)
+}
+
+func subjectOf(workflowID, nodeID string) string { return workflowID + "/" + nodeID }
+
+// find finds out the state of everything that an account's operators want to be told of. The
+// workflow that the events start is left out.
+func (e *Events) find(ctx context.Context, now time.Time, a *registry.Account, seen seen, open []store.Condition) (findings, error) {
+	found := findings{}
+	var workflows []*registry.Workflow
+	for _, w := range e.config.Directory.Workflows(a.ID, "", maxWorkflows) {
+		if w.ID != a.Events.WorkflowID {
+			workflows = append(workflows, w)
+		}
+	}
+	if wants(a.Events, registry.QueueUnattended) {
+		found[registry.QueueUnattended] = unattended(now, workflows, seen.queues)
+	}
+	if wants(a.Events, registry.SenderRefused) {
+		found[registry.SenderRefused] = refused(now, a.Events, workflows, seen.senders)
+	}
+	if wants(a.Events, registry.StorageLow) {
+		found[registry.StorageLow] = map[string]finding{"": seen.storage}
+	}
+	if wants(a.Events, registry.SenderSilent) {
+		silent, err := e.silent(ctx, now, a.Events, workflows, open)
+		if err != nil {
+			return nil, err
+		}
+		found[registry.SenderSilent] = silent
+	}
+	return found, nil
+}
+
+// unattended returns the states of the queues that workflows name.
+func unattended(now time.Time, workflows []*registry.Workflow, all []queues.Queue) map[string]finding {
+	named := map[string]bool{}
+	for _, w := range workflows {
+		named[w.Queue] = true
+	}
+	found := map[string]finding{}
+	for _, q := range all {
+		if !named[q.Name] {
+			continue
+		}
+		f := finding{
+			queue:  q.Name,
+			begins: fmt.Sprintf("No runner takes the executions that wait in queue %s.", q.Name),
+			ends:   fmt.Sprintf("Queue %s is attended again.", q.Name),
+		}
+		switch waits := q.Unattended(now); {
+		case waits >= unattendedAfter:
+			f.state = bad
+		case !q.PausedSince.IsZero():
+			f.state, f.ends = good, fmt.Sprintf("Queue %s is paused: its executions wait for an operator.", q.Name)
+		case waits == 0:
+			f.state = good
+		}
+		found[q.Name] = f
+	}
+	return found
+}
+
+// refused returns the states of the senders of workflows. A sender is bad from a refusal on, until
+// a later request is verified and none was refused for a while.
+func refused(now time.Time, setting *registry.OperatorEvents, workflows []*registry.Workflow, all map[string]store.SenderSeen) map[string]finding {
+	found := map[string]finding{}
+	for _, w := range workflows {
+		for _, node := range w.Triggers {
+			subject := subjectOf(w.ID, node.NodeID)
+			s, exists := all[subject]
+			if node.Sender == nil || !exists {
+				continue
+			}
+			f := finding{
+				workflowID: w.ID,
+				begins:     fmt.Sprintf("Requests to node %s of workflow %s are refused, the last one at %s: %s.", node.NodeID, w.ID, moment(s.RefusedAt), shortened(s.RefusedReason)),
+				ends:       fmt.Sprintf("Requests to node %s of workflow %s are verified again, since %s.", node.NodeID, w.ID, moment(s.VerifiedAt)),
+			}
+			switch {
+			case s.RefusedAt.Before(setting.Since):
+				f.state = good
+			case !s.VerifiedAt.After(s.RefusedAt) || now.Sub(s.RefusedAt) < quiet:
+				f.state = bad
+			default:
+				f.state = good
+			}
+			found[subject] = f
+		}
+	}
+	return found
+}
+
+func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// storage returns the state of the storage of NATS: how full the stream, and the account that holds
+// it, are.
+func (e *Events) storage(ctx context.Context) (f finding, err error) {
+	executions, err := e.config.JetStream.Stream(ctx, stream.Name)
+	if err != nil {
+		return f, fmt.Errorf("stream %s: %w", stream.Name, err)
+	}
+	account, err := e.config.JetStream.AccountInfo(ctx)
+	if err != nil {
+		return f, fmt.Errorf("the account of NATS: %w", err)
+	}
+	info := executions.CachedInfo()
+	part, of := full(info.State.Bytes, info.Config.MaxBytes), "The stream of executions"
+	if other := fullest(account); other > part {
+		part, of = other, "The storage of NATS"
+	}
+	return storageState(part, of), nil
+}
+
+// fullest returns how full the account is in the tier that has least room, from 0 to 1.
+func fullest(account *jetstream.AccountInfo) float64 {
+	part := full(account.Store, account.Limits.MaxStore)
+	for _, tier := range account.Tiers {
+		part = max(part, full(tier.Store, tier.Limits.MaxStore))
+	}
+	return part
+}
+
+// full returns a part of a limit, from 0 to 1. A limit that is not positive is none.
+func full(bytes uint64, limit int64) float64 {
+	if limit <= 0 {
+		return 0
+	}
+	return float64(bytes) / float64(limit)
+}
+
+func storageState(part float64, of string) finding {
+	f := finding{
+		begins: fmt.Sprintf("%s is %.0f %% full. When it is full, requests are answered 503.", of, 100*part),
+		ends:   fmt.Sprintf("%s has room again: it is %.0f %% full.", of, 100*part),
+	}
+	switch {
+	case part >= lowFrom:
+		f.state = bad
+	case part < lowUntil:
+		f.state = good
+	}
+	return f
+}
+
+// changesOf returns how the conditions of an account change. Nobody is told of the end of a
+// condition whose subject is gone.
+func changesOf(now time.Time, a *registry.Account, found findings, open []store.Condition) (changes []store.ConditionChange) {
+	now = store.Time(now)
+	cause := func(kind, subject, text string, f finding) *store.EventCause {
+		if !a.Events.Wants(kind) {
+			return nil
+		}
+		return &store.EventCause{
+			ID: fmt.Sprintf("%s:%s:%s:%d", kind, a.ID, subject, now.UnixMicro()), AccountID: a.ID, Kind: kind,
+			WorkflowID: f.workflowID, Queue: f.queue, At: now, Text: text,
+		}
+	}
+	began := map[[2]string]bool{}
+	for _, c := range open {
+		began[[2]string{c.Kind, c.Subject}] = true
+		f, exists := found[c.Kind][c.Subject]
+		switch {
+		case !exists:
+			changes = append(changes, store.ConditionChange{Condition: c, Ended: true})
+		case f.state == good:
+			changes = append(changes, store.ConditionChange{Condition: c, Ended: true, Cause: cause(c.Kind+registry.Recovered, c.Subject, f.ends, f)})
+		}
+	}
+	for kind, subjects := range found {
+		for subject, f := range subjects {
+			if f.state == bad && !began[[2]string{kind, subject}] {
+				changes = append(changes, store.ConditionChange{
+					Condition: store.Condition{AccountID: a.ID, Kind: kind, Subject: subject, Since: now},
+					Cause:     cause(kind, subject, f.begins, f),
+				})
+			}
+		}
+	}
+	return changes
+}

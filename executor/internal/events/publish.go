@@ -1,0 +1,104 @@
+package events
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// publishAtOnce is the maximum number of events that are marked together.
+const publishAtOnce = 50
+
+// publish publishes the starts of decided events, and marks them.
+func (e *Events) publish(ctx context.Context) error {
+	for {
+		waiting, err := e.config.Store.UnpublishedEvents(ctx, publishAtOnce)
+		if err != nil || len(waiting) == 0 {
+			return err
+		}
+		published, err := e.publishSome(ctx, waiting)
+		err = errors.Join(err, e.config.Store.EventsPublished(ctx, published, time.Now()))
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (e *Events) publishSome(ctx context.Context, waiting []store.Event) (published []string, err error) {
+	recorded, err := e.recorded(ctx, waiting)
+	if err != nil {
+		return nil, err
+	}
+	for _, event := range waiting {
+		if !recorded[executionID(event)] {
+			if err := e.start(ctx, event); err != nil {
+				return published, fmt.Errorf("%s: %w", event.ID, err)
+			}
+		}
+		published = append(published, event.ID)
+	}
+	return published, nil
+}
+
+// executionID returns the ID of the execution that an event starts.
+func executionID(e store.Event) string {
+	return execution.IDForDelivery(e.WorkflowID, e.NodeID, execution.EventDelivery(e.ID))
+}
+
+// recorded returns the executions of events that are recorded. The stream recognises a start that
+// is published again only for the dedup window: an older one is looked for after everything in the
+// stream is recorded.
+func (e *Events) recorded(ctx context.Context, events []store.Event) (map[string]bool, error) {
+	if time.Since(events[0].DecidedAt) > e.config.DedupWindow/2 {
+		e.config.CaughtUp(ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	ids := make([]string, len(events))
+	for i, event := range events {
+		ids[i] = executionID(event)
+	}
+	records, err := e.config.Store.GetMany(ctx, ids)
+	recorded := map[string]bool{}
+	for _, r := range records {
+		recorded[r.ID] = true
+	}
+	return recorded, err
+}
+
+// start publishes the start of an event. An event whose workflow is gone has none.
+func (e *Events) start(ctx context.Context, event store.Event) error {
+	w, exists := e.config.Directory.Workflow(event.WorkflowID)
+	if !exists {
+		e.config.Log.WithField("event", event.ID).WithField("workflow", event.WorkflowID).Warn("the workflow that operator events start was deleted: this one starts nothing")
+		return nil
+	}
+	payload, err := execution.NewPayload("application/json", []byte(event.Input))
+	if err != nil {
+		return err
+	}
+	msg, err := stream.StartMessage(execution.Start{
+		ID: executionID(event), WorkflowID: event.WorkflowID, NodeID: event.NodeID, AccountID: event.AccountID, Queue: w.Record.Queue,
+		Source: execution.Event, DeliveryID: event.ID, AcceptedAt: event.DecidedAt, Payload: payload, Trace: newTrace(),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = e.config.JetStream.PublishMsg(ctx, msg)
+	return err
+}
+
+// newTrace returns a W3C traceparent that is not sampled.
+func newTrace() string {
+	var ids [24]byte
+	_, _ = rand.Read(ids[:]) // never fails, as crypto/rand documents
+	return "00-" + hex.EncodeToString(ids[:16]) + "-" + hex.EncodeToString(ids[16:]) + "-00"
+}

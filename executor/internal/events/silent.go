@@ -1,0 +1,191 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// A trigger node is silent when it has had no request for twice the longest pause between two of
+// its requests of the last days, and for at least minSilence. A node with few requests has no
+// usual pace.
+const (
+	paceDays     = 7 * 24 * time.Hour
+	paceStep     = 5 * time.Minute
+	minSilence   = 10 * time.Minute
+	minRequests  = 10
+	usualPauses  = 2
+	tokensAtOnce = 500
+)
+
+// pace is the usual pace of a node, as it was when its last request had come.
+type pace struct {
+	last    time.Time     // the last request
+	longest time.Duration // the longest pause; 0 means that there is no usual pace
+}
+
+// silent returns the states of the trigger nodes of active workflows.
+func (e *Events) silent(ctx context.Context, now time.Time, setting *registry.OperatorEvents, workflows []*registry.Workflow, open []store.Condition) (map[string]finding, error) {
+	lasts, err := e.lastRequests(ctx, workflows)
+	if err != nil {
+		return nil, err
+	}
+	began := map[string]time.Time{}
+	for _, c := range open {
+		if c.Kind == registry.SenderSilent {
+			began[c.Subject] = c.Since
+		}
+	}
+	found := map[string]finding{}
+	for _, w := range workflows {
+		if !w.Active {
+			continue
+		}
+		for _, node := range w.Triggers {
+			subject := subjectOf(w.ID, node.NodeID)
+			last := lasts[subject]
+			if last.IsZero() {
+				continue // its tokens were never used
+			}
+			f, err := e.silence(ctx, now, setting, w, node.NodeID, last)
+			if err == nil && f.state == bad {
+				// Requests that started nothing count, too.
+				if other, failed := e.otherRequest(ctx, w.ID, node.NodeID); failed != nil {
+					err = failed
+				} else if other.After(last) {
+					last = other
+					f, err = e.silence(ctx, now, setting, w, node.NodeID, last)
+				}
+			}
+			if err != nil {
+				return nil, err
+			}
+			if since, exists := began[subject]; exists && !last.After(since) && f.state == good {
+				f.state = unclear // the usual pace changed, but no request has come
+			}
+			found[subject] = f
+		}
+	}
+	return found, nil
+}
+
+// silence returns the state of one node.
+func (e *Events) silence(ctx context.Context, now time.Time, setting *registry.OperatorEvents, w *registry.Workflow, nodeID string, last time.Time) (f finding, err error) {
+	f = finding{state: good, workflowID: w.ID, ends: fmt.Sprintf("Node %s of workflow %s gets requests again: one came at %s.", nodeID, w.ID, moment(last))}
+	from := last
+	if w.ActivatedAt.After(from) {
+		from = w.ActivatedAt // it was inactive before
+	}
+	silence := now.Sub(from)
+	if after := setting.SilentAfter; after > 0 {
+		if silence >= after {
+			f.state = bad
+			f.begins = fmt.Sprintf("Node %s of workflow %s has had no request since %s. It is to be told after %s.", nodeID, w.ID, moment(last), after)
+		}
+		return f, nil
+	}
+	if silence < minSilence {
+		return f, nil
+	}
+	usual, err := e.paceOf(ctx, w.ID, nodeID, last)
+	if err != nil {
+		return f, err
+	}
+	if usual.longest > 0 && silence >= usualPauses*usual.longest {
+		f.state = bad
+		f.begins = fmt.Sprintf("Node %s of workflow %s has had no request since %s. The longest pause of the 7 days before was about %s.", nodeID, w.ID, moment(last), usual.longest)
+	}
+	return f, nil
+}
+
+// lastRequests returns when the tokens of nodes were last used, by subject.
+func (e *Events) lastRequests(ctx context.Context, workflows []*registry.Workflow) (map[string]time.Time, error) {
+	lasts := map[string]time.Time{}
+	of := map[string]string{} // by token
+	var tokens []string
+	ask := func() error {
+		used, err := e.config.Store.TokensLastUsed(ctx, tokens)
+		for token, at := range used {
+			if subject := of[token]; at.After(lasts[subject]) {
+				lasts[subject] = at
+			}
+		}
+		tokens = tokens[:0]
+		return err
+	}
+	for _, w := range workflows {
+		for _, node := range w.Triggers {
+			for _, token := range node.Tokens {
+				id := token.Hash.ID()
+				of[id] = subjectOf(w.ID, node.NodeID)
+				if tokens = append(tokens, id); len(tokens) == tokensAtOnce {
+					if err := ask(); err != nil {
+						return nil, err
+					}
+				}
+			}
+		}
+	}
+	if len(tokens) == 0 {
+		return lasts, nil
+	}
+	return lasts, ask()
+}
+
+// otherRequest returns when a node last had a request that started nothing: it did not match the
+// filter, it was refused, or it was a handshake or a repeat.
+func (e *Events) otherRequest(ctx context.Context, workflowID, nodeID string) (last time.Time, err error) {
+	filtered, err := e.config.Store.Filtered(ctx, workflowID, nodeID)
+	if err != nil {
+		return last, err
+	}
+	seen, err := e.config.Store.SenderSeen(ctx, workflowID, nodeID)
+	if err != nil {
+		return last, err
+	}
+	times := []time.Time{seen.VerifiedAt, seen.RefusedAt, seen.HandshakeAt}
+	if len(filtered.Last) > 0 {
+		times = append(times, filtered.Last[0].At)
+	}
+	return slices.MaxFunc(times, time.Time.Compare), nil
+}
+
+// paceOf returns the usual pace of a node whose last request is known. It reads the requests of the
+// days before that once.
+func (e *Events) paceOf(ctx context.Context, workflowID, nodeID string, last time.Time) (pace, error) {
+	subject := subjectOf(workflowID, nodeID)
+	if known, exists := e.paces[subject]; exists && known.last.Equal(last) {
+		return known, nil
+	}
+	counts, err := e.config.Store.CountByTime(ctx, store.Filter{
+		WorkflowID: workflowID, NodeID: nodeID, Source: execution.Webhook, Since: last.Add(-paceDays), Until: last.Add(time.Microsecond),
+	}, paceStep)
+	if err != nil {
+		return pace{}, err
+	}
+	p := pace{last: last, longest: longestPause(counts)}
+	e.paces[subject] = p
+	return p, nil
+}
+
+// longestPause returns the longest pause between two requests, in steps, or 0 if there are too few
+// requests to tell.
+func longestPause(counts []store.Count) (longest time.Duration) {
+	n := int64(0)
+	for i, c := range counts {
+		n += c.Records
+		longest = max(longest, paceStep)
+		if i > 0 {
+			longest = max(longest, c.At.Sub(counts[i-1].At))
+		}
+	}
+	if n < minRequests {
+		return 0
+	}
+	return longest
+}

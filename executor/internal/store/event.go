@@ -1,0 +1,89 @@
+package store
+
+import (
+	"time"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// EventCause is one happening of which an account's operators are told. It is kept until it is
+// decided which event tells of it.
+type EventCause struct {
+	ID          string // what happened to what, and when, if that can happen again; unique
+	AccountID   string
+	Kind        string    // of the events
+	WorkflowID  string    // the workflow that it is about; "" means none
+	ExecutionID string    // the execution that it is about; "" means none
+	Queue       string    // the queue that it is about; "" means none
+	At          time.Time // when it happened
+	Text        string    // what happened, for people
+}
+
+// Event is an operator event whose execution is decided: everything that its start consists of is
+// stored before it is published, so that a process that repeats the publication after a crash
+// publishes the same start.
+type Event struct {
+	ID          string // its delivery ID
+	AccountID   string
+	Kind        string
+	WorkflowID  string // the workflow that it starts
+	NodeID      string // the node at which it starts
+	Input       string // the execution's input: a JSON text
+	DecidedAt   time.Time
+	PublishedAt time.Time // zero until its start is published, or its workflow is found to be gone
+}
+
+// Condition is a state of which an account's operators were told, and which has not ended. Kind is
+// the kind of the event that told of its beginning, Subject is what it is about.
+type Condition struct {
+	AccountID, Kind, Subject string
+
+	Since time.Time
+}
+
+// ConditionChange is the beginning or the end of a condition.
+type ConditionChange struct {
+	Condition
+	// Cause is stored if the condition did not exist before, or if it did, respectively. nil means
+	// that nobody is told.
+	Cause *EventCause
+	Ended bool // it is the end; Since is then ignored
+}
+
+// Bounds of the operator events.
+const (
+	// MaxEventCauses is the maximum number of causes that one decision considers.
+	MaxEventCauses = 5_000
+	// EventMemory is the time for which decided events are kept.
+	EventMemory = time.Hour
+)
+
+// Failure is an execution that a batch has ended as failed.
+type Failure struct {
+	ExecutionID, AccountID, WorkflowID, Queue string
+
+	At    time.Time
+	Error string
+}
+
+// Failures returns the failures among the moves of a batch.
+func Failures(standing map[string]Standing, moves []Move) (failures []Failure) {
+	for _, m := range moves {
+		if m.Status == execution.Failed {
+			failures = append(failures, failureOf(m.ID, standing[m.ID], m.FinishedAt, m.Error))
+		}
+	}
+	return failures
+}
+
+// LostFailures returns the failures of executions that were ended with a reason.
+func LostFailures(standing map[string]Standing, ended []string, at time.Time, reason string) (failures []Failure) {
+	for _, id := range ended {
+		failures = append(failures, failureOf(id, standing[id], at, reason))
+	}
+	return failures
+}
+
+func failureOf(id string, of Standing, at time.Time, why string) Failure {
+	return Failure{ExecutionID: id, AccountID: of.AccountID, WorkflowID: of.WorkflowID, Queue: of.Queue, At: at, Error: why}
+}

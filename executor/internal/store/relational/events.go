@@ -1,0 +1,159 @@
+package relational
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+var eventCauses = table[store.EventCause]{
+	name:    "event_causes",
+	columns: "id, account_id, kind, workflow_id, execution_id, queue, at, about",
+	fields: func(c *store.EventCause) []any {
+		return []any{&c.ID, &c.AccountID, &c.Kind, &c.WorkflowID, &c.ExecutionID, &c.Queue, moment{&c.At}, &c.Text}
+	},
+	conflict: "ON CONFLICT DO NOTHING",
+}
+
+var events = table[store.Event]{
+	name:    "operator_events",
+	columns: "id, account_id, kind, workflow_id, node_id, input, decided_at, published_at",
+	fields: func(e *store.Event) []any {
+		return []any{&e.ID, &e.AccountID, &e.Kind, &e.WorkflowID, &e.NodeID, &e.Input, moment{&e.DecidedAt}, optional{moment{&e.PublishedAt}}}
+	},
+	conflict: "ON CONFLICT DO NOTHING",
+}
+
+var conditions = table[store.Condition]{
+	name:    "event_conditions",
+	columns: "account_id, kind, subject, since",
+	fields: func(c *store.Condition) []any {
+		return []any{&c.AccountID, &c.Kind, &c.Subject, moment{&c.Since}}
+	},
+	conflict: "ON CONFLICT DO NOTHING",
+}
+
+// tell stores the causes of operator events that failures are.
+func (s *Store) tell(ctx context.Context, tx Tx, failures []store.Failure) error {
+	if s.failure == nil {
+		return nil
+	}
+	var causes []store.EventCause
+	for _, f := range failures {
+		if cause := s.failure(f); cause != nil {
+			causes = append(causes, *cause)
+		}
+	}
+	return eventCauses.insert(ctx, tx, causes)
+}
+
+// collect returns the rows of a table that a query finds in a transaction.
+func collect[T any](ctx context.Context, tx Tx, of table[T], condition string, args ...any) (found []T, err error) {
+	err = tx.Query(ctx, func(row Row) error {
+		one, err := of.scan(row)
+		found = append(found, one)
+		return err
+	}, of.selection()+condition, args...)
+	return found, err
+}
+
+// DecideEvents implements store.Store.
+func (s *Store) DecideEvents(ctx context.Context, now, since time.Time, decide func(causes []store.EventCause, decided []store.Event) ([]store.Event, []string)) error {
+	return s.db.Write(ctx, "decide events", func(tx Tx) error {
+		if err := tx.Lock(ctx, Events, true); err != nil {
+			return err
+		}
+		causes, err := collect(ctx, tx, eventCauses, `ORDER BY at, id LIMIT ?`, store.MaxEventCauses)
+		if err != nil || len(causes) == 0 {
+			return err
+		}
+		decided, err := collect(ctx, tx, events, `WHERE decided_at >= ? ORDER BY decided_at, id`, store.Bound(since))
+		if err != nil {
+			return err
+		}
+		for i := range decided {
+			decided[i].Input = ""
+		}
+		added, used := decide(causes, decided)
+		if err := events.insert(ctx, tx, added); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM event_causes WHERE id = ANY (?)`, store.Texts(used)); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `DELETE FROM operator_events WHERE published_at IS NOT NULL AND decided_at < ?`, store.Bound(now.Add(-store.EventMemory)))
+		return err
+	})
+}
+
+// HasEventCauses implements store.Store.
+func (s *Store) HasEventCauses(ctx context.Context) (some bool, err error) {
+	err = s.db.Read(ctx, "has event causes", func(row Row) error { return row.Scan(&some) }, `SELECT EXISTS (SELECT 1 FROM event_causes)`)
+	return some, err
+}
+
+// UnpublishedEvents implements store.Store.
+func (s *Store) UnpublishedEvents(ctx context.Context, limit int) ([]store.Event, error) {
+	return Collect(ctx, s.db, "unpublished events", events.scan, events.selection()+`WHERE published_at IS NULL ORDER BY decided_at, id LIMIT ?`, limit)
+}
+
+// EventsPublished implements store.Store.
+func (s *Store) EventsPublished(ctx context.Context, ids []string, at time.Time) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return s.db.Write(ctx, "events published", func(tx Tx) error {
+		// It changes rows in one order, as another executor does.
+		if err := tx.Lock(ctx, Events, true); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `UPDATE operator_events SET published_at = ? WHERE id = ANY (?) AND published_at IS NULL`, store.Time(at), store.Texts(ids))
+		return err
+	})
+}
+
+// EventConditions implements store.Store.
+func (s *Store) EventConditions(ctx context.Context) ([]store.Condition, error) {
+	return Collect(ctx, s.db, "event conditions", conditions.scan, conditions.selection()+`ORDER BY account_id, kind, subject`)
+}
+
+// ChangeEventConditions implements store.Store.
+func (s *Store) ChangeEventConditions(ctx context.Context, changes []store.ConditionChange) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	return s.db.Write(ctx, "change event conditions", func(tx Tx) error {
+		if err := tx.Lock(ctx, Events, true); err != nil {
+			return err
+		}
+		var causes []store.EventCause
+		for _, c := range changes {
+			query, args := `INSERT INTO event_conditions (account_id, kind, subject, since) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+				[]any{store.Text(c.AccountID), store.Text(c.Kind), store.Text(c.Subject), store.Time(c.Since)}
+			if c.Ended {
+				query, args = `DELETE FROM event_conditions WHERE account_id = ? AND kind = ? AND subject = ?`, args[:3]
+			}
+			changed, err := tx.Exec(ctx, query, args...)
+			if err != nil {
+				return err
+			}
+			if changed > 0 && c.Cause != nil {
+				causes = append(causes, *c.Cause)
+			}
+		}
+		return eventCauses.insert(ctx, tx, causes)
+	})
+}
+
+// LeadEvents implements store.Store.
+func (s *Store) LeadEvents(ctx context.Context, caller string, now, until time.Time) (bool, error) {
+	return write(ctx, s, "lead events", func(tx Tx) (bool, error) {
+		if err := tx.Lock(ctx, Events, true); err != nil {
+			return false, err
+		}
+		changed, err := tx.Exec(ctx, `UPDATE event_lead SET caller = ?, until = ? WHERE caller = ? OR until < ?`,
+			store.Text(caller), store.Time(until), store.Text(caller), store.Time(now))
+		return changed > 0, err
+	})
+}

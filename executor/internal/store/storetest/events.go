@@ -1,0 +1,212 @@
+package storetest
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// failureCause is the cause of an event for each failure, except those of the workflow "silent".
+func failureCause(f store.Failure) *store.EventCause {
+	if f.WorkflowID == "silent" {
+		return nil
+	}
+	return &store.EventCause{
+		ID: "failed:" + f.ExecutionID, AccountID: f.AccountID, Kind: "failed", WorkflowID: f.WorkflowID, ExecutionID: f.ExecutionID, Queue: f.Queue, At: f.At, Text: f.Error,
+	}
+}
+
+// causesOf returns the causes that wait, and leaves them.
+func causesOf(t *testing.T, s store.Store) (found []store.EventCause) {
+	t.Helper()
+	if err := s.DecideEvents(t.Context(), epoch, epoch, func(causes []store.EventCause, _ []store.Event) ([]store.Event, []string) {
+		found = causes
+		return nil, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// decideAll replaces all causes by one event each, and returns the events that were decided before.
+func decideAll(t *testing.T, s store.Store, now time.Time) (before []store.Event) {
+	t.Helper()
+	if err := s.DecideEvents(t.Context(), now, epoch, func(causes []store.EventCause, decided []store.Event) (events []store.Event, used []string) {
+		before = decided
+		for _, c := range causes {
+			events = append(events, event(c.ID, now))
+			used = append(used, c.ID)
+		}
+		return events, used
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return before
+}
+
+func event(id string, at time.Time) store.Event {
+	return store.Event{ID: id, AccountID: "account", Kind: "failed", WorkflowID: "alerts", NodeID: "node", Input: `{"count":1}`, DecidedAt: at}
+}
+
+func unpublished(t *testing.T, s store.Store) []store.Event {
+	t.Helper()
+	found, err := s.UnpublishedEvents(t.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func hasCauses(t *testing.T, s store.Store, want bool) {
+	t.Helper()
+	if some, err := s.HasEventCauses(t.Context()); err != nil || some != want {
+		t.Errorf("has causes: %v, %v; want %v", some, err, want)
+	}
+}
+
+var eventTests = map[string]func(*testing.T, store.Store){
+	"a failure is a cause once, whatever ends it": func(t *testing.T, s store.Store) {
+		s.TellFailures(failureCause)
+		silent := queued(5)
+		silent.WorkflowID = "silent"
+		apply(t, s, store.Batch{Progress: []execution.Progress{failed(4, epoch.Add(4), "early")}})
+		record(t, s, queued(1), queued(2), queued(3), queued(4), silent)
+		hasCauses(t, s, true)
+		at := epoch.Add(time.Hour)
+		for range 2 { // the second one changes nothing
+			apply(t, s, store.Batch{Progress: []execution.Progress{
+				failed(1, at, "no\x00ne"), succeeded(2, at, "1"), of(silent, execution.Progress{ID: silent.ID, Status: execution.Failed, At: at}),
+			}})
+			if _, err := s.EndLost(t.Context(), []store.Lost{{ID: id(3), StreamSequence: queued(3).StreamSequence}}, at.Add(time.Second), "lost"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cause := func(n int, at time.Time, text string) store.EventCause {
+			return store.EventCause{
+				ID: "failed:" + id(n), AccountID: "account", Kind: "failed", WorkflowID: "workflow", ExecutionID: id(n), Queue: "default", At: store.Time(at), Text: text,
+			}
+		}
+		want := []store.EventCause{cause(4, epoch, "early"), cause(1, at, store.Text("no\x00ne")), cause(3, at.Add(time.Second), "lost")}
+		if got := causesOf(t, s); !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+	},
+	"nobody is told unless somebody asks": func(t *testing.T, s store.Store) {
+		record(t, s, queued(1))
+		apply(t, s, store.Batch{Progress: []execution.Progress{failed(1, epoch, "no")}})
+		hasCauses(t, s, false)
+	},
+	"a cause becomes an event once, and an event is kept until it is published, and for a while": func(t *testing.T, s store.Store) {
+		s.TellFailures(failureCause)
+		record(t, s, queued(1), queued(2))
+		apply(t, s, store.Batch{Progress: []execution.Progress{failed(1, epoch, "one"), failed(2, epoch.Add(1), "two")}})
+		if before := decideAll(t, s, epoch); len(before) != 0 {
+			t.Errorf("decided before: %+v", before)
+		}
+		hasCauses(t, s, false)
+		one, two := event("failed:"+id(1), epoch), event("failed:"+id(2), epoch)
+		if got := unpublished(t, s); !reflect.DeepEqual(got, []store.Event{one, two}) {
+			t.Errorf("%+v", got)
+		}
+		published := epoch.Add(time.Second)
+		for range 2 {
+			if err := s.EventsPublished(t.Context(), []string{one.ID, "other"}, published); err != nil {
+				t.Fatal(err)
+			}
+			published = published.Add(time.Second)
+		}
+		if got := unpublished(t, s); !reflect.DeepEqual(got, []store.Event{two}) {
+			t.Errorf("%+v", got)
+		}
+
+		// The same happening, recorded again, is the same event.
+		record(t, s, queued(3))
+		apply(t, s, store.Batch{Progress: []execution.Progress{failed(3, epoch, "three")}})
+		late := epoch.Add(store.EventMemory + time.Second)
+		before := decideAll(t, s, late)
+		if len(before) != 2 || before[0].ID != one.ID || before[0].Input != "" || !before[0].PublishedAt.Equal(epoch.Add(time.Second)) || before[1].ID != two.ID {
+			t.Errorf("%+v", before)
+		}
+		record(t, s, queued(4))
+		apply(t, s, store.Batch{Progress: []execution.Progress{failed(4, epoch, "four")}})
+		ids := []string{}
+		for _, e := range decideAll(t, s, late) {
+			ids = append(ids, e.ID)
+		}
+		if !slices.Equal(ids, []string{two.ID, "failed:" + id(3)}) { // the first one was published, and is old
+			t.Errorf("%q", ids)
+		}
+	},
+	"conditions begin and end once": func(t *testing.T, s store.Store) {
+		condition := store.Condition{AccountID: "account", Kind: "silent", Subject: "workflow/node", Since: store.Time(epoch)}
+		change := func(number int, ended, told bool) {
+			t.Helper()
+			c := store.ConditionChange{Condition: condition, Ended: ended}
+			if told {
+				c.Cause = &store.EventCause{ID: fmt.Sprint("cause ", number), AccountID: "account", Kind: "silent", At: epoch.Add(time.Duration(number) * time.Second)}
+			}
+			c.Since = c.Since.Add(time.Duration(number) * time.Hour)
+			if err := s.ChangeEventConditions(t.Context(), []store.ConditionChange{c}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := func(open []store.Condition, causes ...string) {
+			t.Helper()
+			if got, err := s.EventConditions(t.Context()); err != nil || !reflect.DeepEqual(got, open) {
+				t.Errorf("%+v, %v; want %+v", got, err, open)
+			}
+			ids := []string{}
+			for _, c := range causesOf(t, s) {
+				ids = append(ids, c.ID)
+			}
+			if !slices.Equal(ids, causes) {
+				t.Errorf("causes %q, want %q", ids, causes)
+			}
+		}
+		change(0, true, true)
+		want(nil, []string{}...)
+		change(0, false, true)
+		change(1, false, true) // it has begun already
+		want([]store.Condition{condition}, "cause 0")
+		change(2, true, true)
+		change(3, true, true)
+		want(nil, "cause 0", "cause 2")
+		change(0, false, false)
+		want([]store.Condition{condition}, "cause 0", "cause 2")
+		if err := s.ChangeEventConditions(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"one caller leads until its time is over": func(t *testing.T, s store.Store) {
+		at := func(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
+		for i, step := range []struct {
+			caller     string
+			now, until int
+			want       bool
+		}{{"a", 0, 20, true}, {"b", 5, 25, false}, {"a", 10, 30, true}, {"b", 25, 45, false}, {"b", 31, 51, true}, {"a", 32, 52, false}} {
+			if got, err := s.LeadEvents(t.Context(), step.caller, at(step.now), at(step.until)); err != nil || got != step.want {
+				t.Errorf("step %d: %v, %v", i, got, err)
+			}
+		}
+	},
+	"senders of which some requests were refused": func(t *testing.T, s store.Store) {
+		refused := store.SenderSeen{WorkflowID: "wf", NodeID: "b", RefusedAt: store.Time(epoch), RefusedCode: "signature_invalid", Refused: 1}
+		if err := s.AddSenders(t.Context(), "one", epoch, []store.SenderSeen{{WorkflowID: "wf", NodeID: "a", VerifiedAt: epoch, Deliveries: 1}, refused}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.SendersRefused(t.Context()); err != nil || !reflect.DeepEqual(got, []store.SenderSeen{refused}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	},
+	"records of one node": func(t *testing.T, s store.Store) {
+		record(t, s, several(6, func(i int, r *store.Record) { r.NodeID = fmt.Sprint("node ", i%3) })...)
+		if got := ids(list(t, s, store.Filter{WorkflowID: "workflow", NodeID: "node 1", Source: execution.Webhook}, store.Position{}, 5)); !slices.Equal(got, []string{id(4), id(1)}) {
+			t.Errorf("%q", got)
+		}
+	},
+}

@@ -1,0 +1,90 @@
+package edit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// MaxSilentAfter is the maximum time after which a trigger node counts as silent. MinSilentAfter is
+// the minimum: the executors look every few seconds.
+const (
+	MinSilentAfter = 10 * time.Second
+	MaxSilentAfter = 366 * 24 * time.Hour
+)
+
+// PutEvents sets the workflow that an account's events start, and reports whether the account had
+// none before.
+func (e *Editor) PutEvents(ctx context.Context, accountID string, events registry.OperatorEvents) (a *registry.Account, created bool, err error) {
+	given := events.Kinds
+	events.Kinds = slices.Compact(slices.Sorted(slices.Values(given)))
+	a, err = e.changeEvents(ctx, accountID, func(have *registry.OperatorEvents) (*registry.OperatorEvents, error) {
+		created = have == nil
+		if err := e.checkEvents(accountID, events, given); err != nil {
+			return nil, err
+		}
+		wanted := registry.OperatorEvents{Since: e.now()}
+		if have != nil {
+			wanted = *have
+		}
+		wanted.WorkflowID, wanted.Kinds, wanted.SilentAfter = events.WorkflowID, events.Kinds, events.SilentAfter
+		return &wanted, nil
+	})
+	return a, created, err
+}
+
+// RemoveEvents makes an account's events start no workflow any more.
+func (e *Editor) RemoveEvents(ctx context.Context, accountID string) error {
+	_, err := e.changeEvents(ctx, accountID, func(have *registry.OperatorEvents) (*registry.OperatorEvents, error) {
+		if have == nil {
+			return nil, &NotFoundError{fmt.Sprintf("operator events of account %q", accountID)}
+		}
+		return nil, nil //nolint:nilnil // there are none from now on
+	})
+	return err
+}
+
+// changeEvents replaces the setting of an account's events.
+func (e *Editor) changeEvents(ctx context.Context, accountID string, wanted func(have *registry.OperatorEvents) (*registry.OperatorEvents, error)) (a *registry.Account, err error) {
+	err = e.change(ctx, func() (uint64, error) {
+		have, exists := e.directory.Account(accountID)
+		if !exists {
+			return 0, noAccount(accountID)
+		}
+		own := *have.Record
+		a = &own
+		if a.Events, err = wanted(have.Record.Events); err != nil {
+			return 0, err
+		}
+		if registry.Equal(a, have.Record) {
+			return have.Revision, errUnchanged
+		}
+		if err := accountHolds(ctx, have.Record); err != nil {
+			return 0, err
+		}
+		return e.put(ctx, e.registry, registry.AccountPrefix+accountID, a, have.Revision)
+	})
+	return a, err
+}
+
+// checkEvents checks the setting of an account's events. kinds are its kinds as they were given.
+func (e *Editor) checkEvents(accountID string, events registry.OperatorEvents, kinds []string) (err error) {
+	if w, exists := e.directory.Workflow(events.WorkflowID); !exists || w.Record.AccountID != accountID {
+		err = errors.Join(err, &InvalidError{"workflowId", fmt.Sprintf("account %q has no workflow %q: it must be one of the account's own", accountID, events.WorkflowID)})
+	}
+	known := registry.EventKinds()
+	for i, kind := range kinds {
+		if !slices.Contains(known, kind) {
+			err = errors.Join(err, &InvalidError{fmt.Sprintf("kinds[%d]", i), fmt.Sprintf("there is no kind %q: %s", kind, strings.Join(known, ", "))})
+		}
+	}
+	if s := events.SilentAfter; s != 0 && (s < MinSilentAfter || s > MaxSilentAfter) {
+		err = errors.Join(err, &InvalidError{"silentAfterSeconds", fmt.Sprintf("must be from %d to %d, or absent", MinSilentAfter/time.Second, MaxSilentAfter/time.Second)})
+	}
+	return err
+}
