@@ -25,6 +25,8 @@ type Account struct {
 	Name      string    `json:"name" doc:"For people."`
 	Plan      string    `json:"plan" doc:"The ID of a plan." example:"free"`
 	CreatedAt time.Time `json:"createdAt"`
+	// Events is nil if the account's events start no workflow.
+	Events *PutEvents `json:"events,omitempty" doc:"Which workflow is started by the account's operator events. Absent: none."`
 }
 
 // PutAccount is the part of an account that an operator sets.

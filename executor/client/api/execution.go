@@ -26,7 +26,7 @@ type Execution struct {
 	AccountID   string    `json:"accountId" example:"acme"`
 	WorkflowID  string    `json:"workflowId" example:"orders"`
 	NodeID      string    `json:"nodeId" example:"webhook"`
-	Source      string    `json:"source" enum:"webhook,rerun" doc:"What started it: a request to the webhook, or an operator (rerun, replay, requeue)."`
+	Source      string    `json:"source" enum:"webhook,rerun,event" doc:"What started it: a request to the webhook, an operator (rerun, replay, requeue), or an operator event of the account."`
 	Status      string    `json:"status" enum:"queued,running,succeeded,failed,rejected,canceled" doc:"queued, then running, then succeeded, failed or canceled; or rejected. The last four are final."`
 	DeliveryID  string    `json:"deliveryId,omitempty" doc:"The sender's delivery ID. Absent: it sent none."`
 	Sender      string    `json:"sender,omitempty" doc:"The preset of the sender that the node had. Absent: it had none." example:"stripe"`

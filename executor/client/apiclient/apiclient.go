@@ -156,6 +156,21 @@ func (c *Client) DeleteAccount(ctx context.Context, id string) error {
 	return c.delete(ctx, "/accounts/"+url.PathEscape(id))
 }
 
+// Events returns the setting of an account's operator events.
+func (c *Client) Events(ctx context.Context, accountID string) (api.Events, error) {
+	return get[api.Events](ctx, c, "/accounts/"+url.PathEscape(accountID)+"/events")
+}
+
+// PutEvents sets the workflow that an account's operator events start.
+func (c *Client) PutEvents(ctx context.Context, accountID string, put api.PutEvents) (api.Events, error) {
+	return send[api.Events](ctx, c, http.MethodPut, "/accounts/"+url.PathEscape(accountID)+"/events", put)
+}
+
+// DeleteEvents makes an account's operator events start no workflow.
+func (c *Client) DeleteEvents(ctx context.Context, accountID string) error {
+	return c.delete(ctx, "/accounts/"+url.PathEscape(accountID)+"/events")
+}
+
 // Account returns one account.
 func (c *Client) Account(ctx context.Context, id string) (api.Account, error) {
 	return get[api.Account](ctx, c, "/accounts/"+url.PathEscape(id))

@@ -33,6 +33,39 @@ func (s *server) routeAccounts(to huma.API) {
 		return tagged(http.StatusOK, a), err
 	})
 	s.routeAccountChanges(to)
+	s.routeAccountEvents(to)
+}
+
+// routeAccountEvents adds the calls about an account's operator events.
+func (s *server) routeAccountEvents(to huma.API) {
+	const path = "/accounts/{id}/events"
+	register(to, call{
+		method: http.MethodGet, path: path, id: "get-events", tag: tagAccounts,
+		summary: "Show which workflow the account's events start", description: "And what they have told of that has not ended. `not_found`: they start none.",
+		codes: []string{api.CodeNotFound},
+	}, func(ctx context.Context, by operate.Caller, in *AccountID) (api.Events, error) {
+		return s.Operate.Events(ctx, by, in.ID)
+	})
+	registerPut(to, call{
+		method: http.MethodPut, path: path, id: "put-events", tag: tagAccounts, least: operate.Admin,
+		summary: "Let the account's events start a workflow",
+		description: "Each operator event starts one execution of the workflow, with the source `event`, whether the workflow is active or not. Its kinds: " +
+			"`execution.failed`, `queue.unattended`, `sender.refused`, `sender.silent`, `storage.low`, and the last four with `.recovered`. The input is " +
+			"`{kind, at, accountId, workflowId?, executionId?, queue?, count, text}`; `count` is how many happenings the event tells of.",
+		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		AccountChange
+		Body api.PutEvents
+	},
+	) (operate.PutResult[api.Events], error) {
+		return s.Operate.PutEvents(ctx, by, in.ID, in.Body)
+	})
+	registerBare(to, call{
+		method: http.MethodDelete, path: path, id: "delete-events", tag: tagAccounts, least: operate.Admin,
+		summary: "Let the account's events start no workflow", codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
+	}, func(ctx context.Context, by operate.Caller, in *AccountChange) error {
+		return s.Operate.RemoveEvents(ctx, by, in.ID)
+	})
 }
 
 // routeAccountChanges adds the calls that change an account.

@@ -20,7 +20,7 @@ func (s *server) routeExecutions(to huma.API) {
 		Listing
 		WorkflowID string    `query:"workflowId"`
 		Status     string    `query:"status" enum:"queued,running,succeeded,failed,rejected,canceled"`
-		Source     string    `query:"source" enum:"webhook,rerun"`
+		Source     string    `query:"source" enum:"webhook,rerun,event"`
 		DeliveryID string    `query:"deliveryId" doc:"The sender's delivery ID."`
 		Since      time.Time `query:"since" doc:"Accepted then or later."`
 		Until      time.Time `query:"until" doc:"Accepted before."`

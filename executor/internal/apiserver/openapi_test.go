@@ -61,6 +61,7 @@ func TestOpenAPIDocument(t *testing.T) {
 
 	routes := map[string]string{
 		"GET /plans": "200", "GET /accounts": "200", "GET /accounts/{id}": "200 404", "PUT /accounts/{id}": "200 201 412 413 422", "DELETE /accounts/{id}": "204 403 404 409 412",
+		"GET /accounts/{id}/events": "200 404", "PUT /accounts/{id}/events": "200 201 404 412 413 422", "DELETE /accounts/{id}/events": "204 404 412",
 		"PATCH /accounts/{id}": "200 404 412 413 422", "PATCH /workflows/{id}": "200 404 412 413 422",
 		"PATCH /workflows/{id}/triggers/{nodeId}": "200 404 412 413 422",
 		"GET /senders": "200", "GET /workflows/{id}/triggers/{nodeId}/sender": "200 404 409",

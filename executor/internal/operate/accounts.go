@@ -102,7 +102,11 @@ type PutResult[T any] struct {
 
 // TagOfAccount returns a text that differs for accounts that differ.
 func TagOfAccount(a api.Account) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %d", a.ID, a.Name, a.Plan, a.CreatedAt.UnixMicro()))
+	text := fmt.Appendf(nil, "%q %q %q %d", a.ID, a.Name, a.Plan, a.CreatedAt.UnixMicro())
+	if e := a.Events; e != nil {
+		text = fmt.Appendf(text, " %q %q %d", e.WorkflowID, e.Kinds, e.SilentAfterSeconds)
+	}
+	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -188,7 +192,7 @@ func unlessUnlimited(n int64) *int64 {
 }
 
 func accountOf(a *registry.Account) api.Account {
-	return api.Account{ID: a.ID, Name: a.Name, Plan: a.Plan, CreatedAt: a.CreatedAt}
+	return api.Account{ID: a.ID, Name: a.Name, Plan: a.Plan, CreatedAt: a.CreatedAt, Events: eventSetting(a.Events)}
 }
 
 func rateLimitOf(l registry.RateLimit) api.RateLimit {

@@ -14,7 +14,7 @@ import (
 var mayCall = map[string]operate.Role{
 	"Account": operate.Viewer, "Accounts": operate.Viewer, "Activity": operate.Viewer, "AllRefusals": operate.Viewer,
 	"Changed": operate.Viewer, "CheckPublicURL": operate.Viewer, "DeadLetters": operate.Viewer, "Execution": operate.Viewer,
-	"ExecutionDetail": operate.Viewer, "Executions": operate.Viewer, "Installation": operate.Viewer, "Origin": operate.Viewer,
+	"Events": operate.Viewer, "ExecutionDetail": operate.Viewer, "Executions": operate.Viewer, "Installation": operate.Viewer, "Origin": operate.Viewer,
 	"Plans": operate.Viewer, "Quota": operate.Viewer, "Refusals": operate.Viewer, "Requests": operate.Viewer, "Trigger": operate.Viewer,
 	"Sender": operate.Viewer, "SenderPresets": operate.Viewer, "Watch": operate.Viewer, "WhoAmI": operate.Viewer, "Workflow": operate.Viewer, "Workflows": operate.Viewer,
 
@@ -27,7 +27,7 @@ var mayCall = map[string]operate.Role{
 	"PauseQueue": operate.Editor, "ResumeQueue": operate.Editor, "SetQueueGroup": operate.Editor,
 	"CancelExecution": operate.Editor, "CancelExecutions": operate.Editor,
 
-	"Audit": operate.Admin, "BackUpAudit": operate.Admin, "Members": operate.Admin, "BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "DeleteAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,
+	"Audit": operate.Admin, "BackUpAudit": operate.Admin, "Members": operate.Admin, "BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "PutEvents": operate.Admin, "RemoveEvents": operate.Admin, "DeleteAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,
 }
 
 // Every call takes its caller. It is refused without a caller, and with a role that is not

@@ -14,6 +14,8 @@ type accountVerbs struct {
 	Get  accountGet  `cmd:"" help:"Show an account." example:"hookstart account get demo"`
 	List accountList `cmd:"" help:"List the accounts." example:"hookstart account list"`
 
+	Events accountEvents `cmd:"" help:"Show or set which workflow is started when something fails, or a queue, a sender or the storage is in trouble."`
+
 	Delete accountDelete `cmd:"" help:"Delete an account that has no workflows and no keys." detail:"The records of its executions stay." example:"hookstart account put scratch\nhookstart account delete scratch"`
 }
 

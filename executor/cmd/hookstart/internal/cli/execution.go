@@ -51,7 +51,7 @@ type executionList struct {
 	Account    string `type:"id" help:"Only this account's." placeholder:"ID"`
 	Workflow   string `type:"id" help:"Only this workflow's." placeholder:"ID"`
 	Status     string `help:"queued, running, succeeded, failed, rejected or canceled." enum:",queued,running,succeeded,failed,rejected,canceled" default:"" placeholder:"STATUS"`
-	Source     string `help:"webhook or rerun." enum:",webhook,rerun" default:"" placeholder:"SOURCE"`
+	Source     string `help:"webhook, rerun or event." enum:",webhook,rerun,event" default:"" placeholder:"SOURCE"`
 	DeliveryID string `name:"delivery-id" help:"Only this delivery's." placeholder:"ID"`
 	Since      moment `help:"Accepted then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'." placeholder:"TIME"`
 	Until      moment `help:"Accepted before." placeholder:"TIME"`

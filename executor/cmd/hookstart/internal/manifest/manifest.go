@@ -41,6 +41,16 @@ type Account struct {
 	ID   string `json:"id" yaml:"id"`
 	Name string `json:"name" yaml:"name"`
 	Plan string `json:"plan" yaml:"plan"`
+	// Events is the workflow that the account's operator events start. If it is absent, they start
+	// none.
+	Events *Events `json:"events,omitempty" yaml:"events,omitempty"`
+}
+
+// Events is the setting of an account's operator events.
+type Events struct {
+	WorkflowID         string   `json:"workflowId" yaml:"workflowId"`
+	Kinds              []string `json:"kinds,omitempty" yaml:"kinds,omitempty"`
+	SilentAfterSeconds int64    `json:"silentAfterSeconds,omitempty" yaml:"silentAfterSeconds,omitempty"`
 }
 
 // Workflow is a document of kind Workflow.

@@ -72,6 +72,9 @@ func Plan(have, want *Set, prune bool) []Step {
 		}
 		add(step)
 	}
+	for _, a := range want.Accounts {
+		add(a.eventsStep(accounts[a.key()]))
+	}
 	if prune {
 		steps = append(steps, pruned(have, want)...)
 	}
@@ -142,6 +145,40 @@ func (a Account) step(before Account, exists bool) *Step {
 		_, err = client.IfMatch(tag).PatchAccount(ctx, a.ID, apiclient.Patch{"name": a.Name, "plan": a.Plan})
 		return err
 	})
+}
+
+// eventsStep returns the step that changes which workflow the account's events start. The workflow
+// must exist by then, so the step comes late.
+func (a Account) eventsStep(before Account) *Step {
+	lines := changed(before.Events.fields(), a.Events.fields())
+	if len(lines) == 0 {
+		return nil
+	}
+	needs := []string{a.key()}
+	if a.Events != nil {
+		needs = append(needs, Workflow{ID: a.Events.WorkflowID}.key())
+	}
+	return &Step{Lines: append([]string{"~ " + a.key()}, lines...), key: a.key(), Needs: needs, Do: func(ctx context.Context, client *apiclient.Client) error {
+		if a.Events == nil {
+			return client.DeleteEvents(ctx, a.ID)
+		}
+		_, err := client.PutEvents(ctx, a.ID, api.PutEvents(*a.Events))
+		return err
+	}}
+}
+
+func (e *Events) fields() fields {
+	if e == nil {
+		return nil
+	}
+	f := fields{"events.workflowId": e.WorkflowID}
+	if len(e.Kinds) > 0 {
+		f["events.kinds"] = strings.Join(slices.Sorted(slices.Values(e.Kinds)), ", ")
+	}
+	if e.SilentAfterSeconds != 0 {
+		f["events.silentAfterSeconds"] = strconv.FormatInt(e.SilentAfterSeconds, 10)
+	}
+	return f
 }
 
 // errChanged is a change by somebody else since the installation was read: what was shown is not the whole

@@ -17,7 +17,11 @@ func State(ctx context.Context, client *apiclient.Client) (*Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.Accounts = append(s.Accounts, Account{Kind: KindAccount, ID: a.ID, Name: a.Name, Plan: a.Plan})
+		document := Account{Kind: KindAccount, ID: a.ID, Name: a.Name, Plan: a.Plan}
+		if a.Events != nil {
+			document.Events = (*Events)(a.Events)
+		}
+		s.Accounts = append(s.Accounts, document)
 	}
 	presets, err := client.SenderPresets(ctx)
 	if err != nil {

@@ -220,3 +220,41 @@ CREATE TABLE registry_position (
 
 -- Sessions of the console that were ended before their time.
 CREATE TABLE ended_sessions (id text PRIMARY KEY, until timestamptz NOT NULL);
+
+-- The operator events of accounts. A cause is a happening of which operators are told. An event
+-- tells of one or more causes, and starts an execution. A condition is a state that operators were
+-- told of, until it ends. event_lead has one row: the executor that looks for conditions.
+CREATE TABLE event_causes (
+    id           text COLLATE "C" NOT NULL PRIMARY KEY,
+    account_id   text COLLATE "C" NOT NULL,
+    kind         text COLLATE "C" NOT NULL,
+    workflow_id  text COLLATE "C" NOT NULL,
+    execution_id text COLLATE "C" NOT NULL,
+    queue        text COLLATE "C" NOT NULL,
+    at           timestamptz NOT NULL,
+    about        text COLLATE "C" NOT NULL
+);
+CREATE INDEX event_causes_by_time ON event_causes (at, id);
+CREATE TABLE operator_events (
+    id           text COLLATE "C" NOT NULL PRIMARY KEY,
+    account_id   text COLLATE "C" NOT NULL,
+    kind         text COLLATE "C" NOT NULL,
+    workflow_id  text COLLATE "C" NOT NULL,
+    node_id      text COLLATE "C" NOT NULL,
+    input        text COLLATE "C" NOT NULL,
+    decided_at   timestamptz NOT NULL,
+    published_at timestamptz
+);
+CREATE INDEX operator_events_by_time ON operator_events (decided_at, id);
+CREATE TABLE event_conditions (
+    account_id text COLLATE "C" NOT NULL,
+    kind       text COLLATE "C" NOT NULL,
+    subject    text COLLATE "C" NOT NULL,
+    since      timestamptz NOT NULL,
+    PRIMARY KEY (account_id, kind, subject)
+);
+CREATE TABLE event_lead (
+    caller text COLLATE "C" NOT NULL,
+    until  timestamptz NOT NULL
+);
+INSERT INTO event_lead VALUES ('', '1970-01-01T00:00:00Z');

@@ -217,3 +217,41 @@ CREATE TABLE registry_position (
 
 -- Sessions of the console that were ended before their time.
 CREATE TABLE ended_sessions (id text PRIMARY KEY, until INTEGER NOT NULL);
+
+-- The operator events of accounts. A cause is a happening of which operators are told. An event
+-- tells of one or more causes, and starts an execution. A condition is a state that operators were
+-- told of, until it ends. event_lead has one row: the executor that looks for conditions.
+CREATE TABLE event_causes (
+    id           TEXT    NOT NULL PRIMARY KEY,
+    account_id   TEXT    NOT NULL,
+    kind         TEXT    NOT NULL,
+    workflow_id  TEXT    NOT NULL,
+    execution_id TEXT    NOT NULL,
+    queue        TEXT    NOT NULL,
+    at           INTEGER NOT NULL,
+    about        TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX event_causes_by_time ON event_causes (at, id);
+CREATE TABLE operator_events (
+    id           TEXT    NOT NULL PRIMARY KEY,
+    account_id   TEXT    NOT NULL,
+    kind         TEXT    NOT NULL,
+    workflow_id  TEXT    NOT NULL,
+    node_id      TEXT    NOT NULL,
+    input        TEXT    NOT NULL,
+    decided_at   INTEGER NOT NULL,
+    published_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX operator_events_by_time ON operator_events (decided_at, id);
+CREATE TABLE event_conditions (
+    account_id TEXT    NOT NULL,
+    kind       TEXT    NOT NULL,
+    subject    TEXT    NOT NULL,
+    since      INTEGER NOT NULL,
+    PRIMARY KEY (account_id, kind, subject)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE event_lead (
+    caller TEXT    NOT NULL,
+    until  INTEGER NOT NULL
+) STRICT;
+INSERT INTO event_lead VALUES ('', 0);

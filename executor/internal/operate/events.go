@@ -1,0 +1,93 @@
+package operate
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// Events returns the setting of an account's operator events, with the conditions of which they
+// have told.
+func (s *Service) Events(ctx context.Context, by Caller, accountID string) (api.Events, error) {
+	return read(ctx, s, by, needs(Viewer, ofAccount(accountID)), func(ctx context.Context) (none api.Events, err error) {
+		if err := s.config.Editor.Current(ctx); err != nil {
+			return none, err
+		}
+		have, exists := s.config.Directory.Account(accountID)
+		if !exists {
+			return none, notFound("account", accountID, "")
+		}
+		if have.Record.Events == nil {
+			return none, &Error{Code: api.CodeNotFound, Detail: "The events of account " + accountID + " start no workflow."}
+		}
+		return s.eventsOf(ctx, have.Record)
+	})
+}
+
+// PutEvents sets the workflow that an account's operator events start.
+func (s *Service) PutEvents(ctx context.Context, by Caller, accountID string, put api.PutEvents) (PutResult[api.Events], error) {
+	return change(ctx, s, by, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Events], err error) {
+		account, created, err := s.config.Editor.PutEvents(ctx, accountID, registry.OperatorEvents{
+			WorkflowID: put.WorkflowID, Kinds: put.Kinds, SilentAfter: seconds(put.SilentAfterSeconds),
+		})
+		if err != nil {
+			return none, err
+		}
+		events, err := s.eventsOf(ctx, account)
+		return PutResult[api.Events]{events, created}, err
+	})
+}
+
+// seconds returns a number of seconds as a duration. A number that is too large for one becomes -1,
+// which no setting accepts.
+func seconds(n int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Second)
+	if n > most || n < -most {
+		return -1
+	}
+	return time.Duration(n) * time.Second
+}
+
+// RemoveEvents makes an account's operator events start no workflow.
+func (s *Service) RemoveEvents(ctx context.Context, by Caller, accountID string) error {
+	return s.changeOnly(ctx, by, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout, func(ctx context.Context) error {
+		return s.config.Editor.RemoveEvents(ctx, accountID)
+	})
+}
+
+func (s *Service) eventsOf(ctx context.Context, a *registry.Account) (api.Events, error) {
+	events := api.Events{PutEvents: *eventSetting(a.Events), Since: a.Events.Since, Conditions: []api.EventCondition{}}
+	open, err := s.config.Store.EventConditions(ctx)
+	if err != nil {
+		return api.Events{}, err
+	}
+	for _, c := range open {
+		if c.AccountID == a.ID && a.Events.Wants(c.Kind) {
+			events.Conditions = append(events.Conditions, conditionOf(c))
+		}
+	}
+	return events, nil
+}
+
+func conditionOf(c store.Condition) api.EventCondition {
+	condition := api.EventCondition{Kind: c.Kind, Since: c.Since}
+	switch c.Kind {
+	case registry.QueueUnattended:
+		condition.Queue = c.Subject
+	case registry.SenderRefused, registry.SenderSilent:
+		condition.WorkflowID, condition.NodeID, _ = strings.Cut(c.Subject, "/")
+	}
+	return condition
+}
+
+// eventSetting returns the API's form of a setting, or nil for nil.
+func eventSetting(e *registry.OperatorEvents) *api.PutEvents {
+	if e == nil {
+		return nil
+	}
+	return &api.PutEvents{WorkflowID: e.WorkflowID, Kinds: e.Kinds, SilentAfterSeconds: int64(e.SilentAfter / time.Second)}
+}
