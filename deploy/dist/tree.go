@@ -61,7 +61,7 @@ func (t *tree) under(folder string) (below []file) {
 // each kind of installation.
 func (r *Release) checkout(ctx context.Context) (*tree, error) {
 	list, err := r.git(ctx, "ls-files", "-s", "-z", "--", "README.md", "CHANGELOG.md", "SECURITY.md", "deploy/README.md", "deploy/RUNBOOK.md",
-		"deploy/docs", "deploy/systemd", "deploy/nats", "deploy/prometheus", "deploy/grafana", "deploy/kubernetes", "deploy/compose", "deploy/dist/chart", "deploy/dist/packages")
+		"deploy/docs", "deploy/events", "deploy/systemd", "deploy/nats", "deploy/prometheus", "deploy/grafana", "deploy/kubernetes", "deploy/compose", "deploy/dist/chart", "deploy/dist/packages")
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -124,6 +125,18 @@ func (e *Events) target(accountID string, setting *registry.OperatorEvents) *reg
 	return w.Record
 }
 
+// textOf returns the JSON of an input on one line, with its text last: scripts without a JSON parser
+// read it.
+func textOf(input Input) string {
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(input); err != nil {
+		panic(err) // texts, numbers and times can always be marshalled
+	}
+	return strings.TrimSpace(text.String())
+}
+
 // eventOf returns the event that tells of causes, oldest first, of one account and kind.
 func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow) store.Event {
 	first, last := causes[0], causes[len(causes)-1]
@@ -142,13 +155,9 @@ func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow
 			}
 		}
 	}
-	text, err := json.Marshal(input)
-	if err != nil {
-		panic(err) // texts, numbers and times can always be marshalled
-	}
 	node := NodeID
 	if len(target.Triggers) > 0 {
 		node = target.Triggers[0].NodeID
 	}
-	return store.Event{ID: first.ID, AccountID: last.AccountID, Kind: last.Kind, WorkflowID: target.ID, NodeID: node, Input: string(text), DecidedAt: now}
+	return store.Event{ID: first.ID, AccountID: last.AccountID, Kind: last.Kind, WorkflowID: target.ID, NodeID: node, Input: textOf(input), DecidedAt: now}
 }
