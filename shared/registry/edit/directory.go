@@ -28,7 +28,7 @@ type Directory struct {
 type records struct {
 	plans     Versioned[registry.Plans]
 	accounts  btree.Map[string, Versioned[*registry.Account]]
-	events    map[string]*registry.Account          // the accounts whose events start a workflow
+	events    map[string]*registry.Account // the accounts whose events start a workflow
 	workflows btree.Map[string, Versioned[*registry.Workflow]]
 	byAccount btree.Map[string, struct{}]           // by accountKey
 	queues    map[string]int                        // number of workflows that name each queue
