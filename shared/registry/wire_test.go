@@ -31,6 +31,10 @@ func fill(m protoreflect.Message, depth int) {
 			}
 			m.Mutable(field).Map().Set(protoreflect.ValueOfString("key").MapKey(), text)
 		case field.IsList():
+			if field.Message() == nil {
+				m.Mutable(field).List().Append(protoreflect.ValueOfString("text"))
+				continue
+			}
 			for range 2 {
 				one := m.Mutable(field).List().NewElement()
 				fill(one.Message(), depth+1)

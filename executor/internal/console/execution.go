@@ -165,6 +165,8 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 		add("Replayed", "an operator started the request of another execution once more", "done", r.AcceptedAt)
 	} else if r.IsRequeue {
 		add("Requeued", "an operator started the input of one that had failed", "done", r.AcceptedAt)
+	} else if r.Source == string(execution.Event) {
+		add("Event", "an operator event of the account started it", "done", r.AcceptedAt)
 	} else if isRerun := r.Source == string(execution.Rerun); isRerun && r.RerunOf == "" {
 		add("Test", "an operator started it on the sample payload", "done", r.AcceptedAt)
 	} else if isRerun {

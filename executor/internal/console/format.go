@@ -4,9 +4,13 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
 // formats holds the template functions that format values.
@@ -26,7 +30,15 @@ var formats = template.FuncMap{
 	"mediaType": mediaType,
 	"statuses":  func() []string { return statuses },
 	"capital":   capital,
-	"nameOr":    nameOr,
+
+	"eventKinds": operate.EventKinds,
+	"hasKind":    hasKind,
+	"nameOr":     nameOr,
+}
+
+// hasKind reports whether a setting of operator events names a kind. The setting may be nil.
+func hasKind(events *api.PutEvents, kind string) bool {
+	return events != nil && slices.Contains(events.Kinds, kind)
 }
 
 var statuses = []string{"queued", "running", "succeeded", "failed", "rejected"}

@@ -114,9 +114,10 @@ func TestEveryPage(t *testing.T) {
 			"<code>deleted-one</code>", "sender unknown", "no workflow", "<b>1,234</b>", "mistyped",
 		},
 		"/refusals?within=9y&after=nonsense": {"“9y” is not a span of time; “nonsense” is not a place in the list", "<b>17</b>"},
-		"/accounts":                          {"1 of 1 active", "1 active workflow refused", "free: 1 active, 60 requests/min, 1 GB a day<", "pro: any number active, 600 requests/min per workflow, 10 GB a day<"},
+		"/accounts":                          {"Events start no workflow", `data-events="/api/v1/accounts/on-free/events"`, "1 of 1 active", "1 active workflow refused", "free: 1 active, 60 requests/min, 1 GB a day<", "pro: any number active, 600 requests/min per workflow, 10 GB a day<"},
 		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is not a status; “x” is not a way to start an execution; “9y” is not a span of time; “nonsense” is not a place in the list", id},
 		"/executions?source=rerun":                                    {"Nothing matches"},
+		"/executions?source=event":                                    {"Nothing matches", `value="event" selected`},
 	} {
 		body := r.get(path, session).body
 		for _, part := range parts {

@@ -14,6 +14,8 @@ type quota struct {
 	operate.Quota
 	ID, Name, Plan string
 	Rate           string // the plan's, of a workflow that has none of its own
+	// Events is the setting of the account's operator events, or nil if these start no workflow.
+	Events *api.PutEvents
 }
 
 func (c *Console) quota(ctx context.Context, accountID string) (quota, error) {
@@ -33,7 +35,7 @@ func (c *Console) quotas(ctx context.Context, accounts []api.Account) (all []quo
 }
 
 func quotaOf(of operate.Quota) quota {
-	q := quota{Quota: of, ID: of.Account.ID, Name: nameOr(of.Account.Name, of.Account.ID), Plan: of.Account.Plan}
+	q := quota{Quota: of, ID: of.Account.ID, Name: nameOr(of.Account.Name, of.Account.ID), Plan: of.Account.Plan, Events: of.Account.Events}
 	if of.Plan != nil {
 		q.Rate = rateText(of.Plan.RateLimit)
 	}

@@ -84,6 +84,9 @@ func conditionOf(c store.Condition) api.EventCondition {
 	return condition
 }
 
+// EventKinds returns all kinds of operator events, sorted.
+func EventKinds() []string { return registry.EventKinds() }
+
 // eventSetting returns the API's form of a setting, or nil for nil.
 func eventSetting(e *registry.OperatorEvents) *api.PutEvents {
 	if e == nil {

@@ -1,10 +1,11 @@
-// Deleting accounts.
+// Deleting accounts, and the workflow that their events start.
 import { busy, call } from "./api.js";
 import { confirmed } from "./confirm.js";
 import { goOn } from "./done.js";
 import { fail } from "./failures.js";
 
 export function watchAccounts() {
+  watchEvents();
   const dialog = document.querySelector("[data-delete-dialog]");
   if (!dialog) {
     return;
@@ -24,6 +25,41 @@ export function watchAccounts() {
       goOn("/accounts", `“${button.dataset.name}” is deleted.`);
     } catch (problem) {
       fail(refusal, problem);
+    }
+  });
+}
+
+// watchEvents sets the workflow that an account's operator events start.
+function watchEvents() {
+  const change = async (form, button, done, method, body) => {
+    try {
+      await busy(button, () => call(method, form.dataset.events, body));
+      goOn("/accounts", done);
+    } catch (problem) {
+      fail(form.querySelector("[data-refusal]"), problem);
+    }
+  };
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest("[data-events]");
+    if (!form) {
+      return;
+    }
+    event.preventDefault();
+    const data = new FormData(form);
+    const put = { workflowId: data.get("workflow") };
+    const kinds = data.getAll("kind");
+    if (kinds.length > 0) {
+      put.kinds = kinds;
+    }
+    if (data.get("silent")) {
+      put.silentAfterSeconds = Number(data.get("silent"));
+    }
+    change(form, event.submitter, `The account's events start “${put.workflowId}”.`, "PUT", JSON.stringify(put));
+  });
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-no-events]");
+    if (button) {
+      change(button.closest("form"), button, "The account's events start no workflow.", "DELETE");
     }
   });
 }
