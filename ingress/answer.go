@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -106,6 +107,10 @@ var problems = map[webhook.Code]problem{
 		status: http.StatusServiceUnavailable, title: "Storage full",
 		detail: "The stream is full, so nothing was accepted. Send it again later.", retryable: true,
 	},
+	webhook.RunFailed: {
+		status: http.StatusBadGateway, title: "Run failed",
+		detail: "The request was accepted, and the run that it started did not succeed.",
+	},
 	webhook.Internal: {
 		status: http.StatusInternalServerError, title: "Internal error",
 		detail: "The request could not be handled, and nothing was accepted.", retryable: true,
@@ -131,6 +136,8 @@ func (h *handler) finish(d *delivery, out outcome) {
 	switch {
 	case out.refusal != nil:
 		h.refuse(d.w, d.r, d.e, out.refusal, d.sender())
+	case out.waited != nil:
+		h.answerWaited(d, out)
 	case out.answer != nil:
 		h.answer(d.w, d.e, out)
 	case out.filtered:
@@ -170,7 +177,7 @@ func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, why *admission.Refusal, s *sender.Sender) {
 	p, refusal := forSender(s, problems[why.Code], *why)
 	body := problemBody{
-		Type: problemType + string(refusal.Code), Title: p.title, Status: p.status, Detail: p.detail,
+		Type: problemType + string(refusal.Code), Title: p.title, Status: p.status, Detail: cmp.Or(refusal.Detail, p.detail),
 		Code: refusal.Code, Retryable: p.retryable, ExecutionID: refusal.ExecutionID,
 	}
 	header := w.Header()

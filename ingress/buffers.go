@@ -32,6 +32,18 @@ func (b *buffers) trim() {
 	clear(b.headers)
 }
 
+// detach returns the buffers of a request that no longer needs them, for use by other requests, and
+// gives it empty ones.
+func (b *buffers) detach() buffers {
+	own := *b
+	*b = newBuffers()
+	return own
+}
+
+func newBuffers() buffers {
+	return buffers{message: new(stream.StartRoom), headers: execution.Values{}}
+}
+
 // forBody returns a buffer for a body of n bytes.
 func (b *buffers) forBody(n int64) []byte {
 	if int64(cap(b.body)) < n {

@@ -43,6 +43,7 @@ type Config struct {
 	MinBodyRate      int64         `help:"Minimum rate, in bytes per second, of a body that is longer than 16 KB or of unknown length, measured after 5 s; a slower one gets 400. 0: no minimum." default:"1024"`
 	MaxInFlight      int64         `help:"Requests that are read and published at once; further ones get 503. One account may hold as many as are still free, so at most half while it is alone." default:"4096"`
 	MaxBufferedBytes int64         `help:"Bytes of bodies in memory at once; requests beyond that get 503. One account may hold as many as are still free." default:"268435456"`
+	MaxWaiting       int64         `help:"Requests whose answers wait for the end of their executions at once; further ones are answered 202 at once. One account may have 1000." default:"10000"`
 	ShutdownTimeout  time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"35s"`
 
 	LogLevel string `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
@@ -101,6 +102,7 @@ func (c *Config) Check() error {
 	problems := []error{
 		positive("max-body-bytes", c.MaxBodyBytes),
 		positive("max-in-flight", c.MaxInFlight),
+		positive("max-waiting", c.MaxWaiting),
 		positive("connect-timeout", int64(c.ConnectTimeout)),
 		positive("publish-timeout", int64(c.PublishTimeout)),
 		positive("body-timeout", int64(c.BodyTimeout)),

@@ -52,11 +52,12 @@ type outcome struct {
 	executionID string
 	duplicate   bool
 	handshake   bool
-	filtered    bool // the request does not meet the node's filter
+	filtered    bool    // the request does not meet the node's filter
+	waited      *waited // the end of the execution, which the answer waited for; nil means that it did not wait
 }
 
 var spareDeliveries = sync.Pool{New: func() any {
-	return &delivery{buffers: buffers{message: new(stream.StartRoom), headers: execution.Values{}}}
+	return &delivery{buffers: newBuffers()}
 }}
 
 func takeDelivery(w http.ResponseWriter, r *http.Request) *delivery {

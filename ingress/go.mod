@@ -9,6 +9,7 @@ require (
 	github.com/hookstart/hookstart/shared v0.0.0
 	github.com/hookstart/hookstart/shared/embednats v0.0.0
 	github.com/hookstart/hookstart/shared/execution v0.0.0
+	github.com/hookstart/hookstart/shared/runner v0.0.0
 	github.com/hookstart/hookstart/shared/stream v0.0.0
 	github.com/hookstart/hookstart/shared/tracing v0.0.0
 	github.com/julienschmidt/httprouter v1.3.0
@@ -18,6 +19,7 @@ require (
 	github.com/sirupsen/logrus v1.10.2
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/trace v1.47.0
+	golang.org/x/net v0.60.0
 	google.golang.org/protobuf v1.36.12
 )
 
@@ -57,7 +59,6 @@ require (
 	go.opentelemetry.io/otel/sdk v1.47.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
-	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
@@ -75,6 +76,7 @@ replace (
 	github.com/hookstart/hookstart/shared/embednats => ../shared/embednats
 	github.com/hookstart/hookstart/shared/execution => ../shared/execution
 	github.com/hookstart/hookstart/shared/retry => ../shared/retry
+	github.com/hookstart/hookstart/shared/runner => ../shared/runner
 	github.com/hookstart/hookstart/shared/stream => ../shared/stream
 	github.com/hookstart/hookstart/shared/tracing => ../shared/tracing
 )

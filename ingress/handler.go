@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/await"
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/ingress/internal/report"
 	"github.com/hookstart/hookstart/shared/execution"
@@ -30,6 +31,7 @@ type handler struct {
 	refused    refusalCounter
 	seen       senderCounter
 	filtered   filterCounter
+	waits      *await.Waits
 	probes     *probe.Answerer
 	metrics    *requestMetrics
 	tracer     trace.Tracer // nil means that tracing is off

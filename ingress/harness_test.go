@@ -169,7 +169,7 @@ func (f *fixture) read(response *http.Response) answer {
 		f.t.Fatal(err)
 	}
 	a := answer{status: response.StatusCode, header: response.Header, raw: string(raw), close: response.Close}
-	if len(raw) > 0 && strings.HasSuffix(response.Header.Get("Content-Type"), "json") {
+	if strings.HasPrefix(a.raw, "{") && strings.HasSuffix(response.Header.Get("Content-Type"), "json") {
 		if err := json.Unmarshal(raw, &a.body); err != nil {
 			f.t.Fatalf("%v in %s", err, raw)
 		}

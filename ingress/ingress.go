@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/await"
 	"github.com/hookstart/hookstart/ingress/internal/gossip"
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/ingress/internal/report"
@@ -144,16 +145,16 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	e.Add(talk.Stop)
 	e.lease = agree.NewLease(e.NATS, e.follower) //nolint:contextcheck // it is renewed until the last request is answered
 	e.Add(e.lease.Stop)
-	registerState(e.Ops.Metrics, e.snapshot, e.follower, e.lease)
-
 	e.handler = newHandler(e.config, handler{
 		admission: admission.New(e.snapshot, limits), lease: e.lease, publisher: counted(e.publisher, e.config.Publishing),
 		duplicates: duplicates, refused: refused, seen: seen, filtered: filtered,
+		waits:  await.New(e.NATS, int(e.config.MaxWaiting)),
 		probes: probe.NewAnswerer(e.probeKey), metrics: newRequestMetrics(e.Ops.Metrics), tracer: tracing.Tracer(e.Ops.Traces, "ingress"), log: e.Log,
 		sealer: func(workflowID, nodeID, secret string) ([]byte, error) {
 			return e.keys.Seal([]byte(secret), registry.AboutCaptured(workflowID, nodeID))
 		},
 	})
+	registerState(e.Ops.Metrics, e.snapshot, e.follower, e.lease, e.handler.waits)
 	return nil
 }
 
@@ -179,7 +180,7 @@ func (e *endpoint) announce(ctx context.Context) error {
 
 // server returns the HTTP server of the endpoint, with the limits of a connection.
 func (h *handler) server(log *logrus.Logger) *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler:           h.router(),
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -189,6 +190,8 @@ func (h *handler) server(log *logrus.Logger) *http.Server {
 		// OPTIONS * is treated like every other path that is not a webhook path.
 		DisableGeneralOptionsHandler: true,
 	}
+	server.RegisterOnShutdown(h.waits.Stop)
+	return server
 }
 
 // waitForExecutor waits for the stream and the registry, which the executor creates.

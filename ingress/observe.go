@@ -11,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/await"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
@@ -29,8 +30,11 @@ type event struct {
 	code        webhook.Code
 	executionID string
 	duplicate   bool
-	handshake   bool // the request is a sender's handshake, which starts nothing
-	filtered    bool // the request does not meet the node's filter
+	handshake   bool          // the request is a sender's handshake, which starts nothing
+	filtered    bool          // the request does not meet the node's filter
+	custom      bool          // the output of the execution chose the status
+	waiting     await.Reason  // why the answer did not wait any longer for the execution; "" means that it never waited
+	waited      time.Duration // how long it waited
 	bodyBytes   int
 	probe       bool // the request is an executor's check of the public URL
 	unread      bool // there is a body that was not read
@@ -71,7 +75,7 @@ func (h *handler) end(w http.ResponseWriter, r *http.Request, e *event) {
 
 func (h *handler) logEvent(e *event, took time.Duration) {
 	level := logrus.InfoLevel
-	if e.status >= http.StatusInternalServerError {
+	if e.status >= http.StatusInternalServerError && !e.custom && e.code != webhook.RunFailed {
 		level = logrus.WarnLevel
 	}
 	members := make([]ops.Member, 0, 12)
@@ -82,6 +86,7 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 	}
 	// The fields are added in alphabetical order, in which they are written, because sorting them
 	// would cost a little time.
+	put("answer", string(e.waiting))
 	if e.bodyBytes > 0 {
 		members = append(members, ops.Number("body_bytes", e.bodyBytes))
 	}
@@ -108,6 +113,9 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 		members = append(members, ops.Number("publish_ms", milliseconds(e.publish)))
 	}
 	members = append(members, ops.Number("status", e.status))
+	if e.waiting != "" {
+		members = append(members, ops.Number("wait_ms", milliseconds(e.waited)))
+	}
 	put("workflow_id", e.workflowID)
 	ops.Event(h.log, level, e.start.Add(took), "webhook", members)
 }
@@ -134,9 +142,13 @@ type signatureRefusal struct {
 
 // answerOf is a label pair of the metric of requests.
 type answerOf struct {
-	status int
+	status int          // customStatus means one that the output of an execution chose
 	code   webhook.Code // "" means accepted, or a handshake
 }
+
+// customStatus stands in metrics for every status that the output of an execution chose: labels
+// are only values that this program chooses.
+const customStatus = 0
 
 // requestMetrics are the metrics of the ingress. Label values are only codes and presets of
 // senders, so their number is bounded.
@@ -147,6 +159,8 @@ type requestMetrics struct {
 	unverified map[signatureRefusal]prometheus.Counter
 	duplicates prometheus.Counter
 	filtered   prometheus.Counter
+	answers    map[await.Reason]prometheus.Counter
+	wait       prometheus.Histogram
 	bodyBytes  prometheus.Counter
 	duration   prometheus.Histogram
 	publish    prometheus.Histogram
@@ -155,7 +169,7 @@ type requestMetrics struct {
 
 // registerState registers gauges for the state of the ingress, such as workflows and requests in
 // flight.
-func registerState(r prometheus.Registerer, snapshot *registry.Snapshot, follower *agree.Follower, lease *agree.Lease) {
+func registerState(r prometheus.Registerer, snapshot *registry.Snapshot, follower *agree.Follower, lease *agree.Lease, waits *await.Waits) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_registry_revision", Help: "The registry revision that is in force here.",
@@ -166,6 +180,9 @@ func registerState(r prometheus.Registerer, snapshot *registry.Snapshot, followe
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_workflows", Help: "Workflows that are known here.",
 		}, func() float64 { return float64(snapshot.Len()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "hookstart_ingress_answers_waiting", Help: "Requests whose answers wait for the ends of their executions.",
+		}, func() float64 { return float64(waits.Waiting()) }),
 	)
 }
 
@@ -174,7 +191,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 		return prometheus.NewHistogram(ops.Histogram(name, help, ops.Seconds))
 	}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hookstart_ingress_requests_total", Help: "Requests by status and by the refusal's code (empty: accepted, filtered, or a sender's handshake).",
+		Name: "hookstart_ingress_requests_total", Help: "Requests by status (output: one that the output of the execution chose) and by the refusal's code (empty: accepted, filtered, or a sender's handshake).",
 	}, []string{"status", "code"})
 	verified := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_ingress_senders_verified_total", Help: "Requests that were verified as their sender's, by preset.",
@@ -185,7 +202,12 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	unverified := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_ingress_senders_refused_total", Help: "Requests that were refused by their signature, by preset and code.",
 	}, []string{"preset", "code"})
+	waits := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hookstart_ingress_answers_total", Help: "Requests to nodes whose answers wait for the end of the execution, by the reason why they waited no longer.",
+	}, []string{"reason"})
 	m := &requestMetrics{
+		answers:  map[await.Reason]prometheus.Counter{},
+		wait:     histogram("hookstart_ingress_answer_wait_seconds", "How long an answer waited for the end of its execution."),
 		requests: map[answerOf]prometheus.Counter{},
 		verified: map[string]prometheus.Counter{}, handshakes: map[string]prometheus.Counter{}, unverified: map[signatureRefusal]prometheus.Counter{},
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
@@ -197,19 +219,23 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 		bodyBytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_ingress_body_bytes_total", Help: "Bytes of the bodies that were read.",
 		}),
-		duration: histogram("hookstart_ingress_request_duration_seconds", "From the headers to the answer."),
+		duration: histogram("hookstart_ingress_request_duration_seconds", "From the headers to the answer, without the time that it waited for the end of an execution."),
 		publish:  histogram("hookstart_ingress_publish_duration_seconds", "From sending a message to the stream's confirmation."),
 		active: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_requests_in_flight", Help: "Requests being answered.",
 		}),
 	}
-	answers := []answerOf{{http.StatusOK, ""}, {http.StatusNoContent, ""}, {overloadStatus, webhook.RateLimited}, {overloadStatus, webhook.WorkflowInactive}}
+	for _, reason := range await.Reasons() {
+		m.answers[reason] = waits.WithLabelValues(string(reason))
+	}
+	answers := []answerOf{{http.StatusOK, ""}, {http.StatusAccepted, ""}, {http.StatusNoContent, ""}, {overloadStatus, webhook.RateLimited}, {overloadStatus, webhook.WorkflowInactive}}
 	for code, p := range problems {
 		answers = append(answers, answerOf{p.status, code})
 	}
 	for _, a := range answers { // looked up once, not for each request
 		m.requests[a] = requests.WithLabelValues(strconv.Itoa(a.status), string(a.code))
 	}
+	m.requests[answerOf{status: customStatus}] = requests.WithLabelValues("output", "")
 	for _, p := range sender.Presets() {
 		if len(p.Handshakes) > 0 {
 			m.handshakes[p.ID] = handshakes.WithLabelValues(p.ID)
@@ -222,16 +248,24 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 			m.unverified[signatureRefusal{p.ID, code}] = unverified.WithLabelValues(p.ID, string(code))
 		}
 	}
-	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered, m.bodyBytes, m.duration, m.publish, m.active)
+	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered, waits, m.wait, m.bodyBytes, m.duration, m.publish, m.active)
 	return m
 }
 
 func (m *requestMetrics) observe(e *event, took time.Duration) {
 	m.active.Dec()
-	if !e.probe {
+	switch {
+	case e.probe:
+	case e.custom:
+		m.requests[answerOf{status: customStatus}].Inc()
+	default:
 		m.requests[answerOf{e.status, e.code}].Inc()
 	}
-	m.duration.Observe(took.Seconds())
+	m.duration.Observe((took - e.waited).Seconds())
+	if e.waiting != "" {
+		m.answers[e.waiting].Inc()
+		m.wait.Observe(e.waited.Seconds())
+	}
 	m.bodyBytes.Add(float64(e.bodyBytes))
 	if e.publish > 0 {
 		m.publish.Observe(e.publish.Seconds())

@@ -13,10 +13,18 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// start stores the message that starts an execution.
+// start starts an execution, and waits for its end if the node's answers do.
 func (h *handler) start(d *delivery) outcome {
-	tokens := newHider(d.r.URL.RawQuery, d.r.Header, shortestHidden)
 	id := d.caller.ExecutionID(d.id)
+	if a := d.caller.Node.Answer; a != nil {
+		return h.startAndWait(d, a, id)
+	}
+	return h.store(d, id)
+}
+
+// store stores the message that starts an execution.
+func (h *handler) store(d *delivery, id string) outcome {
+	tokens := newHider(d.r.URL.RawQuery, d.r.Header, shortestHidden)
 	orderKey, subject := "", stream.StartSubject
 	if key := d.caller.Node.OrderKey; key != nil {
 		if orderKey = tokens.hide(key.Of(&d.request)); orderKey != "" {

@@ -6,12 +6,13 @@ import (
 
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // countRefusal counts a refused request for its workflow, so that operators see why the requests of
 // a sender fail. It keeps the time, the declared length and the User-Agent.
 func (h *handler) countRefusal(r *http.Request, e *event) {
-	if e.code == "" || e.probe {
+	if e.code == "" || e.code == webhook.RunFailed || e.probe {
 		return
 	}
 	workflowID := ""

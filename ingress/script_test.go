@@ -39,7 +39,7 @@ func TestWebhookContract(t *testing.T) {
 			testscript.Run(t, testscript.Params{
 				Files: []string{script}, RequireExplicitExec: true, RequireUniqueNames: true,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"send": s.scriptSend, "raw": s.scriptRaw, "sender": s.scriptSender, "filter": s.scriptFilter, "message": s.scriptMessage,
+					"send": s.scriptSend, "raw": s.scriptRaw, "sender": s.scriptSender, "filter": s.scriptFilter, "answer": s.scriptAnswer, "runner": s.scriptRunner, "message": s.scriptMessage,
 					"nats-stop": func(*testscript.TestScript, bool, []string) { s.nats.Stop() },
 					"stored": func(ts *testscript.TestScript, _ bool, args []string) {
 						if n := s.messages() - before; len(args) != 1 || args[0] != strconv.FormatUint(n, 10) {
@@ -121,21 +121,51 @@ func (s *situations) scriptFilter(ts *testscript.TestScript, neg bool, args []st
 	if len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: filter WORKFLOW [JSON]")
 	}
-	trigger := edit.TriggerSpec{NodeID: "node"}
+	var settings edit.TriggerSettings
 	if len(args) == 2 {
-		trigger.Filter = []byte(args[1])
+		settings.Filter = []byte(args[1])
 	}
+	s.putSettings(ts, neg, args[0], settings)
+}
+
+// putSettings replaces the settings of a workflow's node, which is in the account pro. With neg
+// they must be refused.
+func (s *situations) putSettings(ts *testscript.TestScript, neg bool, workflow string, settings edit.TriggerSettings) {
 	var limit *registry.RateLimit
-	if strings.Contains(args[0], "once") {
+	if strings.Contains(workflow, "once") {
 		limit = &registry.RateLimit{Requests: 1, Window: time.Hour}
 	}
-	_, _, err := s.PutWorkflow(s.t.Context(), edit.WorkflowSpec{ID: args[0], AccountID: "pro", RateLimit: limit, Triggers: []edit.TriggerSpec{trigger}})
+	trigger := edit.TriggerSpec{NodeID: "node", TriggerSettings: settings}
+	_, _, err := s.PutWorkflow(s.t.Context(), edit.WorkflowSpec{ID: workflow, AccountID: "pro", RateLimit: limit, Triggers: []edit.TriggerSpec{trigger}})
 	switch invalid := (*edit.InvalidError)(nil); {
 	case neg && !errors.As(err, &invalid):
-		ts.Fatalf("the filter was not refused: %v", err)
+		ts.Fatalf("the settings were not refused: %v", err)
 	case !neg:
 		ts.Check(err)
 	}
+}
+
+// scriptAnswer implements "answer WORKFLOW [SECONDS [raw]]". It lets the answers of the workflow's
+// node, which is in the account pro, wait. Without a time they do not wait.
+func (s *situations) scriptAnswer(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 1 || len(args) > 3 {
+		ts.Fatalf("usage: answer WORKFLOW [SECONDS [raw]]")
+	}
+	var settings edit.TriggerSettings
+	if len(args) > 1 {
+		seconds, err := strconv.ParseInt(args[1], 10, 64)
+		ts.Check(err)
+		settings.Answer = &registry.Answer{WaitSeconds: seconds, Raw: len(args) == 3}
+	}
+	s.putSettings(ts, neg, args[0], settings)
+}
+
+// scriptRunner implements "runner". It starts a runner: see startRunner.
+func (s *situations) scriptRunner(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: runner")
+	}
+	s.startRunner()
 }
 
 // sign signs a request as the sender of its workflow would, at the present time shifted by shift.
@@ -209,7 +239,8 @@ func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []strin
 }
 
 func (s *situations) writeAnswer(ts *testscript.TestScript, a answer) {
-	if a.status >= 400 && a.raw != "" {
+	isOutput := a.header.Get("Hookstart-Execution-Id") != "" && a.body["type"] == nil // the output of an execution is the answer
+	if a.status >= 400 && a.raw != "" && !isOutput {
 		s.expect("every refusal has the same shape", a, a.status, a.code())
 	}
 	out := ts.Stdout()

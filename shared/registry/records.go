@@ -109,11 +109,29 @@ type Trigger struct {
 	Tokens []NodeToken `audit:"tokens,hidden"` // tokens that open the node, newest first
 	Sender *Sender     `audit:"sender"`        // the sender that calls the node; nil means that only the token is checked
 	Filter string      `audit:"filter"`        // selects the requests that start an execution, as compact JSON; "" selects all
+	Answer *Answer     `audit:"answer"`        // how an answer waits for the end of its execution; nil means that it does not
 	// OrderKey is the place of a request whose value is its order key. "" means that the executions
 	// have no order.
 	OrderKey string `audit:"orderKey"`
 
 	unknown unknown `audit:"-"`
+}
+
+// Answer is the setting with which the answer to a request waits for the end of its execution.
+type Answer struct {
+	WaitSeconds int64 `audit:"waitSeconds"` // how long it waits at most
+	Raw         bool  `audit:"raw"`         // the output of the execution is the body of the answer
+
+	unknown unknown `audit:"-"`
+}
+
+// Clone returns a copy. a may be nil.
+func (a *Answer) Clone() *Answer {
+	if a == nil {
+		return nil
+	}
+	own := *a
+	return &own
 }
 
 // NodeToken is the part of a node's token that an ingress may read.
@@ -274,6 +292,7 @@ func (w *Workflow) Clone() *Workflow {
 	for i := range own.Triggers {
 		own.Triggers[i].Tokens = slices.Clone(own.Triggers[i].Tokens)
 		own.Triggers[i].Sender = own.Triggers[i].Sender.Clone()
+		own.Triggers[i].Answer = own.Triggers[i].Answer.Clone()
 	}
 	return &own
 }

@@ -45,6 +45,9 @@ type Node struct {
 	// OrderKey is the place of the order key of a request. nil means that the executions have no
 	// order, unless Unusable is set.
 	OrderKey *filter.Key
+	// Answer is how the answer to a request waits for the end of its execution. nil means that it
+	// does not.
+	Answer *Answer
 	// Unusable is the reason why the node cannot decide about requests: this process cannot decrypt
 	// the secrets of its sender, or cannot interpret its filter or order key. Such a node must refuse every
 	// request. nil means that the node is usable.
@@ -379,7 +382,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 		t.opened[w.ID] = struct{}{}
 	}
 	for _, trigger := range r.Triggers {
-		node := Node{ID: t.shared(trigger.NodeID), Tokens: append(tokens, trigger.Tokens...)}
+		node := Node{ID: t.shared(trigger.NodeID), Tokens: append(tokens, trigger.Tokens...), Answer: trigger.Answer}
 		tokens = nil // the space is for the first node
 		if trigger.Sender != nil {
 			// The sender is compiled once per revision, and not per request.

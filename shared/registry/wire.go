@@ -96,7 +96,7 @@ func (w *Workflow) Encode() ([]byte, error) {
 		Transition: w.Transition, RateLimit: rateLimitToWire(w.RateLimit), CreatedAt: timeToWire(w.CreatedAt), UpdatedAt: timeToWire(w.UpdatedAt),
 	}
 	for _, t := range w.Triggers {
-		node := &hookstartv1.TriggerNode{NodeId: t.NodeID, Name: t.Name, Sender: t.Sender.toWire(), Filter: t.Filter, OrderKey: t.OrderKey}
+		node := &hookstartv1.TriggerNode{NodeId: t.NodeID, Name: t.Name, Sender: t.Sender.toWire(), Filter: t.Filter, OrderKey: t.OrderKey, Answer: t.Answer.toWire()}
 		for _, token := range t.Tokens {
 			node.Tokens = append(node.Tokens, &hookstartv1.TokenHash{Sha256: token.Hash[:], ExpiresAt: timeToWire(token.Expiry())})
 		}
@@ -129,7 +129,7 @@ func decodeAnyWorkflow(data []byte) (*Workflow, error) {
 	for _, node := range wire.GetTriggers() {
 		t := Trigger{
 			NodeID: node.GetNodeId(), Name: node.GetName(), Tokens: make([]NodeToken, 0, len(node.GetTokens())),
-			Sender: senderFromWire(node.GetSender()), Filter: node.GetFilter(), OrderKey: node.GetOrderKey(), unknown: unknownOf(node),
+			Sender: senderFromWire(node.GetSender()), Filter: node.GetFilter(), OrderKey: node.GetOrderKey(), Answer: answerFromWire(node.GetAnswer()), unknown: unknownOf(node),
 		}
 		for _, token := range node.GetTokens() {
 			if len(token.GetSha256()) != len(TokenHash{}) {
@@ -179,6 +179,22 @@ func senderFromWire(wire *hookstartv1.Sender) *Sender {
 		})
 	}
 	return s
+}
+
+func (a *Answer) toWire() *hookstartv1.Answer {
+	if a == nil {
+		return nil
+	}
+	wire := &hookstartv1.Answer{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
+	a.unknown.into(wire)
+	return wire
+}
+
+func answerFromWire(wire *hookstartv1.Answer) *Answer {
+	if wire == nil {
+		return nil
+	}
+	return &Answer{WaitSeconds: wire.GetWaitSeconds(), Raw: wire.GetRaw(), unknown: unknownOf(wire)}
 }
 
 // Encode implements Record.

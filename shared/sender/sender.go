@@ -70,6 +70,7 @@ type Sender struct {
 	delivery   []idSource
 	handshakes []handshake
 	replies    []reply
+	outputs    []output
 	drop       []string
 	challenge  string
 	tolerance  time.Duration // 0: off
@@ -87,7 +88,10 @@ func Compile(c Config) (*Sender, error) {
 	if s.handshakes, err = s.entry.compileHandshakes(settings); err != nil {
 		return nil, err
 	}
-	s.replies, err = s.entry.compileReplies()
+	if s.replies, err = s.entry.compileReplies(); err != nil {
+		return nil, err
+	}
+	s.outputs, err = s.entry.compileOutputs()
 	return s, err
 }
 

@@ -64,6 +64,7 @@ type entry struct {
 	Delivery     []string        `json:"delivery"` // the sources of delivery IDs that no signature covers, in order
 	Handshakes   []handshakeSpec `json:"handshakes"`
 	Replies      []replySpec     `json:"replies"`
+	Outputs      []outputSpec    `json:"outputs"`
 	Drop         []string        `json:"drop"`
 	GivesUpOn4xx bool            `json:"givesUpOn4xx"`
 	Notes        []string        `json:"notes"`
@@ -151,7 +152,10 @@ func (e *entry) check() error {
 	if _, err := e.compileHandshakes(settings); err != nil {
 		return err
 	}
-	_, err := e.compileReplies()
+	if _, err := e.compileReplies(); err != nil {
+		return err
+	}
+	_, err := e.compileOutputs()
 	return err
 }
 

@@ -27,6 +27,7 @@ const (
 	Unavailable       Code = "unavailable"
 	Overloaded        Code = "overloaded"
 	StorageFull       Code = "storage_full"
+	RunFailed         Code = "run_failed" // no refusal: the execution was started, and its output cannot be the answer
 	Internal          Code = "internal"
 )
 
@@ -35,7 +36,7 @@ func Codes() []Code {
 	return []Code{
 		MethodNotAllowed, NotFound, WorkflowIDMissing, TokenMissing, BodyTooLarge, WorkflowNotFound, TokenInvalid, WebhooksNotInPlan,
 		PlanLimitExceeded, SignatureMissing, SignatureInvalid, SignatureExpired, RateLimited, WorkflowInactive, DeliveryIDInvalid,
-		BodyUnreadable, JSONInvalid, Unavailable, Overloaded, StorageFull, Internal,
+		BodyUnreadable, JSONInvalid, Unavailable, Overloaded, StorageFull, RunFailed, Internal,
 	}
 }
 

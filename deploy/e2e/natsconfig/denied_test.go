@@ -120,7 +120,8 @@ var attempts = []attempt{
 	// These attempts write messages.
 	{name: "publish a start", roles: "r", do: publish(aStart)},
 	{name: "publish a rejection", roles: "re", do: publish("executions.rejected.default.wf.node")},
-	{name: "publish progress", roles: "ie", do: publish("executions.progress.default.wf.execution")},
+	// An executor may do this, because it ends executions that no runner was given.
+	{name: "publish progress", roles: "i", do: publish("executions.progress.default.wf.execution")},
 	{name: "publish progress of another queue", roles: "r", do: publish("executions.progress.gpu.wf.execution")},
 	{name: "publish a report of repeats", roles: "re", do: publish("reports.duplicates")},
 	{name: "publish a report of refusals", roles: "re", do: publish("reports.refusals")},

@@ -20,7 +20,14 @@ type Trigger struct {
 	RateLimit         RateLimit       `json:"rateLimit" doc:"In force: the workflow's own, else its plan's."`
 	Filter            json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places and conditions. Absent: every one does." example:"{\"ptr:/action\": \"opened\"}"`
 	OrderKey          string          `json:"orderKey,omitempty" doc:"The place of a request whose value is its order key, as header:Name, ptr:/json/pointer, form:field or query:name: executions of the workflow with one key run one after the other in each group of runners, in the order in which they were accepted. Absent: they have no order." example:"ptr:/order/id"`
+	Answer            *Answer         `json:"answer,omitempty" doc:"How the answer waits for the end of the execution. Absent: it does not, and says that the start is stored."`
 	Filtered          *Filtered       `json:"filtered,omitempty" doc:"The requests that did not meet the filter. Absent: the node has no filter, and there were none."`
+}
+
+// Answer is the setting with which the answer to a request waits for the end of its execution.
+type Answer struct {
+	WaitSeconds int64 `json:"waitSeconds" minimum:"1" maximum:"25" doc:"How long it waits at most, from the request on. Then the answer is 202." example:"10"`
+	Raw         bool  `json:"raw,omitempty" doc:"The output alone is the answer's body, and {\"http\": {\"status\", \"headers\", \"body\"}} sets its status and headers. A run that does not succeed is 502 run_failed."`
 }
 
 // Filtered holds the requests that did not match a node's filter.
@@ -43,6 +50,7 @@ type TriggerSettings struct {
 	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"Any JSON value but null, at most 512 KiB. It is replaced as a whole."`
 	Filter        json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places and conditions. It is replaced as a whole; null takes it away." example:"{\"ptr:/action\": \"opened\"}"`
 	OrderKey      string          `json:"orderKey,omitempty" doc:"The place of a request whose value is its order key, as header:Name, ptr:/json/pointer, form:field or query:name: executions of the workflow with one key run one after the other in each group of runners, in the order in which they were accepted. null takes it away." example:"ptr:/order/id"`
+	Answer        *Answer         `json:"answer,omitempty" doc:"How the answer waits for the end of the execution. It is replaced as a whole; null takes it away."`
 }
 
 // Token is a token of a trigger node.

@@ -27,6 +27,7 @@ type WorkflowTrigger struct {
 
 	Filter   json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places and conditions. Absent: every one does." example:"{\"ptr:/action\": \"opened\"}"`
 	OrderKey string          `json:"orderKey,omitempty" doc:"The place of a request whose value is its order key, as header:Name, ptr:/json/pointer, form:field or query:name: executions of the workflow with one key run one after the other in each group of runners, in the order in which they were accepted. Absent: they have no order." example:"ptr:/order/id"`
+	Answer   *Answer         `json:"answer,omitempty" doc:"How the answer waits for the end of the execution. Absent: it does not."`
 }
 
 // PutWorkflow is the part of a workflow that an operator sets.
@@ -45,4 +46,5 @@ type PutTrigger struct {
 	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"Any JSON value, at most 512 KiB. Absent or null: the node keeps its payload. A payload nested deeper than 10,000 levels needs the separate call."`
 	Filter        json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places (header:Name, ptr:/json/pointer, form:field, query:name) and conditions: a value, a list of values, or an object of $not, $exists, $prefix, $gt, $gte, $lt and $lte. Absent or null: every one does." example:"{\"ptr:/action\": [\"opened\", \"reopened\"]}"`
 	OrderKey      string          `json:"orderKey,omitempty" doc:"The place of a request whose value is its order key, as header:Name, ptr:/json/pointer, form:field or query:name: executions of the workflow with one key run one after the other in each group of runners, in the order in which they were accepted. Absent: they have no order." example:"ptr:/order/id"`
+	Answer        *Answer         `json:"answer,omitempty" doc:"How the answer waits for the end of the execution. Absent: it does not."`
 }

@@ -21,7 +21,7 @@ func (s *server) routeTriggers(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *TriggerID) (api.Trigger, error) {
 		return s.Operate.Trigger(ctx, by, in.ID, in.NodeID)
 	})
-	settings := newPatcher[api.TriggerSettings](to, "samplePayload", "filter")
+	settings := newPatcher[api.TriggerSettings](to, "samplePayload", "filter", "answer")
 	type output struct{ Body api.Trigger }
 	routePatch[api.TriggerSettings](to, call{
 		path: triggerPath, id: "patch-trigger", tag: tagTriggers, summary: "Change a trigger node's settings",

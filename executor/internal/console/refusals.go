@@ -58,6 +58,7 @@ var advice = map[webhook.Code]string{
 	webhook.JSONInvalid:       "The body was declared as JSON but is not valid JSON. The sender has to correct it, or to declare another Content-Type.",
 	webhook.Unavailable:       "The stream was unavailable. The sender was told to try again.",
 	webhook.Overloaded:        "The ingress or the stream was overloaded. The sender was told to try again.",
+	webhook.RunFailed:         "The request was accepted, but its run failed, was canceled, or has an output that cannot be the answer. The execution says why.",
 	webhook.StorageFull:       "The stream was full. The sender was told to try again. “hookstart admin stream --max-bytes” gives it more room.",
 	webhook.Internal:          "The ingress's log says why.",
 }

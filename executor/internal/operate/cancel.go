@@ -198,7 +198,25 @@ func (s *Service) finishCancel(ctx context.Context, records []store.Record) (end
 			waiting = append(waiting, r.ID)
 		}
 	}
-	return s.config.Store.Cancel(ctx, waiting, time.Now())
+	now := time.Now()
+	ended, err = s.config.Store.Cancel(ctx, waiting, now)
+	s.reportCanceled(records, ended, now)
+	return ended, err
+}
+
+// reportCanceled reports the ends of executions that no runner was given, for requests whose
+// answers wait for them. A report that is lost makes such an answer say that the execution is
+// queued, until a runner finds the cancellation.
+func (s *Service) reportCanceled(records []store.Record, ended []string, at time.Time) {
+	for _, r := range records {
+		if !slices.Contains(ended, r.ID) {
+			continue
+		}
+		msg, err := stream.ProgressMessage(r.Queue, r.WorkflowID, r.NodeID, "", execution.Progress{ID: r.ID, Status: execution.Canceled, At: at})
+		if err == nil {
+			_ = s.config.JetStream.Conn().PublishMsg(msg)
+		}
+	}
 }
 
 func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []string) error {

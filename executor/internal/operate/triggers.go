@@ -68,11 +68,11 @@ func (s *Service) PatchTrigger(ctx context.Context, by Caller, workflowID, nodeI
 				return &edit.NotFoundError{What: fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID)}
 			}
 			node := &spec.Triggers[i]
-			settings := api.TriggerSettings{Name: node.Name, Filter: node.Filter, OrderKey: node.OrderKey}
+			settings := api.TriggerSettings{Name: node.Name, Filter: node.Filter, OrderKey: node.OrderKey, Answer: answerOf(node.Answer)}
 			if err := patch(&settings); err != nil {
 				return err
 			}
-			node.Name, node.Filter, node.OrderKey = settings.Name, settings.Filter, settings.OrderKey
+			node.Name, node.Filter, node.OrderKey, node.Answer = settings.Name, settings.Filter, settings.OrderKey, answerFrom(settings.Answer)
 			if settings.SamplePayload != nil {
 				node.SamplePayload = settings.SamplePayload
 			}
@@ -171,6 +171,7 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
 		RateLimit:    rateLimitOf(info.RateLimit),
 		Filter:       info.Filter,
 		OrderKey:     info.OrderKey,
+		Answer:       answerOf(info.Answer),
 		Filtered:     filteredOf(info, of.filtered),
 	}
 	if info.Sender != nil {
@@ -189,6 +190,22 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
 		wire.URL = at.publicURL + "/webhooks/" + info.Workflow.ID + "?token=" + wire.Token
 	}
 	return wire
+}
+
+// answerOf returns the API's form of a setting. a may be nil.
+func answerOf(a *registry.Answer) *api.Answer {
+	if a == nil {
+		return nil
+	}
+	return &api.Answer{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
+}
+
+// answerFrom does the reverse of answerOf.
+func answerFrom(a *api.Answer) *registry.Answer {
+	if a == nil {
+		return nil
+	}
+	return &registry.Answer{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
 }
 
 // filteredOf returns the requests that did not match a node's filter, or nil if the node has no

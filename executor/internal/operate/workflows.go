@@ -146,7 +146,7 @@ func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api
 func specOf(put api.PutWorkflow) edit.WorkflowSpec {
 	spec := edit.WorkflowSpec{AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit)}
 	for _, t := range put.Triggers {
-		trigger := edit.TriggerSpec{NodeID: t.NodeID, Name: t.Name, TriggerSettings: edit.TriggerSettings{Filter: t.Filter, OrderKey: t.OrderKey}}
+		trigger := edit.TriggerSpec{NodeID: t.NodeID, Name: t.Name, TriggerSettings: edit.TriggerSettings{Filter: t.Filter, OrderKey: t.OrderKey, Answer: answerFrom(t.Answer)}}
 		if !bytes.Equal(t.SamplePayload, []byte("null")) {
 			trigger.SamplePayload = t.SamplePayload
 		}
@@ -163,7 +163,7 @@ func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
 		put.RateLimit = &limit
 	}
 	for _, t := range spec.Triggers {
-		put.Triggers = append(put.Triggers, api.PutTrigger{NodeID: t.NodeID, Name: t.Name, Filter: t.Filter, OrderKey: t.OrderKey})
+		put.Triggers = append(put.Triggers, api.PutTrigger{NodeID: t.NodeID, Name: t.Name, Filter: t.Filter, OrderKey: t.OrderKey, Answer: answerOf(t.Answer)})
 	}
 	return put
 }
@@ -227,7 +227,7 @@ func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 		of.RateLimit = &limit
 	}
 	for _, t := range w.Triggers {
-		of.Triggers = append(of.Triggers, api.WorkflowTrigger{NodeID: t.NodeID, Name: t.Name, Filter: json.RawMessage(t.Filter), OrderKey: t.OrderKey})
+		of.Triggers = append(of.Triggers, api.WorkflowTrigger{NodeID: t.NodeID, Name: t.Name, Filter: json.RawMessage(t.Filter), OrderKey: t.OrderKey, Answer: answerOf(t.Answer)})
 	}
 	return of
 }

@@ -10,5 +10,6 @@ import (
 type Refusal struct {
 	Code        webhook.Code
 	RetryAfter  time.Duration // with RateLimited and what the stream refuses
-	ExecutionID string        // with WorkflowInactive
+	ExecutionID string        // with WorkflowInactive and RunFailed
+	Detail      string        // replaces the detail of the code; "" means that it does not
 }

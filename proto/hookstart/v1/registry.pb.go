@@ -670,6 +670,8 @@ type TriggerNode struct {
 	Sender *Sender `protobuf:"bytes,4,opt,name=sender,proto3" json:"sender,omitempty"`
 	// Which requests start an execution: a JSON object of places and conditions; empty: every one does.
 	Filter string `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Whether the answer to a request waits for the end of its execution; absent: it does not.
+	Answer *Answer `protobuf:"bytes,6,opt,name=answer,proto3" json:"answer,omitempty"`
 	// The place of a request whose value is its order key, as header:Name, ptr:/json/pointer, form:field or query:name;
 	// empty: its executions have no order, as in records from before there were order keys.
 	OrderKey      string `protobuf:"bytes,7,opt,name=order_key,json=orderKey,proto3" json:"order_key,omitempty"`
@@ -742,11 +744,73 @@ func (x *TriggerNode) GetFilter() string {
 	return ""
 }
 
+func (x *TriggerNode) GetAnswer() *Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
 func (x *TriggerNode) GetOrderKey() string {
 	if x != nil {
 		return x.OrderKey
 	}
 	return ""
+}
+
+// Answer says how the answer to a request waits for the end of its execution.
+type Answer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long it waits at most, in seconds.
+	WaitSeconds int64 `protobuf:"varint,1,opt,name=wait_seconds,json=waitSeconds,proto3" json:"wait_seconds,omitempty"`
+	// The output of the execution is the body of the answer, and may set its status and headers.
+	Raw           bool `protobuf:"varint,2,opt,name=raw,proto3" json:"raw,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Answer) Reset() {
+	*x = Answer{}
+	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Answer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Answer) ProtoMessage() {}
+
+func (x *Answer) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Answer.ProtoReflect.Descriptor instead.
+func (*Answer) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Answer) GetWaitSeconds() int64 {
+	if x != nil {
+		return x.WaitSeconds
+	}
+	return 0
+}
+
+func (x *Answer) GetRaw() bool {
+	if x != nil {
+		return x.Raw
+	}
+	return false
 }
 
 // Sender is who calls a trigger node, as an operator set it.
@@ -766,7 +830,7 @@ type Sender struct {
 
 func (x *Sender) Reset() {
 	*x = Sender{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -778,7 +842,7 @@ func (x *Sender) String() string {
 func (*Sender) ProtoMessage() {}
 
 func (x *Sender) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -791,7 +855,7 @@ func (x *Sender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sender.ProtoReflect.Descriptor instead.
 func (*Sender) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{9}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Sender) GetPreset() string {
@@ -845,7 +909,7 @@ type SenderSecret struct {
 
 func (x *SenderSecret) Reset() {
 	*x = SenderSecret{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -857,7 +921,7 @@ func (x *SenderSecret) String() string {
 func (*SenderSecret) ProtoMessage() {}
 
 func (x *SenderSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -870,7 +934,7 @@ func (x *SenderSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SenderSecret.ProtoReflect.Descriptor instead.
 func (*SenderSecret) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{10}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SenderSecret) GetId() string {
@@ -935,7 +999,7 @@ type TokenHash struct {
 
 func (x *TokenHash) Reset() {
 	*x = TokenHash{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1011,7 @@ func (x *TokenHash) String() string {
 func (*TokenHash) ProtoMessage() {}
 
 func (x *TokenHash) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1024,7 @@ func (x *TokenHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenHash.ProtoReflect.Descriptor instead.
 func (*TokenHash) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{11}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TokenHash) GetSha256() []byte {
@@ -1000,7 +1064,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1076,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1089,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{12}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Key) GetId() string {
@@ -1094,7 +1158,7 @@ type TriggerSecrets struct {
 
 func (x *TriggerSecrets) Reset() {
 	*x = TriggerSecrets{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[13]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1106,7 +1170,7 @@ func (x *TriggerSecrets) String() string {
 func (*TriggerSecrets) ProtoMessage() {}
 
 func (x *TriggerSecrets) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[13]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1119,7 +1183,7 @@ func (x *TriggerSecrets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSecrets.ProtoReflect.Descriptor instead.
 func (*TriggerSecrets) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{13}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TriggerSecrets) GetTokens() []*Token {
@@ -1156,7 +1220,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[14]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1232,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[14]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1245,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{14}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Token) GetToken() string {
@@ -1217,7 +1281,7 @@ type Installation struct {
 
 func (x *Installation) Reset() {
 	*x = Installation{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[15]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1293,7 @@ func (x *Installation) String() string {
 func (*Installation) ProtoMessage() {}
 
 func (x *Installation) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[15]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1306,7 @@ func (x *Installation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Installation.ProtoReflect.Descriptor instead.
 func (*Installation) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{15}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Installation) GetId() string {
@@ -1336,14 +1400,18 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"created_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xce\x01\n" +
+	"updated_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xfc\x01\n" +
 	"\vTriggerNode\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
 	"\x06tokens\x18\x03 \x03(\v2\x17.hookstart.v1.TokenHashR\x06tokens\x12,\n" +
 	"\x06sender\x18\x04 \x01(\v2\x14.hookstart.v1.SenderR\x06sender\x12\x16\n" +
-	"\x06filter\x18\x05 \x01(\tR\x06filter\x12\x1b\n" +
-	"\torder_key\x18\a \x01(\tR\borderKey\"\xe9\x02\n" +
+	"\x06filter\x18\x05 \x01(\tR\x06filter\x12,\n" +
+	"\x06answer\x18\x06 \x01(\v2\x14.hookstart.v1.AnswerR\x06answer\x12\x1b\n" +
+	"\torder_key\x18\a \x01(\tR\borderKey\"=\n" +
+	"\x06Answer\x12!\n" +
+	"\fwait_seconds\x18\x01 \x01(\x03R\vwaitSeconds\x12\x10\n" +
+	"\x03raw\x18\x02 \x01(\bR\x03raw\"\xe9\x02\n" +
 	"\x06Sender\x12\x16\n" +
 	"\x06preset\x18\x01 \x01(\tR\x06preset\x124\n" +
 	"\asecrets\x18\x02 \x03(\v2\x1a.hookstart.v1.SenderSecretR\asecrets\x12>\n" +
@@ -1407,7 +1475,7 @@ func file_hookstart_v1_registry_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_registry_proto_rawDescData
 }
 
-var file_hookstart_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_hookstart_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_hookstart_v1_registry_proto_goTypes = []any{
 	(*RateLimit)(nil),             // 0: hookstart.v1.RateLimit
 	(*Plan)(nil),                  // 1: hookstart.v1.Plan
@@ -1418,48 +1486,50 @@ var file_hookstart_v1_registry_proto_goTypes = []any{
 	(*Actor)(nil),                 // 6: hookstart.v1.Actor
 	(*Workflow)(nil),              // 7: hookstart.v1.Workflow
 	(*TriggerNode)(nil),           // 8: hookstart.v1.TriggerNode
-	(*Sender)(nil),                // 9: hookstart.v1.Sender
-	(*SenderSecret)(nil),          // 10: hookstart.v1.SenderSecret
-	(*TokenHash)(nil),             // 11: hookstart.v1.TokenHash
-	(*Key)(nil),                   // 12: hookstart.v1.Key
-	(*TriggerSecrets)(nil),        // 13: hookstart.v1.TriggerSecrets
-	(*Token)(nil),                 // 14: hookstart.v1.Token
-	(*Installation)(nil),          // 15: hookstart.v1.Installation
-	nil,                           // 16: hookstart.v1.Sender.SettingsEntry
-	nil,                           // 17: hookstart.v1.Sender.SealedSettingsEntry
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*Answer)(nil),                // 9: hookstart.v1.Answer
+	(*Sender)(nil),                // 10: hookstart.v1.Sender
+	(*SenderSecret)(nil),          // 11: hookstart.v1.SenderSecret
+	(*TokenHash)(nil),             // 12: hookstart.v1.TokenHash
+	(*Key)(nil),                   // 13: hookstart.v1.Key
+	(*TriggerSecrets)(nil),        // 14: hookstart.v1.TriggerSecrets
+	(*Token)(nil),                 // 15: hookstart.v1.Token
+	(*Installation)(nil),          // 16: hookstart.v1.Installation
+	nil,                           // 17: hookstart.v1.Sender.SettingsEntry
+	nil,                           // 18: hookstart.v1.Sender.SealedSettingsEntry
+	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
 }
 var file_hookstart_v1_registry_proto_depIdxs = []int32{
 	0,  // 0: hookstart.v1.Plan.rate_limit:type_name -> hookstart.v1.RateLimit
 	1,  // 1: hookstart.v1.PlanCatalog.plans:type_name -> hookstart.v1.Plan
-	18, // 2: hookstart.v1.Account.created_at:type_name -> google.protobuf.Timestamp
+	19, // 2: hookstart.v1.Account.created_at:type_name -> google.protobuf.Timestamp
 	5,  // 3: hookstart.v1.Account.last_transition:type_name -> hookstart.v1.Transition
 	4,  // 4: hookstart.v1.Account.events:type_name -> hookstart.v1.OperatorEvents
-	18, // 5: hookstart.v1.OperatorEvents.since:type_name -> google.protobuf.Timestamp
-	18, // 6: hookstart.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	19, // 5: hookstart.v1.OperatorEvents.since:type_name -> google.protobuf.Timestamp
+	19, // 6: hookstart.v1.Transition.at:type_name -> google.protobuf.Timestamp
 	6,  // 7: hookstart.v1.Transition.by:type_name -> hookstart.v1.Actor
-	18, // 8: hookstart.v1.Workflow.activated_at:type_name -> google.protobuf.Timestamp
+	19, // 8: hookstart.v1.Workflow.activated_at:type_name -> google.protobuf.Timestamp
 	0,  // 9: hookstart.v1.Workflow.rate_limit:type_name -> hookstart.v1.RateLimit
 	8,  // 10: hookstart.v1.Workflow.triggers:type_name -> hookstart.v1.TriggerNode
-	18, // 11: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	18, // 12: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
-	11, // 13: hookstart.v1.TriggerNode.tokens:type_name -> hookstart.v1.TokenHash
-	9,  // 14: hookstart.v1.TriggerNode.sender:type_name -> hookstart.v1.Sender
-	10, // 15: hookstart.v1.Sender.secrets:type_name -> hookstart.v1.SenderSecret
-	16, // 16: hookstart.v1.Sender.settings:type_name -> hookstart.v1.Sender.SettingsEntry
-	17, // 17: hookstart.v1.Sender.sealed_settings:type_name -> hookstart.v1.Sender.SealedSettingsEntry
-	18, // 18: hookstart.v1.SenderSecret.set_at:type_name -> google.protobuf.Timestamp
-	18, // 19: hookstart.v1.SenderSecret.expires_at:type_name -> google.protobuf.Timestamp
-	18, // 20: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
-	18, // 21: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
-	18, // 22: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
-	14, // 23: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
-	18, // 24: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	19, // 11: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	19, // 12: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	12, // 13: hookstart.v1.TriggerNode.tokens:type_name -> hookstart.v1.TokenHash
+	10, // 14: hookstart.v1.TriggerNode.sender:type_name -> hookstart.v1.Sender
+	9,  // 15: hookstart.v1.TriggerNode.answer:type_name -> hookstart.v1.Answer
+	11, // 16: hookstart.v1.Sender.secrets:type_name -> hookstart.v1.SenderSecret
+	17, // 17: hookstart.v1.Sender.settings:type_name -> hookstart.v1.Sender.SettingsEntry
+	18, // 18: hookstart.v1.Sender.sealed_settings:type_name -> hookstart.v1.Sender.SealedSettingsEntry
+	19, // 19: hookstart.v1.SenderSecret.set_at:type_name -> google.protobuf.Timestamp
+	19, // 20: hookstart.v1.SenderSecret.expires_at:type_name -> google.protobuf.Timestamp
+	19, // 21: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
+	19, // 22: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
+	19, // 23: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 24: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
+	19, // 25: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_registry_proto_init() }
@@ -1468,14 +1538,14 @@ func file_hookstart_v1_registry_proto_init() {
 		return
 	}
 	file_hookstart_v1_registry_proto_msgTypes[1].OneofWrappers = []any{}
-	file_hookstart_v1_registry_proto_msgTypes[13].OneofWrappers = []any{}
+	file_hookstart_v1_registry_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_registry_proto_rawDesc), len(file_hookstart_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -7,14 +7,21 @@ import "slices"
 // executor stores no setting whose capability a live ingress lacks: see Roll.Lacking.
 type Capability string
 
-// Senders is the capability to verify the requests of a trigger node by its sender.
-const Senders Capability = "senders"
-
-// OrderKeys is the capability to give the executions of a trigger node an order, by its order key.
-const OrderKeys Capability = "orderKey"
+const (
+	// Senders is the capability to verify the requests of a trigger node by its sender.
+	Senders Capability = "senders"
+	// Filters is the capability to start executions only for the requests that match the filter of
+	// a trigger node.
+	Filters Capability = "filters"
+	// Answers is the capability to answer a request when its execution has ended.
+	Answers Capability = "answers"
+	// OrderKeys is the capability to give the executions of a trigger node an order, by its order
+	// key.
+	OrderKeys Capability = "orderKey"
+)
 
 // Capabilities returns the capabilities of an ingress of this version.
-func Capabilities() []Capability { return []Capability{Senders, OrderKeys} }
+func Capabilities() []Capability { return []Capability{Senders, Filters, Answers, OrderKeys} }
 
 // namesOf returns the names of capabilities in the form in which they are announced.
 func namesOf(capabilities []Capability) []string {

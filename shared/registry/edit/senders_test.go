@@ -346,6 +346,44 @@ func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	}
 }
 
+// A filter and an answer that waits cannot be set while an ingress runs that does not know them:
+// that ingress would start executions for requests that the filter excludes, and answer at once.
+// Other changes of a workflow that has them, and their removal, are possible.
+func TestAnOldIngressForbidsSettings(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	r.Workflow(t, "has", "pro", true)
+	r.Workflow(t, "wf", "pro", true)
+	settings := map[string]edit.TriggerSettings{
+		"filter": {Filter: []byte(`{"ptr:/a":1}`)},
+		"answer": {Answer: &registry.Answer{WaitSeconds: 5}},
+	}
+	put := func(id, name string, s edit.TriggerSettings) error {
+		_, _, err := r.PutWorkflow(t.Context(), edit.WorkflowSpec{ID: id, AccountID: "on-pro", Name: name, Triggers: []edit.TriggerSpec{{NodeID: "node", TriggerSettings: s}}})
+		return err
+	}
+	for name, s := range settings {
+		fatal(t, put("has", "before", s))
+		old, err := agree.Announce(t.Context(), server.Connect(t), r.Follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{Can: []agree.Capability{agree.Senders}}, logtest.Quiet())
+		fatal(t, err)
+		if err := put("wf", "wf", s); !errors.Is(err, edit.ErrIngressTooOld) {
+			t.Errorf("%s beside an ingress that does not know it: %v", name, err)
+		}
+		fatal(t, put("has", "after", s))
+		fatal(t, put("has", "after", edit.TriggerSettings{}))
+		old.Stop()
+		// The message that the ingress leaves arrives a moment later.
+		err = edit.ErrIngressTooOld
+		retry.Until(t.Context(), 10*time.Millisecond, func() bool {
+			err = put("wf", "wf", s)
+			return !errors.Is(err, edit.ErrIngressTooOld)
+		})
+		fatal(t, err)
+		fatal(t, put("wf", "wf", edit.TriggerSettings{}))
+	}
+}
+
 // A sender cannot be set while an ingress runs that cannot verify it: that ingress would accept
 // requests that are not from the sender.
 func TestAnOldIngressForbidsASender(t *testing.T) {

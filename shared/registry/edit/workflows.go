@@ -11,6 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/filter"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
 )
 
 // WorkflowSpec is the part of a workflow that an operator sets.
@@ -83,11 +84,20 @@ type TriggerSettings struct {
 	// OrderKey is the place of a request whose value is its order key. "" means that the executions
 	// have no order.
 	OrderKey string
+	// Answer is how an answer waits for the end of its execution. nil means that it does not.
+	Answer *registry.Answer
 }
+
+// MaxWaitSeconds is the maximum time for which an answer waits for the end of its execution.
+// Senders and proxies give up after 30 s.
+const MaxWaitSeconds = 25
 
 // check compiles the settings. at returns the path of a field.
 func (s TriggerSettings) check(at func(field string) string) error {
 	var problems []error
+	if s.Answer != nil && (s.Answer.WaitSeconds < 1 || s.Answer.WaitSeconds > MaxWaitSeconds) {
+		problems = append(problems, &InvalidError{at("answer.waitSeconds"), fmt.Sprintf("must be 1 to %d, not %d", MaxWaitSeconds, s.Answer.WaitSeconds)})
+	}
 	if isSet(s.Filter) {
 		if _, err := filter.Parse(s.Filter); err != nil {
 			problems = append(problems, &InvalidError{at("filter"), err.Error()})
@@ -101,9 +111,25 @@ func (s TriggerSettings) check(at func(field string) string) error {
 	return errors.Join(problems...)
 }
 
+// needs returns the capabilities that an ingress needs for the settings that have, the existing
+// node, does not have already. have may be nil.
+func (s TriggerSettings) needs(have *registry.Trigger) (needed []agree.Capability) {
+	var before, after registry.Trigger
+	if have != nil {
+		before = *have
+	}
+	if s.into(&after); after.Filter != "" && after.Filter != before.Filter {
+		needed = append(needed, agree.Filters)
+	}
+	if after.Answer != nil && before.Answer == nil {
+		needed = append(needed, agree.Answers)
+	}
+	return needed
+}
+
 // into stores the settings, which were checked, in a node.
 func (s TriggerSettings) into(node *registry.Trigger) {
-	node.Filter, node.OrderKey = "", s.OrderKey
+	node.Filter, node.OrderKey, node.Answer = "", s.OrderKey, s.Answer.Clone()
 	if isSet(s.Filter) {
 		if f, err := filter.Parse(s.Filter); err == nil {
 			node.Filter = f.String()
@@ -113,7 +139,7 @@ func (s TriggerSettings) into(node *registry.Trigger) {
 
 // settingsOf returns the settings of a node.
 func settingsOf(node *registry.Trigger) (s TriggerSettings) {
-	s.OrderKey = node.OrderKey
+	s.OrderKey, s.Answer = node.OrderKey, node.Answer.Clone()
 	if node.Filter != "" {
 		s.Filter = []byte(node.Filter)
 	}
@@ -159,7 +185,7 @@ func (s *WorkflowSpec) check() error {
 
 // PutWorkflow creates an inactive workflow or replaces one, and reports whether it created the
 // workflow. A node that stays keeps its tokens, and its sample payload if none is given. A new node
-// gets a token.
+// gets a token. It fails with ErrIngressTooOld if a live ingress cannot enforce a new setting.
 func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *registry.Workflow, created bool, err error) {
 	if err := spec.check(); err != nil {
 		return nil, false, err
@@ -243,6 +269,13 @@ func (e *Editor) replace(ctx context.Context, id string, wanted func(have *regis
 		}
 		if err := unchanged(ctx, have.Record); err != nil && spec.hasSamples() {
 			return 0, err
+		}
+		for _, t := range spec.Triggers {
+			for _, needed := range t.needs(w.Trigger(t.NodeID)) {
+				if err := e.enforceable(needed); err != nil {
+					return 0, err
+				}
+			}
 		}
 		if added, err = e.mergeTriggers(ctx, w, spec.Triggers); err != nil {
 			return 0, err

@@ -33,7 +33,7 @@ type flags struct {
 	Plan       planVerbs       `cmd:"" help:"What accounts may do."`
 	Account    accountVerbs    `cmd:"" help:"Accounts: each has a plan and owns workflows."`
 	Workflow   workflowVerbs   `cmd:"" help:"Workflows with their webhook trigger nodes."`
-	Trigger    triggerVerbs    `cmd:"" help:"Webhook trigger nodes: URL, tokens, sample payload, filter."`
+	Trigger    triggerVerbs    `cmd:"" help:"Webhook trigger nodes: URL, tokens, sample payload, filter, answer."`
 	Sender     senderVerbs     `cmd:"" help:"Who calls a trigger node: how its requests are verified."`
 	Execution  executionVerbs  `cmd:"" help:"What was started, and how it ended."`
 	Queue      queueVerbs      `cmd:"" help:"What waits for runners, and which runners are there."`

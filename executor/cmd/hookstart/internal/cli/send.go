@@ -168,17 +168,48 @@ type webhookAnswer struct {
 	Code         string `json:"code"`
 	Detail       string `json:"detail"`
 	RetryAfter   int64  `json:"retryAfter"`
+
+	// Run is the status of the execution, if the answer waited for it.
+	Run    string          `json:"-"`
+	Output json.RawMessage `json:"output"`
+	Error  string          `json:"error"`
+	Raw    []byte          `json:"-"` // the answer's body, if the output alone is that
+}
+
+// readAnswer reads an answer of the endpoint, and reports whether it is one.
+func readAnswer(response *http.Response, text []byte) (a webhookAnswer, ok bool) {
+	id := response.Header.Get(webhook.HeaderExecutionID)
+	problem := strings.HasPrefix(response.Header.Get("Content-Type"), "application/problem+json")
+	isSuccess := response.StatusCode == http.StatusOK || response.StatusCode == http.StatusAccepted
+	if err := json.Unmarshal(text, &a); err == nil && (isSuccess != (a.ExecutionID == "" && !a.Filtered || a.Code != "")) && (a.Success || problem) {
+		var run struct {
+			Status any `json:"status"` // a problem has its number there
+		}
+		if json.Unmarshal(text, &run) == nil {
+			a.Run, _ = run.Status.(string)
+		}
+		return a, true
+	}
+	if id == "" {
+		return a, false
+	}
+	return webhookAnswer{Success: true, ExecutionID: id, Raw: text}, true
 }
 
 func (v *triggerSend) report(s *session, response *http.Response, text []byte) error {
-	var a webhookAnswer
-	if err := json.Unmarshal(text, &a); err != nil || (response.StatusCode == http.StatusOK) == (a.ExecutionID == "" && !a.Filtered || a.Code != "") {
+	a, ok := readAnswer(response, text)
+	if !ok {
 		return &hintError{
 			fmt.Errorf("%s answered %s, not as a webhook endpoint does", response.Request.URL.Host, response.Status),
 			"is it an ingress? Its address is what the ingress's --public-url says",
 		}
 	}
-	s.answer = text
+	if s.answer = text; a.Raw != nil {
+		var err error
+		if s.answer, err = json.Marshal(map[string]any{"executionId": a.ExecutionID, "status": response.StatusCode, "body": string(text)}); err != nil {
+			return err
+		}
+	}
 	return v.say(s, response.Status, a, response.StatusCode)
 }
 
@@ -197,15 +228,27 @@ func (v *triggerSend) say(s *session, status string, a webhookAnswer, code int) 
 		if a.Success && a.ExecutionID != "" {
 			table = append(table, []string{"Deduplicated", yesNo(a.Deduplicated)})
 		}
-		return s.rows(table)
+		if a.Run != "" {
+			table = append(table, []string{"Run", a.Run})
+		}
+		if len(a.Output) > 0 {
+			table = append(table, []string{"Output", string(a.Output)})
+		}
+		if a.Error != "" {
+			table = append(table, []string{"Error", a.Error})
+		}
+		if err := s.rows(table); err != nil || len(a.Raw) == 0 {
+			return err
+		}
+		return s.line("%s", a.Raw)
 	}); err != nil || a.Success {
 		return err
 	}
-	return v.refused(s, &api.Problem{Status: code, Code: a.Code, Detail: a.Detail, RetryAfter: a.RetryAfter})
+	return v.refused(s, &api.Problem{Status: code, Code: a.Code, Detail: a.Detail, RetryAfter: a.RetryAfter}, a.ExecutionID)
 }
 
-// refused adds what to do about a refusal.
-func (v *triggerSend) refused(s *session, p *api.Problem) error {
+// refused adds what to do about a refusal. executionID is "" if nothing was started or recorded.
+func (v *triggerSend) refused(s *session, p *api.Problem, executionID string) error {
 	hint := ""
 	switch webhook.Code(p.Code) {
 	case webhook.WorkflowInactive:
@@ -214,6 +257,8 @@ func (v *triggerSend) refused(s *session, p *api.Problem) error {
 		hint = fmt.Sprintf("wait %d s, or raise its limit: hookstart workflow put %s --rate-requests N", p.RetryAfter, v.Workflow)
 	case webhook.JSONInvalid:
 		hint = "correct the JSON, or send it as text: --content-type text/plain"
+	case webhook.RunFailed:
+		hint = "hookstart execution get " + executionID + " says why"
 	case webhook.WorkflowNotFound, webhook.TokenInvalid:
 		hint = "is the ingress at that address one of this installation? --public-url says where senders reach it"
 	case webhook.DeliveryIDInvalid:

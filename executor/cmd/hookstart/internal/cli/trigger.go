@@ -14,6 +14,7 @@ type triggerVerbs struct {
 	Sample triggerSample `cmd:"" help:"Show the sample payload, or set it."`
 	Filter triggerFilter `cmd:"" help:"Show which requests start an execution, or set it."`
 	Order  triggerOrder  `cmd:"" help:"Show the place of the order key, or set it: executions with one key run one after the other."`
+	Answer triggerAnswer `cmd:"" help:"Show whether the answer waits for the end of the execution, or set it."`
 	Send   triggerSend   `cmd:"" help:"Post to its webhook URL, as a sender does."`
 	Rerun  triggerRerun  `cmd:"" help:"Start an execution on the sample payload." detail:"An inactive workflow can be tried, too." example:"hookstart trigger rerun demo"`
 }
@@ -129,6 +130,7 @@ func (k secrecy) show(s *session, t api.Trigger) error {
 			{"Delivery ID", deliveryIDs(t)},
 			{"Filter", filterOf(t)},
 			{"Order key", orderOf(t)},
+			{"Answer", waitOf(t)},
 		}); err != nil {
 			return err
 		}

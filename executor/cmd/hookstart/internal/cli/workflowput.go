@@ -123,7 +123,7 @@ func (v *workflowPut) triggers(have []api.WorkflowTrigger) []api.PutTrigger {
 	}
 	put := make([]api.PutTrigger, len(wanted))
 	for i, id := range wanted {
-		put[i] = api.PutTrigger{NodeID: id, Name: current[id].Name, Filter: current[id].Filter, OrderKey: current[id].OrderKey}
+		put[i] = api.PutTrigger{NodeID: id, Name: current[id].Name, Filter: current[id].Filter, OrderKey: current[id].OrderKey, Answer: current[id].Answer}
 	}
 	return put
 }

@@ -88,6 +88,14 @@ type Trigger struct {
 	// OrderKey is the place of a request whose value is its order key. "" means that the executions
 	// have no order.
 	OrderKey string `json:"orderKey,omitempty" yaml:"orderKey,omitempty"`
+	// Answer says how the answer waits for the end of the execution. Left out, it does not.
+	Answer *Answer `json:"answer,omitempty" yaml:"answer,omitempty"`
+}
+
+// Answer is the setting with which the answer to a request waits for the end of its execution.
+type Answer struct {
+	WaitSeconds int64 `json:"waitSeconds" yaml:"waitSeconds"`
+	Raw         bool  `json:"raw,omitempty" yaml:"raw,omitempty"`
 }
 
 // Filter is a filter as JSON. In YAML it is a mapping.
@@ -340,7 +348,11 @@ func (w Workflow) put() api.PutWorkflow {
 		put.RateLimit = &api.RateLimit{Requests: w.RateLimit.Requests, WindowSeconds: w.RateLimit.WindowSeconds}
 	}
 	for _, t := range w.Triggers {
-		put.Triggers = append(put.Triggers, api.PutTrigger{NodeID: t.NodeID, Name: t.Name, SamplePayload: json.RawMessage(t.SamplePayload), Filter: json.RawMessage(t.Filter), OrderKey: t.OrderKey})
+		trigger := api.PutTrigger{NodeID: t.NodeID, Name: t.Name, SamplePayload: json.RawMessage(t.SamplePayload), Filter: json.RawMessage(t.Filter), OrderKey: t.OrderKey}
+		if t.Answer != nil {
+			trigger.Answer = &api.Answer{WaitSeconds: t.Answer.WaitSeconds, Raw: t.Answer.Raw}
+		}
+		put.Triggers = append(put.Triggers, trigger)
 	}
 	return put
 }

@@ -238,8 +238,20 @@ func (w Workflow) fields() fields {
 		if t.OrderKey != "" {
 			f[at+".orderKey"] = t.OrderKey
 		}
+		if t.Answer != nil {
+			f[at+".answer"] = t.Answer.String()
+		}
 	}
 	return f
+}
+
+// String returns the setting for people.
+func (a Answer) String() string {
+	text := fmt.Sprintf("waits %d s", a.WaitSeconds)
+	if a.Raw {
+		text += ", raw"
+	}
+	return text
 }
 
 // sorted returns a filter whose places are in the order of their names: a document has no other.

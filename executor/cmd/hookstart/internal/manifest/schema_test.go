@@ -35,7 +35,7 @@ func TestSchemaHasTheFields(t *testing.T) {
 	}
 	for name, of := range map[string]any{
 		manifest.KindAccount: manifest.Account{}, manifest.KindWorkflow: manifest.Workflow{}, manifest.KindSender: manifest.Sender{},
-		"Trigger": manifest.Trigger{}, "RateLimit": manifest.RateLimit{}, "Events": manifest.Events{},
+		"Trigger": manifest.Trigger{}, "RateLimit": manifest.RateLimit{}, "Answer": manifest.Answer{}, "Events": manifest.Events{},
 	} {
 		var fields []string
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(of)) {

@@ -59,6 +59,9 @@ func (s *Set) addWorkflow(ctx context.Context, client *apiclient.Client, w api.W
 		}
 		trigger.Filter = Filter(t.Filter)
 		trigger.OrderKey = t.OrderKey
+		if t.Answer != nil {
+			trigger.Answer = &Answer{WaitSeconds: t.Answer.WaitSeconds, Raw: t.Answer.Raw}
+		}
 		document.Triggers = append(document.Triggers, trigger)
 		if t.Sender != nil {
 			s.Senders = append(s.Senders, senderOf(w.ID, t.NodeID, t.Sender, presets))

@@ -1,0 +1,164 @@
+package ingress
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/await"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/sender"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// waited is the end of an execution for an answer that waited for it, or its state if the answer
+// does not wait any longer.
+type waited struct {
+	await.Result
+
+	raw  bool              // the output is the answer's body
+	form sender.OutputForm // the form in which the sender takes an output
+}
+
+// startAndWait starts an execution and waits for its end. The time begins with the request, so that
+// a sender knows how long it has to wait at most.
+func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outcome {
+	caller := d.caller.Workflow
+	wait, err := h.waits.Begin(await.Execution{ID: id, AccountID: caller.AccountID, WorkflowID: caller.ID, Queue: caller.Queue})
+	if err != nil { // the connection is closed for good: nothing can be stored either
+		d.e.err = err
+		return *refused(webhook.Unavailable, retryUnavailable)
+	}
+	defer wait.End()
+	out := h.store(d, id)
+	if out.refusal != nil {
+		return out
+	}
+	got := &waited{Result: await.Result{Reason: await.Full, Status: execution.Queued}, raw: a.Raw || out.answer != nil}
+	if s := d.sender(); s != nil {
+		got.form = s.OutputForm(&d.request)
+	}
+	out.waited = got
+	if wait != nil {
+		if out.duplicate {
+			wait.Repeated()
+		}
+		h.wait(d, a, wait, got)
+	}
+	d.e.waiting = got.Reason
+	return out
+}
+
+// wait waits for the end of an execution. Meanwhile the request holds neither a place among those
+// in flight nor the buffers of its body.
+func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *waited) {
+	d.reading.release()
+	d.payload, d.request.Body = execution.Payload{}, nil
+	(&delivery{buffers: d.detach(), reading: reading{reserved: -1}}).give()
+	began := time.Now()
+	limit := d.e.start.Add(time.Duration(a.WaitSeconds) * time.Second)
+	// The server's own deadline counts from the headers, and HTTP/2 resets a stream when it passes.
+	_ = http.NewResponseController(d.w).SetWriteDeadline(limit.Add(2 * h.answerTimeout)) // if setting a deadline is not supported, there is no limit either
+	got.Result = wait.For(d.r.Context(), limit, func(bytes int) bool { return h.hold(d, bytes) })
+	d.e.waited = time.Since(began)
+}
+
+// hold reserves memory for an output until the request has been answered, and reports whether there
+// was enough. Outputs and bodies share the same limits.
+func (h *handler) hold(d *delivery, bytes int) bool {
+	account := d.caller.Workflow.AccountID
+	if !h.shares.enter(account, int64(bytes)) {
+		return false
+	}
+	d.reading = reading{h: h, accountID: account, reserved: int64(bytes)}
+	return true
+}
+
+// answerWaited answers a request that waited for the end of its execution.
+func (h *handler) answerWaited(d *delivery, out outcome) {
+	switch w := out.waited; {
+	case out.answer != nil && (!w.Status.Final() || w.Status == execution.Succeeded && isEmpty(w.Output)):
+		// The sender's own answer says that the request was accepted.
+		h.answer(d.w, d.e, out)
+	case !w.Status.Final() || !w.raw:
+		h.answerEnd(d, out)
+	case w.Status != execution.Succeeded:
+		h.runFailed(d, out, "The request was accepted, and the run that it started has "+ending[w.Status]+".")
+	default:
+		h.answerOutput(d, out)
+	}
+	d.e.duplicate = out.duplicate
+}
+
+// ending completes a sentence about a run that has not succeeded.
+var ending = map[execution.Status]string{execution.Failed: "failed", execution.Canceled: "been canceled"}
+
+// isEmpty reports whether an execution has no output.
+func isEmpty(output []byte) bool { return len(output) == 0 || string(output) == "null" }
+
+// runFailed answers 502: there is no output that could be the answer.
+func (h *handler) runFailed(d *delivery, out outcome, detail string) {
+	h.refuse(d.w, d.r, d.e, &admission.Refusal{Code: webhook.RunFailed, ExecutionID: out.executionID, Detail: detail}, nil)
+}
+
+// answerEnd answers 200 with the end of the execution, or 202 with its state.
+func (h *handler) answerEnd(d *delivery, out outcome) {
+	body := append(make([]byte, 0, 160+len(out.waited.Output)), `{"success":true,"executionId":"`...)
+	body = append(append(body, out.executionID...), '"')
+	if out.duplicate {
+		body = append(body, `,"deduplicated":true`...)
+	}
+	body = append(append(append(body, `,"status":"`...), out.waited.Status...), '"')
+	if len(out.waited.Output) > 0 {
+		body = append(append(body, `,"output":`...), out.waited.Output...)
+	}
+	if out.waited.Error != "" {
+		body = append(append(body, `,"error":`...), jsonText(out.waited.Error)...)
+	}
+	body = append(body, '}')
+	status := http.StatusOK
+	if !out.waited.Status.Final() {
+		status = http.StatusAccepted
+	}
+	h.write(d, out, status, contentTypeJSON, body)
+}
+
+// answerOutput answers with the output of an execution that has succeeded.
+func (h *handler) answerOutput(d *delivery, out outcome) {
+	response, err := readOutput(out.waited.Output, out.waited.form)
+	if err != nil {
+		d.e.err = err
+		h.runFailed(d, out, "The run has succeeded, but its output cannot be the answer: "+err.Error()+".")
+		return
+	}
+	header := d.w.Header()
+	for name, values := range response.headers {
+		header[name] = values
+	}
+	d.e.custom = response.custom
+	h.write(d, out, response.status, response.contentType, response.body)
+}
+
+// write writes an answer. contentType is nil if there is no body, or if the header is set already.
+func (h *handler) write(d *delivery, out outcome, status int, contentType []string, body []byte) {
+	header := d.w.Header()
+	if contentType != nil {
+		header["Content-Type"] = contentType
+	}
+	if header["Cache-Control"] == nil {
+		header["Cache-Control"] = cacheNothing
+	}
+	header["X-Content-Type-Options"] = noSniff
+	header[webhook.HeaderExecutionID] = []string{out.executionID}
+	if status != http.StatusNoContent && status != http.StatusNotModified {
+		header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
+	h.answerSoon(d.w, d.e)
+	d.w.WriteHeader(status)
+	_, _ = d.w.Write(body)
+	d.e.status, d.e.executionID = status, out.executionID
+}
+
+var noSniff = []string{"nosniff"}

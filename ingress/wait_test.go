@@ -1,0 +1,175 @@
+package ingress_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/runner"
+)
+
+// startRunner starts a runner of the default queue, which ends with the test. What it does, the
+// input says, or the field payload of a form: {"output": …} is the output, {"fail": "…"} an error,
+// and {"hang": true} waits until the execution is canceled or the test ends.
+func (f *fixture) startRunner() {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	nc := f.nats.Connect(f.t)
+	go func() {
+		ended <- runner.Run(ctx, nc, runner.Options{Group: "main", Concurrency: 500, DrainTimeout: time.Second, Log: slog.New(slog.DiscardHandler)}, do)
+	}()
+	f.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			f.t.Errorf("the runner ended with %v", err)
+		}
+	})
+}
+
+func do(ctx context.Context, e runner.Execution) (any, error) {
+	var input struct {
+		Output json.RawMessage `json:"output"`
+		Fail   string          `json:"fail"`
+		Hang   bool            `json:"hang"`
+	}
+	text := e.Input
+	var whole struct {
+		Body string `json:"body"`
+	}
+	if json.Unmarshal(text, &whole) == nil && whole.Body != "" { // a form
+		form, err := url.ParseQuery(whole.Body)
+		if err != nil {
+			return nil, runner.Permanent(err)
+		}
+		text = []byte(form.Get("payload"))
+	}
+	if err := json.Unmarshal(text, &input); err != nil {
+		return nil, runner.Permanent(err)
+	}
+	switch {
+	case input.Hang:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case input.Fail != "":
+		return nil, runner.Permanent(errors.New(input.Fail))
+	case input.Output == nil:
+		return nil, nil //nolint:nilnil // it has no output
+	default:
+		return input.Output, nil
+	}
+}
+
+var waiting = flag.Int("waiting", 1500, "requests that wait at once in TestManyRequestsWait; 10000 need as many open files, twice")
+
+// Requests that wait take nothing that others need: with a place for eight requests in flight,
+// hundreds wait, and others are answered. Each gets the end of its own execution. Past the maximum
+// of an account, and of the ingress, requests are answered 202 at once.
+func TestManyRequestsWait(t *testing.T) {
+	t.Parallel()
+	const perAccount = 1000 // of the contract
+	s := startSituations(t, func(c *ingress.Config) {
+		c.MaxInFlight, c.MaxBufferedBytes, c.MaxWaiting = 8, 2*c.MaxBodyBytes, int64(*waiting)
+		c.Log.SetLevel(logrus.ErrorLevel)
+	})
+	limit := &registry.RateLimit{Requests: 1 << 20, Window: time.Second}
+	put := func(account, id string, answer *registry.Answer) {
+		t.Helper()
+		s.account(account, "ultra-of-many")
+		_, _, err := s.PutWorkflow(t.Context(), edit.WorkflowSpec{ID: id, AccountID: account, RateLimit: limit, Triggers: []edit.TriggerSpec{
+			{NodeID: "node", TriggerSettings: edit.TriggerSettings{Answer: answer}},
+		}})
+		if err == nil {
+			_, err = s.Activate(t.Context(), id)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.token[id] = s.Token(t, id, "node")
+	}
+	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlimited := int64(registry.Unlimited)
+	if err := s.PutPlans(t.Context(), append(plans, registry.Plan{ID: "ultra-of-many", WebhookTriggers: true, MaxActive: unlimited, RateLimit: *limit})); err != nil {
+		t.Fatal(err)
+	}
+	accounts := (*waiting + perAccount - 1) / perAccount
+	for a := range accounts + 1 {
+		put(fmt.Sprint("account-", a), fmt.Sprint("waits-", a), &registry.Answer{WaitSeconds: 25})
+	}
+	put("other", "at-once", nil)
+
+	type result struct {
+		n int
+		answer
+	}
+	results := make(chan result, *waiting)
+	transport := &http.Transport{DisableKeepAlives: true}
+	send := func(workflow string, n int) answer {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.addr+"/webhooks/"+workflow+"?token="+s.token[workflow],
+			strings.NewReader(fmt.Sprintf(`{"output":%d}`, n)))
+		if err != nil {
+			t.Error(err)
+			return answer{}
+		}
+		request.Header.Set("Content-Type", "application/json")
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			t.Error(err)
+			return answer{}
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return answer{status: response.StatusCode, raw: string(text)}
+	}
+	senders := make(chan struct{}, 8) // they send at most so many at once: no request is refused for lack of a place
+	for n := range *waiting {
+		senders <- struct{}{}
+		before := s.messages()
+		go func() { results <- result{n, send(fmt.Sprint("waits-", n/perAccount), n)} }()
+		retry.Until(t.Context(), time.Millisecond, func() bool { return s.messages() > before || len(results) > 0 })
+		<-senders
+		if len(results) > 0 {
+			t.Fatalf("a request did not wait: %+v", <-results)
+		}
+	}
+	// Others are answered, and those for which there is no place are not made to wait.
+	for n := range 50 {
+		if a := send("at-once", n); a.status != 200 {
+			t.Fatalf("beside %d that wait: %d %s", *waiting, a.status, a.raw)
+		}
+	}
+	if a := send("waits-0", 0); a.status != 202 || !strings.Contains(a.raw, `"status":"queued"`) {
+		t.Errorf("past the maximum of the account: %d %s", a.status, a.raw)
+	}
+	if a := send(fmt.Sprint("waits-", accounts), 0); a.status != 202 {
+		t.Errorf("past the maximum of the ingress: %d %s", a.status, a.raw)
+	}
+	s.startRunner()
+	for range *waiting {
+		r := <-results
+		if want := fmt.Sprintf(`"status":"succeeded","output":%d}`, r.n); r.status != 200 || !strings.HasSuffix(r.raw, want) {
+			t.Errorf("request %d: %d %s", r.n, r.status, r.raw)
+		}
+	}
+}

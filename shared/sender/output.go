@@ -1,0 +1,115 @@
+package sender
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"strings"
+)
+
+// outputSpec is a form of outputs in the table. The first one whose conditions hold is used.
+type outputSpec struct {
+	When map[string]string `json:"when"`
+	Form OutputForm        `json:"form"`
+}
+
+type output struct {
+	when []condition
+	form OutputForm
+}
+
+// OutputForm is the form in which a provider takes the output of an execution as an answer.
+type OutputForm string
+
+const (
+	// asText is a JSON object with a text: {"text": "…"}. An output that is an object is one already.
+	asText OutputForm = "text"
+	// asMessage and asSpeech are TwiML, with the text as a message or as speech. An output that is
+	// TwiML already stays as it is.
+	asMessage OutputForm = "twiml-message"
+	asSpeech  OutputForm = "twiml-say"
+)
+
+func (e *entry) compileOutputs() ([]output, error) {
+	outputs := make([]output, 0, len(e.Outputs))
+	for _, spec := range e.Outputs {
+		when, err := compileConditions(spec.When)
+		if err != nil {
+			return nil, err
+		}
+		switch spec.Form {
+		case asText, asMessage, asSpeech:
+		default:
+			return nil, fmt.Errorf("there is no form of outputs %q", spec.Form)
+		}
+		outputs = append(outputs, output{when, spec.Form})
+	}
+	return outputs, nil
+}
+
+// OutputForm returns the form in which the sender takes an output as the answer to a request, or ""
+// if it takes every JSON text.
+func (s *Sender) OutputForm(r *Request) OutputForm {
+	for i := range s.outputs {
+		if hold(s.outputs[i].when, r) {
+			return s.outputs[i].form
+		}
+	}
+	return ""
+}
+
+// Answer returns the answer with an output, or nil if the output is the answer's body as it is.
+// output is one JSON text.
+func (f OutputForm) Answer(output []byte) *Answer {
+	text, isText := textOf(output)
+	switch f {
+	case asText:
+		if strings.HasPrefix(string(bytes.TrimSpace(output)), "{") {
+			return nil
+		}
+		if !isText {
+			text = string(output)
+		}
+		body, err := json.Marshal(map[string]string{"text": text})
+		if err != nil {
+			panic(err) // texts always marshal
+		}
+		return &Answer{Status: 200, ContentType: "application/json", Body: body}
+	case asMessage, asSpeech:
+		if !isText {
+			return &Answer{Status: 200} // it cannot be TwiML
+		}
+		return &Answer{Status: 200, ContentType: "text/xml; charset=utf-8", Body: f.twiml(text)}
+	}
+	return nil
+}
+
+// textOf returns the text of an output: a JSON string, or an object that has a text and nothing
+// else, as hookstart run makes of an output that is not JSON.
+func textOf(output []byte) (text string, ok bool) {
+	if json.Unmarshal(output, &text) == nil && string(bytes.TrimSpace(output)) != "null" {
+		return text, true
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(output, &members) != nil || len(members) != 1 {
+		return "", false
+	}
+	return text, members["text"] != nil && json.Unmarshal(members["text"], &text) == nil
+}
+
+// twiml returns a text as TwiML.
+func (f OutputForm) twiml(text string) []byte {
+	if strings.HasPrefix(strings.TrimSpace(text), "<") {
+		return []byte(strings.TrimSpace(text))
+	}
+	verb := "Message"
+	if f == asSpeech {
+		verb = "Say"
+	}
+	var body bytes.Buffer
+	body.WriteString(`<?xml version="1.0" encoding="UTF-8"?><Response><` + verb + `>`)
+	_ = xml.EscapeText(&body, []byte(text)) // a buffer takes everything
+	body.WriteString(`</` + verb + `></Response>`)
+	return body.Bytes()
+}

@@ -1,0 +1,62 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// AnyQueue stands for every queue in the subject of reports. The queue of a workflow may have
+// changed since its execution was started.
+const AnyQueue = "*"
+
+// statusNotFound is the status of the server's answer when there is no such message.
+const statusNotFound = "404"
+
+// FirstEnd returns the first final report of an execution that PROGRESS has stored, which is the
+// one that counts: later ones change nothing. Without one, it returns the last report that the
+// execution runs, or nil. queue may be AnyQueue. A replica of the stream may answer, which lags
+// behind for moments.
+func FirstEnd(ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string) (found *execution.Progress, err error) {
+	subject := ProgressSubject(queue, workflowID, executionID)
+	for from := uint64(1); ; from++ {
+		msg, err := nextMessage(ctx, nc, subject, from)
+		if err != nil || msg == nil {
+			return found, err
+		}
+		if from, err = strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64); err != nil {
+			return found, fmt.Errorf("stream %s: the sequence of a message: %w", ProgressName, err)
+		}
+		event, err := Decode(msg.Header.Get(jetstream.SubjectHeader), msg.Header, msg.Data)
+		if err != nil {
+			continue // no process records a report that cannot be decoded
+		}
+		if found = event.Progress; found.Status.Final() {
+			return found, nil
+		}
+	}
+}
+
+// nextMessage returns the first message of PROGRESS with this subject from a sequence on, or nil if
+// there is none.
+func nextMessage(ctx context.Context, nc *nats.Conn, subject string, from uint64) (*nats.Msg, error) {
+	request := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":"%s"}`, from, subject)
+	msg, err := nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+ProgressName, request)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", ProgressName, err)
+	}
+	switch status := msg.Header.Get("Status"); status {
+	case "":
+		return msg, nil
+	case statusNotFound:
+		return nil, nil //nolint:nilnil // there is none
+	default:
+		return nil, fmt.Errorf("stream %s: %w", ProgressName, errors.New(status+" "+msg.Header.Get("Description")))
+	}
+}
