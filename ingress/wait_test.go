@@ -87,7 +87,7 @@ func TestManyRequestsWait(t *testing.T) {
 		c.MaxInFlight, c.MaxBufferedBytes, c.MaxWaiting = 8, 2*c.MaxBodyBytes, int64(*waiting)
 		c.Log.SetLevel(logrus.ErrorLevel)
 	})
-	limit := &registry.RateLimit{Requests: 1 << 20, Window: time.Second}
+	limit := &registry.RateLimit{Requests: 1_000_000, Window: time.Second}
 	put := func(account, id string, answer *registry.Answer) {
 		t.Helper()
 		s.account(account, "ultra-of-many")

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -126,6 +127,35 @@ func work(t *testing.T, s *site, replicas string) {
 		e, err := operators.Execution(ctx, last)
 		return err == nil && e.Status == "succeeded"
 	})
+
+	// An answer that waits hears of the end, of a repeat, and of a cancel.
+	if _, err := operators.PatchTrigger(ctx, "wf", "node", apiclient.Patch{"answer": api.Answer{WaitSeconds: 20}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := postFor(t, url, "d5"); !strings.Contains(got, `"status":"succeeded","output":"ran"`) {
+			t.Errorf("an answer that waits: %s", got)
+		}
+	}
+	if _, err := operators.PauseQueue(ctx, "default", time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	canceled := make(chan string, 1)
+	go func() { canceled <- postFor(t, url, "d6") }()
+	eventually(t, "canceled while its answer waits", func() bool {
+		list, err := operators.Executions(ctx, apiclient.ExecutionFilter{WorkflowID: "wf", DeliveryID: "d6"}, apiclient.Page{})
+		if err != nil || len(list.Items) != 1 {
+			return false
+		}
+		_, err = operators.CancelExecution(ctx, list.Items[0].ExecutionID)
+		return err == nil
+	})
+	if got := <-canceled; !strings.Contains(got, `"status":"canceled"`) {
+		t.Errorf("the answer of a canceled execution: %s", got)
+	}
+	if _, err := operators.ResumeQueue(ctx, "default"); err != nil {
+		t.Fatal(err)
+	}
 
 	// After the loss of the copy, an executor makes it anew, and the ingress goes on by itself.
 	ask(t, s.connect(t, "admin"), registryCopy+".STREAM.DELETE.KV_registry")
@@ -387,4 +417,26 @@ func serverCertificate(t *testing.T) *x509.Certificate {
 		t.Fatal(err)
 	}
 	return cert
+}
+
+// postFor sends a delivery and returns the body of the answer, or "" after an error.
+func postFor(t *testing.T, url, deliveryID string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"a":1}`))
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	request.Header.Set("X-Webhook-Delivery-Id", deliveryID)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
 }
