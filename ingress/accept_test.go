@@ -320,7 +320,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	} {
 		config := ingress.Config{
 			Addr: "127.0.0.1:0", OpsAddr: "127.0.0.1:0", NATSURL: f.nats.URL(), ConnectTimeout: time.Second, PublishTimeout: time.Second,
-			MaxBodyBytes: 1, BodyTimeout: 1, MaxInFlight: 1, MaxBufferedBytes: 1, ShutdownTimeout: 1, LogLevel: "error",
+			MaxBodyBytes: 1, BodyTimeout: 1, MaxInFlight: 1, MaxWaiting: 1, MaxBufferedBytes: 1, ShutdownTimeout: 1, LogLevel: "error",
 		}
 		c.change(&config)
 		err := ingress.Run(t.Context(), config)
