@@ -78,7 +78,7 @@ func (r *rig) failures(workflowID string, from, to int) {
 	for n := from; n < to; n++ {
 		batch.New = append(batch.New, store.Record{
 			ID: id(n), AccountID: "on-pro", WorkflowID: workflowID, NodeID: "node", Queue: "default", Source: execution.Webhook, Status: execution.Queued,
-			AcceptedAt: now, RecordedAt: now, StreamSequence: uint64(n) + 1, //nolint:gosec // small and positive
+			AcceptedAt: now, RecordedAt: now, StreamSequence: uint64(n) + 1,
 		})
 		batch.Progress = append(batch.Progress, execution.Progress{
 			ID: id(n), Queue: "default", WorkflowID: workflowID, Status: execution.Failed, At: now.Add(time.Duration(n) * time.Microsecond), Error: fmt.Sprint("error ", n),
@@ -186,9 +186,9 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	old := waiting[0]
 	old.DecidedAt = time.Now().Add(-2 * r.config.DedupWindow)
 	caughtUp := false
-	r.config.CaughtUp = func(context.Context) {
+	r.config.CaughtUp = func(ctx context.Context) {
 		caughtUp = true
-		_, err := r.store.Apply(t.Context(), store.Batch{New: []store.Record{{
+		_, err := r.store.Apply(ctx, store.Batch{New: []store.Record{{
 			ID: executionID(old), AccountID: "on-pro", WorkflowID: "alerts", NodeID: "node", Queue: "default", Source: execution.Event,
 			Status: execution.Queued, DeliveryID: old.ID, AcceptedAt: old.DecidedAt, RecordedAt: old.DecidedAt,
 		}}})
