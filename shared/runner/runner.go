@@ -283,8 +283,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		Options: options, nc: nc, handler: handler, working: working, cancellations: newCancellations(nc),
 		places: make(chan struct{}, options.Concurrency), unconfirmed: make(chan struct{}, options.Concurrency),
 	}
-	r.lanes, r.lanesBegin = context.WithCancel(context.Background())
-	defer r.lanesBegin()
+	r.lanes, r.lanesBegin = context.WithCancel(working)
 	r.spans = r.tracer()
 	r.ready()
 	for range options.Concurrency {
@@ -312,10 +311,10 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	present := make(chan struct{})
 	go func() { r.sayPresent(taking); close(present) }()
 	go r.watchCancellations(working)
-	laning := make(chan struct{})
-	go func() { r.takeLanes(taking, js, consumer.CachedInfo()); close(laning) }()
+	var laning sync.WaitGroup
+	laning.Go(func() { r.takeLanes(taking, js, consumer.CachedInfo()) })
 	err = r.take(taking, stop, consumer)
-	<-laning
+	laning.Wait()
 	r.unacknowledged.Wait()
 	stop()
 	<-present
@@ -350,10 +349,17 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jet
 	ctx, cancel := context.WithTimeout(ctx, waitAtStart)
 	defer cancel()
 	var consumer jetstream.Consumer
+	var refused error // waiting would not help
 	err := retry.Ask(ctx, func(ctx context.Context) (err error) {
 		consumer, err = stream.EnsureRunnerConsumer(ctx, js, o.group(), config)
+		if errors.Is(err, stream.ErrOtherConsumer) {
+			refused, err = err, nil
+		}
 		return err
 	})
+	if refused != nil {
+		return nil, fmt.Errorf("runner: %w", refused)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("runner: %w; the executor creates the stream, and, with --runner-groups=%s/%s, the consumer of a runner that may not create it", err, o.Queue, o.Group)
 	}

@@ -71,7 +71,7 @@ func (r *runner) pull(ctx context.Context, consumer jetstream.Consumer, places i
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Drain)()
-	defer context.AfterFunc(r.lanes, messages.Drain)()
+	defer context.AfterFunc(r.lanes, messages.Drain)() //nolint:contextcheck // it says since when the queue has lanes
 	for {
 		msg, err := stream.Next(messages)
 		switch {

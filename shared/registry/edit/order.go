@@ -8,6 +8,15 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/agree"
 )
 
+// mayStore makes the last checks before a changed workflow is stored. before is nil if the workflow is
+// new.
+func (e *Editor) mayStore(ctx context.Context, before, after *registry.Workflow) error {
+	if err := unchanged(ctx, before); err != nil {
+		return err
+	}
+	return e.prepareOrder(ctx, before, after)
+}
+
 // prepareOrder prepares the storing of a workflow whose nodes have order keys: it fails with
 // ErrIngressTooOld if a live ingress would start the executions without an order, and gives the
 // workflow's queue its lanes before a start can be in one. before is nil if the workflow is new.

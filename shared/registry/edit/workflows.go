@@ -286,10 +286,7 @@ func (e *Editor) replace(ctx context.Context, id string, wanted func(have *regis
 		if spec.IfNew && exists {
 			return 0, ErrChangedSince
 		}
-		if err := unchanged(ctx, have.Record); err != nil {
-			return 0, err
-		}
-		if err := e.prepareOrder(ctx, have.Record, w); err != nil {
+		if err := e.mayStore(ctx, have.Record, w); err != nil {
 			return 0, err
 		}
 		dropped = droppedNodes(have.Record, w)
