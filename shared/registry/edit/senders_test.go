@@ -367,6 +367,7 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 		fatal(t, put("has", "before", s))
 		old, err := agree.Announce(t.Context(), server.Connect(t), r.Follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{Can: []agree.Capability{agree.Senders}}, logtest.Quiet())
 		fatal(t, err)
+		awaitLacking(t, r, agree.Answers)
 		if err := put("wf", "wf", s); !errors.Is(err, edit.ErrIngressTooOld) {
 			t.Errorf("%s beside an ingress that does not know it: %v", name, err)
 		}
@@ -395,6 +396,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 	registrytest.StartSealedIngress(t, server.Connect(t), keys)
 	old, err := agree.Announce(t.Context(), server.Connect(t), r.Follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{}, logtest.Quiet())
 	fatal(t, err)
+	awaitLacking(t, r, agree.Senders)
 	put := func() error {
 		_, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "github", Secrets: []string{first}})
 		return err
@@ -413,4 +415,10 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 		return !errors.Is(err, edit.ErrIngressTooOld)
 	})
 	fatal(t, err)
+}
+
+// awaitLacking waits until the announcement of an ingress that lacks a capability has arrived.
+func awaitLacking(t *testing.T, r *registrytest.Registry, c agree.Capability) {
+	t.Helper()
+	retry.Until(t.Context(), time.Millisecond, func() bool { return len(r.Roll.Lacking(c)) > 0 })
 }
