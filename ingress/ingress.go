@@ -92,7 +92,7 @@ func (e *endpoint) run(ctx context.Context) error {
 		ready = func(addr, opsAddr string) { e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr}) }
 	}
 	checks := checks(e.NATS, e.JetStream, e.lease, e.publisher)
-	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{"workflows": e.snapshot.Len()}, ready)
+	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{"workflows": e.snapshot.Len()}, ready) //nolint:contextcheck // each request has its own context
 }
 
 // connect connects to NATS, checks that messages may be as long as bodies, and waits for the

@@ -236,6 +236,13 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 		m.requests[a] = requests.WithLabelValues(strconv.Itoa(a.status), string(a.code))
 	}
 	m.requests[answerOf{status: customStatus}] = requests.WithLabelValues("output", "")
+	m.addSenders(verified, handshakes, unverified)
+	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered, waits, m.wait, m.bodyBytes, m.duration, m.publish, m.active)
+	return m
+}
+
+// addSenders looks up the counters of the presets once, not for each request.
+func (m *requestMetrics) addSenders(verified, handshakes, unverified *prometheus.CounterVec) {
 	for _, p := range sender.Presets() {
 		if len(p.Handshakes) > 0 {
 			m.handshakes[p.ID] = handshakes.WithLabelValues(p.ID)
@@ -248,8 +255,6 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 			m.unverified[signatureRefusal{p.ID, code}] = unverified.WithLabelValues(p.ID, string(code))
 		}
 	}
-	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered, waits, m.wait, m.bodyBytes, m.duration, m.publish, m.active)
-	return m
 }
 
 func (m *requestMetrics) observe(e *event, took time.Duration) {

@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -134,9 +135,7 @@ func (h *handler) answerOutput(d *delivery, out outcome) {
 		return
 	}
 	header := d.w.Header()
-	for name, values := range response.headers {
-		header[name] = values
-	}
+	maps.Copy(header, response.headers)
 	d.e.custom = response.custom
 	h.write(d, out, response.status, response.contentType, response.body)
 }

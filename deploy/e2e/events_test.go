@@ -136,7 +136,7 @@ func TestEventsUnderKills(t *testing.T) {
 	if total != failures || len(told) != len(stored) {
 		t.Errorf("%d executions (%d stored) tell of %d failures, of %d", len(told), len(stored), total, failures)
 	}
-	if most := 10 + 2*int(failures/60+2); len(told) > most {
+	if most := 10 + 2*(failures/60+2); len(told) > most {
 		t.Errorf("%d executions of the alert workflow, more than %d", len(told), most)
 	}
 	t.Logf("%d failures, %d kills: %d executions of the alert workflow", failures, kills, len(told))
@@ -252,7 +252,7 @@ func TestEventScripts(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		sendmail := filepath.Join(dir, "sendmail")
-		if err := os.WriteFile(sendmail, []byte("#!/bin/sh\necho \"$@\" >"+dir+"/args\ncat >"+dir+"/mail\nexit ${FAILS:-0}\n"), 0o700); err != nil { //nolint:gosec // it is run
+		if err := os.WriteFile(sendmail, []byte("#!/bin/sh\necho \"$@\" >"+dir+"/args\ncat >"+dir+"/mail\nexit ${FAILS:-0}\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		environment := []string{"MAIL_TO=ops@example.com", "MAIL_FROM=hooks@example.com", "SENDMAIL=" + sendmail, "HOOKSTART_EXECUTION_ID=0199"}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // A queue is paused by pausing the consumers of its groups: the server delivers no messages of a
@@ -207,6 +208,11 @@ func EnsureRunnerConsumer(ctx context.Context, js jetstream.JetStream, g RunnerG
 			return nil, err
 		}
 	}
+}
+
+// EncodeLanes returns the stored settings of a queue that has lanes and no other settings.
+func EncodeLanes(queue string) ([]byte, error) {
+	return proto.Marshal(&hookstartv1.QueueSettings{Queue: queue, Lanes: execution.Lanes})
 }
 
 // ErrOtherConsumer means that a consumer has the name of a group's consumer and other subjects.

@@ -230,6 +230,19 @@ func (s *WorkflowSpec) hasSamples() bool {
 	return slices.ContainsFunc(s.Triggers, func(t TriggerSpec) bool { return t.SamplePayload != nil })
 }
 
+// enforceableAll returns an error if an ingress is too old for a setting of a workflow's new
+// triggers.
+func (e *Editor) enforceableAll(have *registry.Workflow, triggers []TriggerSpec) error {
+	for _, t := range triggers {
+		for _, needed := range t.needs(have.Trigger(t.NodeID)) {
+			if err := e.enforceable(needed); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // replace creates or replaces a workflow. wanted returns the new workflow; its argument is the
 // existing workflow, or nil.
 func (e *Editor) replace(ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error)) (w *registry.Workflow, created bool, err error) {
@@ -249,10 +262,8 @@ func (e *Editor) replace(ctx context.Context, id string, wanted func(have *regis
 		if exists && spec.Within != "" && have.Record.AccountID != spec.Within {
 			return 0, noWorkflow(spec.ID)
 		}
-		if exists {
+		if w = (&registry.Workflow{ID: spec.ID, CreatedAt: e.now()}); exists {
 			w = have.Record.Clone()
-		} else {
-			w = &registry.Workflow{ID: spec.ID, CreatedAt: e.now()}
 		}
 		if w.AccountID != spec.AccountID {
 			if w.Active {
@@ -270,12 +281,8 @@ func (e *Editor) replace(ctx context.Context, id string, wanted func(have *regis
 		if err := unchanged(ctx, have.Record); err != nil && spec.hasSamples() {
 			return 0, err
 		}
-		for _, t := range spec.Triggers {
-			for _, needed := range t.needs(w.Trigger(t.NodeID)) {
-				if err := e.enforceable(needed); err != nil {
-					return 0, err
-				}
-			}
+		if err := e.enforceableAll(w, spec.Triggers); err != nil {
+			return 0, err
 		}
 		if added, err = e.mergeTriggers(ctx, w, spec.Triggers); err != nil {
 			return 0, err

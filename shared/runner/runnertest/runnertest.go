@@ -12,9 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -93,7 +91,7 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 func (i *Ingress) addLanes(tb testing.TB, queue string) {
 	tb.Helper()
 	const bucket = "registry"
-	settings, err := proto.Marshal(&hookstartv1.QueueSettings{Queue: queue, Lanes: execution.Lanes})
+	settings, err := stream.EncodeLanes(queue)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -30,17 +30,18 @@ func (v *queueList) Run(s *session) error {
 			members, groups := 0, []string{}
 			for _, g := range q.Groups {
 				members += g.Members
-				text := fmt.Sprintf("%s (%d, %d waiting", g.Group, g.Members, g.Waiting)
+				var text strings.Builder
+				fmt.Fprintf(&text, "%s (%d, %d waiting", g.Group, g.Members, g.Waiting)
 				if g.MaxInFlight != nil {
-					text += fmt.Sprintf(", at most %d in flight", *g.MaxInFlight)
+					fmt.Fprintf(&text, ", at most %d in flight", *g.MaxInFlight)
 				}
 				if g.Members == 0 && !g.LastSeenAt.IsZero() {
-					text += ", last seen " + ago(g.LastSeenAt, s.now())
+					text.WriteString(", last seen " + ago(g.LastSeenAt, s.now()))
 				}
 				for _, h := range g.Held {
-					text += fmt.Sprintf(", key %q of %s held up by %s, %s: %d behind it", h.OrderKey, h.WorkflowID, h.ExecutionID, ago(h.Since, s.now()), h.Waiting)
+					fmt.Fprintf(&text, ", key %q of %s held up by %s, %s: %d behind it", h.OrderKey, h.WorkflowID, h.ExecutionID, ago(h.Since, s.now()), h.Waiting)
 				}
-				groups = append(groups, text+")")
+				groups = append(groups, text.String()+")")
 			}
 			if len(groups) == 0 {
 				groups = []string{"none: nobody takes it"}
