@@ -9,6 +9,7 @@ require (
 	github.com/hookstart/hookstart/shared v0.0.0
 	github.com/hookstart/hookstart/shared/embednats v0.0.0
 	github.com/hookstart/hookstart/shared/execution v0.0.0
+	github.com/hookstart/hookstart/shared/retry v0.0.0
 	github.com/hookstart/hookstart/shared/runner v0.0.0
 	github.com/hookstart/hookstart/shared/stream v0.0.0
 	github.com/hookstart/hookstart/shared/tracing v0.0.0
@@ -36,7 +37,6 @@ require (
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/hookstart/hookstart/shared/child v0.0.0 // indirect
 	github.com/hookstart/hookstart/shared/durable v0.0.0 // indirect
-	github.com/hookstart/hookstart/shared/retry v0.0.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect

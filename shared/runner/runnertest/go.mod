@@ -4,14 +4,12 @@ go 1.26.0
 
 require (
 	github.com/google/uuid v1.6.0
-	github.com/hookstart/hookstart/proto v0.0.0
 	github.com/hookstart/hookstart/shared/embednats v0.0.0
 	github.com/hookstart/hookstart/shared/execution v0.0.0
 	github.com/hookstart/hookstart/shared/runner v0.0.0
 	github.com/hookstart/hookstart/shared/stream v0.0.0
 	github.com/nats-io/nats.go v1.55.0
 	go.opentelemetry.io/otel/trace v1.47.0
-	google.golang.org/protobuf v1.36.12
 )
 
 require (
@@ -21,6 +19,7 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/gofrs/flock v0.13.1 // indirect
 	github.com/google/go-tpm v0.9.8 // indirect
+	github.com/hookstart/hookstart/proto v0.0.0 // indirect
 	github.com/hookstart/hookstart/shared/child v0.0.0 // indirect
 	github.com/hookstart/hookstart/shared/durable v0.0.0 // indirect
 	github.com/hookstart/hookstart/shared/retry v0.0.0 // indirect
@@ -38,6 +37,7 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 replace (
