@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -281,6 +282,54 @@ func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	if !r.has(waiting, execution.Queued) {
 		t.Error("what nobody has taken was ended, too")
 	}
+}
+
+// An ordered execution that waits in its lane is not ended when the group has acknowledged later
+// executions without an order. It ends like any other when the group acknowledges it without a
+// report.
+func TestAnOrderedExecutionThatWaits(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	ordered := uuid.NewString()
+	r.publish(stream.StartMessage(execution.Start{
+		ID: ordered, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook, OrderKey: "key",
+		AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text, Body: []byte("x")},
+	}))
+	acknowledged := r.begin("wf")
+	consumerOf := func(config jetstream.ConsumerConfig) jetstream.Consumer {
+		consumer, err := r.js.CreateConsumer(t.Context(), stream.Name, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return consumer
+	}
+	acknowledge := func(consumer jetstream.Consumer) {
+		msg, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+		if err == nil {
+			err = msg.DoubleAck(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	group := consumerOf(runnersConsumer)
+	info, err := group.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lane := consumerOf(stream.RunnerGroup{Queue: "q", Group: "g"}.LaneConfig(execution.LaneOf("wf", "key"), info))
+	acknowledge(group)
+	r.await("all is recorded", func() bool { return r.has(ordered, execution.Queued) && r.has(acknowledged, execution.Queued) })
+	r.stop()
+	r.stop = r.again()
+	r.await("the other one has failed", func() bool { return r.has(acknowledged, execution.Failed) })
+	if !r.has(ordered, execution.Queued) {
+		t.Error("it was ended while it waited")
+	}
+	acknowledge(lane)
+	r.stop()
+	r.stop = r.again()
+	r.await("it has failed", func() bool { return r.has(ordered, execution.Failed) })
 }
 
 // A report that cannot be read ends the execution that its subject names, also before that

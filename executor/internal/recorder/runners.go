@@ -53,8 +53,8 @@ func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err e
 	return groups, nil
 }
 
-// areDoneWith reports whether a group, of the groups that receive the start with a subject, has acknowledged a start, and no group that is present has
-// yet to receive it. If the execution has no report, all groups acknowledged it without one,
+// areDoneWith reports whether a group has acknowledged a start, of the groups that receive starts
+// with its subject, and no group that is present has yet to receive it. If the execution has no report, all groups acknowledged it without one,
 // because runners report before they acknowledge.
 func areDoneWith(groups []runners, subject string, sequence uint64) (done bool) {
 	filter := stream.ConsumerSubject(subject)
