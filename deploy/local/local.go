@@ -61,6 +61,7 @@ type Config struct {
 	BodyTimeout       time.Duration `help:"How long the body may take to arrive after the headers." default:"30s"`
 	MinBodyRate       int64         `help:"Minimum rate, in bytes per second, of a body that is longer than 16 KB or of unknown length, measured after 5 s; a slower one gets 400. 0: no minimum." default:"1024"`
 	MaxInFlight       int64         `help:"Requests that are read and published at once; further ones get 503. One account may hold as many as are still free, so at most half while it is alone." default:"4096"`
+	MaxWaiting        int64         `help:"Requests whose answers wait for the end of their executions at once; further ones are answered 202 at once. One account may have 1000." default:"10000"`
 	MaxBufferedBytes  int64         `help:"Bytes of bodies in memory at once; requests beyond that get 503. One account may hold as many as are still free." default:"268435456"`
 	PublishTimeout    time.Duration `help:"How long to wait for the stream's confirmation before the answer is 503." default:"5s"`
 
