@@ -173,3 +173,75 @@ func TestManyRequestsWait(t *testing.T) {
 		}
 	}
 }
+
+// A request that waits gives its place back when its sender goes away, and is answered 202 when the
+// ingress stops. Its execution goes on in both cases.
+func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
+	t.Parallel()
+	s := startSituations(t, func(c *ingress.Config) { c.MaxWaiting = 1 })
+	_, _, err := s.PutWorkflow(t.Context(), edit.WorkflowSpec{ID: "waits", AccountID: "pro", Triggers: []edit.TriggerSpec{
+		{NodeID: "node", TriggerSettings: edit.TriggerSettings{Answer: &registry.Answer{WaitSeconds: 25}}},
+	}})
+	if err == nil {
+		_, err = s.Activate(t.Context(), "waits")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + s.addr + "/webhooks/waits?token=" + s.Token(t, "waits", "node")
+	post := func(ctx context.Context) (*http.Response, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{}`))
+		if err != nil {
+			return nil, err
+		}
+		request.Header.Set("Content-Type", "application/json")
+		return http.DefaultClient.Do(request)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	before := s.messages()
+	go func() {
+		response, err := post(ctx)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		gone <- err
+	}()
+	await := func(what string, done func() bool) {
+		t.Helper()
+		limited, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if retry.Until(limited, time.Millisecond, done); !done() {
+			t.Fatal(what)
+		}
+	}
+	stored := func(count uint64) {
+		t.Helper()
+		await("it is not stored", func() bool { return s.messages() == before+count })
+	}
+	stored(1)
+	leave()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Fatalf("it was answered: %v", err)
+	}
+	await("the ingress still waits", func() bool { return strings.Contains(s.log.String(), "answer=gone") })
+	// The only place is free again, so this one waits until the ingress stops.
+	answered := make(chan answer, 1)
+	go func() {
+		response, err := post(t.Context())
+		if err != nil {
+			t.Error(err)
+			answered <- answer{}
+			return
+		}
+		answered <- s.read(response)
+	}()
+	stored(2)
+	s.stop[s.addr]()
+	if a := <-answered; a.status != 202 || a.body["status"] != "queued" {
+		t.Errorf("%d %s", a.status, a.raw)
+	}
+	if !strings.Contains(s.log.String(), "answer=stopping") {
+		t.Error("it did not wait")
+	}
+}
