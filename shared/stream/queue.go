@@ -14,6 +14,7 @@ import (
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // A queue is paused by pausing the consumers of its groups: the server delivers no messages of a
@@ -154,6 +155,36 @@ func EnforceQueueSettings(ctx context.Context, js jetstream.JetStream, info *jet
 		if _, err := js.PauseConsumer(ctx, info.Stream, info.Name, *want); err != nil {
 			return fmt.Errorf("pause the consumer %s: %w", info.Name, err)
 		}
+		return awaitPause(ctx, js, info)
+	}
+	return nil
+}
+
+// pauseWait is the maximum time that the pause of a consumer may take in a cluster.
+const pauseWait = 5 * time.Second
+
+// awaitPause waits until the leader of a consumer says that it is paused. A clustered server answers
+// the request to pause when it has proposed the pause to the others (jsConsumerPauseRequest of
+// nats-server 2.15), so the consumer's leader may give out messages for a moment longer.
+func awaitPause(ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo) (err error) {
+	if info.Cluster == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, pauseWait)
+	defer cancel()
+	paused := false
+	retry.Until(ctx, 10*time.Millisecond, func() bool {
+		var consumer jetstream.Consumer
+		if consumer, err = js.Consumer(ctx, info.Stream, info.Name); err == nil {
+			paused = consumer.CachedInfo().Paused
+		}
+		return paused || errors.Is(err, jetstream.ErrConsumerNotFound)
+	})
+	if err == nil && !paused {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("wait until the consumer %s is paused: %w", info.Name, err)
 	}
 	return nil
 }

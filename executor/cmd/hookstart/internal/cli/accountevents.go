@@ -26,7 +26,7 @@ told is in: hookstart execution list --source event
 
 Examples:
 
-  hookstart account events demo --workflow demo --kinds execution.failed,queue.unattended
+  hookstart account events demo --workflow demo --kinds execution.failed
   hookstart account events demo
   hookstart account events demo --clear`
 }
