@@ -51,7 +51,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 		summary: "Let the account's events start a workflow",
 		description: "Each operator event starts one execution of the workflow, with the source `event`, whether the workflow is active or not. Its kinds: " +
 			"`execution.failed`, `queue.unattended`, `sender.refused`, `sender.silent`, `storage.low`, and the last four with `.recovered`. The input is " +
-			"`{kind, at, accountId, workflowId?, executionId?, queue?, count, text}`; `count` is how many happenings the event tells of.",
+			"`{kind, at, accountId, workflowId?, executionId?, queue?, count, text}`; `count` is how many occurrences the event tells of.",
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		AccountChange

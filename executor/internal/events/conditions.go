@@ -48,7 +48,7 @@ type finding struct {
 // was not looked at.
 type findings map[string]map[string]finding
 
-// look compares the state of everything with the conditions of which operators were told.
+// look compares the present state with the conditions that operators were told of.
 func (e *Events) look(ctx context.Context, now time.Time) error {
 	accounts := e.config.Directory.AccountsWithEvents()
 	open, err := e.config.Store.EventConditions(ctx)

@@ -1,7 +1,7 @@
 // Package events tells an account's operators what happens: each event starts one execution of the
 // workflow that the account names.
 //
-// A happening becomes a cause in the transaction that records it. One executor at a time replaces
+// An occurrence becomes a cause in the transaction that records it. One executor at a time replaces
 // causes by events, in one transaction, too: from then on it is decided which execution tells of
 // what. The start of an event is published until NATS has stored it; its execution ID, which is the
 // message ID, is a hash of the event's. So whichever process is killed at whatever time, each cause

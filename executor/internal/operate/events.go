@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Events returns the setting of an account's operator events, with the conditions of which they
-// have told.
+// Events returns the setting of an account's operator events, with the conditions that operators
+// were told of.
 func (s *Service) Events(ctx context.Context, by Caller, accountID string) (api.Events, error) {
 	return read(ctx, s, by, needs(Viewer, ofAccount(accountID)), func(ctx context.Context) (none api.Events, err error) {
 		if err := s.config.Editor.Current(ctx); err != nil {

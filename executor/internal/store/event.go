@@ -6,7 +6,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// EventCause is one happening of which an account's operators are told. It is kept until it is
+// EventCause is one occurrence that an account's operators are told of. It is kept until it is
 // decided which event tells of it.
 type EventCause struct {
 	ID          string // what happened to what, and when, if that can happen again; unique
@@ -33,7 +33,7 @@ type Event struct {
 	PublishedAt time.Time // zero until its start is published, or its workflow is found to be gone
 }
 
-// Condition is a state of which an account's operators were told, and which has not ended. Kind is
+// Condition is a state that an account's operators were told of, and that has not ended. Kind is
 // the kind of the event that told of its beginning, Subject is what it is about.
 type Condition struct {
 	AccountID, Kind, Subject string

@@ -235,7 +235,7 @@ type Store interface {
 	// SenderSeen returns what requests have shown of the sender of one node so far, or the zero value.
 	SenderSeen(ctx context.Context, workflowID, nodeID string) (SenderSeen, error)
 
-	// SendersRefused returns what requests have shown of the senders of which some were refused.
+	// SendersRefused returns the reports on senders with refused requests.
 	SendersRefused(ctx context.Context) ([]SenderSeen, error)
 
 	// AddFiltered adds the requests that did not match the filters of trigger nodes. A report is
@@ -334,8 +334,8 @@ type Store interface {
 
 	// DecideEvents replaces causes by events, in one transaction: decide is called with the oldest
 	// causes, at most MaxEventCauses, and with the events that were decided since a time, oldest first
-	// and without their inputs. It returns the events to store, and the IDs of the causes of which
-	// these tell, or of which nobody is told. An event whose ID is there already is left unchanged.
+	// and without their inputs. It returns the events to store, and the IDs of the causes that
+	// these tell of, or that no event tells of. An event whose ID is there already is left unchanged.
 	// Two callers never get the same causes. Published events that are older than EventMemory are
 	// deleted.
 	DecideEvents(ctx context.Context, now, since time.Time, decide func(causes []EventCause, decided []Event) (events []Event, used []string)) error

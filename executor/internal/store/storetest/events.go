@@ -124,7 +124,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("%+v", got)
 		}
 
-		// The same happening, recorded again, is the same event.
+		// The same occurrence, recorded again, is the same event.
 		record(t, s, queued(3))
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(3, epoch, "three")}})
 		late := epoch.Add(store.EventMemory + time.Second)

@@ -18,7 +18,7 @@ type accountEvents struct {
 
 func (*accountEvents) Help() string {
 	return `Each event of the account starts one execution of the workflow, with the input {kind, at,
-accountId, workflowId, executionId, queue, count, text}; count is how many happenings it
+accountId, workflowId, executionId, queue, count, text}; count is how many occurrences it
 tells of. The kinds: execution.failed, queue.unattended, sender.refused, sender.silent,
 storage.low, and the last four with .recovered. An event about the workflow itself starts
 nothing. Without a flag, the setting is shown, and what has begun and not ended; what was

@@ -221,7 +221,7 @@ CREATE TABLE registry_position (
 -- Sessions of the console that were ended before their time.
 CREATE TABLE ended_sessions (id text PRIMARY KEY, until timestamptz NOT NULL);
 
--- The operator events of accounts. A cause is a happening of which operators are told. An event
+-- The operator events of accounts. A cause is an occurrence that operators are told of. An event
 -- tells of one or more causes, and starts an execution. A condition is a state that operators were
 -- told of, until it ends. event_lead has one row: the executor that looks for conditions.
 CREATE TABLE event_causes (
