@@ -450,7 +450,7 @@ func TestASilentSenderByANumber(t *testing.T) {
 	r.lookAt(now.Add(2*time.Minute + time.Second)) // its end is not wanted
 	r.lookAt(now.Add(4 * time.Minute))
 	r.wantKinds(registry.SenderSilent)
-	// A node without an expected pace is never silent.
+	// A workflow that is switched off expects no requests.
 	_, err := r.Deactivate(t.Context(), "orders")
 	r.check(err)
 	r.lookAt(now.Add(5 * time.Minute))
