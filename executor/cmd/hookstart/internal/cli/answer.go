@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
 type triggerAnswer struct {
@@ -48,11 +47,7 @@ func (v *triggerAnswer) Run(s *session) error {
 			return err
 		}
 	}
-	id, err := v.id(s)
-	if err != nil {
-		return err
-	}
-	t, err := s.client.PatchTrigger(s.ctx, v.Workflow, id, apiclient.Patch{"answer": answer})
+	t, err := v.patch(s, "answer", answer)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
 type triggerFilter struct {
@@ -52,11 +51,7 @@ func (v *triggerFilter) Run(s *session) error {
 			return err
 		}
 	}
-	id, err := v.id(s)
-	if err != nil {
-		return err
-	}
-	t, err := s.client.PatchTrigger(s.ctx, v.Workflow, id, apiclient.Patch{"filter": filter})
+	t, err := v.patch(s, "filter", filter)
 	if err != nil {
 		return err
 	}

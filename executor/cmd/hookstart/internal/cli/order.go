@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
 type triggerOrder struct {
@@ -34,15 +33,11 @@ func (v *triggerOrder) Run(s *session) error {
 		}
 		return s.showOrder(t)
 	}
-	id, err := v.id(s)
-	if err != nil {
-		return err
-	}
 	var place any
 	if !v.Clear {
 		place = v.Set
 	}
-	t, err := s.client.PatchTrigger(s.ctx, v.Workflow, id, apiclient.Patch{"orderKey": place})
+	t, err := v.patch(s, "orderKey", place)
 	if err != nil {
 		return err
 	}

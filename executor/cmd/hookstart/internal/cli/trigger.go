@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
 type triggerVerbs struct {
@@ -23,6 +24,15 @@ type triggerVerbs struct {
 type node struct {
 	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 	Node     string `arg:"" optional:"" type:"id" help:"The trigger node's ID. Default: its only one."`
+}
+
+// patch sets one setting of the node. null, or a nil value, takes it away.
+func (n *node) patch(s *session, setting string, value any) (api.Trigger, error) {
+	id, err := n.id(s)
+	if err != nil {
+		return api.Trigger{}, err
+	}
+	return s.client.PatchTrigger(s.ctx, n.Workflow, id, apiclient.Patch{setting: value})
 }
 
 // id returns the node's ID.
