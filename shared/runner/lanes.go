@@ -15,8 +15,8 @@ import (
 )
 
 // Executions with an order key are in the lanes of their queue. The group has one consumer for each
-// lane, of which the server hands out one message at a time, whichever member asks. So the order
-// holds without an agreement among the members. Two things are left to the runner:
+// lane, and the server hands out one message of a lane at a time, whichever member asks. So the
+// members need not agree among themselves. Two things are left to the runner:
 //
 // A runner that was frozen, or cut off, for longer than AckWait must not go on with an execution
 // that another member may have by now: see lease.
@@ -31,17 +31,18 @@ import (
 var ErrLost = errors.New("the runner was frozen or cut off for longer than the ack wait: another member may have the execution")
 
 const (
-	// lanesEvery is how often a runner looks whether its queue has lanes.
+	// lanesEvery is the interval at which a runner checks whether its queue has lanes.
 	lanesEvery = 2 * time.Second
-	// laneReading bounds one such look.
+	// laneReading is the maximum duration of one check.
 	laneReading = 5 * time.Second
 	// laneSoonest and laneLatest are the shortest and the longest pause between two requests for the
 	// next message of a lane that has none.
 	laneSoonest, laneLatest = 50 * time.Millisecond, 500 * time.Millisecond
-	// laneHold is how long a place is kept for the answer to such a request. The server does not
-	// answer at once while a message of the lane is out.
+	// laneHold is the time for which a place is kept for the answer to such a request. The server
+	// does not answer at once while a message of the lane is out.
 	laneHold = 50 * time.Millisecond
-	// laneErrors is how many requests in a row may fail before the consumer is looked up again.
+	// laneErrors is the number of consecutive failed requests after which the consumer is looked up
+	// again.
 	laneErrors = 5
 	// pullExpiryWithLanes is the expiry of a request for executions without an order key while the
 	// queue has lanes: it keeps places that lanes could use.
@@ -213,10 +214,11 @@ type ordered struct {
 }
 
 // A lease says until when no other member can have a message of a lane: at least for AckWait after
-// the server has noted that it is worked on. The first time is no earlier than that of the request for
-// the message. A heartbeat extends the lease from the time at which it was sent, if the server's
-// confirmation comes before the lease has ended: a confirmation that comes later does not tell
-// whether the server had delivered the message to another member in between.
+// the server has noted that it is worked on. The first lease begins with the request for the
+// message, which is not later than its delivery. A heartbeat extends the lease from the time at which
+// it was sent, if the server's confirmation comes before the lease has ended: a confirmation that
+// comes later does not tell whether the server had delivered the message to another member in
+// between.
 
 // holds reports whether the lease of a message has not ended. A message without an order key needs
 // none.

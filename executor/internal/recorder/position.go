@@ -421,7 +421,7 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	r.marks.checked(p.name)
 	r.recovery.rises(p.name, floor{identityOf(p.stream.CachedInfo()), first - 1})
 	r.metrics.rewinds.WithLabelValues(cause).Inc()
-	why := "the database is behind what was acknowledged, after a failover to a standby that lagged, or because an older copy was put back; it is recorded again from there"
+	why := "the database is behind what was acknowledged, after a failover to a standby that lagged, or because an older copy was put back, or because an executor of an earlier version runs beside this one; it is recorded again from there"
 	if cause == causeStream {
 		why = "the stream was taken back behind what was acknowledged, by a power cut or a restored copy; it is recorded from there"
 	}
