@@ -50,6 +50,10 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 		return r.call(http.MethodPut, path, body(name), func(r *http.Request) { r.Header.Set("If-None-Match", tag) })
 	}
 	create("/workflows/wf", "other", "*").refused(412, api.CodeChangedSince)
+	// The same is said of a workflow of another account, although it is active and could not move.
+	r.account("globex", "pro")
+	elsewhere := strings.Replace(body("other"), `"acme"`, `"globex"`, 1)
+	r.call(http.MethodPut, "/workflows/wf", elsewhere, func(r *http.Request) { r.Header.Set("If-None-Match", "*") }).refused(412, api.CodeChangedSince)
 	create("/workflows/new", "other", "*").is(201)
 	create("/workflows/new", "other", "*").is(200) // repeated
 	r.wantInvalid(create("/workflows/newer", "other", first), "If-None-Match", "")

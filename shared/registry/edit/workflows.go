@@ -243,6 +243,20 @@ func (e *Editor) enforceableAll(have *registry.Workflow, triggers []TriggerSpec)
 	return nil
 }
 
+// moveTo gives a workflow to an account. It fails for an active workflow of another account.
+func moveTo(account *registry.Account, w *registry.Workflow) error {
+	if w.AccountID == account.ID {
+		return nil
+	}
+	if w.Active {
+		return &InvalidError{"accountId", fmt.Sprintf("the workflow is active in account %q; deactivate it before it moves", w.AccountID)}
+	}
+	// Transitions are counted by account: none of this account's transitions so far concerns this
+	// workflow.
+	w.AccountID, w.Transition = account.ID, account.LastTransition.Number
+	return nil
+}
+
 // replace creates or replaces a workflow. wanted returns the new workflow; its argument is the
 // existing workflow, or nil.
 func (e *Editor) replace(ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error)) (w *registry.Workflow, created bool, err error) {
@@ -265,14 +279,11 @@ func (e *Editor) replace(ctx context.Context, id string, wanted func(have *regis
 		if w = (&registry.Workflow{ID: spec.ID, CreatedAt: e.now()}); exists {
 			w = have.Record.Clone()
 		}
-		if w.AccountID != spec.AccountID {
-			if w.Active {
-				return 0, &InvalidError{"accountId", fmt.Sprintf("the workflow is active in account %q; deactivate it before it moves", w.AccountID)}
-			}
-			// Transitions are counted by account: none of this account's transitions so far
-			// concerns this workflow.
-			w.AccountID = spec.AccountID
-			w.Transition = account.Record.LastTransition.Number
+		if exists && spec.IfNew && w.AccountID != spec.AccountID {
+			return 0, ErrChangedSince
+		}
+		if err := moveTo(account.Record, w); err != nil {
+			return 0, err
 		}
 		w.Name, w.Queue, w.RateLimit = spec.Name, spec.Queue, registry.RateLimit{}
 		if spec.RateLimit != nil {
