@@ -93,8 +93,8 @@ func (k *knownStreams) look(ctx context.Context, name string, last uint64) error
 
 // tell logs which messages a lost stream may have held that are not recorded.
 func (k *knownStreams) tell(name string) {
-	was, known := k.reached[name]
-	if !known {
+	was, ok := k.reached[name]
+	if !ok {
 		return
 	}
 	delete(k.reached, name)

@@ -76,7 +76,7 @@ type executor struct {
 
 	records  store.Store
 	follower *agree.Follower
-	roll     *agree.Roll
+	roll     *agree.Membership
 	home     *home.Home
 	editor   *edit.Editor
 	changed  *changes.Changes
@@ -153,15 +153,15 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 	e.Ops.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookstart_executor_registry_revision", Help: "The registry revision that is in force here.",
 	}, func() float64 { return float64(e.follower.Revision()) }))
-	callRoll := agree.CallRoll
+	callRoll := agree.Join
 	if e.config.FreshNATS {
-		callRoll = agree.CallFirstRoll
+		callRoll = agree.JoinFirst
 	}
 	if e.roll, err = callRoll(ctx, e.NATS); err != nil {
 		return err
 	}
 	e.Add(e.roll.Stop)
-	announcer, err := agree.Announce(starting, e.NATS, e.follower, agree.RoleExecutor, nil, agree.About{
+	announcer, err := agree.StartHeartbeat(starting, e.NATS, e.follower, agree.RoleExecutor, nil, agree.About{
 		Version: ops.Version, KeyIDs: e.keys.IDs(), Schema: e.records.Schema(),
 	}, e.Log)
 	if err != nil {

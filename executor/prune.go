@@ -79,7 +79,7 @@ func pruning(ctx context.Context, what string, log logrus.FieldLogger, batch fun
 			deleted += n
 			more = err == nil && n == limit
 			if limit = nextLimit(limit, time.Since(began)); more {
-				retry.Wait(ctx, prunePause)
+				retry.Sleep(ctx, prunePause)
 			}
 		}
 		if deleted > 0 {

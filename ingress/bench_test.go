@@ -59,7 +59,7 @@ func (p *poster) post(b *testing.B) {
 		if err != nil || line == "\r\n" {
 			break
 		}
-		if value, found := strings.CutPrefix(line, "Content-Length: "); found {
+		if value, ok := strings.CutPrefix(line, "Content-Length: "); ok {
 			length, _ = strconv.Atoi(strings.TrimSpace(value))
 		}
 	}

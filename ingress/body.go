@@ -32,7 +32,7 @@ type reading struct {
 // repeatedly.
 func (d *reading) release() {
 	if d.reserved >= 0 {
-		d.h.shares.leave(d.accountID, d.reserved)
+		d.h.shares.release(d.accountID, d.reserved)
 		d.reserved = -1
 	}
 }

@@ -9,7 +9,7 @@ import (
 // half of the bytes that a request allocated.
 type buffers struct {
 	body    []byte
-	message *stream.StartRoom
+	message *stream.Buffer
 	headers execution.Values // the headers that are forwarded
 }
 
@@ -41,7 +41,7 @@ func (b *buffers) detach() buffers {
 }
 
 func newBuffers() buffers {
-	return buffers{message: new(stream.StartRoom), headers: execution.Values{}}
+	return buffers{message: new(stream.Buffer), headers: execution.Values{}}
 }
 
 // forBody returns a buffer for a body of n bytes.

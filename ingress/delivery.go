@@ -60,7 +60,7 @@ var spareDeliveries = sync.Pool{New: func() any {
 	return &delivery{buffers: newBuffers()}
 }}
 
-func takeDelivery(w http.ResponseWriter, r *http.Request) *delivery {
+func acquireDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 	d, ok := spareDeliveries.Get().(*delivery)
 	if !ok {
 		panic("the pool holds deliveries only")
@@ -71,7 +71,7 @@ func takeDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 
 // give returns a delivery to the pool, and releases what its body occupies of the limits. The
 // delivery must not be used afterwards.
-func (d *delivery) give() {
+func (d *delivery) release() {
 	d.reading.release()
 	kept := d.buffers
 	kept.trim()
@@ -238,8 +238,8 @@ func (h *handler) filter(d *delivery) *outcome {
 	if ok {
 		return nil
 	}
-	tokens := newHider(d.r.URL.RawQuery, d.r.Header, shortestHidden)
-	h.filtered.Count(d.caller.Workflow.ID, d.caller.NodeID, stream.FilteredRequest{At: d.e.start, DeliveryID: tokens.hide(headerText(d.id.ID)), Place: place})
+	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestHidden)
+	h.filtered.Count(d.caller.Workflow.ID, d.caller.NodeID, stream.FilteredRequest{At: d.e.start, DeliveryID: tokens.redact(headerText(d.id.ID)), Place: place})
 	out := &outcome{filtered: true}
 	if s := d.sender(); s != nil {
 		out.answer = s.Reply(&d.request)

@@ -145,7 +145,7 @@ func FuzzHeaders(f *testing.F) {
 		deliveryID := d.id.ID
 		msg, err := stream.StartMessage(execution.Start{
 			ID: execution.IDForDelivery("wf", "node", deliveryID), WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q",
-			DeliveryID: headerText(deliveryID), Headers: newHider("token="+token, nil, shortestHidden).forwardedHeaders(execution.Values{}, &http.Request{Header: header}, nil),
+			DeliveryID: headerText(deliveryID), Headers: newRedactor("token="+token, nil, shortestHidden).forwardedHeaders(execution.Values{}, &http.Request{Header: header}, nil),
 			Payload: execution.Payload{Kind: execution.Text}, Trace: nextTrace(header),
 		})
 		if err != nil {

@@ -47,7 +47,7 @@ type handler struct {
 	minBodyRate    int64 // bytes per second; 0 means no minimum
 	rateGrace      time.Duration
 	answerTimeout  time.Duration
-	shares         *shares
+	shares         *fairShare
 }
 
 // publisher stores messages. It is implemented by *publish.Publisher.
@@ -104,7 +104,7 @@ func newHandler(c Config, h handler) *handler {
 	h.firstIDHeaders, h.otherIDHeaders = canonical(webhook.FirstDeliveryIDHeaders()), canonical(c.DeliveryIDHeaders)
 	h.maxBody, h.bodyTimeout, h.minBodyRate = c.MaxBodyBytes, c.BodyTimeout, c.MinBodyRate
 	h.rateGrace, h.answerTimeout = rateGrace, answerTimeout
-	h.shares = newShares(c.MaxInFlight, c.MaxBufferedBytes)
+	h.shares = newFairShare(c.MaxInFlight, c.MaxBufferedBytes)
 	return &h
 }
 
@@ -151,8 +151,8 @@ func (h *handler) router() http.Handler {
 // uses the results of the earlier ones, and either ends the request or passes it on. No step before
 // the publish calls another process.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
-	d := takeDelivery(w, r)
-	defer d.give()
+	d := acquireDelivery(w, r)
+	defer d.release()
 	h.begin(d.e, r, webhookRoute)
 	defer h.end(w, r, d.e)
 	h.finish(d, h.decide(d, workflowID))
@@ -187,8 +187,8 @@ func (h *handler) decide(d *delivery, workflowID string) outcome {
 // serveOther answers a request whose method is not POST: with a handshake if the node's sender has
 // one with that method, otherwise with 405.
 func (h *handler) serveOther(w http.ResponseWriter, r *http.Request, workflowID string) {
-	d := takeDelivery(w, r)
-	defer d.give()
+	d := acquireDelivery(w, r)
+	defer d.release()
 	h.begin(d.e, r, "")
 	defer h.end(w, r, d.e)
 	h.finish(d, h.decideOther(d, workflowID))

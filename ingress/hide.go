@@ -17,7 +17,7 @@ const hiddenToken = "[token]"
 // hider removes tokens from data that is forwarded or shown. It removes all text that looks like a
 // token of hookstart, and the values of all places of a request that may hold its token. It finds
 // them however they are escaped: a URL in a parameter of another URL is escaped twice.
-type hider struct {
+type redactor struct {
 	// more are the values that do not match the pattern of hookstart's tokens, as sent and
 	// unescaped.
 	more []string
@@ -37,8 +37,8 @@ const (
 
 // newHider returns a hider for the tokens of a request's raw query and headers. Values that do not
 // have the form of hookstart's tokens must have at least the length shortest.
-func newHider(rawQuery string, header http.Header, shortest int) hider {
-	var h hider
+func newRedactor(rawQuery string, header http.Header, shortest int) redactor {
+	var h redactor
 	h.add(bearerToken(header), shortest)
 	for rawQuery != "" && len(h.more) < maxHidden {
 		var pair string
@@ -51,7 +51,7 @@ func newHider(rawQuery string, header http.Header, shortest int) hider {
 }
 
 // add adds a value that does not have the form of hookstart's tokens, as sent and unescaped.
-func (h *hider) add(raw string, shortest int) {
+func (h *redactor) add(raw string, shortest int) {
 	if raw == "" || matchToken(raw, 0, minTokenLength) == len(raw) {
 		return
 	}
@@ -63,7 +63,7 @@ func (h *hider) add(raw string, shortest int) {
 }
 
 // hide returns text without tokens. It returns text itself if there are none.
-func (h hider) hide(text string) string {
+func (h redactor) redact(text string) string {
 	escaped := strings.IndexByte(text, '%') >= 0
 	if escaped || strings.Contains(text, registry.TokenPrefix) {
 		text = replace(text, func(at int) int { return matchToken(text, at, minTokenLength) })
@@ -178,13 +178,13 @@ func isBase64URL(c byte) bool {
 
 // forwardedQuery returns the parameters of a raw query as a runner receives them. The limit of 32
 // KB for the request line and headers bounds their size.
-func (h hider) forwardedQuery(raw string) execution.Values {
+func (h redactor) forwardedQuery(raw string) execution.Values {
 	query := otherParameters(raw)
 	for name, values := range query {
 		for i, value := range values {
-			values[i] = h.hide(value)
+			values[i] = h.redact(value)
 		}
-		if clean := h.hide(name); clean != name {
+		if clean := h.redact(name); clean != name {
 			delete(query, name)
 			query[clean] = append(query[clean], values...)
 		}
@@ -196,29 +196,29 @@ var secretHeaders = webhook.SecretHeaders()
 
 // forwardedHeaders puts the request's headers into a map, as a runner receives them: without
 // credentials and without the dropped headers. It does not change the headers of the request.
-func (h hider) forwardedHeaders(into execution.Values, r *http.Request, dropped []string) execution.Values {
+func (h redactor) forwardedHeaders(into execution.Values, r *http.Request, dropped []string) execution.Values {
 	for name, values := range r.Header { // names are ASCII: net/http refuses others
 		if !slices.Contains(secretHeaders, name) && !slices.Contains(dropped, name) {
-			into[name] = h.hideAll(values)
+			into[name] = h.redactAll(values)
 		}
 	}
 	if r.Host != "" {
-		into["Host"] = []string{h.hide(headerText(r.Host))} // net/http removes it from the headers
+		into["Host"] = []string{h.redact(headerText(r.Host))} // net/http removes it from the headers
 	}
 	return into
 }
 
 // hideAll returns values without tokens. It returns the same slice if there are none.
-func (h hider) hideAll(values []string) []string {
+func (h redactor) redactAll(values []string) []string {
 	for i, value := range values {
-		clean := h.hide(headerText(value))
+		clean := h.redact(headerText(value))
 		if clean == value {
 			continue
 		}
 		cleaned := slices.Clone(values)
 		cleaned[i] = clean
 		for j := i + 1; j < len(values); j++ {
-			cleaned[j] = h.hide(headerText(values[j]))
+			cleaned[j] = h.redact(headerText(values[j]))
 		}
 		return cleaned
 	}

@@ -42,7 +42,7 @@ func TestTokensAreHiddenHoweverTheyAreWritten(t *testing.T) {
 		"one that is no secret":      {"token=" + token + "&token=a", "a banana", "a banana"},
 		"a percent sign at each end": {"token=" + token, "%" + half + "%", "%[token]%"},
 	} {
-		if got := newHider(c.query, nil, shortestHidden).hide(c.text); got != c.want {
+		if got := newRedactor(c.query, nil, shortestHidden).redact(c.text); got != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -54,7 +54,7 @@ func TestTokensTravelOnNowhere(t *testing.T) {
 	half := strings.Replace(token, "_", "%5F", 1)
 	query := "token=" + half + "&token=second-secret&access_token=third-secret&u=" + url.QueryEscape("https://x/?t="+half) + "&" + half + "=1"
 	r := &http.Request{Host: half, Header: http.Header{"X-Original-Url": {"/?token=" + half, "second-secret"}, "Plain": {"plain"}, "Authorization": {"bEARER fourth-secret"}, "X-Forwarded-Authorization": {"Bearer fourth-secret, third-secret"}}}
-	tokens := newHider(query, r.Header, shortestHidden)
+	tokens := newRedactor(query, r.Header, shortestHidden)
 	got := map[string]execution.Values{"headers": tokens.forwardedHeaders(execution.Values{}, r, nil), "query": tokens.forwardedQuery(query)}
 	want := map[string]execution.Values{
 		"headers": {"X-Original-Url": {"/?token=[token]", "[token]"}, "Plain": {"plain"}, "X-Forwarded-Authorization": {"Bearer [token], [token]"}, "Host": {"[token]"}},
@@ -90,7 +90,7 @@ func TestQueriesAreCheap(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() { _ = findToken(raw, nil) }); n != 0 {
 		t.Errorf("%v allocations to find a token", n)
 	}
-	if n := testing.AllocsPerRun(10, func() { _ = newHider(raw, nil, shortestHidden) }); n > 1 {
+	if n := testing.AllocsPerRun(10, func() { _ = newRedactor(raw, nil, shortestHidden) }); n > 1 {
 		t.Errorf("%v allocations for what is to be hidden", n)
 	}
 	if n := testing.AllocsPerRun(10, func() { _ = otherParameters(raw) }); n > 4100 { // one name for each, and space for all values

@@ -161,7 +161,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 // announce joins the barrier: from then on a change of the registry is confirmed only when this
 // process has applied it.
 func (e *endpoint) announce(ctx context.Context) error {
-	announcer, err := agree.Announce(ctx, e.NATS, e.follower, agree.RoleIngress, &agree.IngressSettings{
+	announcer, err := agree.StartHeartbeat(ctx, e.NATS, e.follower, agree.RoleIngress, &agree.IngressSettings{
 		PublicURL: e.config.PublicURL, MaxBodyBytes: e.config.MaxBodyBytes, DeliveryIDHeaders: e.config.allDeliveryIDHeaders(), ProbeKey: e.probeKey,
 	}, agree.About{Version: ops.Version, KeyIDs: e.keys.IDs(), Can: agree.Capabilities()}, e.Log)
 	if err != nil {

@@ -48,7 +48,7 @@ func TestProbe(t *testing.T) {
 		"where it might start": ask("/webhooks/active", s.token["active"], probe.Ask(keys).Header()),
 		"elsewhere":            ask("/", "", probe.Ask(keys).Header()),
 	} {
-		if _, has := a.header[probe.Header]; has {
+		if _, ok := a.header[probe.Header]; ok {
 			t.Errorf("%s: %v", what, a.header)
 		}
 	}

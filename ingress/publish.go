@@ -24,10 +24,10 @@ func (h *handler) start(d *delivery) outcome {
 
 // store stores the message that starts an execution.
 func (h *handler) store(d *delivery, id string) outcome {
-	tokens := newHider(d.r.URL.RawQuery, d.r.Header, shortestHidden)
+	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestHidden)
 	orderKey, subject := "", stream.StartSubject
 	if key := d.caller.Node.OrderKey; key != nil {
-		if orderKey = tokens.hide(key.Of(&d.request)); orderKey != "" {
+		if orderKey = tokens.redact(key.Of(&d.request)); orderKey != "" {
 			subject = func(queue, workflowID, nodeID string) string {
 				return stream.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey), workflowID, nodeID)
 			}
@@ -40,7 +40,7 @@ func (h *handler) store(d *delivery, id string) outcome {
 		AccountID:  d.caller.Workflow.AccountID,
 		Queue:      d.caller.Workflow.Queue,
 		Source:     execution.Webhook,
-		DeliveryID: tokens.hide(headerText(d.id.ID)),
+		DeliveryID: tokens.redact(headerText(d.id.ID)),
 		AcceptedAt: d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:    d.payload,
 		Trace:      d.e.startPublish(d.r, subject, d.caller, id),
@@ -53,7 +53,7 @@ func (h *handler) store(d *delivery, id string) outcome {
 		DeliveryDerived: d.id.Derived || d.id.Signed,
 		OrderKey:        orderKey,
 	}
-	start.Payload.ContentType = tokens.hide(start.Payload.ContentType)
+	start.Payload.ContentType = tokens.redact(start.Payload.ContentType)
 	msg, err := d.message.Message(start)
 	ack, refusal := h.publish(d.e, msg, err)
 	if refusal != nil {
@@ -80,7 +80,7 @@ func (h *handler) reject(d *delivery) *outcome {
 	_ = h.read(d)
 	h.identify(d)
 	why := d.caller.Inactive(d.id)
-	tokens := newHider(d.r.URL.RawQuery, d.r.Header, shortestHidden)
+	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestHidden)
 	rejection := execution.Rejection{
 		ID:           why.ExecutionID,
 		WorkflowID:   d.caller.Workflow.ID,
@@ -98,9 +98,9 @@ func (h *handler) reject(d *delivery) *outcome {
 		Sender:       d.preset(),
 		Verified:     d.verified,
 	}
-	rejection.Payload.ContentType = tokens.hide(headerText(d.r.Header.Get("Content-Type")))
+	rejection.Payload.ContentType = tokens.redact(headerText(d.r.Header.Get("Content-Type")))
 	if len(d.id.ID) <= execution.MaxDeliveryID {
-		rejection.DeliveryID, rejection.DeliveryDerived = tokens.hide(headerText(d.id.ID)), d.id.Derived || d.id.Signed
+		rejection.DeliveryID, rejection.DeliveryDerived = tokens.redact(headerText(d.id.ID)), d.id.Derived || d.id.Signed
 	}
 	d.e.executionID = rejection.ID
 	msg, err := stream.RejectedMessage(rejection)

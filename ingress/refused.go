@@ -16,7 +16,7 @@ func (h *handler) countRefusal(r *http.Request, e *event) {
 		return
 	}
 	workflowID := ""
-	if id, is := strings.CutPrefix(r.URL.Path, webhookPath); is && execution.ValidName(id) {
+	if id, ok := strings.CutPrefix(r.URL.Path, webhookPath); ok && execution.ValidName(id) {
 		workflowID = h.admission.Known(id)
 	}
 	h.refused.Count(workflowID, string(e.code), stream.RefusedRequest{At: e.start, BodyBytes: r.ContentLength, UserAgent: userAgent(r)})
@@ -29,7 +29,7 @@ func userAgent(r *http.Request) string {
 		return ""
 	}
 	text = text[:min(len(text), 1<<10)] // bounds the result, because replacing a token of one letter makes the text longer
-	text = newHider(r.URL.RawQuery, r.Header, 1).hide(text)
+	text = newRedactor(r.URL.RawQuery, r.Header, 1).redact(text)
 	if hasTokenPrefix(text) {
 		text = hiddenToken // it contains a token other than the one of this request
 	}

@@ -68,8 +68,8 @@ type headers map[string]string
 func (h headers) String() string { return "" }
 
 func (h headers) Set(text string) error {
-	name, value, found := strings.Cut(text, ": ")
-	if !found {
+	name, value, ok := strings.Cut(text, ": ")
+	if !ok {
 		return fmt.Errorf("%q is not NAME: VALUE", text)
 	}
 	h[name] = value

@@ -13,7 +13,7 @@ import (
 //
 // shares is safe for concurrent use. A concurrent request may be counted in one limit and not yet
 // in the other; neither limit is ever exceeded.
-type shares struct {
+type fairShare struct {
 	maxInFlight, maxBytes int64
 	inFlight, bytes       atomic.Int64
 
@@ -29,26 +29,26 @@ type shareShard struct {
 // share holds the requests in flight and the bytes of one account.
 type share struct{ inFlight, bytes int64 }
 
-func newShares(maxInFlight, maxBytes int64) *shares {
-	s := &shares{maxInFlight: maxInFlight, maxBytes: maxBytes, seed: maphash.MakeSeed()}
+func newFairShare(maxInFlight, maxBytes int64) *fairShare {
+	s := &fairShare{maxInFlight: maxInFlight, maxBytes: maxBytes, seed: maphash.MakeSeed()}
 	for i := range s.shards {
 		s.shards[i].held = map[string]share{}
 	}
 	return s
 }
 
-func (s *shares) shard(accountID string) *shareShard {
+func (s *fairShare) shard(accountID string) *shareShard {
 	return &s.shards[maphash.String(s.seed, accountID)%uint64(len(s.shards))]
 }
 
 // enter reserves a place for a request and bytes for its body. It reserves both or nothing, and
 // reports whether it did.
-func (s *shares) enter(accountID string, bytes int64) bool { return s.take(accountID, 1, bytes) }
+func (s *fairShare) enter(accountID string, bytes int64) bool { return s.acquire(accountID, 1, bytes) }
 
 // more reserves further bytes for a request that has entered, and reports whether it did.
-func (s *shares) more(accountID string, bytes int64) bool { return s.take(accountID, 0, bytes) }
+func (s *fairShare) more(accountID string, bytes int64) bool { return s.acquire(accountID, 0, bytes) }
 
-func (s *shares) take(accountID string, requests, bytes int64) bool {
+func (s *fairShare) acquire(accountID string, requests, bytes int64) bool {
 	inFlight, total := s.inFlight.Add(requests), s.bytes.Add(bytes)
 	if inFlight <= s.maxInFlight && total <= s.maxBytes {
 		shard := s.shard(accountID)
@@ -72,7 +72,7 @@ func (s *shares) take(accountID string, requests, bytes int64) bool {
 }
 
 // leave releases a request's place and its bytes.
-func (s *shares) leave(accountID string, bytes int64) {
+func (s *fairShare) release(accountID string, bytes int64) {
 	shard := s.shard(accountID)
 	shard.mu.Lock()
 	held := shard.held[accountID]

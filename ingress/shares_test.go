@@ -4,7 +4,7 @@ import "testing"
 
 func TestShares(t *testing.T) {
 	t.Parallel()
-	s := newShares(12, 1200)
+	s := newFairShare(12, 1200)
 	taken := func(account string, bytes int64) (n int) {
 		for s.enter(account, bytes) {
 			n++
@@ -27,16 +27,16 @@ func TestShares(t *testing.T) {
 		t.Errorf("%d in flight with %d bytes", s.inFlight.Load(), s.bytes.Load())
 	}
 	for range 6 {
-		s.leave("a", 1)
+		s.release("a", 1)
 	}
-	s.leave("b", 501)
-	s.leave("b", 1)
-	s.leave("b", 1)
-	s.leave("c", 600)
+	s.release("b", 501)
+	s.release("b", 1)
+	s.release("b", 1)
+	s.release("c", 600)
 	if s.inFlight.Load() != 0 || s.bytes.Load() != 0 || !s.enter("d", 1200) {
 		t.Error("it is not all given back")
 	}
-	s.leave("d", 1200)
+	s.release("d", 1200)
 	for i := range s.shards {
 		if n := len(s.shards[i].held); n != 0 {
 			t.Errorf("%d accounts that hold nothing are remembered", n)

@@ -57,7 +57,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outco
 func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *waited) {
 	d.reading.release()
 	d.payload, d.request.Body = execution.Payload{}, nil
-	(&delivery{buffers: d.detach(), reading: reading{reserved: -1}}).give()
+	(&delivery{buffers: d.detach(), reading: reading{reserved: -1}}).release()
 	began := time.Now()
 	limit := d.e.start.Add(time.Duration(a.WaitSeconds) * time.Second)
 	// The server's own deadline counts from the headers, and HTTP/2 resets a stream when it passes.

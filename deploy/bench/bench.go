@@ -205,7 +205,7 @@ func (s *session) awaitLook(ctx context.Context) error {
 		return nil
 	}
 	s.line.Show("waiting until the executors have looked for lost starts")
-	retry.Wait(ctx, lookAfter)
+	retry.Sleep(ctx, lookAfter)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}

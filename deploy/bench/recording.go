@@ -161,7 +161,7 @@ func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) fun
 	all.Go(func() {
 		began := time.Now()
 		for n := 1; n <= quarters && err == nil; n++ {
-			retry.Wait(ctx, time.Until(began.Add(quarter*time.Duration(n))))
+			retry.Sleep(ctx, time.Until(began.Add(quarter*time.Duration(n))))
 			if ctx.Err() != nil {
 				err = errInterrupted
 				return

@@ -105,8 +105,8 @@ func answerLength(text []byte) (length int, limited bool, err error) {
 	if !limited && !bytes.HasPrefix(text, statusOK) {
 		return 0, false, fmt.Errorf("answer %q", text)
 	}
-	_, value, found := bytes.Cut(text[:header+2], contentLength)
-	if !found {
+	_, value, ok := bytes.Cut(text[:header+2], contentLength)
+	if !ok {
 		return 0, false, fmt.Errorf("an answer of unknown length: %q", text)
 	}
 	value, _, _ = bytes.Cut(value, headersEnd[:2])

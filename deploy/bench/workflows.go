@@ -66,8 +66,8 @@ func (s *system) copyWorkflow(ctx context.Context, count int) error {
 		return err
 	}
 	defer func() { _ = keys.Stop() }()
-	key, found := <-keys.Keys()
-	if !found {
+	key, ok := <-keys.Keys()
+	if !ok {
 		return fmt.Errorf("the registry has no %s", workflowID(0))
 	}
 	entry, err := kv.Get(ctx, key)

@@ -67,8 +67,8 @@ func (r *Release) checkout(ctx context.Context) (*tree, error) {
 	}
 	t := &tree{}
 	for entry := range strings.SplitSeq(strings.TrimRight(list, "\x00"), "\x00") {
-		about, name, found := strings.Cut(entry, "\t")
-		if !found {
+		about, name, ok := strings.Cut(entry, "\t")
+		if !ok {
 			return nil, fmt.Errorf("git ls-files: %q", entry)
 		}
 		content, err := os.ReadFile(filepath.Join(r.Root, name)) //nolint:gosec // a file of the checkout

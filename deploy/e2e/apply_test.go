@@ -29,7 +29,7 @@ func hookstartAt(t *testing.T, l *localProgram, stdin string, env []string, args
 	cmd.Env = append(append(os.Environ(), "HOOKSTART_API_URL="+l.executor, "HOOKSTART_ADMIN_TOKEN="+adminToken), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &problems
 	err := cmd.Run()
-	if failed, is := errors.AsType[*exec.ExitError](err); is {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		code = failed.ExitCode()
 	} else if err != nil {
 		t.Fatal(err)
@@ -185,8 +185,8 @@ func TestSchemaOfThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(page), "```yaml\n# yaml-language-server")
-	documents, _, found := strings.Cut(rest, "```")
-	if !found {
+	documents, _, ok := strings.Cut(rest, "```")
+	if !ok {
 		t.Fatal("the page shows no documents")
 	}
 	checkSchema(t, "#"+documents)

@@ -147,8 +147,8 @@ func auditOnce(t *testing.T, database string) {
 				}
 			}
 			for _, c := range e.Changes {
-				name, is := c.To.(string)
-				if c.Field != "name" || !is || !strings.HasPrefix(name, "name ") {
+				name, ok := c.To.(string)
+				if c.Field != "name" || !ok || !strings.HasPrefix(name, "name ") {
 					continue
 				}
 				entries[name]++
@@ -245,9 +245,9 @@ func wantReruns(t *testing.T, admin *apiclient.Client, reruns map[string]api.Aud
 	t.Helper()
 	for actor, ids := range started {
 		for id := range ids {
-			e, exists := reruns[id]
-			if want := fmt.Sprint("CI ", actor-1); !exists || e.WorkflowID != fmt.Sprint("workflow-", actor) || (actor > 0 && e.Actor.Name != want) || (actor == 0 && e.Actor.Kind != "admin-token") {
-				t.Errorf("%s by %d: %v, %+v", id, actor, exists, e)
+			e, ok := reruns[id]
+			if want := fmt.Sprint("CI ", actor-1); !ok || e.WorkflowID != fmt.Sprint("workflow-", actor) || (actor > 0 && e.Actor.Name != want) || (actor == 0 && e.Actor.Kind != "admin-token") {
+				t.Errorf("%s by %d: %v, %+v", id, actor, ok, e)
 			}
 		}
 	}
@@ -259,7 +259,7 @@ func wantReruns(t *testing.T, admin *apiclient.Client, reruns map[string]api.Aud
 		}
 		for _, e := range list.Items {
 			recorded++
-			if _, exists := reruns[e.ExecutionID]; !exists {
+			if _, ok := reruns[e.ExecutionID]; !ok {
 				t.Errorf("%s is recorded, and not in the audit", e.ExecutionID)
 			}
 		}

@@ -179,10 +179,10 @@ func TestHelpExamples(t *testing.T) {
 				t.Errorf("%s --help: a line of more than 80 columns: %s", verb[1], line)
 			}
 		}
-		_, text, found := strings.Cut(help, "\nExample")
+		_, text, ok := strings.Cut(help, "\nExample")
 		text, _, _ = strings.Cut(text, "\nFlags:")
 		examples := exampleLine.FindAllStringSubmatch(text, -1)
-		if !found || len(examples) == 0 || !strings.Contains(text, "hookstart "+verb[1]) {
+		if !ok || len(examples) == 0 || !strings.Contains(text, "hookstart "+verb[1]) {
 			t.Errorf("%s --help has no example:\n%s", verb[1], help)
 		}
 		for _, example := range examples {

@@ -25,9 +25,9 @@ type ledger struct {
 func (l *ledger) add(a answer, deliveryID string) (doubled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, known := l.acknowledged[a.ExecutionID]
+	_, ok := l.acknowledged[a.ExecutionID]
 	l.acknowledged[a.ExecutionID] = deliveryID
-	return known && !a.Deduplicated
+	return ok && !a.Deduplicated
 }
 
 func (l *ledger) len() int {

@@ -199,7 +199,7 @@ func TestEventScripts(t *testing.T) {
 		var said strings.Builder
 		cmd.Stderr = &said
 		err := cmd.Run()
-		if exit, is := errors.AsType[*exec.ExitError](err); is {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			return exit.ExitCode(), said.String()
 		}
 		if err != nil {

@@ -107,7 +107,7 @@ func TestEventsResumeThroughARestart(t *testing.T) {
 		defer func() { _ = response.Body.Close() }()
 		for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 			all += lines.Text() + "\n"
-			if is, found := strings.CutPrefix(lines.Text(), "id: "); found {
+			if is, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
 				id = is
 			}
 			if strings.Contains(lines.Text(), text) {

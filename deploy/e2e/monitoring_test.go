@@ -75,7 +75,7 @@ func (q *queries) check(where, expression string) {
 		case *parser.AggregateExpr:
 			known := slices.Clone(ofTarget)
 			parser.Inspect(n.Expr, func(inner parser.Node, _ []parser.Node) error {
-				if s, is := inner.(*parser.VectorSelector); is {
+				if s, ok := inner.(*parser.VectorSelector); ok {
 					for label := range q.scrape.labels(q.family(s.Name)) {
 						known = append(known, label)
 					}
@@ -98,7 +98,7 @@ func (q *queries) check(where, expression string) {
 // family returns the name of the metric to which a series belongs.
 func (q *queries) family(series string) string {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-		if base, is := strings.CutSuffix(series, suffix); is && q.scrape[base].GetType() == dto.MetricType_HISTOGRAM {
+		if base, ok := strings.CutSuffix(series, suffix); ok && q.scrape[base].GetType() == dto.MetricType_HISTOGRAM {
 			return base
 		}
 	}

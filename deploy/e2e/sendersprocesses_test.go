@@ -79,8 +79,8 @@ func TestAnIngressWithoutTheSecretsKeyDoesNotStart(t *testing.T) {
 	for _, flags := range [][]string{nil, {secretsKey(t)}} {
 		flags = append(flags, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+i.nats.URL(), "--log-level=error")
 		output, err := exec.CommandContext(t.Context(), "ingress", flags...).CombinedOutput()
-		ended, is := errors.AsType[*exec.ExitError](err)
-		if !is || ended.ExitCode() != 1 {
+		ended, ok := errors.AsType[*exec.ExitError](err)
+		if !ok || ended.ExitCode() != 1 {
 			t.Errorf("%v: %v", flags, err)
 		}
 		if said := strings.TrimSpace(string(output)); !strings.Contains(said, "give every executor and ingress the same file") || strings.Contains(said, "\n") || strings.Contains(said, "it-is-a-secret") {

@@ -68,7 +68,7 @@ func prepareFolder(c Config) (adminToken string, err error) {
 }
 
 func folderError(dir string, err error) error {
-	if path, is := errors.AsType[*fs.PathError](err); is {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err
 	}
 	return fmt.Errorf("cannot use the data folder %s (%w); make it writable, or choose another with --data-dir", dir, err)

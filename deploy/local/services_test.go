@@ -39,9 +39,9 @@ func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 			if field.Tag.Get("kong") == "-" || meaningless[field.Name] != "" {
 				continue
 			}
-			same, there := here.FieldByName(field.Name)
+			same, ok := here.FieldByName(field.Name)
 			switch {
-			case !there:
+			case !ok:
 				t.Errorf("%s has the flag %s, and hookstart-local has not: add it to local.Config, or to the list of this test", service, field.Name)
 			case same.Type != field.Type || same.Tag.Get("default") != field.Tag.Get("default") && field.Name != "OpsAddr":
 				t.Errorf("%s: %s is another flag than that of hookstart-local", service, field.Name)

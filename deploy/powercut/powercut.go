@@ -203,7 +203,7 @@ func (l *lifetime) run(ctx context.Context, cuts int) error {
 			if err := l.start(); err != nil {
 				return err
 			}
-			retry.Wait(ctx, time.Duration(l.luck.IntN(1000))*time.Millisecond)
+			retry.Sleep(ctx, time.Duration(l.luck.IntN(1000))*time.Millisecond)
 			if err := l.cut(); err != nil {
 				return err
 			}
@@ -260,7 +260,7 @@ func (l *lifetime) load(ctx context.Context, n int) error {
 		case <-ctx.Done():
 		}
 	}
-	retry.Wait(ctx, pause)
+	retry.Sleep(ctx, pause)
 	err := l.cut()
 	stop()
 	all.Wait()

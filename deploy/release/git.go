@@ -87,8 +87,8 @@ func setNodeVersion(root, version string) error {
 		return err
 	}
 	const unreleased = `"version": "0.0.0"`
-	before, after, found := strings.Cut(string(text), unreleased)
-	if !found {
+	before, after, ok := strings.Cut(string(text), unreleased)
+	if !ok {
 		return fmt.Errorf("%s does not say %s", nodeManifest, unreleased)
 	}
 	released := before + `"version": "` + strings.TrimPrefix(version, "v") + `"` + after

@@ -77,8 +77,8 @@ func ours(modulePath string) bool { return strings.HasPrefix(modulePath, Root+"/
 // with the date, and text in it.
 func CheckChangelog(text, version string) error {
 	heading := "## [" + strings.TrimPrefix(version, "v") + "] - "
-	_, after, found := strings.Cut("\n"+text, "\n"+heading)
-	if !found {
+	_, after, ok := strings.Cut("\n"+text, "\n"+heading)
+	if !ok {
 		return fmt.Errorf("CHANGELOG.md has no section %q: give Unreleased that heading, and begin a new Unreleased", heading+"YYYY-MM-DD")
 	}
 	date, section, _ := strings.Cut(after, "\n")

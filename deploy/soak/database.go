@@ -41,7 +41,7 @@ func (f *faults) killDatabase(ctx context.Context, lasts time.Duration) error {
 	if err := f.database.Kill(); err != nil {
 		return err
 	}
-	retry.Wait(ctx, lasts)
+	retry.Sleep(ctx, lasts)
 	return f.restartDatabase(ctx)
 }
 
@@ -51,7 +51,7 @@ func (f *faults) fillDatabase(ctx context.Context, room uint64, lasts time.Durat
 	if err := f.databaseDisk.fill(room); err != nil {
 		return err
 	}
-	retry.Wait(ctx, lasts)
+	retry.Sleep(ctx, lasts)
 	if err := f.databaseDisk.free(); err != nil {
 		return err
 	}

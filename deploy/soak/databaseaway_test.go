@@ -32,11 +32,11 @@ func TestDatabaseAway(t *testing.T) {
 		t.Error(err)
 	}
 	second.kill()
-	retry.Wait(t.Context(), *away-time.Second) // an executor waits for its database for 30 s only
+	retry.Sleep(t.Context(), *away-time.Second) // an executor waits for its database for 30 s only
 	if err := second.start(); err != nil {
 		t.Fatal(err)
 	}
-	retry.Wait(t.Context(), time.Second)
+	retry.Sleep(t.Context(), time.Second)
 	if text, ready := second.readiness(t.Context()); ready {
 		t.Errorf("an executor without a database: %s", text)
 	}

@@ -180,7 +180,7 @@ func (f *faults) addDatabase(add addFault) {
 			}
 			add(kind, []string{e.name, "database"}, shortestFreeze, longestFreeze, func(ctx context.Context, lasts time.Duration) error {
 				return f.freeze(ctx, e, in, func() error {
-					retry.Wait(ctx, lasts)
+					retry.Sleep(ctx, lasts)
 					return nil
 				})
 			})
@@ -202,7 +202,7 @@ func (f *faults) run(ctx, starting context.Context) {
 	defer all.Wait()
 	var queue []fault
 	for {
-		retry.Wait(starting, f.every/2+time.Duration(f.random.Int64N(int64(f.every))))
+		retry.Sleep(starting, f.every/2+time.Duration(f.random.Int64N(int64(f.every))))
 		if starting.Err() != nil {
 			return
 		}
@@ -307,7 +307,7 @@ func (f *faults) happened() []incident {
 func down(p *process, end func()) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		end()
-		retry.Wait(ctx, lasts)
+		retry.Sleep(ctx, lasts)
 		return p.start()
 	}
 }
@@ -319,7 +319,7 @@ func hang(p *process) injection {
 		if err := p.signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		retry.Wait(ctx, lasts)
+		retry.Sleep(ctx, lasts)
 		return p.signal(syscall.SIGCONT)
 	}
 }
@@ -330,7 +330,7 @@ func apart(links []*link.Link, do func(*link.Link)) injection {
 		for _, l := range links {
 			do(l)
 		}
-		retry.Wait(ctx, lasts)
+		retry.Sleep(ctx, lasts)
 		for _, l := range links {
 			l.Heal()
 		}

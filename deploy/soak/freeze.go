@@ -34,7 +34,7 @@ func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, mea
 		if err := s.signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		retry.Wait(ctx, 20*time.Millisecond) // its requests to PostgreSQL are done by then
+		retry.Sleep(ctx, 20*time.Millisecond) // its requests to PostgreSQL are done by then
 		open, err := f.database.Query(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+s.name+"' AND "+condition)
 		if err != nil {
 			return err
@@ -45,7 +45,7 @@ func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, mea
 		if err := s.signal(syscall.SIGCONT); err != nil {
 			return err
 		}
-		retry.Wait(ctx, time.Duration(try%10)*time.Millisecond)
+		retry.Sleep(ctx, time.Duration(try%10)*time.Millisecond)
 	}
 	return errors.New("it was never caught like that")
 }
@@ -54,12 +54,12 @@ func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, mea
 // must go on recording.
 func (f *faults) freezeAlone(ctx context.Context, s *service, lasts time.Duration) error {
 	return f.freeze(ctx, s, true, func() error {
-		retry.Wait(ctx, takeOver)
+		retry.Sleep(ctx, takeOver)
 		before, err := f.recorded(ctx)
 		if err != nil {
 			return err
 		}
-		retry.Wait(ctx, lasts-takeOver)
+		retry.Sleep(ctx, lasts-takeOver)
 		after, err := f.recorded(ctx)
 		if err != nil || after != before || ctx.Err() != nil {
 			return err

@@ -88,7 +88,7 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 				}
 				one := p.request(ctx, posted{marker: fmt.Sprintf("%d-%d", n, number), hasID: number%2 == 0}, n+number)
 				if one.answer.Status != 200 && after > 0 {
-					retry.Wait(ctx, after)
+					retry.Sleep(ctx, after)
 					one.again = true
 					p.request(ctx, one, n+number+1)
 				}

@@ -20,7 +20,7 @@ func TestNATSAway(t *testing.T) {
 
 	i.nodes[0].kill()
 	gone := time.Now()
-	retry.Wait(t.Context(), *away)
+	retry.Sleep(t.Context(), *away)
 	back := time.Now()
 	if err := i.nodes[0].start(); err != nil {
 		t.Fatal(err)

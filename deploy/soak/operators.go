@@ -104,7 +104,7 @@ func (all *operators) change(ctx, measuring context.Context) {
 		each.Go(func() {
 			for measuring.Err() == nil {
 				o.changeOnce(ctx, measuring)
-				retry.Wait(measuring, changeEvery/2+time.Duration(o.random.Int64N(int64(changeEvery))))
+				retry.Sleep(measuring, changeEvery/2+time.Duration(o.random.Int64N(int64(changeEvery))))
 			}
 		})
 	}
@@ -180,7 +180,7 @@ func (o *operator) changeOnce(ctx, measuring context.Context) {
 			o.complain("%s by %s was refused: %d %s: %s", name, e.name, problem.Status, problem.Code, problem.Detail)
 		}
 		o.operators.unsure.Add(1)
-		retry.Wait(ctx, changePause)
+		retry.Sleep(ctx, changePause)
 		if measuring.Err() != nil && ctx.Err() != nil {
 			return
 		}

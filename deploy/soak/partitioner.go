@@ -42,7 +42,7 @@ type partitioner struct {
 // run parts the hosts until starting ends, and returns when the last partition is healed and the
 // hosts have recovered.
 func (f *partitioner) run(ctx, starting context.Context) {
-	retry.Wait(starting, restFor)
+	retry.Sleep(starting, restFor)
 	for {
 		for _, one := range deckOfPartitions(f.random) {
 			if !strings.Contains(one.kind, f.only) {
@@ -52,7 +52,7 @@ func (f *partitioner) run(ctx, starting context.Context) {
 				return
 			}
 			f.part(ctx, one)
-			retry.Wait(starting, restFor)
+			retry.Sleep(starting, restFor)
 		}
 		if starting.Err() != nil {
 			return
@@ -68,7 +68,7 @@ func (f *partitioner) part(ctx context.Context, one partition) {
 	applying, stop := context.WithCancel(ctx)
 	var applied sync.WaitGroup
 	applied.Go(func() { one.apply(applying, f.hosts) })
-	retry.Wait(ctx, one.lasts)
+	retry.Sleep(ctx, one.lasts)
 	stop()
 	applied.Wait()
 	f.hosts.Heal()

@@ -229,7 +229,7 @@ func deckOfPartitions(random *rand.Rand) []partition {
 	add("flapping", h[:1], h[:1], func(ctx context.Context, n *network.Network) {
 		for down := true; ctx.Err() == nil; down = !down {
 			setAll(n, append(from(h[0]), to(h[0])...), network.Condition{Cut: down})
-			retry.Wait(ctx, 200*time.Millisecond+time.Duration(own.Int64N(int64(1300*time.Millisecond))))
+			retry.Sleep(ctx, 200*time.Millisecond+time.Duration(own.Int64N(int64(1300*time.Millisecond))))
 		}
 	})
 	random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })

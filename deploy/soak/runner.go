@@ -84,7 +84,7 @@ func runnerOptions(group string) runner.Options {
 // handle runs an execution.
 func handle(ctx context.Context, e runner.Execution) (any, error) {
 	if strings.HasSuffix(e.ID, "00") {
-		retry.Wait(ctx, 3*time.Second/2) // long enough to be reported as running
+		retry.Sleep(ctx, 3*time.Second/2) // long enough to be reported as running
 	}
 	if outcome(e.ID) == execution.Failed {
 		return nil, runner.Permanent(errors.New("as it must"))

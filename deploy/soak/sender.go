@@ -59,8 +59,8 @@ func (s *senders) post(ctx, starting context.Context, count int, rate float64, s
 	every := time.Duration(float64(count) / rate * float64(time.Second))
 	for n := range count {
 		all.Go(func() {
-			random := rand.New(rand.NewPCG(seed, uint64(n)))                 //nolint:gosec // not a secret
-			retry.Wait(starting, time.Duration(random.Int64N(int64(every)))) // otherwise all senders would send at the same time
+			random := rand.New(rand.NewPCG(seed, uint64(n)))                  //nolint:gosec // not a secret
+			retry.Sleep(starting, time.Duration(random.Int64N(int64(every)))) // otherwise all senders would send at the same time
 			tick := time.NewTicker(every)
 			defer tick.Stop()
 			for number := 0; ; number++ {
@@ -112,7 +112,7 @@ func (s *senders) deliver(ctx context.Context, d *delivery, path string, random 
 		if _, final := s.attempt(ctx, d, path, s.urls[random.IntN(len(s.urls))]); final {
 			return
 		}
-		retry.Wait(ctx, pause/2+time.Duration(random.Int64N(int64(pause))))
+		retry.Sleep(ctx, pause/2+time.Duration(random.Int64N(int64(pause))))
 		if ctx.Err() != nil {
 			return
 		}

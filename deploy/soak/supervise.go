@@ -24,7 +24,7 @@ func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) er
 	if err := n.disk.fill(room); err != nil {
 		return err
 	}
-	retry.Wait(ctx, lasts)
+	retry.Sleep(ctx, lasts)
 	if err := n.disk.free(); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (n *node) supervise(ctx context.Context) error {
 			n.terminate()
 			return n.start()
 		}
-		retry.Wait(ctx, probeEvery)
+		retry.Sleep(ctx, probeEvery)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (i *installation) switching(ctx, starting context.Context, s *senders, f *f
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
 	active, unsure := true, time.Time{}
 	for number := 0; starting.Err() == nil; number++ {
-		retry.Wait(starting, switchEvery)
+		retry.Sleep(starting, switchEvery)
 		e := i.executors[random.IntN(len(i.executors))]
 		if f.at(e.name) {
 			continue

@@ -46,7 +46,7 @@ func (f *faults) takeBackDatabase(promoted bool) injection {
 		if err := f.database.Copy(ctx); err != nil {
 			return err
 		}
-		retry.Wait(ctx, lasts)
+		retry.Sleep(ctx, lasts)
 		ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 		defer cancel()
 		return f.database.PutBack(ctx, promoted)

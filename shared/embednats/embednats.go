@@ -414,7 +414,7 @@ func (l *logger) Fatalf(format string, args ...any) {
 
 func (l *logger) Errorf(format string, args ...any) { l.log(slog.LevelError, format, args) }
 func (l *logger) Warnf(format string, args ...any) {
-	if c, is := unreadable(args); is {
+	if c, ok := unreadable(args); ok {
 		l.mu.Lock()
 		l.damaged = append(l.damaged, c)
 		l.mu.Unlock()

@@ -232,8 +232,8 @@ func TestPortThatIsInUseForAMoment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, is := l.Addr().(*net.TCPAddr)
-	if !is {
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
 		t.Fatal(l.Addr())
 	}
 	time.AfterFunc(100*time.Millisecond, func() { _ = l.Close() })

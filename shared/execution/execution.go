@@ -63,8 +63,8 @@ type Values map[string][]string
 // Get returns the first value of name, or of the header whose canonical form name has; "" if there
 // is none.
 func (v Values) Get(name string) string {
-	values, is := v[name]
-	if !is {
+	values, ok := v[name]
+	if !ok {
 		values = v[textproto.CanonicalMIMEHeaderKey(name)]
 	}
 	if len(values) == 0 {

@@ -97,7 +97,7 @@ func (o *Ops) Serve(ctx context.Context, addr string, log *logrus.Logger) (bound
 		return "", nil, err
 	}
 	handler := o.handler(log)
-	if tcp, is := listener.Addr().(*net.TCPAddr); is && tcp.IP.IsLoopback() {
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
 		handler = byAddress(handler)
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: ServerLog(log)}
@@ -134,7 +134,7 @@ func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 // rootCause removes the prefix "listen tcp 127.0.0.1:80: bind:" from an error, since the address is
 // in the message already.
 func rootCause(err error) error {
-	if operation, is := errors.AsType[*net.OpError](err); is {
+	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		return operation.Err
 	}
 	return err

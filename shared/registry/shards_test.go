@@ -30,8 +30,8 @@ func TestShardsAreAMap(t *testing.T) {
 		t.Helper()
 		for i := range keys {
 			key := "wf-" + strconv.Itoa(i)
-			if w, found := get(key); w != want[key] || found != (w != nil) {
-				t.Fatalf("%s: %v, %v; want %v", key, w, found, want[key])
+			if w, ok := get(key); w != want[key] || ok != (w != nil) {
+				t.Fatalf("%s: %v, %v; want %v", key, w, ok, want[key])
 			}
 		}
 	}
@@ -39,7 +39,7 @@ func TestShardsAreAMap(t *testing.T) {
 		change(keys)
 	}
 	check(table.last)
-	if _, found := table.get("wf-1"); found || table.len() != 0 {
+	if _, ok := table.get("wf-1"); ok || table.len() != 0 {
 		t.Error("something is found before the table is published")
 	}
 	table.publish()

@@ -154,7 +154,7 @@ func (s *Snapshot) Lookup(workflowID string) (View, bool) { return s.current.Loa
 
 // PlanOf returns the plan of an account, or nil if it is not known.
 func (s *Snapshot) PlanOf(accountID string) *Plan {
-	if a, found := s.current.Load().accounts.get(accountID); found {
+	if a, ok := s.current.Load().accounts.get(accountID); ok {
 		return a.plan
 	}
 	return nil
@@ -173,7 +173,7 @@ func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
 		return 0
 	}
 	count := int64(len(of.active))
-	if w, exists := t.workflows.last(workflowID); exists && w.Active && w.AccountID == accountID {
+	if w, ok := t.workflows.last(workflowID); ok && w.Active && w.AccountID == accountID {
 		count--
 	}
 	return count
@@ -226,8 +226,8 @@ func (s *Snapshot) Reset() {
 
 func (t *tables) lookup(workflowID string) (View, bool) {
 	for {
-		w, found := t.workflows.get(workflowID)
-		if !found {
+		w, ok := t.workflows.get(workflowID)
+		if !ok {
 			return View{}, false
 		}
 		view := t.viewOf(w)
@@ -244,7 +244,7 @@ func (t *tables) lookup(workflowID string) (View, bool) {
 
 func (t *tables) viewOf(w *Webhook) View {
 	view := View{Workflow: w}
-	if a, found := t.accounts.get(w.AccountID); found {
+	if a, ok := t.accounts.get(w.AccountID); ok {
 		view.Plan, view.WithinPlan = a.plan, a.allows(w)
 	}
 	return view
@@ -428,7 +428,7 @@ const maxTexts = 10_000
 
 // shared returns an equal text, so that a text of many records is in memory only once.
 func (t *tables) shared(text string) string {
-	if same, found := t.texts[text]; found {
+	if same, ok := t.texts[text]; ok {
 		return same
 	}
 	if len(t.texts) < maxTexts {

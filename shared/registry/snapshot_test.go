@@ -22,11 +22,11 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	for range 2 {
 		readers.Go(func() {
 			for {
-				view, found := snapshot.Lookup(last)
-				if found && (view.Plan == nil || !view.WithinPlan) {
+				view, ok := snapshot.Lookup(last)
+				if ok && (view.Plan == nil || !view.WithinPlan) {
 					t.Errorf("found without its account: %+v", view)
 				}
-				if snapshot.Len() == workflows && found {
+				if snapshot.Len() == workflows && ok {
 					return
 				}
 			}
@@ -42,7 +42,7 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 		snapshot.Apply(registry.Change{Workflow: &registry.Workflow{ID: "wf-" + id, AccountID: "a" + id, Active: true, Transition: 1}})
 	}
 	snapshot.Apply(registry.Change{Plans: plans})
-	if _, found := snapshot.Lookup(last); found || snapshot.Len() != 0 {
+	if _, ok := snapshot.Lookup(last); ok || snapshot.Len() != 0 {
 		t.Error("something is found before everything is")
 	}
 	snapshot.Loaded()
@@ -74,7 +74,7 @@ func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	})
 	defer switching.Wait()
 	for range 2_000_000 {
-		if view, found := s.Lookup("wf"); found && view.Workflow.Active && !view.WithinPlan {
+		if view, ok := s.Lookup("wf"); ok && view.Workflow.Active && !view.WithinPlan {
 			t.Fatal("it is active and past the plan's limit")
 		}
 	}
@@ -155,7 +155,7 @@ func BenchmarkLookup(b *testing.B) {
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		if view, found := s.Lookup(ids[n%len(ids)]); !found || !view.WithinPlan {
+		if view, ok := s.Lookup(ids[n%len(ids)]); !ok || !view.WithinPlan {
 			b.Fatal(view)
 		}
 	}

@@ -101,7 +101,7 @@ func TestRecordsAreStoredAsTheyWere(t *testing.T) {
 			want := proto.Clone(c.wire)
 			if set {
 				fill(want.ProtoReflect(), 0)
-			} else if key, is := want.(*hookstartv1.Key); is {
+			} else if key, ok := want.(*hookstartv1.Key); ok {
 				key.Sha256 = make([]byte, 32) // every key has a hash
 			}
 			stored, err := proto.Marshal(want)

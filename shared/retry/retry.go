@@ -47,7 +47,7 @@ func Every(ctx context.Context, interval time.Duration, do func()) {
 }
 
 // Wait waits for d, or until the context ends.
-func Wait(ctx context.Context, d time.Duration) {
+func Sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -71,7 +71,7 @@ func Backoff(attempt int) time.Duration {
 }
 
 // Pause waits for Backoff(attempt). It returns the error of the context if that ends first.
-func Pause(ctx context.Context, attempt int) error {
-	Wait(ctx, Backoff(attempt))
+func SleepBackoff(ctx context.Context, attempt int) error {
+	Sleep(ctx, Backoff(attempt))
 	return ctx.Err()
 }

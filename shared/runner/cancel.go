@@ -89,8 +89,8 @@ func (c *cancellations) has(ctx context.Context, executionID string) (bool, erro
 func (c *cancellations) knows(executionID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, is := c.ids[executionID]
-	return is
+	_, ok := c.ids[executionID]
+	return ok
 }
 
 // read waits for a reading that begins after the call.

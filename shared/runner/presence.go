@@ -11,7 +11,7 @@ import (
 
 // sayPresent sends heartbeats to the executors, which show that this process is a member of the
 // group, until the context ends. If they do not arrive, nothing else is affected.
-func (r *runner) sayPresent(ctx context.Context) {
+func (r *runner) announcePresence(ctx context.Context) {
 	subject := r.group().PresenceSubject(nuid.Next())
 	retry.Every(ctx, stream.RunnerHeartbeat, func() { _ = r.nc.Publish(subject, nil) })
 	_ = r.nc.Publish(subject, []byte(stream.RunnerLeaves))

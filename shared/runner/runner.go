@@ -309,7 +309,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		}
 	}()
 	present := make(chan struct{})
-	go func() { r.sayPresent(taking); close(present) }()
+	go func() { r.announcePresence(taking); close(present) }()
 	go r.watchCancellations(working)
 	var laning sync.WaitGroup
 	laning.Go(func() { r.takeLanes(taking, js, consumer.CachedInfo()) })

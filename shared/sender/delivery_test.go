@@ -60,7 +60,7 @@ func TestDeliveryIDs(t *testing.T) {
 			config.Settings = settings
 		}
 		r := &sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {c.contentType}}, Body: []byte(c.body)}
-		if name, value, has := strings.Cut(c.header, ": "); has {
+		if name, value, ok := strings.Cut(c.header, ": "); ok {
 			r.Header[name] = []string{value}
 		}
 		if got := compile(t, config).Delivery(r, sender.Verdict{}); got.ID != c.want || got.Derived != c.derived || got.Signed {

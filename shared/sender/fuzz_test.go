@@ -168,7 +168,7 @@ func hasTwice(body []byte) bool {
 		if err != nil {
 			break
 		}
-		if name, is := token.(string); is {
+		if name, ok := token.(string); ok {
 			names = append(names, name)
 		}
 	}

@@ -93,8 +93,8 @@ func readSPKI(text string) (key, error) {
 	if err != nil {
 		return key{}, errSPKI
 	}
-	public, is := parsed.(*ecdsa.PublicKey)
-	if !is || public.Curve != elliptic.P256() {
+	public, ok := parsed.(*ecdsa.PublicKey)
+	if !ok || public.Curve != elliptic.P256() {
 		return key{}, errSPKI
 	}
 	return key{ecdsa: public}, nil

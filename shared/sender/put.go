@@ -128,8 +128,8 @@ func (r *Request) changeBody(body []byte) { r.Body, r.document, r.form = body, n
 // putAt sets a member, in every element where the pointer says so, and creates missing objects on
 // the way.
 func putAt(in any, pointer []string, every bool, value string) bool {
-	object, is := in.(map[string]any)
-	if !is {
+	object, ok := in.(map[string]any)
+	if !ok {
 		return false
 	}
 	name, rest := pointer[0], pointer[1:]

@@ -286,7 +286,7 @@ func (e *entry) settings(given map[string]string) (map[string]string, error) {
 		values[k.Name] = value
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if _, is := values[name]; !is {
+		if _, ok := values[name]; !ok {
 			return nil, &ConfigError{"settings." + name, "the preset " + e.ID + " has no such setting"}
 		}
 	}

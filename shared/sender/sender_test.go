@@ -31,8 +31,8 @@ func compile(t testing.TB, c sender.Config) *sender.Sender {
 func TestEveryPresetHasVectors(t *testing.T) {
 	have := map[string]bool{}
 	for _, g := range signers() {
-		p, known := sender.Lookup(g.preset)
-		if !known {
+		p, ok := sender.Lookup(g.preset)
+		if !ok {
 			t.Errorf("a signer of no preset: %s", g.name)
 		}
 		have[p.ID] = true
@@ -225,8 +225,8 @@ func TestBadConfigs(t *testing.T) {
 		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "hash": "md5"}}, "settings.hash"},
 	} {
 		_, err := sender.Compile(c.config)
-		wrong, is := errors.AsType[*sender.ConfigError](err)
-		if !is || wrong.Field != c.field || wrong.Detail == "" {
+		wrong, ok := errors.AsType[*sender.ConfigError](err)
+		if !ok || wrong.Field != c.field || wrong.Detail == "" {
 			t.Errorf("%+v: %v, want one of %s", c.config, err, c.field)
 		}
 		if err != nil && len(c.config.Secrets) > 0 && len(c.config.Secrets[0].Text) > 8 && strings.Contains(err.Error(), c.config.Secrets[0].Text) {
@@ -250,8 +250,8 @@ func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
 		{"stripe", "rk_live_1234567890", "what begins with rk_ is another key of Stripe, which verifies nothing: give it the Signing secret (whsec_…)"},
 	} {
 		_, err := sender.Compile(sender.Config{Preset: c.preset, Secrets: []sender.Secret{{Text: c.secret}}})
-		wrong, is := errors.AsType[*sender.ConfigError](err)
-		if !is || wrong.Detail != c.want {
+		wrong, ok := errors.AsType[*sender.ConfigError](err)
+		if !ok || wrong.Detail != c.want {
 			t.Errorf("%s with %q: %v, want %q", c.preset, c.secret, err, c.want)
 		}
 	}

@@ -43,8 +43,8 @@ func CheckShown(c Config) error {
 	secret := slices.Concat(credentials, canonicalNames(e.Drop), drop)
 	texts, _ := e.deliveryTexts(settings)
 	for _, text := range texts {
-		name, is := strings.CutPrefix(text, "header:")
-		if is && slices.Contains(secret, textproto.CanonicalMIMEHeaderKey(name)) {
+		name, ok := strings.CutPrefix(text, "header:")
+		if ok && slices.Contains(secret, textproto.CanonicalMIMEHeaderKey(name)) {
 			field := "settings." + settingDeliveryID
 			if settings[settingDeliveryID] == "" {
 				field = "settings.idHeader"

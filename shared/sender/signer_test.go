@@ -40,8 +40,8 @@ var (
 )
 
 func ed25519Public() string {
-	public, is := ed25519Key.Public().(ed25519.PublicKey)
-	if !is {
+	public, ok := ed25519Key.Public().(ed25519.PublicKey)
+	if !ok {
 		panic("no public key")
 	}
 	return string(public)

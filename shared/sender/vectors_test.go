@@ -49,7 +49,7 @@ func (v *outsideVector) presetOf() string {
 	case "generic-hmac", "scalr", "x-twitter":
 		return "hmac"
 	}
-	if _, known := sender.Lookup(v.Provider); known {
+	if _, ok := sender.Lookup(v.Provider); ok {
 		return v.Provider
 	}
 	return ""

@@ -31,18 +31,18 @@ const contentType = "application/protobuf"
 
 // StartMessage returns the message that starts an execution. With a delivery ID, its Nats-Msg-Id is
 // the execution ID, a hash of the delivery ID.
-func StartMessage(s execution.Start) (*nats.Msg, error) { return new(StartRoom).Message(s) }
+func StartMessage(s execution.Start) (*nats.Msg, error) { return new(Buffer).Message(s) }
 
 // StartRoom is memory for the message of one start at a time: its data, its headers and their
 // values. Its zero value is ready to use.
-type StartRoom struct {
+type Buffer struct {
 	msg    nats.Msg
 	values *headerValues // the values of msg.Header
 }
 
 // Message returns the same message as StartMessage, in the memory of r. The message is valid until
 // the next call.
-func (r *StartRoom) Message(s execution.Start) (*nats.Msg, error) {
+func (r *Buffer) Message(s execution.Start) (*nats.Msg, error) {
 	data, err := encodeStart(r.msg.Data, &s)
 	if err != nil {
 		return nil, fmt.Errorf("encode the start of %q: %w", s.ID, err)
@@ -61,7 +61,7 @@ func (r *StartRoom) Message(s execution.Start) (*nats.Msg, error) {
 }
 
 // Trim frees the data if its buffer is larger than most bytes.
-func (r *StartRoom) Trim(most int) {
+func (r *Buffer) Trim(most int) {
 	if cap(r.msg.Data) > most {
 		r.msg.Data = nil
 	}
@@ -336,8 +336,8 @@ var states = map[hookstartv1.ExecutionState]execution.Status{
 }
 
 func stateFromWire(s hookstartv1.ExecutionState) (execution.Status, error) {
-	status, known := states[s]
-	if !known {
+	status, ok := states[s]
+	if !ok {
 		return "", fmt.Errorf("state %d is not known", s)
 	}
 	return status, nil

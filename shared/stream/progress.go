@@ -82,6 +82,6 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 }
 
 func tooLarge(err error) bool {
-	api, is := errors.AsType[*jetstream.APIError](err)
-	return is && (uint16(api.ErrorCode) == codeStorageExceeded || uint16(api.ErrorCode) == codeInsufficientResources)
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (uint16(api.ErrorCode) == codeStorageExceeded || uint16(api.ErrorCode) == codeInsufficientResources)
 }

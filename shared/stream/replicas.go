@@ -57,11 +57,11 @@ const (
 
 // tooFewServers converts the server's error codes into an error for people.
 func tooFewServers(err error, replicas int) error {
-	api, is := errors.AsType[*jetstream.APIError](err)
+	api, ok := errors.AsType[*jetstream.APIError](err)
 	switch {
-	case is && uint16(api.ErrorCode) == codeNoCluster:
+	case ok && uint16(api.ErrorCode) == codeNoCluster:
 		return fmt.Errorf("%w: %d replicas need a cluster of %d servers, but this server is not in a cluster", ErrTooFewServers, replicas, replicas)
-	case is && uint16(api.ErrorCode) == codeNoPeers:
+	case ok && uint16(api.ErrorCode) == codeNoPeers:
 		return fmt.Errorf("%w: %d replicas need a cluster of %d servers that are all up (%s)", ErrTooFewServers, replicas, replicas, api.Description)
 	default:
 		return err

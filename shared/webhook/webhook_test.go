@@ -21,15 +21,15 @@ func TestCodesAreAllOfThem(t *testing.T) {
 	}
 	var declared []webhook.Code
 	ast.Inspect(source, func(n ast.Node) bool {
-		constant, is := n.(*ast.ValueSpec)
-		if !is || len(constant.Values) != 1 {
+		constant, ok := n.(*ast.ValueSpec)
+		if !ok || len(constant.Values) != 1 {
 			return true
 		}
-		if kind, is := constant.Type.(*ast.Ident); !is || kind.Name != "Code" {
+		if kind, ok := constant.Type.(*ast.Ident); !ok || kind.Name != "Code" {
 			return true
 		}
-		literal, is := constant.Values[0].(*ast.BasicLit)
-		if !is {
+		literal, ok := constant.Values[0].(*ast.BasicLit)
+		if !ok {
 			t.Fatalf("%s is not a literal", constant.Names[0].Name)
 		}
 		text, err := strconv.Unquote(literal.Value)

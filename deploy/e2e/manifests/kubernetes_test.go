@@ -44,7 +44,7 @@ func objects(t *testing.T, manifests string) []any {
 		if err := yaml.Unmarshal(document, &kind); err != nil {
 			t.Fatal(err)
 		}
-		object, known := map[string]any{
+		object, ok := map[string]any{
 			"v1 ConfigMap":                           &corev1.ConfigMap{},
 			"v1 Namespace":                           &corev1.Namespace{},
 			"v1 Secret":                              &corev1.Secret{},
@@ -55,7 +55,7 @@ func objects(t *testing.T, manifests string) []any {
 			"networking.k8s.io/v1 NetworkPolicy":     &networkingv1.NetworkPolicy{},
 			"policy/v1 PodDisruptionBudget":          &policyv1.PodDisruptionBudget{},
 		}[kind.APIVersion+" "+kind.Kind]
-		if !known {
+		if !ok {
 			t.Fatalf("%s %s is not known here", kind.APIVersion, kind.Kind)
 		}
 		inJSON, err := yaml.YAMLToJSONStrict(document)
@@ -103,7 +103,7 @@ func TestKubernetes(t *testing.T) {
 			selectors = append(selectors, o.Spec.PodSelector.MatchLabels)
 			policies = append(policies, o)
 		case *autoscalingv2.HorizontalPodAutoscaler:
-			if _, exists := pods[o.Spec.ScaleTargetRef.Name]; !exists {
+			if _, ok := pods[o.Spec.ScaleTargetRef.Name]; !ok {
 				t.Errorf("the autoscaler scales %s", o.Spec.ScaleTargetRef.Name)
 			}
 			metrics += o.Spec.Metrics[0].Pods.Metric.Name

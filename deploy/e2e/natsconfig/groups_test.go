@@ -127,8 +127,8 @@ func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(string(content)) {
-		name, value, is := strings.Cut(strings.TrimSpace(line), "=")
-		if is && !strings.HasPrefix(line, "#") {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		if ok && !strings.HasPrefix(line, "#") {
 			t.Setenv(name, value)
 		}
 	}

@@ -309,7 +309,7 @@ func (l *logLines) Fire(e *logrus.Entry) error {
 }
 
 func errorOf(e *logrus.Entry) string {
-	if err, is := e.Data[logrus.ErrorKey].(error); is {
+	if err, ok := e.Data[logrus.ErrorKey].(error); ok {
 		return err.Error()
 	}
 	return ""

@@ -514,7 +514,7 @@ func withoutURL(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	if of, is := errors.AsType[*url.Error](err); is {
+	if of, ok := errors.AsType[*url.Error](err); ok {
 		return of.Err
 	}
 	return err

@@ -29,7 +29,7 @@ func TestConnectionErrors(t *testing.T) {
 		_, err := client.Plans(t.Context())
 		watching := client.Watch(t.Context(), "", nil, func(api.Execution) error { return nil })
 		for _, err := range []error{err, watching} {
-			if _, is := errors.AsType[*apiclient.ConnectionError](err); !is || !strings.Contains(err.Error(), base) || strings.Contains(err.Error(), "secret-token") {
+			if _, ok := errors.AsType[*apiclient.ConnectionError](err); !ok || !strings.Contains(err.Error(), base) || strings.Contains(err.Error(), "secret-token") {
 				t.Errorf("%s: %v", base, err)
 			}
 		}

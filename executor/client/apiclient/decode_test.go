@@ -47,7 +47,7 @@ func FuzzCutMembers(f *testing.F) {
 		if !json.Valid(text) {
 			return // a member that is cut out is not read here
 		}
-		if value, has := values["input"]; !json.Valid(rest) || has && !json.Valid(value) {
+		if value, ok := values["input"]; !json.Valid(rest) || ok && !json.Valid(value) {
 			t.Errorf("%q became %q and %q", text, rest, value)
 		}
 	})

@@ -16,20 +16,20 @@ func (s *server) routeAccounts(to huma.API) {
 		method: http.MethodGet, path: "/plans", id: "list-plans", tag: tagAccounts,
 		summary:     "List the plans",
 		description: "The plan catalog, in its own order. It is a configuration file of the executor.",
-	}, func(ctx context.Context, by operate.Caller, in *Listing) (api.List[api.Plan], error) {
-		return s.Operate.Plans(ctx, by, in.AccountID, in.page())
+	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Plan], error) {
+		return s.Operate.Plans(ctx, caller, in.AccountID, in.page())
 	})
 	register(to, call{
 		method: http.MethodGet, path: "/accounts", id: "list-accounts", tag: tagAccounts,
 		summary: "List the accounts", description: "By ID.",
-	}, func(ctx context.Context, by operate.Caller, in *Listing) (api.List[api.Account], error) {
-		return s.Operate.Accounts(ctx, by, in.AccountID, in.page())
+	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Account], error) {
+		return s.Operate.Accounts(ctx, caller, in.AccountID, in.page())
 	})
 	route(to, call{
 		method: http.MethodGet, path: "/accounts/{id}", id: "get-account", tag: tagAccounts,
 		summary: "Show an account", codes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, by operate.Caller, in *AccountID) (*taggedAccount, error) {
-		a, err := s.Operate.Account(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (*taggedAccount, error) {
+		a, err := s.Operate.Account(ctx, caller, in.ID)
 		return tagged(http.StatusOK, a), err
 	})
 	s.routeAccountChanges(to)
@@ -43,8 +43,8 @@ func (s *server) routeAccountEvents(to huma.API) {
 		method: http.MethodGet, path: path, id: "get-events", tag: tagAccounts,
 		summary: "Show which workflow the account's events start", description: "And what they have told of that has not ended. `not_found`: they start none.",
 		codes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, by operate.Caller, in *AccountID) (api.Events, error) {
-		return s.Operate.Events(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (api.Events, error) {
+		return s.Operate.Events(ctx, caller, in.ID)
 	})
 	registerPut(to, call{
 		method: http.MethodPut, path: path, id: "put-events", tag: tagAccounts, least: operate.Admin,
@@ -53,18 +53,18 @@ func (s *server) routeAccountEvents(to huma.API) {
 			"`execution.failed`, `queue.unattended`, `sender.refused`, `sender.silent`, `storage.low`, and the last four with `.recovered`. The input is " +
 			"`{kind, at, accountId, workflowId?, executionId?, queue?, count, text}`; `count` is how many occurrences the event tells of.",
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		AccountChange
 		Body api.PutEvents
 	},
 	) (operate.PutResult[api.Events], error) {
-		return s.Operate.PutEvents(ctx, by, in.ID, in.Body)
+		return s.Operate.PutEvents(ctx, caller, in.ID, in.Body)
 	})
 	registerBare(to, call{
 		method: http.MethodDelete, path: path, id: "delete-events", tag: tagAccounts, least: operate.Admin,
 		summary: "Let the account's events start no workflow", codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *AccountChange) error {
-		return s.Operate.RemoveEvents(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *AccountChange) error {
+		return s.Operate.RemoveEvents(ctx, caller, in.ID)
 	})
 }
 
@@ -78,33 +78,33 @@ func (s *server) routeAccountChanges(to huma.API) {
 			"version is replaced; with `If-None-Match: *`, none is.",
 		codes:     []string{api.CodeBodyTooLarge, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Account](to, "Created")},
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		AccountChange
 		OnlyNew
 		Body api.PutAccount
 	},
 	) (*taggedAccount, error) {
-		put, err := s.Operate.PutAccount(ctx, by, in.ID, in.Body, in.IfNoneMatch != "")
+		put, err := s.Operate.PutAccount(ctx, caller, in.ID, in.Body, in.IfNoneMatch != "")
 		return tagged(statusOf(put.Created), put.Value), err
 	})
 	account := newPatcher[api.PutAccount](to)
 	routePatch[api.PutAccount](to, call{
 		path: "/accounts/{id}", id: "patch-account", tag: tagAccounts, least: operate.Admin,
 		summary: "Change an account", description: "A change of plan takes effect at once.",
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		AccountChange
 		patchBody
 	},
 	) (*taggedAccount, error) {
-		a, err := s.Operate.PatchAccount(ctx, by, in.ID, account.apply(in.RawBody))
+		a, err := s.Operate.PatchAccount(ctx, caller, in.ID, account.apply(in.RawBody))
 		return tagged(http.StatusOK, a), err
 	})
 	registerBare(to, call{
 		method: http.MethodDelete, path: "/accounts/{id}", id: "delete-account", tag: tagAccounts, least: operate.Admin,
 		summary: "Delete an account", description: "One that has no workflows and no keys. The records of its executions stay.",
 		codes: []string{api.CodeForbidden, api.CodeNotFound, api.CodeAccountNotEmpty, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *AccountChange) error {
-		return s.Operate.DeleteAccount(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *AccountChange) error {
+		return s.Operate.DeleteAccount(ctx, caller, in.ID)
 	})
 }
 

@@ -56,7 +56,7 @@ func TestDowngradeAndMovingUp(t *testing.T) {
 	}
 	within := func() (list []string) {
 		for _, id := range all {
-			if view, found := r.Directory.Lookup(id); found && view.Workflow.Active && view.WithinPlan {
+			if view, ok := r.Directory.Lookup(id); ok && view.Workflow.Active && view.WithinPlan {
 				list = append(list, id)
 			}
 		}

@@ -43,12 +43,12 @@ func (s *server) routeBackup(to huma.API) {
 		description: "One line of what the same path reads. `hookstart admin restore` calls it.",
 		codes:       []string{api.CodeBodyTooLarge, api.CodeNotEmpty},
 		anyBody:     true, maxBody: maxPartBytes,
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		First   bool   `query:"first" doc:"Whether it is the first part: then the database must be empty."`
 		RawBody []byte `contentType:"application/json"`
 	},
 	) error {
-		return s.Operate.RestoreRecords(ctx, by, in.RawBody, in.First)
+		return s.Operate.RestoreRecords(ctx, caller, in.RawBody, in.First)
 	})
 }
 
@@ -59,14 +59,14 @@ type auditPart struct {
 	Until  time.Time `query:"until" doc:"Then or before."`
 }
 
-func (s *server) backUpAudit(ctx context.Context, by operate.Caller, in *auditPart) (*huma.StreamResponse, error) {
+func (s *server) backUpAudit(ctx context.Context, caller operate.Caller, in *auditPart) (*huma.StreamResponse, error) {
 	return s.inLines(ctx, func(write func(part []byte) error) error {
-		return s.Operate.BackUpAudit(ctx, by, in.Bucket, in.Since, in.Until, write)
+		return s.Operate.BackUpAudit(ctx, caller, in.Bucket, in.Since, in.Until, write)
 	})
 }
 
-func (s *server) backUpRecords(ctx context.Context, by operate.Caller, _ *struct{}) (*huma.StreamResponse, error) {
-	return s.inLines(ctx, func(write func(part []byte) error) error { return s.Operate.BackUpRecords(ctx, by, write) })
+func (s *server) backUpRecords(ctx context.Context, caller operate.Caller, _ *struct{}) (*huma.StreamResponse, error) {
+	return s.inLines(ctx, func(write func(part []byte) error) error { return s.Operate.BackUpRecords(ctx, caller, write) })
 }
 
 // inLines answers with the parts that read writes, one part per line.

@@ -32,9 +32,9 @@ func TestEventStreamsAreBounded(t *testing.T) {
 		t.Fatal("there is no bound")
 	}
 	r.call("GET", "/executions/stream", "", with(key.Secret)).refused(429, api.CodeTooManyStreams)
-	mayWatch := func(by operate.Caller) {
+	mayWatch := func(caller operate.Caller) {
 		t.Helper()
-		watching, err := c.Operate.Watch(t.Context(), by, time.Time{})
+		watching, err := c.Operate.Watch(t.Context(), caller, time.Time{})
 		r.check(err)
 		watching.Cancel()
 	}
@@ -74,7 +74,7 @@ func TestRevocationEndsABackup(t *testing.T) {
 		t.Fatalf("%d parts, %v", all, err)
 	}
 	n, err := parts(func() { r.delete("/keys/" + key.ID).is(204) })
-	if refused, is := errors.AsType[*operate.Error](err); n != 1 || !is || refused.Code != api.CodeUnauthorized {
+	if refused, ok := errors.AsType[*operate.Error](err); n != 1 || !ok || refused.Code != api.CodeUnauthorized {
 		t.Errorf("after the revocation: %d of %d parts, %v", n, all, err)
 	}
 }

@@ -58,8 +58,8 @@ func (d *document) answers(method, path string) map[string]documentedAnswer {
 	path, _, _ = strings.Cut(path, "?")
 	var found map[string]documentedAnswer
 	for template, methods := range d.Paths {
-		op, has := methods[strings.ToLower(method)]
-		if !has || !strings.Contains(template, "{") && template != path {
+		op, ok := methods[strings.ToLower(method)]
+		if !ok || !strings.Contains(template, "{") && template != path {
 			continue
 		}
 		parts, names := strings.Split(path, "/"), strings.Split(template, "/")
@@ -89,7 +89,7 @@ func (r *rig) conforms(method, path string, a answer) {
 	}
 	for _, name := range []string{"ETag", "Retry-After"} {
 		// The absence of Retry-After means that a call must not be repeated as it is.
-		if _, is := said.Headers[name]; is != (a.header.Get(name) != "") && (name == "ETag" || !is) {
+		if _, ok := said.Headers[name]; ok != (a.header.Get(name) != "") && (name == "ETag" || !ok) {
 			r.t.Errorf("%s: %d has %s %q, and is documented with %v", a.call, a.status, name, a.header.Get(name), said.Headers)
 		}
 	}
@@ -150,7 +150,7 @@ func (d *document) wrong(s *schema, value any, at string) string {
 
 func (d *document) wrongMember(s *schema, members map[string]any, at string) string {
 	for _, name := range s.Required {
-		if _, there := members[name]; !there {
+		if _, ok := members[name]; !ok {
 			return at + " has no " + name
 		}
 	}

@@ -16,7 +16,7 @@ func (s *server) routeDeadLetters(to huma.API) {
 		method: http.MethodGet, path: "/dead-letters", id: "list-dead-letters", tag: tagDeadLetters,
 		summary:     "List the dead letters",
 		description: "Executions that failed and were neither requeued nor dismissed, messages that the database refused, and messages that could not be decoded. The newest first, by `at`.",
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Listing
 		WorkflowID string    `query:"workflowId" doc:"Only this workflow's; of a message that could not be decoded, the one in its subject."`
 		Reason     string    `query:"reason" doc:"Only those whose reason has this text in it, in upper and lower case as it is there."`
@@ -24,7 +24,7 @@ func (s *server) routeDeadLetters(to huma.API) {
 		Until      time.Time `query:"until" doc:"Accepted before."`
 	},
 	) (api.List[api.DeadLetter], error) {
-		return s.Operate.DeadLetters(ctx, by, operate.DeadLetterFilter{
+		return s.Operate.DeadLetters(ctx, caller, operate.DeadLetterFilter{
 			AccountID: in.AccountID, WorkflowID: in.WorkflowID, Reason: in.Reason, Since: in.Since, Until: in.Until,
 		}, in.page())
 	})
@@ -34,16 +34,16 @@ func (s *server) routeDeadLetters(to huma.API) {
 		description: "Those of `ids`, or all that match the filter, at most 10,000, the oldest first; see requeue-execution. Repeats, calls at the same time and " +
 			"a crash in the middle do no harm: each is requeued once. What cannot be requeued stays on the list, and is counted in `left`.",
 		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
-	}, func(ctx context.Context, by operate.Caller, in *struct{ Body api.SelectDeadLetters }) (api.Requeued, error) {
-		return s.Operate.RequeueDeadLetters(ctx, by, selection(in.Body))
+	}, func(ctx context.Context, caller operate.Caller, in *struct{ Body api.SelectDeadLetters }) (api.Requeued, error) {
+		return s.Operate.RequeueDeadLetters(ctx, caller, selection(in.Body))
 	})
 	register(to, call{
 		method: http.MethodPost, path: "/dead-letters/dismiss", id: "dismiss-dead-letters", tag: tagDeadLetters,
 		summary:     "Dismiss many dead letters",
 		description: "Takes those of `ids`, or all that match the filter, off the list, at most 10,000. Executions stay `failed`, with `dismissedAt`.",
 		codes:       []string{api.CodeForbidden, api.CodeBodyTooLarge},
-	}, func(ctx context.Context, by operate.Caller, in *struct{ Body api.SelectDeadLetters }) (api.Dismissed, error) {
-		return s.Operate.DismissDeadLetters(ctx, by, selection(in.Body))
+	}, func(ctx context.Context, caller operate.Caller, in *struct{ Body api.SelectDeadLetters }) (api.Dismissed, error) {
+		return s.Operate.DismissDeadLetters(ctx, caller, selection(in.Body))
 	})
 }
 

@@ -61,14 +61,14 @@ func (in *watchInput) after() (time.Time, error) {
 	return time.UnixMicro(micros), nil
 }
 
-func (s *server) streamExecutions(ctx context.Context, by operate.Caller, in *watchInput) (*huma.StreamResponse, error) {
+func (s *server) streamExecutions(ctx context.Context, caller operate.Caller, in *watchInput) (*huma.StreamResponse, error) {
 	after, err := in.after()
 	if err != nil {
 		return nil, err
 	}
 	// The watch starts before the client learns that the stream is open, so that no change after that
 	// is missed.
-	watching, err := s.Operate.Watch(ctx, by, after)
+	watching, err := s.Operate.Watch(ctx, caller, after)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (s *server) executionEvents(ctx context.Context, at time.Time, ids []string
 		return "", errStreamEnded
 	}
 	changed, err := s.Operate.Changed(ctx, signin.Caller(ctx), ids, in.AccountID, in.WorkflowID)
-	if refused, is := errors.AsType[*operate.Error](err); is && refused.Code == api.CodeUnauthorized {
+	if refused, ok := errors.AsType[*operate.Error](err); ok && refused.Code == api.CodeUnauthorized {
 		return "", errStreamEnded // the key was revoked meanwhile
 	}
 	if err != nil {

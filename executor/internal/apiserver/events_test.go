@@ -74,8 +74,8 @@ func (s *eventStream) next() api.Execution {
 	}
 	id, block, _ := strings.Cut(block, "\n")
 	s.last, _ = strings.CutPrefix(id, "id: ")
-	data, is := strings.CutPrefix(block, "event: execution\ndata: ")
-	if !is || strings.Contains(data, "\n") {
+	data, ok := strings.CutPrefix(block, "event: execution\ndata: ")
+	if !ok || strings.Contains(data, "\n") {
 		s.t.Fatalf("no event: %q", block)
 	}
 	var e api.Execution

@@ -16,7 +16,7 @@ func (s *server) routeExecutions(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/executions", id: "list-executions", tag: tagExecutions,
 		summary: "List the executions", description: "The newest first, by `acceptedAt`. All filters must match.",
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Listing
 		WorkflowID string    `query:"workflowId"`
 		Status     string    `query:"status" enum:"queued,running,succeeded,failed,rejected,canceled"`
@@ -26,7 +26,7 @@ func (s *server) routeExecutions(to huma.API) {
 		Until      time.Time `query:"until" doc:"Accepted before."`
 	},
 	) (list api.List[api.Execution], err error) {
-		found, err := s.Operate.Executions(ctx, by, operate.ExecutionFilter{
+		found, err := s.Operate.Executions(ctx, caller, operate.ExecutionFilter{
 			AccountID: in.AccountID, WorkflowID: in.WorkflowID, Status: execution.Status(in.Status), Source: execution.Source(in.Source), DeliveryID: in.DeliveryID, Since: in.Since, Until: in.Until,
 		}, in.page())
 		list = api.List[api.Execution]{Items: make([]api.Execution, len(found.Items)), NextCursor: found.NextCursor}
@@ -39,8 +39,8 @@ func (s *server) routeExecutions(to huma.API) {
 		method: http.MethodGet, path: "/executions/{id}", id: "get-execution", tag: tagExecutions,
 		summary: "Show an execution", description: "With what the workflow got and what it returned.",
 		codes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, by operate.Caller, in *ExecutionID) (api.ExecutionDetail, error) {
-		found, err := s.Operate.ExecutionDetail(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *ExecutionID) (api.ExecutionDetail, error) {
+		found, err := s.Operate.ExecutionDetail(ctx, caller, in.ID)
 		return detailOnWire(found), err
 	})
 }
@@ -53,8 +53,8 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 		description: "On the trigger node's configured sample payload, not on the original body. Neither the plan nor " +
 			"`active` keeps it from starting.",
 		codes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
-	}, func(ctx context.Context, by operate.Caller, in *ExecutionID) (api.Started, error) {
-		return s.Operate.RerunExecution(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *ExecutionID) (api.Started, error) {
+		return s.Operate.RerunExecution(ctx, caller, in.ID)
 	})
 	register(to, call{
 		method: http.MethodPost, path: "/executions/{id}/replay", id: "replay-execution", tag: tagExecutions,
@@ -63,12 +63,12 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 			"Each call starts another, unless it repeats the `Idempotency-Key` of an earlier one: then it answers the same `executionId` and starts " +
 			"nothing. Account and queue are the workflow's of now. Neither the plan nor `active` keeps it from starting.",
 		codes: []string{api.CodeForbidden, api.CodeNotFound, api.CodeNotFinished, api.CodeInputExpired, api.CodeBodyNotKept},
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		ExecutionID
 		Key string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: a repeated call with it starts nothing."`
 	},
 	) (api.Started, error) {
-		return s.Operate.ReplayExecution(ctx, by, in.ID, in.Key)
+		return s.Operate.ReplayExecution(ctx, caller, in.ID, in.Key)
 	})
 	register(fixed, call{
 		method: http.MethodPost, path: "/executions/replay", id: "replay-rejected", tag: tagExecutions,
@@ -76,13 +76,13 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 		description: "For what arrived while a workflow was not active: starts an execution for each that matches, the oldest first, at most 10,000. Each is " +
 			"replayed once, however often this is called; another `Idempotency-Key` replays them once more. What cannot be replayed is counted in `left`.",
 		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: with another one, all are replayed once more."`
 		Body api.ReplayRejected
 	},
 	) (api.Replayed, error) {
 		of := in.Body
-		return s.Operate.ReplayRejected(ctx, by, operate.ExecutionFilter{
+		return s.Operate.ReplayRejected(ctx, caller, operate.ExecutionFilter{
 			AccountID: of.AccountID, WorkflowID: of.WorkflowID, Since: of.Since, Until: of.Until,
 		}, in.Key)
 	})
@@ -92,8 +92,8 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 		description: "One that no runner was given is `canceled` at once, and no handler ever begins with it. One that a runner was given gets `cancelRequestedAt`: " +
 			"the runner ends it, or it comes to its own end first. A repeat of the call answers the same, until it has ended.",
 		codes: []string{api.CodeNotFound, api.CodeAlreadyEnded},
-	}, func(ctx context.Context, by operate.Caller, in *ExecutionID) (api.Execution, error) {
-		canceled, err := s.Operate.CancelExecution(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *ExecutionID) (api.Execution, error) {
+		canceled, err := s.Operate.CancelExecution(ctx, caller, in.ID)
 		return canceled.Execution, err
 	})
 	register(fixed, call{
@@ -101,9 +101,9 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 		summary:     "Cancel many executions",
 		description: "By their IDs, or all of a workflow that have not ended, the oldest first, at most 10,000. It can be repeated.",
 		codes:       []string{api.CodeForbidden, api.CodeBodyTooLarge},
-	}, func(ctx context.Context, by operate.Caller, in *struct{ Body api.CancelExecutions }) (api.Canceled, error) {
+	}, func(ctx context.Context, caller operate.Caller, in *struct{ Body api.CancelExecutions }) (api.Canceled, error) {
 		of := in.Body
-		return s.Operate.CancelExecutions(ctx, by, operate.CancelSelection{
+		return s.Operate.CancelExecutions(ctx, caller, operate.CancelSelection{
 			IDs: of.IDs, Filter: operate.ExecutionFilter{WorkflowID: of.WorkflowID, Since: of.Since, Until: of.Until},
 		})
 	})
@@ -116,8 +116,8 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 			"With `message-` and the stream sequence of a message that was put aside, it makes the record that is missing, under the " +
 			"execution ID that the sender was told; nothing is started, for runners got the message all the same.",
 		codes: []string{api.CodeNotFound, api.CodeNotFailed, api.CodeInputExpired, api.CodeUndecodable, api.CodeRefused},
-	}, func(ctx context.Context, by operate.Caller, in *ExecutionID) (api.Started, error) {
-		return s.Operate.RequeueExecution(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *ExecutionID) (api.Started, error) {
+		return s.Operate.RequeueExecution(ctx, caller, in.ID)
 	})
 }
 

@@ -301,7 +301,7 @@ func TestEveryTimeIsUTC(t *testing.T) {
 		switch v := v.(type) {
 		case map[string]any:
 			for name, member := range v {
-				if text, is := member.(string); is && strings.HasSuffix(name, "At") {
+				if text, ok := member.(string); ok && strings.HasSuffix(name, "At") {
 					times = append(times, text)
 				}
 				walk(member)

@@ -85,7 +85,7 @@ func TestDatabaseIsAway(t *testing.T) {
 	if info.Tokens[0].Token != before {
 		t.Error("the token was rotated")
 	}
-	r.check(r.changes.Tell([]string{id(1)}))
+	r.check(r.changes.Publish([]string{id(1)}))
 	if got := s.block(); got != "" {
 		t.Errorf("the event stream goes on: %q", got)
 	}

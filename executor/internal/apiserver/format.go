@@ -22,8 +22,8 @@ var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 // a body: a number in a sample payload may exceed a float64, and is kept as sent. It refuses text
 // that is not UTF-8, which encoding/json would change.
 func readJSON(text []byte, into any) error {
-	form, is := into.(*any)
-	if !is {
+	form, ok := into.(*any)
+	if !ok {
 		return wholeNumber(json.Unmarshal(text, into))
 	}
 	if !utf8.Valid(text) {
@@ -44,7 +44,7 @@ func readJSON(text []byte, into any) error {
 
 // wholeNumber explains why encoding/json refuses 1.0 and 1e2, whole numbers by JSON Schema. huma has found all other wrong types.
 func wholeNumber(err error) error {
-	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("%s: write the %s without a fraction or an exponent", wrong.Field, wrong.Value)
 	}
 	return err

@@ -18,23 +18,23 @@ func (s *server) routeInstallation(to huma.API) {
 		summary: "Check the public URL",
 		description: "The executor sends a signed request there, which starts nothing and uses up nobody's rate limit, and which " +
 			"only an ingress of this installation can answer. It follows no redirect.",
-	}, func(ctx context.Context, by operate.Caller, _ *struct{}) (api.PublicURL, error) {
-		return s.Operate.CheckPublicURL(ctx, by)
+	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.PublicURL, error) {
+		return s.Operate.CheckPublicURL(ctx, caller)
 	})
 	register(to, call{
 		method: http.MethodGet, path: "/members", id: "list-members", tag: tagInstallation, least: operate.Admin,
 		summary:     "List the executors and ingresses that run",
 		description: "With their versions, and with the keys that they can open secrets with.",
-	}, func(ctx context.Context, by operate.Caller, _ *struct{}) (api.Members, error) {
-		return s.Operate.Members(ctx, by)
+	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.Members, error) {
+		return s.Operate.Members(ctx, caller)
 	})
 	register(to, call{
 		method: http.MethodGet, path: "/queues", id: "list-queues", tag: tagInstallation,
 		summary: "List the queues",
 		description: "What waits in each queue that a workflow names, and which groups of runners take it. By name. Accounts may share a queue: " +
 			"what waits is counted of all of them.",
-	}, func(ctx context.Context, by operate.Caller, in *Listing) (api.List[api.Queue], error) {
-		return s.Operate.Queues(ctx, by, in.AccountID, in.page())
+	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Queue], error) {
+		return s.Operate.Queues(ctx, caller, in.AccountID, in.page())
 	})
 	s.routeQueues(to)
 	register(to, call{
@@ -42,7 +42,7 @@ func (s *server) routeInstallation(to huma.API) {
 		summary: "List who changed what",
 		description: "The newest first. Each change of accounts, workflows, tokens, senders and keys has exactly one entry, and each sign-in to the console. " +
 			"What was confirmed before the call is in it. All filters must match.",
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Paging
 		Actor      string    `query:"actor" doc:"The actor's ID, name or kind."`
 		AccountID  string    `query:"accountId" doc:"About this account."`
@@ -51,7 +51,7 @@ func (s *server) routeInstallation(to huma.API) {
 		Until      time.Time `query:"until" doc:"Before."`
 	},
 	) (api.List[api.AuditEntry], error) {
-		return s.Operate.Audit(ctx, by, operate.AuditFilter{
+		return s.Operate.Audit(ctx, caller, operate.AuditFilter{
 			Actor: in.Actor, AccountID: in.AccountID, WorkflowID: in.WorkflowID, Since: in.Since, Until: in.Until,
 		}, in.page())
 	})
@@ -71,7 +71,7 @@ func (s *server) routeQueues(to huma.API) {
 		description: "From the answer on, no group of the queue is handed anything new, a group that is made later neither: executions are accepted, and wait. " +
 			"What runs goes on. Without `until`, or a body, it holds until the queue is resumed. " + sharing,
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		QueueName
 		Body *api.PauseQueue
 	},
@@ -80,14 +80,14 @@ func (s *server) routeQueues(to huma.API) {
 		if in.Body != nil {
 			until = in.Body.Until
 		}
-		return s.Operate.PauseQueue(ctx, by, in.Queue, until)
+		return s.Operate.PauseQueue(ctx, caller, in.Queue, until)
 	})
 	register(to, call{
 		method: http.MethodPost, path: "/queues/{queue}/resume", id: "resume-queue", tag: tagInstallation,
 		summary: "Resume a queue", description: "Its groups get what waits, the oldest first. One that is not paused stays as it is. " + sharing,
 		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *QueueName) (api.Queue, error) {
-		return s.Operate.ResumeQueue(ctx, by, in.Queue)
+	}, func(ctx context.Context, caller operate.Caller, in *QueueName) (api.Queue, error) {
+		return s.Operate.ResumeQueue(ctx, caller, in.Queue)
 	})
 	register(to, call{
 		method: http.MethodPut, path: "/queues/{queue}/groups/{group}", id: "put-queue-group", tag: tagInstallation,
@@ -95,12 +95,12 @@ func (s *server) routeQueues(to huma.API) {
 		description: "How many of its executions are out at all its members together. It holds for a group that is made later, too. " +
 			"With fewer than are out now, those go on, and no further one is handed out until enough have ended. " + sharing,
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		QueueName
 		Group string `path:"group" pattern:"^[A-Za-z0-9_-]{1,64}$" example:"main"`
 		Body  api.PutQueueGroup
 	},
 	) (api.QueueGroup, error) {
-		return s.Operate.SetQueueGroup(ctx, by, in.Queue, in.Group, in.Body.MaxInFlight)
+		return s.Operate.SetQueueGroup(ctx, caller, in.Queue, in.Group, in.Body.MaxInFlight)
 	})
 }

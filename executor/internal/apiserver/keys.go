@@ -14,14 +14,14 @@ func (s *server) routeKeys(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/whoami", id: "get-whoami", tag: tagAccess,
 		summary: "Show who makes the call", description: "And what they may do, and see.",
-	}, func(ctx context.Context, by operate.Caller, _ *struct{}) (api.WhoAmI, error) {
-		return s.Operate.WhoAmI(ctx, by)
+	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.WhoAmI, error) {
+		return s.Operate.WhoAmI(ctx, caller)
 	})
 	register(to, call{
 		method: http.MethodGet, path: "/keys", id: "list-keys", tag: tagAccess, least: operate.Admin,
 		summary: "List the keys", description: "By ID. A key that has expired stays in the list for a day.",
-	}, func(ctx context.Context, by operate.Caller, in *Listing) (api.List[api.Key], error) {
-		return s.Operate.Keys(ctx, by, in.AccountID, in.page())
+	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Key], error) {
+		return s.Operate.Keys(ctx, caller, in.AccountID, in.page())
 	})
 	register(to, call{
 		method: http.MethodPost, path: "/keys", id: "create-key", tag: tagAccess, least: operate.Admin,
@@ -30,15 +30,15 @@ func (s *server) routeKeys(to huma.API) {
 			"with the role viewer, can be given to a page in a browser: `--api-origins` of the executor names the sites that may use one.",
 		codes:  []string{api.CodeBodyTooLarge},
 		status: http.StatusCreated,
-	}, func(ctx context.Context, by operate.Caller, in *struct{ Body api.PutKey }) (api.NewKey, error) {
-		return s.Operate.CreateKey(ctx, by, in.Body)
+	}, func(ctx context.Context, caller operate.Caller, in *struct{ Body api.PutKey }) (api.NewKey, error) {
+		return s.Operate.CreateKey(ctx, caller, in.Body)
 	})
 	registerBare(to, call{
 		method: http.MethodDelete, path: "/keys/{id}", id: "revoke-key", tag: tagAccess, least: operate.Admin,
 		summary: "Revoke a key", description: "From the very next request on, no executor takes it. Open streams of events with it end.",
 		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *KeyID) error {
-		return s.Operate.RevokeKey(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *KeyID) error {
+		return s.Operate.RevokeKey(ctx, caller, in.ID)
 	})
 }
 

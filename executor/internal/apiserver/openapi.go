@@ -126,8 +126,8 @@ func forRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 // register adds a call that answers with a T.
 func register[I, T any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) (T, error)) {
 	type output struct{ Body T }
-	route(to, c, func(ctx context.Context, by operate.Caller, in *I) (*output, error) {
-		body, err := handle(ctx, by, in)
+	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*output, error) {
+		body, err := handle(ctx, caller, in)
 		return &output{body}, err
 	})
 }
@@ -139,8 +139,8 @@ func registerPut[I, T any](to huma.API, c call, handle func(context.Context, ope
 		Body   T
 	}
 	c.responses = map[string]*huma.Response{"201": response[T](to, "Created")}
-	route(to, c, func(ctx context.Context, by operate.Caller, in *I) (*output, error) {
-		put, err := handle(ctx, by, in)
+	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*output, error) {
+		put, err := handle(ctx, caller, in)
 		return &output{statusOf(put.Created), put.Value}, err
 	})
 }
@@ -154,8 +154,8 @@ func statusOf(created bool) int {
 
 // registerBare adds a call that answers without a body.
 func registerBare[I any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) error) {
-	route(to, c, func(ctx context.Context, by operate.Caller, in *I) (*struct{}, error) {
-		return nil, handle(ctx, by, in)
+	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*struct{}, error) {
+		return nil, handle(ctx, caller, in)
 	})
 }
 
@@ -179,7 +179,7 @@ func route[I, O any](to huma.API, c call, handle func(context.Context, operate.C
 		op.RequestBody = &huma.RequestBody{}
 	}
 	codes := append([]string{api.CodeUnauthorized, api.CodeForbidden, api.CodeInvalid, api.CodeUnavailable, api.CodeInternal}, c.codes...)
-	if _, is := any(new(I)).(conditional); is {
+	if _, ok := any(new(I)).(conditional); ok {
 		codes = append(codes, api.CodeChangedSince)
 	}
 	for _, code := range codes {
@@ -188,7 +188,7 @@ func route[I, O any](to huma.API, c call, handle func(context.Context, operate.C
 	huma.Register(to, op, func(ctx context.Context, in *I) (*O, error) {
 		var out *O
 		var err error
-		if only, is := any(in).(conditional); is {
+		if only, ok := any(in).(conditional); ok {
 			ctx, err = only.limit(ctx)
 		}
 		if err == nil {

@@ -130,8 +130,8 @@ func TestOpenAPIDocument(t *testing.T) {
 		t.Errorf("%s is not documented", route)
 	}
 	for _, ref := range regexp.MustCompile(`"\$ref":"([^"]*)"`).FindAllStringSubmatch(string(a.body), -1) {
-		name, found := strings.CutPrefix(ref[1], "#/components/schemas/")
-		if !found || document.Components.Schemas[name] == nil {
+		name, ok := strings.CutPrefix(ref[1], "#/components/schemas/")
+		if !ok || document.Components.Schemas[name] == nil {
 			t.Errorf("reference to nowhere: %s", ref[1])
 		}
 	}

@@ -170,11 +170,11 @@ func (p *problem) write(w http.ResponseWriter) {
 
 // problemOf returns the problem that a client receives for an error of a call.
 func problemOf(err error) *problem {
-	if known, is := errors.AsType[*problem](err); is {
+	if known, ok := errors.AsType[*problem](err); ok {
 		return known
 	}
-	failed, is := errors.AsType[*operate.Error](err)
-	if !is {
+	failed, ok := errors.AsType[*operate.Error](err)
+	if !ok {
 		return newProblem(api.CodeInternal, "")
 	}
 	if len(failed.Fields) > 0 {
@@ -209,7 +209,7 @@ var setUpHuma = sync.OnceFunc(func() {
 // sprintf does the same as fmt.Sprintf, but writes numbers as people do: 1000000, not 1e+06.
 func sprintf(format string, args ...any) string {
 	for i, arg := range args {
-		if number, is := arg.(float64); is {
+		if number, ok := arg.(float64); ok {
 			args[i] = strconv.FormatFloat(number, 'f', -1, 64)
 		}
 	}
@@ -257,7 +257,7 @@ func humaField(err error) api.FieldError {
 		what = "must be a time like 2026-01-31T12:00:00Z; a + in it is %2B in a URL"
 	}
 	for _, place := range []string{"body.", "query.", "path.", "header."} {
-		if field, found := strings.CutPrefix(location, place); found {
+		if field, ok := strings.CutPrefix(location, place); ok {
 			location = field
 			break
 		}

@@ -18,25 +18,25 @@ func (s *server) routeRefusals(to huma.API) {
 		description: "By code, the last refused first. Ingresses count, and report once a second; what they keep " +
 			"of a request is in `last`. Counts are kept for a week.",
 		codes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		WorkflowID
 		Listing
 		RefusedSince
 	},
 	) (api.List[api.Refusal], error) {
-		return s.Operate.Refusals(ctx, by, in.AccountID, in.ID, in.Since, in.page())
+		return s.Operate.Refusals(ctx, caller, in.AccountID, in.ID, in.Since, in.page())
 	})
 	register(to, call{
 		method: http.MethodGet, path: "/refusals", id: "list-all-refusals", tag: tagWorkflows,
 		summary: "Count the refused requests of all workflows",
 		description: "By workflow and code, the last refused first. Requests to workflows that do not exist are counted by code " +
 			"alone; of one that was deleted the counts stay for a week.",
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Listing
 		RefusedSince
 	},
 	) (api.List[api.WorkflowRefusal], error) {
-		return s.Operate.AllRefusals(ctx, by, in.AccountID, in.Since, in.page())
+		return s.Operate.AllRefusals(ctx, caller, in.AccountID, in.Since, in.page())
 	})
 }
 

@@ -194,7 +194,7 @@ func (a answer) refused(status int, code string) api.Problem {
 	if err := json.Unmarshal(a.body, &members); err != nil {
 		a.t.Fatal(err)
 	}
-	if success, there := members["success"]; !there || success != false {
+	if success, ok := members["success"]; !ok || success != false {
 		a.t.Errorf("%s: success is %v", a.call, success)
 	}
 	p := decode[api.Problem](a)
@@ -256,7 +256,7 @@ func (r *rig) records(batch store.Batch) {
 	r.t.Helper()
 	applied, err := r.store.Apply(r.t.Context(), batch)
 	r.check(err)
-	r.check(r.changes.Tell(applied.Changed))
+	r.check(r.changes.Publish(applied.Changed))
 }
 
 // record returns a record with all required fields.

@@ -18,20 +18,20 @@ func (s *server) routeTriggers(to huma.API) {
 		method: http.MethodGet, path: triggerPath, id: "get-trigger", tag: tagTriggers,
 		summary: "Show a trigger node's settings", description: "With its URL and its tokens in clear.",
 		codes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, by operate.Caller, in *TriggerID) (api.Trigger, error) {
-		return s.Operate.Trigger(ctx, by, in.ID, in.NodeID)
+	}, func(ctx context.Context, caller operate.Caller, in *TriggerID) (api.Trigger, error) {
+		return s.Operate.Trigger(ctx, caller, in.ID, in.NodeID)
 	})
 	settings := newPatcher[api.TriggerSettings](to, "samplePayload", "filter", "answer")
 	type output struct{ Body api.Trigger }
 	routePatch[api.TriggerSettings](to, call{
 		path: triggerPath, id: "patch-trigger", tag: tagTriggers, summary: "Change a trigger node's settings",
 		description: "`If-Match` takes the `ETag` of its workflow.",
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerChange
 		patchBody
 	},
 	) (*output, error) {
-		t, err := s.Operate.PatchTrigger(ctx, by, in.ID, in.NodeID, settings.apply(in.RawBody))
+		t, err := s.Operate.PatchTrigger(ctx, caller, in.ID, in.NodeID, settings.apply(in.RawBody))
 		return &output{t}, err
 	})
 	register(to, call{
@@ -39,12 +39,12 @@ func (s *server) routeTriggers(to huma.API) {
 		summary: "Set the sample payload", description: "The body is the payload: any JSON value, at most 512 KiB. Reruns run on it.",
 		codes:   []string{api.CodeNotFound, api.CodeBodyTooLarge},
 		anyBody: true,
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerID
 		RawBody []byte `contentType:"application/json"`
 	},
 	) (api.Trigger, error) {
-		return s.Operate.SetSamplePayload(ctx, by, in.ID, in.NodeID, in.RawBody)
+		return s.Operate.SetSamplePayload(ctx, caller, in.ID, in.NodeID, in.RawBody)
 	})
 	register(to, call{
 		method: http.MethodPost, path: triggerPath + "/rotate-token", id: "rotate-token", tag: tagTriggers,
@@ -52,7 +52,7 @@ func (s *server) routeTriggers(to huma.API) {
 		description: "The tokens so far work for `keepOldForSeconds` longer, or as long as they would have if that is " +
 			"shorter. Without a body they end at once. Each call makes another token: do not repeat it blindly.",
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManyTokens, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerChange
 		Body *api.RotateToken
 	},
@@ -61,7 +61,7 @@ func (s *server) routeTriggers(to huma.API) {
 		if in.Body != nil {
 			keepOld = time.Duration(in.Body.KeepOldForSeconds) * time.Second
 		}
-		return s.Operate.RotateToken(ctx, by, in.ID, in.NodeID, keepOld)
+		return s.Operate.RotateToken(ctx, caller, in.ID, in.NodeID, keepOld)
 	})
 	s.routeTries(to)
 }
@@ -73,8 +73,8 @@ func (s *server) routeTries(to huma.API) {
 		summary:     "Start an execution on the sample payload",
 		description: "Neither the plan nor `active` keeps it from starting: a workflow can be tried before it is activated.",
 		codes:       []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
-	}, func(ctx context.Context, by operate.Caller, in *TriggerID) (api.Started, error) {
-		return s.Operate.RerunTrigger(ctx, by, in.ID, in.NodeID)
+	}, func(ctx context.Context, caller operate.Caller, in *TriggerID) (api.Started, error) {
+		return s.Operate.RerunTrigger(ctx, caller, in.ID, in.NodeID)
 	})
 	register(to, call{
 		method: http.MethodPost, path: triggerPath + "/send-test", id: "send-test", tag: tagTriggers,
@@ -82,7 +82,7 @@ func (s *server) routeTries(to huma.API) {
 		description: "The executor posts the sample payload, or what is given, to the public URL, signed with the sender's newest secret, which nobody sees. " +
 			"Refusals of the endpoint are answers, too: `status` and `code` say them.",
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeSamplePayloadMissing, api.CodeSenderCannotSign, api.CodeSecretsKeyMissing, api.CodeEndpointUnreachable},
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerID
 		Body *api.SendTest
 	},
@@ -91,7 +91,7 @@ func (s *server) routeTries(to huma.API) {
 		if in.Body != nil {
 			test = *in.Body
 		}
-		return s.Operate.SendTest(ctx, by, in.ID, in.NodeID, test)
+		return s.Operate.SendTest(ctx, caller, in.ID, in.NodeID, test)
 	})
 }
 

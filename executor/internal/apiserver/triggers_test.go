@@ -46,10 +46,10 @@ func TestTrigger(t *testing.T) {
 	if string(members["samplePayload"]) != "null" || len(tokens) != 1 || tokens[0]["token"] != trigger.Token {
 		t.Errorf("trigger %s", a.body)
 	}
-	if last, there := tokens[0]["lastUsedAt"]; !there || last != nil {
+	if last, ok := tokens[0]["lastUsedAt"]; !ok || last != nil {
 		t.Errorf("a token that was never used: %v", tokens[0])
 	}
-	if _, there := tokens[0]["expiresAt"]; there {
+	if _, ok := tokens[0]["expiresAt"]; ok {
 		t.Errorf("a token that works for ever: %v", tokens[0])
 	}
 
@@ -77,7 +77,7 @@ func TestTriggerTellsWhatIngressesWereTold(t *testing.T) {
 	announce := func(settings *agree.IngressSettings) {
 		t.Helper()
 		before := len(r.Roll.Ingress())
-		a, err := agree.Announce(t.Context(), r.nc, r.Follower, agree.RoleIngress, settings, agree.About{}, logtest.Quiet())
+		a, err := agree.StartHeartbeat(t.Context(), r.nc, r.Follower, agree.RoleIngress, settings, agree.About{}, logtest.Quiet())
 		r.check(err)
 		t.Cleanup(a.Stop)
 		eventually(t, func() bool { return len(r.Roll.Ingress()) > before })

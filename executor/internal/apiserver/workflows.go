@@ -18,18 +18,18 @@ func (s *server) routeWorkflows(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/workflows", id: "list-workflows", tag: tagWorkflows,
 		summary: "List the workflows", description: "By ID; of one account, or of all.",
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Paging
 		AccountID string `query:"accountId" doc:"Only this account's."`
 	},
 	) (api.List[api.Workflow], error) {
-		return s.Operate.Workflows(ctx, by, operate.WorkflowFilter{AccountID: in.AccountID}, in.page())
+		return s.Operate.Workflows(ctx, caller, operate.WorkflowFilter{AccountID: in.AccountID}, in.page())
 	})
 	route(to, call{
 		method: http.MethodGet, path: "/workflows/{id}", id: "get-workflow", tag: tagWorkflows,
 		summary: "Show a workflow", codes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) (*taggedWorkflow, error) {
-		w, err := s.Operate.Workflow(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *WorkflowID) (*taggedWorkflow, error) {
+		w, err := s.Operate.Workflow(ctx, caller, in.ID)
 		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 	})
 	route(to, call{
@@ -40,33 +40,33 @@ func (s *server) routeWorkflows(to huma.API) {
 			"replaced, so that nobody's change is undone unseen. With `If-None-Match: *`, none is replaced. Only an inactive workflow can move to another account.",
 		codes:     []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Workflow](to, "Created")},
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		WorkflowChange
 		OnlyNew
 		Body api.PutWorkflow
 	},
 	) (*taggedWorkflow, error) {
-		put, err := s.Operate.PutWorkflow(ctx, by, in.ID, in.Body, in.IfNoneMatch != "")
+		put, err := s.Operate.PutWorkflow(ctx, caller, in.ID, in.Body, in.IfNoneMatch != "")
 		return &taggedWorkflow{statusOf(put.Created), tagOf(put.Value), put.Value}, err
 	})
 	workflow := newPatcher[api.PutWorkflow](to)
 	routePatch[api.PutWorkflow](to, call{
 		path: "/workflows/{id}", id: "patch-workflow", tag: tagWorkflows, summary: "Change a workflow",
 		description: "`triggers` is replaced as a whole: a node that stays keeps its tokens and its sample payload, one that is left out is deleted.",
-	}, func(ctx context.Context, by operate.Caller, in *struct {
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		WorkflowChange
 		patchBody
 	},
 	) (*taggedWorkflow, error) {
-		w, err := s.Operate.PatchWorkflow(ctx, by, in.ID, workflow.apply(in.RawBody))
+		w, err := s.Operate.PatchWorkflow(ctx, caller, in.ID, workflow.apply(in.RawBody))
 		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 	})
 	registerBare(to, call{
 		method: http.MethodDelete, path: "/workflows/{id}", id: "delete-workflow", tag: tagWorkflows,
 		summary: "Delete a workflow", description: "With its tokens and sample payloads. The records of its executions stay.",
 		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *WorkflowChange) error {
-		return s.Operate.DeleteWorkflow(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *WorkflowChange) error {
+		return s.Operate.DeleteWorkflow(ctx, caller, in.ID)
 	})
 	s.routeActive(to)
 }
@@ -78,8 +78,8 @@ func (s *server) routeActive(to huma.API) {
 		summary:     "Activate a workflow",
 		description: "Its webhooks start executions, from the very next request. Idempotent.",
 		codes:       []string{api.CodeNotFound, api.CodePlanLimitExceeded, api.CodeWebhooksNotInPlan, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *WorkflowChange) (*taggedWorkflow, error) {
-		w, err := s.Operate.Activate(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *WorkflowChange) (*taggedWorkflow, error) {
+		w, err := s.Operate.Activate(ctx, caller, in.ID)
 		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 	})
 	route(to, call{
@@ -87,8 +87,8 @@ func (s *server) routeActive(to huma.API) {
 		summary:     "Deactivate a workflow",
 		description: "Its webhooks start nothing, from the very next request. Idempotent.",
 		codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *WorkflowChange) (*taggedWorkflow, error) {
-		w, err := s.Operate.Deactivate(ctx, by, in.ID)
+	}, func(ctx context.Context, caller operate.Caller, in *WorkflowChange) (*taggedWorkflow, error) {
+		w, err := s.Operate.Deactivate(ctx, caller, in.ID)
 		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 	})
 }

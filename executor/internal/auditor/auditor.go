@@ -69,7 +69,7 @@ func (a *Auditor) Run(ctx context.Context, name string) {
 			said = time.Now()
 			a.log.WithError(err).WithField("stream", name).Warn("the audit cannot be taken from the registry's history; it is tried again")
 		}
-		retry.Wait(ctx, again)
+		retry.Sleep(ctx, again)
 	}
 }
 
@@ -184,7 +184,7 @@ func CaughtUp(ctx context.Context, js jetstream.JetStream) {
 			if err == nil && consumer.CachedInfo().NumPending+uint64(consumer.CachedInfo().NumAckPending) == 0 { //nolint:gosec // a count
 				break
 			}
-			retry.Wait(ctx, 20*time.Millisecond)
+			retry.Sleep(ctx, 20*time.Millisecond)
 		}
 	}
 }

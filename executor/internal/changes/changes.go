@@ -85,7 +85,7 @@ type Changes struct {
 func New(nc *nats.Conn) (*Changes, error) {
 	c := &Changes{nc: nc, watchers: map[chan Batch]struct{}{}, past: past{since: now()}, stop: make(chan struct{}), done: make(chan struct{})}
 	var err error
-	if c.sub, err = nc.Subscribe(subject, c.hear); err != nil {
+	if c.sub, err = nc.Subscribe(subject, c.receive); err != nil {
 		return nil, fmt.Errorf("listen for changes: %w", err)
 	}
 	go c.endAfterGaps(nc.StatusChanged(nats.CONNECTED), c.sub.StatusChanged(nats.SubscriptionSlowConsumer))
@@ -147,15 +147,15 @@ func (c *Changes) next() time.Time {
 
 // Tell announces that records changed. If that fails, the watches of this process end, because no
 // other process knows of the change.
-func (c *Changes) Tell(ids []string) error {
-	err := c.tell(ids)
+func (c *Changes) Publish(ids []string) error {
+	err := c.publish(ids)
 	if err != nil {
 		c.endAll()
 	}
 	return err
 }
 
-func (c *Changes) tell(ids []string) error {
+func (c *Changes) publish(ids []string) error {
 	for len(ids) > 0 {
 		n := min(len(ids), maxIDs)
 		data, err := proto.Marshal(&hookstartv1.ExecutionsChanged{ExecutionIds: ids[:n]})
@@ -204,7 +204,7 @@ func (c *Changes) Watch(after time.Time) Watching {
 	return watching
 }
 
-func (c *Changes) hear(msg *nats.Msg) {
+func (c *Changes) receive(msg *nats.Msg) {
 	var changed hookstartv1.ExecutionsChanged
 	if proto.Unmarshal(msg.Data, &changed) != nil {
 		return

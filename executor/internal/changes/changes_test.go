@@ -47,7 +47,7 @@ func TestWatchesEndAfterALostConnection(t *testing.T) {
 	c := listen(t, server.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectBufSize(-1)))
 	defer c.Stop()
 	changed := watch(t, c)
-	if err := c.Tell([]string{"a"}); err != nil {
+	if err := c.Publish([]string{"a"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := next(t, changed); !slices.Equal(got, []string{"a"}) {
@@ -58,7 +58,7 @@ func TestWatchesEndAfterALostConnection(t *testing.T) {
 		t.Errorf("told %q", got)
 	}
 	again := watch(t, c)
-	if err := c.Tell([]string{"b"}); err != nil {
+	if err := c.Publish([]string{"b"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := next(t, again); !slices.Equal(got, []string{"b"}) {
@@ -73,7 +73,7 @@ func TestWatchesEndWhenTellingFails(t *testing.T) {
 	defer c.Stop()
 	changed := watch(t, c)
 	nc.Close()
-	if c.Tell([]string{"a"}) == nil {
+	if c.Publish([]string{"a"}) == nil {
 		t.Fatal("telling without a connection succeeds")
 	}
 	if got := next(t, changed); got != nil {
@@ -93,7 +93,7 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	}
 	before := listen(t, server.Connect(t))
 	w := before.Watch(time.Time{})
-	if err := before.Tell([]string{"a"}); err != nil {
+	if err := before.Publish([]string{"a"}); err != nil {
 		t.Fatal(err)
 	}
 	first := <-w.Changed
@@ -101,7 +101,7 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	defer other.Stop()
 	before.Stop() // and while it is away
 	heard := watch(t, other)
-	if err := other.Tell([]string{"b"}); err != nil {
+	if err := other.Publish([]string{"b"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := next(t, heard); !slices.Equal(got, []string{"b"}) {

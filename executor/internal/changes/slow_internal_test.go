@@ -24,7 +24,7 @@ func TestWatchesEndWhenChangesWereDropped(t *testing.T) {
 	defer w.Cancel()
 	c.mu.Lock() // nothing is taken meanwhile
 	for range 10 {
-		err = c.tell([]string{"a"})
+		err = c.publish([]string{"a"})
 		if err != nil {
 			break
 		}

@@ -68,7 +68,7 @@ func (c *Console) awaitRecord(ctx context.Context, id string) error {
 }
 
 func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
-	if p, found := c.execution(w, r, r.PathValue("id")); found {
+	if p, ok := c.execution(w, r, r.PathValue("id")); ok {
 		c.render(w, r, http.StatusOK, "execution", page{Title: "Execution " + p.ExecutionID, Section: "executions", Body: p})
 	}
 }
@@ -76,7 +76,7 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 // executionFragment renders the parts of an execution's page that change until the execution has
 // ended.
 func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
-	if p, found := c.execution(w, r, r.URL.Query().Get("id")); found {
+	if p, ok := c.execution(w, r, r.URL.Query().Get("id")); ok {
 		c.write(w, r, http.StatusOK, "execution", "execution-parts", p)
 	}
 }

@@ -92,7 +92,7 @@ func (p *treeParser) children(of *jsonTree, depth int) error {
 			if err != nil {
 				return err
 			}
-			if text, is := name.(string); is {
+			if text, ok := name.(string); ok {
 				key = quoted(text)
 			}
 		}

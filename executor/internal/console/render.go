@@ -31,7 +31,9 @@ type reader struct {
 	wide bool
 }
 
-func readerOf(by operate.Caller) reader { return reader{by.Role, by.Role != "" && by.AccountID == ""} }
+func readerOf(caller operate.Caller) reader {
+	return reader{caller.Role, caller.Role != "" && caller.AccountID == ""}
+}
 
 // parseForAll returns the pages for each possible reader. They are parsed when the first such
 // reader comes; those for visitors without a session are parsed at once, so that a mistake in a
@@ -167,16 +169,16 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title
 
 // failed answers with the error page for an error of a call.
 func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
-	refused, is := errors.AsType[*operate.Error](err)
+	refused, ok := errors.AsType[*operate.Error](err)
 	switch {
 	case isNotFound(err):
 		c.fail(w, r, http.StatusNotFound, "Not found", refused.Detail)
 	case errors.Is(err, context.DeadlineExceeded):
 		note(r, "", err)
 		c.fail(w, r, http.StatusServiceUnavailable, "Timeout", "The database or NATS did not answer in time. Try again in a moment.")
-	case is && refused.Code == api.CodeForbidden:
+	case ok && refused.Code == api.CodeForbidden:
 		c.fail(w, r, http.StatusForbidden, "Forbidden", refused.Detail)
-	case is && refused.Code == api.CodeUnavailable:
+	case ok && refused.Code == api.CodeUnavailable:
 		note(r, "", err)
 		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable", "NATS or the database cannot be reached now. Try again in a moment.")
 	default:

@@ -88,9 +88,9 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next, err := c.SignIn.FromProvider(w, r)
-	refused, is := errors.AsType[*signin.RefusedError](err)
+	refused, ok := errors.AsType[*signin.RefusedError](err)
 	switch {
-	case is:
+	case ok:
 		note(r, "", err)
 		c.askToSignIn(w, r, http.StatusForbidden, localPath(next), refused.Detail)
 	case err != nil:

@@ -66,8 +66,8 @@ type trigger struct {
 const maxOthers = 5
 
 func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
-	p, found := c.workflow(w, r, r.PathValue("id"))
-	if !found {
+	p, ok := c.workflow(w, r, r.PathValue("id"))
+	if !ok {
 		return
 	}
 	var err error
@@ -84,7 +84,7 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 // workflowFragment renders the parts that others may change meanwhile, and when the tokens were
 // used.
 func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
-	if p, found := c.workflow(w, r, r.URL.Query().Get("workflow")); found {
+	if p, ok := c.workflow(w, r, r.URL.Query().Get("workflow")); ok {
 		c.write(w, r, http.StatusOK, "workflow", "workflow-parts", p)
 	}
 }
@@ -120,7 +120,7 @@ func (c *Console) workflowPage(ctx context.Context, w api.Workflow, node string)
 	if err != nil {
 		return p, err
 	}
-	if q, is := idle[w.Queue]; is {
+	if q, ok := idle[w.Queue]; ok {
 		p.Idle = &q
 	}
 	if p.Account, err = c.quota(ctx, w.AccountID); err != nil {

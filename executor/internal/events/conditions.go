@@ -190,8 +190,8 @@ func refused(now time.Time, setting *registry.OperatorEvents, workflows []*regis
 	for _, w := range workflows {
 		for _, node := range w.Triggers {
 			subject := subjectOf(w.ID, node.NodeID)
-			s, exists := all[subject]
-			if node.Sender == nil || !exists {
+			s, ok := all[subject]
+			if node.Sender == nil || !ok {
 				continue
 			}
 			f := finding{
@@ -281,9 +281,9 @@ func changesOf(now time.Time, a *registry.Account, found findings, open []store.
 	began := map[[2]string]bool{}
 	for _, c := range open {
 		began[[2]string{c.Kind, c.Subject}] = true
-		f, exists := found[c.Kind][c.Subject]
+		f, ok := found[c.Kind][c.Subject]
 		switch {
-		case !exists:
+		case !ok:
 			changes = append(changes, store.ConditionChange{Condition: c, Ended: true})
 		case f.state == good:
 			changes = append(changes, store.ConditionChange{Condition: c, Ended: true, Cause: cause(c.Kind+registry.Recovered, c.Subject, f.ends, f)})

@@ -118,8 +118,8 @@ func (e *Events) target(accountID string, setting *registry.OperatorEvents) *reg
 	if setting == nil {
 		return nil
 	}
-	w, exists := e.config.Directory.Workflow(setting.WorkflowID)
-	if !exists || w.Record.AccountID != accountID {
+	w, ok := e.config.Directory.Workflow(setting.WorkflowID)
+	if !ok || w.Record.AccountID != accountID {
 		return nil
 	}
 	return w.Record

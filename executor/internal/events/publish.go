@@ -76,8 +76,8 @@ func (e *Events) recorded(ctx context.Context, events []store.Event) (map[string
 
 // start publishes the start of an event. An event whose workflow is gone has none.
 func (e *Events) start(ctx context.Context, event store.Event) error {
-	w, exists := e.config.Directory.Workflow(event.WorkflowID)
-	if !exists {
+	w, ok := e.config.Directory.Workflow(event.WorkflowID)
+	if !ok {
 		e.config.Log.WithField("event", event.ID).WithField("workflow", event.WorkflowID).Warn("the workflow that operator events start was deleted: this one starts nothing")
 		return nil
 	}

@@ -65,7 +65,7 @@ func (e *Events) silent(ctx context.Context, now time.Time, setting *registry.Op
 			if err != nil {
 				return nil, err
 			}
-			if since, exists := began[subject]; exists && !last.After(since) && f.state == good {
+			if since, ok := began[subject]; ok && !last.After(since) && f.state == good {
 				f.state = unclear // the usual pace changed, but no request has come
 			}
 			found[subject] = f
@@ -159,7 +159,7 @@ func (e *Events) otherRequest(ctx context.Context, workflowID, nodeID string) (l
 // days before that once.
 func (e *Events) paceOf(ctx context.Context, workflowID, nodeID string, last time.Time) (pace, error) {
 	subject := subjectOf(workflowID, nodeID)
-	if known, exists := e.paces[subject]; exists && known.last.Equal(last) {
+	if known, ok := e.paces[subject]; ok && known.last.Equal(last) {
 		return known, nil
 	}
 	counts, err := e.config.Store.CountByTime(ctx, store.Filter{

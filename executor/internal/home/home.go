@@ -139,7 +139,7 @@ func (h *Home) Run(ctx context.Context) {
 		mirrors.Go(func() { h.mirror(ctx, bucket) })
 	}
 	for failing := error(nil); ; {
-		if retry.Wait(ctx, checkEvery); ctx.Err() != nil {
+		if retry.Sleep(ctx, checkEvery); ctx.Err() != nil {
 			break
 		}
 		err := h.check(ctx)

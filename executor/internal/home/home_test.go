@@ -62,10 +62,10 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 	follower, err := agree.Follow(ctx, js, p.directory, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	roll, err := agree.CallFirstRoll(ctx, nc)
+	roll, err := agree.JoinFirst(ctx, nc)
 	fatal(t, err)
 	t.Cleanup(roll.Stop)
-	announcer, err := agree.Announce(ctx, nc, follower, agree.RoleExecutor, nil, agree.About{}, logtest.Quiet())
+	announcer, err := agree.StartHeartbeat(ctx, nc, follower, agree.RoleExecutor, nil, agree.About{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	p.home = home.New(home.Config{
@@ -156,7 +156,7 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	follower, err := agree.Follow(t.Context(), js, i, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := agree.Announce(t.Context(), nc, follower, agree.RoleIngress, nil, agree.About{Can: agree.Capabilities()}, logtest.Quiet())
+	announcer, err := agree.StartHeartbeat(t.Context(), nc, follower, agree.RoleIngress, nil, agree.About{Can: agree.Capabilities()}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	i.follower, i.lease = follower, agree.NewLease(nc, follower)
@@ -192,10 +192,10 @@ func (i *ingress) awaitAvailable(t *testing.T, active ...string) time.Duration {
 func (i *ingress) knows(t *testing.T, active ...string) {
 	t.Helper()
 	for _, id := range active {
-		view, found := i.Lookup(id)
+		view, ok := i.Lookup(id)
 		// The result has no meaning if the lease has run out meanwhile.
-		if (!found || !view.Workflow.Active || !view.WithinPlan) && i.lease.Holds(time.Now()) {
-			t.Fatalf("workflow %s: found %t, while the registry is relied on", id, found)
+		if (!ok || !view.Workflow.Active || !view.WithinPlan) && i.lease.Holds(time.Now()) {
+			t.Fatalf("workflow %s: found %t, while the registry is relied on", id, ok)
 		}
 	}
 }
@@ -245,7 +245,7 @@ func TestALostRegistryIsRestored(t *testing.T) {
 		in.awaitUnavailable(t, all...)
 		in.awaitAvailable(t, all...)
 		t.Logf("loss %d: the registry of %d workflows was relied on again %s after the server was ended", n+1, len(all), time.Since(lost).Round(10*time.Millisecond))
-		if _, found := in.Lookup("deleted"); found {
+		if _, ok := in.Lookup("deleted"); ok {
 			t.Error("a deleted workflow is there again")
 		}
 		inForce(t, p.Current)
@@ -288,7 +288,7 @@ func TestAnOlderRegistryIsRestored(t *testing.T) {
 	another := startIngress(t, server.Connect(t))
 	another.awaitAvailable(t, "old", "later")
 	for _, one := range []*ingress{in, another} {
-		if _, found := one.Lookup("deleted"); found {
+		if _, ok := one.Lookup("deleted"); ok {
 			t.Error("a deleted workflow is there again")
 		}
 	}
@@ -478,7 +478,7 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	in.awaitUnavailable(t, "wf")
 	in.awaitAvailable(t, "wf")
 	inForce(t, p.Current)
-	if _, exists := p.directory.Account("restored"); !exists {
+	if _, ok := p.directory.Account("restored"); !ok {
 		t.Error("what a backup has restored is gone")
 	}
 }

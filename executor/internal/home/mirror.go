@@ -42,7 +42,7 @@ func (h *Home) mirror(ctx context.Context, bucket string) {
 			said = time.Now()
 			h.Log.WithError(err).WithField("bucket", bucket).Warn("the registry is not copied into the database; it is tried again")
 		}
-		retry.Wait(ctx, again)
+		retry.Sleep(ctx, again)
 	}
 }
 

@@ -78,7 +78,7 @@ func needs(role Role, about subject) rule { return rule{role, about} }
 // subject checks whether a call is about the account of a caller who sees only one account; its
 // error refuses the call. The error about another account's object is the same as the error about
 // an object that does not exist.
-type subject func(ctx context.Context, s *Service, by Caller) error
+type subject func(ctx context.Context, s *Service, caller Caller) error
 
 // ofNone is the subject of a call that returns and changes nothing that belongs to an account.
 func ofNone(context.Context, *Service, Caller) error { return nil }
@@ -90,8 +90,8 @@ func ofAll(context.Context, *Service, Caller) error {
 
 // ofAccount returns the subject of a call about one account.
 func ofAccount(id string) subject {
-	return func(_ context.Context, _ *Service, by Caller) error {
-		if id != by.AccountID {
+	return func(_ context.Context, _ *Service, caller Caller) error {
+		if id != caller.AccountID {
 			return notFound("account", id, "")
 		}
 		return nil
@@ -100,9 +100,9 @@ func ofAccount(id string) subject {
 
 // ofWorkflow returns the subject of a call about one workflow.
 func ofWorkflow(id string) subject {
-	return func(ctx context.Context, s *Service, by Caller) error {
+	return func(ctx context.Context, s *Service, caller Caller) error {
 		w, err := s.current(ctx, id)
-		if err == nil && w.AccountID != by.AccountID {
+		if err == nil && w.AccountID != caller.AccountID {
 			err = notFound("workflow", id, "")
 		}
 		return err
@@ -112,14 +112,14 @@ func ofWorkflow(id string) subject {
 // ofNewWorkflow returns the subject of a call about one workflow of an account, which may not exist
 // yet.
 func ofNewWorkflow(id, accountID string) subject {
-	return func(ctx context.Context, s *Service, by Caller) error {
+	return func(ctx context.Context, s *Service, caller Caller) error {
 		if err := s.config.Editor.Current(ctx); err != nil {
 			return err
 		}
-		if have, exists := s.config.Directory.Workflow(id); exists && have.Record.AccountID != by.AccountID {
+		if have, ok := s.config.Directory.Workflow(id); ok && have.Record.AccountID != caller.AccountID {
 			return notFound("workflow", id, "")
 		}
-		if accountID != by.AccountID {
+		if accountID != caller.AccountID {
 			return noAccountToPutInto(accountID)
 		}
 		return nil
@@ -134,9 +134,9 @@ func noAccountToPutInto(id string) error {
 
 // ofExecution returns the subject of a call about one execution.
 func ofExecution(id string) subject {
-	return func(ctx context.Context, s *Service, by Caller) error {
+	return func(ctx context.Context, s *Service, caller Caller) error {
 		record, err := s.record(ctx, id)
-		if err == nil && record.AccountID != by.AccountID {
+		if err == nil && record.AccountID != caller.AccountID {
 			err = noExecution(id)
 		}
 		return err
@@ -146,11 +146,11 @@ func ofExecution(id string) subject {
 // ofDeadLetter returns the subject of a call about one dead letter. A caller of one account sees no
 // quarantined message, because the account of such a message is unreliable.
 func ofDeadLetter(id string) subject {
-	return func(ctx context.Context, s *Service, by Caller) error {
+	return func(ctx context.Context, s *Service, caller Caller) error {
 		if _, isMessage := messageKey(id); isMessage {
 			return notFound("dead letter", id, "")
 		}
-		return ofExecution(id)(ctx, s, by)
+		return ofExecution(id)(ctx, s, caller)
 	}
 }
 
@@ -161,11 +161,11 @@ const nobody = "/"
 // accountID is "". It narrows accountID, which the call must use, to what the caller sees: to the
 // caller's account, or to nobody if another account was requested.
 func within(accountID *string) subject {
-	return func(_ context.Context, _ *Service, by Caller) error {
+	return func(_ context.Context, _ *Service, caller Caller) error {
 		switch *accountID {
-		case by.AccountID:
+		case caller.AccountID:
 		case "":
-			*accountID = by.AccountID
+			*accountID = caller.AccountID
 		default:
 			*accountID = nobody
 		}
@@ -187,57 +187,57 @@ func (by Caller) Has(least Role) error {
 }
 
 // allowed returns an error if a caller may not make a call.
-func (s *Service) allowed(ctx context.Context, by Caller, r rule) error {
+func (s *Service) allowed(ctx context.Context, caller Caller, r rule) error {
 	if r.about == nil {
 		r.role = "" // which no role includes
 	}
-	if err := by.Has(r.role); err != nil {
+	if err := caller.Has(r.role); err != nil {
 		return err
 	}
-	if by.Kind == Key {
+	if caller.Kind == Key {
 		// This is checked for each event of a stream, too, so that a revocation applies to the very next
 		// answer.
-		if err := s.config.Keyring.still(ctx, by); err != nil {
+		if err := s.config.Keyring.still(ctx, caller); err != nil {
 			return err
 		}
 	}
-	if by.AccountID == "" {
+	if caller.AccountID == "" {
 		return nil
 	}
-	return r.about(ctx, s, by)
+	return r.about(ctx, s, caller)
 }
 
 // sees reports whether a caller sees an account's objects.
 func (by Caller) sees(accountID string) bool { return by.AccountID == "" || by.AccountID == accountID }
 
 // read runs a call that changes nothing.
-func read[T any](ctx context.Context, s *Service, by Caller, r rule, call func(context.Context) (T, error)) (T, error) {
+func read[T any](ctx context.Context, s *Service, caller Caller, r rule, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	return checked(ctx, s, by, r, call)
+	return checked(ctx, s, caller, r, call)
 }
 
 // change runs a call that changes something, for at most the duration within, and even if the
 // client disconnects: each stored change has to be confirmed.
-func change[T any](ctx context.Context, s *Service, by Caller, r rule, within time.Duration, call func(context.Context) (T, error)) (T, error) {
+func change[T any](ctx context.Context, s *Service, caller Caller, r rule, within time.Duration, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
-	return checked(madeBy(ctx, by), s, by, r, call)
+	return checked(madeBy(ctx, caller), s, caller, r, call)
 }
 
 // changeOnly does the same as change for a call that returns nothing.
-func (s *Service) changeOnly(ctx context.Context, by Caller, r rule, within time.Duration, call func(context.Context) error) error {
-	_, err := change(ctx, s, by, r, within, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
+func (s *Service) changeOnly(ctx context.Context, caller Caller, r rule, within time.Duration, call func(context.Context) error) error {
+	_, err := change(ctx, s, caller, r, within, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
 	return err
 }
 
 // madeBy returns a context whose changes are attributed to the caller.
-func madeBy(ctx context.Context, by Caller) context.Context {
-	return edit.By(ctx, edit.Actor{Kind: string(by.Kind), ID: by.ID, Name: by.Name})
+func madeBy(ctx context.Context, caller Caller) context.Context {
+	return edit.By(ctx, edit.Actor{Kind: string(caller.Kind), ID: caller.ID, Name: caller.Name})
 }
 
-func checked[T any](ctx context.Context, s *Service, by Caller, r rule, call func(context.Context) (T, error)) (result T, err error) {
-	if err = s.allowed(ctx, by, r); err == nil {
+func checked[T any](ctx context.Context, s *Service, caller Caller, r rule, call func(context.Context) (T, error)) (result T, err error) {
+	if err = s.allowed(ctx, caller, r); err == nil {
 		result, err = call(ctx)
 	}
 	if err != nil {

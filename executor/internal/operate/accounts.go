@@ -20,15 +20,15 @@ const (
 
 // Plans lists the plan catalog, in its own order. If accountID is not empty, it lists only the plan
 // of that account.
-func (s *Service) Plans(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Plan], error) {
-	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (none api.List[api.Plan], err error) {
+func (s *Service) Plans(ctx context.Context, caller Caller, accountID string, page Page) (api.List[api.Plan], error) {
+	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (none api.List[api.Plan], err error) {
 		position, err := page.after(plansList)
 		if err != nil {
 			return none, err
 		}
 		plans := s.config.Directory.Plans().Record
 		if accountID != "" {
-			plans = s.planFor(by, accountID, plans)
+			plans = s.planFor(caller, accountID, plans)
 		}
 		first := 0
 		if position != "" {
@@ -44,9 +44,9 @@ func (s *Service) Plans(ctx context.Context, by Caller, accountID string, page P
 }
 
 // planFor returns the catalog, reduced to the plan of an account.
-func (s *Service) planFor(by Caller, accountID string, catalog registry.Plans) registry.Plans {
-	have, exists := s.config.Directory.Account(accountID)
-	if !exists || !by.sees(accountID) {
+func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plans) registry.Plans {
+	have, ok := s.config.Directory.Account(accountID)
+	if !ok || !caller.sees(accountID) {
 		return nil
 	}
 	if plan := catalog.Find(have.Record.Plan); plan != nil {
@@ -56,8 +56,8 @@ func (s *Service) planFor(by Caller, accountID string, catalog registry.Plans) r
 }
 
 // Accounts lists the accounts by ID. If accountID is not empty, it lists only that account.
-func (s *Service) Accounts(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Account], error) {
-	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(context.Context) (none api.List[api.Account], err error) {
+func (s *Service) Accounts(ctx context.Context, caller Caller, accountID string, page Page) (api.List[api.Account], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&accountID)), func(context.Context) (none api.List[api.Account], err error) {
 		after, err := page.after(accountsList)
 		if err != nil {
 			return none, err
@@ -73,21 +73,21 @@ func (s *Service) Accounts(ctx context.Context, by Caller, accountID string, pag
 // oneAccount returns the list of accounts with only one account, or an empty list if that is not
 // after the given ID.
 func (s *Service) oneAccount(id, after string) []*registry.Account {
-	have, exists := s.config.Directory.Account(id)
-	if !exists || id <= after {
+	have, ok := s.config.Directory.Account(id)
+	if !ok || id <= after {
 		return nil
 	}
 	return []*registry.Account{have.Record}
 }
 
 // Account returns one account.
-func (s *Service) Account(ctx context.Context, by Caller, id string) (api.Account, error) {
-	return read(ctx, s, by, needs(Viewer, ofAccount(id)), func(ctx context.Context) (none api.Account, err error) {
+func (s *Service) Account(ctx context.Context, caller Caller, id string) (api.Account, error) {
+	return read(ctx, s, caller, needs(Viewer, ofAccount(id)), func(ctx context.Context) (none api.Account, err error) {
 		if err := s.config.Editor.Current(ctx); err != nil {
 			return none, err
 		}
-		have, exists := s.config.Directory.Account(id)
-		if !exists {
+		have, ok := s.config.Directory.Account(id)
+		if !ok {
 			return none, notFound("account", id, "")
 		}
 		return accountOf(have.Record), nil
@@ -121,8 +121,8 @@ func IfAccountHas(ctx context.Context, tag string) context.Context {
 
 // PatchAccount changes an account. patch receives the settings of the operator, and changes them;
 // it may be called more than once.
-func (s *Service) PatchAccount(ctx context.Context, by Caller, id string, patch func(*api.PutAccount) error) (api.Account, error) {
-	return change(ctx, s, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Account, err error) {
+func (s *Service) PatchAccount(ctx context.Context, caller Caller, id string, patch func(*api.PutAccount) error) (api.Account, error) {
+	return change(ctx, s, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Account, err error) {
 		a, err := s.config.Editor.ChangeAccount(ctx, id, func(name, plan *string) error {
 			put := api.PutAccount{Name: *name, Plan: *plan}
 			if err := patch(&put); err != nil {
@@ -142,11 +142,11 @@ func (s *Service) PatchAccount(ctx context.Context, by Caller, id string, patch 
 }
 
 // PutAccount creates an account or, unless it must be new, replaces it.
-func (s *Service) PutAccount(ctx context.Context, by Caller, id string, put api.PutAccount, mustBeNew bool) (PutResult[api.Account], error) {
+func (s *Service) PutAccount(ctx context.Context, caller Caller, id string, put api.PutAccount, mustBeNew bool) (PutResult[api.Account], error) {
 	if mustBeNew {
 		ctx = edit.IfAccount(ctx, func(a *registry.Account) bool { return a == nil })
 	}
-	return change(ctx, s, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Account], err error) {
+	return change(ctx, s, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Account], err error) {
 		plan, err := s.planToPut(id, put.Plan)
 		if err != nil {
 			return none, err
@@ -165,7 +165,7 @@ func (s *Service) planToPut(accountID, plan string) (string, error) {
 	if plan != "" {
 		return plan, nil
 	}
-	if have, exists := s.config.Directory.Account(accountID); exists {
+	if have, ok := s.config.Directory.Account(accountID); ok {
 		return have.Record.Plan, nil
 	}
 	if s.config.DefaultPlan == "" {
@@ -208,6 +208,6 @@ func rateLimitFrom(l *api.RateLimit) *registry.RateLimit {
 
 // DeleteAccount deletes an account without workflows and keys. The records of its executions are
 // kept.
-func (s *Service) DeleteAccount(ctx context.Context, by Caller, id string) error {
-	return s.changeOnly(ctx, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteAccount(ctx, id) })
+func (s *Service) DeleteAccount(ctx context.Context, caller Caller, id string) error {
+	return s.changeOnly(ctx, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteAccount(ctx, id) })
 }

@@ -21,8 +21,8 @@ type AuditFilter = store.AuditFilter
 
 // Audit lists the audit log, the newest entries first. It includes all changes that were confirmed
 // before the call.
-func (s *Service) Audit(ctx context.Context, by Caller, filter AuditFilter, page Page) (api.List[api.AuditEntry], error) {
-	return read(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
+func (s *Service) Audit(ctx context.Context, caller Caller, filter AuditFilter, page Page) (api.List[api.AuditEntry], error) {
+	return read(ctx, s, caller, needs(Admin, ofAll), func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
 		at, id, err := page.afterTime(auditList, 1)
 		if err != nil {
 			return none, err
@@ -57,16 +57,16 @@ func auditEntryOf(e store.AuditEntry) api.AuditEntry {
 // NoteSignIn adds a sign-in to the console, or a refused one, to the audit log. A sign-in is not a
 // change of the registry, so the entry is written to the database directly, and lost if the
 // database is unavailable.
-func (s *Service) NoteSignIn(ctx context.Context, by Caller, refused bool) {
+func (s *Service) NoteSignIn(ctx context.Context, caller Caller, refused bool) {
 	action := "session.sign-in"
 	if refused {
 		action = "session.refused"
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
-	entry := edit.NewEntry(edit.Actor{Kind: string(by.Kind), ID: by.ID, Name: by.Name}, action)
+	entry := edit.NewEntry(edit.Actor{Kind: string(caller.Kind), ID: caller.ID, Name: caller.Name}, action)
 	_ = s.config.Store.AddAudit(ctx, []store.AuditEntry{{
 		ID: entry.ID, At: time.Now(), ActorKind: entry.Actor.Kind, ActorID: entry.Actor.ID, ActorName: entry.Actor.Name,
-		Action: action, AccountID: by.AccountID,
+		Action: action, AccountID: caller.AccountID,
 	}})
 }

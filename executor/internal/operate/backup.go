@@ -18,11 +18,11 @@ const restoreTimeout = time.Minute
 
 // BackUpRecords calls write with a consistent copy of the database, in parts: each part is one JSON
 // text on one line. It has no time limit, and returns an error of write unchanged.
-func (s *Service) BackUpRecords(ctx context.Context, by Caller, write func(part []byte) error) error {
+func (s *Service) BackUpRecords(ctx context.Context, caller Caller, write func(part []byte) error) error {
 	var refused error
-	_, err := checked(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
+	_, err := checked(ctx, s, caller, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
 		err = s.config.Store.Backup(ctx, func(part store.Part) error {
-			if refused = s.allowed(ctx, by, needs(Admin, ofAll)); refused != nil { // a backup may take long
+			if refused = s.allowed(ctx, caller, needs(Admin, ofAll)); refused != nil { // a backup may take long
 				return refused
 			}
 			text, err := json.Marshal(part)
@@ -42,8 +42,8 @@ func (s *Service) BackUpRecords(ctx context.Context, by Caller, write func(part 
 
 // BackUpAudit calls write with the audit entries of the changes of one bucket of the registry from
 // one time to another, both included, in parts as BackUpRecords does.
-func (s *Service) BackUpAudit(ctx context.Context, by Caller, bucket string, since, until time.Time, write func(part []byte) error) error {
-	_, err := checked(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
+func (s *Service) BackUpAudit(ctx context.Context, caller Caller, bucket string, since, until time.Time, write func(part []byte) error) error {
+	_, err := checked(ctx, s, caller, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
 		filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)} // a microsecond is the resolution of stored times
 		for after := (store.AuditPosition{}); ; {
 			found, err := s.config.Store.ListAudit(ctx, filter, after, auditAtOnce)
@@ -77,8 +77,8 @@ const auditAtOnce = 500
 // RestoreRecords writes one part of a backup into the database. The first part is refused unless
 // the database is empty. All parts are refused while an account exists, because the registry is
 // restored last.
-func (s *Service) RestoreRecords(ctx context.Context, by Caller, part []byte, first bool) error {
-	return s.changeOnly(ctx, by, needs(Admin, ofAll), restoreTimeout, func(ctx context.Context) error {
+func (s *Service) RestoreRecords(ctx context.Context, caller Caller, part []byte, first bool) error {
+	return s.changeOnly(ctx, caller, needs(Admin, ofAll), restoreTimeout, func(ctx context.Context) error {
 		var read store.Part
 		if err := json.Unmarshal(part, &read); err != nil {
 			return &Error{Code: api.CodeInvalid, Fields: []api.FieldError{{Field: "body", Problem: "must be a part of a backup: " + err.Error()}}}

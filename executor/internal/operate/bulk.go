@@ -45,9 +45,9 @@ type bulk struct {
 	leftBy map[string]int // by the code of the reason
 }
 
-func (s *Service) bulk(by Caller, as func(of store.Record) execution.Start) *bulk {
+func (s *Service) bulk(caller Caller, as func(of store.Record) execution.Start) *bulk {
 	return &bulk{
-		s: s, by: by, enough: time.Now().Add(bulkTimeout - bulkReserve), as: as,
+		s: s, by: caller, enough: time.Now().Add(bulkTimeout - bulkReserve), as: as,
 		nodes: map[[2]string]func() (*edit.TriggerInfo, error){}, leftBy: map[string]int{},
 	}
 }
@@ -118,7 +118,7 @@ func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 	}
 	marked, markErr := b.s.config.Store.MarkRequeued(ctx, mark)
 	b.started += len(marked)
-	_ = b.s.config.Changes.Tell(marked) // a watcher that misses the announcement sees the change at its next query
+	_ = b.s.config.Changes.Publish(marked) // a watcher that misses the announcement sees the change at its next query
 	return errors.Join(err, markErr)
 }
 
@@ -164,8 +164,8 @@ func (b *bulk) inOrder(ctx context.Context, some []int, records []store.Record, 
 // leave counts an execution that cannot be started again. It returns an error that concerns all
 // executions unchanged.
 func (b *bulk) leave(err error) error {
-	one, is := errors.AsType[*Error](err)
-	if !is || !slices.Contains([]string{api.CodeInputExpired, api.CodeBodyNotKept, api.CodeNotFound, api.CodeUndecodable, api.CodeRefused}, one.Code) {
+	one, ok := errors.AsType[*Error](err)
+	if !ok || !slices.Contains([]string{api.CodeInputExpired, api.CodeBodyNotKept, api.CodeNotFound, api.CodeUndecodable, api.CodeRefused}, one.Code) {
 		return err
 	}
 	b.mu.Lock()
@@ -184,11 +184,11 @@ func (b *bulk) left() []api.Left {
 }
 
 // triggerOf looks up each trigger node only once.
-func (b *bulk) triggerOf(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
+func (b *bulk) triggerOf(ctx context.Context, caller Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
 	b.mu.Lock()
 	find := b.nodes[[2]string{workflowID, nodeID}]
 	if find == nil {
-		find = sync.OnceValues(func() (*edit.TriggerInfo, error) { return b.s.triggerOf(ctx, by, workflowID, nodeID) })
+		find = sync.OnceValues(func() (*edit.TriggerInfo, error) { return b.s.triggerOf(ctx, caller, workflowID, nodeID) })
 		b.nodes[[2]string{workflowID, nodeID}] = find
 	}
 	b.mu.Unlock()

@@ -53,12 +53,12 @@ func (s Selection) split() (executions []string, messages []store.MessageKey) {
 // RequeueDeadLetters requeues dead letters, the oldest first, at most MaxBulk of them: see
 // RequeueExecution. It counts the dead letters that this call requeued. Repeated and concurrent
 // calls requeue each dead letter once.
-func (s *Service) RequeueDeadLetters(ctx context.Context, by Caller, selected Selection) (api.Requeued, error) {
-	return change(ctx, s, by, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Requeued, err error) {
+func (s *Service) RequeueDeadLetters(ctx context.Context, caller Caller, selected Selection) (api.Requeued, error) {
+	return change(ctx, s, caller, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Requeued, err error) {
 		if err := selected.check(); err != nil {
 			return none, err
 		}
-		b := s.bulk(by, func(of store.Record) execution.Start {
+		b := s.bulk(caller, func(of store.Record) execution.Start {
 			return execution.Start{ID: execution.IDForRequeue(of.ID), RerunOf: of.ID}
 		})
 		b.requeue = true
@@ -176,8 +176,8 @@ func (b *bulk) recover(ctx context.Context, messages []store.MessageKey) error {
 // DismissDeadLetters removes dead letters from the list, at most MaxBulk of them. An execution
 // stays failed; a message stays in the stream, without a record. It counts the dead letters that
 // this call removed.
-func (s *Service) DismissDeadLetters(ctx context.Context, by Caller, selected Selection) (api.Dismissed, error) {
-	return change(ctx, s, by, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (result api.Dismissed, err error) {
+func (s *Service) DismissDeadLetters(ctx context.Context, caller Caller, selected Selection) (api.Dismissed, error) {
+	return change(ctx, s, caller, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (result api.Dismissed, err error) {
 		if err := selected.check(); err != nil {
 			return result, err
 		}
@@ -262,11 +262,11 @@ func (s *Service) dismiss(ctx context.Context, ids []string, messages []store.Me
 		if letter == "" {
 			letter = letterID(message)
 		}
-		return recorder.Deed(uuid.Must(uuid.NewV7()).String(), now, edit.ActorOf(ctx), recorder.ActionDismiss, about[id], edit.Changed{Field: recorder.FieldDeadLetter, To: letter})
+		return recorder.AuditAction(uuid.Must(uuid.NewV7()).String(), now, edit.ActorOf(ctx), recorder.ActionDismiss, about[id], edit.Changed{Field: recorder.FieldDeadLetter, To: letter})
 	})
 	if err != nil {
 		return 0, err
 	}
-	_ = s.config.Changes.Tell(dismissed) // a watcher that misses the announcement sees the change at its next query
+	_ = s.config.Changes.Publish(dismissed) // a watcher that misses the announcement sees the change at its next query
 	return len(dismissed) + len(of), nil
 }

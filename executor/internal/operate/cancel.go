@@ -46,8 +46,8 @@ const (
 
 // CancelExecution cancels an execution: at once if it was not given to a runner, else that one ends it. One that is to
 // end already is no error; one that has ended is.
-func (s *Service) CancelExecution(ctx context.Context, by Caller, id string) (Execution, error) {
-	return change(ctx, s, by, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none Execution, err error) {
+func (s *Service) CancelExecution(ctx context.Context, caller Caller, id string) (Execution, error) {
+	return change(ctx, s, caller, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none Execution, err error) {
 		record, err := s.record(ctx, id)
 		if err != nil {
 			return none, err
@@ -91,8 +91,8 @@ func (c CancelSelection) check() error {
 }
 
 // CancelExecutions cancels executions that have not ended, the oldest first, at most MaxBulk of them. It can be repeated.
-func (s *Service) CancelExecutions(ctx context.Context, by Caller, selected CancelSelection) (api.Canceled, error) {
-	return change(ctx, s, by, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (done api.Canceled, err error) {
+func (s *Service) CancelExecutions(ctx context.Context, caller Caller, selected CancelSelection) (api.Canceled, error) {
+	return change(ctx, s, caller, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (done api.Canceled, err error) {
 		if err := selected.check(); err != nil {
 			return done, err
 		}
@@ -153,7 +153,7 @@ func (s *Service) cancelEntry(ctx context.Context, records []store.Record) func(
 		about[r.ID] = r
 	}
 	return func(id string) store.AuditEntry {
-		return recorder.Deed(uuid.Must(uuid.NewV7()).String(), now, actor, recorder.ActionCancel, about[id], edit.Changed{Field: recorder.FieldExecution, To: id})
+		return recorder.AuditAction(uuid.Must(uuid.NewV7()).String(), now, actor, recorder.ActionCancel, about[id], edit.Changed{Field: recorder.FieldExecution, To: id})
 	}
 }
 
@@ -167,7 +167,7 @@ func (s *Service) cancel(ctx context.Context, records []store.Record, entry func
 		return 0, 0, err
 	}
 	ended, err := s.finishCancel(ctx, records)
-	_ = s.config.Changes.Tell(append(asked, ended...)) // a watcher that misses it sees the change at its next query
+	_ = s.config.Changes.Publish(append(asked, ended...)) // a watcher that misses it sees the change at its next query
 	return len(ended), len(asked), err
 }
 
@@ -239,13 +239,13 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 // SettleCancellations completes what a process that ended has begun to cancel, and what a database or a bucket that is older than the
 // other one has lost, until the context ends. maxAge is that of the stream's messages.
 func SettleCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
-	for restored := false; ctx.Err() == nil; retry.Wait(ctx, settleEvery) {
+	for restored := false; ctx.Err() == nil; retry.Sleep(ctx, settleEvery) {
 		if !restored {
 			restored = s.compareCancellations(ctx, maxAge) == nil
 		}
 		_ = s.eachCanceled(ctx, store.Filter{Canceling: true}, func(records []store.Record) error {
 			ended, err := s.finishCancel(ctx, records)
-			_ = s.config.Changes.Tell(ended)
+			_ = s.config.Changes.Publish(ended)
 			return err
 		}) // an error: the next round tries again
 	}

@@ -19,8 +19,8 @@ type Activity struct {
 // Activity counts the executions of a filter in the last steps, up to now, the oldest first. Failed
 // and Rejected are part of Total, but are counted after it, so an execution may have changed its
 // state in between.
-func (s *Service) Activity(ctx context.Context, by Caller, filter ExecutionFilter, steps int, step time.Duration) ([]Activity, error) {
-	return read(ctx, s, by, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) ([]Activity, error) {
+func (s *Service) Activity(ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration) ([]Activity, error) {
+	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) ([]Activity, error) {
 		wanted := filter
 		wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
 		activity := make([]Activity, steps)
@@ -66,8 +66,8 @@ type RequestCount struct {
 }
 
 // Requests counts all requests, of all accounts, since the minute of a time, the oldest first.
-func (s *Service) Requests(ctx context.Context, by Caller, since time.Time) ([]RequestCount, error) {
-	return read(ctx, s, by, needs(Viewer, ofAll), func(ctx context.Context) ([]RequestCount, error) {
+func (s *Service) Requests(ctx context.Context, caller Caller, since time.Time) ([]RequestCount, error) {
+	return read(ctx, s, caller, needs(Viewer, ofAll), func(ctx context.Context) ([]RequestCount, error) {
 		counts, err := s.config.Store.Minutes(ctx, since)
 		if err != nil {
 			return nil, err
@@ -95,10 +95,10 @@ type Installation struct {
 const unrecordedTimeout = time.Second
 
 // Installation returns the current state of the installation.
-func (s *Service) Installation(ctx context.Context, by Caller) (Installation, error) {
-	return read(ctx, s, by, needs(Viewer, ofNone), func(ctx context.Context) (Installation, error) {
+func (s *Service) Installation(ctx context.Context, caller Caller) (Installation, error) {
+	return read(ctx, s, caller, needs(Viewer, ofNone), func(ctx context.Context) (Installation, error) {
 		now := Installation{PublicURL: s.config.Reach.URL(), Ingresses: len(s.config.Roll.Ingress())}
-		if by.AccountID != "" {
+		if caller.AccountID != "" {
 			return now, nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, unrecordedTimeout)

@@ -36,8 +36,8 @@ func messageKey(id string) (key store.MessageKey, is bool) {
 type DeadLetterFilter = store.DeadLetterFilter
 
 // DeadLetters lists dead letters, the newest first.
-func (s *Service) DeadLetters(ctx context.Context, by Caller, filter DeadLetterFilter, page Page) (api.List[api.DeadLetter], error) {
-	return read(ctx, s, by, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
+func (s *Service) DeadLetters(ctx context.Context, caller Caller, filter DeadLetterFilter, page Page) (api.List[api.DeadLetter], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
 		last, err := page.afterDeadLetter()
 		if err != nil {
 			return none, err

@@ -15,8 +15,8 @@ import (
 )
 
 // CheckPublicURL determines where the public URL leads.
-func (s *Service) CheckPublicURL(ctx context.Context, by Caller) (api.PublicURL, error) {
-	return checked(ctx, s, by, needs(Viewer, ofNone), func(ctx context.Context) (api.PublicURL, error) {
+func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.PublicURL, error) {
+	return checked(ctx, s, caller, needs(Viewer, ofNone), func(ctx context.Context) (api.PublicURL, error) {
 		found := s.config.Reach.Check(ctx)
 		return api.PublicURL{
 			URL: found.URL, OnlyThisMachine: found.Loopback, State: string(found.State), Detail: found.Detail, CheckedAt: found.At.UTC(),
@@ -25,8 +25,8 @@ func (s *Service) CheckPublicURL(ctx context.Context, by Caller) (api.PublicURL,
 }
 
 // Members lists the running executors and ingresses, by role and instance.
-func (s *Service) Members(ctx context.Context, by Caller) (api.Members, error) {
-	return checked(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (api.Members, error) {
+func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, error) {
+	return checked(ctx, s, caller, needs(Admin, ofAll), func(ctx context.Context) (api.Members, error) {
 		all := api.Members{Items: []api.Member{}}
 		reading, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
@@ -120,7 +120,7 @@ func (at endpoint) deliveryIDs(of *edit.SenderInfo) (headers, sources []string) 
 		sources = slices.Concat(signed, sources[:first], other, rest)
 	}
 	for _, source := range sources {
-		if name, is := strings.CutPrefix(source, headerSource); is && !strings.Contains(name, " ") {
+		if name, ok := strings.CutPrefix(source, headerSource); ok && !strings.Contains(name, " ") {
 			headers = append(headers, name)
 		}
 	}

@@ -52,21 +52,21 @@ var errAway = errors.New("a dependency does not answer")
 // Error.
 func (s *Service) explain(ctx context.Context, err error) *Error {
 	failed := func(code, detail string) *Error { return &Error{Code: code, Detail: detail, Cause: err} }
-	if known, is := errors.AsType[*Error](err); is {
+	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
 	if fields := invalidFields(err); len(fields) > 0 {
 		return &Error{Code: api.CodeInvalid, Fields: fields, Cause: err}
 	}
-	if missing, is := errors.AsType[*edit.NotFoundError](err); is {
+	if missing, ok := errors.AsType[*edit.NotFoundError](err); ok {
 		return failed(api.CodeNotFound, "There is no "+missing.What+".")
 	}
-	if lagging, is := errors.AsType[*agree.LaggingError](err); is {
+	if lagging, ok := errors.AsType[*agree.LaggingError](err); ok {
 		return failed(api.CodeNotConfirmed, fmt.Sprintf(
 			"The change is stored, but these processes have not confirmed it yet: %s. Repeat the call: it is idempotent, and waits again.",
 			strings.Join(lagging.Behind, ", ")))
 	}
-	if _, is := errors.AsType[*edit.UncertainError](err); is {
+	if _, ok := errors.AsType[*edit.UncertainError](err); ok {
 		return failed(api.CodeNotConfirmed, "NATS has not confirmed the change in time: it may be stored, or not. Repeat the call: it is idempotent.")
 	}
 	switch {
@@ -144,8 +144,8 @@ func natsIsAway(err error) bool {
 			return true
 		}
 	}
-	answer, is := errors.AsType[*jetstream.APIError](err)
-	return is && answer.Code == 503
+	answer, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && answer.Code == 503
 }
 
 // databaseIsAway pings the database after an unknown error: either it does not answer, or this program has a bug.

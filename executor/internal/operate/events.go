@@ -12,13 +12,13 @@ import (
 
 // Events returns the setting of an account's operator events, with the conditions that operators
 // were told of.
-func (s *Service) Events(ctx context.Context, by Caller, accountID string) (api.Events, error) {
-	return read(ctx, s, by, needs(Viewer, ofAccount(accountID)), func(ctx context.Context) (none api.Events, err error) {
+func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (api.Events, error) {
+	return read(ctx, s, caller, needs(Viewer, ofAccount(accountID)), func(ctx context.Context) (none api.Events, err error) {
 		if err := s.config.Editor.Current(ctx); err != nil {
 			return none, err
 		}
-		have, exists := s.config.Directory.Account(accountID)
-		if !exists {
+		have, ok := s.config.Directory.Account(accountID)
+		if !ok {
 			return none, notFound("account", accountID, "")
 		}
 		if have.Record.Events == nil {
@@ -29,8 +29,8 @@ func (s *Service) Events(ctx context.Context, by Caller, accountID string) (api.
 }
 
 // PutEvents sets the workflow that an account's operator events start.
-func (s *Service) PutEvents(ctx context.Context, by Caller, accountID string, put api.PutEvents) (PutResult[api.Events], error) {
-	return change(ctx, s, by, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Events], err error) {
+func (s *Service) PutEvents(ctx context.Context, caller Caller, accountID string, put api.PutEvents) (PutResult[api.Events], error) {
+	return change(ctx, s, caller, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Events], err error) {
 		account, created, err := s.config.Editor.PutEvents(ctx, accountID, registry.OperatorEvents{
 			WorkflowID: put.WorkflowID, Kinds: put.Kinds, SilentAfter: seconds(put.SilentAfterSeconds),
 		})
@@ -53,8 +53,8 @@ func seconds(n int64) time.Duration {
 }
 
 // RemoveEvents makes an account's operator events start no workflow.
-func (s *Service) RemoveEvents(ctx context.Context, by Caller, accountID string) error {
-	return s.changeOnly(ctx, by, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout, func(ctx context.Context) error {
+func (s *Service) RemoveEvents(ctx context.Context, caller Caller, accountID string) error {
+	return s.changeOnly(ctx, caller, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout, func(ctx context.Context) error {
 		return s.config.Editor.RemoveEvents(ctx, accountID)
 	})
 }

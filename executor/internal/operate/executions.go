@@ -37,8 +37,8 @@ type ExecutionFilter = store.Filter
 const executionsList = "executions"
 
 // Executions lists records, the newest first.
-func (s *Service) Executions(ctx context.Context, by Caller, filter ExecutionFilter, page Page) (api.List[Execution], error) {
-	return read(ctx, s, by, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) (none api.List[Execution], err error) {
+func (s *Service) Executions(ctx context.Context, caller Caller, filter ExecutionFilter, page Page) (api.List[Execution], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) (none api.List[Execution], err error) {
 		at, id, err := page.afterTime(executionsList, 1)
 		if err != nil {
 			return none, err
@@ -52,8 +52,8 @@ func (s *Service) Executions(ctx context.Context, by Caller, filter ExecutionFil
 }
 
 // Execution returns one record.
-func (s *Service) Execution(ctx context.Context, by Caller, id string) (Execution, error) {
-	return read(ctx, s, by, needs(Viewer, ofExecution(id)), func(ctx context.Context) (Execution, error) {
+func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Execution, error) {
+	return read(ctx, s, caller, needs(Viewer, ofExecution(id)), func(ctx context.Context) (Execution, error) {
 		record, err := s.record(ctx, id)
 		return executionOf(record), err
 	})
@@ -61,8 +61,8 @@ func (s *Service) Execution(ctx context.Context, by Caller, id string) (Executio
 
 // ExecutionDetail returns one record with its input. It returns an error if the stream cannot be
 // reached, because the input may still be there.
-func (s *Service) ExecutionDetail(ctx context.Context, by Caller, id string) (ExecutionDetail, error) {
-	return read(ctx, s, by, needs(Viewer, ofExecution(id)), func(ctx context.Context) (none ExecutionDetail, err error) {
+func (s *Service) ExecutionDetail(ctx context.Context, caller Caller, id string) (ExecutionDetail, error) {
+	return read(ctx, s, caller, needs(Viewer, ofExecution(id)), func(ctx context.Context) (none ExecutionDetail, err error) {
 		record, err := s.record(ctx, id)
 		if err != nil {
 			return none, err

@@ -58,8 +58,8 @@ func (k *Keyring) ByText(ctx context.Context, text string) (by Caller, known boo
 	if err := k.current(ctx); err != nil {
 		return by, false, err
 	}
-	key, exists := k.directory.KeyByHash(sha256.Sum256([]byte(text)))
-	return k.caller(key, exists)
+	key, ok := k.directory.KeyByHash(sha256.Sum256([]byte(text)))
+	return k.caller(key, ok)
 }
 
 // ByID returns the caller with the key of a session, as ByText does.
@@ -67,8 +67,8 @@ func (k *Keyring) ByID(ctx context.Context, id string) (by Caller, known bool, e
 	if err := k.current(ctx); err != nil {
 		return by, false, err
 	}
-	key, exists := k.directory.Key(id)
-	return k.caller(key.Record, exists)
+	key, ok := k.directory.Key(id)
+	return k.caller(key.Record, ok)
 }
 
 func (k *Keyring) current(ctx context.Context) error {
@@ -96,13 +96,13 @@ func hasExpired(key *registry.Key, now time.Time) bool {
 
 // still returns an error if the caller's key is no longer known. k may be nil, which means that
 // there are no keys.
-func (k *Keyring) still(ctx context.Context, by Caller) error {
+func (k *Keyring) still(ctx context.Context, caller Caller) error {
 	revoked := &Error{Code: api.CodeUnauthorized, Detail: "The key was revoked, or has expired."}
 	if k == nil {
 		return revoked
 	}
-	is, known, err := k.ByID(ctx, by.ID)
-	if err == nil && (!known || is != by) {
+	is, known, err := k.ByID(ctx, caller.ID)
+	if err == nil && (!known || is != caller) {
 		err = revoked
 	}
 	return err
@@ -111,8 +111,8 @@ func (k *Keyring) still(ctx context.Context, by Caller) error {
 // ended returns a channel that is closed when a key is revoked or expires. forget must be called.
 func (k *Keyring) ended(id string) (ended <-chan struct{}, forget func()) {
 	gone, forgetGone := k.directory.KeyGone(id)
-	key, exists := k.directory.Key(id)
-	if !exists || key.Record.ExpiresAt.IsZero() {
+	key, ok := k.directory.Key(id)
+	if !ok || key.Record.ExpiresAt.IsZero() {
 		return gone, forgetGone
 	}
 	both, left := make(chan struct{}), make(chan struct{})

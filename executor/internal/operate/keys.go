@@ -15,15 +15,15 @@ import (
 const keysList = "keys"
 
 // WhoAmI describes the caller.
-func (s *Service) WhoAmI(ctx context.Context, by Caller) (api.WhoAmI, error) {
-	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (api.WhoAmI, error) {
-		return api.WhoAmI{Kind: string(by.Kind), ID: by.ID, Name: by.Name, Role: string(by.Role), AccountID: by.AccountID}, nil
+func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error) {
+	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (api.WhoAmI, error) {
+		return api.WhoAmI{Kind: string(caller.Kind), ID: caller.ID, Name: caller.Name, Role: string(caller.Role), AccountID: caller.AccountID}, nil
 	})
 }
 
 // Keys lists the keys by ID. If accountID is not empty, it lists only the keys of that account.
-func (s *Service) Keys(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Key], error) {
-	return read(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none api.List[api.Key], err error) {
+func (s *Service) Keys(ctx context.Context, caller Caller, accountID string, page Page) (api.List[api.Key], error) {
+	return read(ctx, s, caller, needs(Admin, ofAll), func(ctx context.Context) (none api.List[api.Key], err error) {
 		after, err := page.after(keysList)
 		if err != nil {
 			return none, err
@@ -48,8 +48,8 @@ func (s *Service) Keys(ctx context.Context, by Caller, accountID string, page Pa
 
 // CreateKey creates a key. Only the answer contains the key's text, so a repeated call creates
 // another key.
-func (s *Service) CreateKey(ctx context.Context, by Caller, put api.PutKey) (api.NewKey, error) {
-	return change(ctx, s, by, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) (none api.NewKey, err error) {
+func (s *Service) CreateKey(ctx context.Context, caller Caller, put api.PutKey) (api.NewKey, error) {
+	return change(ctx, s, caller, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) (none api.NewKey, err error) {
 		if err := s.checkKey(put); err != nil {
 			return none, err
 		}
@@ -67,9 +67,9 @@ func (s *Service) CreateKey(ctx context.Context, by Caller, put api.PutKey) (api
 
 func (s *Service) checkKey(put api.PutKey) error {
 	var wrong []api.FieldError
-	role, known := ParseRole(put.Role)
+	role, ok := ParseRole(put.Role)
 	switch {
-	case !known:
+	case !ok:
 		wrong = append(wrong, api.FieldError{Field: "role", Problem: "must be viewer, editor or admin"})
 	case role == Admin && put.AccountID != "":
 		wrong = append(wrong, api.FieldError{Field: "accountId", Problem: "an admin has access to all accounts; leave it out, or make an editor"})
@@ -84,8 +84,8 @@ func (s *Service) checkKey(put api.PutKey) error {
 }
 
 // RevokeKey revokes a key. When it returns, no executor accepts the key.
-func (s *Service) RevokeKey(ctx context.Context, by Caller, id string) error {
-	return s.changeOnly(ctx, by, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteKey(ctx, id) })
+func (s *Service) RevokeKey(ctx context.Context, caller Caller, id string) error {
+	return s.changeOnly(ctx, caller, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteKey(ctx, id) })
 }
 
 func keyOf(k *registry.Key, lastUsed time.Time) api.Key {

@@ -29,7 +29,7 @@ type Config struct {
 	// change when the change returns.
 	Directory *edit.Directory
 	// Roll holds the settings of the live ingresses.
-	Roll *agree.Roll
+	Roll *agree.Membership
 	// Store holds the records.
 	Store store.Store
 	// AuditCaughtUp waits until the audit log contains the changes made so far, or its context ends.

@@ -83,19 +83,19 @@ func refusedKey(allowed bool) string {
 
 // codeOf returns the code with which a call is refused, or "" if it is not refused, or went on to
 // use what it needs to answer.
-func codeOf(ctx context.Context, method reflect.Value, by operate.Caller) (code string) {
+func codeOf(ctx context.Context, method reflect.Value, caller operate.Caller) (code string) {
 	defer func() {
 		if recover() != nil {
 			code = "" // there is nothing to answer from
 		}
 	}()
-	in := []reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(by)}
+	in := []reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(caller)}
 	for n := 2; n < method.Type().NumIn(); n++ {
 		in = append(in, reflect.Zero(method.Type().In(n)))
 	}
 	out := method.Call(in)
 	err, _ := reflect.TypeAssert[error](out[len(out)-1])
-	if refused, is := errors.AsType[*operate.Error](err); is {
+	if refused, ok := errors.AsType[*operate.Error](err); ok {
 		return refused.Code
 	}
 	return ""

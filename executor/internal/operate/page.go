@@ -28,8 +28,8 @@ func (p Page) after(kind string) (string, error) {
 		return "", nil
 	}
 	text, err := base64.RawURLEncoding.DecodeString(p.Cursor)
-	position, found := strings.CutPrefix(string(text), kind+":")
-	if err != nil || !found || position == "" {
+	position, ok := strings.CutPrefix(string(text), kind+":")
+	if err != nil || !ok || position == "" {
 		return "", badCursor()
 	}
 	return position, nil

@@ -42,13 +42,13 @@ func (q Quota) Over() int64 {
 }
 
 // Quota returns the quota of an account, which need not exist.
-func (s *Service) Quota(ctx context.Context, by Caller, accountID string) (Quota, error) {
-	return read(ctx, s, by, needs(Viewer, ofAccount(accountID)), func(context.Context) (Quota, error) { return s.quota(accountID), nil })
+func (s *Service) Quota(ctx context.Context, caller Caller, accountID string) (Quota, error) {
+	return read(ctx, s, caller, needs(Viewer, ofAccount(accountID)), func(context.Context) (Quota, error) { return s.quota(accountID), nil })
 }
 
 func (s *Service) quota(accountID string) Quota {
 	q := Quota{Account: api.Account{ID: accountID}, Active: s.config.Directory.ActiveBesides(accountID, "")}
-	if account, exists := s.config.Directory.Account(accountID); exists {
+	if account, ok := s.config.Directory.Account(accountID); ok {
 		q.Account = accountOf(account.Record)
 		q.Plan = s.plan(q.Account.Plan)
 	}
@@ -92,13 +92,13 @@ func (s *Some) add(w api.Workflow) {
 }
 
 // PlanChange computes the effect of a change of plan, without making it.
-func (s *Service) PlanChange(ctx context.Context, by Caller, accountID, planID string) (PlanChange, error) {
-	return read(ctx, s, by, needs(Admin, ofAccount(accountID)), func(context.Context) (none PlanChange, err error) {
+func (s *Service) PlanChange(ctx context.Context, caller Caller, accountID, planID string) (PlanChange, error) {
+	return read(ctx, s, caller, needs(Admin, ofAccount(accountID)), func(context.Context) (none PlanChange, err error) {
 		plan := s.plan(planID)
 		if plan == nil {
 			return none, notFound("plan", planID, "")
 		}
-		if _, exists := s.config.Directory.Account(accountID); !exists {
+		if _, ok := s.config.Directory.Account(accountID); !ok {
 			return none, notFound("account", accountID, "")
 		}
 		change := PlanChange{From: s.quota(accountID)}

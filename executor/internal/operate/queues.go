@@ -17,8 +17,8 @@ const queuesList = "queues"
 // Queues lists the queues of workflows by name. If accountID is not empty, it lists only the queues
 // of that account's workflows. The contents of a queue that other accounts use, too, are shown only
 // to callers who see all accounts.
-func (s *Service) Queues(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Queue], error) {
-	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.Queue], err error) {
+func (s *Service) Queues(ctx context.Context, caller Caller, accountID string, page Page) (api.List[api.Queue], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.Queue], err error) {
 		after, err := page.after(queuesList)
 		if err != nil {
 			return none, err
@@ -29,7 +29,7 @@ func (s *Service) Queues(ctx context.Context, by Caller, accountID string, page 
 		}
 		found := s.queuesOf(accountID, all)
 		rest := slices.DeleteFunc(slices.Clone(found), func(q queues.Queue) bool { return q.Name <= after })
-		shared := s.sharedQueues(by)
+		shared := s.sharedQueues(caller)
 		rest = rest[:min(len(rest), page.Limit+1)]
 		if rest, err = s.since(ctx, rest); err != nil {
 			return none, err
@@ -90,12 +90,12 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 
 // NobodyTakes returns the queues of workflows without a runner at the last poll, a few seconds ago.
 // It makes no remote call.
-func (s *Service) NobodyTakes(ctx context.Context, by Caller) (map[string]api.Queue, error) {
-	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (map[string]api.Queue, error) {
+func (s *Service) NobodyTakes(ctx context.Context, caller Caller) (map[string]api.Queue, error) {
+	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (map[string]api.Queue, error) {
 		idle := map[string]api.Queue{}
 		last, _ := s.config.Queues.Last()
-		shared := s.sharedQueues(by)
-		for _, q := range s.queuesOf(by.AccountID, last) {
+		shared := s.sharedQueues(caller)
+		for _, q := range s.queuesOf(caller.AccountID, last) {
 			if q.Members() == 0 {
 				idle[q.Name] = queueOf(q, shared[q.Name])
 			}
@@ -106,13 +106,13 @@ func (s *Service) NobodyTakes(ctx context.Context, by Caller) (map[string]api.Qu
 
 // sharedQueues returns the queues that are also named by workflows of accounts that the caller does
 // not see.
-func (s *Service) sharedQueues(by Caller) map[string]bool {
-	if by.AccountID == "" {
+func (s *Service) sharedQueues(caller Caller) map[string]bool {
+	if caller.AccountID == "" {
 		return nil
 	}
 	shared := map[string]bool{}
 	for w := range s.workflows("", "") {
-		if !by.sees(w.AccountID) {
+		if !caller.sees(w.AccountID) {
 			shared[w.Queue] = true
 		}
 	}
@@ -151,18 +151,18 @@ func groupOf(g queues.Group) api.QueueGroup {
 // ofQueue returns the subject of a call about a queue. A caller of one account may change a queue
 // that only this account's workflows name.
 func ofQueue(name string) subject {
-	return func(ctx context.Context, s *Service, by Caller) error {
+	return func(ctx context.Context, s *Service, caller Caller) error {
 		if err := s.config.Editor.Current(ctx); err != nil {
 			return err
 		}
 		named := false
-		for w := range s.workflows(by.AccountID, "") {
+		for w := range s.workflows(caller.AccountID, "") {
 			named = named || w.Queue == name
 		}
 		if !named {
 			return notFound("queue", name, "")
 		}
-		if s.sharedQueues(by)[name] {
+		if s.sharedQueues(caller)[name] {
 			return &Error{Code: api.CodeForbidden, Detail: fmt.Sprintf("Workflows of other accounts use the queue %q, too.", name)}
 		}
 		return nil
@@ -172,27 +172,27 @@ func ofQueue(name string) subject {
 // PauseQueue stops the delivery of new executions to all groups of a queue, until a time; zero
 // means until ResumeQueue. When it returns without an error, the queue is paused: executions are
 // accepted, and wait.
-func (s *Service) PauseQueue(ctx context.Context, by Caller, name string, until time.Time) (api.Queue, error) {
-	return s.changeQueue(ctx, by, name, func(ctx context.Context) (*registry.Queue, error) {
+func (s *Service) PauseQueue(ctx context.Context, caller Caller, name string, until time.Time) (api.Queue, error) {
+	return s.changeQueue(ctx, caller, name, func(ctx context.Context) (*registry.Queue, error) {
 		return s.config.Editor.PauseQueue(ctx, name, until)
 	})
 }
 
 // ResumeQueue ends the pause of a queue.
-func (s *Service) ResumeQueue(ctx context.Context, by Caller, name string) (api.Queue, error) {
-	return s.changeQueue(ctx, by, name, func(ctx context.Context) (*registry.Queue, error) {
+func (s *Service) ResumeQueue(ctx context.Context, caller Caller, name string) (api.Queue, error) {
+	return s.changeQueue(ctx, caller, name, func(ctx context.Context) (*registry.Queue, error) {
 		return s.config.Editor.ResumeQueue(ctx, name)
 	})
 }
 
 // SetQueueGroup sets how many executions the members of a group may have in flight together. nil
 // means that there is no limit. The group need not exist yet.
-func (s *Service) SetQueueGroup(ctx context.Context, by Caller, name, group string, maxInFlight *int64) (none api.QueueGroup, err error) {
+func (s *Service) SetQueueGroup(ctx context.Context, caller Caller, name, group string, maxInFlight *int64) (none api.QueueGroup, err error) {
 	var limit int64
 	if maxInFlight != nil {
 		limit = *maxInFlight
 	}
-	q, err := s.changeQueue(ctx, by, name, func(ctx context.Context) (*registry.Queue, error) {
+	q, err := s.changeQueue(ctx, caller, name, func(ctx context.Context) (*registry.Queue, error) {
 		return s.config.Editor.SetQueueGroup(ctx, name, group, limit)
 	})
 	if err != nil {
@@ -209,8 +209,8 @@ func (s *Service) SetQueueGroup(ctx context.Context, by Caller, name, group stri
 // changeQueue changes the settings of a queue, and updates the consumers of its groups to match.
 // The record is written first: an executor that ends in between has not answered, and all other
 // executors update the consumers.
-func (s *Service) changeQueue(ctx context.Context, by Caller, name string, apply func(context.Context) (*registry.Queue, error)) (api.Queue, error) {
-	return change(ctx, s, by, needs(Editor, ofQueue(name)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Queue, err error) {
+func (s *Service) changeQueue(ctx context.Context, caller Caller, name string, apply func(context.Context) (*registry.Queue, error)) (api.Queue, error) {
+	return change(ctx, s, caller, needs(Editor, ofQueue(name)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Queue, err error) {
 		settings, err := apply(ctx)
 		if err != nil {
 			return none, err
@@ -224,7 +224,7 @@ func (s *Service) changeQueue(ctx context.Context, by Caller, name string, apply
 		}
 		for _, q := range all {
 			if q.Name == name {
-				return queueOf(q, s.sharedQueues(by)[name]), nil
+				return queueOf(q, s.sharedQueues(caller)[name]), nil
 			}
 		}
 		// No workflow names the queue yet.

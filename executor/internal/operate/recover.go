@@ -65,7 +65,7 @@ func (s *Service) recoverMessage(ctx context.Context, id string, key store.Messa
 	if err != nil {
 		return none, false, err
 	}
-	_ = s.config.Changes.Tell(applied.Changed) // a watcher that misses the announcement sees the change at its next query
+	_ = s.config.Changes.Publish(applied.Changed) // a watcher that misses the announcement sees the change at its next query
 	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil
 }
 
@@ -82,7 +82,7 @@ func (s *Service) putAside(ctx context.Context, key store.MessageKey, subject st
 		return nil, err
 	}
 	msg, err := from.GetMsg(ctx, key.StreamSequence)
-	if err == nil && subject != "" && store.Text(msg.Subject) != subject {
+	if err == nil && subject != "" && store.SanitizeText(msg.Subject) != subject {
 		return nil, jetstream.ErrMsgNotFound
 	}
 	return msg, err

@@ -28,10 +28,10 @@ func orLastDay(since time.Time) time.Time {
 // Refusals counts a workflow's refused requests by code, since the minute of a time, the last
 // refused first. The zero time means the last 24 hours. If accountID is not empty and the workflow
 // belongs to another account, the list is empty.
-func (s *Service) Refusals(ctx context.Context, by Caller, accountID, workflowID string, since time.Time, page Page) (api.List[api.Refusal], error) {
-	return read(ctx, s, by, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (none api.List[api.Refusal], err error) {
-		have, exists := s.config.Directory.Workflow(workflowID)
-		if !exists {
+func (s *Service) Refusals(ctx context.Context, caller Caller, accountID, workflowID string, since time.Time, page Page) (api.List[api.Refusal], error) {
+	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (none api.List[api.Refusal], err error) {
+		have, ok := s.config.Directory.Workflow(workflowID)
+		if !ok {
 			return none, notFound("workflow", workflowID, "")
 		}
 		after, err := page.after(refusalsList)
@@ -52,8 +52,8 @@ func (s *Service) Refusals(ctx context.Context, by Caller, accountID, workflowID
 
 // AllRefusals counts the refused requests by workflow and code, of all workflows or of an account's
 // current ones.
-func (s *Service) AllRefusals(ctx context.Context, by Caller, accountID string, since time.Time, page Page) (api.List[api.WorkflowRefusal], error) {
-	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
+func (s *Service) AllRefusals(ctx context.Context, caller Caller, accountID string, since time.Time, page Page) (api.List[api.WorkflowRefusal], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
 		at, of, err := page.afterTime(allRefusalsList, 2)
 		if err != nil {
 			return none, err
@@ -83,8 +83,8 @@ func (s *Service) refusalsOf(ctx context.Context, accountID string, since time.T
 			return nil, err
 		}
 		for _, sum := range some {
-			have, exists := s.config.Directory.Workflow(sum.WorkflowID)
-			if exists && have.Record.AccountID == accountID {
+			have, ok := s.config.Directory.Workflow(sum.WorkflowID)
+			if ok && have.Record.AccountID == accountID {
 				if found = append(found, sum); len(found) == limit {
 					return found, nil
 				}

@@ -21,8 +21,8 @@ const maxIdempotencyKey = 255
 // ended, or was rejected. A repeated call with the same key returns the execution of the first
 // call; without a key (""), each call starts another execution. The account and the queue are the
 // workflow's current ones. The workflow's plan and whether it is active do not matter.
-func (s *Service) ReplayExecution(ctx context.Context, by Caller, id, key string) (api.Started, error) {
-	return change(ctx, s, by, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
+func (s *Service) ReplayExecution(ctx context.Context, caller Caller, id, key string) (api.Started, error) {
+	return change(ctx, s, caller, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		if err := validKey(key); err != nil {
 			return none, err
 		}
@@ -44,7 +44,7 @@ func (s *Service) ReplayExecution(ctx context.Context, by Caller, id, key string
 			// The stream keeps message IDs only for the dedup window, the database keeps them longer.
 			return api.Started{ExecutionID: as}, err
 		}
-		err = s.startAgain(ctx, by, record, execution.Start{ID: as, ReplayOf: record.ID}, s.triggerOf)
+		err = s.startAgain(ctx, caller, record, execution.Start{ID: as, ReplayOf: record.ID}, s.triggerOf)
 		return api.Started{ExecutionID: as}, err
 	})
 }
@@ -64,8 +64,8 @@ const keyOfAll = "all"
 // ReplayRejected replays rejected executions, the oldest first, at most MaxBulk of them. It skips
 // executions that such a call with the same key has replayed before, so an interrupted call can be
 // repeated. It counts the executions that cannot be replayed by the code of the reason.
-func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter ExecutionFilter, key string) (api.Replayed, error) {
-	return change(ctx, s, by, needs(Editor, within(&filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Replayed, err error) {
+func (s *Service) ReplayRejected(ctx context.Context, caller Caller, filter ExecutionFilter, key string) (api.Replayed, error) {
+	return change(ctx, s, caller, needs(Editor, within(&filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Replayed, err error) {
 		if err := validKey(key); err != nil {
 			return none, err
 		}
@@ -73,7 +73,7 @@ func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter Executio
 			key = keyOfAll
 		}
 		filter.Status = execution.Rejected
-		b := s.bulk(by, func(of store.Record) execution.Start {
+		b := s.bulk(caller, func(of store.Record) execution.Start {
 			return execution.Start{ID: execution.IDForReplay(of.ID, key), ReplayOf: of.ID}
 		})
 		err = b.all(ctx, filter)
@@ -82,8 +82,8 @@ func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter Executio
 }
 
 // startAgain starts an execution with another execution's request, once: its ID is the message ID.
-func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, start execution.Start, triggerOf triggers) error {
-	trigger, err := s.prepareAgain(ctx, by, of, &start, triggerOf)
+func (s *Service) startAgain(ctx context.Context, caller Caller, of store.Record, start execution.Start, triggerOf triggers) error {
+	trigger, err := s.prepareAgain(ctx, caller, of, &start, triggerOf)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, st
 
 // prepareAgain sets the request of a start to the request of another execution, and returns the
 // trigger node at which it starts.
-func (s *Service) prepareAgain(ctx context.Context, by Caller, of store.Record, start *execution.Start, triggerOf triggers) (*edit.TriggerInfo, error) {
+func (s *Service) prepareAgain(ctx context.Context, caller Caller, of store.Record, start *execution.Start, triggerOf triggers) (*edit.TriggerInfo, error) {
 	original, err := s.request(ctx, of)
 	switch {
 	case err != nil:
@@ -103,7 +103,7 @@ func (s *Service) prepareAgain(ctx context.Context, by Caller, of store.Record, 
 	case original.payload.Kind == execution.NoBody:
 		return nil, &Error{Code: api.CodeBodyNotKept}
 	}
-	trigger, err := triggerOf(ctx, by, of.WorkflowID, of.NodeID)
+	trigger, err := triggerOf(ctx, caller, of.WorkflowID, of.NodeID)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *Service) prepareAgain(ctx context.Context, by Caller, of store.Record, 
 }
 
 // triggers finds the trigger node at which an execution starts again.
-type triggers func(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error)
+type triggers func(ctx context.Context, caller Caller, workflowID, nodeID string) (*edit.TriggerInfo, error)
 
 // bulkTimeout is the maximum duration of a bulk call; another call does the rest. bulkReserve is
 // the part of it that is reserved for the last batch.

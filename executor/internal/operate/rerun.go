@@ -23,8 +23,8 @@ import (
 
 // RerunTrigger starts an execution with a trigger node's sample payload. It returns when the stream
 // has stored the start.
-func (s *Service) RerunTrigger(ctx context.Context, by Caller, workflowID, nodeID string) (api.Started, error) {
-	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), readTimeout, func(ctx context.Context) (none api.Started, err error) {
+func (s *Service) RerunTrigger(ctx context.Context, caller Caller, workflowID, nodeID string) (api.Started, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 		if err != nil {
 			return none, err
@@ -34,13 +34,13 @@ func (s *Service) RerunTrigger(ctx context.Context, by Caller, workflowID, nodeI
 }
 
 // RerunExecution starts an execution's trigger node again, with its sample payload.
-func (s *Service) RerunExecution(ctx context.Context, by Caller, id string) (api.Started, error) {
-	return change(ctx, s, by, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
+func (s *Service) RerunExecution(ctx context.Context, caller Caller, id string) (api.Started, error) {
+	return change(ctx, s, caller, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		record, err := s.record(ctx, id)
 		if err != nil {
 			return none, err
 		}
-		trigger, err := s.triggerOf(ctx, by, record.WorkflowID, record.NodeID)
+		trigger, err := s.triggerOf(ctx, caller, record.WorkflowID, record.NodeID)
 		if err != nil {
 			return none, err
 		}
@@ -50,12 +50,12 @@ func (s *Service) RerunExecution(ctx context.Context, by Caller, id string) (api
 
 // triggerOf returns the trigger node of an execution that is to run again. The workflow may have
 // moved to an account that the caller does not see.
-func (s *Service) triggerOf(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
+func (s *Service) triggerOf(ctx context.Context, caller Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
 	trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
-	if err == nil && !by.sees(trigger.Workflow.AccountID) {
+	if err == nil && !caller.sees(trigger.Workflow.AccountID) {
 		trigger, err = nil, &edit.NotFoundError{What: fmt.Sprintf("workflow %q", workflowID)}
 	}
-	if missing, is := errors.AsType[*edit.NotFoundError](err); is {
+	if missing, ok := errors.AsType[*edit.NotFoundError](err); ok {
 		return nil, &Error{Code: api.CodeNotFound, Detail: "The execution cannot run again: its " + missing.What + " is gone."}
 	}
 	return trigger, err
@@ -123,8 +123,8 @@ const inProcess = 10158
 func (s *Service) publish(ctx context.Context, msg *nats.Msg) (ack *jetstream.PubAck, err error) {
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
 		ack, err = s.config.JetStream.PublishMsg(ctx, msg)
-		refused, is := errors.AsType[*jetstream.APIError](err)
-		return !is || refused.ErrorCode != inProcess
+		refused, ok := errors.AsType[*jetstream.APIError](err)
+		return !ok || refused.ErrorCode != inProcess
 	})
 	return ack, err
 }

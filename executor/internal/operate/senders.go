@@ -14,8 +14,8 @@ import (
 const MaxSecrets = sender.MaxSecrets
 
 // SenderPresets lists all presets, in the table's order.
-func (s *Service) SenderPresets(ctx context.Context, by Caller) (api.List[api.SenderPreset], error) {
-	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (list api.List[api.SenderPreset], err error) {
+func (s *Service) SenderPresets(ctx context.Context, caller Caller) (api.List[api.SenderPreset], error) {
+	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (list api.List[api.SenderPreset], err error) {
 		for _, p := range sender.Presets() {
 			list.Items = append(list.Items, presetOnWire(p))
 		}
@@ -43,8 +43,8 @@ func orEmpty(texts []string) []string {
 
 // Sender returns a node's sender. For editors, it contains the text of a secret that the provider
 // has sent, once.
-func (s *Service) Sender(ctx context.Context, by Caller, workflowID, nodeID string) (api.Sender, error) {
-	return read(ctx, s, by, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (none api.Sender, err error) {
+func (s *Service) Sender(ctx context.Context, caller Caller, workflowID, nodeID string) (api.Sender, error) {
+	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (none api.Sender, err error) {
 		info, err := s.config.Editor.Sender(ctx, workflowID, nodeID)
 		if err != nil {
 			return none, err
@@ -56,11 +56,11 @@ func (s *Service) Sender(ctx context.Context, by Caller, workflowID, nodeID stri
 		if err != nil {
 			return none, err
 		}
-		if !by.Role.Includes(Editor) {
-			hideSecrets(&wire)
+		if !caller.Role.Includes(Editor) {
+			redactSecrets(&wire)
 			return wire, nil
 		}
-		return wire, s.showCaptured(ctx, by, info, &wire)
+		return wire, s.showCaptured(ctx, caller, info, &wire)
 	})
 }
 
@@ -69,12 +69,12 @@ func noSender(nodeID string) error {
 }
 
 // showCaptured adds the texts of secrets that were not shown before.
-func (s *Service) showCaptured(ctx context.Context, by Caller, info *edit.SenderInfo, wire *api.Sender) error {
+func (s *Service) showCaptured(ctx context.Context, caller Caller, info *edit.SenderInfo, wire *api.Sender) error {
 	for i := range info.Secrets {
 		if !info.Secrets[i].Unseen {
 			continue
 		}
-		texts, err := s.config.Editor.SeeCaptured(madeBy(ctx, by), info.Workflow.ID, info.NodeID) // the audit log has an entry about the caller who has seen it
+		texts, err := s.config.Editor.SeeCaptured(madeBy(ctx, caller), info.Workflow.ID, info.NodeID) // the audit log has an entry about the caller who has seen it
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (s *Service) showCaptured(ctx context.Context, by Caller, info *edit.Sender
 }
 
 // hideSecrets removes the fields that a viewer may not see.
-func hideSecrets(of *api.Sender) {
+func redactSecrets(of *api.Sender) {
 	for i := range of.Secrets {
 		of.Secrets[i].Last4 = ""
 	}
@@ -95,8 +95,8 @@ func hideSecrets(of *api.Sender) {
 
 // PutSender gives a node a sender, or replaces its sender. The observations of a sender with
 // another preset are deleted, because they do not apply to the new sender.
-func (s *Service) PutSender(ctx context.Context, by Caller, workflowID, nodeID string, put api.PutSender) (PutResult[api.Sender], error) {
-	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Sender], err error) {
+func (s *Service) PutSender(ctx context.Context, caller Caller, workflowID, nodeID string, put api.PutSender) (PutResult[api.Sender], error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Sender], err error) {
 		info, created, err := s.config.Editor.PutSender(ctx, workflowID, nodeID, edit.SenderSpec{Preset: put.Preset, Secrets: put.Secrets, Settings: put.Settings})
 		if err != nil {
 			return none, err
@@ -112,8 +112,8 @@ func (s *Service) PutSender(ctx context.Context, by Caller, workflowID, nodeID s
 }
 
 // RemoveSender removes a node's sender, and the times of its last requests. The node keeps its token.
-func (s *Service) RemoveSender(ctx context.Context, by Caller, workflowID, nodeID string) error {
-	return s.changeOnly(ctx, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) error {
+func (s *Service) RemoveSender(ctx context.Context, caller Caller, workflowID, nodeID string) error {
+	return s.changeOnly(ctx, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) error {
 		if err := s.config.Editor.RemoveSender(ctx, workflowID, nodeID); err != nil {
 			return err
 		}
@@ -122,8 +122,8 @@ func (s *Service) RemoveSender(ctx context.Context, by Caller, workflowID, nodeI
 }
 
 // AddSenderSecret gives a node's sender another secret.
-func (s *Service) AddSenderSecret(ctx context.Context, by Caller, workflowID, nodeID string, add api.AddSenderSecret) (api.Sender, error) {
-	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Sender, err error) {
+func (s *Service) AddSenderSecret(ctx context.Context, caller Caller, workflowID, nodeID string, add api.AddSenderSecret) (api.Sender, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Sender, err error) {
 		var endOthers *time.Duration
 		if add.EndOthersAfterSeconds != nil {
 			after := time.Duration(*add.EndOthersAfterSeconds) * time.Second
@@ -138,8 +138,8 @@ func (s *Service) AddSenderSecret(ctx context.Context, by Caller, workflowID, no
 }
 
 // RemoveSenderSecret removes one secret of a node's sender.
-func (s *Service) RemoveSenderSecret(ctx context.Context, by Caller, workflowID, nodeID, secretID string) error {
-	return s.changeOnly(ctx, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) error {
+func (s *Service) RemoveSenderSecret(ctx context.Context, caller Caller, workflowID, nodeID, secretID string) error {
+	return s.changeOnly(ctx, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) error {
 		return s.config.Editor.RemoveSenderSecret(ctx, workflowID, nodeID, secretID)
 	})
 }

@@ -23,9 +23,9 @@ import (
 // node's webhook URL, and returns the endpoint's answer, also if it is a refusal. It runs in the
 // executor so that the secret does not leave it. It sends nothing if the executor does not know
 // what is needed to sign the sender's requests.
-func (s *Service) SendTest(ctx context.Context, by Caller, workflowID, nodeID string, test api.SendTest) (api.SentTest, error) {
+func (s *Service) SendTest(ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest) (api.SentTest, error) {
 	within := readTimeout + tryout.Timeout
-	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), within, func(ctx context.Context) (none api.SentTest, err error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), within, func(ctx context.Context) (none api.SentTest, err error) {
 		info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 		if err != nil {
 			return none, err

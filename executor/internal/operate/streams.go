@@ -20,8 +20,8 @@ type streams struct {
 
 // begin counts another stream of a caller, or returns an error if there are too many. Without an
 // error, end must be called once.
-func (s *streams) begin(by Caller) (end func(), err error) {
-	of := by.Identity() // the name and the role may change while a stream is open
+func (s *streams) begin(caller Caller) (end func(), err error) {
+	of := caller.Identity() // the name and the role may change while a stream is open
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[of] >= MaxStreams {

@@ -24,24 +24,24 @@ func HoldsToken(text string) bool {
 
 // Trigger returns a trigger node with its URL and its tokens in clear text. For viewers, it leaves
 // the tokens out.
-func (s *Service) Trigger(ctx context.Context, by Caller, workflowID, nodeID string) (api.Trigger, error) {
-	return read(ctx, s, by, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (api.Trigger, error) {
+func (s *Service) Trigger(ctx context.Context, caller Caller, workflowID, nodeID string) (api.Trigger, error) {
+	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (api.Trigger, error) {
 		trigger, err := s.trigger(ctx, workflowID, nodeID)
-		if !by.Role.Includes(Editor) {
-			hideTokens(&trigger)
+		if !caller.Role.Includes(Editor) {
+			redactTokens(&trigger)
 		}
 		return trigger, err
 	})
 }
 
 // hideTokens removes the tokens, and the URL that contains one.
-func hideTokens(of *api.Trigger) {
+func redactTokens(of *api.Trigger) {
 	of.URL, of.Token = "", ""
 	for i := range of.Tokens {
 		of.Tokens[i].Token = ""
 	}
 	if of.Sender != nil {
-		hideSecrets(of.Sender)
+		redactSecrets(of.Sender)
 	}
 }
 
@@ -59,10 +59,10 @@ func (s *Service) trigger(ctx context.Context, workflowID, nodeID string) (none 
 
 // PatchTrigger changes the settings of a trigger node. patch receives the settings of the operator,
 // without the sample payload, and changes them; it may be called more than once.
-func (s *Service) PatchTrigger(ctx context.Context, by Caller, workflowID, nodeID string, patch func(*api.TriggerSettings) error) (api.Trigger, error) {
-	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
+func (s *Service) PatchTrigger(ctx context.Context, caller Caller, workflowID, nodeID string, patch func(*api.TriggerSettings) error) (api.Trigger, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
 		_, err = s.config.Editor.ChangeWorkflow(ctx, workflowID, func(spec *edit.WorkflowSpec) error {
-			spec.Within = by.AccountID
+			spec.Within = caller.AccountID
 			i := slices.IndexFunc(spec.Triggers, func(t edit.TriggerSpec) bool { return t.NodeID == nodeID })
 			if i < 0 {
 				return &edit.NotFoundError{What: fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID)}
@@ -86,8 +86,8 @@ func (s *Service) PatchTrigger(ctx context.Context, by Caller, workflowID, nodeI
 }
 
 // SetSamplePayload sets a node's sample payload, which is one JSON text.
-func (s *Service) SetSamplePayload(ctx context.Context, by Caller, workflowID, nodeID string, sample []byte) (api.Trigger, error) {
-	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
+func (s *Service) SetSamplePayload(ctx context.Context, caller Caller, workflowID, nodeID string, sample []byte) (api.Trigger, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
 		if err := s.config.Editor.SetSamplePayload(ctx, workflowID, nodeID, sample); err != nil {
 			return none, err
 		}
@@ -97,8 +97,8 @@ func (s *Service) SetSamplePayload(ctx context.Context, by Caller, workflowID, n
 
 // RotateToken gives a node a new token. Each call creates another token, so its errors say whether
 // to repeat the call.
-func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID string, keepOld time.Duration) (api.Trigger, error) {
-	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
+func (s *Service) RotateToken(ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration) (api.Trigger, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
 		// Everything else that the answer needs is read first: otherwise a failure would lose a new
 		// token.
 		before, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
@@ -124,7 +124,7 @@ func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID
 func (s *Service) rotationFailed(ctx context.Context, err error) error {
 	failed := s.explain(ctx, err)
 	const unknown = "NATS cannot be reached now. The new token may or may not be stored: GET the trigger node before you repeat the call, which would make another token."
-	if _, is := errors.AsType[*edit.UncertainError](err); is {
+	if _, ok := errors.AsType[*edit.UncertainError](err); ok {
 		failed.Final, failed.Detail = true, unknown
 		return failed
 	}

@@ -24,16 +24,16 @@ type Watching struct {
 
 // Watch watches from now on, or, unless the time is zero, from the batch after the batch of that
 // time. If it succeeds, Cancel must be called once. A caller has at most MaxStreams watches.
-func (s *Service) Watch(ctx context.Context, by Caller, after time.Time) (Watching, error) {
-	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (Watching, error) {
-		end, err := s.streams.begin(by)
+func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Watching, error) {
+	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (Watching, error) {
+		end, err := s.streams.begin(caller)
 		if err != nil {
 			return Watching{}, err
 		}
 		watching := Watching{Watching: s.config.Changes.Watch(after)}
 		var forget func()
-		if by.Kind == Key {
-			watching.Ended, forget = s.config.Keyring.ended(by.ID)
+		if caller.Kind == Key {
+			watching.Ended, forget = s.config.Keyring.ended(caller.ID)
 		}
 		unwatch := watching.Cancel
 		watching.Cancel = func() {
@@ -49,8 +49,8 @@ func (s *Service) Watch(ctx context.Context, by Caller, after time.Time) (Watchi
 
 // Changed returns the current records of some IDs, the oldest first. If accountID or workflowID is
 // not empty, it returns only records of that account or workflow.
-func (s *Service) Changed(ctx context.Context, by Caller, ids []string, accountID, workflowID string) ([]Execution, error) {
-	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) ([]Execution, error) {
+func (s *Service) Changed(ctx context.Context, caller Caller, ids []string, accountID, workflowID string) ([]Execution, error) {
+	return read(ctx, s, caller, needs(Viewer, within(&accountID)), func(ctx context.Context) ([]Execution, error) {
 		records, err := s.config.Store.GetMany(ctx, ids)
 		if err != nil {
 			return nil, err

@@ -31,8 +31,8 @@ func (f WorkflowFilter) matches(w *registry.Workflow) bool {
 }
 
 // Workflows lists the workflows, by ID.
-func (s *Service) Workflows(ctx context.Context, by Caller, filter WorkflowFilter, page Page) (api.List[api.Workflow], error) {
-	return read(ctx, s, by, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) (none api.List[api.Workflow], err error) {
+func (s *Service) Workflows(ctx context.Context, caller Caller, filter WorkflowFilter, page Page) (api.List[api.Workflow], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) (none api.List[api.Workflow], err error) {
 		after, err := page.after(workflowsList)
 		if err != nil {
 			return none, err
@@ -80,8 +80,8 @@ func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, afte
 }
 
 // Workflow returns one workflow.
-func (s *Service) Workflow(ctx context.Context, by Caller, id string) (api.Workflow, error) {
-	return read(ctx, s, by, needs(Viewer, ofWorkflow(id)), func(ctx context.Context) (none api.Workflow, err error) {
+func (s *Service) Workflow(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
+	return read(ctx, s, caller, needs(Viewer, ofWorkflow(id)), func(ctx context.Context) (none api.Workflow, err error) {
 		w, err := s.current(ctx, id)
 		if err != nil {
 			return none, err
@@ -95,8 +95,8 @@ func (s *Service) current(ctx context.Context, id string) (*registry.Workflow, e
 	if err := s.config.Editor.Current(ctx); err != nil {
 		return nil, err
 	}
-	have, exists := s.config.Directory.Workflow(id)
-	if !exists {
+	have, ok := s.config.Directory.Workflow(id)
+	if !ok {
 		return nil, notFound("workflow", id, "")
 	}
 	return have.Record, nil
@@ -110,10 +110,10 @@ type Origin struct {
 }
 
 // Origin looks up a trigger node in this process's directory, which may lag a little behind.
-func (s *Service) Origin(ctx context.Context, by Caller, workflowID, nodeID string) (Origin, error) {
-	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (of Origin, err error) {
-		have, exists := s.config.Directory.Workflow(workflowID)
-		if exists && by.sees(have.Record.AccountID) {
+func (s *Service) Origin(ctx context.Context, caller Caller, workflowID, nodeID string) (Origin, error) {
+	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (of Origin, err error) {
+		have, ok := s.config.Directory.Workflow(workflowID)
+		if ok && caller.sees(have.Record.AccountID) {
 			of = Origin{WorkflowName: have.Record.Name, HasWorkflow: true, HasNode: hasNode(have.Record, nodeID)}
 		}
 		return of, nil
@@ -129,11 +129,11 @@ func hasNode(w *registry.Workflow, nodeID string) bool {
 func IfUpdatedAt(ctx context.Context, at time.Time) context.Context { return edit.IfUpdatedAt(ctx, at) }
 
 // PutWorkflow creates an inactive workflow or, unless it must be new, replaces a workflow.
-func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow, mustBeNew bool) (PutResult[api.Workflow], error) {
+func (s *Service) PutWorkflow(ctx context.Context, caller Caller, id string, put api.PutWorkflow, mustBeNew bool) (PutResult[api.Workflow], error) {
 	spec := specOf(put)
 	spec.ID, spec.IfNew = id, mustBeNew
-	spec.Within = by.AccountID // another caller may create it meanwhile
-	return change(ctx, s, by, needs(Editor, ofNewWorkflow(id, put.AccountID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Workflow], err error) {
+	spec.Within = caller.AccountID // another caller may create it meanwhile
+	return change(ctx, s, caller, needs(Editor, ofNewWorkflow(id, put.AccountID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Workflow], err error) {
 		w, created, err := s.config.Editor.PutWorkflow(ctx, spec)
 		if err != nil {
 			return none, err
@@ -170,18 +170,18 @@ func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
 
 // PatchWorkflow changes a workflow. patch receives the settings of the operator, without the sample
 // payloads, and changes them; it may be called more than once.
-func (s *Service) PatchWorkflow(ctx context.Context, by Caller, id string, patch func(*api.PutWorkflow) error) (api.Workflow, error) {
-	return change(ctx, s, by, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
+func (s *Service) PatchWorkflow(ctx context.Context, caller Caller, id string, patch func(*api.PutWorkflow) error) (api.Workflow, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
 		w, err := s.config.Editor.ChangeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
 			put := putOf(spec)
 			if err := patch(&put); err != nil {
 				return err
 			}
-			if !by.sees(put.AccountID) {
+			if !caller.sees(put.AccountID) {
 				return noAccountToPutInto(put.AccountID)
 			}
 			*spec = specOf(put)
-			spec.Within = by.AccountID
+			spec.Within = caller.AccountID
 			return nil
 		})
 		if err != nil {
@@ -192,22 +192,22 @@ func (s *Service) PatchWorkflow(ctx context.Context, by Caller, id string, patch
 }
 
 // DeleteWorkflow deletes a workflow with its tokens and sample payloads.
-func (s *Service) DeleteWorkflow(ctx context.Context, by Caller, id string) error {
-	return s.changeOnly(ctx, by, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteWorkflow(ctx, id) })
+func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) error {
+	return s.changeOnly(ctx, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteWorkflow(ctx, id) })
 }
 
 // Activate lets a workflow's webhooks start executions.
-func (s *Service) Activate(ctx context.Context, by Caller, id string) (api.Workflow, error) {
-	return s.switchTo(ctx, by, id, s.config.Editor.Activate)
+func (s *Service) Activate(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
+	return s.switchTo(ctx, caller, id, s.config.Editor.Activate)
 }
 
 // Deactivate stops a workflow's webhooks from starting executions.
-func (s *Service) Deactivate(ctx context.Context, by Caller, id string) (api.Workflow, error) {
-	return s.switchTo(ctx, by, id, s.config.Editor.Deactivate)
+func (s *Service) Deactivate(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
+	return s.switchTo(ctx, caller, id, s.config.Editor.Deactivate)
 }
 
-func (s *Service) switchTo(ctx context.Context, by Caller, id string, to func(context.Context, string) (*registry.Workflow, error)) (api.Workflow, error) {
-	return change(ctx, s, by, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
+func (s *Service) switchTo(ctx context.Context, caller Caller, id string, to func(context.Context, string) (*registry.Workflow, error)) (api.Workflow, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
 		w, err := to(ctx, id)
 		if err != nil {
 			return none, err
@@ -235,9 +235,9 @@ func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 // planRefusal returns the code with which the plan refuses an active workflow's webhooks, or "" if
 // it does not refuse them.
 func (s *Service) planRefusal(w *registry.Workflow) string {
-	view, known := s.config.Directory.Lookup(w.ID)
+	view, ok := s.config.Directory.Lookup(w.ID)
 	switch {
-	case !w.Active || !known || !view.Workflow.Active:
+	case !w.Active || !ok || !view.Workflow.Active:
 		return ""
 	case !view.PlanHasWebhooks():
 		return api.CodeWebhooksNotInPlan

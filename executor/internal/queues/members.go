@@ -31,7 +31,7 @@ type heard struct {
 }
 
 // hear handles a runner's announcement.
-func (m *members) hear(msg *nats.Msg) {
+func (m *members) receive(msg *nats.Msg) {
 	group, instance, is := stream.ParsePresence(msg.Subject)
 	if !is {
 		return

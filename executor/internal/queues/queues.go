@@ -124,7 +124,7 @@ const (
 func New(c Config) (*Watch, error) {
 	w := &Watch{config: c, members: members{groups: map[stream.RunnerGroup]*heard{}}}
 	var err error
-	if w.heard, err = c.Conn.Subscribe(stream.RunnerPresence+"*.*.*", w.members.hear); err != nil {
+	if w.heard, err = c.Conn.Subscribe(stream.RunnerPresence+"*.*.*", w.members.receive); err != nil {
 		return nil, fmt.Errorf("listen to runners: %w", err)
 	}
 	return w, nil

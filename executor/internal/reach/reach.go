@@ -147,7 +147,7 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	request.Header.Set(probe.Header, question.Header())
 	request.Header.Set("User-Agent", "hookstart")
 	response, err := c.client.Do(request)
-	if invalid, is := errors.AsType[*tls.CertificateVerificationError](err); is {
+	if invalid, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return Unreachable, "Somebody answers there, with a certificate that senders do not accept: " + invalid.Err.Error() +
 			". Most senders know public authorities only; if this one is meant to be your own, let the executor's machine trust it."
 	}
@@ -191,10 +191,10 @@ func unexpected(response *http.Response, body []byte) (State, string) {
 
 // cause returns the text of err without the URL, which is shown beside it.
 func cause(err error) string {
-	if timeout, is := errors.AsType[net.Error](err); is && timeout.Timeout() {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return fmt.Sprintf("no answer within %s", askTimeout)
 	}
-	if outer, is := errors.AsType[*url.Error](err); is {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return outer.Err.Error()
 	}
 	return err.Error()

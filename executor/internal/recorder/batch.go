@@ -101,7 +101,7 @@ func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now 
 		e.kind = start
 		e.record = queued(event.Start, bodyBytes, e.meta, now)
 		e.isCopy = strings.HasPrefix(header.Get(jetstream.MsgIDHeader), againPrefix)
-		e.audit = deedOf(header, e.record, store.Time(e.meta.Timestamp))
+		e.audit = auditActionOf(header, e.record, store.Time(e.meta.Timestamp))
 	case event.Rejection != nil:
 		e.kind = rejection
 		e.record = rejected(event.Rejection, e.meta, now)

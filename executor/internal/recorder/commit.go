@@ -43,7 +43,7 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 		default:
 			r.database.fails(err)
 			if divide = late && len(group) > 1; !divide {
-				retry.Wait(ctx, backoff(failures))
+				retry.Sleep(ctx, backoff(failures))
 				failures++
 			}
 		}

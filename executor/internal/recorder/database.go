@@ -56,7 +56,7 @@ func (d *database) fails(err error) {
 	defer d.mu.Unlock()
 	now := time.Now()
 	why := "the last transaction failed"
-	if newer, is := errors.AsType[*store.NewerSchemaError](err); is {
+	if newer, ok := errors.AsType[*store.NewerSchemaError](err); ok {
 		why = newer.Error()
 	}
 	d.ready.NotReady("database", why+"; it is tried again, and the stream keeps what is not recorded")

@@ -40,13 +40,13 @@ const (
 )
 
 // NoteActor adds the actor who asked for a start to the start's header.
-func NoteActor(header nats.Header, by edit.Actor) {
-	header[stream.HeaderActor] = []string{edit.EncodeActor(by)}
+func NoteActor(header nats.Header, actor edit.Actor) {
+	header[stream.HeaderActor] = []string{edit.EncodeActor(actor)}
 }
 
 // deedOf returns the audit entry of a start that was recorded as r, or none if a sender caused the
 // start. Only the actor is taken from the header; the action follows from the record.
-func deedOf(header nats.Header, r store.Record, at time.Time) []store.AuditEntry {
+func auditActionOf(header nats.Header, r store.Record, at time.Time) []store.AuditEntry {
 	encoded := header.Get(stream.HeaderActor)
 	if encoded == "" || r.Source != execution.Rerun {
 		return nil
@@ -66,22 +66,22 @@ func deedOf(header nats.Header, r store.Record, at time.Time) []store.AuditEntry
 	if of := cmp.Or(r.ReplayOf, r.RerunOf); of != "" {
 		changes = append(changes, edit.Changed{Field: field, To: of})
 	}
-	return []store.AuditEntry{Deed(r.ID, at, by, action, r, changes...)}
+	return []store.AuditEntry{AuditAction(r.ID, at, by, action, r, changes...)}
 }
 
 // RequeueOf returns the audit entry of a message that was quarantined at the time aside and is
 // recorded now, as r or as a report of r. The entry's ID is derived from the message's key, so that
 // repeated attempts add only one entry.
-func RequeueOf(letter string, aside, now time.Time, by edit.Actor, r store.Record) store.AuditEntry {
+func RequeueOf(letter string, aside, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
 	id := uuid.NewSHA1(uuid.NameSpaceOID, []byte(ActionRequeue+" "+letter+" "+store.Time(aside).Format(time.RFC3339Nano))).String()
-	return Deed(id, now, by, ActionRequeue, r, edit.Changed{Field: FieldExecution, To: r.ID}, edit.Changed{Field: FieldDeadLetter, To: letter})
+	return AuditAction(id, now, actor, ActionRequeue, r, edit.Changed{Field: FieldExecution, To: r.ID}, edit.Changed{Field: FieldDeadLetter, To: letter})
 }
 
 // Deed returns an audit entry about a record. The zero Record means that the entry is about no
 // record.
-func Deed(id string, at time.Time, by edit.Actor, action string, about store.Record, changes ...edit.Changed) store.AuditEntry {
+func AuditAction(id string, at time.Time, actor edit.Actor, action string, about store.Record, changes ...edit.Changed) store.AuditEntry {
 	return auditor.Stored(edit.Entry{
-		ID: id, At: at, Actor: by, Action: action, Changes: changes,
+		ID: id, At: at, Actor: actor, Action: action, Changes: changes,
 		AccountID: about.AccountID, WorkflowID: about.WorkflowID, NodeID: about.NodeID,
 	})
 }
@@ -99,6 +99,6 @@ func CaughtUp(ctx context.Context, js jetstream.JetStream) {
 		if err == nil && (consumer.CachedInfo().AckFloor.Stream >= last || consumer.CachedInfo().NumPending+uint64(consumer.CachedInfo().NumAckPending) == 0) { //nolint:gosec // a count
 			return
 		}
-		retry.Wait(ctx, 20*time.Millisecond)
+		retry.Sleep(ctx, 20*time.Millisecond)
 	}
 }

@@ -45,7 +45,7 @@ func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool)
 	if from.stream != stream.ProgressName || r.startsWaiting.Load() <= maxAhead {
 		return false
 	}
-	retry.Wait(ctx, 10*time.Millisecond)
+	retry.Sleep(ctx, 10*time.Millisecond)
 	return true
 }
 
@@ -136,7 +136,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 		case n < fewInBurst:
 			inBursts = false
 		case drained:
-			retry.Wait(watching, pause(n, began.Sub(burstAt)))
+			retry.Sleep(watching, pause(n, began.Sub(burstAt)))
 		}
 		burstAt = began
 	}

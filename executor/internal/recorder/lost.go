@@ -58,7 +58,7 @@ func (r *Recorder) EndLost(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
 	for ctx.Err() == nil {
-		retry.Wait(ctx, r.lostAfter)
+		retry.Sleep(ctx, r.lostAfter)
 		every := time.Hour
 		for ctx.Err() == nil {
 			maxAge, err := r.endLost(ctx)
@@ -67,7 +67,7 @@ func (r *Recorder) EndLost(ctx context.Context) {
 				break
 			}
 			r.log.WithError(err).Debug("executions that no runner will end could not be looked for; it is tried again")
-			retry.Wait(ctx, time.Second)
+			retry.Sleep(ctx, time.Second)
 		}
 		timer := time.NewTimer(every)
 		select {
@@ -105,7 +105,7 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 	if err != nil || len(found[endLost])+len(found[endExpired])+len(found[endUnheard]) == 0 {
 		return maxAge, err
 	}
-	retry.Wait(ctx, r.lostAgain)
+	retry.Sleep(ctx, r.lostAgain)
 	for why, some := range found {
 		if why != endUnheard {
 			if some, _, err = r.stillLost(ctx, s, some); err != nil {
@@ -151,7 +151,7 @@ func (r *Recorder) end(ctx context.Context, why end, some []store.Lost) error {
 		}
 		r.metrics.ended.WithLabelValues(why.label).Add(float64(len(ended)))
 		r.log.WithFields(logrus.Fields{"executions": len(ended), "first": ended[0]}).Error("executions were ended as failed: " + why.reason)
-		if err := r.changes.Tell(ended); err != nil {
+		if err := r.changes.Publish(ended); err != nil {
 			r.log.WithError(err).Debug("watchers were not told of changes")
 		}
 	}

@@ -159,14 +159,14 @@ func (r *Recorder) followDatabase(ctx context.Context) {
 		for ctx.Err() == nil {
 			_, err := r.compare(ctx)
 			for err == nil && ctx.Err() == nil && r.recovery.underWay() {
-				retry.Wait(ctx, recoveryEvery)
+				retry.Sleep(ctx, recoveryEvery)
 				err = r.recovered(ctx)
 			}
 			if err == nil {
 				break
 			}
 			r.log.WithError(err).Debug("the database could not be compared with the streams; it is tried again")
-			retry.Wait(ctx, time.Second)
+			retry.Sleep(ctx, time.Second)
 		}
 	}
 }

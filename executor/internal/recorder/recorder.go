@@ -75,7 +75,7 @@ type Recorder struct {
 	log     logrus.FieldLogger
 
 	database *database
-	suspects suspects
+	suspects poisonMessages
 	marks    marks
 	recovery recovery
 	search   chan struct{} // has room for one value, which asks EndLost to search now
@@ -95,7 +95,7 @@ func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, 
 	return &Recorder{
 		js: js, store: s, ready: o.Ready, changes: c, metrics: m, search: make(chan struct{}, 1), behind: make(chan struct{}, 1), tracer: tracing.Tracer(o.Traces, "executor"), log: log,
 		database:     &database{ready: o.Ready, failures: m.failures, log: log},
-		suspects:     suspects{tries: suspectTries, time: suspectTime, seen: map[origin]*suspect{}},
+		suspects:     poisonMessages{tries: suspectTries, time: suspectTime, seen: map[origin]*poisonMessage{}},
 		deliverAgain: ackWait, ackWait: ackWait, applyTimeout: applyTimeout, suspectPause: suspectPause, watchEvery: watchEvery,
 		compareEvery: compareEvery, lostAfter: lostAfter, lostAgain: lostAgain, lostEvery: lostEvery,
 	}
@@ -131,7 +131,7 @@ func (r *Recorder) Run(ctx context.Context) {
 		began := time.Now()
 		r.record(recording, messages)
 		if r.Publishing != nil {
-			retry.Wait(ctx, rest(time.Since(began), pending(messages[len(messages)-1])))
+			retry.Sleep(ctx, rest(time.Since(began), pending(messages[len(messages)-1])))
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.
 			said = time.Now()
 			r.log.WithError(err).Warn(who + " lost its consumer; it begins anew")
 		}
-		retry.Wait(ctx, time.Second)
+		retry.Sleep(ctx, time.Second)
 	}
 }
 
@@ -184,7 +184,7 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	applied := r.commit(ctx, entries)
 	// Announce before the acknowledgement: if this executor is killed, the recorded messages are
 	// delivered again, and are announced then.
-	if err := r.changes.Tell(append(applied.Changed, toldPerhaps(entries)...)); err != nil {
+	if err := r.changes.Publish(append(applied.Changed, toldPerhaps(entries)...)); err != nil {
 		r.log.WithError(err).Debug("watchers were not told of changes")
 	}
 	connection := r.connection()

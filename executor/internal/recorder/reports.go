@@ -72,7 +72,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			return
 		}
 		r.database.fails(err)
-		retry.Wait(ctx, backoff(failures))
+		retry.Sleep(ctx, backoff(failures))
 	}
 }
 
@@ -151,7 +151,7 @@ func (r *Recorder) applyDuplicates(ctx context.Context, data []byte) error {
 	if err := r.store.AddDuplicates(ctx, id, at, counts); err != nil {
 		return err
 	}
-	if err := r.changes.Tell(slices.Collect(maps.Keys(counts))); err != nil {
+	if err := r.changes.Publish(slices.Collect(maps.Keys(counts))); err != nil {
 		r.log.WithError(err).Debug("watchers were not told of changes")
 	}
 	return nil

@@ -50,7 +50,7 @@ func (s *senders) pass(ctx context.Context, first jetstream.Msg) {
 		if !now.Before(s.calmAt) {
 			return
 		}
-		retry.Wait(ctx, lookEvery)
+		retry.Sleep(ctx, lookEvery)
 	}
 }
 

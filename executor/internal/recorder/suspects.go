@@ -13,10 +13,10 @@ const (
 
 // suspects are the messages that the database refused, until they are recorded or quarantined. They
 // wait in the stream, so that they do not block other messages. Only the recorder's loop uses them.
-type suspects struct {
+type poisonMessages struct {
 	tries int
 	time  time.Duration
-	seen  map[origin]*suspect
+	seen  map[origin]*poisonMessage
 }
 
 type origin struct {
@@ -24,7 +24,7 @@ type origin struct {
 	sequence uint64
 }
 
-type suspect struct {
+type poisonMessage struct {
 	since time.Time
 	tries int
 }
@@ -34,7 +34,7 @@ func originOf(e *entry) origin { return origin{e.meta.Stream, e.meta.Sequence.St
 // certain counts one refusal and reports whether the message has to be quarantined now. If there
 // are too many suspects, it is quarantined at once, because suspects must not use up the consumer's
 // limit of unacknowledged messages.
-func (s *suspects) certain(e *entry, now time.Time) bool {
+func (s *poisonMessages) certain(e *entry, now time.Time) bool {
 	key := originOf(e)
 	known := s.seen[key]
 	if known == nil {
@@ -44,7 +44,7 @@ func (s *suspects) certain(e *entry, now time.Time) bool {
 		if len(s.seen) >= maxSuspects {
 			return true
 		}
-		known = &suspect{since: now}
+		known = &poisonMessage{since: now}
 		s.seen[key] = known
 	}
 	known.tries++
@@ -52,7 +52,7 @@ func (s *suspects) certain(e *entry, now time.Time) bool {
 }
 
 // clear removes messages that are recorded or quarantined.
-func (s *suspects) clear(entries []*entry) {
+func (s *poisonMessages) clear(entries []*entry) {
 	if len(s.seen) == 0 {
 		return
 	}
@@ -62,7 +62,7 @@ func (s *suspects) clear(entries []*entry) {
 }
 
 // forget removes messages that have been delivered to another executor meanwhile.
-func (s *suspects) forget(now time.Time) {
+func (s *poisonMessages) forget(now time.Time) {
 	for key, known := range s.seen {
 		if now.Sub(known.since) > 10*suspectTime {
 			delete(s.seen, key)

@@ -59,7 +59,7 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 			Name: "hookstart_executor_failed_sign_ins_total",
 			Help: "Requests with a wrong token at the operators' API, and failed sign-ins at the console.",
 		}, []string{"at"}),
-		now: time.Now, pause: retry.Wait, sources: map[netip.Prefix]*source{},
+		now: time.Now, pause: retry.Sleep, sources: map[netip.Prefix]*source{},
 	}
 	for _, at := range []string{AtAPI, AtConsole} {
 		f.count.WithLabelValues(at)

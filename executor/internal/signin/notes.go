@@ -23,13 +23,13 @@ type notes struct {
 func newNotes() *notes { return &notes{now: time.Now} }
 
 // take reports whether another sign-in of a caller is to be noted, and counts it.
-func (n *notes) take(by operate.Caller) bool {
+func (n *notes) take(caller operate.Caller) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if minute := n.now().Truncate(time.Minute); !minute.Equal(n.minute) {
 		n.minute, n.noted = minute, map[operate.Identity]int{}
 	}
-	of := by.Identity()
+	of := caller.Identity()
 	n.noted[of]++
 	return n.noted[of] <= notedSignIns
 }

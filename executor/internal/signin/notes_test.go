@@ -16,7 +16,7 @@ func TestNotedSignInsAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	noted := map[string]int{}
-	s := New(Config{AdminToken: "an-admin-token", Keys: someKeys{}, Note: func(_ context.Context, by operate.Caller, _ bool) { noted[by.ID]++ }})
+	s := New(Config{AdminToken: "an-admin-token", Keys: someKeys{}, Note: func(_ context.Context, caller operate.Caller, _ bool) { noted[caller.ID]++ }})
 	s.notes.now = func() time.Time { return now }
 	enter := func(key string) {
 		t.Helper()

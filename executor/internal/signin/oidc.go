@@ -84,8 +84,8 @@ func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
 // browser is sent to the provider again without a question, and comes back with the user's current
 // claims.
 func (s *SignIn) Returns(r *http.Request) bool {
-	of, known := s.sessions.ended(r)
-	return known && of.Kind == operate.User && s.HasOIDC()
+	of, ok := s.sessions.ended(r)
+	return ok && of.Kind == operate.User && s.HasOIDC()
 }
 
 // ToProvider begins a sign-in at the provider and returns the URL to which the browser must go.
@@ -212,7 +212,7 @@ func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (of user, err
 // notExchanged distinguishes a provider that refuses a code from one that does not answer. Neither
 // error contains the code.
 func notExchanged(err error) error {
-	if refused, is := errors.AsType[*oauth2.RetrieveError](err); is {
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return &RefusedError{"The identity provider did not accept its own answer. It may have been used before: begin again.", fmt.Errorf("%s %.100q", refused.Response.Status, refused.ErrorCode)}
 	}
 	return fmt.Errorf("ask the identity provider: %w", err)
@@ -260,8 +260,8 @@ func addClaims(to, more map[string]any) {
 	_, hasVerified := to["email_verified"]
 	otherAddress := (hasAddress || hasVerified) && (text(to["email"]) == "" || to["email"] != more["email"])
 	for name, value := range more {
-		_, has := to[name]
-		if has || (otherAddress && (name == "email" || name == "email_verified")) {
+		_, ok := to[name]
+		if ok || (otherAddress && (name == "email" || name == "email_verified")) {
 			continue
 		}
 		to[name] = value

@@ -162,8 +162,8 @@ func TestSignInThroughOIDC(t *testing.T) {
 	p := startProvider(t)
 	s := p.signIn("groups=team-b:admin", "groups=team-a:editor@acme", "groups=staff:viewer")
 	var noted []string
-	s.config.Note = func(_ context.Context, by operate.Caller, refused bool) {
-		noted = append(noted, fmt.Sprint(by.ID, refused))
+	s.config.Note = func(_ context.Context, caller operate.Caller, refused bool) {
+		noted = append(noted, fmt.Sprint(caller.ID, refused))
 	}
 	cookie, state := p.begin(s)
 	if cookie.SameSite != http.SameSiteLaxMode || !cookie.HttpOnly {

@@ -21,9 +21,9 @@ type RoleRule struct {
 // ParseRoleRule parses a rule such as groups=team-a:editor@acme or email=eve@example.com:admin. The
 // role follows the last colon.
 func ParseRoleRule(text string) (r RoleRule, err error) {
-	claim, rest, found := strings.Cut(text, "=")
+	claim, rest, ok := strings.Cut(text, "=")
 	at := strings.LastIndexByte(rest, ':')
-	if !found || claim == "" || at < 1 {
+	if !ok || claim == "" || at < 1 {
 		return r, fmt.Errorf("%q must be like groups=team-a:editor@account, or groups=ops:admin", text)
 	}
 	role, accountID, hasAccount := strings.Cut(rest[at+1:], "@")

@@ -79,7 +79,7 @@ const stretching = 600_000
 var signingKeys sync.Map // admin token → what was made of it: only the first time is slow
 
 func signingKey(adminToken string) []byte {
-	if known, is := signingKeys.Load(adminToken); is {
+	if known, ok := signingKeys.Load(adminToken); ok {
 		return known.([]byte) //nolint:forcetypeassert,errcheck // nothing else is stored
 	}
 	key, err := pbkdf2.Key(sha256.New, adminToken, []byte("hookstart console session 2"), stretching, sha256.Size)

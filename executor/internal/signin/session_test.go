@@ -89,7 +89,7 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 		if cookie.Secure != c.secure || (cookie.Name == "__Host-hookstart_session") != c.secure || cookie.Path != "/" || cookie.Domain != "" {
 			t.Errorf("%s: %s", c.what, cookie)
 		}
-		if _, found := s.of(request(cookie)); !found {
+		if _, ok := s.of(request(cookie)); !ok {
 			t.Errorf("%s: the session is not found again", c.what)
 		}
 		w = httptest.NewRecorder()
@@ -98,7 +98,7 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 			t.Errorf("%s: signing out sets %s", c.what, ended)
 		}
 		// Another host of the site can set any other name for this one.
-		if _, found := s.of(request(&http.Cookie{Name: sessionCookie, Value: cookie.Value})); found && c.secure {
+		if _, ok := s.of(request(&http.Cookie{Name: sessionCookie, Value: cookie.Value})); ok && c.secure {
 			t.Errorf("%s: a session of a name that others can set is accepted", c.what)
 		}
 	}

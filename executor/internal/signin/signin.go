@@ -31,7 +31,7 @@ type Config struct {
 	OIDC *OIDC
 	// Note gets sign-ins to the console, and refused ones; a bounded number a minute, so that nobody can fill the audit. nil:
 	// nothing is noted.
-	Note func(ctx context.Context, by operate.Caller, refused bool)
+	Note func(ctx context.Context, caller operate.Caller, refused bool)
 	// Failures counts failed sign-ins, and makes them wait. nil: nobody does.
 	Failures *Failures
 }
@@ -210,14 +210,14 @@ func (s *SignIn) ByLink(w http.ResponseWriter, r *http.Request, nonce string) bo
 }
 
 // begin begins a session, and notes whose.
-func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, of session, by operate.Caller) {
+func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, of session, caller operate.Caller) {
 	lifetime := sessionLifetime
 	if of.Kind == operate.User {
 		lifetime = min(s.config.OIDC.config.Session, sessionLifetime)
 	}
 	s.sessions.start(w, r, of, lifetime)
-	if s.config.Note != nil && s.notes.take(by) {
-		s.config.Note(r.Context(), by, false)
+	if s.config.Note != nil && s.notes.take(caller) {
+		s.config.Note(r.Context(), caller, false)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Move is the change of one record by a batch's progress. Zero fields change nothing, nor does
 // StartedAt if the record has one.
-type Move struct {
+type StateUpdate struct {
 	ID         string
 	Status     execution.Status
 	StartedAt  time.Time
@@ -25,14 +25,14 @@ type Move struct {
 func StepIDs(steps []execution.Progress) []string {
 	ids := make([]string, len(steps))
 	for i, step := range steps {
-		ids[i] = Text(step.ID)
+		ids[i] = SanitizeText(step.ID)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
 
 // Standing is the part of a record on which the effect of its next step depends.
-type Standing struct {
+type CurrentState struct {
 	Status     execution.Status
 	AccountID  string
 	Queue      string
@@ -44,11 +44,11 @@ type Standing struct {
 // It returns one move for each record that changes, the IDs that are not recorded, and the IDs of
 // records whose queue or workflow differs from the step's, each ID once. Drivers call it inside
 // their transaction with the records locked, so that the rule exists only once.
-func Advance(standing map[string]Standing, steps []execution.Progress) (moves []Move, unknown, foreign []string) {
-	moving := make(map[string]*Move)
+func Advance(standing map[string]CurrentState, steps []execution.Progress) (moves []StateUpdate, unknown, foreign []string) {
+	moving := make(map[string]*StateUpdate)
 	missing, alien := make(map[string]bool), make(map[string]bool)
 	for _, step := range steps {
-		id := Text(step.ID)
+		id := SanitizeText(step.ID)
 		record, recorded := standing[id]
 		if !recorded {
 			if !missing[step.ID] {
@@ -77,7 +77,7 @@ func Advance(standing map[string]Standing, steps []execution.Progress) (moves []
 			continue
 		}
 		if move == nil {
-			move = &Move{ID: id}
+			move = &StateUpdate{ID: id}
 			moving[id] = move
 		}
 		move.take(step)
@@ -85,11 +85,11 @@ func Advance(standing map[string]Standing, steps []execution.Progress) (moves []
 	for _, move := range moving {
 		moves = append(moves, *move)
 	}
-	slices.SortFunc(moves, func(a, b Move) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(moves, func(a, b StateUpdate) int { return strings.Compare(a.ID, b.ID) })
 	return moves, unknown, foreign
 }
 
-func (m *Move) take(step execution.Progress) {
+func (m *StateUpdate) take(step execution.Progress) {
 	m.Status, m.Attempts = step.Status, max(m.Attempts, step.Attempt)
 	switch step.Status {
 	case execution.Running:
@@ -114,7 +114,7 @@ func (m *Move) take(step execution.Progress) {
 }
 
 // startedBy sets the start time that a final step names, unless one was reported before.
-func (m *Move) startedBy(step execution.Progress) {
+func (m *StateUpdate) startedBy(step execution.Progress) {
 	if m.StartedAt.IsZero() {
 		m.StartedAt = step.StartedAt
 	}
@@ -122,7 +122,7 @@ func (m *Move) startedBy(step execution.Progress) {
 
 // Changed returns Applied.Changed: the IDs of the records that a batch inserted or changed, each
 // once.
-func Changed(inserted []Record, moves []Move) []string {
+func Changed(inserted []Record, moves []StateUpdate) []string {
 	ids := make([]string, 0, len(inserted)+len(moves))
 	for _, r := range inserted {
 		ids = append(ids, r.ID)

@@ -7,17 +7,17 @@ import "time"
 type Part struct {
 	// Records have no Duplicates here. They are in a field of their own, since a count can exist
 	// before its record.
-	Records    []Record         `json:",omitempty"`
-	Duplicates []DuplicateCount `json:",omitempty"`
-	Reports    []AppliedReport  `json:",omitempty"`
-	TokenUses  []TokenUse       `json:",omitempty"`
-	Unreadable []KeptMessage    `json:",omitempty"`
-	Early      []Early          `json:",omitempty"`
-	Minutes    []MinuteCount    `json:",omitempty"`
-	Refusals   []Refusal        `json:",omitempty"`
-	Audit      []AuditEntry     `json:",omitempty"`
-	Senders    []SenderSeen     `json:",omitempty"`
-	Filtered   []Filtered       `json:",omitempty"`
+	Records    []Record          `json:",omitempty"`
+	Duplicates []DuplicateCount  `json:",omitempty"`
+	Reports    []AppliedReport   `json:",omitempty"`
+	TokenUses  []TokenUse        `json:",omitempty"`
+	Unreadable []KeptMessage     `json:",omitempty"`
+	Early      []PendingProgress `json:",omitempty"`
+	Minutes    []MinuteCount     `json:",omitempty"`
+	Refusals   []Refusal         `json:",omitempty"`
+	Audit      []AuditEntry      `json:",omitempty"`
+	Senders    []SenderSeen      `json:",omitempty"`
+	Filtered   []Filtered        `json:",omitempty"`
 }
 
 // KeptMessage is an unreadable message with the time at which it was dismissed, which is zero if it
@@ -91,12 +91,12 @@ func (p Part) Storable() Part {
 	s := p
 	s.Records = make([]Record, len(p.Records))
 	for i, r := range p.Records {
-		s.Records[i] = r.storable()
+		s.Records[i] = r.sanitized()
 	}
 	s.Refusals, s.Senders, s.Filtered = StorableRefusals(p.Refusals), StorableSenders(p.Senders), StorableFiltered(p.Filtered)
 	s.Minutes = make([]MinuteCount, len(p.Minutes))
 	for i, m := range p.Minutes {
-		s.Minutes[i] = MinuteCount{m.Minute.UTC(), Text(m.Kind), m.Count}
+		s.Minutes[i] = MinuteCount{m.Minute.UTC(), SanitizeText(m.Kind), m.Count}
 	}
 	return s
 }

@@ -130,8 +130,8 @@ func StorableRefusals(refusals []Refusal) []Refusal {
 	}
 	sums := make(map[key]Refusal, len(refusals))
 	for _, r := range refusals {
-		r.WorkflowID, r.Code, r.Minute = Text(r.WorkflowID), Text(r.Code), r.Minute.UTC().Truncate(time.Minute)
-		r.Last.At, r.Last.UserAgent = Time(r.Last.At), Text(r.Last.UserAgent)
+		r.WorkflowID, r.Code, r.Minute = SanitizeText(r.WorkflowID), SanitizeText(r.Code), r.Minute.UTC().Truncate(time.Minute)
+		r.Last.At, r.Last.UserAgent = Time(r.Last.At), SanitizeText(r.Last.UserAgent)
 		k := key{r.WorkflowID, r.Code, r.Minute.Unix()}
 		if have, twice := sums[k]; twice {
 			r.Count += have.Count

@@ -17,6 +17,6 @@ func (e *DataError) Unwrap() error { return e.Err }
 
 // IsDataError reports whether an error is a DataError or wraps one.
 func IsDataError(err error) bool {
-	_, is := errors.AsType[*DataError](err)
-	return is
+	_, ok := errors.AsType[*DataError](err)
+	return ok
 }

@@ -22,13 +22,13 @@ const (
 
 // Early is a step that is kept until its execution is recorded. Positions follow the order of
 // arrival, and grow by the sizes of the steps.
-type Early struct {
+type PendingProgress struct {
 	Position int64
 	execution.Progress
 }
 
 // EarlyIDs returns the stored IDs of the steps whose record is not in the batch.
-func EarlyIDs(batch Batch) []string {
+func PendingIDs(batch Batch) []string {
 	ids := StepIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.New))
 	for _, r := range batch.New {
@@ -79,11 +79,11 @@ func Again(records, inserted []Record) []Record {
 }
 
 // Steps returns the steps to apply: the kept ones in the order of arrival, then the batch's own.
-func Steps(kept []Early, own []execution.Progress) []execution.Progress {
+func Steps(kept []PendingProgress, own []execution.Progress) []execution.Progress {
 	if len(kept) == 0 {
 		return own
 	}
-	slices.SortStableFunc(kept, func(a, b Early) int { return int(a.Position - b.Position) })
+	slices.SortStableFunc(kept, func(a, b PendingProgress) int { return int(a.Position - b.Position) })
 	steps := make([]execution.Progress, 0, len(kept)+len(own))
 	for _, e := range kept {
 		steps = append(steps, e.Progress)
@@ -95,10 +95,10 @@ func Steps(kept []Early, own []execution.Progress) []execution.Progress {
 // already (have, without their outputs), which have positions up to last. dropped is the number of
 // steps that are dropped because too many of their execution are kept. A step that is kept already,
 // or that would change nothing however early it came, is neither kept nor dropped.
-func Keep(steps []execution.Progress, unknown []string, have []Early, last int64) (keep []Early, dropped int) {
+func Keep(steps []execution.Progress, unknown []string, have []PendingProgress, last int64) (keep []PendingProgress, dropped int) {
 	missing := make(map[string]bool, len(unknown))
 	for _, id := range unknown {
-		missing[Text(id)] = true
+		missing[SanitizeText(id)] = true
 	}
 	type key struct {
 		id, queue, workflowID string
@@ -111,7 +111,7 @@ func Keep(steps []execution.Progress, unknown []string, have []Early, last int64
 		number[e.ID]++
 	}
 	for _, step := range steps {
-		step.ID, step.Queue, step.WorkflowID = Text(step.ID), Text(step.Queue), Text(step.WorkflowID)
+		step.ID, step.Queue, step.WorkflowID = SanitizeText(step.ID), SanitizeText(step.Queue), SanitizeText(step.WorkflowID)
 		if !missing[step.ID] || there[of(step)] || !step.Status.Follows(execution.Queued) {
 			continue
 		}
@@ -122,7 +122,7 @@ func Keep(steps []execution.Progress, unknown []string, have []Early, last int64
 		there[of(step)] = true
 		number[step.ID]++
 		last += 1 + int64(len(step.Output)+len(step.Error))/earlyUnit
-		keep = append(keep, Early{last, step})
+		keep = append(keep, PendingProgress{last, step})
 	}
 	return keep, dropped
 }

@@ -67,7 +67,7 @@ type Failure struct {
 }
 
 // Failures returns the failures among the moves of a batch.
-func Failures(standing map[string]Standing, moves []Move) (failures []Failure) {
+func Failures(standing map[string]CurrentState, moves []StateUpdate) (failures []Failure) {
 	for _, m := range moves {
 		if m.Status == execution.Failed {
 			failures = append(failures, failureOf(m.ID, standing[m.ID], m.FinishedAt, m.Error))
@@ -77,13 +77,13 @@ func Failures(standing map[string]Standing, moves []Move) (failures []Failure) {
 }
 
 // LostFailures returns the failures of executions that were ended with a reason.
-func LostFailures(standing map[string]Standing, ended []string, at time.Time, reason string) (failures []Failure) {
+func LostFailures(standing map[string]CurrentState, ended []string, at time.Time, reason string) (failures []Failure) {
 	for _, id := range ended {
 		failures = append(failures, failureOf(id, standing[id], at, reason))
 	}
 	return failures
 }
 
-func failureOf(id string, of Standing, at time.Time, why string) Failure {
+func failureOf(id string, of CurrentState, at time.Time, why string) Failure {
 	return Failure{ExecutionID: id, AccountID: of.AccountID, WorkflowID: of.WorkflowID, Queue: of.Queue, At: at, Error: why}
 }

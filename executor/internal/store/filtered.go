@@ -30,10 +30,10 @@ func StorableFiltered(filtered []Filtered) []Filtered {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]Filtered{}
 	for _, f := range filtered {
-		at := node{Text(f.WorkflowID), Text(f.NodeID)}
+		at := node{SanitizeText(f.WorkflowID), SanitizeText(f.NodeID)}
 		last := make([]FilteredRequest, len(f.Last))
 		for i, r := range f.Last {
-			last[i] = FilteredRequest{Time(r.At), Text(r.DeliveryID), Text(r.Place)}
+			last[i] = FilteredRequest{Time(r.At), SanitizeText(r.DeliveryID), SanitizeText(r.Place)}
 		}
 		have := byNode[at]
 		byNode[at] = Filtered{at.workflowID, at.nodeID, have.Count + f.Count, LastFiltered(have.Last, last)}

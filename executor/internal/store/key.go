@@ -61,7 +61,7 @@ func IDKey(id string) []byte {
 	if key, isID := KeyOf(id); isID {
 		return key[:]
 	}
-	key := []byte(Text(id))
+	key := []byte(SanitizeText(id))
 	if len(key) == len(Key{}) {
 		key = append(key, 0)
 	}

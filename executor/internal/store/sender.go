@@ -28,9 +28,9 @@ func StorableSenders(seen []SenderSeen) []SenderSeen {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]SenderSeen{}
 	for _, s := range seen {
-		s.WorkflowID, s.NodeID = Text(s.WorkflowID), Text(s.NodeID)
+		s.WorkflowID, s.NodeID = SanitizeText(s.WorkflowID), SanitizeText(s.NodeID)
 		s.VerifiedAt, s.HandshakeAt, s.RefusedAt = optionalTime(s.VerifiedAt), optionalTime(s.HandshakeAt), optionalTime(s.RefusedAt)
-		s.RefusedCode, s.RefusedReason = Text(s.RefusedCode), Text(s.RefusedReason)
+		s.RefusedCode, s.RefusedReason = SanitizeText(s.RefusedCode), SanitizeText(s.RefusedReason)
 		at := node{s.WorkflowID, s.NodeID}
 		byNode[at] = byNode[at].merge(s)
 	}

@@ -14,15 +14,15 @@ import (
 // Text returns s as every driver stores it: NUL and bytes that are not UTF-8 become U+FFFD, because
 // PostgreSQL refuses both, and error texts of runners can hold anything. Use it for keys of
 // look-ups, too.
-func Text(s string) string {
+func SanitizeText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // Texts returns each text as Text does.
-func Texts(all []string) []string {
+func SanitizeTexts(all []string) []string {
 	stored := make([]string, len(all))
 	for i, s := range all {
-		stored[i] = Text(s)
+		stored[i] = SanitizeText(s)
 	}
 	return stored
 }
@@ -56,7 +56,7 @@ func Sequence(n uint64) int64 {
 // keeps the order of arrival: package postgres sorts it for the same reason, but SQLite has one
 // writer and inserts records in that order with a fifth less CPU. Output holds bytes, which are
 // stored unchanged.
-func (b Batch) Storable() Batch {
+func (b Batch) Sanitized() Batch {
 	s := Batch{
 		Recovered:  slices.Clone(b.Recovered),
 		New:        make([]Record, len(b.New)),
@@ -66,15 +66,15 @@ func (b Batch) Storable() Batch {
 		Decided:    slices.Clone(b.Decided),
 	}
 	for i, r := range b.New {
-		s.New[i] = r.storable()
+		s.New[i] = r.sanitized()
 	}
 	for i, p := range b.Progress {
 		// The ID stays unchanged, because the caller gets it back in Applied.Unknown.
-		p.At, p.StartedAt, p.Error = Time(p.At), Time(p.StartedAt), Text(p.Error)
+		p.At, p.StartedAt, p.Error = Time(p.At), Time(p.StartedAt), SanitizeText(p.Error)
 		s.Progress[i] = p
 	}
 	for i, u := range b.Unreadable {
-		u.Subject, u.Reason, u.At = Text(u.Subject), Text(u.Reason), Time(u.At)
+		u.Subject, u.Reason, u.At = SanitizeText(u.Subject), SanitizeText(u.Reason), Time(u.At)
 		s.Unreadable[i] = u
 	}
 	slices.SortStableFunc(s.Unreadable, func(a, b Unreadable) int {
@@ -84,12 +84,12 @@ func (b Batch) Storable() Batch {
 	return s
 }
 
-func (r Record) storable() Record {
+func (r Record) sanitized() Record {
 	for _, text := range []*string{
 		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, (*string)(&r.Source), (*string)(&r.Status),
 		&r.DeliveryID, &r.RerunOf, &r.ReplayOf, &r.RequeuedAs, &r.TokenID, &r.Sender, &r.ContentType, &r.Error,
 	} {
-		*text = Text(*text)
+		*text = SanitizeText(*text)
 	}
 	if len(r.Output) == 0 {
 		r.Output = nil
@@ -103,7 +103,7 @@ func (r Record) storable() Record {
 // SubjectPattern returns the LIKE pattern for the subjects of one workflow's messages. Subjects
 // have five tokens, so each % matches one; the escape character is \.
 func SubjectPattern(workflowID string) string {
-	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(Text(workflowID))
+	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(workflowID))
 	return "%.%.%." + escaped + ".%"
 }
 

@@ -34,11 +34,11 @@ func sortedUses(newest map[string]time.Time) []TokenUse {
 
 // StorableTokenUses returns the newest use of each token in the order of IDs, so that two writers
 // never wait for each other.
-func StorableTokenUses(uses []TokenUse) []TokenUse {
+func SanitizedTokenUses(uses []TokenUse) []TokenUse {
 	newest := make(map[string]time.Time, len(uses))
 	for _, u := range uses {
-		if at := Time(u.At); at.After(newest[Text(u.TokenID)]) {
-			newest[Text(u.TokenID)] = at
+		if at := Time(u.At); at.After(newest[SanitizeText(u.TokenID)]) {
+			newest[SanitizeText(u.TokenID)] = at
 		}
 	}
 	return sortedUses(newest)

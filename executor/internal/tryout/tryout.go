@@ -100,9 +100,9 @@ func read(response *http.Response, text []byte) Answer {
 
 // cause returns an error without the URL, which contains the token.
 func cause(err error) error {
-	outer, is := errors.AsType[*url.Error](err)
+	outer, ok := errors.AsType[*url.Error](err)
 	switch {
-	case !is:
+	case !ok:
 		return err
 	case outer.Timeout():
 		return fmt.Errorf("no answer within %s", Timeout)

@@ -31,7 +31,7 @@ type key struct{}
 
 // Of returns the event of the request with this context. There always is one.
 func Of(ctx context.Context) *Event {
-	if e, is := ctx.Value(key{}).(*Event); is {
+	if e, ok := ctx.Value(key{}).(*Event); ok {
 		return e
 	}
 	return &Event{Fields: logrus.Fields{}} // a context from elsewhere: nobody reads it

@@ -58,8 +58,8 @@ func (d Delivery) key() string {
 
 // Find returns the workflow, and the node to which the token belongs.
 func (a *Admission) Find(workflowID, token string, at time.Time) (Admitted, *Refusal) {
-	view, found := a.registry.Lookup(workflowID)
-	if !found {
+	view, ok := a.registry.Lookup(workflowID)
+	if !ok {
 		return Admitted{}, &Refusal{Code: webhook.WorkflowNotFound}
 	}
 	node, tokenID := open(view.Workflow, token, at)
@@ -128,8 +128,8 @@ func (a *Admission) CountBody(of Admitted, bytes int, at time.Time) {
 
 // Known returns the ID of an existing workflow, or "" if it does not exist.
 func (a *Admission) Known(workflowID string) string {
-	view, found := a.registry.Lookup(workflowID)
-	if !found {
+	view, ok := a.registry.Lookup(workflowID)
+	if !ok {
 		return ""
 	}
 	return view.Workflow.ID // not the sender's string, which would keep the whole request in memory

@@ -49,7 +49,7 @@ func (l *Limits) AddBytes(accountID string, perDay, n int64, at time.Time) {
 }
 
 // HearBytes counts bytes of an account that another ingress has read.
-func (l *Limits) HearBytes(accountID string, perDay, n int64, at time.Time) {
+func (l *Limits) ReceiveBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, false)
 }
 

@@ -93,7 +93,7 @@ func TestIngressesKeepOneLimitOfBytes(t *testing.T) {
 	if len(told) != 1 || told["account"] != 80_000 || len(here.TakeBytes()) != 0 {
 		t.Errorf("told %v", told)
 	}
-	there.HearBytes("account", 86_400, told["account"], at)
+	there.ReceiveBytes("account", 86_400, told["account"], at)
 	if wait := there.waitForBytes("account", 86_400, 6_401, at); wait != time.Second {
 		t.Errorf("waits %v", wait)
 	}

@@ -56,7 +56,7 @@ func Start(nc *nats.Conn, limits *admission.Limits, registry registryView, log l
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	var err error
-	if g.sub, err = nc.Subscribe(subject, g.hear); err != nil {
+	if g.sub, err = nc.Subscribe(subject, g.receive); err != nil {
 		return nil, fmt.Errorf("listen to the other ingresses: %w", err)
 	}
 	go g.run()
@@ -77,15 +77,15 @@ func (g *Gossip) run() {
 	for {
 		select {
 		case <-tick.C:
-			g.tell()
+			g.announce()
 		case <-g.stop:
-			g.tell()
+			g.announce()
 			return
 		}
 	}
 }
 
-func (g *Gossip) tell() {
+func (g *Gossip) announce() {
 	usage := &hookstartv1.RateUsage{InstanceId: g.self}
 	for id, used := range g.limits.TakeUsage() {
 		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{WorkflowId: id, Cost: int64(used.Cost), Each: int64(used.Each)})
@@ -116,21 +116,21 @@ func (g *Gossip) publish(usage *hookstartv1.RateUsage) {
 	}
 }
 
-func (g *Gossip) hear(msg *nats.Msg) {
+func (g *Gossip) receive(msg *nats.Msg) {
 	var usage hookstartv1.RateUsage
 	if proto.Unmarshal(msg.Data, &usage) != nil || usage.GetInstanceId() == g.self {
 		return
 	}
 	now := time.Now()
 	for _, w := range usage.GetWorkflows() {
-		if view, found := g.registry.Lookup(w.GetWorkflowId()); found && view.Plan != nil {
+		if view, ok := g.registry.Lookup(w.GetWorkflowId()); ok && view.Plan != nil {
 			used := admission.Usage{Cost: time.Duration(w.GetCost()), Each: time.Duration(w.GetEach())}
 			g.limits.AddUsage(view.Workflow.ID, used, view.Limit(), now)
 		}
 	}
 	for _, a := range usage.GetAccounts() {
 		if plan := g.registry.PlanOf(a.GetAccountId()); plan != nil {
-			g.limits.HearBytes(a.GetAccountId(), plan.BytesPerDay, a.GetBytes(), now)
+			g.limits.ReceiveBytes(a.GetAccountId(), plan.BytesPerDay, a.GetBytes(), now)
 		}
 	}
 }

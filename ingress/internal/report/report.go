@@ -41,7 +41,7 @@ func NewDuplicates(js jetstream.JetStream, log logrus.FieldLogger) *Duplicates {
 func (d *Duplicates) Count(executionID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, known := d.counts[executionID]; known || len(d.counts) < maxExecutions {
+	if _, ok := d.counts[executionID]; ok || len(d.counts) < maxExecutions {
 		d.counts[executionID]++
 	}
 }

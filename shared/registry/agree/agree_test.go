@@ -38,7 +38,7 @@ func TestEveryChangeIsInForceWhenItReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, i := range []*registrytest.Ingress{one, two} {
-			if view, found := i.Lookup("wf"); !found || view.Workflow.Active != active {
+			if view, ok := i.Lookup("wf"); !ok || view.Workflow.Active != active {
 				t.Fatalf("round %d: stale", round)
 			}
 		}
@@ -60,7 +60,7 @@ func TestEveryChangeIsInForceWhenItReturns(t *testing.T) {
 	if err := r.DeleteWorkflow(t.Context(), "wf"); err != nil {
 		t.Fatal(err)
 	}
-	if _, found := two.Lookup("wf"); found {
+	if _, ok := two.Lookup("wf"); ok {
 		t.Error("still there after it was deleted")
 	}
 	if settings := r.Roll.Ingress(); len(settings) != 2 || settings[0].MaxBodyBytes != 7 {
@@ -133,7 +133,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	defer func() { _ = sub.Unsubscribe() }()
 	announced := make(chan error, 1)
 	go func() {
-		a, err := agree.Announce(t.Context(), nc, f, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
+		a, err := agree.StartHeartbeat(t.Context(), nc, f, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
 		if err == nil {
 			a.Stop()
 		}
@@ -169,7 +169,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 func TestARollThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
-	roll, err := agree.CallRoll(t.Context(), server.Connect(t))
+	roll, err := agree.Join(t.Context(), server.Connect(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,12 +203,12 @@ func TestASnapshotLoadsWhatIsThere(t *testing.T) {
 	}
 	late, _ := registrytest.StartIngress(t, server.Connect(t))
 	for n := range 49 {
-		view, found := late.Lookup(fmt.Sprintf("wf-%d", n))
-		if !found || view.Workflow.Active != (n%2 == 0) || !view.WithinPlan || view.Plan.ID != "pro" || view.Limit().Requests != 600 {
-			t.Fatalf("wf-%d: %t %+v", n, found, view)
+		view, ok := late.Lookup(fmt.Sprintf("wf-%d", n))
+		if !ok || view.Workflow.Active != (n%2 == 0) || !view.WithinPlan || view.Plan.ID != "pro" || view.Limit().Requests != 600 {
+			t.Fatalf("wf-%d: %t %+v", n, ok, view)
 		}
 	}
-	if _, found := late.Lookup("wf-49"); found || late.Len() != 49 {
+	if _, ok := late.Lookup("wf-49"); ok || late.Len() != 49 {
 		t.Error("a deleted workflow was loaded")
 	}
 }

@@ -35,10 +35,10 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	announced := make(chan error, 1)
-	var a *agree.Announcer
+	var a *agree.Heartbeat
 	go func() {
 		var err error
-		a, err = agree.Announce(ctx, nc, f, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
+		a, err = agree.StartHeartbeat(ctx, nc, f, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
 		announced <- err
 	}()
 	for nc.Stats().OutMsgs == before && ctx.Err() == nil { // Announce waits for the frozen server to confirm

@@ -42,7 +42,7 @@ func named(names []string) []Capability {
 }
 
 // Lacking returns the instance IDs of the live ingresses that lack a capability, in order.
-func (r *Roll) Lacking(c Capability) []string {
+func (r *Membership) Lacking(c Capability) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var lacking []string

@@ -35,7 +35,7 @@ func newcomer(t *testing.T, server *natstest.Node) (*agree.Lease, natstest.Link)
 	follower, err := agree.Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := agree.Announce(t.Context(), nc, follower, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
+	announcer, err := agree.StartHeartbeat(t.Context(), nc, follower, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	lease := agree.NewLease(nc, follower)
@@ -45,7 +45,7 @@ func newcomer(t *testing.T, server *natstest.Node) (*agree.Lease, natstest.Link)
 
 // holdsAfterChange makes a change that the roll confirms, and reports whether the lease holds when
 // the change has returned.
-func holdsAfterChange(t *testing.T, r *registrytest.Registry, roll *agree.Roll, lease *agree.Lease) bool {
+func holdsAfterChange(t *testing.T, r *registrytest.Registry, roll *agree.Membership, lease *agree.Lease) bool {
 	t.Helper()
 	bucket, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
 	fatal(t, err)
@@ -78,7 +78,7 @@ func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 	whileItsLeaseHolds(t, func() bool {
 		lease, link := newcomer(t, server)
 		link.Silence()
-		roll, err := agree.CallRoll(t.Context(), server.Connect(t))
+		roll, err := agree.Join(t.Context(), server.Connect(t))
 		fatal(t, err)
 		t.Cleanup(roll.Stop)
 		held := lease.Holds(time.Now())
@@ -97,7 +97,7 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	r := registrytest.Start(t, server.Connect(t))
 	whileItsLeaseHolds(t, func() bool {
 		nc, deaf := connectByLink(t, server)
-		roll, err := agree.CallFirstRoll(t.Context(), nc)
+		roll, err := agree.JoinFirst(t.Context(), nc)
 		fatal(t, err)
 		t.Cleanup(roll.Stop)
 
@@ -131,7 +131,7 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	follower, err := agree.Follow(t.Context(), js, slow, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := agree.Announce(t.Context(), announced, follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{}, logtest.Quiet())
+	announcer, err := agree.StartHeartbeat(t.Context(), announced, follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	lease := agree.NewLease(nc, follower)

@@ -40,7 +40,7 @@ func TestTheNewestMessageIsGone(t *testing.T) {
 	fatal(t, follower.CatchUp(ctx))
 	r.Workflow(t, "new", "pro", true)
 	fatal(t, follower.CatchUp(ctx))
-	if _, known := p.Lookup("new"); !known {
+	if _, ok := p.Lookup("new"); !ok {
 		t.Error("what was stored afterwards is not known")
 	}
 }

@@ -24,7 +24,7 @@ const (
 
 // Announcer announces to the other processes that this process is alive, and which revision of the
 // registry it has applied.
-type Announcer struct {
+type Heartbeat struct {
 	nc       *nats.Conn
 	follower *Follower
 	log      logrus.FieldLogger
@@ -40,19 +40,19 @@ type Announcer struct {
 //
 // The order matters. A change that was stored before the announcement is in the registry that is
 // read after it, and the barrier of a later change includes this process.
-func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings, about About, log logrus.FieldLogger) (*Announcer, error) {
+func StartHeartbeat(ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings, about About, log logrus.FieldLogger) (*Heartbeat, error) {
 	if err := f.waitLoaded(ctx); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	a := &Announcer{
+	a := &Heartbeat{
 		nc: nc, follower: f, log: log, stop: stop, done: make(chan struct{}),
 		self: presence{instance: uuid.NewString(), role: role, serving: true, settings: settings, about: about},
 	}
 	// A server that restarts loses the announcement, so the announcement is repeated until it was
 	// certainly delivered.
 	heard := func(ctx context.Context) error {
-		if err := a.say(); err != nil {
+		if err := a.announce(); err != nil {
 			return err
 		}
 		return nc.FlushWithContext(ctx)
@@ -70,21 +70,21 @@ func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, sett
 }
 
 // Stop leaves the barrier: changes no longer wait for this process.
-func (a *Announcer) Stop() {
+func (a *Heartbeat) Stop() {
 	a.stop()
 	<-a.done
 	a.self.leaving = true
-	a.sayAgain()
+	a.announceAgain()
 	_ = a.nc.FlushTimeout(time.Second) // if the message is lost, changes wait for lifetime
 }
 
-func (a *Announcer) run(ctx context.Context) {
+func (a *Heartbeat) run(ctx context.Context) {
 	defer close(a.done)
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
 	for {
 		moved := a.follower.untilMoved()
-		a.sayAgain()
+		a.announceAgain()
 		select {
 		case <-ctx.Done():
 			return
@@ -94,7 +94,7 @@ func (a *Announcer) run(ctx context.Context) {
 	}
 }
 
-func (a *Announcer) say() error {
+func (a *Heartbeat) announce() error {
 	a.self.revision = a.follower.Revision()
 	data, err := a.self.encode()
 	if err != nil {
@@ -104,8 +104,8 @@ func (a *Announcer) say() error {
 }
 
 // sayAgain calls say and ignores an error: the next heartbeat makes up for it.
-func (a *Announcer) sayAgain() {
-	if err := a.say(); err != nil {
+func (a *Heartbeat) announceAgain() {
+	if err := a.announce(); err != nil {
 		a.log.WithError(err).Debug("presence was not announced")
 	}
 }

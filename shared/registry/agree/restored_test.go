@@ -32,7 +32,7 @@ func startProcess(t *testing.T, server *natstest.Node) process {
 	follower, err := agree.Follow(t.Context(), js, p, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := agree.Announce(t.Context(), nc, follower, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
+	announcer, err := agree.StartHeartbeat(t.Context(), nc, follower, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	p.lease = agree.NewLease(nc, follower)
@@ -148,14 +148,14 @@ func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
 	p.neverValid(t, 3*time.Second)
 	registrytest.Identify(t, r.JetStream)
 	p.validAgain(t)
-	if _, found := p.Lookup("old"); found {
+	if _, ok := p.Lookup("old"); ok {
 		t.Error("a workflow is in force that is not in the registry")
 	}
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	fatal(t, err)
 	inForce(t, func(ctx context.Context) error { return r.PutPlans(ctx, plans) })
 	r.Workflow(t, "new", "pro", true)
-	if view, found := p.Lookup("new"); !found || !view.Workflow.Active || !view.WithinPlan {
+	if view, ok := p.Lookup("new"); !ok || !view.Workflow.Active || !view.WithinPlan {
 		t.Error("a new workflow is not in force")
 	}
 }

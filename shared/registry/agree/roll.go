@@ -14,7 +14,7 @@ import (
 
 // Roll is the membership of an installation: the processes that follow the registry, and the
 // revision that each of them has applied.
-type Roll struct {
+type Membership struct {
 	nc   *nats.Conn
 	self string
 	sub  *nats.Subscription
@@ -39,24 +39,24 @@ func (m member) lives() bool { return time.Since(m.heard) < lifetime }
 
 // CallRoll subscribes to the announcements. It returns when every connected process has had time to
 // announce itself.
-func CallRoll(ctx context.Context, nc *nats.Conn) (*Roll, error) {
-	return callRoll(ctx, nc, time.Now())
+func Join(ctx context.Context, nc *nats.Conn) (*Membership, error) {
+	return join(ctx, nc, time.Now())
 }
 
 // CallFirstRoll works like CallRoll, for a caller that has just started NATS itself, so that no
 // process can have followed the registry in the last 3 s. Its first change need not wait for
 // disconnected processes.
-func CallFirstRoll(ctx context.Context, nc *nats.Conn) (*Roll, error) {
-	return callRoll(ctx, nc, time.Time{})
+func JoinFirst(ctx context.Context, nc *nats.Conn) (*Membership, error) {
+	return join(ctx, nc, time.Time{})
 }
 
-func callRoll(ctx context.Context, nc *nats.Conn, since time.Time) (*Roll, error) {
-	r := &Roll{
+func join(ctx context.Context, nc *nats.Conn, since time.Time) (*Membership, error) {
+	r := &Membership{
 		nc: nc, self: uuid.NewString(), members: map[string]member{}, changed: make(chan struct{}),
 		since: since, reconnects: nc.Stats().Reconnects,
 	}
 	var err error
-	if r.sub, err = nc.Subscribe(presenceSubject, r.hear); err != nil {
+	if r.sub, err = nc.Subscribe(presenceSubject, r.receive); err != nil {
 		return nil, fmt.Errorf("listen for the other processes: %w", err)
 	}
 	timer := time.NewTimer(listenFor)
@@ -70,9 +70,9 @@ func callRoll(ctx context.Context, nc *nats.Conn, since time.Time) (*Roll, error
 }
 
 // Stop ends the subscription.
-func (r *Roll) Stop() { _ = r.sub.Unsubscribe() }
+func (r *Membership) Stop() { _ = r.sub.Unsubscribe() }
 
-func (r *Roll) hear(msg *nats.Msg) {
+func (r *Membership) receive(msg *nats.Msg) {
 	p, err := decodePresence(msg.Data)
 	if err != nil {
 		return
@@ -108,7 +108,7 @@ func (e *LaggingError) Error() string {
 // started or reconnected less than lifetime ago, Wait first waits for the rest of that time: until
 // then the lease of a process that the roll has not heard may still be valid. When the context ends
 // before that, Wait returns a *LaggingError.
-func (r *Roll) Wait(ctx context.Context, revision uint64) error {
+func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	// An announcement that was made before the change may not have arrived yet. This roll's own
 	// message, sent now, arrives after it.
 	r.mu.Lock()
@@ -150,7 +150,7 @@ func (r *Roll) Wait(ctx context.Context, revision uint64) error {
 
 // behind returns the processes that may answer requests and have not applied a revision, and the
 // longest time that the first of them can stay in the list. It removes dead processes.
-func (r *Roll) behind(revision uint64, stored, now time.Time) (list []string, next time.Duration) {
+func (r *Membership) behind(revision uint64, stored, now time.Time) (list []string, next time.Duration) {
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {
 		r.since, r.reconnects = now, n
 	}
@@ -177,7 +177,7 @@ func (r *Roll) behind(revision uint64, stored, now time.Time) (list []string, ne
 }
 
 // Ingress returns the settings of the live ingresses, in no particular order.
-func (r *Roll) Ingress() []*IngressSettings {
+func (r *Membership) Ingress() []*IngressSettings {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []*IngressSettings
@@ -198,7 +198,7 @@ type Member struct {
 }
 
 // Members returns the live processes, sorted by role and instance.
-func (r *Roll) Members() []Member {
+func (r *Membership) Members() []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []Member

@@ -38,7 +38,7 @@ func TestTimings(t *testing.T) {
 func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	r := &Roll{nc: natstest.Start(t).Connect(t), members: map[string]member{}}
+	r := &Membership{nc: natstest.Start(t).Connect(t), members: map[string]member{}}
 	for heard, want := range map[time.Duration]int{lifetime - time.Millisecond: 1, lifetime: 0} {
 		r.members["killed"] = member{presence{role: RoleExecutor, serving: true, revision: 1}, now.Add(-heard)}
 		if list, _ := r.behind(2, now, now); len(list) != want {

@@ -52,7 +52,7 @@ func noAccount(id string) error { return &NotFoundError{fmt.Sprintf("account %q"
 // is the existing account, or nil.
 func (e *Editor) replaceAccount(ctx context.Context, id string, wanted func(have *registry.Account) (name, plan string, err error)) (a *registry.Account, created bool, err error) {
 	err = e.change(ctx, func() (uint64, error) {
-		have, exists := e.directory.Account(id)
+		have, ok := e.directory.Account(id)
 		name, plan, err := wanted(have.Record)
 		if err != nil {
 			return 0, err
@@ -63,15 +63,15 @@ func (e *Editor) replaceAccount(ctx context.Context, id string, wanted func(have
 		if !e.knowsPlan(plan) {
 			return 0, &InvalidError{"plan", fmt.Sprintf("there is no plan %q", plan)}
 		}
-		created = !exists
-		if exists {
+		created = !ok
+		if ok {
 			own := *have.Record
 			a = &own
 		} else {
 			a = &registry.Account{ID: id, CreatedAt: e.now()}
 		}
 		a.Name, a.Plan = name, plan
-		if exists && registry.Equal(a, have.Record) {
+		if ok && registry.Equal(a, have.Record) {
 			return have.Revision, errUnchanged
 		}
 		if err := accountHolds(ctx, have.Record); err != nil {
@@ -87,9 +87,9 @@ func (e *Editor) replaceAccount(ctx context.Context, id string, wanted func(have
 func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	var deleted *registry.Account
 	err := e.change(ctx, func() (uint64, error) {
-		have, exists := e.directory.Account(id)
+		have, ok := e.directory.Account(id)
 		switch {
-		case !exists:
+		case !ok:
 			return 0, noAccount(id)
 		case e.directory.used(id):
 			return 0, fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty)
@@ -106,7 +106,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	// Everything that was stored before the deletion is known now, so the account must stay if it
 	// has workflows or keys.
 	return errors.Join(fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty), e.change(ctx, func() (uint64, error) {
-		if have, exists := e.directory.Account(id); exists {
+		if have, ok := e.directory.Account(id); ok {
 			return have.Revision, errUnchanged
 		}
 		return e.put(ctx, e.registry, registry.AccountPrefix+id, deleted, 0)
@@ -116,7 +116,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 // checkOwner fails if the account of a workflow was deleted while the workflow was put into it. It
 // then also deletes the workflow if it is new.
 func (e *Editor) checkOwner(ctx context.Context, w *registry.Workflow, created bool) error {
-	if _, exists := e.directory.Account(w.AccountID); exists {
+	if _, ok := e.directory.Account(w.AccountID); ok {
 		return nil
 	}
 	err := error(noSuchAccount(w.AccountID))

@@ -47,7 +47,7 @@ func By(ctx context.Context, actor Actor) context.Context {
 
 // ActorOf returns the actor of a context, or hookstart itself if none was set.
 func ActorOf(ctx context.Context) Actor {
-	if actor, is := ctx.Value(actorKey{}).(Actor); is {
+	if actor, ok := ctx.Value(actorKey{}).(Actor); ok {
 		return actor
 	}
 	return system
@@ -247,9 +247,9 @@ func all(fields []string, is func(string) bool) bool {
 // several.
 func nodeOf(fields []string) (node string) {
 	for _, field := range fields {
-		rest, is := strings.CutPrefix(field, "triggers[")
+		rest, ok := strings.CutPrefix(field, "triggers[")
 		id, _, _ := strings.Cut(rest, "]")
-		if !is || (node != "" && node != id) {
+		if !ok || (node != "" && node != id) {
 			return ""
 		}
 		node = id
@@ -355,9 +355,9 @@ func changesOf(fields []string, was, is map[string]value) (changes []Changed) {
 }
 
 func shown(values map[string]value, field string) any {
-	v, exists := values[field]
+	v, ok := values[field]
 	switch {
-	case !exists:
+	case !ok:
 		return nil
 	case v.shown == nil:
 		return notShown

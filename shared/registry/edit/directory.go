@@ -75,7 +75,7 @@ func (d *Directory) Apply(c registry.Change) {
 	defer d.mu.Unlock()
 	d.filling.apply(c)
 	if c.DeletedAPIKey != "" {
-		d.tellKeyWatches()
+		d.notifyKeyWatches()
 	}
 }
 
@@ -85,7 +85,7 @@ func (d *Directory) Loaded() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.current = d.filling
-	d.tellKeyWatches()
+	d.notifyKeyWatches()
 }
 
 // Reset implements Sink.

@@ -27,7 +27,7 @@ type Editor struct {
 	directory *Directory
 	follower  *agree.Follower // fills directory
 	lease     *agree.Lease    // the lease of follower
-	roll      *agree.Roll
+	roll      *agree.Membership
 	keys      *seal.Keys // nil means that secrets are stored unencrypted, and senders' secrets are not stored at all
 	now       func() time.Time
 	home      Home // nil means that there is no second home
@@ -49,7 +49,7 @@ func (e *Editor) SealWith(keys *seal.Keys) *Editor {
 
 // NewEditor returns an editor of the buckets, which must exist. follower must fill directory, and
 // lease must belong to follower.
-func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory, follower *agree.Follower, lease *agree.Lease, roll *agree.Roll) (*Editor, error) {
+func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory, follower *agree.Follower, lease *agree.Lease, roll *agree.Membership) (*Editor, error) {
 	var records, secrets jetstream.KeyValue
 	for _, bucket := range []struct {
 		name string
@@ -123,7 +123,7 @@ func (e *Editor) store(ctx context.Context, try func() (revision uint64, err err
 		case caughtUp || !isVerdict(err):
 			return 0, err
 		}
-		if err := retry.Pause(ctx, attempt); err != nil {
+		if err := retry.SleepBackoff(ctx, attempt); err != nil {
 			return 0, err
 		}
 		if err := e.follower.CatchUp(ctx); err != nil {

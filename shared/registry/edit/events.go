@@ -52,8 +52,8 @@ func (e *Editor) RemoveEvents(ctx context.Context, accountID string) error {
 // changeEvents replaces the setting of an account's events.
 func (e *Editor) changeEvents(ctx context.Context, accountID string, wanted func(have *registry.OperatorEvents) (*registry.OperatorEvents, error)) (a *registry.Account, err error) {
 	err = e.change(ctx, func() (uint64, error) {
-		have, exists := e.directory.Account(accountID)
-		if !exists {
+		have, ok := e.directory.Account(accountID)
+		if !ok {
 			return 0, noAccount(accountID)
 		}
 		own := *have.Record
@@ -74,7 +74,7 @@ func (e *Editor) changeEvents(ctx context.Context, accountID string, wanted func
 
 // checkEvents checks the setting of an account's events. kinds are its kinds as they were given.
 func (e *Editor) checkEvents(accountID string, events registry.OperatorEvents, kinds []string) (err error) {
-	if w, exists := e.directory.Workflow(events.WorkflowID); !exists || w.Record.AccountID != accountID {
+	if w, ok := e.directory.Workflow(events.WorkflowID); !ok || w.Record.AccountID != accountID {
 		err = errors.Join(err, &InvalidError{"workflowId", fmt.Sprintf("account %q has no workflow %q: it must be one of the account's own", accountID, events.WorkflowID)})
 	}
 	known := registry.EventKinds()

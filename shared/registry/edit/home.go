@@ -140,7 +140,7 @@ type marksKey struct{}
 
 // note notes a revision that a change has stored.
 func note(ctx context.Context, bucket string, revision uint64) {
-	if m, is := ctx.Value(marksKey{}).(marks); is {
+	if m, ok := ctx.Value(marksKey{}).(marks); ok {
 		m[bucket] = max(m[bucket], revision)
 	}
 }

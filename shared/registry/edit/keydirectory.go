@@ -29,8 +29,8 @@ func (d *Directory) Key(id string) (Versioned[*registry.Key], bool) {
 func (d *Directory) KeyByHash(sha256 [sha256.Size]byte) (*registry.Key, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	key, exists := d.current.keysByHash[sha256]
-	return key, exists
+	key, ok := d.current.keysByHash[sha256]
+	return key, ok
 }
 
 // Keys returns at most limit keys by ID, starting after the given ID.
@@ -46,7 +46,7 @@ func (d *Directory) KeyGone(id string) (gone <-chan struct{}, forget func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := &keyWatch{id: id, gone: make(chan struct{})}
-	if _, exists := d.current.keys.Get(id); !exists {
+	if _, ok := d.current.keys.Get(id); !ok {
 		close(w.gone)
 		return w.gone, func() {}
 	}
@@ -65,9 +65,9 @@ type keyWatch struct {
 
 // tellKeyWatches closes the channels of the keys that no longer exist. It is called after a change
 // of the keys; the caller must hold mu.
-func (d *Directory) tellKeyWatches() {
+func (d *Directory) notifyKeyWatches() {
 	for w := range d.keyWatches {
-		if _, exists := d.current.keys.Get(w.id); !exists {
+		if _, ok := d.current.keys.Get(w.id); !ok {
 			delete(d.keyWatches, w)
 			close(w.gone)
 		}

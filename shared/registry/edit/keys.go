@@ -41,10 +41,10 @@ func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, 
 		k.ExpiresAt = spec.ExpiresAt.UTC().Truncate(time.Microsecond)
 	}
 	err = e.change(ctx, func() (uint64, error) {
-		if have, exists := e.directory.Key(spec.ID); exists {
+		if have, ok := e.directory.Key(spec.ID); ok {
 			return have.Revision, errUnchanged // stored by an earlier attempt, whose answer was lost
 		}
-		if _, exists := e.directory.Account(spec.AccountID); !exists && spec.AccountID != "" {
+		if _, ok := e.directory.Account(spec.AccountID); !ok && spec.AccountID != "" {
 			return 0, &InvalidError{"accountId", fmt.Sprintf("there is no account %q; create it first", spec.AccountID)}
 		}
 		if len(e.directory.Keys("", MaxKeys)) == MaxKeys {
@@ -61,8 +61,8 @@ func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, 
 // DeleteKey deletes a key.
 func (e *Editor) DeleteKey(ctx context.Context, id string) error {
 	return e.change(ctx, func() (uint64, error) {
-		have, exists := e.directory.Key(id)
-		if !exists {
+		have, ok := e.directory.Key(id)
+		if !ok {
 			return 0, &NotFoundError{fmt.Sprintf("key %q", id)}
 		}
 		return e.remove(ctx, registry.APIKeyPrefix+id, have.Revision)

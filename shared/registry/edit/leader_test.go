@@ -56,7 +56,7 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	fatal(t, follower.CatchUp(t.Context()))
 	lease := agree.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
-	roll, err := agree.CallRoll(t.Context(), nc)
+	roll, err := agree.Join(t.Context(), nc)
 	fatal(t, err)
 	t.Cleanup(roll.Stop)
 	editor, err := edit.NewEditor(t.Context(), js, directory, follower, lease, roll)

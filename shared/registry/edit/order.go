@@ -49,12 +49,12 @@ func (e *Editor) prepareOrder(ctx context.Context, before, after *registry.Workf
 // addLanes stores the number of lanes in the record of a queue that has none. A queue keeps its
 // lanes when no workflow of it has an order key any more, because they may hold starts.
 func (e *Editor) addLanes(ctx context.Context, name string) error {
-	have, exists := e.directory.Queue(name)
-	if exists && have.Record.Lanes > 0 {
+	have, ok := e.directory.Queue(name)
+	if ok && have.Record.Lanes > 0 {
 		return nil
 	}
 	q := &registry.Queue{Name: name}
-	if exists {
+	if ok {
 		q = have.Record.Clone()
 	}
 	q.Lanes = execution.Lanes

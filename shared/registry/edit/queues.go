@@ -48,10 +48,10 @@ func (e *Editor) SetQueueGroup(ctx context.Context, name, group string, maxInFli
 		return nil, &InvalidError{"maxInFlight", fmt.Sprintf("must be from 1 to %d, or null", MaxInFlight)}
 	}
 	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
-		at, exists := slices.BinarySearchFunc(q.Groups, group, func(g registry.QueueGroup, name string) int {
+		at, ok := slices.BinarySearchFunc(q.Groups, group, func(g registry.QueueGroup, name string) int {
 			return strings.Compare(g.Group, name)
 		})
-		if !exists {
+		if !ok {
 			q.Groups = slices.Insert(q.Groups, at, registry.QueueGroup{Group: group})
 		}
 		q.Groups[at].MaxInFlight = maxInFlight
@@ -69,8 +69,8 @@ func (e *Editor) changeQueue(ctx context.Context, name string, apply func(*regis
 		return nil, err
 	}
 	err = e.change(ctx, func() (uint64, error) {
-		have, exists := e.directory.Queue(name)
-		if exists {
+		have, ok := e.directory.Queue(name)
+		if ok {
 			q = have.Record.Clone()
 		} else {
 			q = &registry.Queue{Name: name}

@@ -144,7 +144,7 @@ func resealRecord(ctx context.Context, kv jetstream.KeyValue, key string, anew f
 		if err = conflict(err, key); !errors.Is(err, errRetry) {
 			return err == nil, err
 		}
-		if err := retry.Pause(ctx, attempt); err != nil {
+		if err := retry.SleepBackoff(ctx, attempt); err != nil {
 			return false, err
 		}
 	}

@@ -51,7 +51,7 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 		return nil, err
 	}
 	info := &TriggerInfo{Workflow: w.Record, NodeID: nodeID, Name: node.Name, Sender: senderInfo(w.Record, node, e.now()), SamplePayload: secrets.SamplePayload, TriggerSettings: settingsOf(node)}
-	if view, found := e.directory.Lookup(workflowID); found && view.Plan != nil {
+	if view, ok := e.directory.Lookup(workflowID); ok && view.Plan != nil {
 		info.RateLimit = view.Limit()
 	}
 	known := map[registry.TokenHash]registry.Token{}
@@ -59,8 +59,8 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 		known[registry.HashToken(t.Text)] = t
 	}
 	for _, hash := range working(node.Tokens, e.now()) {
-		t, found := known[hash.Hash]
-		if !found {
+		t, ok := known[hash.Hash]
+		if !ok {
 			continue
 		}
 		one := TokenInfo{Token: t.Text, ID: hash.Hash.ID(), CreatedAt: t.CreatedAt, ExpiresAt: hash.Expiry()}
@@ -70,8 +70,8 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 }
 
 func (e *Editor) findTrigger(workflowID, nodeID string) (Versioned[*registry.Workflow], *registry.Trigger, error) {
-	w, exists := e.directory.Workflow(workflowID)
-	if !exists {
+	w, ok := e.directory.Workflow(workflowID)
+	if !ok {
 		return w, nil, noWorkflow(workflowID)
 	}
 	node := w.Record.Trigger(nodeID)
@@ -161,7 +161,7 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 	}
 	entry := NewEntry(ActorOf(ctx), samplePayloadSet)
 	entry.WorkflowID, entry.NodeID = workflowID, nodeID
-	if w, exists := e.directory.Workflow(workflowID); exists {
+	if w, ok := e.directory.Workflow(workflowID); ok {
 		entry.AccountID = w.Record.AccountID
 	}
 	changed := Changed{Field: "samplePayload", To: notShown}
@@ -291,7 +291,7 @@ func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, e
 		if !errors.Is(err, errRetry) {
 			return err
 		}
-		if err := retry.Pause(ctx, attempt); err != nil {
+		if err := retry.SleepBackoff(ctx, attempt); err != nil {
 			return err
 		}
 	}

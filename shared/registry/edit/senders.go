@@ -121,8 +121,8 @@ func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec 
 		if created = before == nil; !created {
 			replaced = before.Preset
 		}
-		preset, known := sender.Lookup(spec.Preset)
-		if !known {
+		preset, ok := sender.Lookup(spec.Preset)
+		if !ok {
 			_, err := sender.Compile(sender.Config{Preset: spec.Preset})
 			return nil, invalidSender(err)
 		}
@@ -317,8 +317,8 @@ type senderSecret struct {
 
 // openEdit begins an edit of a sender that keeps its preset.
 func (e *Editor) openEdit(workflowID, nodeID string, before *registry.Sender) (*senderEdit, error) {
-	preset, known := sender.Lookup(before.Preset)
-	if !known {
+	preset, ok := sender.Lookup(before.Preset)
+	if !ok {
 		return nil, &InvalidError{"preset", fmt.Sprintf("this version has no preset %q: set the sender again", before.Preset)}
 	}
 	config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
@@ -477,7 +477,7 @@ func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]str
 
 // invalidSender converts a config error of package sender into the error that an operator receives.
 func invalidSender(err error) error {
-	if config, is := errors.AsType[*sender.ConfigError](err); is {
+	if config, ok := errors.AsType[*sender.ConfigError](err); ok {
 		return &InvalidError{config.Field, config.Detail}
 	}
 	return err

@@ -33,8 +33,8 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 // opens returns those secrets with which requests verify at an ingress.
 func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified []string) {
 	t.Helper()
-	view, found := i.Lookup("wf")
-	if !found {
+	view, ok := i.Lookup("wf")
+	if !ok {
 		t.Fatal("there is no workflow")
 	}
 	node := view.Workflow.Nodes[0]
@@ -365,7 +365,7 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 	}
 	for name, s := range settings {
 		fatal(t, put("has", "before", s))
-		old, err := agree.Announce(t.Context(), server.Connect(t), r.Follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{Can: []agree.Capability{agree.Senders}}, logtest.Quiet())
+		old, err := agree.StartHeartbeat(t.Context(), server.Connect(t), r.Follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{Can: []agree.Capability{agree.Senders}}, logtest.Quiet())
 		fatal(t, err)
 		awaitLacking(t, r, agree.Answers)
 		if err := put("wf", "wf", s); !errors.Is(err, edit.ErrIngressTooOld) {
@@ -394,7 +394,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 	r := registrytest.StartSealed(t, server.Connect(t), keys)
 	r.Workflow(t, "wf", "pro", true)
 	registrytest.StartSealedIngress(t, server.Connect(t), keys)
-	old, err := agree.Announce(t.Context(), server.Connect(t), r.Follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{}, logtest.Quiet())
+	old, err := agree.StartHeartbeat(t.Context(), server.Connect(t), r.Follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{}, logtest.Quiet())
 	fatal(t, err)
 	awaitLacking(t, r, agree.Senders)
 	put := func() error {

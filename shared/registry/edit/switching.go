@@ -25,12 +25,12 @@ func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow,
 // starts again. A call that finds an intent that was not carried out first carries it out.
 func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *registry.Workflow, err error) {
 	err = e.change(ctx, func() (uint64, error) {
-		have, exists := e.directory.Workflow(id)
-		if !exists {
+		have, ok := e.directory.Workflow(id)
+		if !ok {
 			return 0, noWorkflow(id)
 		}
-		account, exists := e.directory.Account(have.Record.AccountID)
-		if !exists {
+		account, ok := e.directory.Account(have.Record.AccountID)
+		if !ok {
 			return 0, &NotFoundError{fmt.Sprintf("account %q of workflow %q", have.Record.AccountID, id)}
 		}
 		last := account.Record.LastTransition
@@ -73,9 +73,9 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *regis
 
 // checkPlan returns an error if the plan does not allow a workflow to be active.
 func (e *Editor) checkPlan(w *registry.Workflow) error {
-	view, found := e.directory.Lookup(w.ID)
+	view, ok := e.directory.Lookup(w.ID)
 	switch {
-	case !found:
+	case !ok:
 		return errRetry // it was deleted meanwhile
 	case !view.PlanHasWebhooks():
 		return ErrNotInPlan
@@ -92,8 +92,8 @@ func (e *Editor) checkPlan(w *registry.Workflow) error {
 // is one.
 func (e *Editor) undone(account *registry.Account) (Versioned[*registry.Workflow], bool) {
 	last := account.LastTransition
-	w, exists := e.directory.Workflow(last.WorkflowID)
-	return w, exists && w.Record.AccountID == account.ID && w.Record.Transition < last.Number
+	w, ok := e.directory.Workflow(last.WorkflowID)
+	return w, ok && w.Record.AccountID == account.ID && w.Record.Transition < last.Number
 }
 
 // carryOut writes a transition to the workflow's record. The audit entry names the actor who

@@ -263,7 +263,7 @@ func (e *Editor) replace(ctx context.Context, id string, wanted func(have *regis
 	var dropped []string
 	err = e.change(ctx, func() (uint64, error) {
 		var added []secretsOf
-		have, exists := e.directory.Workflow(id)
+		have, ok := e.directory.Workflow(id)
 		spec, err := wanted(have.Record)
 		if err != nil {
 			return 0, err
@@ -272,14 +272,14 @@ func (e *Editor) replace(ctx context.Context, id string, wanted func(have *regis
 		if !accountExists {
 			return 0, noSuchAccount(spec.AccountID)
 		}
-		created = !exists
-		if exists && spec.Within != "" && have.Record.AccountID != spec.Within {
+		created = !ok
+		if ok && spec.Within != "" && have.Record.AccountID != spec.Within {
 			return 0, noWorkflow(spec.ID)
 		}
-		if w = (&registry.Workflow{ID: spec.ID, CreatedAt: e.now()}); exists {
+		if w = (&registry.Workflow{ID: spec.ID, CreatedAt: e.now()}); ok {
 			w = have.Record.Clone()
 		}
-		if exists && spec.IfNew && w.AccountID != spec.AccountID {
+		if ok && spec.IfNew && w.AccountID != spec.AccountID {
 			return 0, ErrChangedSince
 		}
 		if err := moveTo(account.Record, w); err != nil {
@@ -298,10 +298,10 @@ func (e *Editor) replace(ctx context.Context, id string, wanted func(have *regis
 		if added, err = e.mergeTriggers(ctx, w, spec.Triggers); err != nil {
 			return 0, err
 		}
-		if exists && registry.Equal(w, have.Record) {
+		if ok && registry.Equal(w, have.Record) {
 			return have.Revision, errUnchanged
 		}
-		if spec.IfNew && exists {
+		if spec.IfNew && ok {
 			return 0, ErrChangedSince
 		}
 		if err := e.mayStore(ctx, have.Record, w); err != nil {
@@ -370,8 +370,8 @@ func droppedNodes(before, after *registry.Workflow) []string {
 func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 	var nodes []string
 	err := e.change(ctx, func() (uint64, error) {
-		have, exists := e.directory.Workflow(id)
-		if !exists {
+		have, ok := e.directory.Workflow(id)
+		if !ok {
 			return 0, noWorkflow(id)
 		}
 		if err := unchanged(ctx, have.Record); err != nil {

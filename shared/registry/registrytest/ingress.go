@@ -28,13 +28,13 @@ func (i *Ingress) Apply(c registry.Change) {
 
 // StartIngress announces an ingress with a body limit of 7 bytes that follows the registry. The
 // test must stop the announcer.
-func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *agree.Announcer) {
+func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *agree.Heartbeat) {
 	tb.Helper()
 	return StartSealedIngress(tb, nc, nil)
 }
 
 // StartSealedIngress works like StartIngress, with keys.
-func StartSealedIngress(tb testing.TB, nc *nats.Conn, keys *seal.Keys) (*Ingress, *agree.Announcer) {
+func StartSealedIngress(tb testing.TB, nc *nats.Conn, keys *seal.Keys) (*Ingress, *agree.Heartbeat) {
 	tb.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -46,7 +46,7 @@ func StartSealedIngress(tb testing.TB, nc *nats.Conn, keys *seal.Keys) (*Ingress
 		tb.Fatal(err)
 	}
 	tb.Cleanup(f.Stop)
-	a, err := agree.Announce(tb.Context(), nc, f, agree.RoleIngress, &agree.IngressSettings{MaxBodyBytes: 7}, agree.About{Can: agree.Capabilities()}, logtest.Quiet())
+	a, err := agree.StartHeartbeat(tb.Context(), nc, f, agree.RoleIngress, &agree.IngressSettings{MaxBodyBytes: 7}, agree.About{Can: agree.Capabilities()}, logtest.Quiet())
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type Registry struct {
 	Directory *edit.Directory
 	Follower  *agree.Follower
 	Lease     *agree.Lease
-	Roll      *agree.Roll
+	Roll      *agree.Membership
 	JetStream jetstream.JetStream
 }
 
@@ -59,10 +59,10 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	r.Follower, err = agree.Follow(ctx, js, r.Directory, log)
 	check(err)
 	tb.Cleanup(r.Follower.Stop)
-	r.Roll, err = agree.CallFirstRoll(ctx, nc) // in a test, no process is cut off from NATS before the first Start
+	r.Roll, err = agree.JoinFirst(ctx, nc) // in a test, no process is cut off from NATS before the first Start
 	check(err)
 	tb.Cleanup(r.Roll.Stop)
-	announcer, err := agree.Announce(ctx, nc, r.Follower, agree.RoleExecutor, nil, agree.About{}, log)
+	announcer, err := agree.StartHeartbeat(ctx, nc, r.Follower, agree.RoleExecutor, nil, agree.About{}, log)
 	check(err)
 	tb.Cleanup(announcer.Stop)
 	Identify(tb, js)

@@ -81,7 +81,7 @@ func New(nc *nats.Conn, streamName string) (*Engine, error) {
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	var err error
-	if e.sub, err = nc.Subscribe(e.prefix+"*", e.hear); err != nil {
+	if e.sub, err = nc.Subscribe(e.prefix+"*", e.receive); err != nil {
 		return nil, err
 	}
 	// Answers are small, and a dropped answer would make a sender wait in vain.
@@ -203,7 +203,7 @@ func (e *Engine) take(number uint64) *waiter {
 	return w
 }
 
-func (e *Engine) hear(msg *nats.Msg) {
+func (e *Engine) receive(msg *nats.Msg) {
 	number, err := strconv.ParseUint(msg.Subject[len(e.prefix):], 36, 64)
 	if err != nil {
 		return
@@ -261,7 +261,7 @@ func (e *Engine) parse(msg *nats.Msg) (Ack, error) {
 	}
 	data := msg.Data
 	if bytes.HasPrefix(data, e.start) && !bytes.Contains(data, ackError) {
-		if _, rest, found := bytes.Cut(data, ackSequence); found {
+		if _, rest, ok := bytes.Cut(data, ackSequence); ok {
 			if sequence, end := leadingNumber(rest); end > 0 {
 				_, repeat, _ := bytes.Cut(rest[end:], ackDuplicate)
 				return Ack{Sequence: sequence, Duplicate: bytes.HasPrefix(bytes.TrimLeft(repeat, " "), ackTrue)}, nil

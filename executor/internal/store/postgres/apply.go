@@ -43,7 +43,7 @@ func (tx transaction) LockEarly(ctx context.Context, batch store.Batch) (mayKeep
 		return false, nil
 	}
 	var locked string
-	err = tx.QueryRow(ctx, lockEarly, keys(store.EarlyIDs(batch)), int64(relational.Early)).Scan(&mayKeep, &locked)
+	err = tx.QueryRow(ctx, lockEarly, keys(store.PendingIDs(batch)), int64(relational.Early)).Scan(&mayKeep, &locked)
 	return mayKeep, err
 }
 
@@ -127,7 +127,7 @@ func copyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bo
 		return false, err
 	}
 	_, err = point.CopyFrom(ctx, pgx.Identifier{"executions"}, shortNames, pgx.CopyFromSlice(n, func(i int) ([]any, error) { return shortRow(arrays, i), nil }))
-	if failure, is := errors.AsType[*pgconn.PgError](err); is && failure.Code == uniqueViolation {
+	if failure, ok := errors.AsType[*pgconn.PgError](err); ok && failure.Code == uniqueViolation {
 		return false, point.Rollback(ctx)
 	}
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Store) Prepare(ctx context.Context, operation string, records []store.R
 }
 
 // Standing implements relational.Tx.
-func (tx transaction) Standing(ctx context.Context, ids []string) (map[string]store.Standing, error) {
+func (tx transaction) CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error) {
 	rows, err := tx.Tx.Query(ctx, lockStanding, keys(ids))
 	if err != nil {
 		return nil, err
@@ -175,16 +175,16 @@ func (tx transaction) Standing(ctx context.Context, ids []string) (map[string]st
 	if err != nil {
 		return nil, err
 	}
-	standing := make(map[string]store.Standing, len(all))
+	standing := make(map[string]store.CurrentState, len(all))
 	for i, id := range all {
 		of := origins[numbers[i]]
-		standing[id] = store.Standing{Status: statuses[i], AccountID: of.AccountID, Queue: of.Queue, WorkflowID: of.WorkflowID, Attempts: attempts[i]}
+		standing[id] = store.CurrentState{Status: statuses[i], AccountID: of.AccountID, Queue: of.Queue, WorkflowID: of.WorkflowID, Attempts: attempts[i]}
 	}
 	return standing, nil
 }
 
 // Move implements relational.Tx.
-func (tx transaction) Move(ctx context.Context, moves []store.Move) error {
+func (tx transaction) UpdateStates(ctx context.Context, moves []store.StateUpdate) error {
 	_, err := tx.Tx.Exec(ctx, updateRecords, moveArrays(moves, tx.accepted)...)
 	return err
 }

@@ -47,7 +47,7 @@ func numbersOf(ctx context.Context, on runner, known *relational.Origins, record
 		if _, have := numbers[origin]; have || missing[origin] {
 			continue
 		}
-		if n, is := known.Find(origin); is {
+		if n, ok := known.Find(origin); ok {
 			numbers[origin] = n
 		} else {
 			missing[origin] = true

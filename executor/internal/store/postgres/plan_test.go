@@ -94,11 +94,11 @@ func TestStepsTouchNoIndex(t *testing.T) {
 	var updated, inPlace int64
 	if err := s.Write(t.Context(), "test", func(tx relational.Tx) error {
 		for _, status := range []execution.Status{execution.Running, execution.Succeeded} {
-			if _, err := tx.Standing(t.Context(), []string{r.ID}); err != nil {
+			if _, err := tx.CurrentStates(t.Context(), []string{r.ID}); err != nil {
 				return err
 			}
 			at := r.AcceptedAt.Add(time.Second)
-			if err := tx.Move(t.Context(), []store.Move{{ID: r.ID, Status: status, StartedAt: at, FinishedAt: at, Output: []byte("1")}}); err != nil {
+			if err := tx.UpdateStates(t.Context(), []store.StateUpdate{{ID: r.ID, Status: status, StartedAt: at, FinishedAt: at, Output: []byte("1")}}); err != nil {
 				return err
 			}
 		}

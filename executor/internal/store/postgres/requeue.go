@@ -66,7 +66,7 @@ func (tx transaction) EndLost(ctx context.Context, lost []store.Lost, at time.Ti
 func (tx transaction) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
 	ids, err := updated(ctx, tx, pgx.RowTo[[]byte], markRequeued,
 		column(requeued, func(r store.Requeue) []byte { return store.IDKey(r.ID) }),
-		column(requeued, func(r store.Requeue) string { return store.Text(r.As) }))
+		column(requeued, func(r store.Requeue) string { return store.SanitizeText(r.As) }))
 	return column(ids, store.IDOf), err
 }
 

@@ -89,16 +89,16 @@ func shortRow(arrays []any, i int) []any {
 	return row
 }
 
-func moveArrays(moves []store.Move, accepted map[string]time.Time) []any {
+func moveArrays(moves []store.StateUpdate, accepted map[string]time.Time) []any {
 	return []any{
-		column(moves, func(m store.Move) []byte { return store.IDKey(m.ID) }),
-		column(moves, func(m store.Move) int64 { return relational.StatusCode(m.Status) }),
-		column(moves, func(m store.Move) *int64 { return after(accepted[m.ID], m.StartedAt) }),
-		column(moves, func(m store.Move) *int64 { return after(accepted[m.ID], m.FinishedAt) }),
-		column(moves, func(m store.Move) string { return m.Error }),
-		column(moves, func(m store.Move) []byte { return m.Output }),
-		column(moves, func(m store.Move) *int64 { return count(m.Attempts) }),
-		column(moves, func(m store.Move) *time.Time { return optional(m.CanceledAt) }),
+		column(moves, func(m store.StateUpdate) []byte { return store.IDKey(m.ID) }),
+		column(moves, func(m store.StateUpdate) int64 { return relational.StatusCode(m.Status) }),
+		column(moves, func(m store.StateUpdate) *int64 { return after(accepted[m.ID], m.StartedAt) }),
+		column(moves, func(m store.StateUpdate) *int64 { return after(accepted[m.ID], m.FinishedAt) }),
+		column(moves, func(m store.StateUpdate) string { return m.Error }),
+		column(moves, func(m store.StateUpdate) []byte { return m.Output }),
+		column(moves, func(m store.StateUpdate) *int64 { return count(m.Attempts) }),
+		column(moves, func(m store.StateUpdate) *time.Time { return optional(m.CanceledAt) }),
 	}
 }
 

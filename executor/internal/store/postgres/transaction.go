@@ -31,9 +31,9 @@ var dialect = relational.Dialect{
 func numbered(query string) string {
 	var b strings.Builder
 	for n := 1; ; n++ {
-		before, after, found := strings.Cut(query, "?")
+		before, after, ok := strings.Cut(query, "?")
 		b.WriteString(before)
-		if !found {
+		if !ok {
 			return b.String()
 		}
 		fmt.Fprintf(&b, "$%d", n)

@@ -30,7 +30,7 @@ func parse(text string) (*pgxpool.Config, error) {
 		return nil, errURL
 	}
 	// pgx quotes the URL. What comes after it says what is wrong: an option, a port, a file.
-	_, reason, found := strings.Cut(oneLine(err), "`: ")
+	_, reason, ok := strings.Cut(oneLine(err), "`: ")
 	password, _ := parsed.User.Password()
 	secrets := append([]string{password}, parsed.Query()["password"]...)
 	for _, secret := range secrets {
@@ -38,7 +38,7 @@ func parse(text string) (*pgxpool.Config, error) {
 			return nil, errURL
 		}
 	}
-	if !found || parsed.Query().Has("sslpassword") {
+	if !ok || parsed.Query().Has("sslpassword") {
 		return nil, errURL
 	}
 	return nil, fmt.Errorf("%w: %s", errWrongURL, reason)

@@ -27,13 +27,13 @@ func (s *Store) AddAudit(ctx context.Context, entries []store.AuditEntry) error 
 func (s *Store) ListAudit(ctx context.Context, filter store.AuditFilter, after store.AuditPosition, limit int) ([]store.AuditEntry, error) {
 	var where Where
 	if filter.Actor != "" {
-		where.Add(`? IN (actor_id, actor_name, actor_kind)`, store.Text(filter.Actor))
+		where.Add(`? IN (actor_id, actor_name, actor_kind)`, store.SanitizeText(filter.Actor))
 	}
 	where.Is(`account_id`, filter.AccountID)
 	where.Is(`workflow_id`, filter.WorkflowID)
 	where.Between(`at`, filter.Since, filter.Until)
 	if after != (store.AuditPosition{}) {
-		where.Add(`(at, id) < (?, ?)`, store.Time(after.At), store.Text(after.ID))
+		where.Add(`(at, id) < (?, ?)`, store.Time(after.At), store.SanitizeText(after.ID))
 	}
 	return Collect(ctx, s.db, "list audit", audit.scan, audit.selection()+where.String()+` ORDER BY at DESC, id DESC LIMIT ?`, append(where.Args, max(limit, 0))...)
 }

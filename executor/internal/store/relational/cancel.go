@@ -15,7 +15,7 @@ func (s *Store) RequestCancel(ctx context.Context, ids []string, at time.Time, e
 	}
 	return write(ctx, s, "request cancel", func(tx Tx) (requested []string, err error) {
 		// It locks the records, in the order that all transactions lock them in.
-		standing, err := tx.Standing(ctx, ids)
+		standing, err := tx.CurrentStates(ctx, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -55,20 +55,20 @@ func (s *Store) Cancel(ctx context.Context, ids []string, at time.Time) (cancele
 	}
 	at = store.Time(at)
 	return write(ctx, s, "cancel", func(tx Tx) (canceled []string, err error) {
-		standing, err := tx.Standing(ctx, ids)
+		standing, err := tx.CurrentStates(ctx, ids)
 		if err != nil {
 			return nil, err
 		}
-		var moves []store.Move
+		var moves []store.StateUpdate
 		for id, now := range standing {
 			if now.Status == execution.Queued {
-				moves = append(moves, store.Move{ID: id, Status: execution.Canceled, FinishedAt: at, CanceledAt: at})
+				moves = append(moves, store.StateUpdate{ID: id, Status: execution.Canceled, FinishedAt: at, CanceledAt: at})
 				canceled = append(canceled, id)
 			}
 		}
 		if len(moves) == 0 {
 			return nil, nil
 		}
-		return canceled, tx.Move(ctx, moves)
+		return canceled, tx.UpdateStates(ctx, moves)
 	})
 }

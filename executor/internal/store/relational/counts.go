@@ -36,7 +36,7 @@ func (s *Store) AddRefusals(ctx context.Context, reportID string, at time.Time, 
 // Refusals implements store.Store.
 func (s *Store) Refusals(ctx context.Context, workflowID string, since time.Time) ([]store.RefusalSum, error) {
 	found, err := Collect(ctx, s.db, "refusals", scanSum, s.sums(`workflow_id = ? AND minute >= ?`)+` ORDER BY last_at DESC, code`,
-		store.Text(workflowID), since.Truncate(time.Minute))
+		store.SanitizeText(workflowID), since.Truncate(time.Minute))
 	var sums []store.RefusalSum
 	for _, sum := range found {
 		sums = append(sums, sum.RefusalSum)
@@ -49,7 +49,7 @@ func (s *Store) AllRefusals(ctx context.Context, since time.Time, after store.Re
 	query, args := s.sums(`minute >= ?`), []any{since.Truncate(time.Minute)}
 	if after != (store.RefusalPosition{}) {
 		query += ` WHERE (last_at, workflow_id, code) < (?, ?, ?)`
-		args = append(args, after.LastAt, store.Text(after.WorkflowID), store.Text(after.Code))
+		args = append(args, after.LastAt, store.SanitizeText(after.WorkflowID), store.SanitizeText(after.Code))
 	}
 	return Collect(ctx, s.db, "all refusals", scanSum, query+` ORDER BY last_at DESC, workflow_id DESC, code DESC LIMIT ?`, append(args, max(limit, 0))...)
 }

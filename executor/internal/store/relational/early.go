@@ -8,20 +8,20 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-var early = table[store.Early]{
+var early = table[store.PendingProgress]{
 	name:    "early_progress",
 	columns: "position, execution_id, queue, workflow_id, status, at, started_at, error, output, attempt, kept_at",
-	fields: func(e *store.Early) []any {
+	fields: func(e *store.PendingProgress) []any {
 		keptAt := time.Now() // written; what is read is not used
 		return []any{&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status), moment{&e.At}, optional{moment{&e.StartedAt}}, &e.Error, &e.Output, count{&e.Attempt}, moment{&keptAt}}
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 	order:    "position",
-	part:     func(p *store.Part) *[]store.Early { return &p.Early },
+	part:     func(p *store.Part) *[]store.PendingProgress { return &p.Early },
 }
 
 // takeEarly returns the steps that were kept for records that are there now, and deletes them.
-func takeEarly(ctx context.Context, tx Tx, records []store.Record) (kept []store.Early, err error) {
+func takePending(ctx context.Context, tx Tx, records []store.Record) (kept []store.PendingProgress, err error) {
 	if len(records) == 0 {
 		return nil, nil
 	}
@@ -39,13 +39,13 @@ func takeEarly(ctx context.Context, tx Tx, records []store.Record) (kept []store
 // keepEarly keeps the steps of executions that are not recorded, and returns the number of dropped
 // ones.
 func keepEarly(ctx context.Context, tx Tx, steps []execution.Progress, unknown []string) (dropped int, err error) {
-	var have []store.Early
+	var have []store.PendingProgress
 	if err := tx.Query(ctx, func(row Row) error {
-		var e store.Early
+		var e store.PendingProgress
 		err := row.Scan(&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status))
 		have = append(have, e)
 		return err
-	}, `SELECT position, execution_id, queue, workflow_id, status FROM early_progress WHERE execution_id = ANY (?)`, store.Texts(unknown)); err != nil {
+	}, `SELECT position, execution_id, queue, workflow_id, status FROM early_progress WHERE execution_id = ANY (?)`, store.SanitizeTexts(unknown)); err != nil {
 		return 0, err
 	}
 	var last int64

@@ -79,7 +79,7 @@ func (s *Store) DecideEvents(ctx context.Context, now, since time.Time, decide f
 		if err := events.insert(ctx, tx, added); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM event_causes WHERE id = ANY (?)`, store.Texts(used)); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM event_causes WHERE id = ANY (?)`, store.SanitizeTexts(used)); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, `DELETE FROM operator_events WHERE published_at IS NOT NULL AND decided_at < ?`, store.Bound(now.Add(-store.EventMemory)))
@@ -108,7 +108,7 @@ func (s *Store) EventsPublished(ctx context.Context, ids []string, at time.Time)
 		if err := tx.Lock(ctx, Events, true); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `UPDATE operator_events SET published_at = ? WHERE id = ANY (?) AND published_at IS NULL`, store.Time(at), store.Texts(ids))
+		_, err := tx.Exec(ctx, `UPDATE operator_events SET published_at = ? WHERE id = ANY (?) AND published_at IS NULL`, store.Time(at), store.SanitizeTexts(ids))
 		return err
 	})
 }
@@ -130,7 +130,7 @@ func (s *Store) ChangeEventConditions(ctx context.Context, changes []store.Condi
 		var causes []store.EventCause
 		for _, c := range changes {
 			query, args := `INSERT INTO event_conditions (account_id, kind, subject, since) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-				[]any{store.Text(c.AccountID), store.Text(c.Kind), store.Text(c.Subject), store.Time(c.Since)}
+				[]any{store.SanitizeText(c.AccountID), store.SanitizeText(c.Kind), store.SanitizeText(c.Subject), store.Time(c.Since)}
 			if c.Ended {
 				query, args = `DELETE FROM event_conditions WHERE account_id = ? AND kind = ? AND subject = ?`, args[:3]
 			}
@@ -153,7 +153,7 @@ func (s *Store) LeadEvents(ctx context.Context, caller string, now, until time.T
 			return false, err
 		}
 		changed, err := tx.Exec(ctx, `UPDATE event_lead SET caller = ?, until = ? WHERE caller = ? OR until < ?`,
-			store.Text(caller), store.Time(until), store.Text(caller), store.Time(now))
+			store.SanitizeText(caller), store.Time(until), store.SanitizeText(caller), store.Time(now))
 		return changed > 0, err
 	})
 }

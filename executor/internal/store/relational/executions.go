@@ -12,7 +12,7 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered)+len(batch.Audit)+len(batch.Decided) == 0 {
 		return store.Applied{}, nil
 	}
-	batch = batch.Storable()
+	batch = batch.Sanitized()
 	if err := s.db.Prepare(ctx, "apply", batch.New); err != nil {
 		return store.Applied{}, err
 	}
@@ -29,7 +29,7 @@ func (s *Store) apply(ctx context.Context, tx Tx, batch store.Batch) (applied st
 	if err != nil {
 		return applied, err
 	}
-	kept, err := takeEarly(ctx, tx, batch.New)
+	kept, err := takePending(ctx, tx, batch.New)
 	if err != nil {
 		return applied, err
 	}
@@ -37,9 +37,9 @@ func (s *Store) apply(ctx context.Context, tx Tx, batch store.Batch) (applied st
 		return applied, err
 	}
 	steps := store.Steps(kept, batch.Progress)
-	var moves []store.Move
+	var moves []store.StateUpdate
 	if len(steps) > 0 {
-		standing, err := tx.Standing(ctx, store.StepIDs(steps))
+		standing, err := tx.CurrentStates(ctx, store.StepIDs(steps))
 		if err != nil {
 			return applied, err
 		}
@@ -49,7 +49,7 @@ func (s *Store) apply(ctx context.Context, tx Tx, batch store.Batch) (applied st
 		}
 	}
 	if len(moves) > 0 {
-		if err := tx.Move(ctx, moves); err != nil {
+		if err := tx.UpdateStates(ctx, moves); err != nil {
 			return applied, err
 		}
 	}
@@ -74,12 +74,12 @@ func (s *Store) EndLost(ctx context.Context, lost []store.Lost, at time.Time, re
 	if len(lost) == 0 {
 		return nil, nil
 	}
-	at, reason = store.Time(at), store.Text(reason)
+	at, reason = store.Time(at), store.SanitizeText(reason)
 	return write(ctx, s, "end lost", func(tx Tx) (ended []string, err error) {
 		if ended, err = tx.EndLost(ctx, lost, at, reason); err != nil || s.failure == nil || len(ended) == 0 {
 			return ended, err
 		}
-		standing, err := tx.Standing(ctx, ended)
+		standing, err := tx.CurrentStates(ctx, ended)
 		if err != nil {
 			return nil, err
 		}

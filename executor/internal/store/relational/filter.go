@@ -54,7 +54,7 @@ func (s *Store) Conditions(ctx context.Context, what string, filter store.Filter
 		where.Add(s.dialect.DeadLetter) // as in the index
 	}
 	if filter.Reason != "" {
-		where.Add(`strpos(e.error, ?) > 0`, store.Text(filter.Reason))
+		where.Add(`strpos(e.error, ?) > 0`, store.SanitizeText(filter.Reason))
 	}
 	if after != (store.Position{}) {
 		at := store.Time(after.AcceptedAt)
@@ -66,7 +66,7 @@ func (s *Store) Conditions(ctx context.Context, what string, filter store.Filter
 // within adds the conditions on workflow and time.
 func (s *Store) within(where *Where, filter store.Filter, plus string) {
 	if filter.WorkflowID != "" {
-		where.Add(plus+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`, store.Text(filter.WorkflowID))
+		where.Add(plus+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`, store.SanitizeText(filter.WorkflowID))
 	}
 	if filter.Since.IsZero() && s.dialect.FirstTime != nil {
 		where.Add(plus+`e.accepted_at >= ?`, s.dialect.FirstTime)
@@ -80,7 +80,7 @@ func (s *Store) within(where *Where, filter store.Filter, plus string) {
 // time are searched, unless those are too many. It returns the prefix for columns that must not
 // determine the index.
 func (s *Store) ofDelivery(ctx context.Context, what string, where *Where, filter store.Filter) (plus string, err error) {
-	if prefix := store.Text(filter.DeliveryPrefix); prefix != "" {
+	if prefix := store.SanitizeText(filter.DeliveryPrefix); prefix != "" {
 		where.Add(wholeDelivery+` >= ? AND `+wholeDelivery+` < ?`, prefix, store.LastWithPrefix(prefix))
 	}
 	if filter.DeliveryID != "" {
@@ -88,7 +88,7 @@ func (s *Store) ofDelivery(ctx context.Context, what string, where *Where, filte
 		if err != nil {
 			return "", err
 		}
-		delivery := store.Text(filter.DeliveryID)
+		delivery := store.SanitizeText(filter.DeliveryID)
 		if few {
 			where.Add(s.dialect.OfDelivery, ExecutionIDs(store.DeliveryIDs(nodes, delivery)), delivery, delivery)
 			return s.dialect.Unindexed, nil

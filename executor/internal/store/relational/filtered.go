@@ -73,7 +73,7 @@ func (s *Store) AddFiltered(ctx context.Context, reportID string, at time.Time, 
 
 // Filtered implements store.Store.
 func (s *Store) Filtered(ctx context.Context, workflowID, nodeID string) (store.Filtered, error) {
-	found, err := Collect(ctx, s.db, "filtered", filtered.scan, filtered.selection()+`WHERE workflow_id = ? AND node_id = ?`, store.Text(workflowID), store.Text(nodeID))
+	found, err := Collect(ctx, s.db, "filtered", filtered.scan, filtered.selection()+`WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID), store.SanitizeText(nodeID))
 	if err != nil || len(found) == 0 {
 		return store.Filtered{WorkflowID: workflowID, NodeID: nodeID}, err
 	}

@@ -67,7 +67,7 @@ func (s *Store) ofOrigins(ctx context.Context, what string, where *Where, filter
 func (s *Store) origins(ctx context.Context, what string, of Where, workflowID string) (origins, workflows []int64, err error) {
 	from := Where{terms: of.terms, Args: of.Args}
 	if workflowID != "" {
-		from.Add(`o.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`, store.Text(workflowID))
+		from.Add(`o.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`, store.SanitizeText(workflowID))
 	}
 	have := make(map[int64]bool)
 	err = s.db.Read(ctx, what, func(row Row) error {

@@ -91,7 +91,7 @@ func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing [
 		if _, have := found[number]; have || unknown[number] {
 			continue
 		}
-		if one, known := o.byNumber[number]; known {
+		if one, ok := o.byNumber[number]; ok {
 			found[number] = one
 		} else {
 			unknown[number] = true
@@ -102,14 +102,14 @@ func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing [
 }
 
 // give sets the origin of each record from its number. A look-up by number is cheaper than a join.
-func (o *Origins) give(ctx context.Context, read query, records []store.Record, numbers []int64) error {
+func (o *Origins) fill(ctx context.Context, read query, records []store.Record, numbers []int64) error {
 	named, err := o.Named(ctx, read, numbers)
 	if err != nil {
 		return err
 	}
 	for i, number := range numbers {
-		one, known := named[number]
-		if !known {
+		one, ok := named[number]
+		if !ok {
 			return fmt.Errorf("the record %s has the origin %d, which is not there", records[i].ID, number)
 		}
 		r := &records[i]

@@ -99,7 +99,7 @@ func (s *Store) records(ctx context.Context, what, condition string, args ...any
 	}, SelectRecords+condition, args...); err != nil {
 		return nil, err
 	}
-	if err := s.Origins.give(ctx, read, found, origins); err != nil {
+	if err := s.Origins.fill(ctx, read, found, origins); err != nil {
 		return nil, err
 	}
 	return found, nil
@@ -114,7 +114,7 @@ func (s *Store) backUpRecords(ctx context.Context, from Snapshot, parts *store.P
 		records, origins = append(records, r), append(origins, origin)
 		return err
 	}, func() error {
-		if err := s.Origins.give(ctx, from.Query, records, origins); err != nil {
+		if err := s.Origins.fill(ctx, from.Query, records, origins); err != nil {
 			return err
 		}
 		for _, r := range records {

@@ -27,7 +27,7 @@ func (s *Store) Installation(ctx context.Context) (id string, err error) {
 // AdoptInstallation implements store.Store.
 func (s *Store) AdoptInstallation(ctx context.Context, id string) (inForce string, err error) {
 	return write(ctx, s, "adopt installation", func(tx Tx) (inForce string, err error) {
-		if _, err := tx.Exec(ctx, `INSERT INTO installation (only_one, id) VALUES (1, ?) ON CONFLICT DO NOTHING`, store.Text(id)); err != nil {
+		if _, err := tx.Exec(ctx, `INSERT INTO installation (only_one, id) VALUES (1, ?) ON CONFLICT DO NOTHING`, store.SanitizeText(id)); err != nil {
 			return "", err
 		}
 		err = tx.Query(ctx, func(row Row) error { return row.Scan(&inForce) }, `SELECT id FROM installation`)
@@ -38,7 +38,7 @@ func (s *Store) AdoptInstallation(ctx context.Context, id string) (inForce strin
 // RegistryPosition implements store.Store.
 func (s *Store) RegistryPosition(ctx context.Context, bucket string) (at store.RegistryPosition, err error) {
 	err = s.db.Read(ctx, "registry position", func(row Row) error { return row.Scan(&at.Revision, moment{&at.At}) },
-		`SELECT revision, at FROM registry_position WHERE bucket = ?`, store.Text(bucket))
+		`SELECT revision, at FROM registry_position WHERE bucket = ?`, store.SanitizeText(bucket))
 	return at, err
 }
 
@@ -60,15 +60,15 @@ func (s *Store) KeepRegistry(ctx context.Context, bucket string, records []store
 	return s.db.Write(ctx, "keep registry", func(tx Tx) error {
 		// Whoever is second waits here, and sees what the first one has written.
 		if _, err := tx.Exec(ctx, `INSERT INTO registry_position (bucket, revision, at) VALUES (?, 0, ?) ON CONFLICT DO NOTHING`,
-			store.Text(bucket), store.Time(upTo.At)); err != nil {
+			store.SanitizeText(bucket), store.Time(upTo.At)); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `UPDATE registry_position SET revision = revision WHERE bucket = ?`, store.Text(bucket)); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE registry_position SET revision = revision WHERE bucket = ?`, store.SanitizeText(bucket)); err != nil {
 			return err
 		}
 		var reached uint64
 		if err := tx.Query(ctx, func(row Row) error { return row.Scan(&reached) },
-			`SELECT revision FROM registry_position WHERE bucket = ?`, store.Text(bucket)); err != nil {
+			`SELECT revision FROM registry_position WHERE bucket = ?`, store.SanitizeText(bucket)); err != nil {
 			return err
 		}
 		if reached < after {
@@ -81,7 +81,7 @@ func (s *Store) KeepRegistry(ctx context.Context, bucket string, records []store
 			return err
 		}
 		_, err := tx.Exec(ctx, `UPDATE registry_position SET revision = ?, at = ? WHERE bucket = ? AND revision < ?`,
-			store.Sequence(upTo.Revision), store.Time(upTo.At), store.Text(bucket), store.Sequence(upTo.Revision))
+			store.Sequence(upTo.Revision), store.Time(upTo.At), store.SanitizeText(bucket), store.Sequence(upTo.Revision))
 		return err
 	})
 }
@@ -89,5 +89,5 @@ func (s *Store) KeepRegistry(ctx context.Context, bucket string, records []store
 // RegistryRecords implements store.Store.
 func (s *Store) RegistryRecords(ctx context.Context, bucket, afterKey string, limit int) ([]store.RegistryRecord, error) {
 	return Collect(ctx, s.db, "registry records", registryCopy.scan,
-		registryCopy.selection()+`WHERE bucket = ? AND key > ? ORDER BY key LIMIT ?`, store.Text(bucket), store.Text(afterKey), max(limit, 0))
+		registryCopy.selection()+`WHERE bucket = ? AND key > ? ORDER BY key LIMIT ?`, store.SanitizeText(bucket), store.SanitizeText(afterKey), max(limit, 0))
 }

@@ -65,9 +65,9 @@ type Executions interface {
 	// same ID, the first. Records that are there follow their messages, as Batch.New promises.
 	InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error)
 	// Standing locks records and returns their current states by ID.
-	Standing(ctx context.Context, ids []string) (map[string]store.Standing, error)
+	CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error)
 	// Move changes records that Standing has returned.
-	Move(ctx context.Context, moves []store.Move) error
+	UpdateStates(ctx context.Context, moves []store.StateUpdate) error
 	// EndLost, MarkRequeued and Dismiss do the same as the methods of store.Store for records and
 	// messages.
 	EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error)

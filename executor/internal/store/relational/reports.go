@@ -38,7 +38,7 @@ func (s *Store) report(ctx context.Context, operation, id string, at time.Time, 
 		if err := tx.Lock(ctx, Pruning, false); err != nil {
 			return err
 		}
-		added, err := tx.Exec(ctx, `INSERT INTO duplicate_reports (report_id, reported_at) VALUES (?, ?) ON CONFLICT DO NOTHING`, store.Text(id), store.Time(at))
+		added, err := tx.Exec(ctx, `INSERT INTO duplicate_reports (report_id, reported_at) VALUES (?, ?) ON CONFLICT DO NOTHING`, store.SanitizeText(id), store.Time(at))
 		if err != nil || added == 0 {
 			return err
 		}
@@ -51,7 +51,7 @@ func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time
 	// Two of these IDs can have the same stored text, and one statement cannot add to a row twice.
 	sums := make(map[string]int64, len(counts))
 	for id, n := range counts {
-		sums[store.Text(id)] += n
+		sums[store.SanitizeText(id)] += n
 	}
 	rows := make([]store.DuplicateCount, 0, len(sums))
 	for _, id := range slices.Sorted(maps.Keys(sums)) {
@@ -77,12 +77,12 @@ var tokenUses = table[store.TokenUse]{
 
 // AddTokenUses implements store.Store.
 func (s *Store) AddTokenUses(ctx context.Context, uses []store.TokenUse) error {
-	return s.db.Write(ctx, "add token uses", func(tx Tx) error { return tokenUses.insert(ctx, tx, store.StorableTokenUses(uses)) })
+	return s.db.Write(ctx, "add token uses", func(tx Tx) error { return tokenUses.insert(ctx, tx, store.SanitizedTokenUses(uses)) })
 }
 
 // TokensLastUsed implements store.Store.
 func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error) {
-	uses, err := Collect(ctx, s.db, "tokens last used", tokenUses.scan, tokenUses.selection()+`WHERE token_id = ANY (?)`, store.Texts(tokenIDs))
+	uses, err := Collect(ctx, s.db, "tokens last used", tokenUses.scan, tokenUses.selection()+`WHERE token_id = ANY (?)`, store.SanitizeTexts(tokenIDs))
 	if err != nil {
 		return nil, err
 	}

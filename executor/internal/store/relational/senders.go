@@ -33,7 +33,7 @@ func (s *Store) AddSenders(ctx context.Context, reportID string, at time.Time, s
 
 // SenderSeen implements store.Store.
 func (s *Store) SenderSeen(ctx context.Context, workflowID, nodeID string) (store.SenderSeen, error) {
-	found, err := Collect(ctx, s.db, "sender seen", senders.scan, senders.selection()+`WHERE workflow_id = ? AND node_id = ?`, store.Text(workflowID), store.Text(nodeID))
+	found, err := Collect(ctx, s.db, "sender seen", senders.scan, senders.selection()+`WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID), store.SanitizeText(nodeID))
 	if err != nil || len(found) == 0 {
 		return store.SenderSeen{WorkflowID: workflowID, NodeID: nodeID}, err
 	}
@@ -48,7 +48,7 @@ func (s *Store) SendersRefused(ctx context.Context) ([]store.SenderSeen, error) 
 // ForgetSender implements store.Store.
 func (s *Store) ForgetSender(ctx context.Context, workflowID, nodeID string) error {
 	return s.db.Write(ctx, "forget sender", func(tx Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM senders_seen WHERE workflow_id = ? AND node_id = ?`, store.Text(workflowID), store.Text(nodeID))
+		_, err := tx.Exec(ctx, `DELETE FROM senders_seen WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID), store.SanitizeText(nodeID))
 		return err
 	})
 }

@@ -13,7 +13,7 @@ func (s *Store) EndSession(ctx context.Context, id string, until, now time.Time)
 		if _, err := tx.Exec(ctx, `DELETE FROM ended_sessions WHERE until < ?`, store.Bound(now)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `INSERT INTO ended_sessions (id, until) VALUES (?, ?) ON CONFLICT DO NOTHING`, store.Text(id), store.Time(until))
+		_, err := tx.Exec(ctx, `INSERT INTO ended_sessions (id, until) VALUES (?, ?) ON CONFLICT DO NOTHING`, store.SanitizeText(id), store.Time(until))
 		return err
 	})
 }
@@ -23,6 +23,6 @@ func (s *Store) SessionEnded(ctx context.Context, id string) (bool, error) {
 	found, err := Collect(ctx, s.db, "session ended", func(row Row) (id string, err error) {
 		err = row.Scan(&id)
 		return id, err
-	}, `SELECT id FROM ended_sessions WHERE id = ?`, store.Text(id))
+	}, `SELECT id FROM ended_sessions WHERE id = ?`, store.SanitizeText(id))
 	return len(found) > 0, err
 }

@@ -51,7 +51,7 @@ type field interface {
 func valueOf(pointer any) any {
 	switch p := pointer.(type) {
 	case *string:
-		return store.Text(*p)
+		return store.SanitizeText(*p)
 	case *int64:
 		return *p
 	case *uint64:
@@ -139,7 +139,7 @@ type ExecutionIDs []string
 
 type executionID struct{ id *string }
 
-func (e executionID) value() any { return ExecutionID(store.Text(*e.id)) }
+func (e executionID) value() any { return ExecutionID(store.SanitizeText(*e.id)) }
 
 // Scan implements sql.Scanner.
 func (e executionID) Scan(from any) error {

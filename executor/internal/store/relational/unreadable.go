@@ -63,7 +63,7 @@ func (s *Store) ListUnreadable(ctx context.Context, filter store.UnreadableFilte
 		where.Add(`subject LIKE ? ESCAPE '\'`, store.SubjectPattern(filter.WorkflowID))
 	}
 	if filter.Reason != "" {
-		where.Add(`strpos(reason, ?) > 0`, store.Text(filter.Reason))
+		where.Add(`strpos(reason, ?) > 0`, store.SanitizeText(filter.Reason))
 	}
 	where.Between(`at`, filter.Since, filter.Until)
 	found, err := Collect(ctx, s.db, "list unreadable", unreadable.scan,

@@ -22,7 +22,7 @@ func (w *Where) Add(term string, args ...any) {
 // Is adds the condition that a column has a text, unless the text is "".
 func (w *Where) Is(column, text string) {
 	if text != "" {
-		w.Add(column+` = ?`, store.Text(text))
+		w.Add(column+` = ?`, store.SanitizeText(text))
 	}
 }
 

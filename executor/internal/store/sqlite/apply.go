@@ -41,13 +41,13 @@ func each[T any](ctx context.Context, tx *sql.Tx, query string, items []T, args 
 }
 
 // Standing implements relational.Tx.
-func (tx *transaction) Standing(ctx context.Context, ids []string) (map[string]store.Standing, error) {
-	standing := make(map[string]store.Standing, len(ids))
+func (tx *transaction) CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error) {
+	standing := make(map[string]store.CurrentState, len(ids))
 	tx.seqs = make(map[string]int64, len(ids))
 	var (
 		seq, status int64
 		key         []byte
-		at          store.Standing
+		at          store.CurrentState
 	)
 	columns := []any{&seq, &key, &status, &at.AccountID, &at.Queue, &at.WorkflowID, &at.Attempts}
 	err := eachRow(ctx, tx, func(row relational.Row) error {

@@ -20,10 +20,10 @@ func (l *lookup) commit() { l.known.Learn(l.added) }
 
 // of returns the numbers of an origin, and adds the origin if it is new.
 func (l *lookup) of(ctx context.Context, tx *sql.Tx, origin store.Origin) (relational.Numbers, error) {
-	if n, known := l.known.Find(origin); known {
+	if n, ok := l.known.Find(origin); ok {
 		return n, nil
 	}
-	if n, known := l.added[origin]; known {
+	if n, ok := l.added[origin]; ok {
 		return n, nil
 	}
 	var n relational.Numbers

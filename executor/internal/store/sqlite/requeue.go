@@ -39,7 +39,7 @@ func (tx *transaction) EndLost(ctx context.Context, lost []store.Lost, at time.T
 
 // MarkRequeued implements relational.Tx.
 func (tx *transaction) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
-	done, err := changed(ctx, tx.Tx, markRequeued, requeued, func(r store.Requeue) []any { return []any{store.Text(r.As), store.IDKey(r.ID)} })
+	done, err := changed(ctx, tx.Tx, markRequeued, requeued, func(r store.Requeue) []any { return []any{store.SanitizeText(r.As), store.IDKey(r.ID)} })
 	for _, r := range done {
 		marked = append(marked, r.ID)
 	}

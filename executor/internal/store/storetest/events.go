@@ -91,7 +91,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 				ID: "failed:" + id(n), AccountID: "account", Kind: "failed", WorkflowID: "workflow", ExecutionID: id(n), Queue: "default", At: store.Time(at), Text: text,
 			}
 		}
-		want := []store.EventCause{cause(4, epoch, "early"), cause(1, at, store.Text("no\x00ne")), cause(3, at.Add(time.Second), "lost")}
+		want := []store.EventCause{cause(4, epoch, "early"), cause(1, at, store.SanitizeText("no\x00ne")), cause(3, at.Add(time.Second), "lost")}
 		if got := causesOf(t, s); !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}

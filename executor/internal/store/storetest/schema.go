@@ -28,8 +28,8 @@ func RunNewerSchema(t *testing.T, open func(t *testing.T) store.Store, run func(
 		"Ping":     s.Ping,
 	} {
 		err := call(t.Context())
-		newer, is := errors.AsType[*store.NewerSchemaError](err)
-		if !is || newer.Has != 90000 || newer.Knows != s.Schema() || store.IsDataError(err) {
+		newer, ok := errors.AsType[*store.NewerSchemaError](err)
+		if !ok || newer.Has != 90000 || newer.Knows != s.Schema() || store.IsDataError(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

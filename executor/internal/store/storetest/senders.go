@@ -29,7 +29,7 @@ var senderTests = map[string]func(*testing.T, store.Store){
 			store.SenderSeen{WorkflowID: "wf", NodeID: "other", HandshakeAt: at(9)})
 		want(store.SenderSeen{VerifiedAt: at(5), Deliveries: 3, WithoutID: 1})
 		add("two", store.SenderSeen{WorkflowID: "wf", NodeID: "node", RefusedAt: at(7), RefusedCode: "signature_invalid", RefusedReason: "no\x00ne", Refused: 2})
-		refused := store.SenderSeen{VerifiedAt: at(5), Deliveries: 3, WithoutID: 1, RefusedAt: at(7), RefusedCode: "signature_invalid", RefusedReason: store.Text("no\x00ne"), Refused: 2}
+		refused := store.SenderSeen{VerifiedAt: at(5), Deliveries: 3, WithoutID: 1, RefusedAt: at(7), RefusedCode: "signature_invalid", RefusedReason: store.SanitizeText("no\x00ne"), Refused: 2}
 		want(refused)
 		add("two", store.SenderSeen{WorkflowID: "wf", NodeID: "node", Refused: 2})
 		want(refused)

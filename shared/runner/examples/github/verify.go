@@ -20,9 +20,9 @@ func verify(secret, body []byte, signature string) error {
 	if signature == "" {
 		return errUnsigned
 	}
-	digits, found := strings.CutPrefix(signature, "sha256=")
+	digits, ok := strings.CutPrefix(signature, "sha256=")
 	claimed, err := hex.DecodeString(digits)
-	if err != nil || !found {
+	if err != nil || !ok {
 		return errForged
 	}
 	mac := hmac.New(sha256.New, secret)

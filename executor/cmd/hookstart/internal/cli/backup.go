@@ -144,8 +144,8 @@ const confirmWithin = time.Minute
 // record.
 func (a backupAPI) Confirm(ctx context.Context, accountID string) error {
 	mayPass := func(err error) bool {
-		p, is := errors.AsType[*api.Problem](err)
-		return err != nil && (!is || p.Retryable || p.Code == api.CodeNotFound)
+		p, ok := errors.AsType[*api.Problem](err)
+		return err != nil && (!ok || p.Retryable || p.Code == api.CodeNotFound)
 	}
 	_, err := awaited(ctx, confirmWithin, mayPass, func() (api.Account, error) {
 		account, err := a.Account(ctx, accountID)

@@ -91,7 +91,7 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 // is one.
 var examples = kong.PostBuild(func(k *kong.Kong) error {
 	return kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
-		if node, is := v.(*kong.Node); is && node.Tag != nil && node.Tag.Has("example") {
+		if node, ok := v.(*kong.Node); ok && node.Tag != nil && node.Tag.Has("example") {
 			node.Detail = strings.TrimSpace(node.Tag.Get("detail") + "\n\nExample:\n\n  " + strings.ReplaceAll(node.Tag.Get("example"), "\n", "\n  "))
 		}
 		return next(nil)

@@ -50,7 +50,7 @@ func (v *completionVerb) Run(s *session, model *kong.Application) error {
 		return err
 	}
 	flagged, last := "", v.Words[len(v.Words)-1]
-	if name, _, is := strings.Cut(last, "="); is && v.Shell == "fish" && strings.HasPrefix(name, "--") {
+	if name, _, ok := strings.Cut(last, "="); ok && v.Shell == "fish" && strings.HasPrefix(name, "--") {
 		flagged = name + "=" // fish replaces the whole word
 	}
 	for _, c := range candidates(model.Node, v.Words[1:]) {

@@ -53,7 +53,7 @@ func TestDocumentedCommandsAreCommands(t *testing.T) {
 func parseOnly(args []string) (err error) {
 	defer func() {
 		if left := recover(); left != nil {
-			if _, is := left.(exited); !is {
+			if _, ok := left.(exited); !ok {
 				panic(left)
 			}
 		}

@@ -34,7 +34,7 @@ func isNotFound(err error) bool { return api.IsCode(err, api.CodeNotFound) }
 // parseFailure returns kong's error with a hint where to read on.
 func parseFailure(err error) error {
 	verb := "hookstart"
-	if parse, is := errors.AsType[*kong.ParseError](err); is {
+	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
 		if selected := parse.Context.Selected(); selected != nil {
 			verb = selected.FullPath()
 		}
@@ -49,10 +49,10 @@ func parseFailure(err error) error {
 // explain prints the error on one line and the hint on another, and returns the exit code.
 func explain(to io.Writer, err error) (code int) {
 	hint, code := "", 1
-	if usage, is := errors.AsType[*usageError](err); is {
+	if usage, ok := errors.AsType[*usageError](err); ok {
 		hint, code = usage.hint, 2
 	}
-	if hinted, is := errors.AsType[*hintError](err); is {
+	if hinted, ok := errors.AsType[*hintError](err); ok {
 		hint = hinted.hint
 	}
 	// If stderr cannot be written to, the error cannot be reported.
@@ -65,8 +65,8 @@ func explain(to io.Writer, err error) (code int) {
 
 // messageOf returns an error's message. For a problem, it adds what is wrong with which field.
 func messageOf(err error) string {
-	p, is := errors.AsType[*api.Problem](err)
-	if !is {
+	p, ok := errors.AsType[*api.Problem](err)
+	if !ok {
 		return err.Error()
 	}
 	text := p.Error()

@@ -32,9 +32,9 @@ func whatIsWrong(text []byte) (at int, reason string) {
 		at += size
 	}
 	var value json.RawMessage
-	syntax, is := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &value))
+	syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &value))
 	switch end := len(bytes.TrimRight(text, " \t\r\n")); {
-	case !is: // both would have to agree on what JSON is
+	case !ok: // both would have to agree on what JSON is
 		return 0, "it cannot be read"
 	case syntax.Offset >= int64(len(text)) && syntax.Error() == "unexpected end of JSON input":
 		return end, "it ends too early"

@@ -117,9 +117,9 @@ func (v *triggerSend) asSender(s *session, t api.Trigger, body []byte) error {
 
 // cutHeader parses NAME:VALUE.
 func cutHeader(text string) (name, value string, err error) {
-	name, value, has := strings.Cut(text, ":")
+	name, value, ok := strings.Cut(text, ":")
 	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-	if !has || name == "" {
+	if !ok || name == "" {
 		err = &usageError{fmt.Sprintf("--header must be like X-Name:value, but got %q", text), "hookstart trigger send --help"}
 	}
 	return name, value, err
@@ -298,7 +298,7 @@ func retrySafely(deliveryID string) string {
 
 // withoutURL returns an error's cause, because the URL contains the token.
 func withoutURL(err error) error {
-	if of, is := errors.AsType[*url.Error](err); is {
+	if of, ok := errors.AsType[*url.Error](err); ok {
 		return cmp.Or(of.Err, errors.New("no cause is known"))
 	}
 	return err

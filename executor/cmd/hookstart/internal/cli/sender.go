@@ -128,8 +128,8 @@ func (v *senderSet) Run(s *session) error {
 // refused adds to an error where the presets and their settings are explained, because no flag's
 // help can explain them.
 func (v *senderSet) refused(err error) error {
-	p, is := errors.AsType[*api.Problem](err)
-	if !is {
+	p, ok := errors.AsType[*api.Problem](err)
+	if !ok {
 		return err
 	}
 	for _, wrong := range p.Errors {

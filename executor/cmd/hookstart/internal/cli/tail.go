@@ -43,11 +43,11 @@ func (v *executionTail) Run(s *session) error {
 // isFinal reports whether a retry is useless: the output cannot be written, there never was a
 // connection, or the API refuses the call.
 func (t *tail) isFinal(err error) bool {
-	if _, is := errors.AsType[*writeError](err); is {
+	if _, ok := errors.AsType[*writeError](err); ok {
 		return true
 	}
-	p, is := errors.AsType[*api.Problem](err)
-	return t.ctx.Err() == nil && (!t.everOpened || is && p.Status < http.StatusInternalServerError)
+	p, ok := errors.AsType[*api.Problem](err)
+	return t.ctx.Err() == nil && (!t.everOpened || ok && p.Status < http.StatusInternalServerError)
 }
 
 const (
@@ -83,7 +83,7 @@ type writeError struct{ error }
 // wait waits before another attempt, longer from attempt to attempt, or until the program has to
 // end.
 func (t *tail) wait() {
-	retry.Wait(t.ctx, t.patience)
+	retry.Sleep(t.ctx, t.patience)
 	t.patience = min(2*t.patience, retryMost)
 }
 

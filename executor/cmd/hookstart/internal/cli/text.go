@@ -95,7 +95,7 @@ func rate(r *api.RateLimit) string {
 		return "the plan's"
 	}
 	requests := strconv.FormatInt(r.Requests, 10)
-	if unit, has := map[int64]string{1: "s", 60: "min", 3600: "h"}[r.WindowSeconds]; has {
+	if unit, ok := map[int64]string{1: "s", 60: "min", 3600: "h"}[r.WindowSeconds]; ok {
 		return requests + "/" + unit
 	}
 	return requests + " in " + (time.Duration(r.WindowSeconds) * time.Second).String()

@@ -116,8 +116,8 @@ func activity(w api.Workflow) string {
 
 // planHint adds to a refusal of the plan what to do for the account in question.
 func (s *session) planHint(err error, workflowID string) error {
-	p, is := errors.AsType[*api.Problem](err)
-	if !is || p.Code != api.CodePlanLimitExceeded && p.Code != api.CodeWebhooksNotInPlan {
+	p, ok := errors.AsType[*api.Problem](err)
+	if !ok || p.Code != api.CodePlanLimitExceeded && p.Code != api.CodeWebhooksNotInPlan {
 		return err
 	}
 	account := "ACCOUNT"

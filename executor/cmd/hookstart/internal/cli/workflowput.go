@@ -172,10 +172,10 @@ func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, er
 		return nil, updatedAt, &usageError{"--file is not a JSON object: " + err.Error(), oneIsShown}
 	}
 	var id string
-	if given, has := members["id"]; has && (json.Unmarshal(given, &id) != nil || id != v.Workflow) {
+	if given, ok := members["id"]; ok && (json.Unmarshal(given, &id) != nil || id != v.Workflow) {
 		return nil, updatedAt, &usageError{fmt.Sprintf("--file is about the workflow %s, not %q", given, v.Workflow), "remove its id to copy it"}
 	}
-	if given, has := members["updatedAt"]; has && json.Unmarshal(given, &updatedAt) != nil {
+	if given, ok := members["updatedAt"]; ok && json.Unmarshal(given, &updatedAt) != nil {
 		return nil, updatedAt, &usageError{fmt.Sprintf("--file: updatedAt is %s, and not a time", given), oneIsShown}
 	}
 	for _, name := range readOnly {

@@ -196,7 +196,7 @@ func (s *Set) Read(file string, from io.Reader) error {
 // At adds the file and the line of the document with a key to an error, if the set has that
 // document.
 func (s *Set) At(key string, err error) error {
-	if at, known := s.places[key]; known {
+	if at, ok := s.places[key]; ok {
 		return at.of(err)
 	}
 	return err
@@ -229,10 +229,10 @@ var (
 
 // fieldsNamed returns the names of the fields that an error is about.
 func fieldsNamed(err error) (names []string) {
-	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		names = append(names, lastName.FindString(wrong.Field))
 	}
-	if problem, is := errors.AsType[*api.Problem](err); is {
+	if problem, ok := errors.AsType[*api.Problem](err); ok {
 		for _, e := range problem.Errors {
 			names = append(names, lastName.FindString(e.Field))
 		}

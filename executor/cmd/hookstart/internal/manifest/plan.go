@@ -48,16 +48,16 @@ func Plan(have, want *Set, prune bool) []Step {
 	accounts := byKey(have.Accounts)
 	senders := byKey(have.Senders)
 	for _, a := range want.Accounts {
-		before, exists := accounts[a.key()]
-		add(a.step(before, exists))
+		before, ok := accounts[a.key()]
+		add(a.step(before, ok))
 	}
 	for _, w := range want.Workflows {
-		before, exists := workflows[w.key()]
-		add(w.step(before, exists))
+		before, ok := workflows[w.key()]
+		add(w.step(before, ok))
 	}
 	for _, s := range want.Senders {
-		before, exists := senders[s.key()]
-		add(s.step(before, exists))
+		before, ok := senders[s.key()]
+		add(s.step(before, ok))
 	}
 	for _, w := range want.Workflows {
 		before := workflows[w.key()]
@@ -295,7 +295,7 @@ func (s Sender) step(before Sender, exists bool) *Step {
 			}
 		}
 		_, err := client.PutSender(ctx, s.WorkflowID, s.NodeID, put)
-		if problem, is := errors.AsType[*api.Problem](err); is && len(put.Secrets) == 0 && slices.ContainsFunc(problem.Errors, func(f api.FieldError) bool { return f.Field == "secrets" }) {
+		if problem, ok := errors.AsType[*api.Problem](err); ok && len(put.Secrets) == 0 && slices.ContainsFunc(problem.Errors, func(f api.FieldError) bool { return f.Field == "secrets" }) {
 			return fmt.Errorf("the sender %s needs a secret, which no file holds: name its environment variable in secretsFrom, or run hookstart sender set --help", s.Preset)
 		}
 		return err

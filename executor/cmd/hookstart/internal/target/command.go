@@ -199,7 +199,7 @@ func (p *process) launch() error {
 // startFailure returns the error of a program that did not start. It is permanent if the file is
 // not executable or the environment is too long.
 func startFailure(path string, err error) error {
-	if wrapped, is := errors.AsType[*fs.PathError](err); is {
+	if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
 		err = wrapped.Err
 	}
 	failure := fmt.Errorf("cannot start %s: %w", path, err)

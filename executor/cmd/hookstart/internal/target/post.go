@@ -111,7 +111,7 @@ func retryAfter(value string, now time.Time) time.Duration {
 
 // cause returns an error without the URL, which may hold a password or a token.
 func cause(err error) error {
-	if wrapped, is := errors.AsType[*url.Error](err); is {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
 	}
 	return err
