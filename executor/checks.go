@@ -15,13 +15,13 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/ops"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // checks returns the conditions of readiness: if one of them fails, an executor cannot record, or
 // cannot answer operators. The recorder itself reports a lost consumer or a failing transaction.
-func checks(nc *nats.Conn, js jetstream.JetStream, follower *agree.Follower, copied *home.Home, records store.Store, c Config, log logrus.FieldLogger) []ops.Check {
+func checks(nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower, copied *home.Home, records store.Store, c Config, log logrus.FieldLogger) []ops.Check {
 	known := &knownStreams{js: js, config: c, log: log, reached: map[string]reached{}}
 	return []ops.Check{
 		bus.Check("executor NATS", nc),

@@ -19,16 +19,16 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/home"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/queues"
-	"github.com/hookstart/hookstart/executor/internal/reach"
+	"github.com/hookstart/hookstart/executor/internal/reachability"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/measured"
+	"github.com/hookstart/hookstart/executor/internal/store/instrumented"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
-	"github.com/hookstart/hookstart/executor/internal/tryout"
+	"github.com/hookstart/hookstart/executor/internal/testsend"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/service"
@@ -75,8 +75,8 @@ type executor struct {
 	directory *edit.Directory
 
 	records  store.Store
-	follower *agree.Follower
-	roll     *agree.Membership
+	follower *consistency.Follower
+	roll     *consistency.Membership
 	home     *home.Home
 	editor   *edit.Editor
 	changed  *changes.Changes
@@ -138,7 +138,7 @@ func (e *executor) connect(ctx, starting context.Context) error {
 		return err
 	}
 	e.Add(func() { _ = records.Close() })
-	records.Observe(measured.Observer(e.Ops.Metrics))
+	records.Observe(instrumented.Observer(e.Ops.Metrics))
 	e.records = records
 	return nil
 }
@@ -146,22 +146,22 @@ func (e *executor) connect(ctx, starting context.Context) error {
 // followRegistry loads the registry and joins the barrier: from then on, changes of the registry
 // wait for this process.
 func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
-	if e.follower, err = agree.Follow(starting, e.JetStream, e.directory, e.Log); err != nil {
+	if e.follower, err = consistency.Follow(starting, e.JetStream, e.directory, e.Log); err != nil {
 		return err
 	}
 	e.Add(e.follower.Stop)
 	e.Ops.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookstart_executor_registry_revision", Help: "The registry revision that is in force here.",
 	}, func() float64 { return float64(e.follower.Revision()) }))
-	callRoll := agree.Join
+	callRoll := consistency.Join
 	if e.config.FreshNATS {
-		callRoll = agree.JoinFirst
+		callRoll = consistency.JoinFirst
 	}
 	if e.roll, err = callRoll(ctx, e.NATS); err != nil {
 		return err
 	}
 	e.Add(e.roll.Stop)
-	announcer, err := agree.StartHeartbeat(starting, e.NATS, e.follower, agree.RoleExecutor, nil, agree.About{
+	announcer, err := consistency.StartHeartbeat(starting, e.NATS, e.follower, consistency.RoleExecutor, nil, consistency.About{
 		Version: ops.Version, KeyIDs: e.keys.IDs(), Schema: e.records.Schema(),
 	}, e.Log)
 	if err != nil {
@@ -180,7 +180,7 @@ func (e *executor) edits(starting context.Context) (err error) {
 	if err := e.home.Begin(starting); err != nil {
 		return err
 	}
-	lease := agree.NewLease(e.NATS, e.follower) //nolint:contextcheck // it is renewed until the last call is answered
+	lease := consistency.NewLease(e.NATS, e.follower) //nolint:contextcheck // it is renewed until the last call is answered
 	e.Add(lease.Stop)
 	if e.editor, err = edit.NewEditor(starting, e.JetStream, e.directory, e.follower, lease, e.roll); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	calls := operate.New(operate.Config{
 		Editor: e.editor, Directory: e.directory, Roll: e.roll, Store: e.records, JetStream: e.JetStream, Queues: e.waits, Changes: e.changed, Keyring: e.keyring,
 		AuditCaughtUp: func(ctx context.Context) { auditor.CaughtUp(ctx, e.JetStream); recorder.CaughtUp(ctx, e.JetStream) },
-		DefaultPlan:   c.DefaultPlan, PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, e.roll), Tryout: tryout.New(), Consumer: recorder.Durable, Tracer: tracing.Tracer(e.Ops.Traces, "executor"),
+		DefaultPlan:   c.DefaultPlan, PublicURL: c.PublicURL, Reach: reachability.New(c.PublicURL, e.roll), Tryout: testsend.New(), Consumer: recorder.Durable, Tracer: tracing.Tracer(e.Ops.Traces, "executor"),
 	})
 	e.Go(ctx, func(ctx context.Context) { operate.SettleCancellations(ctx, calls, c.StreamMaxAge) })
 	signIn := signin.New(signin.Config{

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/ops"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -26,12 +26,12 @@ const smallestMessage = 512
 
 // checks returns the conditions of readiness. If one of them fails, the ingress cannot accept
 // webhooks.
-func checks(nc *nats.Conn, js jetstream.JetStream, lease *agree.Lease, publisher *publish.Publisher) []ops.Check {
+func checks(nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, publisher *publish.Publisher) []ops.Check {
 	return []ops.Check{
 		bus.Check("ingress NATS", nc),
 		{Part: "ingress registry", Ask: func(context.Context) error {
 			age := lease.Age(time.Now())
-			if err := lease.Failure(); age > staleAfter && errors.Is(err, agree.ErrUnidentified) {
+			if err := lease.Failure(); age > staleAfter && errors.Is(err, consistency.ErrUnidentified) {
 				return fmt.Errorf("%w; every webhook is answered 503 until an executor has restored it", err)
 			}
 			if age > staleAfter {

@@ -76,7 +76,7 @@ func (c counting) Publish(msg *nats.Msg) (publish.Ack, error) {
 }
 
 // lease reports whether this process's copy of the registry is current. It is implemented by
-// *agree.Lease.
+// *consistency.Lease.
 type lease interface {
 	Valid(now time.Time) bool
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/service"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -73,8 +73,8 @@ type endpoint struct {
 	snapshot *registry.Snapshot
 	probeKey []byte
 
-	follower  *agree.Follower
-	lease     *agree.Lease
+	follower  *consistency.Follower
+	lease     *consistency.Lease
 	publisher *publish.Publisher
 	handler   *handler
 }
@@ -114,7 +114,7 @@ func (e *endpoint) connect(ctx context.Context) error {
 }
 
 func (e *endpoint) followRegistry(ctx context.Context) (err error) {
-	if e.follower, err = agree.Follow(ctx, e.JetStream, e.snapshot, e.Log); err != nil {
+	if e.follower, err = consistency.Follow(ctx, e.JetStream, e.snapshot, e.Log); err != nil {
 		return err
 	}
 	e.Add(e.follower.Stop)
@@ -143,7 +143,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 		return err
 	}
 	e.Add(talk.Stop)
-	e.lease = agree.NewLease(e.NATS, e.follower) //nolint:contextcheck // it is renewed until the last request is answered
+	e.lease = consistency.NewLease(e.NATS, e.follower) //nolint:contextcheck // it is renewed until the last request is answered
 	e.Add(e.lease.Stop)
 	e.handler = newHandler(e.config, handler{
 		admission: admission.New(e.snapshot, limits), lease: e.lease, publisher: counted(e.publisher, e.config.Publishing),
@@ -161,9 +161,9 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 // announce joins the barrier: from then on a change of the registry is confirmed only when this
 // process has applied it.
 func (e *endpoint) announce(ctx context.Context) error {
-	announcer, err := agree.StartHeartbeat(ctx, e.NATS, e.follower, agree.RoleIngress, &agree.IngressSettings{
+	announcer, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower, consistency.RoleIngress, &consistency.IngressSettings{
 		PublicURL: e.config.PublicURL, MaxBodyBytes: e.config.MaxBodyBytes, DeliveryIDHeaders: e.config.allDeliveryIDHeaders(), ProbeKey: e.probeKey,
-	}, agree.About{Version: ops.Version, KeyIDs: e.keys.IDs(), Can: agree.Capabilities()}, e.Log)
+	}, consistency.About{Version: ops.Version, KeyIDs: e.keys.IDs(), Can: consistency.Capabilities()}, e.Log)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (h *handler) server(log *logrus.Logger) *http.Server {
 
 // waitForExecutor waits for the stream and the registry, which the executor creates.
 func waitForExecutor(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
-	if err := errors.Join(stream.Wait(ctx, js), agree.WaitForBucket(ctx, js)); err != nil {
+	if err := errors.Join(stream.Wait(ctx, js), consistency.WaitForBucket(ctx, js)); err != nil {
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return ctx.Err()
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/await"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/sender"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
@@ -169,7 +169,7 @@ type requestMetrics struct {
 
 // registerState registers gauges for the state of the ingress, such as workflows and requests in
 // flight.
-func registerState(r prometheus.Registerer, snapshot *registry.Snapshot, follower *agree.Follower, lease *agree.Lease, waits *await.Waits) {
+func registerState(r prometheus.Registerer, snapshot *registry.Snapshot, follower *consistency.Follower, lease *consistency.Lease, waits *await.Waits) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_registry_revision", Help: "The registry revision that is in force here.",

@@ -38,7 +38,7 @@ func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL strin
 		if err != nil {
 			return "", err
 		}
-		client = client.Over(transport)
+		client = client.WithTransport(transport)
 	}
 	_, err = client.Workflow(ctx, demoID)
 	if api.IsCode(err, api.CodeNotFound) {

@@ -36,7 +36,7 @@ type audit struct {
 //     to the stream once; if the stream does not answer in time, it is unknown whether the request
 //     was stored.
 //   - wrong: the record has another end than the runner reported.
-func examine(b *book, s stored, records map[string]record, incidents []incident) *audit {
+func examine(b *ledger, s stored, records map[string]record, incidents []incident) *audit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := &audit{deliveries: len(b.deliveries), stored: len(s.starts), recorded: len(records), ghosts: map[string]int{}}
@@ -59,7 +59,7 @@ func examine(b *book, s stored, records map[string]record, incidents []incident)
 
 // examineTold looks up the executions that senders were told of in what is stored and recorded. It
 // returns the IDs of these executions.
-func (a *audit) examineTold(b *book, starts map[string]start, records map[string]record, incidents []incident) (told map[string]bool) {
+func (a *audit) examineTold(b *ledger, starts map[string]start, records map[string]record, incidents []incident) (told map[string]bool) {
 	told = map[string]bool{}
 	for _, d := range b.deliveries {
 		for _, id := range d.executions {
@@ -90,7 +90,7 @@ func (a *audit) examineTold(b *book, starts map[string]start, records map[string
 }
 
 // examineStored compares what is stored with what was sent.
-func (a *audit) examineStored(b *book, starts map[string]start, records map[string]record, incidents []incident, told map[string]bool) {
+func (a *audit) examineStored(b *ledger, starts map[string]start, records map[string]record, incidents []incident, told map[string]bool) {
 	executionsOf := map[string][]string{}
 	for id, s := range starts {
 		d := b.deliveries[s.marker]

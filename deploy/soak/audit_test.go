@@ -16,34 +16,34 @@ func TestExamine(t *testing.T) {
 	one := map[string]start{"x": {marker: "m", messages: 1}}
 	for name, c := range map[string]struct {
 		hasID   bool
-		told    func(*book, *delivery)
+		told    func(*ledger, *delivery)
 		starts  map[string]start
 		records map[string]record
 		want    string // the numbers that are not 0
 	}{
-		"all is well":           {true, func(b *book, d *delivery) { b.accepted(d, first); b.accepted(d, repeat) }, one, recorded("x"), ""},
-		"first answer lost":     {true, func(b *book, d *delivery) { b.failure(d, "broke", false); b.accepted(d, repeat) }, one, recorded("x"), ""},
-		"refused, then stored":  {true, func(b *book, d *delivery) { b.refusal(d, "503", false); b.accepted(d, repeat) }, one, recorded("x"), ""},
-		"refused, not stored":   {false, func(b *book, d *delivery) { b.refusal(d, "503", false) }, nil, nil, ""},
-		"not stored":            {true, func(b *book, d *delivery) { b.accepted(d, first) }, nil, nil, "lost"},
-		"not recorded":          {true, func(b *book, d *delivery) { b.accepted(d, first) }, one, nil, "unrecorded"},
-		"unheard, not recorded": {false, func(b *book, d *delivery) { b.failure(d, "broke", false) }, one, nil, "unrecorded unheard"},
+		"all is well":           {true, func(b *ledger, d *delivery) { b.accepted(d, first); b.accepted(d, repeat) }, one, recorded("x"), ""},
+		"first answer lost":     {true, func(b *ledger, d *delivery) { b.failure(d, "broke", false); b.accepted(d, repeat) }, one, recorded("x"), ""},
+		"refused, then stored":  {true, func(b *ledger, d *delivery) { b.refusal(d, "503", false); b.accepted(d, repeat) }, one, recorded("x"), ""},
+		"refused, not stored":   {false, func(b *ledger, d *delivery) { b.refusal(d, "503", false) }, nil, nil, ""},
+		"not stored":            {true, func(b *ledger, d *delivery) { b.accepted(d, first) }, nil, nil, "lost"},
+		"not recorded":          {true, func(b *ledger, d *delivery) { b.accepted(d, first) }, one, nil, "unrecorded"},
+		"unheard, not recorded": {false, func(b *ledger, d *delivery) { b.failure(d, "broke", false) }, one, nil, "unrecorded unheard"},
 		"twice in the stream": {
 			true,
-			func(b *book, d *delivery) { b.accepted(d, first) },
+			func(b *ledger, d *delivery) { b.accepted(d, first) },
 			map[string]start{"x": {marker: "m", messages: 2}},
 			recorded("x"),
 			"doubled",
 		},
 		"two executions stored": {
 			false,
-			func(b *book, d *delivery) { b.accepted(d, first) },
+			func(b *ledger, d *delivery) { b.accepted(d, first) },
 			map[string]start{"x": {marker: "m", messages: 1}, "y": {marker: "m", messages: 1}},
 			recorded("x", "y"),
 			"doubled",
 		},
 		"two executions told": {
-			true, func(b *book, d *delivery) {
+			true, func(b *ledger, d *delivery) {
 				b.accepted(d, first)
 				b.accepted(d, answer{ExecutionID: "y", Deduplicated: true})
 			},
@@ -51,19 +51,19 @@ func TestExamine(t *testing.T) {
 			recorded("x", "y"),
 			"doubled doubled",
 		},
-		"twice the first":       {true, func(b *book, d *delivery) { b.accepted(d, first); b.accepted(d, first) }, one, recorded("x"), "doubled"},
-		"never before":          {true, func(b *book, d *delivery) { b.accepted(d, repeat) }, one, recorded("x"), "misjudged"},
-		"not connected, repeat": {true, func(b *book, d *delivery) { b.failure(d, "dial", true); b.accepted(d, repeat) }, one, recorded("x"), "misjudged"},
-		"refused for good": {true, func(b *book, d *delivery) {
+		"twice the first":       {true, func(b *ledger, d *delivery) { b.accepted(d, first); b.accepted(d, first) }, one, recorded("x"), "doubled"},
+		"never before":          {true, func(b *ledger, d *delivery) { b.accepted(d, repeat) }, one, recorded("x"), "misjudged"},
+		"not connected, repeat": {true, func(b *ledger, d *delivery) { b.failure(d, "dial", true); b.accepted(d, repeat) }, one, recorded("x"), "misjudged"},
+		"refused for good": {true, func(b *ledger, d *delivery) {
 			d.always = true
 			b.refusal(d, "404", true)
 		}, nil, nil, "refused"},
-		"refused while it is inactive": {true, func(b *book, d *delivery) { b.refusal(d, "403", true) }, nil, nil, ""},
-		"a ghost":                      {false, func(b *book, d *delivery) { b.refusal(d, "503", false) }, one, recorded("x"), "ghost:pause node"},
-		"given up":                     {true, func(b *book, d *delivery) { b.refusal(d, "503", false) }, one, recorded("x"), "given-up"},
-		"unheard":                      {false, func(b *book, d *delivery) { b.failure(d, "broke", false) }, one, recorded("x"), "unheard"},
-		"another's":                    {true, func(b *book, d *delivery) { b.accepted(d, first) }, map[string]start{"x": {marker: "z", messages: 1}}, recorded("x"), "strange strange"},
-		"recorded, not stored":         {true, func(b *book, d *delivery) { b.refusal(d, "503", false) }, nil, recorded("x"), "strange"},
+		"refused while it is inactive": {true, func(b *ledger, d *delivery) { b.refusal(d, "403", true) }, nil, nil, ""},
+		"a ghost":                      {false, func(b *ledger, d *delivery) { b.refusal(d, "503", false) }, one, recorded("x"), "ghost:pause node"},
+		"given up":                     {true, func(b *ledger, d *delivery) { b.refusal(d, "503", false) }, one, recorded("x"), "given-up"},
+		"unheard":                      {false, func(b *ledger, d *delivery) { b.failure(d, "broke", false) }, one, recorded("x"), "unheard"},
+		"another's":                    {true, func(b *ledger, d *delivery) { b.accepted(d, first) }, map[string]start{"x": {marker: "z", messages: 1}}, recorded("x"), "strange strange"},
+		"recorded, not stored":         {true, func(b *ledger, d *delivery) { b.refusal(d, "503", false) }, nil, recorded("x"), "strange"},
 	} {
 		b := newBook()
 		c.told(b, b.open("m", c.hasID))

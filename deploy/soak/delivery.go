@@ -26,7 +26,7 @@ type delivery struct {
 }
 
 // book holds what all senders were told.
-type book struct {
+type ledger struct {
 	mu         sync.Mutex
 	deliveries map[string]*delivery
 	totals     totals
@@ -41,11 +41,11 @@ type totals struct {
 	errors       map[string]int // by what happened to the connection
 }
 
-func newBook() *book {
-	return &book{deliveries: map[string]*delivery{}, totals: totals{refused: map[string]int{}, errors: map[string]int{}}}
+func newBook() *ledger {
+	return &ledger{deliveries: map[string]*delivery{}, totals: totals{refused: map[string]int{}, errors: map[string]int{}}}
 }
 
-func (b *book) open(marker string, hasID bool) *delivery {
+func (b *ledger) open(marker string, hasID bool) *delivery {
 	d := &delivery{marker: marker, hasID: hasID, began: time.Now(), clear: true}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,14 +54,14 @@ func (b *book) open(marker string, hasID bool) *delivery {
 }
 
 // sends counts a request that goes out.
-func (b *book) sends() {
+func (b *ledger) sends() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.sent++
 }
 
 // accepted notes an answer 200.
-func (b *book) accepted(d *delivery, a answer) {
+func (b *ledger) accepted(d *delivery, a answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.acknowledged++
@@ -82,7 +82,7 @@ func (b *book) accepted(d *delivery, a answer) {
 }
 
 // refusal notes an answer that refuses a request. final means that the sender does not try again.
-func (b *book) refusal(d *delivery, code string, final bool) {
+func (b *ledger) refusal(d *delivery, code string, final bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if final && d.always {
@@ -95,7 +95,7 @@ func (b *book) refusal(d *delivery, code string, final bool) {
 }
 
 // failure notes a request that got no answer. If the connection was never made, nothing was sent.
-func (b *book) failure(d *delivery, what string, neverMade bool) {
+func (b *ledger) failure(d *delivery, what string, neverMade bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.errors[what]++
@@ -108,14 +108,14 @@ func (b *book) failure(d *delivery, what string, neverMade bool) {
 
 // concurrent notes that a delivery is sent twice at the same time, so that either request may be
 // the first.
-func (b *book) concurrent(d *delivery) {
+func (b *ledger) concurrent(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	d.clear = false
 }
 
 // soFar returns a copy of the totals.
-func (b *book) soFar() totals {
+func (b *ledger) soFar() totals {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.totals

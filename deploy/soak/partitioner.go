@@ -119,7 +119,7 @@ func (f *partitioner) incidents() (all []incident) {
 	return all
 }
 
-func (f *partitioner) status(b *book, all *operators) string {
+func (f *partitioner) status(b *ledger, all *operators) string {
 	t := b.soFar()
 	return fmt.Sprintf("partitions %d  acknowledged %d  refused %d  no answer %d  changes %d  untrue %d",
 		len(f.happened()), t.acknowledged, sum(t.refused), sum(t.errors), all.confirmed.Load(), len(all.untrue()))

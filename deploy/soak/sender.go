@@ -35,14 +35,14 @@ const (
 
 // senders call the webhooks.
 type senders struct {
-	book   *book
+	book   *ledger
 	urls   []string // URLs of the ingresses
 	paths  []string // paths of the webhooks
 	client *http.Client
 	run    string // makes delivery IDs differ from those of another run
 }
 
-func newSenders(b *book, i *installation, run string) *senders {
+func newSenders(b *ledger, i *installation, run string) *senders {
 	s := &senders{book: b, paths: i.paths, run: run, client: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: 30 * time.Second},
 	}}

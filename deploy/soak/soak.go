@@ -167,7 +167,7 @@ func (c *Config) loadAndBreak(ctx context.Context, i *installation, s *senders, 
 // compare reads what is stored, recorded and in quarantine, and compares it with what senders were
 // told. The executions whose IDs are in unreported were acknowledged without a readable report, and
 // must have failed for that.
-func (r *report) compare(ctx context.Context, i *installation, b *book, incidents []incident, unreported map[string]time.Time) error {
+func (r *report) compare(ctx context.Context, i *installation, b *ledger, incidents []incident, unreported map[string]time.Time) error {
 	streams, err := readStored(ctx, i.js)
 	if err != nil {
 		return fmt.Errorf("read the streams: %w", err)
@@ -223,7 +223,7 @@ func load(ctx context.Context, c Config, i *installation, s *senders, f *faults)
 	return untrue
 }
 
-func status(b *book, f *faults) string {
+func status(b *ledger, f *faults) string {
 	t := b.soFar()
 	return fmt.Sprintf("faults %d  acknowledged %d  refused %d  no answer %d", len(f.happened()), t.acknowledged, sum(t.refused), sum(t.errors))
 }

@@ -216,7 +216,7 @@ type Installation struct {
 	Restoring bool
 	// Stamp is a random UUID that is new each time the record is written. A process that has seen
 	// the registry go back to an earlier state relies on it again when the stamp has changed: see
-	// package agree.
+	// package consistency.
 	Stamp string
 	// Life is a random UUID that is new each time the registry is restored from the database's
 	// copy.

@@ -202,14 +202,14 @@ func (s *Snapshot) Survey() (found Survey) {
 	return found
 }
 
-// Apply implements agree.Sink.
+// Apply implements consistency.Sink.
 func (s *Snapshot) Apply(c Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.filling.apply(c)
 }
 
-// Loaded implements agree.Sink.
+// Loaded implements consistency.Sink.
 func (s *Snapshot) Loaded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +217,7 @@ func (s *Snapshot) Loaded() {
 	s.current.Store(s.filling)
 }
 
-// Reset implements agree.Sink.
+// Reset implements consistency.Sink.
 func (s *Snapshot) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,7 +47,7 @@ func New(base, token string) *Client {
 
 // Tap returns a client that also passes to tap the body of each successful answer, or the data of
 // each event, with unknown members.
-func (c *Client) Tap(tap func(body []byte)) *Client {
+func (c *Client) WithTrace(tap func(body []byte)) *Client {
 	tapped := *c
 	tapped.tap = tap
 	return &tapped
@@ -55,7 +55,7 @@ func (c *Client) Tap(tap func(body []byte)) *Client {
 
 // Over returns a client that uses a transport of the caller, for example one that trusts a private
 // certificate authority.
-func (c *Client) Over(transport http.RoundTripper) *Client {
+func (c *Client) WithTransport(transport http.RoundTripper) *Client {
 	over, own := *c, *c.http
 	own.Transport = transport
 	over.http = &own

@@ -41,7 +41,7 @@ func TestTapSeesAnswersAsTheyCame(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
 	defer server.Close()
 	seen := ""
-	client := apiclient.New(server.URL, "t").Tap(func(body []byte) { seen = string(body) })
+	client := apiclient.New(server.URL, "t").WithTrace(func(body []byte) { seen = string(body) })
 	if a, err := client.Account(t.Context(), "a"); err != nil || a.ID != "a" || seen != answer {
 		t.Errorf("%+v, %v, %q", a, err, seen)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/internal/weblog"
+	"github.com/hookstart/hookstart/executor/internal/requestlog"
 )
 
 // root is the prefix of the paths of all calls.
@@ -86,7 +86,7 @@ func (s *server) router() http.Handler {
 	s.routeEvents(fixedCalls)
 	document := sync.OnceValue(func() []byte { return openAPIDocument(config.OpenAPI) })
 	router.GET(root+"/openapi.json", func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
-		weblog.Of(r.Context()).Fields["operation"] = "get-openapi"
+		requestlog.Of(r.Context()).Fields["operation"] = "get-openapi"
 		for name := range r.URL.Query() {
 			answer(w, r, invalid(api.FieldError{Field: name, Problem: "is no parameter of this call"}))
 			return

@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/requestlog"
 	"github.com/hookstart/hookstart/executor/internal/signin"
-	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
 
 // guarded refuses every request that is not an operator's, so that strangers cannot learn which
@@ -25,7 +25,7 @@ func (s *server) guarded(next http.Handler) http.Handler {
 			p.write(w)
 			return
 		}
-		fields := weblog.Of(r.Context()).Fields
+		fields := requestlog.Of(r.Context()).Fields
 		fields["caller"], fields["caller_id"] = string(caller.Kind), caller.ID
 		ctx := signin.WithEnd(signin.WithCaller(r.Context(), caller), s.SignIn.Ends(r))
 		next.ServeHTTP(w, r.WithContext(signin.WithStill(ctx, s.SignIn.Still(r))))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
-	"github.com/hookstart/hookstart/executor/internal/weblog"
+	"github.com/hookstart/hookstart/executor/internal/requestlog"
 )
 
 // maxPartBytes is the maximum length of a part. It is larger than any part that the store creates:
@@ -90,6 +90,6 @@ func (*server) inLines(ctx context.Context, read func(write func(part []byte) er
 			p.write(w)
 			return
 		}
-		weblog.Of(ctx).Err = err
+		requestlog.Of(ctx).Err = err
 	}}, nil
 }

@@ -10,27 +10,27 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
-	"github.com/hookstart/hookstart/executor/internal/weblog"
+	"github.com/hookstart/hookstart/executor/internal/requestlog"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // observed logs one event for each request, and answers when a handler panics.
 func (s *server) observed(next http.Handler) http.Handler {
 	noting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		weblog.Of(r.Context()).Fields["method"] = knownMethod(r.Method)
+		requestlog.Of(r.Context()).Fields["method"] = knownMethod(r.Method)
 		// Answers may contain tokens.
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		next.ServeHTTP(w, r)
 	})
 	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r, newProblem(api.CodeInternal, "")) })
-	return weblog.Handler(s.Log, "API call", noting, failed, s.level)
+	return requestlog.Handler(s.Log, "API call", noting, failed, s.level)
 }
 
 // idFields are the fields with IDs that a client sent.
 var idFields = []string{"node_id", "account_id", "workflow_id", "execution_id"}
 
-func (s *server) level(_ *http.Request, e *weblog.Event) logrus.Level {
+func (s *server) level(_ *http.Request, e *requestlog.Event) logrus.Level {
 	theirFault := e.Status() >= http.StatusBadRequest && e.Status() < http.StatusInternalServerError
 	for _, name := range idFields {
 		// An ID in a wrong request may be any text.
@@ -48,7 +48,7 @@ func (s *server) level(_ *http.Request, e *weblog.Event) logrus.Level {
 // noteProblem adds to the log event the problem that the client receives. The cause is added only
 // for 5xx.
 func noteProblem(ctx context.Context, p *problem, cause error) {
-	e := weblog.Of(ctx)
+	e := requestlog.Of(ctx)
 	e.Fields["code"] = p.Code
 	if p.Status >= http.StatusInternalServerError {
 		e.Err = errors.Join(e.Err, cause)
@@ -74,7 +74,7 @@ func knownMethod(method string) string {
 
 // noteOperation is a middleware that adds the call's name to the log event.
 func noteOperation(ctx huma.Context, next func(huma.Context)) {
-	fields, op := weblog.Of(ctx.Context()).Fields, ctx.Operation()
+	fields, op := requestlog.Of(ctx.Context()).Fields, ctx.Operation()
 	fields["operation"] = op.OperationID
 	fields["node_id"] = ctx.Param("nodeId")
 	switch op.Tags[0] {

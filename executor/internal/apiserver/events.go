@@ -15,8 +15,8 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/requestlog"
 	"github.com/hookstart/hookstart/executor/internal/signin"
-	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
 
 // writeTimeout is the maximum time for which a client of an event stream may read nothing.
@@ -80,7 +80,7 @@ func (s *server) streamExecutions(ctx context.Context, caller operate.Caller, in
 		header.Set("X-Accel-Buffering", "no") // otherwise nginx would hold events back
 		err := s.sendEvents(ctx, eventWriter{w, http.NewResponseController(w)}, watching, in)
 		if !errors.Is(err, errStreamEnded) {
-			weblog.Of(ctx).Err = err
+			requestlog.Of(ctx).Err = err
 		}
 	}}, nil
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/queues"
-	"github.com/hookstart/hookstart/executor/internal/reach"
+	"github.com/hookstart/hookstart/executor/internal/reachability"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
-	"github.com/hookstart/hookstart/executor/internal/tryout"
+	"github.com/hookstart/hookstart/executor/internal/testsend"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
@@ -89,7 +89,7 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	c := config{
 		calls: calls{
 			Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: r.store, JetStream: r.JetStream, Queues: waits, Changes: r.changes, Keyring: r.keyring,
-			PublicURL: "https://hooks.example.com/", Reach: reach.New("https://hooks.example.com/", r.Roll), Tryout: tryout.New(),
+			PublicURL: "https://hooks.example.com/", Reach: reachability.New("https://hooks.example.com/", r.Roll), Tryout: testsend.New(),
 		},
 		access: access{AdminToken: adminToken, Keys: r.keyring, Ended: operate.NewSessions(r.store)},
 		Config: apiserver.Config{Log: log},

@@ -20,7 +20,7 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
@@ -74,21 +74,21 @@ func TestTriggerTellsWhatIngressesWereTold(t *testing.T) {
 	if got := r.trigger("wf", "a").URL; !strings.HasPrefix(got, "http://127.0.0.1:8080/webhooks/wf?token=hst_") {
 		t.Errorf("without an ingress the URL is %s", got)
 	}
-	announce := func(settings *agree.IngressSettings) {
+	announce := func(settings *consistency.IngressSettings) {
 		t.Helper()
 		before := len(r.Roll.Ingress())
-		a, err := agree.StartHeartbeat(t.Context(), r.nc, r.Follower, agree.RoleIngress, settings, agree.About{}, logtest.Quiet())
+		a, err := consistency.StartHeartbeat(t.Context(), r.nc, r.Follower, consistency.RoleIngress, settings, consistency.About{}, logtest.Quiet())
 		r.check(err)
 		t.Cleanup(a.Stop)
 		eventually(t, func() bool { return len(r.Roll.Ingress()) > before })
 	}
-	announce(&agree.IngressSettings{MaxBodyBytes: 200_000, DeliveryIDHeaders: []string{"X-Webhook-Delivery-Id", "X-Mine"}})
+	announce(&consistency.IngressSettings{MaxBodyBytes: 200_000, DeliveryIDHeaders: []string{"X-Webhook-Delivery-Id", "X-Mine"}})
 	trigger := r.trigger("wf", "a")
 	if !strings.HasPrefix(trigger.URL, "http://127.0.0.1:8080/") || trigger.MaxBodyBytes != 200_000 ||
 		!slices.Equal(trigger.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id", "X-Mine"}) {
 		t.Errorf("of one ingress: %+v", trigger)
 	}
-	announce(&agree.IngressSettings{MaxBodyBytes: 50_000, PublicURL: "https://in.example.com/", DeliveryIDHeaders: []string{"X-Webhook-Delivery-Id", "X-Mine"}})
+	announce(&consistency.IngressSettings{MaxBodyBytes: 50_000, PublicURL: "https://in.example.com/", DeliveryIDHeaders: []string{"X-Webhook-Delivery-Id", "X-Mine"}})
 	trigger = r.trigger("wf", "a")
 	if trigger.URL != "https://in.example.com/webhooks/wf?token="+trigger.Token || trigger.MaxBodyBytes != 50_000 {
 		t.Errorf("of two ingresses: %+v", trigger)
@@ -205,7 +205,7 @@ func TestRotation(t *testing.T) {
 // lag starts a live process that confirms nothing until it leaves, or the test ends.
 func (r *rig) lag(t *testing.T) (leave func()) {
 	t.Helper()
-	data, err := proto.Marshal(&hookstartv1.Presence{InstanceId: "stuck", Role: agree.RoleIngress, Serving: true, Ingress: &hookstartv1.IngressSettings{}})
+	data, err := proto.Marshal(&hookstartv1.Presence{InstanceId: "stuck", Role: consistency.RoleIngress, Serving: true, Ingress: &hookstartv1.IngressSettings{}})
 	r.check(err)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/hookstart/hookstart/executor/internal/weblog"
+	"github.com/hookstart/hookstart/executor/internal/requestlog"
 )
 
 // observed logs one event for each request, and answers with an error page after a panic.
@@ -13,10 +13,10 @@ func (c *Console) observed(next http.Handler) http.Handler {
 	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, http.StatusInternalServerError, "", "")
 	})
-	return weblog.Handler(c.Log, "console", next, failed, level)
+	return requestlog.Handler(c.Log, "console", next, failed, level)
 }
 
-func level(_ *http.Request, e *weblog.Event) logrus.Level {
+func level(_ *http.Request, e *requestlog.Event) logrus.Level {
 	_, isPage := e.Fields["page"]
 	switch {
 	case e.Err != nil:
@@ -31,7 +31,7 @@ func level(_ *http.Request, e *weblog.Event) logrus.Level {
 
 // note adds the page and the error to the log event of a request.
 func note(r *http.Request, page string, err error) {
-	e := weblog.Of(r.Context())
+	e := requestlog.Of(r.Context())
 	e.Fields["page"] = page
 	if err != nil {
 		e.Err = err

@@ -16,12 +16,12 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/console"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/queues"
-	"github.com/hookstart/hookstart/executor/internal/reach"
+	"github.com/hookstart/hookstart/executor/internal/reachability"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
-	"github.com/hookstart/hookstart/executor/internal/tryout"
+	"github.com/hookstart/hookstart/executor/internal/testsend"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
@@ -57,14 +57,14 @@ func start(t *testing.T) *rig {
 	log.SetOutput(r.log)
 	log.SetLevel(logrus.TraceLevel)
 
-	checker := reach.New("https://hooks.example.com", r.Roll)
+	checker := reachability.New("https://hooks.example.com", r.Roll)
 	keyring := operate.NewKeyring(r.Editor, r.Directory, records, log)
 	waits, err := queues.New(queues.Config{Conn: nc, JetStream: r.JetStream, Named: r.Directory.Queues, Recorder: "executor"})
 	r.check(err)
 	t.Cleanup(waits.Stop)
 	calls := operate.New(operate.Config{
 		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Queues: waits, Changes: changed,
-		PublicURL: "https://hooks.example.com", Reach: checker, Tryout: tryout.New(), Consumer: recorder.Durable, Keyring: keyring,
+		PublicURL: "https://hooks.example.com", Reach: checker, Tryout: testsend.New(), Consumer: recorder.Durable, Keyring: keyring,
 	})
 	signIn := signin.New(signin.Config{AdminToken: adminToken, Keys: keyring, Ended: operate.NewSessions(records), Once: nonce})
 	api := apiserver.New(apiserver.Config{

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
 )
@@ -42,7 +42,7 @@ func buckets() []string { return []string{registry.SecretsBucket, registry.Bucke
 type Config struct {
 	JetStream jetstream.JetStream
 	Store     store.Store
-	Follower  *agree.Follower
+	Follower  *consistency.Follower
 	// Ensure creates the registry's buckets if they do not exist.
 	Ensure func(context.Context) error
 	// AdoptDatabase allows an empty database to join a registry that has an identity.
@@ -241,8 +241,8 @@ func (h *Home) olderBuckets(ctx context.Context) (older map[string]uint64, clust
 			return nil, false, err
 		}
 		info := s.CachedInfo()
-		if !agree.Leads(info.Cluster) {
-			return nil, false, agree.ErrNotCurrent
+		if !consistency.Leads(info.Cluster) {
+			return nil, false, consistency.ErrNotCurrent
 		}
 		clustered = clustered || info.Config.Replicas > 1
 		if info.State.LastSeq < at.Revision {

@@ -21,7 +21,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
@@ -59,13 +59,13 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 	fatal(t, err)
 	fatal(t, edit.EnsureBuckets(ctx, js, 1))
 	p := &process{directory: edit.NewDirectory(nil), js: js, stop: cancel}
-	follower, err := agree.Follow(ctx, js, p.directory, logtest.Quiet())
+	follower, err := consistency.Follow(ctx, js, p.directory, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	roll, err := agree.JoinFirst(ctx, nc)
+	roll, err := consistency.JoinFirst(ctx, nc)
 	fatal(t, err)
 	t.Cleanup(roll.Stop)
-	announcer, err := agree.StartHeartbeat(ctx, nc, follower, agree.RoleExecutor, nil, agree.About{}, logtest.Quiet())
+	announcer, err := consistency.StartHeartbeat(ctx, nc, follower, consistency.RoleExecutor, nil, consistency.About{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	p.home = home.New(home.Config{
@@ -77,7 +77,7 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 	if err := p.home.Begin(beginning); err != nil {
 		return nil, err
 	}
-	lease := agree.NewLease(nc, follower)
+	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
 	inForce(t, func(context.Context) (err error) {
 		p.Editor, err = edit.NewEditor(ctx, js, p.directory, follower, lease, roll)
@@ -144,8 +144,8 @@ func (p *process) token(t *testing.T, id string) string {
 // ingress answers requests from the registry while its lease is valid.
 type ingress struct {
 	*registry.Snapshot
-	follower *agree.Follower
-	lease    *agree.Lease
+	follower *consistency.Follower
+	lease    *consistency.Lease
 }
 
 func startIngress(t *testing.T, nc *nats.Conn) *ingress {
@@ -153,13 +153,13 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	i := &ingress{Snapshot: registry.NewSnapshot(nil)}
-	follower, err := agree.Follow(t.Context(), js, i, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, i, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := agree.StartHeartbeat(t.Context(), nc, follower, agree.RoleIngress, nil, agree.About{Can: agree.Capabilities()}, logtest.Quiet())
+	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress, nil, consistency.About{Can: consistency.Capabilities()}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
-	i.follower, i.lease = follower, agree.NewLease(nc, follower)
+	i.follower, i.lease = follower, consistency.NewLease(nc, follower)
 	t.Cleanup(i.lease.Stop)
 	return i
 }
@@ -422,7 +422,7 @@ func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	fatal(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	var lagging *agree.LaggingError
+	var lagging *consistency.LaggingError
 	if _, _, err := p.PutAccount(ctx, "acme", "", "ultra"); !errors.As(err, &lagging) {
 		t.Errorf("it is confirmed, and nothing copies it: %v", err)
 	}

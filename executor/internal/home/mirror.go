@@ -11,7 +11,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/auditor"
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
 )
@@ -80,8 +80,8 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 	}
 	info := s.CachedInfo()
 	switch {
-	case !agree.Leads(info.Cluster):
-		return agree.ErrNotCurrent
+	case !consistency.Leads(info.Cluster):
+		return consistency.ErrNotCurrent
 	case info.State.LastSeq < at.Revision:
 		return errOlder
 	}

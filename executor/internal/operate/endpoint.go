@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/internal/reach"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/executor/internal/reachability"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/sender"
 	"github.com/hookstart/hookstart/shared/webhook"
@@ -49,7 +49,7 @@ func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, erro
 // Loopback returns the base of a URL that only its own machine can reach, or "" for any other URL.
 func Loopback(of string) string {
 	u, err := url.Parse(of)
-	if err != nil || !reach.Loopback(of) {
+	if err != nil || !reachability.Loopback(of) {
 		return ""
 	}
 	return u.Scheme + "://" + u.Host
@@ -76,7 +76,7 @@ func (s *Service) endpoint() endpoint {
 	at := defaultEndpoint
 	ingresses := s.config.Roll.Ingress()
 	// The order of the ingresses is random, and the answer must not change from call to call.
-	slices.SortFunc(ingresses, func(a, b *agree.IngressSettings) int {
+	slices.SortFunc(ingresses, func(a, b *consistency.IngressSettings) int {
 		if byURL := strings.Compare(a.PublicURL, b.PublicURL); byURL != 0 {
 			return byURL
 		}

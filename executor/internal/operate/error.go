@@ -12,7 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
@@ -61,7 +61,7 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 	if missing, ok := errors.AsType[*edit.NotFoundError](err); ok {
 		return failed(api.CodeNotFound, "There is no "+missing.What+".")
 	}
-	if lagging, ok := errors.AsType[*agree.LaggingError](err); ok {
+	if lagging, ok := errors.AsType[*consistency.LaggingError](err); ok {
 		return failed(api.CodeNotConfirmed, fmt.Sprintf(
 			"The change is stored, but these processes have not confirmed it yet: %s. Repeat the call: it is idempotent, and waits again.",
 			strings.Join(lagging.Behind, ", ")))
@@ -93,7 +93,7 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 		return failed(api.CodeLastSecret, "")
 	case errors.Is(err, seal.ErrNoKey):
 		return failed(api.CodeSecretsKeyMissing, keyMissing(err))
-	case errors.Is(err, errAway) || errors.Is(err, agree.ErrNotCurrent) || natsIsAway(err) || !s.config.JetStream.Conn().IsConnected():
+	case errors.Is(err, errAway) || errors.Is(err, consistency.ErrNotCurrent) || natsIsAway(err) || !s.config.JetStream.Conn().IsConnected():
 		return failed(api.CodeUnavailable, "")
 	case ctx.Err() != nil: // a driver need not say that its time was over
 		return &Error{Code: api.CodeUnavailable, Cause: fmt.Errorf("%w: %w", ctx.Err(), err)}

@@ -13,10 +13,10 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/queues"
-	"github.com/hookstart/hookstart/executor/internal/reach"
+	"github.com/hookstart/hookstart/executor/internal/reachability"
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/tryout"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/executor/internal/testsend"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
@@ -29,7 +29,7 @@ type Config struct {
 	// change when the change returns.
 	Directory *edit.Directory
 	// Roll holds the settings of the live ingresses.
-	Roll *agree.Membership
+	Roll *consistency.Membership
 	// Store holds the records.
 	Store store.Store
 	// AuditCaughtUp waits until the audit log contains the changes made so far, or its context ends.
@@ -51,9 +51,9 @@ type Config struct {
 	// of a live ingress, or http://127.0.0.1:8080 if there is none.
 	PublicURL string
 	// Reach checks where the public URL leads.
-	Reach *reach.Checker
+	Reach *reachability.Checker
 	// Tryout posts test requests to the endpoint.
-	Tryout *tryout.Client
+	Tryout *testsend.Client
 
 	// DefaultPlan is the plan of new accounts that name none. "" means that they must name one.
 	DefaultPlan string

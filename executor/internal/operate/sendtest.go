@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/internal/tryout"
+	"github.com/hookstart/hookstart/executor/internal/testsend"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/sender"
@@ -24,7 +24,7 @@ import (
 // executor so that the secret does not leave it. It sends nothing if the executor does not know
 // what is needed to sign the sender's requests.
 func (s *Service) SendTest(ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest) (api.SentTest, error) {
-	within := readTimeout + tryout.Timeout
+	within := readTimeout + testsend.Timeout
 	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), within, func(ctx context.Context) (none api.SentTest, err error) {
 		info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 		if err != nil {
@@ -113,7 +113,7 @@ func (s *Service) try(ctx context.Context, at *edit.TriggerInfo, as *sender.Send
 	if err != nil {
 		return none, cannotSign(as, err)
 	}
-	answer, err := s.config.Tryout.Post(ctx, tryout.Request{URL: base + "?" + signed.Query, Header: signed.Header, Body: signed.Body})
+	answer, err := s.config.Tryout.Post(ctx, testsend.Request{URL: base + "?" + signed.Query, Header: signed.Header, Body: signed.Body})
 	if err != nil {
 		return none, &Error{Code: api.CodeEndpointUnreachable, Cause: err, Detail: fmt.Sprintf(
 			"The webhook endpoint at %s does not answer this executor: %v. Check --public-url, the name, the proxy and the firewalls on the way.", to.publicURL, err)}

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
@@ -73,7 +73,7 @@ func startRecreated(t *testing.T) recreated {
 	return r
 }
 
-func (r recreated) editor(directory *edit.Directory, follower *agree.Follower, before func(step string)) *edit.Editor {
+func (r recreated) editor(directory *edit.Directory, follower *consistency.Follower, before func(step string)) *edit.Editor {
 	r.Helper()
 	e, err := edit.NewEditor(r.Context(), steps{r.JetStream, before}, directory, follower, r.Lease, r.Roll)
 	r.check(err)
@@ -170,7 +170,7 @@ func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 			release() // the process catches up, or deletes without knowing
 		}
 	}
-	follower, err := agree.Follow(t.Context(), steps{r.JetStream, before}, late, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), steps{r.JetStream, before}, late, logtest.Quiet())
 	r.check(err)
 	t.Cleanup(follower.Stop)
 	r.check(follower.CatchUp(t.Context()))

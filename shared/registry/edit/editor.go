@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/retry"
 )
@@ -25,9 +25,9 @@ type Editor struct {
 	registry  jetstream.KeyValue
 	secrets   jetstream.KeyValue
 	directory *Directory
-	follower  *agree.Follower // fills directory
-	lease     *agree.Lease    // the lease of follower
-	roll      *agree.Membership
+	follower  *consistency.Follower // fills directory
+	lease     *consistency.Lease    // the lease of follower
+	roll      *consistency.Membership
 	keys      *seal.Keys // nil means that secrets are stored unencrypted, and senders' secrets are not stored at all
 	now       func() time.Time
 	home      Home // nil means that there is no second home
@@ -49,7 +49,7 @@ func (e *Editor) SealWith(keys *seal.Keys) *Editor {
 
 // NewEditor returns an editor of the buckets, which must exist. follower must fill directory, and
 // lease must belong to follower.
-func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory, follower *agree.Follower, lease *agree.Lease, roll *agree.Membership) (*Editor, error) {
+func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory, follower *consistency.Follower, lease *consistency.Lease, roll *consistency.Membership) (*Editor, error) {
 	var records, secrets jetstream.KeyValue
 	for _, bucket := range []struct {
 		name string
@@ -85,7 +85,7 @@ func (e *Editor) Current(ctx context.Context) error {
 // CurrentOrRestoring works like Current, but does not fail while a backup is being restored into
 // the registry; the registry is then incomplete.
 func (e *Editor) CurrentOrRestoring(ctx context.Context) error {
-	if err := e.Current(ctx); !errors.Is(err, agree.ErrRestoring) {
+	if err := e.Current(ctx); !errors.Is(err, consistency.ErrRestoring) {
 		return err
 	}
 	return nil
@@ -116,7 +116,7 @@ func (e *Editor) store(ctx context.Context, try func() (revision uint64, err err
 		revision, err := try()
 		switch {
 		case err == nil && revision <= before:
-			return 0, fmt.Errorf("%w: what was stored has revision %d, and %d was there before", agree.ErrNotCurrent, revision, before)
+			return 0, fmt.Errorf("%w: what was stored has revision %d, and %d was there before", consistency.ErrNotCurrent, revision, before)
 		case err == nil, caughtUp && errors.Is(err, errUnchanged):
 			return revision, nil
 		case errors.Is(err, errRetry):

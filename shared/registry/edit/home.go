@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
 // Home is the registry's second home: a copy of both buckets outside of NATS. An Editor confirms a
@@ -152,7 +152,7 @@ func (e *Editor) kept(ctx context.Context, m marks) error {
 	}
 	for bucket, revision := range m {
 		if err := e.home.Kept(ctx, bucket, revision); err != nil {
-			return &agree.LaggingError{Revision: revision, Behind: []string{"the registry's copy in the database"}}
+			return &consistency.LaggingError{Revision: revision, Behind: []string{"the registry's copy in the database"}}
 		}
 	}
 	return nil

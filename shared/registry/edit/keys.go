@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
 // MaxKeys is the maximum number of keys that may exist at the same time.
@@ -52,7 +52,7 @@ func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, 
 		}
 		return e.put(ctx, e.registry, registry.APIKeyPrefix+spec.ID, k, 0)
 	})
-	if _, lagging := errors.AsType[*agree.LaggingError](err); lagging {
+	if _, lagging := errors.AsType[*consistency.LaggingError](err); lagging {
 		err = nil // a process that lags behind asks before it treats a key as unknown
 	}
 	return k, err

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
@@ -50,13 +50,13 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	directory := edit.NewDirectory(nil)
-	follower, err := agree.Follow(t.Context(), js, directory, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, directory, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	fatal(t, follower.CatchUp(t.Context()))
-	lease := agree.NewLease(nc, follower)
+	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
-	roll, err := agree.Join(t.Context(), nc)
+	roll, err := consistency.Join(t.Context(), nc)
 	fatal(t, err)
 	t.Cleanup(roll.Stop)
 	editor, err := edit.NewEditor(t.Context(), js, directory, follower, lease, roll)
@@ -76,7 +76,7 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	if _, err := js.Stream(ctx, registry.Stream); err != nil {
 		t.Fatalf("the test assumes that the leader answers: %v", err)
 	}
-	if err := editor.Current(ctx); !errors.Is(err, agree.ErrNotCurrent) {
+	if err := editor.Current(ctx); !errors.Is(err, consistency.ErrNotCurrent) {
 		t.Errorf("the directory is said to be current: %v", err)
 	}
 	if _, _, err := editor.PutAccount(ctx, "on-pro", "An account", "pro"); err == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
 // revision is one revision of a record in its bucket.
@@ -27,8 +27,8 @@ func newest(ctx context.Context, js jetstream.JetStream, bucket, key string) (*r
 	if err != nil {
 		return nil, err
 	}
-	if !agree.Leads(s.CachedInfo().Cluster) {
-		return nil, fmt.Errorf("%w: the server that answers for %s does not reach a majority", agree.ErrNotCurrent, name)
+	if !consistency.Leads(s.CachedInfo().Cluster) {
+		return nil, fmt.Errorf("%w: the server that answers for %s does not reach a majority", consistency.ErrNotCurrent, name)
 	}
 	question, err := json.Marshal(map[string]string{"last_by_subj": subjectOf(bucket, key)})
 	if err != nil {

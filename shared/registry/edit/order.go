@@ -5,7 +5,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
 // mayStore makes the last checks before a changed workflow is stored. before is nil if the workflow is
@@ -39,7 +39,7 @@ func (e *Editor) prepareOrder(ctx context.Context, before, after *registry.Workf
 		return nil
 	}
 	if added {
-		if err := e.enforceable(agree.OrderKeys); err != nil {
+		if err := e.enforceable(consistency.OrderKeys); err != nil {
 			return err
 		}
 	}

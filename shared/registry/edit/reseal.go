@@ -9,7 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/retry"
 )
@@ -27,7 +27,7 @@ type Resealed struct {
 // workflow. Reseal needs only the permissions of an executor in NATS.
 func Reseal(ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log logrus.FieldLogger, progress func(Resealed)) (done Resealed, err error) {
 	directory := NewDirectory(nil) // it is only used to list the records
-	follower, err := agree.Follow(ctx, js, directory, log)
+	follower, err := consistency.Follow(ctx, js, directory, log)
 	if err != nil {
 		return done, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/retry"
 )
@@ -304,7 +304,7 @@ const forgetTimeout = 5 * time.Second
 // forget deletes the secrets of nodes that a change has removed, even if the change is not
 // confirmed: a repeated call would not delete them.
 func (e *Editor) forget(ctx context.Context, workflowID string, nodeIDs []string, err error) error {
-	var lagging *agree.LaggingError
+	var lagging *consistency.LaggingError
 	if err != nil && !errors.As(err, &lagging) {
 		return err
 	}

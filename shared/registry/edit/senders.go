@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/sender"
 )
@@ -106,7 +106,7 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 }
 
 // enforceable returns ErrIngressTooOld if a live ingress lacks a capability.
-func (e *Editor) enforceable(c agree.Capability) error {
+func (e *Editor) enforceable(c consistency.Capability) error {
 	if lacking := e.roll.Lacking(c); len(lacking) > 0 {
 		return fmt.Errorf("%w: %s", ErrIngressTooOld, strings.Join(lacking, ", "))
 	}
@@ -127,7 +127,7 @@ func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec 
 			return nil, invalidSender(err)
 		}
 		if preset.Verifies {
-			if err := e.enforceable(agree.Senders); err != nil {
+			if err := e.enforceable(consistency.Senders); err != nil {
 				return nil, err
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 	"github.com/hookstart/hookstart/shared/registry/seal"
@@ -365,9 +365,9 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 	}
 	for name, s := range settings {
 		fatal(t, put("has", "before", s))
-		old, err := agree.StartHeartbeat(t.Context(), server.Connect(t), r.Follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{Can: []agree.Capability{agree.Senders}}, logtest.Quiet())
+		old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower, consistency.RoleIngress, &consistency.IngressSettings{}, consistency.About{Can: []consistency.Capability{consistency.Senders}}, logtest.Quiet())
 		fatal(t, err)
-		awaitLacking(t, r, agree.Answers)
+		awaitLacking(t, r, consistency.Answers)
 		if err := put("wf", "wf", s); !errors.Is(err, edit.ErrIngressTooOld) {
 			t.Errorf("%s beside an ingress that does not know it: %v", name, err)
 		}
@@ -394,9 +394,9 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 	r := registrytest.StartSealed(t, server.Connect(t), keys)
 	r.Workflow(t, "wf", "pro", true)
 	registrytest.StartSealedIngress(t, server.Connect(t), keys)
-	old, err := agree.StartHeartbeat(t.Context(), server.Connect(t), r.Follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{}, logtest.Quiet())
+	old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower, consistency.RoleIngress, &consistency.IngressSettings{}, consistency.About{}, logtest.Quiet())
 	fatal(t, err)
-	awaitLacking(t, r, agree.Senders)
+	awaitLacking(t, r, consistency.Senders)
 	put := func() error {
 		_, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "github", Secrets: []string{first}})
 		return err
@@ -418,7 +418,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 }
 
 // awaitLacking waits until the announcement of an ingress that lacks a capability has arrived.
-func awaitLacking(t *testing.T, r *registrytest.Registry, c agree.Capability) {
+func awaitLacking(t *testing.T, r *registrytest.Registry, c consistency.Capability) {
 	t.Helper()
 	retry.Until(t.Context(), time.Millisecond, func() bool { return len(r.Roll.Lacking(c)) > 0 })
 }

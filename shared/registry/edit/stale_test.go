@@ -12,7 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
@@ -29,11 +29,11 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	r.Workflow(t, "first", "free", false)
 
 	late := &heldDirectory{Directory: edit.NewDirectory(nil)}
-	follower, err := agree.Follow(t.Context(), r.JetStream, late, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), r.JetStream, late, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	fatal(t, follower.CatchUp(t.Context()))
-	lease := agree.NewLease(r.JetStream.Conn(), follower)
+	lease := consistency.NewLease(r.JetStream.Conn(), follower)
 	t.Cleanup(lease.Stop)
 	editor, err := edit.NewEditor(t.Context(), r.JetStream, late.Directory, follower, lease, r.Roll)
 	fatal(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/filter"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
 // WorkflowSpec is the part of a workflow that an operator sets.
@@ -113,16 +113,16 @@ func (s TriggerSettings) check(at func(field string) string) error {
 
 // needs returns the capabilities that an ingress needs for the settings that have, the existing
 // node, does not have already. have may be nil.
-func (s TriggerSettings) needs(have *registry.Trigger) (needed []agree.Capability) {
+func (s TriggerSettings) needs(have *registry.Trigger) (needed []consistency.Capability) {
 	var before, after registry.Trigger
 	if have != nil {
 		before = *have
 	}
 	if s.into(&after); after.Filter != "" && after.Filter != before.Filter {
-		needed = append(needed, agree.Filters)
+		needed = append(needed, consistency.Filters)
 	}
 	if after.Answer != nil && before.Answer == nil {
-		needed = append(needed, agree.Answers)
+		needed = append(needed, consistency.Answers)
 	}
 	return needed
 }

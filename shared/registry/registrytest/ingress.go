@@ -9,7 +9,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
@@ -19,7 +19,7 @@ type Ingress struct {
 	Hold sync.Mutex
 }
 
-// Apply implements agree.Sink.
+// Apply implements consistency.Sink.
 func (i *Ingress) Apply(c registry.Change) {
 	i.Hold.Lock()
 	defer i.Hold.Unlock()
@@ -28,25 +28,25 @@ func (i *Ingress) Apply(c registry.Change) {
 
 // StartIngress announces an ingress with a body limit of 7 bytes that follows the registry. The
 // test must stop the announcer.
-func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *agree.Heartbeat) {
+func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *consistency.Heartbeat) {
 	tb.Helper()
 	return StartSealedIngress(tb, nc, nil)
 }
 
 // StartSealedIngress works like StartIngress, with keys.
-func StartSealedIngress(tb testing.TB, nc *nats.Conn, keys *seal.Keys) (*Ingress, *agree.Heartbeat) {
+func StartSealedIngress(tb testing.TB, nc *nats.Conn, keys *seal.Keys) (*Ingress, *consistency.Heartbeat) {
 	tb.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	i := &Ingress{Snapshot: registry.NewSnapshot(keys)}
-	f, err := agree.Follow(tb.Context(), js, i, logtest.Quiet())
+	f, err := consistency.Follow(tb.Context(), js, i, logtest.Quiet())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(f.Stop)
-	a, err := agree.StartHeartbeat(tb.Context(), nc, f, agree.RoleIngress, &agree.IngressSettings{MaxBodyBytes: 7}, agree.About{Can: agree.Capabilities()}, logtest.Quiet())
+	a, err := consistency.StartHeartbeat(tb.Context(), nc, f, consistency.RoleIngress, &consistency.IngressSettings{MaxBodyBytes: 7}, consistency.About{Can: consistency.Capabilities()}, logtest.Quiet())
 	if err != nil {
 		tb.Fatal(err)
 	}

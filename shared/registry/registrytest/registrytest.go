@@ -12,7 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/retry"
@@ -23,9 +23,9 @@ import (
 type Registry struct {
 	*edit.Editor
 	Directory *edit.Directory
-	Follower  *agree.Follower
-	Lease     *agree.Lease
-	Roll      *agree.Membership
+	Follower  *consistency.Follower
+	Lease     *consistency.Lease
+	Roll      *consistency.Membership
 	JetStream jetstream.JetStream
 }
 
@@ -56,18 +56,18 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	check(edit.EnsureBuckets(ctx, js, 1))
 
 	r := &Registry{Directory: edit.NewDirectory(keys), JetStream: js}
-	r.Follower, err = agree.Follow(ctx, js, r.Directory, log)
+	r.Follower, err = consistency.Follow(ctx, js, r.Directory, log)
 	check(err)
 	tb.Cleanup(r.Follower.Stop)
-	r.Roll, err = agree.JoinFirst(ctx, nc) // in a test, no process is cut off from NATS before the first Start
+	r.Roll, err = consistency.JoinFirst(ctx, nc) // in a test, no process is cut off from NATS before the first Start
 	check(err)
 	tb.Cleanup(r.Roll.Stop)
-	announcer, err := agree.StartHeartbeat(ctx, nc, r.Follower, agree.RoleExecutor, nil, agree.About{}, log)
+	announcer, err := consistency.StartHeartbeat(ctx, nc, r.Follower, consistency.RoleExecutor, nil, consistency.About{}, log)
 	check(err)
 	tb.Cleanup(announcer.Stop)
 	Identify(tb, js)
 	check(r.Follower.CatchUp(ctx))
-	r.Lease = agree.NewLease(nc, r.Follower)
+	r.Lease = consistency.NewLease(nc, r.Follower)
 	tb.Cleanup(r.Lease.Stop)
 	r.Editor, err = edit.NewEditor(ctx, js, r.Directory, r.Follower, r.Lease, r.Roll)
 	check(err)

@@ -138,13 +138,13 @@ func (f *flags) session(ctx context.Context, std Streams, command string) (*sess
 		return nil, &usageError{"--api-url must be like http://127.0.0.1:8081", "hookstart --help lists the flags that all verbs have"}
 	}
 	s := &session{Streams: std, ctx: ctx, json: f.Output == "json", now: time.Now}
-	s.client = apiclient.New(f.APIURL, token).Tap(func(body []byte) { s.answer = body })
+	s.client = apiclient.New(f.APIURL, token).WithTrace(func(body []byte) { s.answer = body })
 	if f.APICA != "" {
 		transport, err := trusting(f.APICA)
 		if err != nil {
 			return nil, fmt.Errorf("--api-ca: %w", err)
 		}
-		s.client = s.client.Over(transport)
+		s.client = s.client.WithTransport(transport)
 	}
 	return s, nil
 }

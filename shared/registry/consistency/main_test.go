@@ -1,4 +1,4 @@
-package agree_test
+package consistency_test
 
 import (
 	"os"

@@ -1,6 +1,6 @@
-// Package reach checks whether the public URL, which operators give to senders, leads to an ingress
+// Package reachability checks whether the public URL, which operators give to senders, leads to an ingress
 // of this installation.
-package reach
+package reachability
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/shared/probe"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
 // State is the result of a check: where the public URL leads.
@@ -52,9 +52,9 @@ type Result struct {
 	At       time.Time
 }
 
-// Ingresses knows the running ingresses. *agree.Roll implements it.
+// Ingresses knows the running ingresses. *consistency.Roll implements it.
 type Ingresses interface {
-	Ingress() []*agree.IngressSettings
+	Ingress() []*consistency.IngressSettings
 }
 
 // Checker checks the public URL. It is safe for concurrent use.

@@ -1,4 +1,4 @@
-package measured_test
+package instrumented_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/measured"
+	"github.com/hookstart/hookstart/executor/internal/store/instrumented"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 )
 
@@ -23,7 +23,7 @@ func TestFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	database.Observe(measured.Observer(registry))
+	database.Observe(instrumented.Observer(registry))
 	if _, err := database.Get(t.Context(), "none"); !errors.Is(err, store.ErrNotFound) {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package agree_test
+package consistency_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
@@ -20,7 +20,7 @@ import (
 // process is a process that follows the registry and has a lease.
 type process struct {
 	*registry.Snapshot
-	lease *agree.Lease
+	lease *consistency.Lease
 }
 
 func startProcess(t *testing.T, server *natstest.Node) process {
@@ -29,13 +29,13 @@ func startProcess(t *testing.T, server *natstest.Node) process {
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	p := process{Snapshot: registry.NewSnapshot(nil)}
-	follower, err := agree.Follow(t.Context(), js, p, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, p, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := agree.StartHeartbeat(t.Context(), nc, follower, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
+	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress, nil, consistency.About{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
-	p.lease = agree.NewLease(nc, follower)
+	p.lease = consistency.NewLease(nc, follower)
 	t.Cleanup(p.lease.Stop)
 	return p
 }

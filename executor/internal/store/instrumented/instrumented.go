@@ -1,5 +1,5 @@
-// Package measured exports the duration and the failures of database operations as metrics.
-package measured
+// Package instrumented exports the duration and the failures of database operations as metrics.
+package instrumented
 
 import (
 	"context"

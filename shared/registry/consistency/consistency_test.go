@@ -1,4 +1,4 @@
-package agree_test
+package consistency_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
@@ -79,7 +79,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second) // the change is stored within that time
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")
-	var lagging *agree.LaggingError
+	var lagging *consistency.LaggingError
 	if !errors.As(err, &lagging) || !strings.Contains(err.Error(), "ingress ") {
 		t.Fatalf("a change that an ingress has not applied returned %v", err)
 	}
@@ -112,7 +112,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow := &registrytest.Ingress{Snapshot: registry.NewSnapshot(nil)}
-	f, err := agree.Follow(t.Context(), js, slow, logtest.Quiet())
+	f, err := consistency.Follow(t.Context(), js, slow, logtest.Quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	defer func() { _ = sub.Unsubscribe() }()
 	announced := make(chan error, 1)
 	go func() {
-		a, err := agree.StartHeartbeat(t.Context(), nc, f, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
+		a, err := consistency.StartHeartbeat(t.Context(), nc, f, consistency.RoleIngress, nil, consistency.About{}, logtest.Quiet())
 		if err == nil {
 			a.Stop()
 		}
@@ -147,7 +147,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 			if err := proto.Unmarshal(msg.Data, &p); err != nil {
 				t.Fatal(err)
 			}
-			if p.GetRole() == agree.RoleIngress {
+			if p.GetRole() == consistency.RoleIngress {
 				heartbeats++
 			}
 		case <-timeout:
@@ -169,7 +169,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 func TestARollThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
-	roll, err := agree.Join(t.Context(), server.Connect(t))
+	roll, err := consistency.Join(t.Context(), server.Connect(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestARollThatHearsNothing(t *testing.T) {
 	server.Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	var lagging *agree.LaggingError
+	var lagging *consistency.LaggingError
 	if err := roll.Wait(ctx, 1); !errors.As(err, &lagging) {
 		t.Errorf("nobody was heard: %v", err)
 	}
@@ -241,7 +241,7 @@ func TestALeaseRunsOutAndComesBack(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
 	r := registrytest.Start(t, server.Connect(t))
-	lease := agree.NewLease(server.Connect(t), r.Follower)
+	lease := consistency.NewLease(server.Connect(t), r.Follower)
 	defer lease.Stop()
 	if !lease.Valid(time.Now()) {
 		t.Error("it is not valid at first")
@@ -270,11 +270,11 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	snapshot := registry.NewSnapshot(nil)
-	follower, err := agree.Follow(t.Context(), js, snapshot, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, snapshot, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	fatal(t, follower.CatchUp(t.Context()))
-	lease := agree.NewLease(nc, follower)
+	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
 
 	link.Silence()

@@ -1,5 +1,5 @@
-// Package tryout posts a request to the webhook endpoint as a sender would, to test a trigger node.
-package tryout
+// Package testsend posts a request to the webhook endpoint as a sender would, to test a trigger node.
+package testsend
 
 import (
 	"bytes"

@@ -1,5 +1,5 @@
-// Package weblog writes one log event for each request, and recovers from panics of handlers.
-package weblog
+// Package requestlog writes one log event for each request, and recovers from panics of handlers.
+package requestlog
 
 import (
 	"context"

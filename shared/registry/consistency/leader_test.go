@@ -1,4 +1,4 @@
-package agree_test
+package consistency_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
@@ -34,11 +34,11 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	fatal(t, err)
-	follower, err := agree.Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	fatal(t, follower.CatchUp(t.Context()))
-	lease := agree.NewLease(nc, follower)
+	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
 	for begin := time.Now(); lease.Age(time.Now()) >= time.Since(begin); { // until the lease is renewed: the three servers reach each other
 		<-time.After(10 * time.Millisecond)
@@ -60,7 +60,7 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	if _, err := js.Stream(ctx, registry.Stream); err != nil {
 		t.Errorf("the lease ran out only when the leader had given up: %v", err)
 	}
-	if err := follower.CatchUp(ctx); !errors.Is(err, agree.ErrNotCurrent) {
+	if err := follower.CatchUp(ctx); !errors.Is(err, consistency.ErrNotCurrent) {
 		t.Errorf("a leader that reaches nobody is believed: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package weblog_test
+package requestlog_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/hookstart/hookstart/executor/internal/weblog"
+	"github.com/hookstart/hookstart/executor/internal/requestlog"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
@@ -22,7 +22,7 @@ func TestOneLineForEachRequest(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(&text)
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		weblog.Of(r.Context()).Fields["page"] = r.URL.Path[1:]
+		requestlog.Of(r.Context()).Fields["page"] = r.URL.Path[1:]
 		if r.URL.Path != "/early" {
 			w.WriteHeader(http.StatusAccepted)
 		}
@@ -31,7 +31,7 @@ func TestOneLineForEachRequest(t *testing.T) {
 		}
 	})
 	failed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	handler := weblog.Handler(log, "request", next, failed, func(*http.Request, *weblog.Event) logrus.Level { return logrus.InfoLevel })
+	handler := requestlog.Handler(log, "request", next, failed, func(*http.Request, *requestlog.Event) logrus.Level { return logrus.InfoLevel })
 	ask := func(path string) (status int, cut any) {
 		w := httptest.NewRecorder()
 		defer func() { status, cut = w.Code, recover() }()
@@ -80,10 +80,10 @@ func TestClientsThatGoAway(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			leave()
-			weblog.Of(r.Context()).Err = c.cause
+			requestlog.Of(r.Context()).Err = c.cause
 			w.WriteHeader(http.StatusServiceUnavailable)
 		})
-		handler := weblog.Handler(log, "request", next, next, func(*http.Request, *weblog.Event) logrus.Level { return logrus.WarnLevel })
+		handler := requestlog.Handler(log, "request", next, next, func(*http.Request, *requestlog.Event) logrus.Level { return logrus.WarnLevel })
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 		for _, part := range c.want {
 			if !strings.Contains(text.String(), part) {

@@ -1,4 +1,4 @@
-// Package agree makes "active" mean active: a change of the registry that has returned without an
+// Package consistency makes "active" mean active: a change of the registry that has returned without an
 // error holds at every process that answers requests, from the very next request on.
 //
 // # The parts
@@ -78,4 +78,4 @@
 //     heardWithin + relyFor. It accepts none, because it can store nothing.
 //   - A change whose Wait fails with a LaggingError is stored. It holds at every process within
 //     lifetime: by then each process has applied it, or answers 503.
-package agree
+package consistency

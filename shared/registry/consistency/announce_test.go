@@ -1,4 +1,4 @@
-package agree_test
+package consistency_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
@@ -21,7 +21,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	server := natstest.StartProcess(t)
 	nc := server.Connect(t)
 	r := registrytest.Start(t, nc)
-	f, err := agree.Follow(t.Context(), r.JetStream, registry.NewSnapshot(nil), logtest.Quiet())
+	f, err := consistency.Follow(t.Context(), r.JetStream, registry.NewSnapshot(nil), logtest.Quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,10 +35,10 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	announced := make(chan error, 1)
-	var a *agree.Heartbeat
+	var a *consistency.Heartbeat
 	go func() {
 		var err error
-		a, err = agree.StartHeartbeat(ctx, nc, f, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
+		a, err = consistency.StartHeartbeat(ctx, nc, f, consistency.RoleIngress, nil, consistency.About{}, logtest.Quiet())
 		announced <- err
 	}()
 	for nc.Stats().OutMsgs == before && ctx.Err() == nil { // Announce waits for the frozen server to confirm
@@ -53,8 +53,8 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	// From here on, changes of the registry wait for this process.
 	soon, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
-	var lagging *agree.LaggingError
-	if err := r.Roll.Wait(soon, f.Revision()+1); !errors.As(err, &lagging) || !strings.Contains(lagging.Error(), agree.RoleIngress) {
+	var lagging *consistency.LaggingError
+	if err := r.Roll.Wait(soon, f.Revision()+1); !errors.As(err, &lagging) || !strings.Contains(lagging.Error(), consistency.RoleIngress) {
 		t.Errorf("nobody waits for a process that has announced itself: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package agree_test
+package consistency_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
@@ -34,7 +34,7 @@ func TestTheNewestMessageIsGone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	p := process{Snapshot: registry.NewSnapshot(nil)}
-	follower, err := agree.Follow(ctx, js, p, logtest.Quiet())
+	follower, err := consistency.Follow(ctx, js, p, logtest.Quiet())
 	fatal(t, err)
 	defer follower.Stop()
 	fatal(t, follower.CatchUp(ctx))

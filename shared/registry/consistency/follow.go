@@ -1,4 +1,4 @@
-package agree
+package consistency
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package agree_test
+package consistency_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
@@ -27,25 +27,25 @@ func connectByLink(t *testing.T, server *natstest.Node) (*nats.Conn, natstest.Li
 
 // newcomer returns the lease of a process that has just announced itself, and the process's own
 // link.
-func newcomer(t *testing.T, server *natstest.Node) (*agree.Lease, natstest.Link) {
+func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest.Link) {
 	t.Helper()
 	nc, link := connectByLink(t, server)
 	js, err := jetstream.New(nc)
 	fatal(t, err)
-	follower, err := agree.Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := agree.StartHeartbeat(t.Context(), nc, follower, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
+	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress, nil, consistency.About{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
-	lease := agree.NewLease(nc, follower)
+	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
 	return lease, link
 }
 
 // holdsAfterChange makes a change that the roll confirms, and reports whether the lease holds when
 // the change has returned.
-func holdsAfterChange(t *testing.T, r *registrytest.Registry, roll *agree.Membership, lease *agree.Lease) bool {
+func holdsAfterChange(t *testing.T, r *registrytest.Registry, roll *consistency.Membership, lease *consistency.Lease) bool {
 	t.Helper()
 	bucket, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
 	fatal(t, err)
@@ -78,7 +78,7 @@ func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 	whileItsLeaseHolds(t, func() bool {
 		lease, link := newcomer(t, server)
 		link.Silence()
-		roll, err := agree.Join(t.Context(), server.Connect(t))
+		roll, err := consistency.Join(t.Context(), server.Connect(t))
 		fatal(t, err)
 		t.Cleanup(roll.Stop)
 		held := lease.Holds(time.Now())
@@ -97,7 +97,7 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	r := registrytest.Start(t, server.Connect(t))
 	whileItsLeaseHolds(t, func() bool {
 		nc, deaf := connectByLink(t, server)
-		roll, err := agree.JoinFirst(t.Context(), nc)
+		roll, err := consistency.JoinFirst(t.Context(), nc)
 		fatal(t, err)
 		t.Cleanup(roll.Stop)
 
@@ -128,13 +128,13 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	slow := &registrytest.Ingress{Snapshot: registry.NewSnapshot(nil)}
-	follower, err := agree.Follow(t.Context(), js, slow, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, slow, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := agree.StartHeartbeat(t.Context(), announced, follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{}, logtest.Quiet())
+	announcer, err := consistency.StartHeartbeat(t.Context(), announced, follower, consistency.RoleIngress, &consistency.IngressSettings{}, consistency.About{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
-	lease := agree.NewLease(nc, follower)
+	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
 
 	presence.Silence()
