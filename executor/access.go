@@ -19,7 +19,9 @@ const maxOIDCSession = 12 * time.Hour
 func (c *Config) oidc() (*signin.OIDC, error) {
 	if c.OIDCIssuer == "" {
 		if c.OIDCClientID != "" || c.OIDCClientSecretFile != "" || len(c.OIDCRole) > 0 {
-			return nil, errors.New("--oidc-client-id, --oidc-client-secret-file and --oidc-role need --oidc-issuer")
+			return nil,
+				errors.New("--oidc-client-id, --oidc-client-secret-file and --oidc-role need " +
+					"--oidc-issuer")
 		}
 		return nil, nil
 	}
@@ -27,10 +29,15 @@ func (c *Config) oidc() (*signin.OIDC, error) {
 		return nil, err
 	}
 	if c.OIDCClientID == "" || len(c.OIDCRole) == 0 {
-		return nil, errors.New("--oidc-issuer needs --oidc-client-id, and --oidc-role: whom no role matches has no access")
+		return nil,
+			errors.New("--oidc-issuer needs --oidc-client-id, and --oidc-role: whom no role " +
+				"matches has no access")
 	}
-	if c.OIDCSession < 0 || c.OIDCSession > maxOIDCSession || (c.OIDCSession > 0 && c.OIDCSession < time.Second) {
-		return nil, fmt.Errorf("--oidc-session must be between 1s and %s, not %s", maxOIDCSession, c.OIDCSession)
+	if c.OIDCSession < 0 || c.OIDCSession > maxOIDCSession ||
+		(c.OIDCSession > 0 && c.OIDCSession < time.Second) {
+		return nil,
+			fmt.Errorf("--oidc-session must be between 1s and %s, not %s", maxOIDCSession,
+				c.OIDCSession)
 	}
 	of := signin.OIDCConfig{Issuer: c.OIDCIssuer, ClientID: c.OIDCClientID, Session: c.OIDCSession}
 	for _, text := range c.OIDCRole {
@@ -56,8 +63,10 @@ func (c *Config) oidc() (*signin.OIDC, error) {
 func (c *Config) checkOrigins() error {
 	for _, origin := range c.APIOrigins {
 		u, err := url.Parse(origin)
-		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || origin != u.Scheme+"://"+u.Host || strings.ToLower(origin) != origin {
-			return fmt.Errorf("--api-origins: %q must be like https://app.example.com: scheme, host and port in lower case, nothing after them", origin)
+		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" ||
+			origin != u.Scheme+"://"+u.Host || strings.ToLower(origin) != origin {
+			return fmt.Errorf("--api-origins: %q must be like https://app.example.com: scheme, "+
+				"host and port in lower case, nothing after them", origin)
 		}
 	}
 	return nil

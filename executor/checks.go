@@ -21,14 +21,21 @@ import (
 
 // checks returns the conditions of readiness: if one of them fails, an executor cannot record, or
 // cannot answer operators. The recorder itself reports a lost consumer or a failing transaction.
-func checks(nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower, copied *home.Home, records store.Store, c Config, log logrus.FieldLogger) []ops.Check {
+func checks(
+	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower, copied *home.Home,
+	records store.Store, c Config, log logrus.FieldLogger,
+) []ops.Check {
 	known := &knownStreams{js: js, config: c, log: log, reached: map[string]reached{}}
 	return []ops.Check{
 		bus.Check("executor NATS", nc),
 		{Part: "executor streams", Ask: known.keep},
-		{Part: "executor consumer", Ask: func(ctx context.Context) error { return hasConsumer(ctx, js) }},
+		{Part: "executor consumer", Ask: func(ctx context.Context) error {
+			return hasConsumer(ctx, js)
+		}},
 		{Part: "executor registry", Ask: follower.CatchUp},
-		{Part: "executor registry copy", Ask: func(context.Context) error { return copied.Trouble() }},
+		{Part: "executor registry copy", Ask: func(context.Context) error {
+			return copied.Trouble()
+		}},
 		{Part: "executor database", Ask: records.Ping},
 	}
 }
@@ -62,7 +69,8 @@ func (k *knownStreams) keep(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("the stream %s: %w", name, err)
 		}
-		if last := s.CachedInfo().State.LastSeq; last < k.reached[name].last { // another executor created it again, or an older copy was restored
+		if last := s.CachedInfo().State.LastSeq; last < k.reached[name].last {
+			// Another executor created it again, or an older copy was restored.
 			k.tell(name)
 		}
 		if err := k.look(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
@@ -98,13 +106,20 @@ func (k *knownStreams) tell(name string) {
 		return
 	}
 	delete(k.reached, name)
-	about := k.log.WithFields(logrus.Fields{"stream": name, "last": was.last, "recorded": was.recorded})
+	about := k.log.WithFields(logrus.Fields{
+		"stream":   name,
+		"last":     was.last,
+		"recorded": was.recorded,
+	})
 	if was.last > was.recorded {
-		about.Errorf("NATS has lost the stream, or its last messages: %d messages that were accepted, from %d to %d, and those that came in the "+
-			"last second, are not recorded unless another executor has recorded them", was.last-was.recorded, was.recorded+1, was.last)
+		about.Errorf("NATS has lost the stream, or its last messages: %d messages that were "+
+			"accepted, from %d to %d, and those that came in the "+
+			"last second, are not recorded unless another executor has recorded them",
+			was.last-was.recorded, was.recorded+1, was.last)
 		return
 	}
-	about.Error("NATS has lost the stream, or its last messages: all messages up to the last one that was seen are recorded; those that came in the " +
+	about.Error("NATS has lost the stream, or its last messages: all messages up to the last one " +
+		"that was seen are recorded; those that came in the " +
 		"last second may not be")
 }
 
@@ -114,15 +129,19 @@ func (k *knownStreams) tell(name string) {
 func hasConsumer(ctx context.Context, js jetstream.JetStream) error {
 	for _, name := range []string{stream.Name, stream.ProgressName} {
 		consumer, err := js.Consumer(ctx, name, recorder.Durable)
-		if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("the recorder's consumer of the stream %s is not there; it is made anew", name)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) ||
+			errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("the recorder's consumer of the stream %s is not there; it is made "+
+				"anew", name)
 		}
 		if err != nil {
 			return err
 		}
 		if info := consumer.CachedInfo(); info.Paused {
-			return fmt.Errorf("the recorder's consumer of the stream %s is paused for %s more, so nothing is recorded: a backup is being restored, or the restore was "+
-				"killed; then `nats consumer resume %s %s` ends the pause", name, info.PauseRemaining.Round(time.Second), name, recorder.Durable)
+			return fmt.Errorf("the recorder's consumer of the stream %s is paused for %s more, "+
+				"so nothing is recorded: a backup is being restored, or the restore was "+
+				"killed; then `nats consumer resume %s %s` ends the pause", name,
+				info.PauseRemaining.Round(time.Second), name, recorder.Durable)
 		}
 	}
 	return nil

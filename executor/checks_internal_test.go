@@ -29,7 +29,10 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 	names := []string{stream.Name, stream.ProgressName}
 	create := func(name string) {
 		t.Helper()
-		if _, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{Durable: recorder.Durable, AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+		if _, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
+			Durable:   recorder.Durable,
+			AckPolicy: jetstream.AckExplicitPolicy,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,10 +52,12 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 		create(name)
 	}
 	for _, name := range names { // a restore that is killed leaves consumers paused
-		if _, err := js.PauseConsumer(t.Context(), name, recorder.Durable, time.Now().Add(time.Hour)); err != nil {
+		if _, err := js.PauseConsumer(t.Context(), name, recorder.Durable,
+			time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		if err := hasConsumer(t.Context(), js); err == nil || !strings.Contains(err.Error(), name+" is paused") {
+		if err := hasConsumer(t.Context(), js); err == nil ||
+			!strings.Contains(err.Error(), name+" is paused") {
 			t.Errorf("with the consumer of %s paused: %v", name, err)
 		}
 		if _, err := js.ResumeConsumer(t.Context(), name, recorder.Durable); err != nil {
@@ -69,7 +74,8 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
 	if err == nil {
-		err = errors.Join(stream.EnsureReports(t.Context(), js, 1), stream.Ensure(t.Context(), js, stream.DefaultSettings))
+		err = errors.Join(stream.EnsureReports(t.Context(), js, 1),
+			stream.Ensure(t.Context(), js, stream.DefaultSettings))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -95,10 +101,12 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 		t.Errorf("%v differ at first: %s", n, logs)
 	}
 	for name, edit := range map[string]func(*jetstream.StreamConfig){
-		"size of a message":    func(c *jetstream.StreamConfig) { c.MaxMsgSize = 2000 },
-		"number of messages":   func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
-		"dedup window":         func(c *jetstream.StreamConfig) { c.Duplicates = time.Second },
-		"discard":              func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld },
+		"size of a message":  func(c *jetstream.StreamConfig) { c.MaxMsgSize = 2000 },
+		"number of messages": func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
+		"dedup window":       func(c *jetstream.StreamConfig) { c.Duplicates = time.Second },
+		"discard": func(c *jetstream.StreamConfig) {
+			c.Discard = jetstream.DiscardOld
+		},
 		"messages per subject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 },
 		"age":                  func(c *jetstream.StreamConfig) { c.MaxAge = 48 * time.Hour },
 	} {
@@ -132,13 +140,24 @@ func TestALostStreamIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var logged logtest.Buffer
-	log := &logrus.Logger{Out: &logged, Formatter: &logrus.JSONFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.InfoLevel}
-	k := &knownStreams{js: js, config: Config{Replicas: 1, StreamMaxAge: 168 * time.Hour, DedupWindow: 24 * time.Hour}, log: log, reached: map[string]reached{}}
+	log := &logrus.Logger{
+		Out:       &logged,
+		Formatter: &logrus.JSONFormatter{},
+		Hooks:     logrus.LevelHooks{},
+		Level:     logrus.InfoLevel,
+	}
+	k := &knownStreams{
+		js:      js,
+		config:  Config{Replicas: 1, StreamMaxAge: 168 * time.Hour, DedupWindow: 24 * time.Hour},
+		log:     log,
+		reached: map[string]reached{},
+	}
 	if err := ensureStreams(t.Context(), js, k.config); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if _, err := js.Publish(t.Context(), stream.RejectedSubject("wf", "node", "id"), nil); err != nil {
+		if _, err := js.Publish(t.Context(), stream.RejectedSubject("wf", "node", "id"),
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,7 +170,8 @@ func TestALostStreamIsNamed(t *testing.T) {
 	if err := k.keep(t.Context()); err == nil {
 		t.Error("a lost stream is not told of")
 	}
-	if told := logged.String(); !strings.Contains(told, "3 messages that were accepted, from 1 to 3") {
+	if told := logged.String(); !strings.Contains(told,
+		"3 messages that were accepted, from 1 to 3") {
 		t.Errorf("the log: %s", told)
 	}
 	if err := k.keep(t.Context()); err != nil {

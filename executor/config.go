@@ -38,8 +38,8 @@ type Config struct {
 
 	AdminToken string `help:"The token of the operators' API and the console, at least 16 characters. Required." placeholder:"TOKEN"`
 	PublicURL  string `name:"public-url" help:"The URL under which senders reach the ingress, without /webhooks. Operators copy it. Empty: the ingress's --public-url." placeholder:"URL"`
-	// The console also lets people sign in at an identity provider. The redirect URI to register there
-	// is the console's address and /sign-in/callback.
+	// The console also lets people sign in at an identity provider. The redirect URI to register
+	// there is the console's address and /sign-in/callback.
 	OIDCIssuer           string        `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
 	OIDCClientID         string        `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
 	OIDCClientSecretFile string        `name:"oidc-client-secret-file" help:"File with the client secret. Empty: a public client." type:"path"`
@@ -68,38 +68,38 @@ type Config struct {
 	LogLevel        string        `help:"error, warn, info or debug. At info, every batch is one line." default:"info"`
 
 	// Publishing is the number of requests whose messages an ingress in this process is storing: a
-	// burst of requests is answered first, and recorded right after. nil means that this process has
-	// no ingress.
+	// burst of requests is answered first, and recorded right after. nil means that this process
+	// has no ingress.
 	Publishing *atomic.Int64 `kong:"-"`
-	// FreshNATS means that the caller has just started the NATS servers, so that no ingress can rely
-	// on an earlier registry. If it is false, changes in the first 3 s are answered only after these
-	// have passed.
+	// FreshNATS means that the caller has just started the NATS servers, so that no ingress can
+	// rely on an earlier registry. If it is false, changes in the first 3 s are answered only after
+	// these have passed.
 	FreshNATS bool `kong:"-"`
-	// PassedOver returns the consumers of runners whose state NATS had lost, so that they began after
-	// the last message. The runners receive again what they skipped, then GivenAgain is called. nil
-	// means that there are no such consumers.
+	// PassedOver returns the consumers of runners whose state NATS had lost, so that they began
+	// after the last message. The runners receive again what they skipped, then GivenAgain is
+	// called. nil means that there are no such consumers.
 	PassedOver func() (consumers []string, err error) `kong:"-"`
 	// GivenAgain removes a consumer from those that PassedOver returns. It is set if PassedOver is
 	// set.
 	GivenAgain func(consumer string) error `kong:"-"`
-	// OpenPostgres opens the database at a postgres:// URL. If the server is unavailable, it waits for
-	// it until starting ends. A program that never uses PostgreSQL leaves the field nil, so that
-	// hookstart-local is linked without the driver.
+	// OpenPostgres opens the database at a postgres:// URL. If the server is unavailable, it waits
+	// for it until starting ends. A program that never uses PostgreSQL leaves the field nil, so
+	// that hookstart-local is linked without the driver.
 	OpenPostgres func(starting context.Context, url string) (store.Store, error) `kong:"-"`
 	// NATSOptions are added to the options of the connection: hookstart-local connects within the
 	// process.
 	NATSOptions []nats.Option `kong:"-"`
 	// Listener is used in place of a listener on Addr. nil means that the executor listens on Addr.
 	Listener net.Listener `kong:"-"`
-	// Log replaces the program's own log, and its level takes precedence over LogLevel. nil means the
-	// program's own log.
+	// Log replaces the program's own log, and its level takes precedence over LogLevel. nil means
+	// the program's own log.
 	Log *logrus.Logger `kong:"-"`
-	// Ops is shared with other services of this process, and the process serves it. nil means that the
-	// executor has its own ops listener.
+	// Ops is shared with other services of this process, and the process serves it. nil means that
+	// the executor has its own ops listener.
 	Ops *ops.Ops `kong:"-"`
 	// SignInOnce is the secret of a link that signs in to the console without the admin token, once
-	// and within ten minutes. The link is printed when the process starts. "" means that there is no
-	// such link.
+	// and within ten minutes. The link is printed when the process starts. "" means that there is
+	// no such link.
 	SignInOnce string `kong:"-"`
 	// DemoQueue is the queue of this process's demo runner, which the console shows on workflows of
 	// that queue. "" means that there is no demo runner.
@@ -116,7 +116,13 @@ type Listening struct {
 }
 
 func (c *Config) streamSettings() stream.Settings {
-	return stream.Settings{Replicas: c.Replicas, MaxAge: c.StreamMaxAge, DedupWindow: c.DedupWindow, MaxBytes: c.StreamMaxBytes, ProgressMaxBytes: c.ProgressMaxBytes}
+	return stream.Settings{
+		Replicas:         c.Replicas,
+		MaxAge:           c.StreamMaxAge,
+		DedupWindow:      c.DedupWindow,
+		MaxBytes:         c.StreamMaxBytes,
+		ProgressMaxBytes: c.ProgressMaxBytes,
+	}
 }
 
 func (c *Config) runnerGroups() ([]stream.RunnerGroup, error) {
@@ -134,13 +140,16 @@ func (c *Config) runnerGroups() ([]stream.RunnerGroup, error) {
 func (c *Config) validate() error {
 	switch {
 	case strings.TrimSpace(c.AdminToken) == "":
-		return errors.New("--admin-token (or HOOKSTART_ADMIN_TOKEN) is required: it opens the operators' API and the console")
+		return errors.New("--admin-token (or HOOKSTART_ADMIN_TOKEN) is required: it opens the " +
+			"operators' API and the console")
 	case strings.TrimSpace(c.AdminToken) != c.AdminToken:
-		return errors.New("--admin-token must not begin or end with white space: no client could send it")
+		return errors.New("--admin-token must not begin or end with white space: no client could " +
+			"send it")
 	case !strings.HasPrefix(c.DatabaseURL, sqlitePrefix) && !isPostgres(c.DatabaseURL):
 		return errors.New("--database-url must be sqlite:PATH or postgres://…")
 	case isPostgres(c.DatabaseURL) && c.OpenPostgres == nil:
-		return errors.New("--database-url must be sqlite:PATH: this program has no driver for PostgreSQL")
+		return errors.New("--database-url must be sqlite:PATH: this program has no driver for " +
+			"PostgreSQL")
 	case c.ConnectTimeout <= 0 || c.ShutdownTimeout <= 0:
 		return errors.New("--connect-timeout and --shutdown-timeout must be more than 0")
 	case c.Retention < time.Minute:

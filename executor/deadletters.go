@@ -22,7 +22,8 @@ type deadLetters struct{ number prometheus.Gauge }
 
 func newDeadLetters(registerer prometheus.Registerer) *deadLetters {
 	d := &deadLetters{prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "hookstart_executor_dead_letters", Help: "Dead letters that nobody has requeued or dismissed; 100000: or more.",
+		Name: "hookstart_executor_dead_letters",
+		Help: "Dead letters that nobody has requeued or dismissed; 100000: or more.",
 	})}
 	registerer.MustRegister(d.number)
 	return d

@@ -29,7 +29,8 @@ func ensure(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config
 	if err == nil || errors.Is(err, stream.ErrMismatch) {
 		return err
 	}
-	return fmt.Errorf("NATS does not let the streams, buckets and consumers be created within %s (%w); is JetStream on, and are there %d servers for as many replicas?",
+	return fmt.Errorf("NATS does not let the streams, buckets and consumers be created within %s "+
+		"(%w); is JetStream on, and are there %d servers for as many replicas?",
 		c.ConnectTimeout, err, c.Replicas)
 }
 
@@ -58,12 +59,14 @@ func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, 
 }
 
 // streams are the names of the streams that ensureStreams creates.
-var streams = []string{stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream}
+var streams = []string{
+	stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
+}
 
 // ensureStreams creates the streams, and the consumers that the executor has to create.
 func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
-	// EXECUTIONS is created first, because its size is fixed, whereas the size of PROGRESS depends on
-	// the remaining space.
+	// EXECUTIONS is created first, because its size is fixed, whereas the size of PROGRESS depends
+	// on the remaining space.
 	if err := stream.EnsureReports(ctx, js, c.Replicas); err != nil {
 		return err
 	}
@@ -78,7 +81,8 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 		return err
 	}
 	for _, group := range groups {
-		if _, err := stream.EnsureRunnerConsumer(ctx, js, group, group.ConsumerConfig(stream.RunnerAckWait)); err != nil {
+		if _, err := stream.EnsureRunnerConsumer(ctx, js, group,
+			group.ConsumerConfig(stream.RunnerAckWait)); err != nil {
 			return err
 		}
 	}
@@ -88,7 +92,8 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 // keepPlansEvery is the interval of checks that the registry has a plan catalog.
 const keepPlansEvery = 3 * time.Second
 
-// keepPlans calls keep regularly: a registry may have been restored without its plan catalog while this process runs.
+// keepPlans calls keep regularly: a registry may have been restored without its plan catalog while
+// this process runs.
 func keepPlans(ctx context.Context, log logrus.FieldLogger, keep func(context.Context) error) {
 	tick := time.NewTicker(keepPlansEvery)
 	defer tick.Stop()

@@ -50,18 +50,35 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	return service.Run(ctx, c.service(), func(ctx context.Context, s *service.Service) error {
-		e := &executor{Service: s, config: c, plans: plans, keys: keys, directory: edit.NewDirectory(keys)}
+		e := &executor{
+			Service:   s,
+			config:    c,
+			plans:     plans,
+			keys:      keys,
+			directory: edit.NewDirectory(keys),
+		}
 		return e.run(ctx)
 	})
 }
 
 func (c *Config) service() service.Config {
 	return service.Config{
-		Name: "executor", Serves: "the operators' API",
-		Addr: c.Addr, OpsAddr: c.OpsAddr, LogLevel: c.LogLevel, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
-		NATSURL: c.NATSURL, NATSCreds: c.NATSCreds, NATSCA: c.NATSCA, NATSOptions: c.NATSOptions,
-		ConnectTimeout: c.ConnectTimeout, ShutdownGrace: c.ShutdownTimeout,
-		Listener: c.Listener, Log: c.Log, Ops: c.Ops,
+		Name:           "executor",
+		Serves:         "the operators' API",
+		Addr:           c.Addr,
+		OpsAddr:        c.OpsAddr,
+		LogLevel:       c.LogLevel,
+		TLSCert:        c.TLSCert,
+		TLSKey:         c.TLSKey,
+		NATSURL:        c.NATSURL,
+		NATSCreds:      c.NATSCreds,
+		NATSCA:         c.NATSCA,
+		NATSOptions:    c.NATSOptions,
+		ConnectTimeout: c.ConnectTimeout,
+		ShutdownGrace:  c.ShutdownTimeout,
+		Listener:       c.Listener,
+		Log:            c.Log,
+		Ops:            c.Ops,
 	}
 }
 
@@ -86,7 +103,8 @@ type executor struct {
 
 func (e *executor) run(ctx context.Context) error {
 	if len(e.config.AdminToken) < minAdminToken {
-		e.Log.Warnf("the admin token is shorter than %d characters and can be guessed: choose a longer one, for example with openssl rand -hex 24", minAdminToken)
+		e.Log.Warnf("the admin token is shorter than %d characters and can be guessed: choose a "+
+			"longer one, for example with openssl rand -hex 24", minAdminToken)
 	}
 	starting, cancel := context.WithTimeout(ctx, e.config.ConnectTimeout)
 	defer cancel()
@@ -120,9 +138,12 @@ func (e *executor) run(ctx context.Context) error {
 
 	var ready func(addr, opsAddr string)
 	if e.config.OnReady != nil {
-		ready = func(addr, opsAddr string) { e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr}) }
+		ready = func(addr, opsAddr string) {
+			e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr})
+		}
 	}
-	return e.Serve(ctx, e.server(handler), checks(e.NATS, e.JetStream, e.follower, e.home, e.records, e.config, e.Log), nil, ready)
+	return e.Serve(ctx, e.server(handler),
+		checks(e.NATS, e.JetStream, e.follower, e.home, e.records, e.config, e.Log), nil, ready)
 }
 
 // connect connects to NATS, creates the streams and buckets, and opens the database.
@@ -151,7 +172,8 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 	}
 	e.Add(e.follower.Stop)
 	e.Ops.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "hookstart_executor_registry_revision", Help: "The registry revision that is in force here.",
+		Name: "hookstart_executor_registry_revision",
+		Help: "The registry revision that is in force here.",
 	}, func() float64 { return float64(e.follower.Revision()) }))
 	callRoll := consistency.Join
 	if e.config.FreshNATS {
@@ -161,9 +183,10 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 		return err
 	}
 	e.Add(e.roll.Stop)
-	announcer, err := consistency.StartHeartbeat(starting, e.NATS, e.follower, consistency.RoleExecutor, nil, consistency.About{
-		Version: ops.Version, KeyIDs: e.keys.IDs(), Schema: e.records.Schema(),
-	}, e.Log)
+	announcer, err := consistency.StartHeartbeat(starting, e.NATS, e.follower,
+		consistency.RoleExecutor, nil, consistency.About{
+			Version: ops.Version, KeyIDs: e.keys.IDs(), Schema: e.records.Schema(),
+		}, e.Log)
 	if err != nil {
 		return err
 	}
@@ -174,20 +197,30 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 // edits compares the registry with its copy in the database, and prepares changes.
 func (e *executor) edits(starting context.Context) (err error) {
 	e.home = home.New(home.Config{
-		JetStream: e.JetStream, Store: e.records, Follower: e.follower, AdoptDatabase: e.config.AdoptDatabase, Log: e.Log,
-		Ensure: func(ctx context.Context) error { return ensureRegistry(ctx, e.NATS, e.JetStream, e.config) },
+		JetStream:     e.JetStream,
+		Store:         e.records,
+		Follower:      e.follower,
+		AdoptDatabase: e.config.AdoptDatabase,
+		Log:           e.Log,
+		Ensure: func(ctx context.Context) error {
+			return ensureRegistry(ctx, e.NATS, e.JetStream, e.config)
+		},
 	})
 	if err := e.home.Begin(starting); err != nil {
 		return err
 	}
-	lease := consistency.NewLease(e.NATS, e.follower) //nolint:contextcheck // it is renewed until the last call is answered
+	//nolint:contextcheck // it is renewed until the last call is answered
+	lease := consistency.NewLease(e.NATS, e.follower)
 	e.Add(lease.Stop)
-	if e.editor, err = edit.NewEditor(starting, e.JetStream, e.directory, e.follower, lease, e.roll); err != nil {
+	if e.editor, err = edit.NewEditor(starting, e.JetStream, e.directory, e.follower, lease,
+		e.roll); err != nil {
 		return err
 	}
 	e.editor.SealWith(e.keys).KeepIn(e.home)
 	if n, why := e.directory.Unusable(); n > 0 {
-		e.Log.WithError(why).WithField("workflows", n).Error("senders' secrets cannot be opened: their nodes refuse everything until --secrets-key-file has the key, or the sender is set anew")
+		e.Log.WithError(why).WithField("workflows",
+			n).Error("senders' secrets cannot be opened: their nodes refuse everything until " +
+			"--secrets-key-file has the key, or the sender is set anew")
 	}
 	return nil
 }
@@ -211,16 +244,23 @@ func (e *executor) watch(starting context.Context) (err error) {
 		return err
 	}
 	e.Add(e.changed.Stop)
-	// Without this stream, a client that reconnects to an event stream is told that something may be
-	// missing.
+	// Without this stream, a client that reconnects to an event stream is told that something may
+	// be missing.
 	err = changes.Ensure(starting, e.JetStream, e.config.Replicas)
 	if err == nil {
 		err = e.changed.Load(starting, e.JetStream)
 	}
 	if err != nil {
-		e.Log.WithError(err).Warn("what changed before this start cannot be read: those who come back to an event stream get a gap")
+		e.Log.WithError(err).Warn("what changed before this start cannot be read: those who come " +
+			"back to an event stream get a gap")
 	}
-	if e.waits, err = queues.New(queues.Config{Conn: e.NATS, JetStream: e.JetStream, Named: e.directory.Queues, Settings: e.directory.QueueSettings, Recorder: recorder.Durable}); err != nil {
+	if e.waits, err = queues.New(queues.Config{
+		Conn:      e.NATS,
+		JetStream: e.JetStream,
+		Named:     e.directory.Queues,
+		Settings:  e.directory.QueueSettings,
+		Recorder:  recorder.Durable,
+	}); err != nil {
 		return err
 	}
 	e.Add(e.waits.Stop)
@@ -237,16 +277,49 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	}
 	e.keyring = operate.NewKeyring(e.editor, e.directory, e.records, e.Log)
 	calls := operate.New(operate.Config{
-		Editor: e.editor, Directory: e.directory, Roll: e.roll, Store: e.records, JetStream: e.JetStream, Queues: e.waits, Changes: e.changed, Keyring: e.keyring,
-		AuditCaughtUp: func(ctx context.Context) { auditor.CaughtUp(ctx, e.JetStream); recorder.CaughtUp(ctx, e.JetStream) },
-		DefaultPlan:   c.DefaultPlan, PublicURL: c.PublicURL, Reach: reachability.New(c.PublicURL, e.roll), Tryout: testsend.New(), Consumer: recorder.Durable, Tracer: tracing.Tracer(e.Ops.Traces, "executor"),
+		Editor:    e.editor,
+		Directory: e.directory,
+		Roll:      e.roll,
+		Store:     e.records,
+		JetStream: e.JetStream,
+		Queues:    e.waits,
+		Changes:   e.changed,
+		Keyring:   e.keyring,
+		AuditCaughtUp: func(ctx context.Context) {
+			auditor.CaughtUp(ctx, e.JetStream)
+			recorder.CaughtUp(ctx, e.JetStream)
+		},
+		DefaultPlan: c.DefaultPlan,
+		PublicURL:   c.PublicURL,
+		Reach:       reachability.New(c.PublicURL, e.roll),
+		Tryout:      testsend.New(),
+		Consumer:    recorder.Durable,
+		Tracer:      tracing.Tracer(e.Ops.Traces, "executor"),
 	})
 	e.Go(ctx, func(ctx context.Context) { operate.SettleCancellations(ctx, calls, c.StreamMaxAge) })
 	signIn := signin.New(signin.Config{
-		AdminToken: c.AdminToken, Note: calls.NoteSignIn, Keys: e.keyring, Ended: operate.NewSessions(e.records), Once: c.SignInOnce, OIDC: identities, Failures: signin.NewFailures(e.Ops.Metrics),
+		AdminToken: c.AdminToken,
+		Note:       calls.NoteSignIn,
+		Keys:       e.keyring,
+		Ended:      operate.NewSessions(e.records),
+		Once:       c.SignInOnce,
+		OIDC:       identities,
+		Failures:   signin.NewFailures(e.Ops.Metrics),
 	})
-	api := apiserver.New(apiserver.Config{Operate: calls, SignIn: signIn, Origins: c.APIOrigins, Log: e.Log, Done: ctx.Done()}) //nolint:contextcheck // each call has the context of its request
-	pages := console.New(console.Config{Operate: calls, SignIn: signIn, DemoQueue: c.DemoQueue, Log: e.Log})
+	//nolint:contextcheck // each call has the context of its request
+	api := apiserver.New(apiserver.Config{
+		Operate: calls,
+		SignIn:  signIn,
+		Origins: c.APIOrigins,
+		Log:     e.Log,
+		Done:    ctx.Done(),
+	})
+	pages := console.New(console.Config{
+		Operate:   calls,
+		SignIn:    signIn,
+		DemoQueue: c.DemoQueue,
+		Log:       e.Log,
+	})
 	return apiAnd(api, pages), nil
 }
 
@@ -254,10 +327,16 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 // they are told of.
 func (e *executor) tell(ctx context.Context) {
 	made := events.New(events.Config{
-		Store: e.records, Directory: e.directory, JetStream: e.JetStream, Queues: e.waits, Caller: uuid.NewString(),
-		Trusted: func() bool { return e.home.Trouble() == nil }, Current: e.editor.Current,
+		Store:       e.records,
+		Directory:   e.directory,
+		JetStream:   e.JetStream,
+		Queues:      e.waits,
+		Caller:      uuid.NewString(),
+		Trusted:     func() bool { return e.home.Trouble() == nil },
+		Current:     e.editor.Current,
 		CaughtUp:    func(ctx context.Context) { recorder.CaughtUp(ctx, e.JetStream) },
-		DedupWindow: e.config.DedupWindow, Log: e.Log,
+		DedupWindow: e.config.DedupWindow,
+		Log:         e.Log,
 	})
 	e.records.TellFailures(made.FailureCause)
 	e.Go(ctx, made.Run)
@@ -284,7 +363,9 @@ func (e *executor) record(ctx context.Context) {
 func (e *executor) maintain(ctx context.Context) {
 	e.Go(ctx, e.waits.Run)
 	edited := newStreamSettings(e.Ops.Metrics, e.Log)
-	e.Go(ctx, func(ctx context.Context) { edited.watch(ctx, e.JetStream, e.config.streamSettings()) })
+	e.Go(ctx, func(ctx context.Context) {
+		edited.watch(ctx, e.JetStream, e.config.streamSettings())
+	})
 	e.Go(ctx, e.keyring.Run)
 	e.Go(ctx, e.warnOfMissingKeys)
 	letters := newDeadLetters(e.Ops.Metrics)
@@ -340,8 +421,8 @@ func (e *executor) server(handler http.Handler) *http.Server {
 // warning, because existing installations may have one.
 const minAdminToken = 16
 
-// apiAnd serves the API below /api/, and pages elsewhere. It is not a ServeMux, because that redirects paths that it
-// considers unclean.
+// apiAnd serves the API below /api/, and pages elsewhere. It is not a ServeMux, because that
+// redirects paths that it considers unclean.
 func apiAnd(api, pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") {

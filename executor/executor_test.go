@@ -25,10 +25,20 @@ import (
 func config(t *testing.T, natsURL string) executor.Config {
 	t.Helper()
 	return executor.Config{
-		Addr: "127.0.0.1:0", OpsAddr: "127.0.0.1:0", NATSURL: natsURL, DatabaseURL: "sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
-		ConnectTimeout: 10 * time.Second, AdoptDatabase: true, AdminToken: "secret", Replicas: 1, StreamMaxAge: 168 * time.Hour, DedupWindow: 24 * time.Hour,
-		Retention: 720 * time.Hour, ShutdownTimeout: time.Second, LogLevel: "error",
-		OpenPostgres: postgres.OpenWait,
+		Addr:            "127.0.0.1:0",
+		OpsAddr:         "127.0.0.1:0",
+		NATSURL:         natsURL,
+		DatabaseURL:     "sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
+		ConnectTimeout:  10 * time.Second,
+		AdoptDatabase:   true,
+		AdminToken:      "secret",
+		Replicas:        1,
+		StreamMaxAge:    168 * time.Hour,
+		DedupWindow:     24 * time.Hour,
+		Retention:       720 * time.Hour,
+		ShutdownTimeout: time.Second,
+		LogLevel:        "error",
+		OpenPostgres:    postgres.OpenWait,
 	}
 }
 
@@ -52,24 +62,36 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		change func(*executor.Config)
 		want   string
 	}{
-		"no admin token":       {func(c *executor.Config) { c.AdminToken = "" }, "--admin-token"},
-		"a blank admin token":  {func(c *executor.Config) { c.AdminToken = " " }, "--admin-token"},
-		"no driver":            {func(c *executor.Config) { c.DatabaseURL, c.OpenPostgres = "postgres://127.0.0.1/x", nil }, "no driver"},
-		"no such database":     {func(c *executor.Config) { c.DatabaseURL = "mysql://x" }, "--database-url"},
-		"a folder as database": {func(c *executor.Config) { c.DatabaseURL = "sqlite:" + t.TempDir() }, "database"},
+		"no admin token":      {func(c *executor.Config) { c.AdminToken = "" }, "--admin-token"},
+		"a blank admin token": {func(c *executor.Config) { c.AdminToken = " " }, "--admin-token"},
+		"no driver": {func(c *executor.Config) {
+			c.DatabaseURL, c.OpenPostgres = "postgres://127.0.0.1/x", nil
+		}, "no driver"},
+		"no such database": {func(c *executor.Config) {
+			c.DatabaseURL = "mysql://x"
+		}, "--database-url"},
+		"a folder as database": {func(c *executor.Config) {
+			c.DatabaseURL = "sqlite:" + t.TempDir()
+		}, "database"},
 		"PostgreSQL away": {func(c *executor.Config) {
 			c.DatabaseURL, c.ConnectTimeout = "postgres://me:geheim@127.0.0.1:1/x", 5*time.Second
 		}, "cannot open the database x on 127.0.0.1 port 1 as me"},
 		"a wrong URL is not waited for": {func(c *executor.Config) {
 			c.DatabaseURL, c.ConnectTimeout = "postgres://me:geheim%zz@127.0.0.1:1/x", time.Hour
 		}, "escaped as %XX"},
-		"NATS away":         {func(c *executor.Config) { c.NATSURL, c.ConnectTimeout = "nats://127.0.0.1:1", time.Millisecond }, "--nats-url"},
-		"a window too long": {func(c *executor.Config) { c.DedupWindow = c.StreamMaxAge + 1 }, "dedup window"},
-		"two replicas":      {func(c *executor.Config) { c.Replicas = 2 }, "replicas"},
+		"NATS away": {func(c *executor.Config) {
+			c.NATSURL, c.ConnectTimeout = "nats://127.0.0.1:1", time.Millisecond
+		}, "--nats-url"},
+		"a window too long": {func(c *executor.Config) {
+			c.DedupWindow = c.StreamMaxAge + 1
+		}, "dedup window"},
+		"two replicas": {func(c *executor.Config) { c.Replicas = 2 }, "replicas"},
 		"three replicas on one server": {func(c *executor.Config) {
 			c.NATSURL, c.Replicas, c.ConnectTimeout = natstest.Start(t).URL(), 3, time.Second
 		}, "3 servers"},
-		"no plan file":     {func(c *executor.Config) { c.Plans = "/nowhere/plans.json" }, "--plans"},
+		"no plan file": {func(c *executor.Config) {
+			c.Plans = "/nowhere/plans.json"
+		}, "--plans"},
 		"no plan in it":    {func(c *executor.Config) { c.Plans = noPlans }, "catalog"},
 		"a bad public URL": {func(c *executor.Config) { c.PublicURL = "ftp://x" }, "--public-url"},
 		"a bad log level":  {func(c *executor.Config) { c.LogLevel = "loud" }, "--log-level"},
@@ -79,7 +101,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 			changed := config(t, server.URL())
 			c.change(&changed)
 			err := run(t, changed)
-			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "geheim") {
+			if err == nil || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "geheim") {
 				t.Errorf("%v", err)
 			}
 		})
@@ -107,11 +130,17 @@ func TestPlansThatTheCatalogLacks(t *testing.T) {
 			t.Fatal(err)
 		}
 		var logged logtest.Buffer // a follower of the registry may still log that it ends
-		c.Log = &logrus.Logger{Out: &logged, Formatter: &logrus.JSONFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.WarnLevel}
+		c.Log = &logrus.Logger{
+			Out:       &logged,
+			Formatter: &logrus.JSONFormatter{},
+			Hooks:     logrus.LevelHooks{},
+			Level:     logrus.WarnLevel,
+		}
 		if err := run(t, c); err != nil {
 			t.Fatal(err)
 		}
-		if told := logged.String(); strings.Contains(told, "not in the catalog") != (want != "") || !strings.Contains(told, want) {
+		if told := logged.String(); strings.Contains(told, "not in the catalog") != (want != "") ||
+			!strings.Contains(told, want) {
 			t.Errorf("%s: %s", catalog, told)
 		}
 	}
@@ -134,7 +163,8 @@ func TestRunTwice(t *testing.T) {
 		t.Error(err)
 	}
 	c.StreamMaxAge = 48 * time.Hour
-	if err := run(t, c); err == nil || !strings.Contains(err.Error(), "age is 168h0m0s, configured 48h0m0s") {
+	if err := run(t, c); err == nil ||
+		!strings.Contains(err.Error(), "age is 168h0m0s, configured 48h0m0s") {
 		t.Errorf("a stream with other settings: %v", err)
 	}
 }
@@ -148,7 +178,10 @@ func TestOptionsOfAllIsNotAnswered(t *testing.T) {
 	status := make(chan string, 1)
 	c.OnReady = func(where executor.Listening) {
 		defer cancel()
-		answer, err := http.DefaultClient.Do(&http.Request{Method: http.MethodOptions, URL: &url.URL{Scheme: "http", Host: where.Addr, Opaque: "*"}})
+		answer, err := http.DefaultClient.Do(&http.Request{
+			Method: http.MethodOptions,
+			URL:    &url.URL{Scheme: "http", Host: where.Addr, Opaque: "*"},
+		})
 		if err != nil {
 			status <- err.Error()
 			return
@@ -187,7 +220,9 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 	}
 	put := func(account string) int {
 		t.Helper()
-		request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+addr+"/api/v1/accounts/"+account, strings.NewReader(`{"name":"n","plan":"pro"}`))
+		request, err := http.NewRequestWithContext(ctx, http.MethodPut,
+			"http://"+addr+"/api/v1/accounts/"+account,
+			strings.NewReader(`{"name":"n","plan":"pro"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

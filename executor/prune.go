@@ -59,14 +59,18 @@ func (e *executor) prune(ctx context.Context) {
 }
 
 // pruning starts a goroutine that deletes in batches at regular intervals.
-func (e *executor) pruning(ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error)) {
+func (e *executor) pruning(
+	ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error),
+) {
 	e.Go(ctx, func(ctx context.Context) {
 		pruning(ctx, what, e.Log, func(limit int) (int, error) { return batch(ctx, limit) })
 	})
 }
 
 // pruning deletes in batches at regular intervals, until the context ends.
-func pruning(ctx context.Context, what string, log logrus.FieldLogger, batch func(limit int) (int, error)) {
+func pruning(
+	ctx context.Context, what string, log logrus.FieldLogger, batch func(limit int) (int, error),
+) {
 	limit := pruneBatch
 	retry.Every(ctx, pruneEvery, func() {
 		deleted := 0
@@ -74,7 +78,8 @@ func pruning(ctx context.Context, what string, log logrus.FieldLogger, batch fun
 			began := time.Now()
 			n, err := batch(limit)
 			if err != nil && ctx.Err() == nil {
-				log.WithError(err).Warn("old " + what + " were not deleted; it is tried again later")
+				log.WithError(err).Warn("old " + what +
+					" were not deleted; it is tried again later")
 			}
 			deleted += n
 			more = err == nil && n == limit

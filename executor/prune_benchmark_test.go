@@ -64,7 +64,9 @@ func BenchmarkApplyBesidePruning(b *testing.B) {
 }
 
 // besidePruning deletes the old records, and returns the durations of the batches meanwhile.
-func besidePruning(b *testing.B, records store.Store, old int) (batches []time.Duration, took time.Duration) {
+func besidePruning(
+	b *testing.B, records store.Store, old int,
+) (batches []time.Duration, took time.Duration) {
 	b.Helper()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -90,7 +92,9 @@ func besidePruning(b *testing.B, records store.Store, old int) (batches []time.D
 
 // appliedUntil records batches until the channel closes, but at least a number of them. It returns
 // the duration of each batch.
-func appliedUntil(b *testing.B, records store.Store, least int, done <-chan struct{}) (took []time.Duration) {
+func appliedUntil(
+	b *testing.B, records store.Store, least int, done <-chan struct{},
+) (took []time.Duration) {
 	b.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -117,8 +121,18 @@ func freshBatch() (batch store.Batch) {
 	for range 250 {
 		delivery := uuid.NewString()
 		batch.New = append(batch.New, store.Record{
-			ID: execution.IDForDelivery("workflow", "node", delivery), AccountID: "account", WorkflowID: "workflow", NodeID: "node", Queue: "default",
-			Source: execution.Webhook, Status: execution.Queued, DeliveryID: delivery, AcceptedAt: time.Now(), RecordedAt: time.Now(), BodyBytes: 1024, StreamSequence: 1,
+			ID:             execution.IDForDelivery("workflow", "node", delivery),
+			AccountID:      "account",
+			WorkflowID:     "workflow",
+			NodeID:         "node",
+			Queue:          "default",
+			Source:         execution.Webhook,
+			Status:         execution.Queued,
+			DeliveryID:     delivery,
+			AcceptedAt:     time.Now(),
+			RecordedAt:     time.Now(),
+			BodyBytes:      1024,
+			StreamSequence: 1,
 		})
 	}
 	return batch

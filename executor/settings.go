@@ -27,12 +27,16 @@ type streamSettings struct {
 
 // comparedStreams lists the streams whose settings are compared with the configuration. The buckets
 // are not among them: their settings are not configured.
-var comparedStreams = []string{stream.Name, stream.ProgressName, stream.ReportsName} //nolint:gochecknoglobals // a constant list
+//
+//nolint:gochecknoglobals // a constant list
+var comparedStreams = []string{stream.Name, stream.ProgressName, stream.ReportsName}
 
 func newStreamSettings(registry *prometheus.Registry, log logrus.FieldLogger) *streamSettings {
-	s := &streamSettings{log: log, said: map[string]string{}, differ: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "hookstart_executor_stream_settings_differ", Help: "Settings of a stream that are not as configured.",
-	}, []string{"stream"})}
+	s := &streamSettings{log: log, said: map[string]string{},
+		differ: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "hookstart_executor_stream_settings_differ",
+			Help: "Settings of a stream that are not as configured.",
+		}, []string{"stream"})}
 	for _, name := range comparedStreams {
 		s.differ.WithLabelValues(name)
 	}
@@ -48,14 +52,17 @@ func (s *streamSettings) watch(ctx context.Context, js jetstream.JetStream, want
 	})
 }
 
-func (s *streamSettings) compare(ctx context.Context, js jetstream.JetStream, want stream.Settings) {
+func (s *streamSettings) compare(
+	ctx context.Context, js jetstream.JetStream, want stream.Settings,
+) {
 	for _, name := range comparedStreams {
 		differences, err := stream.Differences(ctx, js, name, want)
 		if errors.Is(err, jetstream.ErrStreamNotFound) || ctx.Err() != nil {
 			continue // readiness reports it
 		}
 		if err != nil {
-			s.log.WithError(err).WithField("stream", name).Debug("a stream's settings could not be compared")
+			s.log.WithError(err).WithField("stream",
+				name).Debug("a stream's settings could not be compared")
 			continue
 		}
 		s.differ.WithLabelValues(name).Set(float64(len(differences)))
@@ -69,7 +76,10 @@ func (s *streamSettings) compare(ctx context.Context, js jetstream.JetStream, wa
 			log.Info("the stream's settings are as configured again")
 			continue
 		}
-		log.WithField("differences", text).Warn("the stream was edited: its settings are not as configured, and no executor will start with these; " +
-			"configure age, size and dedup window as they are, or change them with `hookstart admin stream`; undo what else was edited in NATS")
+		log.WithField("differences",
+			text).Warn("the stream was edited: its settings are not as configured, and no " +
+			"executor will start with these; " +
+			"configure age, size and dedup window as they are, or change them with `hookstart " +
+			"admin stream`; undo what else was edited in NATS")
 	}
 }

@@ -28,16 +28,25 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 	s := startSituations(t)
 	body := " {\"a\":\"<&>\"}\r\n"
 	a := s.send(request{
-		path: "/webhooks/active?x=1&token=" + s.token["active"] + "&x=2&%zz=%FF&sig=a%2Bb+c&;semi=1&token=other&to%6ben=third&u=/?token=" + s.token["active"],
+		path: "/webhooks/active?x=1&token=" + s.token["active"] +
+			"&x=2&%zz=%FF&sig=a%2Bb+c&;semi=1&token=other&to%6ben=third&u=/?token=" +
+			s.token["active"],
 		body: body,
 		header: map[string]string{
-			"Content-Type": "application/json; charset=utf-8", "X-GitHub-Event": "push", "Authorization": "Bearer secret",
-			"Cookie": "a=b", "Proxy-Authorization": "Basic x", "X-Gitlab-Token": "secret", "X-Goog-Channel-Token": "secret", "X-Latin": "caf\xe9",
-			"X-Original-Url": "https://proxy/webhooks/active?token=" + s.token["active"],
-			"Traceparent":    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+			"Content-Type":         "application/json; charset=utf-8",
+			"X-GitHub-Event":       "push",
+			"Authorization":        "Bearer secret",
+			"Cookie":               "a=b",
+			"Proxy-Authorization":  "Basic x",
+			"X-Gitlab-Token":       "secret",
+			"X-Goog-Channel-Token": "secret",
+			"X-Latin":              "caf\xe9",
+			"X-Original-Url":       "https://proxy/webhooks/active?token=" + s.token["active"],
+			"Traceparent":          "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		},
 	})
-	if a.status != 200 || a.header.Get("Content-Type") != "application/json" || len(a.body) != 2 || a.body["success"] != true {
+	if a.status != 200 || a.header.Get("Content-Type") != "application/json" || len(a.body) != 2 ||
+		a.body["success"] != true {
 		t.Fatalf("%+v", a)
 	}
 	if id := a.header.Get(webhook.HeaderExecutionID); id != a.executionID() {
@@ -48,32 +57,48 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 		t.Errorf("subject %s", msg.Subject)
 	}
 	for name, want := range map[string]string{
-		"Hookstart-Execution-Id": a.executionID(), "Hookstart-Workflow-Id": "active", "Hookstart-Node-Id": "node",
-		"Content-Type": "application/protobuf", jetstream.MsgIDHeader: "",
+		"Hookstart-Execution-Id": a.executionID(),
+		"Hookstart-Workflow-Id":  "active",
+		"Hookstart-Node-Id":      "node",
+		"Content-Type":           "application/protobuf",
+		jetstream.MsgIDHeader:    "",
 	} {
 		if got := msg.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 	trace := msg.Header.Get("traceparent")
-	if !strings.HasPrefix(trace, "00-0af7651916cd43dd8448eb211c80319c-") || !strings.HasSuffix(trace, "-01") || strings.Contains(trace, "b7ad6b7169203331") {
+	if !strings.HasPrefix(trace, "00-0af7651916cd43dd8448eb211c80319c-") ||
+		!strings.HasSuffix(trace, "-01") || strings.Contains(trace, "b7ad6b7169203331") {
 		t.Errorf("traceparent %s", trace)
 	}
 	if strings.Contains(string(msg.Data), s.token["active"]) {
 		t.Error("the token is in the message")
 	}
 	start := s.lastEvent().Start
-	if string(start.Payload.Body) != body || string(start.Payload.Input()) != body || start.Source != execution.Webhook || start.AccountID != "pro" {
+	if string(start.Payload.Body) != body || string(start.Payload.Input()) != body ||
+		start.Source != execution.Webhook || start.AccountID != "pro" {
 		t.Errorf("%+v", start)
 	}
-	if diff := cmp.Diff(execution.Values{"x": {"1", "2"}, "%zz": {"%FF"}, "sig": {"a+b c"}, ";semi": {"1"}, "u": {"/?token=[token]"}}, start.Query); diff != "" {
+	if diff := cmp.Diff(execution.Values{
+		"x":     {"1", "2"},
+		"%zz":   {"%FF"},
+		"sig":   {"a+b c"},
+		";semi": {"1"},
+		"u":     {"/?token=[token]"},
+	}, start.Query); diff != "" {
 		t.Error(diff)
 	}
 	want := execution.Values{
-		"Content-Type": {"application/json; charset=utf-8"}, "X-Github-Event": {"push"}, "X-Latin": {"café"},
-		"X-Original-Url": {"https://proxy/webhooks/active?token=[token]"}, "Host": {s.addr}, "Content-Length": {"14"},
-		"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
-		"User-Agent":  {"Go-http-client/1.1"}, "Accept-Encoding": {"gzip"},
+		"Content-Type":    {"application/json; charset=utf-8"},
+		"X-Github-Event":  {"push"},
+		"X-Latin":         {"café"},
+		"X-Original-Url":  {"https://proxy/webhooks/active?token=[token]"},
+		"Host":            {s.addr},
+		"Content-Length":  {"14"},
+		"Traceparent":     {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		"User-Agent":      {"Go-http-client/1.1"},
+		"Accept-Encoding": {"gzip"},
 	}
 	if diff := cmp.Diff(want, start.Headers); diff != "" {
 		t.Error(diff)
@@ -89,13 +114,16 @@ func TestTheTokenIsInNoMessage(t *testing.T) {
 	s := startSituations(t)
 	for _, workflow := range []string{"active", "inactive"} {
 		token := s.token[workflow]
-		echo := "POST /webhooks/" + workflow + "?token=" + token + "&a=" + token + "&b=x" + token + "x&" + token + "=c HTTP/1.1\r\nHost: " + token +
-			"\r\nContent-Type: " + token + "\r\nX-Webhook-Delivery-Id: " + token + "\r\nX-Other: <" + token + ">\r\nContent-Length: 0\r\n\r\n"
+		echo := "POST /webhooks/" + workflow + "?token=" + token + "&a=" + token + "&b=x" + token +
+			"x&" + token + "=c HTTP/1.1\r\nHost: " + token +
+			"\r\nContent-Type: " + token + "\r\nX-Webhook-Delivery-Id: " + token +
+			"\r\nX-Other: <" + token + ">\r\nContent-Length: 0\r\n\r\n"
 		first, again := s.raw(echo, false), s.raw(echo, false)
 		if first.executionID() == "" || first.executionID() != again.executionID() {
 			t.Errorf("%s: %s, %s", workflow, first.raw, again.raw)
 		}
-		if data := string(s.last().Data); !strings.Contains(data, "[token]") || strings.Contains(data, token) {
+		if data := string(s.last().Data); !strings.Contains(data, "[token]") ||
+			strings.Contains(data, token) {
 			t.Errorf("%s: %q", workflow, data)
 		}
 	}
@@ -109,13 +137,22 @@ func TestBodies(t *testing.T) {
 		name, contentType, body, input string
 		chunked                        bool
 	}{
-		{"exactly the limit", "text/plain", strings.Repeat("x", 102_400), `{"body":"` + strings.Repeat("x", 102_400) + `"}`, false},
-		{"exactly the limit, chunked", "text/plain", strings.Repeat("x", 102_400), `{"body":"` + strings.Repeat("x", 102_400) + `"}`, true},
+		{
+			"exactly the limit", "text/plain", strings.Repeat("x", 102_400),
+			`{"body":"` + strings.Repeat("x", 102_400) + `"}`, false,
+		},
+		{
+			"exactly the limit, chunked", "text/plain", strings.Repeat("x", 102_400),
+			`{"body":"` + strings.Repeat("x", 102_400) + `"}`, true,
+		},
 		{"deep JSON", "application/json", deep, deep, false},
 		{"bare value", "APPLICATION/JSON;;x=\"", "1", "1", true},
 		{"empty", "", "", `{"body":""}`, false},
 		{"form", "application/x-www-form-urlencoded", "a=1&b=2", `{"body":"a=1\u0026b=2"}`, false},
-		{"binary", "application/octet-stream", "\xff\xfe", `{"body":"//4=","bodyEncoding":"base64"}`, false},
+		{
+			"binary", "application/octet-stream", "\xff\xfe",
+			`{"body":"//4=","bodyEncoding":"base64"}`, false,
+		},
 		{"not quite JSON's type", "application/json-seq", "{", `{"body":"{"}`, false},
 		{"two types", "text/plain, application/json", "{", `{"body":"{"}`, false},
 	} {
@@ -129,7 +166,8 @@ func TestBodies(t *testing.T) {
 			continue
 		}
 		start := s.lastEvent().Start
-		if start.ID != a.executionID() || string(start.Payload.Body) != c.body || string(start.Payload.Input()) != c.input {
+		if start.ID != a.executionID() || string(start.Payload.Body) != c.body ||
+			string(start.Payload.Input()) != c.input {
 			t.Errorf("%s: input %.100s", c.name, start.Payload.Input())
 		}
 	}
@@ -147,21 +185,26 @@ func TestDeliveryIDs(t *testing.T) {
 	}
 	first := send("X-Webhook-Delivery-Id", "a", "X-Partner-Delivery", "b")
 	for name, a := range map[string]answer{
-		"same header":                   send("x-webhook-delivery-id", "a"),
-		"another header, the same ID":   send("X-GitHub-Delivery", "a"),
-		"an empty one counts as absent": send("X-Webhook-Delivery-Id", "", "X-Partner-Delivery", "", "Webhook-Id", "a"),
+		"same header":                 send("x-webhook-delivery-id", "a"),
+		"another header, the same ID": send("X-GitHub-Delivery", "a"),
+		"an empty one counts as absent": send("X-Webhook-Delivery-Id", "", "X-Partner-Delivery", "",
+			"Webhook-Id", "a"),
 	} {
 		if a.executionID() != first.executionID() || a.body["deduplicated"] != true {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
 	for _, header := range append(webhook.DefaultDeliveryIDHeaders(), "X-Partner-Delivery") {
-		if a := send(header, "of "+header); a.body["deduplicated"] != nil || s.lastEvent().Start.DeliveryID != "of "+header {
+		if a := send(header, "of "+header); a.body["deduplicated"] != nil ||
+			s.lastEvent().Start.DeliveryID != "of "+header {
 			t.Errorf("%s: %+v", header, a)
 		}
 	}
-	for _, header := range []string{"X-Gitlab-Webhook-UUID", "X-Gitlab-Event-UUID", "X-Hook-UUID", "X-Request-Id"} {
-		if one, two := send(header, "of the hook"), send(header, "of the hook"); one.executionID() == two.executionID() {
+	for _, header := range []string{
+		"X-Gitlab-Webhook-UUID", "X-Gitlab-Event-UUID", "X-Hook-UUID", "X-Request-Id",
+	} {
+		if one, two := send(header, "of the hook"),
+			send(header, "of the hook"); one.executionID() == two.executionID() {
 			t.Errorf("%s does not name a delivery, but was taken for its ID", header)
 		}
 	}
@@ -175,17 +218,21 @@ func TestDeliveryIDs(t *testing.T) {
 	if longest.status != 200 {
 		t.Errorf("255 bytes: %+v", longest)
 	}
-	if a := send("X-Webhook-Delivery-Id", "\xe9"); a.status != 200 || s.lastEvent().Start.DeliveryID != "é" {
+	if a := send("X-Webhook-Delivery-Id", "\xe9"); a.status != 200 ||
+		s.lastEvent().Start.DeliveryID != "é" {
 		t.Errorf("not UTF-8: %+v", a)
 	}
-	if a := s.to("once", request{header: map[string]string{"X-Webhook-Delivery-Id": "a"}}); a.executionID() == first.executionID() {
+	if a := s.to("once",
+		request{header: map[string]string{"X-Webhook-Delivery-Id": "a"}}); a.executionID() ==
+		first.executionID() {
 		t.Error("two workflows share a delivery ID")
 	}
 
 	// The limit also holds after NATS has restarted.
 	s.nats.Restart()
 	s.nats.Connect(t)
-	if a := send("X-Webhook-Delivery-Id", "a"); a.executionID() != first.executionID() || a.body["deduplicated"] != true {
+	if a := send("X-Webhook-Delivery-Id", "a"); a.executionID() != first.executionID() ||
+		a.body["deduplicated"] != true {
 		t.Errorf("after a restart: %+v", a)
 	}
 }
@@ -204,7 +251,9 @@ func TestConcurrentRepeatsOverTwoIngresses(t *testing.T) {
 			wg.Go(func() {
 				answers[n] = s.sendTo(addrs[n%2], request{
 					path: "/webhooks/busy", token: s.token["busy"],
-					header: map[string]string{"X-GitHub-Delivery": hex.EncodeToString([]byte{byte(round)})},
+					header: map[string]string{
+						"X-GitHub-Delivery": hex.EncodeToString([]byte{byte(round)}),
+					},
 				})
 			})
 		}
@@ -234,7 +283,8 @@ func TestSuppressedRepeatsAreReported(t *testing.T) {
 	id := s.to("active", r).executionID()
 	s.to("active", r)
 	s.to("active", r)
-	consumer, err := s.JetStream.OrderedConsumer(t.Context(), stream.ReportsName, jetstream.OrderedConsumerConfig{})
+	consumer, err := s.JetStream.OrderedConsumer(t.Context(), stream.ReportsName,
+		jetstream.OrderedConsumerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +308,8 @@ func TestSuppressedRepeatsAreReported(t *testing.T) {
 func TestHeadersOfOtherBytesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
-	if a := s.raw(s.head("/webhooks/active", s.token["active"], "Content-Length: 0", "X-\xe9: 1"), false); a.status != 400 {
+	if a := s.raw(s.head("/webhooks/active", s.token["active"], "Content-Length: 0", "X-\xe9: 1"),
+		false); a.status != 400 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -295,7 +346,8 @@ func TestHeadersThatDoNotComeEndTheConnection(t *testing.T) {
 func TestABodyThatIsTooLargeIsNotAskedFor(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
-	a := s.raw(s.head("/webhooks/active", s.token["active"], "Content-Length: 102401", "Expect: 100-continue"), false)
+	a := s.raw(s.head("/webhooks/active", s.token["active"], "Content-Length: 102401",
+		"Expect: 100-continue"), false)
 	s.expect("too large, and not asked for", a, 413, "body_too_large")
 }
 
@@ -311,20 +363,39 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 			c.NATSURL = "nats://user:geheim@127.0.0.1:1"
 			c.ConnectTimeout = time.Millisecond
 		}, "cannot reach NATS at nats://127.0.0.1:1 "},
-		"TLS by half":    {func(c *ingress.Config) { c.TLSCert = "x" }, "--tls-key"},
-		"no certificate": {func(c *ingress.Config) { c.TLSCert, c.TLSKey = os.DevNull, os.DevNull }, "--tls-cert"},
-		"bad URL":        {func(c *ingress.Config) { c.PublicURL = "hooks.example.com" }, "--public-url"},
-		"no limit":       {func(c *ingress.Config) { c.MaxBodyBytes = 0 }, "--max-body-bytes"},
-		"no header":      {func(c *ingress.Config) { c.DeliveryIDHeaders = []string{"X-Id", "X Id"} }, `--delivery-id-headers: "X Id"`},
-		"payload":        {func(c *ingress.Config) { c.MaxBodyBytes, c.MaxBufferedBytes = 1<<20, 1<<20 }, "max_payload"},
+		"TLS by half": {func(c *ingress.Config) { c.TLSCert = "x" }, "--tls-key"},
+		"no certificate": {func(c *ingress.Config) {
+			c.TLSCert, c.TLSKey = os.DevNull, os.DevNull
+		}, "--tls-cert"},
+		"bad URL": {func(c *ingress.Config) {
+			c.PublicURL = "hooks.example.com"
+		}, "--public-url"},
+		"no limit": {func(c *ingress.Config) { c.MaxBodyBytes = 0 }, "--max-body-bytes"},
+		"no header": {func(c *ingress.Config) {
+			c.DeliveryIDHeaders = []string{"X-Id", "X Id"}
+		}, `--delivery-id-headers: "X Id"`},
+		"payload": {func(c *ingress.Config) {
+			c.MaxBodyBytes, c.MaxBufferedBytes = 1<<20, 1<<20
+		}, "max_payload"},
 	} {
 		config := ingress.Config{
-			Addr: "127.0.0.1:0", OpsAddr: "127.0.0.1:0", NATSURL: f.nats.URL(), ConnectTimeout: time.Second, PublishTimeout: time.Second,
-			MaxBodyBytes: 1, BodyTimeout: 1, MaxInFlight: 1, MaxWaiting: 1, MaxBufferedBytes: 1, ShutdownTimeout: 1, LogLevel: "error",
+			Addr:             "127.0.0.1:0",
+			OpsAddr:          "127.0.0.1:0",
+			NATSURL:          f.nats.URL(),
+			ConnectTimeout:   time.Second,
+			PublishTimeout:   time.Second,
+			MaxBodyBytes:     1,
+			BodyTimeout:      1,
+			MaxInFlight:      1,
+			MaxWaiting:       1,
+			MaxBufferedBytes: 1,
+			ShutdownTimeout:  1,
+			LogLevel:         "error",
 		}
 		c.change(&config)
 		err := ingress.Run(t.Context(), config)
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "geheim") {
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -390,7 +461,8 @@ func TestABodyThatWasInTime(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	reader := bufio.NewReader(conn)
 	for range 2 {
-		if _, err := io.WriteString(conn, s.head("/webhooks/active", s.token["active"], "Content-Length: 1")+"x"); err != nil {
+		if _, err := io.WriteString(conn,
+			s.head("/webhooks/active", s.token["active"], "Content-Length: 1")+"x"); err != nil {
 			t.Fatal(err)
 		}
 		response, err := http.ReadResponse(reader, nil)
@@ -407,7 +479,8 @@ func TestABodyThatWasInTime(t *testing.T) {
 func TestWhatIsInFlightIsFinished(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
-	finish := s.begin(s.head("/webhooks/active", s.token["active"], "Content-Length: 1", "Expect: 100-continue"))
+	finish := s.begin(s.head("/webhooks/active", s.token["active"], "Content-Length: 1",
+		"Expect: 100-continue"))
 	s.stop[s.addr]()
 	for {
 		another, err := net.Dial("tcp", s.addr)

@@ -41,7 +41,8 @@ var problems = map[webhook.Code]problem{
 	},
 	webhook.TokenMissing: {
 		status: http.StatusBadRequest, title: "Token missing",
-		detail: "Add the trigger node's token: the query parameter token or access_token, or the header Authorization: Bearer.",
+		detail: "Add the trigger node's token: the query parameter token or access_token, or the " +
+			"header Authorization: Bearer.",
 	},
 	webhook.BodyTooLarge: {
 		status: http.StatusRequestEntityTooLarge, title: "Body too large",
@@ -53,7 +54,8 @@ var problems = map[webhook.Code]problem{
 	},
 	webhook.TokenInvalid: {
 		status: http.StatusForbidden, title: "Token invalid",
-		detail: "The token belongs to no trigger node of this workflow; it may have been rotated. Copy the webhook URL again.",
+		detail: "The token belongs to no trigger node of this workflow; it may have been " +
+			"rotated. Copy the webhook URL again.",
 	},
 	webhook.WebhooksNotInPlan: {
 		status: http.StatusForbidden, title: "Webhooks not in plan",
@@ -61,27 +63,34 @@ var problems = map[webhook.Code]problem{
 	},
 	webhook.PlanLimitExceeded: {
 		status: http.StatusForbidden, title: "Plan limit exceeded",
-		detail: "The account has more active webhook workflows than its plan allows, and this one is past the limit.",
+		detail: "The account has more active webhook workflows than its plan allows, and this " +
+			"one is past the limit.",
 	},
 	webhook.SignatureMissing: {
 		status: http.StatusUnauthorized, title: "Signature missing",
-		detail: "The sender that is configured for this webhook signs its requests, and this one has no signature.",
+		detail: "The sender that is configured for this webhook signs its requests, and this one " +
+			"has no signature.",
 	},
 	webhook.SignatureInvalid: {
 		status: http.StatusUnauthorized, title: "Signature invalid",
-		detail: "The request is not signed with a secret of the sender that is configured for this webhook, or was changed on its way.",
+		detail: "The request is not signed with a secret of the sender that is configured for " +
+			"this webhook, or was changed on its way.",
 	},
 	webhook.SignatureExpired: {
 		status: http.StatusUnauthorized, title: "Signature expired",
 		detail: "The request was signed too long ago, or in the future: check the sender's clock.",
 	},
 	webhook.RateLimited: {
-		status: http.StatusTooManyRequests, title: "Rate limited",
-		detail: "The workflow is over its rate limit, or its account is over the bytes per day of its plan.", retryable: true,
+		status: http.StatusTooManyRequests,
+		title:  "Rate limited",
+		detail: "The workflow is over its rate limit, or its account is over the bytes per " +
+			"day of its plan.",
+		retryable: true,
 	},
 	webhook.WorkflowInactive: {
 		status: http.StatusForbidden, title: "Workflow inactive",
-		detail: "The workflow is not active. The request was recorded as a rejected execution; no run starts.",
+		detail: "The workflow is not active. The request was recorded as a rejected execution; " +
+			"no run starts.",
 	},
 	webhook.DeliveryIDInvalid: {
 		status: http.StatusBadRequest, title: "Delivery ID invalid",
@@ -96,16 +105,23 @@ var problems = map[webhook.Code]problem{
 		detail: "The Content-Type is application/json, but the body is not one JSON text in UTF-8.",
 	},
 	webhook.Unavailable: {
-		status: http.StatusServiceUnavailable, title: "Unavailable",
-		detail: "The service is unavailable, and the request is not confirmed as stored. Send it again.", retryable: true,
+		status: http.StatusServiceUnavailable,
+		title:  "Unavailable",
+		detail: "The service is unavailable, and the request is not confirmed as stored. Send " +
+			"it again.",
+		retryable: true,
 	},
 	webhook.Overloaded: {
-		status: http.StatusServiceUnavailable, title: "Overloaded",
-		detail: "The service is overloaded, so nothing was accepted. Send it again.", retryable: true,
+		status:    http.StatusServiceUnavailable,
+		title:     "Overloaded",
+		detail:    "The service is overloaded, so nothing was accepted. Send it again.",
+		retryable: true,
 	},
 	webhook.StorageFull: {
-		status: http.StatusServiceUnavailable, title: "Storage full",
-		detail: "The stream is full, so nothing was accepted. Send it again later.", retryable: true,
+		status:    http.StatusServiceUnavailable,
+		title:     "Storage full",
+		detail:    "The stream is full, so nothing was accepted. Send it again later.",
+		retryable: true,
 	},
 	webhook.RunFailed: {
 		status: http.StatusBadGateway, title: "Run failed",
@@ -170,15 +186,23 @@ func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
 	h.answerSoon(w, e)
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(a.Body)
-	e.status, e.executionID, e.duplicate, e.handshake, e.filtered = a.Status, out.executionID, out.duplicate, out.handshake, out.filtered
+	e.status, e.executionID, e.duplicate, e.handshake, e.filtered = a.Status, out.executionID,
+		out.duplicate, out.handshake, out.filtered
 }
 
 // refuse writes a problem as the answer, in the form that the node's sender requires. s may be nil.
-func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, why *admission.Refusal, s *sender.Sender) {
+func (h *handler) refuse(
+	w http.ResponseWriter, r *http.Request, e *event, why *admission.Refusal, s *sender.Sender,
+) {
 	p, refusal := forSender(s, problems[why.Code], *why)
 	body := problemBody{
-		Type: problemType + string(refusal.Code), Title: p.title, Status: p.status, Detail: cmp.Or(refusal.Detail, p.detail),
-		Code: refusal.Code, Retryable: p.retryable, ExecutionID: refusal.ExecutionID,
+		Type:        problemType + string(refusal.Code),
+		Title:       p.title,
+		Status:      p.status,
+		Detail:      cmp.Or(refusal.Detail, p.detail),
+		Code:        refusal.Code,
+		Retryable:   p.retryable,
+		ExecutionID: refusal.ExecutionID,
 	}
 	header := w.Header()
 	if refusal.RetryAfter > 0 {
@@ -242,7 +266,8 @@ func (h *handler) accept(d *delivery, executionID string, duplicate bool) {
 	header := w.Header()
 	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, cacheNothing
 	d.idOut[0] = executionID
-	header[webhook.HeaderExecutionID] = d.idOut[:] // net/http copies headers when the body is written
+	// net/http copies headers when the body is written.
+	header[webhook.HeaderExecutionID] = d.idOut[:]
 	h.answerSoon(w, e)
 	_, _ = w.Write(body)
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
@@ -262,6 +287,7 @@ func (h *handler) answerFiltered(d *delivery) {
 // from the headers. For most requests that is enough, and setting another deadline costs time.
 func (h *handler) answerSoon(w http.ResponseWriter, e *event) {
 	if now := time.Now(); now.Sub(e.start) > h.answerTimeout/2 {
-		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.answerTimeout)) // if setting a deadline is not supported, there is no limit either
+		// If setting a deadline is not supported, there is no limit either.
+		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.answerTimeout))
 	}
 }

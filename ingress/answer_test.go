@@ -24,7 +24,12 @@ func TestEveryCodeHasAnAnswer(t *testing.T) {
 // A client that waits for that many seconds does not come too early.
 func TestWholeSeconds(t *testing.T) {
 	t.Parallel()
-	for d, want := range map[time.Duration]int64{1: 1, time.Second: 1, time.Second + 1: 2, time.Hour - 1: 3600} {
+	for d, want := range map[time.Duration]int64{
+		1:               1,
+		time.Second:     1,
+		time.Second + 1: 2,
+		time.Hour - 1:   3600,
+	} {
 		if got := wholeSeconds(d); got != want {
 			t.Errorf("%s: %d, want %d", d, got, want)
 		}

@@ -38,12 +38,16 @@ func newPoster(b *testing.B, addr, path string) *poster {
 	body := `{"hello":"` + strings.Repeat("x", 1000) + `"}`
 	return &poster{
 		conn: conn, reader: bufio.NewReader(conn), body: body,
-		head: "POST " + path + " HTTP/1.1\r\nHost: bench\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\nX-GitHub-Delivery: ",
+		head: "POST " + path +
+			" HTTP/1.1\r\nHost: bench\r\nUser-Agent: bench\r\nContent-Type: " +
+			"application/json\r\nContent-Length: " + strconv.Itoa(len(body)) +
+			"\r\nX-GitHub-Delivery: ",
 	}
 }
 
 func (p *poster) post(b *testing.B) {
-	_, err := io.WriteString(p.conn, p.head+strconv.FormatInt(deliveries.Add(1), 10)+"\r\n\r\n"+p.body)
+	_, err := io.WriteString(p.conn,
+		p.head+strconv.FormatInt(deliveries.Add(1), 10)+"\r\n\r\n"+p.body)
 	if err != nil {
 		b.Error(err)
 		return
@@ -87,8 +91,10 @@ func BenchmarkIngress(b *testing.B) {
 		b.Fatal(err)
 	}
 	if _, _, err := r.PutWorkflow(ctx, edit.WorkflowSpec{
-		ID: "bench", AccountID: "a", RateLimit: &registry.RateLimit{Requests: 1_000_000, Window: 1e9},
-		Triggers: []edit.TriggerSpec{{NodeID: "node"}},
+		ID:        "bench",
+		AccountID: "a",
+		RateLimit: &registry.RateLimit{Requests: 1_000_000, Window: 1e9},
+		Triggers:  []edit.TriggerSpec{{NodeID: "node"}},
 	}); err != nil {
 		b.Fatal(err)
 	}

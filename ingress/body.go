@@ -47,7 +47,9 @@ func (h *handler) source(w http.ResponseWriter, r *http.Request) io.Reader {
 
 // readBody reads the whole body into the request's buffers. It enforces the limits on the requests
 // in flight, on the bytes in memory, on the account's part of both, and on the duration of a body.
-func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *buffers, accountID string) (body []byte, d reading, refusal *admission.Refusal) {
+func (h *handler) readBody(
+	w http.ResponseWriter, r *http.Request, e *event, b *buffers, accountID string,
+) (body []byte, d reading, refusal *admission.Refusal) {
 	d = reading{h: h, accountID: accountID, reserved: -1}
 	declared := r.ContentLength // at most maxBody, which was checked before
 	most := declared
@@ -76,7 +78,8 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 	for int64(d.read) != declared {
 		if d.read == len(body) {
 			grown := min(most, int64(d.read)*stepFactor)
-			if grown == int64(d.read) { // the length is undeclared and the limit is reached: is this the end?
+			if grown == int64(d.read) {
+				// The length is undeclared and the limit is reached: is this the end?
 				var one [1]byte
 				if _, err := io.ReadFull(source, one[:]); !errors.Is(err, io.EOF) {
 					return nil, d, unreadable(err)
@@ -114,7 +117,8 @@ func (h *handler) bodyDue(most int64, read int) time.Duration {
 	if h.minBodyRate == 0 || most <= firstStep {
 		return h.bodyTimeout
 	}
-	return min(h.bodyTimeout, h.rateGrace+time.Duration(read)*time.Second/time.Duration(h.minBodyRate))
+	return min(h.bodyTimeout,
+		h.rateGrace+time.Duration(read)*time.Second/time.Duration(h.minBodyRate))
 }
 
 func overloaded() *admission.Refusal {

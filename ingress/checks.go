@@ -26,26 +26,35 @@ const smallestMessage = 512
 
 // checks returns the conditions of readiness. If one of them fails, the ingress cannot accept
 // webhooks.
-func checks(nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, publisher *publish.Publisher) []ops.Check {
+func checks(
+	nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, publisher *publish.Publisher,
+) []ops.Check {
 	return []ops.Check{
 		bus.Check("ingress NATS", nc),
 		{Part: "ingress registry", Ask: func(context.Context) error {
 			age := lease.Age(time.Now())
-			if err := lease.Failure(); age > staleAfter && errors.Is(err, consistency.ErrUnidentified) {
-				return fmt.Errorf("%w; every webhook is answered 503 until an executor has restored it", err)
+			if err := lease.Failure(); age > staleAfter &&
+				errors.Is(err, consistency.ErrUnidentified) {
+				return fmt.Errorf("%w; every webhook is answered 503 until an executor has "+
+					"restored it", err)
 			}
 			if age > staleAfter {
-				return fmt.Errorf("its present state has not been known for %s: every webhook is answered 503", age.Round(time.Second))
+				return fmt.Errorf("its present state has not been known for %s: every webhook is "+
+					"answered 503", age.Round(time.Second))
 			}
 			return nil
 		}},
-		{Part: "ingress stream", Ask: func(ctx context.Context) error { return takesMessages(ctx, js, publisher) }},
+		{Part: "ingress stream", Ask: func(ctx context.Context) error {
+			return takesMessages(ctx, js, publisher)
+		}},
 	}
 }
 
 // takesMessages returns an error if the stream would not store a message now. The check itself
 // stores none.
-func takesMessages(ctx context.Context, js jetstream.JetStream, publisher *publish.Publisher) error {
+func takesMessages(
+	ctx context.Context, js jetstream.JetStream, publisher *publish.Publisher,
+) error {
 	s, err := js.Stream(ctx, stream.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return errors.New("there is no stream " + stream.Name + "; an executor makes it")
@@ -55,7 +64,8 @@ func takesMessages(ctx context.Context, js jetstream.JetStream, publisher *publi
 	}
 	info := s.CachedInfo()
 	if most := info.Config.MaxBytes; most > 0 && info.State.Bytes+smallestMessage > uint64(most) {
-		return fmt.Errorf("the stream %s is full: it holds %d of %d bytes", stream.Name, info.State.Bytes, most)
+		return fmt.Errorf("the stream %s is full: it holds %d of %d bytes", stream.Name,
+			info.State.Bytes, most)
 	}
 	if err := publisher.Trouble(time.Now()); err != nil {
 		return fmt.Errorf("the last message was not stored: %w", err)

@@ -89,7 +89,8 @@ const (
 )
 
 // headerCharacters are the characters that a header name may contain (RFC 9110).
-const headerCharacters = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+const headerCharacters = "!#$%&'*+-.^_`|~0123456789" +
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // Check validates the Config. Its error is one line for people. Run calls Check, too.
 func (c *Config) Check() error {
@@ -112,12 +113,14 @@ func (c *Config) Check() error {
 		problems = append(problems, errors.New("--min-body-rate must be at least 0"))
 	}
 	if c.MaxBufferedBytes < c.MaxBodyBytes {
-		problems = append(problems, errors.New("--max-buffered-bytes must be at least --max-body-bytes"))
+		problems = append(problems,
+			errors.New("--max-buffered-bytes must be at least --max-body-bytes"))
 	}
 	problems = append(problems, tlsfiles.Flags(c.TLSCert, c.TLSKey))
 	for _, name := range c.DeliveryIDHeaders {
 		if name == "" || strings.Trim(name, headerCharacters) != "" {
-			problems = append(problems, fmt.Errorf("--delivery-id-headers: %q is not a valid header name", name))
+			problems = append(problems,
+				fmt.Errorf("--delivery-id-headers: %q is not a valid header name", name))
 		}
 	}
 	problems = append(problems, program.CheckURL("--public-url", c.PublicURL))

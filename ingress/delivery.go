@@ -32,12 +32,13 @@ type delivery struct {
 	request sender.Request // the request as the sender sees it, if the node has a sender
 
 	buffers
-	reading  reading
-	isRead   bool               // read was called
-	unread   *admission.Refusal // the reason why the body could not be read; nil means that it was read
-	counted  bool               // the body is counted in the account's bytes of the day
-	payload  execution.Payload  // the payload, once the body was read
-	notJSON  bool               // Content-Type says JSON, but the body is not valid JSON
+	reading reading
+	isRead  bool // read was called
+	// The reason why the body could not be read; nil means that it was read.
+	unread   *admission.Refusal
+	counted  bool              // the body is counted in the account's bytes of the day
+	payload  execution.Payload // the payload, once the body was read
+	notJSON  bool              // Content-Type says JSON, but the body is not valid JSON
 	verified bool
 	verdict  sender.Verdict // the result for a verified request
 
@@ -52,8 +53,9 @@ type outcome struct {
 	executionID string
 	duplicate   bool
 	handshake   bool
-	filtered    bool    // the request does not meet the node's filter
-	waited      *waited // the end of the execution, which the answer waited for; nil means that it did not wait
+	filtered    bool // the request does not meet the node's filter
+	// The end of the execution, which the answer waited for; nil means that it did not wait.
+	waited *waited
 }
 
 var spareDeliveries = sync.Pool{New: func() any {
@@ -136,7 +138,8 @@ func (h *handler) admit(d *delivery) *outcome {
 	}
 	d.caller = found
 	h.admitted(d.r, d.e, found)
-	if err := found.Node.Unusable; err != nil { // the secrets of the node cannot be decrypted, so no request can be verified
+	if err := found.Node.Unusable; err != nil {
+		// The secrets of the node cannot be decrypted, so no request can be verified.
 		d.e.err = err
 		return refused(webhook.Unavailable, retryUnavailable)
 	}
@@ -239,7 +242,11 @@ func (h *handler) filter(d *delivery) *outcome {
 		return nil
 	}
 	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestHidden)
-	h.filtered.Count(d.caller.Workflow.ID, d.caller.NodeID, stream.FilteredRequest{At: d.e.start, DeliveryID: tokens.redact(headerText(d.id.ID)), Place: place})
+	h.filtered.Count(d.caller.Workflow.ID, d.caller.NodeID, stream.FilteredRequest{
+		At:         d.e.start,
+		DeliveryID: tokens.redact(headerText(d.id.ID)),
+		Place:      place,
+	})
 	out := &outcome{filtered: true}
 	if s := d.sender(); s != nil {
 		out.answer = s.Reply(&d.request)
@@ -310,7 +317,8 @@ func (d *delivery) tooLong() bool { return len(d.id.ID) > execution.MaxDeliveryI
 func (d *delivery) firstOf(names []string) string {
 	for _, name := range names {
 		for _, value := range d.r.Header[name] {
-			if value != "" && !slices.Contains(secretHeaders, name) && !slices.Contains(d.dropped(), name) {
+			if value != "" && !slices.Contains(secretHeaders, name) &&
+				!slices.Contains(d.dropped(), name) {
 				return value
 			}
 		}

@@ -43,10 +43,14 @@ func (s *fairShare) shard(accountID string) *shareShard {
 
 // enter reserves a place for a request and bytes for its body. It reserves both or nothing, and
 // reports whether it did.
-func (s *fairShare) enter(accountID string, bytes int64) bool { return s.acquire(accountID, 1, bytes) }
+func (s *fairShare) enter(accountID string, bytes int64) bool {
+	return s.acquire(accountID, 1, bytes)
+}
 
 // more reserves further bytes for a request that has entered, and reports whether it did.
-func (s *fairShare) more(accountID string, bytes int64) bool { return s.acquire(accountID, 0, bytes) }
+func (s *fairShare) more(accountID string, bytes int64) bool {
+	return s.acquire(accountID, 0, bytes)
+}
 
 func (s *fairShare) acquire(accountID string, requests, bytes int64) bool {
 	inFlight, total := s.inFlight.Add(requests), s.bytes.Add(bytes)

@@ -37,7 +37,10 @@ import (
 // FuzzQuery checks that only tokens are removed from a query, and that the forwarded parameters can
 // be sent.
 func FuzzQuery(f *testing.F) {
-	for _, seed := range []string{"token=a", "x=1&token=a&x=2", "to%6ben=a&token", "a;token=b", "%zz=%ff&token=%zz", "&&=&=a", "token=a+b%2Bc", "access_token=a&token=", "token=&to%6Ben=a&access%5Ftoken=b"} {
+	for _, seed := range []string{
+		"token=a", "x=1&token=a&x=2", "to%6ben=a&token", "a;token=b", "%zz=%ff&token=%zz", "&&=&=a",
+		"token=a+b%2Bc", "access_token=a&token=", "token=&to%6Ben=a&access%5Ftoken=b",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -136,7 +139,8 @@ func FuzzHeaders(f *testing.F) {
 			return // net/http refuses such names
 		}
 		const token = "hst_token"
-		h := newHandler(Config{DeliveryIDHeaders: []string{"X-GitHub-Delivery", "Webhook-Id"}}, handler{})
+		h := newHandler(Config{DeliveryIDHeaders: []string{"X-GitHub-Delivery", "Webhook-Id"}},
+			handler{})
 		header := http.Header{}
 		header.Add(name1, value1)
 		header.Add(name2, value2)
@@ -144,9 +148,17 @@ func FuzzHeaders(f *testing.F) {
 		h.identify(d)
 		deliveryID := d.id.ID
 		msg, err := stream.StartMessage(execution.Start{
-			ID: execution.IDForDelivery("wf", "node", deliveryID), WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q",
-			DeliveryID: headerText(deliveryID), Headers: newRedactor("token="+token, nil, shortestHidden).forwardedHeaders(execution.Values{}, &http.Request{Header: header}, nil),
-			Payload: execution.Payload{Kind: execution.Text}, Trace: nextTrace(header),
+			ID:         execution.IDForDelivery("wf", "node", deliveryID),
+			WorkflowID: "wf",
+			NodeID:     "node",
+			AccountID:  "a",
+			Queue:      "q",
+			DeliveryID: headerText(deliveryID),
+			Headers: newRedactor("token="+token, nil,
+				shortestHidden).forwardedHeaders(execution.Values{}, &http.Request{Header: header},
+				nil),
+			Payload: execution.Payload{Kind: execution.Text},
+			Trace:   nextTrace(header),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +169,8 @@ func FuzzHeaders(f *testing.F) {
 		}
 		for name, values := range event.Start.Headers {
 			switch name {
-			case "Authorization", "Cookie", "Proxy-Authorization", "X-Gitlab-Token", "X-Goog-Channel-Token":
+			case "Authorization", "Cookie", "Proxy-Authorization", "X-Gitlab-Token",
+				"X-Goog-Channel-Token":
 				t.Errorf("%s travels on", name)
 			}
 			for _, value := range values {
@@ -221,7 +234,9 @@ func (alwaysValid) Valid(time.Time) bool { return true }
 
 // tryHandler returns a handler with one workflow, wf, and with test doubles for everything around
 // it.
-func tryHandler(tb testing.TB, l lease) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
+func tryHandler(
+	tb testing.TB, l lease,
+) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
 	tb.Helper()
 	token = registry.NewToken()
 	hash := registry.HashToken(token)
@@ -242,10 +257,19 @@ func tryHandler(tb testing.TB, l lease) (h *handler, token string, messages *sto
 	log := logrus.New()
 	log.SetOutput(logged)
 	h = newHandler(Config{
-		MaxBodyBytes: 1000, BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100, MaxBufferedBytes: 1 << 20,
+		MaxBodyBytes:     1000,
+		BodyTimeout:      50 * time.Millisecond,
+		MaxInFlight:      100,
+		MaxBufferedBytes: 1 << 20,
 	}, handler{
-		admission: admission.New(snapshot, admission.NewLimits()), lease: l, publisher: messages, refused: refused, seen: &seenSenders{},
-		probes: probe.NewAnswerer(probe.NewKey()), metrics: newRequestMetrics(prometheus.NewRegistry()), log: log,
+		admission: admission.New(snapshot, admission.NewLimits()),
+		lease:     l,
+		publisher: messages,
+		refused:   refused,
+		seen:      &seenSenders{},
+		probes:    probe.NewAnswerer(probe.NewKey()),
+		metrics:   newRequestMetrics(prometheus.NewRegistry()),
+		log:       log,
 	})
 	return h, token, messages, refused, logged
 }
@@ -285,8 +309,9 @@ func FuzzRequest(f *testing.F) {
 		if header != "" { // an empty line would end the headers
 			header += "\r\n"
 		}
-		_, _ = io.WriteString(conn, "POST /webhooks/wf?token="+token+query+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+
-			"Content-Length: "+strconv.Itoa(len(body))+"\r\n"+header+"\r\n")
+		_, _ = io.WriteString(conn,
+			"POST /webhooks/wf?token="+token+query+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+
+				"Content-Length: "+strconv.Itoa(len(body))+"\r\n"+header+"\r\n")
 		_, _ = conn.Write(body)
 		reader := bufio.NewReader(conn)
 		response, err := http.ReadResponse(reader, nil)
@@ -306,7 +331,8 @@ func FuzzRequest(f *testing.F) {
 		default:
 			t.Fatalf("%d %s", response.StatusCode, answer)
 		}
-		if strings.Contains(string(answer), token) || strings.Contains(logged.String(), token) || strings.Contains(logged.String(), "panic") {
+		if strings.Contains(string(answer), token) || strings.Contains(logged.String(), token) ||
+			strings.Contains(logged.String(), "panic") {
 			t.Fatalf("answer %s, log %s", answer, logged.String())
 		}
 		if strings.Contains(refused.agent(), token) {
@@ -315,11 +341,13 @@ func FuzzRequest(f *testing.F) {
 		if response.StatusCode == 200 && plain {
 			messages.mu.Lock()
 			defer messages.mu.Unlock()
-			event, err := stream.Decode(messages.last.Subject, messages.last.Header, messages.last.Data)
+			event, err := stream.Decode(messages.last.Subject, messages.last.Header,
+				messages.last.Data)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if chunked := strings.Contains(strings.ToLower(header), "transfer-encoding"); !chunked && !bytes.Equal(event.Start.Payload.Body, body) {
+			if chunked := strings.Contains(strings.ToLower(header),
+				"transfer-encoding"); !chunked && !bytes.Equal(event.Start.Payload.Body, body) {
 				t.Errorf("body %q became %q", body, event.Start.Payload.Body)
 			}
 		}

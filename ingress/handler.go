@@ -39,8 +39,9 @@ type handler struct {
 	// sealer encrypts a secret that a node's provider has sent.
 	sealer func(workflowID, nodeID, secret string) ([]byte, error)
 
-	publicURL      string   // without a slash at the end; "" means that it is not known
-	firstIDHeaders []string // headers that are searched first for the delivery ID, in canonical form and in order
+	publicURL string // without a slash at the end; "" means that it is not known
+	// Headers that are searched first for the delivery ID, in canonical form and in order.
+	firstIDHeaders []string
 	otherIDHeaders []string // headers that are searched after the sender's own sources
 	maxBody        int64
 	bodyTimeout    time.Duration
@@ -101,7 +102,8 @@ type senderCounter interface {
 // newHandler completes a handler that already has its parts with the values of the configuration.
 func newHandler(c Config, h handler) *handler {
 	h.publicURL = strings.TrimSuffix(c.PublicURL, "/")
-	h.firstIDHeaders, h.otherIDHeaders = canonical(webhook.FirstDeliveryIDHeaders()), canonical(c.DeliveryIDHeaders)
+	h.firstIDHeaders, h.otherIDHeaders = canonical(webhook.FirstDeliveryIDHeaders()),
+		canonical(c.DeliveryIDHeaders)
 	h.maxBody, h.bodyTimeout, h.minBodyRate = c.MaxBodyBytes, c.BodyTimeout, c.MinBodyRate
 	h.rateGrace, h.answerTimeout = rateGrace, answerTimeout
 	h.shares = newFairShare(c.MaxInFlight, c.MaxBufferedBytes)
@@ -123,14 +125,20 @@ const webhookPath = "/webhooks/"
 // is not found.
 func (h *handler) router() http.Handler {
 	router := &httprouter.Router{HandleMethodNotAllowed: true}
-	router.POST(webhookPath+":workflowId", func(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
+	router.POST(webhookPath+":workflowId", func(
+		w http.ResponseWriter, r *http.Request, p httprouter.Params,
+	) {
 		h.serve(w, r, p.ByName("workflowId"))
 	})
-	missing := func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) { h.serve(w, r, "") }
+	missing := func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
+		h.serve(w, r, "")
+	}
 	router.POST("/webhooks", missing)
 	router.POST(webhookPath, missing)
 	for _, method := range [...]string{http.MethodGet, http.MethodOptions} {
-		router.Handle(method, webhookPath+":workflowId", func(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
+		router.Handle(method, webhookPath+":workflowId", func(
+			w http.ResponseWriter, r *http.Request, p httprouter.Params,
+		) {
 			h.serveOther(w, r, p.ByName("workflowId"))
 		})
 	}
@@ -162,8 +170,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 // steps are the checks of a request in the order of the contract; the comments give the contract's
 // numbers. The first step that returns an outcome ends the request.
 var steps = [...]func(*handler, *delivery) *outcome{
-	(*handler).admit,    // 5, 6
-	(*handler).shake,    // a handshake starts nothing, whatever the state of the plan and the workflow is
+	(*handler).admit, // 5, 6
+	// A handshake starts nothing, whatever the state of the plan and the workflow is.
+	(*handler).shake,
 	(*handler).plan,     // 7, 8
 	(*handler).verify,   // 11, 12 and the signature, for a node whose sender verifies requests
 	(*handler).limit,    // 9
@@ -201,7 +210,8 @@ func (h *handler) decideOther(d *delivery, workflowID string) outcome {
 		return notAllowed
 	}
 	found, refusal := h.admission.Find(workflowID, d.token, time.Now())
-	if refusal != nil || found.Node.Sender == nil || !slices.Contains(found.Node.Sender.Methods(), d.r.Method) {
+	if refusal != nil || found.Node.Sender == nil ||
+		!slices.Contains(found.Node.Sender.Methods(), d.r.Method) {
 		return notAllowed
 	}
 	if out := h.admit(d); out != nil {

@@ -41,7 +41,13 @@ type fixture struct {
 func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 	t.Helper()
 	server := natstest.Start(t)
-	f := &fixture{t: t, nats: server, log: &logtest.Buffer{}, stop: map[string]context.CancelFunc{}, keyFile: filepath.Join(t.TempDir(), "keys")}
+	f := &fixture{
+		t:       t,
+		nats:    server,
+		log:     &logtest.Buffer{},
+		stop:    map[string]context.CancelFunc{},
+		keyFile: filepath.Join(t.TempDir(), "keys"),
+	}
 	err := os.WriteFile(f.keyFile, []byte(seal.NewLine()+"\n"), 0o600)
 	if err == nil {
 		f.keys, err = seal.ReadFile(f.keyFile)
@@ -61,7 +67,8 @@ const publicURL = "https://hooks.example.com"
 func defaults(tb testing.TB, natsURL string) ingress.Config {
 	tb.Helper()
 	var c ingress.Config
-	if err := program.Parse(&c, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsURL); err != nil {
+	if err := program.Parse(&c, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--nats-url="+natsURL); err != nil {
 		tb.Fatal(err)
 	}
 	return c
@@ -168,8 +175,14 @@ func (f *fixture) read(response *http.Response) answer {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	a := answer{status: response.StatusCode, header: response.Header, raw: string(raw), close: response.Close}
-	if strings.HasPrefix(a.raw, "{") && strings.HasSuffix(response.Header.Get("Content-Type"), "json") {
+	a := answer{
+		status: response.StatusCode,
+		header: response.Header,
+		raw:    string(raw),
+		close:  response.Close,
+	}
+	if strings.HasPrefix(a.raw, "{") &&
+		strings.HasSuffix(response.Header.Get("Content-Type"), "json") {
 		if err := json.Unmarshal(raw, &a.body); err != nil {
 			f.t.Fatalf("%v in %s", err, raw)
 		}

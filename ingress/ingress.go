@@ -49,18 +49,35 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	return service.Run(ctx, c.service(), func(ctx context.Context, s *service.Service) error {
-		e := &endpoint{Service: s, config: c, keys: keys, snapshot: registry.NewSnapshot(keys), probeKey: probe.NewKey()}
+		e := &endpoint{
+			Service:  s,
+			config:   c,
+			keys:     keys,
+			snapshot: registry.NewSnapshot(keys),
+			probeKey: probe.NewKey(),
+		}
 		return e.run(ctx)
 	})
 }
 
 func (c *Config) service() service.Config {
 	return service.Config{
-		Name: "ingress", Serves: "the webhook endpoint",
-		Addr: c.Addr, OpsAddr: c.OpsAddr, LogLevel: c.LogLevel, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
-		NATSURL: c.NATSURL, NATSCreds: c.NATSCreds, NATSCA: c.NATSCA, NATSOptions: c.NATSOptions,
-		ConnectTimeout: c.ConnectTimeout, ShutdownGrace: c.ShutdownTimeout,
-		Listener: c.Listener, Log: c.Log, Ops: c.Ops,
+		Name:           "ingress",
+		Serves:         "the webhook endpoint",
+		Addr:           c.Addr,
+		OpsAddr:        c.OpsAddr,
+		LogLevel:       c.LogLevel,
+		TLSCert:        c.TLSCert,
+		TLSKey:         c.TLSKey,
+		NATSURL:        c.NATSURL,
+		NATSCreds:      c.NATSCreds,
+		NATSCA:         c.NATSCA,
+		NATSOptions:    c.NATSOptions,
+		ConnectTimeout: c.ConnectTimeout,
+		ShutdownGrace:  c.ShutdownTimeout,
+		Listener:       c.Listener,
+		Log:            c.Log,
+		Ops:            c.Ops,
 	}
 }
 
@@ -82,17 +99,24 @@ type endpoint struct {
 func (e *endpoint) run(ctx context.Context) error {
 	starting, cancel := context.WithTimeout(ctx, e.config.ConnectTimeout)
 	defer cancel()
-	for _, step := range []func(context.Context) error{e.connect, e.followRegistry, e.makeHandler, e.announce} {
+	for _, step := range []func(context.Context) error{
+		e.connect, e.followRegistry, e.makeHandler, e.announce,
+	} {
 		if err := step(starting); err != nil {
 			return err
 		}
 	}
 	var ready func(addr, opsAddr string)
 	if e.config.OnReady != nil {
-		ready = func(addr, opsAddr string) { e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr}) }
+		ready = func(addr, opsAddr string) {
+			e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr})
+		}
 	}
 	checks := checks(e.NATS, e.JetStream, e.lease, e.publisher)
-	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{"workflows": e.snapshot.Len()}, ready) //nolint:contextcheck // each request has its own context
+	//nolint:contextcheck // each request has its own context
+	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{
+		"workflows": e.snapshot.Len(),
+	}, ready)
 }
 
 // connect connects to NATS, checks that messages may be as long as bodies, and waits for the
@@ -103,11 +127,14 @@ func (e *endpoint) connect(ctx context.Context) error {
 	}
 	maxBody, maxPayload := e.config.MaxBodyBytes, e.NATS.MaxPayload()
 	if room := maxPayload - messageOverhead; maxBody > room {
-		return fmt.Errorf("--max-body-bytes %d does not fit into a NATS message: the server's max_payload is %d; lower the one to %d or raise the other",
+		return fmt.Errorf("--max-body-bytes %d does not fit into a NATS message: the server's "+
+			"max_payload is %d; lower the one to %d or raise the other",
 			maxBody, maxPayload, room)
 	}
 	if room := maxPayload - mostOverhead; maxBody > room {
-		e.Log.Warnf("--max-body-bytes %d leaves little room in a NATS message of %d bytes: a body of that length with thousands of query parameters is refused as too large; %d always fits",
+		e.Log.Warnf("--max-body-bytes %d leaves little room in a NATS message of %d bytes: a "+
+			"body of that length with thousands of query parameters is refused as too large; %d "+
+			"always fits",
 			maxBody, maxPayload, room)
 	}
 	return waitForExecutor(ctx, e.JetStream, e.config.ConnectTimeout)
@@ -143,13 +170,22 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 		return err
 	}
 	e.Add(talk.Stop)
-	e.lease = consistency.NewLease(e.NATS, e.follower) //nolint:contextcheck // it is renewed until the last request is answered
+	//nolint:contextcheck // it is renewed until the last request is answered
+	e.lease = consistency.NewLease(e.NATS, e.follower)
 	e.Add(e.lease.Stop)
 	e.handler = newHandler(e.config, handler{
-		admission: admission.New(e.snapshot, limits), lease: e.lease, publisher: counted(e.publisher, e.config.Publishing),
-		duplicates: duplicates, refused: refused, seen: seen, filtered: filtered,
-		waits:  await.New(e.NATS, int(e.config.MaxWaiting)),
-		probes: probe.NewAnswerer(e.probeKey), metrics: newRequestMetrics(e.Ops.Metrics), tracer: tracing.Tracer(e.Ops.Traces, "ingress"), log: e.Log,
+		admission:  admission.New(e.snapshot, limits),
+		lease:      e.lease,
+		publisher:  counted(e.publisher, e.config.Publishing),
+		duplicates: duplicates,
+		refused:    refused,
+		seen:       seen,
+		filtered:   filtered,
+		waits:      await.New(e.NATS, int(e.config.MaxWaiting)),
+		probes:     probe.NewAnswerer(e.probeKey),
+		metrics:    newRequestMetrics(e.Ops.Metrics),
+		tracer:     tracing.Tracer(e.Ops.Traces, "ingress"),
+		log:        e.Log,
 		sealer: func(workflowID, nodeID, secret string) ([]byte, error) {
 			return e.keys.Seal([]byte(secret), registry.AboutCaptured(workflowID, nodeID))
 		},
@@ -161,9 +197,17 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 // announce joins the barrier: from then on a change of the registry is confirmed only when this
 // process has applied it.
 func (e *endpoint) announce(ctx context.Context) error {
-	announcer, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower, consistency.RoleIngress, &consistency.IngressSettings{
-		PublicURL: e.config.PublicURL, MaxBodyBytes: e.config.MaxBodyBytes, DeliveryIDHeaders: e.config.allDeliveryIDHeaders(), ProbeKey: e.probeKey,
-	}, consistency.About{Version: ops.Version, KeyIDs: e.keys.IDs(), Can: consistency.Capabilities()}, e.Log)
+	announcer, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower, consistency.RoleIngress,
+		&consistency.IngressSettings{
+			PublicURL:         e.config.PublicURL,
+			MaxBodyBytes:      e.config.MaxBodyBytes,
+			DeliveryIDHeaders: e.config.allDeliveryIDHeaders(),
+			ProbeKey:          e.probeKey,
+		}, consistency.About{
+			Version: ops.Version,
+			KeyIDs:  e.keys.IDs(),
+			Can:     consistency.Capabilities(),
+		}, e.Log)
 	if err != nil {
 		return err
 	}
@@ -173,7 +217,10 @@ func (e *endpoint) announce(ctx context.Context) error {
 		return err
 	}
 	if n, why := e.snapshot.Unusable(); n > 0 {
-		e.Log.WithError(why).WithField("workflows", n).Warn(cmp.Or(sealed.Warning(), "senders of some workflows cannot be used here: requests to them are answered with 503"))
+		e.Log.WithError(why).WithField("workflows",
+			n).Warn(cmp.Or(sealed.Warning(),
+			"senders of some workflows cannot be used here: requests to them are answered with "+
+				"503"))
 	}
 	return nil
 }
@@ -200,7 +247,8 @@ func waitForExecutor(ctx context.Context, js jetstream.JetStream, timeout time.D
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return ctx.Err()
 		}
-		return fmt.Errorf("NATS has no hookstart stream and registry after %s (%w); start the executor, it creates them", timeout, err)
+		return fmt.Errorf("NATS has no hookstart stream and registry after %s (%w); start the "+
+			"executor, it creates them", timeout, err)
 	}
 	return nil
 }

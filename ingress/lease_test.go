@@ -37,7 +37,8 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 			if answer.Code != want {
 				t.Errorf("%s with %T: %d, want %d", tt.path, l, answer.Code, want)
 			}
-			if retryAfter := answer.Header().Get("Retry-After"); (retryAfter != "") != (want == http.StatusServiceUnavailable) {
+			if retryAfter := answer.Header().Get("Retry-After"); (retryAfter != "") !=
+				(want == http.StatusServiceUnavailable) {
 				t.Errorf("%s with %T: Retry-After %q", tt.path, l, retryAfter)
 			}
 		}
@@ -48,11 +49,16 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 // workflow may have been switched off.
 func TestNothingIsAcceptedWithoutALease(t *testing.T) {
 	t.Parallel()
-	for want, l := range map[int]lease{http.StatusOK: alwaysValid{}, http.StatusServiceUnavailable: neverValid{}} {
+	for want, l := range map[int]lease{
+		http.StatusOK:                 alwaysValid{},
+		http.StatusServiceUnavailable: neverValid{},
+	} {
 		h, token, messages, _, _ := tryHandler(t, l)
 		answer := httptest.NewRecorder()
-		h.router().ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/webhooks/wf?token="+token, nil))
-		if stored := messages.last != nil; answer.Code != want || stored != (want == http.StatusOK) {
+		h.router().ServeHTTP(answer,
+			httptest.NewRequest(http.MethodPost, "/webhooks/wf?token="+token, nil))
+		if stored := messages.last != nil; answer.Code != want ||
+			stored != (want == http.StatusOK) {
 			t.Errorf("%d, stored: %t, want %d", answer.Code, stored, want)
 		}
 	}

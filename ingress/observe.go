@@ -30,17 +30,18 @@ type event struct {
 	code        webhook.Code
 	executionID string
 	duplicate   bool
-	handshake   bool          // the request is a sender's handshake, which starts nothing
-	filtered    bool          // the request does not meet the node's filter
-	custom      bool          // the output of the execution chose the status
-	waiting     await.Reason  // why the answer did not wait any longer for the execution; "" means that it never waited
-	waited      time.Duration // how long it waited
-	bodyBytes   int
-	probe       bool // the request is an executor's check of the public URL
-	unread      bool // there is a body that was not read
-	publish     time.Duration
-	err         error
-	spans       *spans // nil means that tracing is off
+	handshake   bool // the request is a sender's handshake, which starts nothing
+	filtered    bool // the request does not meet the node's filter
+	custom      bool // the output of the execution chose the status
+	// Why the answer did not wait any longer for the execution; "" means that it never waited.
+	waiting   await.Reason
+	waited    time.Duration // how long it waited
+	bodyBytes int
+	probe     bool // the request is an executor's check of the public URL
+	unread    bool // there is a body that was not read
+	publish   time.Duration
+	err       error
+	spans     *spans // nil means that tracing is off
 }
 
 // admitted notes the workflow and the node of a request whose token is valid.
@@ -169,19 +170,26 @@ type requestMetrics struct {
 
 // registerState registers gauges for the state of the ingress, such as workflows and requests in
 // flight.
-func registerState(r prometheus.Registerer, snapshot *registry.Snapshot, follower *consistency.Follower, lease *consistency.Lease, waits *await.Waits) {
+func registerState(
+	r prometheus.Registerer, snapshot *registry.Snapshot, follower *consistency.Follower,
+	lease *consistency.Lease, waits *await.Waits,
+) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "hookstart_ingress_registry_revision", Help: "The registry revision that is in force here.",
+			Name: "hookstart_ingress_registry_revision",
+			Help: "The registry revision that is in force here.",
 		}, func() float64 { return float64(follower.Revision()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "hookstart_ingress_registry_lag_seconds", Help: "How long ago all that the registry held was in force here; past 2 every webhook is answered 503.",
+			Name: "hookstart_ingress_registry_lag_seconds",
+			Help: "How long ago all that the registry held was in force here; past 2 every " +
+				"webhook is answered 503.",
 		}, func() float64 { return lease.Age(time.Now()).Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_workflows", Help: "Workflows that are known here.",
 		}, func() float64 { return float64(snapshot.Len()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "hookstart_ingress_answers_waiting", Help: "Requests whose answers wait for the ends of their executions.",
+			Name: "hookstart_ingress_answers_waiting",
+			Help: "Requests whose answers wait for the ends of their executions.",
 		}, func() float64 { return float64(waits.Waiting()) }),
 	)
 }
@@ -191,36 +199,52 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 		return prometheus.NewHistogram(ops.Histogram(name, help, ops.Seconds))
 	}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hookstart_ingress_requests_total", Help: "Requests by status (output: one that the output of the execution chose) and by the refusal's code (empty: accepted, filtered, or a sender's handshake).",
+		Name: "hookstart_ingress_requests_total",
+		Help: "Requests by status (output: one that the output of the execution chose) and by " +
+			"the refusal's code (empty: accepted, filtered, or a sender's handshake).",
 	}, []string{"status", "code"})
 	verified := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hookstart_ingress_senders_verified_total", Help: "Requests that were verified as their sender's, by preset.",
+		Name: "hookstart_ingress_senders_verified_total",
+		Help: "Requests that were verified as their sender's, by preset.",
 	}, []string{"preset"})
 	handshakes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hookstart_ingress_senders_handshakes_total", Help: "Handshakes of senders that were answered, by preset.",
+		Name: "hookstart_ingress_senders_handshakes_total",
+		Help: "Handshakes of senders that were answered, by preset.",
 	}, []string{"preset"})
 	unverified := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hookstart_ingress_senders_refused_total", Help: "Requests that were refused by their signature, by preset and code.",
+		Name: "hookstart_ingress_senders_refused_total",
+		Help: "Requests that were refused by their signature, by preset and code.",
 	}, []string{"preset", "code"})
 	waits := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hookstart_ingress_answers_total", Help: "Requests to nodes whose answers wait for the end of the execution, by the reason why they waited no longer.",
+		Name: "hookstart_ingress_answers_total",
+		Help: "Requests to nodes whose answers wait for the end of the execution, by the reason " +
+			"why they waited no longer.",
 	}, []string{"reason"})
 	m := &requestMetrics{
-		answers:  map[await.Reason]prometheus.Counter{},
-		wait:     histogram("hookstart_ingress_answer_wait_seconds", "How long an answer waited for the end of its execution."),
-		requests: map[answerOf]prometheus.Counter{},
-		verified: map[string]prometheus.Counter{}, handshakes: map[string]prometheus.Counter{}, unverified: map[signatureRefusal]prometheus.Counter{},
+		answers: map[await.Reason]prometheus.Counter{},
+		wait: histogram("hookstart_ingress_answer_wait_seconds",
+			"How long an answer waited for the end of its execution."),
+		requests:   map[answerOf]prometheus.Counter{},
+		verified:   map[string]prometheus.Counter{},
+		handshakes: map[string]prometheus.Counter{},
+		unverified: map[signatureRefusal]prometheus.Counter{},
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hookstart_ingress_deduplicated_total", Help: "Repeated deliveries that started nothing.",
+			Name: "hookstart_ingress_deduplicated_total",
+			Help: "Repeated deliveries that started nothing.",
 		}),
 		filtered: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hookstart_ingress_filtered_total", Help: "Requests that did not meet the filter of their trigger node, and started nothing.",
+			Name: "hookstart_ingress_filtered_total",
+			Help: "Requests that did not meet the filter of their trigger node, and started " +
+				"nothing.",
 		}),
 		bodyBytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_ingress_body_bytes_total", Help: "Bytes of the bodies that were read.",
 		}),
-		duration: histogram("hookstart_ingress_request_duration_seconds", "From the headers to the answer, without the time that it waited for the end of an execution."),
-		publish:  histogram("hookstart_ingress_publish_duration_seconds", "From sending a message to the stream's confirmation."),
+		duration: histogram("hookstart_ingress_request_duration_seconds",
+			"From the headers to the answer, without the time that it waited for the end of an "+
+				"execution."),
+		publish: histogram("hookstart_ingress_publish_duration_seconds",
+			"From sending a message to the stream's confirmation."),
 		active: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_requests_in_flight", Help: "Requests being answered.",
 		}),
@@ -228,7 +252,11 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	for _, reason := range await.Reasons() {
 		m.answers[reason] = waits.WithLabelValues(string(reason))
 	}
-	answers := []answerOf{{http.StatusOK, ""}, {http.StatusAccepted, ""}, {http.StatusNoContent, ""}, {overloadStatus, webhook.RateLimited}, {overloadStatus, webhook.WorkflowInactive}}
+	answers := []answerOf{
+		{http.StatusOK, ""}, {http.StatusAccepted, ""}, {http.StatusNoContent, ""}, {
+			overloadStatus, webhook.RateLimited,
+		}, {overloadStatus, webhook.WorkflowInactive},
+	}
 	for code, p := range problems {
 		answers = append(answers, answerOf{p.status, code})
 	}
@@ -237,7 +265,8 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	}
 	m.requests[answerOf{status: customStatus}] = requests.WithLabelValues("output", "")
 	m.addSenders(verified, handshakes, unverified)
-	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered, waits, m.wait, m.bodyBytes, m.duration, m.publish, m.active)
+	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered, waits,
+		m.wait, m.bodyBytes, m.duration, m.publish, m.active)
 	return m
 }
 
@@ -251,8 +280,11 @@ func (m *requestMetrics) addSenders(verified, handshakes, unverified *prometheus
 			continue
 		}
 		m.verified[p.ID] = verified.WithLabelValues(p.ID)
-		for _, code := range [...]webhook.Code{webhook.SignatureMissing, webhook.SignatureInvalid, webhook.SignatureExpired} {
-			m.unverified[signatureRefusal{p.ID, code}] = unverified.WithLabelValues(p.ID, string(code))
+		for _, code := range [...]webhook.Code{
+			webhook.SignatureMissing, webhook.SignatureInvalid, webhook.SignatureExpired,
+		} {
+			m.unverified[signatureRefusal{p.ID, code}] = unverified.WithLabelValues(p.ID,
+				string(code))
 		}
 	}
 }

@@ -96,7 +96,8 @@ var contentTypeText = []string{"text/plain; charset=utf-8"}
 // unsentHeaders are the headers that an output does not set. They are about the connection or the
 // length of the body (RFC 9110), or are set by the ingress.
 var unsentHeaders = []string{
-	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te",
+	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate",
+	"Proxy-Authorization", "Proxy-Connection", "Te",
 	"Trailer", "Transfer-Encoding", "Upgrade", "X-Content-Type-Options", webhook.HeaderExecutionID,
 }
 
@@ -110,9 +111,12 @@ func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, e
 		if json.Unmarshal(value, &one) == nil {
 			values = []string{one}
 		} else if json.Unmarshal(value, &values) != nil {
-			return nil, fmt.Errorf("%w: the header %q must be a text or a list of texts", errOutput, name)
+			return nil,
+				fmt.Errorf("%w: the header %q must be a text or a list of texts", errOutput, name)
 		}
-		if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
+		if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, func(v string) bool {
+			return !httpguts.ValidHeaderFieldValue(v)
+		}) {
 			return nil, fmt.Errorf("%w: the header %q cannot be sent", errOutput, name)
 		}
 		name = http.CanonicalHeaderKey(name)

@@ -21,7 +21,11 @@ func TestProbe(t *testing.T) {
 		t.Fatalf("%d keys", len(keys))
 	}
 	ask := func(path, token, question string) answer {
-		return s.send(request{path: path, token: token, header: map[string]string{probe.Header: question}})
+		return s.send(request{
+			path:   path,
+			token:  token,
+			header: map[string]string{probe.Header: question},
+		})
 	}
 	plain := s.send(request{path: "/webhooks/-"})
 	before := s.messages()
@@ -34,7 +38,10 @@ func TestProbe(t *testing.T) {
 			}
 			a.header.Del(probe.Header)
 			a.header.Set("Date", plain.header.Get("Date"))
-			if a.status != 400 || a.raw != plain.raw || !maps.EqualFunc(a.header, plain.header, func(a, b []string) bool { return strings.Join(a, "") == strings.Join(b, "") }) {
+			if a.status != 400 || a.raw != plain.raw ||
+				!maps.EqualFunc(a.header, plain.header, func(a, b []string) bool {
+					return strings.Join(a, "") == strings.Join(b, "")
+				}) {
 				t.Errorf("%s: the answer is not as ever: %+v", path, a)
 			}
 		}
@@ -42,11 +49,13 @@ func TestProbe(t *testing.T) {
 	used := probe.Ask(keys)
 	ask("/webhooks/-", "", used.Header())
 	for what, a := range map[string]answer{
-		"used before":          ask("/webhooks/-", "", used.Header()),
-		"of a stranger":        ask("/webhooks/-", "", probe.Ask([][]byte{probe.NewKey()}).Header()),
-		"nonsense":             ask("/webhooks/-", "", "x.y"),
-		"where it might start": ask("/webhooks/active", s.token["active"], probe.Ask(keys).Header()),
-		"elsewhere":            ask("/", "", probe.Ask(keys).Header()),
+		"used before": ask("/webhooks/-", "", used.Header()),
+		"of a stranger": ask("/webhooks/-", "",
+			probe.Ask([][]byte{probe.NewKey()}).Header()),
+		"nonsense": ask("/webhooks/-", "", "x.y"),
+		"where it might start": ask("/webhooks/active", s.token["active"],
+			probe.Ask(keys).Header()),
+		"elsewhere": ask("/", "", probe.Ask(keys).Header()),
 	} {
 		if _, ok := a.header[probe.Header]; ok {
 			t.Errorf("%s: %v", what, a.header)
@@ -60,7 +69,8 @@ func TestProbe(t *testing.T) {
 	}
 	// The reports count the plain request, the three that were no probes, and the one for another
 	// path.
-	if got := s.refusals(5); got[[2]string{"", "token_missing"}].Count != 4 || got[[2]string{"", "not_found"}].Count != 1 || len(got) != 2 {
+	if got := s.refusals(5); got[[2]string{"", "token_missing"}].Count != 4 ||
+		got[[2]string{"", "not_found"}].Count != 1 || len(got) != 2 {
 		t.Errorf("%+v", got)
 	}
 }

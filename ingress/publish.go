@@ -29,7 +29,8 @@ func (h *handler) store(d *delivery, id string) outcome {
 	if key := d.caller.Node.OrderKey; key != nil {
 		if orderKey = tokens.redact(key.Of(&d.request)); orderKey != "" {
 			subject = func(queue, workflowID, nodeID string) string {
-				return stream.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey), workflowID, nodeID)
+				return stream.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey),
+					workflowID, nodeID)
 			}
 		}
 	}
@@ -100,7 +101,8 @@ func (h *handler) reject(d *delivery) *outcome {
 	}
 	rejection.Payload.ContentType = tokens.redact(headerText(d.r.Header.Get("Content-Type")))
 	if len(d.id.ID) <= execution.MaxDeliveryID {
-		rejection.DeliveryID, rejection.DeliveryDerived = tokens.redact(headerText(d.id.ID)), d.id.Derived || d.id.Signed
+		rejection.DeliveryID, rejection.DeliveryDerived = tokens.redact(headerText(d.id.ID)),
+			d.id.Derived || d.id.Signed
 	}
 	d.e.executionID = rejection.ID
 	msg, err := stream.RejectedMessage(rejection)
@@ -116,7 +118,9 @@ const retryUnavailable = 2 * time.Second
 
 // publish stores a message and maps an error of the stream to a refusal. unencoded is the error
 // from encoding the message.
-func (h *handler) publish(e *event, msg *nats.Msg, unencoded error) (publish.Ack, *admission.Refusal) {
+func (h *handler) publish(
+	e *event, msg *nats.Msg, unencoded error,
+) (publish.Ack, *admission.Refusal) {
 	if unencoded != nil {
 		e.err = unencoded
 		return publish.Ack{}, &admission.Refusal{Code: webhook.Internal}

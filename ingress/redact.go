@@ -173,7 +173,8 @@ func hexDigit(c byte) (value byte, is bool) {
 }
 
 func isBase64URL(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' ||
+		c == '_'
 }
 
 // forwardedQuery returns the parameters of a raw query as a runner receives them. The limit of 32
@@ -196,14 +197,17 @@ var secretHeaders = webhook.SecretHeaders()
 
 // forwardedHeaders puts the request's headers into a map, as a runner receives them: without
 // credentials and without the dropped headers. It does not change the headers of the request.
-func (h redactor) forwardedHeaders(into execution.Values, r *http.Request, dropped []string) execution.Values {
+func (h redactor) forwardedHeaders(
+	into execution.Values, r *http.Request, dropped []string,
+) execution.Values {
 	for name, values := range r.Header { // names are ASCII: net/http refuses others
 		if !slices.Contains(secretHeaders, name) && !slices.Contains(dropped, name) {
 			into[name] = h.redactAll(values)
 		}
 	}
 	if r.Host != "" {
-		into["Host"] = []string{h.redact(headerText(r.Host))} // net/http removes it from the headers
+		// net/http removes it from the headers.
+		into["Host"] = []string{h.redact(headerText(r.Host))}
 	}
 	return into
 }

@@ -26,19 +26,38 @@ func TestTokensAreHiddenHoweverTheyAreWritten(t *testing.T) {
 	half := strings.Replace(token, "_", "%5F", 1)
 	another := registry.NewToken()
 	for name, c := range map[string]struct{ query, text, want string }{
-		"as sent":                    {"token=" + token, "/webhooks/wf?token=" + token + "&a=1", "/webhooks/wf?token=[token]&a=1"},
-		"escaped in the URL":         {"token=" + half, "?token=" + half, "?token=[token]"},
-		"escaped in the text":        {"token=" + token, "u=" + half + "&b", "u=[token]&b"},
-		"each byte escaped":          {"token=" + half, "https://x/?u=" + escapeAll(token), "https://x/?u=[token]"},
-		"escaped twice":              {"token=" + token, "u=" + url.QueryEscape(half), "u=[token]"},
-		"somebody else's":            {"token=" + token, "of " + another + ".", "of [token]."},
-		"two":                        {"token=" + token, token + "," + half, "[token],[token]"},
-		"the second parameter":       {"token=" + token + "&token=second-secret", "a second-secret b", "a [token] b"},
-		"the second one, escaped":    {"token=" + token + "&token=second%2Dsecret", "second-secret second%2dsecret second%2Dsecret", "[token] [token] [token]"},
-		"one that is not of a form":  {"token=wrong+secret%2Fvalue", "wrong+secret/value wrong secret/value wrong%20secret%2fvalue", "[token] [token] [token]"},
-		"its beginning":              {"token=" + strings.Repeat("a", 100), escapeAll(strings.Repeat("a", 80)) + " b", "[token] b"},
-		"what cannot be unescaped":   {"token=secret%zz", "secret%zz", "[token]"},
-		"what is no token":           {"token=" + token, "hst_short hst%5Fshort 100% %2", "hst_short hst%5Fshort 100% %2"},
+		"as sent": {
+			"token=" + token, "/webhooks/wf?token=" + token + "&a=1",
+			"/webhooks/wf?token=[token]&a=1",
+		},
+		"escaped in the URL":  {"token=" + half, "?token=" + half, "?token=[token]"},
+		"escaped in the text": {"token=" + token, "u=" + half + "&b", "u=[token]&b"},
+		"each byte escaped": {
+			"token=" + half, "https://x/?u=" + escapeAll(token), "https://x/?u=[token]",
+		},
+		"escaped twice":   {"token=" + token, "u=" + url.QueryEscape(half), "u=[token]"},
+		"somebody else's": {"token=" + token, "of " + another + ".", "of [token]."},
+		"two":             {"token=" + token, token + "," + half, "[token],[token]"},
+		"the second parameter": {
+			"token=" + token + "&token=second-secret", "a second-secret b", "a [token] b",
+		},
+		"the second one, escaped": {
+			"token=" + token + "&token=second%2Dsecret",
+			"second-secret second%2dsecret second%2Dsecret", "[token] [token] [token]",
+		},
+		"one that is not of a form": {
+			"token=wrong+secret%2Fvalue",
+			"wrong+secret/value wrong secret/value wrong%20secret%2fvalue",
+			"[token] [token] [token]",
+		},
+		"its beginning": {
+			"token=" + strings.Repeat("a", 100), escapeAll(strings.Repeat("a", 80)) + " b",
+			"[token] b",
+		},
+		"what cannot be unescaped": {"token=secret%zz", "secret%zz", "[token]"},
+		"what is no token": {
+			"token=" + token, "hst_short hst%5Fshort 100% %2", "hst_short hst%5Fshort 100% %2",
+		},
 		"one that is no secret":      {"token=" + token + "&token=a", "a banana", "a banana"},
 		"a percent sign at each end": {"token=" + token, "%" + half + "%", "%[token]%"},
 	} {
@@ -52,13 +71,30 @@ func TestTokensTravelOnNowhere(t *testing.T) {
 	t.Parallel()
 	token := registry.NewToken()
 	half := strings.Replace(token, "_", "%5F", 1)
-	query := "token=" + half + "&token=second-secret&access_token=third-secret&u=" + url.QueryEscape("https://x/?t="+half) + "&" + half + "=1"
-	r := &http.Request{Host: half, Header: http.Header{"X-Original-Url": {"/?token=" + half, "second-secret"}, "Plain": {"plain"}, "Authorization": {"bEARER fourth-secret"}, "X-Forwarded-Authorization": {"Bearer fourth-secret, third-secret"}}}
+	query := "token=" + half + "&token=second-secret&access_token=third-secret&u=" +
+		url.QueryEscape("https://x/?t="+half) + "&" + half + "=1"
+	r := &http.Request{
+		Host: half,
+		Header: http.Header{
+			"X-Original-Url":            {"/?token=" + half, "second-secret"},
+			"Plain":                     {"plain"},
+			"Authorization":             {"bEARER fourth-secret"},
+			"X-Forwarded-Authorization": {"Bearer fourth-secret, third-secret"},
+		},
+	}
 	tokens := newRedactor(query, r.Header, shortestHidden)
-	got := map[string]execution.Values{"headers": tokens.forwardedHeaders(execution.Values{}, r, nil), "query": tokens.forwardedQuery(query)}
+	got := map[string]execution.Values{
+		"headers": tokens.forwardedHeaders(execution.Values{}, r, nil),
+		"query":   tokens.forwardedQuery(query),
+	}
 	want := map[string]execution.Values{
-		"headers": {"X-Original-Url": {"/?token=[token]", "[token]"}, "Plain": {"plain"}, "X-Forwarded-Authorization": {"Bearer [token], [token]"}, "Host": {"[token]"}},
-		"query":   {"u": {"https://x/?t=[token]"}, "[token]": {"1"}},
+		"headers": {
+			"X-Original-Url":            {"/?token=[token]", "[token]"},
+			"Plain":                     {"plain"},
+			"X-Forwarded-Authorization": {"Bearer [token], [token]"},
+			"Host":                      {"[token]"},
+		},
+		"query": {"u": {"https://x/?t=[token]"}, "[token]": {"1"}},
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", got, want)
@@ -69,9 +105,15 @@ func TestAUserAgentShowsNoToken(t *testing.T) {
 	t.Parallel()
 	half := strings.Replace(registry.NewToken(), "_", "%5F", 1)
 	for text, want := range map[string]string{
-		"agent wrong%2Dsecret": "agent [token]", "agent " + half: "agent [token]", "of hst%5Fshort": "[token]", "curl/8.1": "curl/8.1",
+		"agent wrong%2Dsecret": "agent [token]",
+		"agent " + half:        "agent [token]",
+		"of hst%5Fshort":       "[token]",
+		"curl/8.1":             "curl/8.1",
 	} {
-		r := &http.Request{URL: &url.URL{RawQuery: "token=wrong-secret"}, Header: http.Header{"User-Agent": {text}}}
+		r := &http.Request{
+			URL:    &url.URL{RawQuery: "token=wrong-secret"},
+			Header: http.Header{"User-Agent": {text}},
+		}
 		if got := userAgent(r); got != want {
 			t.Errorf("%q: %q", text, got)
 		}
@@ -93,7 +135,8 @@ func TestQueriesAreCheap(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() { _ = newRedactor(raw, nil, shortestHidden) }); n > 1 {
 		t.Errorf("%v allocations for what is to be hidden", n)
 	}
-	if n := testing.AllocsPerRun(10, func() { _ = otherParameters(raw) }); n > 4100 { // one name for each, and space for all values
+	if n := testing.AllocsPerRun(10, func() { _ = otherParameters(raw) }); n > 4100 {
+		// One name for each, and space for all values.
 		t.Errorf("%v allocations for 4,000 parameters", n)
 	}
 	if others := otherParameters(raw); len(others) != 4000 || others["a0"][0] != "" {

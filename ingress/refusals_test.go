@@ -64,7 +64,10 @@ func (s *situations) workflowIn(account, id string, active bool, limit *registry
 	s.t.Helper()
 	ctx := s.t.Context()
 	_, _, err := s.PutWorkflow(ctx, edit.WorkflowSpec{
-		ID: id, AccountID: account, RateLimit: limit, Triggers: []edit.TriggerSpec{{NodeID: "node"}},
+		ID:        id,
+		AccountID: account,
+		RateLimit: limit,
+		Triggers:  []edit.TriggerSpec{{NodeID: "node"}},
 	})
 	if err == nil && active {
 		_, err = s.Activate(ctx, id)
@@ -87,7 +90,8 @@ func (s *situations) head(path, token string, lines ...string) string {
 	if token != "" {
 		path += "?token=" + token
 	}
-	return "POST " + path + " HTTP/1.1\r\nHost: test\r\n" + strings.Join(append(lines, "\r\n"), "\r\n")
+	return "POST " + path + " HTTP/1.1\r\nHost: test\r\n" +
+		strings.Join(append(lines, "\r\n"), "\r\n")
 }
 
 func (s *situations) expect(row string, a answer, status int, code string) {
@@ -97,7 +101,8 @@ func (s *situations) expect(row string, a answer, status int, code string) {
 		return
 	}
 	// Every refusal has the same form.
-	if a.header.Get("Content-Type") != "application/problem+json" || a.body["success"] != false || a.body["status"] != float64(status) {
+	if a.header.Get("Content-Type") != "application/problem+json" || a.body["success"] != false ||
+		a.body["status"] != float64(status) {
 		s.t.Errorf("%s: %v %s", row, a.header, a.raw)
 	}
 	for _, member := range []string{"type", "title", "detail"} {
@@ -105,13 +110,21 @@ func (s *situations) expect(row string, a answer, status int, code string) {
 			s.t.Errorf("%s: no %s in %s", row, member, a.raw)
 		}
 	}
-	retryable := map[string]bool{"rate_limited": true, "unavailable": true, "overloaded": true, "storage_full": true, "body_unreadable": true}
+	retryable := map[string]bool{
+		"rate_limited":    true,
+		"unavailable":     true,
+		"overloaded":      true,
+		"storage_full":    true,
+		"body_unreadable": true,
+	}
 	if a.body["retryable"] != (retryable[code] || status == 503) {
 		s.t.Errorf("%s: retryable %v", row, a.body["retryable"])
 	}
 	wait, hasWait := a.body["retryAfter"].(float64)
-	if hasWait != (status == 429 || status == 503) || hasWait && (wait < 1 || a.header.Get("Retry-After") != strconv.Itoa(int(wait))) {
-		s.t.Errorf("%s: retryAfter %v, Retry-After %q", row, a.body["retryAfter"], a.header.Get("Retry-After"))
+	if hasWait != (status == 429 || status == 503) ||
+		hasWait && (wait < 1 || a.header.Get("Retry-After") != strconv.Itoa(int(wait))) {
+		s.t.Errorf("%s: retryAfter %v, Retry-After %q", row, a.body["retryAfter"],
+			a.header.Get("Retry-After"))
 	}
 }
 
@@ -124,13 +137,20 @@ func TestOverloaded(t *testing.T) {
 		length string
 		body   string
 	}{
-		"requests":            {func(c *ingress.Config) { c.MaxInFlight = 1 }, "Content-Length: 1", "x"},
-		"bytes":               {func(c *ingress.Config) { c.MaxBodyBytes, c.MaxBufferedBytes = 9, 9 }, "Content-Length: 9", "123456789"},
-		"bytes, not declared": {func(c *ingress.Config) { c.MaxBodyBytes, c.MaxBufferedBytes = 9, 9 }, "Transfer-Encoding: chunked", "1\r\nx\r\n0\r\n\r\n"},
+		"requests": {func(c *ingress.Config) {
+			c.MaxInFlight = 1
+		}, "Content-Length: 1", "x"},
+		"bytes": {func(c *ingress.Config) {
+			c.MaxBodyBytes, c.MaxBufferedBytes = 9, 9
+		}, "Content-Length: 9", "123456789"},
+		"bytes, not declared": {func(c *ingress.Config) {
+			c.MaxBodyBytes, c.MaxBufferedBytes = 9, 9
+		}, "Transfer-Encoding: chunked", "1\r\nx\r\n0\r\n\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startSituations(t, c.option)
-			finish := s.begin(s.head("/webhooks/active", s.token["active"], c.length, "Expect: 100-continue"))
+			finish := s.begin(s.head("/webhooks/active", s.token["active"], c.length,
+				"Expect: 100-continue"))
 			s.expect("14", s.to("active", request{body: "x"}), 503, "overloaded")
 			if a := finish(c.body); a.status != 200 {
 				t.Errorf("the one that held the place: %+v", a)
@@ -169,7 +189,10 @@ func TestBytesPerDay(t *testing.T) {
 	}
 	w.expect("9", w.to("two", body), 429, "rate_limited")
 	w.expect("9 before 10", w.to("off", body), 429, "rate_limited")
-	w.expect("9 before 11", w.to("one", request{body: body.body, header: map[string]string{"X-Webhook-Delivery-Id": strings.Repeat("x", 256)}}), 429, "rate_limited")
+	w.expect("9 before 11", w.to("one", request{
+		body:   body.body,
+		header: map[string]string{"X-Webhook-Delivery-Id": strings.Repeat("x", 256)},
+	}), 429, "rate_limited")
 	if a := w.to("one", request{body: body.body[:20_000]}); a.status != 200 {
 		t.Errorf("what is left of the day: %+v", a)
 	}
@@ -186,11 +209,16 @@ func TestBytesPerDay(t *testing.T) {
 	w.workflowIn("both", "three", true, nil)
 	w.workflowIn("both", "four", false, nil)
 	for _, n := range []int{40_000, 40_000, 20_000} {
-		if a := w.sendTo(addr, request{path: "/webhooks/three", token: w.token["three"], body: body.body[:n]}); a.status != 200 {
+		if a := w.sendTo(addr, request{
+			path:  "/webhooks/three",
+			token: w.token["three"],
+			body:  body.body[:n],
+		}); a.status != 200 {
 			t.Fatalf("%+v", a)
 		}
 	}
-	for deadline := time.Now().Add(20 * time.Second); w.to("four", request{chunked: true}).status != 429; {
+	for deadline := time.Now().Add(20 * time.Second); w.to("four",
+		request{chunked: true}).status != 429; {
 		if time.Now().After(deadline) {
 			t.Fatal("the ingresses do not tell each other")
 		}
@@ -209,9 +237,12 @@ func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 			s := startSituations(t, option)
 			var finish []func(string) answer
 			for range 4 {
-				finish = append(finish, s.begin(s.head("/webhooks/active", s.token["active"], "Content-Length: 9", "Expect: 100-continue")))
+				finish = append(finish,
+					s.begin(s.head("/webhooks/active", s.token["active"], "Content-Length: 9",
+						"Expect: 100-continue")))
 			}
-			s.expect("the account's fifth", s.to("active", request{body: "123456789"}), 503, "overloaded")
+			s.expect("the account's fifth", s.to("active", request{body: "123456789"}), 503,
+				"overloaded")
 			if a := s.to("first", request{body: "123456789"}); a.status != 200 {
 				t.Errorf("another account: %+v", a)
 			}
@@ -247,7 +278,10 @@ func TestATooLongMessage(t *testing.T) {
 	for i := range 7900 {
 		query.WriteString("&" + strconv.FormatInt(int64(i), 36))
 	}
-	r := request{path: "/webhooks/active?token=" + s.token["active"] + query.String(), body: strings.Repeat("x", 1<<20-64<<10)}
+	r := request{
+		path: "/webhooks/active?token=" + s.token["active"] + query.String(),
+		body: strings.Repeat("x", 1<<20-64<<10),
+	}
 	s.expect("13", s.send(r), 413, "body_too_large")
 	r.path = "/webhooks/active?token=" + s.token["active"]
 	if a := s.send(r); a.status != 200 {
@@ -263,7 +297,10 @@ func TestStorageFull(t *testing.T) {
 	if _, err := s.JetStream.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	delivery := request{body: strings.Repeat("x", 50_000), header: map[string]string{"X-Webhook-Delivery-Id": "full"}}
+	delivery := request{
+		body:   strings.Repeat("x", 50_000),
+		header: map[string]string{"X-Webhook-Delivery-Id": "full"},
+	}
 	for n := 0; ; n++ {
 		delivery.header["X-Webhook-Delivery-Id"] = fmt.Sprint(n)
 		a := s.to("active", delivery)
@@ -320,7 +357,10 @@ func TestAChangedRateLimitBeginsFromIdle(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
 	for _, requests := range []int64{1, 2, 1} {
-		s.workflow("changed", "pro", true, &registry.RateLimit{Requests: requests, Window: time.Duration(requests) * 12 * time.Hour})
+		s.workflow("changed", "pro", true, &registry.RateLimit{
+			Requests: requests,
+			Window:   time.Duration(requests) * 12 * time.Hour,
+		})
 		for range requests {
 			if a := s.to("changed", request{}); a.status != 200 {
 				t.Errorf("of %d: %+v", requests, a)
@@ -344,21 +384,24 @@ func TestRejectedExecutions(t *testing.T) {
 	first := s.to("inactive", withID("1"))
 	again := s.to("inactive", withID("1"))
 	other := s.to("inactive", withID("2"))
-	if first.executionID() == "" || first.executionID() != again.executionID() || first.executionID() == other.executionID() {
+	if first.executionID() == "" || first.executionID() != again.executionID() ||
+		first.executionID() == other.executionID() {
 		t.Errorf("%s %s %s", first.executionID(), again.executionID(), other.executionID())
 	}
 	if n := s.messages() - before; n != 2 {
 		t.Errorf("%d messages for two deliveries", n)
 	}
 	rejection := s.lastEvent().Rejection
-	if rejection == nil || rejection.ID != other.executionID() || rejection.DeliveryID != "2" || rejection.Code != "workflow_inactive" || rejection.DeclaredSize != 10 {
+	if rejection == nil || rejection.ID != other.executionID() || rejection.DeliveryID != "2" ||
+		rejection.Code != "workflow_inactive" || rejection.DeclaredSize != 10 {
 		t.Errorf("%+v", rejection)
 	}
 	if _, err := s.Activate(t.Context(), "inactive"); err != nil {
 		t.Fatal(err)
 	}
 	accepted := s.to("inactive", withID("1"))
-	if accepted.status != 200 || accepted.body["deduplicated"] != nil || accepted.executionID() == first.executionID() {
+	if accepted.status != 200 || accepted.body["deduplicated"] != nil ||
+		accepted.executionID() == first.executionID() {
 		t.Errorf("once it is active: %+v", accepted)
 	}
 	if id := s.last().Header.Get(jetstream.MsgIDHeader); id != accepted.executionID() {

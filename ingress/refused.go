@@ -19,7 +19,11 @@ func (h *handler) countRefusal(r *http.Request, e *event) {
 	if id, ok := strings.CutPrefix(r.URL.Path, webhookPath); ok && execution.ValidName(id) {
 		workflowID = h.admission.Known(id)
 	}
-	h.refused.Count(workflowID, string(e.code), stream.RefusedRequest{At: e.start, BodyBytes: r.ContentLength, UserAgent: userAgent(r)})
+	h.refused.Count(workflowID, string(e.code), stream.RefusedRequest{
+		At:        e.start,
+		BodyBytes: r.ContentLength,
+		UserAgent: userAgent(r),
+	})
 }
 
 // userAgent returns the User-Agent with every token, valid or not, replaced.
@@ -28,7 +32,8 @@ func userAgent(r *http.Request) string {
 	if text == "" {
 		return ""
 	}
-	text = text[:min(len(text), 1<<10)] // bounds the result, because replacing a token of one letter makes the text longer
+	// Bounds the result, because replacing a token of one letter makes the text longer.
+	text = text[:min(len(text), 1<<10)]
 	text = newRedactor(r.URL.RawQuery, r.Header, 1).redact(text)
 	if hasTokenPrefix(text) {
 		text = hiddenToken // it contains a token other than the one of this request

@@ -38,8 +38,9 @@ func findToken(raw string, header http.Header) string {
 
 // These are the parameters that hold a token.
 const (
-	tokenParameter  = "token"
-	accessParameter = "access_token" // as in RFC 6750, which the CloudEvents specification for webhooks asks for
+	tokenParameter = "token"
+	// As in RFC 6750, which the CloudEvents specification for webhooks asks for.
+	accessParameter = "access_token"
 )
 
 // bearerToken returns the token of the header Authorization, or "" if it has none with the scheme
@@ -144,7 +145,8 @@ func headerText(s string) string {
 // new trace if the sender sent none.
 func nextTrace(header http.Header) string {
 	var ids [24]byte
-	binary.NativeEndian.PutUint64(ids[0:], rand.Uint64()|1)  //nolint:gosec // IDs, no secrets; |1: never zero
+	//nolint:gosec // IDs, no secrets; |1: never zero
+	binary.NativeEndian.PutUint64(ids[0:], rand.Uint64()|1)
 	binary.NativeEndian.PutUint64(ids[8:], rand.Uint64())    //nolint:gosec // as above
 	binary.NativeEndian.PutUint64(ids[16:], rand.Uint64()|1) //nolint:gosec // as above
 	var text [55]byte

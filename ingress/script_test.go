@@ -39,10 +39,17 @@ func TestWebhookContract(t *testing.T) {
 			testscript.Run(t, testscript.Params{
 				Files: []string{script}, RequireExplicitExec: true, RequireUniqueNames: true,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"send": s.scriptSend, "raw": s.scriptRaw, "sender": s.scriptSender, "filter": s.scriptFilter, "answer": s.scriptAnswer, "runner": s.scriptRunner, "message": s.scriptMessage,
+					"send":      s.scriptSend,
+					"raw":       s.scriptRaw,
+					"sender":    s.scriptSender,
+					"filter":    s.scriptFilter,
+					"answer":    s.scriptAnswer,
+					"runner":    s.scriptRunner,
+					"message":   s.scriptMessage,
 					"nats-stop": func(*testscript.TestScript, bool, []string) { s.nats.Stop() },
 					"stored": func(ts *testscript.TestScript, _ bool, args []string) {
-						if n := s.messages() - before; len(args) != 1 || args[0] != strconv.FormatUint(n, 10) {
+						if n := s.messages() - before; len(args) != 1 ||
+							args[0] != strconv.FormatUint(n, 10) {
 							ts.Fatalf("%d messages were stored, want %s", n, args)
 						}
 					},
@@ -130,13 +137,20 @@ func (s *situations) scriptFilter(ts *testscript.TestScript, neg bool, args []st
 
 // putSettings replaces the settings of a workflow's node, which is in the account pro. With neg
 // they must be refused.
-func (s *situations) putSettings(ts *testscript.TestScript, neg bool, workflow string, settings edit.TriggerSettings) {
+func (s *situations) putSettings(
+	ts *testscript.TestScript, neg bool, workflow string, settings edit.TriggerSettings,
+) {
 	var limit *registry.RateLimit
 	if strings.Contains(workflow, "once") {
 		limit = &registry.RateLimit{Requests: 1, Window: time.Hour}
 	}
 	trigger := edit.TriggerSpec{NodeID: "node", TriggerSettings: settings}
-	_, _, err := s.PutWorkflow(s.t.Context(), edit.WorkflowSpec{ID: workflow, AccountID: "pro", RateLimit: limit, Triggers: []edit.TriggerSpec{trigger}})
+	_, _, err := s.PutWorkflow(s.t.Context(), edit.WorkflowSpec{
+		ID:        workflow,
+		AccountID: "pro",
+		RateLimit: limit,
+		Triggers:  []edit.TriggerSpec{trigger},
+	})
 	switch invalid := (*edit.InvalidError)(nil); {
 	case neg && !errors.As(err, &invalid):
 		ts.Fatalf("the settings were not refused: %v", err)
@@ -171,7 +185,13 @@ func (s *situations) scriptRunner(ts *testscript.TestScript, neg bool, args []st
 // sign signs a request as the sender of its workflow would, at the present time shifted by shift.
 func (s *situations) sign(ts *testscript.TestScript, r *request, shift time.Duration) {
 	path, query, _ := strings.Cut(r.path, "?")
-	in := sender.Request{Method: "POST", Header: map[string][]string{}, Query: query, URL: publicURL + r.path, Body: []byte(r.body)}
+	in := sender.Request{
+		Method: "POST",
+		Header: map[string][]string{},
+		Query:  query,
+		URL:    publicURL + r.path,
+		Body:   []byte(r.body),
+	}
 	for name, value := range r.header {
 		in.Header[http.CanonicalHeaderKey(name)] = []string{value}
 	}
@@ -187,10 +207,15 @@ func (s *situations) sign(ts *testscript.TestScript, r *request, shift time.Dura
 func (s *situations) scriptMessage(ts *testscript.TestScript, _ bool, _ []string) {
 	event := s.lastEvent()
 	if start := event.Start; start != nil {
-		fmt.Fprintf(ts.Stdout(), "start sender=%s verified=%t delivery=%s derived=%t\nheaders %v\n%s\n", start.Sender, start.Verified, start.DeliveryID, start.DeliveryDerived, start.Headers, start.Payload.Input())
+		fmt.Fprintf(ts.Stdout(),
+			"start sender=%s verified=%t delivery=%s derived=%t\nheaders %v\n%s\n", start.Sender,
+			start.Verified, start.DeliveryID, start.DeliveryDerived, start.Headers,
+			start.Payload.Input())
 	}
 	if r := event.Rejection; r != nil {
-		fmt.Fprintf(ts.Stdout(), "rejected sender=%s verified=%t delivery=%s derived=%t\nheaders %v\n%s\n", r.Sender, r.Verified, r.DeliveryID, r.DeliveryDerived, r.Headers, r.Payload.Body)
+		fmt.Fprintf(ts.Stdout(),
+			"rejected sender=%s verified=%t delivery=%s derived=%t\nheaders %v\n%s\n", r.Sender,
+			r.Verified, r.DeliveryID, r.DeliveryDerived, r.Headers, r.Payload.Body)
 	}
 }
 
@@ -239,7 +264,8 @@ func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []strin
 }
 
 func (s *situations) writeAnswer(ts *testscript.TestScript, a answer) {
-	isOutput := a.header.Get("Hookstart-Execution-Id") != "" && a.body["type"] == nil // the output of an execution is the answer
+	// The output of an execution is the answer.
+	isOutput := a.header.Get("Hookstart-Execution-Id") != "" && a.body["type"] == nil
 	if a.status >= 400 && a.raw != "" && !isOutput {
 		s.expect("every refusal has the same shape", a, a.status, a.code())
 	}

@@ -19,7 +19,9 @@ func (h *handler) shake(d *delivery) *outcome {
 		return nil
 	}
 	if d.r.Method == http.MethodPost && s.HandshakeInBody() && h.read(d) != nil {
-		return nil // a request with an unreadable body is not a handshake; a later step, after the plan, refuses it
+		// A request with an unreadable body is not a handshake; a later step, after the plan,
+		// refuses it.
+		return nil
 	}
 	now := time.Now()
 	d.request.PerMinute = d.caller.PerMinute()
@@ -67,7 +69,11 @@ func (h *handler) verify(d *delivery) *outcome {
 // unverified refuses a request that could not be verified. The reason is shown to operators, not to
 // the client.
 func (h *handler) unverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
-	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), report.Seen{RefusedAt: now, Code: string(v.Code), Reason: v.Reason})
+	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), report.Seen{
+		RefusedAt: now,
+		Code:      string(v.Code),
+		Reason:    v.Reason,
+	})
 	if counter := h.metrics.unverified[signatureRefusal{d.preset(), v.Code}]; counter != nil {
 		counter.Inc()
 	}
@@ -90,7 +96,9 @@ const overloadStatus = http.StatusServiceUnavailable
 const retryInactive = time.Minute
 
 // forSender adapts a refusal to the node's sender.
-func forSender(s *sender.Sender, p problem, refusal admission.Refusal) (problem, admission.Refusal) {
+func forSender(
+	s *sender.Sender, p problem, refusal admission.Refusal,
+) (problem, admission.Refusal) {
 	if s == nil || !s.GivesUpOn4xx() {
 		return p, refusal
 	}
@@ -107,7 +115,9 @@ func forSender(s *sender.Sender, p problem, refusal admission.Refusal) (problem,
 func (h *handler) seal(caller admission.Admitted, secret string) ([]byte, error) {
 	sealed, err := h.sealer(caller.Workflow.ID, caller.NodeID, secret)
 	if err != nil {
-		return nil, fmt.Errorf("keep the secret that the provider of trigger node %q sent: %w", caller.NodeID, err)
+		return nil,
+			fmt.Errorf("keep the secret that the provider of trigger node %q sent: %w",
+				caller.NodeID, err)
 	}
 	return sealed, nil
 }

@@ -16,9 +16,12 @@ import (
 
 // reportedOfSenders reads reports about a workflow's sender and adds them up until enough returns
 // true for the sum.
-func (s *situations) reportedOfSenders(workflow string, enough func(stream.SenderSeen) bool) stream.SenderSeen {
+func (s *situations) reportedOfSenders(
+	workflow string, enough func(stream.SenderSeen) bool,
+) stream.SenderSeen {
 	s.t.Helper()
-	consumer, err := s.JetStream.OrderedConsumer(s.t.Context(), stream.ReportsName, jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.SendersSubject}})
+	consumer, err := s.JetStream.OrderedConsumer(s.t.Context(), stream.ReportsName,
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.SendersSubject}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -40,7 +43,8 @@ func (s *situations) reportedOfSenders(workflow string, enough func(stream.Sende
 			one.WithoutID += all.WithoutID
 			one.Refused += all.Refused
 			if one.RefusedCode == "" {
-				one.RefusedAt, one.RefusedCode, one.RefusedReason = all.RefusedAt, all.RefusedCode, all.RefusedReason
+				one.RefusedAt, one.RefusedCode, one.RefusedReason = all.RefusedAt, all.RefusedCode,
+					all.RefusedReason
 			}
 			if one.VerifiedAt.IsZero() {
 				one.VerifiedAt = all.VerifiedAt
@@ -62,7 +66,10 @@ func (s *situations) reportedOfSenders(workflow string, enough func(stream.Sende
 func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
-	if _, _, err := s.PutSender(t.Context(), "active", "node", edit.SenderSpec{Preset: "bearer", Secrets: []string{"the-bearer-token"}}); err != nil {
+	if _, _, err := s.PutSender(t.Context(), "active", "node", edit.SenderSpec{
+		Preset:  "bearer",
+		Secrets: []string{"the-bearer-token"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
@@ -70,13 +77,24 @@ func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
 	for range 3 {
 		s.to("active", request{header: right, body: "x"})
 	}
-	s.to("active", request{header: map[string]string{"Authorization": right["Authorization"], "X-Webhook-Delivery-Id": "1"}, body: "x"})
+	s.to("active", request{
+		header: map[string]string{
+			"Authorization":         right["Authorization"],
+			"X-Webhook-Delivery-Id": "1",
+		},
+		body: "x",
+	})
 	s.to("active", request{header: map[string]string{"Authorization": "Bearer a-guess"}})
-	seen := s.reportedOfSenders("active", func(all stream.SenderSeen) bool { return all.Deliveries == 4 && all.Refused == 1 })
-	if seen.VerifiedAt.Before(began.Add(-time.Millisecond)) || seen.WithoutID != 3 || seen.RefusedAt.Before(began) || seen.RefusedCode != "signature_invalid" || seen.RefusedReason == "" {
+	seen := s.reportedOfSenders("active", func(all stream.SenderSeen) bool {
+		return all.Deliveries == 4 && all.Refused == 1
+	})
+	if seen.VerifiedAt.Before(began.Add(-time.Millisecond)) || seen.WithoutID != 3 ||
+		seen.RefusedAt.Before(began) || seen.RefusedCode != "signature_invalid" ||
+		seen.RefusedReason == "" {
 		t.Errorf("%+v", seen)
 	}
-	if strings.Contains(s.log.String(), "the-bearer-token") || strings.Contains(fmt.Sprintf("%+v", seen), "bearer-token") {
+	if strings.Contains(s.log.String(), "the-bearer-token") ||
+		strings.Contains(fmt.Sprintf("%+v", seen), "bearer-token") {
 		t.Error("the secret is in the log or in a report")
 	}
 }
@@ -85,19 +103,27 @@ func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
 func TestACapturedSecretTravelsSealed(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
-	if _, _, err := s.PutSender(t.Context(), "inactive", "node", edit.SenderSpec{Preset: "notion"}); err != nil {
+	if _, _, err := s.PutSender(t.Context(), "inactive", "node",
+		edit.SenderSpec{Preset: "notion"}); err != nil {
 		t.Fatal(err)
 	}
 	before := s.messages()
-	a := s.to("inactive", request{header: map[string]string{"Content-Type": "application/json"}, body: `{"verification_token":"secret_of_notion"}`})
+	a := s.to("inactive", request{
+		header: map[string]string{"Content-Type": "application/json"},
+		body:   `{"verification_token":"secret_of_notion"}`,
+	})
 	if a.status != 200 || a.raw != "" {
 		t.Errorf("%+v", a)
 	}
-	seen := s.reportedOfSenders("inactive", func(all stream.SenderSeen) bool { return len(all.Captured) > 0 })
+	seen := s.reportedOfSenders("inactive", func(all stream.SenderSeen) bool {
+		return len(all.Captured) > 0
+	})
 	if seen.HandshakeAt.IsZero() || strings.Contains(string(seen.Captured), "secret_of_notion") {
 		t.Errorf("%+v", seen)
 	}
-	if text, err := s.keys.Open(seen.Captured, registry.AboutCaptured("inactive", "node")); err != nil || string(text) != "secret_of_notion" {
+	if text, err := s.keys.Open(seen.Captured,
+		registry.AboutCaptured("inactive", "node")); err != nil ||
+		string(text) != "secret_of_notion" {
 		t.Errorf("%s, %v", text, err)
 	}
 	if s.messages() != before || strings.Contains(s.log.String(), "secret_of_notion") {
@@ -111,10 +137,17 @@ func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
 	addr := s.startIngress(func(c *ingress.Config) { c.SecretsKeyFile = "" })
-	if _, _, err := s.PutSender(t.Context(), "active", "node", edit.SenderSpec{Preset: "bearer", Secrets: []string{"the-bearer-token"}}); err != nil {
+	if _, _, err := s.PutSender(t.Context(), "active", "node", edit.SenderSpec{
+		Preset:  "bearer",
+		Secrets: []string{"the-bearer-token"},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	r := request{path: "/webhooks/active", token: s.token["active"], header: map[string]string{"Authorization": "Bearer the-bearer-token"}}
+	r := request{
+		path:   "/webhooks/active",
+		token:  s.token["active"],
+		header: map[string]string{"Authorization": "Bearer the-bearer-token"},
+	}
 	if a := s.sendTo(s.addr, r); a.status != 200 {
 		t.Errorf("with the keys: %+v", a)
 	}
@@ -132,17 +165,25 @@ func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
 func TestTheSecretIsNoDeliveryID(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
-	addr := s.startIngress(func(c *ingress.Config) { c.DeliveryIDHeaders = []string{"X-Secret", "X-Id", "Authorization"} })
+	addr := s.startIngress(func(c *ingress.Config) {
+		c.DeliveryIDHeaders = []string{"X-Secret", "X-Id", "Authorization"}
+	})
 	for _, spec := range []edit.SenderSpec{
-		{Preset: "header", Secrets: []string{"the-secret-of-the-header"}, Settings: map[string]string{"header": "x-secret"}},
+		{
+			Preset:   "header",
+			Secrets:  []string{"the-secret-of-the-header"},
+			Settings: map[string]string{"header": "x-secret"},
+		},
 		{Preset: "bearer", Secrets: []string{"the-secret-of-the-header"}},
 	} {
 		if _, _, err := s.PutSender(t.Context(), "active", "node", spec); err != nil {
 			t.Fatal(err)
 		}
-		r := request{path: "/webhooks/active", token: s.token["active"], body: "x", header: map[string]string{
-			"X-Secret": "the-secret-of-the-header", "Authorization": "Bearer the-secret-of-the-header",
-		}}
+		r := request{path: "/webhooks/active", token: s.token["active"], body: "x",
+			header: map[string]string{
+				"X-Secret":      "the-secret-of-the-header",
+				"Authorization": "Bearer the-secret-of-the-header",
+			}}
 		if spec.Preset == "bearer" {
 			delete(r.header, "X-Secret")
 		}
@@ -159,7 +200,8 @@ func TestTheSecretIsNoDeliveryID(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := fmt.Sprintf("%s %v", last.Data, last.Header); strings.Contains(text, "the-secret-of") {
+		if text := fmt.Sprintf("%s %v", last.Data, last.Header); strings.Contains(text,
+			"the-secret-of") {
 			t.Errorf("%s: the secret is in the message: %q", spec.Preset, text)
 		}
 	}
@@ -181,18 +223,30 @@ func TestSendersHoldFromTheNextRequest(t *testing.T) {
 			if secret != "" {
 				header["Authorization"] = "Bearer " + secret
 			}
-			if a := s.sendTo(addr, request{path: "/webhooks/active", token: s.token["active"], header: header}); a.status != status {
+			if a := s.sendTo(addr, request{
+				path:   "/webhooks/active",
+				token:  s.token["active"],
+				header: header,
+			}); a.status != status {
 				t.Fatalf("turn %d, %s: %+v, want %d", turn, what, a, status)
 			}
 		}
 	}
-	if _, _, err := s.PutWorkflow(ctx, edit.WorkflowSpec{ID: "active", AccountID: "pro", RateLimit: &registry.RateLimit{Requests: 1_000_000, Window: time.Second}, Triggers: []edit.TriggerSpec{{NodeID: "node"}}}); err != nil {
+	if _, _, err := s.PutWorkflow(ctx, edit.WorkflowSpec{
+		ID:        "active",
+		AccountID: "pro",
+		RateLimit: &registry.RateLimit{Requests: 1_000_000, Window: time.Second},
+		Triggers:  []edit.TriggerSpec{{NodeID: "node"}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for turn := range turns {
 		check(turn, "without a sender", "", 200)
 		one, two := fmt.Sprintf("secret-one-%d", turn), fmt.Sprintf("secret-two-%d", turn)
-		if _, _, err := s.PutSender(ctx, "active", "node", edit.SenderSpec{Preset: "bearer", Secrets: []string{one}}); err != nil {
+		if _, _, err := s.PutSender(ctx, "active", "node", edit.SenderSpec{
+			Preset:  "bearer",
+			Secrets: []string{one},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		check(turn, "not signed", "", 401)

@@ -16,7 +16,8 @@ import (
 func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended <-chan struct{}) {
 	t.Helper()
 	h, token, _, _, _ := tryHandler(t, alwaysValid{})
-	h.maxBody, h.bodyTimeout, h.minBodyRate, h.rateGrace, h.answerTimeout = 102_400, time.Minute, 1024, time.Minute, time.Minute
+	h.maxBody, h.bodyTimeout, h.minBodyRate, h.rateGrace, h.answerTimeout = 102_400, time.Minute,
+		1024, time.Minute, time.Minute
 	shorten(h)
 	server := h.server(h.log)
 	closed := make(chan struct{}, 10)
@@ -58,14 +59,16 @@ func TestABodyMustKeepUpARate(t *testing.T) {
 	for _, length := range []string{"Content-Length: 102400", "Transfer-Encoding: chunked"} {
 		addr, token, _ := serveSlow(t, func(h *handler) { h.rateGrace = 10 * time.Millisecond })
 		conn := dial(t, addr)
-		_, _ = io.WriteString(conn, "POST /webhooks/wf?token="+token+" HTTP/1.1\r\nHost: x\r\n"+length+"\r\n\r\n1")
+		_, _ = io.WriteString(conn,
+			"POST /webhooks/wf?token="+token+" HTTP/1.1\r\nHost: x\r\n"+length+"\r\n\r\n1")
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatalf("%s: %v", length, err)
 		}
 		text, _ := io.ReadAll(response.Body)
 		_ = response.Body.Close()
-		if response.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), `"body_unreadable"`) {
+		if response.StatusCode != http.StatusBadRequest ||
+			!strings.Contains(string(text), `"body_unreadable"`) {
 			t.Errorf("%s: %s %s", length, response.Status, text)
 		}
 	}
@@ -122,11 +125,15 @@ func TestALateAnswerIsRead(t *testing.T) {
 	conn := dial(t, addr)
 	reader := bufio.NewReader(conn)
 	for range 2 {
-		_, _ = io.WriteString(conn, "POST /webhooks/wf?token="+token+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
-		if response, err := http.ReadResponse(reader, nil); err != nil || response.StatusCode != http.StatusContinue {
+		_, _ = io.WriteString(conn,
+			"POST /webhooks/wf?token="+token+
+				" HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
+		if response, err := http.ReadResponse(reader, nil); err != nil ||
+			response.StatusCode != http.StatusContinue {
 			t.Fatal(response, err)
 		}
-		<-time.After(600 * time.Millisecond) // longer than the write deadline that counts from the headers
+		// Longer than the write deadline that counts from the headers.
+		<-time.After(600 * time.Millisecond)
 		_, _ = io.WriteString(conn, "1")
 		response, err := http.ReadResponse(reader, nil)
 		if err != nil || response.StatusCode != http.StatusOK {

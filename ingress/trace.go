@@ -40,7 +40,8 @@ func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
 	switch r.Method {
 	case http.MethodPost:
 		method = semconv.HTTPRequestMethodPost
-	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions:
 		method = semconv.HTTPRequestMethodKey.String(r.Method)
 	}
 	name := method.Value.AsString()
@@ -64,11 +65,15 @@ func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
 }
 
 // startPublish begins the span of a message and returns the message's traceparent.
-func (e *event) startPublish(r *http.Request, subject func(queue, workflowID, nodeID string) string, a admission.Admitted, executionID string) (traceparent string) {
+func (e *event) startPublish(
+	r *http.Request, subject func(queue, workflowID, nodeID string) string, a admission.Admitted,
+	executionID string,
+) (traceparent string) {
 	if e.spans == nil {
 		return nextTrace(r.Header)
 	}
-	ctx, span := tracing.StartSend(trace.ContextWithSpan(r.Context(), e.spans.request), e.spans.tracer, subject(a.Workflow.Queue, a.Workflow.ID, a.NodeID), executionID)
+	ctx, span := tracing.StartSend(trace.ContextWithSpan(r.Context(), e.spans.request),
+		e.spans.tracer, subject(a.Workflow.Queue, a.Workflow.ID, a.NodeID), executionID)
 	e.spans.publish = span
 	return tracing.Traceparent(ctx)
 }
@@ -112,7 +117,8 @@ func (e *event) endSpans() {
 	if e.code != "" {
 		span.SetAttributes(tracing.Code.String(string(e.code)))
 	}
-	if e.status >= http.StatusInternalServerError { // a 4xx is an error of the client, not of this service
+	if e.status >= http.StatusInternalServerError {
+		// A 4xx is an error of the client, not of this service.
 		tracing.Fail(span, string(e.code), problems[e.code].title)
 	}
 	span.End()

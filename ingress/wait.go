@@ -27,7 +27,12 @@ type waited struct {
 // a sender knows how long it has to wait at most.
 func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outcome {
 	caller := d.caller.Workflow
-	wait, err := h.waits.Begin(await.Execution{ID: id, AccountID: caller.AccountID, WorkflowID: caller.ID, Queue: caller.Queue})
+	wait, err := h.waits.Begin(await.Execution{
+		ID:         id,
+		AccountID:  caller.AccountID,
+		WorkflowID: caller.ID,
+		Queue:      caller.Queue,
+	})
 	if err != nil { // the connection is closed for good: nothing can be stored either
 		d.e.err = err
 		return *refused(webhook.Unavailable, retryUnavailable)
@@ -37,7 +42,10 @@ func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outco
 	if out.refusal != nil {
 		return out
 	}
-	got := &waited{Result: await.Result{Reason: await.Full, Status: execution.Queued}, raw: a.Raw || out.answer != nil}
+	got := &waited{
+		Result: await.Result{Reason: await.Full, Status: execution.Queued},
+		raw:    a.Raw || out.answer != nil,
+	}
 	if s := d.sender(); s != nil {
 		got.form = s.OutputForm(&d.request)
 	}
@@ -61,7 +69,8 @@ func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *w
 	began := time.Now()
 	limit := d.e.start.Add(time.Duration(a.WaitSeconds) * time.Second)
 	// The server's own deadline counts from the headers, and HTTP/2 resets a stream when it passes.
-	_ = http.NewResponseController(d.w).SetWriteDeadline(limit.Add(2 * h.answerTimeout)) // if setting a deadline is not supported, there is no limit either
+	// If setting a deadline is not supported, there is no limit either.
+	_ = http.NewResponseController(d.w).SetWriteDeadline(limit.Add(2 * h.answerTimeout))
 	got.Result = wait.For(d.r.Context(), limit, func(bytes int) bool { return h.hold(d, bytes) })
 	d.e.waited = time.Since(began)
 }
@@ -80,13 +89,15 @@ func (h *handler) hold(d *delivery, bytes int) bool {
 // answerWaited answers a request that waited for the end of its execution.
 func (h *handler) answerWaited(d *delivery, out outcome) {
 	switch w := out.waited; {
-	case out.answer != nil && (!w.Status.Final() || w.Status == execution.Succeeded && isEmpty(w.Output)):
+	case out.answer != nil &&
+		(!w.Status.Final() || w.Status == execution.Succeeded && isEmpty(w.Output)):
 		// The sender's own answer says that the request was accepted.
 		h.answer(d.w, d.e, out)
 	case !w.Status.Final() || !w.raw:
 		h.answerEnd(d, out)
 	case w.Status != execution.Succeeded:
-		h.runFailed(d, out, "The request was accepted, and the run that it started has "+ending[w.Status]+".")
+		h.runFailed(d, out,
+			"The request was accepted, and the run that it started has "+ending[w.Status]+".")
 	default:
 		h.answerOutput(d, out)
 	}
@@ -94,19 +105,27 @@ func (h *handler) answerWaited(d *delivery, out outcome) {
 }
 
 // ending completes a sentence about a run that has not succeeded.
-var ending = map[execution.Status]string{execution.Failed: "failed", execution.Canceled: "been canceled"}
+var ending = map[execution.Status]string{
+	execution.Failed:   "failed",
+	execution.Canceled: "been canceled",
+}
 
 // isEmpty reports whether an execution has no output.
 func isEmpty(output []byte) bool { return len(output) == 0 || string(output) == "null" }
 
 // runFailed answers 502: there is no output that could be the answer.
 func (h *handler) runFailed(d *delivery, out outcome, detail string) {
-	h.refuse(d.w, d.r, d.e, &admission.Refusal{Code: webhook.RunFailed, ExecutionID: out.executionID, Detail: detail}, nil)
+	h.refuse(d.w, d.r, d.e, &admission.Refusal{
+		Code:        webhook.RunFailed,
+		ExecutionID: out.executionID,
+		Detail:      detail,
+	}, nil)
 }
 
 // answerEnd answers 200 with the end of the execution, or 202 with its state.
 func (h *handler) answerEnd(d *delivery, out outcome) {
-	body := append(make([]byte, 0, 160+len(out.waited.Output)), `{"success":true,"executionId":"`...)
+	body := append(make([]byte, 0, 160+len(out.waited.Output)),
+		`{"success":true,"executionId":"`...)
 	body = append(append(body, out.executionID...), '"')
 	if out.duplicate {
 		body = append(body, `,"deduplicated":true`...)
@@ -131,7 +150,8 @@ func (h *handler) answerOutput(d *delivery, out outcome) {
 	response, err := readOutput(out.waited.Output, out.waited.form)
 	if err != nil {
 		d.e.err = err
-		h.runFailed(d, out, "The run has succeeded, but its output cannot be the answer: "+err.Error()+".")
+		h.runFailed(d, out,
+			"The run has succeeded, but its output cannot be the answer: "+err.Error()+".")
 		return
 	}
 	header := d.w.Header()

@@ -32,7 +32,12 @@ func (f *fixture) startRunner() {
 	ended := make(chan error, 1)
 	nc := f.nats.Connect(f.t)
 	go func() {
-		ended <- runner.Run(ctx, nc, runner.Options{Group: "main", Concurrency: 500, DrainTimeout: time.Second, Log: slog.New(slog.DiscardHandler)}, do)
+		ended <- runner.Run(ctx, nc, runner.Options{
+			Group:        "main",
+			Concurrency:  500,
+			DrainTimeout: time.Second,
+			Log:          slog.New(slog.DiscardHandler),
+		}, do)
 	}()
 	f.t.Cleanup(func() {
 		cancel()
@@ -75,7 +80,8 @@ func do(ctx context.Context, e runner.Execution) (any, error) {
 	}
 }
 
-var waiting = flag.Int("waiting", 1500, "requests that wait at once in TestManyRequestsWait; 10000 need as many open files, twice")
+var waiting = flag.Int("waiting", 1500,
+	"requests that wait at once in TestManyRequestsWait; 10000 need as many open files, twice")
 
 // Requests that wait take nothing that others need: with a place for eight requests in flight,
 // hundreds wait, and others are answered. Each gets the end of its own execution. Past the maximum
@@ -91,9 +97,11 @@ func TestManyRequestsWait(t *testing.T) {
 	put := func(account, id string, answer *registry.Answer) {
 		t.Helper()
 		s.account(account, "ultra-of-many")
-		_, _, err := s.PutWorkflow(t.Context(), edit.WorkflowSpec{ID: id, AccountID: account, RateLimit: limit, Triggers: []edit.TriggerSpec{
-			{NodeID: "node", TriggerSettings: edit.TriggerSettings{Answer: answer}},
-		}})
+		_, _, err := s.PutWorkflow(t.Context(),
+			edit.WorkflowSpec{ID: id, AccountID: account, RateLimit: limit,
+				Triggers: []edit.TriggerSpec{
+					{NodeID: "node", TriggerSettings: edit.TriggerSettings{Answer: answer}},
+				}})
 		if err == nil {
 			_, err = s.Activate(t.Context(), id)
 		}
@@ -107,7 +115,12 @@ func TestManyRequestsWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlimited := int64(registry.Unlimited)
-	if err := s.PutPlans(t.Context(), append(plans, registry.Plan{ID: "ultra-of-many", WebhookTriggers: true, MaxActive: unlimited, RateLimit: *limit})); err != nil {
+	if err := s.PutPlans(t.Context(), append(plans, registry.Plan{
+		ID:              "ultra-of-many",
+		WebhookTriggers: true,
+		MaxActive:       unlimited,
+		RateLimit:       *limit,
+	})); err != nil {
 		t.Fatal(err)
 	}
 	accounts := (*waiting + perAccount - 1) / perAccount
@@ -123,7 +136,8 @@ func TestManyRequestsWait(t *testing.T) {
 	results := make(chan result, *waiting)
 	transport := &http.Transport{DisableKeepAlives: true}
 	send := func(workflow string, n int) answer {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.addr+"/webhooks/"+workflow+"?token="+s.token[workflow],
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			"http://"+s.addr+"/webhooks/"+workflow+"?token="+s.token[workflow],
 			strings.NewReader(fmt.Sprintf(`{"output":%d}`, n)))
 		if err != nil {
 			t.Error(err)
@@ -147,14 +161,17 @@ func TestManyRequestsWait(t *testing.T) {
 	for n := range *waiting {
 		go func() {
 			var a answer
-			retry.Until(t.Context(), time.Millisecond, func() bool { // the place of one that waits already is free a moment later
+			retry.Until(t.Context(), time.Millisecond, func() bool {
+				// The place of one that waits already is free a moment later.
 				a = send(fmt.Sprint("waits-", n/perAccount), n)
 				return a.status != http.StatusServiceUnavailable
 			})
 			results <- result{n, a}
 		}()
 		if n%4 == 3 || n == *waiting-1 {
-			retry.Until(t.Context(), time.Millisecond, func() bool { return s.messages() > stored+uint64(n) || len(results) > 0 })
+			retry.Until(t.Context(), time.Millisecond, func() bool {
+				return s.messages() > stored+uint64(n) || len(results) > 0
+			})
 		}
 		if len(results) > 0 {
 			t.Fatalf("a request did not wait: %+v", <-results)
@@ -175,7 +192,8 @@ func TestManyRequestsWait(t *testing.T) {
 	s.startRunner()
 	for range *waiting {
 		r := <-results
-		if want := fmt.Sprintf(`"status":"succeeded","output":%d}`, r.n); r.status != 200 || !strings.HasSuffix(r.raw, want) {
+		if want := fmt.Sprintf(`"status":"succeeded","output":%d}`, r.n); r.status != 200 ||
+			!strings.HasSuffix(r.raw, want) {
 			t.Errorf("request %d: %d %s", r.n, r.status, r.raw)
 		}
 	}
@@ -186,9 +204,13 @@ func TestManyRequestsWait(t *testing.T) {
 func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxWaiting = 1 })
-	_, _, err := s.PutWorkflow(t.Context(), edit.WorkflowSpec{ID: "waits", AccountID: "pro", Triggers: []edit.TriggerSpec{
-		{NodeID: "node", TriggerSettings: edit.TriggerSettings{Answer: &registry.Answer{WaitSeconds: 25}}},
-	}})
+	_, _, err := s.PutWorkflow(t.Context(),
+		edit.WorkflowSpec{ID: "waits", AccountID: "pro", Triggers: []edit.TriggerSpec{
+			{
+				NodeID:          "node",
+				TriggerSettings: edit.TriggerSettings{Answer: &registry.Answer{WaitSeconds: 25}},
+			},
+		}})
 	if err == nil {
 		_, err = s.Activate(t.Context(), "waits")
 	}
@@ -197,7 +219,8 @@ func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 	}
 	url := "http://" + s.addr + "/webhooks/waits?token=" + s.Token(t, "waits", "node")
 	post := func(ctx context.Context) (*http.Response, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{}`))
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, url,
+			strings.NewReader(`{}`))
 		if err != nil {
 			return nil, err
 		}
@@ -231,7 +254,9 @@ func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Fatalf("it was answered: %v", err)
 	}
-	await("the ingress still waits", func() bool { return strings.Contains(s.log.String(), "answer=gone") })
+	await("the ingress still waits", func() bool {
+		return strings.Contains(s.log.String(), "answer=gone")
+	})
 	// The only place is free again, so this one waits until the ingress stops.
 	answered := make(chan answer, 1)
 	go func() {

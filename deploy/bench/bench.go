@@ -85,7 +85,9 @@ func (c *Config) validate() error {
 			problems = append(problems, fmt.Errorf("--variants: %s needs --other", name))
 		}
 		if variantOf(name).install == nil {
-			problems = append(problems, fmt.Errorf("--variants: %q is none of %s, nor one of them with %s", name, strings.Join(variantNames, ", "), otherSuffix))
+			problems = append(problems,
+				fmt.Errorf("--variants: %q is none of %s, nor one of them with %s", name,
+					strings.Join(variantNames, ", "), otherSuffix))
 		}
 	}
 	return errors.Join(problems...)
@@ -121,13 +123,15 @@ func Run(ctx context.Context, c Config) (err error) {
 			err = mergeProfiles(c.Profile)
 		}
 	}()
-	s := &session{Config: c, place: at, random: rand.New(rand.NewPCG(c.Seed, 0))} //nolint:gosec // not a secret
-	_, _ = fmt.Fprintf(c.Out, "seed %d: %d connections, bodies of %d bytes, a delivery ID each\n", c.Seed, c.Connections, c.BodyBytes)
+	//nolint:gosec // not a secret
+	s := &session{Config: c, place: at, random: rand.New(rand.NewPCG(c.Seed, 0))}
+	_, _ = fmt.Fprintf(c.Out, "seed %d: %d connections, bodies of %d bytes, a delivery ID each\n",
+		c.Seed, c.Connections, c.BodyBytes)
 	if err := s.install(ctx); err != nil {
 		return err
 	}
-	// In the closed loop every connection sends again as soon as it has its answer; in the open loop
-	// requests are sent at a constant rate, however long the answers take.
+	// In the closed loop every connection sends again as soon as it has its answer; in the open
+	// loop requests are sent at a constant rate, however long the answers take.
 	closed, err := s.rounds(ctx, "round", c.Rounds, c.Burst, 0)
 	if err != nil {
 		return err
@@ -176,7 +180,14 @@ func (s *session) names() []string {
 
 func (s *session) install(ctx context.Context) error {
 	for _, name := range s.names() {
-		b := &builder{bin: s.Bin, other: s.Other, folder: s.folder, name: name, profiles: s.Profile, workflows: s.Workflows}
+		b := &builder{
+			bin:       s.Bin,
+			other:     s.Other,
+			folder:    s.folder,
+			name:      name,
+			profiles:  s.Profile,
+			workflows: s.Workflows,
+		}
 		if _, err := s.start(ctx, variantOf(name).install, b); err != nil {
 			return err
 		}
@@ -214,7 +225,9 @@ func (s *session) awaitLook(ctx context.Context) error {
 
 // rounds runs the turns of all variants and returns them by name. A rate of 0 means the closed
 // loop.
-func (s *session) rounds(ctx context.Context, what string, count int, burst time.Duration, rate float64) (map[string][]turn, error) {
+func (s *session) rounds(
+	ctx context.Context, what string, count int, burst time.Duration, rate float64,
+) (map[string][]turn, error) {
 	turns := map[string][]turn{}
 	last := ""
 	for round := range count {
@@ -252,7 +265,9 @@ func (t turn) perSecond() float64 { return float64(t.count) / t.took.Seconds() }
 // cpuPerThousand returns the CPU time for 1,000 requests, in seconds.
 func (t turn) cpuPerThousand() float64 { return t.cpu.all.Seconds() / float64(t.count) * 1000 }
 
-func (s *session) turn(ctx context.Context, one *system, burst time.Duration, rate float64) (turn, error) {
+func (s *session) turn(
+	ctx context.Context, one *system, burst time.Duration, rate float64,
+) (turn, error) {
 	g, err := newGenerator(one.target, s.Connections, s.BodyBytes, s.Workflows, s.Seed, &s.sent)
 	if err != nil {
 		return turn{}, fmt.Errorf("%s: %w", one.name, err)

@@ -33,14 +33,24 @@ func TestRun(t *testing.T) {
 	var names []string
 	for _, name := range variantNames {
 		switch _, err := exec.LookPath("initdb"); {
-		case strings.HasSuffix(name, "-postgres") && err != nil && !strings.Contains(os.Getenv("HOOKSTART_TEST_REQUIRE"), "postgres"):
+		case strings.HasSuffix(name, "-postgres") && err != nil &&
+			!strings.Contains(os.Getenv("HOOKSTART_TEST_REQUIRE"), "postgres"):
 		default:
 			names = append(names, name)
 		}
 	}
 	err := Run(t.Context(), Config{
-		Rounds: 1, Burst: 50 * time.Millisecond, OpenRounds: 1, OpenBurst: 50 * time.Millisecond, OpenRate: 200,
-		Load: Load{Connections: 4, BodyBytes: 1024, Out: &out}, Workflows: 10, Variants: names, Seed: 1, Profile: profiles, Chart: profiles + "/chart.svg",
+		Rounds:     1,
+		Burst:      50 * time.Millisecond,
+		OpenRounds: 1,
+		OpenBurst:  50 * time.Millisecond,
+		OpenRate:   200,
+		Load:       Load{Connections: 4, BodyBytes: 1024, Out: &out},
+		Workflows:  10,
+		Variants:   names,
+		Seed:       1,
+		Profile:    profiles,
+		Chart:      profiles + "/chart.svg",
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
@@ -63,7 +73,9 @@ func TestRun(t *testing.T) {
 	if err := xml.Unmarshal(chart, new(struct{})); err != nil {
 		t.Errorf("the chart is no XML: %v", err)
 	}
-	for _, name := range []string{"hookstart-ingress", "hookstart-recording-executor", "hookstart-local-hookstart-local"} {
+	for _, name := range []string{
+		"hookstart-ingress", "hookstart-recording-executor", "hookstart-local-hookstart-local",
+	} {
 		if info, err := os.Stat(profiles + "/" + name + ".prof"); err != nil || info.Size() == 0 {
 			t.Errorf("the profile of %s: %v", name, err)
 		}
@@ -112,7 +124,8 @@ func TestAnswerLength(t *testing.T) {
 		}
 	}
 	const tooMany = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\n{}"
-	if got, limited, err := answerLength([]byte(tooMany)); got != len(tooMany) || !limited || err != nil {
+	if got, limited, err := answerLength([]byte(tooMany)); got != len(tooMany) || !limited ||
+		err != nil {
 		t.Errorf("%d, %v, %v", got, limited, err)
 	}
 	for _, text := range []string{
@@ -158,11 +171,29 @@ func TestCommands(t *testing.T) {
 		pattern  string
 	}{
 		"recording": {
-			Commands{Recording: Recording{Rate: 100, Duration: 400 * time.Millisecond, Databases: databases, Sample: 5, Load: load}},
+			Commands{
+				Recording: Recording{
+					Rate:      100,
+					Duration:  400 * time.Millisecond,
+					Databases: databases,
+					Sample:    5,
+					Load:      load,
+				},
+			},
 			strings.Repeat(`(?s).*: 40 requests in .*\nall +8 .*`, len(databases)),
 		},
 		"neighbours": {
-			Commands{Neighbours: Neighbours{Rounds: 2, Burst: 300 * time.Millisecond, Workflows: 5, Rate: 20, Limit: 10, Flood: 20, Load: load}},
+			Commands{
+				Neighbours: Neighbours{
+					Rounds:    2,
+					Burst:     300 * time.Millisecond,
+					Workflows: 5,
+					Rate:      20,
+					Limit:     10,
+					Flood:     20,
+					Load:      load,
+				},
+			},
 			// Ten requests are accepted at once and then one every tenth of a second, of a hundred.
 			`(?s)\nratio, round by round .*429: [1-9]\d `,
 		},

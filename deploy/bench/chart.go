@@ -53,9 +53,12 @@ type bar struct {
 // writeChart writes an SVG file that compares the variants with bare.
 func writeChart(file string, names []string, turns map[string][]turn) error {
 	rate := func(name string) quartiles { return paired(turns[name], turns[bare], turn.perSecond) }
-	cost := func(name string) quartiles { return paired(turns[name], turns[bare], turn.cpuPerThousand) }
+	cost := func(name string) quartiles {
+		return paired(turns[name], turns[bare], turn.cpuPerThousand)
+	}
 	first := newPanel("Requests per second, × bare: more is better", 0, names, rate)
-	second := newPanel("CPU for each request, × bare: less is better", first.height()+panelGap, names, cost)
+	second := newPanel("CPU for each request, × bare: less is better", first.height()+panelGap,
+		names, cost)
 	var out strings.Builder
 	err := chartTemplate.Execute(&out, struct {
 		Width, Height, Left int
@@ -77,8 +80,13 @@ func newPanel(title string, y int, names []string, of func(name string) quartile
 	for i, name := range names {
 		q := of(name)
 		p.Bars = append(p.Bars, bar{
-			Name: name, Median: q.median, Y: y + panelHeader + i*chartRow, Ours: strings.HasPrefix(name, "hookstart"),
-			Width: q.median * scale, Low: chartLeft + q.low*scale, High: chartLeft + q.high*scale,
+			Name:   name,
+			Median: q.median,
+			Y:      y + panelHeader + i*chartRow,
+			Ours:   strings.HasPrefix(name, "hookstart"),
+			Width:  q.median * scale,
+			Low:    chartLeft + q.low*scale,
+			High:   chartLeft + q.high*scale,
 		})
 	}
 	return p

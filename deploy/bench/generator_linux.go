@@ -43,8 +43,18 @@ const patience = 10 * time.Second
 
 // newGenerator opens the connections. sent counts the delivery IDs: none is used twice under one
 // seed.
-func newGenerator(to target, connections, bodyBytes, workflows int, seed uint64, sent *uint64) (g *generator, err error) {
-	g = &generator{epoll: -1, timer: -1, events: make([]unix.EpollEvent, connections+1), workflows: uint64(workflows), seed: seed, sent: sent} //nolint:gosec // not negative
+func newGenerator(
+	to target, connections, bodyBytes, workflows int, seed uint64, sent *uint64,
+) (g *generator, err error) {
+	//nolint:gosec // not negative
+	g = &generator{
+		epoll:     -1,
+		timer:     -1,
+		events:    make([]unix.EpollEvent, connections+1),
+		workflows: uint64(workflows),
+		seed:      seed,
+		sent:      sent,
+	}
 	defer func() {
 		if err != nil {
 			g.close()
@@ -57,7 +67,8 @@ func newGenerator(to target, connections, bodyBytes, workflows int, seed uint64,
 	if g.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, err
 	}
-	if g.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
+	if g.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC,
+		unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
 		return nil, err
 	}
 	if err := g.watch(g.timer, -1); err != nil {
@@ -68,7 +79,11 @@ func newGenerator(to target, connections, bodyBytes, workflows int, seed uint64,
 		if err != nil {
 			return nil, err
 		}
-		g.connections = append(g.connections, &connection{fd: fd, request: newRequest(to, bodyBytes), answer: make([]byte, 4096)})
+		g.connections = append(g.connections, &connection{
+			fd:      fd,
+			request: newRequest(to, bodyBytes),
+			answer:  make([]byte, 4096),
+		})
 		if err := errors.Join(
 			unix.Connect(fd, &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}),
 			unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
@@ -82,7 +97,11 @@ func newGenerator(to target, connections, bodyBytes, workflows int, seed uint64,
 }
 
 func (g *generator) watch(fd, number int) error {
-	return unix.EpollCtl(g.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(number)}) //nolint:gosec // few
+	//nolint:gosec // few
+	return unix.EpollCtl(g.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{
+		Events: unix.EPOLLIN,
+		Fd:     int32(number),
+	})
 }
 
 func (g *generator) close() {
@@ -120,7 +139,8 @@ func (g *generator) run(burst time.Duration, rate float64) (result, error) {
 			return l.result, err
 		}
 		if time.Since(l.began) > burst+patience {
-			return l.result, fmt.Errorf("%d requests have no answer after %s", l.issued-l.count, patience)
+			return l.result,
+				fmt.Errorf("%d requests have no answer after %s", l.issued-l.count, patience)
 		}
 		for _, event := range g.events[:max(n, 0)] {
 			if event.Fd < 0 {

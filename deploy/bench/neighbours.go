@@ -47,7 +47,12 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, at.close()) }()
-	s, err := at.start(ctx, installRecording, &builder{bin: c.Bin, folder: at.folder, name: "neighbours", workflows: c.Workflows})
+	s, err := at.start(ctx, installRecording, &builder{
+		bin:       c.Bin,
+		folder:    at.folder,
+		name:      "neighbours",
+		workflows: c.Workflows,
+	})
 	if err != nil {
 		return err
 	}
@@ -126,13 +131,16 @@ func (n *neighbours) turn(ctx context.Context, flood bool) (t besideFlood, err e
 
 func (c *Neighbours) write(alone []turn, beside []besideFlood) {
 	besides := make([]turn, len(beside))
-	accepted, limited, allowed := make([]float64, len(beside)), make([]float64, len(beside)), make([]float64, len(beside))
+	accepted, limited, allowed := make([]float64, len(beside)), make([]float64, len(beside)),
+		make([]float64, len(beside))
 	for i, t := range beside {
 		besides[i] = t.turn
 		accepted[i], limited[i] = float64(t.flood.count-t.flood.limited), float64(t.flood.limited)
-		allowed[i] = float64(c.Limit) * (1 + t.flood.took.Seconds()) // all at once from idle, then that many each second
+		// All at once from idle, then that many each second.
+		allowed[i] = float64(c.Limit) * (1 + t.flood.took.Seconds())
 	}
-	title := fmt.Sprintf("%d calm workflows with %g requests per second each; beside them one gets %g, %g times its limit. Median of %d rounds of %s (quartiles), ms.",
+	title := fmt.Sprintf("%d calm workflows with %g requests per second each; beside them one "+
+		"gets %g, %g times its limit. Median of %d rounds of %s (quartiles), ms.",
 		c.Workflows, c.Rate, c.Flood*float64(c.Limit), c.Flood, c.Rounds, c.Burst)
 	percentiles := []float64{0.5, 0.99}
 	table(c.Out, title, "the calm ones\tp50\tp99", func(w io.Writer) {
@@ -144,9 +152,15 @@ func (c *Neighbours) write(alone []turn, beside []besideFlood) {
 			_, _ = fmt.Fprintln(w)
 		}
 		row("alone", func(q float64) quartiles { return quartilesOf(each(alone, latency(q))) })
-		row("beside the flood", func(q float64) quartiles { return quartilesOf(each(besides, latency(q))) })
-		row("ratio, round by round", func(q float64) quartiles { return paired(besides, alone, latency(q)) })
+		row("beside the flood", func(q float64) quartiles {
+			return quartilesOf(each(besides, latency(q)))
+		})
+		row("ratio, round by round", func(q float64) quartiles {
+			return paired(besides, alone, latency(q))
+		})
 	})
-	_, _ = fmt.Fprintf(c.Out, "\nAnswers to the flood in each round: 200: %s, at most %s by its limit; 429: %s\n",
-		quartilesOf(accepted).format("%.0f"), quartilesOf(allowed).format("%.0f"), quartilesOf(limited).format("%.0f"))
+	_, _ = fmt.Fprintf(c.Out,
+		"\nAnswers to the flood in each round: 200: %s, at most %s by its limit; 429: %s\n",
+		quartilesOf(accepted).format("%.0f"), quartilesOf(allowed).format("%.0f"),
+		quartilesOf(limited).format("%.0f"))
 }

@@ -18,7 +18,9 @@ type generator struct {
 	answered func(number uint64, at time.Time)
 }
 
-func newGenerator(target, int, int, int, uint64, *uint64) (*generator, error) { return nil, errLinux }
+func newGenerator(target, int, int, int, uint64, *uint64) (*generator, error) {
+	return nil, errLinux
+}
 
 func (*generator) run(time.Duration, float64) (result, error) { return result{}, errLinux }
 func (*generator) close()                                     {}

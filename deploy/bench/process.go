@@ -92,12 +92,14 @@ type builder struct {
 
 	workflows   int
 	databaseURL string // of a server; empty: a SQLite file in the folder
-	secretsKey  string // the file of the key for senders' secrets; empty: the workflows have no sender
+	// The file of the key for senders' secrets; empty: the workflows have no sender.
+	secretsKey string
 }
 
 // start starts a program that make build has made, or one of the benchmark's own.
 func (b *builder) start(role string, args ...string) (*process, error) {
-	cmd := exec.Command(filepath.Join(b.bin, role), args...) //nolint:gosec,noctx // our own programs; they end by signals
+	//nolint:gosec,noctx // our own programs; they end by signals
+	cmd := exec.Command(filepath.Join(b.bin, role), args...)
 	if b.bin == "" || strings.HasPrefix(role, ownPrefix) {
 		var err error
 		if cmd, err = child.Self(role, args...); err != nil {

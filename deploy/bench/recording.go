@@ -43,7 +43,8 @@ func (c *Recording) validate() error {
 	}
 	for _, name := range c.Databases {
 		if name != sqlite && name != postgres {
-			problems = append(problems, fmt.Errorf("--databases: %q is neither %s nor %s", name, sqlite, postgres))
+			problems = append(problems,
+				fmt.Errorf("--databases: %q is neither %s nor %s", name, sqlite, postgres))
 		}
 	}
 	return errors.Join(problems...)
@@ -60,7 +61,9 @@ func (c *Recording) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(c.Out, "ingress, NATS server and executor: %.0f requests per second for %s, %d connections, bodies of %d bytes, a delivery ID each\n",
+	_, _ = fmt.Fprintf(c.Out,
+		"ingress, NATS server and executor: %.0f requests per second for %s, %d connections, "+
+			"bodies of %d bytes, a delivery ID each\n",
 		c.Rate, c.Duration, c.Connections, c.BodyBytes)
 	for _, database := range c.Databases {
 		if err := c.measure(ctx, database); err != nil {
@@ -85,7 +88,8 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	defer func() { err = errors.Join(err, at.close()) }()
 	b := &builder{bin: c.Bin, folder: at.folder, name: database, workflows: 1}
 	if database == postgres {
-		server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB") // as a real one
+		// As a real one.
+		server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB")
 		if err != nil {
 			return err
 		}
@@ -133,8 +137,12 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 		return err
 	}
 	at.line.Done()
-	_, _ = fmt.Fprintf(c.Out, "\n%s: %d requests in %s, answered in %.2f ms (p50), %.2f ms (p99); all recorded %d ms after the last answer\n",
-		database, sending.count, sending.took.Round(10*time.Millisecond), percentile(sending.latencies, 0.5), percentile(sending.latencies, 0.99), after.Milliseconds())
+	_, _ = fmt.Fprintf(c.Out,
+		"\n%s: %d requests in %s, answered in %.2f ms (p50), %.2f ms (p99); all recorded %d ms "+
+			"after the last answer\n",
+		database, sending.count, sending.took.Round(10*time.Millisecond),
+		percentile(sending.latencies, 0.5), percentile(sending.latencies, 0.99),
+		after.Milliseconds())
 	writeRecording(c.Out, c.Sample, began, c.Duration, *samples, left)
 	return nil
 }
@@ -188,7 +196,8 @@ func (s *system) lookUp(ctx context.Context, samples []sampled) error {
 	client := s.api()
 	for i := range samples {
 		one := &samples[i]
-		record, err := client.Execution(ctx, execution.IDForDelivery(workflowID(0), nodeID, deliveryID(0, one.number)))
+		record, err := client.Execution(ctx,
+			execution.IDForDelivery(workflowID(0), nodeID, deliveryID(0, one.number)))
 		if err != nil {
 			return fmt.Errorf("the record of request %d: %w", one.number, err)
 		}
@@ -221,7 +230,10 @@ func (s *system) committed() ([]time.Time, error) {
 	return batches, nil
 }
 
-func writeRecording(out io.Writer, sample int, began time.Time, duration time.Duration, samples []sampled, left []int) {
+func writeRecording(
+	out io.Writer, sample int, began time.Time, duration time.Duration, samples []sampled,
+	left []int,
+) {
 	var all []time.Duration
 	byQuarter := make([][]time.Duration, quarters)
 	for _, one := range samples {
@@ -230,7 +242,9 @@ func writeRecording(out io.Writer, sample int, began time.Time, duration time.Du
 		byQuarter[quarter] = append(byQuarter[quarter], took)
 		all = append(all, took)
 	}
-	table(out, fmt.Sprintf("From the answer until the record is committed, ms, of one request in %d; below 0: it was recorded first.", sample),
+	table(out,
+		fmt.Sprintf("From the answer until the record is committed, ms, of one request in %d; "+
+			"below 0: it was recorded first.", sample),
 		"\tsamples\tp50\tp99\tmost\tnot recorded yet at the end", func(w io.Writer) {
 			row := func(name string, times []time.Duration, left string) {
 				if len(times) == 0 {
@@ -241,7 +255,8 @@ func writeRecording(out io.Writer, sample int, began time.Time, duration time.Du
 					percentile(times, 0.5), percentile(times, 0.99), percentile(times, 1), left)
 			}
 			for n, times := range byQuarter {
-				row(fmt.Sprintf("%s–%s", duration*time.Duration(n)/quarters, duration*time.Duration(n+1)/quarters), times, fmt.Sprint(left[n]))
+				row(fmt.Sprintf("%s–%s", duration*time.Duration(n)/quarters,
+					duration*time.Duration(n+1)/quarters), times, fmt.Sprint(left[n]))
 			}
 			row("all", all, "")
 		})

@@ -54,19 +54,24 @@ func (c *Remembered) Run(ctx context.Context) error {
 		}
 		rows[withID] = k
 	}
-	table(c.Out, fmt.Sprintf("A NATS server with %d messages of %d bytes of body. Median of %d restarts (quartiles).", c.Messages, c.BodyBytes, c.Restarts),
-		"delivery IDs\tMB resident\tMB in use\tin use after a restart\tseconds until the stream answers, after SIGTERM\tafter kill -9", func(w io.Writer) {
+	table(c.Out,
+		fmt.Sprintf("A NATS server with %d messages of %d bytes of body. Median of %d restarts "+
+			"(quartiles).", c.Messages, c.BodyBytes, c.Restarts),
+		"delivery IDs\tMB resident\tMB in use\tin use after a restart\tseconds until the stream "+
+			"answers, after SIGTERM\tafter kill -9", func(w io.Writer) {
 			for _, withID := range []bool{false, true} {
 				k, name := rows[withID], "none"
 				if withID {
 					name = fmt.Sprint(c.Messages)
 				}
-				_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\n", name, k.resident, k.inUse, k.restarted,
+				_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\n", name, k.resident, k.inUse,
+					k.restarted,
 					quartilesOf(k.afterEnd).format("%.2f"), quartilesOf(k.afterKill).format("%.2f"))
 			}
 		})
 	_, _ = fmt.Fprintf(c.Out, "\nA delivery ID takes %d bytes, %d after a restart.\n",
-		(rows[true].inUse-rows[false].inUse)<<20/c.Messages, (rows[true].restarted-rows[false].restarted)<<20/c.Messages)
+		(rows[true].inUse-rows[false].inUse)<<20/c.Messages,
+		(rows[true].restarted-rows[false].restarted)<<20/c.Messages)
 	return nil
 }
 
@@ -127,10 +132,20 @@ func (c *Remembered) measure(ctx context.Context, withID bool) (k kept, err erro
 // message returns the nth message in the form in which an ingress publishes it.
 func (c *Remembered) message(n int, withID bool) execution.Start {
 	start := execution.Start{
-		ID: uuid.NewString(), WorkflowID: workflowID(0), NodeID: nodeID, AccountID: "bench", Queue: "default",
-		Source: execution.Webhook, AcceptedAt: time.Now(), TokenID: "0123456789abcdef",
-		Headers: execution.Values{"User-Agent": {"bench"}, "Content-Type": {"application/json"}},
-		Payload: execution.Payload{ContentType: "application/json", Kind: execution.JSON, Body: []byte(body(c.BodyBytes))},
+		ID:         uuid.NewString(),
+		WorkflowID: workflowID(0),
+		NodeID:     nodeID,
+		AccountID:  "bench",
+		Queue:      "default",
+		Source:     execution.Webhook,
+		AcceptedAt: time.Now(),
+		TokenID:    "0123456789abcdef",
+		Headers:    execution.Values{"User-Agent": {"bench"}, "Content-Type": {"application/json"}},
+		Payload: execution.Payload{
+			ContentType: "application/json",
+			Kind:        execution.JSON,
+			Body:        []byte(body(c.BodyBytes)),
+		},
 	}
 	if withID {
 		start.DeliveryID = deliveryID(0, uint64(n)) //nolint:gosec // not negative

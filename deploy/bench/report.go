@@ -73,23 +73,34 @@ func table(out io.Writer, title string, header string, rows func(w io.Writer)) {
 }
 
 func writeClosed(out io.Writer, names []string, turns map[string][]turn) {
-	table(out, "Every connection sends as soon as it has its answer. Median of the rounds (quartiles); CPU of all server processes.",
-		"\treq/s\tCPU ms/1,000\tof it NATS\texecutor\tp50 ms\tp99 ms\treq/s x bare\tCPU x bare", func(w io.Writer) {
+	table(out,
+		"Every connection sends as soon as it has its answer. Median of the rounds (quartiles); "+
+			"CPU of all server processes.",
+		"\treq/s\tCPU ms/1,000\tof it NATS\texecutor\tp50 ms\tp99 ms\treq/s x bare\tCPU x bare",
+		func(w io.Writer) {
 			for _, name := range names {
 				t := turns[name]
 				part := func(cpu func(usage) time.Duration) string {
-					each := quartilesOf(each(t, func(t turn) float64 { return cpu(t.cpu).Seconds() / float64(t.count) * 1e6 }))
+					each := quartilesOf(each(t, func(t turn) float64 {
+						return cpu(t.cpu).Seconds() / float64(t.count) * 1e6
+					}))
 					if each.median == 0 {
 						return "-"
 					}
 					return each.format("%.0f")
 				}
-				nats, executor := part(func(u usage) time.Duration { return u.nats }), part(func(u usage) time.Duration { return u.executor })
+				nats, executor := part(func(u usage) time.Duration {
+					return u.nats
+				}), part(func(u usage) time.Duration { return u.executor })
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t%s\n", name,
 					quartilesOf(each(t, turn.perSecond)).format("%.0f"),
-					quartilesOf(each(t, func(t turn) float64 { return t.cpuPerThousand() * 1000 })).format("%.0f"), nats, executor,
-					quartilesOf(each(t, latency(0.5))).median, quartilesOf(each(t, latency(0.99))).median,
-					paired(t, turns[bare], turn.perSecond).format("%.2f"), paired(t, turns[bare], turn.cpuPerThousand).format("%.2f"))
+					quartilesOf(each(t, func(t turn) float64 {
+						return t.cpuPerThousand() * 1000
+					})).format("%.0f"), nats, executor,
+					quartilesOf(each(t, latency(0.5))).median,
+					quartilesOf(each(t, latency(0.99))).median,
+					paired(t, turns[bare], turn.perSecond).format("%.2f"),
+					paired(t, turns[bare], turn.cpuPerThousand).format("%.2f"))
 			}
 		})
 	writeBeyond(out, turns)
@@ -100,17 +111,23 @@ func writeClosed(out io.Writer, names []string, turns map[string][]turn) {
 }
 
 func writeOpen(out io.Writer, names []string, turns map[string][]turn, rate float64) {
-	table(out, fmt.Sprintf("%.0f requests per second, from the moment at which each should have begun, in ms. Median of the rounds (quartiles).", rate),
+	table(out,
+		fmt.Sprintf("%.0f requests per second, from the moment at which each should have begun, "+
+			"in ms. Median of the rounds (quartiles).", rate),
 		"\tp50\tp99\tp99.9\tp99 x bare\tall recorded after", func(w io.Writer) {
 			for _, name := range names {
 				t := turns[name]
 				recorded := "-"
-				if lag := quartilesOf(each(t, func(t turn) float64 { return float64(t.lag) / float64(time.Millisecond) })); lag.median > 1 {
+				if lag := quartilesOf(each(t, func(t turn) float64 {
+					return float64(t.lag) / float64(time.Millisecond)
+				})); lag.median > 1 {
 					recorded = lag.format("%.0f")
 				}
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name,
-					quartilesOf(each(t, latency(0.5))).format("%.2f"), quartilesOf(each(t, latency(0.99))).format("%.2f"),
-					quartilesOf(each(t, latency(0.999))).format("%.2f"), paired(t, turns[bare], latency(0.99)).format("%.2f"), recorded)
+					quartilesOf(each(t, latency(0.5))).format("%.2f"),
+					quartilesOf(each(t, latency(0.99))).format("%.2f"),
+					quartilesOf(each(t, latency(0.999))).format("%.2f"),
+					paired(t, turns[bare], latency(0.99)).format("%.2f"), recorded)
 			}
 		})
 }
@@ -128,7 +145,8 @@ func writeMemory(out io.Writer, systems []*system) error {
 			_, _ = fmt.Fprint(out, " ", strings.TrimPrefix(p.name, one.name+"-"), " ", size)
 		}
 		if one.readyAfter > 0 {
-			_, _ = fmt.Fprintf(out, "; the ingress was ready after %.2f s", one.readyAfter.Seconds())
+			_, _ = fmt.Fprintf(out, "; the ingress was ready after %.2f s",
+				one.readyAfter.Seconds())
 		}
 		_, _ = fmt.Fprintln(out)
 	}
@@ -146,6 +164,8 @@ func writeBeyond(out io.Writer, turns map[string][]turn) {
 		for i, t := range turns[name] {
 			more[i] = (t.cpuPerThousand() - same[i].cpuPerThousand()) * 1000
 		}
-		_, _ = fmt.Fprintf(out, "\n%s: %s µs of CPU per request more than hookstart in the same round\n", name, quartilesOf(more).format("%.1f"))
+		_, _ = fmt.Fprintf(out,
+			"\n%s: %s µs of CPU per request more than hookstart in the same round\n", name,
+			quartilesOf(more).format("%.1f"))
 	}
 }

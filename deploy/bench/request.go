@@ -11,9 +11,11 @@ import (
 // minBody has room for the fixed part of a body.
 const minBody = 256
 
-// body is a JSON document of exactly that size, like a webhook's: objects in objects, short texts, numbers, times.
+// body is a JSON document of exactly that size, like a webhook's: objects in objects, short texts,
+// numbers, times.
 func body(size int) string {
-	const head = `{"event":"order.paid","createdAt":"2026-01-02T03:04:05Z","live":true,"order":{"id":"or_1042","total":129.9,"currency":"EUR","items":[`
+	const head = `{"event":"order.paid","createdAt":"2026-01-02T03:04:05Z","live":true,` +
+		`"order":{"id":"or_1042","total":129.9,"currency":"EUR","items":[`
 	const item = `{"sku":"A-1001","name":"Caf\u00e9 au lait","quantity":2,"price":4.5},`
 	const tail = `null]},"note":"`
 	const end = `"}`
@@ -43,18 +45,20 @@ func newRequest(to target, bodyBytes int) request {
 	if to.signed {
 		return newStripeRequest(to, bodyBytes)
 	}
-	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr + "\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
+	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr +
+		"\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(bodyBytes) + "\r\nX-Webhook-Delivery-Id: "
 	text := []byte(head + strings.Repeat("0", idLength) + "\r\n\r\n" + body(bodyBytes))
 	workflow := len("POST "+barePath) - workflowDigits
 	return request{
 		text: text, id: text[len(head) : len(head)+idLength],
-		workflow: text[workflow : workflow+workflowDigits], first: uint64(to.first), //nolint:gosec // not negative
+		//nolint:gosec // not negative
+		workflow: text[workflow : workflow+workflowDigits], first: uint64(to.first),
 	}
 }
 
-// number makes it a delivery of its own, to one of the workflows. The next one goes to a workflow far away: neighbours may share
-// a line of the processor's cache.
+// number makes it a delivery of its own, to one of the workflows. The next one goes to a workflow
+// far away: neighbours may share a line of the processor's cache.
 func (r request) number(seed, n, workflows uint64) {
 	const stride = 7_368_787 // a prime: every workflow has its turn
 	fillDeliveryID(r.id, seed, n)
@@ -94,8 +98,8 @@ var (
 	deduplicated  = []byte(`"deduplicated"`)
 )
 
-// answerLength is the length of the answer that text begins with; 0: it is incomplete. An answer must be that to a new delivery,
-// or to one beyond the rate limit.
+// answerLength is the length of the answer that text begins with; 0: it is incomplete. An answer
+// must be that to a new delivery, or to one beyond the rate limit.
 func answerLength(text []byte) (length int, limited bool, err error) {
 	header := bytes.Index(text, headersEnd)
 	if header < 0 {

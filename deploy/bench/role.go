@@ -21,7 +21,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The names under which a binary starts itself to be one of the programs. Those with the prefix exist only here.
+// The names under which a binary starts itself to be one of the programs. Those with the prefix
+// exist only here.
 const (
 	ownPrefix    = "bench-"
 	roleNATS     = ownPrefix + "nats"
@@ -34,7 +35,8 @@ const (
 	roleLocal    = "hookstart-local"
 )
 
-// BeProgram makes this process the program under whose name it was started, and says whether it is one. main calls it before Run.
+// BeProgram makes this process the program under whose name it was started, and says whether it is
+// one. main calls it before Run.
 func BeProgram() bool {
 	// The bench's own programs have Go's defaults: they are the least that anybody would write.
 	own := func(run func(context.Context) error) {
@@ -87,8 +89,12 @@ func runRunner(ctx context.Context, natsURL string) error {
 	}
 	defer nc.Close()
 	var ready error
-	options := runner.Options{Group: runnerGroup, Concurrency: 500, OnReady: func() { ready = announce(roleRunner, "") }}
-	err = runner.Run(ctx, nc, options, func(context.Context, runner.Execution) (any, error) { return map[string]bool{"ok": true}, nil })
+	options := runner.Options{Group: runnerGroup, Concurrency: 500, OnReady: func() {
+		ready = announce(roleRunner, "")
+	}}
+	err = runner.Run(ctx, nc, options, func(context.Context, runner.Execution) (any, error) {
+		return map[string]bool{"ok": true}, nil
+	})
 	return errors.Join(err, ready)
 }
 

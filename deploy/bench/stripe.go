@@ -39,17 +39,21 @@ func (s *stripeSignature) sign() {
 func newStripeRequest(to target, bodyBytes int) request {
 	const id, timeLength = `{"id":"`, 10
 	text := id + strings.Repeat("0", idLength) + `",` + body(bodyBytes - len(id) - idLength - 1)[1:]
-	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr + "\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
+	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr +
+		"\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(len(text)) + "\r\nStripe-Signature: t="
 	const between = ",v1="
-	whole := []byte(head + strings.Repeat("0", timeLength) + between + strings.Repeat("0", 2*sha256.Size) + "\r\n\r\n" + text)
+	whole := []byte(head + strings.Repeat("0", timeLength) + between +
+		strings.Repeat("0", 2*sha256.Size) + "\r\n\r\n" + text)
 	signature := len(head) + timeLength + len(between)
 	start := signature + 2*sha256.Size + len("\r\n\r\n")
 	return request{
 		text: whole, id: whole[start+len(id) : start+len(id)+idLength],
 		signed: &stripeSignature{
-			mac: hmac.New(sha256.New, []byte(stripeSecret)), body: whole[start:],
-			time: whole[len(head) : len(head)+timeLength], hex: whole[signature : signature+2*sha256.Size],
+			mac:  hmac.New(sha256.New, []byte(stripeSecret)),
+			body: whole[start:],
+			time: whole[len(head) : len(head)+timeLength],
+			hex:  whole[signature : signature+2*sha256.Size],
 		},
 	}
 }
@@ -66,7 +70,10 @@ func installStripe(ctx context.Context, b *builder) (*system, error) {
 
 // setSender gives the first workflow its sender.
 func (s *system) setSender(ctx context.Context) error {
-	_, err := s.api().PutSender(ctx, workflowID(0), nodeID, api.PutSender{Preset: "stripe", Secrets: []string{stripeSecret}})
+	_, err := s.api().PutSender(ctx, workflowID(0), nodeID, api.PutSender{
+		Preset:  "stripe",
+		Secrets: []string{stripeSecret},
+	})
 	s.signed = err == nil
 	return err
 }

@@ -54,19 +54,38 @@ const bare = "bare"
 
 // variantNames lists the variants of this build in the order of the tables.
 var variantNames = []string{
-	bare, "http", "bare-embedded", "hookstart", "hookstart-stripe", "hookstart-recording", "hookstart-postgres", "hookstart-running", "hookstart-local",
+	bare, "http", "bare-embedded", "hookstart", "hookstart-stripe", "hookstart-recording",
+	"hookstart-postgres", "hookstart-running", "hookstart-local",
 }
 
 var variants = map[string]variant{
-	bare:                  {"router, body, one async publish to a NATS server of its own, PubAck, answer", installBare},
-	"http":                {"the same without the publish", installHTTP},
-	"bare-embedded":       {"bare, with the NATS server in the same process", installEmbedded},
-	"hookstart":           {"ingress and NATS server; the executor has ended after the setup, as bare has no consumer either", installIngress},
-	"hookstart-stripe":    {"hookstart, and every request is verified as Stripe's, with its delivery ID in the body", installStripe},
-	"hookstart-recording": {"ingress, NATS server, and executor that records into SQLite", installRecording},
-	"hookstart-postgres":  {"ingress, NATS server, and executor that records into a PostgreSQL server, whose CPU is not counted", installPostgres},
-	"hookstart-running":   {"ingress, NATS server, executor that records into SQLite, and a runner whose handler does nothing; until every end is recorded", installRunning},
-	"hookstart-local":     {"all of hookstart in one process, as shipped, recording into SQLite", installLocal},
+	bare: {
+		"router, body, one async publish to a NATS server of its own, PubAck, answer", installBare,
+	},
+	"http":          {"the same without the publish", installHTTP},
+	"bare-embedded": {"bare, with the NATS server in the same process", installEmbedded},
+	"hookstart": {
+		"ingress and NATS server; the executor has ended after the setup, as bare has no " +
+			"consumer either", installIngress,
+	},
+	"hookstart-stripe": {
+		"hookstart, and every request is verified as Stripe's, with its delivery ID in the body",
+		installStripe,
+	},
+	"hookstart-recording": {
+		"ingress, NATS server, and executor that records into SQLite", installRecording,
+	},
+	"hookstart-postgres": {
+		"ingress, NATS server, and executor that records into a PostgreSQL server, whose CPU is " +
+			"not counted", installPostgres,
+	},
+	"hookstart-running": {
+		"ingress, NATS server, executor that records into SQLite, and a runner whose handler " +
+			"does nothing; until every end is recorded", installRunning,
+	},
+	"hookstart-local": {
+		"all of hookstart in one process, as shipped, recording into SQLite", installLocal,
+	},
 }
 
 // installer starts a variant. The system that it returns has to be closed, also after an error.
@@ -82,7 +101,9 @@ func variantOf(name string) variant {
 	if !isOther || v.install == nil {
 		return v
 	}
-	return variant{name + " of the other build; a runner is this build's", func(ctx context.Context, b *builder) (*system, error) {
+	return variant{name + " of the other build; a runner is this build's", func(
+		ctx context.Context, b *builder,
+	) (*system, error) {
 		other := *b
 		other.bin = b.other
 		return v.install(ctx, &other)
@@ -202,8 +223,9 @@ func installServices(ctx context.Context, b *builder) (*system, error) {
 	if b.secretsKey != "" {
 		sealing = []string{"--secrets-key-file=" + b.secretsKey}
 	}
-	if s.executor, err = s.add(b.start(roleExecutor, append(sealing, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr,
-		"--database-url="+databaseURL, "--admin-token="+adminToken)...)); err != nil {
+	if s.executor, err = s.add(b.start(roleExecutor,
+		append(sealing, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr,
+			"--database-url="+databaseURL, "--admin-token="+adminToken)...)); err != nil {
 		return s, err
 	}
 	executorAt, err := s.executor.awaitReady(ctx, roleExecutor)
@@ -220,7 +242,8 @@ func installServices(ctx context.Context, b *builder) (*system, error) {
 		}
 	}
 	began := time.Now()
-	ingress, err := s.add(b.start(roleIngress, append(sealing, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr)...))
+	ingress, err := s.add(b.start(roleIngress,
+		append(sealing, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr)...))
 	if err != nil {
 		return s, err
 	}
@@ -231,8 +254,10 @@ func installServices(ctx context.Context, b *builder) (*system, error) {
 
 func installLocal(ctx context.Context, b *builder) (*system, error) {
 	s := &system{name: b.name, records: true}
-	p, err := s.add(b.start(roleLocal, "--data-dir="+b.dir("local"), "--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0",
-		"--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--admin-token="+adminToken, "--no-demo"))
+	p, err := s.add(b.start(roleLocal, "--data-dir="+b.dir("local"), "--ingress-addr=127.0.0.1:0",
+		"--executor-addr=127.0.0.1:0",
+		"--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--admin-token="+adminToken,
+		"--no-demo"))
 	if err != nil {
 		return s, err
 	}
@@ -315,7 +340,10 @@ func (s *system) settle(ctx context.Context) error {
 func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 	consumers := [][2]string{{stream.Name, recorderName}}
 	if s.runs { // in this order: what has run is reported
-		consumers = append(consumers, [2]string{stream.Name, stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}.Consumer()},
+		consumers = append(consumers, [2]string{
+			stream.Name,
+			stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}.Consumer(),
+		},
 			[2]string{stream.ProgressName, recorderName})
 	}
 	for _, of := range consumers {

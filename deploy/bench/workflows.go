@@ -21,7 +21,8 @@ const nodeID = "node"
 // one is made through the API, the others are copies of its record and token: a million calls of
 // the API would take half an hour.
 func (s *system) makeWorkflows(ctx context.Context, count int) error {
-	if _, err := s.api().PutAccount(ctx, "bench", api.PutAccount{Name: "Bench", Plan: "ultra"}); err != nil {
+	if _, err := s.api().PutAccount(ctx, "bench",
+		api.PutAccount{Name: "Bench", Plan: "ultra"}); err != nil {
 		return err
 	}
 	token, err := s.makeWorkflow(ctx, 0, 1_000_000)
@@ -35,11 +36,15 @@ func (s *system) makeWorkflows(ctx context.Context, count int) error {
 func (s *system) api() *apiclient.Client { return apiclient.New("http://"+s.apiAddr, adminToken) }
 
 // makeWorkflow creates the nth workflow, with a rate limit of perSecond requests a second.
-func (s *system) makeWorkflow(ctx context.Context, n int, perSecond int64) (token string, err error) {
+func (s *system) makeWorkflow(
+	ctx context.Context, n int, perSecond int64,
+) (token string, err error) {
 	client, id := s.api(), workflowID(n)
 	if _, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
-		AccountID: "bench", Name: "Bench", RateLimit: &api.RateLimit{Requests: perSecond, WindowSeconds: 1},
-		Triggers: []api.PutTrigger{{NodeID: nodeID}},
+		AccountID: "bench",
+		Name:      "Bench",
+		RateLimit: &api.RateLimit{Requests: perSecond, WindowSeconds: 1},
+		Triggers:  []api.PutTrigger{{NodeID: nodeID}},
 	}); err != nil {
 		return "", err
 	}
@@ -85,7 +90,8 @@ func (s *system) copyWorkflow(ctx context.Context, count int) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.js.PublishAsync(prefix+record.ID, data, jetstream.WithStallWait(copyTimeout)); err != nil {
+		if _, err := s.js.PublishAsync(prefix+record.ID, data,
+			jetstream.WithStallWait(copyTimeout)); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,10 @@ func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 		first.awaitStatus(t, id, "succeeded")
 	}
 	if _, err := first.client().PutWorkflow(t.Context(), "demo", api.PutWorkflow{
-		AccountID: "demo", Name: "Demo", Queue: group.Queue, Triggers: []api.PutTrigger{{NodeID: "webhook"}},
+		AccountID: "demo",
+		Name:      "Demo",
+		Queue:     group.Queue,
+		Triggers:  []api.PutTrigger{{NodeID: "webhook"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +39,8 @@ func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 	for _, id := range waiting {
 		first.awaitStatus(t, id, "queued")
 	}
-	if _, err := stream.EnsureConsumer(t.Context(), first.jetStream(t), group.ConsumerConfig(time.Minute)); err != nil {
+	if _, err := stream.EnsureConsumer(t.Context(), first.jetStream(t),
+		group.ConsumerConfig(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	reports := reportsOf(t, first.jetStream(t))
@@ -46,7 +50,8 @@ func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 	if err != nil || len(states) < 4 {
 		t.Fatalf("%q, %v", states, err)
 	}
-	other := filepath.Join(dir, "nats/jetstream/$G/streams", stream.Name, "obs", group.Consumer(), "o.dat")
+	other := filepath.Join(dir, "nats/jetstream/$G/streams", stream.Name, "obs", group.Consumer(),
+		"o.dat")
 	for _, path := range append(states, other) {
 		if err := os.WriteFile(path, make([]byte, 16), 0o600); err != nil {
 			t.Fatal(err)
@@ -59,8 +64,10 @@ func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 		second.awaitStatus(t, id, "queued")
 		waiting = append(waiting, id)
 	}
-	if list, err := second.client().Executions(t.Context(), apiclient.ExecutionFilter{}, apiclient.Page{}); err != nil || len(list.Items) != len(finished)+len(waiting) {
-		t.Errorf("%d executions are recorded, not %d, %v", len(list.Items), len(finished)+len(waiting), err)
+	if list, err := second.client().Executions(t.Context(), apiclient.ExecutionFilter{},
+		apiclient.Page{}); err != nil || len(list.Items) != len(finished)+len(waiting) {
+		t.Errorf("%d executions are recorded, not %d, %v", len(list.Items),
+			len(finished)+len(waiting), err)
 	}
 	second.givenTo(t, group, waiting)
 	if after := reportsOf(t, second.jetStream(t)); after != reports {

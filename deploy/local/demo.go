@@ -42,12 +42,15 @@ func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL strin
 	}
 	_, err = client.Workflow(ctx, demoID)
 	if api.IsCode(err, api.CodeNotFound) {
-		if _, err = client.PutAccount(ctx, demoID, api.PutAccount{Name: "Demo", Plan: "pro"}); err != nil {
+		if _, err = client.PutAccount(ctx, demoID,
+			api.PutAccount{Name: "Demo", Plan: "pro"}); err != nil {
 			return "", err
 		}
 		if _, err = client.PutWorkflow(ctx, demoID, api.PutWorkflow{
 			AccountID: demoID, Name: "Demo", Queue: demoQueue,
-			Triggers: []api.PutTrigger{{NodeID: demoNode, Name: "Webhook", SamplePayload: []byte(`{"hello": "world"}`)}},
+			Triggers: []api.PutTrigger{
+				{NodeID: demoNode, Name: "Webhook", SamplePayload: []byte(`{"hello": "world"}`)},
+			},
 		}); err != nil {
 			return "", err
 		}
@@ -63,7 +66,8 @@ func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL strin
 // trusting returns a transport to this process's own listener, which trusts the certificate in
 // certFile. The listener is reached by address, while the certificate is for a name.
 func trusting(certFile string) (http.RoundTripper, error) {
-	chain, err := os.ReadFile(certFile) //nolint:gosec // the operator's own file, which the listener has read
+	//nolint:gosec // the operator's own file, which the listener has read
+	chain, err := os.ReadFile(certFile)
 	if err != nil {
 		return nil, err
 	}
@@ -85,14 +89,25 @@ func trusting(certFile string) (http.RoundTripper, error) {
 }
 
 // runDemo runs the demo workflow until ctx ends.
-func runDemo(ctx context.Context, inProcess []nats.Option, observe func(runner.Attempt), traces trace.TracerProvider, log logrus.FieldLogger) error {
-	nc, err := nats.Connect("", append([]nats.Option{nats.Name("hookstart demo runner")}, inProcess...)...)
+func runDemo(
+	ctx context.Context, inProcess []nats.Option, observe func(runner.Attempt),
+	traces trace.TracerProvider, log logrus.FieldLogger,
+) error {
+	nc, err := nats.Connect("",
+		append([]nats.Option{nats.Name("hookstart demo runner")}, inProcess...)...)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	return runner.Run(ctx, nc, runner.Options{Queue: demoQueue, Group: demoID, Log: ops.Slog(log), Observe: observe, Traces: traces}, func(_ context.Context, e runner.Execution) (any, error) {
-		// The body {"fail":"why"} shows what a failure looks like, and how an execution is requeued.
+	return runner.Run(ctx, nc, runner.Options{
+		Queue:   demoQueue,
+		Group:   demoID,
+		Log:     ops.Slog(log),
+		Observe: observe,
+		Traces:  traces,
+	}, func(_ context.Context, e runner.Execution) (any, error) {
+		// The body {"fail":"why"} shows what a failure looks like, and how an execution is
+		// requeued.
 		var asked struct{ Fail string }
 		if json.Unmarshal(e.Input, &asked) == nil && asked.Fail != "" {
 			return nil, runner.Permanent(errors.New(asked.Fail))

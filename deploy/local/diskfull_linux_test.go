@@ -22,7 +22,10 @@ func TestAFullDiskIsRecoveredFrom(t *testing.T) {
 	l := launchReady(t, t.TempDir())
 	limit := func(bytes uint64) {
 		t.Helper()
-		if err := unix.Prlimit(l.PID(), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
+		if err := unix.Prlimit(l.PID(), unix.RLIMIT_FSIZE, &unix.Rlimit{
+			Cur: bytes,
+			Max: unix.RLIM_INFINITY,
+		}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -71,7 +71,8 @@ func folderError(dir string, err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err
 	}
-	return fmt.Errorf("cannot use the data folder %s (%w); make it writable, or choose another with --data-dir", dir, err)
+	return fmt.Errorf("cannot use the data folder %s (%w); make it writable, or choose another "+
+		"with --data-dir", dir, err)
 }
 
 // startNATS starts the embedded server on the data folder.
@@ -82,19 +83,24 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	}
 	port, err := strconv.Atoi(portText)
 	if err != nil || port < 0 || port > 65535 {
-		return nil, fmt.Errorf("--nats-addr %q: the port must be a number from 0 to 65535", c.NATSAddr)
+		return nil,
+			fmt.Errorf("--nats-addr %q: the port must be a number from 0 to 65535", c.NATSAddr)
 	}
 	server, err := embednats.Start(embednats.Options{
-		StoreDir: filepath.Join(c.DataDir, natsFolder), Host: host, Port: port, SyncAlways: c.SyncAlways,
+		StoreDir:   filepath.Join(c.DataDir, natsFolder),
+		Host:       host,
+		Port:       port,
+		SyncAlways: c.SyncAlways,
 		MaxPayload: maxPayload(c.MaxBodyBytes),
-		// If these consumers began with the first message, runners would run finished executions again.
-		// The executor gives unfinished ones to the runners.
+		// If these consumers began with the first message, runners would run finished executions
+		// again. The executor gives unfinished ones to the runners.
 		AfterLast: func(of, consumer string) bool {
 			if of != stream.Name || !strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
 				return false
 			}
 			if err := notePassedOver(c.DataDir, consumer); err != nil {
-				log.WithError(err).Error("executions that were not run will be ended as failed, not given to runners: " + consumer)
+				log.WithError(err).Error("executions that were not run will be ended as failed, " +
+					"not given to runners: " + consumer)
 			}
 			return true
 		},
@@ -106,7 +112,9 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	})
 	switch {
 	case errors.Is(err, embednats.ErrLocked):
-		return nil, fmt.Errorf("the data folder %s is %w; stop that one, or choose another with --data-dir", c.DataDir, embednats.ErrLocked)
+		return nil,
+			fmt.Errorf("the data folder %s is %w; stop that one, or choose another with --data-dir",
+				c.DataDir, embednats.ErrLocked)
 	case err != nil:
 		return nil, fmt.Errorf("%w (--nats-addr, --data-dir)", err)
 	}

@@ -106,7 +106,8 @@ func Run(ctx context.Context, c Config) error {
 		if log, err = ops.NewLog("hookstart-local", c.LogLevel); err != nil {
 			return err
 		}
-		if level := log.GetLevel(); level == logrus.InfoLevel && !c.NoDemo { // a newcomer sees first how hookstart is used
+		if level := log.GetLevel(); level == logrus.InfoLevel && !c.NoDemo {
+			// A newcomer sees first how hookstart is used.
 			log.SetLevel(logrus.WarnLevel)
 			started = func() { log.SetLevel(level) }
 		}
@@ -115,7 +116,8 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	if err := forIngress.Check(); err != nil { // the ingress itself would check this only after the executor is ready
+	if err := forIngress.Check(); err != nil {
+		// The ingress itself would check this only after the executor is ready.
 		return err
 	}
 	adminToken, err := prepareFolder(c)
@@ -173,7 +175,11 @@ func (l *local) listen(ctx context.Context) (err error) {
 	for _, one := range []struct {
 		listener   *net.Listener
 		addr, flag string
-	}{{&l.ingress.Listener, c.IngressAddr, "--ingress-addr"}, {&l.executor.Listener, c.ExecutorAddr, "--executor-addr"}} {
+	}{
+		{&l.ingress.Listener, c.IngressAddr, "--ingress-addr"}, {
+			&l.executor.Listener, c.ExecutorAddr, "--executor-addr",
+		},
+	} {
 		listener, err := ops.Listen(ctx, one.addr, one.flag)
 		if err != nil {
 			return err
@@ -199,24 +205,34 @@ func (l *local) listen(ctx context.Context) (err error) {
 func (l *local) describe(adminToken string) {
 	c := &l.config
 	l.started = Started{
-		IngressURL: reachable(l.ingress.Listener.Addr(), c.TLSCert), ExecutorURL: reachable(l.executor.Listener.Addr(), c.ExecutorTLSCert),
-		NATSURL: l.server.ClientURL(), OpsURL: "http://" + l.opsAddr, AdminToken: adminToken, AdminTokenMade: c.AdminToken == "",
+		IngressURL:     reachable(l.ingress.Listener.Addr(), c.TLSCert),
+		ExecutorURL:    reachable(l.executor.Listener.Addr(), c.ExecutorTLSCert),
+		NATSURL:        l.server.ClientURL(),
+		OpsURL:         "http://" + l.opsAddr,
+		AdminToken:     adminToken,
+		AdminTokenMade: c.AdminToken == "",
 	}
 	l.started.ConsoleURL = l.started.ExecutorURL + "/"
 	if l.started.AdminTokenMade { // otherwise the output may go to a journal that others can read
 		l.executor.SignInOnce = rand.Text()
 		l.started.ConsoleURL += "sign-in?once=" + l.executor.SignInOnce
 	}
-	inProcess, publicURL := []nats.Option{l.server.InProcess()}, cmp.Or(c.PublicURL, l.started.IngressURL)
-	l.executor.NATSOptions, l.executor.Ops, l.executor.Log, l.executor.PublicURL = inProcess, l.ops, l.log, publicURL
+	inProcess, publicURL := []nats.Option{l.server.InProcess()},
+		cmp.Or(c.PublicURL, l.started.IngressURL)
+	l.executor.NATSOptions, l.executor.Ops, l.executor.Log, l.executor.PublicURL = inProcess, l.ops,
+		l.log, publicURL
 	l.executor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
-	l.executor.AdminToken, l.executor.Publishing, l.executor.FreshNATS = adminToken, new(atomic.Int64), true
+	l.executor.AdminToken, l.executor.Publishing, l.executor.FreshNATS = adminToken,
+		new(atomic.Int64), true
 	l.executor.PassedOver = func() ([]string, error) { return passedOver(c.DataDir) }
-	l.executor.GivenAgain = func(consumer string) error { return forgetPassedOver(c.DataDir, consumer) }
+	l.executor.GivenAgain = func(consumer string) error {
+		return forgetPassedOver(c.DataDir, consumer)
+	}
 	if !c.NoDemo {
 		l.executor.DemoQueue = demoQueue
 	}
-	l.ingress.NATSOptions, l.ingress.Ops, l.ingress.Log, l.ingress.PublicURL = inProcess, l.ops, l.log, publicURL
+	l.ingress.NATSOptions, l.ingress.Ops, l.ingress.Log, l.ingress.PublicURL = inProcess, l.ops,
+		l.log, publicURL
 	l.ingress.Publishing = l.executor.Publishing
 }
 
@@ -243,7 +259,10 @@ func (l *local) watchNATS(ctx context.Context) error {
 	l.Start(ctx, func(ctx context.Context, _ func()) error {
 		return recoverNATS(ctx, l.server, filepath.Join(l.config.DataDir, natsFolder), l.log)
 	})
-	l.Add(l.ops.Watch(ctx, l.log, ops.Check{Part: "NATS storage", Ask: func(context.Context) error { return l.server.Health() }}))
+	l.Add(l.ops.Watch(ctx, l.log, ops.Check{
+		Part: "NATS storage",
+		Ask:  func(context.Context) error { return l.server.Health() },
+	}))
 	return nil
 }
 
@@ -289,14 +308,18 @@ func (s Started) print(out io.Writer, dataDir string) {
 	}
 	// A configured token is not printed, because it may give access to other installations, too.
 	tokenVariable := program.EnvPrefix + "_ADMIN_TOKEN"
-	token, shown, export := "$"+tokenVariable, "as you set it, by --admin-token or "+tokenVariable, program.EnvPrefix+"_API_URL="+s.ExecutorURL+" "+program.EnvPrefix+"_NATS_URL="+s.NATSURL
+	token, shown, export := "$"+tokenVariable, "as you set it, by --admin-token or "+tokenVariable,
+		program.EnvPrefix+"_API_URL="+s.ExecutorURL+" "+program.EnvPrefix+"_NATS_URL="+s.NATSURL
 	console := s.ConsoleURL + "\n             (sign in with the admin token)"
 	if s.AdminTokenMade {
-		console = s.ConsoleURL + "\n             (this link signs in once, within ten minutes; later, use the admin token)"
+		console = s.ConsoleURL +
+			"\n             (this link signs in once, within ten minutes; later, use the admin " +
+			"token)"
 		token, shown = s.AdminToken, s.AdminToken
 		export += " " + tokenVariable + "=" + s.AdminToken
 	}
-	demo := "There is no demo workflow (--no-demo). Make one in the console, or with bin/hookstart.\n"
+	demo := "There is no demo workflow (--no-demo). Make one in the console, or with " +
+		"bin/hookstart.\n"
 	if s.WebhookURL != "" {
 		demo = fmt.Sprintf(`Webhook URL of the workflow "demo":
   %s

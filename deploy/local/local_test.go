@@ -26,15 +26,16 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 	if _, err := first.client().Deactivate(t.Context(), "demo"); err != nil {
 		t.Fatal(err)
 	}
-	// The token was configured, so a reader of the output, perhaps in a journal, must not be able to
-	// sign in.
+	// The token was configured, so a reader of the output, perhaps in a journal, must not be able
+	// to sign in.
 	if out := first.Output(); strings.Contains(out, "once=") || strings.Contains(out, adminToken) {
 		t.Errorf("what is printed signs in:\n%s", out)
 	}
 	first.Terminate()
 
 	second := launchReady(t, dir)
-	if _, path, _ := strings.Cut(first.webhook, "/webhooks/"); !strings.HasSuffix(second.webhook, path) {
+	if _, path, _ := strings.Cut(first.webhook, "/webhooks/"); !strings.HasSuffix(second.webhook,
+		path) {
 		t.Errorf("the webhook URL was %s, and is %s", first.webhook, second.webhook)
 	}
 	if w, err := second.client().Workflow(t.Context(), "demo"); err != nil || w.Active {
@@ -43,10 +44,12 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 	if _, err := second.client().Activate(t.Context(), "demo"); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := second.post(t.Context(), "1", strings.NewReader("{}")); err != nil || !again.Deduplicated || again.ExecutionID != a.ExecutionID {
+	if again, err := second.post(t.Context(), "1", strings.NewReader("{}")); err != nil ||
+		!again.Deduplicated || again.ExecutionID != a.ExecutionID {
 		t.Errorf("the same delivery after a restart: %+v, %v", again, err)
 	}
-	if e, err := second.client().Execution(t.Context(), a.ExecutionID); err != nil || e.BodyBytes != 2 {
+	if e, err := second.client().Execution(t.Context(), a.ExecutionID); err != nil ||
+		e.BodyBytes != 2 {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
@@ -54,7 +57,8 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 func TestAdminTokenIsMadeAndKept(t *testing.T) {
 	t.Parallel()
 	commandLine := filepath.Join(t.TempDir(), "hookstart")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", commandLine, "github.com/hookstart/hookstart/executor/cmd/hookstart")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", commandLine,
+		"github.com/hookstart/hookstart/executor/cmd/hookstart")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
@@ -68,7 +72,9 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 			t.Errorf("the token that is printed does not work: %v", err)
 		}
 		p.Await(`\nConsole +http://\S+/sign-in\?once=(\S+)`)
-		if out, err := exec.Command("sh", "-c", p.Await(`\n  (export \S.*)\n  bin/hookstart execution list`)+" && "+commandLine+" plan list && exec "+commandLine+" admin stream").CombinedOutput(); err != nil {
+		if out, err := exec.Command("sh", "-c",
+			p.Await(`\n  (export \S.*)\n  bin/hookstart execution list`)+" && "+commandLine+
+				" plan list && exec "+commandLine+" admin stream").CombinedOutput(); err != nil {
 			t.Errorf("the command line, with what is printed to paste: %v\n%s", err, out)
 		}
 		if strings.Contains(p.Output(), "/webhooks/") {
@@ -79,7 +85,8 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 	if tokens[0] != tokens[1] {
 		t.Error("the admin token changed")
 	}
-	if info, err := os.Stat(filepath.Join(dir, "admin-token")); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(dir, "admin-token")); err != nil ||
+		info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
 }
@@ -107,20 +114,31 @@ func TestOneLineSaysWhatIsWrong(t *testing.T) {
 		want []string
 		code int
 	}{
-		"ingress port":   {[]string{"--ingress-addr=" + taken}, []string{taken, "--ingress-addr"}, 1},
-		"executor port":  {[]string{"--executor-addr=" + taken}, []string{taken, "--executor-addr"}, 1},
-		"ops port":       {[]string{"--ops-addr=" + taken}, []string{taken, "--ops-addr"}, 1},
-		"NATS port":      {[]string{"--nats-addr=" + taken}, []string{takenPort, "--nats-addr"}, 1},
-		"folder in use":  {[]string{"--data-dir=" + used}, []string{used, "--data-dir"}, 1},
-		"folder is none": {[]string{"--data-dir=" + filepath.Join(file, "x")}, []string{file, "--data-dir"}, 1},
-		"no such flag":   {[]string{"--frobnicate"}, []string{"--frobnicate", "--help"}, 2},
-		"no number":      {[]string{"--max-body-bytes=many"}, []string{"--max-body-bytes", "--help"}, 2},
-		"no bytes":       {[]string{"--max-body-bytes=0", "--log-level=info"}, []string{"--max-body-bytes"}, 1},
-		"no address":     {[]string{"--nats-addr=4222"}, []string{"--nats-addr"}, 1},
+		"ingress port": {
+			[]string{"--ingress-addr=" + taken}, []string{taken, "--ingress-addr"}, 1,
+		},
+		"executor port": {
+			[]string{"--executor-addr=" + taken}, []string{taken, "--executor-addr"}, 1,
+		},
+		"ops port":      {[]string{"--ops-addr=" + taken}, []string{taken, "--ops-addr"}, 1},
+		"NATS port":     {[]string{"--nats-addr=" + taken}, []string{takenPort, "--nats-addr"}, 1},
+		"folder in use": {[]string{"--data-dir=" + used}, []string{used, "--data-dir"}, 1},
+		"folder is none": {
+			[]string{"--data-dir=" + filepath.Join(file, "x")}, []string{file, "--data-dir"}, 1,
+		},
+		"no such flag": {[]string{"--frobnicate"}, []string{"--frobnicate", "--help"}, 2},
+		"no number": {
+			[]string{"--max-body-bytes=many"}, []string{"--max-body-bytes", "--help"}, 2,
+		},
+		"no bytes": {
+			[]string{"--max-body-bytes=0", "--log-level=info"}, []string{"--max-body-bytes"}, 1,
+		},
+		"no address": {[]string{"--nats-addr=4222"}, []string{"--nats-addr"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{
-				"--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+				"--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0",
+				"--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
 				"--data-dir=" + t.TempDir(), "--log-level=error",
 			}, c.args...)
 			cmd, err := child.Self(role, args...)
@@ -164,7 +182,9 @@ func TestTheDemoSucceeds(t *testing.T) {
 		}
 		<-tick.C
 	}
-	if string(e.Input) != `{"hello":"world"}` || !strings.Contains(string(e.Output), `"inputBytes":17`) || e.StartedAt.IsZero() || e.FinishedAt.IsZero() {
+	if string(e.Input) != `{"hello":"world"}` ||
+		!strings.Contains(string(e.Output), `"inputBytes":17`) || e.StartedAt.IsZero() ||
+		e.FinishedAt.IsZero() {
 		t.Errorf("%+v", e)
 	}
 	l.Terminate()

@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 func launch(t *testing.T, args ...string) *childtest.Process {
 	t.Helper()
 	cmd, err := child.Self(role, append([]string{
-		"--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0",
+		"--ops-addr=127.0.0.1:0",
 	}, args...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +52,9 @@ type running struct {
 
 func launchReady(t *testing.T, dataDir string) *running {
 	t.Helper()
-	r := &running{Process: launch(t, "--data-dir", dataDir, "--admin-token="+adminToken, "--log-level=debug")}
+	r := &running{
+		Process: launch(t, "--data-dir", dataDir, "--admin-token="+adminToken, "--log-level=debug"),
+	}
 	r.ops = strings.TrimSuffix(r.Await(`\nMetrics +(\S+)`), "/metrics")
 	r.executor = r.Await(`\nConsole +(http://[^/\s]+)`)
 	r.webhook = r.Await(`\n  (http\S+/webhooks/\S+)`)

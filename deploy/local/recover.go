@@ -27,13 +27,16 @@ const (
 // recoverNATS restarts the embedded server in place once it can write again, because it does not go
 // on by itself after its disk was full. It returns nil when ctx ends, and otherwise the reason why
 // the process should end.
-func recoverNATS(ctx context.Context, server *embednats.Server, storeDir string, log logrus.FieldLogger) error {
+func recoverNATS(
+	ctx context.Context, server *embednats.Server, storeDir string, log logrus.FieldLogger,
+) error {
 	tick := time.NewTicker(healthEvery)
 	defer tick.Stop()
 	var (
-		failed    int       // how many times in a row it was unhealthy
-		restarted bool      // whether it was restarted since it was last healthy
-		outSince  time.Time // since when it is unhealthy with room on the disk; zero means it is healthy
+		failed    int  // how many times in a row it was unhealthy
+		restarted bool // whether it was restarted since it was last healthy
+		// Since when it is unhealthy with room on the disk; zero means it is healthy.
+		outSince time.Time
 	)
 	for {
 		select {
@@ -57,12 +60,15 @@ func recoverNATS(ctx context.Context, server *embednats.Server, storeDir string,
 		}
 		if !restarted {
 			restarted = true
-			log.WithError(health).Warn("the NATS server could not write; there is room on its disk, so that it is restarted")
+			log.WithError(health).Warn("the NATS server could not write; there is room on its " +
+				"disk, so that it is restarted")
 			if err := server.Restart(); err != nil {
-				return fmt.Errorf("the NATS server could not be restarted after its disk was full: %w", err)
+				return fmt.Errorf("the NATS server could not be restarted after its disk was "+
+					"full: %w", err)
 			}
 		} else if time.Since(outSince) > giveUpAfter {
-			return fmt.Errorf("the NATS server does not recover (%w); the process ends so that it is started anew", health)
+			return fmt.Errorf("the NATS server does not recover (%w); the process ends so that "+
+				"it is started anew", health)
 		}
 	}
 }
@@ -70,7 +76,8 @@ func recoverNATS(ctx context.Context, server *embednats.Server, storeDir string,
 // hasRoom returns an error unless room bytes can be written to a folder.
 func hasRoom(dir string) error {
 	path := filepath.Join(dir, "room-is-tried")
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the operator's own folder
+	//nolint:gosec // the operator's own folder
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,8 @@ func (c *Config) services() (forExecutor executor.Config, forIngress ingress.Con
 		return forExecutor, forIngress, err
 	}
 	if err := tlsfiles.Flags(c.ExecutorTLSCert, c.ExecutorTLSKey); err != nil {
-		return forExecutor, forIngress, errors.New("--executor-tls-cert and --executor-tls-key go together")
+		return forExecutor, forIngress,
+			errors.New("--executor-tls-cert and --executor-tls-key go together")
 	}
 	adopt(reflect.ValueOf(&forExecutor).Elem(), reflect.ValueOf(*c))
 	adopt(reflect.ValueOf(&forIngress).Elem(), reflect.ValueOf(*c))

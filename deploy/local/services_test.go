@@ -34,7 +34,9 @@ func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	here := reflect.TypeFor[Config]()
-	for _, service := range []reflect.Type{reflect.TypeFor[executor.Config](), reflect.TypeFor[ingress.Config]()} {
+	for _, service := range []reflect.Type{
+		reflect.TypeFor[executor.Config](), reflect.TypeFor[ingress.Config](),
+	} {
 		for field := range service.Fields() {
 			if field.Tag.Get("kong") == "-" || meaningless[field.Name] != "" {
 				continue
@@ -42,8 +44,10 @@ func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 			same, ok := here.FieldByName(field.Name)
 			switch {
 			case !ok:
-				t.Errorf("%s has the flag %s, and hookstart-local has not: add it to local.Config, or to the list of this test", service, field.Name)
-			case same.Type != field.Type || same.Tag.Get("default") != field.Tag.Get("default") && field.Name != "OpsAddr":
+				t.Errorf("%s has the flag %s, and hookstart-local has not: add it to "+
+					"local.Config, or to the list of this test", service, field.Name)
+			case same.Type != field.Type ||
+				same.Tag.Get("default") != field.Tag.Get("default") && field.Name != "OpsAddr":
 				t.Errorf("%s: %s is another flag than that of hookstart-local", service, field.Name)
 			}
 		}
@@ -53,8 +57,10 @@ func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 func TestServicesHaveTheFlagsOfThisProgram(t *testing.T) {
 	t.Parallel()
 	var c Config
-	err := program.Parse(&c, "--tls-cert=/c", "--tls-key=/k", "--executor-tls-cert=/ec", "--executor-tls-key=/ek", "--retention=48h", "--stream-max-age=72h",
-		"--dedup-window=96h", "--delivery-id-headers=X-One", "--min-body-rate=0", "--max-body-bytes=300000000")
+	err := program.Parse(&c, "--tls-cert=/c", "--tls-key=/k", "--executor-tls-cert=/ec",
+		"--executor-tls-key=/ek", "--retention=48h", "--stream-max-age=72h",
+		"--dedup-window=96h", "--delivery-id-headers=X-One", "--min-body-rate=0",
+		"--max-body-bytes=300000000")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +68,10 @@ func TestServicesHaveTheFlagsOfThisProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.TLSCert != "/ec" || e.TLSKey != "/ek" || i.TLSCert != "/c" || i.TLSKey != "/k" || e.Retention != c.Retention || e.StreamMaxAge != c.DedupWindow ||
-		e.DedupWindow != c.DedupWindow || len(i.DeliveryIDHeaders) != 1 || i.MinBodyRate != 0 || i.MaxBufferedBytes != i.MaxBodyBytes || e.DefaultPlan != "ultra" {
+	if e.TLSCert != "/ec" || e.TLSKey != "/ek" || i.TLSCert != "/c" || i.TLSKey != "/k" ||
+		e.Retention != c.Retention || e.StreamMaxAge != c.DedupWindow ||
+		e.DedupWindow != c.DedupWindow || len(i.DeliveryIDHeaders) != 1 || i.MinBodyRate != 0 ||
+		i.MaxBufferedBytes != i.MaxBodyBytes || e.DefaultPlan != "ultra" {
 		t.Errorf("%+v\n%+v", e, i)
 	}
 	c.ExecutorTLSKey = ""

@@ -28,7 +28,12 @@ func certificate(t *testing.T, ends time.Time) (certFile, keyFile string, client
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: ends, DNSNames: []string{hostName}}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     ends,
+		DNSNames:     []string{hostName},
+	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +44,10 @@ func certificate(t *testing.T, ends time.Time) (certFile, keyFile string, client
 	}
 	folder := t.TempDir()
 	certFile, keyFile = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+	for path, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: cert},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: private},
+	} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -51,8 +59,16 @@ func certificate(t *testing.T, ends time.Time) (certFile, keyFile string, client
 	pool := x509.NewCertPool()
 	pool.AddCert(parsed)
 	return certFile, keyFile, &http.Client{
-		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: hostName, MinVersion: tls.VersionTLS12}},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{
+				RootCAs:    pool,
+				ServerName: hostName,
+				MinVersion: tls.VersionTLS12,
+			},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 }
 
@@ -62,7 +78,8 @@ func TestTLSOnBothListeners(t *testing.T) {
 	t.Parallel()
 	ends := time.Now().Add(48 * time.Hour).Truncate(time.Second)
 	certFile, keyFile, client := certificate(t, ends)
-	p := launch(t, "--data-dir", t.TempDir(), "--admin-token="+adminToken, "--tls-cert", certFile, "--tls-key", keyFile, "--executor-tls-cert", certFile, "--executor-tls-key", keyFile)
+	p := launch(t, "--data-dir", t.TempDir(), "--admin-token="+adminToken, "--tls-cert", certFile,
+		"--tls-key", keyFile, "--executor-tls-cert", certFile, "--executor-tls-key", keyFile)
 	ops := p.Await(`\nMetrics +(\S+)`)
 	console := p.Await(`\nConsole +(https://[^/\s]+)`)
 	webhook := p.Await(`\n  (https\S+/webhooks/\S+)`)
@@ -80,7 +97,8 @@ func TestTLSOnBothListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
-	if cookies := response.Cookies(); len(cookies) != 1 || !cookies[0].Secure || !strings.HasPrefix(cookies[0].Name, "__Host-") {
+	if cookies := response.Cookies(); len(cookies) != 1 || !cookies[0].Secure ||
+		!strings.HasPrefix(cookies[0].Name, "__Host-") {
 		t.Errorf("sign-in over https: %s %v", response.Status, cookies)
 	}
 	response, err = http.Get(ops)
@@ -96,7 +114,8 @@ func TestTLSOnBothListeners(t *testing.T) {
 		name := "\nhookstart_" + component + "_certificate_expiry_timestamp_seconds "
 		_, value, _ := strings.Cut(string(metrics), name)
 		value, _, _ = strings.Cut(value, "\n")
-		if seconds, err := strconv.ParseFloat(value, 64); err != nil || int64(seconds) != ends.Unix() {
+		if seconds, err := strconv.ParseFloat(value, 64); err != nil ||
+			int64(seconds) != ends.Unix() {
 			t.Errorf("%s%s; want %d", name, value, ends.Unix())
 		}
 	}

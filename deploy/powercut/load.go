@@ -126,7 +126,10 @@ func putWorkflow(ctx context.Context, client *apiclient.Client, id string) (conf
 // prepare creates the account and the workflow of the load, unless they are there, and returns the
 // URL of the webhook.
 func prepare(ctx context.Context, client *apiclient.Client) (url string, err error) {
-	if _, err = client.PutAccount(ctx, accountID, api.PutAccount{Name: "Power cuts", Plan: "ultra"}); err != nil {
+	if _, err = client.PutAccount(ctx, accountID, api.PutAccount{
+		Name: "Power cuts",
+		Plan: "ultra",
+	}); err != nil {
 		return "", err
 	}
 	if _, err = putWorkflow(ctx, client, workflowID); err != nil {

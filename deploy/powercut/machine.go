@@ -43,7 +43,8 @@ func (m *machine) start() (err error) {
 	if m.mounted, err = m.disk.Mount(m.mountpoint()); err != nil {
 		return err
 	}
-	if m.process, err = launch(dataFolder(m.mountpoint()), m.log(), m.adminToken, m.syncAlways); err != nil {
+	if m.process, err = launch(dataFolder(m.mountpoint()), m.log(), m.adminToken,
+		m.syncAlways); err != nil {
 		return errors.Join(err, m.mounted.Unmount())
 	}
 	return nil

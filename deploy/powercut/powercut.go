@@ -120,7 +120,8 @@ func (r Result) check(mustLose bool) error {
 	}
 	if mustLose && r.Lost == 0 {
 		wrong = append(wrong, fmt.Errorf(
-			"%s: nothing was lost: the file system does not forget, and the test shows nothing", r.Mode))
+			"%s: nothing was lost: the file system does not forget, and the test shows nothing",
+			r.Mode))
 	}
 	if !mustLose {
 		complain(r.Lost, "acknowledged deliveries lost")
@@ -158,7 +159,8 @@ func (c Config) mode(ctx context.Context, folder string, syncAlways bool) (r Res
 		left = disk.Worst
 	}
 	for number := 1; r.Cuts < c.Cuts; number++ {
-		m, err := newMachine(filepath.Join(folder, fmt.Sprint(number)), disk.Model(c.Model), syncAlways, left)
+		m, err := newMachine(filepath.Join(folder, fmt.Sprint(number)), disk.Model(c.Model),
+			syncAlways, left)
 		if err != nil {
 			return r, err
 		}
@@ -283,14 +285,15 @@ func (l *lifetime) audit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the stream: %w", err)
 	}
-	records, err := awaitRecords(ctx, l.client, recordTimeout, func(records map[string]record) bool {
-		for _, id := range l.ledger.accepted {
-			if starts[id] > 0 && records[id].times == 0 {
-				return false
+	records, err := awaitRecords(ctx, l.client, recordTimeout,
+		func(records map[string]record) bool {
+			for _, id := range l.ledger.accepted {
+				if starts[id] > 0 && records[id].times == 0 {
+					return false
+				}
 			}
-		}
-		return true
-	})
+			return true
+		})
 	if err != nil {
 		return fmt.Errorf("read the records: %w", err)
 	}
@@ -317,7 +320,8 @@ func (l *lifetime) audit(ctx context.Context) error {
 	if l.Verbose {
 		_, _ = fmt.Fprintf(l.Out,
 			"%s, cut %d: accepted %d, in the stream %d, recorded %d; lost %d, unrecorded %d\n",
-			l.result.Mode, l.result.Cuts, l.ledger.len(), len(starts), len(records), lost, unrecorded)
+			l.result.Mode, l.result.Cuts, l.ledger.len(), len(starts), len(records), lost,
+			unrecorded)
 	}
 	return l.repeat(ctx)
 }

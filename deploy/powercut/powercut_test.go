@@ -81,7 +81,8 @@ func TestNewFoldersAreDurable(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if after, err := os.ReadFile(filepath.Join(folder, "admin-token")); err != nil || !bytes.Equal(after, token) {
+	if after, err := os.ReadFile(filepath.Join(folder, "admin-token")); err != nil ||
+		!bytes.Equal(after, token) {
 		t.Errorf("the admin token was %q and is %q, %v", token, after, err)
 	}
 	if err := m.mounted.Unmount(); err != nil {

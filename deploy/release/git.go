@@ -19,7 +19,8 @@ func Prepare(ctx context.Context, root, version string, out io.Writer) (err erro
 	if err := CheckVersion(version); err != nil {
 		return err
 	}
-	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md")) //nolint:gosec // in the checkout
+	//nolint:gosec // in the checkout
+	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	if err != nil {
 		return err
 	}
@@ -64,15 +65,19 @@ func Prepare(ctx context.Context, root, version string, out io.Writer) (err erro
 	if err := setNodeVersion(tree, version); err != nil {
 		return err
 	}
-	if _, err := git(ctx, tree, "commit", "--quiet", "--all", "--message", "release: "+version); err != nil {
+	if _, err := git(ctx, tree, "commit", "--quiet", "--all", "--message",
+		"release: "+version); err != nil {
 		return err
 	}
 	for _, tag := range tags {
-		if _, err := git(ctx, tree, "tag", "--annotate", "--message", "hookstart "+version, tag); err != nil {
+		if _, err := git(ctx, tree, "tag", "--annotate", "--message", "hookstart "+version,
+			tag); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(out, "%s is prepared, here alone. To publish it:\n  git push origin %s\nTo take it back:\n  git tag --delete %[2]s\n",
+	_, err = fmt.Fprintf(out,
+		"%s is prepared, here alone. To publish it:\n  git push origin %s\nTo take it back:\n  "+
+			"git tag --delete %[2]s\n",
 		version, strings.Join(tags, " "))
 	return err
 }
@@ -92,7 +97,8 @@ func setNodeVersion(root, version string) error {
 		return fmt.Errorf("%s does not say %s", nodeManifest, unreleased)
 	}
 	released := before + `"version": "` + strings.TrimPrefix(version, "v") + `"` + after
-	return os.WriteFile(path, []byte(released), 0o600) //nolint:gosec // a file of the checkout that is released
+	//nolint:gosec // a file of the checkout that is released
+	return os.WriteFile(path, []byte(released), 0o600)
 }
 
 // Tags returns the names of a release's tags: one for the whole, and one for each module.

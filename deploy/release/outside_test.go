@@ -59,9 +59,11 @@ func newOutside(t *testing.T, testdata string) *outside {
 	// A separate module cache keeps ours free of these releases. Without paths in what is compiled,
 	// the next run finds it in the build cache.
 	o.env = append(os.Environ(),
-		"GOWORK=off", "GOFLAGS=-modcacherw -trimpath -buildvcs=false", "CGO_ENABLED=0", "GOSUMDB=off", "GONOPROXY=none", "GOPRIVATE=",
+		"GOWORK=off", "GOFLAGS=-modcacherw -trimpath -buildvcs=false", "CGO_ENABLED=0",
+		"GOSUMDB=off", "GONOPROXY=none", "GOPRIVATE=",
 		"GOMODCACHE="+filepath.Join(t.TempDir(), "modules"),
-		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(strings.TrimSpace(string(cache)))+"/cache/download")
+		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+
+			filepath.ToSlash(strings.TrimSpace(string(cache)))+"/cache/download")
 	if testdata == "" {
 		return o
 	}
@@ -84,7 +86,10 @@ func addToProxy(proxy, name, scratch string) error {
 	var archive bytes.Buffer
 	err = errors.Join(
 		os.WriteFile(filepath.Join(scratch, "go.mod"), goMod, 0o600),
-		zip.CreateFromDir(&archive, module.Version{Path: path.Join(release.Root, name), Version: version}, scratch))
+		zip.CreateFromDir(&archive, module.Version{
+			Path:    path.Join(release.Root, name),
+			Version: version,
+		}, scratch))
 	if err != nil {
 		return err
 	}
@@ -92,7 +97,8 @@ func addToProxy(proxy, name, scratch string) error {
 	return errors.Join(
 		os.MkdirAll(at, 0o700),
 		os.WriteFile(filepath.Join(at, "list"), []byte(version+"\n"), 0o600),
-		os.WriteFile(filepath.Join(at, version+".info"), fmt.Appendf(nil, `{"Version": %q, "Time": "2000-01-01T00:00:00Z"}`, version), 0o600),
+		os.WriteFile(filepath.Join(at, version+".info"),
+			fmt.Appendf(nil, `{"Version": %q, "Time": "2000-01-01T00:00:00Z"}`, version), 0o600),
 		os.WriteFile(filepath.Join(at, version+".mod"), goMod, 0o600),
 		os.WriteFile(filepath.Join(at, version+".zip"), archive.Bytes(), 0o600))
 }
@@ -109,7 +115,8 @@ func copyModule(from, to string) error {
 			return err
 		}
 		if entry.IsDir() {
-			if _, err := os.Stat(filepath.Join(found, "go.mod")); relative != "." && err == nil || entry.Name() == "node_modules" {
+			if _, err := os.Stat(filepath.Join(found, "go.mod")); relative != "." && err == nil ||
+				entry.Name() == "node_modules" {
 				return fs.SkipDir
 			}
 			return os.MkdirAll(filepath.Join(to, relative), 0o700)
@@ -181,21 +188,34 @@ func TestWhatTheModulesBring(t *testing.T) {
 		has     string
 	}{
 		{"shared/runner", []string{
-			"example.com/empty", release.Root + "/proto", release.Root + "/shared/execution", release.Root + "/shared/retry",
-			release.Root + "/shared/runner", release.Root + "/shared/stream", release.Root + "/shared/tracing",
-			"github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/nats-io/nuid", "github.com/klauspost/compress",
-			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace", "go.opentelemetry.io/auto/sdk",
+			"example.com/empty", release.Root + "/proto", release.Root + "/shared/execution",
+			release.Root + "/shared/retry",
+			release.Root + "/shared/runner", release.Root + "/shared/stream",
+			release.Root + "/shared/tracing",
+			"github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/nats-io/nuid",
+			"github.com/klauspost/compress",
+			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric",
+			"go.opentelemetry.io/otel/trace", "go.opentelemetry.io/auto/sdk",
 			"github.com/go-logr/", "github.com/cespare/xxhash/v2", "go.opentelemetry.io/otel/log",
 			"google.golang.org/protobuf", "github.com/google/go-cmp", "golang.org/x/",
-			// OpenTelemetry and protobuf require these modules for their own tests; none of them is linked.
-			"github.com/davecgh/go-spew", "github.com/golang/protobuf", "github.com/kr/pretty", "github.com/pmezard/go-difflib",
-			"github.com/rogpeppe/go-internal", "github.com/stretchr/testify", "go.yaml.in/yaml/v3", "gopkg.in/",
+			// OpenTelemetry and protobuf require these modules for their own tests; none of them is
+			// linked.
+			"github.com/davecgh/go-spew", "github.com/golang/protobuf", "github.com/kr/pretty",
+			"github.com/pmezard/go-difflib",
+			"github.com/rogpeppe/go-internal", "github.com/stretchr/testify", "go.yaml.in/yaml/v3",
+			"gopkg.in/",
 		}, "github.com/nats-io/nats.go"},
-		{"executor/client/apiclient", []string{"example.com/empty", release.Root + "/executor/client"}, release.Root + "/executor/client"},
+		{
+			"executor/client/apiclient", []string{
+				"example.com/empty", release.Root + "/executor/client",
+			}, release.Root + "/executor/client",
+		},
 	} {
 		o := newOutside(t, "")
-		source := fmt.Sprintf("package main\n\nimport _ %q\n\nfunc main() {}\n", release.Root+"/"+c.imports)
-		if err := os.WriteFile(filepath.Join(o.folder, "main.go"), []byte(source), 0o600); err != nil {
+		source := fmt.Sprintf("package main\n\nimport _ %q\n\nfunc main() {}\n",
+			release.Root+"/"+c.imports)
+		if err := os.WriteFile(filepath.Join(o.folder, "main.go"), []byte(source),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		o.run("mod", "init", "example.com/empty")
@@ -208,7 +228,8 @@ func TestWhatTheModulesBring(t *testing.T) {
 			name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 			has = has || name == c.has
 			if !slices.ContainsFunc(c.brings, func(allowed string) bool {
-				return name == allowed || strings.HasSuffix(allowed, "/") && strings.HasPrefix(name, allowed)
+				return name == allowed ||
+					strings.HasSuffix(allowed, "/") && strings.HasPrefix(name, allowed)
 			}) {
 				t.Errorf("%s brings %s", c.imports, name)
 			}
@@ -228,9 +249,13 @@ func checkLinks(t *testing.T, o *outside) {
 	}
 	for _, one := range linked {
 		for _, not := range []string{
-			"github.com/alecthomas/kong", "github.com/jackc/pgx", "github.com/nats-io/nats-server", "github.com/prometheus",
-			"github.com/hookstart/hookstart/shared/embednats", "github.com/hookstart/hookstart/shared/program", "github.com/hookstart/hookstart/shared/registry",
-			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "google.golang.org/grpc", "modernc.org", "database/sql", "testing",
+			"github.com/alecthomas/kong", "github.com/jackc/pgx", "github.com/nats-io/nats-server",
+			"github.com/prometheus",
+			"github.com/hookstart/hookstart/shared/embednats",
+			"github.com/hookstart/hookstart/shared/program",
+			"github.com/hookstart/hookstart/shared/registry",
+			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters",
+			"google.golang.org/grpc", "modernc.org", "database/sql", "testing",
 		} {
 			if one == not || strings.HasPrefix(one, not+"/") {
 				t.Errorf("a runner links %s", one)
@@ -238,5 +263,6 @@ func checkLinks(t *testing.T, o *outside) {
 		}
 	}
 	sums := o.read("go.sum")
-	t.Logf("a runner links %d packages; its go.sum has %d lines, its go.mod is\n%s", len(linked), strings.Count(sums, "\n"), o.read("go.mod"))
+	t.Logf("a runner links %d packages; its go.sum has %d lines, its go.mod is\n%s", len(linked),
+		strings.Count(sums, "\n"), o.read("go.mod"))
 }

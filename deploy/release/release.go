@@ -25,7 +25,8 @@ const Root = "github.com/hookstart/hookstart"
 //nolint:gochecknoglobals // a constant
 var Modules = []string{
 	"proto", "shared/execution", "shared/retry", "shared/tracing", "shared/stream", "shared/runner",
-	"shared/child", "shared/durable", "shared/embednats", "shared/runner/runnertest", "shared/runner/runnermetrics",
+	"shared/child", "shared/durable", "shared/embednats", "shared/runner/runnertest",
+	"shared/runner/runnermetrics",
 	"shared", "ingress", "executor/client", "executor", "deploy/local",
 }
 
@@ -35,7 +36,8 @@ func CheckVersion(version string) error {
 		return fmt.Errorf("%q is not a version: it has to be like v0.1.0 or v0.1.0-rc.1", version)
 	}
 	if major := semver.Major(version); major != "v0" && major != "v1" {
-		return fmt.Errorf("%s: from v2 on, the paths of the modules must end in /%s", version, major)
+		return fmt.Errorf("%s: from v2 on, the paths of the modules must end in /%s", version,
+			major)
 	}
 	return nil
 }
@@ -61,7 +63,8 @@ func GoMod(root, folder, version string) ([]byte, error) {
 	}
 	for _, replaced := range file.Replace {
 		if !ours(replaced.Old.Path) {
-			return nil, fmt.Errorf("%s replaces %s, which counts for nobody else", name, replaced.Old.Path)
+			return nil,
+				fmt.Errorf("%s replaces %s, which counts for nobody else", name, replaced.Old.Path)
 		}
 		if err := file.DropReplace(replaced.Old.Path, replaced.Old.Version); err != nil {
 			return nil, err
@@ -79,7 +82,8 @@ func CheckChangelog(text, version string) error {
 	heading := "## [" + strings.TrimPrefix(version, "v") + "] - "
 	_, after, ok := strings.Cut("\n"+text, "\n"+heading)
 	if !ok {
-		return fmt.Errorf("CHANGELOG.md has no section %q: give Unreleased that heading, and begin a new Unreleased", heading+"YYYY-MM-DD")
+		return fmt.Errorf("CHANGELOG.md has no section %q: give Unreleased that heading, and "+
+			"begin a new Unreleased", heading+"YYYY-MM-DD")
 	}
 	date, section, _ := strings.Cut(after, "\n")
 	if _, err := time.Parse(time.DateOnly, strings.TrimSpace(date)); err != nil {

@@ -31,7 +31,8 @@ func TestModulesAreComplete(t *testing.T) {
 		}
 		for _, required := range file.Require {
 			name, ours := strings.CutPrefix(required.Mod.Path, release.Root+"/")
-			if ours && (!slices.Contains(release.Modules[:n], name) || required.Mod.Version != version) {
+			if ours &&
+				(!slices.Contains(release.Modules[:n], name) || required.Mod.Version != version) {
 				t.Errorf("%s requires %s", folder, required.Mod)
 			}
 		}
@@ -44,7 +45,9 @@ func TestCheckVersion(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, bad := range []string{"", "0.1.0", "v0.1", "v0.1.0+build", "v01.0.0", "v2.0.0", "latest"} {
+	for _, bad := range []string{
+		"", "0.1.0", "v0.1", "v0.1.0+build", "v01.0.0", "v2.0.0", "latest",
+	} {
 		if err := release.CheckVersion(bad); err == nil {
 			t.Errorf("%q passes", bad)
 		}
@@ -52,15 +55,17 @@ func TestCheckVersion(t *testing.T) {
 }
 
 func TestCheckChangelog(t *testing.T) {
-	const good = "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-11-22\n### Fixed\n- A fault.\n"
+	const good = "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-11-22\n### Fixed\n- A " +
+		"fault.\n"
 	if err := release.CheckChangelog(good, "v0.1.0"); err != nil {
 		t.Error(err)
 	}
 	for what, text := range map[string]string{
-		"no section":        "# Changelog\n\n## [Unreleased]\n- A fault.\n",
-		"no date":           strings.Replace(good, "2026-11-22", "soon", 1),
-		"nothing in it":     strings.Replace(good, "- A fault.", "", 1),
-		"only what follows": strings.Replace(good, "- A fault.", "\n## [0.0.9] - 2026-11-21\n- Another.", 1),
+		"no section":    "# Changelog\n\n## [Unreleased]\n- A fault.\n",
+		"no date":       strings.Replace(good, "2026-11-22", "soon", 1),
+		"nothing in it": strings.Replace(good, "- A fault.", "", 1),
+		"only what follows": strings.Replace(good, "- A fault.",
+			"\n## [0.0.9] - 2026-11-21\n- Another.", 1),
 	} {
 		if err := release.CheckChangelog(text, "v0.1.0"); err == nil {
 			t.Errorf("%s: it passes", what)
@@ -116,7 +121,8 @@ func TestPrepare(t *testing.T) {
 
 	write("new", "")
 	var out bytes.Buffer
-	if err := release.Prepare(t.Context(), checkout, "v0.1.0", &out); err == nil || !strings.Contains(err.Error(), "not committed") {
+	if err := release.Prepare(t.Context(), checkout, "v0.1.0", &out); err == nil ||
+		!strings.Contains(err.Error(), "not committed") {
 		t.Errorf("with a change: %v", err)
 	}
 	if err := os.Remove(filepath.Join(checkout, "new")); err != nil {
@@ -128,7 +134,8 @@ func TestPrepare(t *testing.T) {
 	if got := git("rev-parse", "main"); got != before || git("status", "--porcelain") != "" {
 		t.Error("the branch or its work tree changed")
 	}
-	if want := "git push origin " + strings.Join(release.Tags("v0.1.0"), " ") + "\n"; !strings.Contains(out.String(), want) {
+	if want := "git push origin " + strings.Join(release.Tags("v0.1.0"), " ") +
+		"\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("it says %s", &out)
 	}
 	for _, tag := range release.Tags("v0.1.0") {
@@ -136,13 +143,16 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("%s follows %s", tag, parent)
 		}
 	}
-	if text := git("show", "shared/v0.1.0:shared/go.mod"); !strings.Contains(text, release.Root+"/proto v0.1.0") || strings.Contains(text, "replace") {
+	if text := git("show", "shared/v0.1.0:shared/go.mod"); !strings.Contains(text,
+		release.Root+"/proto v0.1.0") || strings.Contains(text, "replace") {
 		t.Errorf("shared/go.mod of the release:\n%s", text)
 	}
-	if text := git("show", "v0.1.0:shared/runner/node/package.json"); !strings.Contains(text, `"version": "0.1.0"`) {
+	if text := git("show", "v0.1.0:shared/runner/node/package.json"); !strings.Contains(text,
+		`"version": "0.1.0"`) {
 		t.Errorf("package.json of the release:\n%s", text)
 	}
-	if err := release.Prepare(t.Context(), checkout, "v0.1.0", &out); err == nil || !strings.Contains(err.Error(), "there is a tag") {
+	if err := release.Prepare(t.Context(), checkout, "v0.1.0", &out); err == nil ||
+		!strings.Contains(err.Error(), "there is a tag") {
 		t.Errorf("a second time: %v", err)
 	}
 }

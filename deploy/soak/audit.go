@@ -7,18 +7,21 @@ import (
 
 // audit is the result of comparing the senders' book with the stream and the records.
 type audit struct {
-	deliveries   int
-	executions   int // executions that senders were told of
-	stored       int // executions in the stream
-	recorded     int // executions that are recorded
-	ended        int // executions whose end a runner reported
-	lost         []string
-	unrecorded   []string
-	doubled      []string
-	wrong        []string // executions recorded in another state than the one that a runner reported
-	refused      []string // deliveries refused for good, though the workflow was active all the time
-	strange      []string // contradictions that none of the other kinds explains
-	misjudged    int      // deliveries whose first answer said deduplicated though nothing came before
+	deliveries int
+	executions int // executions that senders were told of
+	stored     int // executions in the stream
+	recorded   int // executions that are recorded
+	ended      int // executions whose end a runner reported
+	lost       []string
+	unrecorded []string
+	doubled    []string
+	// Executions recorded in another state than the one that a runner reported.
+	wrong []string
+	// Deliveries refused for good, though the workflow was active all the time.
+	refused []string
+	strange []string // contradictions that none of the other kinds explains
+	// Deliveries whose first answer said deduplicated though nothing came before.
+	misjudged    int
 	ghosts       map[string]int
 	ghostsWithID int // executions stored though every answer was a refusal, and the sender gave up
 	unheard      int // executions stored though the sender got no answer and did not ask again
@@ -39,7 +42,12 @@ type audit struct {
 func examine(b *ledger, s stored, records map[string]record, incidents []incident) *audit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := &audit{deliveries: len(b.deliveries), stored: len(s.starts), recorded: len(records), ghosts: map[string]int{}}
+	a := &audit{
+		deliveries: len(b.deliveries),
+		stored:     len(s.starts),
+		recorded:   len(records),
+		ghosts:     map[string]int{},
+	}
 	told := a.examineTold(b, s.starts, records, incidents)
 	a.executions = len(told)
 	a.examineStored(b, s.starts, records, incidents, told)
@@ -51,7 +59,9 @@ func examine(b *ledger, s stored, records map[string]record, incidents []inciden
 	})
 	for id, r := range records {
 		if _, isStored := s.starts[id]; r.count != 1 || !isStored {
-			a.strange = append(a.strange, fmt.Sprintf("%s is recorded %d times, and in the stream %d times", id, r.count, s.starts[id].messages))
+			a.strange = append(a.strange,
+				fmt.Sprintf("%s is recorded %d times, and in the stream %d times", id, r.count,
+					s.starts[id].messages))
 		}
 	}
 	return a
@@ -59,47 +69,66 @@ func examine(b *ledger, s stored, records map[string]record, incidents []inciden
 
 // examineTold looks up the executions that senders were told of in what is stored and recorded. It
 // returns the IDs of these executions.
-func (a *audit) examineTold(b *ledger, starts map[string]start, records map[string]record, incidents []incident) (told map[string]bool) {
+func (a *audit) examineTold(
+	b *ledger, starts map[string]start, records map[string]record, incidents []incident,
+) (told map[string]bool) {
 	told = map[string]bool{}
 	for _, d := range b.deliveries {
 		for _, id := range d.executions {
 			told[id] = true
 			switch s, isStored := starts[id]; {
 			case !isStored:
-				a.lost = append(a.lost, fmt.Sprintf("%s (delivery %s, %s) is not in the stream", id, d.marker, when(d, incidents)))
+				a.lost = append(a.lost,
+					fmt.Sprintf("%s (delivery %s, %s) is not in the stream", id, d.marker,
+						when(d, incidents)))
 			case s.marker != d.marker:
-				a.strange = append(a.strange, fmt.Sprintf("%s was given to delivery %s and is of delivery %s", id, d.marker, s.marker))
+				a.strange = append(a.strange,
+					fmt.Sprintf("%s was given to delivery %s and is of delivery %s", id, d.marker,
+						s.marker))
 			case records[id].count == 0:
-				a.unrecorded = append(a.unrecorded, fmt.Sprintf("%s (delivery %s, %s)", id, d.marker, when(d, incidents)))
+				a.unrecorded = append(a.unrecorded,
+					fmt.Sprintf("%s (delivery %s, %s)", id, d.marker, when(d, incidents)))
 			}
 		}
 		if len(d.executions) > 1 {
-			a.doubled = append(a.doubled, fmt.Sprintf("delivery %s (%s) was given %s", d.marker, when(d, incidents), strings.Join(d.executions, " and ")))
+			a.doubled = append(a.doubled,
+				fmt.Sprintf("delivery %s (%s) was given %s", d.marker, when(d, incidents),
+					strings.Join(d.executions, " and ")))
 		}
 		if d.originals > 1 {
-			a.doubled = append(a.doubled, fmt.Sprintf("delivery %s (%s) was told %d times that it is the first", d.marker, when(d, incidents), d.originals))
+			a.doubled = append(a.doubled,
+				fmt.Sprintf("delivery %s (%s) was told %d times that it is the first", d.marker,
+					when(d, incidents), d.originals))
 		}
 		if d.early {
 			a.misjudged++
 		}
 		if d.refusedForGood != "" {
-			a.refused = append(a.refused, fmt.Sprintf("delivery %s (%s) was answered %s", d.marker, when(d, incidents), d.refusedForGood))
+			a.refused = append(a.refused,
+				fmt.Sprintf("delivery %s (%s) was answered %s", d.marker, when(d, incidents),
+					d.refusedForGood))
 		}
 	}
 	return told
 }
 
 // examineStored compares what is stored with what was sent.
-func (a *audit) examineStored(b *ledger, starts map[string]start, records map[string]record, incidents []incident, told map[string]bool) {
+func (a *audit) examineStored(
+	b *ledger, starts map[string]start, records map[string]record, incidents []incident,
+	told map[string]bool,
+) {
 	executionsOf := map[string][]string{}
 	for id, s := range starts {
 		d := b.deliveries[s.marker]
 		switch {
 		case s.messages > 1:
-			a.doubled = append(a.doubled, fmt.Sprintf("%s (delivery %s) is %d times in the stream", id, s.marker, s.messages))
+			a.doubled = append(a.doubled,
+				fmt.Sprintf("%s (delivery %s) is %d times in the stream", id, s.marker, s.messages))
 		case d == nil:
-			a.strange = append(a.strange, fmt.Sprintf("%s is of delivery %q, which nobody sent", id, s.marker))
-		case len(d.executions) > 0: // even if the answer named another ID, which makes the delivery doubled, see below
+			a.strange = append(a.strange,
+				fmt.Sprintf("%s is of delivery %q, which nobody sent", id, s.marker))
+		// Even if the answer named another ID, which makes the delivery doubled, see below.
+		case len(d.executions) > 0:
 		case d.unheard > 0 && d.refused == 0:
 			a.unheard++
 		case d.hasID:
@@ -114,7 +143,8 @@ func (a *audit) examineStored(b *ledger, starts map[string]start, records map[st
 	}
 	for marker, ids := range executionsOf {
 		if len(ids) > 1 {
-			a.doubled = append(a.doubled, fmt.Sprintf("delivery %s is stored as %s", marker, strings.Join(ids, " and as ")))
+			a.doubled = append(a.doubled,
+				fmt.Sprintf("delivery %s is stored as %s", marker, strings.Join(ids, " and as ")))
 		}
 	}
 }
@@ -131,9 +161,13 @@ func (a *audit) examineEnds(s stored, records map[string]record, when func(marke
 		switch {
 		case r.count == 0 || len(s.ends) == 0:
 		case !isReported:
-			a.wrong = append(a.wrong, fmt.Sprintf("%s (delivery %s, %s) is %s: no runner reported", id, start.marker, when(start.marker), r.status))
+			a.wrong = append(a.wrong,
+				fmt.Sprintf("%s (delivery %s, %s) is %s: no runner reported", id, start.marker,
+					when(start.marker), r.status))
 		case r.status != end:
-			a.wrong = append(a.wrong, fmt.Sprintf("%s (delivery %s, %s) is %s: a runner reported %s", id, start.marker, when(start.marker), r.status, end))
+			a.wrong = append(a.wrong,
+				fmt.Sprintf("%s (delivery %s, %s) is %s: a runner reported %s", id, start.marker,
+					when(start.marker), r.status, end))
 		}
 	}
 }
@@ -159,5 +193,6 @@ func when(d *delivery, incidents []incident) string {
 			kinds = append(kinds, i.kind)
 		}
 	}
-	return fmt.Sprintf("%s to %s, faults: %s", d.began.Format("15:04:05.000"), d.ended.Format("15:04:05.000"), strings.Join(kinds, ", "))
+	return fmt.Sprintf("%s to %s, faults: %s", d.began.Format("15:04:05.000"),
+		d.ended.Format("15:04:05.000"), strings.Join(kinds, ", "))
 }

@@ -21,13 +21,30 @@ func TestExamine(t *testing.T) {
 		records map[string]record
 		want    string // the numbers that are not 0
 	}{
-		"all is well":           {true, func(b *ledger, d *delivery) { b.accepted(d, first); b.accepted(d, repeat) }, one, recorded("x"), ""},
-		"first answer lost":     {true, func(b *ledger, d *delivery) { b.failure(d, "broke", false); b.accepted(d, repeat) }, one, recorded("x"), ""},
-		"refused, then stored":  {true, func(b *ledger, d *delivery) { b.refusal(d, "503", false); b.accepted(d, repeat) }, one, recorded("x"), ""},
-		"refused, not stored":   {false, func(b *ledger, d *delivery) { b.refusal(d, "503", false) }, nil, nil, ""},
-		"not stored":            {true, func(b *ledger, d *delivery) { b.accepted(d, first) }, nil, nil, "lost"},
-		"not recorded":          {true, func(b *ledger, d *delivery) { b.accepted(d, first) }, one, nil, "unrecorded"},
-		"unheard, not recorded": {false, func(b *ledger, d *delivery) { b.failure(d, "broke", false) }, one, nil, "unrecorded unheard"},
+		"all is well": {true, func(b *ledger, d *delivery) {
+			b.accepted(d, first)
+			b.accepted(d, repeat)
+		}, one, recorded("x"), ""},
+		"first answer lost": {true, func(b *ledger, d *delivery) {
+			b.failure(d, "broke", false)
+			b.accepted(d, repeat)
+		}, one, recorded("x"), ""},
+		"refused, then stored": {true, func(b *ledger, d *delivery) {
+			b.refusal(d, "503", false)
+			b.accepted(d, repeat)
+		}, one, recorded("x"), ""},
+		"refused, not stored": {false, func(b *ledger, d *delivery) {
+			b.refusal(d, "503", false)
+		}, nil, nil, ""},
+		"not stored": {true, func(b *ledger, d *delivery) {
+			b.accepted(d, first)
+		}, nil, nil, "lost"},
+		"not recorded": {true, func(b *ledger, d *delivery) {
+			b.accepted(d, first)
+		}, one, nil, "unrecorded"},
+		"unheard, not recorded": {false, func(b *ledger, d *delivery) {
+			b.failure(d, "broke", false)
+		}, one, nil, "unrecorded unheard"},
 		"twice in the stream": {
 			true,
 			func(b *ledger, d *delivery) { b.accepted(d, first) },
@@ -51,19 +68,39 @@ func TestExamine(t *testing.T) {
 			recorded("x", "y"),
 			"doubled doubled",
 		},
-		"twice the first":       {true, func(b *ledger, d *delivery) { b.accepted(d, first); b.accepted(d, first) }, one, recorded("x"), "doubled"},
-		"never before":          {true, func(b *ledger, d *delivery) { b.accepted(d, repeat) }, one, recorded("x"), "misjudged"},
-		"not connected, repeat": {true, func(b *ledger, d *delivery) { b.failure(d, "dial", true); b.accepted(d, repeat) }, one, recorded("x"), "misjudged"},
+		"twice the first": {true, func(b *ledger, d *delivery) {
+			b.accepted(d, first)
+			b.accepted(d, first)
+		}, one, recorded("x"), "doubled"},
+		"never before": {true, func(b *ledger, d *delivery) {
+			b.accepted(d, repeat)
+		}, one, recorded("x"), "misjudged"},
+		"not connected, repeat": {true, func(b *ledger, d *delivery) {
+			b.failure(d, "dial", true)
+			b.accepted(d, repeat)
+		}, one, recorded("x"), "misjudged"},
 		"refused for good": {true, func(b *ledger, d *delivery) {
 			d.always = true
 			b.refusal(d, "404", true)
 		}, nil, nil, "refused"},
-		"refused while it is inactive": {true, func(b *ledger, d *delivery) { b.refusal(d, "403", true) }, nil, nil, ""},
-		"a ghost":                      {false, func(b *ledger, d *delivery) { b.refusal(d, "503", false) }, one, recorded("x"), "ghost:pause node"},
-		"given up":                     {true, func(b *ledger, d *delivery) { b.refusal(d, "503", false) }, one, recorded("x"), "given-up"},
-		"unheard":                      {false, func(b *ledger, d *delivery) { b.failure(d, "broke", false) }, one, recorded("x"), "unheard"},
-		"another's":                    {true, func(b *ledger, d *delivery) { b.accepted(d, first) }, map[string]start{"x": {marker: "z", messages: 1}}, recorded("x"), "strange strange"},
-		"recorded, not stored":         {true, func(b *ledger, d *delivery) { b.refusal(d, "503", false) }, nil, recorded("x"), "strange"},
+		"refused while it is inactive": {true, func(b *ledger, d *delivery) {
+			b.refusal(d, "403", true)
+		}, nil, nil, ""},
+		"a ghost": {false, func(b *ledger, d *delivery) {
+			b.refusal(d, "503", false)
+		}, one, recorded("x"), "ghost:pause node"},
+		"given up": {true, func(b *ledger, d *delivery) {
+			b.refusal(d, "503", false)
+		}, one, recorded("x"), "given-up"},
+		"unheard": {false, func(b *ledger, d *delivery) {
+			b.failure(d, "broke", false)
+		}, one, recorded("x"), "unheard"},
+		"another's": {true, func(b *ledger, d *delivery) {
+			b.accepted(d, first)
+		}, map[string]start{"x": {marker: "z", messages: 1}}, recorded("x"), "strange strange"},
+		"recorded, not stored": {true, func(b *ledger, d *delivery) {
+			b.refusal(d, "503", false)
+		}, nil, recorded("x"), "strange"},
 	} {
 		b := newBook()
 		c.told(b, b.open("m", c.hasID))
@@ -80,10 +117,18 @@ func TestExamineEnds(t *testing.T) {
 		status execution.Status
 		want   string
 	}{
-		"as reported":        {map[string]execution.Status{"x": execution.Failed}, execution.Failed, ""},
-		"another end":        {map[string]execution.Status{"x": execution.Failed}, execution.Succeeded, "wrong"},
-		"still queued":       {map[string]execution.Status{"x": execution.Succeeded}, execution.Queued, "wrong"},
-		"no runner reported": {map[string]execution.Status{"z": execution.Succeeded}, execution.Queued, "wrong"},
+		"as reported": {
+			map[string]execution.Status{"x": execution.Failed}, execution.Failed, "",
+		},
+		"another end": {
+			map[string]execution.Status{"x": execution.Failed}, execution.Succeeded, "wrong",
+		},
+		"still queued": {
+			map[string]execution.Status{"x": execution.Succeeded}, execution.Queued, "wrong",
+		},
+		"no runner reported": {
+			map[string]execution.Status{"z": execution.Succeeded}, execution.Queued, "wrong",
+		},
 		"there is no runner": {nil, execution.Queued, ""},
 	} {
 		b := newBook()

@@ -21,18 +21,24 @@ var lockModes = []string{"SHARE", "ACCESS EXCLUSIVE"}
 
 // lockTable locks the table of executions from another session. With lockTimeout, sessions that
 // wait for the lock are refused after a second.
-func (f *faults) lockTable(ctx context.Context, mode string, lockTimeout bool, lasts time.Duration) error {
+func (f *faults) lockTable(
+	ctx context.Context, mode string, lockTimeout bool, lasts time.Duration,
+) error {
 	if lockTimeout {
 		// The setting takes effect for new connections only.
-		const reconnect = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'executor-%'"
-		if _, err := f.database.Query(ctx, "ALTER ROLE postgres SET lock_timeout = '1s'", reconnect); err != nil {
+		const reconnect = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE " +
+			"application_name LIKE 'executor-%'"
+		if _, err := f.database.Query(ctx, "ALTER ROLE postgres SET lock_timeout = '1s'",
+			reconnect); err != nil {
 			return err
 		}
 		defer func() {
-			_, _ = f.database.Query(context.WithoutCancel(ctx), "ALTER ROLE postgres RESET lock_timeout", reconnect)
+			_, _ = f.database.Query(context.WithoutCancel(ctx),
+				"ALTER ROLE postgres RESET lock_timeout", reconnect)
 		}()
 	}
-	_, err := f.database.Query(ctx, "SET lock_timeout = 0", "BEGIN", "LOCK TABLE executions IN "+mode+" MODE",
+	_, err := f.database.Query(ctx, "SET lock_timeout = 0", "BEGIN",
+		"LOCK TABLE executions IN "+mode+" MODE",
 		fmt.Sprintf("SELECT pg_sleep(%f)", lasts.Seconds()), "COMMIT")
 	return err
 }

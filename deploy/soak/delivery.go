@@ -9,7 +9,8 @@ import (
 
 // delivery is what a sender knows about one delivery: all the answers that it got.
 type delivery struct {
-	marker string // identifies the delivery in the body; it is also the delivery ID, if there is one
+	// Identifies the delivery in the body; it is also the delivery ID, if there is one.
+	marker string
 	hasID  bool
 
 	began, ended time.Time
@@ -22,7 +23,9 @@ type delivery struct {
 	clear        bool     // when the first answer came, no earlier request could have been stored
 	early        bool     // that first answer said deduplicated all the same
 
-	refusedForGood string // status and code of an answer after which a sender does not try again, though always is true; "" means none
+	// Status and code of an answer after which a sender does not try again, though always is true;
+	// "" means none.
+	refusedForGood string
 }
 
 // book holds what all senders were told.
@@ -42,7 +45,10 @@ type totals struct {
 }
 
 func newBook() *ledger {
-	return &ledger{deliveries: map[string]*delivery{}, totals: totals{refused: map[string]int{}, errors: map[string]int{}}}
+	return &ledger{
+		deliveries: map[string]*delivery{},
+		totals:     totals{refused: map[string]int{}, errors: map[string]int{}},
+	}
 }
 
 func (b *ledger) open(marker string, hasID bool) *delivery {

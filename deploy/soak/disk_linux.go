@@ -20,10 +20,12 @@ func newDisk() (*disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // PostgreSQL runs as another user
+	if err := os.Chmod(folder,
+		0o755); err != nil { //nolint:gosec // PostgreSQL runs as another user
 		return nil, errors.Join(err, os.Remove(folder))
 	}
-	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("mode=0755,size=%d", int64(diskSize))); err != nil {
+	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0,
+		fmt.Sprintf("mode=0755,size=%d", int64(diskSize))); err != nil {
 		return nil, errors.Join(fmt.Errorf("mount a tmpfs: %w", err), os.Remove(folder))
 	}
 	return &disk{folder}, nil
@@ -49,7 +51,8 @@ func (d *disk) fill(room uint64) (err error) {
 func (d *disk) free() error { return d.resize(diskSize) }
 
 func (d *disk) resize(bytes uint64) error {
-	return syscall.Mount("tmpfs", d.folder, "tmpfs", syscall.MS_REMOUNT, fmt.Sprintf("size=%d", bytes))
+	return syscall.Mount("tmpfs", d.folder, "tmpfs", syscall.MS_REMOUNT,
+		fmt.Sprintf("size=%d", bytes))
 }
 
 func (d *disk) remove() error {

@@ -22,8 +22,8 @@ const (
 	// recoverTimeout is the maximum time that a service may take to be ready.
 	recoverTimeout = time.Minute
 	// replicaTimeout is the maximum time that a node may take to have all of the stream again. A
-	// leader makes no snapshot while a node catches up; if that node needs one, the leader forces it
-	// after more than a minute.
+	// leader makes no snapshot while a node catches up; if that node needs one, the leader forces
+	// it after more than a minute.
 	replicaTimeout = 3 * time.Minute
 )
 
@@ -63,14 +63,26 @@ type faults struct {
 	freed     chan struct{} // closed and replaced when a slot is free again
 	incidents []incident
 	problems  []string
-	careless  map[string]time.Time // executions that were acknowledged without a readable report, and when
-	standing  []string             // when recording stood still without need
+	// Executions that were acknowledged without a readable report, and when.
+	careless map[string]time.Time
+	standing []string // when recording stood still without need
 }
 
-func newFaults(i *installation, database *pgtest.Server, databaseDisk *disk, seed uint64, every time.Duration, say func(string, ...any)) *faults {
+func newFaults(
+	i *installation, database *pgtest.Server, databaseDisk *disk, seed uint64, every time.Duration,
+	say func(string, ...any),
+) *faults {
 	return &faults{
-		installation: i, database: database, databaseDisk: databaseDisk, random: rand.New(rand.NewPCG(seed, 0)), every: every, say: say, //nolint:gosec // not a secret
-		busy: map[string]bool{}, careless: map[string]time.Time{}, freed: make(chan struct{}),
+		//nolint:gosec // not a secret
+		installation: i,
+		database:     database,
+		databaseDisk: databaseDisk,
+		random:       rand.New(rand.NewPCG(seed, 0)),
+		every:        every,
+		say:          say,
+		busy:         map[string]bool{},
+		careless:     map[string]time.Time{},
+		freed:        make(chan struct{}),
 	}
 }
 
@@ -92,8 +104,10 @@ func (f *faults) deck() []fault {
 		add("kill "+kind, []string{s.name}, 0, longestDown, down(s.process, s.kill))
 		add("pause "+kind, []string{s.name}, shortestHang, longestHang, hang(s.process))
 	}
-	add("rolling restart of ingresses", rolled["ingress"], 0, time.Second, roll(f.installation.ingresses))
-	add("rolling restart of executors", rolled["executor"], 0, time.Second, roll(f.installation.executors))
+	add("rolling restart of ingresses", rolled["ingress"], 0, time.Second,
+		roll(f.installation.ingresses))
+	add("rolling restart of executors", rolled["executor"], 0, time.Second,
+		roll(f.installation.executors))
 	for _, r := range f.installation.runners {
 		add("kill runner", []string{r.name}, 0, longestDown, down(r.process, r.kill))
 		add("pause runner", []string{r.name}, shortestHang, longestHang, hang(r.process))
@@ -111,7 +125,9 @@ func (f *faults) deck() []fault {
 		add("kill node", slot, 0, longestDown, down(p.process, p.kill))
 		if p.disk != nil {
 			room := f.random.Uint64N(64 << 10)
-			add("full disk of node", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
+			add("full disk of node", slot, shortestHang, longestHang, func(
+				ctx context.Context, lasts time.Duration,
+			) error {
 				return fillNode(ctx, p, room, lasts)
 			})
 		}
@@ -124,7 +140,8 @@ func (f *faults) deck() []fault {
 			continue // fewer of these, because they take longest
 		}
 		add("pause node", slot, shortestHang, longestHang, hang(p.process))
-		add("silence between nodes", slot, shortestHang, longestHang, apart(links, (*link.Link).Silence))
+		add("silence between nodes", slot, shortestHang, longestHang,
+			apart(links, (*link.Link).Silence))
 	}
 	last := nodes[f.random.IntN(len(nodes))]
 	add("stop node", slot, 0, longestDown, down(last.process, last.terminate))
@@ -140,11 +157,14 @@ func (f *faults) addWays(add addFault) {
 	for _, s := range slices.Concat(f.installation.services(), f.installation.runners) {
 		kind, _, _ := strings.Cut(s.name, "-")
 		slot := []string{s.name}
-		add("silence between "+kind+" and nodes", slot, shortestHang, longestFreeze, apart(s.nats, (*link.Link).Silence))
+		add("silence between "+kind+" and nodes", slot, shortestHang, longestFreeze,
+			apart(s.nats, (*link.Link).Silence))
 		if s.database != nil {
-			add("silence between executor and database", slot, shortestHang, longestFreeze, apart([]*link.Link{s.database}, (*link.Link).Silence))
+			add("silence between executor and database", slot, shortestHang, longestFreeze,
+				apart([]*link.Link{s.database}, (*link.Link).Silence))
 		} else if f.random.IntN(2) == 0 {
-			add("cut between "+kind+" and nodes", slot, shortestHang, longestHang, apart(s.nats, (*link.Link).Cut))
+			add("cut between "+kind+" and nodes", slot, shortestHang, longestHang,
+				apart(s.nats, (*link.Link).Cut))
 		}
 	}
 }
@@ -156,7 +176,9 @@ func (f *faults) addDatabase(add addFault) {
 	if f.databaseDisk != nil {
 		// With a little room left, some writes may still succeed.
 		for _, room := range []uint64{0, f.random.Uint64N(64 << 10)} {
-			add("full disk of database", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
+			add("full disk of database", slot, shortestHang, longestHang, func(
+				ctx context.Context, lasts time.Duration,
+			) error {
 				return f.fillDatabase(ctx, room, lasts)
 			})
 		}
@@ -168,9 +190,10 @@ func (f *faults) addDatabase(add addFault) {
 		if lockTimeout {
 			kind += ", lock_timeout"
 		}
-		add(kind, slot, shortestLock, longestLock, func(ctx context.Context, lasts time.Duration) error {
-			return f.lockTable(ctx, mode, lockTimeout, lasts)
-		})
+		add(kind, slot, shortestLock, longestLock,
+			func(ctx context.Context, lasts time.Duration) error {
+				return f.lockTable(ctx, mode, lockTimeout, lasts)
+			})
 	}
 	for _, e := range f.installation.executors {
 		for _, in := range []bool{true, false} {
@@ -178,7 +201,9 @@ func (f *faults) addDatabase(add addFault) {
 			if in {
 				kind = "freeze executor in a transaction"
 			}
-			add(kind, []string{e.name, "database"}, shortestFreeze, longestFreeze, func(ctx context.Context, lasts time.Duration) error {
+			add(kind, []string{e.name, "database"}, shortestFreeze, longestFreeze, func(
+				ctx context.Context, lasts time.Duration,
+			) error {
 				return f.freeze(ctx, e, in, func() error {
 					retry.Sleep(ctx, lasts)
 					return nil
@@ -191,9 +216,10 @@ func (f *faults) addDatabase(add addFault) {
 		everything = append(everything, p.name)
 	}
 	one := f.installation.executors[f.random.IntN(len(f.installation.executors))]
-	add("freeze executor in a transaction, nothing else", everything, aloneFrozen, aloneFrozen+time.Second, func(ctx context.Context, lasts time.Duration) error {
-		return f.freezeAlone(ctx, one, lasts)
-	})
+	add("freeze executor in a transaction, nothing else", everything, aloneFrozen,
+		aloneFrozen+time.Second, func(ctx context.Context, lasts time.Duration) error {
+			return f.freezeAlone(ctx, one, lasts)
+		})
 }
 
 // run injects faults until starting ends, and returns when the last fault is over.
@@ -269,11 +295,13 @@ func (f *faults) happen(ctx context.Context, one fault) {
 	if err == nil && slices.Contains(one.slots, "nodes") {
 		err = f.installation.awaitReplicas(ctx, replicaTimeout)
 	}
-	f.say("%s %v for %s, recovered after %s", one.kind, one.slots, one.lasts.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
+	f.say("%s %v for %s, recovered after %s", one.kind, one.slots,
+		one.lasts.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
-		f.problems = append(f.problems, one.kind+" ("+strings.Join(one.slots, ", ")+"): "+err.Error())
+		f.problems = append(f.problems,
+			one.kind+" ("+strings.Join(one.slots, ", ")+"): "+err.Error())
 	}
 	for _, slot := range one.slots {
 		delete(f.busy, slot)

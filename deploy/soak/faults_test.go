@@ -53,6 +53,7 @@ func TestFrozenAndLocked(t *testing.T) {
 		t.Error(err)
 	}
 	if len(streams.starts) < 50 || len(streams.ends) < 50 {
-		t.Errorf("%d executions, %d ended: too few to show anything", len(streams.starts), len(streams.ends))
+		t.Errorf("%d executions, %d ended: too few to show anything", len(streams.starts),
+			len(streams.ends))
 	}
 }

@@ -16,15 +16,17 @@ import (
 const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
-	// takeOver is the maximum time that the other executors may take to record everything. aloneFrozen
-	// is how long the executor is frozen to observe that.
+	// takeOver is the maximum time that the other executors may take to record everything.
+	// aloneFrozen is how long the executor is frozen to observe that.
 	takeOver    = 20 * time.Second
 	aloneFrozen = takeOver + 10*time.Second
 )
 
 // freeze stops an executor inside a transaction, or outside of any, and tries until that succeeds.
 // Then it calls meanwhile, and resumes the executor afterwards.
-func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, meanwhile func() error) error {
+func (f *faults) freeze(
+	ctx context.Context, s *service, inTransaction bool, meanwhile func() error,
+) error {
 	defer func() { _ = s.signal(syscall.SIGCONT) }()
 	condition := "state LIKE 'idle in transaction%'"
 	if inTransaction {
@@ -35,7 +37,9 @@ func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, mea
 			return err
 		}
 		retry.Sleep(ctx, 20*time.Millisecond) // its requests to PostgreSQL are done by then
-		open, err := f.database.Query(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+s.name+"' AND "+condition)
+		open, err := f.database.Query(ctx,
+			"SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+s.name+"' AND "+
+				condition)
 		if err != nil {
 			return err
 		}
@@ -65,7 +69,8 @@ func (f *faults) freezeAlone(ctx context.Context, s *service, lasts time.Duratio
 			return err
 		}
 		if lag := behind(ctx, f.installation.js); lag != nil {
-			f.stand(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody recorded anything: %v", s.name, lasts-takeOver, lag))
+			f.stand(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody recorded "+
+				"anything: %v", s.name, lasts-takeOver, lag))
 		}
 		return nil
 	})

@@ -63,14 +63,16 @@ func newSecrets(folder string, hosts []*network.Host) (*secrets, error) {
 		}
 		seed, seedErr := pair.Seed()
 		public, publicErr := pair.PublicKey()
-		if err := errors.Join(seedErr, publicErr, os.WriteFile(s.file(role+".nk"), seed, 0o600)); err != nil {
+		if err := errors.Join(seedErr, publicErr,
+			os.WriteFile(s.file(role+".nk"), seed, 0o600)); err != nil {
 			return nil, err
 		}
 		s.public = append(s.public, "NATSD_"+strings.ToUpper(role)+"_NKEY="+public)
 	}
 	sealing := make([]byte, 32)
 	_, _ = rand.Read(sealing) // never fails
-	if err := os.WriteFile(s.file("secrets.key"), []byte("k1:"+base64.StdEncoding.EncodeToString(sealing)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(s.file("secrets.key"),
+		[]byte("k1:"+base64.StdEncoding.EncodeToString(sealing)+"\n"), 0o600); err != nil {
 		return nil, err
 	}
 	return s, s.makeCertificates(hosts)
@@ -86,16 +88,22 @@ func (s *secrets) makeCertificates(hosts []*network.Host) error {
 		return err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "partitions"}, NotAfter: time.Now().AddDate(0, 0, 2),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "partitions"},
+		NotAfter:              time.Now().AddDate(0, 0, 2),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
 	}
 	ca, err := x509.CreateCertificate(rand.Reader, template, template, &caKey.PublicKey, caKey)
 	if err != nil {
 		return err
 	}
 	server := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"}, NotAfter: template.NotAfter,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: "server"},
+		NotAfter:     template.NotAfter,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, h := range hosts {
 		server.DNSNames = append(server.DNSNames, h.Name)
@@ -110,7 +118,9 @@ func (s *secrets) makeCertificates(hosts []*network.Host) error {
 		return err
 	}
 	for name, block := range map[string]*pem.Block{
-		"ca.crt": {Type: "CERTIFICATE", Bytes: ca}, "tls.crt": {Type: "CERTIFICATE", Bytes: cert}, "tls.key": {Type: "PRIVATE KEY", Bytes: private},
+		"ca.crt":  {Type: "CERTIFICATE", Bytes: ca},
+		"tls.crt": {Type: "CERTIFICATE", Bytes: cert},
+		"tls.key": {Type: "PRIVATE KEY", Bytes: private},
 	} {
 		if err := os.WriteFile(s.file(name), pem.EncodeToMemory(block), 0o600); err != nil {
 			return err
@@ -122,7 +132,9 @@ func (s *secrets) makeCertificates(hosts []*network.Host) error {
 // installOnHosts starts a NATS server with the shipped configuration, an ingress, an executor and a
 // runner on each host, and makes the workflows. All executors reach one PostgreSQL by its socket,
 // which no partition cuts. After an error nothing is left running; otherwise close ends everything.
-func installOnHosts(ctx context.Context, folder, natsConfig string, hosts []*network.Host, database *pgtest.Server) (*installation, error) {
+func installOnHosts(
+	ctx context.Context, folder, natsConfig string, hosts []*network.Host, database *pgtest.Server,
+) (*installation, error) {
 	i := &installation{folder: folder}
 	err := i.prepareHosts(natsConfig, hosts, database)
 	if err == nil {
@@ -138,7 +150,9 @@ func installOnHosts(ctx context.Context, folder, natsConfig string, hosts []*net
 	return nil, err
 }
 
-func (i *installation) prepareHosts(natsConfig string, hosts []*network.Host, database *pgtest.Server) error {
+func (i *installation) prepareHosts(
+	natsConfig string, hosts []*network.Host, database *pgtest.Server,
+) error {
 	config, err := filepath.Abs(natsConfig)
 	if err != nil {
 		return err
@@ -161,7 +175,13 @@ func (i *installation) prepareHosts(natsConfig string, hosts []*network.Host, da
 		clients = append(clients, "tls://"+net.JoinHostPort(h.Name, portClients))
 		routes = append(routes, "nats://"+net.JoinHostPort(h.Name, portRoutes))
 	}
-	site := site{keys: keys, natsURL: strings.Join(clients, ","), routes: "[" + strings.Join(routes, ", ") + "]", config: config, database: database.URL()}
+	site := site{
+		keys:     keys,
+		natsURL:  strings.Join(clients, ","),
+		routes:   "[" + strings.Join(routes, ", ") + "]",
+		config:   config,
+		database: database.URL(),
+	}
 	for _, h := range hosts {
 		i.addHost(&place{Host: h, programs: programs}, site)
 	}
@@ -183,33 +203,48 @@ func (i *installation) addHost(h *place, s site) {
 		p.host = h
 		return p
 	}
-	n := &node{addr: reach(portClients), url: "tls://" + reach(portClients), storeDir: filepath.Join(i.folder, "store-"+h.Name)}
+	n := &node{
+		addr:     reach(portClients),
+		url:      "tls://" + reach(portClients),
+		storeDir: filepath.Join(i.folder, "store-"+h.Name),
+	}
 	n.process = add(roleServer, "nats", "-c", s.config)
 	n.env = append([]string{
-		"NATSD_NAME=" + h.Name, "NATSD_LISTEN=" + everywhere(portClients), "NATSD_MONITOR=" + net.JoinHostPort("127.0.0.1", portMonitor),
-		"NATSD_CERT=" + s.keys.file("tls.crt"), "NATSD_KEY=" + s.keys.file("tls.key"), "NATSD_CA=" + s.keys.file("ca.crt"),
-		"NATSD_STORE=" + n.storeDir, "NATSD_SYNC=120s", "NATSD_CLUSTER_LISTEN=" + everywhere(portRoutes), "NATSD_ROUTES=" + s.routes,
+		"NATSD_NAME=" + h.Name, "NATSD_LISTEN=" + everywhere(portClients),
+		"NATSD_MONITOR=" + net.JoinHostPort("127.0.0.1", portMonitor),
+		"NATSD_CERT=" + s.keys.file("tls.crt"), "NATSD_KEY=" + s.keys.file("tls.key"),
+		"NATSD_CA=" + s.keys.file("ca.crt"),
+		"NATSD_STORE=" + n.storeDir, "NATSD_SYNC=120s",
+		"NATSD_CLUSTER_LISTEN=" + everywhere(portRoutes), "NATSD_ROUTES=" + s.routes,
 	}, s.keys.public...)
 	i.nodes = append(i.nodes, n)
 
 	common := func(role, port, opsPort string) []string {
 		return []string{
-			"--addr=" + everywhere(port), "--ops-addr=" + everywhere(opsPort), "--log-level=warn", "--nats-url=" + s.natsURL,
-			"--nats-creds=" + s.keys.file(role+".nk"), "--nats-ca=" + s.keys.file("ca.crt"), "--secrets-key-file=" + s.keys.file("secrets.key"),
+			"--addr=" + everywhere(port), "--ops-addr=" + everywhere(opsPort), "--log-level=warn",
+			"--nats-url=" + s.natsURL,
+			"--nats-creds=" + s.keys.file(role+".nk"), "--nats-ca=" + s.keys.file("ca.crt"),
+			"--secrets-key-file=" + s.keys.file("secrets.key"),
 		}
 	}
 	i.ingresses = append(i.ingresses, &service{
 		process: add(roleIngress, "ingress", common("ingress", portIngress, portOps)...),
 		url:     "http://" + reach(portIngress), opsURL: "http://" + reach(portOps),
 	})
-	executor := append(common("executor", portExecutor, portOps2), "--database-url="+s.database, "--admin-token="+adminToken,
-		"--replicas=3", "--registry-copy=FEED.API", "--runner-groups=default/"+hostGroup, "--public-url=https://hooks.example.com")
+	executor := append(common("executor", portExecutor, portOps2), "--database-url="+s.database,
+		"--admin-token="+adminToken,
+		"--replicas=3", "--registry-copy=FEED.API", "--runner-groups=default/"+hostGroup,
+		"--public-url=https://hooks.example.com")
 	i.executors = append(i.executors, &service{
-		process: add(roleExecutor, "executor", executor...), url: "http://" + reach(portExecutor), opsURL: "http://" + reach(portOps2),
+		process: add(roleExecutor, "executor", executor...),
+		url:     "http://" + reach(portExecutor),
+		opsURL:  "http://" + reach(portOps2),
 	})
 	runs := filepath.Join(i.folder, "runner-"+h.Name+".runs")
 	i.runners = append(i.runners, &service{
-		process: add(roleHostRunner, "runner", s.natsURL, s.keys.file("runner.nk"), s.keys.file("ca.crt"), runs), runs: runs,
+		process: add(roleHostRunner, "runner", s.natsURL, s.keys.file("runner.nk"),
+			s.keys.file("ca.crt"), runs),
+		runs: runs,
 	})
 }
 

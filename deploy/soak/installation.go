@@ -144,10 +144,12 @@ func (i *installation) addServices(s shape) error {
 			if database, err = link.New(s.database.Socket()); err != nil {
 				return err
 			}
-			databaseURL = "postgres://postgres@" + database.Addr() + "/postgres?sslmode=disable&application_name=" + name
+			databaseURL = "postgres://postgres@" + database.Addr() +
+				"/postgres?sslmode=disable&application_name=" + name
 		}
 		e, err := i.newService(name, roleExecutor, "--database-url="+databaseURL,
-			"--admin-token="+adminToken, "--replicas="+strconv.Itoa(s.nodes), "--public-url=https://hooks.example.com")
+			"--admin-token="+adminToken, "--replicas="+strconv.Itoa(s.nodes),
+			"--public-url=https://hooks.example.com")
 		if err != nil {
 			return err
 		}
@@ -168,7 +170,11 @@ func (i *installation) addServices(s shape) error {
 		}
 		name := "runner-" + strconv.Itoa(n)
 		runs := filepath.Join(i.folder, name+".runs")
-		i.runners = append(i.runners, &service{process: newProcess(i.folder, name, roleRunner, natsURL, runs), nats: links, runs: runs})
+		i.runners = append(i.runners, &service{
+			process: newProcess(i.folder, name, roleRunner, natsURL, runs),
+			nats:    links,
+			runs:    runs,
+		})
 	}
 	return nil
 }
@@ -188,7 +194,8 @@ func (i *installation) ways() (links []*link.Link, natsURL string, err error) {
 
 // addNodes prepares the NATS nodes. Each node reaches each other node over a separate link.
 func (i *installation) addNodes(count int, first *disk) error {
-	clients, routes, monitors := make([]*freeport.Port, count), make([]*freeport.Port, count), make([]*freeport.Port, count)
+	clients, routes, monitors := make([]*freeport.Port, count), make([]*freeport.Port, count),
+		make([]*freeport.Port, count)
 	for n := range count {
 		for _, port := range []**freeport.Port{&clients[n], &routes[n], &monitors[n]} {
 			var err error
@@ -200,16 +207,29 @@ func (i *installation) addNodes(count int, first *disk) error {
 	for n := range count {
 		name, folder := "node-"+strconv.Itoa(n), i.folder
 		addr := clients[n].Addr()
-		one := &node{addr: addr, url: "nats://" + addr, healthURL: "http://" + monitors[n].Addr() + livenessPath}
+		one := &node{
+			addr:      addr,
+			url:       "nats://" + addr,
+			healthURL: "http://" + monitors[n].Addr() + livenessPath,
+		}
 		if n == 0 && first != nil {
 			one.disk, folder = first, first.folder
 		}
 		one.storeDir = filepath.Join(folder, name)
-		o := embednats.Options{Name: name, StoreDir: one.storeDir, Port: clients[n].Number, MonitorPort: monitors[n].Number}
+		o := embednats.Options{
+			Name:        name,
+			StoreDir:    one.storeDir,
+			Port:        clients[n].Number,
+			MonitorPort: monitors[n].Number,
+		}
 		if count > 1 {
-			// Nodes announce the addresses of the others to each other. The announced address must lead
-			// nowhere, so that the nodes do not bypass the links.
-			o.Cluster = &embednats.Cluster{Name: "soak", Port: routes[n].Number, Advertise: "127.0.0.1:1"}
+			// Nodes announce the addresses of the others to each other. The announced address must
+			// lead nowhere, so that the nodes do not bypass the links.
+			o.Cluster = &embednats.Cluster{
+				Name:      "soak",
+				Port:      routes[n].Number,
+				Advertise: "127.0.0.1:1",
+			}
 			for other := range count {
 				if other == n {
 					continue
@@ -253,8 +273,16 @@ func (i *installation) newService(name, role string, flags ...string) (*service,
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{role, "--addr=" + port.Addr(), "--ops-addr=" + opsPort.Addr(), "--log-level=warn", "--nats-url=" + natsURL}, flags...)
-	return &service{process: newProcess(i.folder, name, args...), url: "http://" + port.Addr(), opsURL: "http://" + opsPort.Addr(), nats: links}, nil
+	args := append([]string{
+		role, "--addr=" + port.Addr(), "--ops-addr=" + opsPort.Addr(), "--log-level=warn",
+		"--nats-url=" + natsURL,
+	}, flags...)
+	return &service{
+		process: newProcess(i.folder, name, args...),
+		url:     "http://" + port.Addr(),
+		opsURL:  "http://" + opsPort.Addr(),
+		nats:    links,
+	}, nil
 }
 
 // services returns the services that answer requests, and so can report that they are ready.
@@ -322,7 +350,9 @@ func (i *installation) connect() (err error) {
 	for _, n := range i.nodes {
 		urls = append(urls, n.url)
 	}
-	i.nc, err = nats.Connect(strings.Join(urls, ","), append(i.access, nats.Name("soak"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))...)
+	i.nc, err = nats.Connect(strings.Join(urls, ","),
+		append(i.access, nats.Name("soak"), nats.MaxReconnects(-1),
+			nats.ReconnectWait(100*time.Millisecond))...)
 	if err != nil {
 		return err
 	}
@@ -357,8 +387,10 @@ func (i *installation) makeWorkflows(ctx context.Context) error {
 func (i *installation) makeWorkflow(ctx context.Context, id string) (path string, err error) {
 	client := i.client()
 	if _, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
-		AccountID: "soak", Name: id, RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers: []api.PutTrigger{{NodeID: "node"}},
+		AccountID: "soak",
+		Name:      id,
+		RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+		Triggers:  []api.PutTrigger{{NodeID: "node"}},
 	}); err != nil {
 		return "", err
 	}
@@ -377,7 +409,9 @@ func (i *installation) client() *apiclient.Client {
 // awaitNodes waits until every node is connected to the cluster.
 func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) error {
 	for _, n := range i.nodes {
-		if err := eventually(ctx, timeout, func(ctx context.Context) error { return i.answers(ctx, n.url) }); err != nil {
+		if err := eventually(ctx, timeout, func(ctx context.Context) error {
+			return i.answers(ctx, n.url)
+		}); err != nil {
 			return fmt.Errorf("%s: %w", n.name, err)
 		}
 	}
@@ -430,7 +464,8 @@ func (i *installation) answers(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second/4) // a node without a leader does not answer
+	// A node without a leader does not answer.
+	ctx, cancel := context.WithTimeout(ctx, time.Second/4)
 	defer cancel()
 	_, err = js.AccountInfo(ctx)
 	return err

@@ -55,7 +55,8 @@ type posted struct {
 }
 
 func (p posted) String() string {
-	return fmt.Sprintf("%s at %s after %s: %d %s, %v", p.marker, p.began.Format("15:04:05.000"), p.took, p.answer.Status, p.answer.Code, p.err)
+	return fmt.Sprintf("%s at %s after %s: %d %s, %v", p.marker, p.began.Format("15:04:05.000"),
+		p.took, p.answer.Status, p.answer.Code, p.err)
 }
 
 // posting posts requests until it is stopped.
@@ -86,7 +87,10 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 					return
 				case <-tick.C:
 				}
-				one := p.request(ctx, posted{marker: fmt.Sprintf("%d-%d", n, number), hasID: number%2 == 0}, n+number)
+				one := p.request(ctx, posted{
+					marker: fmt.Sprintf("%d-%d", n, number),
+					hasID:  number%2 == 0,
+				}, n+number)
 				if one.answer.Status != 200 && after > 0 {
 					retry.Sleep(ctx, after)
 					one.again = true
@@ -106,7 +110,10 @@ func (p *posting) request(ctx context.Context, one posted, turn int) posted {
 	path := p.senders.paths[turn%len(p.senders.paths)]
 	for n := range p.senders.urls {
 		url := p.senders.urls[(turn+n)%len(p.senders.urls)]
-		one.answer, one.err = p.senders.request(ctx, &delivery{marker: one.marker, hasID: one.hasID}, url+path)
+		one.answer, one.err = p.senders.request(ctx, &delivery{
+			marker: one.marker,
+			hasID:  one.hasID,
+		}, url+path)
 		if one.err == nil {
 			break
 		}
@@ -156,7 +163,9 @@ func (p *posting) awaitAccepted(t *testing.T, more int) {
 
 // checkStored checks that each acknowledged execution is stored once and recorded within the given
 // time. It returns the markers of the stored executions.
-func checkStored(t *testing.T, i *installation, requests []posted, within time.Duration) map[string]bool {
+func checkStored(
+	t *testing.T, i *installation, requests []posted, within time.Duration,
+) map[string]bool {
 	t.Helper()
 	if err := awaitConsumers(t.Context(), i.js, within); err != nil {
 		t.Fatal(err)
@@ -178,13 +187,15 @@ func checkStored(t *testing.T, i *installation, requests []posted, within time.D
 		acknowledged++
 		id := one.answer.ExecutionID
 		if s := starts[id]; s.messages != 1 || s.marker != one.marker || records[id].count != 1 {
-			t.Errorf("%s: %s is %d times in the stream (%s), %d times recorded", one, id, s.messages, s.marker, records[id].count)
+			t.Errorf("%s: %s is %d times in the stream (%s), %d times recorded", one, id,
+				s.messages, s.marker, records[id].count)
 		}
 	}
 	if len(records) != len(starts) {
 		t.Errorf("%d records, %d starts in the stream", len(records), len(starts))
 	}
-	t.Logf("%d requests, %d acknowledged, %d stored and recorded", len(requests), acknowledged, len(starts))
+	t.Logf("%d requests, %d acknowledged, %d stored and recorded", len(requests), acknowledged,
+		len(starts))
 	markers := map[string]bool{}
 	for _, s := range starts {
 		markers[s.marker] = true

@@ -31,7 +31,8 @@ func TestNATSAway(t *testing.T) {
 	stored := checkStored(t, i, all, 30*time.Second)
 	refused, inFlight := 0, 0
 	for _, one := range all {
-		if one.err != nil || one.took > answerBound || one.answer.Status != 200 && one.answer.Status != 503 {
+		if one.err != nil || one.took > answerBound ||
+			one.answer.Status != 200 && one.answer.Status != 503 {
 			t.Errorf("%s", one)
 		}
 		meanwhile := one.began.After(gone) && one.began.Add(one.took).Before(back)
@@ -54,5 +55,6 @@ func TestNATSAway(t *testing.T) {
 	if refused < 10 {
 		t.Errorf("%d answers while NATS was away: too few to show anything", refused)
 	}
-	t.Logf("%d refused while NATS was away; %d stored without an answer when it was killed", refused, inFlight)
+	t.Logf("%d refused while NATS was away; %d stored without an answer when it was killed",
+		refused, inFlight)
 }

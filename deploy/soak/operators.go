@@ -78,15 +78,23 @@ type operator struct {
 }
 
 // newOperators makes count accounts, each with a workflow, and returns their operators.
-func newOperators(ctx context.Context, count int, i *installation, s *senders, f *partitioner, seed uint64) (*operators, error) {
+func newOperators(
+	ctx context.Context, count int, i *installation, s *senders, f *partitioner, seed uint64,
+) (*operators, error) {
 	all := &operators{say: f.say, byChange: map[string]int{}}
 	for n := range count {
 		o := &operator{
-			operators: all, installation: i, senders: s, now: f.now, name: fmt.Sprintf("operated-%d", n), plan: planWith,
-			random: rand.New(rand.NewPCG(seed, uint64(2+n))), //nolint:gosec // not a secret
+			operators:    all,
+			installation: i,
+			senders:      s,
+			now:          f.now,
+			name:         fmt.Sprintf("operated-%d", n),
+			plan:         planWith,
+			random:       rand.New(rand.NewPCG(seed, uint64(2+n))), //nolint:gosec // not a secret
 		}
 		client := i.client()
-		if _, err := client.PutAccount(ctx, o.name, api.PutAccount{Name: o.name, Plan: planWith}); err != nil {
+		if _, err := client.PutAccount(ctx, o.name,
+			api.PutAccount{Name: o.name, Plan: planWith}); err != nil {
 			return nil, err
 		}
 		if err := o.put(ctx, client); err != nil {
@@ -104,7 +112,8 @@ func (all *operators) change(ctx, measuring context.Context) {
 		each.Go(func() {
 			for measuring.Err() == nil {
 				o.changeOnce(ctx, measuring)
-				retry.Sleep(measuring, changeEvery/2+time.Duration(o.random.Int64N(int64(changeEvery))))
+				retry.Sleep(measuring,
+					changeEvery/2+time.Duration(o.random.Int64N(int64(changeEvery))))
 			}
 		})
 	}
@@ -128,8 +137,12 @@ func (all *operators) untrue() []string {
 func (all *operators) write(out io.Writer) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	_, _ = fmt.Fprintf(out, "%-14s %8d  confirmed: %s; %d calls were answered that it is not known, or not at all\n", "changes", all.confirmed.Load(), list(all.byChange), all.unsure.Load())
-	_, _ = fmt.Fprintf(out, "%-14s %8d  questions after a confirmed change; %d answered, the others said that they do not know\n", "checks", all.asked.Load(), all.answered.Load())
+	_, _ = fmt.Fprintf(out,
+		"%-14s %8d  confirmed: %s; %d calls were answered that it is not known, or not at all\n",
+		"changes", all.confirmed.Load(), list(all.byChange), all.unsure.Load())
+	_, _ = fmt.Fprintf(out,
+		"%-14s %8d  questions after a confirmed change; %d answered, the others said that they "+
+			"do not know\n", "checks", all.asked.Load(), all.answered.Load())
 }
 
 // possible returns the changes that can be made now, by name.
@@ -137,7 +150,10 @@ func (o *operator) possible() map[string]func(context.Context, *apiclient.Client
 	if !o.exists {
 		return map[string]func(context.Context, *apiclient.Client) error{"put": o.put}
 	}
-	changes := map[string]func(context.Context, *apiclient.Client) error{"delete": o.delete, "rotate token": o.rotate}
+	changes := map[string]func(context.Context, *apiclient.Client) error{
+		"delete":       o.delete,
+		"rotate token": o.rotate,
+	}
 	switch {
 	case o.active:
 		changes["deactivate"] = o.setActive(false)
@@ -163,7 +179,8 @@ func (o *operator) changeOnce(ctx, measuring context.Context) {
 	changes := o.possible()
 	names := slices.Sorted(maps.Keys(changes))
 	name := names[o.random.IntN(len(names))]
-	if name == "delete" && o.random.IntN(3) > 0 { // fewer of these, because they make the next changes impossible
+	if name == "delete" && o.random.IntN(3) > 0 {
+		// Fewer of these, because they make the next changes impossible.
 		return
 	}
 	for {
@@ -175,9 +192,12 @@ func (o *operator) changeOnce(ctx, measuring context.Context) {
 			o.last = fmt.Sprintf("%s by %s at %s", name, e.name, time.Now().Format("15:04:05.000"))
 			break
 		}
-		if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status < 500 && problem.Status != http.StatusConflict &&
-			problem.Status != http.StatusPreconditionFailed && problem.Status != http.StatusTooManyRequests {
-			o.complain("%s by %s was refused: %d %s: %s", name, e.name, problem.Status, problem.Code, problem.Detail)
+		if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status < 500 &&
+			problem.Status != http.StatusConflict &&
+			problem.Status != http.StatusPreconditionFailed &&
+			problem.Status != http.StatusTooManyRequests {
+			o.complain("%s by %s was refused: %d %s: %s", name, e.name, problem.Status,
+				problem.Code, problem.Detail)
 		}
 		o.operators.unsure.Add(1)
 		retry.Sleep(ctx, changePause)
@@ -193,7 +213,8 @@ func (o *operator) changeOnce(ctx, measuring context.Context) {
 }
 
 func (o *operator) complain(format string, args ...any) {
-	text := fmt.Sprintf("%s, %s, %s: ", time.Now().Format("15:04:05.000"), o.now(), o.name) + fmt.Sprintf(format, args...)
+	text := fmt.Sprintf("%s, %s, %s: ", time.Now().Format("15:04:05.000"), o.now(), o.name) +
+		fmt.Sprintf(format, args...)
 	o.operators.mu.Lock()
 	defer o.operators.mu.Unlock()
 	o.operators.wrong = append(o.operators.wrong, text)
@@ -202,8 +223,10 @@ func (o *operator) complain(format string, args ...any) {
 
 func (o *operator) put(ctx context.Context, client *apiclient.Client) error {
 	if _, err := client.PutWorkflow(ctx, o.name, api.PutWorkflow{
-		AccountID: o.name, Name: o.name, RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers: []api.PutTrigger{{NodeID: operatedNode}},
+		AccountID: o.name,
+		Name:      o.name,
+		RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+		Triggers:  []api.PutTrigger{{NodeID: operatedNode}},
 	}); err != nil {
 		return err
 	}
@@ -222,8 +245,10 @@ func (o *operator) put(ctx context.Context, client *apiclient.Client) error {
 
 func (o *operator) delete(ctx context.Context, client *apiclient.Client) error {
 	err := client.DeleteWorkflow(ctx, o.name)
-	if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status == http.StatusNotFound {
-		err = nil // an earlier call had this effect without confirming it; otherwise the checks notice it
+	if problem, ok := errors.AsType[*api.Problem](err); ok &&
+		problem.Status == http.StatusNotFound {
+		// An earlier call had this effect without confirming it; otherwise the checks notice it.
+		err = nil
 	}
 	if err == nil {
 		o.exists, o.active, o.revokedToken = false, false, o.token
@@ -317,7 +342,8 @@ func (o *operator) makeKey(ctx context.Context, client *apiclient.Client) error 
 
 func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) error {
 	err := client.RevokeKey(ctx, o.key.ID)
-	if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status == http.StatusNotFound {
+	if problem, ok := errors.AsType[*api.Problem](err); ok &&
+		problem.Status == http.StatusNotFound {
 		err = nil
 	}
 	if err == nil {
@@ -368,32 +394,38 @@ func (o *operator) checkIngress(ctx context.Context, e *service, number int, str
 
 // post calls the webhook with a token, and compares the answer with want. name describes the token
 // in messages.
-func (o *operator) post(ctx context.Context, e *service, name, token, want string, number int, strict bool) {
+func (o *operator) post(
+	ctx context.Context, e *service, name, token, want string, number int, strict bool,
+) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	asked := time.Now()
-	d := o.senders.book.open(fmt.Sprintf("%s-%s-%s-%d-%s", o.senders.run, o.name, name, number, e.name), false)
+	d := o.senders.book.open(fmt.Sprintf("%s-%s-%s-%d-%s", o.senders.run, o.name, name, number,
+		e.name), false)
 	a, _ := o.senders.attempt(ctx, d, "/webhooks/"+o.name+"?token="+token, e.url)
 	got := a.Code
 	if a.Status == http.StatusOK {
 		got = "200"
 	}
 	o.operators.asked.Add(1)
-	unknown := a.Status == 0 || a.Status >= http.StatusInternalServerError || a.Status == http.StatusTooManyRequests
+	unknown := a.Status == 0 || a.Status >= http.StatusInternalServerError ||
+		a.Status == http.StatusTooManyRequests
 	if !unknown {
 		o.operators.answered.Add(1)
 	}
 	if got != want && (!unknown || strict) {
-		o.complain("%s answered %d %s to the %s token, not %s (asked at %s; confirmed before: %s)", e.name, a.Status, a.Code, name, want, asked.Format("15:04:05.000"), o.last)
+		o.complain("%s answered %d %s to the %s token, not %s (asked at %s; confirmed before: %s)",
+			e.name, a.Status, a.Code, name, want, asked.Format("15:04:05.000"), o.last)
 	}
 }
 
 func (o *operator) checkExecutor(ctx context.Context, e *service, strict bool) {
 	client := apiclient.New(e.url, adminToken)
-	o.ask(ctx, e, strict, "the workflow", o.wantWorkflow(), func(ctx context.Context) (string, error) {
-		w, err := client.Workflow(ctx, o.name)
-		return fmt.Sprintf("active %v", w.Active), err
-	})
+	o.ask(ctx, e, strict, "the workflow", o.wantWorkflow(),
+		func(ctx context.Context) (string, error) {
+			w, err := client.Workflow(ctx, o.name)
+			return fmt.Sprintf("active %v", w.Active), err
+		})
 	o.ask(ctx, e, strict, "the account", "plan "+o.plan, func(ctx context.Context) (string, error) {
 		a, err := client.Account(ctx, o.name)
 		return "plan " + a.Plan, err
@@ -433,7 +465,10 @@ func (o *operator) wantWorkflow() string {
 }
 
 // ask compares the answer of an executor with want.
-func (o *operator) ask(ctx context.Context, e *service, strict bool, what, want string, call func(context.Context) (string, error)) {
+func (o *operator) ask(
+	ctx context.Context, e *service, strict bool, what, want string,
+	call func(context.Context) (string, error),
+) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	asked := time.Now()
@@ -449,6 +484,7 @@ func (o *operator) ask(ctx context.Context, e *service, strict bool, what, want 
 		o.operators.answered.Add(1)
 	}
 	if got != want && (!unknown || strict) {
-		o.complain("%s said of %s: %s, not %s (asked at %s; confirmed before: %s)", e.name, what, got, want, asked.Format("15:04:05.000"), o.last)
+		o.complain("%s said of %s: %s, not %s (asked at %s; confirmed before: %s)", e.name, what,
+			got, want, asked.Format("15:04:05.000"), o.last)
 	}
 }

@@ -19,10 +19,11 @@ import (
 type parted struct {
 	partition
 	from, to time.Time
-	// reunion holds how long each ingress took from the healing to its first 200. 0 means that it gave
-	// none in time.
+	// reunion holds how long each ingress took from the healing to its first 200. 0 means that it
+	// gave none in time.
 	reunion []time.Duration
-	// complete is the time until every replica was current. 0 means that this did not happen in time.
+	// complete is the time until every replica was current. 0 means that this did not happen in
+	// time.
 	complete time.Duration
 }
 
@@ -83,8 +84,10 @@ func (f *partitioner) part(ctx context.Context, one partition) {
 	p := f.all[index]
 	f.mu.Unlock()
 	within, after := f.probes.available(p)
-	f.say("%s for %s; available %s, after %s %s; first 200 after healing %v, replicas %s", one, one.lasts.Round(100*time.Millisecond),
-		shares(within), availableWithin, shares(after), p.reunion, p.complete.Round(100*time.Millisecond))
+	f.say("%s for %s; available %s, after %s %s; first 200 after healing %v, replicas %s", one,
+		one.lasts.Round(100*time.Millisecond),
+		shares(within), availableWithin, shares(after), p.reunion,
+		p.complete.Round(100*time.Millisecond))
 }
 
 func (f *partitioner) update(index int, change func(*parted)) {
@@ -121,8 +124,10 @@ func (f *partitioner) incidents() (all []incident) {
 
 func (f *partitioner) status(b *ledger, all *operators) string {
 	t := b.soFar()
-	return fmt.Sprintf("partitions %d  acknowledged %d  refused %d  no answer %d  changes %d  untrue %d",
-		len(f.happened()), t.acknowledged, sum(t.refused), sum(t.errors), all.confirmed.Load(), len(all.untrue()))
+	return fmt.Sprintf("partitions %d  acknowledged %d  refused %d  no answer %d  changes %d  "+
+		"untrue %d",
+		len(f.happened()), t.acknowledged, sum(t.refused), sum(t.errors), all.confirmed.Load(),
+		len(all.untrue()))
 }
 
 // late names the ingresses that gave no 200 soon enough after a partition was healed.
@@ -147,7 +152,8 @@ func orNever(took time.Duration) string {
 // err returns an error that names the ingresses that came back too late, or nil if there are none.
 func (f *partitioner) err() error {
 	if late := f.late(); len(late) > 0 {
-		return fmt.Errorf("%d ingresses took more than %s after healing until their first 200", len(late), availableWithin)
+		return fmt.Errorf("%d ingresses took more than %s after healing until their first 200",
+			len(late), availableWithin)
 	}
 	return nil
 }
@@ -192,19 +198,27 @@ func (f *partitioner) write(out io.Writer) {
 		}
 		r.completeAfter = max(r.completeAfter, p.complete)
 	}
-	_, _ = fmt.Fprintf(out, "\nRequests answered 200 at the ingresses of hosts that are not cut off, in the first %s of a partition and after that\n", availableWithin)
+	_, _ = fmt.Fprintf(out,
+		"\nRequests answered 200 at the ingresses of hosts that are not cut off, in the first %s "+
+			"of a partition and after that\n", availableWithin)
 	const form = "%-14s %5v %12v %12v %12v %12v %14v %12v\n"
-	_, _ = fmt.Fprintf(out, form, "partition", "times", "first 10 s", "after that", "below 95 %", "cut off", "first 200", "replicas")
+	_, _ = fmt.Fprintf(out, form, "partition", "times", "first 10 s", "after that", "below 95 %",
+		"cut off", "first 200", "replicas")
 	for _, kind := range slices.Sorted(maps.Keys(rows)) {
 		r := rows[kind]
 		complete := r.completeAfter.Round(100 * time.Millisecond).String()
 		if r.incomplete > 0 {
 			complete = fmt.Sprintf("%d never", r.incomplete)
 		}
-		_, _ = fmt.Fprintf(out, form, kind, r.count, r.within, r.after, r.below, r.cut, r.slowest.Round(100*time.Millisecond), complete)
+		_, _ = fmt.Fprintf(out, form, kind, r.count, r.within, r.after, r.below, r.cut,
+			r.slowest.Round(100*time.Millisecond), complete)
 	}
-	_, _ = fmt.Fprintf(out, "below 95 %%: hosts in the first %s; first 200, replicas: the slowest after healing, of all hosts\n", availableWithin)
+	_, _ = fmt.Fprintf(out,
+		"below 95 %%: hosts in the first %s; first 200, replicas: the slowest after healing, of "+
+			"all hosts\n", availableWithin)
 	late := f.late()
-	_, _ = fmt.Fprintf(out, "%-14s %8d  ingresses whose first 200 came more than %s after healing\n", "late", len(late), availableWithin)
+	_, _ = fmt.Fprintf(out,
+		"%-14s %8d  ingresses whose first 200 came more than %s after healing\n", "late", len(late),
+		availableWithin)
 	show(out, late)
 }

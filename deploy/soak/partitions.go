@@ -76,7 +76,9 @@ func RunPartitions(ctx context.Context, c Partitions) (err error) {
 }
 
 func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Network) (err error) {
-	_, _ = fmt.Fprintf(c.Out, "seed %d: 3 hosts with a NATS server, an ingress, an executor and a runner each; PostgreSQL; %s\n", c.Seed, c.Duration)
+	_, _ = fmt.Fprintf(c.Out,
+		"seed %d: 3 hosts with a NATS server, an ingress, an executor and a runner each; "+
+			"PostgreSQL; %s\n", c.Seed, c.Duration)
 	database, err := pgtest.Create()
 	if err != nil {
 		return err
@@ -100,7 +102,8 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 		random: rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // not a secret
 		say: func(format string, args ...any) {
 			if c.Verbose {
-				_, _ = fmt.Fprintf(c.Out, "%6s  %s\n", time.Since(began).Round(time.Second), fmt.Sprintf(format, args...))
+				_, _ = fmt.Fprintf(c.Out, "%6s  %s\n", time.Since(began).Round(time.Second),
+					fmt.Sprintf(format, args...))
 			}
 		},
 	}
@@ -128,11 +131,15 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 
 // loadAndPart sends, changes the registry and parts the hosts, until the time is over and
 // everything is recorded.
-func (c *Partitions) loadAndPart(ctx context.Context, i *installation, s *senders, f *partitioner, all *operators, r *report) error {
+func (c *Partitions) loadAndPart(
+	ctx context.Context, i *installation, s *senders, f *partitioner, all *operators, r *report,
+) error {
 	began := time.Now()
 	showing, stopShowing := context.WithCancel(ctx)
 	var shown sync.WaitGroup
-	shown.Go(func() { showProgress(showing, c.Out, began, func() string { return f.status(s.book, all) }) })
+	shown.Go(func() {
+		showProgress(showing, c.Out, began, func() string { return f.status(s.book, all) })
+	})
 	func() {
 		starting, cancel := context.WithTimeout(ctx, c.Duration)
 		defer cancel()
@@ -172,8 +179,8 @@ const (
 	longestPartition  = 15 * time.Second
 	restFor           = 3 * time.Second
 	reunionTimeout    = time.Minute
-	// availableWithin is the maximum time after the beginning or the end of a partition until requests
-	// must be accepted again.
+	// availableWithin is the maximum time after the beginning or the end of a partition until
+	// requests must be accepted again.
 	availableWithin = 10 * time.Second
 )
 
@@ -181,8 +188,8 @@ const (
 type partition struct {
 	kind  string
 	hosts []int // hosts that the partition affects
-	// cut are the hosts that cannot reach a majority of the hosts, or cannot be reached by it. Their
-	// ingresses must refuse.
+	// cut are the hosts that cannot reach a majority of the hosts, or cannot be reached by it.
+	// Their ingresses must refuse.
 	cut   []int
 	lasts time.Duration
 	// apply breaks the network. It returns at once, or when ctx ends if it breaks the network again
@@ -201,8 +208,10 @@ func (p partition) String() string {
 // deckOfPartitions returns one partition of each kind, in random order, at random hosts.
 func deckOfPartitions(random *rand.Rand) []partition {
 	var all []partition
-	add := func(kind string, hosts, cut []int, apply func(ctx context.Context, n *network.Network)) {
-		lasts := shortestPartition + time.Duration(random.Int64N(int64(longestPartition-shortestPartition)))
+	add := func(kind string, hosts, cut []int,
+		apply func(ctx context.Context, n *network.Network)) {
+		lasts := shortestPartition +
+			time.Duration(random.Int64N(int64(longestPartition-shortestPartition)))
 		all = append(all, partition{kind, hosts, cut, lasts, apply})
 	}
 	once := func(pairs [][2]int, c network.Condition) func(context.Context, *network.Network) {
@@ -221,15 +230,20 @@ func deckOfPartitions(random *rand.Rand) []partition {
 	h = random.Perm(len(hostNames))
 	add("bridge", h, nil, once([][2]int{{h[0], h[2]}, {h[2], h[0]}}, cut))
 	h = random.Perm(len(hostNames))
-	add("slow", h[:1], nil, once(append(from(h[0]), to(h[0])...), network.Condition{Delay: 50*time.Millisecond + time.Duration(random.Int64N(int64(250*time.Millisecond)))}))
+	add("slow", h[:1], nil, once(append(from(h[0]), to(h[0])...), network.Condition{
+		Delay: 50*time.Millisecond + time.Duration(random.Int64N(int64(250*time.Millisecond))),
+	}))
 	h = random.Perm(len(hostNames))
-	add("loss", h[:1], nil, once(append(from(h[0]), to(h[0])...), network.Condition{Loss: 0.03 + 0.12*random.Float64()}))
+	add("loss", h[:1], nil, once(append(from(h[0]), to(h[0])...), network.Condition{
+		Loss: 0.03 + 0.12*random.Float64(),
+	}))
 	h = random.Perm(len(hostNames))
 	own := rand.New(rand.NewPCG(random.Uint64(), 0)) //nolint:gosec // not a secret
 	add("flapping", h[:1], h[:1], func(ctx context.Context, n *network.Network) {
 		for down := true; ctx.Err() == nil; down = !down {
 			setAll(n, append(from(h[0]), to(h[0])...), network.Condition{Cut: down})
-			retry.Sleep(ctx, 200*time.Millisecond+time.Duration(own.Int64N(int64(1300*time.Millisecond))))
+			retry.Sleep(ctx,
+				200*time.Millisecond+time.Duration(own.Int64N(int64(1300*time.Millisecond))))
 		}
 	})
 	random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })

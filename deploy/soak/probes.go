@@ -59,7 +59,8 @@ func (p *probes) run(ctx, measuring context.Context) {
 
 func (p *probes) ask(ctx context.Context, host, number int) {
 	path := p.senders.paths[rand.IntN(len(p.senders.paths))] //nolint:gosec // not a secret
-	d := p.senders.book.open(fmt.Sprintf("%s-probe-%s-%d", p.senders.run, hostNames[host], number), true)
+	d := p.senders.book.open(fmt.Sprintf("%s-probe-%s-%d", p.senders.run, hostNames[host], number),
+		true)
 	d.always = true
 	one := probe{began: time.Now()}
 	a, _ := p.senders.attempt(ctx, d, path, p.urls[host])
@@ -73,7 +74,9 @@ func (p *probes) ask(ctx context.Context, host, number int) {
 
 // awaitAll waits until each ingress has accepted a request that was sent after healed. It returns
 // how long after healed each answer came; 0 means that none came in time.
-func (p *probes) awaitAll(ctx context.Context, healed time.Time, timeout time.Duration) []time.Duration {
+func (p *probes) awaitAll(
+	ctx context.Context, healed time.Time, timeout time.Duration,
+) []time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
@@ -89,7 +92,9 @@ func (p *probes) awaitAll(ctx context.Context, healed time.Time, timeout time.Du
 	}
 }
 
-func (p *probes) firstAfter(healed time.Time) (first []time.Duration, all bool, grown <-chan struct{}) {
+func (p *probes) firstAfter(
+	healed time.Time,
+) (first []time.Duration, all bool, grown <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first, all = make([]time.Duration, len(p.each)), true

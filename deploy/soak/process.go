@@ -84,7 +84,8 @@ func (p *process) ended(r *child.Process) {
 	byItself := p.run == r
 	if byItself {
 		p.run = nil
-		p.problems = append(p.problems, fmt.Sprintf("%s ended by itself: %s: %s", p.name, r.State(), p.lastLine()))
+		p.problems = append(p.problems,
+			fmt.Sprintf("%s ended by itself: %s: %s", p.name, r.State(), p.lastLine()))
 	}
 	p.mu.Unlock()
 	if !byItself {
@@ -158,7 +159,8 @@ func (p *process) complaints() []string {
 		return all
 	}
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.Contains(line, "DATA RACE") {
+		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") ||
+			strings.Contains(line, "DATA RACE") {
 			return append(all, p.name+" wrote "+strings.TrimSpace(line))
 		}
 	}

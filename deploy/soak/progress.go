@@ -18,5 +18,7 @@ func showProgress(ctx context.Context, out io.Writer, began time.Time, status fu
 	if line.Rewrites() {
 		every = time.Second
 	}
-	retry.Every(ctx, every, func() { line.Show("%6s  %s", time.Since(began).Round(time.Second), status()) })
+	retry.Every(ctx, every, func() {
+		line.Show("%6s  %s", time.Since(began).Round(time.Second), status())
+	})
 }

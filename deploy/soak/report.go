@@ -44,11 +44,14 @@ func (r *report) write(out io.Writer) {
 	line("recorded", a.recorded, "")
 	line("run", a.ended, "executions whose runner reported the end")
 	line("unheard", a.unheard, "stored; the answer was lost, and the sender did not ask again")
-	line("ghosts", sum(a.ghosts), "stored though refused, without a delivery ID, never sent again: a NATS server took it and did not say so in time")
+	line("ghosts", sum(a.ghosts),
+		"stored though refused, without a delivery ID, never sent again: a NATS server took it "+
+			"and did not say so in time")
 	if len(a.ghosts) > 0 {
 		line("", "", list(a.ghosts))
 	}
-	line("given up", a.ghostsWithID, "stored though refused, with a delivery ID: sent again, they would have been deduplicated")
+	line("given up", a.ghostsWithID,
+		"stored though refused, with a delivery ID: sent again, they would have been deduplicated")
 	line("misjudged", a.misjudged, "called deduplicated though nothing came before")
 	line("faults", len(r.incidents), list(byKind(r.incidents)))
 	line("ended", len(r.ended), "processes that ended by themselves or not well")
@@ -82,14 +85,17 @@ func (r *report) violations() []violation {
 }
 
 func (r *report) writeRestored(out io.Writer) {
-	_, _ = fmt.Fprintf(out, "%-14s %8v  %s\n", "broken", len(r.restored), "after the store was restored")
+	_, _ = fmt.Fprintf(out, "%-14s %8v  %s\n", "broken", len(r.restored),
+		"after the store was restored")
 	show(out, r.restored)
 }
 
 // err returns an error that counts the broken promises, or nil if there are none.
 func (r *report) err() error {
 	var all []string
-	for _, v := range append(r.violations(), violation{"broken by the restored store", "", r.restored}, violation{"broken by the deleted store", "", r.emptied}) {
+	for _, v := range append(r.violations(), violation{
+		"broken by the restored store", "", r.restored,
+	}, violation{"broken by the deleted store", "", r.emptied}) {
 		if len(v.lines) > 0 {
 			all = append(all, fmt.Sprintf("%d %s", len(v.lines), v.name))
 		}

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// restoredDeliveries is the number of deliveries that are sent before the restore, and again after
-	// it.
+	// restoredDeliveries is the number of deliveries that are sent before the restore, and again
+	// after it.
 	restoredDeliveries = 50
 	// settleTimeout is the maximum time until all services agree again.
 	settleTimeout = 90 * time.Second
@@ -75,7 +75,8 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 	broken = append(broken, i.switchByEach(ctx, s)...)
 	first, again := s.deliverAll(ctx, "after"), s.deliverAll(ctx, "after")
 	for marker, a := range first {
-		if b := again[marker]; a.Status != http.StatusOK || a.Deduplicated || b.ExecutionID != a.ExecutionID || !b.Deduplicated {
+		if b := again[marker]; a.Status != http.StatusOK || a.Deduplicated ||
+			b.ExecutionID != a.ExecutionID || !b.Deduplicated {
 			broken = append(broken, fmt.Sprintf("a delivery was answered %+v, then %+v", a, b))
 		}
 	}
@@ -106,7 +107,8 @@ func (i *installation) putBackStores() error {
 		n.kill()
 	}
 	for _, n := range i.nodes {
-		if err := errors.Join(os.RemoveAll(n.storeDir), os.CopyFS(n.storeDir, os.DirFS(i.copyOf(n))), n.start()); err != nil {
+		if err := errors.Join(os.RemoveAll(n.storeDir),
+			os.CopyFS(n.storeDir, os.DirFS(i.copyOf(n))), n.start()); err != nil {
 			return err
 		}
 	}
@@ -161,7 +163,9 @@ func (s *senders) deliverAll(ctx context.Context, name string) map[string]answer
 
 // agree returns an error that names the first ingress or executor whose view of a workflow differs
 // from status, or nil if all of them agree.
-func (i *installation) agree(ctx context.Context, s *senders, workflow, path string, status int) error {
+func (i *installation) agree(
+	ctx context.Context, s *senders, workflow, path string, status int,
+) error {
 	for _, e := range i.ingresses {
 		a, err := s.request(ctx, &delivery{marker: "agree"}, e.url+path)
 		if err != nil {
@@ -173,14 +177,16 @@ func (i *installation) agree(ctx context.Context, s *senders, workflow, path str
 	}
 	for _, e := range i.executors {
 		w, err := apiclient.New(e.url, adminToken).Workflow(ctx, workflow)
-		if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status == status && status == http.StatusNotFound {
+		if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status == status &&
+			status == http.StatusNotFound {
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
 		if status == http.StatusNotFound || w.Active != (status == http.StatusOK) {
-			return fmt.Errorf("%s says that %s has active %v; the endpoint answers %d", e.name, workflow, w.Active, status)
+			return fmt.Errorf("%s says that %s has active %v; the endpoint answers %d", e.name,
+				workflow, w.Active, status)
 		}
 	}
 	return nil
@@ -204,7 +210,8 @@ func (i *installation) checkRecords(ctx context.Context, accepted map[string]ans
 	}
 	for marker, a := range accepted {
 		if r := records[a.ExecutionID]; r.count != 1 || r.status != outcome(a.ExecutionID) {
-			return fmt.Errorf("%s of delivery %s is recorded %d times, as %s", a.ExecutionID, marker, r.count, r.status)
+			return fmt.Errorf("%s of delivery %s is recorded %d times, as %s", a.ExecutionID,
+				marker, r.count, r.status)
 		}
 	}
 	return nil

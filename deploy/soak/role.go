@@ -84,7 +84,8 @@ func runNode(text string) error {
 
 // runServer does what the program nats-server does with these arguments.
 func runServer(args []string) error {
-	options, err := server.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ContinueOnError), args, nil, nil, nil)
+	options, err := server.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ContinueOnError),
+		args, nil, nil, nil)
 	if err != nil {
 		return err
 	}

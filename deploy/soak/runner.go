@@ -31,7 +31,8 @@ func runRunner(natsURL, runs string) error {
 	if err != nil {
 		return err
 	}
-	nc, err := nats.Connect(natsURL, nats.Name("soak-runner"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
+	nc, err := nats.Connect(natsURL, nats.Name("soak-runner"), nats.MaxReconnects(-1),
+		nats.ReconnectWait(100*time.Millisecond),
 		nats.RetryOnFailedConnect(true), nats.PingInterval(time.Second))
 	if err != nil {
 		return err
@@ -50,7 +51,12 @@ func runHostRunner(natsURL, credsFile, caFile, runs string) error {
 		return err
 	}
 	nc, err := bus.Connect(ctx, bus.Options{
-		URL: natsURL, Name: roleHostRunner, Timeout: time.Minute, CredsFile: credsFile, CAFile: caFile, Log: logrus.StandardLogger(),
+		URL:       natsURL,
+		Name:      roleHostRunner,
+		Timeout:   time.Minute,
+		CredsFile: credsFile,
+		CAFile:    caFile,
+		Log:       logrus.StandardLogger(),
 	})
 	if err != nil {
 		return err
@@ -64,7 +70,8 @@ func runHostRunner(natsURL, credsFile, caFile, runs string) error {
 // noting returns the handler of the runners. The handler notes in a file what it is given; the file
 // stays open as long as the process runs.
 func noting(runs string) (func(context.Context, runner.Execution) (any, error), error) {
-	file, err := os.OpenFile(runs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a path of the caller's own
+	//nolint:gosec // a path of the caller's own
+	file, err := os.OpenFile(runs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +85,12 @@ func noting(runs string) (func(context.Context, runner.Execution) (any, error), 
 
 // runnerOptions returns options with which no execution fails, however often runners are killed.
 func runnerOptions(group string) runner.Options {
-	return runner.Options{Group: group, Concurrency: 50, Attempts: 1_000_000, AckWait: 5 * time.Second}
+	return runner.Options{
+		Group:       group,
+		Concurrency: 50,
+		Attempts:    1_000_000,
+		AckWait:     5 * time.Second,
+	}
 }
 
 // handle runs an execution.

@@ -30,7 +30,9 @@ func (i *installation) ranAgain(ended map[string]time.Time) (again []string, err
 		}
 		for _, one := range runs {
 			if end, ok := ended[one.id]; ok && one.at.Sub(end) > lateAcknowledgement {
-				again = append(again, fmt.Sprintf("%s by %s, %s after its end", one.id, r.name, one.at.Sub(end).Round(time.Second)))
+				again = append(again,
+					fmt.Sprintf("%s by %s, %s after its end", one.id, r.name,
+						one.at.Sub(end).Round(time.Second)))
 			}
 		}
 	}

@@ -15,15 +15,21 @@ func TestRanAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "runs")
 	end := time.Now()
-	line := func(id string, after time.Duration) string { return fmt.Sprintln(end.Add(after).UnixNano(), id) }
-	text := line("again", -time.Second) + line("again", 2*lateAcknowledgement) + line("repeated", time.Second) +
+	line := func(id string, after time.Duration) string {
+		return fmt.Sprintln(end.Add(after).UnixNano(), id)
+	}
+	text := line("again", -time.Second) + line("again", 2*lateAcknowledgement) +
+		line("repeated", time.Second) +
 		line("never-ended", 2*lateAcknowledgement) + "17"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	i := &installation{runners: []*service{
 		{process: newProcess("", "runner-0"), runs: path},
-		{process: newProcess("", "runner-1"), runs: filepath.Join(t.TempDir(), "was-given-nothing")},
+		{
+			process: newProcess("", "runner-1"),
+			runs:    filepath.Join(t.TempDir(), "was-given-nothing"),
+		},
 	}}
 	again, err := i.ranAgain(map[string]time.Time{"again": end, "repeated": end})
 	if err != nil {

@@ -59,8 +59,10 @@ func (s *senders) post(ctx, starting context.Context, count int, rate float64, s
 	every := time.Duration(float64(count) / rate * float64(time.Second))
 	for n := range count {
 		all.Go(func() {
-			random := rand.New(rand.NewPCG(seed, uint64(n)))                  //nolint:gosec // not a secret
-			retry.Sleep(starting, time.Duration(random.Int64N(int64(every)))) // otherwise all senders would send at the same time
+			//nolint:gosec // not a secret
+			random := rand.New(rand.NewPCG(seed, uint64(n)))
+			// Otherwise all senders would send at the same time.
+			retry.Sleep(starting, time.Duration(random.Int64N(int64(every))))
 			tick := time.NewTicker(every)
 			defer tick.Stop()
 			for number := 0; ; number++ {
@@ -130,7 +132,9 @@ type answer struct {
 
 // attempt sends one request and notes the answer. final means that a sender does not send the
 // request again.
-func (s *senders) attempt(ctx context.Context, d *delivery, path, url string) (a answer, final bool) {
+func (s *senders) attempt(
+	ctx context.Context, d *delivery, path, url string,
+) (a answer, final bool) {
 	s.book.sends()
 	a, err := s.request(ctx, d, url+path)
 	switch {
@@ -151,11 +155,13 @@ func (s *senders) attempt(ctx context.Context, d *delivery, path, url string) (a
 func (s *senders) request(ctx context.Context, d *delivery, url string) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"marker":"`+d.marker+`"}`))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url,
+		strings.NewReader(`{"marker":"`+d.marker+`"}`))
 	if err != nil {
 		return a, err
 	}
-	request.GetBody = nil // otherwise Go would send it a second time by itself when a connection breaks
+	// Otherwise Go would send it a second time by itself when a connection breaks.
+	request.GetBody = nil
 	request.Header.Set("Content-Type", "application/json")
 	if d.hasID {
 		request.Header.Set("X-GitHub-Delivery", d.marker)

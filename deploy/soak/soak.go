@@ -80,7 +80,9 @@ func Run(ctx context.Context, c Config) (err error) {
 
 // runIn soaks an installation whose data and logs are in a folder.
 func (c *Config) runIn(ctx context.Context, folder string) (err error) {
-	_, _ = fmt.Fprintf(c.Out, "seed %d: 3 NATS nodes, 2 ingresses, 2 executors, 2 runners, PostgreSQL; %s\n", c.Seed, c.Duration)
+	_, _ = fmt.Fprintf(c.Out,
+		"seed %d: 3 NATS nodes, 2 ingresses, 2 executors, 2 runners, PostgreSQL; %s\n", c.Seed,
+		c.Duration)
 	nodeDisk, databaseDisk, err := disks()
 	if err != nil {
 		_, _ = fmt.Fprintf(c.Out, "no full disks: %v\n", err)
@@ -92,7 +94,14 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, database.Remove()) }()
-	i, err := install(ctx, folder, shape{nodes: 3, ingresses: 2, executors: 2, runners: 2, database: database, disk: nodeDisk})
+	i, err := install(ctx, folder, shape{
+		nodes:     3,
+		ingresses: 2,
+		executors: 2,
+		runners:   2,
+		database:  database,
+		disk:      nodeDisk,
+	})
 	if err == nil {
 		defer i.close()
 	}
@@ -118,18 +127,23 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	r.stood = f.standing
 	r.write(c.Out)
 	if c.Restore {
-		_, _ = fmt.Fprintln(c.Out, "\nThe stores of all nodes are put back to an earlier copy: what was accepted after that may be gone from the stream, and nothing else")
+		_, _ = fmt.Fprintln(c.Out,
+			"\nThe stores of all nodes are put back to an earlier copy: what was accepted after "+
+				"that may be gone from the stream, and nothing else")
 		if r.restored, err = i.restore(ctx, s); err != nil {
 			return fmt.Errorf("restore: %w", err)
 		}
 		r.writeRestored(c.Out)
 	}
 	if c.Unmended {
-		_, _ = fmt.Fprintln(c.Out, "\nThe stores of all nodes are deleted: the registry comes back from the database, and until then nobody is refused for good")
+		_, _ = fmt.Fprintln(c.Out,
+			"\nThe stores of all nodes are deleted: the registry comes back from the database, "+
+				"and until then nobody is refused for good")
 		if r.emptied, err = i.loseStore(ctx, s, c.Out); err != nil {
 			return fmt.Errorf("lose the store: %w", err)
 		}
-		_, _ = fmt.Fprintf(c.Out, "%-14s %8v  after the store was deleted\n", "broken", len(r.emptied))
+		_, _ = fmt.Fprintf(c.Out, "%-14s %8v  after the store was deleted\n", "broken",
+			len(r.emptied))
 		show(c.Out, r.emptied)
 	}
 	return r.err()
@@ -137,16 +151,21 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 
 // loadAndBreak sends, causes faults, and shows the progress, until the time is over and everything
 // is recorded.
-func (c *Config) loadAndBreak(ctx context.Context, i *installation, s *senders, f *faults, r *report) error {
+func (c *Config) loadAndBreak(
+	ctx context.Context, i *installation, s *senders, f *faults, r *report,
+) error {
 	began := time.Now()
 	if c.Verbose {
 		f.say = func(format string, args ...any) {
-			_, _ = fmt.Fprintf(c.Out, "%6s  %s\n", time.Since(began).Round(time.Second), fmt.Sprintf(format, args...))
+			_, _ = fmt.Fprintf(c.Out, "%6s  %s\n", time.Since(began).Round(time.Second),
+				fmt.Sprintf(format, args...))
 		}
 	}
 	showing, stopShowing := context.WithCancel(ctx)
 	var shown sync.WaitGroup
-	shown.Go(func() { showProgress(showing, c.Out, began, func() string { return status(s.book, f) }) })
+	shown.Go(func() {
+		showProgress(showing, c.Out, began, func() string { return status(s.book, f) })
+	})
 	r.untrue = load(ctx, *c, i, s, f)
 	stopShowing()
 	shown.Wait()
@@ -167,7 +186,10 @@ func (c *Config) loadAndBreak(ctx context.Context, i *installation, s *senders, 
 // compare reads what is stored, recorded and in quarantine, and compares it with what senders were
 // told. The executions whose IDs are in unreported were acknowledged without a readable report, and
 // must have failed for that.
-func (r *report) compare(ctx context.Context, i *installation, b *ledger, incidents []incident, unreported map[string]time.Time) error {
+func (r *report) compare(
+	ctx context.Context, i *installation, b *ledger, incidents []incident,
+	unreported map[string]time.Time,
+) error {
 	streams, err := readStored(ctx, i.js)
 	if err != nil {
 		return fmt.Errorf("read the streams: %w", err)
@@ -225,5 +247,6 @@ func load(ctx context.Context, c Config, i *installation, s *senders, f *faults)
 
 func status(b *ledger, f *faults) string {
 	t := b.soFar()
-	return fmt.Sprintf("faults %d  acknowledged %d  refused %d  no answer %d", len(f.happened()), t.acknowledged, sum(t.refused), sum(t.errors))
+	return fmt.Sprintf("faults %d  acknowledged %d  refused %d  no answer %d", len(f.happened()),
+		t.acknowledged, sum(t.refused), sum(t.errors))
 }

@@ -21,8 +21,9 @@ import (
 // stored holds the contents of the streams.
 type stored struct {
 	starts map[string]start
-	ends   map[string]execution.Status // first end that runners reported of each execution, by execution ID
-	ended  map[string]time.Time        // when that report was stored
+	// First end that runners reported of each execution, by execution ID.
+	ends  map[string]execution.Status
+	ended map[string]time.Time // when that report was stored
 }
 
 // start is an execution whose start is in the stream.
@@ -119,7 +120,8 @@ func (all *stored) add(event stream.Event, at time.Time) error {
 	}
 	one := all.starts[event.Start.ID]
 	if one.messages > 0 && one.marker != body.Marker {
-		return fmt.Errorf("execution %s has the bodies of %s and %s", event.Start.ID, one.marker, body.Marker)
+		return fmt.Errorf("execution %s has the bodies of %s and %s", event.Start.ID, one.marker,
+			body.Marker)
 	}
 	all.starts[event.Start.ID] = start{marker: body.Marker, messages: one.messages + 1}
 	return nil
@@ -145,8 +147,10 @@ func behind(ctx context.Context, js jetstream.JetStream) error {
 		}
 		consumers := s.ListConsumers(ctx)
 		for info := range consumers.Info() {
-			if waiting := info.NumPending + uint64(max(0, info.NumAckPending)); info.Config.Durable != "" && waiting > 0 {
-				err = fmt.Errorf("consumer %s of %s lags behind by %d messages", info.Name, name, waiting)
+			if waiting := info.NumPending +
+				uint64(max(0, info.NumAckPending)); info.Config.Durable != "" && waiting > 0 {
+				err = fmt.Errorf("consumer %s of %s lags behind by %d messages", info.Name, name,
+					waiting)
 			}
 		}
 		if err = errors.Join(err, consumers.Err()); err != nil {
@@ -165,9 +169,10 @@ type record struct {
 // readRecords reads all records of executions that were not rejected, by execution ID.
 func readRecords(ctx context.Context, client *apiclient.Client) (map[string]record, error) {
 	records := map[string]record{}
-	for e, err := range items(ctx, func(ctx context.Context, p apiclient.Page) (api.List[api.Execution], error) {
-		return client.Executions(ctx, apiclient.ExecutionFilter{}, p)
-	}) {
+	for e, err := range items(ctx,
+		func(ctx context.Context, p apiclient.Page) (api.List[api.Execution], error) {
+			return client.Executions(ctx, apiclient.ExecutionFilter{}, p)
+		}) {
 		if err != nil {
 			return nil, err
 		}
@@ -179,7 +184,9 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 }
 
 // items iterates over a list. It asks for each page until there is an answer.
-func items[T any](ctx context.Context, fetch func(context.Context, apiclient.Page) (api.List[T], error)) iter.Seq2[T, error] {
+func items[T any](
+	ctx context.Context, fetch func(context.Context, apiclient.Page) (api.List[T], error),
+) iter.Seq2[T, error] {
 	return apiclient.Items(func(p apiclient.Page) (list api.List[T], err error) {
 		err = eventually(ctx, recoverTimeout, func(ctx context.Context) (err error) {
 			list, err = fetch(ctx, p)
@@ -194,9 +201,10 @@ const startSubjects = "executions.start."
 // readAside describes the starts that executors have put into quarantine, though all starts can be
 // recorded.
 func readAside(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
-	for d, err := range items(ctx, func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
-		return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)
-	}) {
+	for d, err := range items(ctx,
+		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
+			return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)
+		}) {
 		if err != nil {
 			return nil, err
 		}

@@ -16,15 +16,17 @@ const (
 	// switchTimeout is the maximum time that a call may take. It is longer than an executor is away
 	// without being ended.
 	switchTimeout = time.Minute
-	// unsureFor is how long a call without an answer may still take effect: as long as a fault delays
-	// what was sent.
+	// unsureFor is how long a call without an answer may still take effect: as long as a fault
+	// delays what was sent.
 	unsureFor = 2 * longestFreeze
 )
 
 // switching activates and deactivates a workflow until starting ends, each time through any
 // executor without a fault, including one that has just come back. Right after the answer it asks
 // every ingress, and returns the answers that contradict the change.
-func (i *installation) switching(ctx, starting context.Context, s *senders, f *faults, seed uint64) (untrue []string) {
+func (i *installation) switching(
+	ctx, starting context.Context, s *senders, f *faults, seed uint64,
+) (untrue []string) {
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
 	active, unsure := true, time.Time{}
 	for number := 0; starting.Err() == nil; number++ {
@@ -41,10 +43,13 @@ func (i *installation) switching(ctx, starting context.Context, s *senders, f *f
 		for n, ingress := range i.ingresses {
 			d := s.book.open(fmt.Sprintf("%s-switch-%d-%d", s.run, number, n), false)
 			a, _ := s.attempt(ctx, d, i.switched, ingress.url)
-			disagrees := a.Status == http.StatusOK && !active || a.Code == "workflow_inactive" && active
+			disagrees := a.Status == http.StatusOK && !active ||
+				a.Code == "workflow_inactive" && active
 			if disagrees && time.Now().After(unsure) {
-				untrue = append(untrue, fmt.Sprintf("%s: %s answered that active is %v; after that %s answered %d %s",
-					d.began.Format("15:04:05.000"), e.name, active, ingress.name, a.Status, a.Code))
+				untrue = append(untrue,
+					fmt.Sprintf("%s: %s answered that active is %v; after that %s answered %d %s",
+						d.began.Format("15:04:05.000"), e.name, active, ingress.name, a.Status,
+						a.Code))
 			}
 		}
 	}

@@ -34,9 +34,11 @@ const unreadableReport = "\xff this is no report"
 // addUnmended adds the faults that the programs are not yet made to survive.
 func (f *faults) addUnmended(add addFault) {
 	slot := []string{"database"}
-	add("failover of database to a standby that lags", slot, shortestBack, longestBack, f.takeBackDatabase(true))
+	add("failover of database to a standby that lags", slot, shortestBack, longestBack,
+		f.takeBackDatabase(true))
 	add("database put back from a copy", slot, shortestBack, longestBack, f.takeBackDatabase(false))
-	add("reports that are missing or unreadable", []string{"noise"}, 0, time.Second, f.reportCarelessly)
+	add("reports that are missing or unreadable", []string{"noise"}, 0, time.Second,
+		f.reportCarelessly)
 	add("deleted registry", []string{"nodes"}, 0, time.Second, f.deleteRegistry)
 }
 
@@ -129,7 +131,9 @@ func (f *faults) deleteRegistry(ctx context.Context, _ time.Duration) error {
 //   - Until the registry is back, no call of an active workflow is refused for good.
 //   - The same URLs work again, and the workflow that is switched off stays so.
 //   - The records still exist, and what is accepted from then on is recorded and ends.
-func (i *installation) loseStore(ctx context.Context, s *senders, out io.Writer) (broken []string, err error) { //nolint:funlen // one story, told in order
+func (i *installation) loseStore(
+	ctx context.Context, s *senders, out io.Writer,
+) (broken []string, err error) { //nolint:funlen // one story, told in order
 	if err := switchTo(ctx, i.client(), false); err != nil {
 		return nil, err
 	}
@@ -156,7 +160,8 @@ func (i *installation) loseStore(ctx context.Context, s *senders, out io.Writer)
 			case a.Status == http.StatusOK:
 				continue
 			case a.Status < http.StatusInternalServerError:
-				complaints[fmt.Sprintf("%s answered %d %s while the store was lost", e.name, a.Status, a.Code)]++
+				complaints[fmt.Sprintf("%s answered %d %s while the store was lost", e.name,
+					a.Status, a.Code)]++
 				err = fmt.Errorf("%d %s", a.Status, a.Code)
 			default:
 				err = errors.New(a.Code)
@@ -169,9 +174,11 @@ func (i *installation) loseStore(ctx context.Context, s *senders, out io.Writer)
 		broken = append(broken, fmt.Sprintf("%s, %d times", text, count))
 	}
 	if back != nil {
-		return append(broken, "the same URLs: "+back.Error()), nil //nolint:nilerr // a finding, not a failure of the tool
+		//nolint:nilerr // a finding, not a failure of the tool
+		return append(broken, "the same URLs: "+back.Error()), nil
 	}
-	_, _ = fmt.Fprintf(out, "the same URLs work at every ingress after %s\n", time.Since(began).Round(time.Millisecond))
+	_, _ = fmt.Fprintf(out, "the same URLs work at every ingress after %s\n",
+		time.Since(began).Round(time.Millisecond))
 	check := func(what string, hold func(context.Context) error) {
 		if err := eventually(ctx, settleTimeout, hold); err != nil && ctx.Err() == nil {
 			broken = append(broken, what+": "+err.Error())
@@ -192,7 +199,8 @@ func (i *installation) loseStore(ctx context.Context, s *senders, out io.Writer)
 		}
 		for id, r := range before {
 			if now := after[id]; now.count != 1 || r.status.Final() && now.status != r.status {
-				return fmt.Errorf("%s was %s and is recorded %d times, as %s", id, r.status, now.count, now.status)
+				return fmt.Errorf("%s was %s and is recorded %d times, as %s", id, r.status,
+					now.count, now.status)
 			}
 		}
 		return i.checkRecords(ctx, accepted)

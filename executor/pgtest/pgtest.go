@@ -1,4 +1,5 @@
-// Package pgtest is a temporary PostgreSQL for tests of several processes: a server made by initdb, without a network port.
+// Package pgtest is a temporary PostgreSQL for tests of several processes: a server made by initdb,
+// without a network port.
 package pgtest
 
 import (
@@ -10,7 +11,8 @@ import (
 // Server is a PostgreSQL that can be killed and started again.
 type Server = pgtest.Server
 
-// StartServer starts a server for one test. Without PostgreSQL the test is skipped, or fails with HOOKSTART_TEST_REQUIRE=postgres.
+// StartServer starts a server for one test. Without PostgreSQL the test is skipped, or fails with
+// HOOKSTART_TEST_REQUIRE=postgres.
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return pgtest.StartServer(t, settings...)

@@ -1,4 +1,5 @@
-// Package withpostgres is the executor with the driver for PostgreSQL, which hookstart-local does not link.
+// Package withpostgres is the executor with the driver for PostgreSQL, which hookstart-local does
+// not link.
 package withpostgres
 
 import (

@@ -25,7 +25,8 @@ type Options struct {
 	Name string
 	// Timeout bounds the wait for the first connection. Later reconnects are attempted for ever.
 	Timeout time.Duration
-	// CredsFile is a file with credentials: the seed of an NKey, or a JWT and a seed. "" means none.
+	// CredsFile is a file with credentials: the seed of an NKey, or a JWT and a seed. "" means
+	// none.
 	CredsFile string
 	// CAFile is a file with the certificate authority of the servers. "" means the system's.
 	CAFile string
@@ -56,8 +57,8 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	options := append([]nats.Option{
 		nats.Name(o.Name),
 		nats.MaxReconnects(-1),
-		// Without this option a connection that is refused twice is closed for good, even if credentials
-		// are unknown only for a moment.
+		// Without this option a connection that is refused twice is closed for good, even if
+		// credentials are unknown only for a moment.
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
@@ -98,7 +99,9 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is --nats-url right?", Redact(o.URL), o.Timeout, err)
+			return nil,
+				fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is "+
+					"--nats-url right?", Redact(o.URL), o.Timeout, err)
 		case <-time.After(retryEvery): // begins now: a ticker's would compete with the end of ctx
 		}
 	}
@@ -170,7 +173,9 @@ func checkURLs(urls string) error {
 			_, err = strconv.ParseUint(u.Port(), 10, 16)
 		}
 		if err != nil || u.Hostname() == "" {
-			return fmt.Errorf("--nats-url: %q is not the URL of a NATS server; write nats://host:port, separated by commas", Redact(one)) // err may show a password
+			// Err may show a password.
+			return fmt.Errorf("--nats-url: %q is not the URL of a NATS server; write "+
+				"nats://host:port, separated by commas", Redact(one))
 		}
 	}
 	return nil

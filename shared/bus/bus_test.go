@@ -23,7 +23,11 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 	server.Stop()
 	connected := make(chan error, 1)
 	go func() {
-		nc, err := bus.Connect(t.Context(), bus.Options{URL: server.URL() + ",", Timeout: 20 * time.Second, Log: logtest.Quiet()})
+		nc, err := bus.Connect(t.Context(), bus.Options{
+			URL:     server.URL() + ",",
+			Timeout: 20 * time.Second,
+			Log:     logtest.Quiet(),
+		})
 		if err == nil {
 			nc.Close()
 		}
@@ -36,8 +40,13 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := bus.Connect(ctx, bus.Options{URL: "nats://me:secret@127.0.0.1:1,nats://127.0.0.1:2", Timeout: time.Second, Log: logtest.Quiet()})
-	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "nats://127.0.0.1:1,nats://127.0.0.1:2") {
+	_, err := bus.Connect(ctx, bus.Options{
+		URL:     "nats://me:secret@127.0.0.1:1,nats://127.0.0.1:2",
+		Timeout: time.Second,
+		Log:     logtest.Quiet(),
+	})
+	if err == nil || strings.Contains(err.Error(), "secret") ||
+		!strings.Contains(err.Error(), "nats://127.0.0.1:1,nats://127.0.0.1:2") {
 		t.Errorf("%v", err)
 	}
 }
@@ -61,7 +70,11 @@ func TestConnectEndsAfterItsTimeout(t *testing.T) {
 		}
 	}()
 	defer func() { _ = listener.Close() }()
-	_, err = bus.Connect(t.Context(), bus.Options{URL: "nats://" + listener.Addr().String(), Timeout: time.Millisecond, Log: logtest.Quiet()})
+	_, err = bus.Connect(t.Context(), bus.Options{
+		URL:     "nats://" + listener.Addr().String(),
+		Timeout: time.Millisecond,
+		Log:     logtest.Quiet(),
+	})
 	if err == nil || tries.Load() != 1 {
 		t.Errorf("%d tries: %v", tries.Load(), err)
 	}
@@ -73,18 +86,29 @@ func TestBadFilesAreNotWaitedFor(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []bus.Options{{CAFile: empty}, {CAFile: empty + "-not"}, {CredsFile: empty}, {CredsFile: empty + "-not"}} {
+	for _, o := range []bus.Options{
+		{CAFile: empty}, {CAFile: empty + "-not"}, {CredsFile: empty}, {CredsFile: empty + "-not"},
+	} {
 		o.URL, o.Timeout, o.Log = "nats://127.0.0.1:1", time.Hour, logtest.Quiet()
-		if _, err := bus.Connect(t.Context(), o); err == nil || !strings.Contains(err.Error(), empty) || !strings.HasPrefix(err.Error(), "--nats-c") {
+		if _, err := bus.Connect(t.Context(), o); err == nil ||
+			!strings.Contains(err.Error(), empty) || !strings.HasPrefix(err.Error(), "--nats-c") {
 			t.Errorf("%v", err)
 		}
 	}
 }
 
 func TestWrongURLsAreNotWaitedFor(t *testing.T) {
-	for _, wrong := range []string{"", " ", "nats://", ",", "nats://user:geheim@:4222", "127.0.0.1:port", "nats://user:geheim@h:99999", "nats://user:geheim@a b"} {
-		_, err := bus.Connect(t.Context(), bus.Options{URL: wrong, Timeout: time.Hour, Log: logtest.Quiet()})
-		if err == nil || !strings.HasPrefix(err.Error(), "--nats-url: ") || strings.Contains(err.Error(), "geheim") {
+	for _, wrong := range []string{
+		"", " ", "nats://", ",", "nats://user:geheim@:4222", "127.0.0.1:port",
+		"nats://user:geheim@h:99999", "nats://user:geheim@a b",
+	} {
+		_, err := bus.Connect(t.Context(), bus.Options{
+			URL:     wrong,
+			Timeout: time.Hour,
+			Log:     logtest.Quiet(),
+		})
+		if err == nil || !strings.HasPrefix(err.Error(), "--nats-url: ") ||
+			strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}
@@ -94,7 +118,11 @@ func TestWrongURLsAreNotWaitedFor(t *testing.T) {
 func TestNothingIsKeptForLater(t *testing.T) {
 	server := natstest.Start(t)
 	lost := make(chan struct{}, 1)
-	nc, err := bus.Connect(t.Context(), bus.Options{URL: server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet()})
+	nc, err := bus.Connect(t.Context(), bus.Options{
+		URL:     server.URL(),
+		Timeout: 20 * time.Second,
+		Log:     logtest.Quiet(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +148,11 @@ func TestClosedForGood(t *testing.T) {
 	server := natstest.Start(t)
 	closed := make(chan error, 2)
 	connect := func() *nats.Conn {
-		nc, err := bus.Connect(t.Context(), bus.Options{URL: server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet(), Closed: func(err error) { closed <- err }})
+		nc, err := bus.Connect(t.Context(),
+			bus.Options{URL: server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet(),
+				Closed: func(err error) {
+					closed <- err
+				}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,10 +164,12 @@ func TestClosedForGood(t *testing.T) {
 	own.Close()
 	<-over
 	nc := connect()
-	if err := nc.Publish(strings.Repeat("x", 5000), nil); err != nil { // longer than the server's max_control_line
+	if err := nc.Publish(strings.Repeat("x", 5000), nil); err != nil {
+		// Longer than the server's max_control_line.
 		t.Fatal(err)
 	}
-	if err := <-closed; !errors.Is(err, bus.ErrClosed) || !errors.Is(err, nc.LastError()) || !strings.Contains(strings.ToLower(err.Error()), "control line") {
+	if err := <-closed; !errors.Is(err, bus.ErrClosed) || !errors.Is(err, nc.LastError()) ||
+		!strings.Contains(strings.ToLower(err.Error()), "control line") {
 		t.Errorf("%v", err)
 	}
 	if err := bus.Check("NATS", nc).Ask(t.Context()); !errors.Is(err, bus.ErrClosed) {

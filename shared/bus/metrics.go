@@ -17,7 +17,8 @@ func Register(r prometheus.Registerer, component string, nc *nats.Conn) {
 			return 0
 		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "hookstart_" + component + "_nats_reconnects_total", Help: "How often a lost connection to NATS came back.",
+			Name: "hookstart_" + component + "_nats_reconnects_total",
+			Help: "How often a lost connection to NATS came back.",
 		}, func() float64 { return float64(nc.Stats().Reconnects) }),
 	)
 }

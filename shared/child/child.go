@@ -63,7 +63,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 // StartLogging is like Start. It appends what the process writes to stdout and stderr to the file
 // log.
 func StartLogging(cmd *exec.Cmd, log string) (*Process, error) {
-	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a path of the caller's own
+	//nolint:gosec // a path of the caller's own
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}

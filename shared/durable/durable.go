@@ -23,7 +23,8 @@ func MkdirAll(folder string, perm fs.FileMode) error {
 	}
 	// Collect, from the folder upwards, the folders whose names are new.
 	changed := []string{folder, filepath.Dir(folder)}
-	for parent := filepath.Dir(folder); parent != filepath.Dir(parent); parent = filepath.Dir(parent) {
+	for parent := filepath.Dir(folder); parent !=
+		filepath.Dir(parent); parent = filepath.Dir(parent) {
 		if _, err := os.Lstat(parent); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}

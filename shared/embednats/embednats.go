@@ -35,12 +35,12 @@ const routesTimeout = 10 * time.Second
 
 // Options are the options of a server. Only StoreDir is required.
 type Options struct {
-	// StoreDir is the folder of all streams, created with mode 0700. It is locked, so that one server
-	// at a time can use it.
+	// StoreDir is the folder of all streams, created with mode 0700. It is locked, so that one
+	// server at a time can use it.
 	StoreDir string
 
-	// Host is the address to listen on. "" means 127.0.0.1; any other address opens a server without a
-	// password to the network.
+	// Host is the address to listen on. "" means 127.0.0.1; any other address opens a server
+	// without a password to the network.
 	Host string
 
 	// Port is the TCP port for clients. 0 means any free port, which ClientURL returns.
@@ -49,19 +49,20 @@ type Options struct {
 	// NoListener opens no port: only clients with InProcess can connect. It excludes Cluster.
 	NoListener bool
 
-	// Name is the server's name, without spaces. "" means a random name. A cluster places streams by
-	// name: there the name is required, unique, and the same after every restart.
+	// Name is the server's name, without spaces. "" means a random name. A cluster places streams
+	// by name: there the name is required, unique, and the same after every restart.
 	Name string
 
 	// SyncAlways syncs each message to the disk before it is acknowledged. Without it a message
 	// survives a crash of the process, but a power cut can lose the last two minutes.
 	SyncAlways bool
 
-	// MaxPayload is the maximum size of a message in bytes, with its headers. 0 means the server's default, 1 MiB.
+	// MaxPayload is the maximum size of a message in bytes, with its headers. 0 means the server's
+	// default, 1 MiB.
 	MaxPayload int32
 
-	// MaxStore is the maximum size of all streams in bytes. 0 means three quarters of the space that
-	// is free at the start.
+	// MaxStore is the maximum size of all streams in bytes. 0 means three quarters of the space
+	// that is free at the start.
 	MaxStore int64
 
 	// MonitorPort is the TCP port for /healthz and the server's metrics, on Host. 0 means none.
@@ -70,12 +71,13 @@ type Options struct {
 	// Cluster makes the server a node of a cluster. nil means that it runs alone.
 	Cluster *Cluster
 
-	// AfterLast reports whether a consumer begins after its stream's last message if the server cannot
-	// read its state. The other consumers begin with the first message. nil means that all of them do.
+	// AfterLast reports whether a consumer begins after its stream's last message if the server
+	// cannot read its state. The other consumers begin with the first message. nil means that all
+	// of them do.
 	AfterLast func(stream, consumer string) bool `json:"-"`
 
-	// Log receives the server's log lines. It is called concurrently, must not block and must not call
-	// the Server. nil drops the lines: nothing goes to stdout or stderr.
+	// Log receives the server's log lines. It is called concurrently, must not block and must not
+	// call the Server. nil drops the lines: nothing goes to stdout or stderr.
 	Log func(level slog.Level, line string) `json:"-"`
 }
 
@@ -85,9 +87,9 @@ type Cluster struct {
 	Port   int      // port for the other nodes, on Options.Host; not 0
 	Routes []string // host:port of every node; the node's own may be among them
 
-	// Advertise is the host:port that other nodes are told to connect to, which a proxy between them
-	// needs. "" means the address on which the node listens. If it is set, clients are not told of the
-	// other nodes, which may have proxies, too.
+	// Advertise is the host:port that other nodes are told to connect to, which a proxy between
+	// them needs. "" means the address on which the node listens. If it is set, clients are not
+	// told of the other nodes, which may have proxies, too.
 	Advertise string
 }
 
@@ -121,7 +123,8 @@ func Start(o Options) (*Server, error) {
 	}
 	s := &Server{options: o, lock: lock, nats: ns}
 	if addr, ok := ns.Addr().(*net.TCPAddr); ok {
-		s.url = (&url.URL{Scheme: "nats", Host: net.JoinHostPort(o.Host, strconv.Itoa(addr.Port))}).String()
+		s.url = (&url.URL{Scheme: "nats",
+			Host: net.JoinHostPort(o.Host, strconv.Itoa(addr.Port))}).String()
 		s.options.Port = addr.Port
 	}
 	return s, nil
@@ -148,7 +151,9 @@ func (o Options) complete() (Options, error) {
 	case o.NoListener:
 		return o, errors.New("a NATS server in a cluster needs a listener")
 	case o.Name == "" || o.Cluster.Name == "" || o.Cluster.Port == 0:
-		return o, errors.New("a NATS server in a cluster needs a name, the cluster's name and a cluster port")
+		return o,
+			errors.New("a NATS server in a cluster needs a name, the cluster's name and a " +
+				"cluster port")
 	}
 	return o, nil
 }
@@ -157,15 +162,21 @@ func (o Options) complete() (Options, error) {
 // write to the same files.
 func lockFolder(dir string) (*flock.Flock, error) {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot create the store folder %s: %w; choose another one", dir, reason(err))
+		return nil,
+			fmt.Errorf("cannot create the store folder %s: %w; choose another one", dir,
+				reason(err))
 	}
 	lock := flock.New(filepath.Join(dir, lockFile))
 	got, err := lock.TryLock()
 	if err != nil {
-		return nil, fmt.Errorf("cannot write to the store folder %s: %w; make it writable or choose another one", dir, reason(err))
+		return nil,
+			fmt.Errorf("cannot write to the store folder %s: %w; make it writable or choose "+
+				"another one", dir, reason(err))
 	}
 	if !got {
-		return nil, fmt.Errorf("the store folder %s is %w; stop that one or choose another folder", dir, ErrLocked)
+		return nil,
+			fmt.Errorf("the store folder %s is %w; stop that one or choose another folder", dir,
+				ErrLocked)
 	}
 	return lock, nil
 }
@@ -249,14 +260,16 @@ func checkPort(what, host string, port int) error {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for end := time.Now().Add(busyFor); ; <-again.C {
-		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))) //nolint:noctx // it does not block
+		//nolint:noctx // it does not block
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		switch {
 		case err == nil:
 			return l.Close()
 		case !errors.Is(err, syscall.EADDRINUSE):
 			return fmt.Errorf("the NATS server cannot use %s %d on %s: %w", what, port, host, err)
 		case time.Now().After(end):
-			return fmt.Errorf("%s %d of the NATS server is used by another program on %s; choose another port or stop that program: %w",
+			return fmt.Errorf("%s %d of the NATS server is used by another program on %s; choose "+
+				"another port or stop that program: %w",
 				what, port, host, syscall.EADDRINUSE)
 		}
 	}

@@ -82,7 +82,13 @@ func TestWithoutListener(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	s := start(t, embednats.Options{StoreDir: t.TempDir(), Name: "one", MaxPayload: 100, MaxStore: 1000, SyncAlways: true})
+	s := start(t, embednats.Options{
+		StoreDir:   t.TempDir(),
+		Name:       "one",
+		MaxPayload: 100,
+		MaxStore:   1000,
+		SyncAlways: true,
+	})
 	nc, err := nats.Connect(s.ClientURL())
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +101,8 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", MaxBytes: 1001}); err == nil {
+	if _, err := js.CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: "S", MaxBytes: 1001}); err == nil {
 		t.Error("a stream larger than MaxStore was created")
 	}
 }
@@ -124,7 +131,10 @@ func TestRestart(t *testing.T) {
 	if _, err := js.Publish(t.Context(), "S", nil); err != nil {
 		t.Fatal(err)
 	}
-	back := map[*nats.Conn]chan nats.Status{inProcess: inProcess.StatusChanged(nats.CONNECTED), overTCP: overTCP.StatusChanged(nats.CONNECTED)}
+	back := map[*nats.Conn]chan nats.Status{
+		inProcess: inProcess.StatusChanged(nats.CONNECTED),
+		overTCP:   overTCP.StatusChanged(nats.CONNECTED),
+	}
 	if err := errors.Join(s.Health(), s.Restart()); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +144,8 @@ func TestRestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if stream, err := js.Stream(t.Context(), "S"); err != nil || stream.CachedInfo().State.Msgs != 1 {
+		if stream, err := js.Stream(t.Context(), "S"); err != nil ||
+			stream.CachedInfo().State.Msgs != 1 {
 			t.Errorf("after the restart: %v, %v", stream, err)
 		}
 	}
@@ -217,9 +228,14 @@ func TestPortInUse(t *testing.T) {
 
 	refused(t, embednats.Options{StoreDir: dir, Port: port}, syscall.EADDRINUSE,
 		"port "+text, "127.0.0.1", "used by another program")
-	refused(t, embednats.Options{StoreDir: dir, Name: "n", Cluster: &embednats.Cluster{Name: "c", Port: port}}, syscall.EADDRINUSE,
+	refused(t, embednats.Options{
+		StoreDir: dir,
+		Name:     "n",
+		Cluster:  &embednats.Cluster{Name: "c", Port: port},
+	}, syscall.EADDRINUSE,
 		"cluster port "+text, "used by another program")
-	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1", Port: port}, nil, "192.0.2.1", "cannot use port")
+	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1", Port: port}, nil, "192.0.2.1",
+		"cannot use port")
 	// Only nats-server itself tries this port, which is another way to fail.
 	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1"}, nil, dir, "192.0.2.1")
 	start(t, embednats.Options{StoreDir: dir})
@@ -248,5 +264,6 @@ func TestClusterOptions(t *testing.T) {
 	dir := t.TempDir()
 	cluster := &embednats.Cluster{Name: "c", Port: 1}
 	refused(t, embednats.Options{StoreDir: dir, Cluster: cluster}, nil, "needs a name")
-	refused(t, embednats.Options{StoreDir: dir, Name: "n", NoListener: true, Cluster: cluster}, nil, "needs a listener")
+	refused(t, embednats.Options{StoreDir: dir, Name: "n", NoListener: true, Cluster: cluster}, nil,
+		"needs a listener")
 }

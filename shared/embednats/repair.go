@@ -27,7 +27,8 @@ func unreadable(args []any) (c consumer, is bool) {
 		return c, false
 	}
 	reason, is := args[3].(*server.ApiError)
-	if !is || reason.ErrCode != uint16(server.JSConsumerStoreFailedErrF) || !strings.Contains(reason.Description, "corrupt state file") {
+	if !is || reason.ErrCode != uint16(server.JSConsumerStoreFailedErrF) ||
+		!strings.Contains(reason.Description, "corrupt state file") {
 		return c, false
 	}
 	c.account, _ = args[0].(string)
@@ -39,10 +40,12 @@ func unreadable(args []any) (c consumer, is bool) {
 // repair moves the file with the consumer's state aside, so that the consumer begins with the
 // stream's first message, or after its last one if AfterLast demands that. The server must not run.
 func (o Options) repair(c consumer, last uint64) error {
-	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name, "o.dat")
+	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name,
+		"o.dat")
 	aside := path + ".unreadable"
 	if err := os.Rename(path, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the NATS server cannot read %s, which could not be moved aside: %w", path, reason(err))
+		return fmt.Errorf("the NATS server cannot read %s, which could not be moved aside: %w",
+			path, reason(err))
 	}
 	begins := "the first message"
 	if last > 0 && o.AfterLast != nil && o.AfterLast(c.stream, c.name) {
@@ -52,8 +55,10 @@ func (o Options) repair(c consumer, last uint64) error {
 		}
 	}
 	if o.Log != nil {
-		o.Log(slog.LevelWarn, fmt.Sprintf("the state of the consumer %s of %s could not be read, as after a power cut; it is kept as %s, and the consumer begins with %s",
-			c.name, c.stream, aside, begins))
+		o.Log(slog.LevelWarn,
+			fmt.Sprintf("the state of the consumer %s of %s could not be read, as after a power "+
+				"cut; it is kept as %s, and the consumer begins with %s",
+				c.name, c.stream, aside, begins))
 	}
 	return nil
 }
@@ -63,8 +68,8 @@ func (o Options) repair(c consumer, last uint64) error {
 func acknowledged(last uint64) []byte {
 	const magic, version = 22, 2
 	state := []byte{magic, version}
-	// The numbers are the last acknowledged and the last delivered message, each by the consumer's and
-	// the stream's sequence; nothing is pending or was redelivered.
+	// The numbers are the last acknowledged and the last delivered message, each by the consumer's
+	// and the stream's sequence; nothing is pending or was redelivered.
 	for _, number := range []uint64{last, last, last, last, 0, 0} {
 		state = binary.AppendUvarint(state, number)
 	}

@@ -29,7 +29,8 @@ func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			js, stop := connect(t, embednats.Options{StoreDir: dir, NoListener: true})
-			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S"}); err != nil {
+			if _, err := js.CreateStream(t.Context(),
+				jetstream.StreamConfig{Name: "S"}); err != nil {
 				t.Fatal(err)
 			}
 			for range 3 {
@@ -53,7 +54,9 @@ func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 			var warnings atomic.Int64
 			o := embednats.Options{
 				StoreDir: dir, NoListener: true,
-				AfterLast: func(stream, consumer string) bool { return stream == "S" && consumer == "last" },
+				AfterLast: func(stream, consumer string) bool {
+					return stream == "S" && consumer == "last"
+				},
 				Log: func(level slog.Level, line string) {
 					if level == slog.LevelWarn && strings.Contains(line, "could not be read") {
 						warnings.Add(1)
@@ -101,7 +104,10 @@ func publish(t *testing.T, js jetstream.JetStream) {
 // taken acknowledges the messages of a consumer, and checks that they have these sequences.
 func taken(t *testing.T, js jetstream.JetStream, name string, sequences ...uint64) {
 	t.Helper()
-	consumer, err := js.CreateOrUpdateConsumer(t.Context(), "S", jetstream.ConsumerConfig{Durable: name, AckPolicy: jetstream.AckExplicitPolicy})
+	consumer, err := js.CreateOrUpdateConsumer(t.Context(), "S", jetstream.ConsumerConfig{
+		Durable:   name,
+		AckPolicy: jetstream.AckExplicitPolicy,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,11 +21,14 @@ const (
 	Canceled  Status = "canceled"
 )
 
-// Statuses returns all states. Databases hold a state's place in this list: a new one is added at its end.
+// Statuses returns all states. Databases hold a state's place in this list: a new one is added at
+// its end.
 var Statuses = []Status{Queued, Running, Succeeded, Failed, Rejected, Canceled}
 
 // Final reports whether s never changes any more.
-func (s Status) Final() bool { return s == Succeeded || s == Failed || s == Rejected || s == Canceled }
+func (s Status) Final() bool {
+	return s == Succeeded || s == Failed || s == Rejected || s == Canceled
+}
 
 // Follows reports whether an execution may go from the state before to s.
 func (s Status) Follows(before Status) bool {
@@ -129,16 +132,17 @@ type Rejection struct {
 // Progress is a runner's report on an execution.
 type Progress struct {
 	ID string
-	// Queue and WorkflowID come from the subject of the report. A runner can name any execution of its
-	// queue, so the recorder compares them with the record.
+	// Queue and WorkflowID come from the subject of the report. A runner can name any execution of
+	// its queue, so the recorder compares them with the record.
 	Queue      string
 	WorkflowID string
 	Status     Status // Running, Succeeded, Failed or Canceled
 	At         time.Time
-	StartedAt  time.Time // with Succeeded, Failed or Canceled: when the attempt began, zero if that is not known
-	Attempt    int       // the number of the attempt, from 1; 0: not known
-	Error      string    // with Failed
-	Output     []byte    // with Succeeded: one JSON text, or empty
+	// With Succeeded, Failed or Canceled: when the attempt began, zero if that is not known.
+	StartedAt time.Time
+	Attempt   int    // the number of the attempt, from 1; 0: not known
+	Error     string // with Failed
+	Output    []byte // with Succeeded: one JSON text, or empty
 }
 
 // NamePattern is the regular expression for IDs of workflows, nodes and accounts, and for queues.
@@ -158,7 +162,8 @@ func ValidName(s string) bool {
 	}
 	for i := range len(s) {
 		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' &&
+			c != '-' {
 			return false
 		}
 	}

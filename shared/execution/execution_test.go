@@ -26,7 +26,8 @@ func TestIDsDifferByEveryPart(t *testing.T) {
 	add("rejected a b c", execution.RejectedIDForDelivery("a", "b", "c"))
 
 	// Pinned: a released version must know the deliveries of the one before.
-	if got, want := execution.IDForDelivery("wf", "node", "1"), "fbc1c36f-f0b3-8ba8-b665-62f72ec4ae8e"; got != want {
+	if got, want := execution.IDForDelivery("wf", "node", "1"),
+		"fbc1c36f-f0b3-8ba8-b665-62f72ec4ae8e"; got != want {
 		t.Errorf("IDForDelivery changed: %s, was %s", got, want)
 	}
 }
@@ -38,13 +39,22 @@ func TestPayload(t *testing.T) {
 		bad                            bool
 	}{
 		{"json", "application/json", ` {"a":1} `, ` {"a":1} `, execution.JSON, false},
-		{"json, other case and parameters", "Application/JSON ; charset=\"", `1`, `1`, execution.JSON, false},
+		{
+			"json, other case and parameters", "Application/JSON ; charset=\"", `1`, `1`,
+			execution.JSON, false,
+		},
 		{"json, broken", "application/json", `{`, ``, 0, true},
 		{"json, empty", "application/json", ``, ``, 0, true},
-		{"vendor json is text", "application/vnd.x+json", `{"a":1}`, `{"body":"{\"a\":1}"}`, execution.Text, false},
+		{
+			"vendor json is text", "application/vnd.x+json", `{"a":1}`, `{"body":"{\"a\":1}"}`,
+			execution.Text, false,
+		},
 		{"no type", "", "a\nb", `{"body":"a\nb"}`, execution.Text, false},
 		{"empty text", "text/plain", "", `{"body":""}`, execution.Text, false},
-		{"binary", "application/octet-stream", "\xff\x00", `{"body":"/wA=","bodyEncoding":"base64"}`, execution.Binary, false},
+		{
+			"binary", "application/octet-stream", "\xff\x00",
+			`{"body":"/wA=","bodyEncoding":"base64"}`, execution.Binary, false,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := execution.NewPayload(c.contentType, []byte(c.body))
@@ -60,8 +70,13 @@ func TestPayload(t *testing.T) {
 
 func TestStatusFollows(t *testing.T) {
 	allowed := map[string]bool{
-		"queued>running": true, "queued>succeeded": true, "queued>failed": true, "queued>canceled": true, "running>canceled": true,
-		"running>succeeded": true, "running>failed": true,
+		"queued>running":    true,
+		"queued>succeeded":  true,
+		"queued>failed":     true,
+		"queued>canceled":   true,
+		"running>canceled":  true,
+		"running>succeeded": true,
+		"running>failed":    true,
 	}
 	for _, before := range execution.Statuses {
 		for _, after := range execution.Statuses {
@@ -87,7 +102,13 @@ func TestValidName(t *testing.T) {
 
 func TestValuesAndForms(t *testing.T) {
 	v := execution.Values{"X-Github-Event": {"push", "x"}, "q": {""}, "none": nil}
-	for name, want := range map[string]string{"X-GitHub-Event": "push", "x-github-event": "push", "q": "", "none": "", "other": ""} {
+	for name, want := range map[string]string{
+		"X-GitHub-Event": "push",
+		"x-github-event": "push",
+		"q":              "",
+		"none":           "",
+		"other":          "",
+	} {
 		if got := v.Get(name); got != want {
 			t.Errorf("%s: %q", name, got)
 		}

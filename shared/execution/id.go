@@ -18,8 +18,8 @@ func DerivedDelivery(deliveryID string) string { return "\x00" + deliveryID }
 // make execution IDs use the result.
 func SignedDelivery(deliveryID string) string { return "\x00\x00" + deliveryID }
 
-// EventDelivery marks the ID of an operator event, so that it cannot collide with the delivery ID of
-// a request. Only the functions that make execution IDs use the result.
+// EventDelivery marks the ID of an operator event, so that it cannot collide with the delivery ID
+// of a request. Only the functions that make execution IDs use the result.
 func EventDelivery(eventID string) string { return "\x00\x00\x00" + eventID }
 
 // RejectedIDForDelivery returns the ID of the record of a delivery to an inactive workflow. It

@@ -185,7 +185,8 @@ func skipPlain(text []byte, i int) int {
 		word := binary.LittleEndian.Uint64(text[i:])
 		// The high bit of a byte becomes 1 if the byte is not ASCII, below a space, a quote or a
 		// backslash. A borrow changes only bytes after the first such byte.
-		special := (word | (word - ' '*ones) | ((word ^ '"'*ones) - ones) | ((word ^ '\\'*ones) - ones)) & highs
+		special := (word | (word - ' '*ones) | ((word ^ '"'*ones) - ones) |
+			((word ^ '\\'*ones) - ones)) & highs
 		if special != 0 {
 			return i + bits.TrailingZeros64(special)/8
 		}

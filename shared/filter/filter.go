@@ -49,8 +49,9 @@ type Filter struct {
 type condition struct {
 	text  string // the place as it is written in the filter
 	place sender.Place
-	slot  int // index of the place's JSON pointer in pointers; -1 means that the place is not a JSON pointer
-	test  test
+	// Index of the place's JSON pointer in pointers; -1 means that the place is not a JSON pointer.
+	slot int
+	test test
 }
 
 // Parse compiles a filter. The error is an *Error.
@@ -60,14 +61,18 @@ func Parse(text []byte) (*Filter, error) {
 		return nil, &Error{Detail: "is no JSON: " + err.Error()}
 	}
 	if compact.Len() > MaxBytes {
-		return nil, &Error{Detail: fmt.Sprintf("has %d bytes; at most %d are allowed", compact.Len(), MaxBytes)}
+		return nil, &Error{
+			Detail: fmt.Sprintf("has %d bytes; at most %d are allowed", compact.Len(), MaxBytes),
+		}
 	}
 	members, err := object(compact.Bytes())
 	if err != nil {
 		return nil, &Error{Detail: err.Error()}
 	}
 	if len(members) > MaxPlaces {
-		return nil, &Error{Detail: fmt.Sprintf("names %d places; at most %d are allowed", len(members), MaxPlaces)}
+		return nil, &Error{
+			Detail: fmt.Sprintf("names %d places; at most %d are allowed", len(members), MaxPlaces),
+		}
 	}
 	f := &Filter{text: compact.String()}
 	var paths [][]string
@@ -181,7 +186,8 @@ type literal struct {
 	truth  bool
 }
 
-const conditions = `a condition is a value, a list of values, or an object of $not, $exists, $prefix, $gt, $gte, $lt and $lte`
+const conditions = "a condition is a value, a list of values, or an object of $not, $exists, " +
+	"$prefix, $gt, $gte, $lt and $lte"
 
 func parseTest(text json.RawMessage, depth int) (test, error) {
 	if depth > maxDepth {
@@ -223,7 +229,8 @@ func parseLiteral(text json.RawMessage) (literal, error) {
 	case 'n':
 		return literal{kind: kindNull}, nil
 	case '{', '[':
-		return literal{}, errors.New("a list holds texts, numbers, true, false and null alone; " + conditions)
+		return literal{},
+			errors.New("a list holds texts, numbers, true, false and null alone; " + conditions)
 	default:
 		return literal{kind: kindNumber, number: parseDecimal(string(text))}, nil
 	}
@@ -271,7 +278,10 @@ func parseOperator(m member, depth int) (test, error) {
 			return test{}, fmt.Errorf("%s is a number", m.name)
 		}
 		return test{compare: &comparison{
-			bound: parseDecimal(string(m.value)), less: strings.HasPrefix(m.name, "$l"), greater: strings.HasPrefix(m.name, "$g"), equal: strings.HasSuffix(m.name, "e"),
+			bound:   parseDecimal(string(m.value)),
+			less:    strings.HasPrefix(m.name, "$l"),
+			greater: strings.HasPrefix(m.name, "$g"),
+			equal:   strings.HasSuffix(m.name, "e"),
 		}}, nil
 	default:
 		return test{}, fmt.Errorf("there is no operator %q; %s", m.name, conditions)
@@ -300,7 +310,8 @@ func (t *test) holds(v value) bool {
 			return false
 		}
 		order := number.compare(t.compare.bound)
-		return order < 0 && t.compare.less || order == 0 && t.compare.equal || order > 0 && t.compare.greater
+		return order < 0 && t.compare.less || order == 0 && t.compare.equal ||
+			order > 0 && t.compare.greater
 	}
 	for i := range t.all {
 		if !t.all[i].holds(v) {

@@ -27,7 +27,11 @@ func parse(t testing.TB, text string) *filter.Filter {
 }
 
 func jsonRequest(body string) *sender.Request {
-	return &sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {"application/json"}}, Body: []byte(body)}
+	return &sender.Request{
+		Method: "POST",
+		Header: map[string][]string{"Content-Type": {"application/json"}},
+		Body:   []byte(body),
+	}
 }
 
 func TestMatch(t *testing.T) {
@@ -69,13 +73,14 @@ func TestMatch(t *testing.T) {
 		`{"ptr:/list":"a"}`:                                  false,
 		`{"ptr:/empty":""}`:                                  true,
 		`{"ptr:/a/b/c":"deep"}`:                              true,
-		`{"ptr:/a/d":1}`:                                     false, // of two members with the same name, the first counts
-		`{"ptr:/no":null}`:                                   false,
-		`{"ptr:/no":{"$not":"x"}}`:                           true,
-		`{"ptr:/no":{"$exists":false}}`:                      true,
-		`{"ptr:/no":{"$not":{"$exists":true}}}`:              true,
-		`{"ptr:/no":{"$gt":1}}`:                              false,
-		`{"ptr:/action":"opened","ptr:/n":6}`:                false,
+		// Of two members with the same name, the first counts.
+		`{"ptr:/a/d":1}`:                        false,
+		`{"ptr:/no":null}`:                      false,
+		`{"ptr:/no":{"$not":"x"}}`:              true,
+		`{"ptr:/no":{"$exists":false}}`:         true,
+		`{"ptr:/no":{"$not":{"$exists":true}}}`: true,
+		`{"ptr:/no":{"$gt":1}}`:                 false,
+		`{"ptr:/action":"opened","ptr:/n":6}`:   false,
 		`{"ptr:/a":{"$exists":true},"ptr:/a/b":{"$exists":true},"ptr:/a/b/c":"deep"}`: true,
 		`{"header:x-event":"push","query:q":"a b","query:n":7}`:                       true,
 		`{"header:X-Event":"second"}`:                                                 false,
@@ -94,11 +99,15 @@ func TestMatch(t *testing.T) {
 			t.Errorf("%s: %t, place %q", text, ok, place)
 		}
 	}
-	form := &sender.Request{Header: map[string][]string{"Content-Type": {"application/x-www-form-urlencoded"}}, Body: []byte("f=%C3%BC&payload=%7B%22a%22%3A1%7D")}
+	form := &sender.Request{
+		Header: map[string][]string{"Content-Type": {"application/x-www-form-urlencoded"}},
+		Body:   []byte("f=%C3%BC&payload=%7B%22a%22%3A1%7D"),
+	}
 	if _, ok := parse(t, `{"form:f":"ü","ptr:/a":1}`).Match(form); !ok {
 		t.Error("a form")
 	}
-	if place, ok := parse(t, `{"header:Content-Type":"text/plain","ptr:/a":{"$exists":true},"ptr:/b":{"$not":1}}`).Match(&sender.Request{Header: map[string][]string{"Content-Type": {"text/plain"}}, Body: []byte(`{"a"`)}); ok || place != "ptr:/a" {
+	if place, ok := parse(t,
+		`{"header:Content-Type":"text/plain","ptr:/a":{"$exists":true},"ptr:/b":{"$not":1}}`).Match(&sender.Request{Header: map[string][]string{"Content-Type": {"text/plain"}}, Body: []byte(`{"a"`)}); ok || place != "ptr:/a" {
 		t.Errorf("what is no JSON has nothing at any pointer: %q, %t", place, ok)
 	}
 }
@@ -110,12 +119,39 @@ func TestInvalid(t *testing.T) {
 		many = append(many, fmt.Sprintf(`"ptr:/%d":1`, i))
 	}
 	for text, want := range map[string]string{
-		``: "JSON", `[]`: "object", `"x"`: "object", `null`: "object", `{"a":1}`: "a place is", `{"ptr:a":1}`: "slash", `{"ptr:/a~2":1}`: "~", `{"header:a b":1}`: "header",
-		`{"header:":1}`: "header", `{"form:":1}`: "form", `{"query:":1}`: "a place is", `{"query:token":1}`: "token", `{"header:authorization":1}`: "secret", `{"header:Cookie":1}`: "secret",
-		`{"ptr:/a":{}}`: "no operator", `{"ptr:/a":{"$eq":1}}`: "$eq", `{"ptr:/a":{"b":1}}`: `"b"`, `{"ptr:/a":[]}`: "empty", `{"ptr:/a":[[1]]}`: "list", `{"ptr:/a":[{"$not":1}]}`: "list",
-		`{"ptr:/a":{"$exists":1}}`: "true or false", `{"ptr:/a":{"$exists":null}}`: "true or false", `{"ptr:/a":{"$prefix":1}}`: "text", `{"ptr:/a":{"$prefix":null}}`: "text",
-		`{"ptr:/a":{"$gt":"1"}}`: "number", `{"ptr:/a":{"$lte":null}}`: "number", `{"ptr:/a":{"$gt":[1]}}`: "number", `{"ptr:/a":1,"ptr:/a":2}`: "twice", `{"ptr:/a":{"$gt":1,"$gt":2}}`: "twice",
-		`{"ptr:/a":` + deep + `}`: "deep", `{` + strings.Join(many, ",") + `}`: "places", `{"ptr:/a":"` + strings.Repeat("x", filter.MaxBytes) + `"}`: "bytes", `{"ptr:/a":1} x`: "JSON",
+		``:                                  "JSON",
+		`[]`:                                "object",
+		`"x"`:                               "object",
+		`null`:                              "object",
+		`{"a":1}`:                           "a place is",
+		`{"ptr:a":1}`:                       "slash",
+		`{"ptr:/a~2":1}`:                    "~",
+		`{"header:a b":1}`:                  "header",
+		`{"header:":1}`:                     "header",
+		`{"form:":1}`:                       "form",
+		`{"query:":1}`:                      "a place is",
+		`{"query:token":1}`:                 "token",
+		`{"header:authorization":1}`:        "secret",
+		`{"header:Cookie":1}`:               "secret",
+		`{"ptr:/a":{}}`:                     "no operator",
+		`{"ptr:/a":{"$eq":1}}`:              "$eq",
+		`{"ptr:/a":{"b":1}}`:                `"b"`,
+		`{"ptr:/a":[]}`:                     "empty",
+		`{"ptr:/a":[[1]]}`:                  "list",
+		`{"ptr:/a":[{"$not":1}]}`:           "list",
+		`{"ptr:/a":{"$exists":1}}`:          "true or false",
+		`{"ptr:/a":{"$exists":null}}`:       "true or false",
+		`{"ptr:/a":{"$prefix":1}}`:          "text",
+		`{"ptr:/a":{"$prefix":null}}`:       "text",
+		`{"ptr:/a":{"$gt":"1"}}`:            "number",
+		`{"ptr:/a":{"$lte":null}}`:          "number",
+		`{"ptr:/a":{"$gt":[1]}}`:            "number",
+		`{"ptr:/a":1,"ptr:/a":2}`:           "twice",
+		`{"ptr:/a":{"$gt":1,"$gt":2}}`:      "twice",
+		`{"ptr:/a":` + deep + `}`:           "deep",
+		`{` + strings.Join(many, ",") + `}`: "places",
+		`{"ptr:/a":"` + strings.Repeat("x", filter.MaxBytes) + `"}`: "bytes",
+		`{"ptr:/a":1} x`: "JSON",
 	} {
 		f, err := filter.Parse([]byte(text))
 		var wrong *filter.Error
@@ -123,7 +159,8 @@ func TestInvalid(t *testing.T) {
 			t.Errorf("%.60s: %v, want %q", text, err, want)
 		}
 	}
-	if f := parse(t, " { \"ptr:/b\" : 1 ,\n\"ptr:/a\":[1, 2] } "); f.String() != `{"ptr:/b":1,"ptr:/a":[1,2]}` {
+	if f := parse(t,
+		" { \"ptr:/b\" : 1 ,\n\"ptr:/a\":[1, 2] } "); f.String() != `{"ptr:/b":1,"ptr:/a":[1,2]}` {
 		t.Errorf("the order is lost: %s", f)
 	}
 }
@@ -131,7 +168,8 @@ func TestInvalid(t *testing.T) {
 // second evaluates a filter in another way: on decoded documents, with encoding/json and big
 // numbers.
 func second(filterText string, r *sender.Request) bool {
-	conditions := decode([]byte(filterText)).(map[string]any) //nolint:forcetypeassert,errcheck // it was parsed
+	//nolint:forcetypeassert,errcheck // it was parsed
+	conditions := decode([]byte(filterText)).(map[string]any)
 	var document any
 	valid := json.Valid(r.Body) && utf8.Valid(r.Body)
 	if valid {
@@ -204,7 +242,8 @@ func rational(v any) *big.Rat {
 	case json.Number:
 		text = string(n)
 	case loose:
-		if !json.Valid([]byte(n)) || strings.TrimSpace(string(n)) != string(n) || !strings.ContainsAny(string(n[:1]), "-0123456789") {
+		if !json.Valid([]byte(n)) || strings.TrimSpace(string(n)) != string(n) ||
+			!strings.ContainsAny(string(n[:1]), "-0123456789") {
 			return nil
 		}
 		text = string(n)
@@ -256,7 +295,8 @@ func meets(condition, v any, there bool) bool {
 				if l, isLoose := v.(loose); isLoose {
 					text, isText = string(l), true
 				}
-				ok = isText && strings.HasPrefix(text, of.(string)) //nolint:forcetypeassert,errcheck // it was parsed
+				//nolint:forcetypeassert,errcheck // it was parsed
+				ok = isText && strings.HasPrefix(text, of.(string))
 			case "$gt":
 				ok = n != nil && n.Cmp(bound) > 0
 			case "$gte":
@@ -281,8 +321,12 @@ func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 
 func randomScalar(r *rand.Rand) any {
 	return pick(r, []any{
-		"", "x", "open", "opened", "ü\u2028", "a\"\\\n", "5", "true", nil, true, false, json.Number("0"), json.Number("-0.0"), json.Number("5"), json.Number("5.0"), json.Number("50e-1"),
-		json.Number("-5"), json.Number("1e20"), json.Number("100000000000000000000"), json.Number("100000000000000000001"), json.Number("0.1"), json.Number("1E-1"), json.Number("-17.25"),
+		"", "x", "open", "opened", "ü\u2028", "a\"\\\n", "5", "true", nil, true, false,
+		json.Number("0"), json.Number("-0.0"), json.Number("5"), json.Number("5.0"),
+		json.Number("50e-1"),
+		json.Number("-5"), json.Number("1e20"), json.Number("100000000000000000000"),
+		json.Number("100000000000000000001"), json.Number("0.1"), json.Number("1E-1"),
+		json.Number("-17.25"),
 	})
 }
 
@@ -323,7 +367,9 @@ func randomCondition(r *rand.Rand, depth int) any {
 		case 1:
 			operators["$prefix"] = pick(r, []string{"", "op", "x", "5"})
 		case 2:
-			operators[pick(r, []string{"$gt", "$gte", "$lt", "$lte"})] = pick(r, []json.Number{"0", "5", "-5", "1e20", "0.1", "100000000000000000000.5"})
+			operators[pick(r, []string{"$gt", "$gte", "$lt", "$lte"})] = pick(r, []json.Number{
+				"0", "5", "-5", "1e20", "0.1", "100000000000000000000.5",
+			})
 		default:
 			if depth > 0 {
 				operators["$not"] = randomCondition(r, depth-1)
@@ -371,7 +417,9 @@ func TestAgainstASecondEvaluation(t *testing.T) {
 			body = pick(r, []string{"", "x", body + "}", "\xff"})
 		}
 		in := jsonRequest(body)
-		in.Header["X-A"] = []string{pick(r, []string{"", "x", "5", "5.0", "opened", "true"}), "second"}
+		in.Header["X-A"] = []string{
+			pick(r, []string{"", "x", "5", "5.0", "opened", "true"}), "second",
+		}
 		in.Query = pick(r, []string{"", "a=5", "a=op&b=%C3%BC", "b=true&b=x", "a"})
 		for range 200 {
 			conditions := map[string]any{}
@@ -381,7 +429,8 @@ func TestAgainstASecondEvaluation(t *testing.T) {
 			text := encode(t, conditions, false)
 			place, got := parse(t, text).Match(in)
 			if want := second(text, in); got != want {
-				t.Fatalf("%s\nof %q, %v, %q: %t (%s), the second evaluation says %t", text, body, in.Header, in.Query, got, place, want)
+				t.Fatalf("%s\nof %q, %v, %q: %t (%s), the second evaluation says %t", text, body,
+					in.Header, in.Query, got, place, want)
 			}
 			outcomes[got]++
 		}
@@ -395,7 +444,8 @@ func TestAgainstASecondEvaluation(t *testing.T) {
 // each time and the same result as in a second evaluation.
 func FuzzFilter(f *testing.F) {
 	f.Add(`{"ptr:/a":1}`, []byte(`{"a":1}`), "a=1")
-	f.Add(`{"ptr:/a/b":{"$not":"x"},"query:a":["1"]}`, []byte(` { "a" : { "b" : [ 1 , {"c":"\"\\"} ] } } `), "a=1")
+	f.Add(`{"ptr:/a/b":{"$not":"x"},"query:a":["1"]}`,
+		[]byte(` { "a" : { "b" : [ 1 , {"c":"\"\\"} ] } } `), "a=1")
 	f.Add(`{"ptr:/0":{"$gte":1e5}}`, []byte(`[1e5,"\ud800"]`), "")
 	f.Add(`{"ptr:/a":{"$exists":false}}`, []byte(`{"\u0061":null}`), "")
 	f.Add(`{"header:X":"y"}`, []byte("\xff"), "%zz")
@@ -404,17 +454,20 @@ func FuzzFilter(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := filter.Parse([]byte(compiled.String())); err != nil || again.String() != compiled.String() {
+		if again, err := filter.Parse([]byte(compiled.String())); err != nil ||
+			again.String() != compiled.String() {
 			t.Fatalf("%s is not stable: %v", compiled, err)
 		}
 		in := jsonRequest(string(body))
 		in.Query = query
 		_, got := compiled.Match(in)
-		if _, err := url.ParseQuery(query); err != nil || strings.Contains(text, "form:") || ambiguous(text) || ambiguous(string(body)) {
+		if _, err := url.ParseQuery(query); err != nil || strings.Contains(text, "form:") ||
+			ambiguous(text) || ambiguous(string(body)) {
 			return
 		}
 		if want := second(text, in); got != want {
-			t.Fatalf("%s\nof %q, %q: %t, the second evaluation says %t", text, body, query, got, want)
+			t.Fatalf("%s\nof %q, %q: %t, the second evaluation says %t", text, body, query, got,
+				want)
 		}
 	})
 }
@@ -423,7 +476,8 @@ func FuzzFilter(f *testing.F) {
 // way. This is the case for repeated names, numbers that are too long for it, and nesting that
 // encoding/json refuses.
 func ambiguous(text string) bool {
-	if strings.Count(text, "[")+strings.Count(text, "{") > 1000 || strings.ContainsAny(text, "eE") && strings.ContainsAny(text, "0123456789") {
+	if strings.Count(text, "[")+strings.Count(text, "{") > 1000 ||
+		strings.ContainsAny(text, "eE") && strings.ContainsAny(text, "0123456789") {
 		return true
 	}
 	decoder := json.NewDecoder(strings.NewReader(text))
@@ -444,8 +498,10 @@ func ambiguous(text string) bool {
 
 // BenchmarkMatch measures the cost of a filter for a request of 1 KB.
 func BenchmarkMatch(b *testing.B) {
-	body := `{"action":"opened","number":17,"pull_request":{"title":"` + strings.Repeat("x", 900) + `","draft":false},"repository":{"full_name":"a/b"}}`
-	f := parse(b, `{"header:X-GitHub-Event":"pull_request","ptr:/action":["opened","reopened"],"ptr:/pull_request/draft":false,"ptr:/repository/full_name":{"$prefix":"a/"}}`)
+	body := `{"action":"opened","number":17,"pull_request":{"title":"` + strings.Repeat("x", 900) +
+		`","draft":false},"repository":{"full_name":"a/b"}}`
+	f := parse(b,
+		`{"header:X-GitHub-Event":"pull_request","ptr:/action":["opened","reopened"],"ptr:/pull_request/draft":false,"ptr:/repository/full_name":{"$prefix":"a/"}}`)
 	r := jsonRequest(body)
 	r.Header["X-Github-Event"] = []string{"pull_request"}
 	r.IsJSON = true

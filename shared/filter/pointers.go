@@ -32,7 +32,8 @@ func newPointers(paths [][]string) *pointers {
 			next := at.child(name)
 			if next == nil {
 				next = &node{number: p.nodes, name: name, index: -1}
-				if index, err := strconv.ParseUint(name, 10, 31); err == nil && strconv.FormatUint(index, 10) == name {
+				if index, err := strconv.ParseUint(name, 10, 31); err == nil &&
+					strconv.FormatUint(index, 10) == name {
 					next.index = int(index)
 				}
 				p.nodes++

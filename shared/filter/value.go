@@ -22,8 +22,10 @@ const (
 // value is the value at a place of a request.
 type value struct {
 	kind kind
-	text string // for a text outside of the JSON, which has no types: a header, a field or a parameter
-	json []byte // the value as it stands in the document; nil means that it is not from the document
+	// For a text outside of the JSON, which has no types: a header, a field or a parameter.
+	text string
+	// The value as it stands in the document; nil means that it is not from the document.
+	json []byte
 }
 
 // is reports whether a value equals a value in a filter. A text outside of the JSON equals a number
@@ -127,7 +129,8 @@ func (d decimal) compare(other decimal) int {
 	if s, o := d.sign(), other.sign(); s != o || s == 0 {
 		return cmp.Compare(s, o)
 	}
-	order := cmp.Or(cmp.Compare(d.exponent, other.exponent), strings.Compare(d.digits, other.digits))
+	order := cmp.Or(cmp.Compare(d.exponent, other.exponent),
+		strings.Compare(d.digits, other.digits))
 	if d.negative {
 		return -order
 	}

@@ -31,7 +31,9 @@ func (p *Parts) Go(ctx context.Context, run func(context.Context)) {
 
 // Start runs a part that the process cannot do without: when run returns, Wait returns, too. run
 // calls ready at most once, as soon as others can use the part.
-func (p *Parts) Start(ctx context.Context, run func(ctx context.Context, ready func()) error) *Service {
+func (p *Parts) Start(
+	ctx context.Context, run func(ctx context.Context, ready func()) error,
+) *Service {
 	ready := make(chan struct{})
 	s := p.background(ctx, func(ctx context.Context) error {
 		return run(ctx, func() { close(ready) })

@@ -38,11 +38,13 @@ func TestWatch(t *testing.T) {
 		t.Errorf("at the beginning: %q", reasons)
 	}
 	lost.Store(true)
-	waitForReasons(t, o, "lost: it is gone", "silent: no answer within 2s (context deadline exceeded)")
+	waitForReasons(t, o, "lost: it is gone",
+		"silent: no answer within 2s (context deadline exceeded)")
 	lost.Store(false)
 	waitForReasons(t, o)
 	lost.Store(true)
-	waitForReasons(t, o, "lost: it is gone", "silent: no answer within 2s (context deadline exceeded)")
+	waitForReasons(t, o, "lost: it is gone",
+		"silent: no answer within 2s (context deadline exceeded)")
 	stop()
 	if reasons := o.Ready.Reasons(); len(reasons) > 0 {
 		t.Errorf("after the end: %q", reasons)

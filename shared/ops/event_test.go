@@ -26,7 +26,8 @@ func TestEventIsWhatLogrusWrites(t *testing.T) {
 	t.Parallel()
 	members := func() []Member {
 		return []Member{
-			Number("status", 200), Number("duration_ms", 0.25), Text("workflow_id", "a\"\n\u2028é"), Text("code", ""),
+			Number("status", 200), Number("duration_ms", 0.25), Text("workflow_id", "a\"\n\u2028é"),
+			Text("code", ""),
 			True("deduplicated"), Text("node", "n"), Text("publish", "p"), Text("zone", "z"),
 		}
 	}

@@ -33,7 +33,9 @@ func (f jsonLines) Format(e *logrus.Entry) ([]byte, error) {
 }
 
 // append appends a line to line, with the members in alphabetical order.
-func (f jsonLines) append(line []byte, level logrus.Level, at time.Time, message string, members []Member) []byte {
+func (f jsonLines) append(
+	line []byte, level logrus.Level, at time.Time, message string, members []Member,
+) []byte {
 	slices.SortFunc(members, func(a, b Member) int {
 		if a.Name < b.Name {
 			return -1
@@ -56,7 +58,9 @@ func (f jsonLines) append(line []byte, level logrus.Level, at time.Time, message
 }
 
 // appendOwn appends the value of a member that every line has.
-func (f jsonLines) appendOwn(line []byte, name string, level logrus.Level, at time.Time, message string) []byte {
+func (f jsonLines) appendOwn(
+	line []byte, name string, level logrus.Level, at time.Time, message string,
+) []byte {
 	switch name {
 	case "level":
 		return appendText(line, level.String())

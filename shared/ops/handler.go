@@ -23,7 +23,9 @@ import (
 func (o *Ops) handler(log *logrus.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeText(w, http.StatusOK, "ok\n")
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if reasons := o.Ready.Reasons(); len(reasons) > 0 {
 			writeText(w, http.StatusServiceUnavailable, strings.Join(reasons, "\n")+"\n")
@@ -34,7 +36,9 @@ func (o *Ops) handler(log *logrus.Logger) http.Handler {
 	mux.HandleFunc("GET /log-level", func(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, http.StatusOK, log.GetLevel().String()+"\n")
 	})
-	mux.HandleFunc("PUT /log-level", func(w http.ResponseWriter, r *http.Request) { setLevel(w, r, log) })
+	mux.HandleFunc("PUT /log-level", func(w http.ResponseWriter, r *http.Request) {
+		setLevel(w, r, log)
+	})
 
 	// There is no /debug/pprof/cmdline, because the command line may hold the admin token.
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -54,8 +58,10 @@ func byAddress(next http.Handler) http.Handler {
 			host = name
 		}
 		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-		if err != nil && host != "" && !strings.EqualFold(host, "localhost") { // HTTP/1.0 needs no host, browsers send one
-			writeText(w, http.StatusMisdirectedRequest, "this listener is on loopback: ask for its address or for localhost\n")
+		if err != nil && host != "" && !strings.EqualFold(host, "localhost") {
+			// HTTP/1.0 needs no host, browsers send one.
+			writeText(w, http.StatusMisdirectedRequest,
+				"this listener is on loopback: ask for its address or for localhost\n")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -78,7 +84,9 @@ func setLevel(w http.ResponseWriter, r *http.Request, log *logrus.Logger) {
 	log.SetLevel(level)
 	// Log the change at a level that is written, so that a reader of the log sees why it became
 	// quieter or louder.
-	log.WithFields(logrus.Fields{"from": before.String(), "to": level.String()}).Log(max(logrus.ErrorLevel, min(level, logrus.WarnLevel)), "log level changed")
+	log.WithFields(logrus.Fields{"from": before.String(),
+		"to": level.String()}).Log(max(logrus.ErrorLevel, min(level, logrus.WarnLevel)),
+		"log level changed")
 	writeText(w, http.StatusOK, level.String()+"\n")
 }
 

@@ -15,7 +15,8 @@ func newMetrics() *prometheus.Registry {
 		ConstLabels: prometheus.Labels{"version": Version, "go_version": runtime.Version()},
 	})
 	build.Set(1)
-	metrics.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics.MustRegister(build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return metrics
 }
 
@@ -27,7 +28,11 @@ var Seconds = prometheus.ExponentialBuckets(0.0005, 2, 14)
 // bounded size, and a classic one with the given buckets.
 func Histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
-		Name: name, Help: help, Buckets: buckets,
-		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+		Name:                            name,
+		Help:                            help,
+		Buckets:                         buckets,
+		NativeHistogramBucketFactor:     1.1,
+		NativeHistogramMaxBucketNumber:  160,
+		NativeHistogramMinResetDuration: time.Hour,
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Version is the release of the program, or what git describes, and Commit the commit with its time.
-// The build sets them.
+// Version is the release of the program, or what git describes, and Commit the commit with its
+// time. The build sets them.
 var (
 	Version = "dev"
 	Commit  = "unknown"
@@ -75,7 +75,9 @@ func New() *Ops {
 
 // Begin returns the log and the Ops of a service: the given ones, which stay the caller's, or new
 // ones, which are served on addr until stop is called.
-func Begin(ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
+func Begin(
+	ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string,
+) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
 	if log == nil {
 		if log, err = NewLog(service, level); err != nil {
 			return nil, nil, "", nil, err
@@ -91,7 +93,9 @@ func Begin(ctx context.Context, service string, given *Ops, log *logrus.Logger, 
 }
 
 // Serve serves o on addr until stop is called. It returns the address on which it listens.
-func (o *Ops) Serve(ctx context.Context, addr string, log *logrus.Logger) (bound string, stop func(), err error) {
+func (o *Ops) Serve(
+	ctx context.Context, addr string, log *logrus.Logger,
+) (bound string, stop func(), err error) {
 	listener, err := Listen(ctx, addr, "--ops-addr")
 	if err != nil {
 		return "", nil, err
@@ -100,7 +104,11 @@ func (o *Ops) Serve(ctx context.Context, addr string, log *logrus.Logger) (bound
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
 		handler = byAddress(handler)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: ServerLog(log)}
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          ServerLog(log),
+	}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.WithError(err).Error("the ops listener ended")
@@ -121,12 +129,16 @@ func (o *Ops) Serve(ctx context.Context, addr string, log *logrus.Logger) (bound
 // interface.
 func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	if addr == "" {
-		return nil, fmt.Errorf("%s is empty; name an address like 127.0.0.1:8080, or leave it out for the default", flag)
+		return nil,
+			fmt.Errorf("%s is empty; name an address like 127.0.0.1:8080, or leave it out for "+
+				"the default", flag)
 	}
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s (%w); free it, or choose another with %s", addr, rootCause(err), flag)
+		return nil,
+			fmt.Errorf("cannot listen on %s (%w); free it, or choose another with %s", addr,
+				rootCause(err), flag)
 	}
 	return listener, nil
 }

@@ -57,10 +57,12 @@ func TestServe(t *testing.T) {
 	if status, body := get("/metrics"); status != 200 || !strings.Contains(body, "go_goroutines") {
 		t.Errorf("%d %.100s", status, body)
 	}
-	if _, _, err := o.Serve(t.Context(), addr, logtest.Quiet()); err == nil || !strings.Contains(err.Error(), addr+" (") || !strings.Contains(err.Error(), "--ops-addr") {
+	if _, _, err := o.Serve(t.Context(), addr, logtest.Quiet()); err == nil ||
+		!strings.Contains(err.Error(), addr+" (") || !strings.Contains(err.Error(), "--ops-addr") {
 		t.Errorf("a port in use: %v", err)
 	}
-	if _, _, err := o.Serve(t.Context(), "", logtest.Quiet()); err == nil || !strings.HasPrefix(err.Error(), "--ops-addr is empty;") {
+	if _, _, err := o.Serve(t.Context(), "", logtest.Quiet()); err == nil ||
+		!strings.HasPrefix(err.Error(), "--ops-addr is empty;") {
 		t.Errorf("an empty address, which is every interface: %v", err)
 	}
 }
@@ -77,8 +79,16 @@ func TestLoopbackIsAskedByAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	for host, want := range map[string]int{
-		addr: 200, "127.0.0.1": 200, "[::1]:" + port: 200, "[::1]": 200, "localhost:" + port: 200, "LOCALHOST": 200,
-		"evil.example:" + port: 421, "evil.example": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421,
+		addr:                     200,
+		"127.0.0.1":              200,
+		"[::1]:" + port:          200,
+		"[::1]":                  200,
+		"localhost:" + port:      200,
+		"LOCALHOST":              200,
+		"evil.example:" + port:   421,
+		"evil.example":           421,
+		"localhost.evil.example": 421,
+		"127.0.0.1.evil.example": 421,
 	} {
 		request, err := http.NewRequest(http.MethodGet, "http://"+addr+"/debug/pprof/", nil)
 		if err != nil {
@@ -115,12 +125,17 @@ func TestLogLevel(t *testing.T) {
 		{"GET", "", 200, "info\n", logrus.InfoLevel},
 		{"PUT", "debug\n", 200, "debug\n", logrus.DebugLevel},
 		{"PUT", "loud", 400, "no such level: use error, warn, info or debug\n", logrus.DebugLevel},
-		{"PUT", strings.Repeat("x", 100), 400, "send the level alone: error, warn, info or debug\n", logrus.DebugLevel},
+		{
+			"PUT", strings.Repeat("x", 100), 400,
+			"send the level alone: error, warn, info or debug\n", logrus.DebugLevel,
+		},
 		{"PUT", "error", 200, "error\n", logrus.ErrorLevel},
 		{"GET", "", 200, "error\n", logrus.ErrorLevel},
-		{"POST", "info", 405, "Method Not Allowed\n", logrus.ErrorLevel}, // what a page elsewhere could send
+		// What a page elsewhere could send.
+		{"POST", "info", 405, "Method Not Allowed\n", logrus.ErrorLevel},
 	} {
-		request, err := http.NewRequest(c.method, "http://"+addr+"/log-level", strings.NewReader(c.body))
+		request, err := http.NewRequest(c.method, "http://"+addr+"/log-level",
+			strings.NewReader(c.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,8 +145,10 @@ func TestLogLevel(t *testing.T) {
 		}
 		body, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
-		if err != nil || response.StatusCode != c.status || string(body) != c.answer || log.GetLevel() != c.level {
-			t.Errorf("%s %s: %d %q, %v; the level is %s", c.method, c.body, response.StatusCode, body, err, log.GetLevel())
+		if err != nil || response.StatusCode != c.status || string(body) != c.answer ||
+			log.GetLevel() != c.level {
+			t.Errorf("%s %s: %d %q, %v; the level is %s", c.method, c.body, response.StatusCode,
+				body, err, log.GetLevel())
 		}
 	}
 	if n := strings.Count(out.String(), "log level changed"); n != 2 {
@@ -147,7 +164,13 @@ func TestProfiles(t *testing.T) {
 	}
 	defer stop()
 	for path, want := range map[string]int{
-		"": 200, "heap": 200, "goroutine": 200, "allocs": 200, "symbol": 200, "profile?seconds=1": 200, "cmdline": 404,
+		"":                  200,
+		"heap":              200,
+		"goroutine":         200,
+		"allocs":            200,
+		"symbol":            200,
+		"profile?seconds=1": 200,
+		"cmdline":           404,
 	} {
 		response, err := http.Get("http://" + addr + "/debug/pprof/" + path)
 		if err != nil {
@@ -175,7 +198,14 @@ func TestNewLog(t *testing.T) {
 	log.SetOutput(&out)
 	log.Info("quiet")
 	log.WithFields(logrus.Fields{
-		"text": "a\"\n\u2028é", "int": -1, "float": 0.25, "yes": true, "error": errors.New("bad"), "list": []string{"a"}, "level": "kept out", "wait": time.Second,
+		"text":  "a\"\n\u2028é",
+		"int":   -1,
+		"float": 0.25,
+		"yes":   true,
+		"error": errors.New("bad"),
+		"list":  []string{"a"},
+		"level": "kept out",
+		"wait":  time.Second,
 	}).Warn("loud")
 	var line map[string]any
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
@@ -183,13 +213,22 @@ func TestNewLog(t *testing.T) {
 	}
 	delete(line, "time")
 	want := map[string]any{
-		"level": "warning", "msg": "loud", "program": "ingress", "text": "a\"\n\u2028é", "int": -1.0, "float": 0.25, "yes": true,
-		"error": "bad", "list": []any{"a"}, "wait": "1s",
+		"level":   "warning",
+		"msg":     "loud",
+		"program": "ingress",
+		"text":    "a\"\n\u2028é",
+		"int":     -1.0,
+		"float":   0.25,
+		"yes":     true,
+		"error":   "bad",
+		"list":    []any{"a"},
+		"wait":    "1s",
 	}
 	if diff := cmp.Diff(want, line); diff != "" {
 		t.Error(diff)
 	}
-	if text := out.String(); strings.Contains(text, "quiet") || !strings.Contains(text, `"program":"ingress"`) {
+	if text := out.String(); strings.Contains(text, "quiet") ||
+		!strings.Contains(text, `"program":"ingress"`) {
 		t.Error(text)
 	}
 }

@@ -34,10 +34,12 @@ func TestServerLog(t *testing.T) {
 	log.SetOutput(&out)
 	log.SetFormatter(&logrus.JSONFormatter{})
 	server := http.Server{ErrorLog: ops.ServerLog(log)}
-	if err := server.Serve(&exhausted{Listener: &net.TCPListener{}}); !errors.Is(err, net.ErrClosed) {
+	if err := server.Serve(&exhausted{Listener: &net.TCPListener{}}); !errors.Is(err,
+		net.ErrClosed) {
 		t.Error(err)
 	}
-	if line := out.String(); !strings.Contains(line, `"level":"warning"`) || !strings.Contains(line, "too many open files") {
+	if line := out.String(); !strings.Contains(line, `"level":"warning"`) ||
+		!strings.Contains(line, "too many open files") {
 		t.Error(line)
 	}
 	out.Reset()

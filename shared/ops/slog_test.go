@@ -21,7 +21,9 @@ func TestSlogWritesToTheProgramsLog(t *testing.T) {
 	to.Debug("not at this level")
 	to.Warn("run", "attempt", 2, "error", errors.New("no"))
 	got := written.String()
-	for _, want := range []string{`"attempt":2`, `"error":"no"`, `"level":"warning"`, `"msg":"run"`, `"queue":"orders"`} {
+	for _, want := range []string{
+		`"attempt":2`, `"error":"no"`, `"level":"warning"`, `"msg":"run"`, `"queue":"orders"`,
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s has no %s", got, want)
 		}

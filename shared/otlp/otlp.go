@@ -29,19 +29,25 @@ const stopWait = 2 * time.Second
 // Start returns the provider of a process's spans, or nil if tracing is off. stop sends the
 // remaining spans. Beyond a maximum number, waiting spans are dropped; the program never waits for
 // the collector.
-func Start(ctx context.Context, service string, log logrus.FieldLogger) (provider trace.TracerProvider, stop func(), err error) {
-	on, err := wanted(os.Getenv) //nolint:forbidigo // OpenTelemetry's variables are no flags of ours
+func Start(
+	ctx context.Context, service string, log logrus.FieldLogger,
+) (provider trace.TracerProvider, stop func(), err error) {
+	//nolint:forbidigo // OpenTelemetry's variables are no flags of ours
+	on, err := wanted(os.Getenv)
 	if err != nil || !on {
 		return nil, func() {}, err
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.WithError(err).Warn("traces were not sent") }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.WithError(err).Warn("traces were not sent")
+	}))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("traces: %w; see the variables OTEL_EXPORTER_OTLP_…", err)
 	}
 	// resource.WithProcess is not used, because the command line may contain the admin token.
 	about, err := resource.New(ctx,
-		resource.WithAttributes(semconv.ServiceNamespace("hookstart"), semconv.ServiceName(service), semconv.ServiceVersion(ops.Version)),
+		resource.WithAttributes(semconv.ServiceNamespace("hookstart"), semconv.ServiceName(service),
+			semconv.ServiceVersion(ops.Version)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
 		return nil, nil, fmt.Errorf("traces: %w; see OTEL_RESOURCE_ATTRIBUTES", err)
@@ -61,7 +67,9 @@ func Start(ctx context.Context, service string, log logrus.FieldLogger) (provide
 // false: OpenTelemetry's own default, a collector on this machine, hardly ever exists.
 func wanted(getenv func(string) string) (bool, error) {
 	var given string // the name of the endpoint variable in force
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+	for _, name := range []string{
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT",
+	} {
 		if getenv(name) != "" {
 			given = name
 			break
@@ -75,17 +83,22 @@ func wanted(getenv func(string) string) (bool, error) {
 	case exporter != "" && exporter != "otlp":
 		return false, fmt.Errorf("OTEL_TRACES_EXPORTER=%s: use otlp or none", exporter)
 	}
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+	for _, name := range []string{
+		"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL",
+	} {
 		if protocol := getenv(name); protocol != "" {
 			if protocol != "http/protobuf" {
-				return false, fmt.Errorf("%s=%s: hookstart speaks http/protobuf, to a collector's port 4318", name, protocol)
+				return false,
+					fmt.Errorf("%s=%s: hookstart speaks http/protobuf, to a collector's port 4318",
+						name, protocol)
 			}
 			break
 		}
 	}
 	if given != "" {
 		// The error does not use %w, because the URL may contain a password.
-		if u, err := url.Parse(getenv(given)); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		if u, err := url.Parse(getenv(given)); err != nil ||
+			(u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 			return false, fmt.Errorf("%s must be like http://collector:4318", given)
 		}
 	}

@@ -53,7 +53,9 @@ func (q Question) Header() string {
 
 // AnsweredBy reports whether the answer was made with one of the keys.
 func (q Question) AnsweredBy(answer string) bool {
-	return slices.ContainsFunc(q.keys, func(key []byte) bool { return hmac.Equal([]byte(answer), []byte(sign(key, "answer", q.nonce))) })
+	return slices.ContainsFunc(q.keys, func(key []byte) bool {
+		return hmac.Equal([]byte(answer), []byte(sign(key, "answer", q.nonce)))
+	})
 }
 
 // Answerer answers the questions to one ingress. It is safe for concurrent use.

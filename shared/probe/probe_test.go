@@ -27,7 +27,10 @@ func TestWhoCanAnswer(t *testing.T) {
 	}
 	// What somebody else says, or what was said to another question.
 	old := probe.Ask(keys)
-	for _, wrong := range []string{"", question.Header(), strings.Split(question.Header(), ".")[2], ingress.Answer(old.Header()), answer + "."} {
+	for _, wrong := range []string{
+		"", question.Header(), strings.Split(question.Header(), ".")[2],
+		ingress.Answer(old.Header()), answer + ".",
+	} {
 		if question.AnsweredBy(wrong) {
 			t.Errorf("%q is taken for an answer", wrong)
 		}
@@ -42,7 +45,8 @@ func TestWhatIsNoQuestionHasNoAnswer(t *testing.T) {
 	ingress := probe.NewAnswerer(key)
 	asked := probe.Ask([][]byte{key}).Header()
 	for _, text := range []string{
-		"", ".", "x", asked[:len(asked)-1], asked + "x", "y" + asked, strings.Replace(asked, ".", "", 1), asked + strings.Repeat(".x", 2000),
+		"", ".", "x", asked[:len(asked)-1], asked + "x", "y" + asked,
+		strings.Replace(asked, ".", "", 1), asked + strings.Repeat(".x", 2000),
 		probe.Ask([][]byte{probe.NewKey()}).Header(), probe.Ask(nil).Header(),
 	} {
 		if answer := ingress.Answer(text); answer != "" {
@@ -57,7 +61,8 @@ func TestWhatIsNoQuestionHasNoAnswer(t *testing.T) {
 		many[i] = probe.NewKey()
 	}
 	question := probe.Ask(many)
-	if answer := probe.NewAnswerer(many[0]).Answer(question.Header()); !question.AnsweredBy(answer) {
+	if answer := probe.NewAnswerer(many[0]).
+		Answer(question.Header()); !question.AnsweredBy(answer) {
 		t.Error("of many ingresses, none can answer")
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// writeManual writes the manual page of a program, in the macros of man(7): what --help says of it and of each of its verbs.
-// The command line is for everybody, section 1; services are for administrators, section 8.
+// writeManual writes the manual page of a program, in the macros of man(7): what --help says of it
+// and of each of its verbs. The command line is for everybody, section 1; services are for
+// administrators, section 8.
 func writeManual(w io.Writer, app *kong.Application, version string) error {
 	page := &manual{Writer: bufio.NewWriter(w)}
 	section := "8"
@@ -38,13 +39,15 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 	page.macro("SH", "OPTIONS")
 	page.flags(visible(app.Flags))
 	page.macro("SH", "ENVIRONMENT")
-	page.text("Each option is also an environment variable, which is named beside it; an option on the command line wins.")
+	page.text("Each option is also an environment variable, which is named beside it; an option " +
+		"on the command line wins.")
 	page.macro("SH", "EXIT STATUS")
 	page.text("0 for success, 1 for a failure, 2 for wrong usage.")
 	return page.Flush()
 }
 
-// ownFlags returns the flags of a verb and of the verbs that it belongs to, without those of the whole program.
+// ownFlags returns the flags of a verb and of the verbs that it belongs to, without those of the
+// whole program.
 func ownFlags(leaf *kong.Node) (all [][]*kong.Flag) {
 	for node := leaf; node != nil && node.Parent != nil; node = node.Parent {
 		all = append(all, visible(node.Flags))
@@ -73,7 +76,8 @@ func (m *manual) macro(name string, args ...string) {
 	fmt.Fprintln(m)
 }
 
-// text writes lines that are escaped already. A line that begins with a control character of roff would be a macro.
+// text writes lines that are escaped already. A line that begins with a control character of roff
+// would be a macro.
 func (m *manual) text(text string) {
 	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
 		line = strings.TrimSpace(line)
@@ -121,7 +125,8 @@ func (m *manual) entry(term, help, variables string) {
 	}
 }
 
-// escape takes roff's own characters literally. A hyphen is a minus, so that an option can be copied from the page.
+// escape takes roff's own characters literally. A hyphen is a minus, so that an option can be
+// copied from the page.
 func escape(text string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 }

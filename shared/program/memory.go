@@ -28,7 +28,8 @@ const (
 // percentFor returns the GC percentage for the given number of live bytes.
 func percentFor(live uint64) int {
 	live = max(live, leastLive)
-	return int(max(leastPercent, leastRoom*100/live, min(gcPercent, heapRoom*100/live))) //nolint:gosec // 1,600 at most
+	//nolint:gosec // 1,600 at most
+	return int(max(leastPercent, leastRoom*100/live, min(gcPercent, heapRoom*100/live)))
 }
 
 // boundGarbage sets the percentage after each collection, by what the collection has left. Go has
@@ -40,7 +41,8 @@ func boundGarbage() {
 	collected = func(w *witness) {
 		metrics.Read(live)
 		// Setting the percentage stops the program for a moment, so skip small changes.
-		if percent := percentFor(live[0].Value.Uint64()); percent*10 < w.percent*9 || percent*9 > w.percent*10 {
+		if percent := percentFor(live[0].Value.Uint64()); percent*10 < w.percent*9 ||
+			percent*9 > w.percent*10 {
 			debug.SetGCPercent(percent)
 			w.percent = percent
 		}

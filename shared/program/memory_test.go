@@ -8,7 +8,16 @@ import (
 )
 
 func TestGarbageIsBoundedByWhatIsInUse(t *testing.T) {
-	for live, want := range map[uint64]int{0: 1600, 1 << 20: 1600, 8 << 20: 800, 20 << 20: 400, 48 << 20: 400, 96 << 20: 200, 384 << 20: 50, 8 << 30: 30} {
+	for live, want := range map[uint64]int{
+		0:         1600,
+		1 << 20:   1600,
+		8 << 20:   800,
+		20 << 20:  400,
+		48 << 20:  400,
+		96 << 20:  200,
+		384 << 20: 50,
+		8 << 30:   30,
+	} {
 		if got := percentFor(live); got != want {
 			t.Errorf("%d MB in use: %d %%, want %d %%", live>>20, got, want)
 		}

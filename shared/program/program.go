@@ -69,7 +69,8 @@ func CheckURL(flag, value string) error {
 		return nil
 	}
 	u, err := url.Parse(value)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" ||
+		u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return fmt.Errorf("%s must be like https://hooks.example.com", flag)
 	}
 	return nil

@@ -13,7 +13,11 @@ func TestAFlagThatNamesNoFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for value, want := range map[string]string{"": "", "plans.json": filepath.Join(here, "plans.json"), "/etc/plans": "/etc/plans"} {
+	for value, want := range map[string]string{
+		"":           "",
+		"plans.json": filepath.Join(here, "plans.json"),
+		"/etc/plans": "/etc/plans",
+	} {
 		var config struct {
 			Plans string `type:"path"`
 		}

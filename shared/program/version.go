@@ -24,7 +24,8 @@ type versionFlag bool
 // BeforeReset prints the version before anything else is looked at, as kong's own flag for it does.
 func (versionFlag) BeforeReset(app *kong.Kong) error {
 	_, err := fmt.Fprintf(app.Stdout, "%s %s\ncommit: %s\nbuilt with: %s for %s/%s\nlicence: %s\n",
-		app.Model.Name, ops.Version, ops.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH, licence)
+		app.Model.Name, ops.Version, ops.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		licence)
 	app.Exit(0)
 	return err
 }

@@ -18,7 +18,8 @@ type ended int
 func printed(t *testing.T, flags any, arg string) (out string) {
 	t.Helper()
 	var stdout bytes.Buffer
-	parser := kong.Must(flags, kong.Name("sample"), kong.Description("A sample."), kong.DefaultEnvars(program.EnvPrefix),
+	parser := kong.Must(flags, kong.Name("sample"), kong.Description("A sample."),
+		kong.DefaultEnvars(program.EnvPrefix),
 		kong.Writers(&stdout, &stdout), kong.Exit(func(code int) { panic(ended(code)) }))
 	defer func() {
 		if code, ok := recover().(ended); !ok || code != 0 {
@@ -36,14 +37,18 @@ func TestVersionSaysCommitBuildAndLicence(t *testing.T) {
 	defer func() { ops.Version, ops.Commit = version, commit }()
 	ops.Version, ops.Commit = "v1.2.3", "abc of 2026-11-24T00:00:00Z"
 	out := printed(t, &struct{ program.Version }{}, "--version")
-	for _, want := range []string{"sample v1.2.3\n", "commit: abc of 2026-11-24T00:00:00Z\n", "built with: go1.", "licence: none has been chosen yet"} {
+	for _, want := range []string{
+		"sample v1.2.3\n", "commit: abc of 2026-11-24T00:00:00Z\n", "built with: go1.",
+		"licence: none has been chosen yet",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in %s", want, out)
 		}
 	}
 }
 
-// The page has each verb and flag with its help, default and variable, and nothing that roff would take for its own.
+// The page has each verb and flag with its help, default and variable, and nothing that roff would
+// take for its own.
 func TestManual(t *testing.T) {
 	var flags struct {
 		program.Version
@@ -55,7 +60,8 @@ func TestManual(t *testing.T) {
 	}
 	page := printed(t, &flags, "--man")
 	for _, want := range []string{
-		`.TH "SAMPLE" "1"`, `.SS "sample go"`, "Go there.\n", `.B "\-\-after=TIME"`, "\n" + `\&'Quoted' first, a back\eslash. Default: .5s.` + "\n",
+		`.TH "SAMPLE" "1"`, `.SS "sample go"`, "Go there.\n", `.B "\-\-after=TIME"`,
+		"\n" + `\&'Quoted' first, a back\eslash. Default: .5s.` + "\n",
 		"Environment: HOOKSTART_AFTER.\n", `.B "<where>"`,
 	} {
 		if !strings.Contains(page, want) {
@@ -68,7 +74,8 @@ func TestManual(t *testing.T) {
 		}
 	}
 	if groff, err := exec.LookPath("groff"); err == nil {
-		cmd := exec.CommandContext(t.Context(), groff, "-man", "-K", "utf8", "-T", "utf8", "-ww", "-z")
+		cmd := exec.CommandContext(t.Context(), groff, "-man", "-K", "utf8", "-T", "utf8", "-ww",
+			"-z")
 		cmd.Stdin = strings.NewReader(page)
 		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("groff: %v: %s", err, out)

@@ -7,13 +7,14 @@ import (
 
 // OperatorEvents is the setting of an account by which its events start a workflow.
 type OperatorEvents struct {
-	WorkflowID string   `audit:"workflowId"` // a workflow of the account
-	Kinds      []string `audit:"kinds"`      // the kinds that start it, sorted; empty means all kinds
-	// SilentAfter is the time without a request after which a trigger node counts as silent. 0 means
-	// that it follows from the node's own usual pace.
+	WorkflowID string `audit:"workflowId"` // a workflow of the account
+	// The kinds that start it, sorted; empty means all kinds.
+	Kinds []string `audit:"kinds"`
+	// SilentAfter is the time without a request after which a trigger node counts as silent. 0
+	// means that it follows from the node's own usual pace.
 	SilentAfter time.Duration `audit:"silentAfterSeconds"` // whole seconds
-	// Since is when the account, which had no such setting, was given it. What happened before makes
-	// no event.
+	// Since is when the account, which had no such setting, was given it. What happened before
+	// makes no event.
 	Since time.Time `audit:"-"`
 
 	unknown unknown `audit:"-"`
@@ -33,7 +34,8 @@ const (
 // EventKinds returns all kinds of operator events, sorted.
 func EventKinds() []string {
 	return []string{
-		ExecutionFailed, QueueUnattended, QueueUnattended + Recovered, SenderRefused, SenderRefused + Recovered,
+		ExecutionFailed, QueueUnattended, QueueUnattended + Recovered, SenderRefused,
+		SenderRefused + Recovered,
 		SenderSilent, SenderSilent + Recovered, StorageLow, StorageLow + Recovered,
 	}
 }

@@ -13,8 +13,21 @@ func FuzzDecodePlainWorkflow(f *testing.F) {
 	for _, w := range []*Workflow{
 		{},
 		plainWorkflow(at),
-		{ID: "wf", Triggers: []Trigger{{NodeID: "a", Sender: &Sender{Preset: "github"}}, {NodeID: "b", unknown: unknown{0x98, 0x06, 0x01}}}},
-		{ID: "wf", ActivatedAt: time.Unix(0, 0), UpdatedAt: time.Unix(-1, 999_999_999), unknown: unknown{0x98, 0x06, 0x01}},
+		{
+			ID: "wf",
+			Triggers: []Trigger{
+				{NodeID: "a", Sender: &Sender{Preset: "github"}}, {
+					NodeID:  "b",
+					unknown: unknown{0x98, 0x06, 0x01},
+				},
+			},
+		},
+		{
+			ID:          "wf",
+			ActivatedAt: time.Unix(0, 0),
+			UpdatedAt:   time.Unix(-1, 999_999_999),
+			unknown:     unknown{0x98, 0x06, 0x01},
+		},
 	} {
 		data, err := w.Encode()
 		if err != nil {
@@ -38,10 +51,24 @@ func FuzzDecodePlainWorkflow(f *testing.F) {
 
 func plainWorkflow(at time.Time) *Workflow {
 	return &Workflow{
-		ID: "wf", AccountID: "a", Name: "Ä", Queue: "q", Active: true, ActivatedAt: at, Transition: 7,
-		RateLimit: RateLimit{Requests: 5, Window: time.Minute}, CreatedAt: at, UpdatedAt: at,
+		ID:          "wf",
+		AccountID:   "a",
+		Name:        "Ä",
+		Queue:       "q",
+		Active:      true,
+		ActivatedAt: at,
+		Transition:  7,
+		RateLimit:   RateLimit{Requests: 5, Window: time.Minute},
+		CreatedAt:   at,
+		UpdatedAt:   at,
 		Triggers: []Trigger{
-			{NodeID: "one", Name: "One", Tokens: []NodeToken{{Hash: HashToken("x"), ExpiresAt: at.UnixNano()}, {Hash: HashToken("y")}}},
+			{
+				NodeID: "one",
+				Name:   "One",
+				Tokens: []NodeToken{
+					{Hash: HashToken("x"), ExpiresAt: at.UnixNano()}, {Hash: HashToken("y")},
+				},
+			},
 			{NodeID: "two", Tokens: []NodeToken{}},
 		},
 	}

@@ -13,8 +13,8 @@ import (
 // for package edit: it is the field's name in the audit, with ",hidden" if the audit must not show
 // its value. Fields with "-" are not in the audit.
 
-// RateLimit is a limit on requests: from idle, Requests requests are admitted at once, then one every
-// Window/Requests. The zero value means that no limit is set.
+// RateLimit is a limit on requests: from idle, Requests requests are admitted at once, then one
+// every Window/Requests. The zero value means that no limit is set.
 type RateLimit struct {
 	Requests int64         `audit:"requests"`
 	Window   time.Duration `audit:"windowSeconds"` // whole seconds
@@ -66,7 +66,9 @@ type Account struct {
 
 // Transition is one activation or deactivation of a workflow.
 type Transition struct {
-	Number     int64 // counts the account's transitions from 1; a workflow's record holds the number of its last transition
+	// Counts the account's transitions from 1; a workflow's record holds the number of its last
+	// transition.
+	Number     int64
 	WorkflowID string
 	Active     bool
 	At         time.Time
@@ -107,9 +109,12 @@ type Trigger struct {
 	NodeID string      `audit:"-"`
 	Name   string      `audit:"name"`
 	Tokens []NodeToken `audit:"tokens,hidden"` // tokens that open the node, newest first
-	Sender *Sender     `audit:"sender"`        // the sender that calls the node; nil means that only the token is checked
-	Filter string      `audit:"filter"`        // selects the requests that start an execution, as compact JSON; "" selects all
-	Answer *Answer     `audit:"answer"`        // how an answer waits for the end of its execution; nil means that it does not
+	// The sender that calls the node; nil means that only the token is checked.
+	Sender *Sender `audit:"sender"`
+	// Selects the requests that start an execution, as compact JSON; "" selects all.
+	Filter string `audit:"filter"`
+	// How an answer waits for the end of its execution; nil means that it does not.
+	Answer *Answer `audit:"answer"`
 	// OrderKey is the place of a request whose value is its order key. "" means that the executions
 	// have no order.
 	OrderKey string `audit:"orderKey"`
@@ -141,7 +146,9 @@ type NodeToken struct {
 }
 
 // Works reports whether the token has not expired.
-func (t NodeToken) Works(now time.Time) bool { return t.ExpiresAt == 0 || t.ExpiresAt > now.UnixNano() }
+func (t NodeToken) Works(now time.Time) bool {
+	return t.ExpiresAt == 0 || t.ExpiresAt > now.UnixNano()
+}
 
 // Expiry returns the time when the token expires. The zero time means never.
 func (t NodeToken) Expiry() time.Time {
@@ -154,8 +161,9 @@ func (t NodeToken) Expiry() time.Time {
 // Sender is the configuration by which a trigger node verifies its requests. Package sender
 // verifies them: see OpenSender.
 type Sender struct {
-	Preset  string         `audit:"preset"`
-	Secrets []SenderSecret `audit:"secrets,hidden"` // newest first; expired secrets may still be included
+	Preset string `audit:"preset"`
+	// Newest first; expired secrets may still be included.
+	Secrets []SenderSecret `audit:"secrets,hidden"`
 	// Settings are the settings that are not secret, by the preset's names. SealedSettings are the
 	// secret ones, each encrypted for AboutSetting.
 	Settings       map[string]string `audit:"settings,hidden"`
@@ -190,18 +198,20 @@ type SenderSecret struct {
 	Last4     string // the last characters of the text, for people; "" if the text is short
 	SetAt     time.Time
 	ExpiresAt time.Time // the zero time means never
-	Unseen    bool      // the provider sent it, and it was not yet shown to an operator, which happens once
+	// The provider sent it, and it was not yet shown to an operator, which happens once.
+	Unseen bool
 
 	unknown unknown
 }
 
 // Key is a key of the operators' API.
 type Key struct {
-	ID        string            `audit:"-"` // key_ and random characters of base64url
-	Name      string            `audit:"name"`
-	Role      string            `audit:"role"`      // viewer, editor or admin
-	AccountID string            `audit:"accountId"` // the only account that the key has access to; "" means all accounts
-	Hash      [sha256.Size]byte `audit:"-"`         // SHA-256 of the key's text
+	ID   string `audit:"-"` // key_ and random characters of base64url
+	Name string `audit:"name"`
+	Role string `audit:"role"` // viewer, editor or admin
+	// The only account that the key has access to; "" means all accounts.
+	AccountID string            `audit:"accountId"`
+	Hash      [sha256.Size]byte `audit:"-"` // SHA-256 of the key's text
 	CreatedAt time.Time         `audit:"-"`
 	ExpiresAt time.Time         `audit:"expiresAt"` // the zero time means never
 
@@ -317,7 +327,8 @@ func (s *Sender) Clone() *Sender {
 		return nil
 	}
 	own := *s
-	own.Secrets, own.Settings, own.SealedSettings = slices.Clone(s.Secrets), maps.Clone(s.Settings), maps.Clone(s.SealedSettings)
+	own.Secrets, own.Settings, own.SealedSettings = slices.Clone(s.Secrets), maps.Clone(s.Settings),
+		maps.Clone(s.SealedSettings)
 	return &own
 }
 
@@ -334,7 +345,8 @@ func (s *Sender) Live(now time.Time) (live []SenderSecret) {
 	return live
 }
 
-// Record is a record of the registry: *Account, *Workflow, *Key, *Installation, Plans or *TriggerSecrets.
+// Record is a record of the registry: *Account, *Workflow, *Key, *Installation, Plans or
+// *TriggerSecrets.
 type Record interface {
 	// Encode returns the stored form of the record. Equal records have equal encodings.
 	Encode() ([]byte, error)

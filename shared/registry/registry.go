@@ -69,7 +69,9 @@ type Change struct {
 
 // DecodeChange decodes a message of the bucket's stream from its subject, whether it is a deletion,
 // its sequence, its time and its record.
-func DecodeChange(subject string, deleted bool, revision uint64, at time.Time, data []byte) (c Change, err error) {
+func DecodeChange(
+	subject string, deleted bool, revision uint64, at time.Time, data []byte,
+) (c Change, err error) {
 	c = Change{Revision: revision, At: at}
 	key := strings.TrimPrefix(subject, "$KV."+Bucket+".")
 	kind, id, _ := strings.Cut(key, ".")

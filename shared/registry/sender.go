@@ -12,7 +12,9 @@ import (
 
 // AboutTrigger returns the purpose for which the tokens and the sample payload of a node are
 // encrypted.
-func AboutTrigger(workflowID, nodeID string) string { return "trigger:" + workflowID + "." + nodeID }
+func AboutTrigger(workflowID, nodeID string) string {
+	return "trigger:" + workflowID + "." + nodeID
+}
 
 // AboutSecret returns the purpose for which a secret of a node's sender is encrypted.
 func AboutSecret(workflowID, nodeID, secretID string) string {
@@ -40,7 +42,8 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 	open := func(box []byte, about string) (string, error) {
 		text, err := keys.Open(box, about)
 		if err != nil {
-			err = fmt.Errorf("the sender of trigger node %q of workflow %q: %w", nodeID, workflowID, err)
+			err = fmt.Errorf("the sender of trigger node %q of workflow %q: %w", nodeID, workflowID,
+				err)
 		}
 		return string(text), err
 	}
@@ -69,14 +72,17 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 }
 
 // compileSender decrypts and compiles the sender of a node.
-func compileSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (*sender.Sender, error) {
+func compileSender(
+	keys *seal.Keys, workflowID, nodeID string, record *Sender,
+) (*sender.Sender, error) {
 	config, err := OpenSender(keys, workflowID, nodeID, record)
 	if err != nil {
 		return nil, err
 	}
 	s, err := sender.Compile(config)
 	if err != nil {
-		return nil, fmt.Errorf("the sender of trigger node %q of workflow %q: %w", nodeID, workflowID, err)
+		return nil,
+			fmt.Errorf("the sender of trigger node %q of workflow %q: %w", nodeID, workflowID, err)
 	}
 	return s, nil
 }

@@ -18,8 +18,10 @@ type keyed interface {
 // it takes 33 bytes for each, while a map of them takes 57: it stores no keys. A change copies one
 // shard, which is 8 KB in a table of that size.
 type shards[V keyed] struct {
-	seed      maphash.Seed
-	published atomic.Bool // false until the table is complete: until then the writer fills the shards in place, and readers find nothing
+	seed maphash.Seed
+	// false until the table is complete: until then the writer fills the shards in place, and
+	// readers find nothing.
+	published atomic.Bool
 	shard     [shardCount]atomic.Pointer[shard[V]]
 }
 

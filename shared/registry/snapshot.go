@@ -49,8 +49,8 @@ type Node struct {
 	// does not.
 	Answer *Answer
 	// Unusable is the reason why the node cannot decide about requests: this process cannot decrypt
-	// the secrets of its sender, or cannot interpret its filter or order key. Such a node must refuse every
-	// request. nil means that the node is usable.
+	// the secrets of its sender, or cannot interpret its filter or order key. Such a node must
+	// refuse every request. nil means that the node is usable.
 	Unusable error
 }
 
@@ -102,8 +102,10 @@ type owner struct {
 type Snapshot struct {
 	current atomic.Pointer[tables] // read by Lookup
 
-	mu      sync.Mutex
-	filling *tables // the tables that changes are applied to: the same as current, except while another copy is loaded
+	mu sync.Mutex
+	// The tables that changes are applied to: the same as current, except while another copy is
+	// loaded.
+	filling *tables
 	keys    *seal.Keys
 }
 
@@ -150,7 +152,9 @@ func newTables(keys *seal.Keys) *tables {
 }
 
 // Lookup finds a workflow.
-func (s *Snapshot) Lookup(workflowID string) (View, bool) { return s.current.Load().lookup(workflowID) }
+func (s *Snapshot) Lookup(workflowID string) (View, bool) {
+	return s.current.Load().lookup(workflowID)
+}
 
 // PlanOf returns the plan of an account, or nil if it is not known.
 func (s *Snapshot) PlanOf(accountID string) *Plan {
@@ -278,7 +282,8 @@ func (t *tables) apply(c Change) {
 func (t *tables) loaded() {
 	t.loading = false
 	t.refreshAll()
-	t.accounts.publish() // accounts first: a lookup that finds a workflow must also find its account
+	// Accounts first: a lookup that finds a workflow must also find its account.
+	t.accounts.publish()
 	t.workflows.publish()
 }
 
@@ -296,7 +301,8 @@ func (t *tables) setWorkflow(w *Webhook) {
 		}
 	case w.Active:
 		of := t.owner(w.AccountID)
-		w.place = uint32(len(of.active)) //nolint:gosec // an account has fewer than 4 billion workflows
+		//nolint:gosec // an account has fewer than 4 billion workflows
+		w.place = uint32(len(of.active))
 		of.active = append(of.active, w)
 		t.refresh(w.AccountID)
 	}
@@ -382,11 +388,16 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 		t.opened[w.ID] = struct{}{}
 	}
 	for _, trigger := range r.Triggers {
-		node := Node{ID: t.shared(trigger.NodeID), Tokens: append(tokens, trigger.Tokens...), Answer: trigger.Answer}
+		node := Node{
+			ID:     t.shared(trigger.NodeID),
+			Tokens: append(tokens, trigger.Tokens...),
+			Answer: trigger.Answer,
+		}
 		tokens = nil // the space is for the first node
 		if trigger.Sender != nil {
 			// The sender is compiled once per revision, and not per request.
-			if node.Sender, node.Unusable = compileSender(t.keys, w.ID, node.ID, trigger.Sender); node.Unusable != nil {
+			if node.Sender, node.Unusable = compileSender(t.keys, w.ID, node.ID,
+				trigger.Sender); node.Unusable != nil {
 				t.unusable[w.ID] = node.Unusable
 				delete(t.opened, w.ID)
 			}
@@ -408,7 +419,8 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 func compileFilter(workflowID, nodeID, text string) (*filter.Filter, error) {
 	f, err := filter.Parse([]byte(text))
 	if err != nil {
-		return nil, fmt.Errorf("the filter of trigger node %q of workflow %q: %w", nodeID, workflowID, err)
+		return nil,
+			fmt.Errorf("the filter of trigger node %q of workflow %q: %w", nodeID, workflowID, err)
 	}
 	return f, nil
 }
@@ -417,7 +429,9 @@ func compileFilter(workflowID, nodeID, text string) (*filter.Filter, error) {
 func compileKey(workflowID, nodeID, text string) (*filter.Key, error) {
 	k, err := filter.ParseKey(text)
 	if err != nil {
-		return nil, fmt.Errorf("the order key of trigger node %q of workflow %q: %w", nodeID, workflowID, err)
+		return nil,
+			fmt.Errorf("the order key of trigger node %q of workflow %q: %w", nodeID, workflowID,
+				err)
 	}
 	return k, nil
 }

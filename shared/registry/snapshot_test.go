@@ -39,7 +39,14 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	for i := range workflows {
 		id := strconv.Itoa(i)
 		snapshot.Apply(registry.Change{Account: &registry.Account{ID: "a" + id, Plan: "pro"}})
-		snapshot.Apply(registry.Change{Workflow: &registry.Workflow{ID: "wf-" + id, AccountID: "a" + id, Active: true, Transition: 1}})
+		snapshot.Apply(registry.Change{
+			Workflow: &registry.Workflow{
+				ID:         "wf-" + id,
+				AccountID:  "a" + id,
+				Active:     true,
+				Transition: 1,
+			},
+		})
 	}
 	snapshot.Apply(registry.Change{Plans: plans})
 	if _, ok := snapshot.Lookup(last); ok || snapshot.Len() != 0 {
@@ -64,9 +71,18 @@ func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	var switching sync.WaitGroup
 	switching.Go(func() {
 		for n := range int64(50_000) {
-			s.Apply(registry.Change{Workflow: &registry.Workflow{ID: "wf", AccountID: "account", Active: true, Transition: n}})
+			s.Apply(registry.Change{
+				Workflow: &registry.Workflow{
+					ID:         "wf",
+					AccountID:  "account",
+					Active:     true,
+					Transition: n,
+				},
+			})
 			if n%2 == 0 {
-				s.Apply(registry.Change{Workflow: &registry.Workflow{ID: "wf", AccountID: "account", Transition: n}})
+				s.Apply(registry.Change{
+					Workflow: &registry.Workflow{ID: "wf", AccountID: "account", Transition: n},
+				})
 			} else {
 				s.Apply(registry.Change{DeletedWorkflow: "wf"})
 			}
@@ -86,7 +102,11 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 	t.Parallel()
 	const accounts, workflows, steps = 3, 20, 5000
 	s := registry.NewSnapshot(nil)
-	s.Apply(registry.Change{Plans: registry.Plans{{ID: "some", MaxActive: 3}, {ID: "none"}, {ID: "all", MaxActive: registry.Unlimited}}})
+	s.Apply(registry.Change{
+		Plans: registry.Plans{
+			{ID: "some", MaxActive: 3}, {ID: "none"}, {ID: "all", MaxActive: registry.Unlimited},
+		},
+	})
 	maxActive := map[string]int{"some": 3, "none": 0, "all": workflows}
 	random := rand.New(rand.NewPCG(1, 2))
 	accountOf := func() string { return "a" + strconv.Itoa(random.IntN(accounts)) }
@@ -102,7 +122,12 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 			delete(records, id)
 			return registry.Change{DeletedWorkflow: id}
 		default:
-			w := &registry.Workflow{ID: id, AccountID: accountOf(), Active: random.IntN(3) > 0, Transition: transition / 2}
+			w := &registry.Workflow{
+				ID:         id,
+				AccountID:  accountOf(),
+				Active:     random.IntN(3) > 0,
+				Transition: transition / 2,
+			}
 			records[id] = w
 			return registry.Change{Workflow: w}
 		}
@@ -121,8 +146,10 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 			for i, w := range list {
 				view, found := s.Lookup(w.ID)
 				plan, known := plans[accountID]
-				if want := known && i < maxActive[plan]; !found || !view.Workflow.Active || view.WithinPlan != want {
-					t.Fatalf("%s, number %d of the account on plan %q: found %v, within the plan: %v, want %v", w.ID, i, plan, found, view.WithinPlan, want)
+				if want := known && i < maxActive[plan]; !found || !view.Workflow.Active ||
+					view.WithinPlan != want {
+					t.Fatalf("%s, number %d of the account on plan %q: found %v, within the "+
+						"plan: %v, want %v", w.ID, i, plan, found, view.WithinPlan, want)
 				}
 			}
 			if n := s.ActiveBesides(accountID, list[0].ID); n != int64(len(list)-1) {
@@ -144,12 +171,16 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 // BenchmarkLookup measures what each request does: it finds workflows among a million.
 func BenchmarkLookup(b *testing.B) {
 	s := registry.NewSnapshot(nil)
-	s.Apply(registry.Change{Plans: registry.Plans{{ID: "pro", WebhookTriggers: true, MaxActive: registry.Unlimited}}})
+	s.Apply(registry.Change{
+		Plans: registry.Plans{{ID: "pro", WebhookTriggers: true, MaxActive: registry.Unlimited}},
+	})
 	s.Apply(registry.Change{Account: &registry.Account{ID: "a", Plan: "pro"}})
 	ids := make([]string, 1_000_000)
 	for i := range ids {
 		ids[i] = "workflow-" + strconv.Itoa(i)
-		s.Apply(registry.Change{Workflow: &registry.Workflow{ID: ids[i], AccountID: "a", Active: true}})
+		s.Apply(registry.Change{
+			Workflow: &registry.Workflow{ID: ids[i], AccountID: "a", Active: true},
+		})
 	}
 	s.Loaded()
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })

@@ -47,7 +47,8 @@ func (s *Survey) Err(keys *seal.Keys) error {
 	if ids := keys.IDs(); len(ids) > 0 {
 		has = "it has " + strings.Join(ids, ", ")
 	}
-	return fmt.Errorf("--secrets-key-file opens nothing of what is sealed: that needs the key %s, and %s; give every executor and ingress the same file",
+	return fmt.Errorf("--secrets-key-file opens nothing of what is sealed: that needs the key "+
+		"%s, and %s; give every executor and ingress the same file",
 		strings.Join(s.Missing, ", "), has)
 }
 
@@ -57,9 +58,11 @@ func (s *Survey) Warning() string {
 	case s.Closed == 0:
 		return ""
 	case len(s.Missing) == 0:
-		return fmt.Sprintf("a part of what is sealed does not open: %v; requests to nodes whose secrets it is are answered with 503", s.Why)
+		return fmt.Sprintf("a part of what is sealed does not open: %v; requests to nodes whose "+
+			"secrets it is are answered with 503", s.Why)
 	}
-	return fmt.Sprintf("--secrets-key-file lacks the key %s, with which a part of what is sealed is sealed; requests to nodes whose secrets that is are answered with 503",
+	return fmt.Sprintf("--secrets-key-file lacks the key %s, with which a part of what is sealed "+
+		"is sealed; requests to nodes whose secrets that is are answered with 503",
 		strings.Join(s.Missing, ", "))
 }
 

@@ -34,10 +34,18 @@ func TestSurvey(t *testing.T) {
 		}
 		return sealed
 	}
-	w := &registry.Workflow{ID: "wf", Triggers: []registry.Trigger{{NodeID: "n", Sender: &registry.Sender{
-		Secrets:        []registry.SenderSecret{{ID: "s", Sealed: box(first, registry.AboutSecret("wf", "n", "s"))}, {ID: "p", PublicKey: "in clear"}},
-		SealedSettings: map[string][]byte{"v": box(second, registry.AboutSetting("wf", "n", "v"))},
-	}}, {NodeID: "plain"}}}
+	w := &registry.Workflow{ID: "wf",
+		Triggers: []registry.Trigger{{NodeID: "n", Sender: &registry.Sender{
+			Secrets: []registry.SenderSecret{
+				{ID: "s", Sealed: box(first, registry.AboutSecret("wf", "n", "s"))}, {
+					ID:        "p",
+					PublicKey: "in clear",
+				},
+			},
+			SealedSettings: map[string][]byte{
+				"v": box(second, registry.AboutSetting("wf", "n", "v")),
+			},
+		}}, {NodeID: "plain"}}}
 	id := func(line string) string { name, _, _ := strings.Cut(line, ":"); return name }
 	for what, c := range map[string]struct {
 		keys           *seal.Keys
@@ -45,19 +53,23 @@ func TestSurvey(t *testing.T) {
 		refused        bool
 		names          string
 	}{
-		"both":                   {keysOf(t, one, two), 2, 0, false, ""},
-		"one of them":            {first, 1, 1, false, id(two)},
-		"another one":            {keysOf(t, seal.NewLine()), 0, 2, true, id(one)},
-		"another key of that ID": {keysOf(t, id(one)+":"+strings.SplitN(seal.NewLine(), ":", 2)[1]), 0, 2, true, id(two)},
-		"none":                   {nil, 0, 2, true, id(one)},
+		"both":        {keysOf(t, one, two), 2, 0, false, ""},
+		"one of them": {first, 1, 1, false, id(two)},
+		"another one": {keysOf(t, seal.NewLine()), 0, 2, true, id(one)},
+		"another key of that ID": {
+			keysOf(t, id(one)+":"+strings.SplitN(seal.NewLine(), ":", 2)[1]), 0, 2, true, id(two),
+		},
+		"none": {nil, 0, 2, true, id(one)},
 	} {
 		var s registry.Survey
 		s.Try(c.keys, w)
 		err := s.Err(c.keys)
-		if s.Opened != c.opened || s.Closed != c.closed || (err != nil) != c.refused || !strings.Contains(s.Warning(), c.names) || (s.Warning() == "") != (c.names == "") {
+		if s.Opened != c.opened || s.Closed != c.closed || (err != nil) != c.refused ||
+			!strings.Contains(s.Warning(), c.names) || (s.Warning() == "") != (c.names == "") {
 			t.Errorf("%s: %+v, %v, %q", what, s, err, s.Warning())
 		}
-		if err != nil && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), c.names)) {
+		if err != nil &&
+			(strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), c.names)) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -23,8 +23,11 @@ func (p Plans) Encode() ([]byte, error) {
 	catalog := &hookstartv1.PlanCatalog{}
 	for _, plan := range p {
 		catalog.Plans = append(catalog.Plans, &hookstartv1.Plan{
-			Id: plan.ID, WebhookTriggers: plan.WebhookTriggers, MaxActiveWebhookWorkflows: bound(plan.MaxActive),
-			RateLimit: rateLimitToWire(plan.RateLimit), BytesPerDay: bound(plan.BytesPerDay),
+			Id:                        plan.ID,
+			WebhookTriggers:           plan.WebhookTriggers,
+			MaxActiveWebhookWorkflows: bound(plan.MaxActive),
+			RateLimit:                 rateLimitToWire(plan.RateLimit),
+			BytesPerDay:               bound(plan.BytesPerDay),
 		})
 	}
 	return marshal.Marshal(catalog)
@@ -39,8 +42,11 @@ func DecodePlans(data []byte) (Plans, error) {
 	plans := make(Plans, 0, len(catalog.GetPlans()))
 	for _, p := range catalog.GetPlans() {
 		plans = append(plans, Plan{
-			ID: p.GetId(), WebhookTriggers: p.GetWebhookTriggers(), MaxActive: orUnlimited(p.MaxActiveWebhookWorkflows),
-			RateLimit: rateLimitFromWire(p.GetRateLimit()), BytesPerDay: orUnlimited(p.BytesPerDay),
+			ID:              p.GetId(),
+			WebhookTriggers: p.GetWebhookTriggers(),
+			MaxActive:       orUnlimited(p.MaxActiveWebhookWorkflows),
+			RateLimit:       rateLimitFromWire(p.GetRateLimit()),
+			BytesPerDay:     orUnlimited(p.BytesPerDay),
 		})
 	}
 	return plans, nil
@@ -48,9 +54,19 @@ func DecodePlans(data []byte) (Plans, error) {
 
 // Encode implements Record.
 func (a *Account) Encode() ([]byte, error) {
-	wire := &hookstartv1.Account{Id: a.ID, Name: a.Name, Plan: a.Plan, CreatedAt: timeToWire(a.CreatedAt)}
+	wire := &hookstartv1.Account{
+		Id:        a.ID,
+		Name:      a.Name,
+		Plan:      a.Plan,
+		CreatedAt: timeToWire(a.CreatedAt),
+	}
 	if last := a.LastTransition; last.Number > 0 {
-		wire.LastTransition = &hookstartv1.Transition{Number: last.Number, WorkflowId: last.WorkflowID, Active: last.Active, At: timeToWire(last.At)}
+		wire.LastTransition = &hookstartv1.Transition{
+			Number:     last.Number,
+			WorkflowId: last.WorkflowID,
+			Active:     last.Active,
+			At:         timeToWire(last.At),
+		}
 		if by := last.By; by != (Actor{}) {
 			wire.LastTransition.By = &hookstartv1.Actor{Kind: by.Kind, Id: by.ID, Name: by.Name}
 		}
@@ -58,7 +74,10 @@ func (a *Account) Encode() ([]byte, error) {
 	}
 	if e := a.Events; e != nil {
 		wire.Events = &hookstartv1.OperatorEvents{
-			WorkflowId: e.WorkflowID, Kinds: e.Kinds, SilentAfterSeconds: int64(e.SilentAfter / time.Second), Since: timeToWire(e.Since),
+			WorkflowId:         e.WorkflowID,
+			Kinds:              e.Kinds,
+			SilentAfterSeconds: int64(e.SilentAfter / time.Second),
+			Since:              timeToWire(e.Since),
 		}
 		e.unknown.into(wire.Events)
 	}
@@ -72,18 +91,34 @@ func DecodeAccount(data []byte) (*Account, error) {
 	if err := proto.Unmarshal(data, &wire); err != nil {
 		return nil, fmt.Errorf("an account: %w", err)
 	}
-	a := &Account{ID: wire.GetId(), Name: wire.GetName(), Plan: wire.GetPlan(), CreatedAt: timeFromWire(wire.GetCreatedAt()), unknown: unknownOf(&wire)}
+	a := &Account{
+		ID:        wire.GetId(),
+		Name:      wire.GetName(),
+		Plan:      wire.GetPlan(),
+		CreatedAt: timeFromWire(wire.GetCreatedAt()),
+		unknown:   unknownOf(&wire),
+	}
 	if last := wire.GetLastTransition(); last != nil {
 		a.LastTransition = Transition{
-			Number: last.GetNumber(), WorkflowID: last.GetWorkflowId(), Active: last.GetActive(), At: timeFromWire(last.GetAt()),
-			By:      Actor{Kind: last.GetBy().GetKind(), ID: last.GetBy().GetId(), Name: last.GetBy().GetName()},
+			Number:     last.GetNumber(),
+			WorkflowID: last.GetWorkflowId(),
+			Active:     last.GetActive(),
+			At:         timeFromWire(last.GetAt()),
+			By: Actor{
+				Kind: last.GetBy().GetKind(),
+				ID:   last.GetBy().GetId(),
+				Name: last.GetBy().GetName(),
+			},
 			unknown: unknownOf(last),
 		}
 	}
 	if e := wire.GetEvents(); e != nil {
 		a.Events = &OperatorEvents{
-			WorkflowID: e.GetWorkflowId(), Kinds: e.GetKinds(), SilentAfter: time.Duration(e.GetSilentAfterSeconds()) * time.Second,
-			Since: timeFromWire(e.GetSince()), unknown: unknownOf(e),
+			WorkflowID:  e.GetWorkflowId(),
+			Kinds:       e.GetKinds(),
+			SilentAfter: time.Duration(e.GetSilentAfterSeconds()) * time.Second,
+			Since:       timeFromWire(e.GetSince()),
+			unknown:     unknownOf(e),
 		}
 	}
 	return a, nil
@@ -92,13 +127,31 @@ func DecodeAccount(data []byte) (*Account, error) {
 // Encode implements Record.
 func (w *Workflow) Encode() ([]byte, error) {
 	wire := &hookstartv1.Workflow{
-		Id: w.ID, AccountId: w.AccountID, Name: w.Name, Queue: w.Queue, Active: w.Active, ActivatedAt: timeToWire(w.ActivatedAt),
-		Transition: w.Transition, RateLimit: rateLimitToWire(w.RateLimit), CreatedAt: timeToWire(w.CreatedAt), UpdatedAt: timeToWire(w.UpdatedAt),
+		Id:          w.ID,
+		AccountId:   w.AccountID,
+		Name:        w.Name,
+		Queue:       w.Queue,
+		Active:      w.Active,
+		ActivatedAt: timeToWire(w.ActivatedAt),
+		Transition:  w.Transition,
+		RateLimit:   rateLimitToWire(w.RateLimit),
+		CreatedAt:   timeToWire(w.CreatedAt),
+		UpdatedAt:   timeToWire(w.UpdatedAt),
 	}
 	for _, t := range w.Triggers {
-		node := &hookstartv1.TriggerNode{NodeId: t.NodeID, Name: t.Name, Sender: t.Sender.toWire(), Filter: t.Filter, OrderKey: t.OrderKey, Answer: t.Answer.toWire()}
+		node := &hookstartv1.TriggerNode{
+			NodeId:   t.NodeID,
+			Name:     t.Name,
+			Sender:   t.Sender.toWire(),
+			Filter:   t.Filter,
+			OrderKey: t.OrderKey,
+			Answer:   t.Answer.toWire(),
+		}
 		for _, token := range t.Tokens {
-			node.Tokens = append(node.Tokens, &hookstartv1.TokenHash{Sha256: token.Hash[:], ExpiresAt: timeToWire(token.Expiry())})
+			node.Tokens = append(node.Tokens, &hookstartv1.TokenHash{
+				Sha256:    token.Hash[:],
+				ExpiresAt: timeToWire(token.Expiry()),
+			})
 		}
 		t.unknown.into(node)
 		wire.Triggers = append(wire.Triggers, node)
@@ -121,15 +174,29 @@ func decodeAnyWorkflow(data []byte) (*Workflow, error) {
 		return nil, fmt.Errorf("a workflow: %w", err)
 	}
 	w := &Workflow{
-		ID: wire.GetId(), AccountID: wire.GetAccountId(), Name: wire.GetName(), Queue: wire.GetQueue(), Active: wire.GetActive(),
-		ActivatedAt: timeFromWire(wire.GetActivatedAt()), Transition: wire.GetTransition(), RateLimit: rateLimitFromWire(wire.GetRateLimit()),
-		Triggers:  make([]Trigger, 0, len(wire.GetTriggers())),
-		CreatedAt: timeFromWire(wire.GetCreatedAt()), UpdatedAt: timeFromWire(wire.GetUpdatedAt()), unknown: unknownOf(&wire),
+		ID:          wire.GetId(),
+		AccountID:   wire.GetAccountId(),
+		Name:        wire.GetName(),
+		Queue:       wire.GetQueue(),
+		Active:      wire.GetActive(),
+		ActivatedAt: timeFromWire(wire.GetActivatedAt()),
+		Transition:  wire.GetTransition(),
+		RateLimit:   rateLimitFromWire(wire.GetRateLimit()),
+		Triggers:    make([]Trigger, 0, len(wire.GetTriggers())),
+		CreatedAt:   timeFromWire(wire.GetCreatedAt()),
+		UpdatedAt:   timeFromWire(wire.GetUpdatedAt()),
+		unknown:     unknownOf(&wire),
 	}
 	for _, node := range wire.GetTriggers() {
 		t := Trigger{
-			NodeID: node.GetNodeId(), Name: node.GetName(), Tokens: make([]NodeToken, 0, len(node.GetTokens())),
-			Sender: senderFromWire(node.GetSender()), Filter: node.GetFilter(), OrderKey: node.GetOrderKey(), Answer: answerFromWire(node.GetAnswer()), unknown: unknownOf(node),
+			NodeID:   node.GetNodeId(),
+			Name:     node.GetName(),
+			Tokens:   make([]NodeToken, 0, len(node.GetTokens())),
+			Sender:   senderFromWire(node.GetSender()),
+			Filter:   node.GetFilter(),
+			OrderKey: node.GetOrderKey(),
+			Answer:   answerFromWire(node.GetAnswer()),
+			unknown:  unknownOf(node),
 		}
 		for _, token := range node.GetTokens() {
 			if len(token.GetSha256()) != len(TokenHash{}) {
@@ -153,11 +220,20 @@ func (s *Sender) toWire() *hookstartv1.Sender {
 	if s == nil {
 		return nil
 	}
-	wire := &hookstartv1.Sender{Preset: s.Preset, Settings: s.Settings, SealedSettings: s.SealedSettings}
+	wire := &hookstartv1.Sender{
+		Preset:         s.Preset,
+		Settings:       s.Settings,
+		SealedSettings: s.SealedSettings,
+	}
 	for _, secret := range s.Secrets {
 		one := &hookstartv1.SenderSecret{
-			Id: secret.ID, Sealed: secret.Sealed, PublicKey: secret.PublicKey, Last4: secret.Last4,
-			SetAt: timeToWire(secret.SetAt), ExpiresAt: timeToWire(secret.ExpiresAt), Unseen: secret.Unseen,
+			Id:        secret.ID,
+			Sealed:    secret.Sealed,
+			PublicKey: secret.PublicKey,
+			Last4:     secret.Last4,
+			SetAt:     timeToWire(secret.SetAt),
+			ExpiresAt: timeToWire(secret.ExpiresAt),
+			Unseen:    secret.Unseen,
 		}
 		secret.unknown.into(one)
 		wire.Secrets = append(wire.Secrets, one)
@@ -170,12 +246,22 @@ func senderFromWire(wire *hookstartv1.Sender) *Sender {
 	if wire == nil {
 		return nil
 	}
-	s := &Sender{Preset: wire.GetPreset(), Settings: wire.GetSettings(), SealedSettings: wire.GetSealedSettings(), unknown: unknownOf(wire)}
+	s := &Sender{
+		Preset:         wire.GetPreset(),
+		Settings:       wire.GetSettings(),
+		SealedSettings: wire.GetSealedSettings(),
+		unknown:        unknownOf(wire),
+	}
 	for _, secret := range wire.GetSecrets() {
 		s.Secrets = append(s.Secrets, SenderSecret{
-			ID: secret.GetId(), Sealed: secret.GetSealed(), PublicKey: secret.GetPublicKey(), Last4: secret.GetLast4(),
-			SetAt: timeFromWire(secret.GetSetAt()), ExpiresAt: timeFromWire(secret.GetExpiresAt()), Unseen: secret.GetUnseen(),
-			unknown: unknownOf(secret),
+			ID:        secret.GetId(),
+			Sealed:    secret.GetSealed(),
+			PublicKey: secret.GetPublicKey(),
+			Last4:     secret.GetLast4(),
+			SetAt:     timeFromWire(secret.GetSetAt()),
+			ExpiresAt: timeFromWire(secret.GetExpiresAt()),
+			Unseen:    secret.GetUnseen(),
+			unknown:   unknownOf(secret),
 		})
 	}
 	return s
@@ -200,7 +286,13 @@ func answerFromWire(wire *hookstartv1.Answer) *Answer {
 // Encode implements Record.
 func (k *Key) Encode() ([]byte, error) {
 	wire := &hookstartv1.Key{
-		Id: k.ID, Name: k.Name, Role: k.Role, AccountId: k.AccountID, Sha256: k.Hash[:], CreatedAt: timeToWire(k.CreatedAt), ExpiresAt: timeToWire(k.ExpiresAt),
+		Id:        k.ID,
+		Name:      k.Name,
+		Role:      k.Role,
+		AccountId: k.AccountID,
+		Sha256:    k.Hash[:],
+		CreatedAt: timeToWire(k.CreatedAt),
+		ExpiresAt: timeToWire(k.ExpiresAt),
 	}
 	k.unknown.into(wire)
 	return marshal.Marshal(wire)
@@ -213,8 +305,13 @@ func DecodeKey(data []byte) (*Key, error) {
 		return nil, fmt.Errorf("a key: %w", err)
 	}
 	k := &Key{
-		ID: wire.GetId(), Name: wire.GetName(), Role: wire.GetRole(), AccountID: wire.GetAccountId(),
-		CreatedAt: timeFromWire(wire.GetCreatedAt()), ExpiresAt: timeFromWire(wire.GetExpiresAt()), unknown: unknownOf(&wire),
+		ID:        wire.GetId(),
+		Name:      wire.GetName(),
+		Role:      wire.GetRole(),
+		AccountID: wire.GetAccountId(),
+		CreatedAt: timeFromWire(wire.GetCreatedAt()),
+		ExpiresAt: timeFromWire(wire.GetExpiresAt()),
+		unknown:   unknownOf(&wire),
 	}
 	copy(k.Hash[:], wire.GetSha256())
 	return k, nil
@@ -222,7 +319,12 @@ func DecodeKey(data []byte) (*Key, error) {
 
 // Encode implements Record.
 func (i *Installation) Encode() ([]byte, error) {
-	wire := &hookstartv1.Installation{Id: i.ID, Restoring: i.Restoring, Stamp: i.Stamp, Life: i.Life}
+	wire := &hookstartv1.Installation{
+		Id:        i.ID,
+		Restoring: i.Restoring,
+		Stamp:     i.Stamp,
+		Life:      i.Life,
+	}
 	i.unknown.into(wire)
 	return marshal.Marshal(wire)
 }
@@ -234,14 +336,21 @@ func DecodeInstallation(data []byte) (*Installation, error) {
 		return nil, fmt.Errorf("the installation's identity: %w", err)
 	}
 	return &Installation{
-		ID: wire.GetId(), Restoring: wire.GetRestoring(), Stamp: wire.GetStamp(), Life: wire.GetLife(), unknown: unknownOf(&wire),
+		ID:        wire.GetId(),
+		Restoring: wire.GetRestoring(),
+		Stamp:     wire.GetStamp(),
+		Life:      wire.GetLife(),
+		unknown:   unknownOf(&wire),
 	}, nil
 }
 
 // Encode implements Record.
 func (q *Queue) Encode() ([]byte, error) {
 	wire := &hookstartv1.QueueSettings{
-		Queue: q.Name, PausedSince: timeToWire(q.PausedSince), PausedUntil: timeToWire(q.PausedUntil), Lanes: q.Lanes,
+		Queue:       q.Name,
+		PausedSince: timeToWire(q.PausedSince),
+		PausedUntil: timeToWire(q.PausedUntil),
+		Lanes:       q.Lanes,
 	}
 	for _, g := range q.Groups {
 		one := &hookstartv1.QueueGroupSettings{Group: g.Group, MaxInFlight: g.MaxInFlight}
@@ -259,11 +368,18 @@ func DecodeQueue(data []byte) (*Queue, error) {
 		return nil, fmt.Errorf("the settings of a queue: %w", err)
 	}
 	q := &Queue{
-		Name: wire.GetQueue(), PausedSince: timeFromWire(wire.GetPausedSince()),
-		PausedUntil: timeFromWire(wire.GetPausedUntil()), Lanes: wire.GetLanes(), unknown: unknownOf(&wire),
+		Name:        wire.GetQueue(),
+		PausedSince: timeFromWire(wire.GetPausedSince()),
+		PausedUntil: timeFromWire(wire.GetPausedUntil()),
+		Lanes:       wire.GetLanes(),
+		unknown:     unknownOf(&wire),
 	}
 	for _, g := range wire.GetGroups() {
-		q.Groups = append(q.Groups, QueueGroup{Group: g.GetGroup(), MaxInFlight: g.GetMaxInFlight(), unknown: unknownOf(g)})
+		q.Groups = append(q.Groups, QueueGroup{
+			Group:       g.GetGroup(),
+			MaxInFlight: g.GetMaxInFlight(),
+			unknown:     unknownOf(g),
+		})
 	}
 	return q, nil
 }
@@ -286,9 +402,17 @@ func DecodeTriggerSecrets(data []byte) (*TriggerSecrets, error) {
 	if err := proto.Unmarshal(data, &wire); err != nil {
 		return nil, fmt.Errorf("a trigger node's secrets: %w", err)
 	}
-	s := &TriggerSecrets{SamplePayload: wire.SamplePayload, Sealed: wire.GetSealed(), unknown: unknownOf(&wire)}
+	s := &TriggerSecrets{
+		SamplePayload: wire.SamplePayload,
+		Sealed:        wire.GetSealed(),
+		unknown:       unknownOf(&wire),
+	}
 	for _, t := range wire.GetTokens() {
-		s.Tokens = append(s.Tokens, Token{Text: t.GetToken(), CreatedAt: timeFromWire(t.GetCreatedAt()), unknown: unknownOf(t)})
+		s.Tokens = append(s.Tokens, Token{
+			Text:      t.GetToken(),
+			CreatedAt: timeFromWire(t.GetCreatedAt()),
+			unknown:   unknownOf(t),
+		})
 	}
 	return s, nil
 }
@@ -320,11 +444,17 @@ func rateLimitToWire(l RateLimit) *hookstartv1.RateLimit {
 	if l == (RateLimit{}) {
 		return nil
 	}
-	return &hookstartv1.RateLimit{Requests: l.Requests, WindowSeconds: int64(l.Window / time.Second)}
+	return &hookstartv1.RateLimit{
+		Requests:      l.Requests,
+		WindowSeconds: int64(l.Window / time.Second),
+	}
 }
 
 func rateLimitFromWire(l *hookstartv1.RateLimit) RateLimit {
-	return RateLimit{Requests: l.GetRequests(), Window: time.Duration(l.GetWindowSeconds()) * time.Second}
+	return RateLimit{
+		Requests: l.GetRequests(),
+		Window:   time.Duration(l.GetWindowSeconds()) * time.Second,
+	}
 }
 
 func bound(n int64) *int64 {
@@ -400,7 +530,8 @@ func (f *fields) next() bool {
 	}
 	number, kind, length := protowire.ConsumeTag(f.rest)
 	if length > 0 && int32(number) >= f.number {
-		f.again, f.number, f.kind, f.rest = int32(number) == f.number, int32(number), kind, f.rest[length:]
+		f.again, f.number, f.kind, f.rest = int32(number) == f.number, int32(number), kind,
+			f.rest[length:]
 		length = -1
 		switch kind { //nolint:exhaustive // the others are in no workflow
 		case protowire.VarintType:
@@ -481,7 +612,8 @@ func (f *fields) token() (t NodeToken) {
 	of := f.message()
 	for of.next() {
 		switch {
-		case of.number == 1 && of.kind == protowire.BytesType && !of.again && len(of.bytes) == len(t.Hash):
+		case of.number == 1 && of.kind == protowire.BytesType && !of.again &&
+			len(of.bytes) == len(t.Hash):
 			t.Hash = TokenHash(of.bytes)
 		case of.number == 2:
 			t.ExpiresAt = of.time().UnixNano()

@@ -15,7 +15,8 @@ import (
 )
 
 // aLaterField is a field of a message that only a later version knows.
-var aLaterField = protowire.AppendString(protowire.AppendTag(nil, 1999, protowire.BytesType), "later")
+var aLaterField = protowire.AppendString(protowire.AppendTag(nil, 1999, protowire.BytesType),
+	"later")
 
 // fill sets every field of a message, and one field that this version does not know.
 func fill(m protoreflect.Message, depth int) {
@@ -43,8 +44,10 @@ func fill(m protoreflect.Message, depth int) {
 		case field.Message() != nil && field.Message().Name() == "Timestamp":
 			at := time.Date(2026, 1, i+1, depth, 0, 0, 5000, time.UTC)
 			set := m.Mutable(field).Message()
-			set.Set(set.Descriptor().Fields().ByName("seconds"), protoreflect.ValueOfInt64(at.Unix()))
-			set.Set(set.Descriptor().Fields().ByName("nanos"), protoreflect.ValueOfInt32(int32(at.Nanosecond())))
+			set.Set(set.Descriptor().Fields().ByName("seconds"),
+				protoreflect.ValueOfInt64(at.Unix()))
+			set.Set(set.Descriptor().Fields().ByName("nanos"),
+				protoreflect.ValueOfInt32(int32(at.Nanosecond())))
 		case field.Message() != nil:
 			fill(m.Mutable(field).Message(), depth+1)
 		default:
@@ -82,8 +85,12 @@ func TestRecordsAreStoredAsTheyWere(t *testing.T) {
 		wire   proto.Message
 		decode func([]byte) (registry.Record, error)
 	}{
-		{&hookstartv1.PlanCatalog{}, func(b []byte) (registry.Record, error) { return registry.DecodePlans(b) }},
-		{&hookstartv1.Account{}, func(b []byte) (registry.Record, error) { return registry.DecodeAccount(b) }},
+		{&hookstartv1.PlanCatalog{}, func(b []byte) (registry.Record, error) {
+			return registry.DecodePlans(b)
+		}},
+		{&hookstartv1.Account{}, func(b []byte) (registry.Record, error) {
+			return registry.DecodeAccount(b)
+		}},
 		{&hookstartv1.Workflow{}, func(b []byte) (registry.Record, error) {
 			w, err := registry.DecodeWorkflow(b)
 			if err != nil {
@@ -91,10 +98,18 @@ func TestRecordsAreStoredAsTheyWere(t *testing.T) {
 			}
 			return w.Clone(), nil
 		}},
-		{&hookstartv1.Key{}, func(b []byte) (registry.Record, error) { return registry.DecodeKey(b) }},
-		{&hookstartv1.Installation{}, func(b []byte) (registry.Record, error) { return registry.DecodeInstallation(b) }},
-		{&hookstartv1.QueueSettings{}, func(b []byte) (registry.Record, error) { return registry.DecodeQueue(b) }},
-		{&hookstartv1.TriggerSecrets{}, func(b []byte) (registry.Record, error) { return registry.DecodeTriggerSecrets(b) }},
+		{&hookstartv1.Key{}, func(b []byte) (registry.Record, error) {
+			return registry.DecodeKey(b)
+		}},
+		{&hookstartv1.Installation{}, func(b []byte) (registry.Record, error) {
+			return registry.DecodeInstallation(b)
+		}},
+		{&hookstartv1.QueueSettings{}, func(b []byte) (registry.Record, error) {
+			return registry.DecodeQueue(b)
+		}},
+		{&hookstartv1.TriggerSecrets{}, func(b []byte) (registry.Record, error) {
+			return registry.DecodeTriggerSecrets(b)
+		}},
 	} {
 		name := c.wire.ProtoReflect().Descriptor().Name()
 		for _, set := range []bool{false, true} {
@@ -129,11 +144,16 @@ func TestRecordsAreStoredAsTheyWere(t *testing.T) {
 
 func TestAHashThatIsNoneOpensNothing(t *testing.T) {
 	t.Parallel()
-	data, err := proto.Marshal(&hookstartv1.Workflow{Triggers: []*hookstartv1.TriggerNode{{Tokens: []*hookstartv1.TokenHash{{Sha256: []byte("short")}}}}})
+	data, err := proto.Marshal(&hookstartv1.Workflow{
+		Triggers: []*hookstartv1.TriggerNode{
+			{Tokens: []*hookstartv1.TokenHash{{Sha256: []byte("short")}}},
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w, err := registry.DecodeWorkflow(data); err != nil || len(w.Triggers) != 1 || len(w.Triggers[0].Tokens) != 0 {
+	if w, err := registry.DecodeWorkflow(data); err != nil || len(w.Triggers) != 1 ||
+		len(w.Triggers[0].Tokens) != 0 {
 		t.Errorf("%+v, %v", w, err)
 	}
 }
@@ -145,7 +165,9 @@ func TestAClonedWorkflowIsOnesOwn(t *testing.T) {
 		return &registry.Workflow{ID: "wf", Triggers: []registry.Trigger{{
 			NodeID: "node", Tokens: []registry.NodeToken{{ExpiresAt: 1}},
 			Sender: &registry.Sender{
-				Secrets: []registry.SenderSecret{{ID: "s"}}, Settings: map[string]string{"a": "b"}, SealedSettings: map[string][]byte{"c": {1}},
+				Secrets:        []registry.SenderSecret{{ID: "s"}},
+				Settings:       map[string]string{"a": "b"},
+				SealedSettings: map[string][]byte{"c": {1}},
 			},
 		}}}
 	}
@@ -174,7 +196,8 @@ func TestEveryFieldOfARecordHasItsPlaceInTheAudit(t *testing.T) {
 			for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
 				inner = inner.Elem()
 			}
-			if tag != "-" && !strings.HasSuffix(tag, ",hidden") && inner.Kind() == reflect.Struct && inner != reflect.TypeFor[time.Time]() {
+			if tag != "-" && !strings.HasSuffix(tag, ",hidden") && inner.Kind() == reflect.Struct &&
+				inner != reflect.TypeFor[time.Time]() {
 				check(inner)
 			}
 		}

@@ -27,8 +27,8 @@ type Answer struct {
 // Handshake is a request with which a provider checks a URL. It starts nothing.
 type Handshake struct {
 	Answer Answer
-	// Verdict tells whether the request is the provider's, where that can be determined. If it is not
-	// OK, the request is refused.
+	// Verdict tells whether the request is the provider's, where that can be determined. If it is
+	// not OK, the request is refused.
 	Verdict Verdict
 	// Secret is a secret that the provider has transmitted and that is to be kept, or "".
 	Secret string
@@ -37,16 +37,17 @@ type Handshake struct {
 // handshakeSpec is a handshake in the table. Its answer is one of echo, hmac, json, or a status
 // alone.
 type handshakeSpec struct {
-	Title   string            `json:"title"`
-	Method  string            `json:"method"` // POST by default
-	When    map[string]string `json:"when"`
-	Signed  bool              `json:"signed"` // it must verify
-	Check   map[string]string `json:"check"`  // sources that must be equal to secret settings
-	Echo    string            `json:"echo"`   // a source, sent back as text
-	HMAC    *hmacAnswer       `json:"hmac"`
-	JSON    string            `json:"json"`
-	Status  int               `json:"status"`  // 200 by default
-	Headers map[string]string `json:"headers"` // of the answer: their sources, text:…, or rate: and the source of a rate that is asked for
+	Title  string            `json:"title"`
+	Method string            `json:"method"` // POST by default
+	When   map[string]string `json:"when"`
+	Signed bool              `json:"signed"` // it must verify
+	Check  map[string]string `json:"check"`  // sources that must be equal to secret settings
+	Echo   string            `json:"echo"`   // a source, sent back as text
+	HMAC   *hmacAnswer       `json:"hmac"`
+	JSON   string            `json:"json"`
+	Status int               `json:"status"` // 200 by default
+	// Of the answer: their sources, text:…, or rate: and the source of a rate that is asked for.
+	Headers map[string]string `json:"headers"`
 }
 
 // hmacAnswer is the answer {"plain": token, "encrypted": HMAC-SHA256 of the token with the secret,
@@ -122,7 +123,9 @@ const maxEcho = 4 << 10
 
 // HandshakeInBody reports whether a POST can be recognised as a handshake only by its body.
 func (s *Sender) HandshakeInBody() bool {
-	return slices.ContainsFunc(s.handshakes, func(h handshake) bool { return h.method == post && inBody(h.when) }) || s.Capturing()
+	return slices.ContainsFunc(s.handshakes, func(h handshake) bool {
+		return h.method == post && inBody(h.when)
+	}) || s.Capturing()
 }
 
 func inBody(conditions []condition) bool {
@@ -165,7 +168,10 @@ func (s *Sender) shake(h *handshake, value string, r *Request, now time.Time) *H
 	}
 	for _, c := range h.check {
 		if c.value == "" || sameText(c.source.value(r), c.value) != 1 {
-			done.Verdict = Verdict{Code: webhook.SignatureInvalid, Reason: c.source.String() + " is not the one that was set"}
+			done.Verdict = Verdict{
+				Code:   webhook.SignatureInvalid,
+				Reason: c.source.String() + " is not the one that was set",
+			}
 		}
 	}
 	if done.Verdict.OK() {
@@ -243,7 +249,10 @@ func (s *Sender) hmacAnswer(spec *hmacAnswer, token, secretID string) []byte {
 	}
 	mac := hmac.New(sha256.New, secret)
 	_, _ = mac.Write([]byte(token)) // a hash takes everything
-	text, err := json.Marshal(map[string]string{spec.Plain: token, spec.Encrypted: hex.EncodeToString(mac.Sum(nil))})
+	text, err := json.Marshal(map[string]string{
+		spec.Plain:     token,
+		spec.Encrypted: hex.EncodeToString(mac.Sum(nil)),
+	})
 	if err != nil {
 		panic(err) // texts always marshal
 	}

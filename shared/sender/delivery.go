@@ -23,11 +23,11 @@ type idSource struct {
 // Delivery is a delivery ID from one of the sender's own sources.
 type Delivery struct {
 	ID string // empty: the request has none
-	// Derived reports that the ID comes from the body or is a hash, so that it differs from the same
-	// text in a header. See execution.DerivedDelivery.
+	// Derived reports that the ID comes from the body or is a hash, so that it differs from the
+	// same text in a header. See execution.DerivedDelivery.
 	Derived bool
-	// Signed reports that the ID is under the signature that was verified, so that it differs from the
-	// same text anywhere else. See execution.SignedDelivery.
+	// Signed reports that the ID is under the signature that was verified, so that it differs from
+	// the same text anywhere else. See execution.SignedDelivery.
 	Signed bool
 }
 
@@ -62,7 +62,9 @@ const maxSources = 16
 // setting deliveryId: first those that the signature covers, then the others. A source of the
 // preset may have several parts, joined by " + ", and after a "!" a part that must be absent.
 // Secret settings may be left out.
-func DeliverySources(preset string, settings map[string]string) (signed, other []string, err error) {
+func DeliverySources(
+	preset string, settings map[string]string,
+) (signed, other []string, err error) {
 	e, err := find(preset)
 	if err != nil {
 		return nil, nil, err
@@ -142,7 +144,9 @@ func (s *Sender) DeliveryInBody() bool {
 // SignsDelivery reports whether a delivery ID may be under the signature, so that the delivery ID
 // in force is known only once the request is verified.
 func (s *Sender) SignsDelivery() bool {
-	return slices.ContainsFunc(s.delivery, func(id idSource) bool { return slices.Contains(id.signedBy, true) })
+	return slices.ContainsFunc(s.delivery, func(id idSource) bool {
+		return slices.Contains(id.signedBy, true)
+	})
 }
 
 // SignedDelivery returns the delivery ID that is under the signature with which the request was
@@ -187,7 +191,9 @@ func (s *Sender) Delivery(r *Request, v Verdict) Delivery {
 }
 
 func delivery(text string, body bool) Delivery {
-	printable := utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f })
+	printable := utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool {
+		return c < ' ' || c == 0x7f
+	})
 	if printable && len(text) <= execution.MaxDeliveryID {
 		return Delivery{ID: text, Derived: body}
 	}

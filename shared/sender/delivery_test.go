@@ -22,33 +22,83 @@ func TestDeliveryIDs(t *testing.T) {
 		{"stripe", "", "application/json", "", `{"id":""}`, "", false},
 		{"stripe", "", "application/json", "", `{"id":"evt_1"`, "", false},
 		{"stripe", "", "application/json", "", `{"id":{"a":1}}`, "", false},
-		{"stripe", "", "application/json", "", `{"id":12345678901234567890}`, "12345678901234567890", true},
-		{"stripe", "", "application/json", "", `{"id":"` + long + `"}`, "sha256:" + hexOf(sum256(long)), true},
-		{"stripe", "", "application/json", "", `{"id":"a\u0000"}`, "sha256:" + hexOf(sum256("a\x00")), true},
-		{"stripe", "ptr:/no, header:X-Own", "application/json", "X-Own: h", `{"id":"evt_1"}`, "h", false},
+		{
+			"stripe", "", "application/json", "", `{"id":12345678901234567890}`,
+			"12345678901234567890", true,
+		},
+		{
+			"stripe", "", "application/json", "", `{"id":"` + long + `"}`,
+			"sha256:" + hexOf(sum256(long)), true,
+		},
+		{
+			"stripe", "", "application/json", "", `{"id":"a\u0000"}`,
+			"sha256:" + hexOf(sum256("a\x00")), true,
+		},
+		{
+			"stripe", "ptr:/no, header:X-Own", "application/json", "X-Own: h", `{"id":"evt_1"}`,
+			"h", false,
+		},
 		{"github", "", "", "X-Github-Delivery: g", `{}`, "g", false},
-		{"github", "", "", "X-Github-Delivery: " + long, `{}`, "header-sha256:" + hexOf(sum256(long)), true},
-		{"slack", "", "application/x-www-form-urlencoded", "", `payload=%7B%22trigger_id%22%3A%22t1%22%7D`, "t1", true},
-		{"slack", "", "application/x-www-form-urlencoded", "", `command=x&trigger_id=t2`, "t2", true},
+		{
+			"github", "", "", "X-Github-Delivery: " + long, `{}`,
+			"header-sha256:" + hexOf(sum256(long)), true,
+		},
+		{
+			"slack", "", "application/x-www-form-urlencoded", "",
+			`payload=%7B%22trigger_id%22%3A%22t1%22%7D`, "t1", true,
+		},
+		{
+			"slack", "", "application/x-www-form-urlencoded", "", `command=x&trigger_id=t2`, "t2",
+			true,
+		},
 		{"slack", "", "text/plain", "", `command=x&trigger_id=t2`, "", false},
 		{"msgraph", "", "", "", `{"value":[{"id":"a"}]}`, "a", true},
 		{"msgraph", "", "", "", `{"value":[{"id":"a"},{"id":"b|%"}]}`, "a|b%7C%25", true},
 		{"msgraph", "", "", "", `{"value":[{"id":"a"},{}]}`, "", false},
 		{"msgraph", "", "", "", `{"value":[]}`, "", false},
-		{"meta", "", "", "", `{"entry":[{"changes":[{"value":{"messages":[{"id":"wamid.1"}]}}]}]}`, "wamid.1", true},
-		{"meta", "", "", "", `{"entry":[{"changes":[{"value":{"statuses":[{"id":"wamid.1","status":"read"}]}}]}]}`, "wamid.1|read", true},
+		{
+			"meta", "", "", "",
+			`{"entry":[{"changes":[{"value":{"messages":[{"id":"wamid.1"}]}}]}]}`, "wamid.1", true,
+		},
+		{
+			"meta", "", "", "",
+			`{"entry":[{"changes":[{"value":{"statuses":[{"id":"wamid.1","status":"read"}]}}]}]}`,
+			"wamid.1|read", true,
+		},
 		{"meta", "", "", "", `{"entry":[{"id":"1","changes":[{"field":"feed"}]}]}`, "", false},
-		{"twilio", "", "application/x-www-form-urlencoded", "I-Twilio-Idempotency-Token: i", `Digits=1`, "i", false},
-		{"twilio", "", "application/x-www-form-urlencoded", "", `CallSid=CA1&Digits=1`, "CA1", true},
-		{"twilio", "", "application/x-www-form-urlencoded", "", `CallSid=CA1&CallStatus=in-progress`, "", false},
-		{"twilio", "", "application/x-www-form-urlencoded", "", `MessageSid=SM1&MessageStatus=sent`, "SM1|sent", true},
-		{"mailgun", "", "multipart/form-data; boundary=b", "", "--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\ntok\r\n--b--\r\n", "tok", true},
-		{"zoom", "", "", "", `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u=="}}}`, "e|1|u==", true},
+		{
+			"twilio", "", "application/x-www-form-urlencoded", "I-Twilio-Idempotency-Token: i",
+			`Digits=1`, "i", false,
+		},
+		{
+			"twilio", "", "application/x-www-form-urlencoded", "", `CallSid=CA1&Digits=1`, "CA1",
+			true,
+		},
+		{
+			"twilio", "", "application/x-www-form-urlencoded", "",
+			`CallSid=CA1&CallStatus=in-progress`, "", false,
+		},
+		{
+			"twilio", "", "application/x-www-form-urlencoded", "",
+			`MessageSid=SM1&MessageStatus=sent`, "SM1|sent", true,
+		},
+		{
+			"mailgun", "", "multipart/form-data; boundary=b", "",
+			"--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\ntok\r\n--b--\r\n", "tok",
+			true,
+		},
+		{
+			"zoom", "", "", "", `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u=="}}}`,
+			"e|1|u==", true,
+		},
 		{"zoom", "", "", "", `{"event":"e","event_ts":1}`, "", false},
 		{"hmac", "", "", "X-Id: seven", `{}`, "seven", false},
 		{"plain", "ptr:/a~1b/0/*", "", "", `{"a/b":[{"*":"x"}]}`, "x", true},
 		{"plain", "ptr:/a/01", "", "", `{"a":["x","y"]}`, "", false},
-		{"plain", "form:a", "application/x-www-form-urlencoded; charset=utf-8", "", `a=&a=2`, "", false},
+		{
+			"plain", "form:a", "application/x-www-form-urlencoded; charset=utf-8", "", `a=&a=2`, "",
+			false,
+		},
 	} {
 		config := sender.Config{Preset: "plain"}
 		if c.preset != "plain" {
@@ -59,19 +109,27 @@ func TestDeliveryIDs(t *testing.T) {
 			maps.Copy(settings, config.Settings)
 			config.Settings = settings
 		}
-		r := &sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {c.contentType}}, Body: []byte(c.body)}
+		r := &sender.Request{
+			Method: "POST",
+			Header: map[string][]string{"Content-Type": {c.contentType}},
+			Body:   []byte(c.body),
+		}
 		if name, value, ok := strings.Cut(c.header, ": "); ok {
 			r.Header[name] = []string{value}
 		}
-		if got := compile(t, config).Delivery(r, sender.Verdict{}); got.ID != c.want || got.Derived != c.derived || got.Signed {
+		if got := compile(t, config).Delivery(r, sender.Verdict{}); got.ID != c.want ||
+			got.Derived != c.derived || got.Signed {
 			t.Errorf("%s %s %.80s: %+v, want %q", c.preset, c.set, c.body, got, c.want)
 		}
 	}
 	events := compile(t, sender.Config{Preset: "cloudevents"})
-	if got := events.Delivery(&sender.Request{Header: map[string][]string{"Ce-Source": {"/s"}, "Ce-Id": {"1"}}}, sender.Verdict{}); got.ID != "/s|1" || got.Derived {
+	if got := events.Delivery(&sender.Request{
+		Header: map[string][]string{"Ce-Source": {"/s"}, "Ce-Id": {"1"}},
+	}, sender.Verdict{}); got.ID != "/s|1" || got.Derived {
 		t.Errorf("%+v", got)
 	}
-	if got := events.Delivery(&sender.Request{Body: []byte(`{"source":"/s","id":"1"}`)}, sender.Verdict{}); got.ID != "/s|1" || !got.Derived {
+	if got := events.Delivery(&sender.Request{Body: []byte(`{"source":"/s","id":"1"}`)},
+		sender.Verdict{}); got.ID != "/s|1" || !got.Derived {
 		t.Errorf("%+v", got)
 	}
 }
@@ -79,11 +137,22 @@ func TestDeliveryIDs(t *testing.T) {
 // signedBodies returns a body with a delivery ID for each signer whose ID is under the signature.
 func signedBodies() map[string]string {
 	return map[string]string{
-		"stripe": `{"id":"evt_1"}`, "slack": `{"event_id":"Ev1"}`, "discord": `{"id":"1"}`, "notion": `{"id":"n1"}`,
-		"zoom": `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u=="}}}`, "meta": `{"entry":[{"changes":[{"value":{"messages":[{"id":"wamid.1"}]}}]}]}`,
-		"typeform": `{"event_id":"t1"}`, "calendly": `{"event":"e","created_at":"c","payload":{"uri":"u"}}`, "pagerduty": `{"event":{"id":"p1"}}`,
-		"vercel": `{"id":"v1"}`, "circleci": `{"id":"c1"}`, "square": `{"event_id":"s1"}`, "intercom": `{"id":"i1"}`, "sendgrid": `[{"sg_event_id":"g1"},{"sg_event_id":"g2"}]`,
-		"standard-webhooks": `{}`, "mailgun": `{}`,
+		"stripe":            `{"id":"evt_1"}`,
+		"slack":             `{"event_id":"Ev1"}`,
+		"discord":           `{"id":"1"}`,
+		"notion":            `{"id":"n1"}`,
+		"zoom":              `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u=="}}}`,
+		"meta":              `{"entry":[{"changes":[{"value":{"messages":[{"id":"wamid.1"}]}}]}]}`,
+		"typeform":          `{"event_id":"t1"}`,
+		"calendly":          `{"event":"e","created_at":"c","payload":{"uri":"u"}}`,
+		"pagerduty":         `{"event":{"id":"p1"}}`,
+		"vercel":            `{"id":"v1"}`,
+		"circleci":          `{"id":"c1"}`,
+		"square":            `{"event_id":"s1"}`,
+		"intercom":          `{"id":"i1"}`,
+		"sendgrid":          `[{"sg_event_id":"g1"},{"sg_event_id":"g2"}]`,
+		"standard-webhooks": `{}`,
+		"mailgun":           `{}`,
 	}
 }
 
@@ -98,23 +167,32 @@ func TestSignedDeliveryIDs(t *testing.T) {
 		}
 		tried[preset.ID] = true
 		switch g.name {
-		case "gitlab", "twilio", "twilio port": // without a signed ID; TestSignedIDOfForms has Twilio's
+		// Without a signed ID; TestSignedIDOfForms has Twilio's.
+		case "gitlab", "twilio", "twilio port":
 			continue
 		}
 		t.Run(g.name, func(t *testing.T) {
-			s, key, body := compile(t, g.config(g.secret("one"))), g.secret("one"), bodies[preset.ID]
+			s, key, body := compile(t, g.config(g.secret("one"))), g.secret("one"),
+				bodies[preset.ID]
 			want := signedID(t, s, g.request(key, body, noon))
 			if want.ID == "" || !want.Signed {
 				t.Fatalf("%s has no signed ID: %+v", body, want)
 			}
-			for _, contentType := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b", "multipart/form-data", "application/json"} {
+			for _, contentType := range []string{
+				"", "text/plain", "application/x-www-form-urlencoded",
+				"multipart/form-data; boundary=b", "multipart/form-data", "application/json",
+			} {
 				r := g.request(key, body, noon)
 				r.Header["Content-Type"] = []string{contentType}
-				if got := signedID(t, s, r); got != want && (preset.ID != "mailgun" || s.Verify(r, noon).OK()) {
+				if got := signedID(t, s, r); got != want &&
+					(preset.ID != "mailgun" || s.Verify(r, noon).OK()) {
 					t.Errorf("with Content-Type %q the ID is %+v, not %+v", contentType, got, want)
 				}
 			}
-			for _, name := range []string{"X-Webhook-Delivery-Id", "X-Partner-Delivery", "Webhook-Id", "Svix-Id", "Idempotency-Key", "X-Github-Delivery", "X-Id"} {
+			for _, name := range []string{
+				"X-Webhook-Delivery-Id", "X-Partner-Delivery", "Webhook-Id", "Svix-Id",
+				"Idempotency-Key", "X-Github-Delivery", "X-Id",
+			} {
 				r := g.request(key, body, noon)
 				r.Header[name] = append(r.Header[name], "other")
 				if got := signedID(t, s, r); got != want {
@@ -154,28 +232,60 @@ func TestSignedIDOfForms(t *testing.T) {
 		{
 			sender.Config{Preset: "slack"},
 			"payload=%7B%22trigger_id%22%3A%22t1%22%7D", "",
-			[]string{"application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"},
+			[]string{
+				"application/x-www-form-urlencoded", "text/plain",
+				"multipart/form-data; boundary=x",
+			},
 			"t1",
 		},
-		{sender.Config{Preset: "slack"}, "command=x&trigger_id=t2", "", []string{"application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"}, "t2"},
-		{sender.Config{Preset: "twilio"}, "MessageSid=SM1&Body=x", testURL, []string{"application/x-www-form-urlencoded", "text/plain"}, "SM1"},
 		{
-			sender.Config{Preset: "hmac", Settings: map[string]string{"header": "X-Sig", "deliveryId": "form:id"}},
+			sender.Config{Preset: "slack"}, "command=x&trigger_id=t2", "", []string{
+				"application/x-www-form-urlencoded", "text/plain",
+				"multipart/form-data; boundary=x",
+			}, "t2",
+		},
+		{
+			sender.Config{Preset: "twilio"}, "MessageSid=SM1&Body=x", testURL, []string{
+				"application/x-www-form-urlencoded", "text/plain",
+			}, "SM1",
+		},
+		{
+			sender.Config{
+				Preset:   "hmac",
+				Settings: map[string]string{"header": "X-Sig", "deliveryId": "form:id"},
+			},
 			"--b\r\nContent-Disposition: form-data; name=\"id\"\r\n\r\nm1\r\n--b--\r\n", "",
-			[]string{"multipart/form-data; boundary=b", "multipart/form-data; boundary=c", "text/plain"},
+			[]string{
+				"multipart/form-data; boundary=b", "multipart/form-data; boundary=c", "text/plain",
+			},
 			"m1",
 		},
-		{sender.Config{Preset: "gitea", Settings: map[string]string{"deliveryId": "ptr:/after"}}, "payload=%7B%22after%22%3A%22a1%22%7D", "", []string{"application/x-www-form-urlencoded"}, "a1"},
+		{
+			sender.Config{Preset: "gitea", Settings: map[string]string{"deliveryId": "ptr:/after"}},
+			"payload=%7B%22after%22%3A%22a1%22%7D", "", []string{
+				"application/x-www-form-urlencoded",
+			}, "a1",
+		},
 	} {
 		c.config.Secrets = []sender.Secret{{Text: "secret"}}
 		s := compile(t, c.config)
-		r := sender.Request{Method: "POST", URL: c.url, Header: map[string][]string{"Content-Type": {c.types[0]}}, Body: []byte(c.body)}
+		r := sender.Request{
+			Method: "POST",
+			URL:    c.url,
+			Header: map[string][]string{"Content-Type": {c.types[0]}},
+			Body:   []byte(c.body),
+		}
 		signed, err := s.Sign(r, noon)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, contentType := range c.types {
-			sent := &sender.Request{Method: "POST", URL: c.url, Header: maps.Clone(signed.Header), Body: signed.Body}
+			sent := &sender.Request{
+				Method: "POST",
+				URL:    c.url,
+				Header: maps.Clone(signed.Header),
+				Body:   signed.Body,
+			}
 			sent.Header["Content-Type"] = []string{contentType}
 			if got := signedID(t, s, sent); got.ID != c.want || !got.Signed {
 				t.Errorf("%s as %s: %+v, want %q", c.config.Preset, contentType, got, c.want)
@@ -202,14 +312,27 @@ func TestFormsWithMoreThanTheSignedField(t *testing.T) {
 		`{"a":1}`:                                             true,
 		`{"a":1}&payload=%7B%22a%22%3A2%7D`:                   false,
 	} {
-		r := &sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {"application/x-www-form-urlencoded"}, "X-Gitea-Signature": {signature}}, Body: []byte(body)}
+		r := &sender.Request{
+			Method: "POST",
+			Header: map[string][]string{
+				"Content-Type":      {"application/x-www-form-urlencoded"},
+				"X-Gitea-Signature": {signature},
+			},
+			Body: []byte(body),
+		}
 		if v := s.Verify(r, noon); v.OK() != want {
 			t.Errorf("%s: %+v", body, v)
 		}
 	}
 	multi := &sender.Request{
-		Method: "POST", Header: map[string][]string{"Content-Type": {"multipart/form-data; boundary=b"}, "X-Gitea-Signature": {signature}},
-		Body: []byte("evil\r\n--b\r\nContent-Disposition: form-data; name=\"payload\"\r\n\r\n{\"a\":1}\r\n--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\nevil\r\n--b--\r\n"),
+		Method: "POST",
+		Header: map[string][]string{
+			"Content-Type":      {"multipart/form-data; boundary=b"},
+			"X-Gitea-Signature": {signature},
+		},
+		Body: []byte("evil\r\n--b\r\nContent-Disposition: form-data; " +
+			"name=\"payload\"\r\n\r\n{\"a\":1}\r\n--b\r\nContent-Disposition: form-data; " +
+			"name=\"f\"; filename=\"f\"\r\n\r\nevil\r\n--b--\r\n"),
 	}
 	if v := s.Verify(multi, noon); v.OK() {
 		t.Error("a part of a multipart form is not signed, and it verifies")

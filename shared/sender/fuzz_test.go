@@ -13,18 +13,27 @@ import (
 // FuzzTemplate checks that any text that an operator sets as message is either refused or signs the
 // whole body.
 func FuzzTemplate(f *testing.F) {
-	for _, seed := range []string{"{body}", "v0:{time}:{body}", "{id}.{time}.{body}", "{method}{url}{header:X}{body}", "{", "}{body}", "{{body}}", "{header:}", "{secret}{body}", "{ptr:/a}{body}", "\xff{body}"} {
+	for _, seed := range []string{
+		"{body}", "v0:{time}:{body}", "{id}.{time}.{body}", "{method}{url}{header:X}{body}", "{",
+		"}{body}", "{{body}}", "{header:}", "{secret}{body}", "{ptr:/a}{body}", "\xff{body}",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, message string) {
-		s, err := Compile(Config{Preset: "hmac", Secrets: []Secret{{Text: "secret"}}, Settings: map[string]string{
-			"header": "X-Sig", "timeHeader": "X-Time", "idHeader": "X-Id", "message": message,
-		}})
+		s, err := Compile(Config{Preset: "hmac", Secrets: []Secret{{Text: "secret"}},
+			Settings: map[string]string{
+				"header": "X-Sig", "timeHeader": "X-Time", "idHeader": "X-Id", "message": message,
+			}})
 		if err != nil {
 			return
 		}
 		now := time.Unix(1_790_000_000, 0)
-		r := Request{Method: post, Header: map[string][]string{}, URL: "https://x/", Body: []byte("abc")}
+		r := Request{
+			Method: post,
+			Header: map[string][]string{},
+			URL:    "https://x/",
+			Body:   []byte("abc"),
+		}
 		signed, err := s.Sign(r, now)
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +46,12 @@ func FuzzTemplate(f *testing.F) {
 		if v := s.Verify(&r, now); v.OK() {
 			t.Fatalf("%q does not sign the body", message)
 		}
-		if v := s.Verify(&Request{Method: post, Header: signed.Header, URL: r.URL, Body: []byte("abc")}, now.Add(time.Hour)); v.OK() {
+		if v := s.Verify(&Request{
+			Method: post,
+			Header: signed.Header,
+			URL:    r.URL,
+			Body:   []byte("abc"),
+		}, now.Add(time.Hour)); v.OK() {
 			t.Fatalf("%q does not sign the time", message)
 		}
 	})
@@ -47,7 +61,8 @@ func FuzzTemplate(f *testing.F) {
 // causes a panic.
 func FuzzSplitters(f *testing.F) {
 	for _, seed := range []string{
-		"", "t=1,v1=00", "t=1790000000,v1=,v1=zz", "v1,AAAA v1a,AAAA", "sha256=00", "sha1=", "sha512=zz", "v0=00", "v1=00,v2=11", "Bearer ", "Basic eDp5",
+		"", "t=1,v1=00", "t=1790000000,v1=,v1=zz", "v1,AAAA v1a,AAAA", "sha256=00", "sha1=",
+		"sha512=zz", "v0=00", "v1=00,v2=11", "Bearer ", "Basic eDp5",
 		"=,=,=", ",,,", "t=1790000000", "v1a,v1a", "\x00", "sha256==", "named=00",
 	} {
 		f.Add(seed, "1790000000", []byte("{}"))
@@ -63,8 +78,15 @@ func FuzzSplitters(f *testing.F) {
 				settings[s.Name] = "x"
 			}
 		}
-		for _, secret := range []string{"whsec_c2VjcmV0IG9mIGEgZnV6eiB0ZXN0", strings.Repeat("a7", 32), "whpk_" + "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7"} {
-			if s, err := Compile(Config{Preset: e.ID, Secrets: []Secret{{Text: secret}}, Settings: settings}); err == nil {
+		for _, secret := range []string{
+			"whsec_c2VjcmV0IG9mIGEgZnV6eiB0ZXN0", strings.Repeat("a7", 32),
+			"whpk_" + "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7",
+		} {
+			if s, err := Compile(Config{
+				Preset:   e.ID,
+				Secrets:  []Secret{{Text: secret}},
+				Settings: settings,
+			}); err == nil {
 				senders = append(senders, s)
 			}
 		}
@@ -74,7 +96,12 @@ func FuzzSplitters(f *testing.F) {
 		for _, s := range senders {
 			for i := range s.methods {
 				m := &s.methods[i]
-				r := &Request{Method: post, Header: map[string][]string{"Content-Type": {formType}}, URL: "https://x/?a=b", Body: body}
+				r := &Request{
+					Method: post,
+					Header: map[string][]string{"Content-Type": {formType}},
+					URL:    "https://x/?a=b",
+					Body:   body,
+				}
 				for _, source := range []source{m.signature, m.time} {
 					if source.kind == fromHeader && source.name != "" {
 						r.Header[source.name] = []string{value, value}
@@ -150,7 +177,8 @@ func lookUp(document any, pointer []string) (text string, comparable bool) {
 	}
 	switch value := document.(type) {
 	case string:
-		return value, !strings.Contains(value, "\ufffd") // a lone surrogate, which each decodes in its way
+		// A lone surrogate, which each decodes in its way.
+		return value, !strings.Contains(value, "\ufffd")
 	case json.Number:
 		return value.String(), true
 	default:
@@ -184,13 +212,19 @@ func FuzzForm(f *testing.F) {
 	f.Add("a=%zz&b", "b")
 	f.Add("--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n--b--\r\n", "a")
 	f.Fuzz(func(t *testing.T, body, name string) {
-		r := &Request{Header: map[string][]string{"Content-Type": {formType + "; charset=utf-8"}}, Body: []byte(body)}
+		r := &Request{
+			Header: map[string][]string{"Content-Type": {formType + "; charset=utf-8"}},
+			Body:   []byte(body),
+		}
 		got, _ := r.formValue(name)
 		if values, err := url.ParseQuery(body); err == nil && got != values.Get(name) {
 			t.Fatalf("%q of %q is %q, want %q", name, body, got, values.Get(name))
 		}
 		_ = r.json()
-		multi := &Request{Header: map[string][]string{"Content-Type": {"multipart/form-data; boundary=b"}}, Body: []byte(body)}
+		multi := &Request{
+			Header: map[string][]string{"Content-Type": {"multipart/form-data; boundary=b"}},
+			Body:   []byte(body),
+		}
 		_, _ = multi.formValue(name)
 		_ = multi.json()
 	})
@@ -204,7 +238,10 @@ func FuzzIdentify(f *testing.F) {
 	f.Add("/a", []byte(`{"a":"<&>","a":2}`))
 	f.Add("/\xff", []byte(``))
 	f.Fuzz(func(t *testing.T, pointer string, body []byte) {
-		s, err := Compile(Config{Preset: "plain", Settings: map[string]string{"deliveryId": "ptr:" + pointer}})
+		s, err := Compile(Config{
+			Preset:   "plain",
+			Settings: map[string]string{"deliveryId": "ptr:" + pointer},
+		})
 		if err != nil {
 			return
 		}
@@ -219,7 +256,8 @@ func FuzzIdentify(f *testing.F) {
 			t.Fatalf("at %q of %q the ID is %+v", pointer, r.Body, d)
 		}
 		var before, after map[string]json.RawMessage
-		if json.Unmarshal(body, &before) == nil && json.Unmarshal(r.Body, &after) == nil && len(after) < len(before) {
+		if json.Unmarshal(body, &before) == nil && json.Unmarshal(r.Body, &after) == nil &&
+			len(after) < len(before) {
 			t.Fatalf("%q became %q", body, r.Body)
 		}
 	})

@@ -17,7 +17,9 @@ func (e *entry) methods(settings map[string]string) (specs []methodSpec, drop []
 		spec, err := hmacOf(settings)
 		return []methodSpec{spec}, nil, err
 	case generalHeader:
-		return []methodSpec{{Scheme: schemeStatic, Signature: "header:" + header}}, []string{textproto.CanonicalMIMEHeaderKey(header)}, nil
+		return []methodSpec{{Scheme: schemeStatic, Signature: "header:" + header}}, []string{
+			textproto.CanonicalMIMEHeaderKey(header),
+		}, nil
 	default:
 		return e.Verify, nil, nil
 	}
@@ -26,8 +28,14 @@ func (e *entry) methods(settings map[string]string) (specs []methodSpec, drop []
 // hmacOf returns the method of the preset hmac.
 func hmacOf(settings map[string]string) (methodSpec, error) {
 	spec := methodSpec{
-		Scheme: schemeHMAC, Hash: settings["hash"], Signature: "header:" + settings["header"], Prefix: settings["prefix"],
-		Encoding: settings["encoding"], Key: settings["key"], Message: settings["message"], by: ",",
+		Scheme:    schemeHMAC,
+		Hash:      settings["hash"],
+		Signature: "header:" + settings["header"],
+		Prefix:    settings["prefix"],
+		Encoding:  settings["encoding"],
+		Key:       settings["key"],
+		Message:   settings["message"],
+		by:        ",",
 	}
 	if name := settings["idHeader"]; name != "" {
 		if !validHeaderName(name) {

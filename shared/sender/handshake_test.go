@@ -11,7 +11,13 @@ import (
 // signed returns a request as a preset's sender would send it.
 func signed(t *testing.T, c sender.Config, contentType, body string) *sender.Request {
 	t.Helper()
-	r := sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {contentType}}, Query: "token=t", URL: testURL, Body: []byte(body)}
+	r := sender.Request{
+		Method: "POST",
+		Header: map[string][]string{"Content-Type": {contentType}},
+		Query:  "token=t",
+		URL:    testURL,
+		Body:   []byte(body),
+	}
 	if c.Preset == "discord" {
 		_, made := signDiscord(t, c, &r, noon)
 		made.Header["Content-Type"] = []string{contentType}
@@ -43,9 +49,16 @@ func TestHandshakes(t *testing.T) {
 		status                    int
 		answerType, answer        string
 	}{
-		{"slack", "application/json", `{"type":"url_verification","challenge":"c<h>"}`, 200, "text/plain", "c<h>"},
+		{
+			"slack", "application/json", `{"type":"url_verification","challenge":"c<h>"}`, 200,
+			"text/plain", "c<h>",
+		},
 		{"slack", "application/x-www-form-urlencoded", `ssl_check=1&token=x`, 200, "", ""},
-		{"zoom", "application/json", `{"event":"endpoint.url_validation","payload":{"plainToken":"tok"}}`, 200, "application/json", `{"encryptedToken":"` + zoom + `","plainToken":"tok"}`},
+		{
+			"zoom", "application/json",
+			`{"event":"endpoint.url_validation","payload":{"plainToken":"tok"}}`, 200,
+			"application/json", `{"encryptedToken":"` + zoom + `","plainToken":"tok"}`,
+		},
 		{"discord", "application/json", `{"type":1}`, 200, "application/json", `{"type":1}`},
 		{"discord", "application/json", `{"type":0}`, 204, "", ""},
 		{"notion", "application/json", `{"verification_token":"secret_x"}`, 200, "", ""},
@@ -53,8 +66,15 @@ func TestHandshakes(t *testing.T) {
 		// These requests start executions.
 		{"slack", "application/json", `{"type":"event_callback","challenge":"x"}`, 0, "", ""},
 		{"slack", "application/json", `{"type":"url_verification"}`, 0, "", ""},
-		{"slack", "application/json", `{"type":"url_verification","challenge":"` + strings.Repeat("x", 5000) + `"}`, 0, "", ""},
-		{"discord", "application/json", `{"type":1,"event":{"type":"ENTITLEMENT_CREATE"}}`, 0, "", ""},
+		{
+			"slack", "application/json",
+			`{"type":"url_verification","challenge":"` + strings.Repeat("x", 5000) + `"}`, 0, "",
+			"",
+		},
+		{
+			"discord", "application/json", `{"type":1,"event":{"type":"ENTITLEMENT_CREATE"}}`, 0,
+			"", "",
+		},
 		{"discord", "application/json", `{"type":2}`, 0, "", ""},
 		{"github", "application/json", `{"type":"url_verification","challenge":"x"}`, 0, "", ""},
 	} {
@@ -68,19 +88,22 @@ func TestHandshakes(t *testing.T) {
 			}
 			continue
 		}
-		if !h.Verdict.OK() || h.Answer.Status != c.status || h.Answer.ContentType != c.answerType || string(h.Answer.Body) != c.answer || h.Secret != "" {
+		if !h.Verdict.OK() || h.Answer.Status != c.status || h.Answer.ContentType != c.answerType ||
+			string(h.Answer.Body) != c.answer || h.Secret != "" {
 			t.Errorf("%s %s: %+v", c.preset, c.body, h)
 		}
 		forged := *r
 		forged.Header = map[string][]string{"Content-Type": {c.contentType}}
-		if h := s.Handshake(&forged, noon); h == nil || h.Verdict.Code != webhook.SignatureMissing || h.Answer.Body != nil {
+		if h := s.Handshake(&forged, noon); h == nil ||
+			h.Verdict.Code != webhook.SignatureMissing || h.Answer.Body != nil {
 			t.Errorf("%s %s, not signed: %+v", c.preset, c.body, h)
 		}
 	}
 }
 
 func TestHandshakesByQueryAndMethod(t *testing.T) {
-	meta, graph, events := compile(t, configOf(t, "meta")), compile(t, configOf(t, "msgraph")), compile(t, sender.Config{Preset: "cloudevents"})
+	meta, graph, events := compile(t, configOf(t, "meta")), compile(t, configOf(t, "msgraph")),
+		compile(t, sender.Config{Preset: "cloudevents"})
 	for _, c := range []struct {
 		s             *sender.Sender
 		method, query string
@@ -89,7 +112,10 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 		answer        string // "-": it is no handshake
 	}{
 		{meta, "GET", "hub.mode=subscribe&hub.verify_token=v&hub.challenge=1%2B2", "", "", "1+2"},
-		{meta, "GET", "hub.mode=subscribe&hub.verify_token=w&hub.challenge=12", "", webhook.SignatureInvalid, ""},
+		{
+			meta, "GET", "hub.mode=subscribe&hub.verify_token=w&hub.challenge=12", "",
+			webhook.SignatureInvalid, "",
+		},
 		{meta, "GET", "hub.mode=subscribe&hub.challenge=12", "", webhook.SignatureInvalid, ""},
 		{meta, "GET", "hub.mode=unsubscribe&hub.verify_token=v&hub.challenge=12", "", "", "-"},
 		{meta, "POST", "hub.mode=subscribe&hub.verify_token=v&hub.challenge=12", "", "", "-"},
@@ -100,7 +126,14 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 		{events, "OPTIONS", "", "", "", "-"},
 		{events, "POST", "", "example.com", "", "-"},
 	} {
-		r := &sender.Request{Method: c.method, Query: c.query, Header: map[string][]string{"Webhook-Request-Origin": {c.header}, "Webhook-Request-Rate": {"120"}}}
+		r := &sender.Request{
+			Method: c.method,
+			Query:  c.query,
+			Header: map[string][]string{
+				"Webhook-Request-Origin": {c.header},
+				"Webhook-Request-Rate":   {"120"},
+			},
+		}
 		h := c.s.Handshake(r, noon)
 		if h == nil {
 			if c.answer != "-" {
@@ -111,7 +144,10 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 		if h.Verdict.Code != c.code || string(h.Answer.Body) != c.answer {
 			t.Errorf("%s %s: %+v", c.method, c.query, h)
 		}
-		if c.s == events && (h.Answer.Header["Webhook-Allowed-Origin"] != "example.com" || h.Answer.Header["Webhook-Allowed-Rate"] != "120" || h.Answer.Header["Allow"] != "POST") {
+		if c.s == events &&
+			(h.Answer.Header["Webhook-Allowed-Origin"] != "example.com" ||
+				h.Answer.Header["Webhook-Allowed-Rate"] != "120" ||
+				h.Answer.Header["Allow"] != "POST") {
 			t.Errorf("%+v", h.Answer.Header)
 		}
 	}
@@ -132,18 +168,30 @@ func TestCapture(t *testing.T) {
 	if !s.Capturing() || !s.Verifies() {
 		t.Error("Notion without a secret waits for one")
 	}
-	token := &sender.Request{Method: "POST", Header: map[string][]string{}, Body: []byte(`{"verification_token":"secret_x"}`)}
-	if h := s.Handshake(token, noon); h == nil || !h.Verdict.OK() || h.Secret != "secret_x" || h.Answer.Status != 200 {
+	token := &sender.Request{
+		Method: "POST",
+		Header: map[string][]string{},
+		Body:   []byte(`{"verification_token":"secret_x"}`),
+	}
+	if h := s.Handshake(token, noon); h == nil || !h.Verdict.OK() || h.Secret != "secret_x" ||
+		h.Answer.Status != 200 {
 		t.Errorf("%+v", h)
 	}
-	event := &sender.Request{Method: "POST", Header: map[string][]string{}, Body: []byte(`{"id":"1"}`)}
+	event := &sender.Request{
+		Method: "POST",
+		Header: map[string][]string{},
+		Body:   []byte(`{"id":"1"}`),
+	}
 	if h := s.Handshake(event, noon); h != nil {
 		t.Errorf("%+v", h)
 	}
 	if v := s.Verify(event, noon); v.Code != webhook.SignatureMissing {
 		t.Errorf("%+v", v)
 	}
-	ended := compile(t, sender.Config{Preset: "notion", Secrets: []sender.Secret{{Text: "secret_x", ExpiresAt: noon}}})
+	ended := compile(t, sender.Config{
+		Preset:  "notion",
+		Secrets: []sender.Secret{{Text: "secret_x", ExpiresAt: noon}},
+	})
 	if ended.Capturing() {
 		t.Error("a sender whose secret has ended takes another one from anybody")
 	}
@@ -173,20 +221,25 @@ func TestReplies(t *testing.T) {
 }
 
 func TestWhatIsSpecial(t *testing.T) {
-	if s := compile(t, configOf(t, "gitlab")); !s.GivesUpOn4xx() || s.Drop()[0] != "X-Gitlab-Token" {
+	if s := compile(t, configOf(t, "gitlab")); !s.GivesUpOn4xx() ||
+		s.Drop()[0] != "X-Gitlab-Token" {
 		t.Error("GitLab")
 	}
-	if s := compile(t, configOf(t, "header")); s.GivesUpOn4xx() || s.Drop()[0] != "X-Api-Key" || s.HandshakeInBody() || s.DeliveryInBody() {
+	if s := compile(t, configOf(t, "header")); s.GivesUpOn4xx() || s.Drop()[0] != "X-Api-Key" ||
+		s.HandshakeInBody() || s.DeliveryInBody() {
 		t.Error("header")
 	}
-	if s := compile(t, configOf(t, "slack")); !s.HandshakeInBody() || !s.DeliveryInBody() || s.NeedsURL() || s.Preset() != "slack" {
+	if s := compile(t, configOf(t, "slack")); !s.HandshakeInBody() || !s.DeliveryInBody() ||
+		s.NeedsURL() || s.Preset() != "slack" {
 		t.Error("slack")
 	}
 	if s := compile(t, configOf(t, "twilio")); !s.NeedsURL() {
 		t.Error("twilio")
 	}
 	for preset, want := range map[string]string{
-		"basic": `Basic realm="webhook", charset="UTF-8"`, "bearer": `Bearer realm="webhook"`, "svix": `Webhook-Signature sender="standard-webhooks"`,
+		"basic":  `Basic realm="webhook", charset="UTF-8"`,
+		"bearer": `Bearer realm="webhook"`,
+		"svix":   `Webhook-Signature sender="standard-webhooks"`,
 	} {
 		if got := compile(t, configOf(t, preset)).Challenge(); got != want {
 			t.Errorf("%s: %s", preset, got)

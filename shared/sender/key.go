@@ -59,11 +59,13 @@ func (m *method) readKey(text string) (key, error) {
 			return key{}, errors.New(what + " must be hex")
 		}
 	case "whsec":
-		if raw, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "whsec_")); err != nil {
+		if raw, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(text,
+			"whsec_")); err != nil {
 			return key{}, errors.New("the secret must be whsec_ and base64, or base64")
 		}
 	case "whpk":
-		if raw, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "whpk_")); err != nil {
+		if raw, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(text,
+			"whpk_")); err != nil {
 			return key{}, errors.New("the public key must be whpk_ and base64")
 		}
 	case "spki":

@@ -37,21 +37,23 @@ const (
 
 // methodSpec is one verification method in the table.
 type methodSpec struct {
-	Scheme          string            `json:"scheme"`
-	Hash            string            `json:"hash"`      // sha1, sha256, sha512, named
-	Signature       string            `json:"signature"` // its source
-	Split           *splitSpec        `json:"split"`     // several signatures in one value
-	Prefix          string            `json:"prefix"`    // of each signature; required
-	Encoding        string            `json:"encoding"`  // hex, base64
-	Key             string            `json:"key"`       // text (default), base64, hex, whsec, whpk, spki
-	SecretPrefix    string            `json:"secretPrefix"`
-	NotSecretPrefix string            `json:"notSecretPrefix"`
-	Message         string            `json:"message"` // {body} by default
-	Time            *timeSpec         `json:"time"`
-	RefuseEmptyBody bool              `json:"refuseEmptyBody"`
-	Delivery        []string          `json:"delivery"` // the sources of delivery IDs that are under this signature, in order
-	When            map[string]string `json:"when"`     // the method counts for such requests only
-	Setting         map[string]string `json:"setting"`  // the method is there with these settings only
+	Scheme    string     `json:"scheme"`
+	Hash      string     `json:"hash"`      // sha1, sha256, sha512, named
+	Signature string     `json:"signature"` // its source
+	Split     *splitSpec `json:"split"`     // several signatures in one value
+	Prefix    string     `json:"prefix"`    // of each signature; required
+	Encoding  string     `json:"encoding"`  // hex, base64
+	// Text (default), base64, hex, whsec, whpk, spki.
+	Key             string    `json:"key"`
+	SecretPrefix    string    `json:"secretPrefix"`
+	NotSecretPrefix string    `json:"notSecretPrefix"`
+	Message         string    `json:"message"` // {body} by default
+	Time            *timeSpec `json:"time"`
+	RefuseEmptyBody bool      `json:"refuseEmptyBody"`
+	// The sources of delivery IDs that are under this signature, in order.
+	Delivery []string          `json:"delivery"`
+	When     map[string]string `json:"when"`    // the method counts for such requests only
+	Setting  map[string]string `json:"setting"` // the method is there with these settings only
 
 	id *source // what {id} stands for
 	by string  // list separator of the general hmac
@@ -120,7 +122,8 @@ func (m *methodSpec) compile(settings map[string]string) (method, error) {
 func (m *methodSpec) checkTime(c *method) error {
 	if m.Time == nil {
 		if c.message.has(partTime) {
-			return errors.New("the message has {time}, so the time's source (timeHeader) is required")
+			return errors.New("the message has {time}, so the time's source (timeHeader) is " +
+				"required")
 		}
 		return nil
 	}
@@ -154,7 +157,8 @@ func (m *methodSpec) check() error {
 	default:
 		return fmt.Errorf("unknown scheme %q", m.Scheme)
 	}
-	if known := newHash(m.Hash) != nil || (m.Hash == hashNamed && m.Scheme == schemeHMAC); known != needsHash {
+	if known := newHash(m.Hash) != nil ||
+		(m.Hash == hashNamed && m.Scheme == schemeHMAC); known != needsHash {
 		return fmt.Errorf("scheme %s with hash %q", m.Scheme, m.Hash)
 	}
 	if known := m.Encoding == "hex" || m.Encoding == "base64"; known != needsEncoding {
@@ -332,13 +336,19 @@ func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 	}
 	values := m.signature.values(r)
 	if len(values) == 0 {
-		return Verdict{Code: webhook.SignatureMissing, Reason: "there is no " + m.signature.String()}
+		return Verdict{
+			Code:   webhook.SignatureMissing,
+			Reason: "there is no " + m.signature.String(),
+		}
 	}
 	if absent := m.message.missing(r); absent != "" {
 		return Verdict{Code: webhook.SignatureMissing, Reason: "there is no " + absent}
 	}
 	if m.signsURL() && r.URL == "" {
-		return Verdict{Code: webhook.SignatureInvalid, Reason: "the URL is signed, but the ingress has no --public-url"}
+		return Verdict{
+			Code:   webhook.SignatureInvalid,
+			Reason: "the URL is signed, but the ingress has no --public-url",
+		}
 	}
 	if m.scheme == schemeStatic && m.signature.kind == fromPointer {
 		return s.tryEvery(i, values, now)
@@ -355,13 +365,22 @@ func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 		timeText = m.time.value(r)
 	}
 	if m.unit != "" && timeText == "" {
-		return Verdict{Code: webhook.SignatureMissing, Reason: "there is no time in " + m.time.String()}
+		return Verdict{
+			Code:   webhook.SignatureMissing,
+			Reason: "there is no time in " + m.time.String(),
+		}
 	}
 	if timeText == twoTimes {
-		return Verdict{Code: webhook.SignatureInvalid, Reason: m.signature.String() + " has two times"}
+		return Verdict{
+			Code:   webhook.SignatureInvalid,
+			Reason: m.signature.String() + " has two times",
+		}
 	}
 	if len(found) == 0 {
-		return Verdict{Code: webhook.SignatureInvalid, Reason: m.signature.String() + " holds no signature of the right form"}
+		return Verdict{
+			Code:   webhook.SignatureInvalid,
+			Reason: m.signature.String() + " holds no signature of the right form",
+		}
 	}
 	if m.message.has(partPayload) {
 		if beside := r.besidePayload(); beside != "" {
@@ -375,7 +394,9 @@ func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 }
 
 // compare tries every secret with every signature, and then checks the time.
-func (s *Sender) compare(i int, r *Request, found []candidate, timeText string, now time.Time) Verdict {
+func (s *Sender) compare(
+	i int, r *Request, found []candidate, timeText string, now time.Time,
+) Verdict {
 	m, match := &s.methods[i], -1
 	for n := range s.keys {
 		k := &s.keys[n]
@@ -387,7 +408,10 @@ func (s *Sender) compare(i int, r *Request, found []candidate, timeText string, 
 		}
 	}
 	if match < 0 {
-		return Verdict{Code: webhook.SignatureInvalid, Reason: "no signature matches any of the secrets"}
+		return Verdict{
+			Code:   webhook.SignatureInvalid,
+			Reason: "no signature matches any of the secrets",
+		}
 	}
 	if m.unit != "" && s.tolerance > 0 {
 		at, ok := readTime(timeText, m.unit)
@@ -395,7 +419,11 @@ func (s *Sender) compare(i int, r *Request, found []candidate, timeText string, 
 			return Verdict{Code: webhook.SignatureInvalid, Reason: "the time is no number"}
 		}
 		if age := now.Sub(at); age > s.tolerance || age < -s.tolerance {
-			return Verdict{Code: webhook.SignatureExpired, Reason: fmt.Sprintf("it was signed %d s before now, and %d s either way are allowed", int64(age.Seconds()), int64(s.tolerance.Seconds()))}
+			return Verdict{
+				Code: webhook.SignatureExpired,
+				Reason: fmt.Sprintf("it was signed %d s before now, and %d s either way are "+
+					"allowed", int64(age.Seconds()), int64(s.tolerance.Seconds())),
+			}
 		}
 	}
 	return Verdict{SecretID: s.keys[match].id, method: i + 1}
@@ -416,7 +444,10 @@ func (s *Sender) tryEvery(i int, values []string, now time.Time) Verdict {
 		all &= right
 	}
 	if all == 0 {
-		return Verdict{Code: webhook.SignatureInvalid, Reason: s.methods[i].signature.String() + " is not the secret everywhere"}
+		return Verdict{
+			Code:   webhook.SignatureInvalid,
+			Reason: s.methods[i].signature.String() + " is not the secret everywhere",
+		}
 	}
 	return Verdict{SecretID: id, method: i + 1}
 }
@@ -464,7 +495,8 @@ func (m *method) sum(hashName string, k *key, r *Request, timeText string) []byt
 	if m.scheme == schemeHMAC {
 		h = hmac.New(newHash(hashName), k.bytes)
 	}
-	m.message.write(func(b []byte) { _, _ = h.Write(b) }, r, timeText, k.bytes) // a hash takes everything
+	// A hash takes everything.
+	m.message.write(func(b []byte) { _, _ = h.Write(b) }, r, timeText, k.bytes)
 	return h.Sum(nil)
 }
 
@@ -472,7 +504,8 @@ func (m *method) publicKeyMatches(k *key, r *Request, signature []byte, timeText
 	var message bytes.Buffer
 	m.message.write(func(b []byte) { message.Write(b) }, r, timeText, nil)
 	if m.scheme == schemeEd25519 {
-		return len(signature) == ed25519.SignatureSize && ed25519.Verify(k.bytes, message.Bytes(), signature)
+		return len(signature) == ed25519.SignatureSize &&
+			ed25519.Verify(k.bytes, message.Bytes(), signature)
 	}
 	h := newHash(m.spec.Hash)()
 	_, _ = h.Write(message.Bytes())
@@ -498,7 +531,8 @@ func sameBasic(header, user, password string) int {
 // readTime parses digits as seconds or milliseconds since 1970. Leading zeros are refused, because
 // the providers' libraries remove them before they compute the signature.
 func readTime(text, unit string) (time.Time, bool) {
-	if text == "" || len(text) > 15 || (len(text) > 1 && text[0] == '0') || strings.Trim(text, "0123456789") != "" {
+	if text == "" || len(text) > 15 || (len(text) > 1 && text[0] == '0') ||
+		strings.Trim(text, "0123456789") != "" {
 		return time.Time{}, false
 	}
 	n, err := strconv.ParseInt(text, 10, 64)

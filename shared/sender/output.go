@@ -23,7 +23,8 @@ type output struct {
 type OutputForm string
 
 const (
-	// asText is a JSON object with a text: {"text": "…"}. An output that is an object is one already.
+	// asText is a JSON object with a text: {"text": "…"}. An output that is an object is one
+	// already.
 	asText OutputForm = "text"
 	// asMessage and asSpeech are TwiML, with the text as a message or as speech. An output that is
 	// TwiML already stays as it is.

@@ -40,7 +40,8 @@ func TestPages(t *testing.T) {
 		t.Errorf("%d pages, want %d: run make generate", len(have), len(want))
 	}
 	for name, text := range want {
-		if got, err := os.ReadFile(filepath.Join(pages, name)); err != nil || !bytes.Equal(got, []byte(text)) {
+		if got, err := os.ReadFile(filepath.Join(pages, name)); err != nil ||
+			!bytes.Equal(got, []byte(text)) {
 			t.Errorf("%s is not what the table says (%v): run make generate", name, err)
 		}
 	}
@@ -66,7 +67,8 @@ What is not verified is answered 401 ` + "`signature_missing`, `signature_invali
 		if !p.Verifies {
 			verifies = "no"
 		}
-		fmt.Fprintf(&b, "| [`%s`](%s.md) | %s | %s | %s |\n", p.ID, p.ID, p.Title, verifies, strings.Join(p.Handshakes, "; "))
+		fmt.Fprintf(&b, "| [`%s`](%s.md) | %s | %s | %s |\n", p.ID, p.ID, p.Title, verifies,
+			strings.Join(p.Handshakes, "; "))
 	}
 	b.WriteString(`
 ## Secrets
@@ -93,7 +95,9 @@ func page(p sender.Preset) string {
 	for _, alias := range p.Aliases {
 		fmt.Fprintf(&b, ", also `%s`", alias)
 	}
-	fmt.Fprintf(&b, ". The provider's own page: <%s>.\n\n## Connect it\n*Here* is the trigger's page in the console, or `hookstart sender set WORKFLOW --preset %s", p.Docs, p.ID)
+	fmt.Fprintf(&b,
+		". The provider's own page: <%s>.\n\n## Connect it\n*Here* is the trigger's page in the "+
+			"console, or `hookstart sender set WORKFLOW --preset %s", p.Docs, p.ID)
 	if p.Secret != nil {
 		b.WriteString(" --secret-file FILE")
 	}
@@ -125,7 +129,10 @@ func page(p sender.Preset) string {
 		b.WriteString("- Delivery ID: none of its own; the headers that every node knows count.\n")
 	}
 	if len(p.SignedIDs) > 0 {
-		fmt.Fprintf(&b, "- The delivery ID in `%s` is signed. A request that has it has no other ID: `X-Webhook-Delivery-Id` beside it changes nothing.\n", strings.Join(p.SignedIDs, "`, `"))
+		fmt.Fprintf(&b,
+			"- The delivery ID in `%s` is signed. A request that has it has no other ID: "+
+				"`X-Webhook-Delivery-Id` beside it changes nothing.\n",
+			strings.Join(p.SignedIDs, "`, `"))
 	}
 	for _, h := range p.Handshakes {
 		fmt.Fprintf(&b, "- Handshake: %s.\n", h)
@@ -142,7 +149,8 @@ func page(p sender.Preset) string {
 		if s.Secret {
 			meaning += " (never shown again)"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Name, strings.ReplaceAll(meaning, "|", "\\|"), s.Default)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Name, strings.ReplaceAll(meaning, "|", "\\|"),
+			s.Default)
 	}
 	if len(p.Notes) > 0 {
 		b.WriteString("\n## Good to know\n")

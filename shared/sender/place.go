@@ -30,8 +30,10 @@ func ParsePlace(text string) (Place, error) {
 		return Place{}, errPlace
 	case err != nil:
 		return Place{}, err
-	case s.kind == fromHeader && slices.Contains(credentials, textproto.CanonicalMIMEHeaderKey(rest)):
-		return Place{}, fmt.Errorf("the header %s holds a secret, and what is compared with it is shown", rest)
+	case s.kind == fromHeader &&
+		slices.Contains(credentials, textproto.CanonicalMIMEHeaderKey(rest)):
+		return Place{},
+			fmt.Errorf("the header %s holds a secret, and what is compared with it is shown", rest)
 	}
 	return Place{s}, nil
 }

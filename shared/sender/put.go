@@ -30,7 +30,8 @@ func (s *Sender) Identify(r *Request, id string) bool {
 			if !from.put(&try, id) {
 				continue
 			}
-			if found := from.value(&try, false); strings.Contains(found, id) || strings.Contains(found, joined.Replace(id)) {
+			if found := from.value(&try, false); strings.Contains(found, id) ||
+				strings.Contains(found, joined.Replace(id)) {
 				*r = try
 				return true
 			}

@@ -19,20 +19,47 @@ func TestIdentify(t *testing.T) {
 	}{
 		{"github", "", "application/json", `{"id":1}`, "", "d-1"},
 		{"standard-webhooks", "", "application/json", `{}`, "", "d-1"},
-		{"stripe", "", "application/json", `{"z": 1, "id": "evt_1", "html": "<&>"}`, `{"html":"<&>","id":"d-1","z":1}`, "d-1"},
+		{
+			"stripe", "", "application/json", `{"z": 1, "id": "evt_1", "html": "<&>"}`,
+			`{"html":"<&>","id":"d-1","z":1}`, "d-1",
+		},
 		{"stripe", "", "application/json", ``, `{"id":"d-1"}`, "d-1"},
 		{"slack", "", "application/json", `{"trigger_id":"t"}`, `{"trigger_id":"d-1"}`, "d-1"},
 		{"slack", "", "application/json", `{}`, `{"event_id":"d-1"}`, "d-1"},
-		{"slack", "", form, `command=%2Fx&trigger_id=t&text=a`, `command=%2Fx&text=a&trigger_id=d-1`, "d-1"},
+		{
+			"slack", "", form, `command=%2Fx&trigger_id=t&text=a`,
+			`command=%2Fx&text=a&trigger_id=d-1`, "d-1",
+		},
 		{"slack", "", form, `command=%2Fx`, `command=%2Fx&trigger_id=d-1`, "d-1"},
-		{"zoom", "", "application/json", `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u"}}}`, `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"d-1"}}}`, "e|1|d-1"},
-		{"msgraph", "", "application/json", `{"value":[{"id":"a"},{"id":"b"}]}`, `{"value":[{"id":"d-1"},{"id":"d-1"}]}`, "d-1|d-1"},
-		{"meta", "", "application/json", `{}`, `{"entry":[{"changes":[{"value":{"messages":[{"id":"d-1"}]}}]}]}`, "d-1"},
-		{"meta", "", "application/json", `{"entry":[{"changes":[{"value":{"statuses":[{"id":"a","status":"read"}]}}]}]}`, `{"entry":[{"changes":[{"value":{"statuses":[{"id":"d-1","status":"read"}]}}]}]}`, "d-1|read"},
-		{"twilio", "", form, `MessageSid=SM1&MessageStatus=sent`, `MessageStatus=sent&MessageSid=d-1`, "d-1|sent"},
+		{
+			"zoom", "", "application/json",
+			`{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u"}}}`,
+			`{"event":"e","event_ts":1,"payload":{"object":{"uuid":"d-1"}}}`, "e|1|d-1",
+		},
+		{
+			"msgraph", "", "application/json", `{"value":[{"id":"a"},{"id":"b"}]}`,
+			`{"value":[{"id":"d-1"},{"id":"d-1"}]}`, "d-1|d-1",
+		},
+		{
+			"meta", "", "application/json", `{}`,
+			`{"entry":[{"changes":[{"value":{"messages":[{"id":"d-1"}]}}]}]}`, "d-1",
+		},
+		{
+			"meta", "", "application/json",
+			`{"entry":[{"changes":[{"value":{"statuses":[{"id":"a","status":"read"}]}}]}]}`,
+			`{"entry":[{"changes":[{"value":{"statuses":[{"id":"d-1","status":"read"}]}}]}]}`,
+			"d-1|read",
+		},
+		{
+			"twilio", "", form, `MessageSid=SM1&MessageStatus=sent`,
+			`MessageStatus=sent&MessageSid=d-1`, "d-1|sent",
+		},
 		{"twilio", "", form, `Body=x`, "", "d-1"},
 		{"mailgun", "", form, `event=x`, `event=x&token=d-1`, "d-1"},
-		{"mailgun", "", "application/json", `{"a":1}`, `{"a":1,"signature":{"token":"d-1"}}`, "d-1"},
+		{
+			"mailgun", "", "application/json", `{"a":1}`, `{"a":1,"signature":{"token":"d-1"}}`,
+			"d-1",
+		},
 		{"plain", "ptr:/no/id, header:X-Own", "text/plain", `text`, "", "d-1"},
 		{"cloudevents", "", "application/json", `{}`, "", "d-1|d-1"},
 	} {
@@ -43,7 +70,12 @@ func TestIdentify(t *testing.T) {
 			config.Settings["deliveryId"] = c.set
 		}
 		s := compile(t, config)
-		before := sender.Request{Method: "POST", URL: testURL, Header: map[string][]string{"Content-Type": {c.contentType}}, Body: []byte(c.body)}
+		before := sender.Request{
+			Method: "POST",
+			URL:    testURL,
+			Header: map[string][]string{"Content-Type": {c.contentType}},
+			Body:   []byte(c.body),
+		}
 		r := before
 		if !s.Identify(&r, "d-1") {
 			t.Errorf("%+v: it can have no delivery ID", c)
@@ -52,7 +84,8 @@ func TestIdentify(t *testing.T) {
 		if len(before.Header) != 1 || string(before.Body) != c.body {
 			t.Errorf("%+v: the caller's request was changed", c)
 		}
-		if want := c.want; (want != "" && string(r.Body) != want) || (want == "" && string(r.Body) != c.body) {
+		if want := c.want; (want != "" && string(r.Body) != want) ||
+			(want == "" && string(r.Body) != c.body) {
 			t.Errorf("%+v: the body is %s", c, r.Body)
 		}
 		signed, err := s.Sign(r, noon)
@@ -60,7 +93,12 @@ func TestIdentify(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 			continue
 		}
-		again := &sender.Request{Method: "POST", URL: r.URL, Header: signed.Header, Body: signed.Body}
+		again := &sender.Request{
+			Method: "POST",
+			URL:    r.URL,
+			Header: signed.Header,
+			Body:   signed.Body,
+		}
 		v := s.Verify(again, noon)
 		d := s.SignedDelivery(again, v)
 		if d.ID == "" {
@@ -85,13 +123,24 @@ func TestWhatCannotBeTried(t *testing.T) {
 	if r := (sender.Request{Body: []byte(`{}`)}); stripe.Identify(&r, "") {
 		t.Error("an empty ID is none")
 	}
-	for preset, want := range map[string]error{"mailgun": sender.ErrBody, "msgraph": sender.ErrBody, "square": sender.ErrNoURL, "twilio": sender.ErrNoURL, "discord": sender.ErrPublicKey} {
+	for preset, want := range map[string]error{
+		"mailgun": sender.ErrBody,
+		"msgraph": sender.ErrBody,
+		"square":  sender.ErrNoURL,
+		"twilio":  sender.ErrNoURL,
+		"discord": sender.ErrPublicKey,
+	} {
 		s := compile(t, configOf(t, preset))
-		if _, err := s.Sign(sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {"text/plain"}}, Body: []byte("text")}, noon); !errors.Is(err, want) {
+		if _, err := s.Sign(sender.Request{
+			Method: "POST",
+			Header: map[string][]string{"Content-Type": {"text/plain"}},
+			Body:   []byte("text"),
+		}, noon); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", preset, err, want)
 		}
 	}
-	if _, err := sender.Sign(sender.Config{Preset: "notion"}, sender.Request{}, noon); !errors.Is(err, sender.ErrNoSecret) {
+	if _, err := sender.Sign(sender.Config{Preset: "notion"}, sender.Request{},
+		noon); !errors.Is(err, sender.ErrNoSecret) {
 		t.Errorf("notion without its secret: %v", err)
 	}
 }
@@ -107,15 +156,31 @@ func TestDeliverySources(t *testing.T) {
 		{"svix", nil, "header:Webhook-Id header:Svix-Id", ""},
 		{"gitlab", nil, "header:Webhook-Id", "header:Idempotency-Key"},
 		{"github", nil, "", "header:X-GitHub-Delivery"},
-		{"stripe", map[string]string{"deliveryId": "header:X-One , form:two"}, "form:two", "header:X-One"},
+		{
+			"stripe", map[string]string{"deliveryId": "header:X-One , form:two"}, "form:two",
+			"header:X-One",
+		},
 		{"hmac", map[string]string{"header": "X-Signature", "idHeader": "X-Id"}, "", "header:X-Id"},
-		{"hmac", map[string]string{"header": "X-Signature", "idHeader": "X-Id", "message": "{id}{body}"}, "header:X-Id", ""},
+		{
+			"hmac", map[string]string{
+				"header":   "X-Signature",
+				"idHeader": "X-Id",
+				"message":  "{id}{body}",
+			}, "header:X-Id", "",
+		},
 		{"hmac", map[string]string{"header": "X-Signature"}, "", ""},
-		{"meta", nil, "ptr:/entry/*/changes/*/value/messages/*/id ptr:/entry/*/changes/*/value/statuses/*/id + ptr:/entry/*/changes/*/value/statuses/*/status ptr:/entry/*/messaging/*/message/mid", ""},
+		{
+			"meta", nil,
+			"ptr:/entry/*/changes/*/value/messages/*/id " +
+				"ptr:/entry/*/changes/*/value/statuses/*/id + " +
+				"ptr:/entry/*/changes/*/value/statuses/*/status " +
+				"ptr:/entry/*/messaging/*/message/mid", "",
+		},
 		{"cloudevents", nil, "", "header:Ce-Source + header:Ce-Id ptr:/source + ptr:/id"},
 	} {
 		signed, other, err := sender.DeliverySources(c.preset, c.settings)
-		if err != nil || strings.Join(signed, " ") != c.signed || strings.Join(other, " ") != c.other {
+		if err != nil || strings.Join(signed, " ") != c.signed ||
+			strings.Join(other, " ") != c.other {
 			t.Errorf("%+v: %q, %q, %v", c, signed, other, err)
 		}
 	}

@@ -25,8 +25,8 @@ type Request struct {
 	// IsJSON means that Body is known to be one JSON text. If it is false, that still has to be
 	// determined.
 	IsJSON bool
-	// PerMinute is the number of requests per minute that the node's rate limit permits. 0 means any
-	// number.
+	// PerMinute is the number of requests per minute that the node's rate limit permits. 0 means
+	// any number.
 	PerMinute int
 
 	document *gjson.Result // of the body, read when it is first needed

@@ -144,7 +144,9 @@ func (s *Sender) takeSecrets(secrets []Secret) error {
 	case len(s.methods) == 0 && len(secrets) > 0:
 		return &ConfigError{"secrets", "this preset verifies nothing, so it has no secret"}
 	case len(s.methods) > 0 && len(secrets) == 0 && !s.entry.captures():
-		return &ConfigError{"secrets", "this preset verifies, so it needs a secret: " + s.entry.Secret.Label}
+		return &ConfigError{
+			"secrets", "this preset verifies, so it needs a secret: " + s.entry.Secret.Label,
+		}
 	}
 	for _, secret := range secrets {
 		if err := checkSecret(secret.Text); err != nil {
@@ -152,7 +154,11 @@ func (s *Sender) takeSecrets(secrets []Secret) error {
 		}
 		for _, other := range s.entry.otherKeys() {
 			if strings.HasPrefix(secret.Text, other) {
-				return &ConfigError{"secrets", fmt.Sprintf("what begins with %s is another key of %s, which verifies nothing: give it the %s", other, s.entry.Title, s.entry.Secret.Label)}
+				return &ConfigError{
+					"secrets",
+					fmt.Sprintf("what begins with %s is another key of %s, which verifies "+
+						"nothing: give it the %s", other, s.entry.Title, s.entry.Secret.Label),
+				}
 			}
 		}
 		usable := false
@@ -184,9 +190,13 @@ func checkSecret(text string) error {
 	case text == "":
 		return &ConfigError{"secrets", "a secret must not be empty"}
 	case len(text) > maxSecretLength:
-		return &ConfigError{"secrets", fmt.Sprintf("a secret must not be longer than %d bytes", maxSecretLength)}
+		return &ConfigError{
+			"secrets", fmt.Sprintf("a secret must not be longer than %d bytes", maxSecretLength),
+		}
 	case strings.TrimSpace(text) != text:
-		return &ConfigError{"secrets", "the secret begins or ends with white space: paste it without"}
+		return &ConfigError{
+			"secrets", "the secret begins or ends with white space: paste it without",
+		}
 	}
 	return nil
 }
@@ -248,7 +258,10 @@ func tolerance(text string) (time.Duration, error) {
 	}
 	seconds, err := strconv.Atoi(text)
 	if err != nil || seconds < 0 || seconds > maxTolerance {
-		return 0, &ConfigError{"settings." + settingTolerance, fmt.Sprintf("must be a number of seconds from 0 (off) to %d", maxTolerance)}
+		return 0, &ConfigError{
+			"settings." + settingTolerance,
+			fmt.Sprintf("must be a number of seconds from 0 (off) to %d", maxTolerance),
+		}
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
@@ -279,7 +292,9 @@ func (e *entry) settings(given map[string]string) (map[string]string, error) {
 		case k.Required && value == "":
 			return nil, &ConfigError{field, "is required: " + k.Label}
 		case len(value) > maxSecretLength:
-			return nil, &ConfigError{field, fmt.Sprintf("must not be longer than %d bytes", maxSecretLength)}
+			return nil, &ConfigError{
+				field, fmt.Sprintf("must not be longer than %d bytes", maxSecretLength),
+			}
 		case len(k.Values) > 0 && !slices.Contains(k.Values, value):
 			return nil, &ConfigError{field, "must be one of " + strings.Join(k.Values, ", ")}
 		}
@@ -287,7 +302,9 @@ func (e *entry) settings(given map[string]string) (map[string]string, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if _, ok := values[name]; !ok {
-			return nil, &ConfigError{"settings." + name, "the preset " + e.ID + " has no such setting"}
+			return nil, &ConfigError{
+				"settings." + name, "the preset " + e.ID + " has no such setting",
+			}
 		}
 	}
 	return values, nil

@@ -71,7 +71,8 @@ func TestVerify(t *testing.T) {
 			naked.Body = []byte(body)
 			check("not signed", naked, noon, webhook.SignatureMissing)
 			if !asymmetric {
-				check("another's secret", g.request(other, body, noon), noon, webhook.SignatureInvalid)
+				check("another's secret", g.request(other, body, noon), noon,
+					webhook.SignatureInvalid)
 			}
 			if !g.uncovers {
 				changed := g.request(key, body, noon)
@@ -91,10 +92,13 @@ func TestVerify(t *testing.T) {
 			for _, edge := range []time.Duration{-300 * time.Second, 300 * time.Second} {
 				check("at the edge", g.request(key, body, noon), noon.Add(edge), "")
 			}
-			check("late", g.request(key, body, noon), noon.Add(301*time.Second), webhook.SignatureExpired)
-			check("early", g.request(key, body, noon), noon.Add(-301*time.Second), webhook.SignatureExpired)
+			check("late", g.request(key, body, noon), noon.Add(301*time.Second),
+				webhook.SignatureExpired)
+			check("early", g.request(key, body, noon), noon.Add(-301*time.Second),
+				webhook.SignatureExpired)
 			if !asymmetric {
-				check("late and wrong", g.request(other, body, noon), noon.Add(time.Hour), webhook.SignatureInvalid)
+				check("late and wrong", g.request(other, body, noon), noon.Add(time.Hour),
+					webhook.SignatureInvalid)
 			}
 			off := g.config(key)
 			off.Settings = maps.Clone(off.Settings)
@@ -102,7 +106,8 @@ func TestVerify(t *testing.T) {
 				off.Settings = map[string]string{}
 			}
 			off.Settings["toleranceSeconds"] = "0"
-			if v := compile(t, off).Verify(g.request(key, body, noon), noon.Add(1000*time.Hour)); !v.OK() {
+			if v := compile(t, off).Verify(g.request(key, body, noon),
+				noon.Add(1000*time.Hour)); !v.OK() {
 				t.Errorf("without a window: %+v", v)
 			}
 		})
@@ -124,7 +129,10 @@ func TestOddTimes(t *testing.T) {
 		"t=0" + at + ",v1=" + sign("0"+at):             false,
 		"t=" + at + ",v1=" + sign(at) + ",t=2,t=" + at: false,
 	} {
-		if v := s.Verify(&sender.Request{Header: map[string][]string{"Stripe-Signature": {header}}, Body: []byte(body)}, noon); v.OK() != want {
+		if v := s.Verify(&sender.Request{
+			Header: map[string][]string{"Stripe-Signature": {header}},
+			Body:   []byte(body),
+		}, noon); v.OK() != want {
 			t.Errorf("%s: %+v", header, v)
 		}
 	}
@@ -145,7 +153,8 @@ func TestRotation(t *testing.T) {
 			at  time.Time
 			id  string
 		}{{two, noon, "0"}, {one, noon.Add(-1), "1"}, {one, noon, ""}} {
-			if got := s.Verify(g.request(v.key, "{}", v.at), v.at); got.SecretID != v.id || got.OK() != (v.id != "") {
+			if got := s.Verify(g.request(v.key, "{}", v.at), v.at); got.SecretID != v.id ||
+				got.OK() != (v.id != "") {
 				t.Errorf("%s, secret %s: %+v", g.name, v.id, got)
 			}
 		}
@@ -158,7 +167,13 @@ func TestSign(t *testing.T) {
 		t.Run(g.name, func(t *testing.T) {
 			key := g.secret("one")
 			c := g.config(key)
-			r := sender.Request{Method: "POST", URL: g.url, Query: "token=t", Header: map[string][]string{"Content-Type": {"application/json"}, "X-More": {"x"}}, Body: []byte(`{"a":1}`)}
+			r := sender.Request{
+				Method: "POST",
+				URL:    g.url,
+				Query:  "token=t",
+				Header: map[string][]string{"Content-Type": {"application/json"}, "X-More": {"x"}},
+				Body:   []byte(`{"a":1}`),
+			}
 			if g.url == "" {
 				r.URL = testURL
 			}
@@ -175,7 +190,13 @@ func TestSign(t *testing.T) {
 			if strings.HasPrefix(signed.Query, "token=t&bodySHA256=") {
 				r.URL = strings.Replace(r.URL, "token=t", signed.Query, 1)
 			}
-			if v := compile(t, c).Verify(&sender.Request{Method: "POST", URL: r.URL, Query: signed.Query, Header: signed.Header, Body: signed.Body}, noon); !v.OK() {
+			if v := compile(t, c).Verify(&sender.Request{
+				Method: "POST",
+				URL:    r.URL,
+				Query:  signed.Query,
+				Header: signed.Header,
+				Body:   signed.Body,
+			}, noon); !v.OK() {
 				t.Errorf("%+v of %+v", v, signed)
 			}
 			if len(r.Header) != 2 {
@@ -195,41 +216,145 @@ func TestBadConfigs(t *testing.T) {
 		{sender.Config{Preset: "github"}, "secrets"},
 		{sender.Config{Preset: "github", Secrets: []sender.Secret{{Text: ""}}}, "secrets"},
 		{sender.Config{Preset: "github", Secrets: []sender.Secret{{Text: "a "}}}, "secrets"},
-		{sender.Config{Preset: "github", Secrets: []sender.Secret{{Text: strings.Repeat("a", 5000)}}}, "secrets"},
-		{sender.Config{Preset: "github", Secrets: secret, Settings: map[string]string{"x": "1"}}, "settings.x"},
-		{sender.Config{Preset: "github", Secrets: secret, Settings: map[string]string{"sha1": "maybe"}}, "settings.sha1"},
+		{
+			sender.Config{
+				Preset:  "github",
+				Secrets: []sender.Secret{{Text: strings.Repeat("a", 5000)}},
+			}, "secrets",
+		},
+		{
+			sender.Config{Preset: "github", Secrets: secret, Settings: map[string]string{"x": "1"}},
+			"settings.x",
+		},
+		{
+			sender.Config{
+				Preset:   "github",
+				Secrets:  secret,
+				Settings: map[string]string{"sha1": "maybe"},
+			}, "settings.sha1",
+		},
 		{sender.Config{Preset: "plain", Secrets: secret}, "secrets"},
 		{sender.Config{Preset: "discord", Secrets: secret}, "secrets"},
 		{sender.Config{Preset: "discord", Secrets: []sender.Secret{{Text: "00ff"}}}, "secrets"},
 		{sender.Config{Preset: "sendgrid", Secrets: secret}, "secrets"},
-		{sender.Config{Preset: "standard-webhooks", Secrets: []sender.Secret{{Text: "whsec_!"}}}, "secrets"},
-		{sender.Config{Preset: "standard-webhooks", Secrets: []sender.Secret{{Text: "whsec_"}}}, "secrets"},
+		{
+			sender.Config{Preset: "standard-webhooks", Secrets: []sender.Secret{{Text: "whsec_!"}}},
+			"secrets",
+		},
+		{
+			sender.Config{Preset: "standard-webhooks", Secrets: []sender.Secret{{Text: "whsec_"}}},
+			"secrets",
+		},
 		{sender.Config{Preset: "meta", Secrets: secret}, "settings.verifyToken"},
 		{sender.Config{Preset: "basic", Secrets: secret}, "settings.user"},
 		{sender.Config{Preset: "header", Secrets: secret}, "settings.header"},
-		{sender.Config{Preset: "header", Secrets: secret, Settings: map[string]string{"header": "a b"}}, "settings.header"},
-		{sender.Config{Preset: "header", Secrets: []sender.Secret{{Text: "a\nb"}}, Settings: map[string]string{"header": "a"}}, "secrets"},
-		{sender.Config{Preset: "stripe", Secrets: secret, Settings: map[string]string{"toleranceSeconds": "-1"}}, "settings.toleranceSeconds"},
-		{sender.Config{Preset: "github", Secrets: secret, Settings: map[string]string{"toleranceSeconds": "1"}}, "settings.toleranceSeconds"},
-		{sender.Config{Preset: "plain", Settings: map[string]string{"deliveryId": "body"}}, "settings.deliveryId"},
-		{sender.Config{Preset: "plain", Settings: map[string]string{"deliveryId": "ptr:id"}}, "settings.deliveryId"},
-		{sender.Config{Preset: "plain", Settings: map[string]string{"deliveryId": "query:token"}}, "settings.deliveryId"},
+		{
+			sender.Config{
+				Preset:   "header",
+				Secrets:  secret,
+				Settings: map[string]string{"header": "a b"},
+			}, "settings.header",
+		},
+		{
+			sender.Config{
+				Preset:   "header",
+				Secrets:  []sender.Secret{{Text: "a\nb"}},
+				Settings: map[string]string{"header": "a"},
+			}, "secrets",
+		},
+		{
+			sender.Config{
+				Preset:   "stripe",
+				Secrets:  secret,
+				Settings: map[string]string{"toleranceSeconds": "-1"},
+			}, "settings.toleranceSeconds",
+		},
+		{
+			sender.Config{
+				Preset:   "github",
+				Secrets:  secret,
+				Settings: map[string]string{"toleranceSeconds": "1"},
+			}, "settings.toleranceSeconds",
+		},
+		{
+			sender.Config{Preset: "plain", Settings: map[string]string{"deliveryId": "body"}},
+			"settings.deliveryId",
+		},
+		{
+			sender.Config{Preset: "plain", Settings: map[string]string{"deliveryId": "ptr:id"}},
+			"settings.deliveryId",
+		},
+		{
+			sender.Config{
+				Preset:   "plain",
+				Settings: map[string]string{"deliveryId": "query:token"},
+			}, "settings.deliveryId",
+		},
 		{sender.Config{Preset: "hmac", Secrets: secret}, "settings.header"},
-		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "message": "{nobody}{body}"}}, "settings.message"},
-		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "message": "{secret}{body}"}}, "settings.message"},
-		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "message": "{url}"}}, "settings.message"},
-		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "message": "{time}{body}"}}, "settings.message"},
-		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "message": "{id}{body}"}}, "settings.message"},
-		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "timeHeader": "b"}}, "settings.message"},
-		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "key": "hex"}}, "secrets"},
-		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "hash": "md5"}}, "settings.hash"},
+		{
+			sender.Config{
+				Preset:   "hmac",
+				Secrets:  secret,
+				Settings: map[string]string{"header": "a", "message": "{nobody}{body}"},
+			}, "settings.message",
+		},
+		{
+			sender.Config{
+				Preset:   "hmac",
+				Secrets:  secret,
+				Settings: map[string]string{"header": "a", "message": "{secret}{body}"},
+			}, "settings.message",
+		},
+		{
+			sender.Config{
+				Preset:   "hmac",
+				Secrets:  secret,
+				Settings: map[string]string{"header": "a", "message": "{url}"},
+			}, "settings.message",
+		},
+		{
+			sender.Config{
+				Preset:   "hmac",
+				Secrets:  secret,
+				Settings: map[string]string{"header": "a", "message": "{time}{body}"},
+			}, "settings.message",
+		},
+		{
+			sender.Config{
+				Preset:   "hmac",
+				Secrets:  secret,
+				Settings: map[string]string{"header": "a", "message": "{id}{body}"},
+			}, "settings.message",
+		},
+		{
+			sender.Config{
+				Preset:   "hmac",
+				Secrets:  secret,
+				Settings: map[string]string{"header": "a", "timeHeader": "b"},
+			}, "settings.message",
+		},
+		{
+			sender.Config{
+				Preset:   "hmac",
+				Secrets:  secret,
+				Settings: map[string]string{"header": "a", "key": "hex"},
+			}, "secrets",
+		},
+		{
+			sender.Config{
+				Preset:   "hmac",
+				Secrets:  secret,
+				Settings: map[string]string{"header": "a", "hash": "md5"},
+			}, "settings.hash",
+		},
 	} {
 		_, err := sender.Compile(c.config)
 		wrong, ok := errors.AsType[*sender.ConfigError](err)
 		if !ok || wrong.Field != c.field || wrong.Detail == "" {
 			t.Errorf("%+v: %v, want one of %s", c.config, err, c.field)
 		}
-		if err != nil && len(c.config.Secrets) > 0 && len(c.config.Secrets[0].Text) > 8 && strings.Contains(err.Error(), c.config.Secrets[0].Text) {
+		if err != nil && len(c.config.Secrets) > 0 && len(c.config.Secrets[0].Text) > 8 &&
+			strings.Contains(err.Error(), c.config.Secrets[0].Text) {
 			t.Errorf("the error has the secret: %v", err)
 		}
 	}
@@ -245,11 +370,26 @@ func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
 		{"standard-webhooks", "a text!", "the secret must be whsec_ and base64, or base64"},
 		{"standard-webhooks", "whpk_!", "the public key must be whpk_ and base64"},
 		{"standard-webhooks", "whpk_AAAA", "the public key must have 32 bytes"},
-		{"stripe", "sk_live_1234567890", "what begins with sk_ is another key of Stripe, which verifies nothing: give it the Signing secret (whsec_…)"},
-		{"stripe", "pk_test_1234567890", "what begins with pk_ is another key of Stripe, which verifies nothing: give it the Signing secret (whsec_…)"},
-		{"stripe", "rk_live_1234567890", "what begins with rk_ is another key of Stripe, which verifies nothing: give it the Signing secret (whsec_…)"},
+		{
+			"stripe", "sk_live_1234567890",
+			"what begins with sk_ is another key of Stripe, which verifies nothing: give it the " +
+				"Signing secret (whsec_…)",
+		},
+		{
+			"stripe", "pk_test_1234567890",
+			"what begins with pk_ is another key of Stripe, which verifies nothing: give it the " +
+				"Signing secret (whsec_…)",
+		},
+		{
+			"stripe", "rk_live_1234567890",
+			"what begins with rk_ is another key of Stripe, which verifies nothing: give it the " +
+				"Signing secret (whsec_…)",
+		},
 	} {
-		_, err := sender.Compile(sender.Config{Preset: c.preset, Secrets: []sender.Secret{{Text: c.secret}}})
+		_, err := sender.Compile(sender.Config{
+			Preset:  c.preset,
+			Secrets: []sender.Secret{{Text: c.secret}},
+		})
 		wrong, ok := errors.AsType[*sender.ConfigError](err)
 		if !ok || wrong.Detail != c.want {
 			t.Errorf("%s with %q: %v, want %q", c.preset, c.secret, err, c.want)

@@ -14,7 +14,10 @@ import (
 // form.
 var shownHeaders = canonicalNames(slices.Concat(
 	webhook.FirstDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
-	[]string{"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Host", "User-Agent", "Traceparent", "Tracestate"},
+	[]string{
+		"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection",
+		"Host", "User-Agent", "Traceparent", "Tracestate",
+	},
 ))
 
 var credentials = canonicalNames(webhook.SecretHeaders())
@@ -34,7 +37,11 @@ func CheckShown(c Config) error {
 	}
 	header := textproto.CanonicalMIMEHeaderKey(settings["header"])
 	if e.General == generalHeader && slices.Contains(shownHeaders, header) {
-		return &ConfigError{"settings.header", fmt.Sprintf("what %s holds is not kept secret: choose a header that has no other meaning", header)}
+		return &ConfigError{
+			"settings.header",
+			fmt.Sprintf("what %s holds is not kept secret: choose a header that has no other "+
+				"meaning", header),
+		}
 	}
 	_, drop, err := e.methods(settings)
 	if err != nil {
@@ -49,7 +56,9 @@ func CheckShown(c Config) error {
 			if settings[settingDeliveryID] == "" {
 				field = "settings.idHeader"
 			}
-			return &ConfigError{field, name + " holds a secret, and delivery IDs are shown: name another source"}
+			return &ConfigError{
+				field, name + " holds a secret, and delivery IDs are shown: name another source",
+			}
 		}
 	}
 	return nil
@@ -68,7 +77,8 @@ func SecretInBody(preset string) bool {
 func withoutSecrets(sources []idSource, drop []string) []idSource {
 	return slices.DeleteFunc(sources, func(id idSource) bool {
 		return slices.ContainsFunc(id.parts, func(s source) bool {
-			return s.kind == fromHeader && (slices.Contains(credentials, s.name) || slices.Contains(drop, s.name))
+			return s.kind == fromHeader &&
+				(slices.Contains(credentials, s.name) || slices.Contains(drop, s.name))
 		})
 	})
 }

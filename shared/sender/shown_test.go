@@ -19,32 +19,74 @@ func TestNoSettingShowsASecret(t *testing.T) {
 		field    string // that is refused; "": none is
 		header   string // that has the secret
 	}{
-		{"header", map[string]string{"header": "x-webhook-delivery-id"}, "settings.header", "X-Webhook-Delivery-Id"},
-		{"header", map[string]string{"header": "X-Partner-Delivery"}, "settings.header", "X-Partner-Delivery"},
-		{"header", map[string]string{"header": "X-GitHub-Delivery"}, "settings.header", "X-Github-Delivery"},
+		{
+			"header", map[string]string{"header": "x-webhook-delivery-id"}, "settings.header",
+			"X-Webhook-Delivery-Id",
+		},
+		{
+			"header", map[string]string{"header": "X-Partner-Delivery"}, "settings.header",
+			"X-Partner-Delivery",
+		},
+		{
+			"header", map[string]string{"header": "X-GitHub-Delivery"}, "settings.header",
+			"X-Github-Delivery",
+		},
 		{"header", map[string]string{"header": "Content-Type"}, "settings.header", "Content-Type"},
 		{"header", map[string]string{"header": "user-agent"}, "settings.header", "User-Agent"},
-		{"header", map[string]string{"header": "X-Secret", "deliveryId": "ptr:/id, header:x-secret"}, "settings.deliveryId", "X-Secret"},
-		{"gitlab", map[string]string{"deliveryId": "header:X-Gitlab-Token"}, "settings.deliveryId", "X-Gitlab-Token"},
-		{"bearer", map[string]string{"deliveryId": "header:Authorization"}, "settings.deliveryId", "Authorization"},
-		{"basic", map[string]string{"user": "u", "deliveryId": "header:authorization"}, "settings.deliveryId", "Authorization"},
-		{"github", map[string]string{"deliveryId": "header:Cookie"}, "settings.deliveryId", "Cookie"},
-		{"hmac", map[string]string{"header": "X-Signature", "idHeader": "Authorization"}, "settings.idHeader", "Authorization"},
-		{"header", map[string]string{"header": "X-Secret", "deliveryId": "header:X-Id"}, "", "X-Secret"},
+		{
+			"header", map[string]string{
+				"header":     "X-Secret",
+				"deliveryId": "ptr:/id, header:x-secret",
+			}, "settings.deliveryId", "X-Secret",
+		},
+		{
+			"gitlab", map[string]string{"deliveryId": "header:X-Gitlab-Token"},
+			"settings.deliveryId", "X-Gitlab-Token",
+		},
+		{
+			"bearer", map[string]string{"deliveryId": "header:Authorization"},
+			"settings.deliveryId", "Authorization",
+		},
+		{
+			"basic", map[string]string{"user": "u", "deliveryId": "header:authorization"},
+			"settings.deliveryId", "Authorization",
+		},
+		{
+			"github", map[string]string{"deliveryId": "header:Cookie"}, "settings.deliveryId",
+			"Cookie",
+		},
+		{
+			"hmac", map[string]string{"header": "X-Signature", "idHeader": "Authorization"},
+			"settings.idHeader", "Authorization",
+		},
+		{
+			"header", map[string]string{"header": "X-Secret", "deliveryId": "header:X-Id"}, "",
+			"X-Secret",
+		},
 		{"header", map[string]string{"header": "Authorization"}, "", "Authorization"},
 		{"hmac", map[string]string{"header": "X-Signature", "idHeader": "X-Id"}, "", "X-Signature"},
 	} {
-		config := sender.Config{Preset: test.preset, Settings: test.settings, Secrets: []sender.Secret{{ID: "1", Text: secret}}}
+		config := sender.Config{
+			Preset:   test.preset,
+			Settings: test.settings,
+			Secrets:  []sender.Secret{{ID: "1", Text: secret}},
+		}
 		err := sender.CheckShown(config)
 		var refused *sender.ConfigError
 		switch {
 		case test.field == "" && err != nil:
 			t.Errorf("%s %v: %v", test.preset, test.settings, err)
-		case test.field != "" && (!errors.As(err, &refused) || refused.Field != test.field || strings.Contains(err.Error(), secret)):
+		case test.field != "" &&
+			(!errors.As(err, &refused) || refused.Field != test.field ||
+				strings.Contains(err.Error(), secret)):
 			t.Errorf("%s %v: %v, want a refusal of %s", test.preset, test.settings, err, test.field)
 		}
 		// A sender that was stored by an earlier version works, and shows nothing.
-		r := &sender.Request{Method: "POST", Body: []byte("{}"), Header: map[string][]string{test.header: {"Bearer " + secret}}}
+		r := &sender.Request{
+			Method: "POST",
+			Body:   []byte("{}"),
+			Header: map[string][]string{test.header: {"Bearer " + secret}},
+		}
 		if id := compile(t, config).Delivery(r, sender.Verdict{}); strings.Contains(id.ID, secret) {
 			t.Errorf("%s %v: the delivery ID is the secret", test.preset, test.settings)
 		}

@@ -14,15 +14,18 @@ import (
 
 // Errors of Sign. Their texts are for the operator who tests a trigger.
 var (
-	// ErrPublicKey means that only the provider can sign, because hookstart has only its public key.
-	ErrPublicKey = errors.New("only the provider itself can sign its requests: hookstart has just its public key")
+	// ErrPublicKey means that only the provider can sign, because hookstart has only its public
+	// key.
+	ErrPublicKey = errors.New("only the provider itself can sign its requests: hookstart has " +
+		"just its public key")
 	// ErrNoSecret means that no secret is in force.
 	ErrNoSecret = errors.New("the sender has no secret that works")
 	// ErrNoURL means that the URL is signed but not known.
 	ErrNoURL = errors.New("the sender signs the URL, and no public URL is configured")
 	// ErrBody means that the sender signs only bodies of a certain form, and this body has another
 	// one.
-	ErrBody = errors.New("the signature of this sender depends on the form of the body, and this body has another one")
+	ErrBody = errors.New("the signature of this sender depends on the form of the body, and this " +
+		"body has another one")
 )
 
 // Signed is a request as the sender would send it.
@@ -67,7 +70,13 @@ func (s *Sender) Sign(r Request, now time.Time) (Signed, error) {
 
 // changeable returns a copy of a request with headers that can be changed and with an empty cache.
 func (r *Request) changeable() Request {
-	c := Request{Method: r.Method, Header: maps.Clone(r.Header), Query: r.Query, URL: r.URL, Body: r.Body}
+	c := Request{
+		Method: r.Method,
+		Header: maps.Clone(r.Header),
+		Query:  r.Query,
+		URL:    r.URL,
+		Body:   r.Body,
+	}
 	if c.Header == nil {
 		c.Header = map[string][]string{}
 	}
@@ -85,7 +94,8 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 	case schemeStatic:
 		return m.signature.put(r, m.spec.Prefix+string(k.bytes))
 	case schemeBasic:
-		return m.signature.put(r, "Basic "+base64.StdEncoding.EncodeToString([]byte(m.user+":"+string(k.bytes))))
+		return m.signature.put(r,
+			"Basic "+base64.StdEncoding.EncodeToString([]byte(m.user+":"+string(k.bytes))))
 	case schemeTwilio:
 		r.addBodyHash()
 	}
@@ -150,7 +160,8 @@ func (m *method) written(sum []byte, hashName, timeText string) string {
 
 // addBodyHash adds the parameter that Twilio adds to the URL if the body is not a form.
 func (r *Request) addBodyHash() {
-	if mediaType, _, _ := strings.Cut(r.header("Content-Type"), ";"); strings.EqualFold(strings.TrimSpace(mediaType), formType) {
+	if mediaType, _, _ := strings.Cut(r.header("Content-Type"),
+		";"); strings.EqualFold(strings.TrimSpace(mediaType), formType) {
 		return
 	}
 	sum := sha256.Sum256(r.Body)

@@ -49,7 +49,8 @@ func (m *method) signs(s source) bool {
 func (m *method) signedView(r *Request) *Request {
 	view := &Request{Method: r.Method, Header: r.Header, Query: r.Query, URL: r.URL, Body: r.Body}
 	switch {
-	case m.scheme == schemeTwilio && r.queryOfURL(bodyHash) == "": // the names and values of a form are signed, and not its bytes
+	// The names and values of a form are signed, and not its bytes.
+	case m.scheme == schemeTwilio && r.queryOfURL(bodyHash) == "":
 		f := parseForm(string(r.Body))
 		view.form, view.document = &f, new(gjson.Result)
 	case m.scheme == schemeTwilio || m.message.has(partBody):
@@ -61,7 +62,9 @@ func (m *method) signedView(r *Request) *Request {
 			document = gjson.ParseBytes(text)
 		}
 		view.form, view.document = new(form), &document
-	default: // the message names each place that is signed, and they are read as they were when it was verified
+	// The message names each place that is signed, and they are read as they were when it was
+	// verified.
+	default:
 		return r
 	}
 	return view
@@ -71,7 +74,8 @@ func (m *method) signedView(r *Request) *Request {
 // form's field payload may hold JSON.
 func (r *Request) readSigned(sent *Request) {
 	document := sent.json()
-	if !document.Exists() || sent.form.isForm() { // by its headers it may have been read as something else
+	if !document.Exists() || sent.form.isForm() {
+		// By its headers it may have been read as something else.
 		document = gjson.Result{}
 		if execution.ValidJSON(r.Body) {
 			document = gjson.ParseBytes(r.Body)

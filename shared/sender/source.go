@@ -11,8 +11,9 @@ import (
 
 // source is one place in a request where a value may be.
 type source struct {
-	kind    sourceKind
-	name    string   // of a header, in canonical form; of a field or a parameter; of a part of the signature
+	kind sourceKind
+	// Of a header, in canonical form; of a field or a parameter; of a part of the signature.
+	name    string
 	pointer []string // the tokens of a JSON pointer
 	every   bool     // the token * in the pointer is every element of an array
 }
@@ -28,7 +29,8 @@ const (
 )
 
 // headerCharacters are the characters of a header name (RFC 9110).
-const headerCharacters = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+const headerCharacters = "!#$%&'*+-.^_`|~0123456789" +
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 func validHeaderName(name string) bool {
 	return name != "" && strings.Trim(name, headerCharacters) == ""
@@ -78,8 +80,10 @@ func parsePointer(text string) ([]string, error) {
 	}
 	for i, token := range tokens {
 		for at := range len(token) {
-			if token[at] == '~' && (at+1 == len(token) || (token[at+1] != '0' && token[at+1] != '1')) {
-				return nil, fmt.Errorf("the JSON pointer %q has a ~ that is neither ~0 nor ~1", text)
+			if token[at] == '~' &&
+				(at+1 == len(token) || (token[at+1] != '0' && token[at+1] != '1')) {
+				return nil,
+					fmt.Errorf("the JSON pointer %q has a ~ that is neither ~0 nor ~1", text)
 			}
 		}
 		tokens[i] = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")

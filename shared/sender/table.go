@@ -52,16 +52,18 @@ type Setting struct {
 
 // entry is one entry of presets.json.
 type entry struct {
-	ID           string          `json:"id"`
-	Aliases      []string        `json:"aliases"`
-	Title        string          `json:"title"`
-	Docs         string          `json:"docs"`
-	Secret       *secretSpec     `json:"secret"`
-	Settings     []Setting       `json:"settings"`
-	Setup        []string        `json:"setup"`
-	Verify       []methodSpec    `json:"verify"`
-	General      string          `json:"general"`  // hmac, header: its method is made of the settings
-	Delivery     []string        `json:"delivery"` // the sources of delivery IDs that no signature covers, in order
+	ID       string       `json:"id"`
+	Aliases  []string     `json:"aliases"`
+	Title    string       `json:"title"`
+	Docs     string       `json:"docs"`
+	Secret   *secretSpec  `json:"secret"`
+	Settings []Setting    `json:"settings"`
+	Setup    []string     `json:"setup"`
+	Verify   []methodSpec `json:"verify"`
+	// Hmac, header: its method is made of the settings.
+	General string `json:"general"`
+	// The sources of delivery IDs that no signature covers, in order.
+	Delivery     []string        `json:"delivery"`
 	Handshakes   []handshakeSpec `json:"handshakes"`
 	Replies      []replySpec     `json:"replies"`
 	Outputs      []outputSpec    `json:"outputs"`
@@ -167,7 +169,8 @@ func (m *method) checkDelivery(texts []string) error {
 			return err
 		}
 		if !m.signsID(&id) {
-			return fmt.Errorf("the delivery ID in %s is not signed by this method: name it beside the methods", text)
+			return fmt.Errorf("the delivery ID in %s is not signed by this method: name it "+
+				"beside the methods", text)
 		}
 	}
 	return nil
@@ -193,13 +196,16 @@ func (e *entry) allSettings() []Setting {
 		})
 	}
 	return append(all, Setting{
-		Name:  settingDeliveryID,
-		Label: "Where the delivery ID is, in place of the preset's own sources: a list, separated by commas, of header:Name, ptr:/json/pointer and form:field",
+		Name: settingDeliveryID,
+		Label: "Where the delivery ID is, in place of the preset's own sources: a list, " +
+			"separated by commas, of header:Name, ptr:/json/pointer and form:field",
 	})
 }
 
 func (e *entry) hasTime() bool {
-	return e.General == generalHMAC || slices.ContainsFunc(e.Verify, func(m methodSpec) bool { return m.Time != nil })
+	return e.General == generalHMAC || slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
+		return m.Time != nil
+	})
 }
 
 // Presets returns all presets in the table's order.
@@ -228,7 +234,13 @@ func (e *entry) preset() Preset {
 	}
 	p.SignedIDs = p.DeliveryID[:len(p.DeliveryID)-len(e.Delivery)]
 	if e.Secret != nil {
-		p.Secret = &SecretInfo{Label: e.Secret.Label, Public: e.Secret.Public, Choose: e.Secret.Choose, Captured: e.captures(), Max: MaxSecrets}
+		p.Secret = &SecretInfo{
+			Label:    e.Secret.Label,
+			Public:   e.Secret.Public,
+			Choose:   e.Secret.Choose,
+			Captured: e.captures(),
+			Max:      MaxSecrets,
+		}
 	}
 	for _, h := range e.Handshakes {
 		p.Handshakes = append(p.Handshakes, h.Title)
@@ -241,7 +253,9 @@ func (e *entry) preset() Preset {
 
 // notes returns the entry's notes, and the consequence if a delivery ID is not under the signature.
 func (e *entry) notes() []string {
-	signs := slices.ContainsFunc(e.Verify, func(m methodSpec) bool { return m.Scheme != schemeStatic && m.Scheme != schemeBasic })
+	signs := slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
+		return m.Scheme != schemeStatic && m.Scheme != schemeBasic
+	})
 	places := strings.Join(e.Delivery, " and ")
 	switch {
 	case len(e.Verify) > 0 && places != "":
@@ -254,8 +268,10 @@ func (e *entry) notes() []string {
 }
 
 // unsignedNote tells operators the consequence of a delivery ID that is not under the signature.
-const unsignedNote = "The delivery ID in %s is not signed: whoever has seen one request can send it once more under another ID, " +
-	"which starts another execution, and can use up the ID of a delivery that is still to come. Use HTTPS, and keep the URL's token secret."
+const unsignedNote = "The delivery ID in %s is not signed: whoever has seen one request can send " +
+	"it once more under another ID, " +
+	"which starts another execution, and can use up the ID of a delivery that is still to come. " +
+	"Use HTTPS, and keep the URL's token secret."
 
 // challenge returns the value of WWW-Authenticate. Its parameter is the preset's ID, which is a
 // valid token.

@@ -85,7 +85,9 @@ func parsePart(name string, own bool, id *source) (part, error) {
 		}
 		return part{kind: partSource, source: s}, nil
 	}
-	return part{}, fmt.Errorf("the message has no part {%s}: there are {body}, {time}, {id}, {url}, {method} and {header:Name}", name)
+	return part{},
+		fmt.Errorf("the message has no part {%s}: there are {body}, {time}, {id}, {url}, "+
+			"{method} and {header:Name}", name)
 }
 
 func (t template) has(kind partKind) bool {

@@ -71,9 +71,11 @@ func (v *outsideVector) config() sender.Config {
 		c.Settings["header"], c.Settings["hash"] = v.Config["header"], v.Config["algorithm"]
 		c.Settings["encoding"], c.Settings["prefix"] = v.Config["encoding"], v.Config["prefix"]
 	case "scalr":
-		c.Settings["header"], c.Settings["hash"], c.Settings["message"] = "X-Signature", "sha1", "{body}{header:Date}"
+		c.Settings["header"], c.Settings["hash"], c.Settings["message"] = "X-Signature", "sha1",
+			"{body}{header:Date}"
 	case "x-twitter":
-		c.Settings["header"], c.Settings["prefix"], c.Settings["encoding"] = "X-Twitter-Webhooks-Signature", "sha256=", "base64"
+		c.Settings["header"], c.Settings["prefix"], c.Settings["encoding"] =
+			"X-Twitter-Webhooks-Signature", "sha256=", "base64"
 	case "github":
 		if v.Legacy {
 			c.Settings["sha1"] = "accept"
@@ -86,7 +88,12 @@ func (v *outsideVector) config() sender.Config {
 
 func (v *outsideVector) request(t *testing.T) *sender.Request {
 	t.Helper()
-	r := &sender.Request{Method: v.Method, Header: map[string][]string{}, URL: v.URL, Body: []byte(v.Body)}
+	r := &sender.Request{
+		Method: v.Method,
+		Header: map[string][]string{},
+		URL:    v.URL,
+		Body:   []byte(v.Body),
+	}
 	_, r.Query, _ = strings.Cut(v.URL, "?")
 	for name, value := range v.Headers {
 		r.Header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
@@ -103,7 +110,8 @@ func (v *outsideVector) request(t *testing.T) *sender.Request {
 
 // Vectors of other people: each one that belongs to a preset gets the verdict that the file states.
 func TestVectorsFromOutside(t *testing.T) {
-	path := os.Getenv("HOOKSTART_SENDER_VECTORS") //nolint:forbidigo // other people's data, which stays where it is
+	//nolint:forbidigo // other people's data, which stays where it is
+	path := os.Getenv("HOOKSTART_SENDER_VECTORS")
 	if path == "" {
 		t.Skip("HOOKSTART_SENDER_VECTORS names no file")
 	}
@@ -189,7 +197,8 @@ func (v *outsideVector) checkHandshake(t *testing.T, config sender.Config, now t
 		t.Fatalf("no handshake: %+v", h)
 	}
 	want := v.Expect
-	if h.Answer.Status != want.Status || (want.ContentType != "" && h.Answer.ContentType != want.ContentType) {
+	if h.Answer.Status != want.Status ||
+		(want.ContentType != "" && h.Answer.ContentType != want.ContentType) {
 		t.Errorf("%+v, want %+v", h.Answer, want)
 	}
 	body := want.Body

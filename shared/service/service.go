@@ -74,7 +74,8 @@ func Run(ctx context.Context, c Config, run func(context.Context, *Service) erro
 func (s *Service) begin(ctx context.Context) (err error) {
 	c := s.config
 	var stopOps func()
-	if s.Ops, s.Log, s.opsAddr, stopOps, err = ops.Begin(ctx, c.Name, c.Ops, c.Log, c.LogLevel, c.OpsAddr); err != nil {
+	if s.Ops, s.Log, s.opsAddr, stopOps, err = ops.Begin(ctx, c.Name, c.Ops, c.Log, c.LogLevel,
+		c.OpsAddr); err != nil {
 		return err
 	}
 	s.Add(stopOps)
@@ -120,13 +121,21 @@ func (s *Service) Connect(ctx context.Context) (err error) {
 // server fails, or when the connection to NATS is closed for good. By then requests in flight have
 // finished, for which they have ShutdownGrace, and all parts have stopped. about is added to the
 // announcement in the log. ready may be nil.
-func (s *Service) Serve(ctx context.Context, server *http.Server, checks []ops.Check, about logrus.Fields, ready func(addr, opsAddr string)) error {
+func (s *Service) Serve(
+	ctx context.Context, server *http.Server, checks []ops.Check, about logrus.Fields, ready func(
+		addr, opsAddr string,
+	),
+) error {
 	s.Add(s.Ops.Watch(ctx, s.Log, checks...))
 	s.Start(ctx, s.watchConnection)
 	s.Start(ctx, func(ctx context.Context, _ func()) error { return s.serve(ctx, server) })
 	s.Ops.Ready.Ready(s.config.Name)
 	addr := s.listener.Addr().String()
-	s.Log.WithFields(about).WithFields(logrus.Fields{"addr": addr, "ops_addr": s.opsAddr, "version": ops.Version}).Info(s.config.Name + " is ready")
+	s.Log.WithFields(about).WithFields(logrus.Fields{
+		"addr":     addr,
+		"ops_addr": s.opsAddr,
+		"version":  ops.Version,
+	}).Info(s.config.Name + " is ready")
 	if ready != nil {
 		ready(addr, s.opsAddr)
 	}

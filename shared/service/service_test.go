@@ -19,16 +19,23 @@ import (
 func TestAConnectionThatIsClosedEndsTheService(t *testing.T) {
 	server := natstest.Start(t)
 	config := service.Config{
-		Name: "service", Serves: "nothing", Addr: "127.0.0.1:0", OpsAddr: "127.0.0.1:0", LogLevel: "error",
-		NATSURL: server.URL(), ConnectTimeout: 20 * time.Second, ShutdownGrace: time.Second, Log: logtest.Quiet(),
+		Name:           "service",
+		Serves:         "nothing",
+		Addr:           "127.0.0.1:0",
+		OpsAddr:        "127.0.0.1:0",
+		LogLevel:       "error",
+		NATSURL:        server.URL(),
+		ConnectTimeout: 20 * time.Second,
+		ShutdownGrace:  time.Second,
+		Log:            logtest.Quiet(),
 	}
 	err := service.Run(t.Context(), config, func(ctx context.Context, s *service.Service) error {
 		if err := s.Connect(ctx); err != nil {
 			return err
 		}
 		ready := func(string, string) {
-			// The subject is longer than the server's max_control_line. nats.go does not know that error of
-			// the server and closes the connection.
+			// The subject is longer than the server's max_control_line. nats.go does not know that
+			// error of the server and closes the connection.
 			if err := s.NATS.Publish(strings.Repeat("x", 5000), nil); err != nil {
 				t.Error(err)
 			}

@@ -25,7 +25,10 @@ func engine(t *testing.T) (e *ack.Engine, s jetstream.Stream, maxPayload int64) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "STREAM", Subjects: []string{subject}})
+	s, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name:     "STREAM",
+		Subjects: []string{subject},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +55,8 @@ func TestPublishConcurrently(t *testing.T) {
 			for n := range each {
 				text := fmt.Sprintf("%d/%d", caller, n)
 				body = append(body[:0], text...)
-				got, err := e.Publish(&nats.Msg{Subject: subject, Data: body}, time.Now().Add(time.Minute))
+				got, err := e.Publish(&nats.Msg{Subject: subject, Data: body},
+					time.Now().Add(time.Minute))
 				if err != nil || got.Duplicate {
 					t.Errorf("%s: %+v, %v", text, got, err)
 				}
@@ -67,7 +71,8 @@ func TestPublishConcurrently(t *testing.T) {
 		t.Errorf("%d sequences of %d messages", len(stored), callers*each)
 	}
 	for sequence, text := range stored {
-		if msg, err := s.GetMsg(t.Context(), sequence); err != nil || !bytes.Equal(msg.Data, []byte(text)) {
+		if msg, err := s.GetMsg(t.Context(), sequence); err != nil ||
+			!bytes.Equal(msg.Data, []byte(text)) {
 			t.Fatalf("message %d is %v, %v; want %s", sequence, msg, err, text)
 		}
 	}
@@ -87,7 +92,8 @@ func TestAMessageInTheQueueIsRefused(t *testing.T) {
 				data, want = large, nats.ErrMaxPayload
 			}
 			for range 20 {
-				_, err := e.Publish(&nats.Msg{Subject: subject, Data: data}, time.Now().Add(time.Minute))
+				_, err := e.Publish(&nats.Msg{Subject: subject, Data: data},
+					time.Now().Add(time.Minute))
 				if !errors.Is(err, want) {
 					t.Errorf("%d bytes: %v, want %v", len(data), err, want)
 				}
@@ -115,7 +121,10 @@ func TestSend(t *testing.T) {
 		{1, answer{ack: ack.Ack{Sequence: 1}}},
 	} {
 		answers := make(chan answer, 2)
-		e.Send(&nats.Msg{Subject: subject, Data: make([]byte, c.length)}, time.Now().Add(time.Minute), func(a ack.Ack, err error) { answers <- answer{a, err} })
+		e.Send(&nats.Msg{Subject: subject, Data: make([]byte, c.length)},
+			time.Now().Add(time.Minute), func(a ack.Ack, err error) {
+				answers <- answer{a, err}
+			})
 		if got := <-answers; got.ack != c.want.ack || !errors.Is(got.err, c.want.err) {
 			t.Errorf("%d bytes: %+v, want %+v", c.length, got, c.want)
 		}

@@ -36,7 +36,9 @@ func TestEnsure(t *testing.T) {
 	other := stream.DefaultSettings
 	other.MaxAge, other.DedupWindow = time.Hour, time.Minute
 	err = stream.Ensure(ctx, js, other)
-	if !errors.Is(err, stream.ErrMismatch) || !strings.Contains(err.Error(), "age is 168h0m0s, configured 1h0m0s") || !strings.Contains(err.Error(), "dedup window is 24h0m0s, configured 1m0s") {
+	if !errors.Is(err, stream.ErrMismatch) ||
+		!strings.Contains(err.Error(), "age is 168h0m0s, configured 1h0m0s") ||
+		!strings.Contains(err.Error(), "dedup window is 24h0m0s, configured 1m0s") {
 		t.Errorf("%v", err)
 	}
 	s, err := js.Stream(ctx, stream.Name)
@@ -44,7 +46,10 @@ func TestEnsure(t *testing.T) {
 		t.Errorf("the stream was edited: %v", err)
 	}
 	// The subjects of a workflow with strange, but valid, names belong to the stream.
-	for _, subject := range []string{stream.StartSubject("-", "_", strings.Repeat("x", 64)), stream.ProgressSubject("q", "w", id)} {
+	for _, subject := range []string{
+		stream.StartSubject("-", "_", strings.Repeat("x", 64)),
+		stream.ProgressSubject("q", "w", id),
+	} {
 		if _, err := js.Publish(ctx, subject, nil); err != nil {
 			t.Errorf("%s: %v", subject, err)
 		}

@@ -21,7 +21,8 @@ func TestNextAsksForMore(t *testing.T) {
 	const messages = 40
 	server := natstest.Start(t)
 	// Each write is flushed, and a write that asks for messages returns late.
-	nc, err := nats.Connect(server.URL(), nats.WriteBufferSize(1), nats.SetCustomDialer(lateDialer{}))
+	nc, err := nats.Connect(server.URL(), nats.WriteBufferSize(1),
+		nats.SetCustomDialer(lateDialer{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,19 +31,26 @@ func TestNextAsksForMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NEXT", Subjects: []string{"next"}}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name:     "NEXT",
+		Subjects: []string{"next"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range messages {
-		if _, err := js.Publish(t.Context(), "next", strconv.AppendInt(nil, int64(i), 10)); err != nil {
+		if _, err := js.Publish(t.Context(), "next",
+			strconv.AppendInt(nil, int64(i), 10)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	consumer, err := js.CreateConsumer(t.Context(), "NEXT", jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
+	consumer, err := js.CreateConsumer(t.Context(), "NEXT", jetstream.ConsumerConfig{
+		AckPolicy: jetstream.AckNonePolicy,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	iterator, err := consumer.Messages(jetstream.PullMaxMessages(4), jetstream.PullExpiry(time.Hour), jetstream.PullHeartbeat(30*time.Second))
+	iterator, err := consumer.Messages(jetstream.PullMaxMessages(4),
+		jetstream.PullExpiry(time.Hour), jetstream.PullHeartbeat(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,18 +31,23 @@ func TestReportsKnowNoMessageIDs(t *testing.T) {
 	}
 	withID := func(subject string) *jetstream.PubAck {
 		t.Helper()
-		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: nats.Header{jetstream.MsgIDHeader: {id}}})
+		ack, err := js.PublishMsg(t.Context(), &nats.Msg{
+			Subject: subject,
+			Header:  nats.Header{jetstream.MsgIDHeader: {id}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return ack
 	}
 	for n := range uint64(3) {
-		if ack := withID(stream.ProgressSubject("q", "wf", id)); ack.Stream != stream.ProgressName || ack.Duplicate || ack.Sequence != n+1 {
+		if ack := withID(stream.ProgressSubject("q", "wf",
+			id)); ack.Stream != stream.ProgressName || ack.Duplicate || ack.Sequence != n+1 {
 			t.Errorf("report %d: %+v", n+1, ack)
 		}
 	}
-	if ack := withID(stream.StartSubject("q", "wf", "node")); ack.Stream != stream.Name || ack.Duplicate {
+	if ack := withID(stream.StartSubject("q", "wf", "node")); ack.Stream != stream.Name ||
+		ack.Duplicate {
 		t.Errorf("the start with that ID: %+v", ack)
 	}
 	if ack := withID(stream.StartSubject("q", "wf", "node")); !ack.Duplicate {
@@ -60,7 +65,8 @@ func TestOldReportsGiveWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 30 {
-		if _, err := js.Publish(t.Context(), stream.ProgressSubject("q", "wf", id), make([]byte, 10<<10)); err != nil {
+		if _, err := js.Publish(t.Context(), stream.ProgressSubject("q", "wf", id),
+			make([]byte, 10<<10)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -73,11 +79,14 @@ func TestOldReportsGiveWay(t *testing.T) {
 // On a small disk the stream of reports is smaller, and everything else starts all the same.
 func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
 	t.Parallel()
-	js, err := jetstream.New(natstest.Start(t, func(o *embednats.Options) { o.MaxStore = 100 << 20 }).Connect(t))
+	js, err := jetstream.New(natstest.Start(t, func(o *embednats.Options) {
+		o.MaxStore = 100 << 20
+	}).Connect(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(stream.EnsureReports(t.Context(), js, 1), stream.Ensure(t.Context(), js, stream.DefaultSettings)); err != nil {
+	if err := errors.Join(stream.EnsureReports(t.Context(), js, 1),
+		stream.Ensure(t.Context(), js, stream.DefaultSettings)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := js.Stream(t.Context(), stream.ProgressName)

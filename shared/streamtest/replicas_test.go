@@ -24,18 +24,22 @@ func TestSetReplicas(t *testing.T) {
 	}
 	const messages = 500
 	for range messages {
-		if _, err := js.Publish(ctx, stream.StartSubject("q", "wf", "node"), []byte("x")); err != nil {
+		if _, err := js.Publish(ctx, stream.StartSubject("q", "wf", "node"),
+			[]byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var seen []stream.Replication
-	if err := stream.SetReplicas(ctx, js, []string{stream.Name}, 3, func(r stream.Replication) { seen = append(seen, r) }); err != nil {
+	if err := stream.SetReplicas(ctx, js, []string{stream.Name}, 3, func(r stream.Replication) {
+		seen = append(seen, r)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if last := seen[len(seen)-1]; !last.Done() || last.Current != 3 || last.Stream != stream.Name {
 		t.Errorf("%+v", last)
 	}
-	if err := stream.SetReplicas(ctx, js, []string{stream.Name}, 3, func(stream.Replication) {}); err != nil {
+	if err := stream.SetReplicas(ctx, js, []string{stream.Name}, 3,
+		func(stream.Replication) {}); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
 
@@ -49,7 +53,8 @@ func TestSetReplicas(t *testing.T) {
 	if err != nil || s.CachedInfo().State.Msgs != messages {
 		t.Errorf("after the loss of a server: %+v, %v", s.CachedInfo().State, err)
 	}
-	if err := stream.SetReplicas(ctx, js, []string{"NONE"}, 3, func(stream.Replication) {}); err == nil {
+	if err := stream.SetReplicas(ctx, js, []string{"NONE"}, 3,
+		func(stream.Replication) {}); err == nil {
 		t.Error("a stream that does not exist was changed")
 	}
 }

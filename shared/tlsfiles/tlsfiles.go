@@ -30,7 +30,10 @@ func Flags(certFile, keyFile string) error {
 // hookstart_{component}_certificate_expiry_timestamp_seconds. Without files it returns the listener
 // unchanged, and the metric is 0. A renewed certificate is used for connections that begin 10 s
 // later. If it cannot be read, that is logged and the old one stays in use.
-func Listen(listener net.Listener, certFile, keyFile, component string, metrics prometheus.Registerer, log logrus.FieldLogger) (net.Listener, error) {
+func Listen(
+	listener net.Listener, certFile, keyFile, component string, metrics prometheus.Registerer,
+	log logrus.FieldLogger,
+) (net.Listener, error) {
 	expiry := func() float64 { return 0 }
 	if certFile != "" {
 		f := &files{cert: certFile, key: keyFile, log: log, now: time.Now}
@@ -39,8 +42,10 @@ func Listen(listener net.Listener, certFile, keyFile, component string, metrics 
 		}
 		expiry = func() float64 { return float64(f.current().Leaf.NotAfter.Unix()) }
 		listener = tls.NewListener(listener, &tls.Config{
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.current(), nil },
-			MinVersion:     tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				return f.current(), nil
+			},
+			MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 		})
 	}
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -76,7 +81,8 @@ func (f *files) current() *tls.Certificate {
 		f.looked = now
 		if f.states() != f.seen {
 			if err := f.loadLocked(); err != nil {
-				f.log.WithError(err).Warn("the renewed TLS certificate cannot be used; the old one stays")
+				f.log.WithError(err).Warn("the renewed TLS certificate cannot be used; the old " +
+					"one stays")
 			}
 		}
 	}

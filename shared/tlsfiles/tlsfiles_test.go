@@ -23,7 +23,10 @@ func write(t *testing.T, certFile, keyFile string, serial int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial),
+		NotAfter:     time.Now().Add(time.Hour),
+	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -32,11 +35,15 @@ func write(t *testing.T, certFile, keyFile string, serial int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+	for path, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: cert},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: private},
+	} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		changed := time.Now().Add(time.Duration(serial) * time.Minute) // two writes may have one time
+		// Two writes may have one time.
+		changed := time.Now().Add(time.Duration(serial) * time.Minute)
 		if err := os.Chtimes(path, changed, changed); err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,8 @@ func Tracer(provider trace.TracerProvider, folder string) trace.Tracer {
 	if provider == nil {
 		return nil
 	}
-	return provider.Tracer("github.com/hookstart/hookstart/"+folder, trace.WithSchemaURL(semconv.SchemaURL))
+	return provider.Tracer("github.com/hookstart/hookstart/"+folder,
+		trace.WithSchemaURL(semconv.SchemaURL))
 }
 
 // traceparent is a carrier for OpenTelemetry's propagator that has only the header traceparent.
@@ -75,34 +76,49 @@ func Traceparent(ctx context.Context) string {
 }
 
 // StartSend begins the span of publishing a message to the stream. The message carries it.
-func StartSend(ctx context.Context, tracer trace.Tracer, subject, executionID string) (context.Context, trace.Span) {
-	return tracer.Start(ctx, "publish "+template(subject), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-		system, semconv.MessagingOperationName("publish"), semconv.MessagingOperationTypeSend,
-		semconv.MessagingDestinationName(subject), semconv.MessagingDestinationTemplate(template(subject)),
-		semconv.MessagingMessageID(executionID),
-	))
+func StartSend(
+	ctx context.Context, tracer trace.Tracer, subject, executionID string,
+) (context.Context, trace.Span) {
+	return tracer.Start(ctx, "publish "+template(subject),
+		trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+			system, semconv.MessagingOperationName("publish"), semconv.MessagingOperationTypeSend,
+			semconv.MessagingDestinationName(subject),
+			semconv.MessagingDestinationTemplate(template(subject)),
+			semconv.MessagingMessageID(executionID),
+		))
 }
 
 // StartProcess begins the span of processing a message, as a child of the message's span. The
 // span's name begins with operation.
-func StartProcess(ctx context.Context, tracer trace.Tracer, operation, consumer, parent, subject, executionID string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+func StartProcess(
+	ctx context.Context, tracer trace.Tracer,
+	operation, consumer, parent, subject, executionID string, options ...trace.SpanStartOption,
+) (context.Context, trace.Span) {
 	return tracer.Start(WithParent(ctx, parent), operation+" "+template(subject), append(options,
 		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-			system, semconv.MessagingOperationName(operation), semconv.MessagingOperationTypeProcess,
-			semconv.MessagingDestinationName(subject), semconv.MessagingDestinationTemplate(template(subject)),
+			system, semconv.MessagingOperationName(operation),
+			semconv.MessagingOperationTypeProcess,
+			semconv.MessagingDestinationName(subject),
+			semconv.MessagingDestinationTemplate(template(subject)),
 			semconv.MessagingConsumerGroupName(consumer), semconv.MessagingMessageID(executionID),
 		))...)
 }
 
 // StartBatch begins the span of processing many messages. It belongs to no message's trace; links
 // refer to their spans.
-func StartBatch(ctx context.Context, tracer trace.Tracer, operation, stream, consumer string, messages int, links []trace.Link, options ...trace.SpanStartOption) (context.Context, trace.Span) {
-	return tracer.Start(ctx, operation+" "+stream, append(options, trace.WithNewRoot(), trace.WithLinks(links...),
-		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-			system, semconv.MessagingOperationName(operation), semconv.MessagingOperationTypeProcess,
-			semconv.MessagingDestinationName(stream), semconv.MessagingConsumerGroupName(consumer),
-			semconv.MessagingBatchMessageCount(messages),
-		))...)
+func StartBatch(
+	ctx context.Context, tracer trace.Tracer, operation, stream, consumer string, messages int,
+	links []trace.Link, options ...trace.SpanStartOption,
+) (context.Context, trace.Span) {
+	return tracer.Start(ctx, operation+" "+stream,
+		append(options, trace.WithNewRoot(), trace.WithLinks(links...),
+			trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+				system, semconv.MessagingOperationName(operation),
+				semconv.MessagingOperationTypeProcess,
+				semconv.MessagingDestinationName(stream),
+				semconv.MessagingConsumerGroupName(consumer),
+				semconv.MessagingBatchMessageCount(messages),
+			))...)
 }
 
 // Fail marks a span as failed. kind is one of few values; why is for people, cut to its first line,

@@ -27,15 +27,18 @@ const (
 	Unavailable       Code = "unavailable"
 	Overloaded        Code = "overloaded"
 	StorageFull       Code = "storage_full"
-	RunFailed         Code = "run_failed" // no refusal: the execution was started, and its output cannot be the answer
-	Internal          Code = "internal"
+	// No refusal: the execution was started, and its output cannot be the answer.
+	RunFailed Code = "run_failed"
+	Internal  Code = "internal"
 )
 
 // Codes returns all codes, in the order in which the causes are checked.
 func Codes() []Code {
 	return []Code{
-		MethodNotAllowed, NotFound, WorkflowIDMissing, TokenMissing, BodyTooLarge, WorkflowNotFound, TokenInvalid, WebhooksNotInPlan,
-		PlanLimitExceeded, SignatureMissing, SignatureInvalid, SignatureExpired, RateLimited, WorkflowInactive, DeliveryIDInvalid,
+		MethodNotAllowed, NotFound, WorkflowIDMissing, TokenMissing, BodyTooLarge, WorkflowNotFound,
+		TokenInvalid, WebhooksNotInPlan,
+		PlanLimitExceeded, SignatureMissing, SignatureInvalid, SignatureExpired, RateLimited,
+		WorkflowInactive, DeliveryIDInvalid,
 		BodyUnreadable, JSONInvalid, Unavailable, Overloaded, StorageFull, RunFailed, Internal,
 	}
 }
@@ -60,7 +63,8 @@ func FirstDeliveryIDHeaders() []string {
 // repeats.
 func DefaultDeliveryIDHeaders() []string {
 	return []string{
-		"X-GitHub-Delivery", "X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id",
+		"X-GitHub-Delivery", "X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery",
+		"Webhook-Id",
 		"Svix-Id", "Idempotency-Key", "X-Shopify-Webhook-Id", "Linear-Delivery",
 		"X-Atlassian-Webhook-Identifier", "X-Request-UUID", "I-Twilio-Idempotency-Token",
 	}
@@ -69,5 +73,7 @@ func DefaultDeliveryIDHeaders() []string {
 // SecretHeaders returns the headers that are never passed on to a runner: credentials, and secrets
 // that a sender sends in clear.
 func SecretHeaders() []string {
-	return []string{"Authorization", "Cookie", "Proxy-Authorization", "X-Gitlab-Token", "X-Goog-Channel-Token"}
+	return []string{
+		"Authorization", "Cookie", "Proxy-Authorization", "X-Gitlab-Token", "X-Goog-Channel-Token",
+	}
 }

@@ -47,7 +47,8 @@ func newJoint(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *joint 
 	for from := range devices {
 		var ways []*way
 		for to, device := range devices {
-			random := rand.New(rand.NewPCG(seed, uint64(from*len(devices)+to))) //nolint:gosec // not a secret
+			//nolint:gosec // not a secret
+			random := rand.New(rand.NewPCG(seed, uint64(from*len(devices)+to)))
 			w := &way{to: device, delayed: make(chan packet, longestWay), random: random}
 			j.passing.Go(w.passDelayed)
 			ways = append(ways, w)
@@ -127,7 +128,8 @@ func (w *way) pass(bytes []byte) {
 	case direct:
 		_, _ = w.to.Write(bytes) // what a network cannot deliver is lost
 	default:
-		w.delayed <- packet{append([]byte(nil), bytes...), at} // there is room for all waiting packets
+		// There is room for all waiting packets.
+		w.delayed <- packet{append([]byte(nil), bytes...), at}
 	}
 }
 

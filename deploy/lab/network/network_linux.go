@@ -59,7 +59,13 @@ func New(seed uint64, names ...string) (_ *Network, err error) {
 		return nil, err
 	}
 	for i, name := range names {
-		n.hosts = append(n.hosts, &Host{Name: name, Addr: n.addr(i + 1), network: n, index: i, namespace: n.namespace(name)})
+		n.hosts = append(n.hosts, &Host{
+			Name:      name,
+			Addr:      n.addr(i + 1),
+			network:   n,
+			index:     i,
+			namespace: n.namespace(name),
+		})
 	}
 	for _, h := range n.hosts {
 		if err := n.add(h); err != nil {
@@ -117,7 +123,8 @@ func (n *Network) reserve() error {
 			continue
 		}
 		// The name is in the abstract name space, so that no file stays behind.
-		n.held, err = net.Listen("unix", "@hookstart-lab-"+strconv.Itoa(n.number)) //nolint:noctx // it does not block
+		//nolint:noctx // it does not block
+		n.held, err = net.Listen("unix", "@hookstart-lab-"+strconv.Itoa(n.number))
 		if err == nil {
 			return n.removeLeftovers()
 		}
@@ -141,7 +148,8 @@ func (n *Network) removeLeftovers() error {
 const prefixBits = 24
 
 func (n *Network) addr(last int) netip.Addr {
-	return netip.AddrFrom4([4]byte{198, 18, byte(n.number), byte(last)}) //nolint:gosec // both are below 256
+	//nolint:gosec // both are below 256
+	return netip.AddrFrom4([4]byte{198, 18, byte(n.number), byte(last)})
 }
 
 func (n *Network) namespace(host string) string {
@@ -154,7 +162,8 @@ func (n *Network) device() string { return "hookstart" + strconv.Itoa(n.number) 
 // add makes a host's namespace and its device.
 func (n *Network) add(h *Host) error {
 	if err := ip("netns", "add", h.namespace); err != nil {
-		return fmt.Errorf("%w: %w", err, errors.ErrUnsupported) // in a container, the root user may not have root's rights
+		// In a container, the root user may not have root's rights.
+		return fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
 	}
 	n.created = append(n.created, h)
 	if err := n.nameHosts(h); err != nil {
@@ -179,7 +188,9 @@ func (n *Network) nameHosts(h *Host) error {
 		text.WriteString(other.Addr.String() + " " + other.Name + "\n")
 	}
 	folder := filesOf(h.namespace)
-	return errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "hosts"), []byte(text.String()), 0o644)) //nolint:gosec // no secrets
+	//nolint:gosec // no secrets
+	return errors.Join(os.MkdirAll(folder, 0o755),
+		os.WriteFile(filepath.Join(folder, "hosts"), []byte(text.String()), 0o644))
 }
 
 func filesOf(namespace string) string { return filepath.Join("/etc/netns", namespace) }
@@ -207,7 +218,8 @@ func openDevice(namespace, name string) (file *os.File, err error) {
 }
 
 func enter(namespace string) error {
-	file, err := os.Open(filepath.Join("/run/netns", namespace)) //nolint:gosec // a namespace of the tool
+	//nolint:gosec // a namespace of the tool
+	file, err := os.Open(filepath.Join("/run/netns", namespace))
 	if err != nil {
 		return err
 	}
@@ -240,7 +252,8 @@ func configure(namespace, device string, addr netip.Addr) error {
 	prefix := netip.PrefixFrom(addr, prefixBits).String()
 	return errors.Join(
 		ip(append(in, "addr", "add", prefix, "dev", device)...),
-		ip(append(in, "link", "set", device, "mtu", strconv.Itoa(packetSize), "txqueuelen", "5000", "up")...))
+		ip(append(in, "link", "set", device, "mtu", strconv.Itoa(packetSize), "txqueuelen", "5000",
+			"up")...))
 }
 
 // Hosts returns the hosts in the order of their names in New.
@@ -287,13 +300,16 @@ func removeNamespace(name string) error {
 // because the program replaces ip(8). The program sees the path with which it is called as its own
 // name.
 func (h *Host) Command(program string, args ...string) *exec.Cmd {
-	return exec.Command("ip", append([]string{"netns", "exec", h.namespace, program}, args...)...) //nolint:gosec,noctx // the caller ends it by signals
+	//nolint:gosec,noctx // the caller ends it by signals
+	return exec.Command("ip", append([]string{"netns", "exec", h.namespace, program}, args...)...)
 }
 
 func ip(args ...string) error {
-	output, err := exec.Command("ip", args...).CombinedOutput() //nolint:gosec,noctx // it does not block
+	//nolint:gosec,noctx // it does not block
+	output, err := exec.Command("ip", args...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(output)))
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err,
+			strings.TrimSpace(string(output)))
 	}
 	return nil
 }

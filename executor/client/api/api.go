@@ -1,5 +1,5 @@
-// Package api has the types of the operators' API: the JSON that the executor and its clients exchange, with the descriptions for the
-// OpenAPI document.
+// Package api has the types of the operators' API: the JSON that the executor and its clients
+// exchange, with the descriptions for the OpenAPI document.
 //
 // Each type says whether absent values are omitted or null. Times are RFC 3339, in UTC.
 package api

@@ -9,7 +9,8 @@ const (
 	DeadLetterRefused     = "refused"
 )
 
-// DeadLetter is an execution that failed and was not requeued, or a message that could not be decoded or recorded.
+// DeadLetter is an execution that failed and was not requeued, or a message that could not be
+// decoded or recorded.
 type DeadLetter struct {
 	ID             string    `json:"id" doc:"failed: the execution's ID. refused, undecodable: message-, or report- for a runner's report, and the stream sequence."`
 	Kind           string    `json:"kind" enum:"failed,refused,undecodable" doc:"failed: its runners gave up; a requeue starts it again. refused: the database refused its contents; a requeue records it. undecodable: the message cannot be decoded as what its subject says; a requeue works only if this version can decode it."`

@@ -29,7 +29,8 @@ type Client struct {
 	key   string // idempotency key of a call that must not start anything twice
 	// ifMatch and ifNoneMatch are the conditions of a call. "" means that there is none.
 	ifMatch, ifNoneMatch string
-	etag                 *string // receives the ETag of each answer; nil means that it is not stored
+	// Receives the ETag of each answer; nil means that it is not stored.
+	etag *string
 }
 
 // callTimeout is the timeout of a call. It is longer than the API takes to answer any call with a
@@ -41,7 +42,9 @@ const callTimeout = time.Minute
 func New(base, token string) *Client {
 	return &Client{base: strings.TrimRight(base, "/"), token: token, http: &http.Client{
 		// The API never redirects, and a redirect would send the token to another server.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}}
 }
 
@@ -142,7 +145,9 @@ func (c *Client) Plans(ctx context.Context) (api.List[api.Plan], error) {
 }
 
 // PutAccount creates or replaces an account.
-func (c *Client) PutAccount(ctx context.Context, id string, put api.PutAccount) (api.Account, error) {
+func (c *Client) PutAccount(
+	ctx context.Context, id string, put api.PutAccount,
+) (api.Account, error) {
 	return send[api.Account](ctx, c, http.MethodPut, "/accounts/"+url.PathEscape(id), put)
 }
 
@@ -162,8 +167,11 @@ func (c *Client) Events(ctx context.Context, accountID string) (api.Events, erro
 }
 
 // PutEvents sets the workflow that an account's operator events start.
-func (c *Client) PutEvents(ctx context.Context, accountID string, put api.PutEvents) (api.Events, error) {
-	return send[api.Events](ctx, c, http.MethodPut, "/accounts/"+url.PathEscape(accountID)+"/events", put)
+func (c *Client) PutEvents(
+	ctx context.Context, accountID string, put api.PutEvents,
+) (api.Events, error) {
+	return send[api.Events](ctx, c, http.MethodPut,
+		"/accounts/"+url.PathEscape(accountID)+"/events", put)
 }
 
 // DeleteEvents makes an account's operator events start no workflow.
@@ -182,7 +190,9 @@ func (c *Client) Accounts(ctx context.Context, page Page) (api.List[api.Account]
 }
 
 // PutWorkflow creates an inactive workflow, or replaces a workflow.
-func (c *Client) PutWorkflow(ctx context.Context, id string, put api.PutWorkflow) (api.Workflow, error) {
+func (c *Client) PutWorkflow(
+	ctx context.Context, id string, put api.PutWorkflow,
+) (api.Workflow, error) {
 	return send[api.Workflow](ctx, c, http.MethodPut, workflow(id), put)
 }
 
@@ -204,7 +214,9 @@ func (c *Client) Workflow(ctx context.Context, id string) (api.Workflow, error) 
 }
 
 // Workflows lists the workflows of an account, or all workflows if accountID is empty.
-func (c *Client) Workflows(ctx context.Context, accountID string, page Page) (api.List[api.Workflow], error) {
+func (c *Client) Workflows(
+	ctx context.Context, accountID string, page Page,
+) (api.List[api.Workflow], error) {
 	return list[api.Workflow](ctx, c, "/workflows", page, parameters{"accountId": accountID})
 }
 
@@ -225,12 +237,19 @@ func (c *Client) Deactivate(ctx context.Context, id string) (api.Workflow, error
 
 // Refusals counts a workflow's refused requests since a time, by code. The zero time means the last
 // 24 hours.
-func (c *Client) Refusals(ctx context.Context, workflowID string, since time.Time, page Page) (api.List[api.Refusal], error) {
-	return list[api.Refusal](ctx, c, workflow(workflowID)+"/refusals", page, parameters{"since": at(since)})
+func (c *Client) Refusals(
+	ctx context.Context, workflowID string, since time.Time, page Page,
+) (api.List[api.Refusal], error) {
+	return list[api.Refusal](ctx, c, workflow(workflowID)+"/refusals", page, parameters{
+		"since": at(since),
+	})
 }
 
-// AllRefusals counts the refused requests of all workflows, by workflow and code, the last refused first.
-func (c *Client) AllRefusals(ctx context.Context, since time.Time, page Page) (api.List[api.WorkflowRefusal], error) {
+// AllRefusals counts the refused requests of all workflows, by workflow and code, the last refused
+// first.
+func (c *Client) AllRefusals(
+	ctx context.Context, since time.Time, page Page,
+) (api.List[api.WorkflowRefusal], error) {
 	return list[api.WorkflowRefusal](ctx, c, "/refusals", page, parameters{"since": at(since)})
 }
 
@@ -247,7 +266,8 @@ func (c *Client) Members(ctx context.Context) (api.Members, error) {
 // PauseQueue stops the delivery of new executions to all groups of a queue, until a time. The zero
 // time means until ResumeQueue.
 func (c *Client) PauseQueue(ctx context.Context, queue string, until time.Time) (api.Queue, error) {
-	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/pause", api.PauseQueue{Until: until})
+	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/pause",
+		api.PauseQueue{Until: until})
 }
 
 // ResumeQueue ends the pause of a queue.
@@ -257,8 +277,13 @@ func (c *Client) ResumeQueue(ctx context.Context, queue string) (api.Queue, erro
 
 // SetQueueGroup sets how many executions a group of runners may have in flight. nil means that
 // there is no limit.
-func (c *Client) SetQueueGroup(ctx context.Context, queue, group string, maxInFlight *int64) (api.QueueGroup, error) {
-	return send[api.QueueGroup](ctx, c, http.MethodPut, "/queues/"+url.PathEscape(queue)+"/groups/"+url.PathEscape(group), api.PutQueueGroup{MaxInFlight: maxInFlight})
+func (c *Client) SetQueueGroup(
+	ctx context.Context, queue, group string, maxInFlight *int64,
+) (api.QueueGroup, error) {
+	return send[api.QueueGroup](ctx, c, http.MethodPut,
+		"/queues/"+url.PathEscape(queue)+"/groups/"+url.PathEscape(group), api.PutQueueGroup{
+			MaxInFlight: maxInFlight,
+		})
 }
 
 // PublicURL checks where the public URL leads.
@@ -272,19 +297,27 @@ func (c *Client) Trigger(ctx context.Context, workflowID, nodeID string) (api.Tr
 }
 
 // PatchTrigger changes the members of an api.TriggerSettings that patch names.
-func (c *Client) PatchTrigger(ctx context.Context, workflowID, nodeID string, patch Patch) (api.Trigger, error) {
+func (c *Client) PatchTrigger(
+	ctx context.Context, workflowID, nodeID string, patch Patch,
+) (api.Trigger, error) {
 	return send[api.Trigger](ctx, c, http.MethodPatch, trigger(workflowID, nodeID), patch)
 }
 
 // SetSamplePayload sets a node's sample payload, which is one JSON text.
-func (c *Client) SetSamplePayload(ctx context.Context, workflowID, nodeID string, sample []byte) (api.Trigger, error) {
-	return send[api.Trigger](ctx, c, http.MethodPut, trigger(workflowID, nodeID)+"/sample-payload", asIs(sample))
+func (c *Client) SetSamplePayload(
+	ctx context.Context, workflowID, nodeID string, sample []byte,
+) (api.Trigger, error) {
+	return send[api.Trigger](ctx, c, http.MethodPut, trigger(workflowID, nodeID)+"/sample-payload",
+		asIs(sample))
 }
 
 // RotateToken gives a node a new token.
-func (c *Client) RotateToken(ctx context.Context, workflowID, nodeID string, keepOld time.Duration) (api.Trigger, error) {
+func (c *Client) RotateToken(
+	ctx context.Context, workflowID, nodeID string, keepOld time.Duration,
+) (api.Trigger, error) {
 	rotate := api.RotateToken{KeepOldForSeconds: int64(keepOld / time.Second)}
-	return send[api.Trigger](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/rotate-token", rotate)
+	return send[api.Trigger](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/rotate-token",
+		rotate)
 }
 
 // RerunTrigger starts an execution with a node's sample payload.
@@ -294,39 +327,50 @@ func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (a
 
 // SendTest lets the executor post a request to a node's webhook URL as its sender would. A refusal
 // by the endpoint is not an error.
-func (c *Client) SendTest(ctx context.Context, workflowID, nodeID string, test api.SendTest) (api.SentTest, error) {
-	return send[api.SentTest](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/send-test", test)
+func (c *Client) SendTest(
+	ctx context.Context, workflowID, nodeID string, test api.SendTest,
+) (api.SentTest, error) {
+	return send[api.SentTest](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/send-test",
+		test)
 }
 
 // RerunExecution starts the trigger of an execution again, with its sample payload.
 func (c *Client) RerunExecution(ctx context.Context, id string) (api.Started, error) {
-	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun", nil)
+	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun",
+		nil)
 }
 
 // CancelExecution cancels an execution that has not ended.
 func (c *Client) CancelExecution(ctx context.Context, id string) (api.Execution, error) {
-	return send[api.Execution](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/cancel", nil)
+	return send[api.Execution](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/cancel",
+		nil)
 }
 
 // CancelExecutions cancels many executions that have not ended.
-func (c *Client) CancelExecutions(ctx context.Context, which api.CancelExecutions) (api.Canceled, error) {
+func (c *Client) CancelExecutions(
+	ctx context.Context, which api.CancelExecutions,
+) (api.Canceled, error) {
 	return send[api.Canceled](ctx, c, http.MethodPost, "/executions/cancel", which)
 }
 
 // RequeueExecution starts a failed execution again, with its original body. It is idempotent.
 func (c *Client) RequeueExecution(ctx context.Context, id string) (api.Started, error) {
-	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/requeue", nil)
+	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/requeue",
+		nil)
 }
 
 // ReplayExecution starts an execution with the original body, headers and query of another
 // execution. With a key, it is idempotent.
 func (c *Client) ReplayExecution(ctx context.Context, id, key string) (api.Started, error) {
-	return send[api.Started](ctx, c.withKey(key), http.MethodPost, "/executions/"+url.PathEscape(id)+"/replay", nil)
+	return send[api.Started](ctx, c.withKey(key), http.MethodPost,
+		"/executions/"+url.PathEscape(id)+"/replay", nil)
 }
 
 // ReplayRejected replays rejected executions, each once per key. "" counts as one key, too: without
 // a key, each execution is replayed once.
-func (c *Client) ReplayRejected(ctx context.Context, which api.ReplayRejected, key string) (api.Replayed, error) {
+func (c *Client) ReplayRejected(
+	ctx context.Context, which api.ReplayRejected, key string,
+) (api.Replayed, error) {
 	return send[api.Replayed](ctx, c.withKey(key), http.MethodPost, "/executions/replay", which)
 }
 
@@ -338,12 +382,16 @@ func (c *Client) withKey(key string) *Client {
 }
 
 // RequeueDeadLetters requeues many dead letters. Repeated calls requeue each dead letter once.
-func (c *Client) RequeueDeadLetters(ctx context.Context, which api.SelectDeadLetters) (api.Requeued, error) {
+func (c *Client) RequeueDeadLetters(
+	ctx context.Context, which api.SelectDeadLetters,
+) (api.Requeued, error) {
 	return send[api.Requeued](ctx, c, http.MethodPost, "/dead-letters/requeue", which)
 }
 
 // DismissDeadLetters removes many dead letters from the list.
-func (c *Client) DismissDeadLetters(ctx context.Context, which api.SelectDeadLetters) (api.Dismissed, error) {
+func (c *Client) DismissDeadLetters(
+	ctx context.Context, which api.SelectDeadLetters,
+) (api.Dismissed, error) {
 	return send[api.Dismissed](ctx, c, http.MethodPost, "/dead-letters/dismiss", which)
 }
 
@@ -354,17 +402,29 @@ type DeadLetterFilter struct {
 }
 
 // DeadLetters lists dead letters, the newest first.
-func (c *Client) DeadLetters(ctx context.Context, filter DeadLetterFilter, page Page) (api.List[api.DeadLetter], error) {
+func (c *Client) DeadLetters(
+	ctx context.Context, filter DeadLetterFilter, page Page,
+) (api.List[api.DeadLetter], error) {
 	return list[api.DeadLetter](ctx, c, "/dead-letters", page, parameters{
-		"workflowId": filter.WorkflowID, "reason": filter.Reason, "since": at(filter.Since), "until": at(filter.Until),
+		"workflowId": filter.WorkflowID,
+		"reason":     filter.Reason,
+		"since":      at(filter.Since),
+		"until":      at(filter.Until),
 	})
 }
 
 // Executions lists executions, the newest first.
-func (c *Client) Executions(ctx context.Context, filter ExecutionFilter, page Page) (api.List[api.Execution], error) {
+func (c *Client) Executions(
+	ctx context.Context, filter ExecutionFilter, page Page,
+) (api.List[api.Execution], error) {
 	return list[api.Execution](ctx, c, "/executions", page, parameters{
-		"accountId": filter.AccountID, "workflowId": filter.WorkflowID, "status": filter.Status, "source": filter.Source,
-		"deliveryId": filter.DeliveryID, "since": at(filter.Since), "until": at(filter.Until),
+		"accountId":  filter.AccountID,
+		"workflowId": filter.WorkflowID,
+		"status":     filter.Status,
+		"source":     filter.Source,
+		"deliveryId": filter.DeliveryID,
+		"since":      at(filter.Since),
+		"until":      at(filter.Until),
 	})
 }
 
@@ -422,7 +482,9 @@ func get[T any](ctx context.Context, c *Client, path string) (result T, err erro
 	return result, err
 }
 
-func list[T any](ctx context.Context, c *Client, path string, page Page, filter parameters) (result api.List[T], err error) {
+func list[T any](
+	ctx context.Context, c *Client, path string, page Page, filter parameters,
+) (result api.List[T], err error) {
 	q := filter.query()
 	if page.Limit != 0 {
 		q.Set("limit", strconv.Itoa(page.Limit))
@@ -435,7 +497,9 @@ func list[T any](ctx context.Context, c *Client, path string, page Page, filter 
 }
 
 // send makes a call with a body. nil means that the call has no body.
-func send[T any](ctx context.Context, c *Client, method, path string, body any) (result T, err error) {
+func send[T any](
+	ctx context.Context, c *Client, method, path string, body any,
+) (result T, err error) {
 	err = c.call(ctx, method, path, nil, body, &result)
 	return result, err
 }
@@ -445,8 +509,11 @@ func (c *Client) delete(ctx context.Context, path string) error {
 }
 
 // call sends body as JSON, unless it is nil, and reads the answer into result, unless that is nil.
-func (c *Client) call(ctx context.Context, method, path string, query url.Values, body, result any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("no answer within %s", callTimeout))
+func (c *Client) call(
+	ctx context.Context, method, path string, query url.Values, body, result any,
+) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout,
+		fmt.Errorf("no answer within %s", callTimeout))
 	defer cancel()
 	sent, err := encode(body)
 	if err != nil {
@@ -463,7 +530,8 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	}
 	if result != nil {
 		if err := Decode(text, result); err != nil {
-			return noConnection("the answer of %s to %s %s is not what the operators' API answers (%w); is it the executor's address?", c.base, method, path, err)
+			return noConnection("the answer of %s to %s %s is not what the operators' API "+
+				"answers (%w); is it the executor's address?", c.base, method, path, err)
 		}
 	}
 	if c.tap != nil {
@@ -473,7 +541,9 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 }
 
 // send returns the answer if it is a success, or the problem as an error.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
+func (c *Client) send(
+	ctx context.Context, method, path string, query url.Values, body io.Reader,
+) (*http.Response, error) {
 	target := c.base + "/api/v1" + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
@@ -497,7 +567,8 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, noConnection("cannot reach the operators' API at %s: %w", c.base, withoutURL(ctx, err))
+		return nil,
+			noConnection("cannot reach the operators' API at %s: %w", c.base, withoutURL(ctx, err))
 	}
 	if response.StatusCode/100 == 2 {
 		if c.etag != nil {
@@ -523,8 +594,10 @@ func withoutURL(ctx context.Context, err error) error {
 func problem(base string, response *http.Response) error {
 	var p api.Problem
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if mediaType != "application/problem+json" || json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&p) != nil {
-		return noConnection("%s answered %s, not as the operators' API does; is it the executor's address?", base, response.Status)
+	if mediaType != "application/problem+json" ||
+		json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&p) != nil {
+		return noConnection("%s answered %s, not as the operators' API does; is it the "+
+			"executor's address?", base, response.Status)
 	}
 	return &p
 }

@@ -16,20 +16,29 @@ import (
 // and never shows the token.
 func TestConnectionErrors(t *testing.T) {
 	elsewhere := http.NewServeMux()
-	elsewhere.HandleFunc("/page/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") })
-	elsewhere.HandleFunc("/moved/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/page/", http.StatusFound) })
+	elsewhere.HandleFunc("/page/", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "<html>")
+	})
+	elsewhere.HandleFunc("/moved/", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/page/", http.StatusFound)
+	})
 	elsewhere.HandleFunc("/broken/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "10")
 		_, _ = io.WriteString(w, "{")
 	})
 	server := httptest.NewServer(elsewhere)
 	defer server.Close()
-	for _, base := range []string{server.URL + "/page", server.URL + "/moved", server.URL + "/broken", server.URL, "http://127.0.0.1:1", "http://%zz"} {
+	for _, base := range []string{
+		server.URL + "/page", server.URL + "/moved", server.URL + "/broken", server.URL,
+		"http://127.0.0.1:1", "http://%zz",
+	} {
 		client := apiclient.New(base, "secret-token")
 		_, err := client.Plans(t.Context())
 		watching := client.Watch(t.Context(), "", nil, func(api.Execution) error { return nil })
 		for _, err := range []error{err, watching} {
-			if _, ok := errors.AsType[*apiclient.ConnectionError](err); !ok || !strings.Contains(err.Error(), base) || strings.Contains(err.Error(), "secret-token") {
+			if _, ok := errors.AsType[*apiclient.ConnectionError](err); !ok ||
+				!strings.Contains(err.Error(), base) ||
+				strings.Contains(err.Error(), "secret-token") {
 				t.Errorf("%s: %v", base, err)
 			}
 		}
@@ -38,7 +47,9 @@ func TestConnectionErrors(t *testing.T) {
 
 func TestTapSeesAnswersAsTheyCame(t *testing.T) {
 	const answer = ` {"id":"a","newMember": 1.0}` + "\n"
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, answer)
+	}))
 	defer server.Close()
 	seen := ""
 	client := apiclient.New(server.URL, "t").WithTrace(func(body []byte) { seen = string(body) })

@@ -14,8 +14,14 @@ type AuditFilter struct {
 }
 
 // Audit lists the entries of the audit log, the newest first.
-func (c *Client) Audit(ctx context.Context, filter AuditFilter, page Page) (api.List[api.AuditEntry], error) {
+func (c *Client) Audit(
+	ctx context.Context, filter AuditFilter, page Page,
+) (api.List[api.AuditEntry], error) {
 	return list[api.AuditEntry](ctx, c, "/audit", page, parameters{
-		"actor": filter.Actor, "accountId": filter.AccountID, "workflowId": filter.WorkflowID, "since": at(filter.Since), "until": at(filter.Until),
+		"actor":      filter.Actor,
+		"accountId":  filter.AccountID,
+		"workflowId": filter.WorkflowID,
+		"since":      at(filter.Since),
+		"until":      at(filter.Until),
 	})
 }

@@ -18,13 +18,21 @@ func (c *Client) BackUpRecords(ctx context.Context, each func(line []byte) error
 
 // BackUpAudit calls each for every line of the audit entries of the changes of one bucket, from one
 // time to another, both included.
-func (c *Client) BackUpAudit(ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error) error {
-	query := url.Values{"bucket": {bucket}, "since": {since.Format(time.RFC3339Nano)}, "until": {until.Format(time.RFC3339Nano)}}
+func (c *Client) BackUpAudit(
+	ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
+) error {
+	query := url.Values{
+		"bucket": {bucket},
+		"since":  {since.Format(time.RFC3339Nano)},
+		"until":  {until.Format(time.RFC3339Nano)},
+	}
 	return c.lines(ctx, "/backup/audit", query, each)
 }
 
 // lines calls each for every line of an answer.
-func (c *Client) lines(ctx context.Context, path string, query url.Values, each func(line []byte) error) error {
+func (c *Client) lines(
+	ctx context.Context, path string, query url.Values, each func(line []byte) error,
+) error {
 	response, err := c.send(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
 		return err
@@ -34,7 +42,8 @@ func (c *Client) lines(ctx context.Context, path string, query url.Values, each 
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			return noConnection("the records of %s broke off: %w", c.base, errors.Join(err, context.Cause(ctx)))
+			return noConnection("the records of %s broke off: %w", c.base,
+				errors.Join(err, context.Cause(ctx)))
 		}
 		if bytes.Equal(line, []byte("{}\n")) {
 			return nil

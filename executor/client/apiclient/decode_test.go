@@ -11,16 +11,19 @@ import (
 func TestDecodeLeavesOthersValuesAlone(t *testing.T) {
 	deep := strings.Repeat("[", 20_000) + `"},\"{"` + strings.Repeat("]", 20_000)
 	var e api.ExecutionDetail
-	text := ` {"executionId":"a}\",b", "input" : ` + deep + `,"headers":{"input":["x"]},"output": 1.50 ,"error":null} `
+	text := ` {"executionId":"a}\",b", "input" : ` + deep +
+		`,"headers":{"input":["x"]},"output": 1.50 ,"error":null} `
 	if err := Decode([]byte(text), &e); err != nil {
 		t.Fatal(err)
 	}
-	if e.ExecutionID != `a}",b` || string(e.Input) != deep || string(e.Output) != "1.50" || len(e.Headers["input"]) != 1 {
+	if e.ExecutionID != `a}",b` || string(e.Input) != deep || string(e.Output) != "1.50" ||
+		len(e.Headers["input"]) != 1 {
 		t.Errorf("%s %.50s %s %v", e.ExecutionID, e.Input, e.Output, e.Headers)
 	}
 
 	var trigger api.Trigger
-	if err := Decode([]byte(`{"nodeId":"n","samplePayload":null,"token":"t"}`), &trigger); err != nil {
+	if err := Decode([]byte(`{"nodeId":"n","samplePayload":null,"token":"t"}`),
+		&trigger); err != nil {
 		t.Fatal(err)
 	}
 	if trigger.NodeID != "n" || trigger.Token != "t" || string(trigger.SamplePayload) != "null" {
@@ -30,7 +33,8 @@ func TestDecodeLeavesOthersValuesAlone(t *testing.T) {
 
 func TestDecodeRefusesWhatIsNotAnObject(t *testing.T) {
 	for _, text := range []string{
-		``, `[]`, `{`, `{"input":[`, `{"input":1`, `{"a":1}}`, `{"a":1}{}`, `<html>`, `{"executionId":1}`, `{"a" 1}`, `{"input":1,"output":2,}x`,
+		``, `[]`, `{`, `{"input":[`, `{"input":1`, `{"a":1}}`, `{"a":1}{}`, `<html>`,
+		`{"executionId":1}`, `{"a" 1}`, `{"input":1,"output":2,}x`,
 	} {
 		var e api.ExecutionDetail
 		if err := Decode([]byte(text), &e); err == nil {

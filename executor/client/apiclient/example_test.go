@@ -18,7 +18,9 @@ func ExampleItems() {
 	defer server.Close()
 	ctx, client := context.Background(), apiclient.New(server.URL, "the admin token, or a key")
 
-	workflows := func(p apiclient.Page) (api.List[api.Workflow], error) { return client.Workflows(ctx, "acme", p) }
+	workflows := func(p apiclient.Page) (api.List[api.Workflow], error) {
+		return client.Workflows(ctx, "acme", p)
+	}
 	for w, err := range apiclient.Items(workflows) {
 		if err != nil {
 			panic(err)
@@ -41,7 +43,10 @@ func ExampleClient_IfMatch() {
 	if err != nil {
 		panic(err)
 	}
-	_, err = client.IfMatch(version).PatchWorkflow(ctx, w.ID, apiclient.Patch{"queue": "slow", "rateLimit": nil})
+	_, err = client.IfMatch(version).PatchWorkflow(ctx, w.ID, apiclient.Patch{
+		"queue":     "slow",
+		"rateLimit": nil,
+	})
 	if api.IsCode(err, api.CodeChangedSince) {
 		fmt.Fprintln(os.Stdout, "somebody was faster: read it again")
 	}

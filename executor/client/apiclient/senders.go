@@ -19,7 +19,9 @@ func (c *Client) Sender(ctx context.Context, workflowID, nodeID string) (api.Sen
 }
 
 // PutSender sets the sender of a trigger node.
-func (c *Client) PutSender(ctx context.Context, workflowID, nodeID string, put api.PutSender) (api.Sender, error) {
+func (c *Client) PutSender(
+	ctx context.Context, workflowID, nodeID string, put api.PutSender,
+) (api.Sender, error) {
 	return send[api.Sender](ctx, c, http.MethodPut, trigger(workflowID, nodeID)+"/sender", put)
 }
 
@@ -29,11 +31,16 @@ func (c *Client) DeleteSender(ctx context.Context, workflowID, nodeID string) er
 }
 
 // AddSenderSecret adds a secret to a node's sender, as the newest one.
-func (c *Client) AddSenderSecret(ctx context.Context, workflowID, nodeID string, add api.AddSenderSecret) (api.Sender, error) {
-	return send[api.Sender](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/sender/secrets", add)
+func (c *Client) AddSenderSecret(
+	ctx context.Context, workflowID, nodeID string, add api.AddSenderSecret,
+) (api.Sender, error) {
+	return send[api.Sender](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/sender/secrets",
+		add)
 }
 
 // DeleteSenderSecret removes a secret from a node's sender.
-func (c *Client) DeleteSenderSecret(ctx context.Context, workflowID, nodeID, secretID string) error {
+func (c *Client) DeleteSenderSecret(
+	ctx context.Context, workflowID, nodeID, secretID string,
+) error {
 	return c.delete(ctx, trigger(workflowID, nodeID)+"/sender/secrets/"+url.PathEscape(secretID))
 }

@@ -17,8 +17,8 @@ import (
 const (
 	// maxEvent is the maximum length of one line of the stream of events.
 	maxEvent = 1 << 20
-	// maxSilence is several times the interval of the executor's keep-alive: after this time without
-	// data, the connection is dead.
+	// maxSilence is several times the interval of the executor's keep-alive: after this time
+	// without data, the connection is dead.
 	maxSilence = time.Minute
 )
 
@@ -28,18 +28,24 @@ var errSilence = errors.New("the stream of events is silent for too long")
 // all. It calls opened, unless that is nil, when the stream is open: no change after that is
 // missed. It returns the error of either function, or the reason why the stream ended. It returns
 // nil if the executor ended the stream: then call Watch again.
-func (c *Client) Watch(ctx context.Context, workflowID string, opened func() error, each func(api.Execution) error) error {
+func (c *Client) Watch(
+	ctx context.Context, workflowID string, opened func() error, each func(api.Execution) error,
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(maxSilence, func() { cancel(errSilence) })
 	defer silence.Stop()
-	response, err := c.send(ctx, http.MethodGet, "/executions/stream", parameters{"workflowId": workflowID}.query(), nil)
+	response, err := c.send(ctx, http.MethodGet, "/executions/stream", parameters{
+		"workflowId": workflowID,
+	}.query(), nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); mediaType != "text/event-stream" {
-		return noConnection("the answer of %s is not an event stream; is it the executor's address?", c.base)
+	if mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); mediaType !=
+		"text/event-stream" {
+		return noConnection("the answer of %s is not an event stream; is it the executor's "+
+			"address?", c.base)
 	}
 	if opened != nil {
 		if err := opened(); err != nil {
@@ -52,7 +58,9 @@ func (c *Client) Watch(ctx context.Context, workflowID string, opened func() err
 		silence.Reset(maxSilence)
 		data, isData := strings.CutPrefix(lines.Text(), "data:")
 		if !isData {
-			continue // a name, an id, a comment, or the end of an event: without a Last-Event-ID there is one kind of event only
+			// A name, an id, a comment, or the end of an event: without a Last-Event-ID there is
+			// one kind of event only.
+			continue
 		}
 		var e api.Execution
 		if err := json.Unmarshal([]byte(data), &e); err != nil {

@@ -7,5 +7,6 @@ import (
 )
 
 func main() {
-	program.Main("executor", "Records executions; serves the operators' API and the console.", withpostgres.Run)
+	program.Main("executor", "Records executions; serves the operators' API and the console.",
+		withpostgres.Run)
 }

@@ -64,9 +64,12 @@ var operations = map[string]operation{
 	"patch-trigger":    {operate.Editor, aWorkflow, `{"name":"ACCOUNT's node"}`, ""},
 	"check-public-url": {operate.Viewer, nothing, "", ""},
 
-	"list-workflows":      {operate.Viewer, nothing, "", ""},
-	"get-workflow":        {operate.Viewer, aWorkflow, "", ""},
-	"put-workflow":        {operate.Editor, aWorkflow, `{"accountId":"ACCOUNT","name":"ACCOUNT's","triggers":[{"nodeId":"node","samplePayload":1}]}`, ""},
+	"list-workflows": {operate.Viewer, nothing, "", ""},
+	"get-workflow":   {operate.Viewer, aWorkflow, "", ""},
+	"put-workflow": {
+		operate.Editor, aWorkflow,
+		`{"accountId":"ACCOUNT","name":"ACCOUNT's","triggers":[{"nodeId":"node","samplePayload":1}]}`, "",
+	},
 	"delete-workflow":     {operate.Editor, aWorkflow, "", ""},
 	"activate-workflow":   {operate.Editor, aWorkflow, "", ""},
 	"deactivate-workflow": {operate.Editor, aWorkflow, "", ""},
@@ -77,7 +80,9 @@ var operations = map[string]operation{
 	"put-sample-payload": {operate.Editor, aWorkflow, `{"a":1}`, ""},
 	"rotate-token":       {operate.Editor, aWorkflow, `{}`, ""},
 	"rerun-trigger":      {operate.Editor, aWorkflow, "", ""},
-	"send-test":          {operate.Editor, aWorkflow, `{"body":"1","headers":{"Host":["elsewhere"]}}`, api.CodeInvalid},
+	"send-test": {
+		operate.Editor, aWorkflow, `{"body":"1","headers":{"Host":["elsewhere"]}}`, api.CodeInvalid,
+	},
 
 	"list-executions":   {operate.Viewer, nothing, "", ""},
 	"get-execution":     {operate.Viewer, anExecution, "", ""},
@@ -95,9 +100,10 @@ var operations = map[string]operation{
 	"add-sender-secret":    {operate.Editor, aWorkflow, `{"secret":"a secret"}`, api.CodeNotFound},
 	"delete-sender-secret": {operate.Editor, aWorkflow, "", api.CodeNotFound},
 
-	"delete-account":       {operate.Admin, anAccount, "", "account_not_empty"},
-	"list-queues":          {operate.Viewer, nothing, "", ""},
-	"pause-queue":          {operate.Editor, nothing, `{}`, api.CodeForbidden}, // the accounts share the queue
+	"delete-account": {operate.Admin, anAccount, "", "account_not_empty"},
+	"list-queues":    {operate.Viewer, nothing, "", ""},
+	// The accounts share the queue.
+	"pause-queue":          {operate.Editor, nothing, `{}`, api.CodeForbidden},
 	"resume-queue":         {operate.Editor, nothing, "", api.CodeForbidden},
 	"put-queue-group":      {operate.Editor, nothing, `{"maxInFlight":null}`, api.CodeForbidden},
 	"replay-execution":     {operate.Editor, anExecution, "", ""},
@@ -132,8 +138,14 @@ func (r *rig) endpoints() (all []endpoint) {
 
 // at returns the operation's path, for an object of an account.
 func (e endpoint) at(what about, account, key string) string {
-	subject := map[about]string{anAccount: account, aWorkflow: account + "-wf", anExecution: executionOf(account), aKey: key}[what]
-	return strings.NewReplacer("{id}", subject, "{nodeId}", "node", "{secretId}", "1", "{queue}", "default", "{group}", "main").Replace(e.path)
+	subject := map[about]string{
+		anAccount:   account,
+		aWorkflow:   account + "-wf",
+		anExecution: executionOf(account),
+		aKey:        key,
+	}[what]
+	return strings.NewReplacer("{id}", subject, "{nodeId}", "node", "{secretId}", "1", "{queue}",
+		"default", "{group}", "main").Replace(e.path)
 }
 
 // executionOf returns the ID of an account's execution, which has failed.
@@ -165,23 +177,45 @@ func (r *rig) twoAccounts() {
 	r.t.Helper()
 	for i, account := range []string{"acme", "globex"} {
 		r.put("/accounts/"+account, `{"name":"`+account+` Inc.","plan":"pro"}`)
-		r.put("/workflows/"+account+"-wf", `{"accountId":"`+account+`","name":"`+account+` orders","triggers":[{"nodeId":"node","name":"`+account+`","samplePayload":"`+account+`"}]}`)
+		r.put("/workflows/"+account+"-wf",
+			`{"accountId":"`+account+`","name":"`+account+
+				` orders","triggers":[{"nodeId":"node","name":"`+account+`","samplePayload":"`+
+				account+`"}]}`)
 		payload, err := execution.NewPayload("application/json", []byte(`"`+account+`"`))
 		r.check(err)
 		started := execution.Start{
-			Payload: payload,
-			ID:      executionOf(account), AccountID: account, WorkflowID: account + "-wf", NodeID: "node", Queue: execution.DefaultQueue, Source: execution.Webhook, AcceptedAt: epoch,
+			Payload:    payload,
+			ID:         executionOf(account),
+			AccountID:  account,
+			WorkflowID: account + "-wf",
+			NodeID:     "node",
+			Queue:      execution.DefaultQueue,
+			Source:     execution.Webhook,
+			AcceptedAt: epoch,
 		}
 		sequence := r.message(stream.StartMessage(started))
-		r.records(store.Batch{New: []store.Record{record(executionOf(account), func(rec *store.Record) {
-			rec.AccountID, rec.WorkflowID, rec.DeliveryID, rec.StreamSequence = account, account+"-wf", account+"-delivery", sequence
+		r.records(store.Batch{New: []store.Record{record(executionOf(account), func(
+			rec *store.Record,
+		) {
+			rec.AccountID, rec.WorkflowID, rec.DeliveryID, rec.StreamSequence = account,
+				account+"-wf", account+"-delivery", sequence
 			rec.AcceptedAt = epoch.Add(time.Duration(i) * time.Second)
 		})}, Progress: []execution.Progress{
-			{ID: executionOf(account), Queue: execution.DefaultQueue, WorkflowID: account + "-wf", Status: execution.Failed, At: epoch, Error: account + " broke"},
+			{
+				ID:         executionOf(account),
+				Queue:      execution.DefaultQueue,
+				WorkflowID: account + "-wf",
+				Status:     execution.Failed,
+				At:         epoch,
+				Error:      account + " broke",
+			},
 		}})
 		r.check(r.store.AddRefusals(r.t.Context(), account, time.Now(), []store.Refusal{{
-			WorkflowID: account + "-wf", Code: "token_invalid", Minute: time.Now().Truncate(time.Minute), Count: 1,
-			Last: store.RefusedRequest{At: time.Now(), UserAgent: account},
+			WorkflowID: account + "-wf",
+			Code:       "token_invalid",
+			Minute:     time.Now().Truncate(time.Minute),
+			Count:      1,
+			Last:       store.RefusedRequest{At: time.Now(), UserAgent: account},
 		}}))
 	}
 }
@@ -190,7 +224,10 @@ func (r *rig) twoAccounts() {
 func (r *rig) restore() {
 	r.t.Helper()
 	for _, account := range []string{"acme", "globex"} {
-		r.put("/workflows/"+account+"-wf", `{"accountId":"`+account+`","name":"`+account+` orders","triggers":[{"nodeId":"node","name":"`+account+`","samplePayload":"`+account+`"}]}`)
+		r.put("/workflows/"+account+"-wf",
+			`{"accountId":"`+account+`","name":"`+account+
+				` orders","triggers":[{"nodeId":"node","name":"`+account+`","samplePayload":"`+
+				account+`"}]}`)
 	}
 }
 
@@ -202,11 +239,17 @@ func TestWhoMayDoWhat(t *testing.T) {
 	revoked := r.key("admin", "")
 	r.delete("/keys/" + revoked.ID).is(204)
 	soon := time.Now().Add(50 * time.Millisecond)
-	expired := decode[api.NewKey](r.post("/keys", `{"name":"short","role":"admin","expiresAt":"`+soon.UTC().Format(time.RFC3339Nano)+`"}`).is(201))
+	expired := decode[api.NewKey](r.post("/keys",
+		`{"name":"short","role":"admin","expiresAt":"`+soon.UTC().Format(time.RFC3339Nano)+
+			`"}`).is(201))
 	eventually(t, func() bool { return time.Now().After(soon) })
 	strangers := map[string]string{
-		"no token": "", "garbage": "garbage", "a forged key": operate.KeyPrefix + strings.Repeat("A", 43), "a key's ID": revoked.ID,
-		"revoked": revoked.Secret, "expired": expired.Secret,
+		"no token":     "",
+		"garbage":      "garbage",
+		"a forged key": operate.KeyPrefix + strings.Repeat("A", 43),
+		"a key's ID":   revoked.ID,
+		"revoked":      revoked.Secret,
+		"expired":      expired.Secret,
 	}
 	callers := []struct {
 		what, key string
@@ -223,11 +266,14 @@ func TestWhoMayDoWhat(t *testing.T) {
 	for _, e := range r.endpoints() {
 		expected, listed := operations[e.id]
 		if !listed {
-			t.Errorf("%s (%s %s): the table operations does not say who may call it", e.id, e.method, e.path)
+			t.Errorf("%s (%s %s): the table operations does not say who may call it", e.id,
+				e.method, e.path)
 			continue
 		}
 		for who, key := range strangers {
-			if status, answer := r.ask(e, e.at(expected.about, "acme", "key_x"), expected.body, key); status != 401 || !strings.Contains(answer+api.CodeUnauthorized, api.CodeUnauthorized) {
+			if status, answer := r.ask(e, e.at(expected.about, "acme", "key_x"), expected.body,
+				key); status != 401 ||
+				!strings.Contains(answer+api.CodeUnauthorized, api.CodeUnauthorized) {
 				t.Errorf("%s by %s: %d %s", e.id, who, status, answer)
 			}
 		}
@@ -244,11 +290,13 @@ func TestWhoMayDoWhat(t *testing.T) {
 				switch {
 				case !c.role.Includes(expected.least):
 					if status != 403 || !strings.Contains(answer, `"forbidden"`) {
-						t.Errorf("%s of %s by %s: %d %s, want 403 forbidden", e.id, account, c.what, status, answer)
+						t.Errorf("%s of %s by %s: %d %s, want 403 forbidden", e.id, account, c.what,
+							status, answer)
 					}
 				case foreign && expected.about != nothing:
 					r.asIfNotThere(e, expected, c.what, c.key, status, answer)
-				case status/100 != 2 && (expected.besides == "" || !strings.Contains(answer, `"`+expected.besides+`"`)):
+				case status/100 != 2 &&
+					(expected.besides == "" || !strings.Contains(answer, `"`+expected.besides+`"`)):
 					t.Errorf("%s of %s by %s: %d %s", e.id, account, c.what, status, answer)
 				}
 				if expected.about == nothing || expected.about == everything {
@@ -271,9 +319,14 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 			if role.Includes(operations[e.id].least) {
 				continue
 			}
-			for _, path := range []string{e.at(operations[e.id].about, "acme", "key_x"), e.at(operations[e.id].about, "acme", "key_x") + "?no=parameter"} {
-				if status, answer := r.ask(e, path, `{"no":"field"}`, key); status != 403 || !strings.Contains(answer, `"forbidden"`) {
-					t.Errorf("%s %s by %s: %d %s, want 403 forbidden", e.method, path, role, status, answer)
+			for _, path := range []string{
+				e.at(operations[e.id].about, "acme", "key_x"),
+				e.at(operations[e.id].about, "acme", "key_x") + "?no=parameter",
+			} {
+				if status, answer := r.ask(e, path, `{"no":"field"}`, key); status != 403 ||
+					!strings.Contains(answer, `"forbidden"`) {
+					t.Errorf("%s %s by %s: %d %s, want 403 forbidden", e.method, path, role, status,
+						answer)
 				}
 			}
 		}
@@ -282,11 +335,16 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 
 // asIfNotThere compares the answer about another account's object with the answer about an object
 // that does not exist.
-func (r *rig) asIfNotThere(e endpoint, expected operation, who, key string, status int, answer string) {
+func (r *rig) asIfNotThere(
+	e endpoint, expected operation, who, key string, status int, answer string,
+) {
 	r.t.Helper()
-	ofNobody, said := r.ask(e, e.at(expected.about, "nobody", ""), strings.ReplaceAll(expected.body, "ACCOUNT", "nobody"), key)
-	alike := strings.NewReplacer("globex", "nobody", executionOf("globex"), executionOf("nobody")).Replace(answer) == said
-	if e.id == "put-workflow" { // the ID of another account's workflow is taken, which no answer can hide
+	ofNobody, said := r.ask(e, e.at(expected.about, "nobody", ""),
+		strings.ReplaceAll(expected.body, "ACCOUNT", "nobody"), key)
+	alike := strings.NewReplacer("globex", "nobody", executionOf("globex"),
+		executionOf("nobody")).Replace(answer) == said
+	if e.id == "put-workflow" {
+		// The ID of another account's workflow is taken, which no answer can hide.
 		alike = ofNobody == 422
 	}
 	if status != 404 || !alike {
@@ -308,11 +366,14 @@ func TestScopesDoNotLeak(t *testing.T) {
 		}
 	}
 	foreign := []string{
-		"", "?accountId=globex", "?workflowId=globex-wf", "?deliveryId=globex-delivery", "?accountId=acme&accountId=globex", "?accountId=globex&accountId=acme",
-		"?accountId=", "?status=failed", "?limit=200", "?accountId=%2F", "?accountId=*", "?workflowId=acme-wf&deliveryId=globex-delivery",
+		"", "?accountId=globex", "?workflowId=globex-wf", "?deliveryId=globex-delivery",
+		"?accountId=acme&accountId=globex", "?accountId=globex&accountId=acme",
+		"?accountId=", "?status=failed", "?limit=200", "?accountId=%2F", "?accountId=*",
+		"?workflowId=acme-wf&deliveryId=globex-delivery",
 	}
 	for _, e := range r.endpoints() {
-		if e.method != http.MethodGet || strings.Contains(e.path, "{") || e.id == "stream-executions" {
+		if e.method != http.MethodGet || strings.Contains(e.path, "{") ||
+			e.id == "stream-executions" {
 			continue
 		}
 		for _, query := range foreign {
@@ -331,20 +392,24 @@ func TestScopesDoNotLeak(t *testing.T) {
 			}
 			page := r.get(e.path + of + sep + "limit=1")
 			var list struct{ NextCursor string }
-			if page.status != 200 || json.Unmarshal(page.body, &list) != nil || list.NextCursor == "" {
+			if page.status != 200 || json.Unmarshal(page.body, &list) != nil ||
+				list.NextCursor == "" {
 				continue
 			}
 			a := r.call("GET", e.path+"?cursor="+list.NextCursor, "", with(viewer))
 			trace(e.id+" after a cursor", string(a.body))
 		}
 	}
-	if own := decode[api.List[api.Execution]](r.call("GET", "/executions", "", with(viewer)).is(200)).Items; len(own) != 1 || own[0].AccountID != "acme" {
+	if own := decode[api.List[api.Execution]](r.call("GET", "/executions", "",
+		with(viewer)).is(200)).Items; len(own) != 1 || own[0].AccountID != "acme" {
 		t.Errorf("its own: %+v", own)
 	}
-	if own := decode[api.List[api.DeadLetter]](r.call("GET", "/dead-letters", "", with(viewer)).is(200)).Items; len(own) != 1 {
+	if own := decode[api.List[api.DeadLetter]](r.call("GET", "/dead-letters", "",
+		with(viewer)).is(200)).Items; len(own) != 1 {
 		t.Errorf("its own dead letters: %+v", own)
 	}
-	if own := decode[api.List[api.WorkflowRefusal]](r.call("GET", "/refusals", "", with(viewer)).is(200)).Items; len(own) != 1 || own[0].WorkflowID != "acme-wf" {
+	if own := decode[api.List[api.WorkflowRefusal]](r.call("GET", "/refusals", "",
+		with(viewer)).is(200)).Items; len(own) != 1 || own[0].WorkflowID != "acme-wf" {
 		t.Errorf("its own refusals: %+v", own)
 	}
 
@@ -352,7 +417,9 @@ func TestScopesDoNotLeak(t *testing.T) {
 	begin := r.open("", with(viewer))
 	again := r.open("?accountId=globex", with(viewer))
 	r.records(store.Batch{New: []store.Record{
-		record(id(10), func(rec *store.Record) { rec.AccountID, rec.WorkflowID = "globex", "globex-wf" }),
+		record(id(10), func(rec *store.Record) {
+			rec.AccountID, rec.WorkflowID = "globex", "globex-wf"
+		}),
 		record(id(11), func(rec *store.Record) { rec.AcceptedAt = epoch.Add(time.Minute) }),
 	}})
 	if got := begin.next(); got.ExecutionID != id(11) {
@@ -371,39 +438,58 @@ func TestScopesDoNotLeak(t *testing.T) {
 
 	// A bulk call changes only objects of the caller's account, whatever it names.
 	for _, c := range []struct{ path, body, want string }{
-		{"/dead-letters/requeue", `{"ids":["` + executionOf("globex") + `","message-1"]}`, `{"requeued":0}`},
+		{
+			"/dead-letters/requeue", `{"ids":["` + executionOf("globex") + `","message-1"]}`,
+			`{"requeued":0}`,
+		},
 		{"/dead-letters/requeue", `{"accountId":"globex"}`, `{"requeued":0}`},
 		{"/dead-letters/requeue", `{"workflowId":"globex-wf"}`, `{"requeued":0}`},
-		{"/dead-letters/dismiss", `{"ids":["` + executionOf("globex") + `","message-1"]}`, `{"dismissed":0}`},
+		{
+			"/dead-letters/dismiss", `{"ids":["` + executionOf("globex") + `","message-1"]}`,
+			`{"dismissed":0}`,
+		},
 		{"/dead-letters/dismiss", `{"workflowId":"globex-wf"}`, `{"dismissed":0}`},
 		{"/dead-letters/dismiss", `{}`, `{"dismissed":1}`},
 	} {
-		if a := r.call("POST", c.path, c.body, with(editor)).is(200); strings.TrimSpace(string(a.body)) != c.want {
+		if a := r.call("POST", c.path, c.body,
+			with(editor)).is(200); strings.TrimSpace(string(a.body)) != c.want {
 			t.Errorf("%s %s: %s, want %s", c.path, c.body, a.body, c.want)
 		}
 	}
-	if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) != 1 || left[0].WorkflowID != "globex-wf" {
+	if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) !=
+		1 || left[0].WorkflowID != "globex-wf" {
 		t.Errorf("left: %+v", left)
 	}
 	queues := decode[api.List[api.Queue]](r.call("GET", "/queues", "", with(viewer)).is(200)).Items
-	if len(queues) != 1 || !queues[0].Shared || queues[0].Waiting != 0 || !queues[0].OldestAcceptedAt.IsZero() {
+	if len(queues) != 1 || !queues[0].Shared || queues[0].Waiting != 0 ||
+		!queues[0].OldestAcceptedAt.IsZero() {
 		t.Errorf("a queue that it shares: %+v", queues)
 	}
-	if queues := decode[api.List[api.Queue]](r.get("/queues").is(200)).Items; len(queues) != 1 || queues[0].Shared || queues[0].Waiting == 0 {
+	if queues := decode[api.List[api.Queue]](r.get("/queues").is(200)).Items; len(queues) != 1 ||
+		queues[0].Shared || queues[0].Waiting == 0 {
 		t.Errorf("the same queue for an admin: %+v", queues)
 	}
 
 	// An editor can neither take over another account's workflow, nor give away one of its own
 	// account.
-	r.call("PUT", "/workflows/globex-wf", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"node"}]}`, with(editor)).refused(404, api.CodeNotFound)
-	r.call("PUT", "/workflows/acme-wf", `{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`, with(editor)).refused(422, api.CodeInvalid)
-	r.call("PUT", "/workflows/new", `{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`, with(editor)).refused(422, api.CodeInvalid)
+	r.call("PUT", "/workflows/globex-wf",
+		`{"accountId":"acme","name":"n","triggers":[{"nodeId":"node"}]}`,
+		with(editor)).refused(404, api.CodeNotFound)
+	r.call("PUT", "/workflows/acme-wf",
+		`{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`,
+		with(editor)).refused(422, api.CodeInvalid)
+	r.call("PUT", "/workflows/new",
+		`{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`,
+		with(editor)).refused(422, api.CodeInvalid)
 	// A workflow that has moved takes no records along, and its old executions start nothing in its
 	// new account.
-	r.put("/workflows/acme-wf", `{"accountId":"globex","name":"globex took it","triggers":[{"nodeId":"node"}]}`).is(200)
+	r.put("/workflows/acme-wf",
+		`{"accountId":"globex","name":"globex took it","triggers":[{"nodeId":"node"}]}`).is(200)
 	r.call("GET", "/workflows/acme-wf", "", with(viewer)).refused(404, api.CodeNotFound)
 	for _, again := range []string{"/rerun", "/requeue", "/replay"} {
-		trace(again, r.call("POST", "/executions/"+executionOf("acme")+again, "", with(editor)).refused(404, api.CodeNotFound).Detail)
+		trace(again,
+			r.call("POST", "/executions/"+executionOf("acme")+again, "", with(editor)).refused(404,
+				api.CodeNotFound).Detail)
 	}
 }
 
@@ -416,16 +502,21 @@ func TestViewersSeeNoTokens(t *testing.T) {
 		viewer, editor := r.key("viewer", account).Secret, r.key("editor", account).Secret
 		for _, e := range r.endpoints() {
 			if e.method == http.MethodGet && e.id != "stream-executions" {
-				if a := r.call("GET", e.at(operations[e.id].about, "acme", ""), "", with(viewer)); strings.Contains(string(a.body), "hst_") && e.id != "get-openapi" {
+				if a := r.call("GET", e.at(operations[e.id].about, "acme", ""), "",
+					with(viewer)); strings.Contains(string(a.body), "hst_") &&
+					e.id != "get-openapi" {
 					t.Errorf("%s shows a token to a viewer: %s", e.id, a.body)
 				}
 			}
 		}
-		hidden := decode[api.Trigger](r.call("GET", "/workflows/acme-wf/triggers/node", "", with(viewer)).is(200))
-		if len(hidden.Tokens) != 1 || hidden.Tokens[0].CreatedAt.IsZero() || hidden.URL != "" || hidden.Token != "" {
+		hidden := decode[api.Trigger](r.call("GET", "/workflows/acme-wf/triggers/node", "",
+			with(viewer)).is(200))
+		if len(hidden.Tokens) != 1 || hidden.Tokens[0].CreatedAt.IsZero() || hidden.URL != "" ||
+			hidden.Token != "" {
 			t.Errorf("a viewer sees %+v", hidden)
 		}
-		if shown := decode[api.Trigger](r.call("GET", "/workflows/acme-wf/triggers/node", "", with(editor)).is(200)); !strings.HasPrefix(shown.Token, "hst_") {
+		if shown := decode[api.Trigger](r.call("GET", "/workflows/acme-wf/triggers/node", "",
+			with(editor)).is(200)); !strings.HasPrefix(shown.Token, "hst_") {
 			t.Errorf("an editor sees %+v", shown)
 		}
 	}
@@ -438,25 +529,36 @@ func TestScopesOfChosenTexts(t *testing.T) {
 	r := start(t)
 	r.twoAccounts()
 	acme, globex := r.key("editor", "acme").Secret, r.key("editor", "globex").Secret
-	foreign, own := "/executions/"+executionOf("globex")+"/replay", "/executions/"+executionOf("acme")+"/replay"
+	foreign, own := "/executions/"+executionOf("globex")+"/replay",
+		"/executions/"+executionOf("acme")+"/replay"
 	r.call("POST", foreign, "", with(globex), withKey("k"))
 	for _, key := range []string{"k", "all", executionOf("globex")} {
 		r.call("POST", foreign, "", with(acme), withKey(key)).refused(404, api.CodeNotFound)
 	}
-	if a := r.call("POST", own, "", with(acme), withKey("k")); strings.Contains(string(a.body), "globex") {
+	if a := r.call("POST", own, "", with(acme), withKey("k")); strings.Contains(string(a.body),
+		"globex") {
 		t.Errorf("%s", a.body)
 	}
 	for _, position := range []string{"-1", "0", "x", "9223372036854775808", "1;2"} {
-		r.call("GET", "/executions/stream", "", with(acme), func(q *http.Request) { q.Header.Set("Last-Event-ID", position) }).refused(422, api.CodeInvalid)
+		r.call("GET", "/executions/stream", "", with(acme), func(q *http.Request) {
+			q.Header.Set("Last-Event-ID", position)
+		}).refused(422, api.CodeInvalid)
 	}
 	// A text that is not the complete key is not accepted: the key's ID, its hash, another case, a
 	// longer or shorter text.
 	made := r.key("viewer", "acme")
 	hash := sha256.Sum256([]byte(made.Secret))
 	for what, forged := range map[string]string{
-		"its ID": made.ID, "its hash": hex.EncodeToString(hash[:]), "the prefix and its hash": operate.KeyPrefix + hex.EncodeToString(hash[:]),
-		"upper case": strings.ToUpper(made.Secret), "one less": made.Secret[:len(made.Secret)-1], "one more": made.Secret + "A",
-		"without its prefix": made.Secret[len(operate.KeyPrefix):], "twice": made.Secret + " " + made.Secret, "two": made.Secret + "," + adminToken, "the prefix alone": operate.KeyPrefix,
+		"its ID":                  made.ID,
+		"its hash":                hex.EncodeToString(hash[:]),
+		"the prefix and its hash": operate.KeyPrefix + hex.EncodeToString(hash[:]),
+		"upper case":              strings.ToUpper(made.Secret),
+		"one less":                made.Secret[:len(made.Secret)-1],
+		"one more":                made.Secret + "A",
+		"without its prefix":      made.Secret[len(operate.KeyPrefix):],
+		"twice":                   made.Secret + " " + made.Secret,
+		"two":                     made.Secret + "," + adminToken,
+		"the prefix alone":        operate.KeyPrefix,
 	} {
 		if a := r.call("GET", "/whoami", "", with(forged)); a.status != 401 {
 			t.Errorf("%s: %d %s", what, a.status, a.body)

@@ -23,8 +23,11 @@ func TestOperatorEvents(t *testing.T) {
 	r.delete(path).refused(404, api.CodeNotFound)
 	r.put("/accounts/nobody/events", `{"workflowId":"wf"}`).refused(404, api.CodeNotFound)
 
-	first := decode[api.Events](r.put(path, `{"workflowId":"wf","kinds":["storage.low","execution.failed","storage.low"],"silentAfterSeconds":60}`).is(201))
-	if first.WorkflowID != "wf" || !slices.Equal(first.Kinds, []string{"execution.failed", "storage.low"}) || first.SilentAfterSeconds != 60 ||
+	first := decode[api.Events](r.put(path,
+		`{"workflowId":"wf","kinds":["storage.low","execution.failed","storage.low"],"silentAfterSeconds":60}`).is(201))
+	if first.WorkflowID != "wf" ||
+		!slices.Equal(first.Kinds, []string{"execution.failed", "storage.low"}) ||
+		first.SilentAfterSeconds != 60 ||
 		time.Since(first.Since) > time.Minute || first.Conditions == nil {
 		t.Errorf("%+v", first)
 	}
@@ -33,7 +36,8 @@ func TestOperatorEvents(t *testing.T) {
 		t.Errorf("the account has %+v", events)
 	}
 	for body, field := range map[string]string{
-		`{"workflowId":"other"}`:                                       "workflowId", // of another account
+		// Of another account.
+		`{"workflowId":"other"}`:                                       "workflowId",
 		`{"workflowId":"gone"}`:                                        "workflowId",
 		`{"workflowId":"wf","kinds":["storage.low","all"]}`:            "kinds[1]",
 		`{"workflowId":"wf","silentAfterSeconds":9}`:                   "silentAfterSeconds",
@@ -55,15 +59,38 @@ func TestOperatorEvents(t *testing.T) {
 	if second.Kinds != nil || second.SilentAfterSeconds != 0 || !second.Since.Equal(first.Since) {
 		t.Errorf("%+v", second)
 	}
-	r.call(http.MethodDelete, path, "", func(request *http.Request) { request.Header.Set("If-Match", before.header.Get("ETag")) }).refused(412, api.CodeChangedSince)
+	r.call(http.MethodDelete, path, "", func(request *http.Request) {
+		request.Header.Set("If-Match", before.header.Get("ETag"))
+	}).refused(412, api.CodeChangedSince)
 
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	r.check(r.store.ChangeEventConditions(t.Context(), []store.ConditionChange{
-		{Condition: store.Condition{AccountID: "on-pro", Kind: registry.QueueUnattended, Subject: "default", Since: now}},
-		{Condition: store.Condition{AccountID: "on-pro", Kind: registry.SenderSilent, Subject: "wf/node", Since: now}},
+		{
+			Condition: store.Condition{
+				AccountID: "on-pro",
+				Kind:      registry.QueueUnattended,
+				Subject:   "default",
+				Since:     now,
+			},
+		},
+		{
+			Condition: store.Condition{
+				AccountID: "on-pro",
+				Kind:      registry.SenderSilent,
+				Subject:   "wf/node",
+				Since:     now,
+			},
+		},
 		{Condition: store.Condition{AccountID: "on-free", Kind: registry.StorageLow, Since: now}},
 	}))
-	want := []api.EventCondition{{Kind: registry.QueueUnattended, Since: now, Queue: "default"}, {Kind: registry.SenderSilent, Since: now, WorkflowID: "wf", NodeID: "node"}}
+	want := []api.EventCondition{
+		{Kind: registry.QueueUnattended, Since: now, Queue: "default"}, {
+			Kind:       registry.SenderSilent,
+			Since:      now,
+			WorkflowID: "wf",
+			NodeID:     "node",
+		},
+	}
 	if got := decode[api.Events](r.get(path).is(200)).Conditions; !slices.Equal(got, want) {
 		t.Errorf("conditions: %+v", got)
 	}

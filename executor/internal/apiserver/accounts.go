@@ -14,17 +14,20 @@ import (
 func (s *server) routeAccounts(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/plans", id: "list-plans", tag: tagAccounts,
-		summary:     "List the plans",
-		description: "The plan catalog, in its own order. It is a configuration file of the executor.",
+		summary: "List the plans",
+		description: "The plan catalog, in its own order. It is a configuration file of the " +
+			"executor.",
 	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Plan], error) {
 		return s.Operate.Plans(ctx, caller, in.AccountID, in.page())
 	})
 	register(to, call{
 		method: http.MethodGet, path: "/accounts", id: "list-accounts", tag: tagAccounts,
 		summary: "List the accounts", description: "By ID.",
-	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Account], error) {
-		return s.Operate.Accounts(ctx, caller, in.AccountID, in.page())
-	})
+	},
+		func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Account],
+			error) {
+			return s.Operate.Accounts(ctx, caller, in.AccountID, in.page())
+		})
 	route(to, call{
 		method: http.MethodGet, path: "/accounts/{id}", id: "get-account", tag: tagAccounts,
 		summary: "Show an account", codes: []string{api.CodeNotFound},
@@ -40,18 +43,29 @@ func (s *server) routeAccounts(to huma.API) {
 func (s *server) routeAccountEvents(to huma.API) {
 	const path = "/accounts/{id}/events"
 	register(to, call{
-		method: http.MethodGet, path: path, id: "get-events", tag: tagAccounts,
-		summary: "Show which workflow the account's events start", description: "And what they have told of that has not ended. `not_found`: they start none.",
-		codes: []string{api.CodeNotFound},
+		method:      http.MethodGet,
+		path:        path,
+		id:          "get-events",
+		tag:         tagAccounts,
+		summary:     "Show which workflow the account's events start",
+		description: "And what they have told of that has not ended. `not_found`: they start none.",
+		codes:       []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (api.Events, error) {
 		return s.Operate.Events(ctx, caller, in.ID)
 	})
 	registerPut(to, call{
-		method: http.MethodPut, path: path, id: "put-events", tag: tagAccounts, least: operate.Admin,
+		method:  http.MethodPut,
+		path:    path,
+		id:      "put-events",
+		tag:     tagAccounts,
+		least:   operate.Admin,
 		summary: "Let the account's events start a workflow",
-		description: "Each operator event starts one execution of the workflow, with the source `event`, whether the workflow is active or not. Its kinds: " +
-			"`execution.failed`, `queue.unattended`, `sender.refused`, `sender.silent`, `storage.low`, and the last four with `.recovered`. The input is " +
-			"`{kind, at, accountId, workflowId?, executionId?, queue?, count, text}`; `count` is how many occurrences the event tells of.",
+		description: "Each operator event starts one execution of the workflow, with the source " +
+			"`event`, whether the workflow is active or not. Its kinds: " +
+			"`execution.failed`, `queue.unattended`, `sender.refused`, `sender.silent`, " +
+			"`storage.low`, and the last four with `.recovered`. The input is " +
+			"`{kind, at, accountId, workflowId?, executionId?, queue?, count, text}`; `count` is " +
+			"how many occurrences the event tells of.",
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		AccountChange
@@ -61,8 +75,13 @@ func (s *server) routeAccountEvents(to huma.API) {
 		return s.Operate.PutEvents(ctx, caller, in.ID, in.Body)
 	})
 	registerBare(to, call{
-		method: http.MethodDelete, path: path, id: "delete-events", tag: tagAccounts, least: operate.Admin,
-		summary: "Let the account's events start no workflow", codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
+		method:  http.MethodDelete,
+		path:    path,
+		id:      "delete-events",
+		tag:     tagAccounts,
+		least:   operate.Admin,
+		summary: "Let the account's events start no workflow",
+		codes:   []string{api.CodeNotFound, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *AccountChange) error {
 		return s.Operate.RemoveEvents(ctx, caller, in.ID)
 	})
@@ -71,10 +90,16 @@ func (s *server) routeAccountEvents(to huma.API) {
 // routeAccountChanges adds the calls that change an account.
 func (s *server) routeAccountChanges(to huma.API) {
 	route(to, call{
-		method: http.MethodPut, path: "/accounts/{id}", id: "put-account", tag: tagAccounts, least: operate.Admin,
+		method:  http.MethodPut,
+		path:    "/accounts/{id}",
+		id:      "put-account",
+		tag:     tagAccounts,
+		least:   operate.Admin,
 		summary: "Create or replace an account",
-		description: "A change of plan takes effect at once. Past the new plan's limit, the workflows that were activated " +
-			"first keep working; when one of them is deactivated, the next moves up. With the `ETag` of an earlier answer as `If-Match`, only that " +
+		description: "A change of plan takes effect at once. Past the new plan's limit, the " +
+			"workflows that were activated " +
+			"first keep working; when one of them is deactivated, the next moves up. With the " +
+			"`ETag` of an earlier answer as `If-Match`, only that " +
 			"version is replaced; with `If-None-Match: *`, none is.",
 		codes:     []string{api.CodeBodyTooLarge, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Account](to, "Created")},
@@ -100,9 +125,16 @@ func (s *server) routeAccountChanges(to huma.API) {
 		return tagged(http.StatusOK, a), err
 	})
 	registerBare(to, call{
-		method: http.MethodDelete, path: "/accounts/{id}", id: "delete-account", tag: tagAccounts, least: operate.Admin,
-		summary: "Delete an account", description: "One that has no workflows and no keys. The records of its executions stay.",
-		codes: []string{api.CodeForbidden, api.CodeNotFound, api.CodeAccountNotEmpty, api.CodeNotConfirmed},
+		method:      http.MethodDelete,
+		path:        "/accounts/{id}",
+		id:          "delete-account",
+		tag:         tagAccounts,
+		least:       operate.Admin,
+		summary:     "Delete an account",
+		description: "One that has no workflows and no keys. The records of its executions stay.",
+		codes: []string{
+			api.CodeForbidden, api.CodeNotFound, api.CodeAccountNotEmpty, api.CodeNotConfirmed,
+		},
 	}, func(ctx context.Context, caller operate.Caller, in *AccountChange) error {
 		return s.Operate.DeleteAccount(ctx, caller, in.ID)
 	})
@@ -120,7 +152,10 @@ func (c *AccountChange) limit(ctx context.Context) (context.Context, error) {
 	}
 	tag, ok := strings.CutPrefix(strings.TrimSuffix(c.IfMatch, `"`), `"`)
 	if !ok || tag == "" {
-		return ctx, invalid(api.FieldError{Field: "If-Match", Problem: "must be one ETag of this account, as an earlier answer had it"})
+		return ctx, invalid(api.FieldError{
+			Field:   "If-Match",
+			Problem: "must be one ETag of this account, as an earlier answer had it",
+		})
 	}
 	return operate.IfAccountHas(ctx, tag), nil
 }

@@ -29,8 +29,10 @@ func TestPlans(t *testing.T) {
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	created := decode[api.Account](r.put("/accounts/acme", `{"name":"Acme <&> \u00e9","plan":"free"}`).is(201))
-	if created.ID != "acme" || created.Name != "Acme <&> é" || created.Plan != "free" || created.CreatedAt.IsZero() {
+	created := decode[api.Account](r.put("/accounts/acme",
+		`{"name":"Acme <&> \u00e9","plan":"free"}`).is(201))
+	if created.ID != "acme" || created.Name != "Acme <&> é" || created.Plan != "free" ||
+		created.CreatedAt.IsZero() {
 		t.Errorf("created %+v", created)
 	}
 	again := r.put("/accounts/acme", `{"name":"Acme <&> é","plan":"free"}`).is(200)
@@ -44,7 +46,9 @@ func TestAccounts(t *testing.T) {
 	if got := decode[api.Account](r.get("/accounts/acme").is(200)); got != changed {
 		t.Errorf("got %+v", got)
 	}
-	for _, unknown := range []string{"other", "a%20b", "%F0%9F%98%80", strings.Repeat("x", 65), "a%2Fb"} {
+	for _, unknown := range []string{
+		"other", "a%20b", "%F0%9F%98%80", strings.Repeat("x", 65), "a%2Fb",
+	} {
 		r.get("/accounts/"+unknown).refused(404, api.CodeNotFound)
 	}
 }
@@ -109,7 +113,9 @@ func TestPagesThatAreInvalid(t *testing.T) {
 		for _, limit := range []string{"0", "-1", "201", "x", "1.5", "99999999999999999999"} {
 			r.wantInvalid(r.get(list+"?limit="+limit), "limit", "")
 		}
-		for _, cursor := range []string{"x", "!", "%00", "YQ", "YWNjb3VudHM6", foreign + "=", url.QueryEscape("é")} {
+		for _, cursor := range []string{
+			"x", "!", "%00", "YQ", "YWNjb3VudHM6", foreign + "=", url.QueryEscape("é"),
+		} {
 			r.wantInvalid(r.get(list+"?cursor="+cursor), "cursor", "nextCursor")
 		}
 		if list != "/accounts" {
@@ -137,7 +143,9 @@ func (r *rig) wantInvalid(a answer, field, problem string) {
 
 // wantPages reads a list page by page. A wrong cursor shows as an item that is missing or listed
 // twice.
-func (r *rig) wantPages(path string, want []string, limit int, of func(*rig, string) ([]string, string)) {
+func (r *rig) wantPages(
+	path string, want []string, limit int, of func(*rig, string) ([]string, string),
+) {
 	r.t.Helper()
 	var got []string
 	next := ""
@@ -193,13 +201,15 @@ func TestDeleteAccount(t *testing.T) {
 	r.workflow("wf", "acme", "node")
 	r.delete("/accounts/acme").refused(409, api.CodeAccountNotEmpty)
 	r.workflow("wf", "other", "node") // it moves
-	key := decode[api.NewKey](r.post("/keys", `{"name":"k","role":"viewer","accountId":"acme"}`).is(201))
+	key := decode[api.NewKey](r.post("/keys",
+		`{"name":"k","role":"viewer","accountId":"acme"}`).is(201))
 	r.delete("/accounts/acme").refused(409, api.CodeAccountNotEmpty)
 	r.delete("/keys/" + key.ID).is(204)
 	r.delete("/accounts/acme").is(204)
 	r.get("/accounts/acme").refused(404, api.CodeNotFound)
 	r.delete("/accounts/acme").refused(404, api.CodeNotFound)
-	r.wantInvalid(r.put("/workflows/new", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"node"}]}`), "accountId", "")
+	r.wantInvalid(r.put("/workflows/new",
+		`{"accountId":"acme","name":"n","triggers":[{"nodeId":"node"}]}`), "accountId", "")
 	r.account("acme", "free")
 	r.get("/accounts/acme").is(200)
 }
@@ -215,10 +225,12 @@ func TestDeleteAccountDuringACreation(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() { r.delete("/accounts/" + account) })
 		both.Go(func() {
-			r.put("/workflows/"+workflow, `{"accountId":"`+account+`","name":"n","triggers":[{"nodeId":"node"}]}`)
+			r.put("/workflows/"+workflow,
+				`{"accountId":"`+account+`","name":"n","triggers":[{"nodeId":"node"}]}`)
 		})
 		both.Wait()
-		created, exists := r.get("/workflows/"+workflow).status == 200, r.get("/accounts/"+account).status == 200
+		created, exists := r.get("/workflows/"+workflow).status == 200,
+			r.get("/accounts/"+account).status == 200
 		if created && !exists {
 			t.Errorf("%s is there, and its account is not", workflow)
 		}
@@ -230,7 +242,8 @@ func TestAnAccountKeepsItsPlan(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.put("/accounts/a", `{"name":"n","plan":"pro"}`).is(201)
-	if a := r.put("/accounts/a", `{"name":"other"}`).is(200); !strings.Contains(string(a.body), `"plan":"pro"`) {
+	if a := r.put("/accounts/a", `{"name":"other"}`).is(200); !strings.Contains(string(a.body),
+		`"plan":"pro"`) {
 		t.Errorf("%s", a.body)
 	}
 }

@@ -24,7 +24,8 @@ func TestActivation(t *testing.T) {
 	if !w.Active || w.ActivatedAt.IsZero() || !w.UpdatedAt.Equal(w.ActivatedAt) {
 		t.Errorf("activated: %s", first.body)
 	}
-	if again := r.post("/workflows/a/activate", "").is(200); string(again.body) != string(first.body) {
+	if again := r.post("/workflows/a/activate",
+		"").is(200); string(again.body) != string(first.body) {
 		t.Errorf("activated again: %s", again.body)
 	}
 	r.post("/workflows/b/activate", "").refused(403, api.CodePlanLimitExceeded)
@@ -36,7 +37,8 @@ func TestActivation(t *testing.T) {
 	if w := decode[api.Workflow](off); w.Active || !w.ActivatedAt.IsZero() {
 		t.Errorf("deactivated: %s", off.body)
 	}
-	if again := r.post("/workflows/a/deactivate", "").is(200); string(again.body) != string(off.body) {
+	if again := r.post("/workflows/a/deactivate",
+		"").is(200); string(again.body) != string(off.body) {
 		t.Errorf("deactivated again: %s", again.body)
 	}
 	r.post("/workflows/b/activate", "").is(200)
@@ -69,7 +71,8 @@ func TestDowngradeAndMovingUp(t *testing.T) {
 		}
 		for _, w := range decode[api.List[api.Workflow]](r.get("/workflows").is(200)).Items {
 			past := w.Active && !slices.Contains(ids, w.ID)
-			if past != (w.PlanRefusal == api.CodePlanLimitExceeded) || !past && w.PlanRefusal != "" {
+			if past != (w.PlanRefusal == api.CodePlanLimitExceeded) ||
+				!past && w.PlanRefusal != "" {
 				t.Errorf("%s: %s says %q", what, w.ID, w.PlanRefusal)
 			}
 		}
@@ -87,7 +90,8 @@ func TestDowngradeAndMovingUp(t *testing.T) {
 	r.post("/workflows/c/activate", "").refused(403, api.CodePlanLimitExceeded)
 	r.account("acme", "none")
 	r.post("/workflows/d/activate", "").refused(403, api.CodeWebhooksNotInPlan)
-	if w := decode[api.Workflow](r.get("/workflows/d").is(200)); w.PlanRefusal != api.CodeWebhooksNotInPlan {
+	if w := decode[api.Workflow](r.get("/workflows/d").is(200)); w.PlanRefusal !=
+		api.CodeWebhooksNotInPlan {
 		t.Errorf("not in the plan: d says %q", w.PlanRefusal)
 	}
 	r.account("acme", "ultra")
@@ -109,7 +113,8 @@ func TestOfTwoRacingActivationsOneWins(t *testing.T) {
 		}
 		for i, id := range ids {
 			together.Go(func() {
-				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.server.URL+"/api/v1/workflows/"+id+"/activate", nil)
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+					r.server.URL+"/api/v1/workflows/"+id+"/activate", nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -127,7 +132,8 @@ func TestOfTwoRacingActivationsOneWins(t *testing.T) {
 		together.Wait()
 		active := 0
 		for i, id := range ids {
-			if w := decode[api.Workflow](r.get("/workflows/" + id)); w.Active != (statuses[i] == 200) {
+			if w := decode[api.Workflow](r.get("/workflows/" +
+				id)); w.Active != (statuses[i] == 200) {
 				t.Errorf("round %d: %d, and active is %v", round, statuses[i], w.Active)
 			} else if w.Active {
 				active++

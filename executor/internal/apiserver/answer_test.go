@@ -15,7 +15,8 @@ func TestAnswer(t *testing.T) {
 	r.Workflow(t, "wf", "free", true)
 	const at, node = "/workflows/wf", "/workflows/wf/triggers/node"
 	body := func(answer string) string {
-		return `{"accountId":"on-free","name":"wf","triggers":[{"nodeId":"node","name":""` + answer + `}]}`
+		return `{"accountId":"on-free","name":"wf","triggers":[{"nodeId":"node","name":""` +
+			answer + `}]}`
 	}
 	shown := func() api.Answer {
 		t.Helper()
@@ -41,7 +42,10 @@ func TestAnswer(t *testing.T) {
 		t.Error("the workflow is no longer active")
 	}
 	expect("set", api.Answer{WaitSeconds: 5})
-	for _, bad := range []string{`{"waitSeconds":0}`, `{"waitSeconds":26}`, `{"waitSeconds":-1}`, `{"waitSeconds":1.5}`, `{"raw":true}`, `{"waitSeconds":5,"other":1}`, `5`} {
+	for _, bad := range []string{
+		`{"waitSeconds":0}`, `{"waitSeconds":26}`, `{"waitSeconds":-1}`, `{"waitSeconds":1.5}`,
+		`{"raw":true}`, `{"waitSeconds":5,"other":1}`, `5`,
+	} {
 		r.put(at, body(`,"answer":`+bad)).refused(422, api.CodeInvalid)
 		r.call(http.MethodPatch, node, `{"answer":`+bad+`}`).refused(422, api.CodeInvalid)
 	}

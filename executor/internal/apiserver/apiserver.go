@@ -38,7 +38,11 @@ func New(c Config) http.Handler {
 func wholeQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-			answer(w, r, invalid(api.FieldError{Field: "query", Problem: err.Error() + "; percent-encode everything that is not a letter or a digit"}))
+			answer(w, r, invalid(api.FieldError{
+				Field: "query",
+				Problem: err.Error() +
+					"; percent-encode everything that is not a letter or a digit",
+			}))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -61,8 +65,8 @@ func (s *server) router() http.Handler {
 		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
 		NotFound:               http.HandlerFunc(notFound),
 	}
-	// httprouter has no fixed path beside a parameter, so /executions/stream has a router of its own,
-	// which comes first.
+	// httprouter has no fixed path beside a parameter, so /executions/stream has a router of its
+	// own, which comes first.
 	fixed := &httprouter.Router{
 		HandleMethodNotAllowed: true,
 		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
@@ -85,10 +89,15 @@ func (s *server) router() http.Handler {
 	s.routeBackup(calls)
 	s.routeEvents(fixedCalls)
 	document := sync.OnceValue(func() []byte { return openAPIDocument(config.OpenAPI) })
-	router.GET(root+"/openapi.json", func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
+	router.GET(root+"/openapi.json", func(
+		w http.ResponseWriter, r *http.Request, _ httprouter.Params,
+	) {
 		requestlog.Of(r.Context()).Fields["operation"] = "get-openapi"
 		for name := range r.URL.Query() {
-			answer(w, r, invalid(api.FieldError{Field: name, Problem: "is no parameter of this call"}))
+			answer(w, r, invalid(api.FieldError{
+				Field:   name,
+				Problem: "is no parameter of this call",
+			}))
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -98,13 +107,17 @@ func (s *server) router() http.Handler {
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
-	answer(w, r, newProblem(api.CodeNotFound, "The API has no such path. "+root+"/openapi.json lists what it has."))
+	answer(w, r,
+		newProblem(api.CodeNotFound,
+			"The API has no such path. "+root+"/openapi.json lists what it has."))
 }
 
 func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	// httprouter adds OPTIONS to the allowed methods, although it is not allowed.
 	allowed := strings.Split(w.Header().Get("Allow"), ", ")
-	list := strings.Join(slices.DeleteFunc(allowed, func(method string) bool { return method == http.MethodOptions }), ", ")
+	list := strings.Join(slices.DeleteFunc(allowed, func(method string) bool {
+		return method == http.MethodOptions
+	}), ", ")
 	w.Header().Set("Allow", list)
 	answer(w, r, newProblem(api.CodeMethodNotAllowed, "This path takes "+list+"."))
 }

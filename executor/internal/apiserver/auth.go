@@ -16,7 +16,10 @@ func (s *server) guarded(next http.Handler) http.Handler {
 		caller, err := s.SignIn.Call(r)
 		if errors.Is(err, signin.ErrUnknown) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			answer(w, r, newProblem(api.CodeUnauthorized, "Send the admin token, or a key that was neither revoked nor has expired: Authorization: Bearer {token or key}."))
+			answer(w, r,
+				newProblem(api.CodeUnauthorized,
+					"Send the admin token, or a key that was neither revoked nor has expired: "+
+						"Authorization: Bearer {token or key}."))
 			return
 		}
 		if err != nil {

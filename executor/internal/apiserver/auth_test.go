@@ -41,10 +41,13 @@ func TestEveryPathNeedsTheToken(t *testing.T) {
 	}
 	for _, to := range targets {
 		for _, header := range []string{
-			"", "Bearer", "Bearer ", "Bearer wrong", "Bearer " + adminToken + "x", "Bearer " + adminToken[1:],
+			"", "Bearer", "Bearer ", "Bearer wrong", "Bearer " + adminToken + "x",
+			"Bearer " + adminToken[1:],
 			"Basic " + adminToken, adminToken, "Bearer" + adminToken,
 		} {
-			a := r.call(to.method, to.path, "", func(q *http.Request) { q.Header.Set("Authorization", header) })
+			a := r.call(to.method, to.path, "", func(q *http.Request) {
+				q.Header.Set("Authorization", header)
+			})
 			a.refused(401, api.CodeUnauthorized)
 			if got := a.header.Get("WWW-Authenticate"); got != "Bearer" {
 				t.Errorf("%s: WWW-Authenticate %q", a.call, got)
@@ -56,8 +59,12 @@ func TestEveryPathNeedsTheToken(t *testing.T) {
 func TestTokenIsFound(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	for _, header := range []string{"Bearer " + adminToken, "bearer " + adminToken, "BEARER  " + adminToken} {
-		r.call("GET", "/plans", "", func(q *http.Request) { q.Header.Set("Authorization", header) }).is(200)
+	for _, header := range []string{
+		"Bearer " + adminToken, "bearer " + adminToken, "BEARER  " + adminToken,
+	} {
+		r.call("GET", "/plans", "", func(q *http.Request) {
+			q.Header.Set("Authorization", header)
+		}).is(200)
 	}
 }
 
@@ -65,7 +72,9 @@ func TestNoAdminTokenOpensNothing(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) { c.AdminToken = "" })
 	for _, header := range []string{"", "Bearer", "Bearer "} {
-		r.call("GET", "/plans", "", func(q *http.Request) { q.Header.Set("Authorization", header) }).refused(401, api.CodeUnauthorized)
+		r.call("GET", "/plans", "", func(q *http.Request) {
+			q.Header.Set("Authorization", header)
+		}).refused(401, api.CodeUnauthorized)
 	}
 }
 
@@ -81,7 +90,8 @@ func TestGuessesLockNobodyOut(t *testing.T) {
 	answered := make(chan int, guesses)
 	for range guesses {
 		go func() {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server.URL+"/api/v1/plans", nil)
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+				r.server.URL+"/api/v1/plans", nil)
 			if err != nil {
 				t.Error(err)
 				return
@@ -105,7 +115,9 @@ func TestGuessesLockNobodyOut(t *testing.T) {
 		t.Error("all guesses were answered before the right token was")
 	}
 	// A request without credentials does not count as a guess.
-	r.call("GET", "/plans", "", func(q *http.Request) { q.Header.Del("Authorization") }).refused(401, api.CodeUnauthorized)
+	r.call("GET", "/plans", "", func(q *http.Request) {
+		q.Header.Del("Authorization")
+	}).refused(401, api.CodeUnauthorized)
 	if n := failedSignIns(t, metrics); n != guesses {
 		t.Errorf("%v failures are counted, want %d", n, guesses)
 	}
@@ -130,7 +142,8 @@ func TestSessionsLetBrowsersIn(t *testing.T) {
 	r := start(t)
 	session := func(adminToken string) string {
 		w := httptest.NewRecorder()
-		r.check(signin.New(signin.Config{AdminToken: adminToken}).ByToken(w, httptest.NewRequest(http.MethodPost, "/sign-in", nil), adminToken))
+		r.check(signin.New(signin.Config{AdminToken: adminToken}).ByToken(w,
+			httptest.NewRequest(http.MethodPost, "/sign-in", nil), adminToken))
 		return w.Result().Cookies()[0].String()
 	}
 	cookie := func(value string) func(*http.Request) {
@@ -153,7 +166,8 @@ func TestMisplacedTokensAreNotLogged(t *testing.T) {
 		r.get("/workflows/"+secret).refused(404, api.CodeNotFound)
 		r.get("/plans?token="+secret).refused(422, api.CodeInvalid)
 		r.get("/"+secret).refused(404, api.CodeNotFound)
-		r.call(strings.ReplaceAll(secret, "_", "-"), "/plans", "").refused(405, api.CodeMethodNotAllowed)
+		r.call(strings.ReplaceAll(secret, "_", "-"), "/plans", "").refused(405,
+			api.CodeMethodNotAllowed)
 		r.put("/accounts/x", `{"name":"x","plan":"`+secret+`"}`).refused(422, api.CodeInvalid)
 		r.put("/accounts/"+secret, `{"name":"x","plan":"free"}`).is(201)
 	}

@@ -19,30 +19,49 @@ const maxPartBytes = 32 << 20
 
 func (s *server) routeBackup(to huma.API) {
 	route(to, call{
-		method: http.MethodGet, path: "/backup/records", id: "back-up-records", tag: tagInstallation, least: operate.Admin,
+		method:  http.MethodGet,
+		path:    "/backup/records",
+		id:      "back-up-records",
+		tag:     tagInstallation,
+		least:   operate.Admin,
 		summary: "Read what the database keeps",
-		description: "As it was at one moment, one JSON text a line. It is a part of what `hookstart admin backup` makes; for the rest of " +
+		description: "As it was at one moment, one JSON text a line. It is a part of what " +
+			"`hookstart admin backup` makes; for the rest of " +
 			"a backup, and for putting it back, use that command.",
 		responses: map[string]*huma.Response{"200": {
-			Description: "Lines, until all is said. A stream that breaks off is not complete: the last line of a complete one is `{}`.",
-			Content:     map[string]*huma.MediaType{"application/x-ndjson": {Schema: &huma.Schema{Type: huma.TypeString}}},
+			Description: "Lines, until all is said. A stream that breaks off is not complete: " +
+				"the last line of a complete one is `{}`.",
+			Content: map[string]*huma.MediaType{
+				"application/x-ndjson": {Schema: &huma.Schema{Type: huma.TypeString}},
+			},
 		}},
 	}, s.backUpRecords)
 	route(to, call{
-		method: http.MethodGet, path: "/backup/audit", id: "back-up-audit", tag: tagInstallation, least: operate.Admin,
+		method:      http.MethodGet,
+		path:        "/backup/audit",
+		id:          "back-up-audit",
+		tag:         tagInstallation,
+		least:       operate.Admin,
 		summary:     "Read the audit's entries of what was changed while a backup was taken",
 		description: "In the form of `GET /backup/records`. `hookstart admin backup` calls it.",
 		responses: map[string]*huma.Response{"200": {
 			Description: "As for `GET /backup/records`.",
-			Content:     map[string]*huma.MediaType{"application/x-ndjson": {Schema: &huma.Schema{Type: huma.TypeString}}},
+			Content: map[string]*huma.MediaType{
+				"application/x-ndjson": {Schema: &huma.Schema{Type: huma.TypeString}},
+			},
 		}},
 	}, s.backUpAudit)
 	registerBare(to, call{
-		method: http.MethodPost, path: "/backup/records", id: "restore-records", tag: tagInstallation, least: operate.Admin,
+		method:      http.MethodPost,
+		path:        "/backup/records",
+		id:          "restore-records",
+		tag:         tagInstallation,
+		least:       operate.Admin,
 		summary:     "Write a part of a backup into the database",
 		description: "One line of what the same path reads. `hookstart admin restore` calls it.",
 		codes:       []string{api.CodeBodyTooLarge, api.CodeNotEmpty},
-		anyBody:     true, maxBody: maxPartBytes,
+		anyBody:     true,
+		maxBody:     maxPartBytes,
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		First   bool   `query:"first" doc:"Whether it is the first part: then the database must be empty."`
 		RawBody []byte `contentType:"application/json"`
@@ -59,18 +78,26 @@ type auditPart struct {
 	Until  time.Time `query:"until" doc:"Then or before."`
 }
 
-func (s *server) backUpAudit(ctx context.Context, caller operate.Caller, in *auditPart) (*huma.StreamResponse, error) {
+func (s *server) backUpAudit(
+	ctx context.Context, caller operate.Caller, in *auditPart,
+) (*huma.StreamResponse, error) {
 	return s.inLines(ctx, func(write func(part []byte) error) error {
 		return s.Operate.BackUpAudit(ctx, caller, in.Bucket, in.Since, in.Until, write)
 	})
 }
 
-func (s *server) backUpRecords(ctx context.Context, caller operate.Caller, _ *struct{}) (*huma.StreamResponse, error) {
-	return s.inLines(ctx, func(write func(part []byte) error) error { return s.Operate.BackUpRecords(ctx, caller, write) })
+func (s *server) backUpRecords(
+	ctx context.Context, caller operate.Caller, _ *struct{},
+) (*huma.StreamResponse, error) {
+	return s.inLines(ctx, func(write func(part []byte) error) error {
+		return s.Operate.BackUpRecords(ctx, caller, write)
+	})
 }
 
 // inLines answers with the parts that read writes, one part per line.
-func (*server) inLines(ctx context.Context, read func(write func(part []byte) error) error) (*huma.StreamResponse, error) {
+func (*server) inLines(
+	ctx context.Context, read func(write func(part []byte) error) error,
+) (*huma.StreamResponse, error) {
 	return &huma.StreamResponse{Body: func(of huma.Context) {
 		_, w, _ := humahttprouter.Unwrap(of)
 		to := eventWriter{w, http.NewResponseController(w)}

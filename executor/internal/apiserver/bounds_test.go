@@ -38,7 +38,12 @@ func TestEventStreamsAreBounded(t *testing.T) {
 		r.check(err)
 		watching.Cancel()
 	}
-	mayWatch(operate.Caller{Kind: operate.Key, ID: other.ID, Name: other.Name, Role: operate.Viewer})
+	mayWatch(operate.Caller{
+		Kind: operate.Key,
+		ID:   other.ID,
+		Name: other.Name,
+		Role: operate.Viewer,
+	})
 	mayWatch(operate.TheAdmin())
 	open[0].Cancel()
 	mayWatch(by)
@@ -74,7 +79,8 @@ func TestRevocationEndsABackup(t *testing.T) {
 		t.Fatalf("%d parts, %v", all, err)
 	}
 	n, err := parts(func() { r.delete("/keys/" + key.ID).is(204) })
-	if refused, ok := errors.AsType[*operate.Error](err); n != 1 || !ok || refused.Code != api.CodeUnauthorized {
+	if refused, ok := errors.AsType[*operate.Error](err); n != 1 || !ok ||
+		refused.Code != api.CodeUnauthorized {
 		t.Errorf("after the revocation: %d of %d parts, %v", n, all, err)
 	}
 }

@@ -30,7 +30,8 @@ func (r *rig) letters(from, to int) {
 // lettersLeft returns the IDs on the list.
 func (r *rig) lettersLeft() (ids []string) {
 	r.t.Helper()
-	for _, d := range decode[api.List[api.DeadLetter]](r.get("/dead-letters?limit=200").is(200)).Items {
+	for _, d := range decode[api.List[api.DeadLetter]](r.get("/dead-letters?limit=200").
+		is(200)).Items {
 		ids = append(ids, d.ID)
 	}
 	return ids
@@ -60,13 +61,16 @@ func TestRequeueMany(t *testing.T) {
 	// A dead letter that has expired stays on the list, and does not block the others.
 	r.check(r.streamHandle().DeleteMsg(t.Context(), 3))
 	// A selection of another workflow, or of a time before all dead letters, is empty.
-	for _, none := range []string{`{"workflowId":"other"}`, `{"until":"2026-01-01T00:00:00Z"}`, `{"since":"2026-03-02T00:00:00Z"}`, `{"reason":"It broke"}`, `{"accountId":"other"}`} {
+	for _, none := range []string{
+		`{"workflowId":"other"}`, `{"until":"2026-01-01T00:00:00Z"}`,
+		`{"since":"2026-03-02T00:00:00Z"}`, `{"reason":"It broke"}`, `{"accountId":"other"}`,
+	} {
 		if got := requeue(none); got.Requeued != 0 {
 			t.Errorf("%s: %+v", none, got)
 		}
 	}
-	// All other dead letters are requeued by eight calls at once: each is requeued once, and counted
-	// once.
+	// All other dead letters are requeued by eight calls at once: each is requeued once, and
+	// counted once.
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	total := 0
@@ -76,7 +80,8 @@ func TestRequeueMany(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			total += got.Requeued
-			if len(got.Left) != 1 || got.Left[0].Code != api.CodeInputExpired || got.Left[0].Count != 1 {
+			if len(got.Left) != 1 || got.Left[0].Code != api.CodeInputExpired ||
+				got.Left[0].Count != 1 {
 				t.Errorf("left: %+v", got.Left)
 			}
 		})
@@ -110,16 +115,25 @@ func TestRequeueManyAfterACrash(t *testing.T) {
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "node")
 	r.letters(0, 3)
-	// The first one was started and recorded; the second one was started, and is only in the stream.
+	// The first one was started and recorded; the second one was started, and is only in the
+	// stream.
 	r.records(store.Batch{New: []store.Record{record(execution.IDForRequeue(id(0)))}})
 	msg, err := stream.StartMessage(execution.Start{
-		ID: execution.IDForRequeue(id(1)), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", Source: execution.Rerun,
-		RerunOf: id(1), AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text},
+		ID:         execution.IDForRequeue(id(1)),
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "acme",
+		Queue:      "default",
+		Source:     execution.Rerun,
+		RerunOf:    id(1),
+		AcceptedAt: time.Now(),
+		Payload:    execution.Payload{Kind: execution.Text},
 	})
 	r.check(err)
 	msg.Header.Set("Nats-Msg-Id", execution.IDForRequeue(id(1)))
 	r.message(msg, nil)
-	if got := decode[api.Requeued](r.post("/dead-letters/requeue", `{}`).is(200)); got.Requeued != 3 {
+	if got := decode[api.Requeued](r.post("/dead-letters/requeue",
+		`{}`).is(200)); got.Requeued != 3 {
 		t.Errorf("%+v", got)
 	}
 	for n, want := range []int{0, 1, 1} {
@@ -136,8 +150,18 @@ func TestDismissMany(t *testing.T) {
 	r.workflow("wf", "acme", "node")
 	r.letters(0, 6)
 	r.records(store.Batch{Unreadable: []store.Unreadable{
-		{StreamSequence: 11, Subject: "executions.start.default.wf.node", Reason: "garbage", At: epoch},
-		{StreamSequence: 12, Subject: "executions.progress.default.wf.x", Reason: "garbage", At: epoch},
+		{
+			StreamSequence: 11,
+			Subject:        "executions.start.default.wf.node",
+			Reason:         "garbage",
+			At:             epoch,
+		},
+		{
+			StreamSequence: 12,
+			Subject:        "executions.progress.default.wf.x",
+			Reason:         "garbage",
+			At:             epoch,
+		},
 	}})
 	dismiss := func(body string) int {
 		t.Helper()
@@ -164,7 +188,8 @@ func TestDismissMany(t *testing.T) {
 		t.Errorf("all: %d", got)
 	}
 	// A dismissed dead letter is skipped by a requeue of many, but can be requeued by its ID.
-	if got := decode[api.Requeued](r.post("/dead-letters/requeue", fmt.Sprintf(`{"ids":[%q]}`, id(0))).is(200)).Requeued; got != 0 {
+	if got := decode[api.Requeued](r.post("/dead-letters/requeue",
+		fmt.Sprintf(`{"ids":[%q]}`, id(0))).is(200)).Requeued; got != 0 {
 		t.Errorf("requeued %d", got)
 	}
 	r.post("/executions/"+id(0)+"/requeue", "").is(200)
@@ -178,17 +203,23 @@ func TestBulkOfOneAccount(t *testing.T) {
 	r.twoAccounts()
 	key := r.key("editor", "acme").Secret
 	both := fmt.Sprintf(`{"ids":[%q,%q,"message-1"]}`, executionOf("acme"), executionOf("globex"))
-	call := func(path, body string) answer { t.Helper(); return r.call("POST", path, body, with(key)) }
-	if got := decode[api.Dismissed](call("/dead-letters/dismiss", `{"accountId":"globex"}`).is(200)); got.Dismissed != 0 {
+	call := func(path, body string) answer {
+		t.Helper()
+		return r.call("POST", path, body, with(key))
+	}
+	if got := decode[api.Dismissed](call("/dead-letters/dismiss",
+		`{"accountId":"globex"}`).is(200)); got.Dismissed != 0 {
 		t.Errorf("another's: %+v", got)
 	}
 	if got := decode[api.Requeued](call("/dead-letters/requeue", both).is(200)); got.Requeued != 1 {
 		t.Errorf("%+v", got)
 	}
-	if got := decode[api.Dismissed](call("/dead-letters/dismiss", both).is(200)); got.Dismissed != 0 {
+	if got := decode[api.Dismissed](call("/dead-letters/dismiss",
+		both).is(200)); got.Dismissed != 0 {
 		t.Errorf("%+v", got)
 	}
-	if got := decode[api.Dismissed](call("/dead-letters/dismiss", `{}`).is(200)); got.Dismissed != 0 {
+	if got := decode[api.Dismissed](call("/dead-letters/dismiss",
+		`{}`).is(200)); got.Dismissed != 0 {
 		t.Errorf("%+v", got)
 	}
 	if left := r.lettersLeft(); len(left) != 1 || left[0] != executionOf("globex") {
@@ -216,11 +247,12 @@ func TestBulkKeepsTheOrderOfAcceptance(t *testing.T) {
 			r := start(t)
 			r.account("acme", "free")
 			r.workflow("wf", "acme", "node")
-			// The second half was stored first: the order of acceptance differs from the order in the
-			// stream.
+			// The second half was stored first: the order of acceptance differs from the order in
+			// the stream.
 			r.letters(half, 2*half)
 			r.letters(0, half)
-			if got := decode[api.Requeued](r.post("/dead-letters/requeue", selection()).is(200)); got.Requeued != 2*half {
+			if got := decode[api.Requeued](r.post("/dead-letters/requeue",
+				selection()).is(200)); got.Requeued != 2*half {
 				t.Fatalf("%+v", got)
 			}
 			info, err := r.streamHandle().Info(t.Context())

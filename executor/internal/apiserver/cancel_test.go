@@ -17,10 +17,20 @@ import (
 func (r *rig) accepted(n int, change ...func(*store.Record)) {
 	r.t.Helper()
 	sequence := r.message(stream.StartMessage(execution.Start{
-		ID: id(n), AccountID: "acme", WorkflowID: "wf", NodeID: "node", Queue: execution.DefaultQueue,
-		Payload: execution.Payload{Kind: execution.JSON, Body: []byte("{}")},
+		ID:         id(n),
+		AccountID:  "acme",
+		WorkflowID: "wf",
+		NodeID:     "node",
+		Queue:      execution.DefaultQueue,
+		Payload:    execution.Payload{Kind: execution.JSON, Body: []byte("{}")},
 	}))
-	r.records(store.Batch{New: []store.Record{record(id(n), append(change, func(rec *store.Record) { rec.StreamSequence = sequence })...)}})
+	r.records(store.Batch{
+		New: []store.Record{
+			record(id(n), append(change, func(rec *store.Record) {
+				rec.StreamSequence = sequence
+			})...),
+		},
+	})
 }
 
 // cancellations makes the bucket, as an executor does at its start.
@@ -29,7 +39,8 @@ func (r *rig) cancellations() {
 	r.check(stream.EnsureCancellations(r.t.Context(), r.JetStream, stream.DefaultSettings))
 }
 
-// One that no runner was given is canceled at once and never begins; one that a runner was given is asked to end.
+// One that no runner was given is canceled at once and never begins; one that a runner was given is
+// asked to end.
 func TestCancel(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -81,7 +92,8 @@ func TestCancel(t *testing.T) {
 
 func (r *rig) audited(action string) (n int) {
 	r.t.Helper()
-	entries, err := r.store.ListAudit(r.t.Context(), store.AuditFilter{}, store.AuditPosition{}, 1_000)
+	entries, err := r.store.ListAudit(r.t.Context(), store.AuditFilter{}, store.AuditPosition{},
+		1_000)
 	r.check(err)
 	for _, e := range entries {
 		if e.Action == action {
@@ -100,17 +112,28 @@ func TestCancelMany(t *testing.T) {
 	for n := range 6 {
 		r.accepted(n)
 	}
-	r.records(store.Batch{Progress: []execution.Progress{{ID: id(0), Queue: "default", WorkflowID: "wf", Status: execution.Failed, At: epoch}}})
-	if got := decode[api.Canceled](r.post("/executions/cancel", fmt.Sprintf(`{"ids":[%q,%q,%q]}`, id(0), id(1), id(99))).is(200)); got != (api.Canceled{Canceled: 1}) {
+	r.records(store.Batch{
+		Progress: []execution.Progress{
+			{ID: id(0), Queue: "default", WorkflowID: "wf", Status: execution.Failed, At: epoch},
+		},
+	})
+	if got := decode[api.Canceled](r.post("/executions/cancel",
+		fmt.Sprintf(`{"ids":[%q,%q,%q]}`, id(0), id(1), id(99))).is(200)); got != (api.Canceled{
+		Canceled: 1,
+	}) {
 		t.Errorf("by IDs: %+v", got)
 	}
-	if got := decode[api.Canceled](r.post("/executions/cancel", `{"workflowId":"wf"}`).is(200)); got != (api.Canceled{Canceled: 4}) {
+	if got := decode[api.Canceled](r.post("/executions/cancel",
+		`{"workflowId":"wf"}`).is(200)); got != (api.Canceled{Canceled: 4}) {
 		t.Errorf("of the workflow: %+v", got)
 	}
-	if got := decode[api.Canceled](r.post("/executions/cancel", `{"workflowId":"wf"}`).is(200)); got != (api.Canceled{}) {
+	if got := decode[api.Canceled](r.post("/executions/cancel",
+		`{"workflowId":"wf"}`).is(200)); got != (api.Canceled{}) {
 		t.Errorf("again: %+v", got)
 	}
-	for _, body := range []string{`{}`, `{"ids":[],"workflowId":"wf"}`, `{"since":"2026-01-01T00:00:00Z"}`} {
+	for _, body := range []string{
+		`{}`, `{"ids":[],"workflowId":"wf"}`, `{"since":"2026-01-01T00:00:00Z"}`,
+	} {
 		r.post("/executions/cancel", body).refused(422, api.CodeInvalid)
 	}
 	if got := r.post("/executions/"+id(1)+"/replay", "").is(200); got.status != 200 {
@@ -119,8 +142,8 @@ func TestCancelMany(t *testing.T) {
 	r.post("/executions/"+id(2)+"/requeue", "").is(200)
 }
 
-// What a process that ended has begun is completed by another one, and a bucket or a database that is older than the
-// other one gets what it lacks.
+// What a process that ended has begun is completed by another one, and a bucket or a database that
+// is older than the other one gets what it lacks.
 func TestCancelIsSettled(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -129,14 +152,16 @@ func TestCancelIsSettled(t *testing.T) {
 	r.accepted(1)
 	r.accepted(2)
 	r.accepted(3, func(rec *store.Record) {
-		rec.Status, rec.CancelRequestedAt, rec.FinishedAt, rec.AcceptedAt = execution.Canceled, time.Now(), time.Now(), time.Now()
+		rec.Status, rec.CancelRequestedAt, rec.FinishedAt, rec.AcceptedAt = execution.Canceled,
+			time.Now(), time.Now(), time.Now()
 	})
 	// Killed after the first step.
 	_, err := r.store.RequestCancel(t.Context(), []string{id(1)}, time.Now(), nil)
 	r.check(err)
 	bucket, err := r.JetStream.KeyValue(t.Context(), stream.CancellationsBucket)
 	r.check(err)
-	r.check(stream.PutCancellation(t.Context(), bucket, id(2), time.Now())) // by a database that was lost
+	// By a database that was lost.
+	r.check(stream.PutCancellation(t.Context(), bucket, id(2), time.Now()))
 	ctx, cancel := context.WithCancel(t.Context())
 	settled := make(chan struct{})
 	go func() { operate.SettleCancellations(ctx, r.operate, time.Hour); close(settled) }()

@@ -22,12 +22,12 @@ type Config struct {
 	// their own. nil means that there are none.
 	Origins []string
 
-	// Done ends the event streams when it is closed, at the beginning of a shutdown, which would wait
-	// for them otherwise. nil means that this never happens.
+	// Done ends the event streams when it is closed, at the beginning of a shutdown, which would
+	// wait for them otherwise. nil means that this never happens.
 	Done <-chan struct{}
 
-	// KeepAlive is the interval at which an event stream without events sends a sign of life. 0 means
-	// 15 s.
+	// KeepAlive is the interval at which an event stream without events sends a sign of life. 0
+	// means 15 s.
 	KeepAlive time.Duration
 
 	// Log receives one log event for each request.

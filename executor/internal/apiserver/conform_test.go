@@ -42,7 +42,8 @@ var theDocument struct {
 func (r *rig) document() *document {
 	r.t.Helper()
 	theDocument.Do(func() {
-		request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.server.URL+"/api/v1/openapi.json", nil)
+		request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet,
+			r.server.URL+"/api/v1/openapi.json", nil)
 		r.check(err)
 		request.Header.Set("Authorization", "Bearer "+adminToken)
 		response, err := r.server.Client().Do(request)
@@ -66,7 +67,9 @@ func (d *document) answers(method, path string) map[string]documentedAnswer {
 		if template == path {
 			return op.Responses
 		}
-		if slices.EqualFunc(parts, names, func(part, name string) bool { return part == name || part != "" && strings.HasPrefix(name, "{") }) {
+		if slices.EqualFunc(parts, names, func(part, name string) bool {
+			return part == name || part != "" && strings.HasPrefix(name, "{")
+		}) {
 			found = op.Responses
 		}
 	}
@@ -84,13 +87,16 @@ func (r *rig) conforms(method, path string, a answer) {
 	}
 	said, documented := answers[strconv.Itoa(a.status)]
 	if !documented {
-		r.t.Errorf("%s: the OpenAPI document does not know the status %d: %.200s", a.call, a.status, a.body)
+		r.t.Errorf("%s: the OpenAPI document does not know the status %d: %.200s", a.call, a.status,
+			a.body)
 		return
 	}
 	for _, name := range []string{"ETag", "Retry-After"} {
 		// The absence of Retry-After means that a call must not be repeated as it is.
-		if _, ok := said.Headers[name]; ok != (a.header.Get(name) != "") && (name == "ETag" || !ok) {
-			r.t.Errorf("%s: %d has %s %q, and is documented with %v", a.call, a.status, name, a.header.Get(name), said.Headers)
+		if _, ok := said.Headers[name]; ok != (a.header.Get(name) != "") &&
+			(name == "ETag" || !ok) {
+			r.t.Errorf("%s: %d has %s %q, and is documented with %v", a.call, a.status, name,
+				a.header.Get(name), said.Headers)
 		}
 	}
 	mediaType, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))

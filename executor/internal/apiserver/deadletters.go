@@ -14,8 +14,10 @@ import (
 func (s *server) routeDeadLetters(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/dead-letters", id: "list-dead-letters", tag: tagDeadLetters,
-		summary:     "List the dead letters",
-		description: "Executions that failed and were neither requeued nor dismissed, messages that the database refused, and messages that could not be decoded. The newest first, by `at`.",
+		summary: "List the dead letters",
+		description: "Executions that failed and were neither requeued nor dismissed, messages " +
+			"that the database refused, and messages that could not be decoded. The newest " +
+			"first, by `at`.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Listing
 		WorkflowID string    `query:"workflowId" doc:"Only this workflow's; of a message that could not be decoded, the one in its subject."`
@@ -25,30 +27,51 @@ func (s *server) routeDeadLetters(to huma.API) {
 	},
 	) (api.List[api.DeadLetter], error) {
 		return s.Operate.DeadLetters(ctx, caller, operate.DeadLetterFilter{
-			AccountID: in.AccountID, WorkflowID: in.WorkflowID, Reason: in.Reason, Since: in.Since, Until: in.Until,
+			AccountID:  in.AccountID,
+			WorkflowID: in.WorkflowID,
+			Reason:     in.Reason,
+			Since:      in.Since,
+			Until:      in.Until,
 		}, in.page())
 	})
 	register(to, call{
-		method: http.MethodPost, path: "/dead-letters/requeue", id: "requeue-dead-letters", tag: tagDeadLetters,
+		method:  http.MethodPost,
+		path:    "/dead-letters/requeue",
+		id:      "requeue-dead-letters",
+		tag:     tagDeadLetters,
 		summary: "Requeue many dead letters",
-		description: "Those of `ids`, or all that match the filter, at most 10,000, the oldest first; see requeue-execution. Repeats, calls at the same time and " +
-			"a crash in the middle do no harm: each is requeued once. What cannot be requeued stays on the list, and is counted in `left`.",
+		description: "Those of `ids`, or all that match the filter, at most 10,000, the oldest " +
+			"first; see requeue-execution. Repeats, calls at the same time and " +
+			"a crash in the middle do no harm: each is requeued once. What cannot be requeued " +
+			"stays on the list, and is counted in `left`.",
 		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
-	}, func(ctx context.Context, caller operate.Caller, in *struct{ Body api.SelectDeadLetters }) (api.Requeued, error) {
-		return s.Operate.RequeueDeadLetters(ctx, caller, selection(in.Body))
-	})
+	},
+		func(ctx context.Context, caller operate.Caller,
+			in *struct{ Body api.SelectDeadLetters }) (api.Requeued, error) {
+			return s.Operate.RequeueDeadLetters(ctx, caller, selection(in.Body))
+		})
 	register(to, call{
-		method: http.MethodPost, path: "/dead-letters/dismiss", id: "dismiss-dead-letters", tag: tagDeadLetters,
-		summary:     "Dismiss many dead letters",
-		description: "Takes those of `ids`, or all that match the filter, off the list, at most 10,000. Executions stay `failed`, with `dismissedAt`.",
-		codes:       []string{api.CodeForbidden, api.CodeBodyTooLarge},
-	}, func(ctx context.Context, caller operate.Caller, in *struct{ Body api.SelectDeadLetters }) (api.Dismissed, error) {
-		return s.Operate.DismissDeadLetters(ctx, caller, selection(in.Body))
-	})
+		method:  http.MethodPost,
+		path:    "/dead-letters/dismiss",
+		id:      "dismiss-dead-letters",
+		tag:     tagDeadLetters,
+		summary: "Dismiss many dead letters",
+		description: "Takes those of `ids`, or all that match the filter, off the list, at most " +
+			"10,000. Executions stay `failed`, with `dismissedAt`.",
+		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
+	},
+		func(ctx context.Context, caller operate.Caller,
+			in *struct{ Body api.SelectDeadLetters }) (api.Dismissed, error) {
+			return s.Operate.DismissDeadLetters(ctx, caller, selection(in.Body))
+		})
 }
 
 func selection(of api.SelectDeadLetters) operate.Selection {
 	return operate.Selection{IDs: of.IDs, Filter: operate.DeadLetterFilter{
-		AccountID: of.AccountID, WorkflowID: of.WorkflowID, Reason: of.Reason, Since: of.Since, Until: of.Until,
+		AccountID:  of.AccountID,
+		WorkflowID: of.WorkflowID,
+		Reason:     of.Reason,
+		Since:      of.Since,
+		Until:      of.Until,
 	}}
 }

@@ -19,7 +19,14 @@ import (
 )
 
 func failure(n int, why string) execution.Progress {
-	return execution.Progress{ID: id(n), Queue: "default", WorkflowID: "wf", Status: execution.Failed, At: epoch.Add(time.Minute), Error: why}
+	return execution.Progress{
+		ID:         id(n),
+		Queue:      "default",
+		WorkflowID: "wf",
+		Status:     execution.Failed,
+		At:         epoch.Add(time.Minute),
+		Error:      why,
+	}
 }
 
 func TestDeadLetters(t *testing.T) {
@@ -32,9 +39,14 @@ func TestDeadLetters(t *testing.T) {
 	var want []string
 	for i := range 6 {
 		at := epoch.Add(time.Duration(i) * time.Second)
-		batch.New = append(batch.New, record(id(i), func(rec *store.Record) { rec.AcceptedAt, rec.StreamSequence = at, uint64(i)+1 }))
+		batch.New = append(batch.New, record(id(i), func(rec *store.Record) {
+			rec.AcceptedAt, rec.StreamSequence = at, uint64(i)+1
+		}))
 		batch.Unreadable = append(batch.Unreadable, store.Unreadable{
-			StreamSequence: uint64(i) + 11, Subject: "executions.start.default." + []string{"wf", "other"}[i%2] + ".node", Reason: "garbage", At: at,
+			StreamSequence: uint64(i) + 11,
+			Subject:        "executions.start.default." + []string{"wf", "other"}[i%2] + ".node",
+			Reason:         "garbage",
+			At:             at,
 		})
 		if i != 3 {
 			batch.Progress = append(batch.Progress, failure(i, "it broke"))
@@ -61,15 +73,21 @@ func TestDeadLetters(t *testing.T) {
 	}
 	got := string(r.get("/dead-letters?limit=2").is(200).body)
 	items, _, _ := strings.Cut(got, `,"nextCursor"`)
-	if want := `{"items":[{"id":"` + id(5) + `","kind":"failed","at":"2026-03-01T12:00:05.123456Z","failedAt":"2026-03-01T12:01:00.123456Z",` +
+	if want := `{"items":[{"id":"` + id(5) +
+		`","kind":"failed","at":"2026-03-01T12:00:05.123456Z","failedAt":"2026-03-01T12:01:00.123456Z",` +
 		`"reason":"it broke","streamSequence":6,"subject":"executions.start.default.wf.node","executionId":"` + id(5) + `","workflowId":"wf","nodeId":"node"},` +
 		`{"id":"message-16","kind":"undecodable","at":"2026-03-01T12:00:05.123456Z","reason":"garbage","streamSequence":16,` +
 		`"subject":"executions.start.default.other.node"}]`; items != want {
 		t.Errorf("got  %s\nwant %s", items, want)
 	}
 	for query, n := range map[string]int{
-		"reason=it+broke": 5, "reason=garbage": 6, "reason=broke&workflowId=other": 0,
-		"since=2026-03-01T12:00:04Z": 4, "until=2026-03-01T12:00:01Z": 2, "accountId=acme": 5, "accountId=other": 0,
+		"reason=it+broke":               5,
+		"reason=garbage":                6,
+		"reason=broke&workflowId=other": 0,
+		"since=2026-03-01T12:00:04Z":    4,
+		"until=2026-03-01T12:00:01Z":    2,
+		"accountId=acme":                5,
+		"accountId=other":               0,
 	} {
 		if got, _ := ids(r, "/dead-letters?limit=200&"+query); len(got) != n {
 			t.Errorf("%s: %q, want %d", query, got, n)
@@ -79,9 +97,22 @@ func TestDeadLetters(t *testing.T) {
 	r.wantInvalid(r.get("/dead-letters?cursor=x"), "cursor", "")
 	_, cursor := ids(r, "/dead-letters?limit=1")
 	r.wantInvalid(r.get("/executions?cursor="+cursor), "cursor", "")
-	sequence := r.message(&nats.Msg{Subject: "executions.start.default.wf.node", Data: []byte("\xff")}, nil)
-	r.records(store.Batch{Unreadable: []store.Unreadable{{StreamSequence: sequence, Subject: "executions.start.default.wf.node", Reason: "garbage", At: epoch}}})
-	p := r.post(fmt.Sprint("/executions/message-", sequence, "/requeue"), "").refused(409, api.CodeUndecodable)
+	sequence := r.message(&nats.Msg{
+		Subject: "executions.start.default.wf.node",
+		Data:    []byte("\xff"),
+	}, nil)
+	r.records(store.Batch{
+		Unreadable: []store.Unreadable{
+			{
+				StreamSequence: sequence,
+				Subject:        "executions.start.default.wf.node",
+				Reason:         "garbage",
+				At:             epoch,
+			},
+		},
+	})
+	p := r.post(fmt.Sprint("/executions/message-", sequence, "/requeue"), "").refused(409,
+		api.CodeUndecodable)
 	if !strings.Contains(p.Detail, "cannot be decoded") {
 		t.Errorf("detail %q", p.Detail)
 	}
@@ -91,16 +122,34 @@ func TestDeadLetters(t *testing.T) {
 func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 	r.t.Helper()
 	s := execution.Start{
-		ID: id(n), WorkflowID: "wf", NodeID: "node", AccountID: "was", Queue: "default", Source: execution.Webhook, DeliveryID: fmt.Sprint("d-", n),
-		AcceptedAt: epoch, TokenID: "t", Payload: execution.Payload{ContentType: "x/y; z", Kind: execution.Binary, Body: []byte("a\xff\x00")},
-		Headers: execution.Values{"X-Hub-Signature-256": {"sha256=1", "2"}, "Content-Type": {"x/y; z"}}, Query: execution.Values{"q": {"", "%2"}},
+		ID:         id(n),
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "was",
+		Queue:      "default",
+		Source:     execution.Webhook,
+		DeliveryID: fmt.Sprint("d-", n),
+		AcceptedAt: epoch,
+		TokenID:    "t",
+		Payload: execution.Payload{
+			ContentType: "x/y; z",
+			Kind:        execution.Binary,
+			Body:        []byte("a\xff\x00"),
+		},
+		Headers: execution.Values{
+			"X-Hub-Signature-256": {"sha256=1", "2"},
+			"Content-Type":        {"x/y; z"},
+		},
+		Query: execution.Values{"q": {"", "%2"}},
 	}
 	if change != nil {
 		change(&s)
 	}
 	sequence := r.message(stream.StartMessage(s))
 	r.records(store.Batch{
-		New:      []store.Record{record(id(n), func(rec *store.Record) { rec.StreamSequence, rec.DeliveryID = sequence, s.DeliveryID })},
+		New: []store.Record{record(id(n), func(rec *store.Record) {
+			rec.StreamSequence, rec.DeliveryID = sequence, s.DeliveryID
+		})},
 		Progress: []execution.Progress{failure(n, "it broke")},
 	})
 	return s
@@ -116,7 +165,8 @@ func (r *rig) starts(of string) (found []*execution.Start) {
 		if err != nil {
 			continue
 		}
-		if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil && event.Start != nil && event.Start.RerunOf == of {
+		if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil &&
+			event.Start != nil && event.Start.RerunOf == of {
 			found = append(found, event.Start)
 		}
 	}
@@ -127,7 +177,8 @@ func TestRequeue(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "none") // neither the plan nor whether the workflow is active matters
-	r.put("/workflows/wf", `{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
+	r.put("/workflows/wf",
+		`{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
 
 	original := r.failed(1, nil)
 	watching := r.changes.Watch(time.Time{})
@@ -141,22 +192,28 @@ func TestRequeue(t *testing.T) {
 		t.Fatalf("%s: started %+v", as, begun)
 	}
 	got := begun[0]
-	if got.WorkflowID != "wf" || got.NodeID != "node" || got.AccountID != "acme" || got.Queue != "mine" || got.Source != execution.Rerun ||
-		got.DeliveryID != "" || got.TokenID != "" || got.Payload.ContentType != "x/y; z" || got.Payload.Kind != execution.Binary ||
-		string(got.Payload.Body) != "a\xff\x00" || !maps.EqualFunc(got.Headers, original.Headers, slices.Equal) ||
-		!maps.EqualFunc(got.Query, original.Query, slices.Equal) || time.Since(got.AcceptedAt) > time.Minute || len(got.Trace) != 55 {
+	if got.WorkflowID != "wf" || got.NodeID != "node" || got.AccountID != "acme" ||
+		got.Queue != "mine" || got.Source != execution.Rerun ||
+		got.DeliveryID != "" || got.TokenID != "" || got.Payload.ContentType != "x/y; z" ||
+		got.Payload.Kind != execution.Binary ||
+		string(got.Payload.Body) != "a\xff\x00" ||
+		!maps.EqualFunc(got.Headers, original.Headers, slices.Equal) ||
+		!maps.EqualFunc(got.Query, original.Query, slices.Equal) ||
+		time.Since(got.AcceptedAt) > time.Minute || len(got.Trace) != 55 {
 		t.Errorf("started %+v", got)
 	}
-	// The original refers to the new execution, and keeps its end state; the list no longer contains
-	// it.
+	// The original refers to the new execution, and keeps its end state; the list no longer
+	// contains it.
 	detail := decode[api.ExecutionDetail](r.get("/executions/" + id(1)).is(200))
 	if detail.RequeuedAs != as || detail.Status != "failed" || *detail.Error != "it broke" {
 		t.Errorf("%+v", detail)
 	}
-	if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) != 0 {
+	if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) !=
+		0 {
 		t.Errorf("left: %+v", left)
 	}
-	if again := decode[api.Started](r.post("/executions/"+id(1)+"/requeue", "").is(200)).ExecutionID; again != as || len(r.starts(id(1))) != 1 {
+	if again := decode[api.Started](r.post("/executions/"+id(1)+"/requeue",
+		"").is(200)).ExecutionID; again != as || len(r.starts(id(1))) != 1 {
 		t.Errorf("again: %s, %d starts", again, len(r.starts(id(1))))
 	}
 
@@ -165,10 +222,13 @@ func TestRequeue(t *testing.T) {
 	failure := failure(0, "again")
 	failure.ID = as
 	r.records(store.Batch{
-		New:      []store.Record{record(as, func(rec *store.Record) { rec.StreamSequence, rec.RerunOf = sequence, id(1) })},
+		New: []store.Record{record(as, func(rec *store.Record) {
+			rec.StreamSequence, rec.RerunOf = sequence, id(1)
+		})},
 		Progress: []execution.Progress{failure},
 	})
-	if third := decode[api.Started](r.post("/executions/"+as+"/requeue", "").is(200)).ExecutionID; third == as || third == id(1) {
+	if third := decode[api.Started](r.post("/executions/"+as+"/requeue",
+		"").is(200)).ExecutionID; third == as || third == id(1) {
 		t.Errorf("the third is %s", third)
 	}
 }
@@ -178,7 +238,9 @@ func TestRequeueIsRefused(t *testing.T) {
 	r := start(t)
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "node")
-	for n, status := range []execution.Status{execution.Queued, execution.Running, execution.Succeeded, execution.Rejected} {
+	for n, status := range []execution.Status{
+		execution.Queued, execution.Running, execution.Succeeded, execution.Rejected,
+	} {
 		batch := store.Batch{New: []store.Record{record(id(n))}}
 		switch status { //nolint:exhaustive // failed is not refused
 		case execution.Rejected:
@@ -189,7 +251,8 @@ func TestRequeueIsRefused(t *testing.T) {
 			batch.Progress = []execution.Progress{step}
 		}
 		r.records(batch)
-		if p := r.post("/executions/"+id(n)+"/requeue", "").refused(409, api.CodeNotFailed); !strings.Contains(p.Detail, string(status)) {
+		if p := r.post("/executions/"+id(n)+"/requeue", "").refused(409,
+			api.CodeNotFailed); !strings.Contains(p.Detail, string(status)) {
 			t.Errorf("detail %q", p.Detail)
 		}
 	}
@@ -202,11 +265,13 @@ func TestRequeueIsRefused(t *testing.T) {
 
 	r.failed(11, nil)
 	r.delete("/workflows/wf").is(204)
-	if p := r.post("/executions/"+id(11)+"/requeue", "").refused(404, api.CodeNotFound); !strings.Contains(p.Detail, `workflow "wf" is gone`) {
+	if p := r.post("/executions/"+id(11)+"/requeue", "").refused(404,
+		api.CodeNotFound); !strings.Contains(p.Detail, `workflow "wf" is gone`) {
 		t.Errorf("detail %q", p.Detail)
 	}
 	// Every dead letter that was refused is still on the list, and was not started.
-	if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) != 2 || len(r.starts(id(10)))+len(r.starts(id(11))) != 0 {
+	if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) !=
+		2 || len(r.starts(id(10)))+len(r.starts(id(11))) != 0 {
 		t.Errorf("left: %+v", left)
 	}
 }
@@ -225,7 +290,8 @@ func TestRequeueOnce(t *testing.T) {
 		answers := map[string]int{}
 		for range 8 {
 			all.Go(func() {
-				as := decode[api.Started](r.post("/executions/"+id(n)+"/requeue", "").is(200)).ExecutionID
+				as := decode[api.Started](r.post("/executions/"+id(n)+"/requeue",
+					"").is(200)).ExecutionID
 				mu.Lock()
 				defer mu.Unlock()
 				answers[as]++
@@ -242,18 +308,24 @@ func TestRequeueOnce(t *testing.T) {
 	r.failed(20, nil)
 	as := execution.IDForRequeue(id(20))
 	r.records(store.Batch{New: []store.Record{record(as)}})
-	if got := decode[api.Started](r.post("/executions/"+id(20)+"/requeue", "").is(200)).ExecutionID; got != as || len(r.starts(id(20))) != 0 {
+	if got := decode[api.Started](r.post("/executions/"+id(20)+"/requeue",
+		"").is(200)).ExecutionID; got != as || len(r.starts(id(20))) != 0 {
 		t.Errorf("%s, %d starts", got, len(r.starts(id(20))))
 	}
-	if detail := decode[api.ExecutionDetail](r.get("/executions/" + id(20)).is(200)); detail.RequeuedAs != as {
+	if detail := decode[api.ExecutionDetail](r.get("/executions/" +
+		id(20)).is(200)); detail.RequeuedAs != as {
 		t.Errorf("%+v", detail)
 	}
 
 	// A runner that knows how the ID is derived has used it up for a report.
 	r.failed(21, nil)
 	as = execution.IDForRequeue(id(21))
-	r.message(&nats.Msg{Subject: "executions.progress.default.wf." + id(21), Header: nats.Header{jetstream.MsgIDHeader: {as}}}, nil)
-	if got := decode[api.Started](r.post("/executions/"+id(21)+"/requeue", "").is(200)).ExecutionID; got != as || len(r.starts(id(21))) != 1 {
+	r.message(&nats.Msg{
+		Subject: "executions.progress.default.wf." + id(21),
+		Header:  nats.Header{jetstream.MsgIDHeader: {as}},
+	}, nil)
+	if got := decode[api.Started](r.post("/executions/"+id(21)+"/requeue",
+		"").is(200)).ExecutionID; got != as || len(r.starts(id(21))) != 1 {
 		t.Errorf("%s, %d starts", got, len(r.starts(id(21))))
 	}
 }
@@ -266,27 +338,45 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "node")
 	s := execution.Start{
-		ID: id(1), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", Source: execution.Webhook, DeliveryID: "d",
-		AcceptedAt: epoch, TokenID: "t", Payload: execution.Payload{Kind: execution.Text, Body: []byte("body")},
+		ID:         id(1),
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "acme",
+		Queue:      "default",
+		Source:     execution.Webhook,
+		DeliveryID: "d",
+		AcceptedAt: epoch,
+		TokenID:    "t",
+		Payload:    execution.Payload{Kind: execution.Text, Body: []byte("body")},
 	}
 	sequence := r.message(stream.StartMessage(s))
-	aside := store.Unreadable{StreamSequence: sequence, Subject: "executions.start.default.wf.node", Reason: store.RefusedReason + "disk full", At: epoch}
+	aside := store.Unreadable{
+		StreamSequence: sequence,
+		Subject:        "executions.start.default.wf.node",
+		Reason:         store.RefusedReason + "disk full",
+		At:             epoch,
+	}
 	r.records(store.Batch{Unreadable: []store.Unreadable{aside}})
 	name := fmt.Sprint("message-", sequence)
 	got := string(r.get("/dead-letters").is(200).body)
-	if items, _, _ := strings.Cut(got, `,"nextCursor"`); items != `{"items":[{"id":"`+name+`","kind":"refused","at":"2026-03-01T12:00:00.123456Z",`+
-		`"reason":"the database refuses it: disk full","streamSequence":`+fmt.Sprint(sequence)+`,"subject":"executions.start.default.wf.node","workflowId":"wf","nodeId":"node"}]` {
+	if items, _, _ := strings.Cut(got, `,"nextCursor"`); items != `{"items":[{"id":"`+name+
+		`","kind":"refused","at":"2026-03-01T12:00:00.123456Z",`+
+		`"reason":"the database refuses it: disk full","streamSequence":`+fmt.Sprint(sequence)+
+		`,"subject":"executions.start.default.wf.node","workflowId":"wf","nodeId":"node"}]` {
 		t.Errorf("%s", items)
 	}
 	for range 2 { // the second time changes nothing
-		if as := decode[api.Started](r.post("/executions/"+name+"/requeue", "").is(200)).ExecutionID; as != id(1) {
+		if as := decode[api.Started](r.post("/executions/"+name+"/requeue",
+			"").is(200)).ExecutionID; as != id(1) {
 			t.Errorf("recorded as %s", as)
 		}
 		detail := decode[api.ExecutionDetail](r.get("/executions/" + id(1)).is(200))
-		if detail.Status != "queued" || detail.StreamSequence != sequence || detail.DeliveryID != "d" || detail.BodyBytes != 4 {
+		if detail.Status != "queued" || detail.StreamSequence != sequence ||
+			detail.DeliveryID != "d" || detail.BodyBytes != 4 {
 			t.Errorf("%+v", detail)
 		}
-		if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) != 0 {
+		if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").
+			is(200)).Items; len(left) != 0 {
 			t.Errorf("left: %+v", left)
 		}
 	}
@@ -297,11 +387,16 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	step.ID = id(2)
 	lost := r.message(stream.ProgressMessage("default", "wf", "node", "", step))
 	for _, n := range []uint64{reported, lost} {
-		aside.StreamSequence, aside.Subject = n, "executions.progress.default.wf."+map[uint64]string{reported: id(1), lost: id(2)}[n]
+		aside.StreamSequence, aside.Subject = n,
+			"executions.progress.default.wf."+map[uint64]string{
+				reported: id(1),
+				lost:     id(2),
+			}[n]
 		r.records(store.Batch{Unreadable: []store.Unreadable{aside}})
 	}
 	r.post(fmt.Sprint("/executions/report-", reported, "/requeue"), "").is(200)
-	if detail := decode[api.ExecutionDetail](r.get("/executions/" + id(1)).is(200)); detail.Status != "failed" {
+	if detail := decode[api.ExecutionDetail](r.get("/executions/" +
+		id(1)).is(200)); detail.Status != "failed" {
 		t.Errorf("%+v", detail)
 	}
 	r.post(fmt.Sprint("/executions/report-", lost, "/requeue"), "").refused(404, api.CodeNotFound)
@@ -310,7 +405,8 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	reports, err := r.JetStream.Stream(t.Context(), stream.ProgressName)
 	r.check(err)
 	r.check(reports.DeleteMsg(t.Context(), lost))
-	r.post(fmt.Sprint("/executions/report-", lost, "/requeue"), "").refused(409, api.CodeInputExpired)
+	r.post(fmt.Sprint("/executions/report-", lost, "/requeue"), "").refused(409,
+		api.CodeInputExpired)
 	r.post("/executions/message-99/requeue", "").refused(404, api.CodeNotFound)
 	r.post("/executions/message-x/requeue", "").refused(404, api.CodeNotFound)
 }

@@ -28,7 +28,8 @@ func (r *rig) recordAll(now time.Time) {
 				batch.Recovered = nil
 				r.records(batch)
 			}
-			if err != nil && err != jetstream.ErrMsgNotFound { //nolint:errorlint // it is not wrapped
+			if err != nil &&
+				err != jetstream.ErrMsgNotFound { //nolint:errorlint // it is not wrapped
 				r.t.Fatal(err)
 			}
 		}
@@ -45,7 +46,16 @@ func TestDeedsAreAudited(t *testing.T) {
 	r.workflow("wf", "acme", "node")
 	r.put("/workflows/wf/triggers/node/sample-payload", `{"a":1}`).is(200)
 	r.letters(0, 8)
-	r.records(store.Batch{Unreadable: []store.Unreadable{{StreamSequence: 77, Subject: "executions.start.default.wf.node", Reason: "garbage", At: epoch}}})
+	r.records(store.Batch{
+		Unreadable: []store.Unreadable{
+			{
+				StreamSequence: 77,
+				Subject:        "executions.start.default.wf.node",
+				Reason:         "garbage",
+				At:             epoch,
+			},
+		},
+	})
 	editor, other := r.key("editor", ""), r.key("editor", "acme")
 	as := func(key api.NewKey, method, path, body string) answer {
 		t.Helper()
@@ -54,7 +64,9 @@ func TestDeedsAreAudited(t *testing.T) {
 
 	type deed struct{ actor, action, node, of string } // of is the object of the action
 	var want []deed
-	did := func(key api.NewKey, action, of string) { want = append(want, deed{key.ID, action, "node", of}) }
+	did := func(key api.NewKey, action, of string) {
+		want = append(want, deed{key.ID, action, "node", of})
+	}
 	as(editor, "POST", "/workflows/wf/triggers/node/rerun", "").is(200)
 	did(editor, "execution.rerun", "")
 	as(other, "POST", "/executions/"+id(0)+"/rerun", "").is(200)
@@ -73,7 +85,8 @@ func TestDeedsAreAudited(t *testing.T) {
 	as(other, "POST", "/dead-letters/requeue", fmt.Sprintf(`{"ids":[%q,%q]}`, id(3), id(4))).is(200)
 	did(other, "dead-letter.requeue", id(4))
 	for range 2 {
-		as(other, "POST", "/dead-letters/dismiss", fmt.Sprintf(`{"ids":[%q,%q]}`, id(5), id(3))).is(200)
+		as(other, "POST", "/dead-letters/dismiss",
+			fmt.Sprintf(`{"ids":[%q,%q]}`, id(5), id(3))).is(200)
 	}
 	did(other, "dead-letter.dismiss", id(5))
 	as(editor, "POST", "/dead-letters/dismiss", `{}`).is(200)
@@ -85,7 +98,8 @@ func TestDeedsAreAudited(t *testing.T) {
 	want = append(want, deed{editor.ID, "dead-letter.dismiss", "", "message-77"})
 	// An action that is refused, or that changes nothing, has no entry.
 	as(editor, "POST", "/executions/"+id(99)+"/rerun", "").refused(404, api.CodeNotFound)
-	as(r.key("viewer", ""), "POST", "/executions/"+id(0)+"/rerun", "").refused(403, api.CodeForbidden)
+	as(r.key("viewer", ""), "POST", "/executions/"+id(0)+"/rerun", "").refused(403,
+		api.CodeForbidden)
 	as(other, "POST", "/dead-letters/dismiss", `{}`).is(200)
 
 	r.recordAll(time.Now())
@@ -104,7 +118,8 @@ func TestDeedsAreAudited(t *testing.T) {
 				d.of = fmt.Sprint(c.To)
 			}
 		}
-		if ids[e.ID] || e.Actor.Kind != "key" || time.Since(e.At) > time.Minute || (e.NodeID != "" && (e.AccountID != "acme" || e.WorkflowID != "wf")) {
+		if ids[e.ID] || e.Actor.Kind != "key" || time.Since(e.At) > time.Minute ||
+			(e.NodeID != "" && (e.AccountID != "acme" || e.WorkflowID != "wf")) {
 			t.Errorf("%+v", e)
 		}
 		ids[e.ID] = true

@@ -23,7 +23,9 @@ func (s *server) observed(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		next.ServeHTTP(w, r)
 	})
-	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r, newProblem(api.CodeInternal, "")) })
+	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, newProblem(api.CodeInternal, ""))
+	})
 	return requestlog.Handler(s.Log, "API call", noting, failed, s.level)
 }
 
@@ -35,7 +37,8 @@ func (s *server) level(_ *http.Request, e *requestlog.Event) logrus.Level {
 	for _, name := range idFields {
 		// An ID in a wrong request may be any text.
 		id, _ := e.Fields[name].(string)
-		if theirFault || !execution.ValidName(id) || operate.HoldsToken(id) || s.SignIn.IsSecret(id) {
+		if theirFault || !execution.ValidName(id) || operate.HoldsToken(id) ||
+			s.SignIn.IsSecret(id) {
 			delete(e.Fields, name)
 		}
 	}
@@ -65,7 +68,8 @@ func answer(w http.ResponseWriter, r *http.Request, p *problem) {
 // not be logged.
 func knownMethod(method string) string {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodOptions:
 		return method
 	default:
 		return "other"

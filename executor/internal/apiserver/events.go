@@ -28,16 +28,28 @@ const eventsAtOnce = 100
 
 func (s *server) routeEvents(to huma.API) {
 	route(to, call{
-		method: http.MethodGet, path: "/executions/stream", id: "stream-executions", tag: tagExecutions,
+		method:  http.MethodGet,
+		path:    "/executions/stream",
+		id:      "stream-executions",
+		tag:     tagExecutions,
 		summary: "Watch executions",
-		description: "Server-sent events: `event: execution`, with an `id`, and as `data` the record in one line, each time one changes. A stream begins with an `id` of its own, before any event. " +
-			"Changes that follow each other closely may come as one. A stream ends when its client is too slow, when changes may have been missed, when " +
-			"the key is revoked or expires, when the console's session ends or is signed out, and when the executor stops. Connect again with the last `id` as `Last-Event-ID`: what changed since then comes first, " +
-			"some of it again. After too many changes, or another executor's start, it begins with `event: gap`: ask for the list once for what was missed.",
+		description: "Server-sent events: `event: execution`, with an `id`, and as `data` the " +
+			"record in one line, each time one changes. A stream begins with an `id` of its own, " +
+			"before any event. " +
+			"Changes that follow each other closely may come as one. A stream ends when its " +
+			"client is too slow, when changes may have been missed, when " +
+			"the key is revoked or expires, when the console's session ends or is signed out, " +
+			"and when the executor stops. Connect again with the last `id` as `Last-Event-ID`: " +
+			"what changed since then comes first, " +
+			"some of it again. After too many changes, or another executor's start, it begins " +
+			"with `event: gap`: ask for the list once for what was missed.",
 		codes: []string{api.CodeTooManyStreams},
 		responses: map[string]*huma.Response{"200": {
-			Description: "Events, until one side ends the stream. The schema is that of an event's data, from which generators make its type.",
-			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: schemaOf[api.Execution](to)}},
+			Description: "Events, until one side ends the stream. The schema is that of an " +
+				"event's data, from which generators make its type.",
+			Content: map[string]*huma.MediaType{
+				"text/event-stream": {Schema: schemaOf[api.Execution](to)},
+			},
 		}},
 	}, s.streamExecutions)
 }
@@ -56,18 +68,23 @@ func (in *watchInput) after() (time.Time, error) {
 	}
 	micros, err := strconv.ParseInt(in.LastEventID, 10, 64)
 	if err != nil || micros <= 0 {
-		return time.Time{}, invalid(api.FieldError{Field: "Last-Event-ID", Problem: "must be an id of this stream"})
+		return time.Time{}, invalid(api.FieldError{
+			Field:   "Last-Event-ID",
+			Problem: "must be an id of this stream",
+		})
 	}
 	return time.UnixMicro(micros), nil
 }
 
-func (s *server) streamExecutions(ctx context.Context, caller operate.Caller, in *watchInput) (*huma.StreamResponse, error) {
+func (s *server) streamExecutions(
+	ctx context.Context, caller operate.Caller, in *watchInput,
+) (*huma.StreamResponse, error) {
 	after, err := in.after()
 	if err != nil {
 		return nil, err
 	}
-	// The watch starts before the client learns that the stream is open, so that no change after that
-	// is missed.
+	// The watch starts before the client learns that the stream is open, so that no change after
+	// that is missed.
 	watching, err := s.Operate.Watch(ctx, caller, after)
 	if err != nil {
 		return nil, err
@@ -89,10 +106,13 @@ func (s *server) streamExecutions(ctx context.Context, caller operate.Caller, in
 // stops.
 var errStreamEnded = errors.New("the event stream has ended")
 
-func (s *server) sendEvents(ctx context.Context, to eventWriter, watching operate.Watching, in *watchInput) error {
+func (s *server) sendEvents(
+	ctx context.Context, to eventWriter, watching operate.Watching, in *watchInput,
+) error {
 	begin := "retry: 1000\n"
 	if in.LastEventID == "" || !watching.Complete {
-		begin += fmt.Sprintf("id: %d\n", watching.Since.UnixMicro()) // to resume before there was an event
+		// To resume before there was an event.
+		begin += fmt.Sprintf("id: %d\n", watching.Since.UnixMicro())
 	}
 	begin += "\n"
 	if !watching.Complete {
@@ -142,7 +162,9 @@ func (s *server) sendEvents(ctx context.Context, to eventWriter, watching operat
 	}
 }
 
-func (s *server) sendBatch(ctx context.Context, to eventWriter, batch operate.Batch, in *watchInput) error {
+func (s *server) sendBatch(
+	ctx context.Context, to eventWriter, batch operate.Batch, in *watchInput,
+) error {
 	for chunk := range slices.Chunk(batch.IDs, eventsAtOnce) {
 		events, err := s.executionEvents(ctx, batch.At, chunk, in)
 		if err == nil && events != "" {
@@ -156,12 +178,15 @@ func (s *server) sendBatch(ctx context.Context, to eventWriter, batch operate.Ba
 }
 
 // executionEvents returns the events for records, the oldest first.
-func (s *server) executionEvents(ctx context.Context, at time.Time, ids []string, in *watchInput) (string, error) {
+func (s *server) executionEvents(
+	ctx context.Context, at time.Time, ids []string, in *watchInput,
+) (string, error) {
 	if signin.SignedOut(ctx) {
 		return "", errStreamEnded
 	}
 	changed, err := s.Operate.Changed(ctx, signin.Caller(ctx), ids, in.AccountID, in.WorkflowID)
-	if refused, ok := errors.AsType[*operate.Error](err); ok && refused.Code == api.CodeUnauthorized {
+	if refused, ok := errors.AsType[*operate.Error](err); ok &&
+		refused.Code == api.CodeUnauthorized {
 		return "", errStreamEnded // the key was revoked meanwhile
 	}
 	if err != nil {
@@ -189,7 +214,8 @@ type eventWriter struct {
 // write writes and flushes, with a deadline of its own, because the server's deadline is for
 // answers that end.
 func (e eventWriter) write(text string) error {
-	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // if it is not supported, there is no limit either
+	// If it is not supported, there is no limit either.
+	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := e.w.Write([]byte(text))
 	if err == nil {
 		err = e.control.Flush()

@@ -30,7 +30,8 @@ func (r *rig) open(query string, change ...func(*http.Request)) *eventStream {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	r.t.Cleanup(cancel)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server.URL+"/api/v1/executions/stream"+query, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		r.server.URL+"/api/v1/executions/stream"+query, nil)
 	r.check(err)
 	request.Header.Set("Authorization", "Bearer "+adminToken)
 	for _, c := range change {
@@ -39,7 +40,8 @@ func (r *rig) open(query string, change ...func(*http.Request)) *eventStream {
 	response, err := r.server.Client().Do(request)
 	r.check(err)
 	r.t.Cleanup(func() { _ = response.Body.Close() })
-	if got := response.Header.Get("Content-Type"); response.StatusCode != 200 || got != "text/event-stream" {
+	if got := response.Header.Get("Content-Type"); response.StatusCode != 200 ||
+		got != "text/event-stream" {
 		r.t.Fatalf("%d, %s", response.StatusCode, got)
 	}
 	s := &eventStream{t: r.t, lines: bufio.NewScanner(response.Body), close: cancel}
@@ -91,7 +93,10 @@ func TestEvents(t *testing.T) {
 	all, ofWF := r.open(""), r.open("?workflowId=wf")
 	r.records(store.Batch{New: []store.Record{
 		record(id(2), func(rec *store.Record) { rec.WorkflowID = "other" }),
-		record(id(1), func(rec *store.Record) { rec.AcceptedAt = epoch.Add(time.Hour); rec.DeliveryID = "a\n\nevent: b" }),
+		record(id(1), func(rec *store.Record) {
+			rec.AcceptedAt = epoch.Add(time.Hour)
+			rec.DeliveryID = "a\n\nevent: b"
+		}),
 	}})
 	for _, want := range []string{id(2), id(1)} { // the oldest first
 		if got := all.next(); got.ExecutionID != want || got.Status != "queued" {
@@ -102,10 +107,15 @@ func TestEvents(t *testing.T) {
 	if got.ExecutionID != id(1) || got.DeliveryID != "a\n\nevent: b" {
 		t.Errorf("event %+v", got)
 	}
-	if listed := decode[api.List[api.Execution]](r.get("/executions?workflowId=wf").is(200)); listed.Items[0] != got {
+	if listed := decode[api.List[api.Execution]](r.get("/executions?workflowId=wf").
+		is(200)); listed.Items[0] != got {
 		t.Errorf("the event is %+v, the record %+v", got, listed.Items[0])
 	}
-	r.records(store.Batch{Progress: []execution.Progress{{ID: id(1), Queue: "default", WorkflowID: "wf", Status: execution.Running, At: epoch}}})
+	r.records(store.Batch{
+		Progress: []execution.Progress{
+			{ID: id(1), Queue: "default", WorkflowID: "wf", Status: execution.Running, At: epoch},
+		},
+	})
 	for _, s := range []*eventStream{all, ofWF} {
 		if got := s.next(); got.ExecutionID != id(1) || got.Status != "running" {
 			t.Errorf("event %+v", got)

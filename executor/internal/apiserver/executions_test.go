@@ -62,14 +62,23 @@ func TestExecutionsAreListed(t *testing.T) {
 		"since=" + at(2):                         func(i int) bool { return i/2 >= 2 },
 		"until=" + at(2):                         func(i int) bool { return i/2 < 2 },
 		"since=" + at(1.5) + "&until=" + at(4.5): func(i int) bool { return i/2 >= 2 && i/2 <= 4 },
-		"since=2026-03-01T13:00:01.123456%2B01:00":                  func(i int) bool { return i/2 >= 1 },
-		"workflowId=third&status=rejected&since=" + at(1):           func(i int) bool { return i%12 == 0 && i/2 >= 1 },
-		"workflowId=&status=&source=&deliveryId=&since=&until=":     func(int) bool { return true },
-		"since=" + at(4) + "&until=" + at(1):                        func(int) bool { return false },
-		"workflowId=%00%FF&deliveryId=" + strings.Repeat("x", 3000): func(int) bool { return false },
+		"since=2026-03-01T13:00:01.123456%2B01:00": func(i int) bool {
+			return i/2 >= 1
+		},
+		"workflowId=third&status=rejected&since=" + at(1): func(i int) bool {
+			return i%12 == 0 && i/2 >= 1
+		},
+		"workflowId=&status=&source=&deliveryId=&since=&until=": func(int) bool { return true },
+		"since=" + at(4) + "&until=" + at(1): func(int) bool {
+			return false
+		},
+		"workflowId=%00%FF&deliveryId=" + strings.Repeat("x", 3000): func(int) bool {
+			return false
+		},
 	} {
 		for _, limit := range []int{1, 2, 5, 200} {
-			r.wantPages(fmt.Sprintf("/executions?%s&limit=%d", query, limit), of(pick), limit, executionIDs)
+			r.wantPages(fmt.Sprintf("/executions?%s&limit=%d", query, limit), of(pick), limit,
+				executionIDs)
 		}
 	}
 	for _, c := range []struct{ query, field string }{
@@ -96,37 +105,69 @@ func TestExecutionRecord(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	webhook := execution.Start{
-		ID: id(1), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", Source: execution.Webhook, DeliveryID: "d-1",
-		AcceptedAt: epoch, Payload: execution.Payload{ContentType: "application/json", Kind: execution.JSON, Body: []byte(`{ "a" : "<&>" }`)},
-		Headers: execution.Values{"X-Multi": {"1", "2"}}, Query: execution.Values{"q": {""}},
+		ID:         id(1),
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "acme",
+		Queue:      "default",
+		Source:     execution.Webhook,
+		DeliveryID: "d-1",
+		AcceptedAt: epoch,
+		Payload: execution.Payload{
+			ContentType: "application/json",
+			Kind:        execution.JSON,
+			Body:        []byte(`{ "a" : "<&>" }`),
+		},
+		Headers: execution.Values{"X-Multi": {"1", "2"}},
+		Query:   execution.Values{"q": {""}},
 	}
 	sequence := r.message(stream.StartMessage(webhook))
 	r.records(store.Batch{
-		New: []store.Record{record(id(1), func(rec *store.Record) { rec.DeliveryID, rec.StreamSequence, rec.BodyBytes = "d-1", sequence, 15 })},
+		New: []store.Record{record(id(1), func(rec *store.Record) {
+			rec.DeliveryID, rec.StreamSequence, rec.BodyBytes = "d-1", sequence, 15
+		})},
 		Progress: []execution.Progress{
-			{ID: id(1), Queue: "default", WorkflowID: "wf", Status: execution.Running, At: epoch.Add(time.Second)},
-			{ID: id(1), Queue: "default", WorkflowID: "wf", Status: execution.Succeeded, At: epoch.Add(2 * time.Second), Attempt: 2, Output: []byte(`{ "out" : 1.50 }`)},
+			{
+				ID:         id(1),
+				Queue:      "default",
+				WorkflowID: "wf",
+				Status:     execution.Running,
+				At:         epoch.Add(time.Second),
+			},
+			{
+				ID:         id(1),
+				Queue:      "default",
+				WorkflowID: "wf",
+				Status:     execution.Succeeded,
+				At:         epoch.Add(2 * time.Second),
+				Attempt:    2,
+				Output:     []byte(`{ "out" : 1.50 }`),
+			},
 		},
 	})
 	r.check(r.store.AddDuplicates(t.Context(), "report", epoch, map[string]int64{id(1): 3}))
-	want := `{"executionId":"` + id(1) + `","accountId":"acme","workflowId":"wf","nodeId":"node","source":"webhook","status":"succeeded",` +
+	want := `{"executionId":"` + id(1) +
+		`","accountId":"acme","workflowId":"wf","nodeId":"node","source":"webhook","status":"succeeded",` +
 		`"deliveryId":"d-1","verified":false,"acceptedAt":"2026-03-01T12:00:00.123456Z","recordedAt":"2026-03-01T12:00:00.124456Z",` +
 		`"startedAt":"2026-03-01T12:00:01.123456Z","finishedAt":"2026-03-01T12:00:02.123456Z","contentType":"application/json",` +
 		fmt.Sprintf(`"bodyBytes":15,"duplicates":3,"queue":"default","attempts":2,"streamSequence":%d`, sequence)
 	message, err := r.streamHandle().GetMsg(t.Context(), sequence)
 	r.check(err)
 	stored := message.Time.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
-	detail := want + `,"storedAt":"` + stored + `","headers":{"X-Multi":["1","2"]},"query":{"q":[""]},"error":null,"input":{ "a" : "<&>" },"output":{ "out" : 1.50 }}`
+	detail := want + `,"storedAt":"` + stored +
+		`","headers":{"X-Multi":["1","2"]},"query":{"q":[""]},"error":null,"input":{ "a" : "<&>" },"output":{ "out" : 1.50 }}`
 	if got := string(r.get("/executions/" + id(1)).is(200).body); got != detail {
 		t.Errorf("detail\n got %s\nwant %s", got, detail)
 	}
-	if got := string(r.get("/executions").is(200).body); got != `{"items":[`+want+`}],"nextCursor":""}` {
+	if got := string(r.get("/executions").is(200).body); got != `{"items":[`+want+
+		`}],"nextCursor":""}` {
 		t.Errorf("list\n got %s\nwant %s", got, want)
 	}
 
 	// An execution that has just begun has no fields of later states.
 	rerun := webhook
-	rerun.ID, rerun.Source, rerun.DeliveryID, rerun.RerunOf, rerun.Headers, rerun.Query = id(2), execution.Rerun, "", id(1), nil, nil
+	rerun.ID, rerun.Source, rerun.DeliveryID, rerun.RerunOf, rerun.Headers, rerun.Query = id(2),
+		execution.Rerun, "", id(1), nil, nil
 	sequence = r.message(stream.StartMessage(rerun))
 	r.records(store.Batch{New: []store.Record{record(id(2), func(rec *store.Record) {
 		rec.Source, rec.RerunOf, rec.StreamSequence = execution.Rerun, id(1), sequence
@@ -137,13 +178,17 @@ func TestExecutionRecord(t *testing.T) {
 			t.Errorf("%s in %s", absent, got)
 		}
 	}
-	for _, present := range []string{`"rerunOf":"` + id(1) + `"`, `"headers":{}`, `"query":{}`, `"output":null`, `"error":null`} {
+	for _, present := range []string{
+		`"rerunOf":"` + id(1) + `"`, `"headers":{}`, `"query":{}`, `"output":null`, `"error":null`,
+	} {
 		if !strings.Contains(got, present) {
 			t.Errorf("no %s in %s", present, got)
 		}
 	}
 
-	for _, unknown := range []string{id(99), "x", "%00", strings.ToUpper(id(99)), strings.Repeat("x", 4000)} {
+	for _, unknown := range []string{
+		id(99), "x", "%00", strings.ToUpper(id(99)), strings.Repeat("x", 4000),
+	} {
 		r.get("/executions/"+unknown).refused(404, api.CodeNotFound)
 	}
 }
@@ -152,30 +197,57 @@ func TestExecutionErrors(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	sequence := r.message(stream.RejectedMessage(execution.Rejection{
-		ID: id(1), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", At: epoch, Payload: execution.Payload{ContentType: "text/plain"}, DeclaredSize: 9,
-		Headers: execution.Values{"X-A": {"b"}}, Query: execution.Values{"c": {"d"}}, Code: "workflow_inactive",
+		ID:           id(1),
+		WorkflowID:   "wf",
+		NodeID:       "node",
+		AccountID:    "acme",
+		Queue:        "default",
+		At:           epoch,
+		Payload:      execution.Payload{ContentType: "text/plain"},
+		DeclaredSize: 9,
+		Headers:      execution.Values{"X-A": {"b"}},
+		Query:        execution.Values{"c": {"d"}},
+		Code:         "workflow_inactive",
 	}))
 	failed := r.message(stream.StartMessage(execution.Start{
-		ID: id(2), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", Source: execution.Webhook, AcceptedAt: epoch,
-		Payload: execution.Payload{Kind: execution.Binary, Body: []byte{0xff}},
+		ID:         id(2),
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "acme",
+		Queue:      "default",
+		Source:     execution.Webhook,
+		AcceptedAt: epoch,
+		Payload:    execution.Payload{Kind: execution.Binary, Body: []byte{0xff}},
 	}))
 	r.records(store.Batch{
 		New: []store.Record{
 			record(id(1), func(rec *store.Record) {
-				rec.Status, rec.Error, rec.StreamSequence = execution.Rejected, "workflow_inactive", sequence
+				rec.Status, rec.Error, rec.StreamSequence = execution.Rejected, "workflow_inactive",
+					sequence
 			}),
 			record(id(2), func(rec *store.Record) { rec.StreamSequence = failed }),
 		},
-		Progress: []execution.Progress{{ID: id(2), Queue: "default", WorkflowID: "wf", Status: execution.Failed, At: epoch, Error: "it broke"}},
+		Progress: []execution.Progress{
+			{
+				ID:         id(2),
+				Queue:      "default",
+				WorkflowID: "wf",
+				Status:     execution.Failed,
+				At:         epoch,
+				Error:      "it broke",
+			},
+		},
 	})
 	rejected := r.get("/executions/" + id(1)).is(200)
 	detail := decode[api.ExecutionDetail](rejected)
-	if string(detail.Input) != "null" || detail.InputExpired || detail.Headers["X-A"][0] != "b" || detail.Query["c"][0] != "d" || *detail.Error != "workflow_inactive" {
+	if string(detail.Input) != "null" || detail.InputExpired || detail.Headers["X-A"][0] != "b" ||
+		detail.Query["c"][0] != "d" || *detail.Error != "workflow_inactive" {
 		t.Errorf("rejected: %s", rejected.body)
 	}
 	broken := r.get("/executions/" + id(2)).is(200)
 	detail = decode[api.ExecutionDetail](broken)
-	if string(detail.Input) != `{"body":"/w==","bodyEncoding":"base64"}` || *detail.Error != "it broke" || string(detail.Output) != "null" {
+	if string(detail.Input) != `{"body":"/w==","bodyEncoding":"base64"}` ||
+		*detail.Error != "it broke" || string(detail.Output) != "null" {
 		t.Errorf("failed: %s", broken.body)
 	}
 }
@@ -186,15 +258,37 @@ func TestInputsAreUnchanged(t *testing.T) {
 	for i, input := range []string{
 		strings.Repeat("[", 51_000) + strings.Repeat("]", 51_000),
 		strings.Repeat(`{"":`, 20_000) + "0" + strings.Repeat("}", 20_000),
-		" \r\n\t[ 1.0 , 1e5,-0 ] ", `{"a":1,"a":2}`, "\"\u2028<>&\\u003c\\ud800\"", `123456789012345678901234567890.10`, `null`, `""`,
+		" \r\n\t[ 1.0 , 1e5,-0 ] ", `{"a":1,"a":2}`, "\"\u2028<>&\\u003c\\ud800\"",
+		`123456789012345678901234567890.10`, `null`, `""`,
 	} {
 		sequence := r.message(stream.StartMessage(execution.Start{
-			ID: id(i), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", Source: execution.Webhook, AcceptedAt: epoch,
-			Payload: execution.Payload{ContentType: "application/json", Kind: execution.JSON, Body: []byte(input)},
+			ID:         id(i),
+			WorkflowID: "wf",
+			NodeID:     "node",
+			AccountID:  "acme",
+			Queue:      "default",
+			Source:     execution.Webhook,
+			AcceptedAt: epoch,
+			Payload: execution.Payload{
+				ContentType: "application/json",
+				Kind:        execution.JSON,
+				Body:        []byte(input),
+			},
 		}))
 		r.records(store.Batch{
-			New:      []store.Record{record(id(i), func(rec *store.Record) { rec.StreamSequence = sequence })},
-			Progress: []execution.Progress{{ID: id(i), Queue: "default", WorkflowID: "wf", Status: execution.Succeeded, At: epoch, Output: []byte(input)}},
+			New: []store.Record{record(id(i), func(rec *store.Record) {
+				rec.StreamSequence = sequence
+			})},
+			Progress: []execution.Progress{
+				{
+					ID:         id(i),
+					Queue:      "default",
+					WorkflowID: "wf",
+					Status:     execution.Succeeded,
+					At:         epoch,
+					Output:     []byte(input),
+				},
+			},
 		})
 		body := r.get("/executions/" + id(i)).is(200).body
 		text := strings.TrimSpace(input)
@@ -210,23 +304,36 @@ func TestInputsAreUnchanged(t *testing.T) {
 func TestExpiredInput(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	payload := execution.Payload{ContentType: "application/json", Kind: execution.JSON, Body: []byte(`1`)}
+	payload := execution.Payload{
+		ContentType: "application/json",
+		Kind:        execution.JSON,
+		Body:        []byte(`1`),
+	}
 	of := func(n int) uint64 {
 		return r.message(stream.StartMessage(execution.Start{
-			ID: id(n), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", Source: execution.Webhook, AcceptedAt: epoch, Payload: payload,
+			ID:         id(n),
+			WorkflowID: "wf",
+			NodeID:     "node",
+			AccountID:  "acme",
+			Queue:      "default",
+			Source:     execution.Webhook,
+			AcceptedAt: epoch,
+			Payload:    payload,
 		}))
 	}
 	gone, others := of(1), of(2)
 	r.check(r.streamHandle().DeleteMsg(t.Context(), gone))
 	r.records(store.Batch{New: []store.Record{
 		record(id(1), func(rec *store.Record) { rec.StreamSequence = gone }),
-		record(id(3), func(rec *store.Record) { rec.StreamSequence = others }), // another execution's
+		// Another execution's.
+		record(id(3), func(rec *store.Record) { rec.StreamSequence = others }),
 		record(id(4), func(rec *store.Record) { rec.StreamSequence = 1 << 40 }),
 	}})
 	for _, n := range []int{1, 3, 4} {
 		a := r.get("/executions/" + id(n)).is(200)
 		detail := decode[api.ExecutionDetail](a)
-		if string(detail.Input) != "null" || !detail.InputExpired || len(detail.Headers) != 0 || detail.ExecutionID != id(n) {
+		if string(detail.Input) != "null" || !detail.InputExpired || len(detail.Headers) != 0 ||
+			detail.ExecutionID != id(n) {
 			t.Errorf("%d: %s", n, a.body)
 		}
 	}
@@ -236,27 +343,34 @@ func TestReruns(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "none") // neither the plan nor whether the workflow is active matters
-	r.put("/workflows/wf", `{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":{ "s" :1}},{"nodeId":"bare"}]}`).is(201)
+	r.put("/workflows/wf",
+		`{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":{ "s" :1}},{"nodeId":"bare"}]}`).is(201)
 
 	check := func(a answer, of string) string {
 		t.Helper()
 		started := decode[api.Started](a.is(200))
 		begun, sequence := r.lastStart()
-		if begun.ID != started.ExecutionID || begun.WorkflowID != "wf" || begun.NodeID != "node" || begun.AccountID != "acme" || begun.Queue != "mine" ||
-			begun.Source != execution.Rerun || begun.RerunOf != of || begun.DeliveryID != "" || begun.TokenID != "" ||
-			begun.Payload.Kind != execution.JSON || begun.Payload.ContentType != "application/json" || string(begun.Payload.Body) != `{ "s" :1}` ||
+		if begun.ID != started.ExecutionID || begun.WorkflowID != "wf" || begun.NodeID != "node" ||
+			begun.AccountID != "acme" || begun.Queue != "mine" ||
+			begun.Source != execution.Rerun || begun.RerunOf != of || begun.DeliveryID != "" ||
+			begun.TokenID != "" ||
+			begun.Payload.Kind != execution.JSON ||
+			begun.Payload.ContentType != "application/json" ||
+			string(begun.Payload.Body) != `{ "s" :1}` ||
 			time.Since(begun.AcceptedAt) > time.Minute || len(begun.Trace) != 55 {
 			t.Errorf("%s started %+v", a.call, begun)
 		}
 		msg, err := r.streamHandle().GetMsg(t.Context(), sequence)
 		r.check(err)
-		if msg.Subject != "executions.start.mine.wf.node" || msg.Header.Get(jetstream.MsgIDHeader) != "" {
+		if msg.Subject != "executions.start.mine.wf.node" ||
+			msg.Header.Get(jetstream.MsgIDHeader) != "" {
 			t.Errorf("subject %s, header %v", msg.Subject, msg.Header)
 		}
 		return started.ExecutionID
 	}
 	first := check(r.post("/workflows/wf/triggers/node/rerun", ""), "")
-	if second := check(r.post("/workflows/wf/triggers/node/rerun", ""), ""); second == first || second[14] != '7' {
+	if second := check(r.post("/workflows/wf/triggers/node/rerun", ""), ""); second == first ||
+		second[14] != '7' {
 		t.Errorf("IDs %s, %s", first, second)
 	}
 	r.post("/workflows/wf/triggers/bare/rerun", "").refused(409, api.CodeSamplePayloadMissing)
@@ -270,13 +384,17 @@ func TestReruns(t *testing.T) {
 	}})
 	check(r.post("/executions/"+id(1)+"/rerun", ""), id(1))
 	r.post("/executions/"+id(2)+"/rerun", "").refused(409, api.CodeSamplePayloadMissing)
-	if p := r.post("/executions/"+id(3)+"/rerun", "").refused(404, api.CodeNotFound); !strings.Contains(p.Detail, `trigger node "was" of workflow "wf" is gone`) {
+	if p := r.post("/executions/"+id(3)+"/rerun", "").refused(404,
+		api.CodeNotFound); !strings.Contains(p.Detail,
+		`trigger node "was" of workflow "wf" is gone`) {
 		t.Errorf("detail %q", p.Detail)
 	}
-	if p := r.post("/executions/"+id(4)+"/rerun", "").refused(404, api.CodeNotFound); !strings.Contains(p.Detail, `workflow "was" is gone`) {
+	if p := r.post("/executions/"+id(4)+"/rerun", "").refused(404,
+		api.CodeNotFound); !strings.Contains(p.Detail, `workflow "was" is gone`) {
 		t.Errorf("detail %q", p.Detail)
 	}
-	if p := r.post("/executions/"+id(5)+"/rerun", "").refused(404, api.CodeNotFound); !strings.Contains(p.Detail, "There is no execution") {
+	if p := r.post("/executions/"+id(5)+"/rerun", "").refused(404,
+		api.CodeNotFound); !strings.Contains(p.Detail, "There is no execution") {
 		t.Errorf("detail %q", p.Detail)
 	}
 

@@ -40,16 +40,21 @@ func TestMethodsAndBodies(t *testing.T) {
 			t.Errorf("%s: Allow %q, want %q", a.call, got, c.allow)
 		}
 	}
-	for _, path := range []string{"/accounts/a", "/workflows/a", "/workflows/a/triggers/b/sample-payload"} {
+	for _, path := range []string{
+		"/accounts/a", "/workflows/a", "/workflows/a/triggers/b/sample-payload",
+	} {
 		for _, size := range []int{1<<20 + 1, 3 << 20} {
 			body := long(size)
 			r.put(path, body).refused(413, api.CodeBodyTooLarge)
 			// The limit applies without a declared length, too.
-			r.call("PUT", path, "", func(q *http.Request) { q.Body, q.ContentLength = readCloser(body), -1 }).refused(413, api.CodeBodyTooLarge)
+			r.call("PUT", path, "", func(q *http.Request) {
+				q.Body, q.ContentLength = readCloser(body), -1
+			}).refused(413, api.CodeBodyTooLarge)
 		}
 	}
 	r.post("/workflows/a/triggers/b/rotate-token", long(1<<20+1)).refused(413, api.CodeBodyTooLarge)
-	r.put("/accounts/a", `{"name":"n","plan":"free"}`+strings.Repeat(" ", 1<<20-26)).is(201) // exactly 1 MiB
+	// Exactly 1 MiB.
+	r.put("/accounts/a", `{"name":"n","plan":"free"}`+strings.Repeat(" ", 1<<20-26)).is(201)
 }
 
 func readCloser(text string) *body { return &body{strings.NewReader(text)} }
@@ -62,12 +67,14 @@ func TestDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "free")
-	r.put("/workflows/wf", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"n","samplePayload":1}]}`).is(201)
+	r.put("/workflows/wf",
+		`{"accountId":"acme","name":"n","triggers":[{"nodeId":"n","samplePayload":1}]}`).is(201)
 	before := r.trigger("wf", "n").Token
 	s := r.open("")
 	r.check(r.store.Close())
 	for _, a := range []answer{
-		r.get("/executions"), r.get("/executions/" + id(1)), r.post("/executions/"+id(1)+"/rerun", ""),
+		r.get("/executions"), r.get("/executions/" + id(1)),
+		r.post("/executions/"+id(1)+"/rerun", ""),
 		r.get("/workflows/wf/triggers/n"), r.post("/workflows/wf/triggers/n/rotate-token", ""),
 		r.put("/workflows/wf/triggers/n/sample-payload", "2"),
 	} {
@@ -98,29 +105,39 @@ func TestNATSIsAway(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) { c.ChangeTimeout = 2 * time.Second })
 	r.account("acme", "free")
-	r.put("/workflows/wf", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"n","samplePayload":1}]}`).is(201)
-	r.records(store.Batch{New: []store.Record{record(id(1), func(rec *store.Record) { rec.NodeID = "n" })}})
+	r.put("/workflows/wf",
+		`{"accountId":"acme","name":"n","triggers":[{"nodeId":"n","samplePayload":1}]}`).is(201)
+	r.records(store.Batch{
+		New: []store.Record{record(id(1), func(rec *store.Record) { rec.NodeID = "n" })},
+	})
 	r.get("/executions/" + id(1)).is(200) // it knows the stream now
 	r.nats.Stop()
 	eventually(t, func() bool { return !r.nc.IsConnected() })
 	for _, a := range []answer{
-		r.put("/accounts/new", `{"name":"n","plan":"free"}`), r.put("/accounts/acme", `{"name":"m","plan":"free"}`),
-		r.put("/workflows/wf", `{"accountId":"acme","name":"m","triggers":[{"nodeId":"n"},{"nodeId":"m"}]}`),
+		r.put("/accounts/new", `{"name":"n","plan":"free"}`),
+		r.put("/accounts/acme", `{"name":"m","plan":"free"}`),
+		r.put("/workflows/wf",
+			`{"accountId":"acme","name":"m","triggers":[{"nodeId":"n"},{"nodeId":"m"}]}`),
 		r.post("/workflows/wf/activate", ""), r.delete("/workflows/wf"),
 		r.get("/workflows/wf/triggers/n"), r.post("/workflows/wf/triggers/n/rotate-token", ""),
-		r.put("/workflows/wf/triggers/n/sample-payload", "2"), r.post("/workflows/wf/triggers/n/rerun", ""),
+		r.put("/workflows/wf/triggers/n/sample-payload", "2"),
+		r.post("/workflows/wf/triggers/n/rerun", ""),
 		r.get("/executions/" + id(1)), r.post("/executions/"+id(1)+"/rerun", ""),
 	} {
 		a.refused(503, api.CodeUnavailable)
 	}
 	// Data in this process is still returned.
-	for _, path := range []string{"/plans", "/accounts", "/accounts/acme", "/workflows", "/workflows/wf", "/executions"} {
+	for _, path := range []string{
+		"/plans", "/accounts", "/accounts/acme", "/workflows", "/workflows/wf", "/executions",
+	} {
 		r.get(path).is(200)
 	}
 	r.nats.Restart()
 	eventually(t, func() bool { return r.nc.IsConnected() })
 	eventually(t, func() bool { return r.get("/workflows/wf/triggers/n").status == 200 })
-	eventually(t, func() bool { return r.put("/accounts/acme", `{"name":"m","plan":"free"}`).status == 200 })
+	eventually(t, func() bool {
+		return r.put("/accounts/acme", `{"name":"m","plan":"free"}`).status == 200
+	})
 	r.post("/workflows/wf/triggers/n/rerun", "").is(200)
 }
 
@@ -128,7 +145,8 @@ func TestStreamIsGone(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "free")
-	r.put("/workflows/wf", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"n","samplePayload":1}]}`).is(201)
+	r.put("/workflows/wf",
+		`{"accountId":"acme","name":"n","triggers":[{"nodeId":"n","samplePayload":1}]}`).is(201)
 	r.records(store.Batch{New: []store.Record{record(id(1))}})
 	r.check(r.JetStream.DeleteStream(t.Context(), stream.Name))
 	r.get("/executions/"+id(1)).refused(503, api.CodeUnavailable)
@@ -152,7 +170,10 @@ func (faulty) List(context.Context, store.Filter, store.Position, int) ([]store.
 func TestInternalErrorsTellNothing(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) { c.Store = faulty{c.Store} })
-	for path, secret := range map[string]string{"/executions/" + id(1): "a secret of the database", "/executions": "a secret in a panic"} {
+	for path, secret := range map[string]string{
+		"/executions/" + id(1): "a secret of the database",
+		"/executions":          "a secret in a panic",
+	} {
 		a := r.get(path)
 		a.refused(500, api.CodeInternal)
 		if strings.Contains(string(a.body), "secret") {

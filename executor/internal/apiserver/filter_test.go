@@ -20,29 +20,45 @@ func TestFilter(t *testing.T) {
 	body := func(filter string) string {
 		return fmt.Sprintf(`{"accountId":"on-free","name":"wf","triggers":[{"nodeId":"node","name":""%s}]}`, filter)
 	}
-	if trigger := decode[api.Trigger](r.get(node).is(200)); trigger.Filter != nil || trigger.Filtered != nil {
+	if trigger := decode[api.Trigger](r.get(node).is(200)); trigger.Filter != nil ||
+		trigger.Filtered != nil {
 		t.Errorf("without a filter: %s, %+v", trigger.Filter, trigger.Filtered)
 	}
 	const filter = `{"query:b":"1","ptr:/action":["opened"]}`
-	put := decode[api.Workflow](r.put(at, body(`,"filter": {"query:b": "1", "ptr:/action": ["opened"]}`)).is(200))
+	put := decode[api.Workflow](r.put(at,
+		body(`,"filter": {"query:b": "1", "ptr:/action": ["opened"]}`)).is(200))
 	if got := string(put.Triggers[0].Filter); got != filter || !put.Active {
 		t.Errorf("the workflow has %s", got)
 	}
 	trigger := decode[api.Trigger](r.get(node).is(200))
-	if string(trigger.Filter) != filter || trigger.Filtered == nil || trigger.Filtered.Count != 0 || trigger.Filtered.Last == nil {
+	if string(trigger.Filter) != filter || trigger.Filtered == nil || trigger.Filtered.Count != 0 ||
+		trigger.Filtered.Last == nil {
 		t.Errorf("%s, %+v", trigger.Filter, trigger.Filtered)
 	}
 
 	when := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	r.check(r.store.AddFiltered(t.Context(), "report", when, []store.Filtered{{
-		WorkflowID: "wf", NodeID: "node", Count: 3, Last: []store.FilteredRequest{{At: when, DeliveryID: "d", Place: "query:b"}, {At: when.Add(-time.Second), Place: "ptr:/action"}},
+		WorkflowID: "wf",
+		NodeID:     "node",
+		Count:      3,
+		Last: []store.FilteredRequest{
+			{At: when, DeliveryID: "d", Place: "query:b"}, {
+				At:    when.Add(-time.Second),
+				Place: "ptr:/action",
+			},
+		},
 	}}))
 	filtered := decode[api.Trigger](r.get(node).is(200)).Filtered
-	if filtered == nil || filtered.Count != 3 || len(filtered.Last) != 2 || filtered.Last[0] != (api.FilteredRequest{At: when, DeliveryID: "d", Place: "query:b"}) || filtered.Last[1].DeliveryID != "" {
+	if filtered == nil || filtered.Count != 3 || len(filtered.Last) != 2 ||
+		filtered.Last[0] != (api.FilteredRequest{At: when, DeliveryID: "d", Place: "query:b"}) ||
+		filtered.Last[1].DeliveryID != "" {
 		t.Errorf("%+v", filtered)
 	}
 
-	for _, bad := range []string{`{"ptr:/a":{"$eq":1}}`, `{"ptr:/a":[]}`, `{"nowhere":1}`, `[]`, `"text"`, `{"header:Authorization":"Bearer x"}`} {
+	for _, bad := range []string{
+		`{"ptr:/a":{"$eq":1}}`, `{"ptr:/a":[]}`, `{"nowhere":1}`, `[]`, `"text"`,
+		`{"header:Authorization":"Bearer x"}`,
+	} {
 		problem := r.put(at, body(`,"filter":`+bad)).refused(422, api.CodeInvalid)
 		if len(problem.Errors) != 1 || problem.Errors[0].Field != "triggers[0].filter" {
 			t.Errorf("%s: %+v", bad, problem)
@@ -56,20 +72,24 @@ func TestFilter(t *testing.T) {
 	if string(patched.Filter) != other {
 		t.Errorf("a patch replaces it as a whole: %s", patched.Filter)
 	}
-	if kept := decode[api.Workflow](r.call(http.MethodPatch, at, `{"name":"new"}`).is(200)); string(kept.Triggers[0].Filter) != other {
+	if kept := decode[api.Workflow](r.call(http.MethodPatch, at,
+		`{"name":"new"}`).is(200)); string(kept.Triggers[0].Filter) != other {
 		t.Errorf("a patch of the workflow that does not name it: %s", kept.Triggers[0].Filter)
 	}
-	if kept := decode[api.Trigger](r.call(http.MethodPatch, node, `{"name":"new"}`).is(200)); string(kept.Filter) != other {
+	if kept := decode[api.Trigger](r.call(http.MethodPatch, node,
+		`{"name":"new"}`).is(200)); string(kept.Filter) != other {
 		t.Errorf("a patch that does not name it: %s", kept.Filter)
 	}
 	r.call(http.MethodPatch, node, `{"filter":{"ptr:/a":[]}}`).refused(422, api.CodeInvalid)
-	if gone := decode[api.Trigger](r.call(http.MethodPatch, node, `{"filter":null}`).is(200)); gone.Filter != nil {
+	if gone := decode[api.Trigger](r.call(http.MethodPatch, node,
+		`{"filter":null}`).is(200)); gone.Filter != nil {
 		t.Errorf("null takes it away: %s", gone.Filter)
 	}
 	for _, none := range []string{"", `,"filter":null`} {
 		r.put(at, body(`,"filter":`+filter)).is(200)
 		r.put(at, body(none)).is(200)
-		if trigger := decode[api.Trigger](r.get(node).is(200)); trigger.Filter != nil || trigger.Filtered == nil {
+		if trigger := decode[api.Trigger](r.get(node).is(200)); trigger.Filter != nil ||
+			trigger.Filtered == nil {
 			t.Errorf("taken away by %q: %s, %+v", none, trigger.Filter, trigger.Filtered)
 		}
 	}

@@ -42,10 +42,12 @@ func readJSON(text []byte, into any) error {
 	return nil
 }
 
-// wholeNumber explains why encoding/json refuses 1.0 and 1e2, whole numbers by JSON Schema. huma has found all other wrong types.
+// wholeNumber explains why encoding/json refuses 1.0 and 1e2, whole numbers by JSON Schema. huma
+// has found all other wrong types.
 func wholeNumber(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s: write the %s without a fraction or an exponent", wrong.Field, wrong.Value)
+		return fmt.Errorf("%s: write the %s without a fraction or an exponent", wrong.Field,
+			wrong.Value)
 	}
 	return err
 }

@@ -47,13 +47,17 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	put("second", first).refused(412, api.CodeChangedSince)
 	create := func(path, name, tag string) answer {
 		t.Helper()
-		return r.call(http.MethodPut, path, body(name), func(r *http.Request) { r.Header.Set("If-None-Match", tag) })
+		return r.call(http.MethodPut, path, body(name), func(r *http.Request) {
+			r.Header.Set("If-None-Match", tag)
+		})
 	}
 	create("/workflows/wf", "other", "*").refused(412, api.CodeChangedSince)
 	// The same is said of a workflow of another account, although it is active and could not move.
 	r.account("globex", "pro")
 	elsewhere := strings.Replace(body("other"), `"acme"`, `"globex"`, 1)
-	r.call(http.MethodPut, "/workflows/wf", elsewhere, func(r *http.Request) { r.Header.Set("If-None-Match", "*") }).refused(412, api.CodeChangedSince)
+	r.call(http.MethodPut, "/workflows/wf", elsewhere, func(r *http.Request) {
+		r.Header.Set("If-None-Match", "*")
+	}).refused(412, api.CodeChangedSince)
 	create("/workflows/new", "other", "*").is(201)
 	create("/workflows/new", "other", "*").is(200) // repeated
 	r.wantInvalid(create("/workflows/newer", "other", first), "If-None-Match", "")
@@ -78,18 +82,22 @@ func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 		}
 		r.account("acme", "pro")
 		r.delete("/workflows/acme-wf")
-		r.put("/workflows/acme-wf", `{"accountId":"acme","name":"orders","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
+		r.put("/workflows/acme-wf",
+			`{"accountId":"acme","name":"orders","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
 		stale := tag()
-		sender := decode[api.Sender](r.put("/workflows/acme-wf/triggers/node/sender", `{"preset":"github","secrets":["a-secret-1","a-secret-2"]}`).is(201))
+		sender := decode[api.Sender](r.put("/workflows/acme-wf/triggers/node/sender",
+			`{"preset":"github","secrets":["a-secret-1","a-secret-2"]}`).is(201))
 		if e.id == "deactivate-workflow" {
 			r.post("/workflows/acme-wf/activate", "").is(200)
 		}
-		path := strings.NewReplacer("{id}", "acme-wf", "{nodeId}", "node", "{secretId}", sender.Secrets[1].ID).Replace(e.path)
+		path := strings.NewReplacer("{id}", "acme-wf", "{nodeId}", "node", "{secretId}",
+			sender.Secrets[1].ID).Replace(e.path)
 		body := strings.ReplaceAll(operations[e.id].body, "ACCOUNT", "acme")
 		current := tag()
 		refused := r.call(e.method, path, body, ifMatch(stale))
 		if tag() != current {
-			t.Errorf("%s with the tag of another version: %d, and it is changed", e.id, refused.status)
+			t.Errorf("%s with the tag of another version: %d, and it is changed", e.id,
+				refused.status)
 			continue
 		}
 		done := r.call(e.method, path, body, ifMatch(current))

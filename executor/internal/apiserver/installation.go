@@ -16,13 +16,18 @@ func (s *server) routeInstallation(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/public-url", id: "check-public-url", tag: tagInstallation,
 		summary: "Check the public URL",
-		description: "The executor sends a signed request there, which starts nothing and uses up nobody's rate limit, and which " +
+		description: "The executor sends a signed request there, which starts nothing and uses " +
+			"up nobody's rate limit, and which " +
 			"only an ingress of this installation can answer. It follows no redirect.",
 	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.PublicURL, error) {
 		return s.Operate.CheckPublicURL(ctx, caller)
 	})
 	register(to, call{
-		method: http.MethodGet, path: "/members", id: "list-members", tag: tagInstallation, least: operate.Admin,
+		method:      http.MethodGet,
+		path:        "/members",
+		id:          "list-members",
+		tag:         tagInstallation,
+		least:       operate.Admin,
 		summary:     "List the executors and ingresses that run",
 		description: "With their versions, and with the keys that they can open secrets with.",
 	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.Members, error) {
@@ -31,16 +36,22 @@ func (s *server) routeInstallation(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/queues", id: "list-queues", tag: tagInstallation,
 		summary: "List the queues",
-		description: "What waits in each queue that a workflow names, and which groups of runners take it. By name. Accounts may share a queue: " +
+		description: "What waits in each queue that a workflow names, and which groups of " +
+			"runners take it. By name. Accounts may share a queue: " +
 			"what waits is counted of all of them.",
 	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Queue], error) {
 		return s.Operate.Queues(ctx, caller, in.AccountID, in.page())
 	})
 	s.routeQueues(to)
 	register(to, call{
-		method: http.MethodGet, path: "/audit", id: "list-audit", tag: tagInstallation, least: operate.Admin,
+		method:  http.MethodGet,
+		path:    "/audit",
+		id:      "list-audit",
+		tag:     tagInstallation,
+		least:   operate.Admin,
 		summary: "List who changed what",
-		description: "The newest first. Each change of accounts, workflows, tokens, senders and keys has exactly one entry, and each sign-in to the console. " +
+		description: "The newest first. Each change of accounts, workflows, tokens, senders and " +
+			"keys has exactly one entry, and each sign-in to the console. " +
 			"What was confirmed before the call is in it. All filters must match.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Paging
@@ -52,7 +63,11 @@ func (s *server) routeInstallation(to huma.API) {
 	},
 	) (api.List[api.AuditEntry], error) {
 		return s.Operate.Audit(ctx, caller, operate.AuditFilter{
-			Actor: in.Actor, AccountID: in.AccountID, WorkflowID: in.WorkflowID, Since: in.Since, Until: in.Until,
+			Actor:      in.Actor,
+			AccountID:  in.AccountID,
+			WorkflowID: in.WorkflowID,
+			Since:      in.Since,
+			Until:      in.Until,
 		}, in.page())
 	})
 }
@@ -66,10 +81,15 @@ type QueueName struct {
 func (s *server) routeQueues(to huma.API) {
 	const sharing = "A key for one account may do so with a queue that its workflows alone name."
 	register(to, call{
-		method: http.MethodPost, path: "/queues/{queue}/pause", id: "pause-queue", tag: tagInstallation,
+		method:  http.MethodPost,
+		path:    "/queues/{queue}/pause",
+		id:      "pause-queue",
+		tag:     tagInstallation,
 		summary: "Pause a queue",
-		description: "From the answer on, no group of the queue is handed anything new, a group that is made later neither: executions are accepted, and wait. " +
-			"What runs goes on. Without `until`, or a body, it holds until the queue is resumed. " + sharing,
+		description: "From the answer on, no group of the queue is handed anything new, a group " +
+			"that is made later neither: executions are accepted, and wait. " +
+			"What runs goes on. Without `until`, or a body, it holds until the queue is resumed. " +
+			sharing,
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		QueueName
@@ -83,17 +103,27 @@ func (s *server) routeQueues(to huma.API) {
 		return s.Operate.PauseQueue(ctx, caller, in.Queue, until)
 	})
 	register(to, call{
-		method: http.MethodPost, path: "/queues/{queue}/resume", id: "resume-queue", tag: tagInstallation,
-		summary: "Resume a queue", description: "Its groups get what waits, the oldest first. One that is not paused stays as it is. " + sharing,
+		method:  http.MethodPost,
+		path:    "/queues/{queue}/resume",
+		id:      "resume-queue",
+		tag:     tagInstallation,
+		summary: "Resume a queue",
+		description: "Its groups get what waits, the oldest first. One that is not paused stays " +
+			"as it is. " + sharing,
 		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *QueueName) (api.Queue, error) {
 		return s.Operate.ResumeQueue(ctx, caller, in.Queue)
 	})
 	register(to, call{
-		method: http.MethodPut, path: "/queues/{queue}/groups/{group}", id: "put-queue-group", tag: tagInstallation,
+		method:  http.MethodPut,
+		path:    "/queues/{queue}/groups/{group}",
+		id:      "put-queue-group",
+		tag:     tagInstallation,
 		summary: "Limit a group of runners",
-		description: "How many of its executions are out at all its members together. It holds for a group that is made later, too. " +
-			"With fewer than are out now, those go on, and no further one is handed out until enough have ended. " + sharing,
+		description: "How many of its executions are out at all its members together. It holds " +
+			"for a group that is made later, too. " +
+			"With fewer than are out now, those go on, and no further one is handed out until " +
+			"enough have ended. " + sharing,
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		QueueName

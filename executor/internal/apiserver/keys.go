@@ -18,24 +18,43 @@ func (s *server) routeKeys(to huma.API) {
 		return s.Operate.WhoAmI(ctx, caller)
 	})
 	register(to, call{
-		method: http.MethodGet, path: "/keys", id: "list-keys", tag: tagAccess, least: operate.Admin,
-		summary: "List the keys", description: "By ID. A key that has expired stays in the list for a day.",
+		method:      http.MethodGet,
+		path:        "/keys",
+		id:          "list-keys",
+		tag:         tagAccess,
+		least:       operate.Admin,
+		summary:     "List the keys",
+		description: "By ID. A key that has expired stays in the list for a day.",
 	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Key], error) {
 		return s.Operate.Keys(ctx, caller, in.AccountID, in.page())
 	})
 	register(to, call{
-		method: http.MethodPost, path: "/keys", id: "create-key", tag: tagAccess, least: operate.Admin,
+		method:  http.MethodPost,
+		path:    "/keys",
+		id:      "create-key",
+		tag:     tagAccess,
+		least:   operate.Admin,
 		summary: "Make a key",
-		description: "The answer has the key itself, which is shown here only. Each call makes another one. A key that expires soon, for one account and " +
-			"with the role viewer, can be given to a page in a browser: `--api-origins` of the executor names the sites that may use one.",
+		description: "The answer has the key itself, which is shown here only. Each call makes " +
+			"another one. A key that expires soon, for one account and " +
+			"with the role viewer, can be given to a page in a browser: `--api-origins` of the " +
+			"executor names the sites that may use one.",
 		codes:  []string{api.CodeBodyTooLarge},
 		status: http.StatusCreated,
-	}, func(ctx context.Context, caller operate.Caller, in *struct{ Body api.PutKey }) (api.NewKey, error) {
-		return s.Operate.CreateKey(ctx, caller, in.Body)
-	})
+	},
+		func(ctx context.Context, caller operate.Caller, in *struct{ Body api.PutKey }) (api.NewKey,
+			error) {
+			return s.Operate.CreateKey(ctx, caller, in.Body)
+		})
 	registerBare(to, call{
-		method: http.MethodDelete, path: "/keys/{id}", id: "revoke-key", tag: tagAccess, least: operate.Admin,
-		summary: "Revoke a key", description: "From the very next request on, no executor takes it. Open streams of events with it end.",
+		method:  http.MethodDelete,
+		path:    "/keys/{id}",
+		id:      "revoke-key",
+		tag:     tagAccess,
+		least:   operate.Admin,
+		summary: "Revoke a key",
+		description: "From the very next request on, no executor takes it. Open streams of " +
+			"events with it end.",
 		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *KeyID) error {
 		return s.Operate.RevokeKey(ctx, caller, in.ID)

@@ -19,7 +19,8 @@ import (
 // key creates a key.
 func (r *rig) key(role, accountID string) api.NewKey {
 	r.t.Helper()
-	return decode[api.NewKey](r.post("/keys", fmt.Sprintf(`{"name":%q,"role":%q,"accountId":%q}`, "a "+role, role, accountID)).is(201))
+	return decode[api.NewKey](r.post("/keys",
+		fmt.Sprintf(`{"name":%q,"role":%q,"accountId":%q}`, "a "+role, role, accountID)).is(201))
 }
 
 // with returns a change of a request that replaces the admin token by a key.
@@ -36,13 +37,21 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "free")
-	if me := decode[api.WhoAmI](r.get("/whoami").is(200)); me != (api.WhoAmI{Kind: "admin-token", Name: "admin token", Role: "admin"}) {
+	if me := decode[api.WhoAmI](r.get("/whoami").is(200)); me != (api.WhoAmI{
+		Kind: "admin-token",
+		Name: "admin token",
+		Role: "admin",
+	}) {
 		t.Errorf("the admin token is %+v", me)
 	}
 	ends := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
-	made := decode[api.NewKey](r.post("/keys", fmt.Sprintf(`{"name":"CI","role":"editor","accountId":"acme","expiresAt":%q}`, ends.Format(time.RFC3339Nano))).is(201))
-	if !strings.HasPrefix(made.Secret, operate.KeyPrefix) || len(made.Secret) != 47 || made.Name != "CI" || made.Role != "editor" || made.AccountID != "acme" ||
-		!made.ExpiresAt.Equal(ends) || time.Since(made.CreatedAt) > time.Minute || !made.LastUsedAt.IsZero() {
+	made := decode[api.NewKey](r.post("/keys",
+		fmt.Sprintf(`{"name":"CI","role":"editor","accountId":"acme","expiresAt":%q}`,
+			ends.Format(time.RFC3339Nano))).is(201))
+	if !strings.HasPrefix(made.Secret, operate.KeyPrefix) || len(made.Secret) != 47 ||
+		made.Name != "CI" || made.Role != "editor" || made.AccountID != "acme" ||
+		!made.ExpiresAt.Equal(ends) || time.Since(made.CreatedAt) > time.Minute ||
+		!made.LastUsedAt.IsZero() {
 		t.Errorf("made %+v", made.Key)
 	}
 	// Neither the stored data nor a list contains the key itself.
@@ -51,8 +60,10 @@ func TestKeys(t *testing.T) {
 	entry, err := bucket.Get(t.Context(), registry.APIKeyPrefix+made.ID)
 	r.check(err)
 	listed := r.get("/keys").is(200)
-	for what, text := range map[string][]byte{"the record": entry.Value(), "the list": listed.body} {
-		if bytes.Contains(text, []byte(made.Secret)) || bytes.Contains(text, []byte(made.Secret[len(operate.KeyPrefix):])) {
+	for what, text := range map[string][]byte{"the record": entry.Value(),
+		"the list": listed.body} {
+		if bytes.Contains(text, []byte(made.Secret)) ||
+			bytes.Contains(text, []byte(made.Secret[len(operate.KeyPrefix):])) {
 			t.Errorf("%s has the key", what)
 		}
 	}
@@ -61,14 +72,16 @@ func TestKeys(t *testing.T) {
 	}
 
 	want := api.WhoAmI{Kind: "key", ID: made.ID, Name: "CI", Role: "editor", AccountID: "acme"}
-	if me := decode[api.WhoAmI](r.call("GET", "/whoami", "", with(made.Secret)).is(200)); me != want {
+	if me := decode[api.WhoAmI](r.call("GET", "/whoami", "",
+		with(made.Secret)).is(200)); me != want {
 		t.Errorf("the key is %+v", me)
 	}
 	used := decode[api.List[api.Key]](r.get("/keys?accountId=acme").is(200)).Items
 	if len(used) != 1 || time.Since(used[0].LastUsedAt) > time.Minute {
 		t.Errorf("used %+v", used)
 	}
-	if none := decode[api.List[api.Key]](r.get("/keys?accountId=other").is(200)).Items; len(none) != 0 {
+	if none := decode[api.List[api.Key]](r.get("/keys?accountId=other").is(200)).Items; len(none) !=
+		0 {
 		t.Errorf("of another account: %+v", none)
 	}
 	r.delete("/keys/" + made.ID).is(204)
@@ -108,9 +121,13 @@ func TestKeysThatCannotBe(t *testing.T) {
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.get("/plans").is(200) // the first call reads the document that answers are checked against, which takes seconds on a busy machine
+	// The first call reads the document that answers are checked against, which takes seconds on a
+	// busy machine.
+	r.get("/plans").is(200)
 	ends := time.Now().Add(3 * time.Second)
-	made := decode[api.NewKey](r.post("/keys", fmt.Sprintf(`{"name":"short","role":"viewer","expiresAt":%q}`, ends.UTC().Format(time.RFC3339Nano))).is(201))
+	made := decode[api.NewKey](r.post("/keys",
+		fmt.Sprintf(`{"name":"short","role":"viewer","expiresAt":%q}`,
+			ends.UTC().Format(time.RFC3339Nano))).is(201))
 	s := r.open("", with(made.Secret))
 	r.call("GET", "/plans", "", with(made.Secret)).is(200)
 	if got := s.block(); got != "" || time.Now().Before(ends) {
@@ -138,13 +155,20 @@ func TestUnknownParametersAndFieldsAreRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "free")
-	for _, path := range []string{"/executions?account=acme", "/executions?workflowid=x", "/plans?x=1", "/whoami?x=1", "/workflows/wf?x=1", "/openapi.json?x=1", "/executions/stream?x=1"} {
+	for _, path := range []string{
+		"/executions?account=acme", "/executions?workflowid=x", "/plans?x=1", "/whoami?x=1",
+		"/workflows/wf?x=1", "/openapi.json?x=1", "/executions/stream?x=1",
+	} {
 		r.get(path).refused(422, api.CodeInvalid)
 	}
 	r.put("/accounts/acme", `{"name":"n","plan":"free","x":1}`).refused(422, api.CodeInvalid)
 	r.put("/accounts/acme", `{"name":"n","plan":"free","Plan":"pro"}`).refused(422, api.CodeInvalid)
-	r.put("/workflows/wf", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"a","token":"x"}]}`).refused(422, api.CodeInvalid)
-	for _, list := range []string{"/plans", "/accounts", "/workflows", "/executions", "/dead-letters", "/refusals", "/keys"} {
+	r.put("/workflows/wf",
+		`{"accountId":"acme","name":"n","triggers":[{"nodeId":"a","token":"x"}]}`).refused(422,
+		api.CodeInvalid)
+	for _, list := range []string{
+		"/plans", "/accounts", "/workflows", "/executions", "/dead-letters", "/refusals", "/keys",
+	} {
 		r.get(list + "?accountId=acme").is(200)
 	}
 }
@@ -157,13 +181,18 @@ func TestEventsResume(t *testing.T) {
 	r.records(store.Batch{New: []store.Record{record(id(1))}})
 	s := r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", early.last) })
 	if s.last != "" {
-		t.Errorf("resumed, it begins with the id %s: broken now, what comes first would be missed", s.last)
+		t.Errorf("resumed, it begins with the id %s: broken now, what comes first would be missed",
+			s.last)
 	}
 	s.next()
 	s.close()
 	r.records(store.Batch{New: []store.Record{record(id(2))}})
-	r.records(store.Batch{New: []store.Record{record(id(3), func(rec *store.Record) { rec.WorkflowID = "other" })}})
-	again := r.open("?workflowId=wf", func(q *http.Request) { q.Header.Set("Last-Event-ID", s.last) })
+	r.records(store.Batch{
+		New: []store.Record{record(id(3), func(rec *store.Record) { rec.WorkflowID = "other" })},
+	})
+	again := r.open("?workflowId=wf", func(q *http.Request) {
+		q.Header.Set("Last-Event-ID", s.last)
+	})
 	for again.next().ExecutionID != id(2) { // events of the last few seconds may come again
 	}
 	r.records(store.Batch{New: []store.Record{record(id(4))}})
@@ -176,16 +205,21 @@ func TestEventsResume(t *testing.T) {
 	if got := gap.block(); got != "event: gap\ndata: {}" {
 		t.Errorf("it begins with %q", got)
 	}
-	r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", gap.last) }).next() // and it is not told again
+	// And it is not told again.
+	r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", gap.last) }).next()
 	for _, bad := range []string{"x", "-1", "0", "99999999999999999999"} {
-		r.call("GET", "/executions/stream", "", func(q *http.Request) { q.Header.Set("Last-Event-ID", bad) }).refused(422, api.CodeInvalid)
+		r.call("GET", "/executions/stream", "", func(q *http.Request) {
+			q.Header.Set("Last-Event-ID", bad)
+		}).refused(422, api.CodeInvalid)
 	}
 }
 
 // Only pages of the configured sites may read answers, and only with a token of their own.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(c *config, _ *http.Server) { c.Origins = []string{"https://app.example.com"} })
+	r := start(t, func(c *config, _ *http.Server) {
+		c.Origins = []string{"https://app.example.com"}
+	})
 	from := func(origin string, change ...func(*http.Request)) func(*http.Request) {
 		return func(q *http.Request) {
 			q.Header.Set("Origin", origin)
@@ -195,20 +229,31 @@ func TestOrigins(t *testing.T) {
 		}
 	}
 	preflight := func(q *http.Request) { q.Header.Set("Access-Control-Request-Method", "GET") }
-	a := r.call("OPTIONS", "/executions", "", with(""), from("https://app.example.com", preflight)).is(204)
-	if a.header.Get("Access-Control-Allow-Origin") != "https://app.example.com" || !strings.Contains(a.header.Get("Access-Control-Allow-Headers"), "Last-Event-ID") ||
+	a := r.call("OPTIONS", "/executions", "", with(""),
+		from("https://app.example.com", preflight)).is(204)
+	if a.header.Get("Access-Control-Allow-Origin") != "https://app.example.com" ||
+		!strings.Contains(a.header.Get("Access-Control-Allow-Headers"), "Last-Event-ID") ||
 		a.header.Get("Access-Control-Allow-Credentials") != "" || len(a.body) != 0 {
 		t.Errorf("preflight: %v", a.header)
 	}
-	if a := r.call("GET", "/plans", "", from("https://app.example.com")).is(200); a.header.Get("Access-Control-Allow-Origin") != "https://app.example.com" || a.header.Get("Vary") == "" {
+	if a := r.call("GET", "/plans", "",
+		from("https://app.example.com")).is(200); a.header.Get("Access-Control-Allow-Origin") !=
+		"https://app.example.com" || a.header.Get("Vary") == "" {
 		t.Errorf("an answer: %v", a.header)
 	}
-	r.call("GET", "/plans", "", with(""), from("https://app.example.com")).refused(401, api.CodeUnauthorized)
-	for _, origin := range []string{"https://evil.example", "https://app.example.com.evil.example", "http://app.example.com", "null", "", "HTTPS://APP.EXAMPLE.COM"} {
-		if a := r.call("OPTIONS", "/executions", "", with(""), from(origin, preflight)); a.status != 401 || a.header.Get("Access-Control-Allow-Origin") != "" {
+	r.call("GET", "/plans", "", with(""), from("https://app.example.com")).refused(401,
+		api.CodeUnauthorized)
+	for _, origin := range []string{
+		"https://evil.example", "https://app.example.com.evil.example", "http://app.example.com",
+		"null", "", "HTTPS://APP.EXAMPLE.COM",
+	} {
+		if a := r.call("OPTIONS", "/executions", "", with(""),
+			from(origin, preflight)); a.status != 401 ||
+			a.header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%q: preflight %d, %v", origin, a.status, a.header)
 		}
-		if a := r.call("GET", "/plans", "", from(origin)).is(200); a.header.Get("Access-Control-Allow-Origin") != "" {
+		if a := r.call("GET", "/plans", "",
+			from(origin)).is(200); a.header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%q: %v", origin, a.header)
 		}
 	}
@@ -222,7 +267,8 @@ func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	keyring := operate.NewKeyring(there.Editor, there.Directory, here.store, logtest.Quiet())
 	for i := range 30 {
 		made := here.key("viewer", "")
-		if by, known, err := keyring.ByText(t.Context(), made.Secret); !known || err != nil || by.ID != made.ID {
+		if by, known, err := keyring.ByText(t.Context(), made.Secret); !known || err != nil ||
+			by.ID != made.ID {
 			t.Fatalf("%d: the other executor does not know a key that was made: %v", i, err)
 		}
 		here.delete("/keys/" + made.ID).is(204)
@@ -243,11 +289,21 @@ func TestWhatIsEmptyIsNotAbsent(t *testing.T) {
 	r.account("acme", "free")
 	for path, bodies := range map[string][]string{
 		"/keys": {
-			`{"name":"n","role":"viewer","expiresAt":"0001-01-01T00:00:00Z"}`, `{"name":"n","role":"viewer","expiresAt":""}`,
+			`{"name":"n","role":"viewer","expiresAt":"0001-01-01T00:00:00Z"}`,
+			`{"name":"n","role":"viewer","expiresAt":""}`,
 		},
-		"/dead-letters/dismiss": {`{"accountId":""}`, `{"workflowId":""}`, `{"reason":""}`, `{"until":"0001-01-01T00:00:00Z"}`},
-		"/dead-letters/requeue": {`{"accountId":""}`, `{"workflowId":""}`, `{"reason":""}`, `{"until":"0001-01-01T00:00:00Z"}`},
-		"/executions/replay":    {`{"status":"rejected","accountId":""}`, `{"status":"rejected","workflowId":""}`, `{"status":"rejected","until":"0001-01-01T00:00:00Z"}`},
+		"/dead-letters/dismiss": {
+			`{"accountId":""}`, `{"workflowId":""}`, `{"reason":""}`,
+			`{"until":"0001-01-01T00:00:00Z"}`,
+		},
+		"/dead-letters/requeue": {
+			`{"accountId":""}`, `{"workflowId":""}`, `{"reason":""}`,
+			`{"until":"0001-01-01T00:00:00Z"}`,
+		},
+		"/executions/replay": {
+			`{"status":"rejected","accountId":""}`, `{"status":"rejected","workflowId":""}`,
+			`{"status":"rejected","until":"0001-01-01T00:00:00Z"}`,
+		},
 	} {
 		for _, body := range bodies {
 			if a := r.post(path, body); a.status != 422 {

@@ -46,12 +46,19 @@ func humaConfig() huma.Config {
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
 	config.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
 	config.Info.Description = "Accounts, workflows with their webhook triggers, and executions. " +
-		"A viewer reads, without tokens; an editor also changes workflows, reruns and requeues; an admin also changes accounts and keys. " +
+		"A viewer reads, without tokens; an editor also changes workflows, reruns and requeues; " +
+		"an admin also changes accounts and keys. " +
 		"A key that sees one account does not find what belongs to another. " +
-		"A change that was answered without an error is in force at every process, from the very next request. " +
-		"Every call can fail with `" + api.CodeUnauthorized + "`, `" + api.CodeForbidden + "`, `" + api.CodeInvalid + "`, `" + api.CodeUnavailable + "` or `" + api.CodeInternal + "`."
+		"A change that was answered without an error is in force at every process, from the very " +
+		"next request. " +
+		"Every call can fail with `" + api.CodeUnauthorized + "`, `" + api.CodeForbidden + "`, `" +
+		api.CodeInvalid + "`, `" + api.CodeUnavailable + "` or `" + api.CodeInternal + "`."
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		securityScheme: {Type: "http", Scheme: "bearer", Description: "The executor's admin token, or a key."},
+		securityScheme: {
+			Type:        "http",
+			Scheme:      "bearer",
+			Description: "The executor's admin token, or a key.",
+		},
 	}
 	// The URL is relative to the document: the API is at the document's address.
 	config.Servers = []*huma.Server{{URL: "/"}}
@@ -59,11 +66,18 @@ func humaConfig() huma.Config {
 	config.Tags = []*huma.Tag{
 		{Name: tagAccounts, Description: "Who owns workflows, and what they may do."},
 		{Name: tagWorkflows, Description: "What webhooks start."},
-		{Name: tagTriggers, Description: "The webhook trigger nodes of a workflow: URLs, tokens, sample payloads."},
+		{
+			Name:        tagTriggers,
+			Description: "The webhook trigger nodes of a workflow: URLs, tokens, sample payloads.",
+		},
 		{Name: tagExecutions, Description: "What was started, and how it ended."},
 		{Name: tagAccess, Description: "Keys: who may call the API, and what they may do and see."},
 		{Name: tagInstallation, Description: "What all workflows share."},
-		{Name: tagDeadLetters, Description: "Failed executions, and messages that were put aside, until an operator requeues them."},
+		{
+			Name: tagDeadLetters,
+			Description: "Failed executions, and messages that were put aside, until an operator " +
+				"requeues them.",
+		},
 	}
 	return config
 }
@@ -79,7 +93,9 @@ func openAPIDocument(document *huma.OpenAPI) []byte {
 }
 
 // patternDescription matches this member of a schema; each schema has other members.
-var patternDescription = regexp.MustCompile(`"patternDescription":"[^"]*",|,"patternDescription":"[^"]*"`)
+var patternDescription = regexp.MustCompile(
+	`"patternDescription":"[^"]*",|,"patternDescription":"[^"]*"`,
+)
 
 // call is one call of the API with its documentation.
 type call struct {
@@ -124,7 +140,9 @@ func forRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 }
 
 // register adds a call that answers with a T.
-func register[I, T any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) (T, error)) {
+func register[I, T any](
+	to huma.API, c call, handle func(context.Context, operate.Caller, *I) (T, error),
+) {
 	type output struct{ Body T }
 	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*output, error) {
 		body, err := handle(ctx, caller, in)
@@ -133,7 +151,10 @@ func register[I, T any](to huma.API, c call, handle func(context.Context, operat
 }
 
 // registerPut adds a call that creates or replaces a T, and reports which of the two it did.
-func registerPut[I, T any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) (operate.PutResult[T], error)) {
+func registerPut[I, T any](
+	to huma.API, c call,
+	handle func(context.Context, operate.Caller, *I) (operate.PutResult[T], error),
+) {
 	type output struct {
 		Status int
 		Body   T
@@ -153,7 +174,9 @@ func statusOf(created bool) int {
 }
 
 // registerBare adds a call that answers without a body.
-func registerBare[I any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) error) {
+func registerBare[I any](
+	to huma.API, c call, handle func(context.Context, operate.Caller, *I) error,
+) {
 	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*struct{}, error) {
 		return nil, handle(ctx, caller, in)
 	})
@@ -161,7 +184,9 @@ func registerBare[I any](to huma.API, c call, handle func(context.Context, opera
 
 // route adds a call that answers with an O, in huma's form. handle may return any error; problemOf
 // converts it to an answer.
-func route[I, O any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error)) {
+func route[I, O any](
+	to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error),
+) {
 	op := huma.Operation{
 		Method: c.method, Path: root + c.path, OperationID: c.id, Tags: []string{c.tag},
 		Summary: c.summary, Description: c.description, DefaultStatus: c.status,
@@ -178,7 +203,10 @@ func route[I, O any](to huma.API, c call, handle func(context.Context, operate.C
 	if c.anyBody {
 		op.RequestBody = &huma.RequestBody{}
 	}
-	codes := append([]string{api.CodeUnauthorized, api.CodeForbidden, api.CodeInvalid, api.CodeUnavailable, api.CodeInternal}, c.codes...)
+	codes := append([]string{
+		api.CodeUnauthorized, api.CodeForbidden, api.CodeInvalid, api.CodeUnavailable,
+		api.CodeInternal,
+	}, c.codes...)
 	if _, ok := any(new(I)).(conditional); ok {
 		codes = append(codes, api.CodeChangedSince)
 	}
@@ -202,7 +230,9 @@ func route[I, O any](to huma.API, c call, handle func(context.Context, operate.C
 		return out, nil
 	})
 	if c.anyBody { // huma describes raw bytes as a binary file
-		op.RequestBody.Content["application/json"].Schema = &huma.Schema{Description: "Any JSON value."}
+		op.RequestBody.Content["application/json"].Schema = &huma.Schema{
+			Description: "Any JSON value.",
+		}
 	}
 	if replaced, created := op.Responses["200"], c.responses["201"]; created != nil {
 		created.Headers = replaced.Headers

@@ -26,7 +26,8 @@ func (s *server) crossOrigin(next http.Handler) http.Handler {
 			return
 		}
 		w.Header().Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
-		w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID")
+		w.Header().Set("Access-Control-Allow-Headers",
+			"Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID")
 		w.Header().Set("Access-Control-Max-Age", "600")
 		w.WriteHeader(http.StatusNoContent)
 	})

@@ -2,7 +2,8 @@ package apiserver
 
 import "github.com/hookstart/hookstart/executor/internal/operate"
 
-// Paging selects a page of a list. It is exported because huma fills only exported embedded structs.
+// Paging selects a page of a list. It is exported because huma fills only exported embedded
+// structs.
 type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"How many items at most."`
 	Cursor string `query:"cursor" doc:"The nextCursor of the page before. Absent: the first page."`

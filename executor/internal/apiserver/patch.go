@@ -49,7 +49,10 @@ func (p patcher[T]) apply(patch []byte) func(*T) error {
 			return invalid(api.FieldError{Field: "body", Problem: err.Error()})
 		}
 		if _, ok := form.(map[string]any); !ok {
-			return invalid(api.FieldError{Field: "body", Problem: "must be a JSON object with the members to change"})
+			return invalid(api.FieldError{
+				Field:   "body",
+				Problem: "must be a JSON object with the members to change",
+			})
 		}
 		after, err := mergePatch(before, patch, p.whole)
 		if err != nil {
@@ -112,16 +115,22 @@ func mergePatch(target, patch []byte, whole []string) ([]byte, error) {
 
 // routePatch adds a call that patches the part T of a resource. Every member of T may be absent in
 // the body.
-func routePatch[T, I, O any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error)) {
+func routePatch[T, I, O any](
+	to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error),
+) {
 	c.method, c.anyBody = http.MethodPatch, true
-	c.description += " The body is a JSON merge patch (RFC 7396): what it does not name stays, and null takes a member away. " +
-		"`" + patchType + "` and `application/json` count the same. With the `ETag` of an earlier answer as `If-Match`, only that version is changed."
+	c.description += " The body is a JSON merge patch (RFC 7396): what it does not name stays, " +
+		"and null takes a member away. " +
+		"`" + patchType +
+		"` and `application/json` count the same. With the `ETag` of an earlier answer as " +
+		"`If-Match`, only that version is changed."
 	c.codes = append(c.codes, api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed)
 	route(to, c, handle)
 	schemas := to.OpenAPI().Components.Schemas
 	part := *schemas.SchemaFromRef(schemas.Schema(reflect.TypeFor[T](), true, "").Ref)
 	part.Required = nil
-	to.OpenAPI().Paths[root+c.path].Patch.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		patchType: {Schema: &part}, "application/json": {Schema: &part},
-	}}
+	to.OpenAPI().Paths[root+c.path].Patch.RequestBody = &huma.RequestBody{Required: true,
+		Content: map[string]*huma.MediaType{
+			patchType: {Schema: &part}, "application/json": {Schema: &part},
+		}}
 }

@@ -21,16 +21,24 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 	r := start(t)
 	r.account("acme", "free")
 	r.account("other", "free")
-	r.put("/workflows/wf", `{"accountId":"acme","name":"orders","queue":"fast","rateLimit":{"requests":5,"windowSeconds":10},`+
-		`"triggers":[{"nodeId":"a","name":"A","samplePayload":{"kept":1}},{"nodeId":"b"}]}`).is(201)
+	r.put("/workflows/wf",
+		`{"accountId":"acme","name":"orders","queue":"fast","rateLimit":{"requests":5,"windowSeconds":10},`+
+			`"triggers":[{"nodeId":"a","name":"A","samplePayload":{"kept":1}},{"nodeId":"b"}]}`).
+		is(201)
 	token := r.trigger("wf", "a").Token
 	for _, c := range []struct{ patch, want string }{
 		{`{}`, "acme orders fast 5/10 a=A b="},
 		{`{"name":"more"}`, "acme more fast 5/10 a=A b="},
 		{`{"rateLimit":{"requests":7}}`, "acme more fast 7/10 a=A b="},
 		{`{"queue":null,"rateLimit":null}`, "acme more default - a=A b="},
-		{`{"rateLimit":{"requests":1,"windowSeconds":2},"accountId":"other"}`, "other more default 1/2 a=A b="},
-		{`{"triggers":[{"nodeId":"a","name":"first"},{"nodeId":"c"}]}`, "other more default 1/2 a=first c="},
+		{
+			`{"rateLimit":{"requests":1,"windowSeconds":2},"accountId":"other"}`,
+			"other more default 1/2 a=A b=",
+		},
+		{
+			`{"triggers":[{"nodeId":"a","name":"first"},{"nodeId":"c"}]}`,
+			"other more default 1/2 a=first c=",
+		},
 	} {
 		w := decode[api.Workflow](r.patch("/workflows/wf", c.patch).is(200))
 		if got := inShort(w); got != c.want {
@@ -52,7 +60,8 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 			t.Errorf("%s: %+v", c.patch, got)
 		}
 	}
-	if w := decode[api.Workflow](r.get("/workflows/wf").is(200)); inShort(w) != "other more default 1/2 a= c=" {
+	if w := decode[api.Workflow](r.get("/workflows/wf").is(200)); inShort(w) != "other more "+
+		"default 1/2 a= c=" {
 		t.Errorf("a patch of a node has changed its workflow: %s", inShort(w))
 	}
 	a := decode[api.Account](r.patch("/accounts/acme", `{"plan":"pro"}`).is(200))
@@ -94,17 +103,24 @@ func TestABadPatchChangesNothing(t *testing.T) {
 		{"/workflows/wf", `{"name":"a"`, "body", ""},
 		{"/workflows/wf", `null`, "body", "JSON object"},
 		{"/workflows/wf/triggers/node", `{"unheardOf":{}}`, "unheardOf", "unexpected property"},
-		{"/workflows/wf/triggers/node", `{"name":"` + strings.Repeat("x", 201) + `"}`, "name", "200"},
+		{
+			"/workflows/wf/triggers/node", `{"name":"` + strings.Repeat("x", 201) + `"}`, "name",
+			"200",
+		},
 		{"/accounts/acme", `{"plan":null}`, "plan", "is required"},
 		{"/accounts/acme", `{"plan":"none such"}`, "plan", "no plan"},
 		{"/accounts/acme", `{"id":"x"}`, "id", "unexpected property"},
 	} {
 		r.wantInvalid(r.patch(c.path, c.patch), c.field, c.problem)
 	}
-	if after := r.get("/workflows/wf").is(200); after.header.Get("ETag") != before.header.Get("ETag") {
+	if after := r.get("/workflows/wf").is(200); after.header.Get("ETag") !=
+		before.header.Get("ETag") {
 		t.Error("the workflow was changed")
 	}
-	for _, path := range []string{"/workflows/none", "/workflows/none/triggers/node", "/workflows/wf/triggers/none", "/accounts/none"} {
+	for _, path := range []string{
+		"/workflows/none", "/workflows/none/triggers/node", "/workflows/wf/triggers/none",
+		"/accounts/none",
+	} {
 		r.patch(path, `{"name":"x"}`).refused(404, api.CodeNotFound)
 	}
 }
@@ -115,15 +131,19 @@ func TestAnAccountIsChangedAsItWasRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	ifNew := func(r *http.Request) { r.Header.Set("If-None-Match", "*") }
-	first := r.call(http.MethodPut, "/accounts/acme", `{"name":"first","plan":"free"}`, ifNew).is(201).header.Get("ETag")
-	r.call(http.MethodPut, "/accounts/acme", `{"name":"another","plan":"free"}`, ifNew).refused(412, api.CodeChangedSince)
+	first := r.call(http.MethodPut, "/accounts/acme", `{"name":"first","plan":"free"}`,
+		ifNew).is(201).header.Get("ETag")
+	r.call(http.MethodPut, "/accounts/acme", `{"name":"another","plan":"free"}`, ifNew).refused(412,
+		api.CodeChangedSince)
 	if got := r.get("/accounts/acme").is(200).header.Get("ETag"); got == "" || got != first {
 		t.Errorf("read %s, stored %s", got, first)
 	}
 	second := r.patch("/accounts/acme", `{"plan":"pro"}`, ifMatch(first)).is(200).header.Get("ETag")
 	r.patch("/accounts/acme", `{"name":"third"}`, ifMatch(first)).refused(412, api.CodeChangedSince)
-	r.call(http.MethodPut, "/accounts/acme", `{"name":"third"}`, ifMatch(first)).refused(412, api.CodeChangedSince)
-	r.call(http.MethodDelete, "/accounts/acme", "", ifMatch(first)).refused(412, api.CodeChangedSince)
+	r.call(http.MethodPut, "/accounts/acme", `{"name":"third"}`, ifMatch(first)).refused(412,
+		api.CodeChangedSince)
+	r.call(http.MethodDelete, "/accounts/acme", "", ifMatch(first)).refused(412,
+		api.CodeChangedSince)
 	r.wantInvalid(r.patch("/accounts/acme", `{"name":"third"}`, ifMatch("*")), "If-Match", "")
 	r.call(http.MethodDelete, "/accounts/acme", "", ifMatch(second)).is(204)
 }

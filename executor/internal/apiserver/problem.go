@@ -42,7 +42,8 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodePlanLimitExceeded: {
 		status: http.StatusForbidden, title: "Plan limit exceeded",
-		detail: "The account's plan allows no further active workflow. Deactivate another one, or change the plan.",
+		detail: "The account's plan allows no further active workflow. Deactivate another one, " +
+			"or change the plan.",
 	},
 	api.CodeWebhooksNotInPlan: {
 		status: http.StatusForbidden, title: "Webhooks not in plan",
@@ -54,24 +55,33 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeTooManyTokens: {
 		status: http.StatusConflict, title: "Too many tokens",
-		detail: fmt.Sprintf("%d tokens of this trigger node are valid. Wait until one expires, or rotate with keepOldForSeconds 0 to end them all.", operate.MaxTokens),
+		detail: fmt.Sprintf("%d tokens of this trigger node are valid. Wait until one expires, "+
+			"or rotate with keepOldForSeconds 0 to end them all.", operate.MaxTokens),
 	},
 	api.CodeTooManySecrets: {
 		status: http.StatusConflict, title: "Too many secrets",
-		detail: fmt.Sprintf("%d secrets of this sender work. Delete one, or add the new one with endOthersAfterSeconds 0 to end them all.", operate.MaxSecrets),
+		detail: fmt.Sprintf("%d secrets of this sender work. Delete one, or add the new one with "+
+			"endOthersAfterSeconds 0 to end them all.", operate.MaxSecrets),
 	},
-	api.CodeTooManyStreams: {status: http.StatusTooManyRequests, title: "Too many streams", retryAfter: 5},
+	api.CodeTooManyStreams: {
+		status:     http.StatusTooManyRequests,
+		title:      "Too many streams",
+		retryAfter: 5,
+	},
 	api.CodeLastSecret: {
 		status: http.StatusConflict, title: "Last secret",
-		detail: "Without it no request could be verified. Add another secret first, or remove the sender.",
+		detail: "Without it no request could be verified. Add another secret first, or remove " +
+			"the sender.",
 	},
 	api.CodeIngressTooOld: {
 		status: http.StatusConflict, title: "Ingress too old",
-		detail: "An ingress that runs is of a version that cannot verify this sender, and would accept what is not the sender's. Upgrade all ingresses, and repeat the call.",
+		detail: "An ingress that runs is of a version that cannot verify this sender, and would " +
+			"accept what is not the sender's. Upgrade all ingresses, and repeat the call.",
 	},
 	api.CodeSecretsKeyMissing: {
 		status: http.StatusConflict, title: "Secrets key missing",
-		detail: "There is no key to seal the secret with. Give the executors and ingresses --secrets-key-file: hookstart admin secrets-key makes a key.",
+		detail: "There is no key to seal the secret with. Give the executors and ingresses " +
+			"--secrets-key-file: hookstart admin secrets-key makes a key.",
 	},
 	api.CodeSenderCannotSign:    {status: http.StatusConflict, title: "Sender cannot sign"},
 	api.CodeEndpointUnreachable: {status: http.StatusBadGateway, title: "Endpoint unreachable"},
@@ -81,15 +91,18 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeInputExpired: {
 		status: http.StatusConflict, title: "Input expired",
-		detail: "The stream no longer has the original message, so its body cannot run again. Ask the sender to send it again, or run the trigger on its sample payload.",
+		detail: "The stream no longer has the original message, so its body cannot run again. " +
+			"Ask the sender to send it again, or run the trigger on its sample payload.",
 	},
 	api.CodeAccountNotEmpty: {
 		status: http.StatusConflict, title: "Account not empty",
-		detail: "The account has workflows or keys. Delete or move the workflows, and revoke the keys, first.",
+		detail: "The account has workflows or keys. Delete or move the workflows, and revoke the " +
+			"keys, first.",
 	},
 	api.CodeChangedSince: {
 		status: http.StatusPreconditionFailed, title: "Changed since",
-		detail: "It is not the version any more that If-Match names, or it exists already and If-None-Match is *. Read it again, and decide anew.",
+		detail: "It is not the version any more that If-Match names, or it exists already and " +
+			"If-None-Match is *. Read it again, and decide anew.",
 	},
 	api.CodeNotFinished: {
 		status: http.StatusConflict, title: "Not finished",
@@ -101,7 +114,8 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeBodyNotKept: {
 		status: http.StatusConflict, title: "Body not kept",
-		detail: "The body of this rejected request was not read, or is not what its Content-Type says, so nothing can be started on it. Ask the sender to send it again.",
+		detail: "The body of this rejected request was not read, or is not what its Content-Type " +
+			"says, so nothing can be started on it. Ask the sender to send it again.",
 	},
 	api.CodeRefused: {
 		status: http.StatusConflict, title: "Refused",
@@ -109,16 +123,22 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeUndecodable: {
 		status: http.StatusConflict, title: "Undecodable",
-		detail: "A message that cannot be decoded cannot run. It leaves the list when it is old enough.",
+		detail: "A message that cannot be decoded cannot run. It leaves the list when it is old " +
+			"enough.",
 	},
 	api.CodeNotEmpty: {
 		status: http.StatusConflict, title: "Not empty",
 		detail: "A backup is restored into an installation in which nothing was done yet.",
 	},
-	api.CodeNotConfirmed: {status: http.StatusServiceUnavailable, title: "Not confirmed", retryAfter: 1},
+	api.CodeNotConfirmed: {
+		status:     http.StatusServiceUnavailable,
+		title:      "Not confirmed",
+		retryAfter: 1,
+	},
 	api.CodeUnavailable: {
 		status: http.StatusServiceUnavailable, title: "Unavailable", retryAfter: 1,
-		detail: "NATS or the database cannot be reached now. If the call was a change, it may or may not be stored.",
+		detail: "NATS or the database cannot be reached now. If the call was a change, it may or " +
+			"may not be stored.",
 	},
 	api.CodeInternal: {
 		status: http.StatusInternalServerError, title: "Internal error",
@@ -138,8 +158,14 @@ func newProblem(code, detail string, fields ...api.FieldError) *problem {
 		detail = kind.detail
 	}
 	return &problem{api.Problem{
-		Type: problemType + code, Title: kind.title, Status: kind.status, Detail: detail, Code: code,
-		Retryable: kind.retryAfter > 0, RetryAfter: kind.retryAfter, Errors: fields,
+		Type:       problemType + code,
+		Title:      kind.title,
+		Status:     kind.status,
+		Detail:     detail,
+		Code:       code,
+		Retryable:  kind.retryAfter > 0,
+		RetryAfter: kind.retryAfter,
+		Errors:     fields,
 	}}
 }
 

@@ -19,8 +19,12 @@ import (
 func (r *rig) startOf(n int) {
 	r.t.Helper()
 	r.message(stream.StartMessage(execution.Start{
-		ID: id(n), AccountID: "acme", WorkflowID: "wf", NodeID: "node", Queue: execution.DefaultQueue,
-		Payload: execution.Payload{Kind: execution.JSON, Body: []byte("{}")},
+		ID:         id(n),
+		AccountID:  "acme",
+		WorkflowID: "wf",
+		NodeID:     "node",
+		Queue:      execution.DefaultQueue,
+		Payload:    execution.Payload{Kind: execution.JSON, Body: []byte("{}")},
 	}))
 }
 
@@ -31,7 +35,9 @@ func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (sto
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- runner.Run(ctx, r.nc, runner.Options{Group: name, OnReady: func() { close(ready) }},
+		ended <- runner.Run(ctx, r.nc, runner.Options{Group: name, OnReady: func() {
+			close(ready)
+		}},
 			func(ctx context.Context, e runner.Execution) (any, error) {
 				begun <- name + " " + e.ID
 				select {
@@ -62,7 +68,10 @@ func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (sto
 func (r *rig) asksInVain(group string, waiting uint64) {
 	r.t.Helper()
 	eventually(r.t, func() bool {
-		consumer, err := r.JetStream.Consumer(r.t.Context(), stream.Name, stream.RunnerGroup{Queue: "default", Group: group}.Consumer())
+		consumer, err := r.JetStream.Consumer(r.t.Context(), stream.Name, stream.RunnerGroup{
+			Queue: "default",
+			Group: group,
+		}.Consumer())
 		if err != nil {
 			return false
 		}
@@ -87,7 +96,8 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	}
 
 	q := decode[api.Queue](r.post("/queues/default/pause", "").is(200))
-	if q.Paused == nil || q.Paused.Since.IsZero() || !q.Paused.Until.IsZero() || q.Stream != stream.Name {
+	if q.Paused == nil || q.Paused.Since.IsZero() || !q.Paused.Until.IsZero() ||
+		q.Stream != stream.Name {
 		t.Errorf("paused: %+v", q)
 	}
 	r.startOf(2)
@@ -99,7 +109,8 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r.group("first", begun, free)
 	r.asksInVain("first", 1)
 	r.asksInVain("later", 2)
-	if list := decode[api.List[api.Queue]](r.get("/queues").is(200)); len(list.Items) != 1 || list.Items[0].Paused == nil {
+	if list := decode[api.List[api.Queue]](r.get("/queues").is(200)); len(list.Items) != 1 ||
+		list.Items[0].Paused == nil {
 		t.Errorf("listed: %+v", list)
 	}
 	select {
@@ -120,7 +131,8 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 
 	// The pause ends by itself.
 	until := time.Now().Add(3 * time.Second)
-	r.post("/queues/default/pause", fmt.Sprintf(`{"until":%q}`, until.UTC().Format(time.RFC3339Nano))).is(200)
+	r.post("/queues/default/pause",
+		fmt.Sprintf(`{"until":%q}`, until.UTC().Format(time.RFC3339Nano))).is(200)
 	r.startOf(3)
 	for range 2 {
 		<-begun
@@ -128,7 +140,8 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	if now := time.Now(); now.Before(until) {
 		t.Errorf("handed out %s before the end of the pause", until.Sub(now))
 	}
-	r.post("/queues/default/pause", `{"until":"2020-01-01T00:00:00Z"}`).refused(422, api.CodeInvalid)
+	r.post("/queues/default/pause", `{"until":"2020-01-01T00:00:00Z"}`).refused(422,
+		api.CodeInvalid)
 	r.post("/queues/de.fault/pause", "").refused(422, api.CodeInvalid)
 }
 
@@ -138,7 +151,9 @@ func TestAGroupHasALimitInFlight(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")
 	r.workflow("wf", "acme", "node")
-	if g := decode[api.QueueGroup](r.put("/queues/default/groups/g", `{"maxInFlight":1}`).is(200)); g.Group != "g" || g.MaxInFlight == nil || *g.MaxInFlight != 1 {
+	if g := decode[api.QueueGroup](r.put("/queues/default/groups/g",
+		`{"maxInFlight":1}`).is(200)); g.Group != "g" || g.MaxInFlight == nil ||
+		*g.MaxInFlight != 1 {
 		t.Errorf("set: %+v", g)
 	}
 	begun, hold := make(chan string, 10), make(chan struct{})
@@ -155,10 +170,16 @@ func TestAGroupHasALimitInFlight(t *testing.T) {
 	close(hold)
 	<-begun
 	stop()
-	r.check(r.JetStream.DeleteConsumer(t.Context(), stream.Name, stream.RunnerGroup{Queue: "default", Group: "g"}.Consumer()))
+	r.check(r.JetStream.DeleteConsumer(t.Context(), stream.Name, stream.RunnerGroup{
+		Queue: "default",
+		Group: "g",
+	}.Consumer()))
 	r.group("g", begun, hold)
 	maxPending := func() int {
-		consumer, err := r.JetStream.Consumer(t.Context(), stream.Name, stream.RunnerGroup{Queue: "default", Group: "g"}.Consumer())
+		consumer, err := r.JetStream.Consumer(t.Context(), stream.Name, stream.RunnerGroup{
+			Queue: "default",
+			Group: "g",
+		}.Consumer())
 		r.check(err)
 		return consumer.CachedInfo().Config.MaxAckPending
 	}
@@ -186,14 +207,17 @@ func TestQueueSettingsAreAudited(t *testing.T) {
 	var got []string
 	s, err := r.JetStream.Stream(t.Context(), "KV_registry")
 	r.check(err)
-	messages, err := s.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"$KV.registry.queue.default"}})
+	messages, err := s.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{"$KV.registry.queue.default"},
+	})
 	r.check(err)
 	batch, err := messages.Fetch(3, jetstream.FetchMaxWait(10*time.Second))
 	r.check(err)
 	for msg := range batch.Messages() {
 		got = append(got, entryIn(t, msg))
 	}
-	want := "[queue.pause queues[default].pausedSince queue.resume queues[default].pausedSince queue-group.update queues[default].groups[g].maxInFlight]"
+	want := "[queue.pause queues[default].pausedSince queue.resume queues[default].pausedSince " +
+		"queue-group.update queues[default].groups[g].maxInFlight]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("audited %v, want %s", got, want)
 	}

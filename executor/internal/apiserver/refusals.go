@@ -13,9 +13,13 @@ import (
 
 func (s *server) routeRefusals(to huma.API) {
 	register(to, call{
-		method: http.MethodGet, path: "/workflows/{id}/refusals", id: "list-refusals", tag: tagWorkflows,
+		method:  http.MethodGet,
+		path:    "/workflows/{id}/refusals",
+		id:      "list-refusals",
+		tag:     tagWorkflows,
 		summary: "Count the refused requests",
-		description: "By code, the last refused first. Ingresses count, and report once a second; what they keep " +
+		description: "By code, the last refused first. Ingresses count, and report once a " +
+			"second; what they keep " +
 			"of a request is in `last`. Counts are kept for a week.",
 		codes: []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
@@ -29,7 +33,8 @@ func (s *server) routeRefusals(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/refusals", id: "list-all-refusals", tag: tagWorkflows,
 		summary: "Count the refused requests of all workflows",
-		description: "By workflow and code, the last refused first. Requests to workflows that do not exist are counted by code " +
+		description: "By workflow and code, the last refused first. Requests to workflows that " +
+			"do not exist are counted by code " +
 			"alone; of one that was deleted the counts stay for a week.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Listing

@@ -29,7 +29,8 @@ func (r *rig) replays(of string) (found []*execution.Start) {
 		if err != nil {
 			continue
 		}
-		if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil && event.Start != nil && event.Start.ReplayOf == of {
+		if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil &&
+			event.Start != nil && event.Start.ReplayOf == of {
 			found = append(found, event.Start)
 		}
 	}
@@ -41,7 +42,8 @@ func TestReplay(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "none") // neither the plan nor whether the workflow is active matters
-	r.put("/workflows/wf", `{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
+	r.put("/workflows/wf",
+		`{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
 	random := make([]byte, 100<<10)
 	_, _ = rand.Read(random)
 	for n, body := range []struct{ contentType, text string }{
@@ -60,20 +62,31 @@ func TestReplay(t *testing.T) {
 			t.Fatalf("%s: started %+v", as, found)
 		}
 		got := found[0]
-		if string(got.Payload.Body) != body.text || got.Payload.ContentType != body.contentType || got.Payload.Kind != payload.Kind ||
-			!maps.EqualFunc(got.Headers, original.Headers, slices.Equal) || !maps.EqualFunc(got.Query, original.Query, slices.Equal) {
-			t.Errorf("%q: started %.200q, %+v, %+v", body.contentType, got.Payload.Body, got.Headers, got.Query)
+		if string(got.Payload.Body) != body.text || got.Payload.ContentType != body.contentType ||
+			got.Payload.Kind != payload.Kind ||
+			!maps.EqualFunc(got.Headers, original.Headers, slices.Equal) ||
+			!maps.EqualFunc(got.Query, original.Query, slices.Equal) {
+			t.Errorf("%q: started %.200q, %+v, %+v", body.contentType, got.Payload.Body,
+				got.Headers, got.Query)
 		}
-		if got.AccountID != "acme" || got.Queue != "mine" || got.Source != execution.Rerun || got.RerunOf != "" || got.DeliveryID != "" || got.TokenID != "" {
+		if got.AccountID != "acme" || got.Queue != "mine" || got.Source != execution.Rerun ||
+			got.RerunOf != "" || got.DeliveryID != "" || got.TokenID != "" {
 			t.Errorf("started %+v", got)
 		}
 	}
 	// The record refers to the original, which is unchanged.
-	r.records(store.Batch{New: []store.Record{record(id(50), func(rec *store.Record) { rec.ReplayOf, rec.Source = id(0), execution.Rerun })}})
-	if detail := decode[api.ExecutionDetail](r.get("/executions/" + id(50)).is(200)); detail.ReplayOf != id(0) || detail.RerunOf != "" || detail.Source != "rerun" {
+	r.records(store.Batch{
+		New: []store.Record{record(id(50), func(rec *store.Record) {
+			rec.ReplayOf, rec.Source = id(0), execution.Rerun
+		})},
+	})
+	if detail := decode[api.ExecutionDetail](r.get("/executions/" +
+		id(50)).is(200)); detail.ReplayOf != id(0) || detail.RerunOf != "" ||
+		detail.Source != "rerun" {
 		t.Errorf("%+v", detail)
 	}
-	if detail := decode[api.ExecutionDetail](r.get("/executions/" + id(0)).is(200)); detail.Status != "failed" || detail.RequeuedAs != "" {
+	if detail := decode[api.ExecutionDetail](r.get("/executions/" +
+		id(0)).is(200)); detail.Status != "failed" || detail.RequeuedAs != "" {
 		t.Errorf("%+v", detail)
 	}
 }
@@ -92,7 +105,8 @@ func TestReplayOnce(t *testing.T) {
 		answers := map[string]int{}
 		for range 16 {
 			all.Go(func() {
-				as := decode[api.Started](r.call(http.MethodPost, "/executions/"+id(of)+"/replay", "", change...).is(200)).ExecutionID
+				as := decode[api.Started](r.call(http.MethodPost, "/executions/"+id(of)+"/replay",
+					"", change...).is(200)).ExecutionID
 				mu.Lock()
 				defer mu.Unlock()
 				answers[as]++
@@ -119,7 +133,8 @@ func TestReplayOnce(t *testing.T) {
 	if got := sixteen(3, withKey("k")); got[as] != 16 || len(r.replays(id(3))) != 0 {
 		t.Errorf("recorded before: %v", got)
 	}
-	r.wantInvalid(r.call(http.MethodPost, "/executions/"+id(1)+"/replay", "", withKey(strings.Repeat("k", 256))), "Idempotency-Key", "")
+	r.wantInvalid(r.call(http.MethodPost, "/executions/"+id(1)+"/replay", "",
+		withKey(strings.Repeat("k", 256))), "Idempotency-Key", "")
 }
 
 func TestReplayIsRefused(t *testing.T) {
@@ -153,15 +168,23 @@ func TestReplayIsRefused(t *testing.T) {
 func (r *rig) rejected(n int, change func(*execution.Rejection)) execution.Rejection {
 	r.t.Helper()
 	rejection := execution.Rejection{
-		ID: id(n), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", At: epoch, Code: "workflow_inactive",
-		Headers: execution.Values{"X-A": {"1", "2"}}, Query: execution.Values{"q": {""}},
+		ID:         id(n),
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "acme",
+		Queue:      "default",
+		At:         epoch,
+		Code:       "workflow_inactive",
+		Headers:    execution.Values{"X-A": {"1", "2"}},
+		Query:      execution.Values{"q": {""}},
 	}
 	if change != nil {
 		change(&rejection)
 	}
 	sequence := r.message(stream.RejectedMessage(rejection))
 	r.records(store.Batch{New: []store.Record{record(id(n), func(rec *store.Record) {
-		rec.StreamSequence, rec.Status, rec.Error = sequence, execution.Rejected, "workflow_inactive"
+		rec.StreamSequence, rec.Status, rec.Error = sequence, execution.Rejected,
+			"workflow_inactive"
 	})}})
 	return rejection
 }
@@ -173,26 +196,36 @@ func TestReplayRejected(t *testing.T) {
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "node")
 	r.rejected(0, func(rejection *execution.Rejection) {
-		rejection.Payload = execution.Payload{ContentType: "x/y", Kind: execution.Binary, Body: []byte("a\xff")}
+		rejection.Payload = execution.Payload{
+			ContentType: "x/y",
+			Kind:        execution.Binary,
+			Body:        []byte("a\xff"),
+		}
 		rejection.Sender, rejection.Verified = "github", true
 	})
 	as := decode[api.Started](r.post("/executions/"+id(0)+"/replay", "").is(200)).ExecutionID
 	found := r.replays(id(0))
-	if len(found) != 1 || found[0].ID != as || string(found[0].Payload.Body) != "a\xff" || found[0].Payload.ContentType != "x/y" ||
-		!slices.Equal(found[0].Headers["X-A"], []string{"1", "2"}) || found[0].Sender != "github" || !found[0].Verified {
+	if len(found) != 1 || found[0].ID != as || string(found[0].Payload.Body) != "a\xff" ||
+		found[0].Payload.ContentType != "x/y" ||
+		!slices.Equal(found[0].Headers["X-A"], []string{"1", "2"}) || found[0].Sender != "github" ||
+		!found[0].Verified {
 		t.Fatalf("started %+v", found)
 	}
 
 	for n := 1; n <= 5; n++ {
 		r.rejected(n, func(rejection *execution.Rejection) {
 			if n != 3 {
-				rejection.Payload = execution.Payload{Kind: execution.Text, Body: []byte{byte('0' + n)}}
+				rejection.Payload = execution.Payload{
+					Kind: execution.Text,
+					Body: []byte{byte('0' + n)},
+				}
 			}
 		})
 	}
 	replay := func(body string, change ...func(*http.Request)) api.Replayed {
 		t.Helper()
-		return decode[api.Replayed](r.call(http.MethodPost, "/executions/replay", body, change...).is(200))
+		return decode[api.Replayed](r.call(http.MethodPost, "/executions/replay", body,
+			change...).is(200))
 	}
 	if got := replay(`{"status":"rejected","workflowId":"other"}`); got.Replayed != 0 {
 		t.Errorf("another workflow's: %+v", got)
@@ -204,8 +237,11 @@ func TestReplayRejected(t *testing.T) {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				got := replay(`{"status":"rejected","workflowId":"wf","since":"2026-03-01T00:00:00Z"}`)
-				if len(got.Left) != 1 || got.Left[0].Code != api.CodeBodyNotKept || got.Left[0].Count != 1 {
+				got := replay(
+					`{"status":"rejected","workflowId":"wf","since":"2026-03-01T00:00:00Z"}`,
+				)
+				if len(got.Left) != 1 || got.Left[0].Code != api.CodeBodyNotKept ||
+					got.Left[0].Count != 1 {
 					t.Errorf("left: %+v", got)
 				}
 			})

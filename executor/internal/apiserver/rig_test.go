@@ -78,7 +78,13 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	r.check(err)
 	t.Cleanup(r.changes.Stop)
 
-	waits, err := queues.New(queues.Config{Conn: r.nc, JetStream: r.JetStream, Named: r.Directory.Queues, Settings: r.Directory.QueueSettings, Recorder: "executor"})
+	waits, err := queues.New(queues.Config{
+		Conn:      r.nc,
+		JetStream: r.JetStream,
+		Named:     r.Directory.Queues,
+		Settings:  r.Directory.QueueSettings,
+		Recorder:  "executor",
+	})
 	r.check(err)
 	t.Cleanup(waits.Stop)
 
@@ -88,10 +94,23 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	r.keyring = operate.NewKeyring(r.Editor, r.Directory, r.store, log)
 	c := config{
 		calls: calls{
-			Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: r.store, JetStream: r.JetStream, Queues: waits, Changes: r.changes, Keyring: r.keyring,
-			PublicURL: "https://hooks.example.com/", Reach: reachability.New("https://hooks.example.com/", r.Roll), Tryout: testsend.New(),
+			Editor:    r.Editor,
+			Directory: r.Directory,
+			Roll:      r.Roll,
+			Store:     r.store,
+			JetStream: r.JetStream,
+			Queues:    waits,
+			Changes:   r.changes,
+			Keyring:   r.keyring,
+			PublicURL: "https://hooks.example.com/",
+			Reach:     reachability.New("https://hooks.example.com/", r.Roll),
+			Tryout:    testsend.New(),
 		},
-		access: access{AdminToken: adminToken, Keys: r.keyring, Ended: operate.NewSessions(r.store)},
+		access: access{
+			AdminToken: adminToken,
+			Keys:       r.keyring,
+			Ended:      operate.NewSessions(r.store),
+		},
 		Config: apiserver.Config{Log: log},
 		wrap:   func(api http.Handler) http.Handler { return api },
 	}
@@ -108,7 +127,9 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 		if t.Failed() {
 			t.Logf("the API's log:\n%s", r.log)
 		}
-		if text := r.log.String(); strings.Contains(text, adminToken) || strings.Contains(text, operate.KeyPrefix) || strings.Contains(text, registry.TokenPrefix) {
+		if text := r.log.String(); strings.Contains(text, adminToken) ||
+			strings.Contains(text, operate.KeyPrefix) ||
+			strings.Contains(text, registry.TokenPrefix) {
 			t.Errorf("a token is in the log:\n%s", text)
 		}
 	})
@@ -144,7 +165,8 @@ func (r *rig) call(method, path, body string, change ...func(*http.Request)) ans
 	if !strings.HasPrefix(path, "/api/") {
 		path = "/api/v1" + path
 	}
-	request, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path,
+		strings.NewReader(body))
 	r.check(err)
 	request.Header.Set("Authorization", "Bearer "+adminToken)
 	for _, c := range change {
@@ -155,21 +177,33 @@ func (r *rig) call(method, path, body string, change ...func(*http.Request)) ans
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	r.check(err)
-	a := answer{t: r.t, call: method + " " + path, status: response.StatusCode, header: response.Header, body: text}
+	a := answer{
+		t:      r.t,
+		call:   method + " " + path,
+		status: response.StatusCode,
+		header: response.Header,
+		body:   text,
+	}
 	r.conforms(method, path, a)
 	return a
 }
 
 func (r *rig) get(path string) answer { r.t.Helper(); return r.call(http.MethodGet, path, "") }
 
-func (r *rig) put(path, body string) answer { r.t.Helper(); return r.call(http.MethodPut, path, body) }
+func (r *rig) put(path, body string) answer {
+	r.t.Helper()
+	return r.call(http.MethodPut, path, body)
+}
 
 func (r *rig) post(path, body string) answer {
 	r.t.Helper()
 	return r.call(http.MethodPost, path, body)
 }
 
-func (r *rig) delete(path string) answer { r.t.Helper(); return r.call(http.MethodDelete, path, "") }
+func (r *rig) delete(path string) answer {
+	r.t.Helper()
+	return r.call(http.MethodDelete, path, "")
+}
 
 // is checks the status.
 func (a answer) is(status int) answer {
@@ -202,7 +236,8 @@ func (a answer) refused(status int, code string) api.Problem {
 	switch {
 	case p.Code != code:
 		a.t.Errorf("%s: code %q, want %q\n%s", a.call, p.Code, code, a.body)
-	case p.Type != "https://github.com/hookstart/hookstart#"+code, p.Status != status, p.Title == "", p.Detail == "",
+	case p.Type != "https://github.com/hookstart/hookstart#"+code, p.Status != status,
+		p.Title == "", p.Detail == "",
 		p.Retryable != retryable, (p.RetryAfter > 0) != retryable:
 		a.t.Errorf("%s: %s", a.call, a.body)
 	case retryable && a.header.Get("Retry-After") != fmt.Sprint(p.RetryAfter):
@@ -224,7 +259,8 @@ func decode[T any](a answer) T {
 
 func (r *rig) account(id, plan string) api.Account {
 	r.t.Helper()
-	return decode[api.Account](r.put("/accounts/"+id, fmt.Sprintf(`{"name":"An account","plan":%q}`, plan)))
+	return decode[api.Account](r.put("/accounts/"+id,
+		fmt.Sprintf(`{"name":"An account","plan":%q}`, plan)))
 }
 
 func (r *rig) workflow(id, account string, nodes ...string) api.Workflow {
@@ -234,7 +270,8 @@ func (r *rig) workflow(id, account string, nodes ...string) api.Workflow {
 		triggers[i] = fmt.Sprintf(`{"nodeId":%q,"name":"Node %s"}`, node, node)
 	}
 	return decode[api.Workflow](r.put("/workflows/"+id,
-		fmt.Sprintf(`{"accountId":%q,"name":"A workflow","triggers":[%s]}`, account, strings.Join(triggers, ","))))
+		fmt.Sprintf(`{"accountId":%q,"name":"A workflow","triggers":[%s]}`, account,
+			strings.Join(triggers, ","))))
 }
 
 func (r *rig) trigger(workflow, node string) api.Trigger {

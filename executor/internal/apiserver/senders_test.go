@@ -51,35 +51,52 @@ func TestSender(t *testing.T) {
 
 	put := r.put(senderAt, fmt.Sprintf(`{"preset":"github","secrets":[%q]}`, secret)).is(201)
 	made := decode[api.Sender](put)
-	if made.Preset != "github" || len(made.Secrets) != 1 || made.Secrets[0].Last4 != "1234" || made.Secrets[0].ID == "" || time.Since(made.Secrets[0].SetAt) > time.Minute {
+	if made.Preset != "github" || len(made.Secrets) != 1 || made.Secrets[0].Last4 != "1234" ||
+		made.Secrets[0].ID == "" || time.Since(made.Secrets[0].SetAt) > time.Minute {
 		t.Errorf("%+v", made)
 	}
 	r.put(senderAt, fmt.Sprintf(`{"preset":"github","secrets":[%q]}`, secret)).is(200)
-	added := decode[api.Sender](r.post(senderAt+"/secrets", fmt.Sprintf(`{"secret":%q,"endOthersAfterSeconds":3600}`, next)).is(201))
-	if len(added.Secrets) != 2 || added.Secrets[0].Last4 != "5678" || !added.Secrets[0].ExpiresAt.IsZero() || added.Secrets[1].ExpiresAt.IsZero() {
+	added := decode[api.Sender](r.post(senderAt+"/secrets",
+		fmt.Sprintf(`{"secret":%q,"endOthersAfterSeconds":3600}`, next)).is(201))
+	if len(added.Secrets) != 2 || added.Secrets[0].Last4 != "5678" ||
+		!added.Secrets[0].ExpiresAt.IsZero() || added.Secrets[1].ExpiresAt.IsZero() {
 		t.Errorf("%+v", added)
 	}
 
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	r.check(r.store.AddSenders(t.Context(), "report", at, []store.SenderSeen{{
-		WorkflowID: "wf", NodeID: "node", VerifiedAt: at, HandshakeAt: at.Add(time.Second), Deliveries: 5, WithoutID: 2,
-		RefusedAt: at.Add(2 * time.Second), RefusedCode: "signature_invalid", RefusedReason: "no signature fits", Refused: 3,
+		WorkflowID:    "wf",
+		NodeID:        "node",
+		VerifiedAt:    at,
+		HandshakeAt:   at.Add(time.Second),
+		Deliveries:    5,
+		WithoutID:     2,
+		RefusedAt:     at.Add(2 * time.Second),
+		RefusedCode:   "signature_invalid",
+		RefusedReason: "no signature fits",
+		Refused:       3,
 	}}))
 	shown := r.get(senderAt).is(200)
 	got := decode[api.Sender](shown)
-	if !got.LastVerifiedAt.Equal(at) || !got.LastHandshakeAt.Equal(at.Add(time.Second)) || got.Deliveries != 5 || got.DeliveriesWithoutID != 2 ||
-		got.LastRefusal == nil || got.LastRefusal.Reason != "no signature fits" || got.LastRefusal.Count != 3 {
+	if !got.LastVerifiedAt.Equal(at) || !got.LastHandshakeAt.Equal(at.Add(time.Second)) ||
+		got.Deliveries != 5 || got.DeliveriesWithoutID != 2 ||
+		got.LastRefusal == nil || got.LastRefusal.Reason != "no signature fits" ||
+		got.LastRefusal.Count != 3 {
 		t.Errorf("%+v", got)
 	}
 	trigger := r.get("/workflows/wf/triggers/node").is(200)
-	if of := decode[api.Trigger](trigger).Sender; of == nil || of.Preset != "github" || len(of.Secrets) != 2 || !of.LastVerifiedAt.Equal(at) {
+	if of := decode[api.Trigger](trigger).Sender; of == nil || of.Preset != "github" ||
+		len(of.Secrets) != 2 || !of.LastVerifiedAt.Equal(at) {
 		t.Errorf("of the trigger node: %+v", of)
 	}
-	if same := decode[api.Sender](r.put(senderAt, `{"preset":"github","settings":{"sha1":"accept"}}`).is(200)); same.Deliveries != 5 || same.LastRefusal == nil {
+	if same := decode[api.Sender](r.put(senderAt,
+		`{"preset":"github","settings":{"sha1":"accept"}}`).is(200)); same.Deliveries != 5 ||
+		same.LastRefusal == nil {
 		t.Errorf("with another setting: %+v", same)
 	}
 	viewer := r.key("viewer", "").Secret
-	if of := decode[api.Sender](r.call(http.MethodGet, senderAt, "", with(viewer)).is(200)); of.Secrets[0].Last4 != "" {
+	if of := decode[api.Sender](r.call(http.MethodGet, senderAt, "",
+		with(viewer)).is(200)); of.Secrets[0].Last4 != "" {
 		t.Errorf("a viewer sees %+v", of)
 	}
 	r.call(http.MethodDelete, senderAt, "", with(viewer)).refused(403, api.CodeForbidden)
@@ -100,13 +117,24 @@ func TestSender(t *testing.T) {
 	r.delete(senderAt).refused(404, api.CodeNotFound)
 	r.post(senderAt+"/secrets", `{"secret":"for-nobody"}`).refused(404, api.CodeNotFound)
 	r.put(senderAt, fmt.Sprintf(`{"preset":"github","secrets":[%q]}`, secret)).is(201)
-	if again := decode[api.Sender](r.get(senderAt).is(200)); !again.LastVerifiedAt.IsZero() || again.Deliveries != 0 {
+	if again := decode[api.Sender](r.get(senderAt).is(200)); !again.LastVerifiedAt.IsZero() ||
+		again.Deliveries != 0 {
 		t.Errorf("of a sender that is new: %+v", again)
 	}
 	r.check(r.store.AddSenders(t.Context(), "another report", at, []store.SenderSeen{{
-		WorkflowID: "wf", NodeID: "node", VerifiedAt: at, RefusedAt: at, RefusedCode: "signature_invalid", RefusedReason: "no signature fits", Refused: 1, Deliveries: 1,
+		WorkflowID:    "wf",
+		NodeID:        "node",
+		VerifiedAt:    at,
+		RefusedAt:     at,
+		RefusedCode:   "signature_invalid",
+		RefusedReason: "no signature fits",
+		Refused:       1,
+		Deliveries:    1,
 	}}))
-	if other := decode[api.Sender](r.put(senderAt, `{"preset":"stripe","secrets":["whsec_of-stripe-1234"]}`).is(200)); !other.LastVerifiedAt.IsZero() || other.LastRefusal != nil || other.Deliveries != 0 {
+	if other := decode[api.Sender](r.put(senderAt,
+		`{"preset":"stripe","secrets":["whsec_of-stripe-1234"]}`).is(
+		200,
+	)); !other.LastVerifiedAt.IsZero() || other.LastRefusal != nil || other.Deliveries != 0 {
 		t.Errorf("what was seen of GitHub is said of Stripe: %+v", other)
 	}
 	if log := r.log.String(); strings.Contains(log, secret) || strings.Contains(log, next) {
@@ -125,7 +153,8 @@ func TestSendersThatAreRefused(t *testing.T) {
 		"unknown member":  {`{"preset":"plain","secret":"x"}`, "secret"},
 	} {
 		p := r.put(senderAt, test.body).refused(422, api.CodeInvalid)
-		if len(p.Errors) == 0 || p.Errors[0].Field != test.field || strings.Contains(p.Detail, "%%%%") {
+		if len(p.Errors) == 0 || p.Errors[0].Field != test.field ||
+			strings.Contains(p.Detail, "%%%%") {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
@@ -133,14 +162,16 @@ func TestSendersThatAreRefused(t *testing.T) {
 		t.Error("an empty secret")
 	}
 	r.put(senderAt, `{"preset":"plain"}`).is(201)
-	r.post(senderAt+"/secrets", `{"secret":"x","endOthersAfterSeconds":-1}`).refused(422, api.CodeInvalid)
+	r.post(senderAt+"/secrets", `{"secret":"x","endOthersAfterSeconds":-1}`).refused(422,
+		api.CodeInvalid)
 }
 
 func TestSendersWithoutAKey(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.Workflow(t, "wf", "free", true)
-	p := r.put(senderAt, `{"preset":"github","secrets":["it's-a-secret"]}`).refused(409, api.CodeSecretsKeyMissing)
+	p := r.put(senderAt, `{"preset":"github","secrets":["it's-a-secret"]}`).refused(409,
+		api.CodeSecretsKeyMissing)
 	if !strings.Contains(p.Detail, "--secrets-key-file") {
 		t.Errorf("%+v", p)
 	}
@@ -175,7 +206,9 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 		t.Error("the ingress has no secret")
 	}
 	viewer := r.key("viewer", "").Secret
-	for _, want := range []struct{ key, text string }{{viewer, ""}, {"", "secret_from-notion"}, {"", ""}} {
+	for _, want := range []struct{ key, text string }{
+		{viewer, ""}, {"", "secret_from-notion"}, {"", ""},
+	} {
 		var as []func(*http.Request)
 		if want.key != "" {
 			as = append(as, with(want.key))
@@ -188,10 +221,12 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 	// The secret is shown to one operator, once, and the audit log names the operator.
 	bucket, err := r.JetStream.Stream(t.Context(), "KV_"+registry.Bucket)
 	r.check(err)
-	last, err := bucket.GetLastMsgForSubject(t.Context(), "$KV."+registry.Bucket+"."+registry.WorkflowPrefix+"wf")
+	last, err := bucket.GetLastMsgForSubject(t.Context(),
+		"$KV."+registry.Bucket+"."+registry.WorkflowPrefix+"wf")
 	r.check(err)
 	entry, audited, err := edit.DecodeEntry(last.Header)
-	if want := (edit.Actor{Kind: "admin-token", Name: "admin token"}); err != nil || !audited || entry.Actor != want {
+	if want := (edit.Actor{Kind: "admin-token", Name: "admin token"}); err != nil || !audited ||
+		entry.Actor != want {
 		t.Errorf("the audit has %+v, %v, %v", entry, audited, err)
 	}
 }
@@ -210,15 +245,34 @@ func TestDeliveryIDsInForce(t *testing.T) {
 		if len(of.DeliveryIDSources) < 14 {
 			t.Fatalf("%v", of.DeliveryIDSources)
 		}
-		return strings.Join(of.DeliveryIDHeaders[:4], " "), strings.Join(of.DeliveryIDSources[:4], " ")
+		return strings.Join(of.DeliveryIDHeaders[:4], " "),
+			strings.Join(of.DeliveryIDSources[:4], " ")
 	}
-	const first, firstSources = "X-Webhook-Delivery-Id X-Partner-Delivery", "header:X-Webhook-Delivery-Id header:X-Partner-Delivery"
+	const first, firstSources = "X-Webhook-Delivery-Id X-Partner-Delivery",
+		"header:X-Webhook-Delivery-Id header:X-Partner-Delivery"
 	for _, c := range []struct{ put, headers, sources string }{
-		{"", first + " X-GitHub-Delivery X-Gitea-Delivery", firstSources + " header:X-GitHub-Delivery header:X-Gitea-Delivery"},
-		{`{"preset":"stripe","secrets":["it's-a-secret"]}`, first + " X-GitHub-Delivery X-Gitea-Delivery", "ptr:/id " + firstSources + " header:X-GitHub-Delivery"},
-		{`{"preset":"gitlab","secrets":["it's-a-secret"]}`, "Webhook-Id " + first + " Idempotency-Key", "header:Webhook-Id " + firstSources + " header:Idempotency-Key"},
-		{`{"preset":"plain","settings":{"deliveryId":"header:X-Mine, form:id"}}`, first + " X-Mine X-GitHub-Delivery", firstSources + " header:X-Mine form:id"},
-		{`{"preset":"cloudevents"}`, first + " X-GitHub-Delivery X-Gitea-Delivery", firstSources + " header:Ce-Source + header:Ce-Id ptr:/source + ptr:/id"},
+		{
+			"", first + " X-GitHub-Delivery X-Gitea-Delivery",
+			firstSources + " header:X-GitHub-Delivery header:X-Gitea-Delivery",
+		},
+		{
+			`{"preset":"stripe","secrets":["it's-a-secret"]}`,
+			first + " X-GitHub-Delivery X-Gitea-Delivery",
+			"ptr:/id " + firstSources + " header:X-GitHub-Delivery",
+		},
+		{
+			`{"preset":"gitlab","secrets":["it's-a-secret"]}`,
+			"Webhook-Id " + first + " Idempotency-Key",
+			"header:Webhook-Id " + firstSources + " header:Idempotency-Key",
+		},
+		{
+			`{"preset":"plain","settings":{"deliveryId":"header:X-Mine, form:id"}}`,
+			first + " X-Mine X-GitHub-Delivery", firstSources + " header:X-Mine form:id",
+		},
+		{
+			`{"preset":"cloudevents"}`, first + " X-GitHub-Delivery X-Gitea-Delivery",
+			firstSources + " header:Ce-Source + header:Ce-Id ptr:/source + ptr:/id",
+		},
 	} {
 		if headers, sources := inForce(c.put); headers != c.headers || sources != c.sources {
 			t.Errorf("%s: %q, %q", c.put, headers, sources)
@@ -239,12 +293,17 @@ func TestSendTestRefused(t *testing.T) {
 	r.post(at, `{"body":"1","headers":{"A":["c\r\nd"]}}`).refused(422, api.CodeInvalid)
 	r.post(at, `{"body":"1","contentType":"a\nb"}`).refused(422, api.CodeInvalid)
 	for _, c := range []struct{ put, says string }{
-		{`{"preset":"discord","secrets":["d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"]}`, "Only Discord can sign"},
-		{`{"preset":"standard-webhooks","secrets":["whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="]}`, "hookstart trigger rerun"},
+		{
+			`{"preset":"discord","secrets":["d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"]}`, "Only Discord can sign",
+		},
+		{
+			`{"preset":"standard-webhooks","secrets":["whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="]}`, "hookstart trigger rerun",
+		},
 		{`{"preset":"notion","secrets":[]}`, "no secret yet"},
 	} {
 		r.put(senderAt, c.put)
-		if detail := r.post(at, `{"body":"{}"}`).refused(409, api.CodeSenderCannotSign).Detail; !strings.Contains(detail, c.says) {
+		if detail := r.post(at, `{"body":"{}"}`).refused(409,
+			api.CodeSenderCannotSign).Detail; !strings.Contains(detail, c.says) {
 			t.Errorf("%s: %s", c.put, detail)
 		}
 	}

@@ -15,16 +15,23 @@ const triggerPath = "/workflows/{id}/triggers/{nodeId}"
 
 func (s *server) routeTriggers(to huma.API) {
 	register(to, call{
-		method: http.MethodGet, path: triggerPath, id: "get-trigger", tag: tagTriggers,
-		summary: "Show a trigger node's settings", description: "With its URL and its tokens in clear.",
-		codes: []string{api.CodeNotFound},
+		method:      http.MethodGet,
+		path:        triggerPath,
+		id:          "get-trigger",
+		tag:         tagTriggers,
+		summary:     "Show a trigger node's settings",
+		description: "With its URL and its tokens in clear.",
+		codes:       []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *TriggerID) (api.Trigger, error) {
 		return s.Operate.Trigger(ctx, caller, in.ID, in.NodeID)
 	})
 	settings := newPatcher[api.TriggerSettings](to, "samplePayload", "filter", "answer")
 	type output struct{ Body api.Trigger }
 	routePatch[api.TriggerSettings](to, call{
-		path: triggerPath, id: "patch-trigger", tag: tagTriggers, summary: "Change a trigger node's settings",
+		path:        triggerPath,
+		id:          "patch-trigger",
+		tag:         tagTriggers,
+		summary:     "Change a trigger node's settings",
 		description: "`If-Match` takes the `ETag` of its workflow.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerChange
@@ -35,10 +42,14 @@ func (s *server) routeTriggers(to huma.API) {
 		return &output{t}, err
 	})
 	register(to, call{
-		method: http.MethodPut, path: triggerPath + "/sample-payload", id: "put-sample-payload", tag: tagTriggers,
-		summary: "Set the sample payload", description: "The body is the payload: any JSON value, at most 512 KiB. Reruns run on it.",
-		codes:   []string{api.CodeNotFound, api.CodeBodyTooLarge},
-		anyBody: true,
+		method:      http.MethodPut,
+		path:        triggerPath + "/sample-payload",
+		id:          "put-sample-payload",
+		tag:         tagTriggers,
+		summary:     "Set the sample payload",
+		description: "The body is the payload: any JSON value, at most 512 KiB. Reruns run on it.",
+		codes:       []string{api.CodeNotFound, api.CodeBodyTooLarge},
+		anyBody:     true,
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerID
 		RawBody []byte `contentType:"application/json"`
@@ -47,11 +58,18 @@ func (s *server) routeTriggers(to huma.API) {
 		return s.Operate.SetSamplePayload(ctx, caller, in.ID, in.NodeID, in.RawBody)
 	})
 	register(to, call{
-		method: http.MethodPost, path: triggerPath + "/rotate-token", id: "rotate-token", tag: tagTriggers,
+		method:  http.MethodPost,
+		path:    triggerPath + "/rotate-token",
+		id:      "rotate-token",
+		tag:     tagTriggers,
 		summary: "Make a new token",
-		description: "The tokens so far work for `keepOldForSeconds` longer, or as long as they would have if that is " +
-			"shorter. Without a body they end at once. Each call makes another token: do not repeat it blindly.",
-		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManyTokens, api.CodeNotConfirmed},
+		description: "The tokens so far work for `keepOldForSeconds` longer, or as long as they " +
+			"would have if that is " +
+			"shorter. Without a body they end at once. Each call makes another token: do not " +
+			"repeat it blindly.",
+		codes: []string{
+			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManyTokens, api.CodeNotConfirmed,
+		},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerChange
 		Body *api.RotateToken
@@ -69,19 +87,30 @@ func (s *server) routeTriggers(to huma.API) {
 // routeTries adds the calls that try a trigger node.
 func (s *server) routeTries(to huma.API) {
 	register(to, call{
-		method: http.MethodPost, path: triggerPath + "/rerun", id: "rerun-trigger", tag: tagTriggers,
-		summary:     "Start an execution on the sample payload",
-		description: "Neither the plan nor `active` keeps it from starting: a workflow can be tried before it is activated.",
-		codes:       []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
+		method:  http.MethodPost,
+		path:    triggerPath + "/rerun",
+		id:      "rerun-trigger",
+		tag:     tagTriggers,
+		summary: "Start an execution on the sample payload",
+		description: "Neither the plan nor `active` keeps it from starting: a workflow can be " +
+			"tried before it is activated.",
+		codes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
 	}, func(ctx context.Context, caller operate.Caller, in *TriggerID) (api.Started, error) {
 		return s.Operate.RerunTrigger(ctx, caller, in.ID, in.NodeID)
 	})
 	register(to, call{
-		method: http.MethodPost, path: triggerPath + "/send-test", id: "send-test", tag: tagTriggers,
+		method:  http.MethodPost,
+		path:    triggerPath + "/send-test",
+		id:      "send-test",
+		tag:     tagTriggers,
 		summary: "Post to the webhook URL as the sender would",
-		description: "The executor posts the sample payload, or what is given, to the public URL, signed with the sender's newest secret, which nobody sees. " +
+		description: "The executor posts the sample payload, or what is given, to the public " +
+			"URL, signed with the sender's newest secret, which nobody sees. " +
 			"Refusals of the endpoint are answers, too: `status` and `code` say them.",
-		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeSamplePayloadMissing, api.CodeSenderCannotSign, api.CodeSecretsKeyMissing, api.CodeEndpointUnreachable},
+		codes: []string{
+			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeSamplePayloadMissing,
+			api.CodeSenderCannotSign, api.CodeSecretsKeyMissing, api.CodeEndpointUnreachable,
+		},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerID
 		Body *api.SendTest

@@ -31,11 +31,15 @@ func TestTrigger(t *testing.T) {
 	r.workflow("wf", "acme", "a")
 	a := r.get("/workflows/wf/triggers/a").is(200)
 	trigger := decode[api.Trigger](a)
-	if trigger.NodeID != "a" || trigger.Name != "Node a" || trigger.URL != "https://hooks.example.com/webhooks/wf?token="+trigger.Token ||
-		trigger.RateLimit != (api.RateLimit{Requests: 600, WindowSeconds: 60}) || trigger.MaxBodyBytes != 102400 ||
+	if trigger.NodeID != "a" || trigger.Name != "Node a" ||
+		trigger.URL != "https://hooks.example.com/webhooks/wf?token="+trigger.Token ||
+		trigger.RateLimit != (api.RateLimit{Requests: 600, WindowSeconds: 60}) ||
+		trigger.MaxBodyBytes != 102400 ||
 		!slices.Equal(trigger.DeliveryIDHeaders, []string{
-			"X-Webhook-Delivery-Id", "X-Partner-Delivery", "X-GitHub-Delivery", "X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id",
-			"Svix-Id", "Idempotency-Key", "X-Shopify-Webhook-Id", "Linear-Delivery", "X-Atlassian-Webhook-Identifier", "X-Request-UUID", "I-Twilio-Idempotency-Token",
+			"X-Webhook-Delivery-Id", "X-Partner-Delivery", "X-GitHub-Delivery", "X-Gitea-Delivery",
+			"X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id",
+			"Svix-Id", "Idempotency-Key", "X-Shopify-Webhook-Id", "Linear-Delivery",
+			"X-Atlassian-Webhook-Identifier", "X-Request-UUID", "I-Twilio-Idempotency-Token",
 		}) {
 		t.Errorf("trigger %s", a.body)
 	}
@@ -43,7 +47,8 @@ func TestTrigger(t *testing.T) {
 	r.check(json.Unmarshal(a.body, &members))
 	var tokens []map[string]any
 	r.check(json.Unmarshal(members["tokens"], &tokens))
-	if string(members["samplePayload"]) != "null" || len(tokens) != 1 || tokens[0]["token"] != trigger.Token {
+	if string(members["samplePayload"]) != "null" || len(tokens) != 1 ||
+		tokens[0]["token"] != trigger.Token {
 		t.Errorf("trigger %s", a.body)
 	}
 	if last, ok := tokens[0]["lastUsedAt"]; !ok || last != nil {
@@ -54,8 +59,11 @@ func TestTrigger(t *testing.T) {
 	}
 
 	// The workflow's own rate limit takes precedence, and a use is shown.
-	r.put("/workflows/wf", `{"accountId":"acme","name":"n","rateLimit":{"requests":3,"windowSeconds":7},"triggers":[{"nodeId":"a"}]}`).is(200)
-	used := record(id(1), func(rec *store.Record) { rec.TokenID = registry.HashToken(trigger.Token).ID() })
+	r.put("/workflows/wf",
+		`{"accountId":"acme","name":"n","rateLimit":{"requests":3,"windowSeconds":7},"triggers":[{"nodeId":"a"}]}`).is(200)
+	used := record(id(1), func(rec *store.Record) {
+		rec.TokenID = registry.HashToken(trigger.Token).ID()
+	})
 	r.records(store.Batch{New: []store.Record{used}})
 	after := r.trigger("wf", "a")
 	if after.RateLimit != (api.RateLimit{Requests: 3, WindowSeconds: 7}) {
@@ -71,26 +79,37 @@ func TestTriggerTellsWhatIngressesWereTold(t *testing.T) {
 	r := start(t, func(c *config, _ *http.Server) { c.PublicURL = "" })
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "a")
-	if got := r.trigger("wf", "a").URL; !strings.HasPrefix(got, "http://127.0.0.1:8080/webhooks/wf?token=hst_") {
+	if got := r.trigger("wf", "a").URL; !strings.HasPrefix(got,
+		"http://127.0.0.1:8080/webhooks/wf?token=hst_") {
 		t.Errorf("without an ingress the URL is %s", got)
 	}
 	announce := func(settings *consistency.IngressSettings) {
 		t.Helper()
 		before := len(r.Roll.Ingress())
-		a, err := consistency.StartHeartbeat(t.Context(), r.nc, r.Follower, consistency.RoleIngress, settings, consistency.About{}, logtest.Quiet())
+		a, err := consistency.StartHeartbeat(t.Context(), r.nc, r.Follower, consistency.RoleIngress,
+			settings, consistency.About{}, logtest.Quiet())
 		r.check(err)
 		t.Cleanup(a.Stop)
 		eventually(t, func() bool { return len(r.Roll.Ingress()) > before })
 	}
-	announce(&consistency.IngressSettings{MaxBodyBytes: 200_000, DeliveryIDHeaders: []string{"X-Webhook-Delivery-Id", "X-Mine"}})
+	announce(&consistency.IngressSettings{
+		MaxBodyBytes:      200_000,
+		DeliveryIDHeaders: []string{"X-Webhook-Delivery-Id", "X-Mine"},
+	})
 	trigger := r.trigger("wf", "a")
-	if !strings.HasPrefix(trigger.URL, "http://127.0.0.1:8080/") || trigger.MaxBodyBytes != 200_000 ||
+	if !strings.HasPrefix(trigger.URL, "http://127.0.0.1:8080/") ||
+		trigger.MaxBodyBytes != 200_000 ||
 		!slices.Equal(trigger.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id", "X-Mine"}) {
 		t.Errorf("of one ingress: %+v", trigger)
 	}
-	announce(&consistency.IngressSettings{MaxBodyBytes: 50_000, PublicURL: "https://in.example.com/", DeliveryIDHeaders: []string{"X-Webhook-Delivery-Id", "X-Mine"}})
+	announce(&consistency.IngressSettings{
+		MaxBodyBytes:      50_000,
+		PublicURL:         "https://in.example.com/",
+		DeliveryIDHeaders: []string{"X-Webhook-Delivery-Id", "X-Mine"},
+	})
 	trigger = r.trigger("wf", "a")
-	if trigger.URL != "https://in.example.com/webhooks/wf?token="+trigger.Token || trigger.MaxBodyBytes != 50_000 {
+	if trigger.URL != "https://in.example.com/webhooks/wf?token="+trigger.Token ||
+		trigger.MaxBodyBytes != 50_000 {
 		t.Errorf("of two ingresses: %+v", trigger)
 	}
 }
@@ -102,13 +121,19 @@ func TestSamplePayload(t *testing.T) {
 	r.workflow("wf", "acme", "a")
 	const at = "/workflows/wf/triggers/a/sample-payload"
 	for _, sample := range []string{
-		`{"a":[1,2,{"b":null}]}`, `null`, `7`, `-0.0e+99`, `"text"`, `{"same":1,"same":2}`, `12345678901234567890123456789`,
-		"{ \"kept\" :\t[ 1 ,\n2 ] }", `"<&>` + "\u2028" + ` \ud800 \u0000"`, "\"\U0001F600\"", long(512 << 10),
+		`{"a":[1,2,{"b":null}]}`, `null`, `7`, `-0.0e+99`, `"text"`, `{"same":1,"same":2}`,
+		`12345678901234567890123456789`,
+		"{ \"kept\" :\t[ 1 ,\n2 ] }", `"<&>` + "\u2028" + ` \ud800 \u0000"`, "\"\U0001F600\"",
+		long(512 << 10),
 		strings.Repeat("[", 51_000) + strings.Repeat("]", 51_000),
 		strings.Repeat(`{"a":`, 51_000) + "1" + strings.Repeat("}", 51_000),
 	} {
-		for _, contentType := range []string{"application/json", "application/x-www-form-urlencoded", ""} {
-			a := r.call("PUT", at, sample, func(q *http.Request) { q.Header.Set("Content-Type", contentType) }).is(200)
+		for _, contentType := range []string{
+			"application/json", "application/x-www-form-urlencoded", "",
+		} {
+			a := r.call("PUT", at, sample, func(q *http.Request) {
+				q.Header.Set("Content-Type", contentType)
+			}).is(200)
 			for _, a := range []answer{a, r.get("/workflows/wf/triggers/a").is(200)} {
 				if !bytes.Contains(a.body, []byte(`,"samplePayload":`+sample+`}`)) {
 					t.Errorf("%s: %.300s is not there as it was", a.call, sample)
@@ -151,21 +176,28 @@ func TestRotation(t *testing.T) {
 	opens := func(token string) bool {
 		view, _ := r.Directory.Lookup("wf")
 		for _, known := range view.Workflow.Nodes[0].Tokens {
-			if known.Hash == registry.HashToken(token) && (known.ExpiresAt == 0 || known.ExpiresAt > time.Now().UnixNano()) {
+			if known.Hash == registry.HashToken(token) &&
+				(known.ExpiresAt == 0 || known.ExpiresAt > time.Now().UnixNano()) {
 				return true
 			}
 		}
 		return false
 	}
 	first := r.trigger("wf", "a").Token
-	r.records(store.Batch{New: []store.Record{record(id(1), func(rec *store.Record) { rec.TokenID = registry.HashToken(first).ID() })}})
+	r.records(store.Batch{
+		New: []store.Record{record(id(1), func(rec *store.Record) {
+			rec.TokenID = registry.HashToken(first).ID()
+		})},
+	})
 
 	second := decode[api.Trigger](r.post(at, `{"keepOldForSeconds":3600}`).is(200))
-	if second.Token == first || len(second.Tokens) != 2 || second.Tokens[0].Token != second.Token || second.Tokens[1].Token != first ||
+	if second.Token == first || len(second.Tokens) != 2 || second.Tokens[0].Token != second.Token ||
+		second.Tokens[1].Token != first ||
 		!strings.HasSuffix(second.URL, second.Token) || !opens(first) || !opens(second.Token) {
 		t.Errorf("rotated with grace: %+v", second)
 	}
-	if left := time.Until(second.Tokens[1].ExpiresAt); left < 3500*time.Second || left > 3600*time.Second || !second.Tokens[0].ExpiresAt.IsZero() {
+	if left := time.Until(second.Tokens[1].ExpiresAt); left < 3500*time.Second ||
+		left > 3600*time.Second || !second.Tokens[0].ExpiresAt.IsZero() {
 		t.Errorf("the old one works for %s", left)
 	}
 	if second.Tokens[0].LastUsedAt != nil || second.Tokens[1].LastUsedAt == nil {
@@ -205,7 +237,12 @@ func TestRotation(t *testing.T) {
 // lag starts a live process that confirms nothing until it leaves, or the test ends.
 func (r *rig) lag(t *testing.T) (leave func()) {
 	t.Helper()
-	data, err := proto.Marshal(&hookstartv1.Presence{InstanceId: "stuck", Role: consistency.RoleIngress, Serving: true, Ingress: &hookstartv1.IngressSettings{}})
+	data, err := proto.Marshal(&hookstartv1.Presence{
+		InstanceId: "stuck",
+		Role:       consistency.RoleIngress,
+		Serving:    true,
+		Ingress:    &hookstartv1.IngressSettings{},
+	})
 	r.check(err)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -224,7 +261,8 @@ func (r *rig) lag(t *testing.T) (leave func()) {
 	leave = sync.OnceFunc(func() {
 		close(done)
 		<-ended
-		if data, err := proto.Marshal(&hookstartv1.Presence{InstanceId: "stuck", Leaving: true}); err == nil {
+		if data, err := proto.Marshal(&hookstartv1.Presence{InstanceId: "stuck",
+			Leaving: true}); err == nil {
 			_ = r.nc.Publish("hookstart.presence", data)
 		}
 	})
@@ -249,7 +287,8 @@ func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 	r.Workflow(t, "wf", "free", false)
 	confirm := r.lag(t)
 	ctx, goAway := context.WithCancel(t.Context())
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.server.URL+"/api/v1/workflows/wf/activate", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		r.server.URL+"/api/v1/workflows/wf/activate", nil)
 	r.check(err)
 	request.Header.Set("Authorization", "Bearer "+adminToken)
 	gone := make(chan error, 1)
@@ -271,7 +310,9 @@ func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 	}
 	<-client.Done()
 	confirm()
-	eventually(t, func() bool { return strings.Contains(r.log.String(), "operation=activate-workflow") })
+	eventually(t, func() bool {
+		return strings.Contains(r.log.String(), "operation=activate-workflow")
+	})
 	if !strings.Contains(r.log.String(), "operation=activate-workflow status=200") {
 		t.Error("it was broken off")
 	}
@@ -288,7 +329,8 @@ func TestChangesThatAreNotConfirmed(t *testing.T) {
 		r.post("/workflows/wf/activate", ""),
 	} {
 		p := a.refused(503, api.CodeNotConfirmed)
-		if !strings.Contains(p.Detail, "stored") || !strings.Contains(p.Detail, "ingress stuck") || !strings.Contains(p.Detail, "Repeat") {
+		if !strings.Contains(p.Detail, "stored") || !strings.Contains(p.Detail, "ingress stuck") ||
+			!strings.Contains(p.Detail, "Repeat") {
 			t.Errorf("%s: detail %q", a.call, p.Detail)
 		}
 	}
@@ -297,7 +339,8 @@ func TestChangesThatAreNotConfirmed(t *testing.T) {
 	}
 	// A rotation must not be repeated without a check.
 	a := r.post("/workflows/wf/triggers/node/rotate-token", "").is(503)
-	if p := decode[api.Problem](a); p.Code != api.CodeNotConfirmed || p.Retryable || p.RetryAfter != 0 || !strings.Contains(p.Detail, "Do not repeat") {
+	if p := decode[api.Problem](a); p.Code != api.CodeNotConfirmed || p.Retryable ||
+		p.RetryAfter != 0 || !strings.Contains(p.Detail, "Do not repeat") {
 		t.Errorf("rotation: %s", a.body)
 	}
 	if r.trigger("wf", "node").Token == before {

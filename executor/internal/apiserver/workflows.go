@@ -23,7 +23,8 @@ func (s *server) routeWorkflows(to huma.API) {
 		AccountID string `query:"accountId" doc:"Only this account's."`
 	},
 	) (api.List[api.Workflow], error) {
-		return s.Operate.Workflows(ctx, caller, operate.WorkflowFilter{AccountID: in.AccountID}, in.page())
+		return s.Operate.Workflows(ctx, caller, operate.WorkflowFilter{AccountID: in.AccountID},
+			in.page())
 	})
 	route(to, call{
 		method: http.MethodGet, path: "/workflows/{id}", id: "get-workflow", tag: tagWorkflows,
@@ -35,9 +36,12 @@ func (s *server) routeWorkflows(to huma.API) {
 	route(to, call{
 		method: http.MethodPut, path: "/workflows/{id}", id: "put-workflow", tag: tagWorkflows,
 		summary: "Create or replace a workflow",
-		description: "A new one is inactive; of one that exists, `active` stays as it is. A trigger node that stays keeps " +
-			"its tokens; one that is left out is deleted with them. With the `ETag` of an earlier answer as `If-Match`, only the workflow that it is of is " +
-			"replaced, so that nobody's change is undone unseen. With `If-None-Match: *`, none is replaced. Only an inactive workflow can move to another account.",
+		description: "A new one is inactive; of one that exists, `active` stays as it is. A " +
+			"trigger node that stays keeps " +
+			"its tokens; one that is left out is deleted with them. With the `ETag` of an " +
+			"earlier answer as `If-Match`, only the workflow that it is of is " +
+			"replaced, so that nobody's change is undone unseen. With `If-None-Match: *`, none " +
+			"is replaced. Only an inactive workflow can move to another account.",
 		codes:     []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Workflow](to, "Created")},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
@@ -51,8 +55,12 @@ func (s *server) routeWorkflows(to huma.API) {
 	})
 	workflow := newPatcher[api.PutWorkflow](to)
 	routePatch[api.PutWorkflow](to, call{
-		path: "/workflows/{id}", id: "patch-workflow", tag: tagWorkflows, summary: "Change a workflow",
-		description: "`triggers` is replaced as a whole: a node that stays keeps its tokens and its sample payload, one that is left out is deleted.",
+		path:    "/workflows/{id}",
+		id:      "patch-workflow",
+		tag:     tagWorkflows,
+		summary: "Change a workflow",
+		description: "`triggers` is replaced as a whole: a node that stays keeps its tokens and " +
+			"its sample payload, one that is left out is deleted.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		WorkflowChange
 		patchBody
@@ -62,9 +70,13 @@ func (s *server) routeWorkflows(to huma.API) {
 		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 	})
 	registerBare(to, call{
-		method: http.MethodDelete, path: "/workflows/{id}", id: "delete-workflow", tag: tagWorkflows,
-		summary: "Delete a workflow", description: "With its tokens and sample payloads. The records of its executions stay.",
-		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
+		method:      http.MethodDelete,
+		path:        "/workflows/{id}",
+		id:          "delete-workflow",
+		tag:         tagWorkflows,
+		summary:     "Delete a workflow",
+		description: "With its tokens and sample payloads. The records of its executions stay.",
+		codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *WorkflowChange) error {
 		return s.Operate.DeleteWorkflow(ctx, caller, in.ID)
 	})
@@ -74,23 +86,36 @@ func (s *server) routeWorkflows(to huma.API) {
 // routeActive adds the calls that activate and deactivate a workflow.
 func (s *server) routeActive(to huma.API) {
 	route(to, call{
-		method: http.MethodPost, path: "/workflows/{id}/activate", id: "activate-workflow", tag: tagWorkflows,
+		method:      http.MethodPost,
+		path:        "/workflows/{id}/activate",
+		id:          "activate-workflow",
+		tag:         tagWorkflows,
 		summary:     "Activate a workflow",
 		description: "Its webhooks start executions, from the very next request. Idempotent.",
-		codes:       []string{api.CodeNotFound, api.CodePlanLimitExceeded, api.CodeWebhooksNotInPlan, api.CodeNotConfirmed},
-	}, func(ctx context.Context, caller operate.Caller, in *WorkflowChange) (*taggedWorkflow, error) {
-		w, err := s.Operate.Activate(ctx, caller, in.ID)
-		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
-	})
+		codes: []string{
+			api.CodeNotFound, api.CodePlanLimitExceeded, api.CodeWebhooksNotInPlan,
+			api.CodeNotConfirmed,
+		},
+	},
+		func(ctx context.Context, caller operate.Caller, in *WorkflowChange) (*taggedWorkflow,
+			error) {
+			w, err := s.Operate.Activate(ctx, caller, in.ID)
+			return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
+		})
 	route(to, call{
-		method: http.MethodPost, path: "/workflows/{id}/deactivate", id: "deactivate-workflow", tag: tagWorkflows,
+		method:      http.MethodPost,
+		path:        "/workflows/{id}/deactivate",
+		id:          "deactivate-workflow",
+		tag:         tagWorkflows,
 		summary:     "Deactivate a workflow",
 		description: "Its webhooks start nothing, from the very next request. Idempotent.",
 		codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, caller operate.Caller, in *WorkflowChange) (*taggedWorkflow, error) {
-		w, err := s.Operate.Deactivate(ctx, caller, in.ID)
-		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
-	})
+	},
+		func(ctx context.Context, caller operate.Caller, in *WorkflowChange) (*taggedWorkflow,
+			error) {
+			w, err := s.Operate.Deactivate(ctx, caller, in.ID)
+			return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
+		})
 }
 
 // WorkflowID is the path of a workflow.
@@ -142,7 +167,10 @@ func versionOf(tag string) (time.Time, error) {
 	digits, isTag := strings.CutPrefix(strings.TrimSuffix(tag, `"`), `"`)
 	micros, err := strconv.ParseInt(digits, 16, 64)
 	if err != nil || !isTag || micros <= 0 {
-		return time.Time{}, invalid(api.FieldError{Field: "If-Match", Problem: "must be one ETag of this workflow, as an earlier answer had it"})
+		return time.Time{}, invalid(api.FieldError{
+			Field:   "If-Match",
+			Problem: "must be one ETag of this workflow, as an earlier answer had it",
+		})
 	}
 	return time.UnixMicro(micros), nil
 }

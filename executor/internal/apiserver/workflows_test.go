@@ -19,9 +19,13 @@ func TestWorkflows(t *testing.T) {
 		`"triggers":[{"nodeId":"b","name":"B"},{"nodeId":"a","samplePayload":{"x": [1,  2]}}]}`
 	a := r.put("/workflows/orders", body).is(201)
 	created := decode[api.Workflow](a)
-	if created.ID != "orders" || created.AccountID != "acme" || created.Name != "Orders" || created.Queue != "q1" || created.Active ||
-		*created.RateLimit != (api.RateLimit{Requests: 5, WindowSeconds: 10}) || created.CreatedAt.IsZero() || created.UpdatedAt.IsZero() ||
-		!reflect.DeepEqual(created.Triggers, []api.WorkflowTrigger{{NodeID: "b", Name: "B"}, {NodeID: "a"}}) {
+	if created.ID != "orders" || created.AccountID != "acme" || created.Name != "Orders" ||
+		created.Queue != "q1" || created.Active ||
+		*created.RateLimit != (api.RateLimit{Requests: 5, WindowSeconds: 10}) ||
+		created.CreatedAt.IsZero() || created.UpdatedAt.IsZero() ||
+		!reflect.DeepEqual(created.Triggers, []api.WorkflowTrigger{
+			{NodeID: "b", Name: "B"}, {NodeID: "a"},
+		}) {
 		t.Errorf("created %s", a.body)
 	}
 	if strings.Contains(string(a.body), "activatedAt") {
@@ -37,8 +41,10 @@ func TestWorkflows(t *testing.T) {
 		t.Errorf("get: %s", got.body)
 	}
 
-	changed := decode[api.Workflow](r.put("/workflows/orders", `{"accountId":"acme","name":"New","triggers":[{"nodeId":"a"}],"rateLimit":null}`).is(200))
-	if changed.Name != "New" || changed.Queue != "default" || changed.RateLimit != nil || !changed.CreatedAt.Equal(created.CreatedAt) ||
+	changed := decode[api.Workflow](r.put("/workflows/orders",
+		`{"accountId":"acme","name":"New","triggers":[{"nodeId":"a"}],"rateLimit":null}`).is(200))
+	if changed.Name != "New" || changed.Queue != "default" || changed.RateLimit != nil ||
+		!changed.CreatedAt.Equal(created.CreatedAt) ||
 		!changed.UpdatedAt.After(created.UpdatedAt) || len(changed.Triggers) != 1 {
 		t.Errorf("changed %+v", changed)
 	}
@@ -48,7 +54,8 @@ func TestWorkflows(t *testing.T) {
 
 	r.delete("/workflows/orders").is(204)
 	for _, a := range []answer{
-		r.get("/workflows/orders"), r.delete("/workflows/orders"), r.post("/workflows/orders/activate", ""),
+		r.get("/workflows/orders"), r.delete("/workflows/orders"),
+		r.post("/workflows/orders/activate", ""),
 		r.get("/workflows/orders/triggers/a"),
 	} {
 		p := a.refused(404, api.CodeNotFound)
@@ -69,13 +76,15 @@ func TestPutLeavesActiveAsItIs(t *testing.T) {
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "a")
 	r.post("/workflows/wf/activate", "").is(200)
-	w := decode[api.Workflow](r.put("/workflows/wf", `{"accountId":"acme","name":"renamed","triggers":[{"nodeId":"a"}]}`).is(200))
+	w := decode[api.Workflow](r.put("/workflows/wf",
+		`{"accountId":"acme","name":"renamed","triggers":[{"nodeId":"a"}]}`).is(200))
 	if !w.Active || w.ActivatedAt.IsZero() {
 		t.Errorf("it became %+v", w)
 	}
 	// A refused change of account leaves the workflow unchanged, too.
 	r.account("other", "free")
-	r.wantInvalid(r.put("/workflows/wf", `{"accountId":"other","name":"n","triggers":[{"nodeId":"a"}]}`), "accountId", "deactivate")
+	r.wantInvalid(r.put("/workflows/wf",
+		`{"accountId":"other","name":"n","triggers":[{"nodeId":"a"}]}`), "accountId", "deactivate")
 	r.post("/workflows/wf/deactivate", "").is(200)
 	r.put("/workflows/wf", `{"accountId":"other","name":"n","triggers":[{"nodeId":"a"}]}`).is(200)
 }
@@ -120,7 +129,8 @@ func TestWorkflowsAreListed(t *testing.T) {
 	}
 	for _, limit := range []int{1, 2, 3, 50} {
 		r.wantPages(fmt.Sprintf("/workflows?limit=%d", limit), all, limit, workflowID)
-		r.wantPages(fmt.Sprintf("/workflows?accountId=two&limit=%d", limit), ofTwo, limit, workflowID)
+		r.wantPages(fmt.Sprintf("/workflows?accountId=two&limit=%d", limit), ofTwo, limit,
+			workflowID)
 	}
 	r.wantPages("/workflows?accountId=nobody", nil, 50, workflowID)
 	r.wantPages("/workflows?accountId=tw", nil, 50, workflowID)
@@ -155,16 +165,43 @@ func TestWorkflowsThatAreInvalid(t *testing.T) {
 		{"wf", with(`"triggers":[{"nodeId":"a"},{"nodeId":"é"}]`), "triggers[1].nodeId", "A-Z"},
 		{"wf", with(`"triggers":[{"nodeId":"a"},{"nodeId":"a"}]`), "triggers[1].nodeId", "twice"},
 		{"wf", with(`"triggers":[{"nodeId":"a","title":""}]`), "triggers[0].title", "unexpected"},
-		{"wf", with(`"triggers":[{"nodeId":"a","samplePayload":` + long(512<<10+1) + `}]`), "triggers[0].samplePayload", "at most"},
-		{"wf", with("\"triggers\":[{\"nodeId\":\"a\",\"samplePayload\":\"\xff\"}]"), "body", "UTF-8"},
-		{"wf", with(`"rateLimit":{"requests":0,"windowSeconds":60},` + node(1)), "rateLimit.requests", "1"},
-		{"wf", with(`"rateLimit":{"requests":1,"windowSeconds":36028797018963968},` + node(1)), "rateLimit.windowSeconds", "86400"},
-		{"wf", with(`"rateLimit":{"requests":1.5,"windowSeconds":60},` + node(1)), "rateLimit.requests", "integer"},
-		{"wf", with(`"rateLimit":{"requests":1.0,"windowSeconds":60},` + node(1)), "body", "rateLimit.requests: write the number 1.0 without a fraction"},
-		{"wf", with(`"rateLimit":{"requests":60,"windowSeconds":1e2},` + node(1)), "body", "rateLimit.windowSeconds: write the number 1e2 without a fraction"},
-		{"wf", with(`"rateLimit":{"requests":1E400,"windowSeconds":60},` + node(1)), "rateLimit.requests", "1000000"},
+		{
+			"wf", with(`"triggers":[{"nodeId":"a","samplePayload":` + long(512<<10+1) + `}]`),
+			"triggers[0].samplePayload", "at most",
+		},
+		{
+			"wf", with("\"triggers\":[{\"nodeId\":\"a\",\"samplePayload\":\"\xff\"}]"), "body",
+			"UTF-8",
+		},
+		{
+			"wf", with(`"rateLimit":{"requests":0,"windowSeconds":60},` + node(1)),
+			"rateLimit.requests", "1",
+		},
+		{
+			"wf", with(`"rateLimit":{"requests":1,"windowSeconds":36028797018963968},` + node(1)),
+			"rateLimit.windowSeconds", "86400",
+		},
+		{
+			"wf", with(`"rateLimit":{"requests":1.5,"windowSeconds":60},` + node(1)),
+			"rateLimit.requests", "integer",
+		},
+		{
+			"wf", with(`"rateLimit":{"requests":1.0,"windowSeconds":60},` + node(1)), "body",
+			"rateLimit.requests: write the number 1.0 without a fraction",
+		},
+		{
+			"wf", with(`"rateLimit":{"requests":60,"windowSeconds":1e2},` + node(1)), "body",
+			"rateLimit.windowSeconds: write the number 1e2 without a fraction",
+		},
+		{
+			"wf", with(`"rateLimit":{"requests":1E400,"windowSeconds":60},` + node(1)),
+			"rateLimit.requests", "1000000",
+		},
 		{"wf", with(node(1)) + "{}", "body", "after"},
-		{"wf", with(`"rateLimit":{"requests":1},` + node(1)), "rateLimit.windowSeconds", "required"},
+		{
+			"wf", with(`"rateLimit":{"requests":1},` + node(1)), "rateLimit.windowSeconds",
+			"required",
+		},
 		{"wf", with(`"rateLimit":7,` + node(1)), "rateLimit", "object"},
 	} {
 		r.wantInvalid(r.put("/workflows/"+c.id, c.body), c.field, c.problem)
@@ -178,7 +215,8 @@ func TestNullSampleIsNoSample(t *testing.T) {
 	r := start(t)
 	r.account("acme", "free")
 	put := func(sample string) {
-		r.put("/workflows/wf", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"a"`+sample+`}]}`)
+		r.put("/workflows/wf",
+			`{"accountId":"acme","name":"n","triggers":[{"nodeId":"a"`+sample+`}]}`)
 	}
 	put(`,"samplePayload":7`)
 	put(`,"samplePayload":null`)
@@ -193,8 +231,12 @@ func TestSampleOfAWorkflowIsKeptAsSent(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "free")
-	for _, sample := range []string{`12345678901234567890.10`, `{"a":[1E400,-1e-400,-0, 1.0],"a":"\ud800\/<"}`, `-1E999999`} {
-		r.put("/workflows/wf", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"a","samplePayload":`+sample+`}]}`)
+	for _, sample := range []string{
+		`12345678901234567890.10`, `{"a":[1E400,-1e-400,-0, 1.0],"a":"\ud800\/<"}`, `-1E999999`,
+	} {
+		r.put("/workflows/wf",
+			`{"accountId":"acme","name":"n","triggers":[{"nodeId":"a","samplePayload":`+sample+
+				`}]}`)
 		if got := r.trigger("wf", "a").SamplePayload; string(got) != sample {
 			t.Errorf("%s became %s", sample, got)
 		}
@@ -207,11 +249,16 @@ func long(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
 func TestUnknownWorkflows(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	for _, id := range []string{"nothing", "a%20b", "a.b", "*", "%3E", "%00", strings.Repeat("x", 65), strings.Repeat("x", 4000)} {
+	for _, id := range []string{
+		"nothing", "a%20b", "a.b", "*", "%3E", "%00", strings.Repeat("x", 65),
+		strings.Repeat("x", 4000),
+	} {
 		at := "/workflows/" + id
 		for _, a := range []answer{
-			r.get(at), r.delete(at), r.post(at+"/activate", ""), r.post(at+"/deactivate", ""), r.get(at + "/triggers/n"),
-			r.put(at+"/triggers/n/sample-payload", "{}"), r.post(at+"/triggers/n/rotate-token", ""), r.post(at+"/triggers/n/rerun", ""),
+			r.get(at), r.delete(at), r.post(at+"/activate", ""), r.post(at+"/deactivate", ""),
+			r.get(at + "/triggers/n"),
+			r.put(at+"/triggers/n/sample-payload", "{}"), r.post(at+"/triggers/n/rotate-token", ""),
+			r.post(at+"/triggers/n/rerun", ""),
 		} {
 			if p := a.refused(404, api.CodeNotFound); !json.Valid(a.body) || p.Detail == "" {
 				t.Errorf("%s: %s", a.call, a.body)

@@ -7,10 +7,10 @@
 // once:
 //
 //   - At least once: the consumer, which all executors share, begins with the oldest message, and a
-//     message is acknowledged after the database has committed. The consumer delivers one message at
-//     a time, in order. So once a message is acknowledged, all messages before it are, and only then
-//     are the earlier revisions of its record deleted. Until then the bucket keeps them, however
-//     often a record changes while the database is unavailable.
+//     message is acknowledged after the database has committed. The consumer delivers one message
+//     at a time, in order. So once a message is acknowledged, all messages before it are, and only
+//     then are the earlier revisions of its record deleted. Until then the bucket keeps them,
+//     however often a record changes while the database is unavailable.
 //   - At most once: an entry has an ID of its own, created with the change, and the database keeps
 //     one entry per ID.
 package auditor
@@ -36,8 +36,8 @@ import (
 const Durable = "audit"
 
 const (
-	// ackWait is the time after which a message that this executor did not acknowledge is delivered to
-	// another executor.
+	// ackWait is the time after which a message that this executor did not acknowledge is delivered
+	// to another executor.
 	ackWait = 5 * time.Second
 	// again is the delay before a failed step is retried.
 	again = time.Second
@@ -67,7 +67,9 @@ func (a *Auditor) Run(ctx context.Context, name string) {
 		}
 		if time.Since(said) > time.Minute {
 			said = time.Now()
-			a.log.WithError(err).WithField("stream", name).Warn("the audit cannot be taken from the registry's history; it is tried again")
+			a.log.WithError(err).WithField("stream",
+				name).Warn("the audit cannot be taken from the registry's history; it is tried " +
+				"again")
 		}
 		retry.Sleep(ctx, again)
 	}
@@ -77,8 +79,12 @@ func (a *Auditor) Run(ctx context.Context, name string) {
 // package's comment explains the reason.
 func consumerConfig() jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
-		Durable: Durable, Description: "hookstart: the executors take the audit from the registry's history",
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1, DeliverPolicy: jetstream.DeliverAllPolicy,
+		Durable:       Durable,
+		Description:   "hookstart: the executors take the audit from the registry's history",
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       ackWait,
+		MaxAckPending: 1,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}
 }
 
@@ -87,7 +93,8 @@ func (a *Auditor) consume(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("consumer %s of %s: %w", Durable, name, err)
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullHeartbeat(5*time.Second))
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(1),
+		jetstream.PullHeartbeat(5*time.Second))
 	if err != nil {
 		return fmt.Errorf("consumer %s of %s: %w", Durable, name, err)
 	}
@@ -113,7 +120,8 @@ func (a *Auditor) take(ctx context.Context, msg jetstream.Msg) error {
 	entry, exists, err := edit.DecodeEntry(msg.Headers())
 	switch {
 	case err != nil: // it will not become readable
-		a.log.WithError(err).WithField("subject", msg.Subject()).Error("a change has no entry in the audit")
+		a.log.WithError(err).WithField("subject",
+			msg.Subject()).Error("a change has no entry in the audit")
 	case exists:
 		meta, err := msg.Metadata()
 		if err != nil {
@@ -138,8 +146,16 @@ func Stored(e edit.Entry) store.AuditEntry {
 		changes = string(text)
 	}
 	return store.AuditEntry{
-		ID: e.ID, At: e.At, ActorKind: e.Actor.Kind, ActorID: e.Actor.ID, ActorName: e.Actor.Name, Action: e.Action,
-		AccountID: e.AccountID, WorkflowID: e.WorkflowID, NodeID: e.NodeID, Changes: changes,
+		ID:         e.ID,
+		At:         e.At,
+		ActorKind:  e.Actor.Kind,
+		ActorID:    e.Actor.ID,
+		ActorName:  e.Actor.Name,
+		Action:     e.Action,
+		AccountID:  e.AccountID,
+		WorkflowID: e.WorkflowID,
+		NodeID:     e.NodeID,
+		Changes:    changes,
 	}
 }
 
@@ -149,7 +165,9 @@ func (a *Auditor) TakeAgain(ctx context.Context) {
 	for _, name := range registry.Streams() {
 		_, err := a.js.ResetConsumerToSequence(ctx, name, Durable, 1)
 		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			a.log.WithError(err).WithField("stream", name).Warn("the audit is not taken again from the registry's history; entries that the database has lost stay missing")
+			a.log.WithError(err).WithField("stream",
+				name).Warn("the audit is not taken again from the registry's history; entries " +
+				"that the database has lost stay missing")
 		}
 	}
 }
@@ -157,7 +175,8 @@ func (a *Auditor) TakeAgain(ctx context.Context) {
 // trim deletes the earlier revisions of a record. If that fails, the record's next change deletes
 // them.
 func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
-	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" || before == "0" {
+	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" ||
+		before == "0" {
 		return // the record has no earlier revision
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -168,10 +187,12 @@ func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
 	}
 	s, err := a.js.Stream(ctx, name)
 	if err == nil {
-		err = s.Purge(ctx, jetstream.WithPurgeSubject(msg.Subject()), jetstream.WithPurgeSequence(meta.Sequence.Stream))
+		err = s.Purge(ctx, jetstream.WithPurgeSubject(msg.Subject()),
+			jetstream.WithPurgeSequence(meta.Sequence.Stream))
 	}
 	if err != nil {
-		a.log.WithError(err).WithField("stream", name).Debug("earlier revisions of a record were not deleted")
+		a.log.WithError(err).WithField("stream",
+			name).Debug("earlier revisions of a record were not deleted")
 	}
 }
 
@@ -181,7 +202,9 @@ func CaughtUp(ctx context.Context, js jetstream.JetStream) {
 	for _, name := range registry.Streams() {
 		for ctx.Err() == nil {
 			consumer, err := js.Consumer(ctx, name, Durable)
-			if err == nil && consumer.CachedInfo().NumPending+uint64(consumer.CachedInfo().NumAckPending) == 0 { //nolint:gosec // a count
+			if err == nil &&
+				consumer.CachedInfo().NumPending+
+					uint64(consumer.CachedInfo().NumAckPending) == 0 { //nolint:gosec // a count
 				break
 			}
 			retry.Sleep(ctx, 20*time.Millisecond)

@@ -1,8 +1,8 @@
 // Package changes tells watchers that execution records changed, whichever executor recorded the
 // changes. A watch that may have missed a change ends, so that its client reads the records again.
 //
-// A stream keeps what the executors told each other in the last minutes. From it, an executor that has just started knows what
-// changed before, and those who come back to it miss nothing.
+// A stream keeps what the executors told each other in the last minutes. From it, an executor that
+// has just started knows what changed before, and those who come back to it miss nothing.
 package changes
 
 import (
@@ -42,22 +42,23 @@ const (
 // loadTimeout bounds the reading of the stream at the start.
 const loadTimeout = 5 * time.Second
 
-// Ensure creates the stream if it does not exist. It is small, and in memory: with a single NATS server, a restart of that
-// empties it, which those who come back are told.
+// Ensure creates the stream if it does not exist. It is small, and in memory: with a single NATS
+// server, a restart of that empties it, which those who come back are told.
 func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, StreamName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
-			Name:        StreamName,
-			Description: "hookstart: which executions changed in the last minutes, for those who come back to an event stream",
-			Subjects:    []string{subject},
-			Retention:   jetstream.LimitsPolicy,
-			Discard:     jetstream.DiscardOld,
-			Storage:     jetstream.MemoryStorage,
-			Replicas:    replicas,
-			MaxAge:      keptFor,
-			MaxBytes:    keptBytes,
-			NoAck:       true, // the executors tell each other whether it keeps it or not
+			Name: StreamName,
+			Description: "hookstart: which executions changed in the last minutes, for those who " +
+				"come back to an event stream",
+			Subjects:  []string{subject},
+			Retention: jetstream.LimitsPolicy,
+			Discard:   jetstream.DiscardOld,
+			Storage:   jetstream.MemoryStorage,
+			Replicas:  replicas,
+			MaxAge:    keptFor,
+			MaxBytes:  keptBytes,
+			NoAck:     true, // the executors tell each other whether it keeps it or not
 		})
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			err = nil // another executor was first
@@ -83,12 +84,19 @@ type Changes struct {
 
 // New returns a Changes that listens on nc.
 func New(nc *nats.Conn) (*Changes, error) {
-	c := &Changes{nc: nc, watchers: map[chan Batch]struct{}{}, past: past{since: now()}, stop: make(chan struct{}), done: make(chan struct{})}
+	c := &Changes{
+		nc:       nc,
+		watchers: map[chan Batch]struct{}{},
+		past:     past{since: now()},
+		stop:     make(chan struct{}),
+		done:     make(chan struct{}),
+	}
 	var err error
 	if c.sub, err = nc.Subscribe(subject, c.receive); err != nil {
 		return nil, fmt.Errorf("listen for changes: %w", err)
 	}
-	go c.endAfterGaps(nc.StatusChanged(nats.CONNECTED), c.sub.StatusChanged(nats.SubscriptionSlowConsumer))
+	go c.endAfterGaps(nc.StatusChanged(nats.CONNECTED),
+		c.sub.StatusChanged(nats.SubscriptionSlowConsumer))
 	return c, nil
 }
 
@@ -174,8 +182,8 @@ func (c *Changes) publish(ids []string) error {
 type Watching struct {
 	// Since is the beginning of the watch: Changed receives everything after it.
 	Since time.Time
-	// Before holds the batches since the requested time, and a few older ones, because the clocks of
-	// executors differ and a client may come back from another executor.
+	// Before holds the batches since the requested time, and a few older ones, because the clocks
+	// of executors differ and a client may come back from another executor.
 	Before []Batch
 	// Complete means that no change is missing in Before.
 	Complete bool
@@ -223,7 +231,8 @@ func (c *Changes) receive(msg *nats.Msg) {
 	}
 }
 
-// Load reads from the stream what was told before New. If that fails, it is as if nothing had been kept.
+// Load reads from the stream what was told before New. If that fails, it is as if nothing had been
+// kept.
 func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -237,11 +246,14 @@ func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
 		before.since = info.Created
 	}
 	if info.State.Bytes > keptBytes/2 && info.State.FirstTime.After(before.since) {
-		before.since = info.State.FirstTime // what came earlier may be gone, because there was no room for it
+		// What came earlier may be gone, because there was no room for it.
+		before.since = info.State.FirstTime
 	}
 	last := info.State.LastSeq
 	if info.State.Msgs > 0 {
-		consumer, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+		consumer, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+			DeliverPolicy: jetstream.DeliverAllPolicy,
+		})
 		if err != nil {
 			return err
 		}
@@ -262,7 +274,10 @@ func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
 			done = meta.Sequence.Stream >= last || meta.NumPending == 0
 			var changed hookstartv1.ExecutionsChanged
 			if proto.Unmarshal(msg.Data(), &changed) == nil {
-				before.add(Batch{At: meta.Timestamp.UTC().Truncate(time.Microsecond), IDs: changed.GetExecutionIds()})
+				before.add(Batch{
+					At:  meta.Timestamp.UTC().Truncate(time.Microsecond),
+					IDs: changed.GetExecutionIds(),
+				})
 			}
 		}
 	}

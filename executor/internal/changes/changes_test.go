@@ -44,7 +44,9 @@ func watch(t *testing.T, c *changes.Changes) <-chan changes.Batch {
 // them, so their watches must end.
 func TestWatchesEndAfterALostConnection(t *testing.T) {
 	server := natstest.Start(t)
-	c := listen(t, server.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectBufSize(-1)))
+	c := listen(t,
+		server.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
+			nats.ReconnectBufSize(-1)))
 	defer c.Stop()
 	changed := watch(t, c)
 	if err := c.Publish([]string{"a"}); err != nil {
@@ -81,7 +83,8 @@ func TestWatchesEndWhenTellingFails(t *testing.T) {
 	}
 }
 
-// Who comes back to an executor that was restarted meanwhile gets what another one told before, and no gap.
+// Who comes back to an executor that was restarted meanwhile gets what another one told before, and
+// no gap.
 func TestChangesAreKeptThroughARestart(t *testing.T) {
 	server := natstest.Start(t)
 	js, err := jetstream.New(server.Connect(t))
@@ -121,7 +124,8 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	if !resumed.Complete || !slices.Contains(ids, "b") {
 		t.Errorf("complete: %v, %q", resumed.Complete, ids)
 	}
-	if since := again.Watch(time.Now().Add(-time.Hour)); since.Complete { // before the stream was made
+	if since := again.Watch(time.Now().Add(-time.Hour)); since.Complete {
+		// Before the stream was made.
 		t.Error("what was never kept is said to be complete")
 	}
 }

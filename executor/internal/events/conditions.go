@@ -17,8 +17,8 @@ const (
 	// unattendedAfter is the time for which executions wait without a runner before operators are
 	// told.
 	unattendedAfter = 15 * time.Second
-	// quiet is the time without a refusal after which a sender whose requests are verified counts as
-	// recovered.
+	// quiet is the time without a refusal after which a sender whose requests are verified counts
+	// as recovered.
 	quiet = 5 * time.Minute
 	// The storage is low from lowFrom of its size on, and until it is below lowUntil.
 	lowFrom, lowUntil = 0.85, 0.80
@@ -127,7 +127,9 @@ func subjectOf(workflowID, nodeID string) string { return workflowID + "/" + nod
 
 // find finds out the state of everything that an account's operators want to be told of. The
 // workflow that the events start is left out.
-func (e *Events) find(ctx context.Context, now time.Time, a *registry.Account, seen seen, open []store.Condition) (findings, error) {
+func (e *Events) find(
+	ctx context.Context, now time.Time, a *registry.Account, seen seen, open []store.Condition,
+) (findings, error) {
 	found := findings{}
 	var workflows []*registry.Workflow
 	for _, w := range e.config.Directory.Workflows(a.ID, "", maxWorkflows) {
@@ -155,7 +157,9 @@ func (e *Events) find(ctx context.Context, now time.Time, a *registry.Account, s
 }
 
 // unattended returns the states of the queues that workflows name.
-func unattended(now time.Time, workflows []*registry.Workflow, all []queues.Queue) map[string]finding {
+func unattended(
+	now time.Time, workflows []*registry.Workflow, all []queues.Queue,
+) map[string]finding {
 	named := map[string]bool{}
 	for _, w := range workflows {
 		named[w.Queue] = true
@@ -174,7 +178,8 @@ func unattended(now time.Time, workflows []*registry.Workflow, all []queues.Queu
 		case waits >= unattendedAfter:
 			f.state = bad
 		case !q.PausedSince.IsZero():
-			f.state, f.ends = good, fmt.Sprintf("Queue %s is paused: its executions wait for an operator.", q.Name)
+			f.state, f.ends = good,
+				fmt.Sprintf("Queue %s is paused: its executions wait for an operator.", q.Name)
 		case waits == 0:
 			f.state = good
 		}
@@ -185,7 +190,10 @@ func unattended(now time.Time, workflows []*registry.Workflow, all []queues.Queu
 
 // refused returns the states of the senders of workflows. A sender is bad from a refusal on, until
 // a later request is verified and none was refused for a while.
-func refused(now time.Time, setting *registry.OperatorEvents, workflows []*registry.Workflow, all map[string]store.SenderSeen) map[string]finding {
+func refused(
+	now time.Time, setting *registry.OperatorEvents, workflows []*registry.Workflow,
+	all map[string]store.SenderSeen,
+) map[string]finding {
 	found := map[string]finding{}
 	for _, w := range workflows {
 		for _, node := range w.Triggers {
@@ -196,8 +204,11 @@ func refused(now time.Time, setting *registry.OperatorEvents, workflows []*regis
 			}
 			f := finding{
 				workflowID: w.ID,
-				begins:     fmt.Sprintf("Requests to node %s of workflow %s are refused, the last one at %s: %s.", node.NodeID, w.ID, moment(s.RefusedAt), shortened(s.RefusedReason)),
-				ends:       fmt.Sprintf("Requests to node %s of workflow %s are verified again, since %s.", node.NodeID, w.ID, moment(s.VerifiedAt)),
+				begins: fmt.Sprintf("Requests to node %s of workflow %s are refused, the "+
+					"last one at %s: %s.", node.NodeID, w.ID, moment(s.RefusedAt),
+					shortened(s.RefusedReason)),
+				ends: fmt.Sprintf("Requests to node %s of workflow %s are verified again, since "+
+					"%s.", node.NodeID, w.ID, moment(s.VerifiedAt)),
 			}
 			switch {
 			case s.RefusedAt.Before(setting.Since):
@@ -253,8 +264,9 @@ func full(bytes uint64, limit int64) float64 {
 
 func storageState(part float64, of string) finding {
 	f := finding{
-		begins: fmt.Sprintf("%s is %.0f %% full. When it is full, requests are answered 503.", of, 100*part),
-		ends:   fmt.Sprintf("%s has room again: it is %.0f %% full.", of, 100*part),
+		begins: fmt.Sprintf("%s is %.0f %% full. When it is full, requests are answered 503.", of,
+			100*part),
+		ends: fmt.Sprintf("%s has room again: it is %.0f %% full.", of, 100*part),
 	}
 	switch {
 	case part >= lowFrom:
@@ -267,15 +279,22 @@ func storageState(part float64, of string) finding {
 
 // changesOf returns how the conditions of an account change. Nobody is told of the end of a
 // condition whose subject is gone.
-func changesOf(now time.Time, a *registry.Account, found findings, open []store.Condition) (changes []store.ConditionChange) {
+func changesOf(
+	now time.Time, a *registry.Account, found findings, open []store.Condition,
+) (changes []store.ConditionChange) {
 	now = store.Time(now)
 	cause := func(kind, subject, text string, f finding) *store.EventCause {
 		if !a.Events.Wants(kind) {
 			return nil
 		}
 		return &store.EventCause{
-			ID: fmt.Sprintf("%s:%s:%s:%d", kind, a.ID, subject, now.UnixMicro()), AccountID: a.ID, Kind: kind,
-			WorkflowID: f.workflowID, Queue: f.queue, At: now, Text: text,
+			ID:         fmt.Sprintf("%s:%s:%s:%d", kind, a.ID, subject, now.UnixMicro()),
+			AccountID:  a.ID,
+			Kind:       kind,
+			WorkflowID: f.workflowID,
+			Queue:      f.queue,
+			At:         now,
+			Text:       text,
 		}
 	}
 	began := map[[2]string]bool{}
@@ -286,15 +305,24 @@ func changesOf(now time.Time, a *registry.Account, found findings, open []store.
 		case !ok:
 			changes = append(changes, store.ConditionChange{Condition: c, Ended: true})
 		case f.state == good:
-			changes = append(changes, store.ConditionChange{Condition: c, Ended: true, Cause: cause(c.Kind+registry.Recovered, c.Subject, f.ends, f)})
+			changes = append(changes, store.ConditionChange{
+				Condition: c,
+				Ended:     true,
+				Cause:     cause(c.Kind+registry.Recovered, c.Subject, f.ends, f),
+			})
 		}
 	}
 	for kind, subjects := range found {
 		for subject, f := range subjects {
 			if f.state == bad && !began[[2]string{kind, subject}] {
 				changes = append(changes, store.ConditionChange{
-					Condition: store.Condition{AccountID: a.ID, Kind: kind, Subject: subject, Since: now},
-					Cause:     cause(kind, subject, f.begins, f),
+					Condition: store.Condition{
+						AccountID: a.ID,
+						Kind:      kind,
+						Subject:   subject,
+						Since:     now,
+					},
+					Cause: cause(kind, subject, f.begins, f),
 				})
 			}
 		}

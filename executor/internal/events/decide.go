@@ -47,7 +47,9 @@ func (e *Events) decideAll(ctx context.Context) error {
 		}
 		full := false
 		now := time.Now().UTC().Truncate(time.Microsecond)
-		err := e.config.Store.DecideEvents(ctx, now, now.Add(-window), func(causes []store.EventCause, decided []store.Event) ([]store.Event, []string) {
+		err := e.config.Store.DecideEvents(ctx, now, now.Add(-window), func(
+			causes []store.EventCause, decided []store.Event,
+		) ([]store.Event, []string) {
 			events, used := e.decide(now, causes, decided)
 			full = len(causes) == store.MaxEventCauses && len(used) > 0
 			return events, used
@@ -63,13 +65,16 @@ type group struct{ accountID, kind string }
 
 // decide returns the events that tell of causes, and the IDs of the causes that do not wait any
 // more. decided holds the events of the last window.
-func (e *Events) decide(now time.Time, causes []store.EventCause, decided []store.Event) (events []store.Event, used []string) {
+func (e *Events) decide(
+	now time.Time, causes []store.EventCause, decided []store.Event,
+) (events []store.Event, used []string) {
 	var groups []group
 	waiting := map[group][]store.EventCause{}
 	for _, c := range causes {
 		g := group{c.AccountID, c.Kind}
 		setting := e.config.Directory.Events(c.AccountID)
-		if !setting.Wants(c.Kind) || c.WorkflowID == setting.WorkflowID || e.target(c.AccountID, setting) == nil {
+		if !setting.Wants(c.Kind) || c.WorkflowID == setting.WorkflowID ||
+			e.target(c.AccountID, setting) == nil {
 			used = append(used, c.ID)
 			continue
 		}
@@ -125,8 +130,8 @@ func (e *Events) target(accountID string, setting *registry.OperatorEvents) *reg
 	return w.Record
 }
 
-// textOf returns the JSON of an input on one line, with its text last: scripts without a JSON parser
-// read it.
+// textOf returns the JSON of an input on one line, with its text last: scripts without a JSON
+// parser read it.
 func textOf(input Input) string {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
@@ -141,11 +146,18 @@ func textOf(input Input) string {
 func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow) store.Event {
 	first, last := causes[0], causes[len(causes)-1]
 	input := Input{
-		Kind: last.Kind, At: last.At, AccountID: last.AccountID, WorkflowID: last.WorkflowID, ExecutionID: last.ExecutionID, Queue: last.Queue,
-		Count: len(causes), Text: last.Text,
+		Kind:        last.Kind,
+		At:          last.At,
+		AccountID:   last.AccountID,
+		WorkflowID:  last.WorkflowID,
+		ExecutionID: last.ExecutionID,
+		Queue:       last.Queue,
+		Count:       len(causes),
+		Text:        last.Text,
 	}
 	if len(causes) > 1 {
-		input.Text = fmt.Sprintf("%d times since %s. The last one: %s", len(causes), first.At.UTC().Format(time.RFC3339), last.Text)
+		input.Text = fmt.Sprintf("%d times since %s. The last one: %s", len(causes),
+			first.At.UTC().Format(time.RFC3339), last.Text)
 		for _, c := range causes {
 			if c.WorkflowID != input.WorkflowID {
 				input.WorkflowID, input.ExecutionID = "", "" // it is about several workflows
@@ -159,5 +171,13 @@ func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow
 	if len(target.Triggers) > 0 {
 		node = target.Triggers[0].NodeID
 	}
-	return store.Event{ID: first.ID, AccountID: last.AccountID, Kind: last.Kind, WorkflowID: target.ID, NodeID: node, Input: textOf(input), DecidedAt: now}
+	return store.Event{
+		ID:         first.ID,
+		AccountID:  last.AccountID,
+		Kind:       last.Kind,
+		WorkflowID: target.ID,
+		NodeID:     node,
+		Input:      textOf(input),
+		DecidedAt:  now,
+	}
 }

@@ -76,13 +76,14 @@ func New(c Config) *Events {
 	return &Events{config: c, paces: map[string]pace{}, failing: map[string]time.Time{}}
 }
 
-// FailureCause returns the cause of an event for a failed execution, or nil if nobody is told. While
-// the directory is not trusted, it returns a cause for every failure; the decision leaves out what
-// nobody wants.
+// FailureCause returns the cause of an event for a failed execution, or nil if nobody is told.
+// While the directory is not trusted, it returns a cause for every failure; the decision leaves out
+// what nobody wants.
 func (e *Events) FailureCause(f store.Failure) *store.EventCause {
 	if e.config.Trusted() {
 		setting := e.config.Directory.Events(f.AccountID)
-		if !setting.Wants(registry.ExecutionFailed) || f.WorkflowID == setting.WorkflowID || f.At.Before(setting.Since.Add(-clockSkew)) {
+		if !setting.Wants(registry.ExecutionFailed) || f.WorkflowID == setting.WorkflowID ||
+			f.At.Before(setting.Since.Add(-clockSkew)) {
 			return nil
 		}
 	}
@@ -91,8 +92,13 @@ func (e *Events) FailureCause(f store.Failure) *store.EventCause {
 		text += ": " + shortened(f.Error)
 	}
 	return &store.EventCause{
-		ID: registry.ExecutionFailed + ":" + f.ExecutionID, AccountID: f.AccountID, Kind: registry.ExecutionFailed,
-		WorkflowID: f.WorkflowID, ExecutionID: f.ExecutionID, At: f.At, Text: text,
+		ID:          registry.ExecutionFailed + ":" + f.ExecutionID,
+		AccountID:   f.AccountID,
+		Kind:        registry.ExecutionFailed,
+		WorkflowID:  f.WorkflowID,
+		ExecutionID: f.ExecutionID,
+		At:          f.At,
+		Text:        text,
 	}
 }
 
@@ -115,11 +121,13 @@ func (e *Events) Run(ctx context.Context) {
 func (e *Events) Look(ctx context.Context) {
 	e.every(ctx, lookEvery, func(ctx context.Context) {
 		now := time.Now()
-		if leads, err := e.config.Store.LeadEvents(ctx, e.config.Caller, now, now.Add(leadFor)); err != nil || !leads {
+		if leads, err := e.config.Store.LeadEvents(ctx, e.config.Caller, now,
+			now.Add(leadFor)); err != nil || !leads {
 			return
 		}
 		if err := e.look(ctx, now); err != nil && ctx.Err() == nil {
-			e.config.Log.WithError(err).Debug("conditions of operator events could not be looked for; it is tried again")
+			e.config.Log.WithError(err).Debug("conditions of operator events could not be looked " +
+				"for; it is tried again")
 		}
 	})
 }

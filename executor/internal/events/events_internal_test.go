@@ -44,7 +44,13 @@ func start(t *testing.T, setting registry.OperatorEvents) *rig {
 	r.check(err)
 	t.Cleanup(func() { _ = records.Close() })
 	r.store = records
-	waits, err := queues.New(queues.Config{Conn: nc, JetStream: r.JetStream, Named: r.Directory.Queues, Settings: r.Directory.QueueSettings, Recorder: "executor"})
+	waits, err := queues.New(queues.Config{
+		Conn:      nc,
+		JetStream: r.JetStream,
+		Named:     r.Directory.Queues,
+		Settings:  r.Directory.QueueSettings,
+		Recorder:  "executor",
+	})
 	r.check(err)
 	t.Cleanup(waits.Stop)
 	r.token = r.Workflow(t, "orders", "pro", true)
@@ -53,8 +59,16 @@ func start(t *testing.T, setting registry.OperatorEvents) *rig {
 	_, _, err = r.PutEvents(t.Context(), "on-pro", setting)
 	r.check(err)
 	r.Events = New(Config{
-		Store: records, Directory: r.Directory, JetStream: r.JetStream, Queues: waits, Caller: "here", Log: logtest.Quiet(),
-		Trusted: func() bool { return true }, Current: r.Current, CaughtUp: func(context.Context) {}, DedupWindow: stream.DefaultSettings.DedupWindow,
+		Store:       records,
+		Directory:   r.Directory,
+		JetStream:   r.JetStream,
+		Queues:      waits,
+		Caller:      "here",
+		Log:         logtest.Quiet(),
+		Trusted:     func() bool { return true },
+		Current:     r.Current,
+		CaughtUp:    func(context.Context) {},
+		DedupWindow: stream.DefaultSettings.DedupWindow,
 	})
 	records.TellFailures(r.FailureCause)
 	return r
@@ -77,11 +91,24 @@ func (r *rig) failures(workflowID string, from, to int) {
 	var batch store.Batch
 	for n := from; n < to; n++ {
 		batch.New = append(batch.New, store.Record{
-			ID: id(n), AccountID: "on-pro", WorkflowID: workflowID, NodeID: "node", Queue: "default", Source: execution.Webhook, Status: execution.Queued,
-			AcceptedAt: now, RecordedAt: now, StreamSequence: uint64(n) + 1,
+			ID:             id(n),
+			AccountID:      "on-pro",
+			WorkflowID:     workflowID,
+			NodeID:         "node",
+			Queue:          "default",
+			Source:         execution.Webhook,
+			Status:         execution.Queued,
+			AcceptedAt:     now,
+			RecordedAt:     now,
+			StreamSequence: uint64(n) + 1,
 		})
 		batch.Progress = append(batch.Progress, execution.Progress{
-			ID: id(n), Queue: "default", WorkflowID: workflowID, Status: execution.Failed, At: now.Add(time.Duration(n) * time.Microsecond), Error: fmt.Sprint("error ", n),
+			ID:         id(n),
+			Queue:      "default",
+			WorkflowID: workflowID,
+			Status:     execution.Failed,
+			At:         now.Add(time.Duration(n) * time.Microsecond),
+			Error:      fmt.Sprint("error ", n),
 		})
 	}
 	_, err := r.store.Apply(r.t.Context(), batch)
@@ -143,18 +170,29 @@ func TestAFailureStartsOneExecution(t *testing.T) {
 		t.Fatalf("%+v", inputs)
 	}
 	s, i := starts[0], inputs[0]
-	if s.WorkflowID != "alerts" || s.NodeID != "node" || s.AccountID != "on-pro" || s.Queue != "default" || s.Source != execution.Event ||
-		s.DeliveryID != "execution.failed:"+id(0) || s.ID != execution.IDForDelivery("alerts", "node", execution.EventDelivery(s.DeliveryID)) {
+	if s.WorkflowID != "alerts" || s.NodeID != "node" || s.AccountID != "on-pro" ||
+		s.Queue != "default" || s.Source != execution.Event ||
+		s.DeliveryID != "execution.failed:"+id(0) ||
+		s.ID != execution.IDForDelivery("alerts", "node", execution.EventDelivery(s.DeliveryID)) {
 		t.Errorf("%+v", s)
 	}
-	if i.Kind != registry.ExecutionFailed || i.AccountID != "on-pro" || i.WorkflowID != "orders" || i.ExecutionID != id(0) || i.Count != 1 ||
+	if i.Kind != registry.ExecutionFailed || i.AccountID != "on-pro" || i.WorkflowID != "orders" ||
+		i.ExecutionID != id(0) || i.Count != 1 ||
 		i.Text != "Execution "+id(0)+" of workflow orders failed: error 0" || i.At.IsZero() {
 		t.Errorf("%+v", i)
 	}
 	// Its record is found by its delivery ID.
 	record := store.Record{
-		ID: s.ID, AccountID: s.AccountID, WorkflowID: s.WorkflowID, NodeID: s.NodeID, Queue: s.Queue, Source: s.Source, Status: execution.Queued,
-		DeliveryID: s.DeliveryID, AcceptedAt: s.AcceptedAt, RecordedAt: s.AcceptedAt,
+		ID:         s.ID,
+		AccountID:  s.AccountID,
+		WorkflowID: s.WorkflowID,
+		NodeID:     s.NodeID,
+		Queue:      s.Queue,
+		Source:     s.Source,
+		Status:     execution.Queued,
+		DeliveryID: s.DeliveryID,
+		AcceptedAt: s.AcceptedAt,
+		RecordedAt: s.AcceptedAt,
 	}
 	if !record.HasComputedID() {
 		t.Error("the record's ID is not computed from the delivery ID")
@@ -189,8 +227,16 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	r.config.CaughtUp = func(ctx context.Context) {
 		caughtUp = true
 		_, err := r.store.Apply(ctx, store.Batch{New: []store.Record{{
-			ID: executionID(old), AccountID: "on-pro", WorkflowID: "alerts", NodeID: "node", Queue: "default", Source: execution.Event,
-			Status: execution.Queued, DeliveryID: old.ID, AcceptedAt: old.DecidedAt, RecordedAt: old.DecidedAt,
+			ID:         executionID(old),
+			AccountID:  "on-pro",
+			WorkflowID: "alerts",
+			NodeID:     "node",
+			Queue:      "default",
+			Source:     execution.Event,
+			Status:     execution.Queued,
+			DeliveryID: old.ID,
+			AcceptedAt: old.DecidedAt,
+			RecordedAt: old.DecidedAt,
 		}}})
 		r.check(err)
 	}
@@ -198,7 +244,8 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	r.check(err)
 	r.check(executions.Purge(t.Context()))
 	r.taken = executions.CachedInfo().State.LastSeq
-	if published, err := r.publishSome(t.Context(), []store.Event{old}); err != nil || len(published) != 1 || !caughtUp {
+	if published, err := r.publishSome(t.Context(), []store.Event{old}); err != nil ||
+		len(published) != 1 || !caughtUp {
 		t.Errorf("%q, %v, caught up: %v", published, err, caughtUp)
 	}
 	if _, inputs := r.executions(); len(inputs) != 0 {
@@ -276,7 +323,8 @@ func TestAStormMakesFewEvents(t *testing.T) {
 		r.turn()
 	}
 	inputs := count(burst)
-	if last := inputs[len(inputs)-1]; last.Count < 2 || last.WorkflowID != "" || last.ExecutionID != "" {
+	if last := inputs[len(inputs)-1]; last.Count < 2 || last.WorkflowID != "" ||
+		last.ExecutionID != "" {
 		t.Errorf("an event about two workflows: %+v", last)
 	}
 	if total >= n {
@@ -285,7 +333,9 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	// A while later the rest is told.
 	later := time.Now().Add(pause + time.Second)
 	for range n/store.MaxEventCauses + 1 {
-		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-window), func(causes []store.EventCause, decided []store.Event) ([]store.Event, []string) {
+		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-window), func(
+			causes []store.EventCause, decided []store.Event,
+		) ([]store.Event, []string) {
 			return r.decide(later, causes, decided)
 		}))
 		later = later.Add(pause)
@@ -305,10 +355,22 @@ func (r *rig) lookAt(now time.Time) {
 
 func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{Kinds: []string{registry.QueueUnattended, registry.QueueUnattended + registry.Recovered}})
+	r := start(t, registry.OperatorEvents{
+		Kinds: []string{registry.QueueUnattended, registry.QueueUnattended + registry.Recovered},
+	})
 	msg, err := stream.StartMessage(execution.Start{
-		ID: id(1), WorkflowID: "orders", NodeID: "node", AccountID: "on-pro", Queue: "default", Source: execution.Webhook,
-		AcceptedAt: time.Now().Add(-unattendedAfter), Payload: execution.Payload{ContentType: "application/json", Kind: execution.JSON, Body: []byte("{}")},
+		ID:         id(1),
+		WorkflowID: "orders",
+		NodeID:     "node",
+		AccountID:  "on-pro",
+		Queue:      "default",
+		Source:     execution.Webhook,
+		AcceptedAt: time.Now().Add(-unattendedAfter),
+		Payload: execution.Payload{
+			ContentType: "application/json",
+			Kind:        execution.JSON,
+			Body:        []byte("{}"),
+		},
 	})
 	r.check(err)
 	_, err = r.JetStream.PublishMsg(t.Context(), msg)
@@ -322,14 +384,16 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	}
 	// A runner takes it.
 	group := stream.RunnerGroup{Queue: "default", Group: "main"}
-	consumer, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group, group.ConsumerConfig(stream.RunnerAckWait))
+	consumer, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
+		group.ConsumerConfig(stream.RunnerAckWait))
 	r.check(err)
 	batch, err := consumer.Fetch(10)
 	r.check(err)
 	for msg := range batch.Messages() {
 		r.check(msg.DoubleAck(t.Context()))
 	}
-	r.check(r.config.Queues.Enforce(t.Context(), &registry.Queue{Name: "default"})) // the last look is forgotten
+	// The last look is forgotten.
+	r.check(r.config.Queues.Enforce(t.Context(), &registry.Queue{Name: "default"}))
 	r.lookAt(time.Now())
 	r.lookAt(time.Now())
 	r.wantKinds(registry.QueueUnattended + registry.Recovered)
@@ -337,7 +401,9 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 
 func TestARefusedSenderAndItsEnd(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{Kinds: []string{registry.SenderRefused, registry.SenderRefused + registry.Recovered}})
+	r := start(t, registry.OperatorEvents{
+		Kinds: []string{registry.SenderRefused, registry.SenderRefused + registry.Recovered},
+	})
 	_, _, err := r.PutSender(t.Context(), "orders", "node", edit.SenderSpec{Preset: "plain"})
 	r.check(err)
 	now := time.Now()
@@ -346,9 +412,15 @@ func TestARefusedSenderAndItsEnd(t *testing.T) {
 		t.Helper()
 		report++
 		s.WorkflowID, s.NodeID = "orders", "node"
-		r.check(r.store.AddSenders(t.Context(), fmt.Sprint("report ", report), now, []store.SenderSeen{s}))
+		r.check(r.store.AddSenders(t.Context(), fmt.Sprint("report ", report), now,
+			[]store.SenderSeen{s}))
 	}
-	seen(store.SenderSeen{VerifiedAt: now.Add(-time.Hour), RefusedAt: now.Add(-2 * time.Hour), Refused: 1, RefusedReason: "old"})
+	seen(store.SenderSeen{
+		VerifiedAt:    now.Add(-time.Hour),
+		RefusedAt:     now.Add(-2 * time.Hour),
+		Refused:       1,
+		RefusedReason: "old",
+	})
 	r.lookAt(now)
 	r.wantKinds()
 	now = now.Add(time.Second)
@@ -366,7 +438,9 @@ func TestARefusedSenderAndItsEnd(t *testing.T) {
 
 func TestLowStorage(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{Kinds: []string{registry.StorageLow, registry.StorageLow + registry.Recovered}})
+	r := start(t, registry.OperatorEvents{
+		Kinds: []string{registry.StorageLow, registry.StorageLow + registry.Recovered},
+	})
 	executions, err := r.JetStream.Stream(t.Context(), stream.Name)
 	r.check(err)
 	config := executions.CachedInfo().Config
@@ -377,7 +451,10 @@ func TestLowStorage(t *testing.T) {
 		r.lookAt(time.Now())
 		for range 9 {
 			if size == 100_000 {
-				msg := &nats.Msg{Subject: stream.StartSubject("default", "orders", "node"), Data: make([]byte, 10_000)}
+				msg := &nats.Msg{
+					Subject: stream.StartSubject("default", "orders", "node"),
+					Data:    make([]byte, 10_000),
+				}
 				_, err := r.JetStream.PublishMsg(t.Context(), msg)
 				r.check(err)
 				r.taken++
@@ -397,8 +474,16 @@ func (r *rig) requests(at ...time.Time) {
 	var batch store.Batch
 	for i, at := range at {
 		batch.New = append(batch.New, store.Record{
-			ID: id(int(at.UnixMilli()%1_000_000)*1_000 + i), AccountID: "on-pro", WorkflowID: "orders", NodeID: "node", Queue: "default", Source: execution.Webhook,
-			Status: execution.Queued, TokenID: registry.HashToken(r.token).ID(), AcceptedAt: at, RecordedAt: at,
+			ID:         id(int(at.UnixMilli()%1_000_000)*1_000 + i),
+			AccountID:  "on-pro",
+			WorkflowID: "orders",
+			NodeID:     "node",
+			Queue:      "default",
+			Source:     execution.Webhook,
+			Status:     execution.Queued,
+			TokenID:    registry.HashToken(r.token).ID(),
+			AcceptedAt: at,
+			RecordedAt: at,
 		})
 	}
 	_, err := r.store.Apply(r.t.Context(), batch)
@@ -407,7 +492,9 @@ func (r *rig) requests(at ...time.Time) {
 
 func TestASilentSenderByItsPace(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{Kinds: []string{registry.SenderSilent, registry.SenderSilent + registry.Recovered}})
+	r := start(t, registry.OperatorEvents{
+		Kinds: []string{registry.SenderSilent, registry.SenderSilent + registry.Recovered},
+	})
 	now := time.Now()
 	r.lookAt(now) // it was never called
 	var history []time.Time
@@ -430,7 +517,10 @@ func TestASilentSenderByItsPace(t *testing.T) {
 	r.wantKinds()
 	// Requests that start nothing are no silence.
 	r.check(r.store.AddFiltered(t.Context(), "filtered", now, []store.Filtered{{
-		WorkflowID: "orders", NodeID: "node", Count: 1, Last: []store.FilteredRequest{{At: now.Add(10 * time.Hour)}},
+		WorkflowID: "orders",
+		NodeID:     "node",
+		Count:      1,
+		Last:       []store.FilteredRequest{{At: now.Add(10 * time.Hour)}},
 	}}))
 	r.lookAt(now.Add(10*time.Hour + time.Minute))
 	r.wantKinds()
@@ -438,7 +528,10 @@ func TestASilentSenderByItsPace(t *testing.T) {
 
 func TestASilentSenderByANumber(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{Kinds: []string{registry.SenderSilent}, SilentAfter: time.Minute})
+	r := start(t, registry.OperatorEvents{
+		Kinds:       []string{registry.SenderSilent},
+		SilentAfter: time.Minute,
+	})
 	now := time.Now()
 	r.lookAt(now.Add(time.Hour))
 	r.requests(now)

@@ -31,7 +31,9 @@ func (e *Events) publish(ctx context.Context) error {
 	}
 }
 
-func (e *Events) publishSome(ctx context.Context, waiting []store.Event) (published []string, err error) {
+func (e *Events) publishSome(
+	ctx context.Context, waiting []store.Event,
+) (published []string, err error) {
 	recorded, err := e.recorded(ctx, waiting)
 	if err != nil {
 		return nil, err
@@ -78,7 +80,9 @@ func (e *Events) recorded(ctx context.Context, events []store.Event) (map[string
 func (e *Events) start(ctx context.Context, event store.Event) error {
 	w, ok := e.config.Directory.Workflow(event.WorkflowID)
 	if !ok {
-		e.config.Log.WithField("event", event.ID).WithField("workflow", event.WorkflowID).Warn("the workflow that operator events start was deleted: this one starts nothing")
+		e.config.Log.WithField("event", event.ID).WithField("workflow",
+			event.WorkflowID).Warn("the workflow that operator events start was deleted: this " +
+			"one starts nothing")
 		return nil
 	}
 	payload, err := execution.NewPayload("application/json", []byte(event.Input))
@@ -86,8 +90,16 @@ func (e *Events) start(ctx context.Context, event store.Event) error {
 		return err
 	}
 	msg, err := stream.StartMessage(execution.Start{
-		ID: executionID(event), WorkflowID: event.WorkflowID, NodeID: event.NodeID, AccountID: event.AccountID, Queue: w.Record.Queue,
-		Source: execution.Event, DeliveryID: event.ID, AcceptedAt: event.DecidedAt, Payload: payload, Trace: newTrace(),
+		ID:         executionID(event),
+		WorkflowID: event.WorkflowID,
+		NodeID:     event.NodeID,
+		AccountID:  event.AccountID,
+		Queue:      w.Record.Queue,
+		Source:     execution.Event,
+		DeliveryID: event.ID,
+		AcceptedAt: event.DecidedAt,
+		Payload:    payload,
+		Trace:      newTrace(),
 	})
 	if err != nil {
 		return err

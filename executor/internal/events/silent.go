@@ -30,7 +30,10 @@ type pace struct {
 }
 
 // silent returns the states of the trigger nodes of active workflows.
-func (e *Events) silent(ctx context.Context, now time.Time, setting *registry.OperatorEvents, workflows []*registry.Workflow, open []store.Condition) (map[string]finding, error) {
+func (e *Events) silent(
+	ctx context.Context, now time.Time, setting *registry.OperatorEvents,
+	workflows []*registry.Workflow, open []store.Condition,
+) (map[string]finding, error) {
 	lasts, err := e.lastRequests(ctx, workflows)
 	if err != nil {
 		return nil, err
@@ -75,8 +78,16 @@ func (e *Events) silent(ctx context.Context, now time.Time, setting *registry.Op
 }
 
 // silence returns the state of one node.
-func (e *Events) silence(ctx context.Context, now time.Time, setting *registry.OperatorEvents, w *registry.Workflow, nodeID string, last time.Time) (f finding, err error) {
-	f = finding{state: good, workflowID: w.ID, ends: fmt.Sprintf("Node %s of workflow %s gets requests again: one came at %s.", nodeID, w.ID, moment(last))}
+func (e *Events) silence(
+	ctx context.Context, now time.Time, setting *registry.OperatorEvents, w *registry.Workflow,
+	nodeID string, last time.Time,
+) (f finding, err error) {
+	f = finding{
+		state:      good,
+		workflowID: w.ID,
+		ends: fmt.Sprintf("Node %s of workflow %s gets requests again: one came at %s.",
+			nodeID, w.ID, moment(last)),
+	}
 	from := last
 	if w.ActivatedAt.After(from) {
 		from = w.ActivatedAt // it was inactive before
@@ -85,7 +96,8 @@ func (e *Events) silence(ctx context.Context, now time.Time, setting *registry.O
 	if after := setting.SilentAfter; after > 0 {
 		if silence >= after {
 			f.state = bad
-			f.begins = fmt.Sprintf("Node %s of workflow %s has had no request since %s. It is to be told after %s.", nodeID, w.ID, moment(last), after)
+			f.begins = fmt.Sprintf("Node %s of workflow %s has had no request since %s. It is to "+
+				"be told after %s.", nodeID, w.ID, moment(last), after)
 		}
 		return f, nil
 	}
@@ -98,13 +110,16 @@ func (e *Events) silence(ctx context.Context, now time.Time, setting *registry.O
 	}
 	if usual.longest > 0 && silence >= usualPauses*usual.longest {
 		f.state = bad
-		f.begins = fmt.Sprintf("Node %s of workflow %s has had no request since %s. The longest pause of the 7 days before was about %s.", nodeID, w.ID, moment(last), usual.longest)
+		f.begins = fmt.Sprintf("Node %s of workflow %s has had no request since %s. The longest "+
+			"pause of the 7 days before was about %s.", nodeID, w.ID, moment(last), usual.longest)
 	}
 	return f, nil
 }
 
 // lastRequests returns when the tokens of nodes were last used, by subject.
-func (e *Events) lastRequests(ctx context.Context, workflows []*registry.Workflow) (map[string]time.Time, error) {
+func (e *Events) lastRequests(
+	ctx context.Context, workflows []*registry.Workflow,
+) (map[string]time.Time, error) {
 	lasts := map[string]time.Time{}
 	of := map[string]string{} // by token
 	var tokens []string
@@ -139,7 +154,9 @@ func (e *Events) lastRequests(ctx context.Context, workflows []*registry.Workflo
 
 // otherRequest returns when a node last had a request that started nothing: it did not match the
 // filter, it was refused, or it was a handshake or a repeat.
-func (e *Events) otherRequest(ctx context.Context, workflowID, nodeID string) (last time.Time, err error) {
+func (e *Events) otherRequest(
+	ctx context.Context, workflowID, nodeID string,
+) (last time.Time, err error) {
 	filtered, err := e.config.Store.Filtered(ctx, workflowID, nodeID)
 	if err != nil {
 		return last, err
@@ -157,13 +174,19 @@ func (e *Events) otherRequest(ctx context.Context, workflowID, nodeID string) (l
 
 // paceOf returns the usual pace of a node whose last request is known. It reads the requests of the
 // days before that once.
-func (e *Events) paceOf(ctx context.Context, workflowID, nodeID string, last time.Time) (pace, error) {
+func (e *Events) paceOf(
+	ctx context.Context, workflowID, nodeID string, last time.Time,
+) (pace, error) {
 	subject := subjectOf(workflowID, nodeID)
 	if known, ok := e.paces[subject]; ok && known.last.Equal(last) {
 		return known, nil
 	}
 	counts, err := e.config.Store.CountByTime(ctx, store.Filter{
-		WorkflowID: workflowID, NodeID: nodeID, Source: execution.Webhook, Since: last.Add(-paceDays), Until: last.Add(time.Microsecond),
+		WorkflowID: workflowID,
+		NodeID:     nodeID,
+		Source:     execution.Webhook,
+		Since:      last.Add(-paceDays),
+		Until:      last.Add(time.Microsecond),
 	}, paceStep)
 	if err != nil {
 		return pace{}, err

@@ -20,8 +20,8 @@
 // # No requests are answered during a restore
 //
 // The registry's identity is a record of the registry, and the last one to be restored. No process
-// has a lease while there is no identity (package consistency), so ingresses answer 503 until then. A
-// restore begins by deleting everything that is older, including the identity. A running process
+// has a lease while there is no identity (package consistency), so ingresses answer 503 until then.
+// A restore begins by deleting everything that is older, including the identity. A running process
 // notices that the registry has gone back: it waits until an executor has compared the registry
 // with the copy, and has written the identity with another stamp. One case remains: an ingress that
 // starts with an older registry cannot know this until an executor has compared it.

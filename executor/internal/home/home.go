@@ -54,20 +54,28 @@ type Config struct {
 type Home struct {
 	Config
 
-	mu      sync.Mutex
-	id      string            // the installation's identity
-	reached map[string]uint64 // by bucket: the revision up to which the copy is complete, as far as this process knows
+	mu sync.Mutex
+	id string // the installation's identity
+	// By bucket: the revision up to which the copy is complete, as far as this process knows.
+	reached map[string]uint64
 	moved   chan struct{}     // closed and replaced when reached changes
 	restart map[string]func() // by bucket: restarts its mirror
-	trouble error             // error of the last comparison; nil means that the registry is in order
+	// Error of the last comparison; nil means that the registry is in order.
+	trouble error
 
-	older   time.Time // time since when a cluster reports an older registry; zero means that it does not
-	stamped bool      // this process has written the identity's stamp
+	// Time since when a cluster reports an older registry; zero means that it does not.
+	older   time.Time
+	stamped bool // this process has written the identity's stamp
 }
 
 // New returns a Home. Begin must be called before all other methods.
 func New(c Config) *Home {
-	return &Home{Config: c, reached: map[string]uint64{}, moved: make(chan struct{}), restart: map[string]func(){}}
+	return &Home{
+		Config:  c,
+		reached: map[string]uint64{},
+		moved:   make(chan struct{}),
+		restart: map[string]func(){},
+	}
 }
 
 // ForeignError means that the registry and the database belong to two installations.
@@ -76,7 +84,8 @@ type ForeignError struct{ problem string }
 func (e *ForeignError) Error() string { return e.problem }
 
 // errRestoring is returned while a backup is being restored.
-var errRestoring = errors.New("a backup is being restored into it; until that is complete, every webhook is answered 503")
+var errRestoring = errors.New("a backup is being restored into it; until that is complete, every " +
+	"webhook is answered 503")
 
 // Begin compares the registry with the database, gives a new installation its identity, and
 // restores a registry that is lost. It retries until ctx ends. It fails at once with a
@@ -88,7 +97,8 @@ func (h *Home) Begin(ctx context.Context) (err error) {
 		return err == nil || errors.As(err, &foreign) || errors.Is(err, errRestoring)
 	})
 	if errors.Is(err, errRestoring) {
-		h.Log.Warn("a backup is being restored: until that is complete, the registry is not answered from")
+		h.Log.Warn("a backup is being restored: until that is complete, the registry is not " +
+			"answered from")
 		return nil
 	}
 	return err
@@ -125,10 +135,14 @@ func (h *Home) adopt(ctx context.Context, theirs registry.Installation) (string,
 		return h.Store.AdoptInstallation(ctx, uuid.NewString())
 	}
 	if !h.AdoptDatabase {
-		return "", &ForeignError{fmt.Sprintf("the database has no identity, and the registry in NATS belongs to the installation %s: "+
-			"check --database-url and --nats-url; if the installation's database was lost, start once with --adopt-database", theirs.ID)}
+		return "",
+			&ForeignError{fmt.Sprintf("the database has no identity, and the registry in NATS "+
+				"belongs to the installation %s: "+
+				"check --database-url and --nats-url; if the installation's database was lost, "+
+				"start once with --adopt-database", theirs.ID)}
 	}
-	h.Log.WithField("installation", theirs.ID).Warn("an empty database joins the installation: --adopt-database")
+	h.Log.WithField("installation",
+		theirs.ID).Warn("an empty database joins the installation: --adopt-database")
 	return h.Store.AdoptInstallation(ctx, theirs.ID)
 }
 
@@ -144,7 +158,8 @@ func (h *Home) Run(ctx context.Context) {
 		}
 		err := h.check(ctx)
 		if err != nil && failing == nil && ctx.Err() == nil {
-			h.Log.WithError(err).Warn("the registry is not in NATS as it must be; it is tried again")
+			h.Log.WithError(err).Warn("the registry is not in NATS as it must be; it is tried " +
+				"again")
 		}
 		failing = err
 	}
@@ -184,7 +199,8 @@ func (h *Home) compare(ctx context.Context) error {
 	h.mu.Unlock()
 	switch {
 	case identity.ID != "" && identity.ID != id:
-		return &ForeignError{fmt.Sprintf("the registry in NATS belongs to the installation %s, and the database to %s: check --nats-url and --database-url",
+		return &ForeignError{fmt.Sprintf("the registry in NATS belongs to the installation %s, "+
+			"and the database to %s: check --nats-url and --database-url",
 			identity.ID, id)}
 	case identity.Restoring:
 		return errRestoring
@@ -197,7 +213,8 @@ func (h *Home) compare(ctx context.Context) error {
 		return errors.New("it is older than the database's copy of it, or was lost")
 	case len(older) > 0 || identity.ID == "":
 		if err := h.restore(ctx, older); err != nil {
-			return fmt.Errorf("it was lost, or is older than the database's copy of it, and is not restored yet: %w", err)
+			return fmt.Errorf("it was lost, or is older than the database's copy of it, and is "+
+				"not restored yet: %w", err)
 		}
 		return nil
 	}
@@ -205,9 +222,10 @@ func (h *Home) compare(ctx context.Context) error {
 	if h.stamped && !h.Follower.Distrusts() {
 		return nil
 	}
-	// Processes that noticed that the registry went back wait for this stamp. A concurrent executor's
-	// stamp has the same effect.
-	if _, err = edit.WriteInstallation(asking, h.JetStream, identity, over); err != nil && !errors.Is(err, edit.ErrConcurrent) {
+	// Processes that noticed that the registry went back wait for this stamp. A concurrent
+	// executor's stamp has the same effect.
+	if _, err = edit.WriteInstallation(asking, h.JetStream, identity, over); err != nil &&
+		!errors.Is(err, edit.ErrConcurrent) {
 		return err
 	}
 	h.stamped = true
@@ -223,7 +241,9 @@ func (h *Home) olderFor() time.Duration {
 }
 
 // olderBuckets returns the buckets that end before the copy's position, with that position.
-func (h *Home) olderBuckets(ctx context.Context) (older map[string]uint64, clustered bool, err error) {
+func (h *Home) olderBuckets(
+	ctx context.Context,
+) (older map[string]uint64, clustered bool, err error) {
 	older = map[string]uint64{}
 	for _, bucket := range buckets() {
 		h.mu.Lock()
@@ -233,7 +253,9 @@ func (h *Home) olderBuckets(ctx context.Context) (older map[string]uint64, clust
 		if err != nil {
 			return nil, false, err
 		}
-		if at.Revision < reached && restart != nil { // the database was replaced by an older copy, which has to continue from its own position
+		if at.Revision < reached && restart != nil {
+			// The database was replaced by an older copy, which has to continue from its own
+			// position.
 			restart()
 		}
 		s, err := h.JetStream.Stream(ctx, "KV_"+bucket)
@@ -273,7 +295,8 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 	}
 	if identity.ID == "" && kept.ID != "" {
 		// Processes that have the earlier registry in memory stop using it.
-		if over, err = edit.WriteInstallation(ctx, h.JetStream, registry.Installation{}, over); err != nil {
+		if over, err = edit.WriteInstallation(ctx, h.JetStream, registry.Installation{},
+			over); err != nil {
 			return err
 		}
 	}
@@ -286,7 +309,9 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 		stored += n
 	}
 	if identity.ID != "" { // only the secrets were lost
-		h.Log.WithField("records", stored).Warn("the tokens were lost in NATS; they were restored from the database's copy")
+		h.Log.WithField("records",
+			stored).Warn("the tokens were lost in NATS; they were restored from the database's " +
+			"copy")
 		return nil
 	}
 	h.mu.Lock()
@@ -301,7 +326,8 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 		return nil
 	}
 	h.Log.WithFields(logrus.Fields{"installation": next.ID, "records": stored}).
-		Warn("the registry was lost in NATS, or older than it was; it was restored from the database's copy")
+		Warn("the registry was lost in NATS, or older than it was; it was restored from the " +
+			"database's copy")
 	return nil
 }
 
@@ -309,7 +335,8 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 func (h *Home) keptIdentity(ctx context.Context) (i registry.Installation, err error) {
 	before := registry.InstallationKey[:len(registry.InstallationKey)-1]
 	records, err := h.Store.RegistryRecords(ctx, registry.Bucket, before, 1)
-	if err != nil || len(records) == 0 || records[0].Key != registry.InstallationKey || records[0].Deleted != 0 {
+	if err != nil || len(records) == 0 || records[0].Key != registry.InstallationKey ||
+		records[0].Deleted != 0 {
 		return i, err
 	}
 	read, err := registry.DecodeInstallation(records[0].Data)
@@ -331,7 +358,9 @@ func (h *Home) fill(ctx context.Context, bucket string) (stored int, err error) 
 
 // fillPage does what fill does for one page of the copy. It returns where the next page begins, and
 // whether there is one.
-func (h *Home) fillPage(ctx context.Context, bucket, after string) (stored int, last string, more bool, err error) {
+func (h *Home) fillPage(
+	ctx context.Context, bucket, after string,
+) (stored int, last string, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	records, err := h.Store.RegistryRecords(ctx, bucket, after, page)
@@ -363,7 +392,8 @@ func (h *Home) Kept(ctx context.Context, bucket string, revision uint64) error {
 			return ctx.Err()
 		case <-poll.C:
 			// Another executor may have written the revision.
-			if at, err := h.Store.RegistryPosition(ctx, bucket); err == nil && at.Revision >= revision {
+			if at, err := h.Store.RegistryPosition(ctx, bucket); err == nil &&
+				at.Revision >= revision {
 				return nil
 			}
 		}

@@ -65,7 +65,8 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 	roll, err := consistency.JoinFirst(ctx, nc)
 	fatal(t, err)
 	t.Cleanup(roll.Stop)
-	announcer, err := consistency.StartHeartbeat(ctx, nc, follower, consistency.RoleExecutor, nil, consistency.About{}, logtest.Quiet())
+	announcer, err := consistency.StartHeartbeat(ctx, nc, follower, consistency.RoleExecutor, nil,
+		consistency.About{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	p.home = home.New(home.Config{
@@ -117,7 +118,11 @@ func (p *process) workflowOf(t *testing.T, account, id string) {
 	ctx := t.Context()
 	_, _, err := p.PutAccount(ctx, account, "", "ultra")
 	if err == nil {
-		_, _, err = p.PutWorkflow(ctx, edit.WorkflowSpec{ID: id, AccountID: account, Triggers: []edit.TriggerSpec{{NodeID: "n"}}})
+		_, _, err = p.PutWorkflow(ctx, edit.WorkflowSpec{
+			ID:        id,
+			AccountID: account,
+			Triggers:  []edit.TriggerSpec{{NodeID: "n"}},
+		})
 	}
 	if err == nil {
 		_, err = p.Activate(ctx, id)
@@ -156,7 +161,8 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	follower, err := consistency.Follow(t.Context(), js, i, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress, nil, consistency.About{Can: consistency.Capabilities()}, logtest.Quiet())
+	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
+		nil, consistency.About{Can: consistency.Capabilities()}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	i.follower, i.lease = follower, consistency.NewLease(nc, follower)
@@ -210,7 +216,8 @@ func ids(n int) (list []string) {
 // losses is the number of times that the storage is deleted, and workflows is the number of
 // workflows.
 var (
-	losses    = flag.Int("losses", 2, "how often TestALostRegistryIsRestored deletes the store of NATS")
+	losses = flag.Int("losses", 2,
+		"how often TestALostRegistryIsRestored deletes the store of NATS")
 	workflows = flag.Int("workflows", 20, "how many workflows TestALostRegistryIsRestored makes")
 )
 
@@ -244,7 +251,8 @@ func TestALostRegistryIsRestored(t *testing.T) {
 		server.Restart()
 		in.awaitUnavailable(t, all...)
 		in.awaitAvailable(t, all...)
-		t.Logf("loss %d: the registry of %d workflows was relied on again %s after the server was ended", n+1, len(all), time.Since(lost).Round(10*time.Millisecond))
+		t.Logf("loss %d: the registry of %d workflows was relied on again %s after the server "+
+			"was ended", n+1, len(all), time.Since(lost).Round(10*time.Millisecond))
 		if _, ok := in.Lookup("deleted"); ok {
 			t.Error("a deleted workflow is there again")
 		}
@@ -333,8 +341,8 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	server.Restart()
 	third := mustStart(t, server.Connect(t), s)
 	in.awaitAvailable(t, all...)
-	// An executor that restores a moment after another one makes the registry doubtful again, so each
-	// call is repeated until it has an answer.
+	// An executor that restores a moment after another one makes the registry doubtful again, so
+	// each call is repeated until it has an answer.
 	tokens := func(from *process) (found []string) {
 		inForce(t, func(ctx context.Context) error {
 			found = nil
@@ -351,7 +359,8 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 		})
 		return found
 	}
-	if first, other := tokens(p), tokens(third); len(first) != len(all) || !slices.Equal(first, other) {
+	if first, other := tokens(p), tokens(third); len(first) != len(all) ||
+		!slices.Equal(first, other) {
 		t.Errorf("the tokens at one executor are %q, at another one %q", first, other)
 	}
 	inForce(t, func(ctx context.Context) error {
@@ -372,7 +381,10 @@ func TestAnotherDatabaseIsRefused(t *testing.T) {
 	foreign, empty := openStore(t), openStore(t)
 	_, err := foreign.AdoptInstallation(t.Context(), "another")
 	fatal(t, err)
-	for name, other := range map[string]store.Store{"another installation's": foreign, "an empty one": empty} {
+	for name, other := range map[string]store.Store{
+		"another installation's": foreign,
+		"an empty one":           empty,
+	} {
 		var refused *home.ForeignError
 		if _, err := start(t, server.Connect(t), other, true); !errors.As(err, &refused) {
 			t.Errorf("%s: %v", name, err)
@@ -401,7 +413,8 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 	s := openStore(t)
 	p := mustStart(t, server.Connect(t), s)
 	in.awaitAvailable(t, "old")
-	if node, err := p.Trigger(t.Context(), "old", "node"); err != nil || node.Tokens[0].Token != token {
+	if node, err := p.Trigger(t.Context(), "old", "node"); err != nil ||
+		node.Tokens[0].Token != token {
 		t.Errorf("it has another token, %v", err)
 	}
 	// The records that existed before are in the copy, too.
@@ -429,7 +442,8 @@ func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	mustStart(t, server.Connect(t), s) // another executor's mirror writes it
 	_, _, err = p.PutAccount(t.Context(), "acme", "", "ultra")
 	fatal(t, err)
-	if entries, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{}, 10); err != nil || len(entries) != 1 {
+	if entries, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{},
+		10); err != nil || len(entries) != 1 {
 		t.Errorf("the audit has %d entries, %v", len(entries), err)
 	}
 }
@@ -452,7 +466,8 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	}
 	in.awaitUnavailable(t)
 	for begin := time.Now(); time.Since(begin) < 2*time.Second; {
-		if now, _, err := edit.ReadInstallation(t.Context(), p.js); err != nil || !now.Restoring || in.lease.Holds(time.Now()) {
+		if now, _, err := edit.ReadInstallation(t.Context(), p.js); err != nil || !now.Restoring ||
+			in.lease.Holds(time.Now()) {
 			t.Fatalf("it says %+v, %v", now, err)
 		}
 	}
@@ -462,7 +477,8 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	account := &registry.Account{ID: "restored", Plan: "ultra"}
 	data, err := account.Encode()
 	fatal(t, err)
-	_, err = p.js.Publish(t.Context(), "$KV."+registry.Bucket+"."+registry.AccountPrefix+"restored", data)
+	_, err = p.js.Publish(t.Context(), "$KV."+registry.Bucket+"."+registry.AccountPrefix+"restored",
+		data)
 	fatal(t, err)
 	identity, over, err = edit.ReadInstallation(t.Context(), p.js)
 	fatal(t, err)

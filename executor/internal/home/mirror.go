@@ -40,7 +40,8 @@ func (h *Home) mirror(ctx context.Context, bucket string) {
 		}
 		if !begunAnew && !errors.Is(err, errOlder) && time.Since(said) > time.Minute {
 			said = time.Now()
-			h.Log.WithError(err).WithField("bucket", bucket).Warn("the registry is not copied into the database; it is tried again")
+			h.Log.WithError(err).WithField("bucket",
+				bucket).Warn("the registry is not copied into the database; it is tried again")
 		}
 		retry.Sleep(ctx, again)
 	}
@@ -64,8 +65,8 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 		return err
 	}
 	h.hasReached(bucket, at.Revision, true)
-	// Nothing is read from another installation's registry, or from a registry that is being restored
-	// from the copy.
+	// Nothing is read from another installation's registry, or from a registry that is being
+	// restored from the copy.
 	identity, _, err := edit.ReadInstallation(asking, h.JetStream)
 	if err != nil {
 		return err
@@ -86,8 +87,12 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 		return errOlder
 	}
 	consumer, err := h.JetStream.CreateConsumer(asking, name, jetstream.ConsumerConfig{
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: time.Minute,
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: at.Revision + 1,
+		AckPolicy:         jetstream.AckNonePolicy,
+		MemoryStorage:     true,
+		Replicas:          1,
+		InactiveThreshold: time.Minute,
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       at.Revision + 1,
 	})
 	if err != nil {
 		return err
@@ -97,7 +102,8 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 		defer cancel()
 		_ = h.JetStream.DeleteConsumer(deleting, name, consumer.CachedInfo().Name)
 	}()
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(together), jetstream.PullHeartbeat(time.Second), jetstream.PullExpiry(10*time.Second))
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(together),
+		jetstream.PullHeartbeat(time.Second), jetstream.PullExpiry(10*time.Second))
 	if err != nil {
 		return err
 	}
@@ -107,7 +113,9 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 }
 
 // take writes messages to the copy until they end. The copy already has every message up to after.
-func (h *Home) take(ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext) error {
+func (h *Home) take(
+	ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext,
+) error {
 	var delivered uint64
 	for {
 		var b batch
@@ -146,7 +154,10 @@ type batch struct {
 
 func (h *Home) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	r := store.RegistryRecord{
-		Bucket: bucket, Key: strings.TrimPrefix(msg.Subject(), "$KV."+bucket+"."), Revision: meta.Sequence.Stream, Data: msg.Data(),
+		Bucket:   bucket,
+		Key:      strings.TrimPrefix(msg.Subject(), "$KV."+bucket+"."),
+		Revision: meta.Sequence.Stream,
+		Data:     msg.Data(),
 	}
 	if msg.Headers().Get("KV-Operation") != "" {
 		r.Deleted, r.Data = 1, nil

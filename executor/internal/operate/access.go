@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Caller is the authenticated caller of a method. Every method takes one; the zero Caller is refused.
+// Caller is the authenticated caller of a method. Every method takes one; the zero Caller is
+// refused.
 type Caller struct {
 	Kind Kind
 	// ID is the ID of the key, or of the user at the identity provider. "" means the admin token.
@@ -18,7 +19,8 @@ type Caller struct {
 	// Name is a name for people.
 	Name string
 	Role Role
-	// AccountID is the only account that the caller sees. "" means that the caller sees all accounts.
+	// AccountID is the only account that the caller sees. "" means that the caller sees all
+	// accounts.
 	AccountID string
 }
 
@@ -85,7 +87,10 @@ func ofNone(context.Context, *Service, Caller) error { return nil }
 
 // ofAll is the subject of a call about all accounts at once.
 func ofAll(context.Context, *Service, Caller) error {
-	return &Error{Code: api.CodeForbidden, Detail: "This is about all accounts, and you have access to one."}
+	return &Error{
+		Code:   api.CodeForbidden,
+		Detail: "This is about all accounts, and you have access to one.",
+	}
 }
 
 // ofAccount returns the subject of a call about one account.
@@ -116,7 +121,8 @@ func ofNewWorkflow(id, accountID string) subject {
 		if err := s.config.Editor.Current(ctx); err != nil {
 			return err
 		}
-		if have, ok := s.config.Directory.Workflow(id); ok && have.Record.AccountID != caller.AccountID {
+		if have, ok := s.config.Directory.Workflow(id); ok &&
+			have.Record.AccountID != caller.AccountID {
 			return notFound("workflow", id, "")
 		}
 		if accountID != caller.AccountID {
@@ -177,11 +183,15 @@ func within(accountID *string) subject {
 // role. An HTTP server checks it before it parses the request, too, so that a caller who may not
 // make the call is not told what is wrong with the request.
 func (by Caller) Has(least Role) error {
-	if !slices.Contains([]Kind{AdminToken, Key, User}, by.Kind) || !slices.Contains(roles, by.Role) {
+	if !slices.Contains([]Kind{AdminToken, Key, User}, by.Kind) ||
+		!slices.Contains(roles, by.Role) {
 		return &Error{Code: api.CodeUnauthorized, Detail: "The call has no caller."}
 	}
 	if !by.Role.Includes(least) {
-		return &Error{Code: api.CodeForbidden, Detail: fmt.Sprintf("You have the role %s. This needs the role %s.", by.Role, least)}
+		return &Error{
+			Code:   api.CodeForbidden,
+			Detail: fmt.Sprintf("You have the role %s. This needs the role %s.", by.Role, least),
+		}
 	}
 	return nil
 }
@@ -195,8 +205,8 @@ func (s *Service) allowed(ctx context.Context, caller Caller, r rule) error {
 		return err
 	}
 	if caller.Kind == Key {
-		// This is checked for each event of a stream, too, so that a revocation applies to the very next
-		// answer.
+		// This is checked for each event of a stream, too, so that a revocation applies to the very
+		// next answer.
 		if err := s.config.Keyring.still(ctx, caller); err != nil {
 			return err
 		}
@@ -208,10 +218,14 @@ func (s *Service) allowed(ctx context.Context, caller Caller, r rule) error {
 }
 
 // sees reports whether a caller sees an account's objects.
-func (by Caller) sees(accountID string) bool { return by.AccountID == "" || by.AccountID == accountID }
+func (by Caller) sees(accountID string) bool {
+	return by.AccountID == "" || by.AccountID == accountID
+}
 
 // read runs a call that changes nothing.
-func read[T any](ctx context.Context, s *Service, caller Caller, r rule, call func(context.Context) (T, error)) (T, error) {
+func read[T any](
+	ctx context.Context, s *Service, caller Caller, r rule, call func(context.Context) (T, error),
+) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return checked(ctx, s, caller, r, call)
@@ -219,15 +233,24 @@ func read[T any](ctx context.Context, s *Service, caller Caller, r rule, call fu
 
 // change runs a call that changes something, for at most the duration within, and even if the
 // client disconnects: each stored change has to be confirmed.
-func change[T any](ctx context.Context, s *Service, caller Caller, r rule, within time.Duration, call func(context.Context) (T, error)) (T, error) {
+func change[T any](
+	ctx context.Context, s *Service, caller Caller, r rule, within time.Duration, call func(
+		context.Context,
+	) (T, error),
+) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	return checked(madeBy(ctx, caller), s, caller, r, call)
 }
 
 // changeOnly does the same as change for a call that returns nothing.
-func (s *Service) changeOnly(ctx context.Context, caller Caller, r rule, within time.Duration, call func(context.Context) error) error {
-	_, err := change(ctx, s, caller, r, within, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
+func (s *Service) changeOnly(
+	ctx context.Context, caller Caller, r rule, within time.Duration,
+	call func(context.Context) error,
+) error {
+	_, err := change(ctx, s, caller, r, within, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, call(ctx)
+	})
 	return err
 }
 
@@ -236,7 +259,9 @@ func madeBy(ctx context.Context, caller Caller) context.Context {
 	return edit.By(ctx, edit.Actor{Kind: string(caller.Kind), ID: caller.ID, Name: caller.Name})
 }
 
-func checked[T any](ctx context.Context, s *Service, caller Caller, r rule, call func(context.Context) (T, error)) (result T, err error) {
+func checked[T any](
+	ctx context.Context, s *Service, caller Caller, r rule, call func(context.Context) (T, error),
+) (result T, err error) {
 	if err = s.allowed(ctx, caller, r); err == nil {
 		result, err = call(ctx)
 	}

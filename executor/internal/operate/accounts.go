@@ -20,27 +20,36 @@ const (
 
 // Plans lists the plan catalog, in its own order. If accountID is not empty, it lists only the plan
 // of that account.
-func (s *Service) Plans(ctx context.Context, caller Caller, accountID string, page Page) (api.List[api.Plan], error) {
-	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (none api.List[api.Plan], err error) {
-		position, err := page.after(plansList)
-		if err != nil {
-			return none, err
-		}
-		plans := s.config.Directory.Plans().Record
-		if accountID != "" {
-			plans = s.planFor(caller, accountID, plans)
-		}
-		first := 0
-		if position != "" {
-			last := slices.IndexFunc(plans, func(p registry.Plan) bool { return p.ID == position })
-			if last < 0 {
-				return none, badCursor()
+func (s *Service) Plans(
+	ctx context.Context, caller Caller, accountID string, page Page,
+) (api.List[api.Plan], error) {
+	return read(ctx, s, caller, needs(Viewer, ofNone),
+		func(context.Context) (none api.List[api.Plan], err error) {
+			position, err := page.after(plansList)
+			if err != nil {
+				return none, err
 			}
-			first = last + 1
-		}
-		rest := plans[first:]
-		return list(plansList, rest[:min(len(rest), page.Limit+1)], page, s.planOf, func(p registry.Plan) string { return p.ID }), nil
-	})
+			plans := s.config.Directory.Plans().Record
+			if accountID != "" {
+				plans = s.planFor(caller, accountID, plans)
+			}
+			first := 0
+			if position != "" {
+				last := slices.IndexFunc(plans, func(p registry.Plan) bool {
+					return p.ID == position
+				})
+				if last < 0 {
+					return none, badCursor()
+				}
+				first = last + 1
+			}
+			rest := plans[first:]
+			return list(plansList, rest[:min(len(rest), page.Limit+1)], page, s.planOf, func(
+				p registry.Plan,
+			) string {
+				return p.ID
+			}), nil
+		})
 }
 
 // planFor returns the catalog, reduced to the plan of an account.
@@ -56,18 +65,27 @@ func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plan
 }
 
 // Accounts lists the accounts by ID. If accountID is not empty, it lists only that account.
-func (s *Service) Accounts(ctx context.Context, caller Caller, accountID string, page Page) (api.List[api.Account], error) {
-	return read(ctx, s, caller, needs(Viewer, within(&accountID)), func(context.Context) (none api.List[api.Account], err error) {
-		after, err := page.after(accountsList)
-		if err != nil {
-			return none, err
-		}
-		if accountID != "" {
-			return list(accountsList, s.oneAccount(accountID, after), page, accountOf, func(r *registry.Account) string { return r.ID }), nil
-		}
-		found := s.config.Directory.Accounts(after, page.Limit+1)
-		return list(accountsList, found, page, accountOf, func(r *registry.Account) string { return r.ID }), nil
-	})
+func (s *Service) Accounts(
+	ctx context.Context, caller Caller, accountID string, page Page,
+) (api.List[api.Account], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&accountID)),
+		func(context.Context) (none api.List[api.Account], err error) {
+			after, err := page.after(accountsList)
+			if err != nil {
+				return none, err
+			}
+			if accountID != "" {
+				return list(accountsList, s.oneAccount(accountID, after), page, accountOf, func(
+					r *registry.Account,
+				) string {
+					return r.ID
+				}), nil
+			}
+			found := s.config.Directory.Accounts(after, page.Limit+1)
+			return list(accountsList, found, page, accountOf, func(r *registry.Account) string {
+				return r.ID
+			}), nil
+		})
 }
 
 // oneAccount returns the list of accounts with only one account, or an empty list if that is not
@@ -82,16 +100,17 @@ func (s *Service) oneAccount(id, after string) []*registry.Account {
 
 // Account returns one account.
 func (s *Service) Account(ctx context.Context, caller Caller, id string) (api.Account, error) {
-	return read(ctx, s, caller, needs(Viewer, ofAccount(id)), func(ctx context.Context) (none api.Account, err error) {
-		if err := s.config.Editor.Current(ctx); err != nil {
-			return none, err
-		}
-		have, ok := s.config.Directory.Account(id)
-		if !ok {
-			return none, notFound("account", id, "")
-		}
-		return accountOf(have.Record), nil
-	})
+	return read(ctx, s, caller, needs(Viewer, ofAccount(id)),
+		func(ctx context.Context) (none api.Account, err error) {
+			if err := s.config.Editor.Current(ctx); err != nil {
+				return none, err
+			}
+			have, ok := s.config.Directory.Account(id)
+			if !ok {
+				return none, notFound("account", id, "")
+			}
+			return accountOf(have.Record), nil
+		})
 }
 
 // PutResult is an object that a call has created or replaced.
@@ -116,13 +135,19 @@ func IfAccountHas(ctx context.Context, tag string) context.Context {
 	if tag == "" {
 		return ctx
 	}
-	return edit.IfAccount(ctx, func(a *registry.Account) bool { return a != nil && TagOfAccount(accountOf(a)) == tag })
+	return edit.IfAccount(ctx, func(a *registry.Account) bool {
+		return a != nil && TagOfAccount(accountOf(a)) == tag
+	})
 }
 
 // PatchAccount changes an account. patch receives the settings of the operator, and changes them;
 // it may be called more than once.
-func (s *Service) PatchAccount(ctx context.Context, caller Caller, id string, patch func(*api.PutAccount) error) (api.Account, error) {
-	return change(ctx, s, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Account, err error) {
+func (s *Service) PatchAccount(
+	ctx context.Context, caller Caller, id string, patch func(*api.PutAccount) error,
+) (api.Account, error) {
+	return change(ctx, s, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(
+		ctx context.Context,
+	) (none api.Account, err error) {
 		a, err := s.config.Editor.ChangeAccount(ctx, id, func(name, plan *string) error {
 			put := api.PutAccount{Name: *name, Plan: *plan}
 			if err := patch(&put); err != nil {
@@ -142,11 +167,15 @@ func (s *Service) PatchAccount(ctx context.Context, caller Caller, id string, pa
 }
 
 // PutAccount creates an account or, unless it must be new, replaces it.
-func (s *Service) PutAccount(ctx context.Context, caller Caller, id string, put api.PutAccount, mustBeNew bool) (PutResult[api.Account], error) {
+func (s *Service) PutAccount(
+	ctx context.Context, caller Caller, id string, put api.PutAccount, mustBeNew bool,
+) (PutResult[api.Account], error) {
 	if mustBeNew {
 		ctx = edit.IfAccount(ctx, func(a *registry.Account) bool { return a == nil })
 	}
-	return change(ctx, s, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Account], err error) {
+	return change(ctx, s, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(
+		ctx context.Context,
+	) (none PutResult[api.Account], err error) {
 		plan, err := s.planToPut(id, put.Plan)
 		if err != nil {
 			return none, err
@@ -169,7 +198,10 @@ func (s *Service) planToPut(accountID, plan string) (string, error) {
 		return have.Record.Plan, nil
 	}
 	if s.config.DefaultPlan == "" {
-		return "", &edit.InvalidError{Field: "plan", Problem: "is required for a new account: there is no default plan (--default-plan)"}
+		return "", &edit.InvalidError{
+			Field:   "plan",
+			Problem: "is required for a new account: there is no default plan (--default-plan)",
+		}
 	}
 	return s.config.DefaultPlan, nil
 }
@@ -192,7 +224,13 @@ func unlessUnlimited(n int64) *int64 {
 }
 
 func accountOf(a *registry.Account) api.Account {
-	return api.Account{ID: a.ID, Name: a.Name, Plan: a.Plan, CreatedAt: a.CreatedAt, Events: eventSetting(a.Events)}
+	return api.Account{
+		ID:        a.ID,
+		Name:      a.Name,
+		Plan:      a.Plan,
+		CreatedAt: a.CreatedAt,
+		Events:    eventSetting(a.Events),
+	}
 }
 
 func rateLimitOf(l registry.RateLimit) api.RateLimit {
@@ -203,11 +241,18 @@ func rateLimitFrom(l *api.RateLimit) *registry.RateLimit {
 	if l == nil {
 		return nil
 	}
-	return &registry.RateLimit{Requests: l.Requests, Window: time.Duration(l.WindowSeconds) * time.Second}
+	return &registry.RateLimit{
+		Requests: l.Requests,
+		Window:   time.Duration(l.WindowSeconds) * time.Second,
+	}
 }
 
 // DeleteAccount deletes an account without workflows and keys. The records of its executions are
 // kept.
 func (s *Service) DeleteAccount(ctx context.Context, caller Caller, id string) error {
-	return s.changeOnly(ctx, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteAccount(ctx, id) })
+	return s.changeOnly(ctx, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(
+		ctx context.Context,
+	) error {
+		return s.config.Editor.DeleteAccount(ctx, id)
+	})
 }

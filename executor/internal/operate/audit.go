@@ -21,32 +21,43 @@ type AuditFilter = store.AuditFilter
 
 // Audit lists the audit log, the newest entries first. It includes all changes that were confirmed
 // before the call.
-func (s *Service) Audit(ctx context.Context, caller Caller, filter AuditFilter, page Page) (api.List[api.AuditEntry], error) {
-	return read(ctx, s, caller, needs(Admin, ofAll), func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
-		at, id, err := page.afterTime(auditList, 1)
-		if err != nil {
-			return none, err
-		}
-		var after store.AuditPosition
-		if !at.IsZero() {
-			after = store.AuditPosition{At: at, ID: id[0]}
-		} else if s.config.AuditCaughtUp != nil {
-			waiting, cancel := context.WithTimeout(ctx, auditWait)
-			s.config.AuditCaughtUp(waiting)
-			cancel()
-		}
-		found, err := s.config.Store.ListAudit(ctx, filter, after, page.Limit+1)
-		if err != nil {
-			return none, err
-		}
-		return list(auditList, found, page, auditEntryOf, func(e store.AuditEntry) string { return timePosition(e.At, e.ID) }), nil
-	})
+func (s *Service) Audit(
+	ctx context.Context, caller Caller, filter AuditFilter, page Page,
+) (api.List[api.AuditEntry], error) {
+	return read(ctx, s, caller, needs(Admin, ofAll),
+		func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
+			at, id, err := page.afterTime(auditList, 1)
+			if err != nil {
+				return none, err
+			}
+			var after store.AuditPosition
+			if !at.IsZero() {
+				after = store.AuditPosition{At: at, ID: id[0]}
+			} else if s.config.AuditCaughtUp != nil {
+				waiting, cancel := context.WithTimeout(ctx, auditWait)
+				s.config.AuditCaughtUp(waiting)
+				cancel()
+			}
+			found, err := s.config.Store.ListAudit(ctx, filter, after, page.Limit+1)
+			if err != nil {
+				return none, err
+			}
+			return list(auditList, found, page, auditEntryOf, func(e store.AuditEntry) string {
+				return timePosition(e.At, e.ID)
+			}), nil
+		})
 }
 
 func auditEntryOf(e store.AuditEntry) api.AuditEntry {
 	of := api.AuditEntry{
-		ID: e.ID, At: e.At, Actor: api.Actor{Kind: e.ActorKind, ID: e.ActorID, Name: e.ActorName}, Action: e.Action,
-		AccountID: e.AccountID, WorkflowID: e.WorkflowID, NodeID: e.NodeID, Changes: []api.AuditChange{},
+		ID:         e.ID,
+		At:         e.At,
+		Actor:      api.Actor{Kind: e.ActorKind, ID: e.ActorID, Name: e.ActorName},
+		Action:     e.Action,
+		AccountID:  e.AccountID,
+		WorkflowID: e.WorkflowID,
+		NodeID:     e.NodeID,
+		Changes:    []api.AuditChange{},
 	}
 	if e.Changes != "" {
 		_ = json.Unmarshal([]byte(e.Changes), &of.Changes) // written by package auditor
@@ -64,9 +75,15 @@ func (s *Service) NoteSignIn(ctx context.Context, caller Caller, refused bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
-	entry := edit.NewEntry(edit.Actor{Kind: string(caller.Kind), ID: caller.ID, Name: caller.Name}, action)
+	entry := edit.NewEntry(edit.Actor{Kind: string(caller.Kind), ID: caller.ID, Name: caller.Name},
+		action)
 	_ = s.config.Store.AddAudit(ctx, []store.AuditEntry{{
-		ID: entry.ID, At: time.Now(), ActorKind: entry.Actor.Kind, ActorID: entry.Actor.ID, ActorName: entry.Actor.Name,
-		Action: action, AccountID: caller.AccountID,
+		ID:        entry.ID,
+		At:        time.Now(),
+		ActorKind: entry.Actor.Kind,
+		ActorID:   entry.Actor.ID,
+		ActorName: entry.Actor.Name,
+		Action:    action,
+		AccountID: caller.AccountID,
 	}})
 }

@@ -18,22 +18,26 @@ const restoreTimeout = time.Minute
 
 // BackUpRecords calls write with a consistent copy of the database, in parts: each part is one JSON
 // text on one line. It has no time limit, and returns an error of write unchanged.
-func (s *Service) BackUpRecords(ctx context.Context, caller Caller, write func(part []byte) error) error {
+func (s *Service) BackUpRecords(
+	ctx context.Context, caller Caller, write func(part []byte) error,
+) error {
 	var refused error
-	_, err := checked(ctx, s, caller, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
-		err = s.config.Store.Backup(ctx, func(part store.Part) error {
-			if refused = s.allowed(ctx, caller, needs(Admin, ofAll)); refused != nil { // a backup may take long
+	_, err := checked(ctx, s, caller, needs(Admin, ofAll),
+		func(ctx context.Context) (none struct{}, err error) {
+			err = s.config.Store.Backup(ctx, func(part store.Part) error {
+				if refused = s.allowed(ctx, caller, needs(Admin, ofAll)); refused != nil {
+					// A backup may take long.
+					return refused
+				}
+				text, err := json.Marshal(part)
+				if err != nil {
+					return fmt.Errorf("encode a part of a backup: %w", err)
+				}
+				refused = write(text)
 				return refused
-			}
-			text, err := json.Marshal(part)
-			if err != nil {
-				return fmt.Errorf("encode a part of a backup: %w", err)
-			}
-			refused = write(text)
-			return refused
+			})
+			return none, err
 		})
-		return none, err
-	})
 	if refused != nil {
 		return refused
 	}
@@ -42,32 +46,40 @@ func (s *Service) BackUpRecords(ctx context.Context, caller Caller, write func(p
 
 // BackUpAudit calls write with the audit entries of the changes of one bucket of the registry from
 // one time to another, both included, in parts as BackUpRecords does.
-func (s *Service) BackUpAudit(ctx context.Context, caller Caller, bucket string, since, until time.Time, write func(part []byte) error) error {
-	_, err := checked(ctx, s, caller, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
-		filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)} // a microsecond is the resolution of stored times
-		for after := (store.AuditPosition{}); ; {
-			found, err := s.config.Store.ListAudit(ctx, filter, after, auditAtOnce)
-			if err != nil {
-				return none, err
+func (s *Service) BackUpAudit(
+	ctx context.Context, caller Caller, bucket string, since, until time.Time, write func(
+		part []byte,
+	) error,
+) error {
+	_, err := checked(ctx, s, caller, needs(Admin, ofAll),
+		func(ctx context.Context) (none struct{}, err error) {
+			// A microsecond is the resolution of stored times.
+			filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)}
+			for after := (store.AuditPosition{}); ; {
+				found, err := s.config.Store.ListAudit(ctx, filter, after, auditAtOnce)
+				if err != nil {
+					return none, err
+				}
+				if len(found) == 0 {
+					return none, nil
+				}
+				last := found[len(found)-1]
+				after = store.AuditPosition{At: last.At, ID: last.ID}
+				found = slices.DeleteFunc(found, func(e store.AuditEntry) bool {
+					return edit.BucketOf(e.Action) != bucket
+				})
+				if len(found) == 0 {
+					continue
+				}
+				text, err := json.Marshal(store.Part{Audit: found})
+				if err != nil {
+					return none, fmt.Errorf("encode a part of a backup: %w", err)
+				}
+				if err := write(text); err != nil {
+					return none, err
+				}
 			}
-			if len(found) == 0 {
-				return none, nil
-			}
-			last := found[len(found)-1]
-			after = store.AuditPosition{At: last.At, ID: last.ID}
-			found = slices.DeleteFunc(found, func(e store.AuditEntry) bool { return edit.BucketOf(e.Action) != bucket })
-			if len(found) == 0 {
-				continue
-			}
-			text, err := json.Marshal(store.Part{Audit: found})
-			if err != nil {
-				return none, fmt.Errorf("encode a part of a backup: %w", err)
-			}
-			if err := write(text); err != nil {
-				return none, err
-			}
-		}
-	})
+		})
 	return err
 }
 
@@ -77,30 +89,46 @@ const auditAtOnce = 500
 // RestoreRecords writes one part of a backup into the database. The first part is refused unless
 // the database is empty. All parts are refused while an account exists, because the registry is
 // restored last.
-func (s *Service) RestoreRecords(ctx context.Context, caller Caller, part []byte, first bool) error {
-	return s.changeOnly(ctx, caller, needs(Admin, ofAll), restoreTimeout, func(ctx context.Context) error {
-		var read store.Part
-		if err := json.Unmarshal(part, &read); err != nil {
-			return &Error{Code: api.CodeInvalid, Fields: []api.FieldError{{Field: "body", Problem: "must be a part of a backup: " + err.Error()}}}
-		}
-		if err := s.config.Editor.CurrentOrRestoring(ctx); err != nil {
-			return err
-		}
-		if len(s.config.Directory.Accounts("", 1)) > 0 {
-			return &Error{Code: api.CodeNotEmpty, Detail: "There are accounts. A backup is restored into an installation in which nothing was done yet."}
-		}
-		if first {
-			empty, err := s.config.Store.IsEmpty(ctx)
-			if err != nil {
+func (s *Service) RestoreRecords(
+	ctx context.Context, caller Caller, part []byte, first bool,
+) error {
+	return s.changeOnly(ctx, caller, needs(Admin, ofAll), restoreTimeout,
+		func(ctx context.Context) error {
+			var read store.Part
+			if err := json.Unmarshal(part, &read); err != nil {
+				return &Error{
+					Code: api.CodeInvalid,
+					Fields: []api.FieldError{
+						{Field: "body", Problem: "must be a part of a backup: " + err.Error()},
+					},
+				}
+			}
+			if err := s.config.Editor.CurrentOrRestoring(ctx); err != nil {
 				return err
 			}
-			if !empty {
-				return &Error{Code: api.CodeNotEmpty, Detail: "The database has records. A backup is restored into an installation in which nothing was done yet."}
+			if len(s.config.Directory.Accounts("", 1)) > 0 {
+				return &Error{
+					Code: api.CodeNotEmpty,
+					Detail: "There are accounts. A backup is restored into an installation in " +
+						"which nothing was done yet.",
+				}
 			}
-			entry := edit.NewEntry(edit.ActorOf(ctx), "installation.restore")
-			entry.At = time.Now()
-			read.Audit = append(read.Audit, auditor.Stored(entry)) // in the same transaction
-		}
-		return s.config.Store.Restore(ctx, read)
-	})
+			if first {
+				empty, err := s.config.Store.IsEmpty(ctx)
+				if err != nil {
+					return err
+				}
+				if !empty {
+					return &Error{
+						Code: api.CodeNotEmpty,
+						Detail: "The database has records. A backup is restored into an " +
+							"installation in which nothing was done yet.",
+					}
+				}
+				entry := edit.NewEntry(edit.ActorOf(ctx), "installation.restore")
+				entry.At = time.Now()
+				read.Audit = append(read.Audit, auditor.Stored(entry)) // in the same transaction
+			}
+			return s.config.Store.Restore(ctx, read)
+		})
 }

@@ -33,8 +33,8 @@ type bulk struct {
 	by     Caller
 	enough time.Time // no further batch begins after it
 	as     func(of store.Record) execution.Start
-	// requeue marks the originals as requeued, and counts them. If it is false, the starts that this
-	// call stored are counted.
+	// requeue marks the originals as requeued, and counts them. If it is false, the starts that
+	// this call stored are counted.
 	requeue bool
 
 	started int
@@ -118,7 +118,8 @@ func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 	}
 	marked, markErr := b.s.config.Store.MarkRequeued(ctx, mark)
 	b.started += len(marked)
-	_ = b.s.config.Changes.Publish(marked) // a watcher that misses the announcement sees the change at its next query
+	// A watcher that misses the announcement sees the change at its next query.
+	_ = b.s.config.Changes.Publish(marked)
 	return errors.Join(err, markErr)
 }
 
@@ -133,7 +134,10 @@ func indexes(records []store.Record) []int {
 // inOrder reads the requests of some records concurrently, and then starts them one after the
 // other, so that the stream has the new executions in the order of the records. It calls started
 // for each execution that has been started, now or before.
-func (b *bulk) inOrder(ctx context.Context, some []int, records []store.Record, known map[string]bool, starts []execution.Start, started func(i int, fresh bool)) error {
+func (b *bulk) inOrder(
+	ctx context.Context, some []int, records []store.Record, known map[string]bool,
+	starts []execution.Start, started func(i int, fresh bool),
+) error {
 	triggers, failures := make([]*edit.TriggerInfo, len(some)), make([]error, len(some))
 	var reading errgroup.Group
 	for n, i := range some {
@@ -141,7 +145,8 @@ func (b *bulk) inOrder(ctx context.Context, some []int, records []store.Record, 
 			continue
 		}
 		reading.Go(func() error {
-			triggers[n], failures[n] = b.s.prepareAgain(ctx, b.by, records[i], &starts[i], b.triggerOf)
+			triggers[n], failures[n] = b.s.prepareAgain(ctx, b.by, records[i], &starts[i],
+				b.triggerOf)
 			return nil
 		})
 	}
@@ -165,7 +170,11 @@ func (b *bulk) inOrder(ctx context.Context, some []int, records []store.Record, 
 // executions unchanged.
 func (b *bulk) leave(err error) error {
 	one, ok := errors.AsType[*Error](err)
-	if !ok || !slices.Contains([]string{api.CodeInputExpired, api.CodeBodyNotKept, api.CodeNotFound, api.CodeUndecodable, api.CodeRefused}, one.Code) {
+	if !ok ||
+		!slices.Contains([]string{
+			api.CodeInputExpired, api.CodeBodyNotKept, api.CodeNotFound, api.CodeUndecodable,
+			api.CodeRefused,
+		}, one.Code) {
 		return err
 	}
 	b.mu.Lock()
@@ -184,11 +193,15 @@ func (b *bulk) left() []api.Left {
 }
 
 // triggerOf looks up each trigger node only once.
-func (b *bulk) triggerOf(ctx context.Context, caller Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
+func (b *bulk) triggerOf(
+	ctx context.Context, caller Caller, workflowID, nodeID string,
+) (*edit.TriggerInfo, error) {
 	b.mu.Lock()
 	find := b.nodes[[2]string{workflowID, nodeID}]
 	if find == nil {
-		find = sync.OnceValues(func() (*edit.TriggerInfo, error) { return b.s.triggerOf(ctx, caller, workflowID, nodeID) })
+		find = sync.OnceValues(func() (*edit.TriggerInfo, error) {
+			return b.s.triggerOf(ctx, caller, workflowID, nodeID)
+		})
 		b.nodes[[2]string{workflowID, nodeID}] = find
 	}
 	b.mu.Unlock()

@@ -25,8 +25,12 @@ func (s Selection) check() error {
 	switch f := s.Filter; {
 	case len(s.IDs) > MaxBulk:
 		return &edit.InvalidError{Field: "ids", Problem: "must be at most 10000"}
-	case s.IDs != nil && (f.WorkflowID != "" || f.Reason != "" || !f.Since.IsZero() || !f.Until.IsZero()):
-		return &edit.InvalidError{Field: "ids", Problem: "must not be combined with workflowId, reason, since or until"}
+	case s.IDs != nil &&
+		(f.WorkflowID != "" || f.Reason != "" || !f.Since.IsZero() || !f.Until.IsZero()):
+		return &edit.InvalidError{
+			Field:   "ids",
+			Problem: "must not be combined with workflowId, reason, since or until",
+		}
 	}
 	return nil
 }
@@ -53,22 +57,25 @@ func (s Selection) split() (executions []string, messages []store.MessageKey) {
 // RequeueDeadLetters requeues dead letters, the oldest first, at most MaxBulk of them: see
 // RequeueExecution. It counts the dead letters that this call requeued. Repeated and concurrent
 // calls requeue each dead letter once.
-func (s *Service) RequeueDeadLetters(ctx context.Context, caller Caller, selected Selection) (api.Requeued, error) {
-	return change(ctx, s, caller, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Requeued, err error) {
-		if err := selected.check(); err != nil {
-			return none, err
-		}
-		b := s.bulk(caller, func(of store.Record) execution.Start {
-			return execution.Start{ID: execution.IDForRequeue(of.ID), RerunOf: of.ID}
+func (s *Service) RequeueDeadLetters(
+	ctx context.Context, caller Caller, selected Selection,
+) (api.Requeued, error) {
+	return change(ctx, s, caller, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout,
+		func(ctx context.Context) (none api.Requeued, err error) {
+			if err := selected.check(); err != nil {
+				return none, err
+			}
+			b := s.bulk(caller, func(of store.Record) execution.Start {
+				return execution.Start{ID: execution.IDForRequeue(of.ID), RerunOf: of.ID}
+			})
+			b.requeue = true
+			if selected.IDs != nil {
+				err = b.selected(ctx, selected)
+			} else {
+				err = b.filtered(ctx, selected.Filter)
+			}
+			return api.Requeued{Requeued: b.started, Left: b.left(), More: b.more}, err
 		})
-		b.requeue = true
-		if selected.IDs != nil {
-			err = b.selected(ctx, selected)
-		} else {
-			err = b.filtered(ctx, selected.Filter)
-		}
-		return api.Requeued{Requeued: b.started, Left: b.left(), More: b.more}, err
-	})
 }
 
 func (b *bulk) selected(ctx context.Context, selected Selection) error {
@@ -113,14 +120,17 @@ func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
 
 // lettersOf returns the records of some executions that are dead letters of an account. "" means
 // any account.
-func (s *Service) lettersOf(ctx context.Context, ids []string, accountID string) ([]store.Record, error) {
+func (s *Service) lettersOf(
+	ctx context.Context, ids []string, accountID string,
+) ([]store.Record, error) {
 	found, err := s.config.Store.GetMany(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	var letters []store.Record
 	for _, r := range found {
-		if r.Status == execution.Failed && r.RequeuedAs == "" && r.DismissedAt.IsZero() && (accountID == "" || r.AccountID == accountID) {
+		if r.Status == execution.Failed && r.RequeuedAs == "" && r.DismissedAt.IsZero() &&
+			(accountID == "" || r.AccountID == accountID) {
 			letters = append(letters, r)
 		}
 	}
@@ -134,7 +144,12 @@ func (b *bulk) filtered(ctx context.Context, filter DeadLetterFilter) error {
 	if err := b.all(ctx, filter.Records()); err != nil || filter.AccountID != "" {
 		return err
 	}
-	of := store.UnreadableFilter{WorkflowID: filter.WorkflowID, Reason: filter.Reason, Since: filter.Since, Until: filter.Until}
+	of := store.UnreadableFilter{
+		WorkflowID: filter.WorkflowID,
+		Reason:     filter.Reason,
+		Since:      filter.Since,
+		Until:      filter.Until,
+	}
 	after := store.UnreadablePosition{}
 	for !b.done() {
 		found, err := b.s.config.Store.ListUnreadable(ctx, of, after, bulkBatch)
@@ -176,20 +191,25 @@ func (b *bulk) recover(ctx context.Context, messages []store.MessageKey) error {
 // DismissDeadLetters removes dead letters from the list, at most MaxBulk of them. An execution
 // stays failed; a message stays in the stream, without a record. It counts the dead letters that
 // this call removed.
-func (s *Service) DismissDeadLetters(ctx context.Context, caller Caller, selected Selection) (api.Dismissed, error) {
-	return change(ctx, s, caller, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (result api.Dismissed, err error) {
-		if err := selected.check(); err != nil {
-			return result, err
-		}
-		if selected.IDs != nil {
-			result.Dismissed, err = s.dismissSelected(ctx, selected)
-			return result, err
-		}
-		return s.dismissFiltered(ctx, selected.Filter)
-	})
+func (s *Service) DismissDeadLetters(
+	ctx context.Context, caller Caller, selected Selection,
+) (api.Dismissed, error) {
+	return change(ctx, s, caller, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout,
+		func(ctx context.Context) (result api.Dismissed, err error) {
+			if err := selected.check(); err != nil {
+				return result, err
+			}
+			if selected.IDs != nil {
+				result.Dismissed, err = s.dismissSelected(ctx, selected)
+				return result, err
+			}
+			return s.dismissFiltered(ctx, selected.Filter)
+		})
 }
 
-func (s *Service) dismissSelected(ctx context.Context, selected Selection) (dismissed int, err error) {
+func (s *Service) dismissSelected(
+	ctx context.Context, selected Selection,
+) (dismissed int, err error) {
 	ids, messages := selected.split()
 	if selected.Filter.AccountID != "" {
 		messages = nil // the account of a message is not known
@@ -218,7 +238,9 @@ func (s *Service) dismissSelected(ctx context.Context, selected Selection) (dism
 	return dismissed, nil
 }
 
-func (s *Service) dismissFiltered(ctx context.Context, filter DeadLetterFilter) (result api.Dismissed, err error) {
+func (s *Service) dismissFiltered(
+	ctx context.Context, filter DeadLetterFilter,
+) (result api.Dismissed, err error) {
 	enough := time.Now().Add(bulkTimeout - bulkReserve)
 	last := store.DeadLetter{}
 	for result.Dismissed < MaxBulk && time.Now().Before(enough) {
@@ -247,7 +269,9 @@ func (s *Service) dismissFiltered(ctx context.Context, filter DeadLetterFilter) 
 	return result, nil
 }
 
-func (s *Service) dismiss(ctx context.Context, ids []string, messages []store.MessageKey) (int, error) {
+func (s *Service) dismiss(
+	ctx context.Context, ids []string, messages []store.MessageKey,
+) (int, error) {
 	records, err := s.config.Store.GetMany(ctx, ids)
 	if err != nil {
 		return 0, err
@@ -257,16 +281,23 @@ func (s *Service) dismiss(ctx context.Context, ids []string, messages []store.Me
 		about[r.ID] = r
 	}
 	now := time.Now()
-	dismissed, of, err := s.config.Store.Dismiss(ctx, ids, messages, now, func(id string, message store.MessageKey) store.AuditEntry {
+	dismissed, of, err := s.config.Store.Dismiss(ctx, ids, messages, now, func(
+		id string, message store.MessageKey,
+	) store.AuditEntry {
 		letter := id
 		if letter == "" {
 			letter = letterID(message)
 		}
-		return recorder.AuditAction(uuid.Must(uuid.NewV7()).String(), now, edit.ActorOf(ctx), recorder.ActionDismiss, about[id], edit.Changed{Field: recorder.FieldDeadLetter, To: letter})
+		return recorder.AuditAction(uuid.Must(uuid.NewV7()).String(), now, edit.ActorOf(ctx),
+			recorder.ActionDismiss, about[id], edit.Changed{
+				Field: recorder.FieldDeadLetter,
+				To:    letter,
+			})
 	})
 	if err != nil {
 		return 0, err
 	}
-	_ = s.config.Changes.Publish(dismissed) // a watcher that misses the announcement sees the change at its next query
+	// A watcher that misses the announcement sees the change at its next query.
+	_ = s.config.Changes.Publish(dismissed)
 	return len(dismissed) + len(of), nil
 }

@@ -19,35 +19,38 @@ type Activity struct {
 // Activity counts the executions of a filter in the last steps, up to now, the oldest first. Failed
 // and Rejected are part of Total, but are counted after it, so an execution may have changed its
 // state in between.
-func (s *Service) Activity(ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration) ([]Activity, error) {
-	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) ([]Activity, error) {
-		wanted := filter
-		wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
-		activity := make([]Activity, steps)
-		for i := range activity {
-			activity[i].At = wanted.Since.Add(time.Duration(i) * step)
-		}
-		for _, part := range []struct {
-			status execution.Status
-			count  func(*Activity) *int64
-		}{
-			{"", func(a *Activity) *int64 { return &a.Total }},
-			{execution.Failed, func(a *Activity) *int64 { return &a.Failed }},
-			{execution.Rejected, func(a *Activity) *int64 { return &a.Rejected }},
-		} {
-			wanted.Status = part.status
-			counts, err := s.config.Store.CountByTime(ctx, wanted, step)
-			if err != nil {
-				return nil, err
+func (s *Service) Activity(
+	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
+) ([]Activity, error) {
+	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)),
+		func(ctx context.Context) ([]Activity, error) {
+			wanted := filter
+			wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
+			activity := make([]Activity, steps)
+			for i := range activity {
+				activity[i].At = wanted.Since.Add(time.Duration(i) * step)
 			}
-			for _, n := range counts {
-				if i := int(n.At.Sub(wanted.Since) / step); i >= 0 && i < steps {
-					*part.count(&activity[i]) = n.Records
+			for _, part := range []struct {
+				status execution.Status
+				count  func(*Activity) *int64
+			}{
+				{"", func(a *Activity) *int64 { return &a.Total }},
+				{execution.Failed, func(a *Activity) *int64 { return &a.Failed }},
+				{execution.Rejected, func(a *Activity) *int64 { return &a.Rejected }},
+			} {
+				wanted.Status = part.status
+				counts, err := s.config.Store.CountByTime(ctx, wanted, step)
+				if err != nil {
+					return nil, err
+				}
+				for _, n := range counts {
+					if i := int(n.At.Sub(wanted.Since) / step); i >= 0 && i < steps {
+						*part.count(&activity[i]) = n.Records
+					}
 				}
 			}
-		}
-		return activity, nil
-	})
+			return activity, nil
+		})
 }
 
 // These are the outcomes of requests.
@@ -66,28 +69,33 @@ type RequestCount struct {
 }
 
 // Requests counts all requests, of all accounts, since the minute of a time, the oldest first.
-func (s *Service) Requests(ctx context.Context, caller Caller, since time.Time) ([]RequestCount, error) {
-	return read(ctx, s, caller, needs(Viewer, ofAll), func(ctx context.Context) ([]RequestCount, error) {
-		counts, err := s.config.Store.Minutes(ctx, since)
-		if err != nil {
-			return nil, err
-		}
-		requests := make([]RequestCount, len(counts))
-		for i, n := range counts {
-			requests[i] = RequestCount{Minute: n.Minute, Outcome: n.Kind, Count: n.Count}
-			if code, refused := strings.CutPrefix(n.Kind, store.KindRefused); refused {
-				requests[i].Outcome, requests[i].Code = Refused, code
+func (s *Service) Requests(
+	ctx context.Context, caller Caller, since time.Time,
+) ([]RequestCount, error) {
+	return read(ctx, s, caller, needs(Viewer, ofAll),
+		func(ctx context.Context) ([]RequestCount, error) {
+			counts, err := s.config.Store.Minutes(ctx, since)
+			if err != nil {
+				return nil, err
 			}
-		}
-		return requests, nil
-	})
+			requests := make([]RequestCount, len(counts))
+			for i, n := range counts {
+				requests[i] = RequestCount{Minute: n.Minute, Outcome: n.Kind, Count: n.Count}
+				if code, refused := strings.CutPrefix(n.Kind, store.KindRefused); refused {
+					requests[i].Outcome, requests[i].Code = Refused, code
+				}
+			}
+			return requests, nil
+		})
 }
 
 // Installation is the state of the installation as a whole.
 type Installation struct {
-	PublicURL  string // without a trailing slash; "" means that it is not configured
-	Ingresses  int    // number of live ingresses
-	Unrecorded *int64 // number of messages of the stream that have no record yet; nil if NATS did not answer, or if the caller sees one account
+	PublicURL string // without a trailing slash; "" means that it is not configured
+	Ingresses int    // number of live ingresses
+	// Number of messages of the stream that have no record yet; nil if NATS did not answer, or if
+	// the caller sees one account.
+	Unrecorded *int64
 }
 
 // unrecordedTimeout is the maximum duration of the request for the number of messages that are not
@@ -96,18 +104,24 @@ const unrecordedTimeout = time.Second
 
 // Installation returns the current state of the installation.
 func (s *Service) Installation(ctx context.Context, caller Caller) (Installation, error) {
-	return read(ctx, s, caller, needs(Viewer, ofNone), func(ctx context.Context) (Installation, error) {
-		now := Installation{PublicURL: s.config.Reach.URL(), Ingresses: len(s.config.Roll.Ingress())}
-		if caller.AccountID != "" {
+	return read(ctx, s, caller, needs(Viewer, ofNone),
+		func(ctx context.Context) (Installation, error) {
+			now := Installation{
+				PublicURL: s.config.Reach.URL(),
+				Ingresses: len(s.config.Roll.Ingress()),
+			}
+			if caller.AccountID != "" {
+				return now, nil
+			}
+			ctx, cancel := context.WithTimeout(ctx, unrecordedTimeout)
+			defer cancel()
+			if consumer, err := s.config.JetStream.Consumer(ctx, stream.Name,
+				s.config.Consumer); err == nil {
+				info := consumer.CachedInfo() // may be a moment old
+				//nolint:gosec // messages in a stream are fewer than 2^63
+				waiting := int64(info.NumPending) + int64(info.NumAckPending)
+				now.Unrecorded = &waiting
+			}
 			return now, nil
-		}
-		ctx, cancel := context.WithTimeout(ctx, unrecordedTimeout)
-		defer cancel()
-		if consumer, err := s.config.JetStream.Consumer(ctx, stream.Name, s.config.Consumer); err == nil {
-			info := consumer.CachedInfo()                                 // may be a moment old
-			waiting := int64(info.NumPending) + int64(info.NumAckPending) //nolint:gosec // messages in a stream are fewer than 2^63
-			now.Unrecorded = &waiting
-		}
-		return now, nil
-	})
+		})
 }

@@ -36,18 +36,24 @@ func messageKey(id string) (key store.MessageKey, is bool) {
 type DeadLetterFilter = store.DeadLetterFilter
 
 // DeadLetters lists dead letters, the newest first.
-func (s *Service) DeadLetters(ctx context.Context, caller Caller, filter DeadLetterFilter, page Page) (api.List[api.DeadLetter], error) {
-	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
-		last, err := page.afterDeadLetter()
-		if err != nil {
-			return none, err
-		}
-		found, err := store.DeadLetters(ctx, s.config.Store, filter, last, page.Limit+1)
-		if err != nil {
-			return none, err
-		}
-		return list(deadLettersList, found, page, deadLetterOf, func(d store.DeadLetter) string { return timePosition(d.At(), deadLetterID(d)) }), nil
-	})
+func (s *Service) DeadLetters(
+	ctx context.Context, caller Caller, filter DeadLetterFilter, page Page,
+) (api.List[api.DeadLetter], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)),
+		func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
+			last, err := page.afterDeadLetter()
+			if err != nil {
+				return none, err
+			}
+			found, err := store.DeadLetters(ctx, s.config.Store, filter, last, page.Limit+1)
+			if err != nil {
+				return none, err
+			}
+			return list(deadLettersList, found, page, deadLetterOf,
+				func(d store.DeadLetter) string {
+					return timePosition(d.At(), deadLetterID(d))
+				}), nil
+		})
 }
 
 func deadLetterID(d store.DeadLetter) string {
@@ -67,7 +73,10 @@ func letterID(key store.MessageKey) string {
 }
 
 func messageKeyOf(u store.Unreadable) store.MessageKey {
-	return store.MessageKey{StreamSequence: u.StreamSequence, Progress: stream.IsProgress(u.Subject)}
+	return store.MessageKey{
+		StreamSequence: u.StreamSequence,
+		Progress:       stream.IsProgress(u.Subject),
+	}
 }
 
 func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {
@@ -82,14 +91,17 @@ func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {
 	if key.StreamSequence == 0 {
 		return none, badCursor()
 	}
-	return store.DeadLetter{Message: &store.Unreadable{At: at, StreamSequence: key.StreamSequence}}, nil
+	return store.DeadLetter{Message: &store.Unreadable{At: at, StreamSequence: key.StreamSequence}},
+		nil
 }
 
 func deadLetterOf(d store.DeadLetter) api.DeadLetter {
 	letter := api.DeadLetter{ID: deadLetterID(d), At: d.At()}
 	if m := d.Message; m != nil {
-		letter.Kind, letter.Reason, letter.StreamSequence, letter.Subject = api.DeadLetterUndecodable, m.Reason, m.StreamSequence, m.Subject
-		if parts := strings.Split(m.Subject, "."); m.Refused() && len(parts) >= 5 { // the message was decoded, so its subject is valid
+		letter.Kind, letter.Reason, letter.StreamSequence, letter.Subject =
+			api.DeadLetterUndecodable, m.Reason, m.StreamSequence, m.Subject
+		if parts := strings.Split(m.Subject, "."); m.Refused() && len(parts) >= 5 {
+			// The message was decoded, so its subject is valid.
 			letter.Kind, letter.WorkflowID = api.DeadLetterRefused, parts[len(parts)-2]
 			if parts[1] != "progress" {
 				letter.NodeID = parts[len(parts)-1]
@@ -98,8 +110,10 @@ func deadLetterOf(d store.DeadLetter) api.DeadLetter {
 		return letter
 	}
 	r := d.Record
-	letter.Kind, letter.Reason, letter.StreamSequence = api.DeadLetterFailed, r.Error, r.StreamSequence
+	letter.Kind, letter.Reason, letter.StreamSequence = api.DeadLetterFailed, r.Error,
+		r.StreamSequence
 	letter.Subject = stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)
-	letter.ExecutionID, letter.WorkflowID, letter.NodeID, letter.FailedAt = r.ID, r.WorkflowID, r.NodeID, r.FinishedAt
+	letter.ExecutionID, letter.WorkflowID, letter.NodeID, letter.FailedAt = r.ID, r.WorkflowID,
+		r.NodeID, r.FinishedAt
 	return letter
 }

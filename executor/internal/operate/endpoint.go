@@ -16,34 +16,46 @@ import (
 
 // CheckPublicURL determines where the public URL leads.
 func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.PublicURL, error) {
-	return checked(ctx, s, caller, needs(Viewer, ofNone), func(ctx context.Context) (api.PublicURL, error) {
-		found := s.config.Reach.Check(ctx)
-		return api.PublicURL{
-			URL: found.URL, OnlyThisMachine: found.Loopback, State: string(found.State), Detail: found.Detail, CheckedAt: found.At.UTC(),
-		}, nil
-	})
+	return checked(ctx, s, caller, needs(Viewer, ofNone),
+		func(ctx context.Context) (api.PublicURL, error) {
+			found := s.config.Reach.Check(ctx)
+			return api.PublicURL{
+				URL:             found.URL,
+				OnlyThisMachine: found.Loopback,
+				State:           string(found.State),
+				Detail:          found.Detail,
+				CheckedAt:       found.At.UTC(),
+			}, nil
+		})
 }
 
 // Members lists the running executors and ingresses, by role and instance.
 func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, error) {
-	return checked(ctx, s, caller, needs(Admin, ofAll), func(ctx context.Context) (api.Members, error) {
-		all := api.Members{Items: []api.Member{}}
-		reading, cancel := context.WithTimeout(ctx, readTimeout)
-		defer cancel()
-		if has, err := s.config.Store.HasSchema(reading); err == nil { // without the version, the rest of the answer is still useful
-			all.Database = has
-		}
-		for _, m := range s.config.Roll.Members() {
-			ids := m.About.KeyIDs
-			if ids == nil {
-				ids = []string{}
+	return checked(ctx, s, caller, needs(Admin, ofAll),
+		func(ctx context.Context) (api.Members, error) {
+			all := api.Members{Items: []api.Member{}}
+			reading, cancel := context.WithTimeout(ctx, readTimeout)
+			defer cancel()
+			if has, err := s.config.Store.HasSchema(reading); err == nil {
+				// Without the version, the rest of the answer is still useful.
+				all.Database = has
 			}
-			all.Items = append(all.Items, api.Member{
-				Instance: m.Instance, Role: m.Role, Version: m.About.Version, Schema: m.About.Schema, KeyIDs: ids, RegistryRevision: m.Revision,
-			})
-		}
-		return all, nil
-	})
+			for _, m := range s.config.Roll.Members() {
+				ids := m.About.KeyIDs
+				if ids == nil {
+					ids = []string{}
+				}
+				all.Items = append(all.Items, api.Member{
+					Instance:         m.Instance,
+					Role:             m.Role,
+					Version:          m.About.Version,
+					Schema:           m.About.Schema,
+					KeyIDs:           ids,
+					RegistryRevision: m.Revision,
+				})
+			}
+			return all, nil
+		})
 }
 
 // Loopback returns the base of a URL that only its own machine can reach, or "" for any other URL.
@@ -57,8 +69,9 @@ func Loopback(of string) string {
 
 // endpoint is the configuration of the webhook endpoint, as senders see it.
 type endpoint struct {
-	publicURL         string // without a slash at its end
-	known             bool   // the public URL is configured, so that ingresses can verify signatures over it
+	publicURL string // without a slash at its end
+	// The public URL is configured, so that ingresses can verify signatures over it.
+	known             bool
 	deliveryIDHeaders []string
 	maxBodyBytes      int64
 }
@@ -66,12 +79,14 @@ type endpoint struct {
 // defaultEndpoint is the endpoint of an ingress with default settings. It is the answer while no
 // ingress is alive.
 var defaultEndpoint = endpoint{
-	publicURL:         "http://127.0.0.1:8080",
-	deliveryIDHeaders: append(webhook.FirstDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders()...),
-	maxBodyBytes:      webhook.MaxBodyBytes,
+	publicURL: "http://127.0.0.1:8080",
+	deliveryIDHeaders: append(webhook.FirstDeliveryIDHeaders(),
+		webhook.DefaultDeliveryIDHeaders()...),
+	maxBodyBytes: webhook.MaxBodyBytes,
 }
 
-// endpoint combines the settings of the live ingresses. If they differ, the smallest body limit counts.
+// endpoint combines the settings of the live ingresses. If they differ, the smallest body limit
+// counts.
 func (s *Service) endpoint() endpoint {
 	at := defaultEndpoint
 	ingresses := s.config.Roll.Ingress()
@@ -106,16 +121,20 @@ func (s *Service) endpoint() endpoint {
 // places that consist of a single header.
 func (at endpoint) deliveryIDs(of *edit.SenderInfo) (headers, sources []string) {
 	first := 0
-	for first < len(at.deliveryIDHeaders) && slices.Contains(webhook.FirstDeliveryIDHeaders(), at.deliveryIDHeaders[first]) {
+	for first < len(at.deliveryIDHeaders) &&
+		slices.Contains(webhook.FirstDeliveryIDHeaders(), at.deliveryIDHeaders[first]) {
 		first++
 	}
 	for _, name := range at.deliveryIDHeaders {
 		sources = append(sources, headerSource+name)
 	}
 	if of != nil {
-		signed, other, _ := sender.DeliverySources(of.Preset, of.Settings) // an unknown preset has no known places
+		// An unknown preset has no known places.
+		signed, other, _ := sender.DeliverySources(of.Preset, of.Settings)
 		rest := slices.DeleteFunc(slices.Clone(sources[first:]), func(source string) bool {
-			return slices.ContainsFunc(slices.Concat(signed, other), func(own string) bool { return strings.EqualFold(own, source) })
+			return slices.ContainsFunc(slices.Concat(signed, other), func(own string) bool {
+				return strings.EqualFold(own, source)
+			})
 		})
 		sources = slices.Concat(signed, sources[:first], other, rest)
 	}

@@ -19,10 +19,12 @@ import (
 
 // Error is the reason why a call failed. All of it except Cause may be shown to the operator.
 type Error struct {
-	Code   string           // a code of package api, for programs
-	Detail string           // says what happened and what to do; "" means the general text of the code
+	Code string // a code of package api, for programs
+	// Says what happened and what to do; "" means the general text of the code.
+	Detail string
 	Fields []api.FieldError // each thing that is wrong, if Code is api.CodeInvalid
-	// Final means that the call must not be repeated as it is, although its code is a temporary one.
+	// Final means that the call must not be repeated as it is, although its code is a temporary
+	// one.
 	Final bool
 	// Cause is only for the log: it may contain names of servers or parts of queries.
 	Cause error
@@ -42,7 +44,10 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Cause }
 
 func notFound(kind, id, more string) error {
-	return &Error{Code: api.CodeNotFound, Detail: "There is no " + kind + " " + strconv.Quote(id) + "." + more}
+	return &Error{
+		Code:   api.CodeNotFound,
+		Detail: "There is no " + kind + " " + strconv.Quote(id) + "." + more,
+	}
 }
 
 // errAway means that the database or NATS does not answer.
@@ -51,7 +56,9 @@ var errAway = errors.New("a dependency does not answer")
 // explain is the only place where an error of the registry, the database or NATS is converted to an
 // Error.
 func (s *Service) explain(ctx context.Context, err error) *Error {
-	failed := func(code, detail string) *Error { return &Error{Code: code, Detail: detail, Cause: err} }
+	failed := func(code, detail string) *Error {
+		return &Error{Code: code, Detail: detail, Cause: err}
+	}
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
@@ -63,16 +70,21 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 	}
 	if lagging, ok := errors.AsType[*consistency.LaggingError](err); ok {
 		return failed(api.CodeNotConfirmed, fmt.Sprintf(
-			"The change is stored, but these processes have not confirmed it yet: %s. Repeat the call: it is idempotent, and waits again.",
+			"The change is stored, but these processes have not confirmed it yet: %s. Repeat the "+
+				"call: it is idempotent, and waits again.",
 			strings.Join(lagging.Behind, ", ")))
 	}
 	if _, ok := errors.AsType[*edit.UncertainError](err); ok {
-		return failed(api.CodeNotConfirmed, "NATS has not confirmed the change in time: it may be stored, or not. Repeat the call: it is idempotent.")
+		return failed(api.CodeNotConfirmed,
+			"NATS has not confirmed the change in time: it may be stored, or not. Repeat the "+
+				"call: it is idempotent.")
 	}
 	switch {
 	case errors.Is(err, store.ErrTooBroad):
-		return &Error{Code: api.CodeInvalid, Cause: err, Fields: []api.FieldError{{Field: "deliveryId", Problem: "there are too many executions to look through: " +
-			"name the workflowId, or since and until that are nearer to each other"}}}
+		return &Error{Code: api.CodeInvalid, Cause: err,
+			Fields: []api.FieldError{{Field: "deliveryId",
+				Problem: "there are too many executions to look through: " +
+					"name the workflowId, or since and until that are nearer to each other"}}}
 	case errors.Is(err, edit.ErrPlanLimit):
 		return failed(api.CodePlanLimitExceeded, "")
 	case errors.Is(err, edit.ErrNotInPlan):
@@ -93,7 +105,8 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 		return failed(api.CodeLastSecret, "")
 	case errors.Is(err, seal.ErrNoKey):
 		return failed(api.CodeSecretsKeyMissing, keyMissing(err))
-	case errors.Is(err, errAway) || errors.Is(err, consistency.ErrNotCurrent) || natsIsAway(err) || !s.config.JetStream.Conn().IsConnected():
+	case errors.Is(err, errAway) || errors.Is(err, consistency.ErrNotCurrent) || natsIsAway(err) ||
+		!s.config.JetStream.Conn().IsConnected():
 		return failed(api.CodeUnavailable, "")
 	case ctx.Err() != nil: // a driver need not say that its time was over
 		return &Error{Code: api.CodeUnavailable, Cause: fmt.Errorf("%w: %w", ctx.Err(), err)}
@@ -111,12 +124,13 @@ func keyMissing(err error) string {
 	if !errors.As(err, &opening) {
 		return ""
 	}
-	return fmt.Sprintf("What is stored is sealed with the key %q, which is not in this executor's --secrets-key-file.", opening.ID)
+	return fmt.Sprintf("What is stored is sealed with the key %q, which is not in this "+
+		"executor's --secrets-key-file.", opening.ID)
 }
 
 // invalidFields returns the fields of every InvalidError in an error, including joined errors.
 func invalidFields(err error) []api.FieldError {
-	switch e := err.(type) { //nolint:errorlint // it walks the tree itself: errors.As would stop at the first
+	switch e := err.(type) { //nolint:errorlint // errors.As would stop at the first
 	case *edit.InvalidError:
 		return []api.FieldError{{Field: e.Field, Problem: e.Problem}}
 	case interface{ Unwrap() error }:
@@ -148,7 +162,8 @@ func natsIsAway(err error) bool {
 	return ok && answer.Code == 503
 }
 
-// databaseIsAway pings the database after an unknown error: either it does not answer, or this program has a bug.
+// databaseIsAway pings the database after an unknown error: either it does not answer, or this
+// program has a bug.
 func (s *Service) databaseIsAway(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()

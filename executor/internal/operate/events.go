@@ -13,26 +13,36 @@ import (
 // Events returns the setting of an account's operator events, with the conditions that operators
 // were told of.
 func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (api.Events, error) {
-	return read(ctx, s, caller, needs(Viewer, ofAccount(accountID)), func(ctx context.Context) (none api.Events, err error) {
-		if err := s.config.Editor.Current(ctx); err != nil {
-			return none, err
-		}
-		have, ok := s.config.Directory.Account(accountID)
-		if !ok {
-			return none, notFound("account", accountID, "")
-		}
-		if have.Record.Events == nil {
-			return none, &Error{Code: api.CodeNotFound, Detail: "The events of account " + accountID + " start no workflow."}
-		}
-		return s.eventsOf(ctx, have.Record)
-	})
+	return read(ctx, s, caller, needs(Viewer, ofAccount(accountID)),
+		func(ctx context.Context) (none api.Events, err error) {
+			if err := s.config.Editor.Current(ctx); err != nil {
+				return none, err
+			}
+			have, ok := s.config.Directory.Account(accountID)
+			if !ok {
+				return none, notFound("account", accountID, "")
+			}
+			if have.Record.Events == nil {
+				return none, &Error{
+					Code:   api.CodeNotFound,
+					Detail: "The events of account " + accountID + " start no workflow.",
+				}
+			}
+			return s.eventsOf(ctx, have.Record)
+		})
 }
 
 // PutEvents sets the workflow that an account's operator events start.
-func (s *Service) PutEvents(ctx context.Context, caller Caller, accountID string, put api.PutEvents) (PutResult[api.Events], error) {
-	return change(ctx, s, caller, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Events], err error) {
+func (s *Service) PutEvents(
+	ctx context.Context, caller Caller, accountID string, put api.PutEvents,
+) (PutResult[api.Events], error) {
+	return change(ctx, s, caller, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout, func(
+		ctx context.Context,
+	) (none PutResult[api.Events], err error) {
 		account, created, err := s.config.Editor.PutEvents(ctx, accountID, registry.OperatorEvents{
-			WorkflowID: put.WorkflowID, Kinds: put.Kinds, SilentAfter: seconds(put.SilentAfterSeconds),
+			WorkflowID:  put.WorkflowID,
+			Kinds:       put.Kinds,
+			SilentAfter: seconds(put.SilentAfterSeconds),
 		})
 		if err != nil {
 			return none, err
@@ -54,13 +64,18 @@ func seconds(n int64) time.Duration {
 
 // RemoveEvents makes an account's operator events start no workflow.
 func (s *Service) RemoveEvents(ctx context.Context, caller Caller, accountID string) error {
-	return s.changeOnly(ctx, caller, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout, func(ctx context.Context) error {
-		return s.config.Editor.RemoveEvents(ctx, accountID)
-	})
+	return s.changeOnly(ctx, caller, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout,
+		func(ctx context.Context) error {
+			return s.config.Editor.RemoveEvents(ctx, accountID)
+		})
 }
 
 func (s *Service) eventsOf(ctx context.Context, a *registry.Account) (api.Events, error) {
-	events := api.Events{PutEvents: *eventSetting(a.Events), Since: a.Events.Since, Conditions: []api.EventCondition{}}
+	events := api.Events{
+		PutEvents:  *eventSetting(a.Events),
+		Since:      a.Events.Since,
+		Conditions: []api.EventCondition{},
+	}
 	open, err := s.config.Store.EventConditions(ctx)
 	if err != nil {
 		return api.Events{}, err
@@ -92,5 +107,9 @@ func eventSetting(e *registry.OperatorEvents) *api.PutEvents {
 	if e == nil {
 		return nil
 	}
-	return &api.PutEvents{WorkflowID: e.WorkflowID, Kinds: e.Kinds, SilentAfterSeconds: int64(e.SilentAfter / time.Second)}
+	return &api.PutEvents{
+		WorkflowID:         e.WorkflowID,
+		Kinds:              e.Kinds,
+		SilentAfterSeconds: int64(e.SilentAfter / time.Second),
+	}
 }

@@ -17,8 +17,9 @@ import (
 // Execution is a record with fields that the API's lists leave out.
 type Execution struct {
 	api.Execution
-	Error     string // why it failed, or the code with which it was rejected; "" if neither happened
-	IsRequeue bool   // it is a rerun with the original's body that takes the original's place
+	// Why it failed, or the code with which it was rejected; "" if neither happened.
+	Error     string
+	IsRequeue bool // it is a rerun with the original's body that takes the original's place
 }
 
 // ExecutionDetail is a record with the request from the stream and the runners' results.
@@ -37,46 +38,62 @@ type ExecutionFilter = store.Filter
 const executionsList = "executions"
 
 // Executions lists records, the newest first.
-func (s *Service) Executions(ctx context.Context, caller Caller, filter ExecutionFilter, page Page) (api.List[Execution], error) {
-	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) (none api.List[Execution], err error) {
-		at, id, err := page.afterTime(executionsList, 1)
-		if err != nil {
-			return none, err
-		}
-		found, err := s.config.Store.List(ctx, filter, store.Position{AcceptedAt: at, ID: id[0]}, page.Limit+1)
-		if err != nil {
-			return none, err
-		}
-		return list(executionsList, found, page, executionOf, func(r store.Record) string { return timePosition(r.AcceptedAt, r.ID) }), nil
-	})
+func (s *Service) Executions(
+	ctx context.Context, caller Caller, filter ExecutionFilter, page Page,
+) (api.List[Execution], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)),
+		func(ctx context.Context) (none api.List[Execution], err error) {
+			at, id, err := page.afterTime(executionsList, 1)
+			if err != nil {
+				return none, err
+			}
+			found, err := s.config.Store.List(ctx, filter, store.Position{
+				AcceptedAt: at,
+				ID:         id[0],
+			}, page.Limit+1)
+			if err != nil {
+				return none, err
+			}
+			return list(executionsList, found, page, executionOf, func(r store.Record) string {
+				return timePosition(r.AcceptedAt, r.ID)
+			}), nil
+		})
 }
 
 // Execution returns one record.
 func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Execution, error) {
-	return read(ctx, s, caller, needs(Viewer, ofExecution(id)), func(ctx context.Context) (Execution, error) {
-		record, err := s.record(ctx, id)
-		return executionOf(record), err
-	})
+	return read(ctx, s, caller, needs(Viewer, ofExecution(id)),
+		func(ctx context.Context) (Execution, error) {
+			record, err := s.record(ctx, id)
+			return executionOf(record), err
+		})
 }
 
 // ExecutionDetail returns one record with its input. It returns an error if the stream cannot be
 // reached, because the input may still be there.
-func (s *Service) ExecutionDetail(ctx context.Context, caller Caller, id string) (ExecutionDetail, error) {
-	return read(ctx, s, caller, needs(Viewer, ofExecution(id)), func(ctx context.Context) (none ExecutionDetail, err error) {
-		record, err := s.record(ctx, id)
-		if err != nil {
-			return none, err
-		}
-		request, err := s.request(ctx, record)
-		if err != nil {
-			return none, err
-		}
-		return ExecutionDetail{
-			Execution: executionOf(record), Output: record.Output,
-			Input: request.payload.Input(), InputExpired: request.expired(), StoredAt: request.storedAt,
-			Headers: request.headers, Query: request.query,
-		}, nil
-	})
+func (s *Service) ExecutionDetail(
+	ctx context.Context, caller Caller, id string,
+) (ExecutionDetail, error) {
+	return read(ctx, s, caller, needs(Viewer, ofExecution(id)),
+		func(ctx context.Context) (none ExecutionDetail, err error) {
+			record, err := s.record(ctx, id)
+			if err != nil {
+				return none, err
+			}
+			request, err := s.request(ctx, record)
+			if err != nil {
+				return none, err
+			}
+			return ExecutionDetail{
+				Execution:    executionOf(record),
+				Output:       record.Output,
+				Input:        request.payload.Input(),
+				InputExpired: request.expired(),
+				StoredAt:     request.storedAt,
+				Headers:      request.headers,
+				Query:        request.query,
+			}, nil
+		})
 }
 
 func (s *Service) record(ctx context.Context, id string) (store.Record, error) {
@@ -93,11 +110,30 @@ func noExecution(id string) error {
 
 func executionOf(r store.Record) Execution {
 	return Execution{Error: r.Error, IsRequeue: r.IsRequeue(), Execution: api.Execution{
-		ExecutionID: r.ID, AccountID: r.AccountID, WorkflowID: r.WorkflowID, NodeID: r.NodeID,
-		Source: string(r.Source), Status: string(r.Status), DeliveryID: r.DeliveryID, Sender: r.Sender, Verified: r.Verified,
-		RerunOf: r.RerunOf, ReplayOf: r.ReplayOf, RequeuedAs: r.RequeuedAs, DismissedAt: r.DismissedAt, CancelRequestedAt: r.CancelRequestedAt,
-		AcceptedAt: r.AcceptedAt, RecordedAt: r.RecordedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
-		ContentType: r.ContentType, BodyBytes: r.BodyBytes, Duplicates: r.Duplicates, Queue: r.Queue, Attempts: r.Attempts, StreamSequence: r.StreamSequence,
+		ExecutionID:       r.ID,
+		AccountID:         r.AccountID,
+		WorkflowID:        r.WorkflowID,
+		NodeID:            r.NodeID,
+		Source:            string(r.Source),
+		Status:            string(r.Status),
+		DeliveryID:        r.DeliveryID,
+		Sender:            r.Sender,
+		Verified:          r.Verified,
+		RerunOf:           r.RerunOf,
+		ReplayOf:          r.ReplayOf,
+		RequeuedAs:        r.RequeuedAs,
+		DismissedAt:       r.DismissedAt,
+		CancelRequestedAt: r.CancelRequestedAt,
+		AcceptedAt:        r.AcceptedAt,
+		RecordedAt:        r.RecordedAt,
+		StartedAt:         r.StartedAt,
+		FinishedAt:        r.FinishedAt,
+		ContentType:       r.ContentType,
+		BodyBytes:         r.BodyBytes,
+		Duplicates:        r.Duplicates,
+		Queue:             r.Queue,
+		Attempts:          r.Attempts,
+		StreamSequence:    r.StreamSequence,
 	}}
 }
 
@@ -121,19 +157,23 @@ func (s *Service) request(ctx context.Context, r store.Record) (request, error) 
 		return request{}, err
 	case event.Start != nil && event.Start.ID == r.ID:
 		s := event.Start
-		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, s.OrderKey}, nil
+		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, s.OrderKey},
+			nil
 	case event.Rejection != nil && event.Rejection.ID == r.ID:
 		s := event.Rejection
 		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, ""}, nil
 	default:
-		// There is no message, or another one: the stream was recreated after the execution was recorded.
+		// There is no message, or another one: the stream was recreated after the execution was
+		// recorded.
 		return request{}, nil
 	}
 }
 
 // message reads a message of the stream, or fails with jetstream.ErrMsgNotFound. The event is empty
 // if it cannot be decoded.
-func (s *Service) message(ctx context.Context, sequence uint64) (storedAt time.Time, event stream.Event, err error) {
+func (s *Service) message(
+	ctx context.Context, sequence uint64,
+) (storedAt time.Time, event stream.Event, err error) {
 	from, err := s.executionsStream(ctx)
 	if err != nil {
 		return storedAt, event, err

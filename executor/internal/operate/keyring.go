@@ -45,8 +45,17 @@ type Keyring struct {
 
 // NewKeyring returns a Keyring that reads keys from directory, which must be the editor's. Run must
 // be called for uses to be stored.
-func NewKeyring(editor *edit.Editor, directory *edit.Directory, records store.Store, log logrus.FieldLogger) *Keyring {
-	return &Keyring{editor: editor, directory: directory, store: records, log: log, now: time.Now, used: map[string]time.Time{}}
+func NewKeyring(
+	editor *edit.Editor, directory *edit.Directory, records store.Store, log logrus.FieldLogger,
+) *Keyring {
+	return &Keyring{
+		editor:    editor,
+		directory: directory,
+		store:     records,
+		log:       log,
+		now:       time.Now,
+		used:      map[string]time.Time{},
+	}
 }
 
 // ByText returns the caller with a key. known is false if the text is no key, or if the key is
@@ -87,7 +96,13 @@ func (k *Keyring) caller(key *registry.Key, exists bool) (by Caller, known bool,
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.used[key.ID] = now
-	return Caller{Kind: Key, ID: key.ID, Name: key.Name, Role: Role(key.Role), AccountID: key.AccountID}, true, nil
+	return Caller{
+		Kind:      Key,
+		ID:        key.ID,
+		Name:      key.Name,
+		Role:      Role(key.Role),
+		AccountID: key.AccountID,
+	}, true, nil
 }
 
 func hasExpired(key *registry.Key, now time.Time) bool {

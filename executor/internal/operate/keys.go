@@ -17,39 +17,54 @@ const keysList = "keys"
 // WhoAmI describes the caller.
 func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error) {
 	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (api.WhoAmI, error) {
-		return api.WhoAmI{Kind: string(caller.Kind), ID: caller.ID, Name: caller.Name, Role: string(caller.Role), AccountID: caller.AccountID}, nil
+		return api.WhoAmI{
+			Kind:      string(caller.Kind),
+			ID:        caller.ID,
+			Name:      caller.Name,
+			Role:      string(caller.Role),
+			AccountID: caller.AccountID,
+		}, nil
 	})
 }
 
 // Keys lists the keys by ID. If accountID is not empty, it lists only the keys of that account.
-func (s *Service) Keys(ctx context.Context, caller Caller, accountID string, page Page) (api.List[api.Key], error) {
-	return read(ctx, s, caller, needs(Admin, ofAll), func(ctx context.Context) (none api.List[api.Key], err error) {
-		after, err := page.after(keysList)
-		if err != nil {
-			return none, err
-		}
-		var found []*registry.Key
-		var ids []string
-		for _, key := range s.config.Directory.Keys(after, edit.MaxKeys) {
-			if accountID == "" || key.AccountID == accountID {
-				found, ids = append(found, key), append(ids, key.ID)
+func (s *Service) Keys(
+	ctx context.Context, caller Caller, accountID string, page Page,
+) (api.List[api.Key], error) {
+	return read(ctx, s, caller, needs(Admin, ofAll),
+		func(ctx context.Context) (none api.List[api.Key], err error) {
+			after, err := page.after(keysList)
+			if err != nil {
+				return none, err
 			}
-			if len(found) > page.Limit {
-				break
+			var found []*registry.Key
+			var ids []string
+			for _, key := range s.config.Directory.Keys(after, edit.MaxKeys) {
+				if accountID == "" || key.AccountID == accountID {
+					found, ids = append(found, key), append(ids, key.ID)
+				}
+				if len(found) > page.Limit {
+					break
+				}
 			}
-		}
-		used, err := s.config.Keyring.lastUsed(ctx, ids)
-		if err != nil {
-			return none, err
-		}
-		return list(keysList, found, page, func(key *registry.Key) api.Key { return keyOf(key, used[key.ID]) }, func(r *registry.Key) string { return r.ID }), nil
-	})
+			used, err := s.config.Keyring.lastUsed(ctx, ids)
+			if err != nil {
+				return none, err
+			}
+			return list(keysList, found, page, func(key *registry.Key) api.Key {
+				return keyOf(key, used[key.ID])
+			}, func(r *registry.Key) string { return r.ID }), nil
+		})
 }
 
 // CreateKey creates a key. Only the answer contains the key's text, so a repeated call creates
 // another key.
-func (s *Service) CreateKey(ctx context.Context, caller Caller, put api.PutKey) (api.NewKey, error) {
-	return change(ctx, s, caller, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) (none api.NewKey, err error) {
+func (s *Service) CreateKey(
+	ctx context.Context, caller Caller, put api.PutKey,
+) (api.NewKey, error) {
+	return change(ctx, s, caller, needs(Admin, ofAll), s.config.ChangeTimeout, func(
+		ctx context.Context,
+	) (none api.NewKey, err error) {
 		if err := s.checkKey(put); err != nil {
 			return none, err
 		}
@@ -70,9 +85,15 @@ func (s *Service) checkKey(put api.PutKey) error {
 	role, ok := ParseRole(put.Role)
 	switch {
 	case !ok:
-		wrong = append(wrong, api.FieldError{Field: "role", Problem: "must be viewer, editor or admin"})
+		wrong = append(wrong, api.FieldError{
+			Field:   "role",
+			Problem: "must be viewer, editor or admin",
+		})
 	case role == Admin && put.AccountID != "":
-		wrong = append(wrong, api.FieldError{Field: "accountId", Problem: "an admin has access to all accounts; leave it out, or make an editor"})
+		wrong = append(wrong, api.FieldError{
+			Field:   "accountId",
+			Problem: "an admin has access to all accounts; leave it out, or make an editor",
+		})
 	}
 	if !put.ExpiresAt.IsZero() && !put.ExpiresAt.After(time.Now()) {
 		wrong = append(wrong, api.FieldError{Field: "expiresAt", Problem: "must be in the future"})
@@ -85,7 +106,11 @@ func (s *Service) checkKey(put api.PutKey) error {
 
 // RevokeKey revokes a key. When it returns, no executor accepts the key.
 func (s *Service) RevokeKey(ctx context.Context, caller Caller, id string) error {
-	return s.changeOnly(ctx, caller, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteKey(ctx, id) })
+	return s.changeOnly(ctx, caller, needs(Admin, ofAll), s.config.ChangeTimeout, func(
+		ctx context.Context,
+	) error {
+		return s.config.Editor.DeleteKey(ctx, id)
+	})
 }
 
 func keyOf(k *registry.Key, lastUsed time.Time) api.Key {

@@ -1,5 +1,6 @@
-// Package operate has one method for each operation of an operator. The operators' API and the console only translate
-// requests into calls, and results into JSON or pages. This package knows no HTTP.
+// Package operate has one method for each operation of an operator. The operators' API and the
+// console only translate requests into calls, and results into JSON or pages. This package knows no
+// HTTP.
 package operate
 
 import (
@@ -32,13 +33,14 @@ type Config struct {
 	Roll *consistency.Membership
 	// Store holds the records.
 	Store store.Store
-	// AuditCaughtUp waits until the audit log contains the changes made so far, or its context ends.
-	// nil means that lists of the audit log do not wait.
+	// AuditCaughtUp waits until the audit log contains the changes made so far, or its context
+	// ends. nil means that lists of the audit log do not wait.
 	AuditCaughtUp func(context.Context)
 	// JetStream holds the stream EXECUTIONS: requests are read from it, and reruns are published to
 	// it.
 	JetStream jetstream.JetStream
-	// Consumer is the name of the recorder's consumer: messages that it has not acknowledged are not recorded yet.
+	// Consumer is the name of the recorder's consumer: messages that it has not acknowledged are
+	// not recorded yet.
 	Consumer string
 	// Queues determines how many executions wait in each queue, and which runners take them.
 	Queues *queues.Watch
@@ -47,8 +49,8 @@ type Config struct {
 	// Keyring holds the keys. nil means that there are none.
 	Keyring *Keyring
 
-	// PublicURL is the URL at which senders reach the ingresses, without /webhooks. "" means the URL
-	// of a live ingress, or http://127.0.0.1:8080 if there is none.
+	// PublicURL is the URL at which senders reach the ingresses, without /webhooks. "" means the
+	// URL of a live ingress, or http://127.0.0.1:8080 if there is none.
 	PublicURL string
 	// Reach checks where the public URL leads.
 	Reach *reachability.Checker
@@ -57,8 +59,8 @@ type Config struct {
 
 	// DefaultPlan is the plan of new accounts that name none. "" means that they must name one.
 	DefaultPlan string
-	// ChangeTimeout is the maximum duration of a change of the registry, including the confirmation by
-	// every live process. 0 means 10 s.
+	// ChangeTimeout is the maximum duration of a change of the registry, including the confirmation
+	// by every live process. 0 means 10 s.
 	ChangeTimeout time.Duration
 	// Tracer creates the root spans of reruns. nil means that tracing is off.
 	Tracer trace.Tracer
@@ -70,7 +72,8 @@ const (
 	readTimeout = 5 * time.Second
 )
 
-// Service answers the calls. It is safe for concurrent use. Every error of its methods is an *Error.
+// Service answers the calls. It is safe for concurrent use. Every error of its methods is an
+// *Error.
 type Service struct {
 	config     Config
 	executions atomic.Pointer[jetstream.Stream]

@@ -12,22 +12,73 @@ import (
 
 // mayCall is the role that each call needs. A new call needs a rule and an entry here.
 var mayCall = map[string]operate.Role{
-	"Account": operate.Viewer, "Accounts": operate.Viewer, "Activity": operate.Viewer, "AllRefusals": operate.Viewer,
-	"Changed": operate.Viewer, "CheckPublicURL": operate.Viewer, "DeadLetters": operate.Viewer, "Execution": operate.Viewer,
-	"Events": operate.Viewer, "ExecutionDetail": operate.Viewer, "Executions": operate.Viewer, "Installation": operate.Viewer, "Origin": operate.Viewer,
-	"Plans": operate.Viewer, "Quota": operate.Viewer, "Refusals": operate.Viewer, "Requests": operate.Viewer, "Trigger": operate.Viewer,
-	"Sender": operate.Viewer, "SenderPresets": operate.Viewer, "Watch": operate.Viewer, "WhoAmI": operate.Viewer, "Workflow": operate.Viewer, "Workflows": operate.Viewer,
+	"Account":         operate.Viewer,
+	"Accounts":        operate.Viewer,
+	"Activity":        operate.Viewer,
+	"AllRefusals":     operate.Viewer,
+	"Changed":         operate.Viewer,
+	"CheckPublicURL":  operate.Viewer,
+	"DeadLetters":     operate.Viewer,
+	"Execution":       operate.Viewer,
+	"Events":          operate.Viewer,
+	"ExecutionDetail": operate.Viewer,
+	"Executions":      operate.Viewer,
+	"Installation":    operate.Viewer,
+	"Origin":          operate.Viewer,
+	"Plans":           operate.Viewer,
+	"Quota":           operate.Viewer,
+	"Refusals":        operate.Viewer,
+	"Requests":        operate.Viewer,
+	"Trigger":         operate.Viewer,
+	"Sender":          operate.Viewer,
+	"SenderPresets":   operate.Viewer,
+	"Watch":           operate.Viewer,
+	"WhoAmI":          operate.Viewer,
+	"Workflow":        operate.Viewer,
+	"Workflows":       operate.Viewer,
 
-	"AddSenderSecret": operate.Editor, "PutSender": operate.Editor, "RemoveSender": operate.Editor, "RemoveSenderSecret": operate.Editor,
-	"Activate": operate.Editor, "Deactivate": operate.Editor, "DeleteWorkflow": operate.Editor, "PutWorkflow": operate.Editor,
-	"PatchWorkflow": operate.Editor, "PatchTrigger": operate.Editor, "PatchAccount": operate.Admin,
-	"RequeueExecution": operate.Editor, "RerunExecution": operate.Editor, "RerunTrigger": operate.Editor, "RotateToken": operate.Editor,
-	"SetSamplePayload": operate.Editor, "SendTest": operate.Editor, "Queues": operate.Viewer, "NobodyTakes": operate.Viewer, "ReplayExecution": operate.Editor, "ReplayRejected": operate.Editor,
-	"RequeueDeadLetters": operate.Editor, "DismissDeadLetters": operate.Editor,
-	"PauseQueue": operate.Editor, "ResumeQueue": operate.Editor, "SetQueueGroup": operate.Editor,
-	"CancelExecution": operate.Editor, "CancelExecutions": operate.Editor,
+	"AddSenderSecret":    operate.Editor,
+	"PutSender":          operate.Editor,
+	"RemoveSender":       operate.Editor,
+	"RemoveSenderSecret": operate.Editor,
+	"Activate":           operate.Editor,
+	"Deactivate":         operate.Editor,
+	"DeleteWorkflow":     operate.Editor,
+	"PutWorkflow":        operate.Editor,
+	"PatchWorkflow":      operate.Editor,
+	"PatchTrigger":       operate.Editor,
+	"PatchAccount":       operate.Admin,
+	"RequeueExecution":   operate.Editor,
+	"RerunExecution":     operate.Editor,
+	"RerunTrigger":       operate.Editor,
+	"RotateToken":        operate.Editor,
+	"SetSamplePayload":   operate.Editor,
+	"SendTest":           operate.Editor,
+	"Queues":             operate.Viewer,
+	"NobodyTakes":        operate.Viewer,
+	"ReplayExecution":    operate.Editor,
+	"ReplayRejected":     operate.Editor,
+	"RequeueDeadLetters": operate.Editor,
+	"DismissDeadLetters": operate.Editor,
+	"PauseQueue":         operate.Editor,
+	"ResumeQueue":        operate.Editor,
+	"SetQueueGroup":      operate.Editor,
+	"CancelExecution":    operate.Editor,
+	"CancelExecutions":   operate.Editor,
 
-	"Audit": operate.Admin, "BackUpAudit": operate.Admin, "Members": operate.Admin, "BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "PutEvents": operate.Admin, "RemoveEvents": operate.Admin, "DeleteAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,
+	"Audit":          operate.Admin,
+	"BackUpAudit":    operate.Admin,
+	"Members":        operate.Admin,
+	"BackUpRecords":  operate.Admin,
+	"CreateKey":      operate.Admin,
+	"Keys":           operate.Admin,
+	"PlanChange":     operate.Admin,
+	"PutAccount":     operate.Admin,
+	"PutEvents":      operate.Admin,
+	"RemoveEvents":   operate.Admin,
+	"DeleteAccount":  operate.Admin,
+	"RestoreRecords": operate.Admin,
+	"RevokeKey":      operate.Admin,
 }
 
 // Every call takes its caller. It is refused without a caller, and with a role that is not
@@ -55,12 +106,28 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			{operate.Caller{Kind: "stranger", Role: operate.Admin}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.User, Role: "owner"}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.User}, api.CodeUnauthorized},
-			{operate.Caller{Kind: operate.Key, Role: operate.Viewer}, refusedKey(operate.Viewer.Includes(least))}, // no keyring, so no key is known
-			{operate.Caller{Kind: operate.User, Role: operate.Viewer}, forbiddenUnless(operate.Viewer.Includes(least))},
-			{operate.Caller{Kind: operate.User, Role: operate.Viewer, AccountID: "acme"}, forbiddenUnless(operate.Viewer.Includes(least))},
-			{operate.Caller{Kind: operate.User, Role: operate.Editor}, forbiddenUnless(operate.Editor.Includes(least))},
+			// No keyring, so no key is known.
+			{
+				operate.Caller{Kind: operate.Key, Role: operate.Viewer},
+				refusedKey(operate.Viewer.Includes(least)),
+			},
+			{
+				operate.Caller{Kind: operate.User, Role: operate.Viewer},
+				forbiddenUnless(operate.Viewer.Includes(least)),
+			},
+			{
+				operate.Caller{Kind: operate.User, Role: operate.Viewer, AccountID: "acme"},
+				forbiddenUnless(operate.Viewer.Includes(least)),
+			},
+			{
+				operate.Caller{Kind: operate.User, Role: operate.Editor},
+				forbiddenUnless(operate.Editor.Includes(least)),
+			},
 		} {
-			if got := codeOf(t.Context(), method, c.caller); c.want != "" && got != c.want || c.want == "" && (got == api.CodeUnauthorized || got == api.CodeForbidden && c.caller.AccountID == "") {
+			if got := codeOf(t.Context(), method, c.caller); c.want != "" && got != c.want ||
+				c.want == "" &&
+					(got == api.CodeUnauthorized ||
+						got == api.CodeForbidden && c.caller.AccountID == "") {
 				t.Errorf("%s for %+v: %q, want %q", name, c.caller, got, c.want)
 			}
 		}
@@ -125,9 +192,15 @@ func TestRoles(t *testing.T) {
 
 func TestLoopback(t *testing.T) {
 	for base, want := range map[string]string{
-		"http://127.0.0.1:8080": "http://127.0.0.1:8080", "http://localhost/webhooks/x?token=": "http://localhost", "http://[::1]:1": "http://[::1]:1",
-		"http://0.0.0.0:8080": "http://0.0.0.0:8080", "https://hooks.localhost": "https://hooks.localhost",
-		"https://hooks.example.com": "", "http://192.168.1.2:8080": "", "": "", "http://%": "",
+		"http://127.0.0.1:8080":              "http://127.0.0.1:8080",
+		"http://localhost/webhooks/x?token=": "http://localhost",
+		"http://[::1]:1":                     "http://[::1]:1",
+		"http://0.0.0.0:8080":                "http://0.0.0.0:8080",
+		"https://hooks.localhost":            "https://hooks.localhost",
+		"https://hooks.example.com":          "",
+		"http://192.168.1.2:8080":            "",
+		"":                                   "",
+		"http://%":                           "",
 	} {
 		if got := operate.Loopback(base); got != want {
 			t.Errorf("loopback(%q) = %q, want %q", base, got, want)

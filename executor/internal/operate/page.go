@@ -40,7 +40,9 @@ func badCursor() error {
 }
 
 // list returns a page of found, which has one item more than the page if there are further items.
-func list[R, T any](kind string, found []R, p Page, item func(R) T, position func(R) string) api.List[T] {
+func list[R, T any](
+	kind string, found []R, p Page, item func(R) T, position func(R) string,
+) api.List[T] {
 	var page api.List[T]
 	if len(found) > p.Limit {
 		found = found[:p.Limit]

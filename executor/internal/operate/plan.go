@@ -43,11 +43,17 @@ func (q Quota) Over() int64 {
 
 // Quota returns the quota of an account, which need not exist.
 func (s *Service) Quota(ctx context.Context, caller Caller, accountID string) (Quota, error) {
-	return read(ctx, s, caller, needs(Viewer, ofAccount(accountID)), func(context.Context) (Quota, error) { return s.quota(accountID), nil })
+	return read(ctx, s, caller, needs(Viewer, ofAccount(accountID)),
+		func(context.Context) (Quota, error) {
+			return s.quota(accountID), nil
+		})
 }
 
 func (s *Service) quota(accountID string) Quota {
-	q := Quota{Account: api.Account{ID: accountID}, Active: s.config.Directory.ActiveBesides(accountID, "")}
+	q := Quota{
+		Account: api.Account{ID: accountID},
+		Active:  s.config.Directory.ActiveBesides(accountID, ""),
+	}
 	if account, ok := s.config.Directory.Account(accountID); ok {
 		q.Account = accountOf(account.Record)
 		q.Plan = s.plan(q.Account.Plan)
@@ -66,11 +72,13 @@ func (s *Service) plan(id string) *api.Plan {
 
 // PlanChange is the effect of another plan on an account's active workflows.
 type PlanChange struct {
-	From   Quota
-	To     Quota // with the other plan
-	Stop   Some  // workflows whose webhooks would stop working
-	Stay   Some
-	Slower int64 // number of workflows that keep working, but with a lower rate limit, because they have none of their own
+	From Quota
+	To   Quota // with the other plan
+	Stop Some  // workflows whose webhooks would stop working
+	Stay Some
+	// Number of workflows that keep working, but with a lower rate limit, because they have none of
+	// their own.
+	Slower int64
 }
 
 // Some is the number of workflows of a set, and the first few of them.
@@ -92,33 +100,37 @@ func (s *Some) add(w api.Workflow) {
 }
 
 // PlanChange computes the effect of a change of plan, without making it.
-func (s *Service) PlanChange(ctx context.Context, caller Caller, accountID, planID string) (PlanChange, error) {
-	return read(ctx, s, caller, needs(Admin, ofAccount(accountID)), func(context.Context) (none PlanChange, err error) {
-		plan := s.plan(planID)
-		if plan == nil {
-			return none, notFound("plan", planID, "")
-		}
-		if _, ok := s.config.Directory.Account(accountID); !ok {
-			return none, notFound("account", accountID, "")
-		}
-		change := PlanChange{From: s.quota(accountID)}
-		change.To = change.From
-		change.To.Plan = plan
-		slower := change.From.Plan != nil && isSlower(plan.RateLimit, change.From.Plan.RateLimit)
-		for i, record := range s.active(accountID) {
-			w := s.workflowOf(record)
-			switch {
-			case change.To.Webhooks() && (!change.To.Limited() || int64(i) < change.To.Max()):
-				change.Stay.add(w)
-				if slower && w.RateLimit == nil && w.PlanRefusal == "" {
-					change.Slower++
-				}
-			case w.PlanRefusal == "":
-				change.Stop.add(w)
+func (s *Service) PlanChange(
+	ctx context.Context, caller Caller, accountID, planID string,
+) (PlanChange, error) {
+	return read(ctx, s, caller, needs(Admin, ofAccount(accountID)),
+		func(context.Context) (none PlanChange, err error) {
+			plan := s.plan(planID)
+			if plan == nil {
+				return none, notFound("plan", planID, "")
 			}
-		}
-		return change, nil
-	})
+			if _, ok := s.config.Directory.Account(accountID); !ok {
+				return none, notFound("account", accountID, "")
+			}
+			change := PlanChange{From: s.quota(accountID)}
+			change.To = change.From
+			change.To.Plan = plan
+			slower := change.From.Plan != nil &&
+				isSlower(plan.RateLimit, change.From.Plan.RateLimit)
+			for i, record := range s.active(accountID) {
+				w := s.workflowOf(record)
+				switch {
+				case change.To.Webhooks() && (!change.To.Limited() || int64(i) < change.To.Max()):
+					change.Stay.add(w)
+					if slower && w.RateLimit == nil && w.PlanRefusal == "" {
+						change.Slower++
+					}
+				case w.PlanRefusal == "":
+					change.Stop.add(w)
+				}
+			}
+			return change, nil
+		})
 }
 
 func isSlower(limit, than api.RateLimit) bool {

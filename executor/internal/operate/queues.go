@@ -17,29 +17,36 @@ const queuesList = "queues"
 // Queues lists the queues of workflows by name. If accountID is not empty, it lists only the queues
 // of that account's workflows. The contents of a queue that other accounts use, too, are shown only
 // to callers who see all accounts.
-func (s *Service) Queues(ctx context.Context, caller Caller, accountID string, page Page) (api.List[api.Queue], error) {
-	return read(ctx, s, caller, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.Queue], err error) {
-		after, err := page.after(queuesList)
-		if err != nil {
-			return none, err
-		}
-		all, err := s.config.Queues.Look(ctx)
-		if err != nil {
-			return none, err
-		}
-		found := s.queuesOf(accountID, all)
-		rest := slices.DeleteFunc(slices.Clone(found), func(q queues.Queue) bool { return q.Name <= after })
-		shared := s.sharedQueues(caller)
-		rest = rest[:min(len(rest), page.Limit+1)]
-		if rest, err = s.since(ctx, rest); err != nil {
-			return none, err
-		}
-		return list(queuesList, rest, page, func(q queues.Queue) api.Queue { return queueOf(q, shared[q.Name]) }, func(q queues.Queue) string { return q.Name }), nil
-	})
+func (s *Service) Queues(
+	ctx context.Context, caller Caller, accountID string, page Page,
+) (api.List[api.Queue], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&accountID)),
+		func(ctx context.Context) (none api.List[api.Queue], err error) {
+			after, err := page.after(queuesList)
+			if err != nil {
+				return none, err
+			}
+			all, err := s.config.Queues.Look(ctx)
+			if err != nil {
+				return none, err
+			}
+			found := s.queuesOf(accountID, all)
+			rest := slices.DeleteFunc(slices.Clone(found), func(q queues.Queue) bool {
+				return q.Name <= after
+			})
+			shared := s.sharedQueues(caller)
+			rest = rest[:min(len(rest), page.Limit+1)]
+			if rest, err = s.since(ctx, rest); err != nil {
+				return none, err
+			}
+			return list(queuesList, rest, page, func(q queues.Queue) api.Queue {
+				return queueOf(q, shared[q.Name])
+			}, func(q queues.Queue) string { return q.Name }), nil
+		})
 }
 
-// since replaces the times of the executions that hold up others by the times at which their handlers
-// began, as far as these are recorded.
+// since replaces the times of the executions that hold up others by the times at which their
+// handlers began, as far as these are recorded.
 func (s *Service) since(ctx context.Context, all []queues.Queue) ([]queues.Queue, error) {
 	var ids []string
 	for _, q := range all {
@@ -91,17 +98,18 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 // NobodyTakes returns the queues of workflows without a runner at the last poll, a few seconds ago.
 // It makes no remote call.
 func (s *Service) NobodyTakes(ctx context.Context, caller Caller) (map[string]api.Queue, error) {
-	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (map[string]api.Queue, error) {
-		idle := map[string]api.Queue{}
-		last, _ := s.config.Queues.Last()
-		shared := s.sharedQueues(caller)
-		for _, q := range s.queuesOf(caller.AccountID, last) {
-			if q.Members() == 0 {
-				idle[q.Name] = queueOf(q, shared[q.Name])
+	return read(ctx, s, caller, needs(Viewer, ofNone),
+		func(context.Context) (map[string]api.Queue, error) {
+			idle := map[string]api.Queue{}
+			last, _ := s.config.Queues.Last()
+			shared := s.sharedQueues(caller)
+			for _, q := range s.queuesOf(caller.AccountID, last) {
+				if q.Members() == 0 {
+					idle[q.Name] = queueOf(q, shared[q.Name])
+				}
 			}
-		}
-		return idle, nil
-	})
+			return idle, nil
+		})
 }
 
 // sharedQueues returns the queues that are also named by workflows of accounts that the caller does
@@ -126,7 +134,13 @@ func queueOf(q queues.Queue, shared bool) api.Queue {
 			q.Groups[i].Waiting, q.Groups[i].Held = 0, nil
 		}
 	}
-	of := api.Queue{Queue: q.Name, Waiting: q.Waiting, Shared: shared, OldestAcceptedAt: q.Oldest.UTC(), Groups: make([]api.QueueGroup, len(q.Groups))}
+	of := api.Queue{
+		Queue:            q.Name,
+		Waiting:          q.Waiting,
+		Shared:           shared,
+		OldestAcceptedAt: q.Oldest.UTC(),
+		Groups:           make([]api.QueueGroup, len(q.Groups)),
+	}
 	of.Stream = stream.Name
 	if !q.PausedSince.IsZero() {
 		of.Paused = &api.QueuePause{Since: q.PausedSince, Until: q.PausedUntil}
@@ -138,12 +152,23 @@ func queueOf(q queues.Queue, shared bool) api.Queue {
 }
 
 func groupOf(g queues.Group) api.QueueGroup {
-	of := api.QueueGroup{Group: g.Name, Members: g.Members, Waiting: g.Waiting, LastSeenAt: g.LastSeen.UTC()}
+	of := api.QueueGroup{
+		Group:      g.Name,
+		Members:    g.Members,
+		Waiting:    g.Waiting,
+		LastSeenAt: g.LastSeen.UTC(),
+	}
 	if g.MaxInFlight > 0 {
 		of.MaxInFlight = &g.MaxInFlight
 	}
 	for _, h := range g.Held {
-		of.Held = append(of.Held, api.HeldKey{OrderKey: h.OrderKey, WorkflowID: h.WorkflowID, ExecutionID: h.ExecutionID, Since: h.AcceptedAt.UTC(), Waiting: h.Waiting})
+		of.Held = append(of.Held, api.HeldKey{
+			OrderKey:    h.OrderKey,
+			WorkflowID:  h.WorkflowID,
+			ExecutionID: h.ExecutionID,
+			Since:       h.AcceptedAt.UTC(),
+			Waiting:     h.Waiting,
+		})
 	}
 	return of
 }
@@ -163,7 +188,10 @@ func ofQueue(name string) subject {
 			return notFound("queue", name, "")
 		}
 		if s.sharedQueues(caller)[name] {
-			return &Error{Code: api.CodeForbidden, Detail: fmt.Sprintf("Workflows of other accounts use the queue %q, too.", name)}
+			return &Error{
+				Code:   api.CodeForbidden,
+				Detail: fmt.Sprintf("Workflows of other accounts use the queue %q, too.", name),
+			}
 		}
 		return nil
 	}
@@ -172,7 +200,9 @@ func ofQueue(name string) subject {
 // PauseQueue stops the delivery of new executions to all groups of a queue, until a time; zero
 // means until ResumeQueue. When it returns without an error, the queue is paused: executions are
 // accepted, and wait.
-func (s *Service) PauseQueue(ctx context.Context, caller Caller, name string, until time.Time) (api.Queue, error) {
+func (s *Service) PauseQueue(
+	ctx context.Context, caller Caller, name string, until time.Time,
+) (api.Queue, error) {
 	return s.changeQueue(ctx, caller, name, func(ctx context.Context) (*registry.Queue, error) {
 		return s.config.Editor.PauseQueue(ctx, name, until)
 	})
@@ -187,7 +217,9 @@ func (s *Service) ResumeQueue(ctx context.Context, caller Caller, name string) (
 
 // SetQueueGroup sets how many executions the members of a group may have in flight together. nil
 // means that there is no limit. The group need not exist yet.
-func (s *Service) SetQueueGroup(ctx context.Context, caller Caller, name, group string, maxInFlight *int64) (none api.QueueGroup, err error) {
+func (s *Service) SetQueueGroup(
+	ctx context.Context, caller Caller, name, group string, maxInFlight *int64,
+) (none api.QueueGroup, err error) {
 	var limit int64
 	if maxInFlight != nil {
 		limit = *maxInFlight
@@ -209,8 +241,13 @@ func (s *Service) SetQueueGroup(ctx context.Context, caller Caller, name, group 
 // changeQueue changes the settings of a queue, and updates the consumers of its groups to match.
 // The record is written first: an executor that ends in between has not answered, and all other
 // executors update the consumers.
-func (s *Service) changeQueue(ctx context.Context, caller Caller, name string, apply func(context.Context) (*registry.Queue, error)) (api.Queue, error) {
-	return change(ctx, s, caller, needs(Editor, ofQueue(name)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Queue, err error) {
+func (s *Service) changeQueue(
+	ctx context.Context, caller Caller, name string,
+	apply func(context.Context) (*registry.Queue, error),
+) (api.Queue, error) {
+	return change(ctx, s, caller, needs(Editor, ofQueue(name)), s.config.ChangeTimeout, func(
+		ctx context.Context,
+	) (none api.Queue, err error) {
 		settings, err := apply(ctx)
 		if err != nil {
 			return none, err

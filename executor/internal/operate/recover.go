@@ -19,7 +19,9 @@ import (
 // and removes the message from the dead letters. It starts nothing, because runners received the
 // message from the stream all the same. It is idempotent; recovered reports whether this call
 // recorded the message.
-func (s *Service) recoverMessage(ctx context.Context, id string, key store.MessageKey) (none api.Started, recovered bool, err error) {
+func (s *Service) recoverMessage(
+	ctx context.Context, id string, key store.MessageKey,
+) (none api.Started, recovered bool, err error) {
 	if key.StreamSequence == 0 {
 		return none, false, notFound("dead letter", id, "")
 	}
@@ -57,22 +59,30 @@ func (s *Service) recoverMessage(ctx context.Context, id string, key store.Messa
 			return api.Started{ExecutionID: executionID}, false, err
 		}
 	}
-	batch.Audit = append(batch.Audit, recorder.RequeueOf(id, aside.At, time.Now(), edit.ActorOf(ctx), about))
+	batch.Audit = append(batch.Audit,
+		recorder.RequeueOf(id, aside.At, time.Now(), edit.ActorOf(ctx), about))
 	applied, err := s.config.Store.Apply(ctx, batch)
 	if store.IsDataError(err) {
-		return none, false, &Error{Code: api.CodeRefused, Detail: "The database still refuses it: " + err.Error(), Cause: err}
+		return none, false, &Error{
+			Code:   api.CodeRefused,
+			Detail: "The database still refuses it: " + err.Error(),
+			Cause:  err,
+		}
 	}
 	if err != nil {
 		return none, false, err
 	}
-	_ = s.config.Changes.Publish(applied.Changed) // a watcher that misses the announcement sees the change at its next query
+	// A watcher that misses the announcement sees the change at its next query.
+	_ = s.config.Changes.Publish(applied.Changed)
 	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil
 }
 
 // putAside reads a quarantined message. subject is the message's subject, or empty if that is not
 // known. If the stream has another message at that sequence, or none, putAside fails with
 // jetstream.ErrMsgNotFound.
-func (s *Service) putAside(ctx context.Context, key store.MessageKey, subject string) (*jetstream.RawStreamMsg, error) {
+func (s *Service) putAside(
+	ctx context.Context, key store.MessageKey, subject string,
+) (*jetstream.RawStreamMsg, error) {
 	name := stream.Name
 	if key.Progress {
 		name = stream.ProgressName

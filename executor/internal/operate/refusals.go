@@ -28,51 +28,70 @@ func orLastDay(since time.Time) time.Time {
 // Refusals counts a workflow's refused requests by code, since the minute of a time, the last
 // refused first. The zero time means the last 24 hours. If accountID is not empty and the workflow
 // belongs to another account, the list is empty.
-func (s *Service) Refusals(ctx context.Context, caller Caller, accountID, workflowID string, since time.Time, page Page) (api.List[api.Refusal], error) {
-	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (none api.List[api.Refusal], err error) {
-		have, ok := s.config.Directory.Workflow(workflowID)
-		if !ok {
-			return none, notFound("workflow", workflowID, "")
-		}
-		after, err := page.after(refusalsList)
-		if err != nil {
-			return none, err
-		}
-		var sums []store.RefusalSum
-		if accountID == "" || accountID == have.Record.AccountID {
-			if sums, err = s.config.Store.Refusals(ctx, workflowID, orLastDay(since)); err != nil {
+func (s *Service) Refusals(
+	ctx context.Context, caller Caller, accountID, workflowID string, since time.Time, page Page,
+) (api.List[api.Refusal], error) {
+	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)),
+		func(ctx context.Context) (none api.List[api.Refusal], err error) {
+			have, ok := s.config.Directory.Workflow(workflowID)
+			if !ok {
+				return none, notFound("workflow", workflowID, "")
+			}
+			after, err := page.after(refusalsList)
+			if err != nil {
 				return none, err
 			}
-		}
-		// The number of refusal sums is bounded by the number of codes.
-		sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool { return sum.Code == after })+1:]
-		return list(refusalsList, sums, page, refusalOf, func(sum store.RefusalSum) string { return sum.Code }), nil
-	})
+			var sums []store.RefusalSum
+			if accountID == "" || accountID == have.Record.AccountID {
+				if sums, err = s.config.Store.Refusals(ctx, workflowID,
+					orLastDay(since)); err != nil {
+					return none, err
+				}
+			}
+			// The number of refusal sums is bounded by the number of codes.
+			sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool {
+				return sum.Code == after
+			})+1:]
+			return list(refusalsList, sums, page, refusalOf, func(sum store.RefusalSum) string {
+				return sum.Code
+			}), nil
+		})
 }
 
 // AllRefusals counts the refused requests by workflow and code, of all workflows or of an account's
 // current ones.
-func (s *Service) AllRefusals(ctx context.Context, caller Caller, accountID string, since time.Time, page Page) (api.List[api.WorkflowRefusal], error) {
-	return read(ctx, s, caller, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
-		at, of, err := page.afterTime(allRefusalsList, 2)
-		if err != nil {
-			return none, err
-		}
-		position := store.RefusalPosition{LastAt: at, WorkflowID: of[0], Code: of[1]}
-		sums, err := s.refusalsOf(ctx, accountID, orLastDay(since), position, page.Limit+1)
-		if err != nil {
-			return none, err
-		}
-		return list(allRefusalsList, sums, page, func(sum store.WorkflowRefusalSum) api.WorkflowRefusal {
-			return api.WorkflowRefusal{WorkflowID: sum.WorkflowID, Refusal: refusalOf(sum.RefusalSum)}
-		}, func(sum store.WorkflowRefusalSum) string { return timePosition(sum.Last.At, sum.WorkflowID, sum.Code) }), nil
-	})
+func (s *Service) AllRefusals(
+	ctx context.Context, caller Caller, accountID string, since time.Time, page Page,
+) (api.List[api.WorkflowRefusal], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&accountID)),
+		func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
+			at, of, err := page.afterTime(allRefusalsList, 2)
+			if err != nil {
+				return none, err
+			}
+			position := store.RefusalPosition{LastAt: at, WorkflowID: of[0], Code: of[1]}
+			sums, err := s.refusalsOf(ctx, accountID, orLastDay(since), position, page.Limit+1)
+			if err != nil {
+				return none, err
+			}
+			return list(allRefusalsList, sums, page,
+				func(sum store.WorkflowRefusalSum) api.WorkflowRefusal {
+					return api.WorkflowRefusal{
+						WorkflowID: sum.WorkflowID,
+						Refusal:    refusalOf(sum.RefusalSum),
+					}
+				}, func(sum store.WorkflowRefusalSum) string {
+					return timePosition(sum.Last.At, sum.WorkflowID, sum.Code)
+				}), nil
+		})
 }
 
 // refusalsOf reads refusals after a position. If accountID is not empty, it reads only refusals of
 // this account's workflows. The database does not store the account of a workflow, because it may
 // change.
-func (s *Service) refusalsOf(ctx context.Context, accountID string, since time.Time, after store.RefusalPosition, limit int) ([]store.WorkflowRefusalSum, error) {
+func (s *Service) refusalsOf(
+	ctx context.Context, accountID string, since time.Time, after store.RefusalPosition, limit int,
+) ([]store.WorkflowRefusalSum, error) {
 	if accountID == "" {
 		return s.config.Store.AllRefusals(ctx, since, after, limit)
 	}
@@ -94,12 +113,20 @@ func (s *Service) refusalsOf(ctx context.Context, accountID string, since time.T
 			return found, nil
 		}
 		last := some[len(some)-1]
-		after = store.RefusalPosition{LastAt: last.Last.At, WorkflowID: last.WorkflowID, Code: last.Code}
+		after = store.RefusalPosition{
+			LastAt:     last.Last.At,
+			WorkflowID: last.WorkflowID,
+			Code:       last.Code,
+		}
 	}
 }
 
 func refusalOf(sum store.RefusalSum) api.Refusal {
-	of := api.Refusal{Code: sum.Code, Count: sum.Count, Last: api.RefusedRequest{At: sum.Last.At, UserAgent: sum.Last.UserAgent}}
+	of := api.Refusal{
+		Code:  sum.Code,
+		Count: sum.Count,
+		Last:  api.RefusedRequest{At: sum.Last.At, UserAgent: sum.Last.UserAgent},
+	}
 	if sum.Last.BodyBytes >= 0 {
 		of.Last.BodyBytes = &sum.Last.BodyBytes
 	}

@@ -21,8 +21,12 @@ const maxIdempotencyKey = 255
 // ended, or was rejected. A repeated call with the same key returns the execution of the first
 // call; without a key (""), each call starts another execution. The account and the queue are the
 // workflow's current ones. The workflow's plan and whether it is active do not matter.
-func (s *Service) ReplayExecution(ctx context.Context, caller Caller, id, key string) (api.Started, error) {
-	return change(ctx, s, caller, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
+func (s *Service) ReplayExecution(
+	ctx context.Context, caller Caller, id, key string,
+) (api.Started, error) {
+	return change(ctx, s, caller, needs(Editor, ofExecution(id)), 2*readTimeout, func(
+		ctx context.Context,
+	) (none api.Started, err error) {
 		if err := validKey(key); err != nil {
 			return none, err
 		}
@@ -31,7 +35,11 @@ func (s *Service) ReplayExecution(ctx context.Context, caller Caller, id, key st
 			return none, err
 		}
 		if !record.Status.Final() {
-			return none, &Error{Code: api.CodeNotFinished, Detail: fmt.Sprintf("The execution is %s. It can be replayed when it has ended.", record.Status)}
+			return none, &Error{
+				Code: api.CodeNotFinished,
+				Detail: fmt.Sprintf("The execution is %s. It can be replayed when it has ended.",
+					record.Status),
+			}
 		}
 		as := execution.IDForReplay(record.ID, key)
 		if key == "" {
@@ -41,10 +49,12 @@ func (s *Service) ReplayExecution(ctx context.Context, caller Caller, id, key st
 			}
 			as = fresh.String()
 		} else if _, err := s.config.Store.Get(ctx, as); !errors.Is(err, store.ErrNotFound) {
-			// The stream keeps message IDs only for the dedup window, the database keeps them longer.
+			// The stream keeps message IDs only for the dedup window, the database keeps them
+			// longer.
 			return api.Started{ExecutionID: as}, err
 		}
-		err = s.startAgain(ctx, caller, record, execution.Start{ID: as, ReplayOf: record.ID}, s.triggerOf)
+		err = s.startAgain(ctx, caller, record, execution.Start{ID: as, ReplayOf: record.ID},
+			s.triggerOf)
 		return api.Started{ExecutionID: as}, err
 	})
 }
@@ -52,7 +62,10 @@ func (s *Service) ReplayExecution(ctx context.Context, caller Caller, id, key st
 // validKey returns an error for an idempotency key that is too long.
 func validKey(key string) error {
 	if len(key) > maxIdempotencyKey {
-		return &edit.InvalidError{Field: "Idempotency-Key", Problem: fmt.Sprintf("must have at most %d bytes", maxIdempotencyKey)}
+		return &edit.InvalidError{
+			Field:   "Idempotency-Key",
+			Problem: fmt.Sprintf("must have at most %d bytes", maxIdempotencyKey),
+		}
 	}
 	return nil
 }
@@ -64,8 +77,12 @@ const keyOfAll = "all"
 // ReplayRejected replays rejected executions, the oldest first, at most MaxBulk of them. It skips
 // executions that such a call with the same key has replayed before, so an interrupted call can be
 // repeated. It counts the executions that cannot be replayed by the code of the reason.
-func (s *Service) ReplayRejected(ctx context.Context, caller Caller, filter ExecutionFilter, key string) (api.Replayed, error) {
-	return change(ctx, s, caller, needs(Editor, within(&filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Replayed, err error) {
+func (s *Service) ReplayRejected(
+	ctx context.Context, caller Caller, filter ExecutionFilter, key string,
+) (api.Replayed, error) {
+	return change(ctx, s, caller, needs(Editor, within(&filter.AccountID)), bulkTimeout, func(
+		ctx context.Context,
+	) (none api.Replayed, err error) {
 		if err := validKey(key); err != nil {
 			return none, err
 		}
@@ -82,7 +99,9 @@ func (s *Service) ReplayRejected(ctx context.Context, caller Caller, filter Exec
 }
 
 // startAgain starts an execution with another execution's request, once: its ID is the message ID.
-func (s *Service) startAgain(ctx context.Context, caller Caller, of store.Record, start execution.Start, triggerOf triggers) error {
+func (s *Service) startAgain(
+	ctx context.Context, caller Caller, of store.Record, start execution.Start, triggerOf triggers,
+) error {
 	trigger, err := s.prepareAgain(ctx, caller, of, &start, triggerOf)
 	if err != nil {
 		return err
@@ -93,7 +112,9 @@ func (s *Service) startAgain(ctx context.Context, caller Caller, of store.Record
 
 // prepareAgain sets the request of a start to the request of another execution, and returns the
 // trigger node at which it starts.
-func (s *Service) prepareAgain(ctx context.Context, caller Caller, of store.Record, start *execution.Start, triggerOf triggers) (*edit.TriggerInfo, error) {
+func (s *Service) prepareAgain(
+	ctx context.Context, caller Caller, of store.Record, start *execution.Start, triggerOf triggers,
+) (*edit.TriggerInfo, error) {
 	original, err := s.request(ctx, of)
 	switch {
 	case err != nil:
@@ -108,13 +129,15 @@ func (s *Service) prepareAgain(ctx context.Context, caller Caller, of store.Reco
 		return nil, err
 	}
 	start.Payload, start.Headers, start.Query = original.payload, original.headers, original.query
-	start.Sender, start.Verified = original.sender, original.verified // it was verified when it arrived
+	// It was verified when it arrived.
+	start.Sender, start.Verified = original.sender, original.verified
 	start.OrderKey = original.orderKey
 	return trigger, nil
 }
 
 // triggers finds the trigger node at which an execution starts again.
-type triggers func(ctx context.Context, caller Caller, workflowID, nodeID string) (*edit.TriggerInfo, error)
+type triggers func(ctx context.Context, caller Caller,
+	workflowID, nodeID string) (*edit.TriggerInfo, error)
 
 // bulkTimeout is the maximum duration of a bulk call; another call does the rest. bulkReserve is
 // the part of it that is reserved for the last batch.

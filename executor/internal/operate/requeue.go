@@ -14,8 +14,12 @@ import (
 // accepts it now. A failed execution is started again with its body, once: the new ID, which is
 // derived from the original's, is the message ID, too. So repeated and concurrent calls, and a call
 // after a crash between publishing and marking, return the same execution.
-func (s *Service) RequeueExecution(ctx context.Context, caller Caller, id string) (api.Started, error) {
-	return change(ctx, s, caller, needs(Editor, ofDeadLetter(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
+func (s *Service) RequeueExecution(
+	ctx context.Context, caller Caller, id string,
+) (api.Started, error) {
+	return change(ctx, s, caller, needs(Editor, ofDeadLetter(id)), 2*readTimeout, func(
+		ctx context.Context,
+	) (none api.Started, err error) {
 		if key, isMessage := messageKey(id); isMessage {
 			started, _, err := s.recoverMessage(ctx, id, key)
 			return started, err
@@ -25,7 +29,11 @@ func (s *Service) RequeueExecution(ctx context.Context, caller Caller, id string
 			return none, err
 		}
 		if record.Status != execution.Failed && record.Status != execution.Canceled {
-			return none, &Error{Code: api.CodeNotFailed, Detail: fmt.Sprintf("The execution is %s. Only one that has failed, or was canceled, can be requeued.", record.Status)}
+			return none, &Error{
+				Code: api.CodeNotFailed,
+				Detail: fmt.Sprintf("The execution is %s. Only one that has failed, or was "+
+					"canceled, can be requeued.", record.Status),
+			}
 		}
 		if record.RequeuedAs != "" {
 			return api.Started{ExecutionID: record.RequeuedAs}, nil
@@ -34,7 +42,8 @@ func (s *Service) RequeueExecution(ctx context.Context, caller Caller, id string
 		// The stream keeps message IDs only for the dedup window, the database keeps them longer.
 		_, err = s.config.Store.Get(ctx, as)
 		if errors.Is(err, store.ErrNotFound) {
-			err = s.startAgain(ctx, caller, record, execution.Start{ID: as, RerunOf: record.ID}, s.triggerOf)
+			err = s.startAgain(ctx, caller, record, execution.Start{ID: as, RerunOf: record.ID},
+				s.triggerOf)
 		}
 		if err != nil {
 			return none, err
@@ -43,7 +52,8 @@ func (s *Service) RequeueExecution(ctx context.Context, caller Caller, id string
 		if err != nil {
 			return none, err
 		}
-		_ = s.config.Changes.Publish(marked) // a watcher that misses the announcement sees the change at its next query
+		// A watcher that misses the announcement sees the change at its next query.
+		_ = s.config.Changes.Publish(marked)
 		return api.Started{ExecutionID: as}, nil
 	})
 }

@@ -23,8 +23,12 @@ import (
 
 // RerunTrigger starts an execution with a trigger node's sample payload. It returns when the stream
 // has stored the start.
-func (s *Service) RerunTrigger(ctx context.Context, caller Caller, workflowID, nodeID string) (api.Started, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), readTimeout, func(ctx context.Context) (none api.Started, err error) {
+func (s *Service) RerunTrigger(
+	ctx context.Context, caller Caller, workflowID, nodeID string,
+) (api.Started, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), readTimeout, func(
+		ctx context.Context,
+	) (none api.Started, err error) {
 		trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 		if err != nil {
 			return none, err
@@ -34,8 +38,12 @@ func (s *Service) RerunTrigger(ctx context.Context, caller Caller, workflowID, n
 }
 
 // RerunExecution starts an execution's trigger node again, with its sample payload.
-func (s *Service) RerunExecution(ctx context.Context, caller Caller, id string) (api.Started, error) {
-	return change(ctx, s, caller, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
+func (s *Service) RerunExecution(
+	ctx context.Context, caller Caller, id string,
+) (api.Started, error) {
+	return change(ctx, s, caller, needs(Editor, ofExecution(id)), 2*readTimeout, func(
+		ctx context.Context,
+	) (none api.Started, err error) {
 		record, err := s.record(ctx, id)
 		if err != nil {
 			return none, err
@@ -50,18 +58,25 @@ func (s *Service) RerunExecution(ctx context.Context, caller Caller, id string) 
 
 // triggerOf returns the trigger node of an execution that is to run again. The workflow may have
 // moved to an account that the caller does not see.
-func (s *Service) triggerOf(ctx context.Context, caller Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
+func (s *Service) triggerOf(
+	ctx context.Context, caller Caller, workflowID, nodeID string,
+) (*edit.TriggerInfo, error) {
 	trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 	if err == nil && !caller.sees(trigger.Workflow.AccountID) {
 		trigger, err = nil, &edit.NotFoundError{What: fmt.Sprintf("workflow %q", workflowID)}
 	}
 	if missing, ok := errors.AsType[*edit.NotFoundError](err); ok {
-		return nil, &Error{Code: api.CodeNotFound, Detail: "The execution cannot run again: its " + missing.What + " is gone."}
+		return nil, &Error{
+			Code:   api.CodeNotFound,
+			Detail: "The execution cannot run again: its " + missing.What + " is gone.",
+		}
 	}
 	return trigger, err
 }
 
-func (s *Service) rerun(ctx context.Context, trigger *edit.TriggerInfo, rerunOf string) (none api.Started, err error) {
+func (s *Service) rerun(
+	ctx context.Context, trigger *edit.TriggerInfo, rerunOf string,
+) (none api.Started, err error) {
 	where := fmt.Sprintf("trigger node %q of workflow %q", trigger.NodeID, trigger.Workflow.ID)
 	if trigger.SamplePayload == nil {
 		return none, fmt.Errorf("%s: %w", where, edit.ErrNoSample)
@@ -74,14 +89,20 @@ func (s *Service) rerun(ctx context.Context, trigger *edit.TriggerInfo, rerunOf 
 	if err != nil {
 		return none, fmt.Errorf("make an execution ID: %w", err)
 	}
-	_, err = s.start(ctx, trigger, execution.Start{ID: id.String(), RerunOf: rerunOf, Payload: payload}, false)
+	_, err = s.start(ctx, trigger, execution.Start{
+		ID:      id.String(),
+		RerunOf: rerunOf,
+		Payload: payload,
+	}, false)
 	return api.Started{ExecutionID: id.String()}, err
 }
 
 // start publishes the start of an execution at a trigger node, and returns when the stream has
 // stored it. With once, the stream stores it only once, by its ID; stored reports whether this call
 // stored it.
-func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start execution.Start, once bool) (stored bool, err error) {
+func (s *Service) start(
+	ctx context.Context, at *edit.TriggerInfo, start execution.Start, once bool,
+) (stored bool, err error) {
 	start.WorkflowID, start.NodeID = at.Workflow.ID, at.NodeID
 	start.AccountID, start.Queue = at.Workflow.AccountID, at.Workflow.Queue
 	start.Source, start.AcceptedAt = execution.Rerun, time.Now().UTC().Truncate(time.Microsecond)
@@ -140,11 +161,14 @@ func (s *Service) isStart(ctx context.Context, sequence uint64, id string) bool 
 }
 
 // startTrace starts a trace and returns its W3C traceparent. end must be called with the outcome.
-func (s *Service) startTrace(ctx context.Context, subject, executionID string) (traceparent string, end func(error)) {
+func (s *Service) startTrace(
+	ctx context.Context, subject, executionID string,
+) (traceparent string, end func(error)) {
 	if s.config.Tracer == nil {
 		var ids [24]byte
 		_, _ = rand.Read(ids[:]) // never fails, as crypto/rand documents
-		return "00-" + hex.EncodeToString(ids[:16]) + "-" + hex.EncodeToString(ids[16:]) + "-00", func(error) {}
+		return "00-" + hex.EncodeToString(ids[:16]) + "-" + hex.EncodeToString(ids[16:]) + "-00",
+			func(error) {}
 	}
 	ctx, span := tracing.StartSend(ctx, s.config.Tracer, subject, executionID)
 	return tracing.Traceparent(ctx), func(err error) {

@@ -14,19 +14,32 @@ import (
 const MaxSecrets = sender.MaxSecrets
 
 // SenderPresets lists all presets, in the table's order.
-func (s *Service) SenderPresets(ctx context.Context, caller Caller) (api.List[api.SenderPreset], error) {
-	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (list api.List[api.SenderPreset], err error) {
-		for _, p := range sender.Presets() {
-			list.Items = append(list.Items, presetOnWire(p))
-		}
-		return list, nil
-	})
+func (s *Service) SenderPresets(
+	ctx context.Context, caller Caller,
+) (api.List[api.SenderPreset], error) {
+	return read(ctx, s, caller, needs(Viewer, ofNone),
+		func(context.Context) (list api.List[api.SenderPreset], err error) {
+			for _, p := range sender.Presets() {
+				list.Items = append(list.Items, presetOnWire(p))
+			}
+			return list, nil
+		})
 }
 
 func presetOnWire(p sender.Preset) api.SenderPreset {
 	wire := api.SenderPreset{
-		ID: p.ID, Aliases: p.Aliases, Title: p.Title, Docs: p.Docs, Verifies: p.Verifies, Secret: (*api.PresetSecret)(p.Secret), Settings: []api.PresetSetting{},
-		Setup: orEmpty(p.Setup), DeliveryID: orEmpty(p.DeliveryID), Handshakes: orEmpty(p.Handshakes), Notes: orEmpty(p.Notes), NeedsURL: p.NeedsURL,
+		ID:         p.ID,
+		Aliases:    p.Aliases,
+		Title:      p.Title,
+		Docs:       p.Docs,
+		Verifies:   p.Verifies,
+		Secret:     (*api.PresetSecret)(p.Secret),
+		Settings:   []api.PresetSetting{},
+		Setup:      orEmpty(p.Setup),
+		DeliveryID: orEmpty(p.DeliveryID),
+		Handshakes: orEmpty(p.Handshakes),
+		Notes:      orEmpty(p.Notes),
+		NeedsURL:   p.NeedsURL,
 	}
 	for _, setting := range p.Settings {
 		wire.Settings = append(wire.Settings, api.PresetSetting(setting))
@@ -43,38 +56,48 @@ func orEmpty(texts []string) []string {
 
 // Sender returns a node's sender. For editors, it contains the text of a secret that the provider
 // has sent, once.
-func (s *Service) Sender(ctx context.Context, caller Caller, workflowID, nodeID string) (api.Sender, error) {
-	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (none api.Sender, err error) {
-		info, err := s.config.Editor.Sender(ctx, workflowID, nodeID)
-		if err != nil {
-			return none, err
-		}
-		if info == nil {
-			return none, noSender(nodeID)
-		}
-		wire, err := s.senderOnWire(ctx, info)
-		if err != nil {
-			return none, err
-		}
-		if !caller.Role.Includes(Editor) {
-			redactSecrets(&wire)
-			return wire, nil
-		}
-		return wire, s.showCaptured(ctx, caller, info, &wire)
-	})
+func (s *Service) Sender(
+	ctx context.Context, caller Caller, workflowID, nodeID string,
+) (api.Sender, error) {
+	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)),
+		func(ctx context.Context) (none api.Sender, err error) {
+			info, err := s.config.Editor.Sender(ctx, workflowID, nodeID)
+			if err != nil {
+				return none, err
+			}
+			if info == nil {
+				return none, noSender(nodeID)
+			}
+			wire, err := s.senderOnWire(ctx, info)
+			if err != nil {
+				return none, err
+			}
+			if !caller.Role.Includes(Editor) {
+				redactSecrets(&wire)
+				return wire, nil
+			}
+			return wire, s.showCaptured(ctx, caller, info, &wire)
+		})
 }
 
 func noSender(nodeID string) error {
-	return &Error{Code: api.CodeNotFound, Detail: "Trigger node " + nodeID + " has no sender: its token alone opens it."}
+	return &Error{
+		Code:   api.CodeNotFound,
+		Detail: "Trigger node " + nodeID + " has no sender: its token alone opens it.",
+	}
 }
 
 // showCaptured adds the texts of secrets that were not shown before.
-func (s *Service) showCaptured(ctx context.Context, caller Caller, info *edit.SenderInfo, wire *api.Sender) error {
+func (s *Service) showCaptured(
+	ctx context.Context, caller Caller, info *edit.SenderInfo, wire *api.Sender,
+) error {
 	for i := range info.Secrets {
 		if !info.Secrets[i].Unseen {
 			continue
 		}
-		texts, err := s.config.Editor.SeeCaptured(madeBy(ctx, caller), info.Workflow.ID, info.NodeID) // the audit log has an entry about the caller who has seen it
+		// The audit log has an entry about the caller who has seen it.
+		texts, err := s.config.Editor.SeeCaptured(madeBy(ctx, caller), info.Workflow.ID,
+			info.NodeID)
 		if err != nil {
 			return err
 		}
@@ -95,53 +118,72 @@ func redactSecrets(of *api.Sender) {
 
 // PutSender gives a node a sender, or replaces its sender. The observations of a sender with
 // another preset are deleted, because they do not apply to the new sender.
-func (s *Service) PutSender(ctx context.Context, caller Caller, workflowID, nodeID string, put api.PutSender) (PutResult[api.Sender], error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Sender], err error) {
-		info, created, err := s.config.Editor.PutSender(ctx, workflowID, nodeID, edit.SenderSpec{Preset: put.Preset, Secrets: put.Secrets, Settings: put.Settings})
-		if err != nil {
-			return none, err
-		}
-		if info.Before != info.Preset {
-			if err := s.config.Store.ForgetSender(ctx, workflowID, nodeID); err != nil {
+func (s *Service) PutSender(
+	ctx context.Context, caller Caller, workflowID, nodeID string, put api.PutSender,
+) (PutResult[api.Sender], error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+		func(ctx context.Context) (none PutResult[api.Sender], err error) {
+			info, created, err := s.config.Editor.PutSender(ctx, workflowID, nodeID,
+				edit.SenderSpec{
+					Preset:   put.Preset,
+					Secrets:  put.Secrets,
+					Settings: put.Settings,
+				})
+			if err != nil {
 				return none, err
 			}
-		}
-		wire, err := s.senderOnWire(ctx, info)
-		return PutResult[api.Sender]{Value: wire, Created: created}, err
-	})
+			if info.Before != info.Preset {
+				if err := s.config.Store.ForgetSender(ctx, workflowID, nodeID); err != nil {
+					return none, err
+				}
+			}
+			wire, err := s.senderOnWire(ctx, info)
+			return PutResult[api.Sender]{Value: wire, Created: created}, err
+		})
 }
 
-// RemoveSender removes a node's sender, and the times of its last requests. The node keeps its token.
-func (s *Service) RemoveSender(ctx context.Context, caller Caller, workflowID, nodeID string) error {
-	return s.changeOnly(ctx, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) error {
-		if err := s.config.Editor.RemoveSender(ctx, workflowID, nodeID); err != nil {
-			return err
-		}
-		return s.config.Store.ForgetSender(ctx, workflowID, nodeID)
-	})
+// RemoveSender removes a node's sender, and the times of its last requests. The node keeps its
+// token.
+func (s *Service) RemoveSender(
+	ctx context.Context, caller Caller, workflowID, nodeID string,
+) error {
+	return s.changeOnly(ctx, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+		func(ctx context.Context) error {
+			if err := s.config.Editor.RemoveSender(ctx, workflowID, nodeID); err != nil {
+				return err
+			}
+			return s.config.Store.ForgetSender(ctx, workflowID, nodeID)
+		})
 }
 
 // AddSenderSecret gives a node's sender another secret.
-func (s *Service) AddSenderSecret(ctx context.Context, caller Caller, workflowID, nodeID string, add api.AddSenderSecret) (api.Sender, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Sender, err error) {
-		var endOthers *time.Duration
-		if add.EndOthersAfterSeconds != nil {
-			after := time.Duration(*add.EndOthersAfterSeconds) * time.Second
-			endOthers = &after
-		}
-		info, err := s.config.Editor.AddSenderSecret(ctx, workflowID, nodeID, add.Secret, endOthers)
-		if err != nil {
-			return none, err
-		}
-		return s.senderOnWire(ctx, info)
-	})
+func (s *Service) AddSenderSecret(
+	ctx context.Context, caller Caller, workflowID, nodeID string, add api.AddSenderSecret,
+) (api.Sender, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+		func(ctx context.Context) (none api.Sender, err error) {
+			var endOthers *time.Duration
+			if add.EndOthersAfterSeconds != nil {
+				after := time.Duration(*add.EndOthersAfterSeconds) * time.Second
+				endOthers = &after
+			}
+			info, err := s.config.Editor.AddSenderSecret(ctx, workflowID, nodeID, add.Secret,
+				endOthers)
+			if err != nil {
+				return none, err
+			}
+			return s.senderOnWire(ctx, info)
+		})
 }
 
 // RemoveSenderSecret removes one secret of a node's sender.
-func (s *Service) RemoveSenderSecret(ctx context.Context, caller Caller, workflowID, nodeID, secretID string) error {
-	return s.changeOnly(ctx, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) error {
-		return s.config.Editor.RemoveSenderSecret(ctx, workflowID, nodeID, secretID)
-	})
+func (s *Service) RemoveSenderSecret(
+	ctx context.Context, caller Caller, workflowID, nodeID, secretID string,
+) error {
+	return s.changeOnly(ctx, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+		func(ctx context.Context) error {
+			return s.config.Editor.RemoveSenderSecret(ctx, workflowID, nodeID, secretID)
+		})
 }
 
 // senderOnWire returns the API's form of a sender, with the times of its last requests.
@@ -152,17 +194,33 @@ func (s *Service) senderOnWire(ctx context.Context, info *edit.SenderInfo) (api.
 
 func senderOf(info *edit.SenderInfo, seen store.SenderSeen) api.Sender {
 	wire := api.Sender{
-		Preset: info.Preset, Secrets: make([]api.SenderSecret, len(info.Secrets)), Settings: info.Settings,
-		LastVerifiedAt: seen.VerifiedAt, LastHandshakeAt: seen.HandshakeAt, Deliveries: seen.Deliveries, DeliveriesWithoutID: seen.WithoutID,
+		Preset:              info.Preset,
+		Secrets:             make([]api.SenderSecret, len(info.Secrets)),
+		Settings:            info.Settings,
+		LastVerifiedAt:      seen.VerifiedAt,
+		LastHandshakeAt:     seen.HandshakeAt,
+		Deliveries:          seen.Deliveries,
+		DeliveriesWithoutID: seen.WithoutID,
 	}
 	if wire.Settings == nil {
 		wire.Settings = map[string]string{}
 	}
 	if !seen.RefusedAt.IsZero() {
-		wire.LastRefusal = &api.SenderRefusal{At: seen.RefusedAt, Code: seen.RefusedCode, Reason: seen.RefusedReason, Count: seen.Refused}
+		wire.LastRefusal = &api.SenderRefusal{
+			At:     seen.RefusedAt,
+			Code:   seen.RefusedCode,
+			Reason: seen.RefusedReason,
+			Count:  seen.Refused,
+		}
 	}
 	for i, secret := range info.Secrets {
-		wire.Secrets[i] = api.SenderSecret{ID: secret.ID, Last4: secret.Last4, SetAt: secret.SetAt, ExpiresAt: secret.ExpiresAt, PublicKey: secret.PublicKey}
+		wire.Secrets[i] = api.SenderSecret{
+			ID:        secret.ID,
+			Last4:     secret.Last4,
+			SetAt:     secret.SetAt,
+			ExpiresAt: secret.ExpiresAt,
+			PublicKey: secret.PublicKey,
+		}
 	}
 	return wire
 }

@@ -23,9 +23,13 @@ import (
 // node's webhook URL, and returns the endpoint's answer, also if it is a refusal. It runs in the
 // executor so that the secret does not leave it. It sends nothing if the executor does not know
 // what is needed to sign the sender's requests.
-func (s *Service) SendTest(ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest) (api.SentTest, error) {
+func (s *Service) SendTest(
+	ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest,
+) (api.SentTest, error) {
 	within := readTimeout + testsend.Timeout
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), within, func(ctx context.Context) (none api.SentTest, err error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), within, func(
+		ctx context.Context,
+	) (none api.SentTest, err error) {
 		info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 		if err != nil {
 			return none, err
@@ -43,7 +47,9 @@ func (s *Service) SendTest(ctx context.Context, caller Caller, workflowID, nodeI
 }
 
 // senderToTry returns a node's sender, or a sender that signs nothing if the node has none.
-func (s *Service) senderToTry(ctx context.Context, workflowID, nodeID string) (*sender.Sender, error) {
+func (s *Service) senderToTry(
+	ctx context.Context, workflowID, nodeID string,
+) (*sender.Sender, error) {
 	config, err := s.config.Editor.OpenSender(ctx, workflowID, nodeID)
 	if err != nil {
 		return nil, err
@@ -55,7 +61,9 @@ func (s *Service) senderToTry(ctx context.Context, workflowID, nodeID string) (*
 }
 
 // testRequest returns the request to send, without a signature.
-func (s *Service) testRequest(at *edit.TriggerInfo, test api.SendTest) (r sender.Request, err error) {
+func (s *Service) testRequest(
+	at *edit.TriggerInfo, test api.SendTest,
+) (r sender.Request, err error) {
 	r = sender.Request{Method: "POST", Header: map[string][]string{}}
 	switch {
 	case test.Body == nil && at.SamplePayload == nil:
@@ -64,7 +72,10 @@ func (s *Service) testRequest(at *edit.TriggerInfo, test api.SendTest) (r sender
 		r.Body = at.SamplePayload
 	case test.BodyEncoding == "base64":
 		if r.Body, err = base64.StdEncoding.DecodeString(*test.Body); err != nil {
-			return r, &edit.InvalidError{Field: "body", Problem: "is not base64, as bodyEncoding says"}
+			return r, &edit.InvalidError{
+				Field:   "body",
+				Problem: "is not base64, as bodyEncoding says",
+			}
 		}
 	default:
 		r.Body = []byte(*test.Body)
@@ -72,7 +83,10 @@ func (s *Service) testRequest(at *edit.TriggerInfo, test api.SendTest) (r sender
 	for name, values := range test.Headers {
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if canonical == "Host" || !validHeader(name, values) {
-			return r, &edit.InvalidError{Field: "headers", Problem: fmt.Sprintf("%q cannot be sent", name)}
+			return r, &edit.InvalidError{
+				Field:   "headers",
+				Problem: fmt.Sprintf("%q cannot be sent", name),
+			}
 		}
 		r.Header[canonical] = values
 	}
@@ -91,13 +105,20 @@ func (s *Service) testRequest(at *edit.TriggerInfo, test api.SendTest) (r sender
 
 // validHeader reports whether a header can be sent.
 func validHeader(name string, values []string) bool {
-	return httpguts.ValidHeaderFieldName(name) && !slices.ContainsFunc(values, func(value string) bool { return !httpguts.ValidHeaderFieldValue(value) })
+	return httpguts.ValidHeaderFieldName(name) &&
+		!slices.ContainsFunc(values, func(value string) bool {
+			return !httpguts.ValidHeaderFieldValue(value)
+		})
 }
 
 // try identifies, signs and sends a request.
-func (s *Service) try(ctx context.Context, at *edit.TriggerInfo, as *sender.Sender, r sender.Request, deliveryID string) (none api.SentTest, err error) {
+func (s *Service) try(
+	ctx context.Context, at *edit.TriggerInfo, as *sender.Sender, r sender.Request,
+	deliveryID string,
+) (none api.SentTest, err error) {
 	if len(at.Tokens) == 0 {
-		return none, fmt.Errorf("trigger node %q of workflow %q has no token", at.NodeID, at.Workflow.ID)
+		return none,
+			fmt.Errorf("trigger node %q of workflow %q has no token", at.NodeID, at.Workflow.ID)
 	}
 	to := s.endpoint()
 	base := to.publicURL + "/webhooks/" + at.Workflow.ID
@@ -106,45 +127,88 @@ func (s *Service) try(ctx context.Context, at *edit.TriggerInfo, as *sender.Send
 		r.URL = base + "?" + r.Query
 	}
 	if deliveryID != "" && !as.Identify(&r, deliveryID) {
-		r.Header[textproto.CanonicalMIMEHeaderKey(webhook.FirstDeliveryIDHeaders()[0])] = []string{deliveryID}
+		r.Header[textproto.CanonicalMIMEHeaderKey(webhook.FirstDeliveryIDHeaders()[0])] = []string{
+			deliveryID,
+		}
 	}
 	now := time.Now()
 	signed, err := as.Sign(r, now)
 	if err != nil {
 		return none, cannotSign(as, err)
 	}
-	answer, err := s.config.Tryout.Post(ctx, testsend.Request{URL: base + "?" + signed.Query, Header: signed.Header, Body: signed.Body})
+	answer, err := s.config.Tryout.Post(ctx, testsend.Request{
+		URL:    base + "?" + signed.Query,
+		Header: signed.Header,
+		Body:   signed.Body,
+	})
 	if err != nil {
 		return none, &Error{Code: api.CodeEndpointUnreachable, Cause: err, Detail: fmt.Sprintf(
-			"The webhook endpoint at %s does not answer this executor: %v. Check --public-url, the name, the proxy and the firewalls on the way.", to.publicURL, err)}
+			"The webhook endpoint at %s does not answer this executor: %v. Check --public-url, "+
+				"the name, the proxy and the firewalls on the way.", to.publicURL, err)}
 	}
-	isHandshake := as.Handshake(&sender.Request{Method: "POST", Header: signed.Header, Query: signed.Query, URL: r.URL, Body: signed.Body}, now) != nil
+	isHandshake := as.Handshake(&sender.Request{
+		Method: "POST",
+		Header: signed.Header,
+		Query:  signed.Query,
+		URL:    r.URL,
+		Body:   signed.Body,
+	}, now) != nil
 	// A sender's own answer does not show whether the request was filtered.
-	filtered := answer.Filtered || at.Filter != nil && !isHandshake && answer.ExecutionID == "" && answer.Status/100 == 2
-	if answer.ExecutionID == "" && answer.Code == "" && (!isHandshake && !filtered || answer.Status/100 != 2) {
+	filtered := answer.Filtered ||
+		at.Filter != nil && !isHandshake && answer.ExecutionID == "" && answer.Status/100 == 2
+	if answer.ExecutionID == "" && answer.Code == "" &&
+		(!isHandshake && !filtered || answer.Status/100 != 2) {
 		return none, &Error{Code: api.CodeEndpointUnreachable, Detail: fmt.Sprintf(
-			"Something else than a webhook endpoint answers at %s, with status %d. Check --public-url, and that the proxy passes /webhooks/ on to the ingress.", to.publicURL, answer.Status)}
+			"Something else than a webhook endpoint answers at %s, with status %d. Check "+
+				"--public-url, and that the proxy passes /webhooks/ on to the ingress.",
+			to.publicURL, answer.Status)}
 	}
 	return api.SentTest{
-		Success: answer.Status/100 == 2, Status: answer.Status, ExecutionID: answer.ExecutionID, Deduplicated: answer.Deduplicated, Filtered: filtered,
-		Code: answer.Code, Detail: answer.Detail, RetryAfter: answer.RetryAfter,
+		Success:      answer.Status/100 == 2,
+		Status:       answer.Status,
+		ExecutionID:  answer.ExecutionID,
+		Deduplicated: answer.Deduplicated,
+		Filtered:     filtered,
+		Code:         answer.Code,
+		Detail:       answer.Detail,
+		RetryAfter:   answer.RetryAfter,
 	}, nil
 }
 
 // cannotSign returns the error for a test that cannot be signed; it says what to do instead.
 func cannotSign(as *sender.Sender, why error) error {
 	preset, _ := sender.Lookup(as.Preset())
-	const instead = " Or start an execution on the sample payload without the endpoint: POST …/rerun, or hookstart trigger rerun."
+	const instead = " Or start an execution on the sample payload without the endpoint: POST " +
+		"…/rerun, or hookstart trigger rerun."
 	switch {
 	case errors.Is(why, sender.ErrPublicKey):
-		return &Error{Code: api.CodeSenderCannotSign, Cause: why, Detail: "Only " + preset.Title + " can sign its requests: hookstart has the public key, and the private key never leaves " +
-			preset.Title + ". Let it send a test of its own." + instead}
+		return &Error{Code: api.CodeSenderCannotSign, Cause: why,
+			Detail: "Only " + preset.Title +
+				" can sign its requests: hookstart has the public key, and the private key never " +
+				"leaves " +
+				preset.Title + ". Let it send a test of its own." + instead}
 	case errors.Is(why, sender.ErrNoSecret):
-		return &Error{Code: api.CodeSenderCannotSign, Cause: why, Detail: "The sender has no secret yet, so nothing can be signed. Add one: POST …/sender/secrets, or hookstart sender rotate." + instead}
+		return &Error{
+			Code:  api.CodeSenderCannotSign,
+			Cause: why,
+			Detail: "The sender has no secret yet, so nothing can be signed. Add one: POST " +
+				"…/sender/secrets, or hookstart sender rotate." + instead,
+		}
 	case errors.Is(why, sender.ErrNoURL):
-		return &Error{Code: api.CodeSenderCannotSign, Cause: why, Detail: preset.Title + " signs the URL, and no ingress knows its public URL. Start it with --public-url." + instead}
+		return &Error{
+			Code:  api.CodeSenderCannotSign,
+			Cause: why,
+			Detail: preset.Title +
+				" signs the URL, and no ingress knows its public URL. Start it with --public-url." +
+				instead,
+		}
 	case errors.Is(why, sender.ErrBody):
-		return &edit.InvalidError{Field: "body", Problem: "has not the form of " + preset.Title + "'s bodies, which the signature depends on: send a JSON object, or a form, as " + preset.Docs + " shows it"}
+		return &edit.InvalidError{
+			Field: "body",
+			Problem: "has not the form of " + preset.Title +
+				"'s bodies, which the signature depends on: send a JSON object, or a form, as " +
+				preset.Docs + " shows it",
+		}
 	default:
 		return why
 	}

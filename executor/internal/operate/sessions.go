@@ -33,7 +33,10 @@ func (s *Sessions) Ended(ctx context.Context, id string) (bool, error) {
 	defer cancel()
 	ended, err := s.store.SessionEnded(ctx, id)
 	if err != nil {
-		return false, &Error{Code: api.CodeUnavailable, Cause: fmt.Errorf("look a session up: %w", err)}
+		return false, &Error{
+			Code:  api.CodeUnavailable,
+			Cause: fmt.Errorf("look a session up: %w", err),
+		}
 	}
 	return ended, nil
 }

@@ -12,7 +12,8 @@ import (
 // viewer would slow down every other caller.
 const MaxStreams = 500
 
-// streams counts the open event streams of each caller. The zero value is ready to use. It is safe for concurrent use.
+// streams counts the open event streams of each caller. The zero value is ready to use. It is safe
+// for concurrent use.
 type streams struct {
 	mu   sync.Mutex
 	open map[Identity]int
@@ -25,7 +26,11 @@ func (s *streams) begin(caller Caller) (end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[of] >= MaxStreams {
-		return nil, &Error{Code: api.CodeTooManyStreams, Detail: fmt.Sprintf("You have %d event streams open at this executor. Close some, or let several readers share one.", MaxStreams)}
+		return nil, &Error{
+			Code: api.CodeTooManyStreams,
+			Detail: fmt.Sprintf("You have %d event streams open at this executor. Close some, or "+
+				"let several readers share one.", MaxStreams),
+		}
 	}
 	if s.open == nil {
 		s.open = map[Identity]int{}

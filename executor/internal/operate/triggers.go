@@ -24,14 +24,17 @@ func HoldsToken(text string) bool {
 
 // Trigger returns a trigger node with its URL and its tokens in clear text. For viewers, it leaves
 // the tokens out.
-func (s *Service) Trigger(ctx context.Context, caller Caller, workflowID, nodeID string) (api.Trigger, error) {
-	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (api.Trigger, error) {
-		trigger, err := s.trigger(ctx, workflowID, nodeID)
-		if !caller.Role.Includes(Editor) {
-			redactTokens(&trigger)
-		}
-		return trigger, err
-	})
+func (s *Service) Trigger(
+	ctx context.Context, caller Caller, workflowID, nodeID string,
+) (api.Trigger, error) {
+	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)),
+		func(ctx context.Context) (api.Trigger, error) {
+			trigger, err := s.trigger(ctx, workflowID, nodeID)
+			if !caller.Role.Includes(Editor) {
+				redactTokens(&trigger)
+			}
+			return trigger, err
+		})
 }
 
 // hideTokens removes the tokens, and the URL that contains one.
@@ -45,7 +48,9 @@ func redactTokens(of *api.Trigger) {
 	}
 }
 
-func (s *Service) trigger(ctx context.Context, workflowID, nodeID string) (none api.Trigger, err error) {
+func (s *Service) trigger(
+	ctx context.Context, workflowID, nodeID string,
+) (none api.Trigger, err error) {
 	info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 	if err != nil {
 		return none, err
@@ -59,78 +64,103 @@ func (s *Service) trigger(ctx context.Context, workflowID, nodeID string) (none 
 
 // PatchTrigger changes the settings of a trigger node. patch receives the settings of the operator,
 // without the sample payload, and changes them; it may be called more than once.
-func (s *Service) PatchTrigger(ctx context.Context, caller Caller, workflowID, nodeID string, patch func(*api.TriggerSettings) error) (api.Trigger, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
-		_, err = s.config.Editor.ChangeWorkflow(ctx, workflowID, func(spec *edit.WorkflowSpec) error {
-			spec.Within = caller.AccountID
-			i := slices.IndexFunc(spec.Triggers, func(t edit.TriggerSpec) bool { return t.NodeID == nodeID })
-			if i < 0 {
-				return &edit.NotFoundError{What: fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID)}
+func (s *Service) PatchTrigger(
+	ctx context.Context, caller Caller, workflowID, nodeID string,
+	patch func(*api.TriggerSettings) error,
+) (api.Trigger, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+		func(ctx context.Context) (none api.Trigger, err error) {
+			_, err = s.config.Editor.ChangeWorkflow(ctx, workflowID,
+				func(spec *edit.WorkflowSpec) error {
+					spec.Within = caller.AccountID
+					i := slices.IndexFunc(spec.Triggers, func(t edit.TriggerSpec) bool {
+						return t.NodeID == nodeID
+					})
+					if i < 0 {
+						return &edit.NotFoundError{
+							What: fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID),
+						}
+					}
+					node := &spec.Triggers[i]
+					settings := api.TriggerSettings{
+						Name:     node.Name,
+						Filter:   node.Filter,
+						OrderKey: node.OrderKey,
+						Answer:   answerOf(node.Answer),
+					}
+					if err := patch(&settings); err != nil {
+						return err
+					}
+					node.Name, node.Filter, node.OrderKey, node.Answer = settings.Name,
+						settings.Filter, settings.OrderKey, answerFrom(settings.Answer)
+					if settings.SamplePayload != nil {
+						node.SamplePayload = settings.SamplePayload
+					}
+					return nil
+				})
+			if err != nil {
+				return none, err
 			}
-			node := &spec.Triggers[i]
-			settings := api.TriggerSettings{Name: node.Name, Filter: node.Filter, OrderKey: node.OrderKey, Answer: answerOf(node.Answer)}
-			if err := patch(&settings); err != nil {
-				return err
-			}
-			node.Name, node.Filter, node.OrderKey, node.Answer = settings.Name, settings.Filter, settings.OrderKey, answerFrom(settings.Answer)
-			if settings.SamplePayload != nil {
-				node.SamplePayload = settings.SamplePayload
-			}
-			return nil
+			return s.trigger(ctx, workflowID, nodeID)
 		})
-		if err != nil {
-			return none, err
-		}
-		return s.trigger(ctx, workflowID, nodeID)
-	})
 }
 
 // SetSamplePayload sets a node's sample payload, which is one JSON text.
-func (s *Service) SetSamplePayload(ctx context.Context, caller Caller, workflowID, nodeID string, sample []byte) (api.Trigger, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
-		if err := s.config.Editor.SetSamplePayload(ctx, workflowID, nodeID, sample); err != nil {
-			return none, err
-		}
-		return s.trigger(ctx, workflowID, nodeID)
-	})
+func (s *Service) SetSamplePayload(
+	ctx context.Context, caller Caller, workflowID, nodeID string, sample []byte,
+) (api.Trigger, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+		func(ctx context.Context) (none api.Trigger, err error) {
+			if err := s.config.Editor.SetSamplePayload(ctx, workflowID, nodeID,
+				sample); err != nil {
+				return none, err
+			}
+			return s.trigger(ctx, workflowID, nodeID)
+		})
 }
 
 // RotateToken gives a node a new token. Each call creates another token, so its errors say whether
 // to repeat the call.
-func (s *Service) RotateToken(ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration) (api.Trigger, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
-		// Everything else that the answer needs is read first: otherwise a failure would lose a new
-		// token.
-		before, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
-		if err != nil {
-			return none, err
-		}
-		seen, err := s.seenAt(ctx, before)
-		if err != nil {
-			return none, err
-		}
-		if err := s.config.Editor.Rotate(ctx, workflowID, nodeID, keepOld); err != nil {
-			return none, s.rotationFailed(ctx, err)
-		}
-		info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
-		if err != nil {
-			return none, s.rotationFailed(ctx, err)
-		}
-		return s.triggerOnWire(info, seen), nil
-	})
+func (s *Service) RotateToken(
+	ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration,
+) (api.Trigger, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+		func(ctx context.Context) (none api.Trigger, err error) {
+			// Everything else that the answer needs is read first: otherwise a failure would lose
+			// a new token.
+			before, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
+			if err != nil {
+				return none, err
+			}
+			seen, err := s.seenAt(ctx, before)
+			if err != nil {
+				return none, err
+			}
+			if err := s.config.Editor.Rotate(ctx, workflowID, nodeID, keepOld); err != nil {
+				return none, s.rotationFailed(ctx, err)
+			}
+			info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
+			if err != nil {
+				return none, s.rotationFailed(ctx, err)
+			}
+			return s.triggerOnWire(info, seen), nil
+		})
 }
 
 // rotationFailed marks an error as final: a repeated call would rotate again.
 func (s *Service) rotationFailed(ctx context.Context, err error) error {
 	failed := s.explain(ctx, err)
-	const unknown = "NATS cannot be reached now. The new token may or may not be stored: GET the trigger node before you repeat the call, which would make another token."
+	const unknown = "NATS cannot be reached now. The new token may or may not be stored: GET the " +
+		"trigger node before you repeat the call, which would make another token."
 	if _, ok := errors.AsType[*edit.UncertainError](err); ok {
 		failed.Final, failed.Detail = true, unknown
 		return failed
 	}
 	switch failed.Code {
 	case api.CodeNotConfirmed:
-		failed.Final, failed.Detail = true, "The new token is stored, but not every process has confirmed it yet. Do not repeat the call, which would make another token: GET the trigger node to see it."
+		failed.Final, failed.Detail = true,
+			"The new token is stored, but not every process has confirmed it yet. Do not repeat "+
+				"the call, which would make another token: GET the trigger node to see it."
 	case api.CodeUnavailable:
 		failed.Final, failed.Detail = true, unknown
 	}
@@ -216,7 +246,11 @@ func filteredOf(info *edit.TriggerInfo, f store.Filtered) *api.Filtered {
 	}
 	of := &api.Filtered{Count: f.Count, Last: make([]api.FilteredRequest, 0, len(f.Last))}
 	for _, r := range f.Last {
-		of.Last = append(of.Last, api.FilteredRequest{At: r.At, DeliveryID: r.DeliveryID, Place: r.Place})
+		of.Last = append(of.Last, api.FilteredRequest{
+			At:         r.At,
+			DeliveryID: r.DeliveryID,
+			Place:      r.Place,
+		})
 	}
 	return of
 }

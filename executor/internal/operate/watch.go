@@ -18,7 +18,8 @@ type Batch = changes.Batch
 // returns only the records that the caller sees.
 type Watching struct {
 	changes.Watching
-	// Ended is closed when the caller's key is revoked or expires. nil means that this cannot happen.
+	// Ended is closed when the caller's key is revoked or expires. nil means that this cannot
+	// happen.
 	Ended <-chan struct{}
 }
 
@@ -49,21 +50,25 @@ func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Wa
 
 // Changed returns the current records of some IDs, the oldest first. If accountID or workflowID is
 // not empty, it returns only records of that account or workflow.
-func (s *Service) Changed(ctx context.Context, caller Caller, ids []string, accountID, workflowID string) ([]Execution, error) {
-	return read(ctx, s, caller, needs(Viewer, within(&accountID)), func(ctx context.Context) ([]Execution, error) {
-		records, err := s.config.Store.GetMany(ctx, ids)
-		if err != nil {
-			return nil, err
-		}
-		slices.SortFunc(records, func(a, b store.Record) int {
-			return cmp.Or(a.AcceptedAt.Compare(b.AcceptedAt), strings.Compare(a.ID, b.ID))
-		})
-		var changed []Execution
-		for _, r := range records {
-			if (workflowID == "" || r.WorkflowID == workflowID) && (accountID == "" || r.AccountID == accountID) {
-				changed = append(changed, executionOf(r))
+func (s *Service) Changed(
+	ctx context.Context, caller Caller, ids []string, accountID, workflowID string,
+) ([]Execution, error) {
+	return read(ctx, s, caller, needs(Viewer, within(&accountID)),
+		func(ctx context.Context) ([]Execution, error) {
+			records, err := s.config.Store.GetMany(ctx, ids)
+			if err != nil {
+				return nil, err
 			}
-		}
-		return changed, nil
-	})
+			slices.SortFunc(records, func(a, b store.Record) int {
+				return cmp.Or(a.AcceptedAt.Compare(b.AcceptedAt), strings.Compare(a.ID, b.ID))
+			})
+			var changed []Execution
+			for _, r := range records {
+				if (workflowID == "" || r.WorkflowID == workflowID) &&
+					(accountID == "" || r.AccountID == accountID) {
+					changed = append(changed, executionOf(r))
+				}
+			}
+			return changed, nil
+		})
 }

@@ -27,19 +27,26 @@ func (f WorkflowFilter) matches(w *registry.Workflow) bool {
 		return false
 	}
 	text := strings.ToLower(f.Text)
-	return strings.Contains(strings.ToLower(w.ID), text) || strings.Contains(strings.ToLower(w.Name), text)
+	return strings.Contains(strings.ToLower(w.ID), text) ||
+		strings.Contains(strings.ToLower(w.Name), text)
 }
 
 // Workflows lists the workflows, by ID.
-func (s *Service) Workflows(ctx context.Context, caller Caller, filter WorkflowFilter, page Page) (api.List[api.Workflow], error) {
-	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) (none api.List[api.Workflow], err error) {
-		after, err := page.after(workflowsList)
-		if err != nil {
-			return none, err
-		}
-		found := s.findWorkflows(ctx, filter, after, page.Limit+1)
-		return list(workflowsList, found, page, s.workflowOf, func(r *registry.Workflow) string { return r.ID }), nil
-	})
+func (s *Service) Workflows(
+	ctx context.Context, caller Caller, filter WorkflowFilter, page Page,
+) (api.List[api.Workflow], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)),
+		func(ctx context.Context) (none api.List[api.Workflow], err error) {
+			after, err := page.after(workflowsList)
+			if err != nil {
+				return none, err
+			}
+			found := s.findWorkflows(ctx, filter, after, page.Limit+1)
+			return list(workflowsList, found, page, s.workflowOf,
+				func(r *registry.Workflow) string {
+					return r.ID
+				}), nil
+		})
 }
 
 // searchedAtOnce is the number of workflows, or of refusals, that a search reads at once.
@@ -63,7 +70,9 @@ func (s *Service) workflows(accountID, after string) iter.Seq[*registry.Workflow
 	}
 }
 
-func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, after string, limit int) []*registry.Workflow {
+func (s *Service) findWorkflows(
+	ctx context.Context, filter WorkflowFilter, after string, limit int,
+) []*registry.Workflow {
 	if filter.Text == "" && !filter.Active {
 		return s.config.Directory.Workflows(filter.AccountID, after, limit)
 	}
@@ -81,13 +90,14 @@ func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, afte
 
 // Workflow returns one workflow.
 func (s *Service) Workflow(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
-	return read(ctx, s, caller, needs(Viewer, ofWorkflow(id)), func(ctx context.Context) (none api.Workflow, err error) {
-		w, err := s.current(ctx, id)
-		if err != nil {
-			return none, err
-		}
-		return s.workflowOf(w), nil
-	})
+	return read(ctx, s, caller, needs(Viewer, ofWorkflow(id)),
+		func(ctx context.Context) (none api.Workflow, err error) {
+			w, err := s.current(ctx, id)
+			if err != nil {
+				return none, err
+			}
+			return s.workflowOf(w), nil
+		})
 }
 
 // current returns a workflow, with all changes that were confirmed before the call.
@@ -110,14 +120,21 @@ type Origin struct {
 }
 
 // Origin looks up a trigger node in this process's directory, which may lag a little behind.
-func (s *Service) Origin(ctx context.Context, caller Caller, workflowID, nodeID string) (Origin, error) {
-	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (of Origin, err error) {
-		have, ok := s.config.Directory.Workflow(workflowID)
-		if ok && caller.sees(have.Record.AccountID) {
-			of = Origin{WorkflowName: have.Record.Name, HasWorkflow: true, HasNode: hasNode(have.Record, nodeID)}
-		}
-		return of, nil
-	})
+func (s *Service) Origin(
+	ctx context.Context, caller Caller, workflowID, nodeID string,
+) (Origin, error) {
+	return read(ctx, s, caller, needs(Viewer, ofNone),
+		func(context.Context) (of Origin, err error) {
+			have, ok := s.config.Directory.Workflow(workflowID)
+			if ok && caller.sees(have.Record.AccountID) {
+				of = Origin{
+					WorkflowName: have.Record.Name,
+					HasWorkflow:  true,
+					HasNode:      hasNode(have.Record, nodeID),
+				}
+			}
+			return of, nil
+		})
 }
 
 func hasNode(w *registry.Workflow, nodeID string) bool {
@@ -126,27 +143,46 @@ func hasNode(w *registry.Workflow, nodeID string) bool {
 
 // IfUpdatedAt limits the changes of a context to the version of a workflow that was made at a time.
 // A change of another version fails with api.CodeChangedSince. The zero time means any version.
-func IfUpdatedAt(ctx context.Context, at time.Time) context.Context { return edit.IfUpdatedAt(ctx, at) }
+func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
+	return edit.IfUpdatedAt(ctx, at)
+}
 
 // PutWorkflow creates an inactive workflow or, unless it must be new, replaces a workflow.
-func (s *Service) PutWorkflow(ctx context.Context, caller Caller, id string, put api.PutWorkflow, mustBeNew bool) (PutResult[api.Workflow], error) {
+func (s *Service) PutWorkflow(
+	ctx context.Context, caller Caller, id string, put api.PutWorkflow, mustBeNew bool,
+) (PutResult[api.Workflow], error) {
 	spec := specOf(put)
 	spec.ID, spec.IfNew = id, mustBeNew
 	spec.Within = caller.AccountID // another caller may create it meanwhile
-	return change(ctx, s, caller, needs(Editor, ofNewWorkflow(id, put.AccountID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Workflow], err error) {
-		w, created, err := s.config.Editor.PutWorkflow(ctx, spec)
-		if err != nil {
-			return none, err
-		}
-		return PutResult[api.Workflow]{s.workflowOf(w), created}, nil
-	})
+	return change(ctx, s, caller, needs(Editor, ofNewWorkflow(id, put.AccountID)),
+		s.config.ChangeTimeout,
+		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
+			w, created, err := s.config.Editor.PutWorkflow(ctx, spec)
+			if err != nil {
+				return none, err
+			}
+			return PutResult[api.Workflow]{s.workflowOf(w), created}, nil
+		})
 }
 
 // specOf returns the registry's form of a workflow.
 func specOf(put api.PutWorkflow) edit.WorkflowSpec {
-	spec := edit.WorkflowSpec{AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit)}
+	spec := edit.WorkflowSpec{
+		AccountID: put.AccountID,
+		Name:      put.Name,
+		Queue:     put.Queue,
+		RateLimit: rateLimitFrom(put.RateLimit),
+	}
 	for _, t := range put.Triggers {
-		trigger := edit.TriggerSpec{NodeID: t.NodeID, Name: t.Name, TriggerSettings: edit.TriggerSettings{Filter: t.Filter, OrderKey: t.OrderKey, Answer: answerFrom(t.Answer)}}
+		trigger := edit.TriggerSpec{
+			NodeID: t.NodeID,
+			Name:   t.Name,
+			TriggerSettings: edit.TriggerSettings{
+				Filter:   t.Filter,
+				OrderKey: t.OrderKey,
+				Answer:   answerFrom(t.Answer),
+			},
+		}
 		if !bytes.Equal(t.SamplePayload, []byte("null")) {
 			trigger.SamplePayload = t.SamplePayload
 		}
@@ -163,15 +199,25 @@ func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
 		put.RateLimit = &limit
 	}
 	for _, t := range spec.Triggers {
-		put.Triggers = append(put.Triggers, api.PutTrigger{NodeID: t.NodeID, Name: t.Name, Filter: t.Filter, OrderKey: t.OrderKey, Answer: answerOf(t.Answer)})
+		put.Triggers = append(put.Triggers, api.PutTrigger{
+			NodeID:   t.NodeID,
+			Name:     t.Name,
+			Filter:   t.Filter,
+			OrderKey: t.OrderKey,
+			Answer:   answerOf(t.Answer),
+		})
 	}
 	return put
 }
 
 // PatchWorkflow changes a workflow. patch receives the settings of the operator, without the sample
 // payloads, and changes them; it may be called more than once.
-func (s *Service) PatchWorkflow(ctx context.Context, caller Caller, id string, patch func(*api.PutWorkflow) error) (api.Workflow, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
+func (s *Service) PatchWorkflow(
+	ctx context.Context, caller Caller, id string, patch func(*api.PutWorkflow) error,
+) (api.Workflow, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(
+		ctx context.Context,
+	) (none api.Workflow, err error) {
 		w, err := s.config.Editor.ChangeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
 			put := putOf(spec)
 			if err := patch(&put); err != nil {
@@ -193,7 +239,11 @@ func (s *Service) PatchWorkflow(ctx context.Context, caller Caller, id string, p
 
 // DeleteWorkflow deletes a workflow with its tokens and sample payloads.
 func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) error {
-	return s.changeOnly(ctx, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteWorkflow(ctx, id) })
+	return s.changeOnly(ctx, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(
+		ctx context.Context,
+	) error {
+		return s.config.Editor.DeleteWorkflow(ctx, id)
+	})
 }
 
 // Activate lets a workflow's webhooks start executions.
@@ -206,8 +256,13 @@ func (s *Service) Deactivate(ctx context.Context, caller Caller, id string) (api
 	return s.switchTo(ctx, caller, id, s.config.Editor.Deactivate)
 }
 
-func (s *Service) switchTo(ctx context.Context, caller Caller, id string, to func(context.Context, string) (*registry.Workflow, error)) (api.Workflow, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
+func (s *Service) switchTo(
+	ctx context.Context, caller Caller, id string,
+	to func(context.Context, string) (*registry.Workflow, error),
+) (api.Workflow, error) {
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(
+		ctx context.Context,
+	) (none api.Workflow, err error) {
 		w, err := to(ctx, id)
 		if err != nil {
 			return none, err
@@ -218,16 +273,29 @@ func (s *Service) switchTo(ctx context.Context, caller Caller, id string, to fun
 
 func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 	of := api.Workflow{
-		ID: w.ID, AccountID: w.AccountID, Name: w.Name, Queue: w.Queue, Active: w.Active,
+		ID:          w.ID,
+		AccountID:   w.AccountID,
+		Name:        w.Name,
+		Queue:       w.Queue,
+		Active:      w.Active,
 		Triggers:    make([]api.WorkflowTrigger, 0, len(w.Triggers)),
-		ActivatedAt: w.ActivatedAt, CreatedAt: w.CreatedAt, UpdatedAt: w.UpdatedAt, PlanRefusal: s.planRefusal(w),
+		ActivatedAt: w.ActivatedAt,
+		CreatedAt:   w.CreatedAt,
+		UpdatedAt:   w.UpdatedAt,
+		PlanRefusal: s.planRefusal(w),
 	}
 	if w.RateLimit != (registry.RateLimit{}) {
 		limit := rateLimitOf(w.RateLimit)
 		of.RateLimit = &limit
 	}
 	for _, t := range w.Triggers {
-		of.Triggers = append(of.Triggers, api.WorkflowTrigger{NodeID: t.NodeID, Name: t.Name, Filter: json.RawMessage(t.Filter), OrderKey: t.OrderKey, Answer: answerOf(t.Answer)})
+		of.Triggers = append(of.Triggers, api.WorkflowTrigger{
+			NodeID:   t.NodeID,
+			Name:     t.Name,
+			Filter:   json.RawMessage(t.Filter),
+			OrderKey: t.OrderKey,
+			Answer:   answerOf(t.Answer),
+		})
 	}
 	return of
 }

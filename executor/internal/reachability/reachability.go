@@ -1,5 +1,5 @@
-// Package reachability checks whether the public URL, which operators give to senders, leads to an ingress
-// of this installation.
+// Package reachability checks whether the public URL, which operators give to senders, leads to an
+// ingress of this installation.
 package reachability
 
 import (
@@ -28,10 +28,11 @@ type State string
 const (
 	Reached     State = "reached"     // to an ingress of this installation
 	Unreachable State = "unreachable" // nobody answers
-	Redirected  State = "redirected"  // somebody answers that it is elsewhere; senders do not follow, or lose the body
-	Stranger    State = "stranger"    // something answers that is no hookstart
-	Another     State = "another"     // the answer is a hookstart's, but not of this installation
-	Unknown     State = "unknown"     // it could not be asked
+	// Somebody answers that it is elsewhere; senders do not follow, or lose the body.
+	Redirected State = "redirected"
+	Stranger   State = "stranger" // something answers that is no hookstart
+	Another    State = "another"  // the answer is a hookstart's, but not of this installation
+	Unknown    State = "unknown"  // it could not be asked
 )
 
 const (
@@ -81,7 +82,9 @@ func New(publicURL string, ingresses Ingresses) *Checker {
 		client: &http.Client{
 			Transport: transport,
 			// Redirects are not followed: only the configured URL is asked.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse
+			},
 		},
 	}
 }
@@ -109,12 +112,18 @@ func (c *Checker) Check(ctx context.Context) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if base := c.URL(); base != c.last.URL || time.Since(c.last.At) > freshFor {
-		// The result is for other callers, too, so the check does not end with the context of the first
-		// one.
+		// The result is for other callers, too, so the check does not end with the context of the
+		// first one.
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
 		state, detail := c.ask(asking, base)
-		c.last = Result{URL: base, Loopback: Loopback(base), State: state, Detail: detail, At: time.Now()}
+		c.last = Result{
+			URL:      base,
+			Loopback: Loopback(base),
+			State:    state,
+			Detail:   detail,
+			At:       time.Now(),
+		}
 	}
 	return c.last
 }
@@ -136,7 +145,8 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	case len(ingresses) == 0:
 		return Unknown, "No ingress is alive, so there is nobody to reach."
 	case len(keys) == 0:
-		return Unknown, "The running ingresses have an older version that does not support the check."
+		return Unknown,
+			"The running ingresses have an older version that does not support the check."
 	}
 
 	question := probe.Ask(keys)
@@ -148,14 +158,21 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	request.Header.Set("User-Agent", "hookstart")
 	response, err := c.client.Do(request)
 	if invalid, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return Unreachable, "Somebody answers there, with a certificate that senders do not accept: " + invalid.Err.Error() +
-			". Most senders know public authorities only; if this one is meant to be your own, let the executor's machine trust it."
+		return Unreachable,
+			"Somebody answers there, with a certificate that senders do not accept: " +
+				invalid.Err.Error() +
+				". Most senders know public authorities only; if this one is meant to be your " +
+				"own, let the executor's machine trust it."
 	}
 	if isTLS(err) {
-		return Unreachable, "Somebody answers there, but not with the TLS that https:// asks for: " + cause(err) + ". Check the port, and the public URL."
+		return Unreachable,
+			"Somebody answers there, but not with the TLS that https:// asks for: " + cause(err) +
+				". Check the port, and the public URL."
 	}
 	if err != nil {
-		return Unreachable, "Nobody answers there: " + cause(err) + ". Check the name, the proxy and the firewalls on the way."
+		return Unreachable,
+			"Nobody answers there: " + cause(err) +
+				". Check the name, the proxy and the firewalls on the way."
 	}
 	defer func() { _ = response.Body.Close() }()
 	if question.AnsweredBy(response.Header.Get(probe.Header)) {
@@ -165,28 +182,39 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	return unexpected(response, body)
 }
 
-// isTLS reports whether an error says that the other side speaks something else than TLS, or refuses it.
+// isTLS reports whether an error says that the other side speaks something else than TLS, or
+// refuses it.
 func isTLS(err error) bool {
 	_, alert := errors.AsType[tls.AlertError](err)
-	return errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError)) || alert
+	return errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError)) ||
+		alert
 }
 
 // unexpected describes an answer that is not from an ingress of this installation.
 func unexpected(response *http.Response, body []byte) (State, string) {
-	if to := response.Header.Get("Location"); response.StatusCode >= 300 && response.StatusCode < 400 {
+	if to := response.Header.Get("Location"); response.StatusCode >= 300 &&
+		response.StatusCode < 400 {
 		where := "elsewhere"
 		if at, err := response.Request.URL.Parse(to); err == nil && at.Host != "" {
 			where = at.Scheme + "://" + at.Host
 		}
-		return Redirected, fmt.Sprintf("It answers %d and sends callers to %s. Most senders do not follow redirects: configure the URL that answers without one.", response.StatusCode, where)
+		return Redirected,
+			fmt.Sprintf("It answers %d and sends callers to %s. Most senders do not follow "+
+				"redirects: configure the URL that answers without one.", response.StatusCode,
+				where)
 	}
 	var problem struct {
 		Code string `json:"code"`
 	}
-	if json.Unmarshal(body, &problem) == nil && problem.Code == "token_missing" && response.StatusCode == http.StatusBadRequest {
-		return Another, "Another hookstart answers there: an ingress that is not connected to this executor's NATS servers."
+	if json.Unmarshal(body, &problem) == nil && problem.Code == "token_missing" &&
+		response.StatusCode == http.StatusBadRequest {
+		return Another,
+			"Another hookstart answers there: an ingress that is not connected to this " +
+				"executor's NATS servers."
 	}
-	return Stranger, fmt.Sprintf("Something else answers there, with status %d. Check that the proxy passes /webhooks/ on to the ingress.", response.StatusCode)
+	return Stranger,
+		fmt.Sprintf("Something else answers there, with status %d. Check that the proxy passes "+
+			"/webhooks/ on to the ingress.", response.StatusCode)
 }
 
 // cause returns the text of err without the URL, which is shown beside it.
@@ -208,5 +236,6 @@ func Loopback(base string) bool {
 	}
 	host := u.Hostname()
 	ip := net.ParseIP(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || (ip != nil && (ip.IsLoopback() || ip.IsUnspecified()))
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") ||
+		(ip != nil && (ip.IsLoopback() || ip.IsUnspecified()))
 }

@@ -41,7 +41,11 @@ func Of(ctx context.Context) *Event {
 // panic, failed answers the request; otherwise the connection is cut, so that the client does not
 // accept half an answer. At the end, level returns the level of the event and may change its
 // fields.
-func Handler(log logrus.FieldLogger, message string, next, failed http.Handler, level func(*http.Request, *Event) logrus.Level) http.Handler {
+func Handler(
+	log logrus.FieldLogger, message string, next, failed http.Handler, level func(
+		*http.Request, *Event,
+	) logrus.Level,
+) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &Event{Fields: logrus.Fields{}, began: time.Now()}
 		w, r = &writer{w, e}, r.WithContext(context.WithValue(r.Context(), key{}, e))

@@ -30,8 +30,14 @@ func TestOneLineForEachRequest(t *testing.T) {
 			panic("the cause")
 		}
 	})
-	failed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	handler := requestlog.Handler(log, "request", next, failed, func(*http.Request, *requestlog.Event) logrus.Level { return logrus.InfoLevel })
+	failed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	handler := requestlog.Handler(log, "request", next, failed, func(
+		*http.Request, *requestlog.Event,
+	) logrus.Level {
+		return logrus.InfoLevel
+	})
 	ask := func(path string) (status int, cut any) {
 		w := httptest.NewRecorder()
 		defer func() { status, cut = w.Code, recover() }()
@@ -43,9 +49,17 @@ func TestOneLineForEachRequest(t *testing.T) {
 		cut    any
 		line   []string
 	}{
-		"/well":  {http.StatusAccepted, nil, []string{"level=info", "status=202"}},
-		"/early": {http.StatusInternalServerError, nil, []string{"level=warning", "status=500", "the cause"}},
-		"/late":  {http.StatusAccepted, http.ErrAbortHandler, []string{"level=warning", "status=202", "the cause"}},
+		"/well": {http.StatusAccepted, nil, []string{"level=info", "status=202"}},
+		"/early": {
+			http.StatusInternalServerError, nil, []string{
+				"level=warning", "status=500", "the cause",
+			},
+		},
+		"/late": {
+			http.StatusAccepted, http.ErrAbortHandler, []string{
+				"level=warning", "status=202", "the cause",
+			},
+		},
 	} {
 		before := len(text.String())
 		if status, cut := ask(path); status != want.status || cut != want.cut {
@@ -71,8 +85,15 @@ func TestClientsThatGoAway(t *testing.T) {
 		want  []string
 		not   string
 	}{
-		"a read that ended with its client": {fmt.Errorf("read: %w", context.Canceled), []string{"level=info", "client_gone=true", "status=503"}, "error="},
-		"a change that failed by itself":    {errors.New("the cause"), []string{"level=warning", "the cause", "status=503"}, "client_gone"},
+		"a read that ended with its client": {
+			fmt.Errorf("read: %w", context.Canceled), []string{
+				"level=info", "client_gone=true", "status=503",
+			}, "error=",
+		},
+		"a change that failed by itself": {
+			errors.New("the cause"), []string{"level=warning", "the cause", "status=503"},
+			"client_gone",
+		},
 	} {
 		var text logtest.Buffer
 		log := logrus.New()
@@ -83,8 +104,13 @@ func TestClientsThatGoAway(t *testing.T) {
 			requestlog.Of(r.Context()).Err = c.cause
 			w.WriteHeader(http.StatusServiceUnavailable)
 		})
-		handler := requestlog.Handler(log, "request", next, next, func(*http.Request, *requestlog.Event) logrus.Level { return logrus.WarnLevel })
-		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		handler := requestlog.Handler(log, "request", next, next, func(
+			*http.Request, *requestlog.Event,
+		) logrus.Level {
+			return logrus.WarnLevel
+		})
+		handler.ServeHTTP(httptest.NewRecorder(),
+			httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 		for _, part := range c.want {
 			if !strings.Contains(text.String(), part) {
 				t.Errorf("%s: no %s in %q", what, part, text.String())

@@ -18,8 +18,8 @@ const (
 )
 
 const (
-	// freeTries is the number of failures from one source that are answered at once: people mistype,
-	// and clients have old tokens.
+	// freeTries is the number of failures from one source that are answered at once: people
+	// mistype, and clients have old tokens.
 	freeTries = 20
 	// firstPause is the delay of the next failure. It doubles with each further one, up to
 	// longestPause.
@@ -57,7 +57,8 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 	f := &Failures{
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hookstart_executor_failed_sign_ins_total",
-			Help: "Requests with a wrong token at the operators' API, and failed sign-ins at the console.",
+			Help: "Requests with a wrong token at the operators' API, and failed sign-ins at the " +
+				"console.",
 		}, []string{"at"}),
 		now: time.Now, pause: retry.Sleep, sources: map[netip.Prefix]*source{},
 	}

@@ -50,7 +50,8 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 	if len(*waited) > 0 {
 		t.Error("it is never forgotten")
 	}
-	if api, console := testutil.ToFloat64(f.count.WithLabelValues(AtAPI)), testutil.ToFloat64(f.count.WithLabelValues(AtConsole)); api != freeTries+2 || console != 8 {
+	if api, console := testutil.ToFloat64(f.count.WithLabelValues(AtAPI)),
+		testutil.ToFloat64(f.count.WithLabelValues(AtConsole)); api != freeTries+2 || console != 8 {
 		t.Errorf("counted %v at the API and %v at the console", api, console)
 	}
 	if f.waiting != 0 {

@@ -16,11 +16,16 @@ func TestNotedSignInsAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	noted := map[string]int{}
-	s := New(Config{AdminToken: "an-admin-token", Keys: someKeys{}, Note: func(_ context.Context, caller operate.Caller, _ bool) { noted[caller.ID]++ }})
+	s := New(Config{AdminToken: "an-admin-token", Keys: someKeys{}, Note: func(
+		_ context.Context, caller operate.Caller, _ bool,
+	) {
+		noted[caller.ID]++
+	}})
 	s.notes.now = func() time.Time { return now }
 	enter := func(key string) {
 		t.Helper()
-		if err := s.ByToken(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/sign-in", nil), key); err != nil {
+		if err := s.ByToken(httptest.NewRecorder(),
+			httptest.NewRequest(http.MethodPost, "/sign-in", nil), key); err != nil {
 			t.Error(err)
 		}
 	}
@@ -56,10 +61,17 @@ func TestSessionIsForOwnPages(t *testing.T) {
 	t.Parallel()
 	s := New(Config{AdminToken: "an-admin-token"})
 	w := httptest.NewRecorder()
-	if err := s.ByToken(w, httptest.NewRequest(http.MethodPost, "/sign-in", nil), "an-admin-token"); err != nil {
+	if err := s.ByToken(w, httptest.NewRequest(http.MethodPost, "/sign-in", nil),
+		"an-admin-token"); err != nil {
 		t.Fatal(err)
 	}
-	for site, want := range map[string]bool{"": true, "none": true, "same-origin": true, "same-site": false, "cross-site": false} {
+	for site, want := range map[string]bool{
+		"":            true,
+		"none":        true,
+		"same-origin": true,
+		"same-site":   false,
+		"cross-site":  false,
+	} {
 		r := httptest.NewRequest(http.MethodGet, "/api/v1/whoami", nil)
 		r.AddCookie(w.Result().Cookies()[0])
 		if site != "" {

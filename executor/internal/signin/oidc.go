@@ -90,7 +90,9 @@ func (s *SignIn) Returns(r *http.Request) bool {
 
 // ToProvider begins a sign-in at the provider and returns the URL to which the browser must go.
 // next is the page to show afterwards.
-func (s *SignIn) ToProvider(w http.ResponseWriter, r *http.Request, next string) (url string, err error) {
+func (s *SignIn) ToProvider(
+	w http.ResponseWriter, r *http.Request, next string,
+) (url string, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
 	defer cancel()
 	client, _, err := s.config.OIDC.connect(ctx, r)
@@ -102,7 +104,8 @@ func (s *SignIn) ToProvider(w http.ResponseWriter, r *http.Request, next string)
 		Verifier: oauth2.GenerateVerifier(), Next: next,
 	}
 	setAnswerCookie(w, r, s.sessions.seal(answerFor, a), int(answerWithin/time.Second))
-	return client.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
+	return client.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)),
+		nil
 }
 
 // RefusedError is the reason why a sign-in at the provider failed, for the person who tried. Its
@@ -123,12 +126,16 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 func (s *SignIn) FromProvider(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a asked
 	cookie, err := r.Cookie(cookieName(r, answerCookie))
-	known := err == nil && s.sessions.open(answerFor, cookie.Value, &a) && s.sessions.now().Unix() < a.Ends &&
+	known := err == nil && s.sessions.open(answerFor, cookie.Value, &a) &&
+		s.sessions.now().Unix() < a.Ends &&
 		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(a.State)) == 1
 	setAnswerCookie(w, r, "", -1) // an answer counts once
 	if !known {
 		s.failed(r, AtConsole)
-		return "/", &RefusedError{"This answer belongs to no sign-in that was begun in this browser within the last ten minutes. Begin again.", errors.New("unknown state")}
+		return "/", &RefusedError{
+			"This answer belongs to no sign-in that was begun in this browser within the last " +
+				"ten minutes. Begin again.", errors.New("unknown state"),
+		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
 	defer cancel()
@@ -149,7 +156,9 @@ func (s *SignIn) FromProvider(w http.ResponseWriter, r *http.Request) (next stri
 
 // connect returns the client of the provider. The browser comes back to the address that it has
 // used, if the provider knows that address.
-func (o *OIDC) connect(ctx context.Context, r *http.Request) (client oauth2.Config, provider *oidc.Provider, err error) {
+func (o *OIDC) connect(
+	ctx context.Context, r *http.Request,
+) (client oauth2.Config, provider *oidc.Provider, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.provider == nil && time.Now().After(o.until) {
@@ -157,15 +166,19 @@ func (o *OIDC) connect(ctx context.Context, r *http.Request) (client oauth2.Conf
 		o.until = time.Now().Add(tryAgain)
 	}
 	if o.provider == nil {
-		return client, nil, fmt.Errorf("the identity provider does not answer as one does: %w", o.away)
+		return client, nil,
+			fmt.Errorf("the identity provider does not answer as one does: %w", o.away)
 	}
 	scheme := "http"
 	if overHTTPS(r) {
 		scheme = "https"
 	}
 	client = oauth2.Config{
-		ClientID: o.config.ClientID, ClientSecret: o.config.ClientSecret, Endpoint: o.provider.Endpoint(),
-		RedirectURL: scheme + "://" + r.Host + CallbackPath, Scopes: scopes(o.provider),
+		ClientID:     o.config.ClientID,
+		ClientSecret: o.config.ClientSecret,
+		Endpoint:     o.provider.Endpoint(),
+		RedirectURL:  scheme + "://" + r.Host + CallbackPath,
+		Scopes:       scopes(o.provider),
 	}
 	return client, o.provider, nil
 }
@@ -187,7 +200,10 @@ func scopes(of *oidc.Provider) []string {
 func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (of user, err error) {
 	query := r.URL.Query()
 	if code := query.Get("error"); code != "" {
-		return of, &RefusedError{"The identity provider did not sign you in.", fmt.Errorf("it answered %.100q: %.200q", code, query.Get("error_description"))}
+		return of, &RefusedError{
+			"The identity provider did not sign you in.",
+			fmt.Errorf("it answered %.100q: %.200q", code, query.Get("error_description")),
+		}
 	}
 	client, provider, err := o.connect(ctx, r)
 	if err != nil {
@@ -204,7 +220,10 @@ func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (of user, err
 	}
 	rule, matches := ruleFor(o.config.Roles, claims)
 	if !matches {
-		return of, &RefusedError{"You are signed in at the identity provider, but have no access here. Ask an admin.", errors.New("no --oidc-role matches")}
+		return of, &RefusedError{
+			"You are signed in at the identity provider, but have no access here. Ask an admin.",
+			errors.New("no --oidc-role matches"),
+		}
 	}
 	return user{ID: text(claims["sub"]), Name: nameOf(claims), Rule: rule.String()}, nil
 }
@@ -213,19 +232,25 @@ func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (of user, err
 // error contains the code.
 func notExchanged(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		return &RefusedError{"The identity provider did not accept its own answer. It may have been used before: begin again.", fmt.Errorf("%s %.100q", refused.Response.Status, refused.ErrorCode)}
+		return &RefusedError{
+			"The identity provider did not accept its own answer. It may have been used before: " +
+				"begin again.", fmt.Errorf("%s %.100q", refused.Response.Status, refused.ErrorCode),
+		}
 	}
 	return fmt.Errorf("ask the identity provider: %w", err)
 }
 
 // verified returns the claims of an ID token that the provider has issued and signed for this
 // client and this sign-in, and that has not expired. It adds claims of the provider's user info.
-func (o *OIDC) verified(ctx context.Context, provider *oidc.Provider, token *oauth2.Token, nonce string) (map[string]any, error) {
+func (o *OIDC) verified(
+	ctx context.Context, provider *oidc.Provider, token *oauth2.Token, nonce string,
+) (map[string]any, error) {
 	raw, is := token.Extra("id_token").(string)
 	if !is {
 		return nil, errors.New("there is no ID token in it")
 	}
-	verified, err := provider.VerifierContext(ctx, &oidc.Config{ClientID: o.config.ClientID}).Verify(ctx, raw)
+	verified, err := provider.VerifierContext(ctx,
+		&oidc.Config{ClientID: o.config.ClientID}).Verify(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
@@ -239,10 +264,12 @@ func (o *OIDC) verified(ctx context.Context, provider *oidc.Provider, token *oau
 	if err := verified.Claims(&claims); err != nil {
 		return nil, err
 	}
-	if azp, has := claims["azp"]; (has || len(verified.Audience) > 1) && text(azp) != o.config.ClientID {
+	if azp, has := claims["azp"]; (has || len(verified.Audience) > 1) &&
+		text(azp) != o.config.ClientID {
 		return nil, errors.New("it was issued to another client")
 	}
-	if _, matches := ruleFor(o.config.Roles, claims); !matches && provider.UserInfoEndpoint() != "" {
+	if _, matches := ruleFor(o.config.Roles, claims); !matches &&
+		provider.UserInfoEndpoint() != "" {
 		// Some providers leave groups out of the ID token.
 		more := map[string]any{}
 		info, err := provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
@@ -258,7 +285,8 @@ func (o *OIDC) verified(ctx context.Context, provider *oidc.Provider, token *oau
 func addClaims(to, more map[string]any) {
 	_, hasAddress := to["email"]
 	_, hasVerified := to["email_verified"]
-	otherAddress := (hasAddress || hasVerified) && (text(to["email"]) == "" || to["email"] != more["email"])
+	otherAddress := (hasAddress || hasVerified) &&
+		(text(to["email"]) == "" || to["email"] != more["email"])
 	for name, value := range more {
 		_, ok := to[name]
 		if ok || (otherAddress && (name == "email" || name == "email_verified")) {
@@ -272,7 +300,13 @@ func addClaims(to, more map[string]any) {
 func (o *OIDC) caller(of user) (operate.Caller, error) {
 	for _, rule := range o.config.Roles {
 		if rule.String() == of.Rule {
-			return operate.Caller{Kind: operate.User, ID: of.ID, Name: of.Name, Role: rule.Role, AccountID: rule.AccountID}, nil
+			return operate.Caller{
+				Kind:      operate.User,
+				ID:        of.ID,
+				Name:      of.Name,
+				Role:      rule.Role,
+				AccountID: rule.AccountID,
+			}, nil
 		}
 	}
 	return operate.Caller{}, ErrUnknown

@@ -49,26 +49,46 @@ func startProvider(t *testing.T) *provider {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(value)
 	}
-	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /.well-known/openid-configuration", func(
+		w http.ResponseWriter, _ *http.Request,
+	) {
 		answer(w, map[string]any{
-			"issuer": p.server.URL, "authorization_endpoint": p.server.URL + "/auth", "token_endpoint": p.server.URL + "/token", "jwks_uri": p.server.URL + "/keys",
-			"userinfo_endpoint": p.server.URL + "/userinfo", "id_token_signing_alg_values_supported": []string{"ES256", "HS256", "none"}, "scopes_supported": []string{"openid", "groups"},
+			"issuer":                                p.server.URL,
+			"authorization_endpoint":                p.server.URL + "/auth",
+			"token_endpoint":                        p.server.URL + "/token",
+			"jwks_uri":                              p.server.URL + "/keys",
+			"userinfo_endpoint":                     p.server.URL + "/userinfo",
+			"id_token_signing_alg_values_supported": []string{"ES256", "HS256", "none"},
+			"scopes_supported":                      []string{"openid", "groups"},
 		})
 	})
 	mux.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "1", Algorithm: "ES256", Use: "sig"}}})
+		answer(w, jose.JSONWebKeySet{
+			Keys: []jose.JSONWebKey{
+				{Key: key.Public(), KeyID: "1", Algorithm: "ES256", Use: "sig"},
+			},
+		})
 	})
-	mux.HandleFunc("GET /userinfo", func(w http.ResponseWriter, _ *http.Request) { answer(w, p.userInfo) })
+	mux.HandleFunc("GET /userinfo", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, p.userInfo)
+	})
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
-		if r.PostFormValue("code") != "code" || r.PostFormValue("code_verifier") == "" || p.exchanges > 0 {
+		if r.PostFormValue("code") != "code" || r.PostFormValue("code_verifier") == "" ||
+			p.exchanges > 0 {
 			w.WriteHeader(http.StatusBadRequest)
 			answer(w, map[string]string{"error": "invalid_grant"})
 			return
 		}
 		p.exchanges++
 		claims := map[string]any{
-			"iss": p.server.URL, "aud": "console", "sub": "u1", "name": "Eve", "nonce": p.asked.Get("nonce"), "groups": []string{"staff", "team-a"},
-			"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+			"iss":    p.server.URL,
+			"aud":    "console",
+			"sub":    "u1",
+			"name":   "Eve",
+			"nonce":  p.asked.Get("nonce"),
+			"groups": []string{"staff", "team-a"},
+			"iat":    time.Now().Unix(),
+			"exp":    time.Now().Add(time.Hour).Unix(),
 		}
 		issue := p.issue
 		if issue == nil {
@@ -86,11 +106,18 @@ func startProvider(t *testing.T) *provider {
 }
 
 // sign makes an ID token as it should be.
-func (p *provider) sign(claims map[string]any) string { return p.signWith(jose.ES256, p.key, claims) }
+func (p *provider) sign(claims map[string]any) string {
+	return p.signWith(jose.ES256, p.key, claims)
+}
 
-func (p *provider) signWith(algorithm jose.SignatureAlgorithm, key any, claims map[string]any) string {
+func (p *provider) signWith(
+	algorithm jose.SignatureAlgorithm, key any, claims map[string]any,
+) string {
 	p.t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Key: key, KeyID: "1"}}, nil)
+	signer, err := jose.NewSigner(jose.SigningKey{
+		Algorithm: algorithm,
+		Key:       jose.JSONWebKey{Key: key, KeyID: "1"},
+	}, nil)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -127,7 +154,9 @@ func (p *provider) signIn(rules ...string) *SignIn {
 func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
 	p.t.Helper()
 	w := httptest.NewRecorder()
-	to, err := s.ToProvider(w, httptest.NewRequest(http.MethodGet, "http://console.example/sign-in/provider", nil), "/workflows")
+	to, err := s.ToProvider(w,
+		httptest.NewRequest(http.MethodGet, "http://console.example/sign-in/provider", nil),
+		"/workflows")
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -140,7 +169,9 @@ func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
 }
 
 // answer is what comes of the provider's answer: who is signed in, or why nobody is.
-func answered(s *SignIn, query string, cookies ...*http.Cookie) (by operate.Caller, set []*http.Cookie, err error) {
+func answered(
+	s *SignIn, query string, cookies ...*http.Cookie,
+) (by operate.Caller, set []*http.Cookie, err error) {
 	r := httptest.NewRequest(http.MethodGet, "http://console.example"+CallbackPath+"?"+query, nil)
 	for _, cookie := range cookies {
 		r.AddCookie(cookie)
@@ -170,17 +201,28 @@ func TestSignInThroughOIDC(t *testing.T) {
 		t.Errorf("cookie %s", cookie)
 	}
 	for name, want := range map[string]string{
-		"client_id": "console", "response_type": "code", "code_challenge_method": "S256", "redirect_uri": "http://console.example/sign-in/callback", "scope": "openid profile email groups",
+		"client_id":             "console",
+		"response_type":         "code",
+		"code_challenge_method": "S256",
+		"redirect_uri":          "http://console.example/sign-in/callback",
+		"scope":                 "openid profile email groups",
 	} {
 		if got := p.asked.Get(name); got != want {
 			t.Errorf("%s %q, want %q", name, got, want)
 		}
 	}
 	by, set, err := answered(s, "code=code&state="+state, cookie)
-	if want := (operate.Caller{Kind: operate.User, ID: "u1", Name: "Eve", Role: operate.Editor, AccountID: "acme"}); err != nil || by != want {
+	if want := (operate.Caller{
+		Kind:      operate.User,
+		ID:        "u1",
+		Name:      "Eve",
+		Role:      operate.Editor,
+		AccountID: "acme",
+	}); err != nil || by != want {
 		t.Errorf("%+v, %v", by, err)
 	}
-	// The same answer again: the browser has no cookie for it any more, and whoever kept one has a code that was used.
+	// The same answer again: the browser has no cookie for it any more, and whoever kept one has a
+	// code that was used.
 	for _, cookies := range [][]*http.Cookie{set, {cookie}} {
 		if by, _, err := answered(s, "code=code&state="+state, cookies...); err == nil {
 			t.Errorf("a replayed answer signs %+v in", by)
@@ -199,7 +241,10 @@ func TestSignInThroughOIDC(t *testing.T) {
 	session := set[len(set)-1]
 	visit := httptest.NewRequest(http.MethodGet, "/", nil)
 	visit.AddCookie(session)
-	for what, other := range map[string]*SignIn{"other rules": p.signIn("groups=staff:viewer"), "no provider": New(Config{AdminToken: "admin-token"})} {
+	for what, other := range map[string]*SignIn{
+		"other rules": p.signIn("groups=staff:viewer"),
+		"no provider": New(Config{AdminToken: "admin-token"}),
+	} {
 		if by, err := other.Visit(visit); !errors.Is(err, ErrUnknown) {
 			t.Errorf("%s: %+v, %v", what, by, err)
 		}
@@ -230,31 +275,48 @@ func TestWhoLeavesAGroup(t *testing.T) {
 		t.Fatalf("%+v, %v", by, err)
 	}
 	session := set[len(set)-1]
-	if ends := s.Ends(with(session)); ends.Sub(now) > DefaultSession || now.Add(DefaultSession).Sub(ends) > time.Second {
+	if ends := s.Ends(with(session)); ends.Sub(now) > DefaultSession ||
+		now.Add(DefaultSession).Sub(ends) > time.Second {
 		t.Errorf("it ends at %s, and it is %s", ends, now)
 	}
 	if s.Returns(with(session)) || !s.Ends(with()).IsZero() {
 		t.Error("a session that goes on is asked for again")
 	}
-	adminToken := &http.Cookie{Name: sessionCookie, Value: s.sessions.issue(adminSession, time.Minute)}
-	for after, want := range map[time.Duration]bool{DefaultSession - time.Second: false, DefaultSession + time.Second: true, DefaultSession + sessionLifetime - 2*time.Second: true, DefaultSession + sessionLifetime + time.Second: false} {
+	adminToken := &http.Cookie{
+		Name:  sessionCookie,
+		Value: s.sessions.issue(adminSession, time.Minute),
+	}
+	for after, want := range map[time.Duration]bool{
+		DefaultSession - time.Second:                     false,
+		DefaultSession + time.Second:                     true,
+		DefaultSession + sessionLifetime - 2*time.Second: true,
+		DefaultSession + sessionLifetime + time.Second:   false,
+	} {
 		now = signedIn.Add(after)
 		_, err := s.Visit(with(session))
-		if returns := s.Returns(with(session)); returns != want || (err == nil) != (after < DefaultSession) {
+		if returns := s.Returns(with(session)); returns != want ||
+			(err == nil) != (after < DefaultSession) {
 			t.Errorf("after %s: returns %v, %v", after, returns, err)
 		}
-		if s.Returns(with(adminToken)) || s.Returns(with(&http.Cookie{Name: sessionCookie, Value: session.Value[1:]})) || s.Returns(with(cookie)) {
+		if s.Returns(with(adminToken)) ||
+			s.Returns(with(&http.Cookie{Name: sessionCookie, Value: session.Value[1:]})) ||
+			s.Returns(with(cookie)) {
 			t.Errorf("after %s, what is no session through the provider is sent there", after)
 		}
 	}
 	now = signedIn.Add(DefaultSession + time.Minute)
-	for groups, want := range map[string]operate.Role{"staff": operate.Viewer, "team-a": operate.Editor, "guests": ""} {
+	for groups, want := range map[string]operate.Role{
+		"staff":  operate.Viewer,
+		"team-a": operate.Editor,
+		"guests": "",
+	} {
 		p.issue = func(claims map[string]any) string {
 			claims["groups"] = []string{groups}
 			return p.sign(claims)
 		}
 		cookie, state := p.begin(s)
-		if by, _, err := answered(s, "code=code&state="+state, cookie, session); by.Role != want || (err == nil) != (want != "") {
+		if by, _, err := answered(s, "code=code&state="+state, cookie, session); by.Role != want ||
+			(err == nil) != (want != "") {
 			t.Errorf("in the group %s: %+v, %v", groups, by, err)
 		}
 	}
@@ -297,10 +359,16 @@ func TestHostileProvider(t *testing.T) {
 		"no group":              with(map[string]any{"groups": []string{"staff"}}),
 		"groups as one text":    with(map[string]any{"groups": "team-a,staff"}),
 		"an unverified address": with(map[string]any{"groups": nil, "email": "eve@example.com"}),
-		"a false address":       with(map[string]any{"groups": nil, "email": "eve@example.com", "email_verified": "true"}),
-		"no ID token":           func(map[string]any) string { return "" },
-		"garbage":               func(map[string]any) string { return "a.b.c" },
-		"another key":           func(claims map[string]any) string { return p.signWith(jose.ES256, stranger, claims) },
+		"a false address": with(map[string]any{
+			"groups":         nil,
+			"email":          "eve@example.com",
+			"email_verified": "true",
+		}),
+		"no ID token": func(map[string]any) string { return "" },
+		"garbage":     func(map[string]any) string { return "a.b.c" },
+		"another key": func(claims map[string]any) string {
+			return p.signWith(jose.ES256, stranger, claims)
+		},
 		"the client's secret as key": func(claims map[string]any) string {
 			return p.signWith(jose.HS256, []byte("secret-secret-secret-secret-secret"), claims)
 		},
@@ -344,18 +412,29 @@ func TestForeignAnswers(t *testing.T) {
 	s := p.signIn("groups=team-a:editor@acme")
 	other, otherState := p.begin(s)
 	cookie, state := p.begin(s)
-	session := &http.Cookie{Name: cookie.Name, Value: s.sessions.issue(adminSession, sessionLifetime)}
+	session := &http.Cookie{
+		Name:  cookie.Name,
+		Value: s.sessions.issue(adminSession, sessionLifetime),
+	}
 	for what, c := range map[string]struct {
 		query   string
 		cookies []*http.Cookie
 	}{
-		"no cookie":                 {"code=code&state=" + state, nil},
-		"no state":                  {"code=code", []*http.Cookie{cookie}},
-		"an empty state":            {"code=code&state=", []*http.Cookie{cookie}},
-		"another's state":           {"code=code&state=" + otherState, []*http.Cookie{cookie}},
-		"another's cookie":          {"code=code&state=" + state, []*http.Cookie{other}},
-		"a session in its place":    {"code=code&state=" + state, []*http.Cookie{session}},
-		"a forged cookie":           {"code=code&state=x", []*http.Cookie{{Name: cookie.Name, Value: base64.RawURLEncoding.EncodeToString(append(make([]byte, 32), `{"state":"x","ends":99999999999}`...))}}},
+		"no cookie":              {"code=code&state=" + state, nil},
+		"no state":               {"code=code", []*http.Cookie{cookie}},
+		"an empty state":         {"code=code&state=", []*http.Cookie{cookie}},
+		"another's state":        {"code=code&state=" + otherState, []*http.Cookie{cookie}},
+		"another's cookie":       {"code=code&state=" + state, []*http.Cookie{other}},
+		"a session in its place": {"code=code&state=" + state, []*http.Cookie{session}},
+		"a forged cookie": {
+			"code=code&state=x", []*http.Cookie{
+				{
+					Name: cookie.Name,
+					Value: base64.RawURLEncoding.EncodeToString(append(make([]byte, 32),
+						`{"state":"x","ends":99999999999}`...)),
+				},
+			},
+		},
 		"no code":                   {"state=" + state, []*http.Cookie{cookie}},
 		"another code":              {"code=other&state=" + state, []*http.Cookie{cookie}},
 		"what the provider refused": {"error=access_denied&state=" + state, []*http.Cookie{cookie}},
@@ -408,12 +487,32 @@ func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
 		token, info map[string]any
 		admin       bool
 	}{
-		"both in the token":               {map[string]any{"email": "boss@example.com", "email_verified": true}, nil, true},
-		"both elsewhere":                  {nil, map[string]any{"email": "boss@example.com", "email_verified": true}, true},
-		"the same address":                {map[string]any{"email": "boss@example.com"}, map[string]any{"email": "boss@example.com", "email_verified": true}, true},
-		"another one is verified":         {map[string]any{"email": "boss@example.com"}, map[string]any{"email": "eve@example.com", "email_verified": true}, false},
-		"no address is verified":          {map[string]any{"email": "boss@example.com"}, map[string]any{"email_verified": true}, false},
-		"another one was verified before": {map[string]any{"email_verified": true}, map[string]any{"email": "boss@example.com"}, false},
+		"both in the token": {
+			map[string]any{"email": "boss@example.com", "email_verified": true}, nil, true,
+		},
+		"both elsewhere": {
+			nil, map[string]any{"email": "boss@example.com", "email_verified": true}, true,
+		},
+		"the same address": {
+			map[string]any{"email": "boss@example.com"}, map[string]any{
+				"email":          "boss@example.com",
+				"email_verified": true,
+			}, true,
+		},
+		"another one is verified": {
+			map[string]any{"email": "boss@example.com"}, map[string]any{
+				"email":          "eve@example.com",
+				"email_verified": true,
+			}, false,
+		},
+		"no address is verified": {
+			map[string]any{"email": "boss@example.com"}, map[string]any{"email_verified": true},
+			false,
+		},
+		"another one was verified before": {
+			map[string]any{"email_verified": true}, map[string]any{"email": "boss@example.com"},
+			false,
+		},
 	} {
 		p.issue = func(claims map[string]any) string {
 			maps.Copy(claims, test.token)
@@ -432,8 +531,11 @@ func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
 func TestNamesAreVisible(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"Eve Ürümqi": "Eve Ürümqi", "می\u200cخواهم": "می\u200cخواهم",
-		"a\x00b\r\nc\x1b[31m": "a\uFFFDb\uFFFD\uFFFDc\uFFFD[31m", "\u202eEvE": "\uFFFDEvE", "a\u2066b": "a\uFFFDb",
+		"Eve Ürümqi":          "Eve Ürümqi",
+		"می\u200cخواهم":       "می\u200cخواهم",
+		"a\x00b\r\nc\x1b[31m": "a\uFFFDb\uFFFD\uFFFDc\uFFFD[31m",
+		"\u202eEvE":           "\uFFFDEvE",
+		"a\u2066b":            "a\uFFFDb",
 	} {
 		if got := nameOf(map[string]any{"name": name}); got != want {
 			t.Errorf("%q is %q, want %q", name, got, want)
@@ -449,9 +551,20 @@ func TestProviderIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, issuer := range []string{p.server.URL + "/nothing", "http://127.0.0.1:1", strings.Replace(p.server.URL, "127.0.0.1", "localhost", 1)} {
-		s := New(Config{AdminToken: "admin-token", OIDC: NewOIDC(OIDCConfig{Issuer: issuer, ClientID: "console", Roles: []RoleRule{rule}})})
-		if _, err := s.ToProvider(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/sign-in/provider", nil), "/"); err == nil {
+	for _, issuer := range []string{
+		p.server.URL + "/nothing", "http://127.0.0.1:1",
+		strings.Replace(p.server.URL, "127.0.0.1", "localhost", 1),
+	} {
+		s := New(Config{
+			AdminToken: "admin-token",
+			OIDC: NewOIDC(OIDCConfig{
+				Issuer:   issuer,
+				ClientID: "console",
+				Roles:    []RoleRule{rule},
+			}),
+		})
+		if _, err := s.ToProvider(httptest.NewRecorder(),
+			httptest.NewRequest(http.MethodGet, "/sign-in/provider", nil), "/"); err == nil {
 			t.Errorf("%s is taken for a provider", issuer)
 		}
 	}
@@ -470,14 +583,26 @@ func TestRoleRules(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "groups", "groups=team-a", "groups=:viewer", "=a:viewer", "groups=a:", "groups=a:owner", "groups=a:admin@acme", "groups=a:viewer@", "groups=a:viewer@a/b"} {
+	for _, text := range []string{
+		"", "groups", "groups=team-a", "groups=:viewer", "=a:viewer", "groups=a:", "groups=a:owner",
+		"groups=a:admin@acme", "groups=a:viewer@", "groups=a:viewer@a/b",
+	} {
 		if got, err := ParseRoleRule(text); err == nil {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}
-	claims := map[string]any{"realm_access": map[string]any{"roles": []any{"a"}}, "a.b": "c", "ok": true}
+	claims := map[string]any{
+		"realm_access": map[string]any{"roles": []any{"a"}},
+		"a.b":          "c",
+		"ok":           true,
+	}
 	for text, want := range map[string]bool{
-		"realm_access.roles=a:viewer": true, "realm_access.roles=b:viewer": false, "a.b=c:viewer": true, "ok=true:viewer": true, "none.x=a:viewer": false, "realm_access=a:viewer": false,
+		"realm_access.roles=a:viewer": true,
+		"realm_access.roles=b:viewer": false,
+		"a.b=c:viewer":                true,
+		"ok=true:viewer":              true,
+		"none.x=a:viewer":             false,
+		"realm_access=a:viewer":       false,
 	} {
 		rule, err := ParseRoleRule(text)
 		if _, matches := ruleFor([]RoleRule{rule}, claims); err != nil || matches != want {

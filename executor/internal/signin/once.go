@@ -20,7 +20,11 @@ type once struct {
 }
 
 func newOnce(nonce string) *once {
-	o := &once{hash: sha256.Sum256([]byte(nonce)), ends: time.Now().Add(onceLifetime), now: time.Now}
+	o := &once{
+		hash: sha256.Sum256([]byte(nonce)),
+		ends: time.Now().Add(onceLifetime),
+		now:  time.Now,
+	}
 	o.left.Store(nonce != "")
 	return o
 }
@@ -28,5 +32,6 @@ func newOnce(nonce string) *once {
 // consume reports whether the text is the nonce, for the first time and in time.
 func (o *once) consume(nonce string) bool {
 	given := sha256.Sum256([]byte(nonce))
-	return subtle.ConstantTimeCompare(given[:], o.hash[:]) == 1 && o.now().Before(o.ends) && o.left.CompareAndSwap(true, false)
+	return subtle.ConstantTimeCompare(given[:], o.hash[:]) == 1 && o.now().Before(o.ends) &&
+		o.left.CompareAndSwap(true, false)
 }

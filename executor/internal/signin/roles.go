@@ -24,7 +24,8 @@ func ParseRoleRule(text string) (r RoleRule, err error) {
 	claim, rest, ok := strings.Cut(text, "=")
 	at := strings.LastIndexByte(rest, ':')
 	if !ok || claim == "" || at < 1 {
-		return r, fmt.Errorf("%q must be like groups=team-a:editor@account, or groups=ops:admin", text)
+		return r,
+			fmt.Errorf("%q must be like groups=team-a:editor@account, or groups=ops:admin", text)
 	}
 	role, accountID, hasAccount := strings.Cut(rest[at+1:], "@")
 	r = RoleRule{Claim: claim, Value: rest[:at], AccountID: accountID}
@@ -33,9 +34,11 @@ func ParseRoleRule(text string) (r RoleRule, err error) {
 	case !known:
 		return r, fmt.Errorf("%q: there is no role %q: viewer, editor and admin are", text, role)
 	case hasAccount && r.Role == operate.Admin:
-		return r, fmt.Errorf("%q: an admin has access to all accounts: leave out @%s", text, accountID)
+		return r,
+			fmt.Errorf("%q: an admin has access to all accounts: leave out @%s", text, accountID)
 	case hasAccount && !execution.ValidName(accountID):
-		return r, fmt.Errorf("%q: an account's ID has 1 to 64 of the characters A-Z a-z 0-9 _ -", text)
+		return r,
+			fmt.Errorf("%q: an account's ID has 1 to 64 of the characters A-Z a-z 0-9 _ -", text)
 	}
 	return r, nil
 }
@@ -87,7 +90,9 @@ func holds(claim any, value string) bool {
 	case bool:
 		return fmt.Sprint(claim) == value
 	case []any:
-		return slices.ContainsFunc(claim, func(one any) bool { return text(one) == value && value != "" })
+		return slices.ContainsFunc(claim, func(one any) bool {
+			return text(one) == value && value != ""
+		})
 	default:
 		return false
 	}
@@ -105,7 +110,8 @@ const maxName = 100
 // nameOf returns a user's name without invisible characters and without characters that change how
 // the text around it is displayed.
 func nameOf(claims map[string]any) string {
-	name := []rune(visible(cmp.Or(text(claims["name"]), text(claims["preferred_username"]), text(claims["email"]), text(claims["sub"]))))
+	name := []rune(visible(cmp.Or(text(claims["name"]), text(claims["preferred_username"]),
+		text(claims["email"]), text(claims["sub"]))))
 	return string(name[:min(len(name), maxName)])
 }
 

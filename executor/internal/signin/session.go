@@ -17,19 +17,21 @@ import (
 
 const (
 	sessionCookie = "hookstart_session"
-	// sessionLifetime is how long a session of the admin token or a key lasts, and how long a browser keeps any session: one
-	// that began at an identity provider ends earlier, and is renewed there.
+	// sessionLifetime is how long a session of the admin token or a key lasts, and how long a
+	// browser keeps any session: one that began at an identity provider ends earlier, and is
+	// renewed there.
 	sessionLifetime = 12 * time.Hour
 )
 
-// overHTTPS reports whether the browser uses https, with this listener or with a proxy. A client that lies about it can only
-// lose its own session.
+// overHTTPS reports whether the browser uses https, with this listener or with a proxy. A client
+// that lies about it can only lose its own session.
 func overHTTPS(r *http.Request) bool {
 	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
 	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
 }
 
-// cookieName is the full name of a cookie. With the prefix, browsers send it over https only, and accept it from no other host.
+// cookieName is the full name of a cookie. With the prefix, browsers send it over https only, and
+// accept it from no other host.
 func cookieName(r *http.Request, name string) string {
 	if overHTTPS(r) {
 		return "__Host-" + name
@@ -37,15 +39,19 @@ func cookieName(r *http.Request, name string) string {
 	return name
 }
 
-func setCookie(w http.ResponseWriter, r *http.Request, name, value string, maxAge int, site http.SameSite) {
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // not Secure over http: the browser would drop it, on loopback too
-		Name: cookieName(r, name), Value: value, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, SameSite: site, Secure: overHTTPS(r),
-	})
+func setCookie(
+	w http.ResponseWriter, r *http.Request, name, value string, maxAge int, site http.SameSite,
+) {
+	//nolint:gosec // not Secure over http: the browser would drop it, on loopback too
+	http.SetCookie(w,
+		&http.Cookie{
+			Name: cookieName(r, name), Value: value, Path: "/", MaxAge: maxAge,
+			HttpOnly: true, SameSite: site, Secure: overHTTPS(r),
+		})
 }
 
-// sessions are kept by the browser alone, in a signed cookie with the caller and the end. Executors need to share only the admin
-// token, and which sessions were signed out: see Ended.
+// sessions are kept by the browser alone, in a signed cookie with the caller and the end. Executors
+// need to share only the admin token, and which sessions were signed out: see Ended.
 type sessions struct {
 	key func() []byte // slow the first time, which is when the first session is read or issued
 	now func() time.Time
@@ -70,10 +76,13 @@ type user struct {
 }
 
 func newSessions(adminToken string) sessions {
-	return sessions{key: sync.OnceValue(func() []byte { return signingKey(adminToken) }), now: time.Now}
+	return sessions{key: sync.OnceValue(func() []byte {
+		return signingKey(adminToken)
+	}), now: time.Now}
 }
 
-// stretching slows down guesses of the admin token, which everybody with a cookie, viewers too, can check offline.
+// stretching slows down guesses of the admin token, which everybody with a cookie, viewers too, can
+// check offline.
 const stretching = 600_000
 
 var signingKeys sync.Map // admin token → what was made of it: only the first time is slow
@@ -82,7 +91,8 @@ func signingKey(adminToken string) []byte {
 	if known, ok := signingKeys.Load(adminToken); ok {
 		return known.([]byte) //nolint:forcetypeassert,errcheck // nothing else is stored
 	}
-	key, err := pbkdf2.Key(sha256.New, adminToken, []byte("hookstart console session 2"), stretching, sha256.Size)
+	key, err := pbkdf2.Key(sha256.New, adminToken, []byte("hookstart console session 2"),
+		stretching, sha256.Size)
 	if err != nil {
 		panic(err) // only for keys that are far too long
 	}
@@ -102,7 +112,8 @@ func (s sessions) read(value string) (of session, valid bool) {
 	return of, valid
 }
 
-// sessionPurpose keeps a session from being taken for something else that is signed, and that for it.
+// sessionPurpose keeps a session from being taken for something else that is signed, and that for
+// it.
 const sessionPurpose = "session"
 
 // seal signs a value for one purpose.
@@ -117,7 +128,8 @@ func (s sessions) seal(purpose string, value any) string {
 // open reads what seal has signed for the same purpose.
 func (s sessions) open(purpose, sealed string, value any) bool {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
-	if err != nil || len(text) < sha256.Size || !hmac.Equal(text[:sha256.Size], s.sign(purpose, text[sha256.Size:])) {
+	if err != nil || len(text) < sha256.Size ||
+		!hmac.Equal(text[:sha256.Size], s.sign(purpose, text[sha256.Size:])) {
 		return false
 	}
 	return json.Unmarshal(text[sha256.Size:], value) == nil
@@ -152,8 +164,11 @@ func (s sessions) ended(r *http.Request) (of session, known bool) {
 	return session{}, false
 }
 
-func (s sessions) start(w http.ResponseWriter, r *http.Request, of session, lifetime time.Duration) {
-	setCookie(w, r, sessionCookie, s.issue(of, lifetime), int(sessionLifetime/time.Second), http.SameSiteStrictMode)
+func (s sessions) start(
+	w http.ResponseWriter, r *http.Request, of session, lifetime time.Duration,
+) {
+	setCookie(w, r, sessionCookie, s.issue(of, lifetime), int(sessionLifetime/time.Second),
+		http.SameSiteStrictMode)
 }
 
 func (s sessions) end(w http.ResponseWriter, r *http.Request) {

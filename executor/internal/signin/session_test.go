@@ -86,7 +86,8 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 		w := httptest.NewRecorder()
 		s.start(w, request(), session{Kind: operate.AdminToken}, sessionLifetime)
 		cookie := w.Result().Cookies()[0]
-		if cookie.Secure != c.secure || (cookie.Name == "__Host-hookstart_session") != c.secure || cookie.Path != "/" || cookie.Domain != "" {
+		if cookie.Secure != c.secure || (cookie.Name == "__Host-hookstart_session") != c.secure ||
+			cookie.Path != "/" || cookie.Domain != "" {
 			t.Errorf("%s: %s", c.what, cookie)
 		}
 		if _, ok := s.of(request(cookie)); !ok {
@@ -94,11 +95,13 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 		}
 		w = httptest.NewRecorder()
 		s.end(w, request(cookie))
-		if ended := w.Result().Cookies()[0]; ended.Name != cookie.Name || ended.Secure != c.secure || ended.MaxAge >= 0 {
+		if ended := w.Result().Cookies()[0]; ended.Name != cookie.Name ||
+			ended.Secure != c.secure || ended.MaxAge >= 0 {
 			t.Errorf("%s: signing out sets %s", c.what, ended)
 		}
 		// Another host of the site can set any other name for this one.
-		if _, ok := s.of(request(&http.Cookie{Name: sessionCookie, Value: cookie.Value})); ok && c.secure {
+		if _, ok := s.of(request(&http.Cookie{Name: sessionCookie, Value: cookie.Value})); ok &&
+			c.secure {
 			t.Errorf("%s: a session of a name that others can set is accepted", c.what)
 		}
 	}
@@ -107,7 +110,10 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 // What was printed at the start and kept in a journal signs nobody in.
 func TestSignInOnceEnds(t *testing.T) {
 	t.Parallel()
-	for after, want := range map[time.Duration]bool{onceLifetime - time.Second: true, onceLifetime + time.Second: false} {
+	for after, want := range map[time.Duration]bool{
+		onceLifetime - time.Second: true,
+		onceLifetime + time.Second: false,
+	} {
 		o := newOnce("nonce")
 		o.now = func() time.Time { return time.Now().Add(after) }
 		if got := o.consume("nonce"); got != want {

@@ -1,5 +1,6 @@
-// Package signin authenticates requests: by the admin token, a key, or a session of the console, which began with one of them or
-// at an identity provider. It counts failures, and delays repeated ones.
+// Package signin authenticates requests: by the admin token, a key, or a session of the console,
+// which began with one of them or at an identity provider. It counts failures, and delays repeated
+// ones.
 package signin
 
 import (
@@ -18,8 +19,8 @@ import (
 
 // Config is all that a SignIn needs.
 type Config struct {
-	// AdminToken signs in. Sessions are signed with a key derived from it: executors with the same token accept each other's, and
-	// a new token ends them all. Empty: nobody can sign in with it.
+	// AdminToken signs in. Sessions are signed with a key derived from it: executors with the same
+	// token accept each other's, and a new token ends them all. Empty: nobody can sign in with it.
 	AdminToken string
 	// Keys knows the keys. nil: there are none.
 	Keys Keys
@@ -29,8 +30,8 @@ type Config struct {
 	Ended Ended
 	// OIDC is the identity provider. nil: none.
 	OIDC *OIDC
-	// Note gets sign-ins to the console, and refused ones; a bounded number a minute, so that nobody can fill the audit. nil:
-	// nothing is noted.
+	// Note gets sign-ins to the console, and refused ones; a bounded number a minute, so that
+	// nobody can fill the audit. nil: nothing is noted.
 	Note func(ctx context.Context, caller operate.Caller, refused bool)
 	// Failures counts failed sign-ins, and makes them wait. nil: nobody does.
 	Failures *Failures
@@ -42,7 +43,8 @@ type Keys interface {
 	ByID(ctx context.Context, id string) (by operate.Caller, known bool, err error)
 }
 
-// Ended knows, for all executors, the sessions that were ended before their time. Errors mean that it cannot know now.
+// Ended knows, for all executors, the sessions that were ended before their time. Errors mean that
+// it cannot know now.
 type Ended interface {
 	End(ctx context.Context, id string, until time.Time) error
 	Ended(ctx context.Context, id string) (bool, error)
@@ -68,14 +70,19 @@ const notedRefusals = 30
 // New makes one.
 func New(c Config) *SignIn {
 	return &SignIn{
-		token: sha256.Sum256([]byte(c.AdminToken)), config: c, sessions: newSessions(c.AdminToken), once: newOnce(c.Once),
-		origins: http.NewCrossOriginProtection(), refused: rate.NewLimiter(rate.Every(time.Minute/notedRefusals), notedRefusals),
-		notes: newNotes(),
+		token:    sha256.Sum256([]byte(c.AdminToken)),
+		config:   c,
+		sessions: newSessions(c.AdminToken),
+		once:     newOnce(c.Once),
+		origins:  http.NewCrossOriginProtection(),
+		refused:  rate.NewLimiter(rate.Every(time.Minute/notedRefusals), notedRefusals),
+		notes:    newNotes(),
 	}
 }
 
-// Call returns the caller of the API, by the admin token, a key or a session. It fails with ErrUnknown, or because keys cannot
-// be read now. A wrong token waits. A session is refused if the page of another site makes the call.
+// Call returns the caller of the API, by the admin token, a key or a session. It fails with
+// ErrUnknown, or because keys cannot be read now. A wrong token waits. A session is refused if the
+// page of another site makes the call.
 func (s *SignIn) Call(r *http.Request) (operate.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -95,8 +102,9 @@ func (s *SignIn) Call(r *http.Request) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnknown
 }
 
-// fromAnotherPage reports whether a page of another origin makes the call, also one of a host beside this one, which gets the
-// session. It cannot read the answer, but some answers are shown only once.
+// fromAnotherPage reports whether a page of another origin makes the call, also one of a host
+// beside this one, which gets the session. It cannot read the answer, but some answers are shown
+// only once.
 func fromAnotherPage(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site == "cross-site" || site == "same-site"
@@ -139,8 +147,8 @@ func (s *SignIn) still(ctx context.Context, of session) error {
 	return err
 }
 
-// Still returns a function that fails once the session was signed out by which a request was made. It returns nil if the
-// request was made otherwise.
+// Still returns a function that fails once the session was signed out by which a request was made.
+// It returns nil if the request was made otherwise.
 func (s *SignIn) Still(r *http.Request) func(context.Context) error {
 	of, valid := s.sessions.of(r)
 	if r.Header.Get("Authorization") != "" || !valid {
@@ -149,7 +157,8 @@ func (s *SignIn) Still(r *http.Request) func(context.Context) error {
 	return func(ctx context.Context) error { return s.still(ctx, of) }
 }
 
-// Ends says when the session ends by which Call and Visit know who makes a request; zero: it is not by one.
+// Ends says when the session ends by which Call and Visit know who makes a request; zero: it is not
+// by one.
 func (s *SignIn) Ends(r *http.Request) time.Time {
 	of, valid := s.sessions.of(r)
 	if r.Header.Get("Authorization") != "" || !valid {
@@ -169,7 +178,8 @@ func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
 	})
 }
 
-// ByToken begins a session if the text is the admin token or a key. It fails as Call does; a wrong text waits.
+// ByToken begins a session if the text is the admin token or a key. It fails as Call does; a wrong
+// text waits.
 func (s *SignIn) ByToken(w http.ResponseWriter, r *http.Request, token string) error {
 	by, of, err := s.byToken(r.Context(), strings.TrimSpace(token))
 	switch {
@@ -196,8 +206,8 @@ func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, ses
 	return by, session{Kind: operate.Key, KeyID: by.ID}, err
 }
 
-// ByLink begins a session if the nonce is that of the link that signs in once. HEAD does not use it up. With a session, a wrong
-// one does not count as a failure.
+// ByLink begins a session if the nonce is that of the link that signs in once. HEAD does not use it
+// up. With a session, a wrong one does not count as a failure.
 func (s *SignIn) ByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
 		s.begin(w, r, session{Kind: operate.AdminToken}, operate.TheAdmin())
@@ -221,7 +231,8 @@ func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, of session, calle
 	}
 }
 
-// Out ends the session, at every executor and with every copy of its cookie. If it fails, the session goes on.
+// Out ends the session, at every executor and with every copy of its cookie. If it fails, the
+// session goes on.
 func (s *SignIn) Out(w http.ResponseWriter, r *http.Request) error {
 	if of, valid := s.sessions.of(r); valid && s.config.Ended != nil {
 		if err := s.config.Ended.End(r.Context(), of.Nonce, time.Unix(of.Ends, 0)); err != nil {
@@ -235,7 +246,8 @@ func (s *SignIn) Out(w http.ResponseWriter, r *http.Request) error {
 // IsSecret says whether a text is what signs in, in clear.
 func (s *SignIn) IsSecret(text string) bool { return text != "" && text == s.config.AdminToken }
 
-// isAdminToken compares hashes in constant time, so that the time tells nothing about the token or its length.
+// isAdminToken compares hashes in constant time, so that the time tells nothing about the token or
+// its length.
 func (s *SignIn) isAdminToken(token string) bool {
 	given := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(given[:], s.token[:]) == 1 && s.config.AdminToken != ""

@@ -44,7 +44,9 @@ type CurrentState struct {
 // It returns one move for each record that changes, the IDs that are not recorded, and the IDs of
 // records whose queue or workflow differs from the step's, each ID once. Drivers call it inside
 // their transaction with the records locked, so that the rule exists only once.
-func Advance(standing map[string]CurrentState, steps []execution.Progress) (moves []StateUpdate, unknown, foreign []string) {
+func Advance(
+	standing map[string]CurrentState, steps []execution.Progress,
+) (moves []StateUpdate, unknown, foreign []string) {
 	moving := make(map[string]*StateUpdate)
 	missing, alien := make(map[string]bool), make(map[string]bool)
 	for _, step := range steps {
@@ -72,7 +74,8 @@ func Advance(standing map[string]CurrentState, steps []execution.Progress) (move
 		if move != nil {
 			attempts = max(attempts, move.Attempts)
 		}
-		again := step.Status == execution.Running && state == execution.Running && step.Attempt > attempts
+		again := step.Status == execution.Running && state == execution.Running &&
+			step.Attempt > attempts
 		if !step.Status.Follows(state) && !again {
 			continue
 		}

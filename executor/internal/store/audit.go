@@ -33,7 +33,9 @@ type AuditPosition struct {
 }
 
 // DismissedEntries returns the audit entries for the dead letters that Dismiss has removed.
-func DismissedEntries(ids []string, messages []MessageKey, audit func(id string, message MessageKey) AuditEntry) []AuditEntry {
+func DismissedEntries(
+	ids []string, messages []MessageKey, audit func(id string, message MessageKey) AuditEntry,
+) []AuditEntry {
 	entries := make([]AuditEntry, 0, len(ids)+len(messages))
 	for _, id := range ids {
 		entries = append(entries, audit(id, MessageKey{}))

@@ -72,7 +72,9 @@ func (p *Parts) Add(bytes int, change func(*Part)) error {
 // AddRecord adds a record.
 func (p *Parts) AddRecord(r Record) error {
 	r.Duplicates = 0
-	return p.Add(len(r.Output)+len(r.Error), func(part *Part) { part.Records = append(part.Records, r) })
+	return p.Add(len(r.Output)+len(r.Error), func(part *Part) {
+		part.Records = append(part.Records, r)
+	})
 }
 
 // Flush passes on what was added since the last part.
@@ -93,7 +95,8 @@ func (p Part) Storable() Part {
 	for i, r := range p.Records {
 		s.Records[i] = r.sanitized()
 	}
-	s.Refusals, s.Senders, s.Filtered = StorableRefusals(p.Refusals), StorableSenders(p.Senders), StorableFiltered(p.Filtered)
+	s.Refusals, s.Senders, s.Filtered = StorableRefusals(p.Refusals), StorableSenders(p.Senders),
+		StorableFiltered(p.Filtered)
 	s.Minutes = make([]MinuteCount, len(p.Minutes))
 	for i, m := range p.Minutes {
 		s.Minutes[i] = MinuteCount{m.Minute.UTC(), SanitizeText(m.Kind), m.Count}

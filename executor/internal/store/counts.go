@@ -11,7 +11,8 @@ import (
 // Refusal is the number of requests to one workflow that were refused with one code within one
 // minute.
 type Refusal struct {
-	WorkflowID string // "" if no such workflow exists, or if there were more workflows than are counted
+	// "" if no such workflow exists, or if there were more workflows than are counted.
+	WorkflowID string
 	Code       string
 	Minute     time.Time // its beginning
 	Count      int64
@@ -130,7 +131,8 @@ func StorableRefusals(refusals []Refusal) []Refusal {
 	}
 	sums := make(map[key]Refusal, len(refusals))
 	for _, r := range refusals {
-		r.WorkflowID, r.Code, r.Minute = SanitizeText(r.WorkflowID), SanitizeText(r.Code), r.Minute.UTC().Truncate(time.Minute)
+		r.WorkflowID, r.Code, r.Minute = SanitizeText(r.WorkflowID), SanitizeText(r.Code),
+			r.Minute.UTC().Truncate(time.Minute)
 		r.Last.At, r.Last.UserAgent = Time(r.Last.At), SanitizeText(r.Last.UserAgent)
 		k := key{r.WorkflowID, r.Code, r.Minute.Unix()}
 		if have, twice := sums[k]; twice {

@@ -25,7 +25,14 @@ type DeadLetterFilter struct {
 
 // Records returns the filter for the records among the dead letters.
 func (f DeadLetterFilter) Records() Filter {
-	return Filter{AccountID: f.AccountID, WorkflowID: f.WorkflowID, Reason: f.Reason, Since: f.Since, Until: f.Until, DeadLetter: true}
+	return Filter{
+		AccountID:  f.AccountID,
+		WorkflowID: f.WorkflowID,
+		Reason:     f.Reason,
+		Since:      f.Since,
+		Until:      f.Until,
+		DeadLetter: true,
+	}
 }
 
 // At returns the time by which the list is sorted.
@@ -39,7 +46,9 @@ func (d DeadLetter) At() time.Time {
 // DeadLetters returns at most limit dead letters after last, newest first by At. At the same time,
 // records come before messages. Of last only the fields that determine the order are used. The zero
 // DeadLetter gives the first page.
-func DeadLetters(ctx context.Context, s Store, filter DeadLetterFilter, last DeadLetter, limit int) ([]DeadLetter, error) {
+func DeadLetters(
+	ctx context.Context, s Store, filter DeadLetterFilter, last DeadLetter, limit int,
+) ([]DeadLetter, error) {
 	var ofRecords Position
 	var ofMessages UnreadablePosition
 	switch {
@@ -48,7 +57,10 @@ func DeadLetters(ctx context.Context, s Store, filter DeadLetterFilter, last Dea
 		ofMessages = UnreadablePosition{At: last.Record.AcceptedAt, StreamSequence: math.MaxUint64}
 	case last.Message != nil:
 		ofRecords = Position{AcceptedAt: last.Message.At} // before every ID of that time
-		ofMessages = UnreadablePosition{At: last.Message.At, StreamSequence: last.Message.StreamSequence}
+		ofMessages = UnreadablePosition{
+			At:             last.Message.At,
+			StreamSequence: last.Message.StreamSequence,
+		}
 	}
 	records, err := s.List(ctx, filter.Records(), ofRecords, limit)
 	if err != nil {
@@ -57,7 +69,10 @@ func DeadLetters(ctx context.Context, s Store, filter DeadLetterFilter, last Dea
 	var messages []Unreadable
 	if filter.AccountID == "" {
 		messages, err = s.ListUnreadable(ctx, UnreadableFilter{
-			WorkflowID: filter.WorkflowID, Reason: filter.Reason, Since: filter.Since, Until: filter.Until,
+			WorkflowID: filter.WorkflowID,
+			Reason:     filter.Reason,
+			Since:      filter.Since,
+			Until:      filter.Until,
 		}, ofMessages, limit)
 		if err != nil {
 			return nil, err

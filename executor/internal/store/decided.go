@@ -9,8 +9,8 @@ import (
 // quarantined.
 type Range struct {
 	Stream string
-	// Created identifies the stream: a stream that is deleted and created again has the same name, but
-	// its sequences start again.
+	// Created identifies the stream: a stream that is deleted and created again has the same name,
+	// but its sequences start again.
 	Created     string
 	First, Last uint64 // sequences, both included
 }
@@ -23,7 +23,12 @@ func RangesOf(ranges []Range, stream, created string, sequences []uint64) []Rang
 			ranges[len(ranges)-1].Last = sequence
 			continue
 		}
-		ranges = append(ranges, Range{Stream: stream, Created: created, First: sequence, Last: sequence})
+		ranges = append(ranges, Range{
+			Stream:  stream,
+			Created: created,
+			First:   sequence,
+			Last:    sequence,
+		})
 	}
 	return ranges
 }

@@ -83,7 +83,9 @@ func Steps(kept []PendingProgress, own []execution.Progress) []execution.Progres
 	if len(kept) == 0 {
 		return own
 	}
-	slices.SortStableFunc(kept, func(a, b PendingProgress) int { return int(a.Position - b.Position) })
+	slices.SortStableFunc(kept, func(a, b PendingProgress) int {
+		return int(a.Position - b.Position)
+	})
 	steps := make([]execution.Progress, 0, len(kept)+len(own))
 	for _, e := range kept {
 		steps = append(steps, e.Progress)
@@ -95,7 +97,9 @@ func Steps(kept []PendingProgress, own []execution.Progress) []execution.Progres
 // already (have, without their outputs), which have positions up to last. dropped is the number of
 // steps that are dropped because too many of their execution are kept. A step that is kept already,
 // or that would change nothing however early it came, is neither kept nor dropped.
-func Keep(steps []execution.Progress, unknown []string, have []PendingProgress, last int64) (keep []PendingProgress, dropped int) {
+func Keep(
+	steps []execution.Progress, unknown []string, have []PendingProgress, last int64,
+) (keep []PendingProgress, dropped int) {
 	missing := make(map[string]bool, len(unknown))
 	for _, id := range unknown {
 		missing[SanitizeText(id)] = true
@@ -111,7 +115,8 @@ func Keep(steps []execution.Progress, unknown []string, have []PendingProgress, 
 		number[e.ID]++
 	}
 	for _, step := range steps {
-		step.ID, step.Queue, step.WorkflowID = SanitizeText(step.ID), SanitizeText(step.Queue), SanitizeText(step.WorkflowID)
+		step.ID, step.Queue, step.WorkflowID = SanitizeText(step.ID), SanitizeText(step.Queue),
+			SanitizeText(step.WorkflowID)
 		if !missing[step.ID] || there[of(step)] || !step.Status.Follows(execution.Queued) {
 			continue
 		}

@@ -77,7 +77,9 @@ func Failures(standing map[string]CurrentState, moves []StateUpdate) (failures [
 }
 
 // LostFailures returns the failures of executions that were ended with a reason.
-func LostFailures(standing map[string]CurrentState, ended []string, at time.Time, reason string) (failures []Failure) {
+func LostFailures(
+	standing map[string]CurrentState, ended []string, at time.Time, reason string,
+) (failures []Failure) {
 	for _, id := range ended {
 		failures = append(failures, failureOf(id, standing[id], at, reason))
 	}
@@ -85,5 +87,12 @@ func LostFailures(standing map[string]CurrentState, ended []string, at time.Time
 }
 
 func failureOf(id string, of CurrentState, at time.Time, why string) Failure {
-	return Failure{ExecutionID: id, AccountID: of.AccountID, WorkflowID: of.WorkflowID, Queue: of.Queue, At: at, Error: why}
+	return Failure{
+		ExecutionID: id,
+		AccountID:   of.AccountID,
+		WorkflowID:  of.WorkflowID,
+		Queue:       of.Queue,
+		At:          at,
+		Error:       why,
+	}
 }

@@ -36,7 +36,9 @@ func StorableFiltered(filtered []Filtered) []Filtered {
 			last[i] = FilteredRequest{Time(r.At), SanitizeText(r.DeliveryID), SanitizeText(r.Place)}
 		}
 		have := byNode[at]
-		byNode[at] = Filtered{at.workflowID, at.nodeID, have.Count + f.Count, LastFiltered(have.Last, last)}
+		byNode[at] = Filtered{
+			at.workflowID, at.nodeID, have.Count + f.Count, LastFiltered(have.Last, last),
+		}
 	}
 	all := make([]Filtered, 0, len(byNode))
 	for _, f := range byNode {

@@ -14,13 +14,15 @@ type Origin struct {
 
 // Origin returns the origin of the record.
 func (r Record) Origin() Origin {
-	return Origin{r.AccountID, r.WorkflowID, r.NodeID, r.Queue, r.Source, r.TokenID, r.Sender, r.Verified}
+	return Origin{
+		r.AccountID, r.WorkflowID, r.NodeID, r.Queue, r.Source, r.TokenID, r.Sender, r.Verified,
+	}
 }
 
 // HasComputedID reports whether the ID is the hash of the delivery ID, whether that came from a
-// header, from the body, from under the sender's signature, or is an operator event's. Such a record can be found by its ID
-// if workflow, node and delivery ID are known, so drivers have an index only of the other delivery
-// IDs.
+// header, from the body, from under the sender's signature, or is an operator event's. Such a
+// record can be found by its ID if workflow, node and delivery ID are known, so drivers have an
+// index only of the other delivery IDs.
 func (r Record) HasComputedID() bool {
 	if r.DeliveryID == "" {
 		return false
@@ -40,7 +42,10 @@ func (r Record) HasComputedID() bool {
 // deliveryKeys returns the texts from which an execution ID is computed for a delivery ID: in a
 // header, in a body, under a signature, and of an operator event.
 func deliveryKeys(deliveryID string) [4]string {
-	return [...]string{deliveryID, execution.DerivedDelivery(deliveryID), execution.SignedDelivery(deliveryID), execution.EventDelivery(deliveryID)}
+	return [...]string{
+		deliveryID, execution.DerivedDelivery(deliveryID), execution.SignedDelivery(deliveryID),
+		execution.EventDelivery(deliveryID),
+	}
 }
 
 // Node is a trigger node that has, or had, a record.
@@ -51,7 +56,8 @@ func DeliveryIDs(nodes []Node, deliveryID string) []string {
 	ids := make([]string, 0, 8*len(nodes))
 	for _, n := range nodes {
 		for _, id := range deliveryKeys(deliveryID) {
-			ids = append(ids, execution.IDForDelivery(n.WorkflowID, n.NodeID, id), execution.RejectedIDForDelivery(n.WorkflowID, n.NodeID, id))
+			ids = append(ids, execution.IDForDelivery(n.WorkflowID, n.NodeID, id),
+				execution.RejectedIDForDelivery(n.WorkflowID, n.NodeID, id))
 		}
 	}
 	return ids

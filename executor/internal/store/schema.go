@@ -11,6 +11,7 @@ type NewerSchemaError struct {
 
 // Error implements error.
 func (e *NewerSchemaError) Error() string {
-	return fmt.Sprintf("another version of the program has migrated the database: its schema has version %d and this program knows %d; "+
+	return fmt.Sprintf("another version of the program has migrated the database: its schema has "+
+		"version %d and this program knows %d; "+
 		"use the newer program, or restore an older backup", e.Has, e.Knows)
 }

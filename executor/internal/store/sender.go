@@ -13,7 +13,8 @@ type SenderSeen struct {
 	VerifiedAt  time.Time `json:",omitzero"` // of the last verified request; zero if there was none
 	HandshakeAt time.Time `json:",omitzero"` // of the last handshake; zero if there was none
 
-	RefusedAt     time.Time `json:",omitzero"` // of the last request that was refused because of its signature; zero if there was none
+	// Of the last request that was refused because of its signature; zero if there was none.
+	RefusedAt     time.Time `json:",omitzero"`
 	RefusedCode   string    // its code
 	RefusedReason string    // its reason in words
 
@@ -29,7 +30,8 @@ func StorableSenders(seen []SenderSeen) []SenderSeen {
 	byNode := map[node]SenderSeen{}
 	for _, s := range seen {
 		s.WorkflowID, s.NodeID = SanitizeText(s.WorkflowID), SanitizeText(s.NodeID)
-		s.VerifiedAt, s.HandshakeAt, s.RefusedAt = optionalTime(s.VerifiedAt), optionalTime(s.HandshakeAt), optionalTime(s.RefusedAt)
+		s.VerifiedAt, s.HandshakeAt, s.RefusedAt = optionalTime(s.VerifiedAt),
+			optionalTime(s.HandshakeAt), optionalTime(s.RefusedAt)
 		s.RefusedCode, s.RefusedReason = SanitizeText(s.RefusedCode), SanitizeText(s.RefusedReason)
 		at := node{s.WorkflowID, s.NodeID}
 		byNode[at] = byNode[at].merge(s)
@@ -48,7 +50,8 @@ func StorableSenders(seen []SenderSeen) []SenderSeen {
 func (s SenderSeen) merge(later SenderSeen) SenderSeen {
 	merged := later
 	if s.RefusedAt.After(later.RefusedAt) {
-		merged.RefusedAt, merged.RefusedCode, merged.RefusedReason = s.RefusedAt, s.RefusedCode, s.RefusedReason
+		merged.RefusedAt, merged.RefusedCode, merged.RefusedReason = s.RefusedAt, s.RefusedCode,
+			s.RefusedReason
 	}
 	if s.VerifiedAt.After(later.VerifiedAt) {
 		merged.VerifiedAt = s.VerifiedAt

@@ -78,7 +78,8 @@ func (b Batch) Sanitized() Batch {
 		s.Unreadable[i] = u
 	}
 	slices.SortStableFunc(s.Unreadable, func(a, b Unreadable) int {
-		return cmp.Or(cmp.Compare(a.StreamSequence, b.StreamSequence), strings.Compare(a.Subject, b.Subject))
+		return cmp.Or(cmp.Compare(a.StreamSequence, b.StreamSequence),
+			strings.Compare(a.Subject, b.Subject))
 	})
 	slices.SortStableFunc(s.Audit, func(a, b AuditEntry) int { return strings.Compare(a.ID, b.ID) })
 	return s
@@ -86,15 +87,20 @@ func (b Batch) Sanitized() Batch {
 
 func (r Record) sanitized() Record {
 	for _, text := range []*string{
-		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, (*string)(&r.Source), (*string)(&r.Status),
-		&r.DeliveryID, &r.RerunOf, &r.ReplayOf, &r.RequeuedAs, &r.TokenID, &r.Sender, &r.ContentType, &r.Error,
+		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, (*string)(&r.Source),
+		(*string)(&r.Status),
+		&r.DeliveryID, &r.RerunOf, &r.ReplayOf, &r.RequeuedAs, &r.TokenID, &r.Sender,
+		&r.ContentType, &r.Error,
 	} {
 		*text = SanitizeText(*text)
 	}
 	if len(r.Output) == 0 {
 		r.Output = nil
 	}
-	for _, t := range []*time.Time{&r.AcceptedAt, &r.RecordedAt, &r.StartedAt, &r.FinishedAt, &r.DismissedAt, &r.CancelRequestedAt} {
+	for _, t := range []*time.Time{
+		&r.AcceptedAt, &r.RecordedAt, &r.StartedAt, &r.FinishedAt, &r.DismissedAt,
+		&r.CancelRequestedAt,
+	} {
 		*t = Time(*t)
 	}
 	return r
@@ -103,7 +109,8 @@ func (r Record) sanitized() Record {
 // SubjectPattern returns the LIKE pattern for the subjects of one workflow's messages. Subjects
 // have five tokens, so each % matches one; the escape character is \.
 func SubjectPattern(workflowID string) string {
-	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(workflowID))
+	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`,
+		`\_`).Replace(SanitizeText(workflowID))
 	return "%.%.%." + escaped + ".%"
 }
 

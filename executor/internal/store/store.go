@@ -25,8 +25,8 @@ const MaxGetMany = 1_000
 const (
 	// MaxDeliveryNodes is the maximum number of trigger nodes at which a delivery ID is looked up.
 	MaxDeliveryNodes = 10_000
-	// MaxDeliveryRecords is the maximum number of records of the filter's workflow and time that are
-	// searched.
+	// MaxDeliveryRecords is the maximum number of records of the filter's workflow and time that
+	// are searched.
 	MaxDeliveryRecords = 100_000
 )
 
@@ -54,17 +54,19 @@ type Record struct {
 	RecordedAt time.Time
 	StartedAt  time.Time // zero until a runner reported it
 	FinishedAt time.Time // zero until it is succeeded, failed or canceled
-	// CancelRequestedAt is when an operator asked to end it; zero if that did not happen. A canceled
-	// execution always has it.
+	// CancelRequestedAt is when an operator asked to end it; zero if that did not happen. A
+	// canceled execution always has it.
 	CancelRequestedAt time.Time
-	DismissedAt       time.Time // when an operator dismissed it from the dead letters; zero if that did not happen
-	ContentType       string
-	BodyBytes         int64
-	StreamSequence    uint64
-	Duplicates        int64  // suppressed repeats of its delivery
-	Attempts          int    // the number of the attempt that runs or ended it, from 1; 0 means that it is not known
-	Error             string // why it failed, or was rejected
-	Output            []byte // what the run returned: a JSON text, or nil
+	// When an operator dismissed it from the dead letters; zero if that did not happen.
+	DismissedAt    time.Time
+	ContentType    string
+	BodyBytes      int64
+	StreamSequence uint64
+	Duplicates     int64 // suppressed repeats of its delivery
+	// The number of the attempt that runs or ended it, from 1; 0 means that it is not known.
+	Attempts int
+	Error    string // why it failed, or was rejected
+	Output   []byte // what the run returned: a JSON text, or nil
 }
 
 // IsRequeue reports whether the execution runs in place of the one in RerunOf, on its body.
@@ -75,9 +77,9 @@ func (r Record) IsRequeue() bool {
 // Batch holds everything that one transaction records.
 type Batch struct {
 	// New holds executions that start as queued or rejected. If the ID is recorded already, the
-	// message was delivered again and the record stays as it is. One exception: if the record is not
-	// final and its message has another sequence by now, the record gets that StreamSequence. The old
-	// message is lost, and without the change the execution would be taken for lost, too.
+	// message was delivered again and the record stays as it is. One exception: if the record is
+	// not final and its message has another sequence by now, the record gets that StreamSequence.
+	// The old message is lost, and without the change the execution would be taken for lost, too.
 	New []Record
 	// Progress is applied after New, in order. A step that execution.Status.Follows does not allow
 	// changes nothing: it is late or repeated. A step whose Queue or WorkflowID differs from the
@@ -88,14 +90,14 @@ type Batch struct {
 	// Unreadable holds messages to put into quarantine. A message whose stream sequence and subject
 	// are there already is left unchanged.
 	Unreadable []Unreadable
-	// Recovered holds the keys of unreadable messages that the rest of the batch records. They leave
-	// the quarantine.
+	// Recovered holds the keys of unreadable messages that the rest of the batch records. They
+	// leave the quarantine.
 	Recovered []MessageKey
-	// Audit holds audit entries on what the batch records. An entry whose ID is there already is left
-	// unchanged.
+	// Audit holds audit entries on what the batch records. An entry whose ID is there already is
+	// left unchanged.
 	Audit []AuditEntry
-	// Decided holds the messages that the batch decides. They determine the database's position: see
-	// Store.Decided.
+	// Decided holds the messages that the batch decides. They determine the database's position:
+	// see Store.Decided.
 	Decided []Range
 }
 
@@ -103,10 +105,11 @@ type Batch struct {
 type Applied struct {
 	// Changed holds the IDs of the records that are new or have changed, each once.
 	Changed []string
-	// Unknown holds the IDs in Progress that are not recorded yet. This transaction keeps their steps.
+	// Unknown holds the IDs in Progress that are not recorded yet. This transaction keeps their
+	// steps.
 	Unknown []string
-	// Dropped is the number of steps of unknown executions that were not kept, or are kept no longer,
-	// because there are too many: see MaxEarly and MaxEarlyOfOne.
+	// Dropped is the number of steps of unknown executions that were not kept, or are kept no
+	// longer, because there are too many: see MaxEarly and MaxEarlyOfOne.
 	Dropped int
 	// Foreign holds the IDs of records that Progress named with another queue or workflow.
 	Foreign []string
@@ -205,8 +208,8 @@ type Store interface {
 	// that it is about never miss each other, even if two processes apply them at once.
 	Apply(ctx context.Context, batch Batch) (Applied, error)
 
-	// AddDuplicates counts suppressed repeats by execution ID. A report is applied once, however often
-	// it comes. The count for an execution that is not recorded yet is kept for it.
+	// AddDuplicates counts suppressed repeats by execution ID. A report is applied once, however
+	// often it comes. The count for an execution that is not recorded yet is kept for it.
 	AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error
 
 	// AddRefusals counts refused requests by workflow, code and minute, and by code and minute. A
@@ -217,22 +220,24 @@ type Store interface {
 	// refused first. A workflowID of "" selects the refusals without a workflow.
 	Refusals(ctx context.Context, workflowID string, since time.Time) ([]RefusalSum, error)
 
-	// AllRefusals returns the sums of refusals by workflow ("" for none) and code since the minute of
-	// a time. It returns at most limit sums after a position, last refused first: by Last.At, then by
-	// workflow and code, all descending. It reads every row of that time.
-	AllRefusals(ctx context.Context, since time.Time, after RefusalPosition, limit int) ([]WorkflowRefusalSum, error)
+	// AllRefusals returns the sums of refusals by workflow ("" for none) and code since the minute
+	// of a time. It returns at most limit sums after a position, last refused first: by Last.At,
+	// then by workflow and code, all descending. It reads every row of that time.
+	AllRefusals(ctx context.Context, since time.Time, after RefusalPosition,
+		limit int) ([]WorkflowRefusalSum, error)
 
 	// Minutes returns the counts of all requests since the minute of a time, oldest first: accepted
-	// requests by the records that Apply inserted, deduplicated ones by the reports that AddDuplicates
-	// applied, refused ones by code. It reads a few rows for each minute, however many requests there
-	// were.
+	// requests by the records that Apply inserted, deduplicated ones by the reports that
+	// AddDuplicates applied, refused ones by code. It reads a few rows for each minute, however
+	// many requests there were.
 	Minutes(ctx context.Context, since time.Time) ([]MinuteCount, error)
 
 	// AddSenders adds what requests have shown of the senders of trigger nodes. A report is applied
 	// once, however often it comes. No other report may have the same ID.
 	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderSeen) error
 
-	// SenderSeen returns what requests have shown of the sender of one node so far, or the zero value.
+	// SenderSeen returns what requests have shown of the sender of one node so far, or the zero
+	// value.
 	SenderSeen(ctx context.Context, workflowID, nodeID string) (SenderSeen, error)
 
 	// SendersRefused returns the reports on senders with refused requests.
@@ -242,8 +247,8 @@ type Store interface {
 	// applied once, however often it comes. No other report may have the same ID.
 	AddFiltered(ctx context.Context, reportID string, at time.Time, filtered []Filtered) error
 
-	// Filtered returns the requests that did not match the filter of one node so far. The zero value
-	// means that there were none.
+	// Filtered returns the requests that did not match the filter of one node so far. The zero
+	// value means that there were none.
 	Filtered(ctx context.Context, workflowID, nodeID string) (Filtered, error)
 
 	// ForgetSender deletes what SenderSeen returns.
@@ -264,37 +269,45 @@ type Store interface {
 	ListOldest(ctx context.Context, filter Filter, after Position, limit int) ([]Record, error)
 
 	// CountByTime counts the records that match a filter in steps of time since 1970, UTC, oldest
-	// first. It leaves out steps without a record. step is at least a microsecond. It reads an index
-	// entry for each record, so the filter should have a Since.
+	// first. It leaves out steps without a record. step is at least a microsecond. It reads an
+	// index entry for each record, so the filter should have a Since.
 	CountByTime(ctx context.Context, filter Filter, step time.Duration) ([]Count, error)
 
-	// TokensLastUsed returns when each token was last used for a webhook: the AcceptedAt of the newest
-	// record, including rejected ones. Tokens that were never used are not in the map. The time of the
-	// last use outlives the record, so pruning does not make a used token look unused.
+	// TokensLastUsed returns when each token was last used for a webhook: the AcceptedAt of the
+	// newest record, including rejected ones. Tokens that were never used are not in the map. The
+	// time of the last use outlives the record, so pruning does not make a used token look unused.
 	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
 
 	// AddTokenUses adds uses that have no record, such as those of operators' keys, for
 	// TokensLastUsed. A use that is older than the known one changes nothing.
 	AddTokenUses(ctx context.Context, uses []TokenUse) error
 
-	// MarkRequeued sets the executions that were started in place of failed or canceled records, and returns the
-	// IDs of the records that it changed. Only the first such execution counts: of concurrent callers
-	// only one gets the ID back. Records in other states do not change. A dismissed record is marked,
-	// too.
+	// MarkRequeued sets the executions that were started in place of failed or canceled records,
+	// and returns the IDs of the records that it changed. Only the first such execution counts: of
+	// concurrent callers only one gets the ID back. Records in other states do not change. A
+	// dismissed record is marked, too.
 	MarkRequeued(ctx context.Context, requeued []Requeue) (marked []string, err error)
 
-	// RequestCancel notes of records that have not ended that their end is asked for, and returns the IDs of those for which
-	// it was not yet. In the same transaction it keeps an entry of the audit for each of these; nil: none.
-	RequestCancel(ctx context.Context, ids []string, at time.Time, audit func(id string) AuditEntry) (requested []string, err error)
+	// RequestCancel notes of records that have not ended that their end is asked for, and returns
+	// the IDs of those for which it was not yet. In the same transaction it keeps an entry of the
+	// audit for each of these; nil: none.
+	RequestCancel(
+		ctx context.Context, ids []string, at time.Time, audit func(id string) AuditEntry,
+	) (requested []string, err error)
 
-	// Cancel ends queued records as canceled whose end is asked for, and returns their IDs. It leaves all others.
+	// Cancel ends queued records as canceled whose end is asked for, and returns their IDs. It
+	// leaves all others.
 	Cancel(ctx context.Context, ids []string, at time.Time) (canceled []string, err error)
 
-	// Dismiss removes failed records and unreadable messages from the dead letters, and returns those
-	// that it removed. Anything that is not a dead letter is ignored. Their content does not change.
-	// In the same transaction it adds an audit entry for each, which audit makes from the ID, or from
-	// the key of a message.
-	Dismiss(ctx context.Context, ids []string, messages []MessageKey, at time.Time, audit func(id string, message MessageKey) AuditEntry) (dismissed []string, of []MessageKey, err error)
+	// Dismiss removes failed records and unreadable messages from the dead letters, and returns
+	// those that it removed. Anything that is not a dead letter is ignored. Their content does not
+	// change. In the same transaction it adds an audit entry for each, which audit makes from the
+	// ID, or from the key of a message.
+	Dismiss(
+		ctx context.Context, ids []string, messages []MessageKey, at time.Time, audit func(
+			id string, message MessageKey,
+		) AuditEntry,
+	) (dismissed []string, of []MessageKey, err error)
 
 	// CountDeadLetters counts the dead letters up to a limit.
 	CountDeadLetters(ctx context.Context, limit int) (int, error)
@@ -302,43 +315,50 @@ type Store interface {
 	// GetUnreadable returns an unreadable message, dismissed or not, or ErrNotFound.
 	GetUnreadable(ctx context.Context, key MessageKey) (Unreadable, error)
 
-	// ListUnreadable returns at most limit unreadable messages after a position, without the dismissed
-	// ones, newest first: by At, then by stream sequence, both descending.
-	ListUnreadable(ctx context.Context, filter UnreadableFilter, after UnreadablePosition, limit int) ([]Unreadable, error)
+	// ListUnreadable returns at most limit unreadable messages after a position, without the
+	// dismissed ones, newest first: by At, then by stream sequence, both descending.
+	ListUnreadable(
+		ctx context.Context, filter UnreadableFilter, after UnreadablePosition, limit int,
+	) ([]Unreadable, error)
 
-	// Prune deletes at most limit records that were accepted before a time, whatever their state, with
-	// everything that belongs to them, and the unreadable messages, duplicate counts and report IDs of
-	// that age. It returns the number of deleted records; fewer than limit means that nothing is left
-	// to do.
+	// Prune deletes at most limit records that were accepted before a time, whatever their state,
+	// with everything that belongs to them, and the unreadable messages, duplicate counts and
+	// report IDs of that age. It returns the number of deleted records; fewer than limit means that
+	// nothing is left to do.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 
 	// PruneCounts deletes the counts by the minute of AddRefusals and Minutes, and report IDs, from
-	// before a time, and the oldest refusals by workflow until about keep rows are left. It deletes at
-	// most limit of those in one transaction and returns their number; fewer than limit means that
-	// nothing is left to do.
+	// before a time, and the oldest refusals by workflow until about keep rows are left. It deletes
+	// at most limit of those in one transaction and returns their number; fewer than limit means
+	// that nothing is left to do.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
 	// PruneEarly deletes the steps of unrecorded executions that arrived before a time, and returns
 	// their number.
 	PruneEarly(ctx context.Context, before time.Time) (int, error)
 
-	// EndLost ends records as failed with a reason, and returns their IDs. It skips records that are
-	// final or whose StreamSequence has changed.
-	EndLost(ctx context.Context, lost []Lost, at time.Time, reason string) (ended []string, err error)
+	// EndLost ends records as failed with a reason, and returns their IDs. It skips records that
+	// are final or whose StreamSequence has changed.
+	EndLost(ctx context.Context, lost []Lost, at time.Time, reason string) (ended []string,
+		err error)
 
-	// TellFailures sets the function that returns the cause of an operator event for an execution that
-	// a batch or EndLost ends as failed, or nil if nobody is told. The cause is stored in the
-	// transaction that ends the execution; one whose ID is there already is left unchanged. It must be
-	// called before Apply and EndLost, or not at all.
+	// TellFailures sets the function that returns the cause of an operator event for an execution
+	// that a batch or EndLost ends as failed, or nil if nobody is told. The cause is stored in the
+	// transaction that ends the execution; one whose ID is there already is left unchanged. It must
+	// be called before Apply and EndLost, or not at all.
 	TellFailures(cause func(Failure) *EventCause)
 
 	// DecideEvents replaces causes by events, in one transaction: decide is called with the oldest
-	// causes, at most MaxEventCauses, and with the events that were decided since a time, oldest first
-	// and without their inputs. It returns the events to store, and the IDs of the causes that
-	// these tell of, or that no event tells of. An event whose ID is there already is left unchanged.
-	// Two callers never get the same causes. Published events that are older than EventMemory are
-	// deleted.
-	DecideEvents(ctx context.Context, now, since time.Time, decide func(causes []EventCause, decided []Event) (events []Event, used []string)) error
+	// causes, at most MaxEventCauses, and with the events that were decided since a time, oldest
+	// first and without their inputs. It returns the events to store, and the IDs of the causes
+	// that these tell of, or that no event tells of. An event whose ID is there already is left
+	// unchanged. Two callers never get the same causes. Published events that are older than
+	// EventMemory are deleted.
+	DecideEvents(
+		ctx context.Context, now, since time.Time, decide func(
+			causes []EventCause, decided []Event,
+		) (events []Event, used []string),
+	) error
 
 	// HasEventCauses reports whether there are causes.
 	HasEventCauses(ctx context.Context) (bool, error)
@@ -352,42 +372,44 @@ type Store interface {
 	// EventConditions returns all conditions.
 	EventConditions(ctx context.Context) ([]Condition, error)
 
-	// ChangeEventConditions begins and ends conditions, in one transaction. Two callers that make the same
-	// change store its cause once.
+	// ChangeEventConditions begins and ends conditions, in one transaction. Two callers that make
+	// the same change store its cause once.
 	ChangeEventConditions(ctx context.Context, changes []ConditionChange) error
 
-	// LeadEvents reports whether the caller looks for conditions now: only one does, until the time of
-	// its last call that returned true.
+	// LeadEvents reports whether the caller looks for conditions now: only one does, until the time
+	// of its last call that returned true.
 	LeadEvents(ctx context.Context, caller string, now, until time.Time) (bool, error)
 
-	// EndSession stores that a session of the console has ended, until the time at which it would have
-	// expired anyway. It deletes entries whose time is before now.
+	// EndSession stores that a session of the console has ended, until the time at which it would
+	// have expired anyway. It deletes entries whose time is before now.
 	EndSession(ctx context.Context, id string, until, now time.Time) error
 
 	// SessionEnded reports whether EndSession has ended a session.
 	SessionEnded(ctx context.Context, id string) (bool, error)
 
-	// Decided returns the messages of a stream that are decided: the ranges of all batches that this
-	// database has committed, merged, in order. A database that has lost transactions has lost their
-	// ranges, too. created is the stream's identity; ranges with another identity are deleted.
+	// Decided returns the messages of a stream that are decided: the ranges of all batches that
+	// this database has committed, merged, in order. A database that has lost transactions has lost
+	// their ranges, too. created is the stream's identity; ranges with another identity are
+	// deleted.
 	Decided(ctx context.Context, stream, created string) ([]Range, error)
 
 	// ForgetDecided removes the messages of a stream at and after a sequence from the result of
 	// Decided.
 	ForgetDecided(ctx context.Context, stream, created string, from uint64) error
 
-	// Renewed returns a channel that receives a value after the store has made a connection that may
-	// lead to another server than the previous connections. Several connections may cause a single
-	// value. nil means that this cannot happen.
+	// Renewed returns a channel that receives a value after the store has made a connection that
+	// may lead to another server than the previous connections. Several connections may cause a
+	// single value. nil means that this cannot happen.
 	Renewed() <-chan struct{}
 
 	// AddAudit adds audit entries in one transaction. An entry whose ID is there already is left
 	// unchanged.
 	AddAudit(ctx context.Context, entries []AuditEntry) error
 
-	// ListAudit returns at most limit entries after a position, newest first: by At, then by ID, both
-	// descending.
-	ListAudit(ctx context.Context, filter AuditFilter, after AuditPosition, limit int) ([]AuditEntry, error)
+	// ListAudit returns at most limit entries after a position, newest first: by At, then by ID,
+	// both descending.
+	ListAudit(ctx context.Context, filter AuditFilter, after AuditPosition,
+		limit int) ([]AuditEntry, error)
 
 	// PruneAudit deletes at most limit entries from before a time, oldest first, and returns their
 	// number.
@@ -396,22 +418,27 @@ type Store interface {
 	// Installation returns the installation's identity, or "" if the database has none.
 	Installation(ctx context.Context) (string, error)
 
-	// AdoptInstallation stores an identity if the database has none, and returns the identity of the
-	// database.
+	// AdoptInstallation stores an identity if the database has none, and returns the identity of
+	// the database.
 	AdoptInstallation(ctx context.Context, id string) (inForce string, err error)
 
 	// RegistryPosition returns the position of the copy of a bucket of the registry.
 	RegistryPosition(ctx context.Context, bucket string) (RegistryPosition, error)
 
 	// KeepRegistry adds revisions of a bucket to its copy, in order, with their audit entries, and
-	// moves the copy's position, in one transaction. An earlier revision of a record does not replace
-	// a later one, and the position does not go back. after is the position that the copy must have
-	// reached before; otherwise KeepRegistry fails with ErrRegistryGap, and stores nothing.
-	KeepRegistry(ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry, after uint64, upTo RegistryPosition) error
+	// moves the copy's position, in one transaction. An earlier revision of a record does not
+	// replace a later one, and the position does not go back. after is the position that the copy
+	// must have reached before; otherwise KeepRegistry fails with ErrRegistryGap, and stores
+	// nothing.
+	KeepRegistry(
+		ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry,
+		after uint64, upTo RegistryPosition,
+	) error
 
 	// RegistryRecords returns at most limit records of the copy of a bucket after a key, including
 	// deleted ones, in the order of their keys.
-	RegistryRecords(ctx context.Context, bucket, afterKey string, limit int) ([]RegistryRecord, error)
+	RegistryRecords(ctx context.Context, bucket, afterKey string, limit int) ([]RegistryRecord,
+		error)
 
 	// Backup passes the whole content, as it was at one moment, to write, in parts of at most some
 	// hundred rows, oldest records first. It returns an error of write unchanged. Other callers can
@@ -426,13 +453,13 @@ type Store interface {
 	// IsEmpty reports whether there are no records and no counts.
 	IsEmpty(ctx context.Context) (bool, error)
 
-	// Observe sets the observer of every operation. It must be called before all other methods, or not
-	// at all.
+	// Observe sets the observer of every operation. It must be called before all other methods, or
+	// not at all.
 	Observe(observer Observer)
 
-	// Schema returns the version of the tables with which this program works. If another version has
-	// migrated them so that this program cannot work with them, every method that writes, and Ping,
-	// return a *NewerSchemaError.
+	// Schema returns the version of the tables with which this program works. If another version
+	// has migrated them so that this program cannot work with them, every method that writes, and
+	// Ping, return a *NewerSchemaError.
 	Schema() int64
 
 	// HasSchema returns the version that the tables have.

@@ -1,4 +1,5 @@
-// Package testsend posts a request to the webhook endpoint as a sender would, to test a trigger node.
+// Package testsend posts a request to the webhook endpoint as a sender would, to test a trigger
+// node.
 package testsend
 
 import (
@@ -50,9 +51,15 @@ type Client struct {
 // proxy of the environment, without following redirects.
 func New() *Client {
 	return &Client{http.Client{
-		Timeout:       Timeout,
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout: Timeout,
+		Transport: &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			DisableKeepAlives:      true,
+			MaxResponseHeaderBytes: 16 << 10,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}}
 }
 
@@ -79,7 +86,10 @@ func (c *Client) Post(ctx context.Context, r Request) (Answer, error) {
 }
 
 func read(response *http.Response, text []byte) Answer {
-	a := Answer{Status: response.StatusCode, ExecutionID: response.Header.Get(webhook.HeaderExecutionID)}
+	a := Answer{
+		Status:      response.StatusCode,
+		ExecutionID: response.Header.Get(webhook.HeaderExecutionID),
+	}
 	var body struct {
 		Deduplicated bool   `json:"deduplicated"`
 		Filtered     bool   `json:"filtered"`

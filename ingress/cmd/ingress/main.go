@@ -7,5 +7,6 @@ import (
 )
 
 func main() {
-	program.Main("ingress", "The webhook endpoint: a POST with a workflow's token starts one execution.", ingress.Run)
+	program.Main("ingress",
+		"The webhook endpoint: a POST with a workflow's token starts one execution.", ingress.Run)
 }

@@ -66,7 +66,13 @@ func (a *Admission) Find(workflowID, token string, at time.Time) (Admitted, *Ref
 	if node == nil {
 		return Admitted{}, &Refusal{Code: webhook.TokenInvalid}
 	}
-	return Admitted{Workflow: view.Workflow, Node: node, NodeID: node.ID, TokenID: tokenID, view: view}, nil
+	return Admitted{
+		Workflow: view.Workflow,
+		Node:     node,
+		NodeID:   node.ID,
+		TokenID:  tokenID,
+		view:     view,
+	}, nil
 }
 
 // Plan checks what the account's plan allows.
@@ -99,8 +105,8 @@ func (a *Admission) Limit(of Admitted, bodyBytes int64, at time.Time) *Refusal {
 			return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 		}
 	}
-	// Use the string of the registry. The one from the request is a substring of the request line and
-	// would keep the token alive in memory.
+	// Use the string of the registry. The one from the request is a substring of the request line
+	// and would keep the token alive in memory.
 	if wait := a.limits.take(of.Workflow.ID, of.view.Limit(), at); wait > 0 {
 		return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 	}
@@ -150,7 +156,8 @@ func open(w *registry.Webhook, token string, at time.Time) (node *registry.Node,
 	now := at.UnixNano()
 	for i := range w.Nodes {
 		for _, t := range w.Nodes[i].Tokens {
-			if subtle.ConstantTimeCompare(hash[:], t.Hash[:]) == 1 && (t.ExpiresAt == 0 || now < t.ExpiresAt) {
+			if subtle.ConstantTimeCompare(hash[:], t.Hash[:]) == 1 &&
+				(t.ExpiresAt == 0 || now < t.ExpiresAt) {
 				return &w.Nodes[i], hash.ID()
 			}
 		}

@@ -13,7 +13,9 @@ func TestTokensExpire(t *testing.T) {
 	limits := NewLimits()
 	end := limits.origin.Add(time.Hour)
 	workflow := &onlyWorkflow{
-		ID: "workflow", Active: true, RateLimit: registry.RateLimit{Requests: 100, Window: time.Minute},
+		ID:        "workflow",
+		Active:    true,
+		RateLimit: registry.RateLimit{Requests: 100, Window: time.Minute},
 		Nodes: []registry.Node{
 			{ID: "other", Tokens: []registry.NodeToken{{Hash: registry.HashToken("other")}}},
 			{ID: "node", Tokens: []registry.NodeToken{
@@ -38,14 +40,17 @@ func TestTokensExpire(t *testing.T) {
 	} {
 		admitted, refusal := admit(a, "workflow", c.token, 0, c.at)
 		refused := refusal != nil && refusal.Code == webhook.TokenInvalid
-		if admitted.NodeID != c.nodeID || refused != (c.nodeID == "") || refused != (refusal != nil) {
+		if admitted.NodeID != c.nodeID || refused != (c.nodeID == "") ||
+			refused != (refusal != nil) {
 			t.Errorf("%q at %s: %+v, %+v", c.token, c.at, admitted, refusal)
 		}
 	}
 }
 
 // admit makes the checks that come before the check of the workflow's state.
-func admit(a *Admission, workflowID, token string, bodyBytes int64, at time.Time) (Admitted, *Refusal) {
+func admit(
+	a *Admission, workflowID, token string, bodyBytes int64, at time.Time,
+) (Admitted, *Refusal) {
 	admitted, refusal := a.Find(workflowID, token, at)
 	if refusal == nil {
 		refusal = admitted.Plan()

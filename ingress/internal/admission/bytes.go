@@ -22,9 +22,10 @@ func byteCost(n, perDay int64) time.Duration {
 	if n >= 2*perDay {
 		return 2 * day
 	}
-	high, low := bits.Mul64(uint64(n), uint64(day))  //nolint:gosec // neither is negative
-	cost, _ := bits.Div64(high, low, uint64(perDay)) //nolint:gosec // more than n/2, so it cannot overflow
-	return time.Duration(cost)                       //nolint:gosec // at most two days
+	high, low := bits.Mul64(uint64(n), uint64(day)) //nolint:gosec // neither is negative
+	//nolint:gosec // more than n/2, so it cannot overflow
+	cost, _ := bits.Div64(high, low, uint64(perDay))
+	return time.Duration(cost) //nolint:gosec // at most two days
 }
 
 // waitForBytes returns 0 if a body of the account may be read, or how long to wait. It counts
@@ -62,7 +63,8 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, here 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now)
-	s.debts[accountID] = add(s.debts[accountID].under(byteLimit(perDay)), now, byteCost(n, perDay), day)
+	s.debts[accountID] = add(s.debts[accountID].under(byteLimit(perDay)), now, byteCost(n, perDay),
+		day)
 	if here {
 		s.admitted[accountID] += n
 	}

@@ -35,8 +35,13 @@ type bytesOf struct{ plan registry.Plan }
 func (b *bytesOf) Lookup(id string) (registry.View, bool) {
 	return registry.View{
 		Workflow: &registry.Webhook{
-			ID: id, AccountID: "account", Active: id != "inactive", RateLimit: registry.RateLimit{Requests: 20, Window: time.Minute},
-			Nodes: []registry.Node{{ID: "node", Tokens: []registry.NodeToken{{Hash: registry.HashToken("token")}}}},
+			ID:        id,
+			AccountID: "account",
+			Active:    id != "inactive",
+			RateLimit: registry.RateLimit{Requests: 20, Window: time.Minute},
+			Nodes: []registry.Node{
+				{ID: "node", Tokens: []registry.NodeToken{{Hash: registry.HashToken("token")}}},
+			},
 		},
 		WithinPlan: true, Plan: &b.plan,
 	}, true

@@ -96,7 +96,9 @@ func (l *Limits) shard(workflowID string) *limitShard[Usage] {
 }
 
 // hash returns the number of a shard.
-func (l *Limits) hash(id string) uint64 { return maphash.String(l.seed, id) % uint64(len(l.shards)) }
+func (l *Limits) hash(id string) uint64 {
+	return maphash.String(l.seed, id) % uint64(len(l.shards))
+}
 
 // take counts a request of a workflow and returns 0, or returns how long to wait until one more is
 // accepted.
@@ -143,7 +145,8 @@ func (l *Limits) AddUsage(workflowID string, used Usage, limit registry.RateLimi
 	s := l.shard(workflowID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.debts[workflowID] = add(s.debts[workflowID].under(limit), now, used.Cost, interval*time.Duration(limit.Requests))
+	s.debts[workflowID] = add(s.debts[workflowID].under(limit), now, used.Cost,
+		interval*time.Duration(limit.Requests))
 }
 
 // sweep removes idle entries. It moves the others to a new map, because a map never releases

@@ -40,7 +40,9 @@ func TestTake(t *testing.T) {
 	}
 
 	// A changed limit starts from idle, also if one request costs the same.
-	for _, old := range []registry.RateLimit{{Requests: 24, Window: 24 * time.Hour}, {Requests: 3600, Window: time.Hour}} {
+	for _, old := range []registry.RateLimit{
+		{Requests: 24, Window: 24 * time.Hour}, {Requests: 3600, Window: time.Hour},
+	} {
 		changed := debt{now + old.Window, old}
 		for n := range 60 {
 			if changed, wait = take(changed, now, limit); wait != 0 {
@@ -55,7 +57,8 @@ func TestTake(t *testing.T) {
 	if _, wait := take(add(d, now, 5*time.Second, time.Minute), now, limit); wait != 6*time.Second {
 		t.Errorf("after others admitted five: %s", wait)
 	}
-	if _, wait := take(add(d, now, 24*time.Hour, time.Minute), now, limit); wait != time.Minute+time.Second {
+	if _, wait := take(add(d, now, 24*time.Hour, time.Minute), now, limit); wait != time.Minute+
+		time.Second {
 		t.Errorf("after others admitted far too many: %s", wait)
 	}
 }
@@ -65,12 +68,17 @@ func TestTake(t *testing.T) {
 func TestTakeKeepsTheLimit(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		limit := registry.RateLimit{Requests: 1 + random.Int64N(100), Window: time.Duration(1+random.Int64N(120)) * time.Second}
+		limit := registry.RateLimit{
+			Requests: 1 + random.Int64N(100),
+			Window:   time.Duration(1+random.Int64N(120)) * time.Second,
+		}
 		var d debt
 		var now time.Duration
 		accepted := int64(0)
 		for range 5_000 {
-			now += time.Duration(random.ExpFloat64() * float64(limit.Window) / float64(limit.Requests) / 4)
+			now += time.Duration(
+				random.ExpFloat64() * float64(limit.Window) / float64(limit.Requests) / 4,
+			)
 			next, wait := take(d, now, limit)
 			d = next
 			if wait == 0 {
@@ -81,7 +89,8 @@ func TestTakeKeepsTheLimit(t *testing.T) {
 				t.Fatalf("%+v: waited %s as told, and has to wait %s more", limit, wait, again)
 			}
 		}
-		if bound := limit.Requests + int64(now/(limit.Window/time.Duration(limit.Requests))) + 1; accepted > bound {
+		if bound := limit.Requests + int64(now/(limit.Window/time.Duration(limit.Requests))) +
+			1; accepted > bound {
 			t.Errorf("%+v: %d accepted in %s, at most %d may be", limit, accepted, now, bound)
 		}
 	}
@@ -91,7 +100,10 @@ func TestTakeKeepsTheLimit(t *testing.T) {
 // advances. All together keep the limit, although they hear of each other only every 100 ms. A
 // restarted ingress, or lost messages, lock no one out.
 func TestThreeIngressesKeepOneLimit(t *testing.T) {
-	for name, lost := range map[string]float64{"all is heard": 0, "one message in ten is lost": 0.1} {
+	for name, lost := range map[string]float64{
+		"all is heard":               0,
+		"one message in ten is lost": 0.1,
+	} {
 		t.Run(name, func(t *testing.T) { threeIngresses(t, lost) })
 	}
 }
@@ -146,7 +158,10 @@ func threeIngresses(t *testing.T, lost float64) {
 // What others admitted under a limit that is no longer in force must not use up the new one.
 // Reports of an ingress that does not send Each yet are counted.
 func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
-	old, limit := registry.RateLimit{Requests: 1, Window: time.Minute}, registry.RateLimit{Requests: 2, Window: time.Second}
+	old, limit := registry.RateLimit{Requests: 1, Window: time.Minute}, registry.RateLimit{
+		Requests: 2,
+		Window:   time.Second,
+	}
 	for name, c := range map[string]struct {
 		used Usage
 		free bool
@@ -165,7 +180,10 @@ func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 	limits := NewLimits()
 	limits.take("wf", old, limits.origin)
 	limits.take("wf", limit, limits.origin)
-	if used := limits.TakeUsage()["wf"]; used != (Usage{Cost: time.Second / 2, Each: time.Second / 2}) {
+	if used := limits.TakeUsage()["wf"]; used != (Usage{
+		Cost: time.Second / 2,
+		Each: time.Second / 2,
+	}) {
 		t.Errorf("after the limit changed it tells %+v", used)
 	}
 }
@@ -191,16 +209,26 @@ type onlyWorkflow registry.Webhook
 func (w *onlyWorkflow) Lookup(string) (registry.View, bool) {
 	return registry.View{
 		Workflow: (*registry.Webhook)(w), WithinPlan: true,
-		Plan: &registry.Plan{WebhookTriggers: true, RateLimit: registry.RateLimit{Requests: 1, Window: time.Minute}},
+		Plan: &registry.Plan{
+			WebhookTriggers: true,
+			RateLimit:       registry.RateLimit{Requests: 1, Window: time.Minute},
+		},
 	}, true
 }
 
 // A limiter that keeps the sender's string keeps the whole request line.
 func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
-	workflow := &onlyWorkflow{ID: "workflow", Active: true, Nodes: []registry.Node{{ID: "node", Tokens: []registry.NodeToken{{Hash: registry.HashToken("token")}}}}}
+	workflow := &onlyWorkflow{
+		ID:     "workflow",
+		Active: true,
+		Nodes: []registry.Node{
+			{ID: "node", Tokens: []registry.NodeToken{{Hash: registry.HashToken("token")}}},
+		},
+	}
 	limits := NewLimits()
 	const line = "POST /webhooks/workflow?token=token HTTP/1.1"
-	if _, refusal := admit(New(workflow, limits), line[15:23], "token", 0, limits.origin); refusal != nil {
+	if _, refusal := admit(New(workflow, limits), line[15:23], "token", 0,
+		limits.origin); refusal != nil {
 		t.Fatal(refusal)
 	}
 	for id := range limits.TakeUsage() {

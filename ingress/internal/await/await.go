@@ -29,8 +29,8 @@ const (
 	// each reading, up to maxLook.
 	firstLook = 250 * time.Millisecond
 	maxLook   = 8 * time.Second
-	// signalLook is the time after which a Wait reads the stream again that has got a signal and did
-	// not find the report. It doubles with each reading, too.
+	// signalLook is the time after which a Wait reads the stream again that has got a signal and
+	// did not find the report. It doubles with each reading, too.
 	signalLook = time.Millisecond
 	// lookTimeout is the maximum duration of a reading, and of the last one at the limit.
 	lookTimeout = time.Second
@@ -81,7 +81,13 @@ type Waits struct {
 
 // New returns a Waits for at most so many requests.
 func New(nc *nats.Conn, most int) *Waits {
-	return &Waits{nc: nc, most: most, looks: make(chan struct{}, maxLooks), accounts: map[string]int{}, stopping: make(chan struct{})}
+	return &Waits{
+		nc:       nc,
+		most:     most,
+		looks:    make(chan struct{}, maxLooks),
+		accounts: map[string]int{},
+		stopping: make(chan struct{}),
+	}
 }
 
 // Stop ends all waiting, at once and for good. It may be called repeatedly.
@@ -151,7 +157,8 @@ func (w *Waits) Begin(of Execution) (*Wait, error) {
 }
 
 func (w *Wait) subscribe(queue string) error {
-	sub, err := w.waits.nc.ChanSubscribe(stream.ProgressSubject(queue, w.of.WorkflowID, w.of.ID), w.reports)
+	sub, err := w.waits.nc.ChanSubscribe(stream.ProgressSubject(queue, w.of.WorkflowID, w.of.ID),
+		w.reports)
 	if err != nil {
 		return fmt.Errorf("subscribe to the reports of execution %s: %w", w.of.ID, err)
 	}
@@ -258,7 +265,8 @@ func (w *Wait) look(ctx context.Context, timeout time.Duration) *execution.Progr
 	case <-ctx.Done():
 		return nil
 	}
-	found, _ := stream.FirstEnd(ctx, w.waits.nc, w.of.Queue, w.of.WorkflowID, w.of.ID) // after an error it is read again
+	// After an error it is read again.
+	found, _ := stream.FirstEnd(ctx, w.waits.nc, w.of.Queue, w.of.WorkflowID, w.of.ID)
 	switch {
 	case found == nil:
 	case found.Status.Final():

@@ -50,7 +50,9 @@ type registryView interface {
 
 // Start announces what limits admits, and adds to limits what other ingresses admit for the
 // workflows in the registry.
-func Start(nc *nats.Conn, limits *admission.Limits, registry registryView, log logrus.FieldLogger) (*Gossip, error) {
+func Start(
+	nc *nats.Conn, limits *admission.Limits, registry registryView, log logrus.FieldLogger,
+) (*Gossip, error) {
 	g := &Gossip{
 		nc: nc, self: uuid.NewString(), limits: limits, registry: registry, log: log,
 		stop: make(chan struct{}), done: make(chan struct{}),
@@ -88,14 +90,21 @@ func (g *Gossip) run() {
 func (g *Gossip) announce() {
 	usage := &hookstartv1.RateUsage{InstanceId: g.self}
 	for id, used := range g.limits.TakeUsage() {
-		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{WorkflowId: id, Cost: int64(used.Cost), Each: int64(used.Each)})
+		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{
+			WorkflowId: id,
+			Cost:       int64(used.Cost),
+			Each:       int64(used.Each),
+		})
 		if len(usage.GetWorkflows()) == maxUsages {
 			g.publish(usage)
 			usage.Workflows = usage.Workflows[:0]
 		}
 	}
 	for id, bytes := range g.limits.TakeBytes() {
-		usage.Accounts = append(usage.Accounts, &hookstartv1.AccountUsage{AccountId: id, Bytes: bytes})
+		usage.Accounts = append(usage.Accounts, &hookstartv1.AccountUsage{
+			AccountId: id,
+			Bytes:     bytes,
+		})
 		if len(usage.GetWorkflows())+len(usage.GetAccounts()) >= maxUsages {
 			g.publish(usage)
 			usage.Workflows, usage.Accounts = usage.Workflows[:0], usage.Accounts[:0]
@@ -124,7 +133,10 @@ func (g *Gossip) receive(msg *nats.Msg) {
 	now := time.Now()
 	for _, w := range usage.GetWorkflows() {
 		if view, ok := g.registry.Lookup(w.GetWorkflowId()); ok && view.Plan != nil {
-			used := admission.Usage{Cost: time.Duration(w.GetCost()), Each: time.Duration(w.GetEach())}
+			used := admission.Usage{
+				Cost: time.Duration(w.GetCost()),
+				Each: time.Duration(w.GetEach()),
+			}
 			g.limits.AddUsage(view.Workflow.ID, used, view.Limit(), now)
 		}
 	}

@@ -18,11 +18,13 @@ const filteredInterval = time.Second
 
 // The bounds of the memory, which keep a report below the size of a NATS message.
 const (
-	maxFilteredNodes    = 1000 // requests of further nodes are not counted until a report has been sent
-	maxFilteredRequests = 700  // further ones are only counted
+	// Requests of further nodes are not counted until a report has been sent.
+	maxFilteredNodes    = 1000
+	maxFilteredRequests = 700 // further ones are only counted
 )
 
-// Filtered counts the requests that did not meet the filters of their nodes. It is safe for concurrent use.
+// Filtered counts the requests that did not meet the filters of their nodes. It is safe for
+// concurrent use.
 type Filtered struct {
 	*sender
 

@@ -15,7 +15,8 @@ import (
 // filteredReport reads reports until so many requests are in them.
 func (r *rig) filteredReport(want int64) map[string]stream.Filtered {
 	r.t.Helper()
-	consumer, err := r.js.OrderedConsumer(r.t.Context(), stream.ReportsName, jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.FilteredSubject}})
+	consumer, err := r.js.OrderedConsumer(r.t.Context(), stream.ReportsName,
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.FilteredSubject}})
 	r.check(err)
 	all := map[string]stream.Filtered{}
 	for total := int64(0); total < want; {
@@ -38,35 +39,48 @@ func TestFilteredByNode(t *testing.T) {
 	r := start(t)
 	filtered := report.NewFiltered(r.js, r.log)
 	for n := range 50 {
-		filtered.Count("wf", "node", stream.FilteredRequest{At: noon.Add(time.Duration(n) * time.Second), DeliveryID: fmt.Sprint(n), Place: "ptr:/a"})
+		filtered.Count("wf", "node", stream.FilteredRequest{
+			At:         noon.Add(time.Duration(n) * time.Second),
+			DeliveryID: fmt.Sprint(n),
+			Place:      "ptr:/a",
+		})
 	}
 	filtered.Count("wf", "other", stream.FilteredRequest{At: noon, Place: "query:b"})
 	filtered.Stop()
 	got := r.filteredReport(51)
 	node, other := got["wf.node"], got["wf.other"]
-	if node.Count != 50 || len(node.Last) < 20 || node.Last[0].DeliveryID != "49" || node.Last[19].DeliveryID != "30" || !node.Last[0].At.Equal(noon.Add(49*time.Second)) {
+	if node.Count != 50 || len(node.Last) < 20 || node.Last[0].DeliveryID != "49" ||
+		node.Last[19].DeliveryID != "30" || !node.Last[0].At.Equal(noon.Add(49*time.Second)) {
 		t.Errorf("%+v", node)
 	}
-	if other.Count != 1 || len(other.Last) != 1 || other.Last[0] != (stream.FilteredRequest{At: noon, Place: "query:b"}) {
+	if other.Count != 1 || len(other.Last) != 1 ||
+		other.Last[0] != (stream.FilteredRequest{At: noon, Place: "query:b"}) {
 		t.Errorf("%+v", other)
 	}
 }
 
-// However many requests are filtered, a report is no longer than a NATS message may be, and what it leaves out is counted.
+// However many requests are filtered, a report is no longer than a NATS message may be, and what it
+// leaves out is counted.
 func TestReportsOfFilteredRequestsAreBounded(t *testing.T) {
 	r := start(t)
 	r.nats.Stop() // what is counted gathers
 	filtered := report.NewFiltered(r.js, r.log)
 	for n := range 1200 {
 		for range 20 {
-			filtered.Count(fmt.Sprintf("%s%04d", strings.Repeat("w", 60), n), strings.Repeat("n", 64), stream.FilteredRequest{At: noon, DeliveryID: strings.Repeat("d", 255), Place: strings.Repeat("p", stream.MaxPlace)})
+			filtered.Count(fmt.Sprintf("%s%04d", strings.Repeat("w", 60), n),
+				strings.Repeat("n", 64), stream.FilteredRequest{
+					At:         noon,
+					DeliveryID: strings.Repeat("d", 255),
+					Place:      strings.Repeat("p", stream.MaxPlace),
+				})
 		}
 	}
 	r.nats.Restart()
 	defer filtered.Stop()
 	js, err := jetstream.New(r.nats.Connect(t))
 	r.check(err)
-	consumer, err := js.OrderedConsumer(t.Context(), stream.ReportsName, jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.FilteredSubject}})
+	consumer, err := js.OrderedConsumer(t.Context(), stream.ReportsName,
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.FilteredSubject}})
 	r.check(err)
 	for total := int64(0); total < 20_000; {
 		msg, err := consumer.Next(jetstream.FetchMaxWait(20 * time.Second))
@@ -79,7 +93,8 @@ func TestReportsOfFilteredRequestsAreBounded(t *testing.T) {
 			requests += len(node.Last)
 		}
 		if len(nodes) > 1000 || requests > 700 || len(msg.Data()) > 900_000 {
-			t.Errorf("a report of %d bytes has %d nodes and %d requests", len(msg.Data()), len(nodes), requests)
+			t.Errorf("a report of %d bytes has %d nodes and %d requests", len(msg.Data()),
+				len(nodes), requests)
 		}
 	}
 }

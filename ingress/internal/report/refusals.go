@@ -81,7 +81,13 @@ func (r *Refusals) message() (*nats.Msg, error) {
 		if key.minute == 0 {
 			minute = now.Truncate(time.Minute)
 		}
-		counts = append(counts, stream.RefusalCount{WorkflowID: key.workflowID, Code: key.code, Minute: minute, Count: entry.count, Last: entry.last})
+		counts = append(counts, stream.RefusalCount{
+			WorkflowID: key.workflowID,
+			Code:       key.code,
+			Minute:     minute,
+			Count:      entry.count,
+			Last:       entry.last,
+		})
 	}
 	return stream.RefusalsMessage(uuid.NewString(), now, counts)
 }

@@ -27,7 +27,11 @@ type rig struct {
 func start(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, nats: natstest.Start(t), log: logtest.Quiet()}
-	nc, err := bus.Connect(t.Context(), bus.Options{URL: r.nats.URL(), Timeout: 20 * time.Second, Log: r.log})
+	nc, err := bus.Connect(t.Context(), bus.Options{
+		URL:     r.nats.URL(),
+		Timeout: 20 * time.Second,
+		Log:     r.log,
+	})
 	r.check(err)
 	t.Cleanup(nc.Close)
 	r.js, err = jetstream.New(nc)
@@ -48,7 +52,8 @@ func (r *rig) reported(want int64) []stream.RefusalCount {
 	r.t.Helper()
 	js, err := jetstream.New(r.nats.Connect(r.t)) // a connection of its own, that was never lost
 	r.check(err)
-	consumer, err := js.OrderedConsumer(r.t.Context(), stream.ReportsName, jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.RefusalsSubject}})
+	consumer, err := js.OrderedConsumer(r.t.Context(), stream.ReportsName,
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.RefusalsSubject}})
 	r.check(err)
 	var all []stream.RefusalCount
 	for total := int64(0); total < want; {
@@ -69,7 +74,11 @@ func (r *rig) reported(want int64) []stream.RefusalCount {
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func request(second int) stream.RefusedRequest {
-	return stream.RefusedRequest{At: noon.Add(time.Duration(second) * time.Second), BodyBytes: int64(second), UserAgent: "test"}
+	return stream.RefusedRequest{
+		At:        noon.Add(time.Duration(second) * time.Second),
+		BodyBytes: int64(second),
+		UserAgent: "test",
+	}
 }
 
 func TestRefusalsByWorkflowCodeAndMinute(t *testing.T) {
@@ -88,8 +97,10 @@ func TestRefusalsByWorkflowCodeAndMinute(t *testing.T) {
 		got[key] = c
 	}
 	for key, want := range map[string]stream.RefusalCount{
-		"a token_invalid 0": {Count: 60, Last: request(59)}, "a token_invalid 1": {Count: 30, Last: request(89)},
-		"a json_invalid 0": {Count: 1, Last: request(5)}, " token_invalid 0": {Count: 1, Last: request(6)},
+		"a token_invalid 0": {Count: 60, Last: request(59)},
+		"a token_invalid 1": {Count: 30, Last: request(89)},
+		"a json_invalid 0":  {Count: 1, Last: request(5)},
+		" token_invalid 0":  {Count: 1, Last: request(6)},
 	} {
 		if g := got[key]; g.Count != want.Count || g.Last != want.Last {
 			t.Errorf("%s: %+v, want %+v", key, g, want)
@@ -112,7 +123,10 @@ func TestRefusalsWhileNATSIsAway(t *testing.T) {
 	const many = 50_000
 	workflow := strings.Repeat("x", 56)
 	for i := range many {
-		refusals.Count(fmt.Sprintf("%s%08d", workflow, i), "token_invalid", stream.RefusedRequest{At: noon, UserAgent: strings.Repeat("u", stream.MaxUserAgent)})
+		refusals.Count(fmt.Sprintf("%s%08d", workflow, i), "token_invalid", stream.RefusedRequest{
+			At:        noon,
+			UserAgent: strings.Repeat("u", stream.MaxUserAgent),
+		})
 	}
 	refusals.Count("late", "json_invalid", request(0))
 	r.nats.Restart()
@@ -138,7 +152,10 @@ func BenchmarkRefusals(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			refusals.Count("workflow", "token_invalid", stream.RefusedRequest{At: noon, UserAgent: "curl/8"})
+			refusals.Count("workflow", "token_invalid", stream.RefusedRequest{
+				At:        noon,
+				UserAgent: "curl/8",
+			})
 		}
 	})
 }

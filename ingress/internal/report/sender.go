@@ -21,8 +21,18 @@ type sender struct {
 	done    chan struct{}
 }
 
-func startSender(js jetstream.JetStream, log logrus.FieldLogger, what string, every time.Duration, take func() (*nats.Msg, error)) *sender {
-	s := &sender{js: js, log: log, what: what, take: take, stop: make(chan struct{}), done: make(chan struct{})}
+func startSender(
+	js jetstream.JetStream, log logrus.FieldLogger, what string, every time.Duration,
+	take func() (*nats.Msg, error),
+) *sender {
+	s := &sender{
+		js:   js,
+		log:  log,
+		what: what,
+		take: take,
+		stop: make(chan struct{}),
+		done: make(chan struct{}),
+	}
 	go s.run(every)
 	return s
 }

@@ -74,7 +74,8 @@ func (s *Senders) Count(workflowID, nodeID, preset string, seen Seen) {
 	}
 	if !seen.RefusedAt.IsZero() {
 		entry.Refused++
-		entry.RefusedAt, entry.RefusedCode, entry.RefusedReason = seen.RefusedAt, seen.Code, seen.Reason
+		entry.RefusedAt, entry.RefusedCode, entry.RefusedReason = seen.RefusedAt, seen.Code,
+			seen.Reason
 	}
 	if seen.Delivery {
 		entry.Deliveries++

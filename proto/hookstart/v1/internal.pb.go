@@ -22,33 +22,33 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Presence is what every process that follows the registry says of itself on
-// hookstart.presence: at every heartbeat (250 ms), and whenever it has applied a change.
+// Presence is the heartbeat of a process that follows the registry: a message on
+// hookstart.presence, sent every 250 ms and whenever the process has applied a change.
 type Presence struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// This process, as long as it lives: a random UUID.
+	// The ID of the process: a random UUID, made at its start.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// "ingress" or "executor".
+	// The role of the process: "ingress" or "executor".
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
-	// The registry revision that it has applied.
+	// The revision of the registry that the process has applied.
 	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Whether its answers depend on the registry now: a change waits for it.
+	// True if the answers of the process depend on the registry, so that a change waits for it.
 	Serving bool `protobuf:"varint,4,opt,name=serving,proto3" json:"serving,omitempty"`
-	// Its last message: it stops, nobody need wait for it.
+	// True in the last message of a process that stops: no change waits for it any longer.
 	Leaving bool `protobuf:"varint,5,opt,name=leaving,proto3" json:"leaving,omitempty"`
-	// Of an ingress: what it does with requests.
+	// The settings of an ingress. Absent for an executor.
 	Ingress *IngressSettings `protobuf:"bytes,6,opt,name=ingress,proto3" json:"ingress,omitempty"`
-	// A ping that an executor sends to itself: its number. When it comes back, all messages
-	// that were sent before it have arrived, too.
+	// The number of a ping that an executor sends to itself. When the ping comes back, all messages
+	// that were sent before it have arrived, too. 0 if the message is no ping.
 	Echo uint64 `protobuf:"varint,7,opt,name=echo,proto3" json:"echo,omitempty"`
-	// The program's version.
+	// The version of the program. Empty in versions that did not send it.
 	Version string `protobuf:"bytes,20,opt,name=version,proto3" json:"version,omitempty"`
-	// The IDs of the keys in its --secrets-key-file. Meaningless without a version.
+	// The IDs of the keys in the process's --secrets-key-file. Without a version they say nothing.
 	KeyIds []string `protobuf:"bytes,21,rep,name=key_ids,json=keyIds,proto3" json:"key_ids,omitempty"`
-	// Of an executor: the version of the database's tables that it works with. 0: it does not
-	// say it.
+	// The version of the database schema that an executor works with. 0 for an ingress, and for an
+	// executor of a version that did not send it.
 	Schema int64 `protobuf:"varint,22,opt,name=schema,proto3" json:"schema,omitempty"`
-	// Of an ingress: the settings of the registry that it can enforce, which earlier versions could not.
+	// The settings of the registry that an ingress can enforce and that earlier versions could not.
 	Capabilities  []string `protobuf:"bytes,23,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -161,17 +161,17 @@ func (x *Presence) GetCapabilities() []string {
 	return nil
 }
 
-// IngressSettings is what operators want to see of an ingress.
+// IngressSettings holds the settings of an ingress that operators see.
 type IngressSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The public URL it was configured with; may be empty.
+	// The public URL with which it was configured. Empty if none was configured.
 	PublicUrl string `protobuf:"bytes,1,opt,name=public_url,json=publicUrl,proto3" json:"public_url,omitempty"`
-	// The body limit in bytes.
+	// The maximum length of a body in bytes.
 	MaxBodyBytes int64 `protobuf:"varint,2,opt,name=max_body_bytes,json=maxBodyBytes,proto3" json:"max_body_bytes,omitempty"`
-	// The delivery ID headers in order.
+	// The headers that may hold the delivery ID, in order of preference.
 	DeliveryIdHeaders []string `protobuf:"bytes,3,rep,name=delivery_id_headers,json=deliveryIdHeaders,proto3" json:"delivery_id_headers,omitempty"`
-	// A secret that it made at its start: who has it may ask whether a URL leads to it. Empty:
-	// it is of a version that cannot be asked.
+	// A secret that the ingress made at its start. A process that has it may ask whether a URL leads
+	// to this ingress. Empty in versions that cannot be asked.
 	ProbeKey      []byte `protobuf:"bytes,4,opt,name=probe_key,json=probeKey,proto3" json:"probe_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -235,15 +235,15 @@ func (x *IngressSettings) GetProbeKey() []byte {
 	return nil
 }
 
-// DuplicateReport says which executions had repeats suppressed: a message on
-// reports.duplicates. Its Nats-Msg-Id is the report's ID, and is applied once.
+// DuplicateReport counts the repeated deliveries that were suppressed. It is a message on
+// reports.duplicates. Its Nats-Msg-Id is the report's ID, so that it is applied once.
 type DuplicateReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A random UUID.
+	// The report's ID: a random UUID.
 	ReportId string `protobuf:"bytes,1,opt,name=report_id,json=reportId,proto3" json:"report_id,omitempty"`
-	// How often per execution, since the last report.
+	// The counts since the last report, one for each execution.
 	Counts []*DuplicateCount `protobuf:"bytes,2,rep,name=counts,proto3" json:"counts,omitempty"`
-	// When the report was made.
+	// The time at which the report was made.
 	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -300,12 +300,12 @@ func (x *DuplicateReport) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// DuplicateCount is how many repeats of one execution's delivery were suppressed.
+// DuplicateCount is the number of suppressed repeats of one execution's delivery.
 type DuplicateCount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The original execution.
+	// The ID of the execution that the first delivery started.
 	ExecutionId string `protobuf:"bytes,1,opt,name=execution_id,json=executionId,proto3" json:"execution_id,omitempty"`
-	// At least 1.
+	// The number; at least 1.
 	Count         int64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -355,15 +355,15 @@ func (x *DuplicateCount) GetCount() int64 {
 	return 0
 }
 
-// FilterReport says which requests did not meet the filters of their nodes: a message on reports.filtered. Its
-// Nats-Msg-Id is the report's ID, and is applied once.
+// FilterReport counts the requests that did not meet the filters of their nodes. It is a message on
+// reports.filtered. Its Nats-Msg-Id is the report's ID, so that it is applied once.
 type FilterReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A random UUID.
+	// The report's ID: a random UUID.
 	ReportId string `protobuf:"bytes,1,opt,name=report_id,json=reportId,proto3" json:"report_id,omitempty"`
-	// One for each trigger node, since the last report.
+	// The counts since the last report, one for each trigger node.
 	Nodes []*FilteredNode `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	// When the report was made.
+	// The time at which the report was made.
 	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -420,16 +420,16 @@ func (x *FilterReport) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// FilteredNode is how many requests did not meet the filter of one trigger node.
+// FilteredNode is the number of requests that did not meet the filter of one trigger node.
 type FilteredNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workflow.
+	// The ID of the workflow.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Its trigger node.
+	// The ID of its trigger node.
 	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// At least 1.
+	// The number; at least 1.
 	Count int64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	// The last ones of them, the newest first.
+	// The last of these requests, the newest first.
 	Last          []*FilteredRequest `protobuf:"bytes,4,rep,name=last,proto3" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -493,14 +493,15 @@ func (x *FilteredNode) GetLast() []*FilteredRequest {
 	return nil
 }
 
-// FilteredRequest is the part of such a request that is kept; nothing of its body.
+// FilteredRequest holds what is kept of a request that did not meet a filter. It holds nothing of
+// the request's body.
 type FilteredRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it came.
+	// The time at which the request arrived.
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// Its delivery ID; empty: it has none.
+	// The delivery ID. Empty if the request has none.
 	DeliveryId string `protobuf:"bytes,2,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
-	// The place whose condition did not hold, as the filter writes it.
+	// The place whose condition did not hold, written as in the filter.
 	Place         string `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -557,15 +558,15 @@ func (x *FilteredRequest) GetPlace() string {
 	return ""
 }
 
-// RefusalReport says which requests were refused: a message on reports.refusals. Its
-// Nats-Msg-Id is the report's ID, and is applied once.
+// RefusalReport counts the requests that were refused. It is a message on reports.refusals. Its
+// Nats-Msg-Id is the report's ID, so that it is applied once.
 type RefusalReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A random UUID.
+	// The report's ID: a random UUID.
 	ReportId string `protobuf:"bytes,1,opt,name=report_id,json=reportId,proto3" json:"report_id,omitempty"`
-	// How often, since the last report: one for each workflow, code and minute.
+	// The counts since the last report, one for each workflow, code and minute.
 	Counts []*RefusalCount `protobuf:"bytes,2,rep,name=counts,proto3" json:"counts,omitempty"`
-	// When the report was made.
+	// The time at which the report was made.
 	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -622,20 +623,20 @@ func (x *RefusalReport) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// RefusalCount is how often requests to one workflow were refused with one code, within
-// one minute.
+// RefusalCount is the number of requests to one workflow that were refused with one code within one
+// minute.
 type RefusalCount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workflow. Empty: there is none with that ID, or more were called than an ingress
-	// counts.
+	// The ID of the workflow. Empty if there is no workflow with the requested ID, or if more
+	// workflows were called than an ingress counts.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// The refusal's code.
+	// The code of the refusal.
 	Code string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
 	// The beginning of the minute.
 	Minute *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=minute,proto3" json:"minute,omitempty"`
-	// At least 1.
+	// The number; at least 1.
 	Count int64 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
-	// The last of them.
+	// The last of these requests.
 	Last          *RefusedRequest `protobuf:"bytes,5,opt,name=last,proto3" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -706,15 +707,15 @@ func (x *RefusalCount) GetLast() *RefusedRequest {
 	return nil
 }
 
-// RefusedRequest is the part of a refused request that is kept. There is nothing in it of
-// its body, its path or its query.
+// RefusedRequest holds what is kept of a refused request. It holds nothing of the request's body,
+// path or query.
 type RefusedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it came.
+	// The time at which the request arrived.
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// The length of its body, as declared; -1: it was not declared.
+	// The length of the body in bytes, as declared. -1 if it was not declared.
 	BodyBytes int64 `protobuf:"varint,2,opt,name=body_bytes,json=bodyBytes,proto3" json:"body_bytes,omitempty"`
-	// What it says sent it: printable ASCII, cut short, without its token.
+	// The User-Agent header, without the token, cut short, and only its printable ASCII.
 	UserAgent     string `protobuf:"bytes,3,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -771,15 +772,15 @@ func (x *RefusedRequest) GetUserAgent() string {
 	return ""
 }
 
-// SenderReport says what ingresses saw of the senders of trigger nodes: a message on
-// reports.senders. Its Nats-Msg-Id is the report's ID, and is applied once.
+// SenderReport holds what an ingress saw of the senders of trigger nodes. It is a message on
+// reports.senders. Its Nats-Msg-Id is the report's ID, so that it is applied once.
 type SenderReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A random UUID.
+	// The report's ID: a random UUID.
 	ReportId string `protobuf:"bytes,1,opt,name=report_id,json=reportId,proto3" json:"report_id,omitempty"`
-	// Since the last report: one for each node.
+	// What was seen since the last report, one entry for each node.
 	Seen []*SenderSeen `protobuf:"bytes,2,rep,name=seen,proto3" json:"seen,omitempty"`
-	// When the report was made.
+	// The time at which the report was made.
 	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -836,33 +837,33 @@ func (x *SenderReport) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// SenderSeen is what was seen of one node's sender.
+// SenderSeen holds what was seen of one node's sender.
 type SenderSeen struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workflow.
+	// The ID of the workflow.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Its trigger node.
+	// The ID of its trigger node.
 	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// When a request was last verified; absent: none was.
+	// The time at which a request was last verified. Absent if none was.
 	VerifiedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=verified_at,json=verifiedAt,proto3" json:"verified_at,omitempty"`
-	// When a handshake was last answered; absent: none was.
+	// The time at which a handshake was last answered. Absent if none was.
 	HandshakeAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=handshake_at,json=handshakeAt,proto3" json:"handshake_at,omitempty"`
-	// When a request was last refused by its signature; absent: none was.
+	// The time at which a request was last refused because of its signature. Absent if none was.
 	RefusedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=refused_at,json=refusedAt,proto3" json:"refused_at,omitempty"`
-	// The code of that refusal.
+	// The code of the last refusal. Empty if there was none.
 	RefusedCode string `protobuf:"bytes,6,opt,name=refused_code,json=refusedCode,proto3" json:"refused_code,omitempty"`
-	// Why, in words for the node's operators. It holds no secret and nothing of the request but the
-	// names of headers.
+	// The reason of the last refusal, for the node's operators. It holds no secret, and of the
+	// request only names of headers.
 	RefusedReason string `protobuf:"bytes,7,opt,name=refused_reason,json=refusedReason,proto3" json:"refused_reason,omitempty"`
-	// How many deliveries were stored.
+	// The number of deliveries that were stored.
 	Deliveries int64 `protobuf:"varint,8,opt,name=deliveries,proto3" json:"deliveries,omitempty"`
-	// How many of them had no delivery ID.
+	// The number of stored deliveries that had no delivery ID.
 	WithoutId int64 `protobuf:"varint,9,opt,name=without_id,json=withoutId,proto3" json:"without_id,omitempty"`
-	// How many requests were refused by their signature.
+	// The number of requests that were refused because of their signatures.
 	Refused int64 `protobuf:"varint,10,opt,name=refused,proto3" json:"refused,omitempty"`
-	// A secret that the provider brought with a handshake, sealed; empty: it brought none.
+	// A secret that the provider sent with a handshake, sealed. Empty if it sent none.
 	Captured []byte `protobuf:"bytes,11,opt,name=captured,proto3" json:"captured,omitempty"`
-	// The preset that was in force; empty: the node had no sender.
+	// The ID of the sender's preset. Empty if the node had no sender.
 	Preset        string `protobuf:"bytes,12,opt,name=preset,proto3" json:"preset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -982,11 +983,11 @@ func (x *SenderSeen) GetPreset() string {
 	return ""
 }
 
-// ExecutionsChanged tells the other executors which records changed, for those
-// who watch: a message on hookstart.executions.changed, at most once delivered.
+// ExecutionsChanged announces to the other executors which records changed, for clients that watch
+// them. It is a message on hookstart.executions.changed, delivered at most once.
 type ExecutionsChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The records' execution IDs.
+	// The execution IDs of the records.
 	ExecutionIds  []string `protobuf:"bytes,1,rep,name=execution_ids,json=executionIds,proto3" json:"execution_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1029,15 +1030,15 @@ func (x *ExecutionsChanged) GetExecutionIds() []string {
 	return nil
 }
 
-// RateUsage is what one ingress admitted since its last one: a message on
-// hookstart.rate, for the other ingresses. One that gets lost is not sent again.
+// RateUsage holds what one ingress admitted since its last RateUsage. It is a message on
+// hookstart.rate, for the other ingresses. A lost message is not sent again.
 type RateUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The ingress: a random UUID.
+	// The ID of the ingress: a random UUID.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// By workflow.
+	// The usage by workflow.
 	Workflows []*WorkflowUsage `protobuf:"bytes,2,rep,name=workflows,proto3" json:"workflows,omitempty"`
-	// By account.
+	// The usage by account.
 	Accounts      []*AccountUsage `protobuf:"bytes,3,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1094,12 +1095,13 @@ func (x *RateUsage) GetAccounts() []*AccountUsage {
 	return nil
 }
 
-// AccountUsage is how much of the bytes of its day an account has used.
+// AccountUsage is the part of an account's bytes of the day that one ingress has counted.
 type AccountUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The account.
+	// The ID of the account.
 	AccountId string `protobuf:"bytes,1,opt,name=account_id,json=accountId,proto3" json:"account_id,omitempty"`
-	// The bytes of the bodies that were read. What they cost depends on the plan in force.
+	// The number of bytes of the bodies that were read. How much of the limit they use depends on the
+	// plan in force.
 	Bytes         int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1149,16 +1151,16 @@ func (x *AccountUsage) GetBytes() int64 {
 	return 0
 }
 
-// WorkflowUsage is what was admitted of one workflow.
+// WorkflowUsage is what one ingress admitted for one workflow.
 type WorkflowUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The workflow.
+	// The ID of the workflow.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// The time in nanoseconds that its rate limit needs to make up for what was admitted:
-	// the number of requests times window / requests.
+	// The time in nanoseconds after which the rate limit is as it was before what was admitted: the
+	// number of requests times window / requests.
 	Cost int64 `protobuf:"varint,2,opt,name=cost,proto3" json:"cost,omitempty"`
-	// What one request costs of that, window / requests, in nanoseconds. Where another limit is
-	// in force by now, the usage does not count. 0: from an ingress that does not say.
+	// The part of the cost of one request in nanoseconds: window / requests. If another limit is in
+	// force by now, the usage does not count. 0 from an ingress that does not send it.
 	Each          int64 `protobuf:"varint,3,opt,name=each,proto3" json:"each,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -22,13 +22,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RateLimit lets `requests` requests through at once from idle, and then one
-// every window_seconds / requests.
+// RateLimit admits `requests` requests at once to an idle workflow, and then one every
+// window_seconds / requests.
 type RateLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many; at least 1.
+	// The number of requests; at least 1.
 	Requests int64 `protobuf:"varint,1,opt,name=requests,proto3" json:"requests,omitempty"`
-	// In how many seconds; at least 1.
+	// The length of the window in seconds; at least 1.
 	WindowSeconds int64 `protobuf:"varint,2,opt,name=window_seconds,json=windowSeconds,proto3" json:"window_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -78,18 +78,20 @@ func (x *RateLimit) GetWindowSeconds() int64 {
 	return 0
 }
 
-// Plan says what an account may do.
+// Plan holds the limits of an account.
 type Plan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The plan's name: none, free, pro, ultra, or what the catalog file says.
+	// The ID of the plan: none, free, pro, ultra, or an ID of the catalog file.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Whether workflows may have webhook triggers at all.
+	// True if workflows may have webhook triggers.
 	WebhookTriggers bool `protobuf:"varint,2,opt,name=webhook_triggers,json=webhookTriggers,proto3" json:"webhook_triggers,omitempty"`
-	// How many workflows with webhook triggers may be active at once; absent: any number.
+	// The maximum number of workflows with webhook triggers that may be active at once. Absent if
+	// there is no maximum.
 	MaxActiveWebhookWorkflows *int64 `protobuf:"varint,3,opt,name=max_active_webhook_workflows,json=maxActiveWebhookWorkflows,proto3,oneof" json:"max_active_webhook_workflows,omitempty"`
-	// The limit of each workflow that sets none of its own.
+	// The rate limit of each workflow that has none of its own.
 	RateLimit *RateLimit `protobuf:"bytes,4,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"`
-	// How many bytes all bodies of an account may have in a day; absent: any number.
+	// The maximum number of bytes of all bodies of an account in a day. Absent if there is no
+	// maximum.
 	BytesPerDay   *int64 `protobuf:"varint,5,opt,name=bytes_per_day,json=bytesPerDay,proto3,oneof" json:"bytes_per_day,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -160,10 +162,10 @@ func (x *Plan) GetBytesPerDay() int64 {
 	return 0
 }
 
-// PlanCatalog is the registry's one record under the key "plans".
+// PlanCatalog holds all plans. It is the registry's record under "plans".
 type PlanCatalog struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The plans, in the catalog file's order.
+	// The plans, in the order of the catalog file.
 	Plans         []*Plan `protobuf:"bytes,1,rep,name=plans,proto3" json:"plans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -206,23 +208,23 @@ func (x *PlanCatalog) GetPlans() []*Plan {
 	return nil
 }
 
-// Account is the registry's record under "account.{id}". It is also the lock
-// under which its workflows are switched on and off: see last_transition.
+// Account is the registry's record under "account.{id}". It is also the lock under which its
+// workflows are activated and deactivated: see last_transition.
 type Account struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// [A-Za-z0-9_-]{1,64}
+	// The ID: [A-Za-z0-9_-]{1,64}.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// For people.
+	// The name, for people. It may be empty.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The ID of a plan.
+	// The ID of the account's plan.
 	Plan string `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
-	// When the account was created.
+	// The time at which the account was created.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// The last switch of one of this account's workflows. It is written here first and
-	// carried out on the workflow's record after; whoever switches next carries it out
-	// again if need be, so a crash between the two leaves nothing half done.
+	// The last activation or deactivation of one of this account's workflows. It is written here
+	// first, and then carried out on the workflow's record. The next transition carries it out again
+	// if that is necessary, so that a crash between the two writes leaves nothing half done.
 	LastTransition *Transition `protobuf:"bytes,5,opt,name=last_transition,json=lastTransition,proto3" json:"last_transition,omitempty"`
-	// Which workflow is started by the events of this account; absent: none is.
+	// The workflow that the events of this account start. Absent if they start none.
 	Events        *OperatorEvents `protobuf:"bytes,6,opt,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -300,17 +302,18 @@ func (x *Account) GetEvents() *OperatorEvents {
 	return nil
 }
 
-// OperatorEvents says which workflow an account's events start.
+// OperatorEvents chooses the workflow that an account's events start.
 type OperatorEvents struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A workflow of the account.
+	// The ID of a workflow of the account.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// The kinds of events that start it, sorted. Empty: all kinds.
+	// The kinds of events that start it, sorted. Empty if all kinds do.
 	Kinds []string `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
-	// After how many seconds without a request a trigger node counts as silent. 0: after twice the longest pause of
-	// its last days.
+	// The number of seconds without a request after which a trigger node counts as silent. 0 means
+	// twice the longest pause of its last days.
 	SilentAfterSeconds int64 `protobuf:"varint,3,opt,name=silent_after_seconds,json=silentAfterSeconds,proto3" json:"silent_after_seconds,omitempty"`
-	// When an account that had none was given this. What happened before makes no event.
+	// The time at which the account was given a workflow for its events. What happened before makes
+	// no event.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -374,18 +377,20 @@ func (x *OperatorEvents) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
-// Transition is one switch of a workflow, on or off.
+// Transition is one activation or deactivation of a workflow.
 type Transition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts the account's switches; a workflow's record holds the number of its last one.
+	// The number of the transition. It counts the transitions of the account; a workflow's record
+	// holds the number of its last one.
 	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// The workflow that was switched.
+	// The ID of the workflow.
 	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// On or off.
+	// True if the workflow was activated.
 	Active bool `protobuf:"varint,3,opt,name=active,proto3" json:"active,omitempty"`
-	// When.
+	// The time of the transition.
 	At *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
-	// The actor who requested it. The process that carries it out does so in this actor's name.
+	// The actor who requested it. The process that carries out the transition does so in this actor's
+	// name.
 	By            *Actor `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -456,14 +461,14 @@ func (x *Transition) GetBy() *Actor {
 	return nil
 }
 
-// Actor is who made a change.
+// Actor is the person, key or process that made a change.
 type Actor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// admin-token, key, user or system.
+	// The kind: admin-token, key, user or system.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// The key's ID, or the user's.
+	// The ID of the key or the user. Empty for the other kinds.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// For people.
+	// The name, for people. It may be empty.
 	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -523,28 +528,29 @@ func (x *Actor) GetName() string {
 // Workflow is the registry's record under "workflow.{id}".
 type Workflow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// [A-Za-z0-9_-]{1,64}
+	// The ID: [A-Za-z0-9_-]{1,64}.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The account that it belongs to.
+	// The ID of the account that it belongs to.
 	AccountId string `protobuf:"bytes,2,opt,name=account_id,json=accountId,proto3" json:"account_id,omitempty"`
-	// For people.
+	// The name, for people. It may be empty.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// The runner queue.
+	// The name of the runner queue.
 	Queue string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Whether its webhooks start executions.
+	// True if its webhooks start executions.
 	Active bool `protobuf:"varint,5,opt,name=active,proto3" json:"active,omitempty"`
-	// When it was last switched on; absent while it is off.
+	// The time at which it was last activated. Absent while it is not active.
 	ActivatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=activated_at,json=activatedAt,proto3" json:"activated_at,omitempty"`
-	// The number of the account's transition that last switched it, or that the account had
-	// reached when the workflow was created. Orders the active ones: the lowest came first.
+	// The number of the account's transition that last activated or deactivated it, or that the
+	// account had reached when the workflow was created. It orders the active workflows: the lowest
+	// came first.
 	Transition int64 `protobuf:"varint,7,opt,name=transition,proto3" json:"transition,omitempty"`
-	// Its own rate limit; absent: the plan's.
+	// The workflow's own rate limit. Absent if the plan's rate limit applies.
 	RateLimit *RateLimit `protobuf:"bytes,8,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"`
-	// Its webhook trigger nodes, in the operator's order.
+	// The webhook trigger nodes, in the operator's order.
 	Triggers []*TriggerNode `protobuf:"bytes,9,rep,name=triggers,proto3" json:"triggers,omitempty"`
-	// When the workflow was created.
+	// The time at which the workflow was created.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// When anything but `active` last changed, or `active` did.
+	// The time at which any part of the record last changed.
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -660,20 +666,21 @@ func (x *Workflow) GetUpdatedAt() *timestamppb.Timestamp {
 // TriggerNode is one webhook trigger node of a workflow.
 type TriggerNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// [A-Za-z0-9_-]{1,64}
+	// The ID: [A-Za-z0-9_-]{1,64}.
 	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// For people.
+	// The name, for people. It may be empty.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The tokens that open it, newest first.
+	// The tokens that are valid for it, the newest first.
 	Tokens []*TokenHash `protobuf:"bytes,3,rep,name=tokens,proto3" json:"tokens,omitempty"`
-	// The sender that calls it; absent: only the token is known.
+	// The sender that calls it. Absent if only the token is checked.
 	Sender *Sender `protobuf:"bytes,4,opt,name=sender,proto3" json:"sender,omitempty"`
-	// Which requests start an execution: a JSON object of places and conditions; empty: every one does.
+	// The filter: a JSON object of places and conditions that a request must meet to start an
+	// execution. Empty if every request starts one.
 	Filter string `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Whether the answer to a request waits for the end of its execution; absent: it does not.
+	// How the answer to a request waits for the end of its execution. Absent if it does not wait.
 	Answer *Answer `protobuf:"bytes,6,opt,name=answer,proto3" json:"answer,omitempty"`
-	// The place of a request whose value is its order key, as header:Name, ptr:/json/pointer, form:field or query:name;
-	// empty: its executions have no order, as in records from before there were order keys.
+	// The place of a request that holds its order key: header:Name, ptr:/json/pointer, form:field or
+	// query:name. Empty if the node's executions have no order.
 	OrderKey      string `protobuf:"bytes,7,opt,name=order_key,json=orderKey,proto3" json:"order_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -758,12 +765,13 @@ func (x *TriggerNode) GetOrderKey() string {
 	return ""
 }
 
-// Answer says how the answer to a request waits for the end of its execution.
+// Answer configures answers that wait for the end of the execution.
 type Answer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long it waits at most, in seconds.
+	// The maximum time that an answer waits, in seconds.
 	WaitSeconds int64 `protobuf:"varint,1,opt,name=wait_seconds,json=waitSeconds,proto3" json:"wait_seconds,omitempty"`
-	// The output of the execution is the body of the answer, and may set its status and headers.
+	// True if the output of the execution is the body of the answer, and may set its status and
+	// headers.
 	Raw           bool `protobuf:"varint,2,opt,name=raw,proto3" json:"raw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -813,16 +821,16 @@ func (x *Answer) GetRaw() bool {
 	return false
 }
 
-// Sender is who calls a trigger node, as an operator set it.
+// Sender configures the provider that calls a trigger node, as an operator set it.
 type Sender struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The ID of a preset.
+	// The ID of the preset.
 	Preset string `protobuf:"bytes,1,opt,name=preset,proto3" json:"preset,omitempty"`
-	// Its secrets, newest first. Those that have ended may still be there.
+	// The secrets, the newest first. Expired ones may still be among them.
 	Secrets []*SenderSecret `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
-	// The settings that are not secret, by the preset's names.
+	// The settings that are not secret, by their names in the preset.
 	Settings map[string]string `protobuf:"bytes,3,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The secret settings, each sealed as the setting of that name of this node.
+	// The secret settings, by their names in the preset. Each is sealed for this name and this node.
 	SealedSettings map[string][]byte `protobuf:"bytes,4,rep,name=sealed_settings,json=sealedSettings,proto3" json:"sealed_settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -889,19 +897,20 @@ func (x *Sender) GetSealedSettings() map[string][]byte {
 // SenderSecret is a secret, or a public key, with which a sender's requests are verified.
 type SenderSecret struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names it where it must not be seen: a random text of [A-Za-z0-9_-].
+	// The ID, which names the secret in places where the secret must not be seen: a random text of
+	// [A-Za-z0-9_-].
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The secret's text, sealed; empty: it is a public key.
+	// The text of the secret, sealed. Empty if it is a public key.
 	Sealed []byte `protobuf:"bytes,2,opt,name=sealed,proto3" json:"sealed,omitempty"`
-	// The text of a public key.
+	// The text of the public key. Empty if it is a secret.
 	PublicKey string `protobuf:"bytes,3,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
-	// The last characters of the text, so that people recognise it; empty when it is short.
+	// The last characters of the text, by which people recognise it. Empty if the text is short.
 	Last4 string `protobuf:"bytes,4,opt,name=last4,proto3" json:"last4,omitempty"`
-	// When it was set.
+	// The time at which it was set.
 	SetAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=set_at,json=setAt,proto3" json:"set_at,omitempty"`
-	// When it stops to work; absent: never.
+	// The time at which it expires. Absent if it does not expire.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// The provider brought it, and no operator has seen it yet: it is shown once.
+	// True if the provider sent it and no operator has seen it yet: it is shown once.
 	Unseen        bool `protobuf:"varint,7,opt,name=unseen,proto3" json:"unseen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -986,12 +995,12 @@ func (x *SenderSecret) GetUnseen() bool {
 	return false
 }
 
-// TokenHash is all that ingress knows of a token.
+// TokenHash is what an ingress knows of a token.
 type TokenHash struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The SHA-256 of the token's text.
+	// The SHA-256 of the text of the token.
 	Sha256 []byte `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// When the token stops to work; absent: never.
+	// The time at which the token expires. Absent if it does not expire.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1041,22 +1050,23 @@ func (x *TokenHash) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Key is the registry's record under "key.{id}": it lets whoever has its text call the operators' API.
+// Key is the registry's record under "key.{id}". A client that has the text of the key may call the
+// operators' API.
 type Key struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// key_ and random characters of base64url.
+	// The ID: key_ and random characters of base64url.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// For people.
+	// The name, for people. It may be empty.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// What it may do: viewer, editor or admin.
+	// The role: viewer, editor or admin.
 	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
-	// The only account that it has access to; empty: all of them.
+	// The ID of the only account to which it gives access. Empty if it gives access to all accounts.
 	AccountId string `protobuf:"bytes,4,opt,name=account_id,json=accountId,proto3" json:"account_id,omitempty"`
-	// The SHA-256 of its text.
+	// The SHA-256 of the text of the key.
 	Sha256 []byte `protobuf:"bytes,5,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// When it was made.
+	// The time at which it was made.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// When it stops to work; absent: never.
+	// The time at which it expires. Absent if it does not expire.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1141,16 +1151,16 @@ func (x *Key) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// TriggerSecrets is the record under "{workflowId}.{nodeId}" of the bucket that
-// ingress may not read.
+// TriggerSecrets is the record under "{workflowId}.{nodeId}" of the bucket that an ingress may not
+// read.
 type TriggerSecrets struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tokens themselves. Which of them work is what the workflow's record says.
+	// The tokens in clear. The workflow's record says which of them are valid.
 	Tokens []*Token `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
-	// The sample payload, one JSON text; absent: none is configured.
+	// The sample payload: one JSON text. Absent if none is configured.
 	SamplePayload []byte `protobuf:"bytes,2,opt,name=sample_payload,json=samplePayload,proto3,oneof" json:"sample_payload,omitempty"`
-	// All of the above as a TriggerSecrets, sealed, in place of the above; empty: it is in clear,
-	// because there was no key.
+	// The fields above as a TriggerSecrets, sealed, instead of the fields above. Empty if they are in
+	// clear because there was no key.
 	Sealed        []byte `protobuf:"bytes,3,opt,name=sealed,proto3" json:"sealed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1207,12 +1217,12 @@ func (x *TriggerSecrets) GetSealed() []byte {
 	return nil
 }
 
-// Token is a token in clear.
+// Token is a token of a trigger node, in clear.
 type Token struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// hst_ and 43 characters of base64url.
+	// The token: hst_ and 43 characters of base64url.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// When it was made.
+	// The time at which it was made.
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1262,18 +1272,19 @@ func (x *Token) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Installation is the registry's record under "installation": whose registry this is. While it is not there, or a backup is
-// being restored, no process answers from the registry.
+// Installation is the registry's record under "installation". It identifies the installation that
+// the registry belongs to. While it is missing, or a backup is being restored, no process answers
+// from the registry.
 type Installation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A random UUID, which the database has, too.
+	// The ID of the installation: a random UUID, which the database has, too.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// A backup is being restored: the registry is not complete yet.
+	// True while a backup is being restored: the registry is not complete yet.
 	Restoring bool `protobuf:"varint,2,opt,name=restoring,proto3" json:"restoring,omitempty"`
-	// A random UUID for each time that an executor, or a restore, has written this record: it has found the registry to be
-	// the newest.
+	// A random UUID, made each time that an executor or a restore writes this record because it has
+	// found the registry to be the newest.
 	Stamp string `protobuf:"bytes,3,opt,name=stamp,proto3" json:"stamp,omitempty"`
-	// A random UUID for each time that the registry was restored from the database's copy.
+	// A random UUID, made each time that the registry is restored from the database's copy.
 	Life          string `protobuf:"bytes,4,opt,name=life,proto3" json:"life,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

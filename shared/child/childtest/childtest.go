@@ -28,7 +28,8 @@ type Main struct{ *testing.M }
 func (m Main) Run() int {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "HOOKSTART_") && !strings.HasPrefix(name, "HOOKSTART_TEST_") && name != "HOOKSTART_SCREENSHOTS" {
+		if strings.HasPrefix(name, "HOOKSTART_") && !strings.HasPrefix(name, "HOOKSTART_TEST_") &&
+			name != "HOOKSTART_SCREENSHOTS" {
 			_ = os.Unsetenv(name)
 		}
 	}

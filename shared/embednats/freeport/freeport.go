@@ -33,7 +33,8 @@ func Reserve() (*Port, error) {
 	for range last - first {
 		p := &Port{Number: first + int(next.Add(1)%(last-first))}
 		var err error
-		if p.reservation, err = net.ListenPacket("udp", p.Addr()); err != nil { //nolint:noctx // it does not block
+		if p.reservation, err = net.ListenPacket("udp",
+			p.Addr()); err != nil { //nolint:noctx // it does not block
 			continue
 		}
 		l, err := net.Listen("tcp", p.Addr()) //nolint:noctx // it does not block

@@ -25,7 +25,12 @@ func New(to string) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Link{listener: listener, to: to, silent: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	l := &Link{
+		listener: listener,
+		to:       to,
+		silent:   make(chan struct{}),
+		conns:    map[net.Conn]struct{}{},
+	}
 	close(l.silent)
 	go l.accept()
 	return l, nil

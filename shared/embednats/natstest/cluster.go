@@ -47,7 +47,8 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 	if nodes < 2 {
 		tb.Fatalf("natstest: %d node is no cluster", nodes)
 	}
-	// The name is random, so that a node does not join a node of another test at its neighbour's port.
+	// The name is random, so that a node does not join a node of another test at its neighbour's
+	// port.
 	name := "natstest-" + rand.Text()
 	var routePorts []int
 	var routes []string
@@ -167,10 +168,11 @@ func (c *Cluster) awaitReplicas() {
 	})
 	for _, n := range c.nodes {
 		own, from := c.client(n.URL())
-		c.await("a way from "+n.URL()+" to the stream", time.Second, func(ctx context.Context) error {
-			_, err := from.Publish(ctx, name, nil, jetstream.WithRetryAttempts(0))
-			return err
-		})
+		c.await("a way from "+n.URL()+" to the stream", time.Second,
+			func(ctx context.Context) error {
+				_, err := from.Publish(ctx, name, nil, jetstream.WithRetryAttempts(0))
+				return err
+			})
 		own.Close()
 	}
 	c.await("the end of the stream", 2*time.Second, func(ctx context.Context) error {
@@ -185,7 +187,8 @@ func (c *Cluster) awaitReplicas() {
 // client returns a new connection of the cluster, which the caller must close.
 func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
 	c.tb.Helper()
-	nc, err := nats.Connect(urls, nats.Name("natstest"), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect(urls, nats.Name("natstest"), nats.MaxReconnects(-1),
+		nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		c.tb.Fatalf("natstest: connect to %s: %v", urls, err)
 	}

@@ -22,7 +22,10 @@ func ExampleStart() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"jobs.>"}}); err != nil {
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{
+		Name:     "JOBS",
+		Subjects: []string{"jobs.>"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := js.Publish(ctx, "jobs.1", []byte("one")); err != nil {
@@ -90,7 +93,8 @@ func ExampleStartCluster() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "JOBS", Replicas: 3}); err != nil {
+	if _, err := js.CreateStream(ctx,
+		jetstream.StreamConfig{Name: "JOBS", Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -1,5 +1,5 @@
-// Package natstest gives a test a real NATS server with JetStream, or a cluster, in the test's process or in processes that can
-// be killed. Nothing has to be installed.
+// Package natstest gives a test a real NATS server with JetStream, or a cluster, in the test's
+// process or in processes that can be killed. Nothing has to be installed.
 //
 //	func TestMyRunner(t *testing.T) {
 //		server := natstest.Start(t)
@@ -11,10 +11,12 @@
 //
 // The functions differ in where the servers run:
 //
-//   - [Start]: a server in the test's process. It starts in milliseconds: every test can have its own.
+//   - [Start]: a server in the test's process. It starts in milliseconds: every test can have its
+//     own.
 //   - [StartProcess]: a server in a separate process, to be killed ([Node.Kill]) or frozen
 //     ([Node.Pause]).
-//   - [StartCluster]: three servers, for streams with three replicas. Stop one, perhaps a leader ([Cluster.Leader]).
+//   - [StartCluster]: three servers, for streams with three replicas. Stop one, perhaps a leader
+//     ([Cluster.Leader]).
 //   - [StartProcessCluster]: three servers in separate processes.
 //
 // All servers listen on 127.0.0.1 without a password, keep their data in t.TempDir(), and end with
@@ -157,7 +159,8 @@ func (n *Node) stop() {
 	}
 }
 
-// Restart stops the server if it runs, starts it with the same folder and port, and waits until clients can connect.
+// Restart stops the server if it runs, starts it with the same folder and port, and waits until
+// clients can connect.
 func (n *Node) Restart() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -174,7 +177,8 @@ func (n *Node) Restart() {
 	}
 }
 
-// Kill ends a server process with SIGKILL, and waits until it has ended. It needs [StartProcess] or [StartProcessCluster].
+// Kill ends a server process with SIGKILL, and waits until it has ended. It needs [StartProcess] or
+// [StartProcessCluster].
 func (n *Node) Kill() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -223,7 +227,8 @@ func (n *Node) needProcess(verb string) {
 	n.tb.Helper()
 	switch {
 	case !n.asProcess:
-		n.tb.Fatalf("natstest: cannot %s a server inside the test's process; start it as a process", verb)
+		n.tb.Fatalf("natstest: cannot %s a server inside the test's process; start it as a process",
+			verb)
 	case n.child == nil:
 		n.tb.Fatalf("natstest: cannot %s a server that does not run", verb)
 	}

@@ -70,12 +70,30 @@ func TestDataSurvives(t *testing.T) {
 		start   func(testing.TB, ...natstest.Option) *natstest.Node
 		restart func(*natstest.Node)
 	}{
-		{"stop and restart", natstest.Start, func(n *natstest.Node) { n.Stop(); n.Stop(); n.Restart() }},
+		{"stop and restart", natstest.Start, func(n *natstest.Node) {
+			n.Stop()
+			n.Stop()
+			n.Restart()
+		}},
 		{"restart alone", natstest.Start, (*natstest.Node).Restart},
-		{"process, stop and restart", natstest.StartProcess, func(n *natstest.Node) { n.Stop(); n.Restart() }},
-		{"process, kill and restart", natstest.StartProcess, func(n *natstest.Node) { n.Kill(); n.Restart() }},
-		{"process, stop while paused", natstest.StartProcess, func(n *natstest.Node) { n.Pause(); n.Stop(); n.Restart() }},
-		{"process, kill while paused", natstest.StartProcess, func(n *natstest.Node) { n.Pause(); n.Kill(); n.Restart() }},
+		{"process, stop and restart", natstest.StartProcess, func(n *natstest.Node) {
+			n.Stop()
+			n.Restart()
+		}},
+		{"process, kill and restart", natstest.StartProcess, func(n *natstest.Node) {
+			n.Kill()
+			n.Restart()
+		}},
+		{"process, stop while paused", natstest.StartProcess, func(n *natstest.Node) {
+			n.Pause()
+			n.Stop()
+			n.Restart()
+		}},
+		{"process, kill while paused", natstest.StartProcess, func(n *natstest.Node) {
+			n.Pause()
+			n.Kill()
+			n.Restart()
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -130,8 +148,12 @@ func TestFolderIsLockedByAProcess(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	for _, start := range []func(testing.TB, ...natstest.Option) *natstest.Node{natstest.Start, natstest.StartProcess} {
-		server := start(t, func(o *embednats.Options) { o.MaxPayload = 100 }, func(o *embednats.Options) { o.Name = "mine" })
+	for _, start := range []func(testing.TB, ...natstest.Option) *natstest.Node{
+		natstest.Start, natstest.StartProcess,
+	} {
+		server := start(t, func(o *embednats.Options) {
+			o.MaxPayload = 100
+		}, func(o *embednats.Options) { o.Name = "mine" })
 		nc := server.Connect(t)
 		if nc.MaxPayload() != 100 || nc.ConnectedServerName() != "mine" {
 			t.Errorf("max payload %d, name %s", nc.MaxPayload(), nc.ConnectedServerName())
@@ -169,7 +191,9 @@ func TestClusterSurvivesTheLossOfALeader(t *testing.T) {
 		lose  func(*natstest.Cluster, int)
 	}{
 		{"stop", natstest.StartCluster, (*natstest.Cluster).Stop},
-		{"process, kill", natstest.StartProcessCluster, func(c *natstest.Cluster, i int) { c.Node(i).Kill() }},
+		{"process, kill", natstest.StartProcessCluster, func(c *natstest.Cluster, i int) {
+			c.Node(i).Kill()
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -193,7 +217,8 @@ func TestClusterSurvivesTheLossOfALeader(t *testing.T) {
 
 			cluster.Restart(first)
 			nc := cluster.Node(first).Connect(t)
-			if nc.ConnectedUrl() != cluster.Node(first).URL() || !strings.Contains(cluster.URLs(), nc.ConnectedUrl()) {
+			if nc.ConnectedUrl() != cluster.Node(first).URL() ||
+				!strings.Contains(cluster.URLs(), nc.ConnectedUrl()) {
 				t.Errorf("connected to %s", nc.ConnectedUrl())
 			}
 			if ack := publish(t, js, "c"); ack.Sequence != 3 {
@@ -203,7 +228,9 @@ func TestClusterSurvivesTheLossOfALeader(t *testing.T) {
 	}
 }
 
-var orphan = flag.String("orphan", "", "for TestChildEndsWithItsParent: start a server process, \"running\" or \"paused\", and wait to be killed")
+var orphan = flag.String("orphan", "",
+	"for TestChildEndsWithItsParent: start a server process, \"running\" or \"paused\", and wait "+
+		"to be killed")
 
 func TestChildEndsWithItsParent(t *testing.T) {
 	t.Parallel()
@@ -227,9 +254,10 @@ func TestChildEndsWithItsParent(t *testing.T) {
 	for _, state := range []string{"running", "paused"} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
-			parent := exec.Command(binary, "-test.run=^TestChildEndsWithItsParent$", "-orphan="+state)
-			// A process that is killed does not remove its folder, so it uses a folder that this test
-			// removes.
+			parent := exec.Command(binary, "-test.run=^TestChildEndsWithItsParent$",
+				"-orphan="+state)
+			// A process that is killed does not remove its folder, so it uses a folder that this
+			// test removes.
 			parent.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 			stdin, err := parent.StdinPipe()
 			if err != nil {

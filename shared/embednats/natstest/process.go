@@ -46,7 +46,8 @@ func Main(m *testing.M) (code int) {
 // called first there.
 func ServeIfAsked() {
 	servesIfAsked.Store(true)
-	text := os.Getenv(serverEnv) //nolint:forbidigo // there is no cmd: the process is any package's test binary
+	//nolint:forbidigo // there is no cmd: the process is any package's test binary
+	text := os.Getenv(serverEnv)
 	if text == "" {
 		return
 	}
@@ -92,8 +93,10 @@ type process struct {
 // startProcess starts a server and waits until it is ready.
 func startProcess(o embednats.Options) (*process, error) {
 	if !servesIfAsked.Load() {
-		return nil, errors.New("a server process is this test binary, started once more: the package needs " +
-			"func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }")
+		return nil,
+			errors.New("a server process is this test binary, started once more: the package " +
+				"needs " +
+				"func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }")
 	}
 	text, err := json.Marshal(o)
 	if err != nil {

@@ -21,7 +21,8 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	server := natstest.StartProcess(t)
 	nc := server.Connect(t)
 	r := registrytest.Start(t, nc)
-	f, err := consistency.Follow(t.Context(), r.JetStream, registry.NewSnapshot(nil), logtest.Quiet())
+	f, err := consistency.Follow(t.Context(), r.JetStream, registry.NewSnapshot(nil),
+		logtest.Quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +39,12 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	var a *consistency.Heartbeat
 	go func() {
 		var err error
-		a, err = consistency.StartHeartbeat(ctx, nc, f, consistency.RoleIngress, nil, consistency.About{}, logtest.Quiet())
+		a, err = consistency.StartHeartbeat(ctx, nc, f, consistency.RoleIngress, nil,
+			consistency.About{}, logtest.Quiet())
 		announced <- err
 	}()
-	for nc.Stats().OutMsgs == before && ctx.Err() == nil { // Announce waits for the frozen server to confirm
+	for nc.Stats().OutMsgs == before && ctx.Err() == nil {
+		// Announce waits for the frozen server to confirm.
 		runtime.Gosched()
 	}
 	server.Kill()
@@ -54,7 +57,8 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	soon, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
 	var lagging *consistency.LaggingError
-	if err := r.Roll.Wait(soon, f.Revision()+1); !errors.As(err, &lagging) || !strings.Contains(lagging.Error(), consistency.RoleIngress) {
+	if err := r.Roll.Wait(soon, f.Revision()+1); !errors.As(err, &lagging) ||
+		!strings.Contains(lagging.Error(), consistency.RoleIngress) {
 		t.Errorf("nobody waits for a process that has announced itself: %v", err)
 	}
 }

@@ -52,7 +52,8 @@ func TestEveryChangeIsInForceWhenItReturns(t *testing.T) {
 		token = next
 		for _, i := range []*registrytest.Ingress{one, two} {
 			view, _ := i.Lookup("wf")
-			if tokens := view.Workflow.Nodes[0].Tokens; len(tokens) != 1 || tokens[0].Hash != registry.HashToken(token) {
+			if tokens := view.Workflow.Nodes[0].Tokens; len(tokens) != 1 ||
+				tokens[0].Hash != registry.HashToken(token) {
 				t.Fatalf("round %d: stale token", round)
 			}
 		}
@@ -76,7 +77,8 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	r.Workflow(t, "wf", "free", false)
 
 	slow.Hold.Lock()
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second) // the change is stored within that time
+	// The change is stored within that time.
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")
 	var lagging *consistency.LaggingError
@@ -133,7 +135,8 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	defer func() { _ = sub.Unsubscribe() }()
 	announced := make(chan error, 1)
 	go func() {
-		a, err := consistency.StartHeartbeat(t.Context(), nc, f, consistency.RoleIngress, nil, consistency.About{}, logtest.Quiet())
+		a, err := consistency.StartHeartbeat(t.Context(), nc, f, consistency.RoleIngress, nil,
+			consistency.About{}, logtest.Quiet())
 		if err == nil {
 			a.Stop()
 		}
@@ -204,7 +207,8 @@ func TestASnapshotLoadsWhatIsThere(t *testing.T) {
 	late, _ := registrytest.StartIngress(t, server.Connect(t))
 	for n := range 49 {
 		view, ok := late.Lookup(fmt.Sprintf("wf-%d", n))
-		if !ok || view.Workflow.Active != (n%2 == 0) || !view.WithinPlan || view.Plan.ID != "pro" || view.Limit().Requests != 600 {
+		if !ok || view.Workflow.Active != (n%2 == 0) || !view.WithinPlan || view.Plan.ID != "pro" ||
+			view.Limit().Requests != 600 {
 			t.Fatalf("wf-%d: %t %+v", n, ok, view)
 		}
 	}
@@ -264,7 +268,8 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	r := registrytest.Start(t, server.Connect(t))
 	r.Workflow(t, "wf", "pro", false)
 	link := server.Link(t)
-	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
+		nats.ReconnectWait(20*time.Millisecond))
 	fatal(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)

@@ -19,7 +19,8 @@ import (
 func connectByLink(t *testing.T, server *natstest.Node) (*nats.Conn, natstest.Link) {
 	t.Helper()
 	link := server.Link(t)
-	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
+		nats.ReconnectWait(20*time.Millisecond))
 	fatal(t, err)
 	t.Cleanup(nc.Close)
 	return nc, link
@@ -35,7 +36,8 @@ func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest
 	follower, err := consistency.Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress, nil, consistency.About{}, logtest.Quiet())
+	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
+		nil, consistency.About{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	lease := consistency.NewLease(nc, follower)
@@ -45,7 +47,9 @@ func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest
 
 // holdsAfterChange makes a change that the roll confirms, and reports whether the lease holds when
 // the change has returned.
-func holdsAfterChange(t *testing.T, r *registrytest.Registry, roll *consistency.Membership, lease *consistency.Lease) bool {
+func holdsAfterChange(
+	t *testing.T, r *registrytest.Registry, roll *consistency.Membership, lease *consistency.Lease,
+) bool {
 	t.Helper()
 	bucket, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
 	fatal(t, err)
@@ -131,7 +135,9 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	follower, err := consistency.Follow(t.Context(), js, slow, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := consistency.StartHeartbeat(t.Context(), announced, follower, consistency.RoleIngress, &consistency.IngressSettings{}, consistency.About{}, logtest.Quiet())
+	announcer, err := consistency.StartHeartbeat(t.Context(), announced, follower,
+		consistency.RoleIngress, &consistency.IngressSettings{}, consistency.About{},
+		logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	lease := consistency.NewLease(nc, follower)

@@ -67,19 +67,21 @@ type Follower struct {
 	// lease reads it for each request.
 	restoring atomic.Bool
 
-	applying  sync.Mutex // held while the sink works, and taken before mu
-	serial    int        // serial number of the consumer whose messages are applied; guarded by applying
-	delivered uint64     // number of messages from that consumer; guarded by applying
-	covers    extent     // the end of the bucket when that consumer was created; guarded by applying
+	applying sync.Mutex // held while the sink works, and taken before mu
+	// Serial number of the consumer whose messages are applied; guarded by applying.
+	serial    int
+	delivered uint64 // number of messages from that consumer; guarded by applying
+	covers    extent // the end of the bucket when that consumer was created; guarded by applying
 
 	mu       sync.Mutex
 	created  time.Time // when the followed bucket was created
 	target   uint64    // the revision at which the sink is loaded
 	loaded   bool
 	revision uint64
-	storedAt time.Time // when the server stored that revision; the zero time means that this is not known
-	stored   extent    // the end of the bucket, as it was last seen
-	applied  uint64    // the end of the last extent that is applied completely
+	// When the server stored that revision; the zero time means that this is not known.
+	storedAt time.Time
+	stored   extent // the end of the bucket, as it was last seen
+	applied  uint64 // the end of the last extent that is applied completely
 	// rewritten is true if the stream holds another message at the last applied revision.
 	rewritten bool
 	// identity is the identity of the registry, as far as it is applied. installation is the ID of
@@ -95,8 +97,10 @@ type Follower struct {
 	distrusted   string
 	distrustedAt uint64
 	distrustedIn time.Time
-	differs      time.Time     // since when the stream has been a bucket other than the followed one; the zero time means that it is the same
-	moved        chan struct{} // closed and replaced when the fields above change
+	// Since when the stream has been a bucket other than the followed one; the zero time means that
+	// it is the same.
+	differs time.Time
+	moved   chan struct{} // closed and replaced when the fields above change
 }
 
 // extent is the last sequence of a bucket. Its message can be missing, after a power cut for
@@ -111,8 +115,16 @@ type extent struct {
 // Follow loads the registry into sink and keeps it up to date until Stop. The bucket must exist.
 // Follow survives lost connections, restarted servers and a recreated bucket. ctx bounds only the
 // wait for a cluster that does not answer yet.
-func Follow(ctx context.Context, js jetstream.JetStream, sink Sink, log logrus.FieldLogger) (*Follower, error) {
-	f := &Follower{js: js, sink: sink, log: log, anew: make(chan struct{}, 1), moved: make(chan struct{})}
+func Follow(
+	ctx context.Context, js jetstream.JetStream, sink Sink, log logrus.FieldLogger,
+) (*Follower, error) {
+	f := &Follower{
+		js:    js,
+		sink:  sink,
+		log:   log,
+		anew:  make(chan struct{}, 1),
+		moved: make(chan struct{}),
+	}
 	var consumer followed
 	err := retry.Ask(ctx, func(ctx context.Context) error {
 		s, err := js.Stream(ctx, registry.Stream)
@@ -158,7 +170,8 @@ func (f *Follower) learn(info *jetstream.StreamInfo) {
 	if info.Config.Replicas > 1 {
 		return
 	}
-	if info.State.LastSeq < f.applied { // an older copy: its end is another one than the end that was reached
+	if info.State.LastSeq < f.applied {
+		// An older copy: its end is another one than the end that was reached.
 		f.stored.load++
 		f.applied = 0
 	}
@@ -216,7 +229,9 @@ var errReconnected = errors.New("the connection to NATS was lost and is back")
 
 // nextConsumer calls createConsumer, but gives up when the connection is lost, because the answer
 // may be lost, too.
-func (f *Follower) nextConsumer(ctx context.Context, connected <-chan nats.Status) (followed, error) {
+func (f *Follower) nextConsumer(
+	ctx context.Context, connected <-chan nats.Status,
+) (followed, error) {
 	ctx, cancel := context.WithTimeout(ctx, retry.AskTimeout)
 	defer cancel()
 	type answer struct {
@@ -238,7 +253,9 @@ func (f *Follower) nextConsumer(ctx context.Context, connected <-chan nats.Statu
 
 // rest pauses after a failed attempt. It reports whether the connection was re-established
 // meanwhile.
-func (f *Follower) rest(ctx context.Context, connected <-chan nats.Status, attempt int) (reconnected bool) {
+func (f *Follower) rest(
+	ctx context.Context, connected <-chan nats.Status, attempt int,
+) (reconnected bool) {
 	ctx, cancel := context.WithTimeout(ctx, retry.Backoff(attempt))
 	defer cancel()
 	select {
@@ -262,9 +279,13 @@ func (f *Follower) createConsumer(ctx context.Context) (followed, error) {
 	revision, covers := f.revision, f.stored
 	f.mu.Unlock()
 	config := jetstream.ConsumerConfig{
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: time.Minute,
+		AckPolicy:         jetstream.AckNonePolicy,
+		MemoryStorage:     true,
+		Replicas:          1,
+		InactiveThreshold: time.Minute,
 		// This policy loads fastest of the measured ones: 164,000 records per second.
-		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{">"},
+		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
+		FilterSubjects: []string{">"},
 	}
 	if revision > 0 {
 		config.DeliverPolicy, config.FilterSubjects = jetstream.DeliverByStartSequencePolicy, nil
@@ -301,7 +322,8 @@ func (f *Follower) consume(ctx context.Context, consumer followed, connected <-c
 		jetstream.PullMaxMessages(5000),
 		jetstream.PullHeartbeat(2*time.Second), jetstream.PullExpiry(10*time.Second),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-			f.log.WithError(err).Warn("the registry's consumer reports an error; another one is made")
+			f.log.WithError(err).Warn("the registry's consumer reports an error; another one is " +
+				"made")
 			f.makeAnew()
 		}))
 	if err != nil {
@@ -378,10 +400,13 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 	}
 
 	operation := msg.Headers().Get("KV-Operation")
-	change, err := registry.DecodeChange(msg.Subject(), operation == "DEL" || operation == "PURGE", meta.Sequence.Stream, meta.Timestamp, msg.Data())
+	change, err := registry.DecodeChange(msg.Subject(), operation == "DEL" ||
+		operation == "PURGE", meta.Sequence.Stream, meta.Timestamp, msg.Data())
 	if err != nil {
-		// The previous revision of the record stays in force: one bad record must not stop all others.
-		f.log.WithError(err).WithField("subject", msg.Subject()).Error("a registry record cannot be read; it was left out")
+		// The previous revision of the record stays in force: one bad record must not stop all
+		// others.
+		f.log.WithError(err).WithField("subject",
+			msg.Subject()).Error("a registry record cannot be read; it was left out")
 	} else {
 		f.sink.Apply(change)
 	}
@@ -438,7 +463,8 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 	defer f.mu.Unlock()
 	switch id := f.identity.ID; {
 	case id != "" && id != f.installation:
-		return fmt.Errorf("%w: it belongs to the installation %s now, and this process to %s; restart it if that is right", ErrNotCurrent, id, f.installation)
+		return fmt.Errorf("%w: it belongs to the installation %s now, and this process to %s; "+
+			"restart it if that is right", ErrNotCurrent, id, f.installation)
 	case f.identity.Restoring:
 		return ErrRestoring
 	case id == "" || f.distrusts():
@@ -450,14 +476,16 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 // CatchUpUnidentified works like CatchUp, but also for a registry without an identity, which an
 // executor is about to give one.
 func (f *Follower) CatchUpUnidentified(ctx context.Context) error {
-	revision := f.Revision() // read before the question: after the answer, more may be stored and applied
+	// Read before the question: after the answer, more may be stored and applied.
+	revision := f.Revision()
 	s, err := f.js.Stream(ctx, registry.Stream)
 	if err != nil {
 		return fmt.Errorf("ask for the registry's revision: %w", err)
 	}
 	info := s.CachedInfo()
 	if !Leads(info.Cluster) {
-		return fmt.Errorf("%w: the server that answers for it does not reach a majority", ErrNotCurrent)
+		return fmt.Errorf("%w: the server that answers for it does not reach a majority",
+			ErrNotCurrent)
 	}
 	if err := f.recognise(info, revision); err != nil {
 		return err
@@ -472,7 +500,8 @@ func (f *Follower) CatchUpUnidentified(ctx context.Context) error {
 func (f *Follower) identified() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.identity.ID != "" && f.identity.ID == f.installation && !f.identity.Restoring && !f.distrusts()
+	return f.identity.ID != "" && f.identity.ID == f.installation && !f.identity.Restoring &&
+		!f.distrusts()
 }
 
 // distrusts reports whether the registry went back to an earlier state and no executor has checked
@@ -511,7 +540,8 @@ func Leads(servers *jetstream.ClusterInfo) bool {
 func (f *Follower) recognise(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {
-	case info.Created.Equal(f.created) && info.State.LastSeq >= revision && !f.rewritten && !f.restored:
+	case info.Created.Equal(f.created) && info.State.LastSeq >= revision && !f.rewritten &&
+		!f.restored:
 		f.differs = time.Time{}
 	case f.differs.IsZero():
 		f.differs = time.Now()
@@ -522,7 +552,8 @@ func (f *Follower) recognise(info *jetstream.StreamInfo, revision uint64) error 
 			}
 		}
 	}
-	if info.Created.Equal(f.distrustedIn) && info.State.LastSeq >= f.distrustedAt { // a server of a cluster lagged behind
+	if info.Created.Equal(f.distrustedIn) && info.State.LastSeq >= f.distrustedAt {
+		// A server of a cluster lagged behind.
 		f.distrusted = ""
 	}
 	differs := f.differs
@@ -547,7 +578,9 @@ func (f *Follower) loadAnew(info *jetstream.StreamInfo) {
 	if done { // by a concurrent call
 		return
 	}
-	f.log.WithField("revision", info.State.LastSeq).Warn("the registry's bucket was created anew, or restored: all of it is loaded again")
+	f.log.WithField("revision",
+		info.State.LastSeq).Warn("the registry's bucket was created anew, or restored: all of it " +
+		"is loaded again")
 	f.serial++
 	f.sink.Reset()
 	f.begin(info)

@@ -29,7 +29,8 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	registrytest.Identify(t, anyJS)
 	leader := cluster.Leader(registry.Stream)
 
-	nc, err := nats.Connect(cluster.Node(leader).URL(), nats.DontRandomize(), nats.IgnoreDiscoveredServers())
+	nc, err := nats.Connect(cluster.Node(leader).URL(), nats.DontRandomize(),
+		nats.IgnoreDiscoveredServers())
 	fatal(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
@@ -40,7 +41,8 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	fatal(t, follower.CatchUp(t.Context()))
 	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
-	for begin := time.Now(); lease.Age(time.Now()) >= time.Since(begin); { // until the lease is renewed: the three servers reach each other
+	for begin := time.Now(); lease.Age(time.Now()) >= time.Since(begin); {
+		// Until the lease is renewed: the three servers reach each other.
 		<-time.After(10 * time.Millisecond)
 	}
 

@@ -30,7 +30,14 @@ type Lease struct {
 // holds from the beginning if the registry has an identity.
 func NewLease(nc *nats.Conn, f *Follower) *Lease {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &Lease{nc: nc, follower: f, origin: time.Now(), renewed: make(chan struct{}), stop: stop, done: make(chan struct{})}
+	l := &Lease{
+		nc:       nc,
+		follower: f,
+		origin:   time.Now(),
+		renewed:  make(chan struct{}),
+		stop:     stop,
+		done:     make(chan struct{}),
+	}
 	if f.identified() {
 		l.until.Store(int64(relyFor))
 	}

@@ -101,7 +101,8 @@ type LaggingError struct {
 }
 
 func (e *LaggingError) Error() string {
-	return fmt.Sprintf("the change is stored (revision %d) but not confirmed by %s", e.Revision, strings.Join(e.Behind, ", "))
+	return fmt.Sprintf("the change is stored (revision %d) but not confirmed by %s", e.Revision,
+		strings.Join(e.Behind, ", "))
 }
 
 // Wait waits until every process that may answer requests has applied a revision. If the roll
@@ -150,11 +151,14 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 
 // behind returns the processes that may answer requests and have not applied a revision, and the
 // longest time that the first of them can stay in the list. It removes dead processes.
-func (r *Membership) behind(revision uint64, stored, now time.Time) (list []string, next time.Duration) {
+func (r *Membership) behind(
+	revision uint64, stored, now time.Time,
+) (list []string, next time.Duration) {
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {
 		r.since, r.reconnects = now, n
 	}
-	r.clustered = r.clustered || r.nc.ConnectedClusterName() != "" // which is "" while nc is not connected, too
+	// Which is "" while nc is not connected, too.
+	r.clustered = r.clustered || r.nc.ConnectedClusterName() != ""
 	next = lifetime
 	if deaf := lifetime - now.Sub(r.since); deaf > 0 {
 		list, next = append(list, "a process that was not heard yet"), deaf
@@ -204,7 +208,12 @@ func (r *Membership) Members() []Member {
 	var list []Member
 	for id, m := range r.members {
 		if time.Since(m.heard) < lifetime {
-			list = append(list, Member{Instance: id, Role: m.role, Revision: m.revision, About: m.about})
+			list = append(list, Member{
+				Instance: id,
+				Role:     m.role,
+				Revision: m.revision,
+				About:    m.about,
+			})
 		}
 	}
 	sort.Slice(list, func(i, j int) bool {

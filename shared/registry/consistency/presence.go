@@ -40,14 +40,23 @@ type Heartbeat struct {
 //
 // The order matters. A change that was stored before the announcement is in the registry that is
 // read after it, and the barrier of a later change includes this process.
-func StartHeartbeat(ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings, about About, log logrus.FieldLogger) (*Heartbeat, error) {
+func StartHeartbeat(
+	ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings,
+	about About, log logrus.FieldLogger,
+) (*Heartbeat, error) {
 	if err := f.waitLoaded(ctx); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a := &Heartbeat{
 		nc: nc, follower: f, log: log, stop: stop, done: make(chan struct{}),
-		self: presence{instance: uuid.NewString(), role: role, serving: true, settings: settings, about: about},
+		self: presence{
+			instance: uuid.NewString(),
+			role:     role,
+			serving:  true,
+			settings: settings,
+			about:    about,
+		},
 	}
 	// A server that restarts loses the announcement, so the announcement is repeated until it was
 	// certainly delivered.

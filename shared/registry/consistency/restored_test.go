@@ -32,7 +32,8 @@ func startProcess(t *testing.T, server *natstest.Node) process {
 	follower, err := consistency.Follow(t.Context(), js, p, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress, nil, consistency.About{}, logtest.Quiet())
+	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
+		nil, consistency.About{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	p.lease = consistency.NewLease(nc, follower)
@@ -109,7 +110,8 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	fatal(t, os.RemoveAll(server.StoreDir()))
 	fatal(t, os.CopyFS(server.StoreDir(), os.DirFS(backup)))
 	server.Restart()
-	p.neverValid(t, 3*time.Second) // no executor has checked the registry: it may be older than the confirmed state
+	// No executor has checked the registry: it may be older than the confirmed state.
+	p.neverValid(t, 3*time.Second)
 	registrytest.Identify(t, r.JetStream)
 	p.validAgain(t)
 	if _, found := p.Lookup("later"); found {

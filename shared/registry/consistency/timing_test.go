@@ -12,11 +12,13 @@ func TestTimings(t *testing.T) {
 	t.Parallel()
 	const lostInARow = 3
 	if relyFor+(lostInARow+1)*heartbeat > lifetime {
-		t.Errorf("a process relies on its lease for %s and is taken for dead after %s: with %d heartbeats of %s lost it answers from an old registry",
+		t.Errorf("a process relies on its lease for %s and is taken for dead after %s: with %d "+
+			"heartbeats of %s lost it answers from an old registry",
 			relyFor, lifetime, lostInARow, heartbeat)
 	}
 	if heardWithin+relyFor > electionTimeout {
-		t.Errorf("a lease of %s that counts from an answer of a leader that was heard %s ago outlives the leader, who may be replaced after %s",
+		t.Errorf("a lease of %s that counts from an answer of a leader that was heard %s ago "+
+			"outlives the leader, who may be replaced after %s",
 			relyFor, heardWithin, electionTimeout)
 	}
 	if listenFor <= heartbeat {
@@ -25,10 +27,12 @@ func TestTimings(t *testing.T) {
 	// This is not needed for the argument. It prevents a lease from expiring while nothing is
 	// wrong.
 	if renewEvery+renewWithin >= relyFor {
-		t.Errorf("a renewal begins every %s and takes up to %s, but a lease is only %s long", renewEvery, renewWithin, relyFor)
+		t.Errorf("a renewal begins every %s and takes up to %s, but a lease is only %s long",
+			renewEvery, renewWithin, relyFor)
 	}
 	if stallTimeout >= renewWithin {
-		t.Errorf("a lost change is asked for after %s, but a renewal that waits for it takes at most %s", stallTimeout, renewWithin)
+		t.Errorf("a lost change is asked for after %s, but a renewal that waits for it takes at "+
+			"most %s", stallTimeout, renewWithin)
 	}
 }
 
@@ -40,7 +44,9 @@ func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 	now := time.Now()
 	r := &Membership{nc: natstest.Start(t).Connect(t), members: map[string]member{}}
 	for heard, want := range map[time.Duration]int{lifetime - time.Millisecond: 1, lifetime: 0} {
-		r.members["killed"] = member{presence{role: RoleExecutor, serving: true, revision: 1}, now.Add(-heard)}
+		r.members["killed"] = member{
+			presence{role: RoleExecutor, serving: true, revision: 1}, now.Add(-heard),
+		}
 		if list, _ := r.behind(2, now, now); len(list) != want {
 			t.Errorf("heard %s ago: %q", heard, list)
 		}

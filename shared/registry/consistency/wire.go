@@ -39,7 +39,8 @@ type IngressSettings struct {
 	PublicURL         string // "" means not configured
 	MaxBodyBytes      int64
 	DeliveryIDHeaders []string
-	ProbeKey          []byte // see package probe; empty means that the ingress has a version without probes
+	// See package probe; empty means that the ingress has a version without probes.
+	ProbeKey []byte
 }
 
 // The following functions encode presence for NATS. No other file of this package knows the
@@ -47,13 +48,23 @@ type IngressSettings struct {
 
 func (p presence) encode() ([]byte, error) {
 	wire := &hookstartv1.Presence{
-		InstanceId: p.instance, Role: p.role, Revision: p.revision, Serving: p.serving, Leaving: p.leaving, Echo: p.echo,
-		Version: p.about.Version, KeyIds: p.about.KeyIDs, Schema: p.about.Schema,
+		InstanceId:   p.instance,
+		Role:         p.role,
+		Revision:     p.revision,
+		Serving:      p.serving,
+		Leaving:      p.leaving,
+		Echo:         p.echo,
+		Version:      p.about.Version,
+		KeyIds:       p.about.KeyIDs,
+		Schema:       p.about.Schema,
 		Capabilities: namesOf(p.about.Can),
 	}
 	if s := p.settings; s != nil {
 		wire.Ingress = &hookstartv1.IngressSettings{
-			PublicUrl: s.PublicURL, MaxBodyBytes: s.MaxBodyBytes, DeliveryIdHeaders: s.DeliveryIDHeaders, ProbeKey: s.ProbeKey,
+			PublicUrl:         s.PublicURL,
+			MaxBodyBytes:      s.MaxBodyBytes,
+			DeliveryIdHeaders: s.DeliveryIDHeaders,
+			ProbeKey:          s.ProbeKey,
 		}
 	}
 	data, err := proto.Marshal(wire)
@@ -71,11 +82,19 @@ func decodePresence(data []byte) (presence, error) {
 	p := presence{
 		instance: wire.GetInstanceId(), role: wire.GetRole(), revision: wire.GetRevision(),
 		serving: wire.GetServing(), leaving: wire.GetLeaving(), echo: wire.GetEcho(),
-		about: About{Version: wire.GetVersion(), KeyIDs: wire.GetKeyIds(), Schema: wire.GetSchema(), Can: named(wire.GetCapabilities())},
+		about: About{
+			Version: wire.GetVersion(),
+			KeyIDs:  wire.GetKeyIds(),
+			Schema:  wire.GetSchema(),
+			Can:     named(wire.GetCapabilities()),
+		},
 	}
 	if s := wire.GetIngress(); s != nil {
 		p.settings = &IngressSettings{
-			PublicURL: s.GetPublicUrl(), MaxBodyBytes: s.GetMaxBodyBytes(), DeliveryIDHeaders: s.GetDeliveryIdHeaders(), ProbeKey: s.GetProbeKey(),
+			PublicURL:         s.GetPublicUrl(),
+			MaxBodyBytes:      s.GetMaxBodyBytes(),
+			DeliveryIDHeaders: s.GetDeliveryIdHeaders(),
+			ProbeKey:          s.GetProbeKey(),
 		}
 	}
 	return p, nil

@@ -28,21 +28,28 @@ func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 
 // PutAccount creates or replaces an account, and reports whether it created the account. A change
 // of plan is in force when PutAccount returns.
-func (e *Editor) PutAccount(ctx context.Context, id, name, plan string) (a *registry.Account, created bool, err error) {
-	return e.replaceAccount(ctx, id, func(*registry.Account) (string, string, error) { return name, plan, nil })
+func (e *Editor) PutAccount(
+	ctx context.Context, id, name, plan string,
+) (a *registry.Account, created bool, err error) {
+	return e.replaceAccount(ctx, id, func(*registry.Account) (string, string, error) {
+		return name, plan, nil
+	})
 }
 
 // ChangeAccount replaces an existing account after modify has changed its name and plan, in one
 // step: nothing that another call has stored is lost. modify is called again if the account changes
 // meanwhile.
-func (e *Editor) ChangeAccount(ctx context.Context, id string, modify func(name, plan *string) error) (*registry.Account, error) {
-	a, _, err := e.replaceAccount(ctx, id, func(have *registry.Account) (name, plan string, err error) {
-		if have == nil {
-			return "", "", noAccount(id)
-		}
-		name, plan = have.Name, have.Plan
-		return name, plan, modify(&name, &plan)
-	})
+func (e *Editor) ChangeAccount(
+	ctx context.Context, id string, modify func(name, plan *string) error,
+) (*registry.Account, error) {
+	a, _, err := e.replaceAccount(ctx, id,
+		func(have *registry.Account) (name, plan string, err error) {
+			if have == nil {
+				return "", "", noAccount(id)
+			}
+			name, plan = have.Name, have.Plan
+			return name, plan, modify(&name, &plan)
+		})
 	return a, err
 }
 
@@ -50,7 +57,10 @@ func noAccount(id string) error { return &NotFoundError{fmt.Sprintf("account %q"
 
 // replaceAccount creates or replaces an account. wanted returns the new name and plan; its argument
 // is the existing account, or nil.
-func (e *Editor) replaceAccount(ctx context.Context, id string, wanted func(have *registry.Account) (name, plan string, err error)) (a *registry.Account, created bool, err error) {
+func (e *Editor) replaceAccount(
+	ctx context.Context, id string,
+	wanted func(have *registry.Account) (name, plan string, err error),
+) (a *registry.Account, created bool, err error) {
 	err = e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Account(id)
 		name, plan, err := wanted(have.Record)
@@ -105,12 +115,13 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	}
 	// Everything that was stored before the deletion is known now, so the account must stay if it
 	// has workflows or keys.
-	return errors.Join(fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty), e.change(ctx, func() (uint64, error) {
-		if have, ok := e.directory.Account(id); ok {
-			return have.Revision, errUnchanged
-		}
-		return e.put(ctx, e.registry, registry.AccountPrefix+id, deleted, 0)
-	}))
+	return errors.Join(fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty),
+		e.change(ctx, func() (uint64, error) {
+			if have, ok := e.directory.Account(id); ok {
+				return have.Revision, errUnchanged
+			}
+			return e.put(ctx, e.registry, registry.AccountPrefix+id, deleted, 0)
+		}))
 }
 
 // checkOwner fails if the account of a workflow was deleted while the workflow was put into it. It

@@ -17,10 +17,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// A change and its audit entry are one message: the record, with the entry in a header. So one is never stored without
-// the other, whichever process is killed at whatever time. The executors copy the entries, in order, from the buckets'
-// streams into the database, where the entry's ID is unique. The buckets keep a record's earlier revisions until their
-// entries are copied: see History.
+// A change and its audit entry are one message: the record, with the entry in a header. So one is
+// never stored without the other, whichever process is killed at whatever time. The executors copy
+// the entries, in order, from the buckets' streams into the database, where the entry's ID is
+// unique. The buckets keep a record's earlier revisions until their entries are copied: see
+// History.
 
 // History is the maximum number of revisions of one record that a bucket keeps. Executors usually
 // copy the audit entries within moments. The number is large, so that no entry is lost while the
@@ -139,7 +140,8 @@ func BucketOf(action string) string {
 	}
 	of, _, _ := strings.Cut(action, ".")
 	switch of + "." {
-	case registry.AccountPrefix, registry.WorkflowPrefix, registry.APIKeyPrefix, "token.", "sender.", "sender-secret.":
+	case registry.AccountPrefix, registry.WorkflowPrefix, registry.APIKeyPrefix, "token.",
+		"sender.", "sender-secret.":
 		return registry.Bucket
 	}
 	return ""
@@ -147,7 +149,9 @@ func BucketOf(action string) string {
 
 // entryOf returns the audit entry for a change of the record under a key, and reports whether the
 // change has one. after is nil for a deletion.
-func (e *Editor) entryOf(ctx context.Context, key string, after registry.Record) (entry Entry, audited bool) {
+func (e *Editor) entryOf(
+	ctx context.Context, key string, after registry.Record,
+) (entry Entry, audited bool) {
 	entry = NewEntry(ActorOf(ctx), "")
 	var before registry.Record
 	kind, id, _ := strings.Cut(key, ".")
@@ -204,16 +208,23 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 	case after == nil:
 		return kind + ".delete"
 	case slices.Contains(fields, "active"):
-		if after.(*registry.Workflow).Active { //nolint:errcheck,forcetypeassert // only workflows have it
+		//nolint:errcheck,forcetypeassert // only workflows have it
+		if after.(*registry.Workflow).Active {
 			return "workflow.activate"
 		}
 		return "workflow.deactivate"
 	case all(fields, func(field string) bool { return strings.HasSuffix(field, "].tokens") }):
 		return "token.rotate"
-	case all(fields, func(field string) bool { return strings.HasSuffix(field, "].sender.secrets") }):
+	case all(fields, func(field string) bool {
+		return strings.HasSuffix(field, "].sender.secrets")
+	}):
 		return "sender-secret.change"
 	case all(fields, func(field string) bool { return strings.Contains(field, "].sender.") }):
-		if is := fieldsOf(after); slices.ContainsFunc(slices.Collect(maps.Keys(is)), func(field string) bool { return slices.Contains(fields, field) }) {
+		if is := fieldsOf(after); slices.ContainsFunc(slices.Collect(maps.Keys(is)), func(
+			field string,
+		) bool {
+			return slices.Contains(fields, field)
+		}) {
 			return "sender.set"
 		}
 		return "sender.delete"
@@ -226,7 +237,8 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 // after the change.
 func actionOfQueue(fields []string, is map[string]value) string {
 	pause := slices.ContainsFunc(fields, func(field string) bool {
-		return strings.HasSuffix(field, "].pausedSince") || strings.HasSuffix(field, "].pausedUntil")
+		return strings.HasSuffix(field, "].pausedSince") ||
+			strings.HasSuffix(field, "].pausedUntil")
 	})
 	if !pause {
 		return "queue-group.update"

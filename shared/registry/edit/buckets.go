@@ -69,8 +69,11 @@ func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error
 			Name:        registry.Stream,
 			Description: "hookstart: the copy of the registry that ingresses read",
 			Mirror: &jetstream.StreamSource{
-				Name:     registry.Stream,
-				External: &jetstream.ExternalStream{APIPrefix: originalAPI, DeliverPrefix: originalDeliver},
+				Name: registry.Stream,
+				External: &jetstream.ExternalStream{
+					APIPrefix:     originalAPI,
+					DeliverPrefix: originalDeliver,
+				},
 			},
 			Retention:         jetstream.LimitsPolicy,
 			Storage:           jetstream.FileStorage,

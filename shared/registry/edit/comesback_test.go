@@ -38,7 +38,9 @@ func (s steps) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue,
 }
 
 // PublishMsg stores a record with its audit entry in a header.
-func (s steps) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (s steps) PublishMsg(
+	ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt,
+) (*jetstream.PubAck, error) {
 	if strings.HasPrefix(msg.Subject, "$KV."+registry.Bucket+".") && len(msg.Data) > 0 {
 		s.before("create " + registry.Bucket)
 	}
@@ -50,7 +52,9 @@ type bucketSteps struct {
 	before func(step string)
 }
 
-func (b bucketSteps) Create(ctx context.Context, key string, value []byte, opts ...jetstream.KVCreateOpt) (uint64, error) {
+func (b bucketSteps) Create(
+	ctx context.Context, key string, value []byte, opts ...jetstream.KVCreateOpt,
+) (uint64, error) {
 	b.before("create " + b.Bucket())
 	return b.KeyValue.Create(ctx, key, value, opts...)
 }
@@ -73,9 +77,12 @@ func startRecreated(t *testing.T) recreated {
 	return r
 }
 
-func (r recreated) editor(directory *edit.Directory, follower *consistency.Follower, before func(step string)) *edit.Editor {
+func (r recreated) editor(
+	directory *edit.Directory, follower *consistency.Follower, before func(step string),
+) *edit.Editor {
 	r.Helper()
-	e, err := edit.NewEditor(r.Context(), steps{r.JetStream, before}, directory, follower, r.Lease, r.Roll)
+	e, err := edit.NewEditor(r.Context(), steps{r.JetStream, before}, directory, follower, r.Lease,
+		r.Roll)
 	r.check(err)
 	return e
 }
@@ -101,7 +108,8 @@ func (r recreated) hasItsSecrets() {
 	info, err := r.Trigger(r.Context(), "wf", "node")
 	r.check(err)
 	if len(info.Tokens) != 1 || string(info.SamplePayload) != "1" {
-		r.Errorf("the workflow that came back has %d tokens and the sample payload %q", len(info.Tokens), info.SamplePayload)
+		r.Errorf("the workflow that came back has %d tokens and the sample payload %q",
+			len(info.Tokens), info.SamplePayload)
 	}
 }
 
@@ -109,11 +117,17 @@ func (r recreated) hasItsSecrets() {
 // the new token and the new record, or right after both.
 func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
-	for name, recordFirst := range map[string]bool{"deleted before the record is stored": false, "deleted after it": true} {
+	for name, recordFirst := range map[string]bool{
+		"deleted before the record is stored": false,
+		"deleted after it":                    true,
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := startRecreated(t)
-			tokenStored, storeRecord, created := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			stored := sync.OnceFunc(func() { close(tokenStored) }) // the token is stored in two attempts: as a new record, and over the mark of the deletion
+			tokenStored, storeRecord, created := make(chan struct{}), make(chan struct{}),
+				make(chan error, 1)
+			// The token is stored in two attempts: as a new record, and over the mark of the
+			// deletion.
+			stored := sync.OnceFunc(func() { close(tokenStored) })
 			creating := r.editor(r.Directory, r.Follower, func(step string) {
 				if step == "create "+registry.Bucket {
 					stored()
@@ -170,7 +184,8 @@ func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 			release() // the process catches up, or deletes without knowing
 		}
 	}
-	follower, err := consistency.Follow(t.Context(), steps{r.JetStream, before}, late, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), steps{r.JetStream, before}, late,
+		logtest.Quiet())
 	r.check(err)
 	t.Cleanup(follower.Stop)
 	r.check(follower.CatchUp(t.Context()))

@@ -20,7 +20,9 @@ type Directory struct {
 
 	mu      sync.RWMutex
 	current *records // the records that are read
-	filling *records // the records that changes are applied to: the same as current, except while another copy is loaded
+	// The records that changes are applied to: the same as current, except while another copy is
+	// loaded.
+	filling *records
 
 	keyWatches map[*keyWatch]struct{}
 }
@@ -39,7 +41,12 @@ type records struct {
 }
 
 func newRecords() *records {
-	return &records{events: map[string]*registry.Account{}, queues: map[string]int{}, settings: map[string]Versioned[*registry.Queue]{}, keysByHash: map[[sha256.Size]byte]*registry.Key{}}
+	return &records{
+		events:     map[string]*registry.Account{},
+		queues:     map[string]int{},
+		settings:   map[string]Versioned[*registry.Queue]{},
+		keysByHash: map[[sha256.Size]byte]*registry.Key{},
+	}
 }
 
 // count adds by, which is 1 or -1, to the number of workflows that name the queue of w.
@@ -64,7 +71,12 @@ func accountKey(accountID, workflowID string) string { return accountID + "/" + 
 // are no keys.
 func NewDirectory(keys *seal.Keys) *Directory {
 	r := newRecords()
-	return &Directory{Snapshot: registry.NewSnapshot(keys), current: r, filling: r, keyWatches: map[*keyWatch]struct{}{}}
+	return &Directory{
+		Snapshot:   registry.NewSnapshot(keys),
+		current:    r,
+		filling:    r,
+		keyWatches: map[*keyWatch]struct{}{},
+	}
 }
 
 // Apply implements Sink. It updates the snapshot first, because activations rely on it that every
@@ -110,7 +122,9 @@ func (r *records) apply(c registry.Change) {
 		delete(r.events, c.DeletedAccount)
 	case c.Workflow != nil:
 		id := c.Workflow.ID
-		before, existed := r.workflows.Set(id, Versioned[*registry.Workflow]{c.Workflow, c.Revision})
+		before, existed := r.workflows.Set(id, Versioned[*registry.Workflow]{
+			c.Workflow, c.Revision,
+		})
 		if existed {
 			r.byAccount.Delete(accountKey(before.Record.AccountID, id))
 			r.count(before.Record, -1)
@@ -204,7 +218,9 @@ func (d *Directory) used(accountID string) bool {
 	if len(d.Workflows(accountID, "", 1)) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(d.Keys("", MaxKeys), func(k *registry.Key) bool { return k.AccountID == accountID })
+	return slices.ContainsFunc(d.Keys("", MaxKeys), func(k *registry.Key) bool {
+		return k.AccountID == accountID
+	})
 }
 
 // Accounts returns at most limit accounts by ID, starting after the given ID.

@@ -21,7 +21,12 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 	const activations = 20_000
 	revision := func(n int) uint64 { return uint64(n) + 1 }
 	workflow := func(n int) *registry.Workflow {
-		return &registry.Workflow{ID: "first", AccountID: "account", Active: n%2 == 1, Transition: int64(n)}
+		return &registry.Workflow{
+			ID:         "first",
+			AccountID:  "account",
+			Active:     n%2 == 1,
+			Transition: int64(n),
+		}
 	}
 	d.Apply(registry.Change{Revision: revision(0), Workflow: workflow(0)})
 	next := make(chan int)
@@ -76,7 +81,8 @@ func TestAWorkflowThatGoesWhileItIsSwitched(t *testing.T) {
 	defer toggling.Wait()
 	defer close(done)
 	for n := range 3_000 {
-		if _, err := r.Activate(t.Context(), "wf"); err != nil && !errors.Is(err, edit.ErrNotFound) {
+		if _, err := r.Activate(t.Context(), "wf"); err != nil &&
+			!errors.Is(err, edit.ErrNotFound) {
 			t.Fatalf("call %d: %v", n, err)
 		}
 	}

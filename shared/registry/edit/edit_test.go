@@ -66,7 +66,9 @@ func TestTheWorkflowsActivatedFirstKeepWorking(t *testing.T) {
 func TestOfTwoRacingActivationsOneWins(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
-	editors := []*registrytest.Registry{registrytest.Start(t, server.Connect(t)), registrytest.Start(t, server.Connect(t))}
+	editors := []*registrytest.Registry{
+		registrytest.Start(t, server.Connect(t)), registrytest.Start(t, server.Connect(t)),
+	}
 	ctx := t.Context()
 	workflows := []string{"one", "two"}
 	for _, id := range workflows {
@@ -110,7 +112,12 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 		t.Helper()
 		account, _ := r.Directory.Account("on-free")
 		record := *account.Record
-		record.LastTransition = registry.Transition{Number: number, WorkflowID: workflow, Active: true, At: time.Now()}
+		record.LastTransition = registry.Transition{
+			Number:     number,
+			WorkflowID: workflow,
+			Active:     true,
+			At:         time.Now(),
+		}
 		data, err := record.Encode()
 		if err != nil {
 			t.Fatal(err)
@@ -153,8 +160,14 @@ func TestPutWorkflow(t *testing.T) {
 	ctx := t.Context()
 	token := r.Workflow(t, "wf", "free", true)
 	spec := edit.WorkflowSpec{
-		ID: "wf", AccountID: "on-free", Name: "other", Queue: "gpu", RateLimit: &registry.RateLimit{Requests: 5, Window: time.Minute},
-		Triggers: []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte(`{"a":1}`)}, {NodeID: "second"}},
+		ID:        "wf",
+		AccountID: "on-free",
+		Name:      "other",
+		Queue:     "gpu",
+		RateLimit: &registry.RateLimit{Requests: 5, Window: time.Minute},
+		Triggers: []edit.TriggerSpec{
+			{NodeID: "node", SamplePayload: []byte(`{"a":1}`)}, {NodeID: "second"},
+		},
 	}
 	w, created, err := r.PutWorkflow(ctx, spec)
 	if err != nil || created || !w.Active {
@@ -187,9 +200,13 @@ func TestPutWorkflow(t *testing.T) {
 		"bad queue":       func(s *edit.WorkflowSpec) { s.Queue = "a.b" },
 		"bad id":          func(s *edit.WorkflowSpec) { s.ID = "a b" },
 		"no trigger":      func(s *edit.WorkflowSpec) { s.Triggers = nil },
-		"node twice":      func(s *edit.WorkflowSpec) { s.Triggers = append(s.Triggers, s.Triggers[0]) },
-		"bad sample":      func(s *edit.WorkflowSpec) { s.Triggers[0].SamplePayload = []byte("{") },
-		"bad rate":        func(s *edit.WorkflowSpec) { s.RateLimit = &registry.RateLimit{Window: time.Second} },
+		"node twice": func(s *edit.WorkflowSpec) {
+			s.Triggers = append(s.Triggers, s.Triggers[0])
+		},
+		"bad sample": func(s *edit.WorkflowSpec) { s.Triggers[0].SamplePayload = []byte("{") },
+		"bad rate": func(s *edit.WorkflowSpec) {
+			s.RateLimit = &registry.RateLimit{Window: time.Second}
+		},
 		"moves while active": func(s *edit.WorkflowSpec) {
 			if _, _, err := r.PutAccount(ctx, "other", "", "pro"); err != nil {
 				t.Fatal(err)
@@ -220,7 +237,8 @@ func TestRotateKeepsOldTokensForAWhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(info.Tokens) != 2 || info.Tokens[1].Token != first || !info.Tokens[0].ExpiresAt.IsZero() ||
+	if len(info.Tokens) != 2 || info.Tokens[1].Token != first ||
+		!info.Tokens[0].ExpiresAt.IsZero() ||
 		time.Until(info.Tokens[1].ExpiresAt) > time.Hour {
 		t.Errorf("%+v", info.Tokens)
 	}
@@ -239,7 +257,8 @@ func TestRotateKeepsOldTokensForAWhile(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	for _, text := range []string{first, "hst_x"} {
-		if len(registry.NewToken()) != 47 || !strings.HasPrefix(first, registry.TokenPrefix) || registry.HashToken(text).ID() == "" {
+		if len(registry.NewToken()) != 47 || !strings.HasPrefix(first, registry.TokenPrefix) ||
+			registry.HashToken(text).ID() == "" {
 			t.Error("the form of a token")
 		}
 	}
@@ -248,9 +267,11 @@ func TestRotateKeepsOldTokensForAWhile(t *testing.T) {
 func TestParsePlans(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{
-		``, `{}`, `[]`, `[{"id":"a b","rateLimit":{"requests":1,"windowSeconds":1}}]`, `[{"id":"a"}]`,
+		``, `{}`, `[]`, `[{"id":"a b","rateLimit":{"requests":1,"windowSeconds":1}}]`,
+		`[{"id":"a"}]`,
 		`[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1},"typo":1}]`,
-		`[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1},"bytesPerDay":0}]`, `[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1},"bytesPerDay":1000000000000001}]`,
+		`[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1},"bytesPerDay":0}]`,
+		`[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1},"bytesPerDay":1000000000000001}]`,
 		`[{"id":"a","maxActiveWebhookWorkflows":-1,"rateLimit":{"requests":1,"windowSeconds":1}}]`,
 		`[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1}},{"id":"a","rateLimit":{"requests":1,"windowSeconds":1}}]`,
 	} {

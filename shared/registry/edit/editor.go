@@ -28,9 +28,10 @@ type Editor struct {
 	follower  *consistency.Follower // fills directory
 	lease     *consistency.Lease    // the lease of follower
 	roll      *consistency.Membership
-	keys      *seal.Keys // nil means that secrets are stored unencrypted, and senders' secrets are not stored at all
-	now       func() time.Time
-	home      Home // nil means that there is no second home
+	// nil means that secrets are stored unencrypted, and senders' secrets are not stored at all.
+	keys *seal.Keys
+	now  func() time.Time
+	home Home // nil means that there is no second home
 }
 
 // KeepIn makes the editor confirm a change only when home has it. KeepIn must be called before all
@@ -49,7 +50,10 @@ func (e *Editor) SealWith(keys *seal.Keys) *Editor {
 
 // NewEditor returns an editor of the buckets, which must exist. follower must fill directory, and
 // lease must belong to follower.
-func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory, follower *consistency.Follower, lease *consistency.Lease, roll *consistency.Membership) (*Editor, error) {
+func NewEditor(
+	ctx context.Context, js jetstream.JetStream, directory *Directory,
+	follower *consistency.Follower, lease *consistency.Lease, roll *consistency.Membership,
+) (*Editor, error) {
 	var records, secrets jetstream.KeyValue
 	for _, bucket := range []struct {
 		name string
@@ -63,7 +67,16 @@ func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory
 		}
 	}
 	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
-	return &Editor{js: js, registry: records, secrets: secrets, directory: directory, follower: follower, lease: lease, roll: roll, now: now}, nil
+	return &Editor{
+		js:        js,
+		registry:  records,
+		secrets:   secrets,
+		directory: directory,
+		follower:  follower,
+		lease:     lease,
+		roll:      roll,
+		now:       now,
+	}, nil
 }
 
 // errRetry means that a concurrent change was stored first, and the change must be made again.
@@ -107,7 +120,9 @@ func (e *Editor) change(ctx context.Context, try func() (revision uint64, err er
 // that is certainly current: the directory of a process that was frozen, or disconnected from NATS,
 // may be stale. try returns the revision that must be in force, also with errUnchanged. store
 // returns the last such revision.
-func (e *Editor) store(ctx context.Context, try func() (revision uint64, err error)) (uint64, error) {
+func (e *Editor) store(
+	ctx context.Context, try func() (revision uint64, err error),
+) (uint64, error) {
 	if err := e.Current(ctx); err != nil { // nothing is stored in a registry that is being restored
 		return 0, err
 	}
@@ -116,7 +131,9 @@ func (e *Editor) store(ctx context.Context, try func() (revision uint64, err err
 		revision, err := try()
 		switch {
 		case err == nil && revision <= before:
-			return 0, fmt.Errorf("%w: what was stored has revision %d, and %d was there before", consistency.ErrNotCurrent, revision, before)
+			return 0,
+				fmt.Errorf("%w: what was stored has revision %d, and %d was there before",
+					consistency.ErrNotCurrent, revision, before)
 		case err == nil, caughtUp && errors.Is(err, errUnchanged):
 			return revision, nil
 		case errors.Is(err, errRetry):
@@ -136,9 +153,12 @@ func (e *Editor) store(ctx context.Context, try func() (revision uint64, err err
 // isVerdict reports whether an error depends on the content of the directory.
 func isVerdict(err error) bool {
 	var invalid *InvalidError
-	return errors.As(err, &invalid) || errors.Is(err, errUnchanged) || errors.Is(err, ErrNotFound) ||
-		errors.Is(err, ErrPlanLimit) || errors.Is(err, ErrNotInPlan) || errors.Is(err, ErrTooManyTokens) ||
-		errors.Is(err, ErrTooManySecrets) || errors.Is(err, ErrLastSecret) || errors.Is(err, ErrAccountNotEmpty) || errors.Is(err, ErrChangedSince)
+	return errors.As(err, &invalid) || errors.Is(err, errUnchanged) ||
+		errors.Is(err, ErrNotFound) ||
+		errors.Is(err, ErrPlanLimit) || errors.Is(err, ErrNotInPlan) ||
+		errors.Is(err, ErrTooManyTokens) ||
+		errors.Is(err, ErrTooManySecrets) || errors.Is(err, ErrLastSecret) ||
+		errors.Is(err, ErrAccountNotEmpty) || errors.Is(err, ErrChangedSince)
 }
 
 // confirm waits until a revision is in force at this and all other processes, and the second home
@@ -151,7 +171,9 @@ func (e *Editor) confirm(ctx context.Context, revision uint64, stored marks) err
 }
 
 // put stores a record over the revision that it was made from. 0 means that the record is new.
-func (e *Editor) put(ctx context.Context, kv jetstream.KeyValue, key string, record registry.Record, revision uint64) (uint64, error) {
+func (e *Editor) put(
+	ctx context.Context, kv jetstream.KeyValue, key string, record registry.Record, revision uint64,
+) (uint64, error) {
 	data, err := record.Encode()
 	if err != nil {
 		return 0, fmt.Errorf("encode %s: %w", key, err)
@@ -200,7 +222,10 @@ const kvOperation = "KV-Operation"
 
 // publish stores one revision of a record in the way of the client's KeyValue, but with headers,
 // which KeyValue does not support.
-func (e *Editor) publish(ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte, revision uint64) (uint64, error) {
+func (e *Editor) publish(
+	ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte,
+	revision uint64,
+) (uint64, error) {
 	msg := &nats.Msg{Subject: "$KV." + kv.Bucket() + "." + key, Header: header, Data: data}
 	ack, err := e.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision))
 	if err != nil {
@@ -241,7 +266,8 @@ func conflict(err error, key string) error {
 		errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
 			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
 		return errRetry
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrDisconnected),
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout),
+		errors.Is(err, nats.ErrDisconnected),
 		errors.Is(err, nats.ErrConnectionClosed):
 		return &UncertainError{fmt.Errorf("store %s: %w", key, err)}
 	default:

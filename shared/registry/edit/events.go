@@ -20,37 +20,45 @@ const (
 
 // PutEvents sets the workflow that an account's events start, and reports whether the account had
 // none before.
-func (e *Editor) PutEvents(ctx context.Context, accountID string, events registry.OperatorEvents) (a *registry.Account, created bool, err error) {
+func (e *Editor) PutEvents(
+	ctx context.Context, accountID string, events registry.OperatorEvents,
+) (a *registry.Account, created bool, err error) {
 	given := events.Kinds
 	events.Kinds = slices.Compact(slices.Sorted(slices.Values(given)))
-	a, err = e.changeEvents(ctx, accountID, func(have *registry.OperatorEvents) (*registry.OperatorEvents, error) {
-		created = have == nil
-		if err := e.checkEvents(accountID, events, given); err != nil {
-			return nil, err
-		}
-		wanted := registry.OperatorEvents{Since: e.now()}
-		if have != nil {
-			wanted = *have
-		}
-		wanted.WorkflowID, wanted.Kinds, wanted.SilentAfter = events.WorkflowID, events.Kinds, events.SilentAfter
-		return &wanted, nil
-	})
+	a, err = e.changeEvents(ctx, accountID,
+		func(have *registry.OperatorEvents) (*registry.OperatorEvents, error) {
+			created = have == nil
+			if err := e.checkEvents(accountID, events, given); err != nil {
+				return nil, err
+			}
+			wanted := registry.OperatorEvents{Since: e.now()}
+			if have != nil {
+				wanted = *have
+			}
+			wanted.WorkflowID, wanted.Kinds, wanted.SilentAfter = events.WorkflowID, events.Kinds,
+				events.SilentAfter
+			return &wanted, nil
+		})
 	return a, created, err
 }
 
 // RemoveEvents makes an account's events start no workflow any more.
 func (e *Editor) RemoveEvents(ctx context.Context, accountID string) error {
-	_, err := e.changeEvents(ctx, accountID, func(have *registry.OperatorEvents) (*registry.OperatorEvents, error) {
-		if have == nil {
-			return nil, &NotFoundError{fmt.Sprintf("operator events of account %q", accountID)}
-		}
-		return nil, nil //nolint:nilnil // there are none from now on
-	})
+	_, err := e.changeEvents(ctx, accountID,
+		func(have *registry.OperatorEvents) (*registry.OperatorEvents, error) {
+			if have == nil {
+				return nil, &NotFoundError{fmt.Sprintf("operator events of account %q", accountID)}
+			}
+			return nil, nil //nolint:nilnil // there are none from now on
+		})
 	return err
 }
 
 // changeEvents replaces the setting of an account's events.
-func (e *Editor) changeEvents(ctx context.Context, accountID string, wanted func(have *registry.OperatorEvents) (*registry.OperatorEvents, error)) (a *registry.Account, err error) {
+func (e *Editor) changeEvents(
+	ctx context.Context, accountID string,
+	wanted func(have *registry.OperatorEvents) (*registry.OperatorEvents, error),
+) (a *registry.Account, err error) {
 	err = e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Account(accountID)
 		if !ok {
@@ -73,18 +81,31 @@ func (e *Editor) changeEvents(ctx context.Context, accountID string, wanted func
 }
 
 // checkEvents checks the setting of an account's events. kinds are its kinds as they were given.
-func (e *Editor) checkEvents(accountID string, events registry.OperatorEvents, kinds []string) (err error) {
+func (e *Editor) checkEvents(
+	accountID string, events registry.OperatorEvents, kinds []string,
+) (err error) {
 	if w, ok := e.directory.Workflow(events.WorkflowID); !ok || w.Record.AccountID != accountID {
-		err = errors.Join(err, &InvalidError{"workflowId", fmt.Sprintf("account %q has no workflow %q: it must be one of the account's own", accountID, events.WorkflowID)})
+		err = errors.Join(err, &InvalidError{
+			"workflowId",
+			fmt.Sprintf("account %q has no workflow %q: it must be one of the account's own",
+				accountID, events.WorkflowID),
+		})
 	}
 	known := registry.EventKinds()
 	for i, kind := range kinds {
 		if !slices.Contains(known, kind) {
-			err = errors.Join(err, &InvalidError{fmt.Sprintf("kinds[%d]", i), fmt.Sprintf("there is no kind %q: %s", kind, strings.Join(known, ", "))})
+			err = errors.Join(err, &InvalidError{
+				fmt.Sprintf("kinds[%d]", i),
+				fmt.Sprintf("there is no kind %q: %s", kind, strings.Join(known, ", ")),
+			})
 		}
 	}
 	if s := events.SilentAfter; s != 0 && (s < MinSilentAfter || s > MaxSilentAfter) {
-		err = errors.Join(err, &InvalidError{"silentAfterSeconds", fmt.Sprintf("must be from %d to %d, or absent", MinSilentAfter/time.Second, MaxSilentAfter/time.Second)})
+		err = errors.Join(err, &InvalidError{
+			"silentAfterSeconds",
+			fmt.Sprintf("must be from %d to %d, or absent", MinSilentAfter/time.Second,
+				MaxSilentAfter/time.Second),
+		})
 	}
 	return err
 }

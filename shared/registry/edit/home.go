@@ -31,7 +31,9 @@ type KeptRecord struct {
 
 // ReadInstallation returns the registry's identity and its revision, as the leader has them. If
 // there is no identity, i is zero, and rev is zero unless the identity was deleted.
-func ReadInstallation(ctx context.Context, js jetstream.JetStream) (i registry.Installation, rev uint64, err error) {
+func ReadInstallation(
+	ctx context.Context, js jetstream.JetStream,
+) (i registry.Installation, rev uint64, err error) {
 	last, err := newest(ctx, js, registry.Bucket, registry.InstallationKey)
 	if err != nil || last == nil {
 		return i, 0, err
@@ -52,7 +54,9 @@ var ErrConcurrent = errors.New("another process has written the registry's ident
 // WriteInstallation stores the registry's identity, with a new stamp, over the revision that
 // ReadInstallation returned. It fails with ErrConcurrent if the identity has another revision by
 // now.
-func WriteInstallation(ctx context.Context, js jetstream.JetStream, i registry.Installation, over uint64) (rev uint64, err error) {
+func WriteInstallation(
+	ctx context.Context, js jetstream.JetStream, i registry.Installation, over uint64,
+) (rev uint64, err error) {
 	i.Stamp = uuid.NewString()
 	data, err := i.Encode()
 	if err != nil {
@@ -78,7 +82,8 @@ func Lift(ctx context.Context, js jetstream.JetStream, bucket string, above uint
 		err = s.Purge(ctx, jetstream.WithPurgeSequence(above+1))
 	}
 	if err != nil {
-		return fmt.Errorf("let the revisions of the bucket %s begin after %d: %w", bucket, above, err)
+		return fmt.Errorf("let the revisions of the bucket %s begin after %d: %w", bucket, above,
+			err)
 	}
 	return nil
 }
@@ -92,7 +97,9 @@ const (
 
 // Fill stores records in a bucket that has no revision of them, and returns how many it has stored.
 // It leaves an existing record unchanged: another process has stored it, from the same copy.
-func Fill(ctx context.Context, js jetstream.JetStream, bucket string, records []KeptRecord) (stored int, err error) {
+func Fill(
+	ctx context.Context, js jetstream.JetStream, bucket string, records []KeptRecord,
+) (stored int, err error) {
 	var unconfirmed []jetstream.PubAckFuture
 	confirm := func() error {
 		for _, future := range unconfirmed {
@@ -114,7 +121,10 @@ func Fill(ctx context.Context, js jetstream.JetStream, bucket string, records []
 		if r.Deleted || r.Key == registry.InstallationKey && bucket == registry.Bucket {
 			continue
 		}
-		future, err := js.PublishMsgAsync(&nats.Msg{Subject: subjectOf(bucket, r.Key), Data: r.Data},
+		future, err := js.PublishMsgAsync(&nats.Msg{
+			Subject: subjectOf(bucket, r.Key),
+			Data:    r.Data,
+		},
 			jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithStallWait(fillStall))
 		if err != nil {
 			return stored, fmt.Errorf("store %s: %w", r.Key, err)
@@ -152,7 +162,10 @@ func (e *Editor) kept(ctx context.Context, m marks) error {
 	}
 	for bucket, revision := range m {
 		if err := e.home.Kept(ctx, bucket, revision); err != nil {
-			return &consistency.LaggingError{Revision: revision, Behind: []string{"the registry's copy in the database"}}
+			return &consistency.LaggingError{
+				Revision: revision,
+				Behind:   []string{"the registry's copy in the database"},
+			}
 		}
 	}
 	return nil

@@ -42,13 +42,18 @@ func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, 
 	}
 	err = e.change(ctx, func() (uint64, error) {
 		if have, ok := e.directory.Key(spec.ID); ok {
-			return have.Revision, errUnchanged // stored by an earlier attempt, whose answer was lost
+			// Stored by an earlier attempt, whose answer was lost.
+			return have.Revision, errUnchanged
 		}
 		if _, ok := e.directory.Account(spec.AccountID); !ok && spec.AccountID != "" {
-			return 0, &InvalidError{"accountId", fmt.Sprintf("there is no account %q; create it first", spec.AccountID)}
+			return 0, &InvalidError{
+				"accountId", fmt.Sprintf("there is no account %q; create it first", spec.AccountID),
+			}
 		}
 		if len(e.directory.Keys("", MaxKeys)) == MaxKeys {
-			return 0, &InvalidError{"name", fmt.Sprintf("there are %d keys already; revoke some", MaxKeys)}
+			return 0, &InvalidError{
+				"name", fmt.Sprintf("there are %d keys already; revoke some", MaxKeys),
+			}
 		}
 		return e.put(ctx, e.registry, registry.APIKeyPrefix+spec.ID, k, 0)
 	})

@@ -21,7 +21,8 @@ import (
 // connectTo connects to one node of a cluster, and to no other.
 func connectTo(t *testing.T, node *natstest.Node) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(node.URL(), nats.DontRandomize(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1))
+	nc, err := nats.Connect(node.URL(), nats.DontRandomize(), nats.IgnoreDiscoveredServers(),
+		nats.MaxReconnects(-1))
 	fatal(t, err)
 	t.Cleanup(nc.Close)
 	return nc
@@ -83,7 +84,8 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 		t.Error("the others may have changed the plan by now, and it is confirmed")
 	}
 	if err := editor.DeleteWorkflow(ctx, "none"); errors.Is(err, edit.ErrNotFound) {
-		t.Errorf("the others may have made a workflow by now, and it is said not to be there: %v", err)
+		t.Errorf("the others may have made a workflow by now, and it is said not to be there: %v",
+			err)
 	}
 }
 
@@ -103,7 +105,8 @@ func TestANewTokenIsReadFromTheLeader(t *testing.T) {
 			trigger, err := r.Trigger(t.Context(), id, "node")
 			fatal(t, err)
 			if len(trigger.Tokens) != 1 || trigger.Tokens[0].Token == before {
-				t.Fatalf("after a rotation at node %d: %d tokens, the old one: %t", i, len(trigger.Tokens), len(trigger.Tokens) > 0)
+				t.Fatalf("after a rotation at node %d: %d tokens, the old one: %t", i,
+					len(trigger.Tokens), len(trigger.Tokens) > 0)
 			}
 		}
 	}

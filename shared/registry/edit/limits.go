@@ -25,7 +25,9 @@ func checkID(field, id string) error {
 
 func checkText(field, text string) error {
 	if n := len([]rune(text)); n > MaxNameLength {
-		return &InvalidError{field, fmt.Sprintf("must be at most %d characters, not %d", MaxNameLength, n)}
+		return &InvalidError{
+			field, fmt.Sprintf("must be at most %d characters, not %d", MaxNameLength, n),
+		}
 	}
 	return nil
 }
@@ -33,7 +35,9 @@ func checkText(field, text string) error {
 func checkSample(field string, sample []byte) error {
 	switch {
 	case len(sample) > MaxSamplePayload:
-		return &InvalidError{field, fmt.Sprintf("must be at most %d bytes, not %d", MaxSamplePayload, len(sample))}
+		return &InvalidError{
+			field, fmt.Sprintf("must be at most %d bytes, not %d", MaxSamplePayload, len(sample)),
+		}
 	case !execution.ValidJSON(sample):
 		return &InvalidError{field, "must be one JSON text"}
 	}

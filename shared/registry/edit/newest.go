@@ -28,13 +28,16 @@ func newest(ctx context.Context, js jetstream.JetStream, bucket, key string) (*r
 		return nil, err
 	}
 	if !consistency.Leads(s.CachedInfo().Cluster) {
-		return nil, fmt.Errorf("%w: the server that answers for %s does not reach a majority", consistency.ErrNotCurrent, name)
+		return nil,
+			fmt.Errorf("%w: the server that answers for %s does not reach a majority",
+				consistency.ErrNotCurrent, name)
 	}
 	question, err := json.Marshal(map[string]string{"last_by_subj": subjectOf(bucket, key)})
 	if err != nil {
 		return nil, err
 	}
-	answer, err := js.Conn().RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+name, question)
+	answer, err := js.Conn().RequestWithContext(ctx,
+		jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+name, question)
 	if err != nil {
 		return nil, err
 	}

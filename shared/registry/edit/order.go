@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// mayStore makes the last checks before a changed workflow is stored. before is nil if the workflow is
-// new.
+// mayStore makes the last checks before a changed workflow is stored. before is nil if the workflow
+// is new.
 func (e *Editor) mayStore(ctx context.Context, before, after *registry.Workflow) error {
 	if err := unchanged(ctx, before); err != nil {
 		return err

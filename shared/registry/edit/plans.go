@@ -49,20 +49,34 @@ func ParsePlans(file []byte) (registry.Plans, error) {
 	for i, p := range list {
 		switch {
 		case !execution.ValidName(p.ID):
-			return nil, fmt.Errorf("plan %d of the catalog: id %q does not match %s", i+1, p.ID, execution.NamePattern)
+			return nil,
+				fmt.Errorf("plan %d of the catalog: id %q does not match %s", i+1, p.ID,
+					execution.NamePattern)
 		case seen[p.ID]:
 			return nil, fmt.Errorf("the plan catalog has %q twice", p.ID)
 		case p.MaxActive != nil && *p.MaxActive < 0:
-			return nil, fmt.Errorf("plan %q: maxActiveWebhookWorkflows must be null (unlimited) or at least 0", p.ID)
+			return nil,
+				fmt.Errorf("plan %q: maxActiveWebhookWorkflows must be null (unlimited) or at "+
+					"least 0", p.ID)
 		case p.BytesPerDay != nil && (*p.BytesPerDay < 1 || *p.BytesPerDay > MaxBytesPerDay):
-			return nil, fmt.Errorf("plan %q: bytesPerDay must be null (unlimited) or 1 to %d, not %d", p.ID, int64(MaxBytesPerDay), *p.BytesPerDay)
+			return nil,
+				fmt.Errorf("plan %q: bytesPerDay must be null (unlimited) or 1 to %d, not %d", p.ID,
+					int64(MaxBytesPerDay), *p.BytesPerDay)
 		}
 		if err := checkRateLimit(p.RateLimit.Requests, p.RateLimit.WindowSeconds); err != nil {
 			return nil, fmt.Errorf("plan %q: %w", p.ID, err)
 		}
 		seen[p.ID] = true
-		plan := registry.Plan{ID: p.ID, WebhookTriggers: p.WebhookTriggers, MaxActive: registry.Unlimited, BytesPerDay: registry.Unlimited}
-		plan.RateLimit = registry.RateLimit{Requests: p.RateLimit.Requests, Window: time.Duration(p.RateLimit.WindowSeconds) * time.Second}
+		plan := registry.Plan{
+			ID:              p.ID,
+			WebhookTriggers: p.WebhookTriggers,
+			MaxActive:       registry.Unlimited,
+			BytesPerDay:     registry.Unlimited,
+		}
+		plan.RateLimit = registry.RateLimit{
+			Requests: p.RateLimit.Requests,
+			Window:   time.Duration(p.RateLimit.WindowSeconds) * time.Second,
+		}
 		if p.MaxActive != nil {
 			plan.MaxActive = *p.MaxActive
 		}
@@ -87,7 +101,8 @@ func checkRateLimit(requests, windowSeconds int64) error {
 		return fmt.Errorf("rateLimit.requests must be 1 to %d, not %d", MaxRateRequests, requests)
 	}
 	if windowSeconds < 1 || windowSeconds > MaxRateWindowSeconds {
-		return fmt.Errorf("rateLimit.windowSeconds must be 1 to %d, not %d", MaxRateWindowSeconds, windowSeconds)
+		return fmt.Errorf("rateLimit.windowSeconds must be 1 to %d, not %d", MaxRateWindowSeconds,
+			windowSeconds)
 	}
 	return nil
 }

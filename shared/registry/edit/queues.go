@@ -16,7 +16,9 @@ const MaxInFlight = 1_000_000
 // PauseQueue pauses a queue until a time. The zero time means until the queue is resumed. A queue
 // that is paused already stays paused, with the new end. PauseQueue only changes the record;
 // package queues of the executor enforces it.
-func (e *Editor) PauseQueue(ctx context.Context, name string, until time.Time) (*registry.Queue, error) {
+func (e *Editor) PauseQueue(
+	ctx context.Context, name string, until time.Time,
+) (*registry.Queue, error) {
 	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
 		now := e.now()
 		if !until.IsZero() && !until.After(now) {
@@ -40,17 +42,22 @@ func (e *Editor) ResumeQueue(ctx context.Context, name string) (*registry.Queue,
 
 // SetQueueGroup sets the number of executions that the members of a group may have in flight
 // together. 0 means as many as the members ask for.
-func (e *Editor) SetQueueGroup(ctx context.Context, name, group string, maxInFlight int64) (*registry.Queue, error) {
+func (e *Editor) SetQueueGroup(
+	ctx context.Context, name, group string, maxInFlight int64,
+) (*registry.Queue, error) {
 	if err := checkID("group", group); err != nil {
 		return nil, err
 	}
 	if maxInFlight < 0 || maxInFlight > MaxInFlight {
-		return nil, &InvalidError{"maxInFlight", fmt.Sprintf("must be from 1 to %d, or null", MaxInFlight)}
+		return nil, &InvalidError{
+			"maxInFlight", fmt.Sprintf("must be from 1 to %d, or null", MaxInFlight),
+		}
 	}
 	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
-		at, ok := slices.BinarySearchFunc(q.Groups, group, func(g registry.QueueGroup, name string) int {
-			return strings.Compare(g.Group, name)
-		})
+		at, ok := slices.BinarySearchFunc(q.Groups, group,
+			func(g registry.QueueGroup, name string) int {
+				return strings.Compare(g.Group, name)
+			})
 		if !ok {
 			q.Groups = slices.Insert(q.Groups, at, registry.QueueGroup{Group: group})
 		}
@@ -64,7 +71,9 @@ func (e *Editor) SetQueueGroup(ctx context.Context, name, group string, maxInFli
 const maxQueueGroups = 1_000
 
 // changeQueue changes the settings of a queue. A queue without a record has the zero settings.
-func (e *Editor) changeQueue(ctx context.Context, name string, apply func(*registry.Queue) error) (q *registry.Queue, err error) {
+func (e *Editor) changeQueue(
+	ctx context.Context, name string, apply func(*registry.Queue) error,
+) (q *registry.Queue, err error) {
 	if err := checkID("queue", name); err != nil {
 		return nil, err
 	}
@@ -80,7 +89,10 @@ func (e *Editor) changeQueue(ctx context.Context, name string, apply func(*regis
 			return 0, err
 		}
 		if len(q.Groups) > maxQueueGroups {
-			return 0, &InvalidError{"group", fmt.Sprintf("%d groups of the queue have settings already", maxQueueGroups)}
+			return 0, &InvalidError{
+				"group",
+				fmt.Sprintf("%d groups of the queue have settings already", maxQueueGroups),
+			}
 		}
 		if registry.Equal(q, before) {
 			return have.Revision, errUnchanged

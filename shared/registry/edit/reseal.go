@@ -16,8 +16,10 @@ import (
 
 // Resealed holds the result of Reseal.
 type Resealed struct {
-	Read    int // records that were read
-	Written int // records that were encrypted again; the others hold no secret, or were already encrypted with the first key
+	Read int // records that were read
+	// Records that were encrypted again; the others hold no secret, or were already encrypted with
+	// the first key.
+	Written int
 }
 
 // Reseal encrypts every token, sample payload and sender's secret with the first of keys, including
@@ -25,7 +27,10 @@ type Resealed struct {
 // first one. Reseal stops at the first record that cannot be opened. The records before it stay
 // encrypted with the first key, and Reseal can be called again. progress is called after each
 // workflow. Reseal needs only the permissions of an executor in NATS.
-func Reseal(ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log logrus.FieldLogger, progress func(Resealed)) (done Resealed, err error) {
+func Reseal(
+	ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log logrus.FieldLogger,
+	progress func(Resealed),
+) (done Resealed, err error) {
 	directory := NewDirectory(nil) // it is only used to list the records
 	follower, err := consistency.Follow(ctx, js, directory, log)
 	if err != nil {
@@ -44,18 +49,25 @@ func Reseal(ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log lo
 		return done, fmt.Errorf("bucket %s: %w", registry.SecretsBucket, err)
 	}
 	const page = 1000
-	for list := directory.Workflows("", "", page); len(list) > 0; list = directory.Workflows("", list[len(list)-1].ID, page) {
+	for list := directory.Workflows("", "", page); len(list) > 0; list = directory.Workflows("",
+		list[len(list)-1].ID, page) {
 		for _, w := range list {
-			if err := done.add(resealRecord(ctx, records, registry.WorkflowPrefix+w.ID, func(data []byte) (registry.Record, error) {
+			if err := done.add(resealRecord(ctx, records, registry.WorkflowPrefix+w.ID, func(
+				data []byte,
+			) (registry.Record, error) {
 				return resealWorkflow(keys, w.ID, data)
 			})); err != nil {
 				return done, fmt.Errorf("seal the senders of workflow %q: %w", w.ID, err)
 			}
 			for _, node := range w.Triggers {
-				if err := done.add(resealRecord(ctx, secrets, secretsKey(w.ID, node.NodeID), func(data []byte) (registry.Record, error) {
+				if err := done.add(resealRecord(ctx, secrets, secretsKey(w.ID, node.NodeID), func(
+					data []byte,
+				) (registry.Record, error) {
 					return resealTrigger(keys, w.ID, node.NodeID, data)
 				})); err != nil {
-					return done, fmt.Errorf("seal the tokens of trigger node %q of workflow %q: %w", node.NodeID, w.ID, err)
+					return done,
+						fmt.Errorf("seal the tokens of trigger node %q of workflow %q: %w",
+							node.NodeID, w.ID, err)
 				}
 			}
 			progress(done)
@@ -69,10 +81,13 @@ const surveyed = 1_000
 
 // Survey tries the editor's keys on encrypted secrets: on those of senders, then on the tokens and
 // sample payloads of some nodes, until enough returns true.
-func (e *Editor) Survey(ctx context.Context, enough func(registry.Survey) bool) (found registry.Survey, err error) {
+func (e *Editor) Survey(
+	ctx context.Context, enough func(registry.Survey) bool,
+) (found registry.Survey, err error) {
 	const page = 1000
 	read := 0
-	for list := e.directory.Workflows("", "", page); len(list) > 0; list = e.directory.Workflows("", list[len(list)-1].ID, page) {
+	for list := e.directory.Workflows("", "", page); len(list) > 0; list = e.directory.Workflows("",
+		list[len(list)-1].ID, page) {
 		for _, w := range list {
 			if found.Try(e.keys, w); enough(found) {
 				return found, nil
@@ -94,7 +109,9 @@ func (e *Editor) Survey(ctx context.Context, enough func(registry.Survey) bool) 
 }
 
 // tryTokens counts the encrypted box with the tokens of a node, if the tokens are encrypted.
-func (e *Editor) tryTokens(ctx context.Context, workflowID, nodeID string, found *registry.Survey) error {
+func (e *Editor) tryTokens(
+	ctx context.Context, workflowID, nodeID string, found *registry.Survey,
+) error {
 	record, err := e.secrets.Get(ctx, secretsKey(workflowID, nodeID))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil // it was deleted meanwhile
@@ -123,7 +140,10 @@ func (r *Resealed) add(written bool, err error) error {
 }
 
 // resealRecord replaces one record, and retries until no other change was stored first.
-func resealRecord(ctx context.Context, kv jetstream.KeyValue, key string, anew func(data []byte) (registry.Record, error)) (written bool, err error) {
+func resealRecord(
+	ctx context.Context, kv jetstream.KeyValue, key string,
+	anew func(data []byte) (registry.Record, error),
+) (written bool, err error) {
 	for attempt := 0; ; attempt++ {
 		entry, err := kv.Get(ctx, key)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -151,7 +171,9 @@ func resealRecord(ctx context.Context, kv jetstream.KeyValue, key string, anew f
 }
 
 // resealTrigger returns the new record of a node's secrets, or nil if there is nothing to do.
-func resealTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (registry.Record, error) {
+func resealTrigger(
+	keys *seal.Keys, workflowID, nodeID string, data []byte,
+) (registry.Record, error) {
 	stored, err := registry.DecodeTriggerSecrets(data)
 	if err != nil {
 		return nil, err
@@ -189,13 +211,15 @@ func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (registry.R
 			continue
 		}
 		for i, s := range node.Sender.Secrets {
-			if node.Sender.Secrets[i].Sealed, err = anew(s.Sealed, registry.AboutSecret(workflowID, node.NodeID, s.ID)); err != nil {
+			if node.Sender.Secrets[i].Sealed, err = anew(s.Sealed,
+				registry.AboutSecret(workflowID, node.NodeID, s.ID)); err != nil {
 				return nil, err
 			}
 		}
 		settings := node.Sender.SealedSettings
 		for name, box := range settings {
-			if settings[name], err = anew(box, registry.AboutSetting(workflowID, node.NodeID, name)); err != nil {
+			if settings[name], err = anew(box,
+				registry.AboutSetting(workflowID, node.NodeID, name)); err != nil {
 				return nil, err
 			}
 		}

@@ -50,7 +50,14 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 	if err != nil {
 		return nil, err
 	}
-	info := &TriggerInfo{Workflow: w.Record, NodeID: nodeID, Name: node.Name, Sender: senderInfo(w.Record, node, e.now()), SamplePayload: secrets.SamplePayload, TriggerSettings: settingsOf(node)}
+	info := &TriggerInfo{
+		Workflow:        w.Record,
+		NodeID:          nodeID,
+		Name:            node.Name,
+		Sender:          senderInfo(w.Record, node, e.now()),
+		SamplePayload:   secrets.SamplePayload,
+		TriggerSettings: settingsOf(node),
+	}
 	if view, ok := e.directory.Lookup(workflowID); ok && view.Plan != nil {
 		info.RateLimit = view.Limit()
 	}
@@ -63,28 +70,41 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 		if !ok {
 			continue
 		}
-		one := TokenInfo{Token: t.Text, ID: hash.Hash.ID(), CreatedAt: t.CreatedAt, ExpiresAt: hash.Expiry()}
+		one := TokenInfo{
+			Token:     t.Text,
+			ID:        hash.Hash.ID(),
+			CreatedAt: t.CreatedAt,
+			ExpiresAt: hash.Expiry(),
+		}
 		info.Tokens = append(info.Tokens, one)
 	}
 	return info, nil
 }
 
-func (e *Editor) findTrigger(workflowID, nodeID string) (Versioned[*registry.Workflow], *registry.Trigger, error) {
+func (e *Editor) findTrigger(
+	workflowID, nodeID string,
+) (Versioned[*registry.Workflow], *registry.Trigger, error) {
 	w, ok := e.directory.Workflow(workflowID)
 	if !ok {
 		return w, nil, noWorkflow(workflowID)
 	}
 	node := w.Record.Trigger(nodeID)
 	if node == nil {
-		return w, nil, &NotFoundError{fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID)}
+		return w, nil, &NotFoundError{
+			fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID),
+		}
 	}
 	return w, node, nil
 }
 
 // Rotate gives a node a new token. The old tokens expire after keepOld, or at their earlier expiry.
-func (e *Editor) Rotate(ctx context.Context, workflowID, nodeID string, keepOld time.Duration) error {
+func (e *Editor) Rotate(
+	ctx context.Context, workflowID, nodeID string, keepOld time.Duration,
+) error {
 	if keepOld < 0 || keepOld > MaxKeepOld {
-		return &InvalidError{"keepOldForSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxKeepOld/time.Second))}
+		return &InvalidError{
+			"keepOldForSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxKeepOld/time.Second)),
+		}
 	}
 	return e.change(ctx, func() (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
@@ -102,7 +122,9 @@ func (e *Editor) Rotate(ctx context.Context, workflowID, nodeID string, keepOld 
 			old = working(node.Tokens, now)
 		}
 		if len(old) >= MaxTokens {
-			return 0, fmt.Errorf("%w (%d); rotate once with keepOldForSeconds 0 to end them", ErrTooManyTokens, len(old))
+			return 0,
+				fmt.Errorf("%w (%d); rotate once with keepOldForSeconds 0 to end them",
+					ErrTooManyTokens, len(old))
 		}
 		end := now.Add(keepOld).UnixNano()
 		for i := range old {
@@ -132,7 +154,9 @@ func working(tokens []registry.NodeToken, now time.Time) []registry.NodeToken {
 }
 
 // SetSamplePayload stores a node's sample payload, which is one JSON text.
-func (e *Editor) SetSamplePayload(ctx context.Context, workflowID, nodeID string, sample []byte) error {
+func (e *Editor) SetSamplePayload(
+	ctx context.Context, workflowID, nodeID string, sample []byte,
+) error {
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
 	}
@@ -143,7 +167,8 @@ func (e *Editor) SetSamplePayload(ctx context.Context, workflowID, nodeID string
 		return err
 	}
 	stored := marks{}
-	if err := e.storeSample(context.WithValue(ctx, marksKey{}, stored), workflowID, nodeID, sample); err != nil {
+	if err := e.storeSample(context.WithValue(ctx, marksKey{}, stored), workflowID, nodeID,
+		sample); err != nil {
 		return err
 	}
 	return e.kept(ctx, stored)
@@ -174,13 +199,19 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 
 // storeSampleOfNew stores the sample payload of a node that is being created, as a part of that
 // change.
-func (e *Editor) storeSampleOfNew(ctx context.Context, workflowID, nodeID string, sample []byte) error {
-	return e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) { s.SamplePayload = sample })
+func (e *Editor) storeSampleOfNew(
+	ctx context.Context, workflowID, nodeID string, sample []byte,
+) error {
+	return e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) {
+		s.SamplePayload = sample
+	})
 }
 
 // addToken creates a token and stores it with those earlier tokens whose hashes are still in the
 // registry. It drops the other tokens.
-func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before []registry.NodeToken) (registry.Token, error) {
+func (e *Editor) addToken(
+	ctx context.Context, workflowID, nodeID string, before []registry.NodeToken,
+) (registry.Token, error) {
 	token := registry.Token{Text: registry.NewToken(), CreatedAt: e.now()}
 	keep := map[registry.TokenHash]bool{}
 	for _, t := range before {
@@ -213,7 +244,9 @@ type secretsOf struct {
 func (e *Editor) secure(ctx context.Context, workflowID string, added []secretsOf) error {
 	for _, node := range added {
 		err := e.changeSecrets(ctx, workflowID, node.nodeID, func(s *registry.TriggerSecrets) {
-			if !slices.ContainsFunc(s.Tokens, func(t registry.Token) bool { return t.Text == node.token.Text }) {
+			if !slices.ContainsFunc(s.Tokens, func(t registry.Token) bool {
+				return t.Text == node.token.Text
+			}) {
 				s.Tokens = append(s.Tokens, node.token)
 			}
 			if s.SamplePayload == nil {
@@ -233,7 +266,9 @@ const samplePayloadSet = "sample-payload.set"
 // secretsKey returns the key of a node's secrets in registry.SecretsBucket.
 func secretsKey(workflowID, nodeID string) string { return workflowID + "." + nodeID }
 
-func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*registry.TriggerSecrets, uint64, error) {
+func (e *Editor) readSecrets(
+	ctx context.Context, workflowID, nodeID string,
+) (*registry.TriggerSecrets, uint64, error) {
 	secrets := &registry.TriggerSecrets{}
 	last, err := newest(ctx, e.js, registry.SecretsBucket, secretsKey(workflowID, nodeID))
 	if err == nil && (last == nil || last.deleted) {
@@ -249,7 +284,9 @@ func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*r
 }
 
 // openTrigger decodes the record of a node's secrets, which may be encrypted.
-func openTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (*registry.TriggerSecrets, error) {
+func openTrigger(
+	keys *seal.Keys, workflowID, nodeID string, data []byte,
+) (*registry.TriggerSecrets, error) {
 	stored, err := registry.DecodeTriggerSecrets(data)
 	if err != nil || len(stored.Sealed) == 0 {
 		return stored, err
@@ -263,7 +300,9 @@ func openTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (*regi
 
 // sealTrigger returns the record of a node's secrets in the form that is stored: encrypted, if
 // there is a key.
-func sealTrigger(keys *seal.Keys, workflowID, nodeID string, secrets *registry.TriggerSecrets) (*registry.TriggerSecrets, error) {
+func sealTrigger(
+	keys *seal.Keys, workflowID, nodeID string, secrets *registry.TriggerSecrets,
+) (*registry.TriggerSecrets, error) {
 	if !keys.CanSeal() {
 		return secrets, nil
 	}
@@ -276,7 +315,9 @@ func sealTrigger(keys *seal.Keys, workflowID, nodeID string, secrets *registry.T
 }
 
 // changeSecrets changes a node's secrets, and retries until no other change was stored first.
-func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, edit func(*registry.TriggerSecrets)) error {
+func (e *Editor) changeSecrets(
+	ctx context.Context, workflowID, nodeID string, edit func(*registry.TriggerSecrets),
+) error {
 	for attempt := 0; ; attempt++ {
 		secrets, revision, err := e.readSecrets(ctx, workflowID, nodeID)
 		if err != nil {
@@ -327,15 +368,18 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 		if revision == 0 {
 			continue
 		}
-		// A node that was created again is visible now, or its secrets will get another revision: see secure.
+		// A node that was created again is visible now, or its secrets will get another revision:
+		// see secure.
 		if err := e.follower.CatchUp(ctx); err != nil {
 			return err
 		}
 		if _, _, err := e.findTrigger(workflowID, nodeID); err == nil {
 			continue
 		}
-		err = e.secrets.Delete(ctx, secretsKey(workflowID, nodeID), jetstream.LastRevision(revision))
-		if err = conflict(err, secretsKey(workflowID, nodeID)); err != nil && !errors.Is(err, errRetry) {
+		err = e.secrets.Delete(ctx, secretsKey(workflowID, nodeID),
+			jetstream.LastRevision(revision))
+		if err = conflict(err, secretsKey(workflowID, nodeID)); err != nil &&
+			!errors.Is(err, errRetry) {
 			return err
 		}
 	}

@@ -31,7 +31,8 @@ type SenderInfo struct {
 	Workflow *registry.Workflow
 	NodeID   string
 	Preset   string
-	Before   string            // the preset that PutSender has replaced; "" means that there was none
+	// The preset that PutSender has replaced; "" means that there was none.
+	Before   string
 	Secrets  []SecretInfo      // the valid secrets, newest first
 	Settings map[string]string // the settings that are not secret
 }
@@ -66,7 +67,9 @@ func (e *Editor) Sender(ctx context.Context, workflowID, nodeID string) (*Sender
 
 // OpenSender returns a node's sender with its secrets unencrypted, or nil if the node has none. It
 // fails with ErrNotFound, or with the errors of seal.Keys.Open.
-func (e *Editor) OpenSender(ctx context.Context, workflowID, nodeID string) (*sender.Config, error) {
+func (e *Editor) OpenSender(
+	ctx context.Context, workflowID, nodeID string,
+) (*sender.Config, error) {
 	if err := e.Current(ctx); err != nil {
 		return nil, err
 	}
@@ -96,10 +99,20 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 	if record == nil {
 		return nil
 	}
-	info := &SenderInfo{Workflow: w, NodeID: node.NodeID, Preset: record.Preset, Settings: maps.Clone(record.Settings)}
+	info := &SenderInfo{
+		Workflow: w,
+		NodeID:   node.NodeID,
+		Preset:   record.Preset,
+		Settings: maps.Clone(record.Settings),
+	}
 	for _, s := range record.Live(now) {
 		info.Secrets = append(info.Secrets, SecretInfo{
-			ID: s.ID, Last4: s.Last4, PublicKey: s.PublicKey, Unseen: s.Unseen, SetAt: s.SetAt, ExpiresAt: s.ExpiresAt,
+			ID:        s.ID,
+			Last4:     s.Last4,
+			PublicKey: s.PublicKey,
+			Unseen:    s.Unseen,
+			SetAt:     s.SetAt,
+			ExpiresAt: s.ExpiresAt,
 		})
 	}
 	return info
@@ -115,40 +128,54 @@ func (e *Editor) enforceable(c consistency.Capability) error {
 
 // PutSender creates or replaces a node's sender, and reports whether it created the sender. It
 // fails with an InvalidError, ErrTooManySecrets, ErrIngressTooOld, or seal.ErrNoKey.
-func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec SenderSpec) (info *SenderInfo, created bool, err error) {
+func (e *Editor) PutSender(
+	ctx context.Context, workflowID, nodeID string, spec SenderSpec,
+) (info *SenderInfo, created bool, err error) {
 	replaced := ""
-	info, err = e.changeSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
-		if created = before == nil; !created {
-			replaced = before.Preset
-		}
-		preset, ok := sender.Lookup(spec.Preset)
-		if !ok {
-			_, err := sender.Compile(sender.Config{Preset: spec.Preset})
-			return nil, invalidSender(err)
-		}
-		if preset.Verifies {
-			if err := e.enforceable(consistency.Senders); err != nil {
+	info, err = e.changeSender(ctx, workflowID, nodeID,
+		func(before *registry.Sender) (*registry.Sender, error) {
+			if created = before == nil; !created {
+				replaced = before.Preset
+			}
+			preset, ok := sender.Lookup(spec.Preset)
+			if !ok {
+				_, err := sender.Compile(sender.Config{Preset: spec.Preset})
+				return nil, invalidSender(err)
+			}
+			if preset.Verifies {
+				if err := e.enforceable(consistency.Senders); err != nil {
+					return nil, err
+				}
+			}
+			config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
+			if err != nil && (spec.Secrets == nil || !errors.Is(err, seal.ErrNoKey)) {
 				return nil, err
 			}
-		}
-		config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
-		if err != nil && (spec.Secrets == nil || !errors.Is(err, seal.ErrNoKey)) {
-			return nil, err
-		}
-		if before == nil {
-			before = &registry.Sender{}
-		}
-		edit := senderEdit{editor: e, workflowID: workflowID, nodeID: nodeID, preset: preset, before: before, opened: config}
-		if spec.Secrets != nil {
-			edit.replace(spec.Secrets)
-		} else if preset.Verifies {
-			edit.keep()
-		}
-		if edit.shows(spec.Secrets == nil) {
-			return nil, &InvalidError{"secrets", "say the secret again: requests of this preset carry it in their body, where those see it who were never told the secret so far"}
-		}
-		return edit.finish(spec.Settings)
-	})
+			if before == nil {
+				before = &registry.Sender{}
+			}
+			edit := senderEdit{
+				editor:     e,
+				workflowID: workflowID,
+				nodeID:     nodeID,
+				preset:     preset,
+				before:     before,
+				opened:     config,
+			}
+			if spec.Secrets != nil {
+				edit.replace(spec.Secrets)
+			} else if preset.Verifies {
+				edit.keep()
+			}
+			if edit.shows(spec.Secrets == nil) {
+				return nil, &InvalidError{
+					"secrets",
+					"say the secret again: requests of this preset carry it in their body, where " +
+						"those see it who were never told the secret so far",
+				}
+			}
+			return edit.finish(spec.Settings)
+		})
 	if info != nil {
 		info.Before = replaced
 	}
@@ -159,75 +186,89 @@ func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec 
 // time after which the other secrets expire, if they do not expire earlier: 0 means at once, nil
 // means that they stay. It fails with an InvalidError, ErrNotFound, ErrTooManySecrets, or
 // seal.ErrNoKey.
-func (e *Editor) AddSenderSecret(ctx context.Context, workflowID, nodeID, text string, endOthers *time.Duration) (info *SenderInfo, err error) {
+func (e *Editor) AddSenderSecret(
+	ctx context.Context, workflowID, nodeID, text string, endOthers *time.Duration,
+) (info *SenderInfo, err error) {
 	if endOthers != nil && (*endOthers < 0 || *endOthers > MaxEndAfter) {
-		return nil, &InvalidError{"endOthersAfterSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxEndAfter/time.Second))}
+		return nil, &InvalidError{
+			"endOthersAfterSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxEndAfter/time.Second)),
+		}
 	}
-	return e.changeExistingSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
-		edit, err := e.openEdit(workflowID, nodeID, before)
-		if err != nil {
-			return nil, err
-		}
-		edit.keep()
-		edit.add(text)
-		if endOthers != nil {
-			edit.endOthers(e.now().Add(*endOthers))
-		}
-		return edit.finish(before.Settings)
-	})
+	return e.changeExistingSender(ctx, workflowID, nodeID,
+		func(before *registry.Sender) (*registry.Sender, error) {
+			edit, err := e.openEdit(workflowID, nodeID, before)
+			if err != nil {
+				return nil, err
+			}
+			edit.keep()
+			edit.add(text)
+			if endOthers != nil {
+				edit.endOthers(e.now().Add(*endOthers))
+			}
+			return edit.finish(before.Settings)
+		})
 }
 
 // RemoveSenderSecret ends the validity of one secret at once. It fails with ErrNotFound or
 // ErrLastSecret.
 func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id string) error {
-	_, err := e.changeSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
-		live := before.Live(e.now())
-		at := slices.IndexFunc(live, func(s registry.SenderSecret) bool { return s.ID == id })
-		switch {
-		case at < 0:
-			return nil, &NotFoundError{fmt.Sprintf("secret %q of the sender of trigger node %q of workflow %q", id, nodeID, workflowID)}
-		case len(live) == 1:
-			return nil, ErrLastSecret
-		}
-		after := before.Clone()
-		after.Secrets = slices.Delete(live, at, at+1)
-		return after, nil
-	})
+	_, err := e.changeSender(ctx, workflowID, nodeID,
+		func(before *registry.Sender) (*registry.Sender, error) {
+			live := before.Live(e.now())
+			at := slices.IndexFunc(live, func(s registry.SenderSecret) bool { return s.ID == id })
+			switch {
+			case at < 0:
+				return nil, &NotFoundError{
+					fmt.Sprintf("secret %q of the sender of trigger node %q of workflow %q", id,
+						nodeID, workflowID),
+				}
+			case len(live) == 1:
+				return nil, ErrLastSecret
+			}
+			after := before.Clone()
+			after.Secrets = slices.Delete(live, at, at+1)
+			return after, nil
+		})
 	return err
 }
 
 // RemoveSender removes the sender of a node, which then checks only its token. It fails with
 // ErrNotFound.
 func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) error {
-	_, err := e.changeExistingSender(ctx, workflowID, nodeID, func(*registry.Sender) (*registry.Sender, error) {
-		return nil, nil //nolint:nilnil // no sender is what was asked for
-	})
+	_, err := e.changeExistingSender(ctx, workflowID, nodeID,
+		func(*registry.Sender) (*registry.Sender, error) {
+			return nil, nil //nolint:nilnil // no sender is what was asked for
+		})
 	return err
 }
 
 // CaptureSenderSecret stores a secret that a node's provider has sent, encrypted for
 // registry.AboutCaptured, if the node's sender waits for one. It does nothing if the box cannot be
 // opened: the provider can be asked to send the secret again.
-func (e *Editor) CaptureSenderSecret(ctx context.Context, workflowID, nodeID string, box []byte) error {
+func (e *Editor) CaptureSenderSecret(
+	ctx context.Context, workflowID, nodeID string, box []byte,
+) error {
 	text, err := e.keys.Open(box, registry.AboutCaptured(workflowID, nodeID))
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
-	_, err = e.changeExistingSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
-		edit, err := e.openEdit(workflowID, nodeID, before)
-		if err != nil {
-			return nil, err
-		}
-		if edit.preset.Secret == nil || !edit.preset.Secret.Captured || len(before.Live(e.now())) > 0 {
-			return before, nil
-		}
-		edit.add(string(text))
-		after, err := edit.finish(before.Settings)
-		if err == nil {
-			after.Secrets[0].Unseen = true
-		}
-		return after, err
-	})
+	_, err = e.changeExistingSender(ctx, workflowID, nodeID,
+		func(before *registry.Sender) (*registry.Sender, error) {
+			edit, err := e.openEdit(workflowID, nodeID, before)
+			if err != nil {
+				return nil, err
+			}
+			if edit.preset.Secret == nil || !edit.preset.Secret.Captured ||
+				len(before.Live(e.now())) > 0 {
+				return before, nil
+			}
+			edit.add(string(text))
+			after, err := edit.finish(before.Settings)
+			if err == nil {
+				after.Secrets[0].Unseen = true
+			}
+			return after, err
+		})
 	if invalid := (*InvalidError)(nil); errors.Is(err, ErrNotFound) || errors.As(err, &invalid) {
 		return nil
 	}
@@ -236,21 +277,24 @@ func (e *Editor) CaptureSenderSecret(ctx context.Context, workflowID, nodeID str
 
 // SeeCaptured returns the texts of secrets that the provider has sent, by ID. It returns each text
 // only once.
-func (e *Editor) SeeCaptured(ctx context.Context, workflowID, nodeID string) (texts map[string]string, err error) {
-	_, err = e.changeExistingSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
-		texts = map[string]string{}
-		config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
-		if err != nil {
-			return nil, err
-		}
-		after := before.Clone()
-		for i := range after.Secrets {
-			if s := &after.Secrets[i]; s.Unseen {
-				texts[s.ID], s.Unseen = config.Secrets[i].Text, false
+func (e *Editor) SeeCaptured(
+	ctx context.Context, workflowID, nodeID string,
+) (texts map[string]string, err error) {
+	_, err = e.changeExistingSender(ctx, workflowID, nodeID,
+		func(before *registry.Sender) (*registry.Sender, error) {
+			texts = map[string]string{}
+			config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
+			if err != nil {
+				return nil, err
 			}
-		}
-		return after, nil
-	})
+			after := before.Clone()
+			for i := range after.Secrets {
+				if s := &after.Secrets[i]; s.Unseen {
+					texts[s.ID], s.Unseen = config.Secrets[i].Text, false
+				}
+			}
+			return after, nil
+		})
 	return texts, err
 }
 
@@ -260,17 +304,24 @@ type editSender func(before *registry.Sender) (after *registry.Sender, err error
 
 // changeExistingSender works like changeSender for a node that has a sender. Otherwise it fails
 // with ErrNotFound.
-func (e *Editor) changeExistingSender(ctx context.Context, workflowID, nodeID string, edit editSender) (*SenderInfo, error) {
-	return e.changeSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
-		if before == nil {
-			return nil, &NotFoundError{fmt.Sprintf("sender at trigger node %q of workflow %q", nodeID, workflowID)}
-		}
-		return edit(before)
-	})
+func (e *Editor) changeExistingSender(
+	ctx context.Context, workflowID, nodeID string, edit editSender,
+) (*SenderInfo, error) {
+	return e.changeSender(ctx, workflowID, nodeID,
+		func(before *registry.Sender) (*registry.Sender, error) {
+			if before == nil {
+				return nil, &NotFoundError{
+					fmt.Sprintf("sender at trigger node %q of workflow %q", nodeID, workflowID),
+				}
+			}
+			return edit(before)
+		})
 }
 
 // changeSender stores the sender that edit returns and puts it in force.
-func (e *Editor) changeSender(ctx context.Context, workflowID, nodeID string, edit editSender) (info *SenderInfo, err error) {
+func (e *Editor) changeSender(
+	ctx context.Context, workflowID, nodeID string, edit editSender,
+) (info *SenderInfo, err error) {
 	err = e.change(ctx, func() (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
 		if err != nil {
@@ -319,13 +370,23 @@ type senderSecret struct {
 func (e *Editor) openEdit(workflowID, nodeID string, before *registry.Sender) (*senderEdit, error) {
 	preset, ok := sender.Lookup(before.Preset)
 	if !ok {
-		return nil, &InvalidError{"preset", fmt.Sprintf("this version has no preset %q: set the sender again", before.Preset)}
+		return nil, &InvalidError{
+			"preset",
+			fmt.Sprintf("this version has no preset %q: set the sender again", before.Preset),
+		}
 	}
 	config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
 	if err != nil {
 		return nil, err
 	}
-	return &senderEdit{editor: e, workflowID: workflowID, nodeID: nodeID, preset: preset, before: before, opened: config}, nil
+	return &senderEdit{
+		editor:     e,
+		workflowID: workflowID,
+		nodeID:     nodeID,
+		preset:     preset,
+		before:     before,
+		opened:     config,
+	}, nil
 }
 
 // text returns a secret of before unencrypted, or "" if it cannot be opened.
@@ -348,7 +409,8 @@ func (s *senderEdit) keep() {
 // shows reports whether kept secrets would become readable because the preset changes. An operator
 // who may change a sender need not know its secrets.
 func (s *senderEdit) shows(kept bool) bool {
-	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID && sender.SecretInBody(s.preset.ID)
+	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID &&
+		sender.SecretInBody(s.preset.ID)
 }
 
 // replace adds these texts, without duplicates, in their order.
@@ -368,7 +430,9 @@ func (s *senderEdit) add(text string) {
 			break
 		}
 	}
-	s.secrets = slices.DeleteFunc(s.secrets, func(other senderSecret) bool { return other.text == text })
+	s.secrets = slices.DeleteFunc(s.secrets, func(other senderSecret) bool {
+		return other.text == text
+	})
 	s.secrets = append([]senderSecret{added}, s.secrets...)
 }
 
@@ -386,7 +450,9 @@ func (s *senderEdit) endOthers(at time.Time) {
 // here, never at a delivery.
 func (s *senderEdit) finish(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
-		return nil, fmt.Errorf("%w (%d); delete one, or end the others with endOthersAfterSeconds", ErrTooManySecrets, sender.MaxSecrets)
+		return nil,
+			fmt.Errorf("%w (%d); delete one, or end the others with endOthersAfterSeconds",
+				ErrTooManySecrets, sender.MaxSecrets)
 	}
 	config := sender.Config{Preset: s.preset.ID, Settings: s.mergeSettings(settings)}
 	for _, secret := range s.secrets {
@@ -428,7 +494,8 @@ func (s *senderEdit) mergeSettings(given map[string]string) map[string]string {
 func (s *senderEdit) secretRecord(secret senderSecret) (registry.SenderSecret, error) {
 	if secret.record != nil {
 		record := *secret.record
-		if !secret.ends.IsZero() && (record.ExpiresAt.IsZero() || record.ExpiresAt.After(secret.ends)) {
+		if !secret.ends.IsZero() &&
+			(record.ExpiresAt.IsZero() || record.ExpiresAt.After(secret.ends)) {
 			record.ExpiresAt = secret.ends
 		}
 		return record, nil
@@ -442,7 +509,8 @@ func (s *senderEdit) secretRecord(secret senderSecret) (registry.SenderSecret, e
 		return record, nil
 	}
 	var err error
-	record.Sealed, err = s.editor.keys.Seal([]byte(secret.text), registry.AboutSecret(s.workflowID, s.nodeID, record.ID))
+	record.Sealed, err = s.editor.keys.Seal([]byte(secret.text),
+		registry.AboutSecret(s.workflowID, s.nodeID, record.ID))
 	return record, err
 }
 
@@ -462,7 +530,8 @@ func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]str
 			box := s.before.SealedSettings[known.Name]
 			if box == nil || s.opened.Settings[known.Name] != value {
 				var err error
-				if box, err = s.editor.keys.Seal([]byte(value), registry.AboutSetting(s.workflowID, s.nodeID, known.Name)); err != nil {
+				if box, err = s.editor.keys.Seal([]byte(value),
+					registry.AboutSetting(s.workflowID, s.nodeID, known.Name)); err != nil {
 					return err
 				}
 			}

@@ -43,7 +43,10 @@ func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified [
 	}
 	for _, secret := range secrets {
 		request := sender.Request{Method: "POST", Body: []byte(`{"a":1}`)}
-		signed, err := sender.Sign(sender.Config{Preset: "github", Secrets: []sender.Secret{{Text: secret}}}, request, time.Now())
+		signed, err := sender.Sign(sender.Config{
+			Preset:  "github",
+			Secrets: []sender.Secret{{Text: secret}},
+		}, request, time.Now())
 		fatal(t, err)
 		request.Header = signed.Header
 		if node.Sender.Verify(&request, time.Now()).OK() {
@@ -71,7 +74,8 @@ func TestSenders(t *testing.T) {
 	}
 
 	info, created, err := put(edit.SenderSpec{Preset: "github", Secrets: []string{first}})
-	if err != nil || !created || len(info.Secrets) != 1 || info.Secrets[0].Last4 != "cret" || info.Secrets[0].ID == "" {
+	if err != nil || !created || len(info.Secrets) != 1 || info.Secrets[0].Last4 != "cret" ||
+		info.Secrets[0].ID == "" {
 		t.Fatalf("%+v, %t, %v", info, created, err)
 	}
 	if got := fmt.Sprint(opens(t, one, first, second)); got != "[the-first-secret]" {
@@ -81,19 +85,27 @@ func TestSenders(t *testing.T) {
 	if err != nil || created || again.Secrets[0].ID != info.Secrets[0].ID {
 		t.Errorf("PUT is not idempotent: %+v, %t, %v", again, created, err)
 	}
-	if _, _, err := r.PutWorkflow(ctx, edit.WorkflowSpec{ID: "wf", AccountID: "on-free", Name: "other", Triggers: []edit.TriggerSpec{{NodeID: "node"}}}); err != nil {
+	if _, _, err := r.PutWorkflow(ctx, edit.WorkflowSpec{
+		ID:        "wf",
+		AccountID: "on-free",
+		Name:      "other",
+		Triggers:  []edit.TriggerSpec{{NodeID: "node"}},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(opens(t, one, first)); got != "[the-first-secret]" || r.Token(t, "wf", "node") != token {
+	if got := fmt.Sprint(opens(t, one, first)); got != "[the-first-secret]" ||
+		r.Token(t, "wf", "node") != token {
 		t.Errorf("after a PUT of the workflow: %s", got)
 	}
 
 	hour := time.Hour
 	info, err = r.AddSenderSecret(ctx, "wf", "node", second, &hour)
-	if err != nil || len(info.Secrets) != 2 || !info.Secrets[0].ExpiresAt.IsZero() || time.Until(info.Secrets[1].ExpiresAt) > hour {
+	if err != nil || len(info.Secrets) != 2 || !info.Secrets[0].ExpiresAt.IsZero() ||
+		time.Until(info.Secrets[1].ExpiresAt) > hour {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	if got := fmt.Sprint(opens(t, one, first, second)); got != "[the-first-secret the-second-secret]" {
+	if got := fmt.Sprint(opens(t, one, first, second)); got != "[the-first-secret "+
+		"the-second-secret]" {
 		t.Errorf("after rotation: %s", got)
 	}
 	if _, err := r.AddSenderSecret(ctx, "wf", "node", third, nil); err != nil {
@@ -102,20 +114,24 @@ func TestSenders(t *testing.T) {
 	if _, err := r.AddSenderSecret(ctx, "wf", "node", "the-fourth-secret", nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.AddSenderSecret(ctx, "wf", "node", "the-fifth-secret", nil); !errors.Is(err, edit.ErrTooManySecrets) {
+	if _, err := r.AddSenderSecret(ctx, "wf", "node", "the-fifth-secret", nil); !errors.Is(err,
+		edit.ErrTooManySecrets) {
 		t.Errorf("a fifth: %v", err)
 	}
 	atOnce := time.Duration(0)
-	if info, err = r.AddSenderSecret(ctx, "wf", "node", third, &atOnce); err != nil || len(info.Secrets) != 1 {
+	if info, err = r.AddSenderSecret(ctx, "wf", "node", third, &atOnce); err != nil ||
+		len(info.Secrets) != 1 {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	if got := fmt.Sprint(opens(t, one, first, second, third)); got != "[the-third-secret]" {
 		t.Errorf("after the others were ended: %s", got)
 	}
-	if err := r.RemoveSenderSecret(ctx, "wf", "node", info.Secrets[0].ID); !errors.Is(err, edit.ErrLastSecret) {
+	if err := r.RemoveSenderSecret(ctx, "wf", "node", info.Secrets[0].ID); !errors.Is(err,
+		edit.ErrLastSecret) {
 		t.Errorf("the last one: %v", err)
 	}
-	if err := r.RemoveSenderSecret(ctx, "wf", "node", "nothing"); !errors.Is(err, edit.ErrNotFound) {
+	if err := r.RemoveSenderSecret(ctx, "wf", "node", "nothing"); !errors.Is(err,
+		edit.ErrNotFound) {
 		t.Errorf("none such: %v", err)
 	}
 	if info, _, err = put(edit.SenderSpec{Preset: "github"}); err != nil || len(info.Secrets) != 1 {
@@ -143,15 +159,25 @@ func TestAnotherPresetShowsNoSecret(t *testing.T) {
 	}
 	fatal(t, put(edit.SenderSpec{Preset: "github", Secrets: []string{first}}))
 	var invalid *edit.InvalidError
-	if err := put(edit.SenderSpec{Preset: "msgraph"}); !errors.As(err, &invalid) || invalid.Field != "secrets" {
+	if err := put(edit.SenderSpec{Preset: "msgraph"}); !errors.As(err, &invalid) ||
+		invalid.Field != "secrets" {
 		t.Errorf("a secret of GitHub's in the bodies of Graph: %v", err)
 	}
-	if err := put(edit.SenderSpec{Preset: "header", Settings: map[string]string{"header": "X-GitHub-Delivery"}}); !errors.As(err, &invalid) {
+	if err := put(edit.SenderSpec{
+		Preset:   "header",
+		Settings: map[string]string{"header": "X-GitHub-Delivery"},
+	}); !errors.As(err, &invalid) {
 		t.Errorf("a secret of GitHub's as a delivery ID: %v", err)
 	}
-	fatal(t, put(edit.SenderSpec{Preset: "hmac", Settings: map[string]string{"header": "X-Signature"}}))
+	fatal(t, put(edit.SenderSpec{
+		Preset:   "hmac",
+		Settings: map[string]string{"header": "X-Signature"},
+	}))
 	fatal(t, put(edit.SenderSpec{Preset: "msgraph", Secrets: []string{second}}))
-	fatal(t, put(edit.SenderSpec{Preset: "msgraph", Settings: map[string]string{"deliveryId": "ptr:/value/0/id"}}))
+	fatal(t, put(edit.SenderSpec{
+		Preset:   "msgraph",
+		Settings: map[string]string{"deliveryId": "ptr:/value/0/id"},
+	}))
 }
 
 func TestSendersThatCannotWork(t *testing.T) {
@@ -159,34 +185,55 @@ func TestSendersThatCannotWork(t *testing.T) {
 	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
 	r.Workflow(t, "wf", "free", true)
 	for name, spec := range map[string]edit.SenderSpec{
-		"no preset":           {},
-		"no such preset":      {Preset: "nobody"},
-		"no secret":           {Preset: "github"},
-		"empty secrets":       {Preset: "github", Secrets: []string{}},
-		"an empty secret":     {Preset: "github", Secrets: []string{""}},
-		"no such setting":     {Preset: "github", Secrets: []string{first}, Settings: map[string]string{"what": "x"}},
-		"undecodable":         {Preset: "hmac", Secrets: []string{"not hex"}, Settings: map[string]string{"header": "X-S", "key": "hex"}},
+		"no preset":       {},
+		"no such preset":  {Preset: "nobody"},
+		"no secret":       {Preset: "github"},
+		"empty secrets":   {Preset: "github", Secrets: []string{}},
+		"an empty secret": {Preset: "github", Secrets: []string{""}},
+		"no such setting": {
+			Preset:   "github",
+			Secrets:  []string{first},
+			Settings: map[string]string{"what": "x"},
+		},
+		"undecodable": {
+			Preset:   "hmac",
+			Secrets:  []string{"not hex"},
+			Settings: map[string]string{"header": "X-S", "key": "hex"},
+		},
 		"no header":           {Preset: "hmac", Secrets: []string{first}},
 		"a secret for plain":  {Preset: "plain", Secrets: []string{first}},
 		"public key in vain":  {Preset: "discord", Secrets: []string{"zz"}},
 		"a bad deliveryId":    {Preset: "plain", Settings: map[string]string{"deliveryId": "body"}},
 		"missing verifyToken": {Preset: "meta", Secrets: []string{first}},
-		"a secret as ID":      {Preset: "gitlab", Secrets: []string{first}, Settings: map[string]string{"deliveryId": "header:X-Gitlab-Token"}},
-		"a shown header":      {Preset: "header", Secrets: []string{first}, Settings: map[string]string{"header": "X-Webhook-Delivery-Id"}},
+		"a secret as ID": {
+			Preset:   "gitlab",
+			Secrets:  []string{first},
+			Settings: map[string]string{"deliveryId": "header:X-Gitlab-Token"},
+		},
+		"a shown header": {
+			Preset:   "header",
+			Secrets:  []string{first},
+			Settings: map[string]string{"header": "X-Webhook-Delivery-Id"},
+		},
 	} {
 		var invalid *edit.InvalidError
-		if _, _, err := r.PutSender(t.Context(), "wf", "node", spec); !errors.As(err, &invalid) || strings.Contains(err.Error(), first) {
+		if _, _, err := r.PutSender(t.Context(), "wf", "node", spec); !errors.As(err, &invalid) ||
+			strings.Contains(err.Error(), first) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, _, err := r.PutSender(t.Context(), "wf", "gone", edit.SenderSpec{Preset: "plain"}); !errors.Is(err, edit.ErrNotFound) {
+	if _, _, err := r.PutSender(t.Context(), "wf", "gone",
+		edit.SenderSpec{Preset: "plain"}); !errors.Is(err, edit.ErrNotFound) {
 		t.Errorf("no such node: %v", err)
 	}
 	var five []string
 	for n := range 5 {
 		five = append(five, fmt.Sprint(first, n))
 	}
-	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "github", Secrets: five}); !errors.Is(err, edit.ErrTooManySecrets) {
+	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{
+		Preset:  "github",
+		Secrets: five,
+	}); !errors.Is(err, edit.ErrTooManySecrets) {
 		t.Errorf("five: %v", err)
 	}
 }
@@ -195,16 +242,22 @@ func TestASecretSettingStaysAndIsNotShown(t *testing.T) {
 	t.Parallel()
 	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
 	r.Workflow(t, "wf", "free", true)
-	spec := edit.SenderSpec{Preset: "meta", Secrets: []string{first}, Settings: map[string]string{"verifyToken": "chosen-by-me"}}
+	spec := edit.SenderSpec{
+		Preset:   "meta",
+		Secrets:  []string{first},
+		Settings: map[string]string{"verifyToken": "chosen-by-me"},
+	}
 	info, _, err := r.PutSender(t.Context(), "wf", "node", spec)
 	if err != nil || len(info.Settings) != 0 {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	revision := r.Follower.Revision()
-	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "meta"}); err != nil {
+	if _, _, err := r.PutSender(t.Context(), "wf", "node",
+		edit.SenderSpec{Preset: "meta"}); err != nil {
 		t.Fatalf("the verify token did not stay: %v", err)
 	}
-	if _, _, err := r.PutSender(t.Context(), "wf", "node", spec); err != nil || r.Follower.Revision() != revision {
+	if _, _, err := r.PutSender(t.Context(), "wf", "node", spec); err != nil ||
+		r.Follower.Revision() != revision {
 		t.Errorf("PUT is not idempotent: %v", err)
 	}
 }
@@ -213,10 +266,14 @@ func TestWithoutAKeyNoSecretIsSet(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	r.Workflow(t, "wf", "free", true)
-	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "github", Secrets: []string{first}}); !errors.Is(err, seal.ErrNoKey) {
+	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{
+		Preset:  "github",
+		Secrets: []string{first},
+	}); !errors.Is(err, seal.ErrNoKey) {
 		t.Error(err)
 	}
-	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "plain"}); err != nil {
+	if _, _, err := r.PutSender(t.Context(), "wf", "node",
+		edit.SenderSpec{Preset: "plain"}); err != nil {
 		t.Errorf("what needs no secret needs no key: %v", err)
 	}
 }
@@ -243,7 +300,9 @@ func TestWithAKeyNothingInNATSIsInClear(t *testing.T) {
 	r := registrytest.StartSealed(t, server.Connect(t), keysOf(t, seal.NewLine()))
 	token := r.Workflow(t, "wf", "free", true)
 	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{
-		Preset: "meta", Secrets: []string{first}, Settings: map[string]string{"verifyToken": "chosen-by-me"},
+		Preset:   "meta",
+		Secrets:  []string{first},
+		Settings: map[string]string{"verifyToken": "chosen-by-me"},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +331,10 @@ func TestReseal(t *testing.T) {
 	old, both, only := keysOf(t, oldLine), keysOf(t, newLine, oldLine), keysOf(t, newLine)
 	reseal := func(keys *seal.Keys, want edit.Resealed) {
 		t.Helper()
-		if done, err := edit.Reseal(ctx, before.JetStream, keys, logtest.Quiet(), func(edit.Resealed) {}); err != nil || done != want {
+		if done, err := edit.Reseal(ctx, before.JetStream, keys, logtest.Quiet(), func(
+			edit.Resealed,
+		) {
+		}); err != nil || done != want {
 			t.Fatalf("%+v, %v; want %+v", done, err, want)
 		}
 	}
@@ -285,10 +347,15 @@ func TestReseal(t *testing.T) {
 	if r.Token(t, "wf", "node") != token {
 		t.Error("the token is another one")
 	}
-	if _, _, err := r.PutSender(ctx, "wf", "node", edit.SenderSpec{Preset: "meta", Secrets: []string{first}, Settings: map[string]string{"verifyToken": "v"}}); err != nil {
+	if _, _, err := r.PutSender(ctx, "wf", "node", edit.SenderSpec{
+		Preset:   "meta",
+		Secrets:  []string{first},
+		Settings: map[string]string{"verifyToken": "v"},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := edit.Reseal(ctx, before.JetStream, only, logtest.Quiet(), func(edit.Resealed) {}); !errors.Is(err, seal.ErrNoKey) {
+	if _, err := edit.Reseal(ctx, before.JetStream, only, logtest.Quiet(),
+		func(edit.Resealed) {}); !errors.Is(err, seal.ErrNoKey) {
 		t.Errorf("without the key from before: %v", err)
 	}
 	reseal(both, edit.Resealed{Read: 4, Written: 3})
@@ -302,7 +369,8 @@ func TestReseal(t *testing.T) {
 	}
 	late, _ := registrytest.StartSealedIngress(t, server.Connect(t), old)
 	view, _ := late.Lookup("wf")
-	if n, err := late.Unusable(); n != 1 || !errors.Is(err, seal.ErrNoKey) || view.Workflow.Nodes[0].Unusable == nil || view.Workflow.Nodes[0].Sender != nil {
+	if n, err := late.Unusable(); n != 1 || !errors.Is(err, seal.ErrNoKey) ||
+		view.Workflow.Nodes[0].Unusable == nil || view.Workflow.Nodes[0].Sender != nil {
 		t.Errorf("an ingress without the key: %d, %v", n, err)
 	}
 }
@@ -332,7 +400,10 @@ func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	}
 	atOnce := time.Duration(0)
 	for round := range rounds {
-		_, _, err := r.PutSender(ctx, "wf", "node", edit.SenderSpec{Preset: "github", Secrets: []string{first}})
+		_, _, err := r.PutSender(ctx, "wf", "node", edit.SenderSpec{
+			Preset:  "github",
+			Secrets: []string{first},
+		})
 		fatal(t, err)
 		expect(round, "set", "[the-first-secret]")
 		_, err = r.AddSenderSecret(ctx, "wf", "node", second, &atOnce)
@@ -341,7 +412,8 @@ func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 		fatal(t, r.RemoveSender(ctx, "wf", "node"))
 		expect(round, "removed", "[]")
 	}
-	if view, _ := one.Lookup("wf"); len(view.Workflow.Nodes) != 1 || view.Workflow.Nodes[0].Tokens[0].Hash != registry.HashToken(r.Token(t, "wf", "node")) {
+	if view, _ := one.Lookup("wf"); len(view.Workflow.Nodes) != 1 ||
+		view.Workflow.Nodes[0].Tokens[0].Hash != registry.HashToken(r.Token(t, "wf", "node")) {
 		t.Error("the token has changed")
 	}
 }
@@ -360,12 +432,20 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 		"answer": {Answer: &registry.Answer{WaitSeconds: 5}},
 	}
 	put := func(id, name string, s edit.TriggerSettings) error {
-		_, _, err := r.PutWorkflow(t.Context(), edit.WorkflowSpec{ID: id, AccountID: "on-pro", Name: name, Triggers: []edit.TriggerSpec{{NodeID: "node", TriggerSettings: s}}})
+		_, _, err := r.PutWorkflow(t.Context(), edit.WorkflowSpec{
+			ID:        id,
+			AccountID: "on-pro",
+			Name:      name,
+			Triggers:  []edit.TriggerSpec{{NodeID: "node", TriggerSettings: s}},
+		})
 		return err
 	}
 	for name, s := range settings {
 		fatal(t, put("has", "before", s))
-		old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower, consistency.RoleIngress, &consistency.IngressSettings{}, consistency.About{Can: []consistency.Capability{consistency.Senders}}, logtest.Quiet())
+		old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower,
+			consistency.RoleIngress, &consistency.IngressSettings{}, consistency.About{
+				Can: []consistency.Capability{consistency.Senders},
+			}, logtest.Quiet())
 		fatal(t, err)
 		awaitLacking(t, r, consistency.Answers)
 		if err := put("wf", "wf", s); !errors.Is(err, edit.ErrIngressTooOld) {
@@ -394,11 +474,16 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 	r := registrytest.StartSealed(t, server.Connect(t), keys)
 	r.Workflow(t, "wf", "pro", true)
 	registrytest.StartSealedIngress(t, server.Connect(t), keys)
-	old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower, consistency.RoleIngress, &consistency.IngressSettings{}, consistency.About{}, logtest.Quiet())
+	old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower,
+		consistency.RoleIngress, &consistency.IngressSettings{}, consistency.About{},
+		logtest.Quiet())
 	fatal(t, err)
 	awaitLacking(t, r, consistency.Senders)
 	put := func() error {
-		_, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "github", Secrets: []string{first}})
+		_, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{
+			Preset:  "github",
+			Secrets: []string{first},
+		})
 		return err
 	}
 	if err := put(); !errors.Is(err, edit.ErrIngressTooOld) {

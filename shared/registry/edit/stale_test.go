@@ -45,7 +45,10 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 		func() error { _, err := r.Activate(ctx, "off"); return err },
 		func() error { return r.DeleteWorkflow(ctx, "gone") },
 		func() error { _, err := r.Deactivate(ctx, "other"); return err },
-		func() error { _, _, err := r.PutAccount(ctx, "on-pro", "Another name", "pro"); return err },
+		func() error {
+			_, _, err := r.PutAccount(ctx, "on-pro", "Another name", "pro")
+			return err
+		},
 	} {
 		fatal(t, change())
 	}
@@ -55,17 +58,35 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	}
 
 	calls := map[string]func(context.Context) error{
-		"activate what was active":                func(ctx context.Context) error { _, err := editor.Activate(ctx, "on"); return err },
-		"deactivate what was inactive":            func(ctx context.Context) error { _, err := editor.Deactivate(ctx, "off"); return err },
-		"activate past what was the plan's limit": func(ctx context.Context) error { _, err := editor.Activate(ctx, "first"); return err },
-		"delete what was not there":               func(ctx context.Context) error { return editor.DeleteWorkflow(ctx, "new") },
-		"rotate at what was not there":            func(ctx context.Context) error { return editor.Rotate(ctx, "new", "node", 0) },
-		"a sample payload for what was not there": func(ctx context.Context) error { return editor.SetSamplePayload(ctx, "new", "node", []byte("2")) },
+		"activate what was active": func(ctx context.Context) error {
+			_, err := editor.Activate(ctx, "on")
+			return err
+		},
+		"deactivate what was inactive": func(ctx context.Context) error {
+			_, err := editor.Deactivate(ctx, "off")
+			return err
+		},
+		"activate past what was the plan's limit": func(ctx context.Context) error {
+			_, err := editor.Activate(ctx, "first")
+			return err
+		},
+		"delete what was not there": func(ctx context.Context) error {
+			return editor.DeleteWorkflow(ctx, "new")
+		},
+		"rotate at what was not there": func(ctx context.Context) error {
+			return editor.Rotate(ctx, "new", "node", 0)
+		},
+		"a sample payload for what was not there": func(ctx context.Context) error {
+			return editor.SetSamplePayload(ctx, "new", "node", []byte("2"))
+		},
 		"put an account as it was": func(ctx context.Context) error {
 			_, _, err := editor.PutAccount(ctx, "on-pro", "An account", "pro")
 			return err
 		},
-		"show a node of a workflow that is deleted": func(ctx context.Context) error { _, err := editor.Trigger(ctx, "gone", "node"); return err },
+		"show a node of a workflow that is deleted": func(ctx context.Context) error {
+			_, err := editor.Trigger(ctx, "gone", "node")
+			return err
+		},
 	}
 	for name, call := range calls {
 		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
@@ -115,7 +136,9 @@ func (a alwaysRaced) KeyValue(ctx context.Context, bucket string) (jetstream.Key
 	return racedBucket{kv, a.tries}, err
 }
 
-func (a alwaysRaced) PublishMsg(context.Context, *nats.Msg, ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (a alwaysRaced) PublishMsg(
+	context.Context, *nats.Msg, ...jetstream.PublishOpt,
+) (*jetstream.PubAck, error) {
 	a.tries.Add(1)
 	return nil, jetstream.ErrKeyExists
 }
@@ -136,11 +159,17 @@ func TestAChangePausesBetweenItsTries(t *testing.T) {
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	r.Workflow(t, "wf", "pro", true)
 	var tries atomic.Int32
-	editor, err := edit.NewEditor(t.Context(), alwaysRaced{r.JetStream, &tries}, r.Directory, r.Follower, r.Lease, r.Roll)
+	editor, err := edit.NewEditor(t.Context(), alwaysRaced{r.JetStream, &tries}, r.Directory,
+		r.Follower, r.Lease, r.Roll)
 	fatal(t, err)
 	for name, change := range map[string]func(context.Context) error{
-		"deactivate": func(ctx context.Context) error { _, err := editor.Deactivate(ctx, "wf"); return err },
-		"sample":     func(ctx context.Context) error { return editor.SetSamplePayload(ctx, "wf", "node", []byte("1")) },
+		"deactivate": func(ctx context.Context) error {
+			_, err := editor.Deactivate(ctx, "wf")
+			return err
+		},
+		"sample": func(ctx context.Context) error {
+			return editor.SetSamplePayload(ctx, "wf", "node", []byte("1"))
+		},
 	} {
 		tries.Store(0)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -23,7 +23,9 @@ func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow,
 // switchTo makes two writes: first the intent into the account's record, which serves as the lock,
 // and then the workflow's record. Of two concurrent calls, one fails to update the account and
 // starts again. A call that finds an intent that was not carried out first carries it out.
-func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *registry.Workflow, err error) {
+func (e *Editor) switchTo(
+	ctx context.Context, id string, active bool,
+) (w *registry.Workflow, err error) {
 	err = e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
@@ -31,7 +33,9 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *regis
 		}
 		account, ok := e.directory.Account(have.Record.AccountID)
 		if !ok {
-			return 0, &NotFoundError{fmt.Sprintf("account %q of workflow %q", have.Record.AccountID, id)}
+			return 0, &NotFoundError{
+				fmt.Sprintf("account %q of workflow %q", have.Record.AccountID, id),
+			}
 		}
 		last := account.Record.LastTransition
 		if behind, undone := e.undone(account.Record); undone {
@@ -58,7 +62,8 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *regis
 		next.LastTransition = registry.Transition{
 			Number: last.Number + 1, WorkflowID: id, Active: active, At: e.now(), By: ActorOf(ctx),
 		}
-		if _, err := e.put(ctx, e.registry, registry.AccountPrefix+next.ID, &next, account.Revision); err != nil {
+		if _, err := e.put(ctx, e.registry, registry.AccountPrefix+next.ID, &next,
+			account.Revision); err != nil {
 			return 0, err
 		}
 		revision, err := e.carryOut(ctx, have, next.LastTransition)
@@ -98,8 +103,11 @@ func (e *Editor) undone(account *registry.Account) (Versioned[*registry.Workflow
 
 // carryOut writes a transition to the workflow's record. The audit entry names the actor who
 // requested it.
-func (e *Editor) carryOut(ctx context.Context, w Versioned[*registry.Workflow], t registry.Transition) (uint64, error) {
-	return e.put(By(ctx, t.By), e.registry, registry.WorkflowPrefix+w.Record.ID, applied(w.Record, t), w.Revision)
+func (e *Editor) carryOut(
+	ctx context.Context, w Versioned[*registry.Workflow], t registry.Transition,
+) (uint64, error) {
+	return e.put(By(ctx, t.By), e.registry, registry.WorkflowPrefix+w.Record.ID,
+		applied(w.Record, t), w.Revision)
 }
 
 func applied(before *registry.Workflow, t registry.Transition) *registry.Workflow {

@@ -80,7 +80,8 @@ type TriggerSpec struct {
 // TriggerSettings are the settings with which a node handles requests. They are set as a whole: a
 // setting that is left out is removed.
 type TriggerSettings struct {
-	Filter []byte // selects the requests that start an execution, see package filter; nil or null selects all
+	// Selects the requests that start an execution, see package filter; nil or null selects all.
+	Filter []byte
 	// OrderKey is the place of a request whose value is its order key. "" means that the executions
 	// have no order.
 	OrderKey string
@@ -96,7 +97,10 @@ const MaxWaitSeconds = 25
 func (s TriggerSettings) check(at func(field string) string) error {
 	var problems []error
 	if s.Answer != nil && (s.Answer.WaitSeconds < 1 || s.Answer.WaitSeconds > MaxWaitSeconds) {
-		problems = append(problems, &InvalidError{at("answer.waitSeconds"), fmt.Sprintf("must be 1 to %d, not %d", MaxWaitSeconds, s.Answer.WaitSeconds)})
+		problems = append(problems, &InvalidError{
+			at("answer.waitSeconds"),
+			fmt.Sprintf("must be 1 to %d, not %d", MaxWaitSeconds, s.Answer.WaitSeconds),
+		})
 	}
 	if isSet(s.Filter) {
 		if _, err := filter.Parse(s.Filter); err != nil {
@@ -157,22 +161,29 @@ func (s *WorkflowSpec) check() error {
 		s.Queue = execution.DefaultQueue
 	}
 	problems := []error{
-		checkID("id", s.ID), checkID("accountId", s.AccountID), checkID("queue", s.Queue), checkText("name", s.Name),
+		checkID("id", s.ID), checkID("accountId", s.AccountID), checkID("queue", s.Queue),
+		checkText("name", s.Name),
 	}
 	if s.RateLimit != nil {
-		if err := checkRateLimit(s.RateLimit.Requests, int64(s.RateLimit.Window/time.Second)); err != nil {
+		if err := checkRateLimit(s.RateLimit.Requests,
+			int64(s.RateLimit.Window/time.Second)); err != nil {
 			problems = append(problems, &InvalidError{"rateLimit", err.Error()})
 		}
 	}
 	if n := len(s.Triggers); n < 1 || n > MaxTriggers {
-		problems = append(problems, &InvalidError{"triggers", fmt.Sprintf("a workflow has 1 to %d webhook trigger nodes, not %d", MaxTriggers, n)})
+		problems = append(problems, &InvalidError{
+			"triggers",
+			fmt.Sprintf("a workflow has 1 to %d webhook trigger nodes, not %d", MaxTriggers, n),
+		})
 	}
 	seen := map[string]bool{}
 	for i, t := range s.Triggers {
 		at := func(field string) string { return fmt.Sprintf("triggers[%d].%s", i, field) }
 		problems = append(problems, checkID(at("nodeId"), t.NodeID), checkText(at("name"), t.Name))
 		if seen[t.NodeID] {
-			problems = append(problems, &InvalidError{at("nodeId"), fmt.Sprintf("%q is there twice", t.NodeID)})
+			problems = append(problems, &InvalidError{
+				at("nodeId"), fmt.Sprintf("%q is there twice", t.NodeID),
+			})
 		}
 		seen[t.NodeID] = true
 		if t.SamplePayload != nil {
@@ -186,16 +197,22 @@ func (s *WorkflowSpec) check() error {
 // PutWorkflow creates an inactive workflow or replaces one, and reports whether it created the
 // workflow. A node that stays keeps its tokens, and its sample payload if none is given. A new node
 // gets a token. It fails with ErrIngressTooOld if a live ingress cannot enforce a new setting.
-func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *registry.Workflow, created bool, err error) {
+func (e *Editor) PutWorkflow(
+	ctx context.Context, spec WorkflowSpec,
+) (w *registry.Workflow, created bool, err error) {
 	if err := spec.check(); err != nil {
 		return nil, false, err
 	}
-	return e.replace(ctx, spec.ID, func(*registry.Workflow) (WorkflowSpec, error) { return spec, nil })
+	return e.replace(ctx, spec.ID, func(*registry.Workflow) (WorkflowSpec, error) {
+		return spec, nil
+	})
 }
 
 // ChangeWorkflow replaces an existing workflow after modify has changed it, in one step: nothing
 // that another call has stored is lost. modify is called again if the workflow changes meanwhile.
-func (e *Editor) ChangeWorkflow(ctx context.Context, id string, modify func(*WorkflowSpec) error) (*registry.Workflow, error) {
+func (e *Editor) ChangeWorkflow(
+	ctx context.Context, id string, modify func(*WorkflowSpec) error,
+) (*registry.Workflow, error) {
 	w, _, err := e.replace(ctx, id, func(have *registry.Workflow) (spec WorkflowSpec, err error) {
 		if have == nil {
 			return spec, noWorkflow(id)
@@ -219,7 +236,11 @@ func specOf(w *registry.Workflow) WorkflowSpec {
 	}
 	for i := range w.Triggers {
 		t := &w.Triggers[i]
-		spec.Triggers = append(spec.Triggers, TriggerSpec{NodeID: t.NodeID, Name: t.Name, TriggerSettings: settingsOf(t)})
+		spec.Triggers = append(spec.Triggers, TriggerSpec{
+			NodeID:          t.NodeID,
+			Name:            t.Name,
+			TriggerSettings: settingsOf(t),
+		})
 	}
 	return spec
 }
@@ -227,7 +248,9 @@ func specOf(w *registry.Workflow) WorkflowSpec {
 // hasSamples reports whether a sample payload is given. Sample payloads are stored separately,
 // before the workflow.
 func (s *WorkflowSpec) hasSamples() bool {
-	return slices.ContainsFunc(s.Triggers, func(t TriggerSpec) bool { return t.SamplePayload != nil })
+	return slices.ContainsFunc(s.Triggers, func(t TriggerSpec) bool {
+		return t.SamplePayload != nil
+	})
 }
 
 // enforceableAll returns an error if an ingress is too old for a setting of a workflow's new
@@ -249,7 +272,11 @@ func moveTo(account *registry.Account, w *registry.Workflow) error {
 		return nil
 	}
 	if w.Active {
-		return &InvalidError{"accountId", fmt.Sprintf("the workflow is active in account %q; deactivate it before it moves", w.AccountID)}
+		return &InvalidError{
+			"accountId",
+			fmt.Sprintf("the workflow is active in account %q; deactivate it before it moves",
+				w.AccountID),
+		}
 	}
 	// Transitions are counted by account: none of this account's transitions so far concerns this
 	// workflow.
@@ -259,7 +286,9 @@ func moveTo(account *registry.Account, w *registry.Workflow) error {
 
 // replace creates or replaces a workflow. wanted returns the new workflow; its argument is the
 // existing workflow, or nil.
-func (e *Editor) replace(ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error)) (w *registry.Workflow, created bool, err error) {
+func (e *Editor) replace(
+	ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error),
+) (w *registry.Workflow, created bool, err error) {
 	var dropped []string
 	err = e.change(ctx, func() (uint64, error) {
 		var added []secretsOf
@@ -323,7 +352,9 @@ func (e *Editor) replace(ctx context.Context, id string, wanted func(have *regis
 
 // mergeTriggers gives w the nodes of specs, with their existing tokens or new ones. It returns the
 // secrets of new nodes.
-func (e *Editor) mergeTriggers(ctx context.Context, w *registry.Workflow, specs []TriggerSpec) (added []secretsOf, err error) {
+func (e *Editor) mergeTriggers(
+	ctx context.Context, w *registry.Workflow, specs []TriggerSpec,
+) (added []secretsOf, err error) {
 	nodes := make([]registry.Trigger, 0, len(specs))
 	for _, spec := range specs {
 		node := w.Trigger(spec.NodeID)
@@ -333,7 +364,10 @@ func (e *Editor) mergeTriggers(ctx context.Context, w *registry.Workflow, specs 
 			if err != nil {
 				return nil, err
 			}
-			node = &registry.Trigger{NodeID: spec.NodeID, Tokens: []registry.NodeToken{{Hash: registry.HashToken(token.Text)}}}
+			node = &registry.Trigger{
+				NodeID: spec.NodeID,
+				Tokens: []registry.NodeToken{{Hash: registry.HashToken(token.Text)}},
+			}
 			added = append(added, secretsOf{spec.NodeID, token, spec.SamplePayload})
 		}
 		if spec.SamplePayload != nil {

@@ -34,7 +34,9 @@ func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *consistency.Heartbea
 }
 
 // StartSealedIngress works like StartIngress, with keys.
-func StartSealedIngress(tb testing.TB, nc *nats.Conn, keys *seal.Keys) (*Ingress, *consistency.Heartbeat) {
+func StartSealedIngress(
+	tb testing.TB, nc *nats.Conn, keys *seal.Keys,
+) (*Ingress, *consistency.Heartbeat) {
 	tb.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -46,7 +48,10 @@ func StartSealedIngress(tb testing.TB, nc *nats.Conn, keys *seal.Keys) (*Ingress
 		tb.Fatal(err)
 	}
 	tb.Cleanup(f.Stop)
-	a, err := consistency.StartHeartbeat(tb.Context(), nc, f, consistency.RoleIngress, &consistency.IngressSettings{MaxBodyBytes: 7}, consistency.About{Can: consistency.Capabilities()}, logtest.Quiet())
+	a, err := consistency.StartHeartbeat(tb.Context(), nc, f, consistency.RoleIngress,
+		&consistency.IngressSettings{MaxBodyBytes: 7}, consistency.About{
+			Can: consistency.Capabilities(),
+		}, logtest.Quiet())
 	if err != nil {
 		tb.Fatal(err)
 	}

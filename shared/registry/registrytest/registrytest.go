@@ -59,10 +59,12 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	r.Follower, err = consistency.Follow(ctx, js, r.Directory, log)
 	check(err)
 	tb.Cleanup(r.Follower.Stop)
-	r.Roll, err = consistency.JoinFirst(ctx, nc) // in a test, no process is cut off from NATS before the first Start
+	// In a test, no process is cut off from NATS before the first Start.
+	r.Roll, err = consistency.JoinFirst(ctx, nc)
 	check(err)
 	tb.Cleanup(r.Roll.Stop)
-	announcer, err := consistency.StartHeartbeat(ctx, nc, r.Follower, consistency.RoleExecutor, nil, consistency.About{}, log)
+	announcer, err := consistency.StartHeartbeat(ctx, nc, r.Follower, consistency.RoleExecutor, nil,
+		consistency.About{}, log)
 	check(err)
 	tb.Cleanup(announcer.Stop)
 	Identify(tb, js)
@@ -97,7 +99,8 @@ func Identify(tb testing.TB, js jetstream.JetStream) {
 	}
 }
 
-// Workflow creates a workflow with the trigger node "node" in an account named after its plan, and returns the node's token.
+// Workflow creates a workflow with the trigger node "node" in an account named after its plan, and
+// returns the node's token.
 func (r *Registry) Workflow(tb testing.TB, id, plan string, active bool) (token string) {
 	tb.Helper()
 	ctx := tb.Context()

@@ -26,7 +26,8 @@ var ErrNoKey = errors.New("the key is missing")
 type MissingKeyError struct{ ID string }
 
 func (e *MissingKeyError) Error() string {
-	return fmt.Sprintf("%s: it is sealed with the key %q, which is not in --secrets-key-file", ErrNoKey, e.ID)
+	return fmt.Sprintf("%s: it is sealed with the key %q, which is not in --secrets-key-file",
+		ErrNoKey, e.ID)
 }
 
 // Is reports whether target is ErrNoKey.
@@ -70,7 +71,9 @@ func ReadFile(path string) (*Keys, error) {
 	}
 	keys, err := parse(file)
 	if err != nil {
-		return nil, fmt.Errorf("--secrets-key-file %s: %w; hookstart admin secrets-key makes a line", path, err)
+		return nil,
+			fmt.Errorf("--secrets-key-file %s: %w; hookstart admin secrets-key makes a line", path,
+				err)
 	}
 	return keys, nil
 }
@@ -124,7 +127,8 @@ func (k *Keys) IDs() []string {
 	return slices.Sorted(maps.Keys(k.byID))
 }
 
-// KeyID returns the ID of the key that a box is sealed with; "" if the box has a form that this version does not know.
+// KeyID returns the ID of the key that a box is sealed with; "" if the box has a form that this
+// version does not know.
 func KeyID(box []byte) string {
 	id, _, err := keyOf(box)
 	if err != nil {
@@ -139,8 +143,10 @@ func (k *Keys) Seal(secret []byte, about string) ([]byte, error) {
 	if k == nil {
 		return nil, fmt.Errorf("seal a secret: %w: there is no --secrets-key-file", ErrNoKey)
 	}
-	head := append([]byte{version, byte(len(k.first))}, k.first...)              //nolint:gosec // the length was checked when the key was read
-	return k.byID[k.first].Seal(head, nil, secret, additional(head, about)), nil //nolint:gosec // it makes its own random nonce
+	//nolint:gosec // the length was checked when the key was read
+	head := append([]byte{version, byte(len(k.first))}, k.first...)
+	//nolint:gosec // it makes its own random nonce
+	return k.byID[k.first].Seal(head, nil, secret, additional(head, about)), nil
 }
 
 // Open returns the secret in a box that was sealed for the record about. It returns ErrNoKey or
@@ -155,7 +161,9 @@ func (k *Keys) Open(box []byte, about string) ([]byte, error) {
 	}
 	secret, err := k.byID[id].Open(nil, nil, box[len(head):], additional(head, about))
 	if err != nil {
-		return nil, fmt.Errorf("%w: it is damaged, of another record, or of another key with the ID %q", ErrBroken, id)
+		return nil,
+			fmt.Errorf("%w: it is damaged, of another record, or of another key with the ID %q",
+				ErrBroken, id)
 	}
 	return secret, nil
 }

@@ -33,13 +33,15 @@ func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
 	if err != nil || bytes.Contains(boxed, secret) {
 		t.Fatalf("%q, %v", boxed, err)
 	}
-	if opened, err := both.Open(boxed, "sender:wf.node:1"); err != nil || !bytes.Equal(opened, secret) {
+	if opened, err := both.Open(boxed, "sender:wf.node:1"); err != nil ||
+		!bytes.Equal(opened, secret) {
 		t.Errorf("%q, %v", opened, err)
 	}
 	if both.IsCurrent(boxed) || !before.IsCurrent(boxed) {
 		t.Error("which key sealed it")
 	}
-	if _, err := after.Open(boxed, "sender:wf.node:1"); !errors.Is(err, seal.ErrNoKey) || !strings.Contains(err.Error(), strings.Split(old, ":")[0]) {
+	if _, err := after.Open(boxed, "sender:wf.node:1"); !errors.Is(err, seal.ErrNoKey) ||
+		!strings.Contains(err.Error(), strings.Split(old, ":")[0]) {
 		t.Errorf("without the key: %v", err)
 	}
 	again, err := both.Seal(secret, "sender:wf.node:1")
@@ -96,18 +98,26 @@ func TestBadKeyFiles(t *testing.T) {
 	line := seal.NewLine()
 	_, encoded, _ := strings.Cut(line, ":")
 	for name, content := range map[string]string{
-		"empty": "\n# nothing\n", "no ID": encoded, "bad ID": "a b:" + encoded, "short": "a:" + encoded[:20], "twice": line + "\n" + line,
-		"url-safe": "a:" + strings.Repeat("-_", 22), "33 bytes": "a:" + "AAAA" + encoded,
+		"empty":    "\n# nothing\n",
+		"no ID":    encoded,
+		"bad ID":   "a b:" + encoded,
+		"short":    "a:" + encoded[:20],
+		"twice":    line + "\n" + line,
+		"url-safe": "a:" + strings.Repeat("-_", 22),
+		"33 bytes": "a:" + "AAAA" + encoded,
 	} {
 		path := filepath.Join(t.TempDir(), "keys")
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := seal.ReadFile(path); err == nil || strings.Contains(err.Error(), encoded[:16]) || !strings.Contains(err.Error(), "--secrets-key-file") {
+		if _, err := seal.ReadFile(path); err == nil ||
+			strings.Contains(err.Error(), encoded[:16]) ||
+			!strings.Contains(err.Error(), "--secrets-key-file") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := seal.ReadFile("/nowhere/keys"); err == nil || !strings.Contains(err.Error(), "--secrets-key-file") {
+	if _, err := seal.ReadFile("/nowhere/keys"); err == nil ||
+		!strings.Contains(err.Error(), "--secrets-key-file") {
 		t.Error(err)
 	}
 }

@@ -13,6 +13,7 @@ func main() {
 	if bench.BeProgram() {
 		return
 	}
-	program.Main("bench", "How fast hookstart is. Without a command: against the bare combination of its parts.",
+	program.Main("bench",
+		"How fast hookstart is. Without a command: against the bare combination of its parts.",
 		func(ctx context.Context, c bench.Commands) error { return c.Run(ctx, os.Stdout) })
 }

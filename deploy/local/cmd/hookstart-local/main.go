@@ -7,5 +7,6 @@ import (
 )
 
 func main() {
-	program.Main("hookstart-local", "All of hookstart in one process, on an embedded NATS server and SQLite.", local.Run)
+	program.Main("hookstart-local",
+		"All of hookstart in one process, on an embedded NATS server and SQLite.", local.Run)
 }

@@ -13,5 +13,6 @@ func main() {
 	if powercut.BeProgram() {
 		return
 	}
-	program.Main("powercut", "Cuts the power of hookstart-local under load, and prints what was lost.", powercut.Run)
+	program.Main("powercut",
+		"Cuts the power of hookstart-local under load, and prints what was lost.", powercut.Run)
 }

@@ -112,7 +112,8 @@ func (c *content) restore(luck Luck) {
 	c.dirty, c.size, c.pages = nil, c.storedSize, slices.Clone(c.stored)
 	// Clear what follows the end of the file, so that it reads as zeros when the file grows again.
 	whole := c.size / pageSize
-	if tail := c.size % pageSize; tail != 0 && whole < int64(len(c.pages)) && c.pages[whole] != nil {
+	if tail := c.size % pageSize; tail != 0 && whole < int64(len(c.pages)) &&
+		c.pages[whole] != nil {
 		page := make([]byte, pageSize)
 		copy(page, c.pages[whole][:tail])
 		c.pages[whole] = page

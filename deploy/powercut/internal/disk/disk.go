@@ -35,7 +35,8 @@ type Disk struct {
 	root  *inode
 	// last is the highest inode number in use.
 	last uint64
-	// journal is shared by all folders. It is nil in the model Strict, where each folder has its own.
+	// journal is shared by all folders. It is nil in the model Strict, where each folder has its
+	// own.
 	journal *journal
 }
 

@@ -82,13 +82,18 @@ func TestWhatIsLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 			syncPath(t, dir)
-		}, []string{"a=" + strings.Repeat("x", 10_000)}, []string{"a=" + strings.Repeat("x", 10_000)}},
+		}, []string{"a=" + strings.Repeat("x", 10_000)}, []string{
+			"a=" + strings.Repeat("x", 10_000),
+		}},
 	}
 	if err := disk.Probe(t.TempDir()); err != nil {
 		t.Skip(err)
 	}
 	for _, test := range tests {
-		for model, want := range map[disk.Model][]string{disk.Strict: test.strict, disk.Ordered: test.ordered} {
+		for model, want := range map[disk.Model][]string{
+			disk.Strict:  test.strict,
+			disk.Ordered: test.ordered,
+		} {
 			t.Run(test.name+" "+string(model), func(t *testing.T) {
 				d := disk.New(model)
 				mounted(t, d, func(dir string) {

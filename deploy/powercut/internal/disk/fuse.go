@@ -26,7 +26,8 @@ func Probe(folder string) error {
 	}
 	m, err := New(Ordered).Mount(folder)
 	if err != nil {
-		return fmt.Errorf("this user may not mount a FUSE file system (root may, and others with fusermount3): %w", err)
+		return fmt.Errorf("this user may not mount a FUSE file system (root may, and others with "+
+			"fusermount3): %w", err)
 	}
 	return m.Unmount()
 }
@@ -98,7 +99,9 @@ func (n *node) locked(do func() syscall.Errno) syscall.Errno {
 }
 
 func (i *inode) attributes(out *fuse.Attr) {
-	out.Ino, out.Mode, out.Nlink, out.Size = i.number, i.mode, max(i.links, 1), uint64(i.content.size) //nolint:gosec // never negative
+	//nolint:gosec // never negative
+	out.Ino, out.Mode, out.Nlink, out.Size = i.number, i.mode, max(i.links, 1),
+		uint64(i.content.size)
 	out.Blksize, out.Blocks = pageSize, (out.Size+511)/512
 	out.Uid, out.Gid = uint32(os.Getuid()), uint32(os.Getgid()) //nolint:gosec // they fit
 	out.SetTimes(nil, &i.modified, &i.modified)
@@ -107,10 +110,15 @@ func (i *inode) attributes(out *fuse.Attr) {
 // child returns the FUSE inode for i and fills in its attributes.
 func (n *node) child(ctx context.Context, i *inode, out *fuse.EntryOut) *fs.Inode {
 	i.attributes(&out.Attr)
-	return n.NewInode(ctx, &node{disk: n.disk, inode: i}, fs.StableAttr{Mode: i.mode & syscall.S_IFMT, Ino: i.number})
+	return n.NewInode(ctx, &node{disk: n.disk, inode: i}, fs.StableAttr{
+		Mode: i.mode & syscall.S_IFMT,
+		Ino:  i.number,
+	})
 }
 
-func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (child *fs.Inode, errno syscall.Errno) {
+func (n *node) Lookup(
+	ctx context.Context, name string, out *fuse.EntryOut,
+) (child *fs.Inode, errno syscall.Errno) {
 	errno = n.locked(func() syscall.Errno {
 		i := n.inode.entries[name]
 		if i == nil {
@@ -129,7 +137,9 @@ func (n *node) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) sy
 	})
 }
 
-func (n *node) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+func (n *node) Setattr(
+	_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut,
+) syscall.Errno {
 	return n.locked(func() syscall.Errno {
 		if mode, ok := in.GetMode(); ok {
 			n.inode.mode = n.inode.mode&syscall.S_IFMT | mode&^syscall.S_IFMT
@@ -162,7 +172,9 @@ func (n *node) Readdir(context.Context) (stream fs.DirStream, errno syscall.Errn
 func sortedNames(entries map[string]*inode) []string { return slices.Sorted(maps.Keys(entries)) }
 
 // create creates a file or a folder.
-func (n *node) create(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (child *fs.Inode, errno syscall.Errno) {
+func (n *node) create(
+	ctx context.Context, name string, mode uint32, out *fuse.EntryOut,
+) (child *fs.Inode, errno syscall.Errno) {
 	errno = n.locked(func() syscall.Errno {
 		if n.inode.entries[name] != nil {
 			return syscall.EEXIST
@@ -175,11 +187,15 @@ func (n *node) create(ctx context.Context, name string, mode uint32, out *fuse.E
 	return child, errno
 }
 
-func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+func (n *node) Mkdir(
+	ctx context.Context, name string, mode uint32, out *fuse.EntryOut,
+) (*fs.Inode, syscall.Errno) {
 	return n.create(ctx, name, syscall.S_IFDIR|mode&0o7777, out)
 }
 
-func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+func (n *node) Create(
+	ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut,
+) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	child, errno := n.create(ctx, name, syscall.S_IFREG|mode&0o7777, out)
 	if errno != fs.OK {
 		return nil, nil, 0, errno
@@ -201,7 +217,9 @@ func newHandle(flags uint32) *handle {
 	return &handle{sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0}
 }
 
-func (n *node) Read(_ context.Context, _ fs.FileHandle, into []byte, at int64) (result fuse.ReadResult, errno syscall.Errno) {
+func (n *node) Read(
+	_ context.Context, _ fs.FileHandle, into []byte, at int64,
+) (result fuse.ReadResult, errno syscall.Errno) {
 	errno = n.locked(func() syscall.Errno {
 		result = fuse.ReadResultData(into[:n.inode.content.read(into, at)])
 		return fs.OK
@@ -209,7 +227,9 @@ func (n *node) Read(_ context.Context, _ fs.FileHandle, into []byte, at int64) (
 	return result, errno
 }
 
-func (n *node) Write(_ context.Context, f fs.FileHandle, data []byte, at int64) (uint32, syscall.Errno) {
+func (n *node) Write(
+	_ context.Context, f fs.FileHandle, data []byte, at int64,
+) (uint32, syscall.Errno) {
 	errno := n.locked(func() syscall.Errno {
 		n.inode.content.write(data, at)
 		n.inode.modified = time.Now()
@@ -229,7 +249,9 @@ func (n *node) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	})
 }
 
-func (n *node) Link(ctx context.Context, target fs.InodeEmbedder, name string, out *fuse.EntryOut) (child *fs.Inode, errno syscall.Errno) {
+func (n *node) Link(
+	ctx context.Context, target fs.InodeEmbedder, name string, out *fuse.EntryOut,
+) (child *fs.Inode, errno syscall.Errno) {
 	errno = n.locked(func() syscall.Errno {
 		linked, ok := target.(*node)
 		if !ok {
@@ -268,7 +290,9 @@ func (n *node) Rmdir(_ context.Context, name string) syscall.Errno {
 	})
 }
 
-func (n *node) Rename(_ context.Context, name string, newParent fs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
+func (n *node) Rename(
+	_ context.Context, name string, newParent fs.InodeEmbedder, newName string, flags uint32,
+) syscall.Errno {
 	return n.locked(func() syscall.Errno {
 		to, ok := newParent.(*node)
 		i := n.inode.entries[name]
@@ -289,6 +313,15 @@ func (n *node) Rename(_ context.Context, name string, newParent fs.InodeEmbedder
 // Statfs reports plenty of free space: NATS asks for it before it stores anything.
 func (n *node) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
 	const blocks = 64 << 30 / pageSize
-	*out = fuse.StatfsOut{Blocks: blocks, Bfree: blocks, Bavail: blocks, Files: 1 << 20, Ffree: 1 << 20, Bsize: pageSize, Frsize: pageSize, NameLen: 255}
+	*out = fuse.StatfsOut{
+		Blocks:  blocks,
+		Bfree:   blocks,
+		Bavail:  blocks,
+		Files:   1 << 20,
+		Ffree:   1 << 20,
+		Bsize:   pageSize,
+		Frsize:  pageSize,
+		NameLen: 255,
+	}
 	return fs.OK
 }

@@ -16,7 +16,9 @@ func main() {
 	if soak.BeProgram() {
 		return
 	}
-	program.Main("partitions", "Three hosts in network namespaces, whose network is broken under load; then a ledger. It needs Linux and root's rights.", run)
+	program.Main("partitions",
+		"Three hosts in network namespaces, whose network is broken under load; then a ledger. "+
+			"It needs Linux and root's rights.", run)
 }
 
 // run ends without an error if the machine cannot make hosts, and prints why.

@@ -11,5 +11,6 @@ func main() {
 	if soak.BeProgram() {
 		return
 	}
-	program.Main("soak", "hookstart in the production shape, under load and faults; then a ledger.", soak.Run)
+	program.Main("soak", "hookstart in the production shape, under load and faults; then a ledger.",
+		soak.Run)
 }

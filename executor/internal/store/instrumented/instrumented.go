@@ -14,18 +14,23 @@ import (
 
 // operations lists the operations that are measured.
 var operations = []string{
-	"apply", "add duplicates", "add refusals", "get", "get many", "list", "list oldest", "count by time", "tokens last used", "add token uses",
-	"refusals", "all refusals", "add senders", "sender seen", "minutes", "mark requeued", "dismiss", "count dead letters", "list unreadable",
+	"apply", "add duplicates", "add refusals", "get", "get many", "list", "list oldest",
+	"count by time", "tokens last used", "add token uses",
+	"refusals", "all refusals", "add senders", "sender seen", "minutes", "mark requeued", "dismiss",
+	"count dead letters", "list unreadable",
 	"prune", "prune counts", "prune early", "end lost", "request cancel", "cancel",
 }
 
 // Observer returns an observer that adds to the metrics.
 func Observer(registerer prometheus.Registerer) store.Observer {
 	durations := prometheus.NewHistogramVec(
-		ops.Histogram("hookstart_executor_database_duration_seconds", "How long the database took, by operation.", prometheus.ExponentialBuckets(0.0005, 4, 8)),
+		ops.Histogram("hookstart_executor_database_duration_seconds",
+			"How long the database took, by operation.",
+			prometheus.ExponentialBuckets(0.0005, 4, 8)),
 		[]string{"operation"})
 	failures := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hookstart_executor_database_failures_total", Help: "Operations that the database did not do.",
+		Name: "hookstart_executor_database_failures_total",
+		Help: "Operations that the database did not do.",
 	}, []string{"operation"})
 	registerer.MustRegister(durations, failures)
 	type metrics struct {

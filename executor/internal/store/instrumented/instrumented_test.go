@@ -39,15 +39,24 @@ func TestFailures(t *testing.T) {
 		t.Fatal("a closed database answered")
 	}
 	var want strings.Builder
-	want.WriteString("# HELP hookstart_executor_database_failures_total Operations that the database did not do.\n# TYPE hookstart_executor_database_failures_total counter\n")
-	for _, operation := range []string{"add_duplicates", "add_refusals", "add_senders", "add_token_uses", "all_refusals", "apply", "cancel", "count_by_time", "count_dead_letters", "dismiss", "end_lost", "get", "get_many", "list", "list_oldest", "list_unreadable", "mark_requeued", "minutes", "prune", "prune_counts", "prune_early", "refusals", "request_cancel", "sender_seen", "tokens_last_used"} {
+	want.WriteString("# HELP hookstart_executor_database_failures_total Operations that the " +
+		"database did not do.\n# TYPE hookstart_executor_database_failures_total counter\n")
+	for _, operation := range []string{
+		"add_duplicates", "add_refusals", "add_senders", "add_token_uses", "all_refusals", "apply",
+		"cancel", "count_by_time", "count_dead_letters", "dismiss", "end_lost", "get", "get_many",
+		"list", "list_oldest", "list_unreadable", "mark_requeued", "minutes", "prune",
+		"prune_counts", "prune_early", "refusals", "request_cancel", "sender_seen",
+		"tokens_last_used",
+	} {
 		count := "0"
 		if operation == "list" {
 			count = "1"
 		}
-		want.WriteString(`hookstart_executor_database_failures_total{operation="` + operation + `"} ` + count + "\n")
+		want.WriteString(`hookstart_executor_database_failures_total{operation="` + operation +
+			`"} ` + count + "\n")
 	}
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want.String()), "hookstart_executor_database_failures_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want.String()),
+		"hookstart_executor_database_failures_total"); err != nil {
 		t.Error(err)
 	}
 }

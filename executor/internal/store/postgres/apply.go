@@ -20,18 +20,24 @@ import (
 const (
 	// lockEarly takes the lock relational.Early: exclusively if a step has no record, otherwise
 	// shared.
-	lockEarly = `SELECT missing, CASE WHEN missing THEN pg_advisory_xact_lock($2)::text ELSE pg_advisory_xact_lock_shared($2)::text END
+	lockEarly = `SELECT missing, CASE WHEN missing THEN pg_advisory_xact_lock($2)::text
+		ELSE pg_advisory_xact_lock_shared($2)::text END
 		FROM (SELECT EXISTS (SELECT FROM unnest($1::bytea[]) AS named (id)
-			WHERE NOT EXISTS (SELECT FROM executions e WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
+			WHERE NOT EXISTS (SELECT FROM executions e
+			WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
 
 	// The rows are locked in the order of IDs, because locking comes after sorting.
-	lockStanding = `SELECT id, status, origin, accepted_at, coalesce(attempts, 0) FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
+	lockStanding = `SELECT id, status, origin, accepted_at, coalesce(attempts, 0) FROM executions
+		WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 
-	updateRecords = `UPDATE executions e SET status = m.status, started_after = coalesce(e.started_after, m.started_after),
-			finished_after = coalesce(m.finished_after, e.finished_after), error = coalesce(nullif(m.error, ''), e.error),
+	updateRecords = `UPDATE executions e SET status = m.status,
+		started_after = coalesce(e.started_after, m.started_after),
+			finished_after = coalesce(m.finished_after, e.finished_after),
+			error = coalesce(nullif(m.error, ''), e.error),
 			output = coalesce(m.output, e.output), attempts = coalesce(m.attempts, e.attempts),
 			cancel_requested_at = coalesce(e.cancel_requested_at, m.canceled_at)
-		FROM unnest($1::bytea[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[], $6::bytea[], $7::integer[], $8::timestamptz[])
+		FROM unnest($1::bytea[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[],
+		$6::bytea[], $7::integer[], $8::timestamptz[])
 			AS m (id, status, started_after, finished_after, error, output, attempts, canceled_at)
 		WHERE e.id = m.id`
 )
@@ -43,7 +49,8 @@ func (tx transaction) LockEarly(ctx context.Context, batch store.Batch) (mayKeep
 		return false, nil
 	}
 	var locked string
-	err = tx.QueryRow(ctx, lockEarly, keys(store.PendingIDs(batch)), int64(relational.Early)).Scan(&mayKeep, &locked)
+	err = tx.QueryRow(ctx, lockEarly, keys(store.PendingIDs(batch)),
+		int64(relational.Early)).Scan(&mayKeep, &locked)
 	return mayKeep, err
 }
 
@@ -51,7 +58,9 @@ func (tx transaction) LockEarly(ctx context.Context, batch store.Batch) (mayKeep
 func (tx transaction) HasEarly(context.Context) (bool, error) { return true, nil }
 
 // InsertNew implements relational.Tx.
-func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error) {
+func (tx transaction) InsertNew(
+	ctx context.Context, records []store.Record,
+) (inserted []store.Record, err error) {
 	if len(records) == 0 {
 		return nil, nil
 	}
@@ -76,7 +85,9 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 	}
 	inserted = store.Inserted(records, fresh)
 	again := store.Again(records, inserted)
-	_, err = tx.Tx.Exec(ctx, moveRecords, column(again, func(r store.Record) []byte { return store.IDKey(r.ID) }),
+	_, err = tx.Tx.Exec(ctx, moveRecords, column(again, func(r store.Record) []byte {
+		return store.IDKey(r.ID)
+	}),
 		column(again, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }))
 	return inserted, err
 }
@@ -95,13 +106,16 @@ func inOrder(records []store.Record) []store.Record {
 		}
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(records[a].AcceptedAt.Compare(records[b].AcceptedAt), strings.Compare(records[a].ID, records[b].ID))
+		return cmp.Or(records[a].AcceptedAt.Compare(records[b].AcceptedAt),
+			strings.Compare(records[a].ID, records[b].ID))
 	})
 	return column(order, func(i int) store.Record { return records[i] })
 }
 
 // insertArrays inserts the records whose IDs are not there yet, and returns their IDs.
-func insertArrays(ctx context.Context, on runner, arrays []any, short bool) (ids [][]byte, err error) {
+func insertArrays(
+	ctx context.Context, on runner, arrays []any, short bool,
+) (ids [][]byte, err error) {
 	insert := insertLong
 	if short {
 		insert = insertShort
@@ -126,7 +140,10 @@ func copyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bo
 	if err != nil {
 		return false, err
 	}
-	_, err = point.CopyFrom(ctx, pgx.Identifier{"executions"}, shortNames, pgx.CopyFromSlice(n, func(i int) ([]any, error) { return shortRow(arrays, i), nil }))
+	_, err = point.CopyFrom(ctx, pgx.Identifier{"executions"}, shortNames,
+		pgx.CopyFromSlice(n, func(i int) ([]any, error) {
+			return shortRow(arrays, i), nil
+		}))
 	if failure, ok := errors.AsType[*pgconn.PgError](err); ok && failure.Code == uniqueViolation {
 		return false, point.Rollback(ctx)
 	}
@@ -148,7 +165,9 @@ func (s *Store) Prepare(ctx context.Context, operation string, records []store.R
 }
 
 // Standing implements relational.Tx.
-func (tx transaction) CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error) {
+func (tx transaction) CurrentStates(
+	ctx context.Context, ids []string,
+) (map[string]store.CurrentState, error) {
 	rows, err := tx.Tx.Query(ctx, lockStanding, keys(ids))
 	if err != nil {
 		return nil, err
@@ -163,12 +182,14 @@ func (tx transaction) CurrentStates(ctx context.Context, ids []string) (map[stri
 		numbers        []int64
 		attempts       []int
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&id, &status, &origin, &accepted, &attempt}, func() error {
-		all, statuses, numbers = append(all, store.IDOf(id)), append(statuses, relational.StatusOf(status)), append(numbers, origin)
-		attempts = append(attempts, attempt)
-		tx.accepted[all[len(all)-1]] = accepted
-		return nil
-	}); err != nil {
+	if _, err := pgx.ForEachRow(rows, []any{&id, &status, &origin, &accepted, &attempt},
+		func() error {
+			all, statuses, numbers = append(all, store.IDOf(id)),
+				append(statuses, relational.StatusOf(status)), append(numbers, origin)
+			attempts = append(attempts, attempt)
+			tx.accepted[all[len(all)-1]] = accepted
+			return nil
+		}); err != nil {
 		return nil, err
 	}
 	origins, err := tx.origins.Named(ctx, tx.Query, numbers)
@@ -178,7 +199,13 @@ func (tx transaction) CurrentStates(ctx context.Context, ids []string) (map[stri
 	standing := make(map[string]store.CurrentState, len(all))
 	for i, id := range all {
 		of := origins[numbers[i]]
-		standing[id] = store.CurrentState{Status: statuses[i], AccountID: of.AccountID, Queue: of.Queue, WorkflowID: of.WorkflowID, Attempts: attempts[i]}
+		standing[id] = store.CurrentState{
+			Status:     statuses[i],
+			AccountID:  of.AccountID,
+			Queue:      of.Queue,
+			WorkflowID: of.WorkflowID,
+			Attempts:   attempts[i],
+		}
 	}
 	return standing, nil
 }

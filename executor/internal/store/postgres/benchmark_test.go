@@ -12,7 +12,8 @@ import (
 // openForBenchmark has a server of its own that syncs its commits, as a real one does.
 func openForBenchmark(b *testing.B) *Store {
 	b.Helper()
-	s, err := Open(b.Context(), pgtest.StartServer(b, "fsync=on", "full_page_writes=on", "max_wal_size=4GB").URL())
+	s, err := Open(b.Context(),
+		pgtest.StartServer(b, "fsync=on", "full_page_writes=on", "max_wal_size=4GB").URL())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -28,20 +29,22 @@ func BenchmarkListNewest(b *testing.B) {
 }
 
 func BenchmarkApply(b *testing.B) {
-	storetest.BenchmarkApply(b, func(b *testing.B) (store.Store, func(context.Context, []store.Record) error) {
-		b.Helper()
-		s := openForBenchmark(b)
-		if _, err := s.pool.Exec(b.Context(), `CREATE TABLE bare AS SELECT `+shortColumns+` FROM executions`); err != nil {
-			b.Fatal(err)
-		}
-		return s, func(ctx context.Context, records []store.Record) error {
-			numbers, err := numbersOf(ctx, s.pool, s.Origins, records)
-			if err != nil {
+	storetest.BenchmarkApply(b,
+		func(b *testing.B) (store.Store, func(context.Context, []store.Record) error) {
+			b.Helper()
+			s := openForBenchmark(b)
+			if _, err := s.pool.Exec(b.Context(),
+				`CREATE TABLE bare AS SELECT `+shortColumns+` FROM executions`); err != nil {
+				b.Fatal(err)
+			}
+			return s, func(ctx context.Context, records []store.Record) error {
+				numbers, err := numbersOf(ctx, s.pool, s.Origins, records)
+				if err != nil {
+					return err
+				}
+				arrays, _ := recordArrays(records, numbers)
+				_, err = s.pool.Exec(ctx, `INSERT INTO bare `+selectShort, arrays...)
 				return err
 			}
-			arrays, _ := recordArrays(records, numbers)
-			_, err = s.pool.Exec(ctx, `INSERT INTO bare `+selectShort, arrays...)
-			return err
-		}
-	})
+		})
 }

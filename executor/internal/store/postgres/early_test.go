@@ -25,7 +25,8 @@ func TestEarlyProgressIsBounded(t *testing.T) {
 	}
 	defer func() { _ = db.Close(t.Context()) }()
 	storetest.TooMuchEarly(t, s, func() {
-		if _, err := db.Exec(t.Context(), `UPDATE early_progress SET position = position - 99999 WHERE status = 'running'`); err != nil {
+		if _, err := db.Exec(t.Context(),
+			`UPDATE early_progress SET position = position - 99999 WHERE status = 'running'`); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -20,8 +20,9 @@ func blame(err error) error {
 	switch {
 	case strings.HasPrefix(failure.Code, "22"), // data exception: out of range, not representable
 		strings.HasPrefix(failure.Code, "23"), // integrity constraint violation
-		failure.Code == "54000",               // program limit exceeded: a value too large for an index or a row
-		failure.Code == "42804":               // datatype mismatch
+		// Program limit exceeded: a value too large for an index or a row.
+		failure.Code == "54000",
+		failure.Code == "42804": // datatype mismatch
 		return &store.DataError{Err: err}
 	}
 	return err

@@ -67,12 +67,26 @@ func TestWhoIsAtFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	for code, data := range map[string]bool{
-		"22001": true, "22021": true, "23502": true, "23514": true, "54000": true, "42804": true,
+		"22001": true,
+		"22021": true,
+		"23502": true,
+		"23514": true,
+		"54000": true,
+		"42804": true,
 		"25006": false, // a standby that reads only
 		"25P03": false, // idle in transaction for too long
-		"40001": false, "40P01": false, "42501": false, "42703": false,
+		"40001": false,
+		"40P01": false,
+		"42501": false,
+		"42703": false,
 		"53100": false, // disk full
-		"53200": false, "53300": false, "54001": false, "55P03": false, "57014": false, "57P01": false, "58030": false,
+		"53200": false,
+		"53300": false,
+		"54001": false,
+		"55P03": false,
+		"57014": false,
+		"57P01": false,
+		"58030": false,
 		"P0001": false,
 		"XX001": false, // a damaged page
 		"XX002": false,

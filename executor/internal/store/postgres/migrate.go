@@ -19,8 +19,9 @@ import (
 var migrations embed.FS
 
 // migrate migrates the tables under a lock, however many executors start at once, and refuses a
-// database that a newer program has migrated, or that was made before the first release. It has a connection of its own, because waiting for
-// another executor's migration, or building an index, may take long.
+// database that a newer program has migrated, or that was made before the first release. It has a
+// connection of its own, because waiting for another executor's migration, or building an index,
+// may take long.
 func migrate(ctx context.Context, config *pgx.ConnConfig) (knows int64, err error) {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
@@ -71,12 +72,14 @@ var _ lock.SessionLocker = waitingLock{}
 
 // SessionLock implements lock.SessionLocker.
 func (waitingLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock($1), pg_advisory_lock($2)`, lock.DefaultLockID, int64(relational.Migration))
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock($1), pg_advisory_lock($2)`,
+		lock.DefaultLockID, int64(relational.Migration))
 	return err
 }
 
 // SessionUnlock implements lock.SessionLocker.
 func (waitingLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock($2), pg_advisory_unlock($1)`, lock.DefaultLockID, int64(relational.Migration))
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock($2), pg_advisory_unlock($1)`,
+		lock.DefaultLockID, int64(relational.Migration))
 	return err
 }

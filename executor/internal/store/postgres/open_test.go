@@ -40,7 +40,8 @@ func TestOpenErrorsAreOneLineWithoutThePassword(t *testing.T) {
 			t.Errorf("%s was opened", url)
 			continue
 		}
-		if text := err.Error(); strings.Contains(text, "geh") || strings.Contains(text, "eim") || strings.Contains(text, "\n") {
+		if text := err.Error(); strings.Contains(text, "geh") || strings.Contains(text, "eim") ||
+			strings.Contains(text, "\n") {
 			t.Errorf("%s: %s", url, text)
 		}
 	}
@@ -49,8 +50,9 @@ func TestOpenErrorsAreOneLineWithoutThePassword(t *testing.T) {
 func TestOpenErrorsSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
-		"":                                   "postgres://user:password@host",
-		"postgres://u:secret@127.0.0.1:1/db": "cannot open the database db on 127.0.0.1 port 1 as u: ",
+		"": "postgres://user:password@host",
+		"postgres://u:secret@127.0.0.1:1/db": "cannot open the database db on 127.0.0.1 port 1 " +
+			"as u: ",
 		"postgres://u:secret@h/db?sslmode=strange":     "sslmode",
 		"postgres://u:secret@h/db?pool_max_conns=many": "pool_max_conns",
 	} {
@@ -63,7 +65,8 @@ func TestOpenErrorsSayWhatIsWrong(t *testing.T) {
 		}
 	}
 	var network net.Error
-	if _, err := Open(t.Context(), "postgres://u:secret@127.0.0.1:1/db"); !errors.As(err, &network) {
+	if _, err := Open(t.Context(), "postgres://u:secret@127.0.0.1:1/db"); !errors.As(err,
+		&network) {
 		t.Errorf("the cause is hidden: %v", err)
 	}
 }
@@ -75,7 +78,8 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.pool.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (90000, true)`); err != nil {
+	if _, err := s.pool.Exec(t.Context(),
+		`INSERT INTO goose_db_version (version_id, is_applied) VALUES (90000, true)`); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -101,8 +105,11 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := connect(t, url)
-	for _, version := range []int64{71, 20240101000000} { // of an earlier program, and of another one
-		if _, err := db.Exec(t.Context(), `UPDATE goose_db_version SET version_id = $1 WHERE version_id > 0`, version); err != nil {
+	for _, version := range []int64{71, 20240101000000} {
+		// Of an earlier program, and of another one.
+		if _, err := db.Exec(t.Context(),
+			`UPDATE goose_db_version SET version_id = $1 WHERE version_id > 0`,
+			version); err != nil {
 			t.Fatal(err)
 		}
 		s, err := OpenWait(t.Context(), url)
@@ -112,7 +119,9 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 		}
 		storetest.RefusesEarlier(t, err, version)
 		var applied, newest int64
-		if err := db.QueryRow(t.Context(), `SELECT count(*), max(version_id) FROM goose_db_version`).Scan(&applied, &newest); err != nil || applied != 2 || newest != version {
+		if err := db.QueryRow(t.Context(),
+			`SELECT count(*), max(version_id) FROM goose_db_version`).Scan(&applied,
+			&newest); err != nil || applied != 2 || newest != version {
 			t.Errorf("%d rows, version %d, %v", applied, newest, err)
 		}
 	}
@@ -152,7 +161,8 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{first, second}}); err != nil {
 		t.Error(err)
 	}
-	if found, err := s.List(t.Context(), store.Filter{}, store.Position{}, 5); err != nil || len(found) != 2 {
+	if found, err := s.List(t.Context(), store.Filter{}, store.Position{}, 5); err != nil ||
+		len(found) != 2 {
 		t.Errorf("%v, %v", found, err)
 	}
 }
@@ -161,17 +171,24 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 func TestConnectionSettings(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
-	s, err := Open(t.Context(), url+"&synchronous_commit=off&lock_timeout=1234ms&default_transaction_isolation=serializable")
+	s, err := Open(t.Context(),
+		url+
+			"&synchronous_commit=off&lock_timeout=1234ms&"+
+			"default_transaction_isolation=serializable")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
 	for setting, want := range map[string]string{
-		"synchronous_commit": "on", "plan_cache_mode": "force_custom_plan",
-		"idle_in_transaction_session_timeout": "5s", "lock_timeout": "1234ms", "statement_timeout": "1min",
+		"synchronous_commit":                  "on",
+		"plan_cache_mode":                     "force_custom_plan",
+		"idle_in_transaction_session_timeout": "5s",
+		"lock_timeout":                        "1234ms",
+		"statement_timeout":                   "1min",
 	} {
 		var got string
-		if err := s.pool.QueryRow(t.Context(), `SELECT current_setting($1)`, setting).Scan(&got); err != nil || got != want {
+		if err := s.pool.QueryRow(t.Context(), `SELECT current_setting($1)`,
+			setting).Scan(&got); err != nil || got != want {
 			t.Errorf("%s is %s (%v), want %s", setting, got, err, want)
 		}
 	}
@@ -210,7 +227,8 @@ func TestMigrationWaitsForTransactions(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	tryLock := func(tx pgx.Tx) (got bool) {
 		t.Helper()
-		if err := tx.QueryRow(t.Context(), `SELECT pg_try_advisory_xact_lock($1)`, int64(relational.Migration)).Scan(&got); err != nil {
+		if err := tx.QueryRow(t.Context(), `SELECT pg_try_advisory_xact_lock($1)`,
+			int64(relational.Migration)).Scan(&got); err != nil {
 			t.Fatal(err)
 		}
 		return got
@@ -222,7 +240,10 @@ func TestMigrationWaitsForTransactions(t *testing.T) {
 	defer func() { _ = migration.Close(t.Context()) }()
 	try := func() (got bool) {
 		t.Helper()
-		if err := pgx.BeginFunc(t.Context(), migration, func(tx pgx.Tx) error { got = tryLock(tx); return nil }); err != nil {
+		if err := pgx.BeginFunc(t.Context(), migration, func(tx pgx.Tx) error {
+			got = tryLock(tx)
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		return got

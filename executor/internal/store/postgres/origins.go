@@ -16,17 +16,23 @@ import (
 )
 
 // originArrays is the part of a statement that reads origins from arrays.
-const originArrays = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::boolean[])
+const originArrays = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
+	$6::text[], $7::text[], $8::boolean[])
 	AS n (workflow_id, node_id, account_id, queue, source, token_id, sender, verified)`
 
 const (
-	findOrigins = `SELECT w.workflow, o.origin, n.* FROM ` + originArrays + ` JOIN workflows w USING (workflow_id)
-		JOIN origins o USING (workflow, node_id, account_id, queue, source, token_id, sender, verified)`
+	findOrigins = `SELECT w.workflow, o.origin, n.* FROM ` + originArrays +
+		` JOIN workflows w USING (workflow_id)
+		JOIN origins o USING (workflow, node_id, account_id, queue, source, token_id, sender,
+		verified)`
 
-	addWorkflows = `INSERT INTO workflows (workflow_id) SELECT DISTINCT workflow_id FROM unnest($1::text[]) AS n (workflow_id) ORDER BY 1 ON CONFLICT DO NOTHING`
+	addWorkflows = `INSERT INTO workflows (workflow_id) SELECT DISTINCT workflow_id
+		FROM unnest($1::text[]) AS n (workflow_id) ORDER BY 1 ON CONFLICT DO NOTHING`
 
-	addOrigins = `INSERT INTO origins (workflow, node_id, account_id, queue, source, token_id, sender, verified)
-		SELECT w.workflow, n.node_id, n.account_id, n.queue, n.source, n.token_id, n.sender, n.verified FROM ` + originArrays + ` JOIN workflows w USING (workflow_id)
+	addOrigins = `INSERT INTO origins (workflow, node_id, account_id, queue, source, token_id,
+		sender, verified)
+		SELECT w.workflow, n.node_id, n.account_id, n.queue, n.source, n.token_id, n.sender,
+		n.verified FROM ` + originArrays + ` JOIN workflows w USING (workflow_id)
 		ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 ON CONFLICT DO NOTHING`
 )
 
@@ -39,7 +45,9 @@ type runner interface {
 // numbersOf returns the numbers of the origins of records, and adds origins that are not there.
 // Executors add the same ones at the same time. On a pool each statement is a transaction of its
 // own that adds in one order, so no executor waits for a whole batch of another, and none deadlock.
-func numbersOf(ctx context.Context, on runner, known *relational.Origins, records []store.Record) (map[store.Origin]relational.Numbers, error) {
+func numbersOf(
+	ctx context.Context, on runner, known *relational.Origins, records []store.Record,
+) (map[store.Origin]relational.Numbers, error) {
 	numbers := make(map[store.Origin]relational.Numbers)
 	missing := make(map[store.Origin]bool)
 	for _, r := range records {
@@ -69,19 +77,24 @@ func numbersOf(ctx context.Context, on runner, known *relational.Origins, record
 	return numbers, nil
 }
 
-func readNumbers(ctx context.Context, on runner, of map[store.Origin]bool) (map[store.Origin]relational.Numbers, error) {
+func readNumbers(
+	ctx context.Context, on runner, of map[store.Origin]bool,
+) (map[store.Origin]relational.Numbers, error) {
 	found := make(map[store.Origin]relational.Numbers, len(of))
 	rows, err := on.Query(ctx, findOrigins, arraysOfOrigins(of)...)
 	return found, eachRow(rows, err, func(row relational.Row) error {
 		var n relational.Numbers
 		var o store.Origin
-		err := row.Scan(&n.Workflow, &n.Origin, &o.WorkflowID, &o.NodeID, &o.AccountID, &o.Queue, &o.Source, &o.TokenID, &o.Sender, &o.Verified)
+		err := row.Scan(&n.Workflow, &n.Origin, &o.WorkflowID, &o.NodeID, &o.AccountID, &o.Queue,
+			&o.Source, &o.TokenID, &o.Sender, &o.Verified)
 		found[o] = n
 		return err
 	})
 }
 
-func addNumbers(ctx context.Context, on runner, missing map[store.Origin]bool) (map[store.Origin]relational.Numbers, error) {
+func addNumbers(
+	ctx context.Context, on runner, missing map[store.Origin]bool,
+) (map[store.Origin]relational.Numbers, error) {
 	arrays := arraysOfOrigins(missing)
 	if _, err := on.Exec(ctx, addWorkflows, arrays[0]); err != nil {
 		return nil, err
@@ -98,13 +111,22 @@ func addNumbers(ctx context.Context, on runner, missing map[store.Origin]bool) (
 
 func arraysOfOrigins(set map[store.Origin]bool) []any {
 	all := slices.SortedFunc(maps.Keys(set), func(a, b store.Origin) int {
-		return cmp.Or(strings.Compare(a.WorkflowID, b.WorkflowID), strings.Compare(a.NodeID, b.NodeID))
+		return cmp.Or(strings.Compare(a.WorkflowID, b.WorkflowID),
+			strings.Compare(a.NodeID, b.NodeID))
 	})
 	text := func(of func(store.Origin) string) []string { return column(all, of) }
 	return []any{
-		text(func(o store.Origin) string { return o.WorkflowID }), text(func(o store.Origin) string { return o.NodeID }),
-		text(func(o store.Origin) string { return o.AccountID }), text(func(o store.Origin) string { return o.Queue }),
-		text(func(o store.Origin) string { return string(o.Source) }), text(func(o store.Origin) string { return o.TokenID }),
-		text(func(o store.Origin) string { return o.Sender }), column(all, func(o store.Origin) bool { return o.Verified }),
+		text(func(o store.Origin) string {
+			return o.WorkflowID
+		}), text(func(o store.Origin) string { return o.NodeID }),
+		text(func(o store.Origin) string {
+			return o.AccountID
+		}), text(func(o store.Origin) string { return o.Queue }),
+		text(func(o store.Origin) string {
+			return string(o.Source)
+		}), text(func(o store.Origin) string { return o.TokenID }),
+		text(func(o store.Origin) string {
+			return o.Sender
+		}), column(all, func(o store.Origin) bool { return o.Verified }),
 	}
 }

@@ -42,18 +42,36 @@ func TestListUsesItsIndex(t *testing.T) {
 			{store.Filter{AccountID: storetest.OneWorkflow}, []string{"executions_workflow"}},
 			{store.Filter{AccountID: storetest.TwoWorkflows}, []string{"executions_workflow"}},
 			{store.Filter{AccountID: storetest.ManyNodes}, []string{"executions_time"}},
-			{store.Filter{AccountID: storetest.ManyNodes, WorkflowID: "large"}, []string{"executions_workflow"}},
+			{
+				store.Filter{AccountID: storetest.ManyNodes, WorkflowID: "large"}, []string{
+					"executions_workflow",
+				},
+			},
 			{store.Filter{Source: execution.Webhook}, []string{"executions_time"}},
 			{store.Filter{AccountID: "none"}, nil},
 			{store.Filter{WorkflowID: "workflow-7"}, []string{"executions_workflow"}},
 			{store.Filter{DeliveryID: "delivery-77"}, []string{"executions_id"}},
-			{store.Filter{DeliveryID: "delivery-77", WorkflowID: "workflow-7"}, []string{"executions_id"}},
+			{
+				store.Filter{DeliveryID: "delivery-77", WorkflowID: "workflow-7"}, []string{
+					"executions_id",
+				},
+			},
 			{store.Filter{Status: execution.Failed}, []string{"executions_trouble"}},
-			{store.Filter{DeadLetter: true}, []string{"executions_dead_letters", "executions_trouble"}}, // all that failed are dead letters here
-			{store.Filter{DeadLetter: true, WorkflowID: "workflow-7"}, []string{"executions_dead_letters_of"}},
+			// All that failed are dead letters here.
+			{
+				store.Filter{DeadLetter: true}, []string{
+					"executions_dead_letters", "executions_trouble",
+				},
+			},
+			{
+				store.Filter{DeadLetter: true, WorkflowID: "workflow-7"}, []string{
+					"executions_dead_letters_of",
+				},
+			},
 		} {
 			for _, position := range []store.Position{{}, after} {
-				where, err := s.Conditions(t.Context(), "list", c.filter, relational.NewestFirst, position)
+				where, err := s.Conditions(t.Context(), "list", c.filter, relational.NewestFirst,
+					position)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -63,11 +81,14 @@ func TestListUsesItsIndex(t *testing.T) {
 					err := row.Scan(&line)
 					text += line + "\n"
 					return err
-				}, `EXPLAIN `+relational.SelectRecords+where.String()+relational.NewestFirst.ByTime+` LIMIT 50`, where.Args...); err != nil {
+				},
+					`EXPLAIN `+relational.SelectRecords+where.String()+
+						relational.NewestFirst.ByTime+` LIMIT 50`, where.Args...); err != nil {
 					t.Fatal(err)
 				}
 				uses := func(index string) bool {
-					return strings.Contains(text, "using "+index+" ") || strings.Contains(text, "on "+index+" ")
+					return strings.Contains(text, "using "+index+" ") ||
+						strings.Contains(text, "on "+index+" ")
 				}
 				if c.index == nil {
 					if !strings.Contains(text, "One-Time Filter: false") {
@@ -75,7 +96,8 @@ func TestListUsesItsIndex(t *testing.T) {
 					}
 					continue
 				}
-				if !slices.ContainsFunc(c.index, uses) || strings.Contains(text, "Seq Scan on executions") {
+				if !slices.ContainsFunc(c.index, uses) ||
+					strings.Contains(text, "Seq Scan on executions") {
 					t.Errorf("%s, %+v after %+v:\n%s", statistics, c.filter, position, text)
 				}
 			}
@@ -98,11 +120,15 @@ func TestStepsTouchNoIndex(t *testing.T) {
 				return err
 			}
 			at := r.AcceptedAt.Add(time.Second)
-			if err := tx.UpdateStates(t.Context(), []store.StateUpdate{{ID: r.ID, Status: status, StartedAt: at, FinishedAt: at, Output: []byte("1")}}); err != nil {
+			if err := tx.UpdateStates(t.Context(), []store.StateUpdate{
+				{ID: r.ID, Status: status, StartedAt: at, FinishedAt: at, Output: []byte("1")},
+			}); err != nil {
 				return err
 			}
 		}
-		return tx.Query(t.Context(), func(row relational.Row) error { return row.Scan(&updated, &inPlace) },
+		return tx.Query(t.Context(), func(row relational.Row) error {
+			return row.Scan(&updated, &inPlace)
+		},
 			`SELECT pg_stat_get_xact_tuples_updated('executions'::regclass), pg_stat_get_xact_tuples_hot_updated('executions'::regclass)`)
 	}); err != nil || updated != 2 || inPlace != 2 {
 		t.Errorf("%d updates, %d in place, %v", updated, inPlace, err)

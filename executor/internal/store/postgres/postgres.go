@@ -1,10 +1,10 @@
 // Package postgres stores records in PostgreSQL. It is the driver for several executors.
 //
-// Executors write overlapping rows at the same time. They cannot deadlock, because every transaction
-// takes its locks in one order: the keys of new executions, the keys of unreadable messages, the
-// records that change their state, minutes, token uses. Within each of these the order is that of
-// the keys, and for new executions the order of their acceptance. New rows of the dimension tables
-// of origins are added before, in transactions of their own.
+// Executors write overlapping rows at the same time. They cannot deadlock, because every
+// transaction takes its locks in one order: the keys of new executions, the keys of unreadable
+// messages, the records that change their state, minutes, token uses. Within each of these the
+// order is that of the keys, and for new executions the order of their acceptance. New rows of the
+// dimension tables of origins are added before, in transactions of their own.
 package postgres
 
 import (
@@ -27,8 +27,9 @@ type Store struct {
 	relational.Store
 
 	pool *pgxpool.Pool
-	// writer tells this store's rows of counts by the minute from those of other stores. If two stores
-	// draw the same number, they sometimes wait for each other; the sums are right all the same.
+	// writer tells this store's rows of counts by the minute from those of other stores. If two
+	// stores draw the same number, they sometimes wait for each other; the sums are right all the
+	// same.
 	writer int16
 	schema int64 // the version of the tables that this program knows
 	// renewed has room for one value: see Renewed.
@@ -44,7 +45,8 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{writer: int16(rand.IntN(math.MaxInt16)), renewed: make(chan struct{}, 1)} //nolint:gosec // no secret
+	//nolint:gosec // no secret
+	s := &Store{writer: int16(rand.IntN(math.MaxInt16)), renewed: make(chan struct{}, 1)}
 	s.Store = relational.New(s, dialect)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		s.Origins.Forget() // it may be another server
@@ -73,7 +75,8 @@ func OpenWait(starting context.Context, url string) (store.Store, error) {
 		if err == nil {
 			return s, nil
 		}
-		if why == nil || starting.Err() == nil { // after the timeout, the error would say nothing but that
+		if why == nil || starting.Err() == nil {
+			// After the timeout, the error would say nothing but that.
 			why = err
 		}
 		if errors.Is(err, errWrongURL) || errors.Is(err, relational.ErrBeforeBaseline) {
@@ -89,7 +92,8 @@ func OpenWait(starting context.Context, url string) (store.Store, error) {
 
 // errStandby is the error of Ping on a server that takes no writes.
 var errStandby = errors.New("the server is a standby that is not promoted, and takes no writes: " +
-	"promote it, or let the database URL lead to the primary (several hosts with target_session_attrs=read-write)")
+	"promote it, or let the database URL lead to the primary (several hosts with " +
+	"target_session_attrs=read-write)")
 
 // Ping implements store.Store. An empty query would be answered by a standby, too.
 func (s *Store) Ping(ctx context.Context) error {
@@ -128,7 +132,10 @@ func (s *Store) Close() error {
 // default, because the statements lock the rows on which they decide.
 func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
 	began := time.Now()
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{
+		IsoLevel:   pgx.ReadCommitted,
+		AccessMode: pgx.ReadWrite,
+	}, func(tx pgx.Tx) error {
 		if err := s.checkSchema(ctx, tx); err != nil {
 			return err
 		}

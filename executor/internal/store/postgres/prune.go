@@ -15,13 +15,16 @@ const (
 )
 
 // PruneRecords implements relational.Tx.
-func (tx transaction) PruneRecords(ctx context.Context, before time.Time, limit int) (pruned int64, err error) {
+func (tx transaction) PruneRecords(
+	ctx context.Context, before time.Time, limit int,
+) (pruned int64, err error) {
 	ids, err := updated(ctx, tx, pgx.RowTo[[]byte], oldest, before, limit)
 	if err != nil {
 		return 0, err
 	}
 	for _, query := range []string{
-		lockOldest, `DELETE FROM executions WHERE id = ANY ($1)`, `DELETE FROM duplicate_counts WHERE id = ANY ($1)`,
+		lockOldest, `DELETE FROM executions WHERE id = ANY ($1)`,
+		`DELETE FROM duplicate_counts WHERE id = ANY ($1)`,
 	} {
 		if _, err := tx.Tx.Exec(ctx, query, ids); err != nil {
 			return 0, err

@@ -13,37 +13,48 @@ import (
 // longer holds. Rows are locked in the order of IDs, as Apply locks them. 1, 2, 4 and 6 are
 // queued, running, failed and canceled: see relational.StatusCode.
 const (
-	lockLost = `SELECT e.id, e.accepted_at FROM executions e JOIN unnest($1::bytea[], $2::bigint[]) AS l (id, stream_sequence) USING (id)
-		WHERE e.status IN (1, 2) AND e.stream_sequence = l.stream_sequence ORDER BY e.id FOR NO KEY UPDATE OF e`
+	lockLost = `SELECT e.id, e.accepted_at FROM executions e
+		JOIN unnest($1::bytea[], $2::bigint[]) AS l (id, stream_sequence) USING (id)
+		WHERE e.status IN (1, 2) AND e.stream_sequence = l.stream_sequence ORDER BY e.id
+		FOR NO KEY UPDATE OF e`
 
 	endLost = `UPDATE executions e SET status = 4, finished_after = l.after, error = $3
 		FROM unnest($1::bytea[], $2::bigint[]) AS l (id, after) WHERE e.id = l.id`
 
 	moveRecords = `UPDATE executions e SET stream_sequence = m.stream_sequence
-		FROM (SELECT e.id, n.stream_sequence FROM executions e JOIN unnest($1::bytea[], $2::bigint[]) AS n (id, stream_sequence) USING (id)
-			WHERE e.status IN (1, 2) AND e.stream_sequence <> n.stream_sequence ORDER BY e.id FOR NO KEY UPDATE OF e) AS m
+		FROM (SELECT e.id, n.stream_sequence FROM executions e
+		JOIN unnest($1::bytea[], $2::bigint[]) AS n (id, stream_sequence) USING (id)
+			WHERE e.status IN (1, 2) AND e.stream_sequence <> n.stream_sequence ORDER BY e.id
+			FOR NO KEY UPDATE OF e) AS m
 		WHERE e.id = m.id`
 
 	markRequeued = `UPDATE executions e SET requeued_as = m.requeued_as
-		FROM (SELECT e.id, n.requeued_as FROM executions e JOIN unnest($1::bytea[], $2::text[]) AS n (id, requeued_as) USING (id)
-			WHERE e.status IN (4, 6) AND e.requeued_as IS NULL ORDER BY e.id FOR NO KEY UPDATE OF e) AS m
+		FROM (SELECT e.id, n.requeued_as FROM executions e
+		JOIN unnest($1::bytea[], $2::text[]) AS n (id, requeued_as) USING (id)
+			WHERE e.status IN (4, 6) AND e.requeued_as IS NULL ORDER BY e.id
+			FOR NO KEY UPDATE OF e) AS m
 		WHERE e.id = m.id RETURNING e.id`
 
 	dismissRecords = `UPDATE executions e SET dismissed_at = $2
 		FROM (SELECT id FROM executions
-			WHERE id = ANY ($1) AND trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL ORDER BY id FOR NO KEY UPDATE) AS m
+			WHERE id = ANY ($1) AND trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL
+			ORDER BY id FOR NO KEY UPDATE) AS m
 		WHERE e.id = m.id RETURNING e.id`
 
 	dismissMessages = `UPDATE unreadable u SET dismissed_at = $3
 		FROM (SELECT u.stream_sequence, u.subject, n.progress
-			FROM unreadable u JOIN unnest($1::bigint[], $2::boolean[]) AS n (stream_sequence, progress) USING (stream_sequence)
+			FROM unreadable u JOIN unnest($1::bigint[], $2::boolean[]) AS n (stream_sequence,
+			progress) USING (stream_sequence)
 			WHERE (u.subject LIKE 'executions.progress.%') = n.progress AND u.dismissed_at IS NULL
 			ORDER BY u.stream_sequence, u.subject FOR NO KEY UPDATE OF u) AS m
-		WHERE u.stream_sequence = m.stream_sequence AND u.subject = m.subject RETURNING u.stream_sequence, m.progress`
+		WHERE u.stream_sequence = m.stream_sequence AND u.subject = m.subject
+		RETURNING u.stream_sequence, m.progress`
 )
 
 // EndLost implements relational.Tx.
-func (tx transaction) EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error) {
+func (tx transaction) EndLost(
+	ctx context.Context, lost []store.Lost, at time.Time, reason string,
+) (ended []string, err error) {
 	var ids [][]byte
 	var after []int64
 	_, err = updated(ctx, tx, func(row pgx.CollectableRow) (none struct{}, err error) {
@@ -63,7 +74,9 @@ func (tx transaction) EndLost(ctx context.Context, lost []store.Lost, at time.Ti
 }
 
 // MarkRequeued implements relational.Tx.
-func (tx transaction) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
+func (tx transaction) MarkRequeued(
+	ctx context.Context, requeued []store.Requeue,
+) (marked []string, err error) {
 	ids, err := updated(ctx, tx, pgx.RowTo[[]byte], markRequeued,
 		column(requeued, func(r store.Requeue) []byte { return store.IDKey(r.ID) }),
 		column(requeued, func(r store.Requeue) string { return store.SanitizeText(r.As) }))
@@ -71,14 +84,18 @@ func (tx transaction) MarkRequeued(ctx context.Context, requeued []store.Requeue
 }
 
 // Dismiss implements relational.Tx.
-func (tx transaction) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error) {
+func (tx transaction) Dismiss(
+	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time,
+) (dismissed []string, of []store.MessageKey, err error) {
 	taken, err := updated(ctx, tx, pgx.RowTo[[]byte], dismissRecords, keys(ids), at)
 	dismissed = column(taken, store.IDOf)
 	if err != nil || len(messages) == 0 {
 		return dismissed, nil, err
 	}
 	of, err = updated(ctx, tx, messageKey, dismissMessages,
-		column(messages, func(key store.MessageKey) int64 { return store.Sequence(key.StreamSequence) }),
+		column(messages, func(key store.MessageKey) int64 {
+			return store.Sequence(key.StreamSequence)
+		}),
 		column(messages, func(key store.MessageKey) bool { return key.Progress }), at)
 	return dismissed, of, err
 }
@@ -86,12 +103,15 @@ func (tx transaction) Dismiss(ctx context.Context, ids []string, messages []stor
 func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 	var sequence int64
 	err = row.Scan(&sequence, &key.Progress)
-	key.StreamSequence = uint64(sequence) //nolint:gosec // written by store.Sequence, never negative
+	//nolint:gosec // written by store.Sequence, never negative
+	key.StreamSequence = uint64(sequence)
 	return key, err
 }
 
 // updated runs a statement and returns the rows that it returns.
-func updated[T any](ctx context.Context, tx transaction, row pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
+func updated[T any](
+	ctx context.Context, tx transaction, row pgx.RowToFunc[T], query string, args ...any,
+) ([]T, error) {
 	rows, err := tx.Tx.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err

@@ -10,20 +10,31 @@ import (
 
 // The columns of new records. Most records have only those of the short form.
 const (
-	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, stream_sequence, content_type, delivery_id`
-	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output, attempts, cancel_requested_at`
+	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, ` +
+		`stream_sequence, content_type, delivery_id`
+	longColumns = shortColumns +
+		`, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, ` +
+		`finished_after, error, output, attempts, cancel_requested_at`
 
-	shortArrays = `$1::bytea[], $2::integer[], $3::integer[], $4::smallint[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[]`
-	longArrays  = shortArrays + `, $11::text[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::integer[], $21::timestamptz[]`
+	shortArrays = `$1::bytea[], $2::integer[], $3::integer[], $4::smallint[], ` +
+		`$5::timestamptz[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[]`
+	longArrays = shortArrays +
+		`, $11::text[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], ` +
+		`$16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::integer[], ` +
+		`$21::timestamptz[]`
 
 	selectShort = `SELECT * FROM unnest(` + shortArrays + `)`
-	insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort + ` ON CONFLICT (id) DO NOTHING RETURNING id`
-	insertLong  = `INSERT INTO executions (` + longColumns + `) SELECT * FROM unnest(` + longArrays + `) ON CONFLICT (id) DO NOTHING RETURNING id`
+	insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort +
+		` ON CONFLICT (id) DO NOTHING RETURNING id`
+	insertLong = `INSERT INTO executions (` + longColumns + `) SELECT * FROM unnest(` +
+		longArrays + `) ON CONFLICT (id) DO NOTHING RETURNING id`
 )
 
 // recordArrays returns records as an array for each column, and reports whether all of them are
 // short.
-func recordArrays(records []store.Record, numbers map[store.Origin]relational.Numbers) (arrays []any, short bool) {
+func recordArrays(
+	records []store.Record, numbers map[store.Origin]relational.Numbers,
+) (arrays []any, short bool) {
 	of := column(records, func(r store.Record) relational.Numbers { return numbers[r.Origin()] })
 	computed := column(records, store.Record.HasComputedID)
 	short = true
@@ -45,10 +56,14 @@ func recordArrays(records []store.Record, numbers map[store.Origin]relational.Nu
 		column(of, func(n relational.Numbers) int64 { return n.Origin }),
 		column(records, func(r store.Record) int64 { return relational.StatusCode(r.Status) }),
 		column(records, func(r store.Record) time.Time { return r.AcceptedAt }),
-		column(records, func(r store.Record) int64 { return r.RecordedAt.UnixMicro() - r.AcceptedAt.UnixMicro() }),
+		column(records, func(r store.Record) int64 {
+			return r.RecordedAt.UnixMicro() - r.AcceptedAt.UnixMicro()
+		}),
 		column(records, func(r store.Record) int64 { return r.BodyBytes }),
 		column(records, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }),
-		column(records, func(r store.Record) *string { return unless(r.ContentType, relational.UsualContentType) }),
+		column(records, func(r store.Record) *string {
+			return unless(r.ContentType, relational.UsualContentType)
+		}),
 		deliveries,
 	}
 	if short {
@@ -93,8 +108,12 @@ func moveArrays(moves []store.StateUpdate, accepted map[string]time.Time) []any 
 	return []any{
 		column(moves, func(m store.StateUpdate) []byte { return store.IDKey(m.ID) }),
 		column(moves, func(m store.StateUpdate) int64 { return relational.StatusCode(m.Status) }),
-		column(moves, func(m store.StateUpdate) *int64 { return after(accepted[m.ID], m.StartedAt) }),
-		column(moves, func(m store.StateUpdate) *int64 { return after(accepted[m.ID], m.FinishedAt) }),
+		column(moves, func(m store.StateUpdate) *int64 {
+			return after(accepted[m.ID], m.StartedAt)
+		}),
+		column(moves, func(m store.StateUpdate) *int64 {
+			return after(accepted[m.ID], m.FinishedAt)
+		}),
 		column(moves, func(m store.StateUpdate) string { return m.Error }),
 		column(moves, func(m store.StateUpdate) []byte { return m.Output }),
 		column(moves, func(m store.StateUpdate) *int64 { return count(m.Attempts) }),

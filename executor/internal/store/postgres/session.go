@@ -18,8 +18,13 @@ func limitConnecting(config *pgx.ConnConfig) {
 		config.ConnectTimeout = connectTimeout
 	}
 	dialer := net.Dialer{
-		Timeout:         config.ConnectTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3},
+		Timeout: config.ConnectTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable:   true,
+			Idle:     5 * time.Second,
+			Interval: 5 * time.Second,
+			Count:    3,
+		},
 	}
 	config.DialFunc = dialer.DialContext
 }
@@ -48,6 +53,7 @@ const sessionSettings = `(VALUES
 func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `SELECT set_config(name, wanted.value, false)
 		FROM pg_settings JOIN `+sessionSettings+` USING (name) WHERE source <> 'client'
-		UNION ALL SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`)
+		UNION ALL SELECT set_config('synchronous_commit', 'on', false)
+		WHERE current_setting('synchronous_commit') = 'off'`)
 	return err
 }

@@ -8,15 +8,17 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// A standby answers queries, and takes no writes: Ping refuses it, until it is promoted. The connections to it are new, which
-// Renewed says.
+// A standby answers queries, and takes no writes: Ping refuses it, until it is promoted. The
+// connections to it are new, which Renewed says.
 func TestAStandbyIsNoDatabase(t *testing.T) {
 	t.Parallel()
 	pair := pgtest.StartPair(t)
 	if err := pair.Follow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := postgres.Open(t.Context(), strings.Replace(pair.URL(), "target_session_attrs=read-write", "target_session_attrs=any", 1))
+	s, err := postgres.Open(t.Context(),
+		strings.Replace(pair.URL(), "target_session_attrs=read-write", "target_session_attrs=any",
+			1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +37,8 @@ func TestAStandbyIsNoDatabase(t *testing.T) {
 	if err := pair.Primary().Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for err == nil || !strings.Contains(err.Error(), "standby") { // a connection to the primary ends first
+	for err == nil || !strings.Contains(err.Error(), "standby") {
+		// A connection to the primary ends first.
 		if err = s.Ping(t.Context()); err == nil {
 			t.Fatal("a standby counts as a database")
 		}

@@ -14,16 +14,19 @@ import (
 
 // dialect is what package relational has to know of this database.
 var dialect = relational.Dialect{
-	Name:       `postgres`,
-	DeadLetter: `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`, // 4 is failed: see relational.StatusCode
+	Name: `postgres`,
+	// 4 is failed: see relational.StatusCode.
+	DeadLetter: `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
 	Trouble:    `e.trouble = ?`,
 	// An array, and one ID after the other: the planner has no choice but to look them up.
 	OfDelivery: `e.id = ANY (ARRAY(SELECT found.id FROM unnest(?::bytea[]) AS wanted (id)
-		CROSS JOIN LATERAL (SELECT id, delivery_id FROM executions WHERE id = wanted.id LIMIT 1) AS found WHERE found.delivery_id = ?
+		CROSS JOIN LATERAL (SELECT id, delivery_id FROM executions WHERE id = wanted.id
+		LIMIT 1) AS found WHERE found.delivery_id = ?
 		UNION ALL SELECT id FROM executions WHERE other_delivery = ?))`,
 	HasStatistics: true,
 	Step:          `date_bin(%[1]d * interval '1 microsecond', e.accepted_at, '1970-01-01T00:00:00Z')`,
-	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code, (sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
+	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code,
+		(sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
 		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
 }
 
@@ -55,7 +58,10 @@ func stored(args []any) []any {
 }
 
 // Read implements relational.Database.
-func (s *Store) Read(ctx context.Context, operation string, row func(relational.Row) error, query string, args ...any) error {
+func (s *Store) Read(
+	ctx context.Context, operation string, row func(relational.Row) error, query string,
+	args ...any,
+) error {
 	began := time.Now()
 	rows, err := s.pool.Query(ctx, numbered(query), stored(args)...)
 	return s.Ended(ctx, operation, began, withCancellation(ctx, eachRow(rows, err, row)))
@@ -90,26 +96,34 @@ type transaction struct {
 }
 
 // Exec implements relational.Tx.
-func (tx transaction) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
+func (tx transaction) Exec(
+	ctx context.Context, query string, args ...any,
+) (changed int64, err error) {
 	tag, err := tx.Tx.Exec(ctx, numbered(query), stored(args)...)
 	return tag.RowsAffected(), err
 }
 
 // Query implements relational.Tx.
-func (tx transaction) Query(ctx context.Context, row func(relational.Row) error, query string, args ...any) error {
+func (tx transaction) Query(
+	ctx context.Context, row func(relational.Row) error, query string, args ...any,
+) error {
 	rows, err := tx.Tx.Query(ctx, numbered(query), stored(args)...)
 	return eachRow(rows, err, row)
 }
 
 // Insert implements relational.Tx. One statement takes all rows, as arrays.
-func (tx transaction) Insert(ctx context.Context, into string, rows [][]any, conflict string) error {
+func (tx transaction) Insert(
+	ctx context.Context, into string, rows [][]any, conflict string,
+) error {
 	arrays, parameters := make([]any, len(rows[0])), make([]string, len(rows[0]))
 	for i := range arrays {
 		var kind string
 		arrays[i], kind = arrayOf(rows, i)
 		parameters[i] = fmt.Sprintf("$%d::%s[]", i+1, kind)
 	}
-	_, err := tx.Tx.Exec(ctx, `INSERT INTO `+into+` SELECT * FROM unnest(`+strings.Join(parameters, ", ")+`) `+conflict, arrays...)
+	_, err := tx.Tx.Exec(ctx,
+		`INSERT INTO `+into+` SELECT * FROM unnest(`+strings.Join(parameters, ", ")+`) `+conflict,
+		arrays...)
 	return err
 }
 
@@ -119,7 +133,10 @@ func arrayOf(rows [][]any, i int) (array any, kind string) {
 	case string:
 		return typed[string](rows, i), "text"
 	case relational.ExecutionID:
-		return column(typed[relational.ExecutionID](rows, i), func(id relational.ExecutionID) []byte { return store.IDKey(string(id)) }), "bytea"
+		return column(typed[relational.ExecutionID](rows, i),
+			func(id relational.ExecutionID) []byte {
+				return store.IDKey(string(id))
+			}), "bytea"
 	case int64:
 		return typed[int64](rows, i), "bigint"
 	case []byte:
@@ -129,13 +146,17 @@ func arrayOf(rows [][]any, i int) (array any, kind string) {
 	case *time.Time:
 		return typed[*time.Time](rows, i), "timestamptz"
 	case relational.Never:
-		return column(typed[relational.Never](rows, i), func(at relational.Never) *time.Time { return optional(time.Time(at)) }), "timestamptz"
+		return column(typed[relational.Never](rows, i), func(at relational.Never) *time.Time {
+			return optional(time.Time(at))
+		}), "timestamptz"
 	}
-	panic(fmt.Sprintf("postgres: a value of the type %T", rows[0][i])) // tests insert into every table
+	// Tests insert into every table.
+	panic(fmt.Sprintf("postgres: a value of the type %T", rows[0][i]))
 }
 
 func typed[V any](rows [][]any, i int) []V {
-	return column(rows, func(row []any) V { return row[i].(V) }) //nolint:errcheck,forcetypeassert // every row of a table has the same types
+	//nolint:errcheck,forcetypeassert // every row of a table has the same types
+	return column(rows, func(row []any) V { return row[i].(V) })
 }
 
 // AddMinutes implements relational.Tx. It adds to this executor's own rows.
@@ -144,7 +165,8 @@ func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount
 		return nil
 	}
 	_, err := tx.Tx.Exec(ctx, `INSERT INTO minutes AS m (minute, kind, writer, n)
-		SELECT minute, kind, $4::smallint, n FROM unnest($1::timestamptz[], $2::text[], $3::bigint[]) AS r (minute, kind, n)
+		SELECT minute, kind, $4::smallint, n FROM unnest($1::timestamptz[], $2::text[],
+		$3::bigint[]) AS r (minute, kind, n)
 		ON CONFLICT (minute, kind, writer) DO UPDATE SET n = m.n + excluded.n`,
 		column(counts, func(c store.MinuteCount) time.Time { return c.Minute }),
 		column(counts, func(c store.MinuteCount) string { return c.Kind }),
@@ -163,10 +185,16 @@ func (tx transaction) Lock(ctx context.Context, lock relational.Lock, alone bool
 }
 
 // Snapshot implements relational.Database.
-func (s *Store) Snapshot(ctx context.Context, operation string, do func(relational.Snapshot) error) error {
+func (s *Store) Snapshot(
+	ctx context.Context, operation string, do func(relational.Snapshot) error,
+) error {
 	began := time.Now()
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '2min'`); err != nil {
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{
+		IsoLevel:   pgx.RepeatableRead,
+		AccessMode: pgx.ReadOnly,
+	}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx,
+			`SET LOCAL idle_in_transaction_session_timeout = '2min'`); err != nil {
 			return err
 		}
 		return do(snapshot{tx})
@@ -177,21 +205,26 @@ func (s *Store) Snapshot(ctx context.Context, operation string, do func(relation
 type snapshot struct{ tx pgx.Tx }
 
 // Query implements relational.Snapshot.
-func (s snapshot) Query(ctx context.Context, row func(relational.Row) error, query string, args ...any) error {
+func (s snapshot) Query(
+	ctx context.Context, row func(relational.Row) error, query string, args ...any,
+) error {
 	rows, err := s.tx.Query(ctx, numbered(query), stored(args)...)
 	return eachRow(rows, err, row)
 }
 
-// Pages implements relational.Snapshot, through a cursor: nothing is under way on the connection while page works, however long
-// that takes.
-func (s snapshot) Pages(ctx context.Context, row func(relational.Row) error, page func() error, query string) error {
+// Pages implements relational.Snapshot, through a cursor: nothing is under way on the connection
+// while page works, however long that takes.
+func (s snapshot) Pages(
+	ctx context.Context, row func(relational.Row) error, page func() error, query string,
+) error {
 	const fetched = 500
 	if _, err := s.tx.Exec(ctx, `DECLARE backup NO SCROLL CURSOR FOR `+query); err != nil {
 		return err
 	}
 	for {
 		// Described each time: the cursor of that name is of another query the next time.
-		rows, err := s.tx.Query(ctx, fmt.Sprintf(`FETCH %d FROM backup`, fetched), pgx.QueryExecModeDescribeExec)
+		rows, err := s.tx.Query(ctx, fmt.Sprintf(`FETCH %d FROM backup`, fetched),
+			pgx.QueryExecModeDescribeExec)
 		if err := eachRow(rows, err, row); err != nil {
 			return err
 		}

@@ -14,7 +14,8 @@ var errWrongURL = errors.New("the database URL is wrong")
 
 // errURL has no detail: the text that cannot be read may hold a password anywhere.
 var errURL = fmt.Errorf("%w: it has the form "+
-	"postgres://user:password@host:port/database?sslmode=verify-full, with special characters escaped as %%XX", errWrongURL)
+	"postgres://user:password@host:port/database?sslmode=verify-full, with special characters "+
+	"escaped as %%XX", errWrongURL)
 
 // parse reads the URL, and leaves out of its errors what could be a password.
 func parse(text string) (*pgxpool.Config, error) {
@@ -34,7 +35,9 @@ func parse(text string) (*pgxpool.Config, error) {
 	password, _ := parsed.User.Password()
 	secrets := append([]string{password}, parsed.Query()["password"]...)
 	for _, secret := range secrets {
-		if secret != "" && (strings.Contains(reason, secret) || strings.Contains(reason, url.QueryEscape(secret))) {
+		if secret != "" &&
+			(strings.Contains(reason, secret) ||
+				strings.Contains(reason, url.QueryEscape(secret))) {
 			return nil, errURL
 		}
 	}
@@ -48,8 +51,9 @@ func parse(text string) (*pgxpool.Config, error) {
 func openError(config *pgxpool.Config, err error) error {
 	c := config.ConnConfig
 	return &connectError{
-		text: fmt.Sprintf("cannot open the database %s on %s port %d as %s: %s", c.Database, c.Host, c.Port, c.User, oneLine(err)),
-		err:  err,
+		text: fmt.Sprintf("cannot open the database %s on %s port %d as %s: %s", c.Database, c.Host,
+			c.Port, c.User, oneLine(err)),
+		err: err,
 	}
 }
 

@@ -8,10 +8,14 @@ import (
 )
 
 var audit = table[store.AuditEntry]{
-	name:    "audit",
-	columns: "id, at, actor_kind, actor_id, actor_name, action, account_id, workflow_id, node_id, changes",
+	name: "audit",
+	columns: "id, at, actor_kind, actor_id, actor_name, action, account_id, workflow_id, " +
+		"node_id, changes",
 	fields: func(e *store.AuditEntry) []any {
-		return []any{&e.ID, moment{&e.At}, &e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.AccountID, &e.WorkflowID, &e.NodeID, &e.Changes}
+		return []any{
+			&e.ID, moment{&e.At}, &e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.AccountID,
+			&e.WorkflowID, &e.NodeID, &e.Changes,
+		}
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 	order:    "at, id",
@@ -24,7 +28,9 @@ func (s *Store) AddAudit(ctx context.Context, entries []store.AuditEntry) error 
 }
 
 // ListAudit implements store.Store.
-func (s *Store) ListAudit(ctx context.Context, filter store.AuditFilter, after store.AuditPosition, limit int) ([]store.AuditEntry, error) {
+func (s *Store) ListAudit(
+	ctx context.Context, filter store.AuditFilter, after store.AuditPosition, limit int,
+) ([]store.AuditEntry, error) {
 	var where Where
 	if filter.Actor != "" {
 		where.Add(`? IN (actor_id, actor_name, actor_kind)`, store.SanitizeText(filter.Actor))
@@ -35,12 +41,16 @@ func (s *Store) ListAudit(ctx context.Context, filter store.AuditFilter, after s
 	if after != (store.AuditPosition{}) {
 		where.Add(`(at, id) < (?, ?)`, store.Time(after.At), store.SanitizeText(after.ID))
 	}
-	return Collect(ctx, s.db, "list audit", audit.scan, audit.selection()+where.String()+` ORDER BY at DESC, id DESC LIMIT ?`, append(where.Args, max(limit, 0))...)
+	return Collect(ctx, s.db, "list audit", audit.scan,
+		audit.selection()+where.String()+` ORDER BY at DESC, id DESC LIMIT ?`,
+		append(where.Args, max(limit, 0))...)
 }
 
 // PruneAudit implements store.Store.
 func (s *Store) PruneAudit(ctx context.Context, before time.Time, limit int) (int, error) {
 	return s.prune(ctx, "prune audit", Pruning, func(tx Tx) (int64, error) {
-		return tx.Exec(ctx, `DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ? ORDER BY at LIMIT ?)`, store.Bound(before), max(limit, 0))
+		return tx.Exec(ctx,
+			`DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ? ORDER BY at LIMIT ?)`,
+			store.Bound(before), max(limit, 0))
 	})
 }

@@ -14,7 +14,10 @@ type kept interface {
 
 // kept returns the tables of a backup, in its order.
 func (s *Store) kept() []kept {
-	return []kept{duplicates, reports, tokenUses, minutes{}, refusals, senders, filtered, audit, unreadable, early}
+	return []kept{
+		duplicates, reports, tokenUses, minutes{}, refusals, senders, filtered, audit, unreadable,
+		early,
+	}
 }
 
 func (t table[T]) backUp(ctx context.Context, from Snapshot, parts *store.Parts) error {
@@ -54,7 +57,9 @@ func (minutes) restore(ctx context.Context, tx Tx, part *store.Part) error {
 }
 
 // Pages calls each for every row that a query finds.
-func Pages[T any](ctx context.Context, from Snapshot, scan func(Row) (T, error), each func(T) error, query string) error {
+func Pages[T any](
+	ctx context.Context, from Snapshot, scan func(Row) (T, error), each func(T) error, query string,
+) error {
 	var page []T
 	return from.Pages(ctx, func(row Row) error {
 		one, err := scan(row)
@@ -117,6 +122,7 @@ func (s *Store) Restore(ctx context.Context, part store.Part) error {
 // IsEmpty implements store.Store.
 func (s *Store) IsEmpty(ctx context.Context) (empty bool, err error) {
 	err = s.db.Read(ctx, "is empty", func(row Row) error { return row.Scan(&empty) },
-		`SELECT NOT EXISTS (SELECT 1 FROM executions) AND NOT EXISTS (SELECT 1 FROM minutes WHERE kind = ?)`, store.KindAccepted)
+		`SELECT NOT EXISTS (SELECT 1 FROM executions) AND NOT EXISTS (SELECT 1 FROM minutes
+			WHERE kind = ?)`, store.KindAccepted)
 	return empty, err
 }

@@ -9,7 +9,9 @@ import (
 )
 
 // RequestCancel implements store.Store.
-func (s *Store) RequestCancel(ctx context.Context, ids []string, at time.Time, entry func(id string) store.AuditEntry) (requested []string, err error) {
+func (s *Store) RequestCancel(
+	ctx context.Context, ids []string, at time.Time, entry func(id string) store.AuditEntry,
+) (requested []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -34,7 +36,8 @@ func (s *Store) RequestCancel(ctx context.Context, ids []string, at time.Time, e
 			requested = append(requested, store.IDOf(id))
 			return err
 		}, `UPDATE executions SET cancel_requested_at = ?
-			WHERE id = ANY (?::bytea[]) AND cancel_requested_at IS NULL RETURNING id`, store.Time(at), ExecutionIDs(going)); err != nil {
+			WHERE id = ANY (?::bytea[]) AND cancel_requested_at IS NULL
+			RETURNING id`, store.Time(at), ExecutionIDs(going)); err != nil {
 			return nil, err
 		}
 		if entry == nil {
@@ -49,7 +52,9 @@ func (s *Store) RequestCancel(ctx context.Context, ids []string, at time.Time, e
 }
 
 // Cancel implements store.Store.
-func (s *Store) Cancel(ctx context.Context, ids []string, at time.Time) (canceled []string, err error) {
+func (s *Store) Cancel(
+	ctx context.Context, ids []string, at time.Time,
+) (canceled []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -62,7 +67,12 @@ func (s *Store) Cancel(ctx context.Context, ids []string, at time.Time) (cancele
 		var moves []store.StateUpdate
 		for id, now := range standing {
 			if now.Status == execution.Queued {
-				moves = append(moves, store.StateUpdate{ID: id, Status: execution.Canceled, FinishedAt: at, CanceledAt: at})
+				moves = append(moves, store.StateUpdate{
+					ID:         id,
+					Status:     execution.Canceled,
+					FinishedAt: at,
+					CanceledAt: at,
+				})
 				canceled = append(canceled, id)
 			}
 		}

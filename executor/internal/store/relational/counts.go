@@ -13,17 +13,25 @@ var refusals = table[store.Refusal]{
 	name:    "refusals",
 	columns: "workflow_id, minute, code, n, last_at, body_bytes, user_agent",
 	fields: func(r *store.Refusal) []any {
-		return []any{&r.WorkflowID, moment{&r.Minute}, &r.Code, &r.Count, moment{&r.Last.At}, &r.Last.BodyBytes, &r.Last.UserAgent}
+		return []any{
+			&r.WorkflowID, moment{&r.Minute}, &r.Code, &r.Count, moment{&r.Last.At},
+			&r.Last.BodyBytes, &r.Last.UserAgent,
+		}
 	},
-	conflict: `ON CONFLICT (workflow_id, minute, code) DO UPDATE SET n = refusals.n + excluded.n, last_at = greatest(refusals.last_at, excluded.last_at),
-		body_bytes = CASE WHEN excluded.last_at >= refusals.last_at THEN excluded.body_bytes ELSE refusals.body_bytes END,
-		user_agent = CASE WHEN excluded.last_at >= refusals.last_at THEN excluded.user_agent ELSE refusals.user_agent END`,
+	conflict: `ON CONFLICT (workflow_id, minute, code) DO UPDATE SET n = refusals.n + excluded.n,
+		last_at = greatest(refusals.last_at, excluded.last_at),
+		body_bytes = CASE WHEN excluded.last_at >= refusals.last_at THEN excluded.body_bytes
+		ELSE refusals.body_bytes END,
+		user_agent = CASE WHEN excluded.last_at >= refusals.last_at THEN excluded.user_agent
+		ELSE refusals.user_agent END`,
 	order: "minute",
 	part:  func(p *store.Part) *[]store.Refusal { return &p.Refusals },
 }
 
 // AddRefusals implements store.Store.
-func (s *Store) AddRefusals(ctx context.Context, reportID string, at time.Time, refused []store.Refusal) error {
+func (s *Store) AddRefusals(
+	ctx context.Context, reportID string, at time.Time, refused []store.Refusal,
+) error {
 	refused = store.StorableRefusals(refused)
 	return s.report(ctx, "add refusals", reportID, at, func(tx Tx) error {
 		if err := refusals.insert(ctx, tx, refused); err != nil {
@@ -34,8 +42,11 @@ func (s *Store) AddRefusals(ctx context.Context, reportID string, at time.Time, 
 }
 
 // Refusals implements store.Store.
-func (s *Store) Refusals(ctx context.Context, workflowID string, since time.Time) ([]store.RefusalSum, error) {
-	found, err := Collect(ctx, s.db, "refusals", scanSum, s.sums(`workflow_id = ? AND minute >= ?`)+` ORDER BY last_at DESC, code`,
+func (s *Store) Refusals(
+	ctx context.Context, workflowID string, since time.Time,
+) ([]store.RefusalSum, error) {
+	found, err := Collect(ctx, s.db, "refusals", scanSum,
+		s.sums(`workflow_id = ? AND minute >= ?`)+` ORDER BY last_at DESC, code`,
 		store.SanitizeText(workflowID), since.Truncate(time.Minute))
 	var sums []store.RefusalSum
 	for _, sum := range found {
@@ -45,13 +56,18 @@ func (s *Store) Refusals(ctx context.Context, workflowID string, since time.Time
 }
 
 // AllRefusals implements store.Store.
-func (s *Store) AllRefusals(ctx context.Context, since time.Time, after store.RefusalPosition, limit int) ([]store.WorkflowRefusalSum, error) {
+func (s *Store) AllRefusals(
+	ctx context.Context, since time.Time, after store.RefusalPosition, limit int,
+) ([]store.WorkflowRefusalSum, error) {
 	query, args := s.sums(`minute >= ?`), []any{since.Truncate(time.Minute)}
 	if after != (store.RefusalPosition{}) {
 		query += ` WHERE (last_at, workflow_id, code) < (?, ?, ?)`
-		args = append(args, after.LastAt, store.SanitizeText(after.WorkflowID), store.SanitizeText(after.Code))
+		args = append(args, after.LastAt, store.SanitizeText(after.WorkflowID),
+			store.SanitizeText(after.Code))
 	}
-	return Collect(ctx, s.db, "all refusals", scanSum, query+` ORDER BY last_at DESC, workflow_id DESC, code DESC LIMIT ?`, append(args, max(limit, 0))...)
+	return Collect(ctx, s.db, "all refusals", scanSum,
+		query+` ORDER BY last_at DESC, workflow_id DESC, code DESC LIMIT ?`,
+		append(args, max(limit, 0))...)
 }
 
 func (s *Store) sums(condition string) string {
@@ -59,7 +75,8 @@ func (s *Store) sums(condition string) string {
 }
 
 func scanSum(row Row) (sum store.WorkflowRefusalSum, err error) {
-	err = row.Scan(&sum.WorkflowID, &sum.Code, &sum.Count, moment{&sum.Last.At}, &sum.Last.BodyBytes, &sum.Last.UserAgent)
+	err = row.Scan(&sum.WorkflowID, &sum.Code, &sum.Count, moment{&sum.Last.At},
+		&sum.Last.BodyBytes, &sum.Last.UserAgent)
 	return sum, err
 }
 
@@ -76,27 +93,33 @@ func scanMinute(row Row) (c store.MinuteCount, err error) {
 
 // Minutes implements store.Store.
 func (s *Store) Minutes(ctx context.Context, since time.Time) ([]store.MinuteCount, error) {
-	return Collect(ctx, s.db, "minutes", scanMinute, selectMinutes+`WHERE minute >= ? `+byMinute, since.Truncate(time.Minute))
+	return Collect(ctx, s.db, "minutes", scanMinute, selectMinutes+`WHERE minute >= ? `+byMinute,
+		since.Truncate(time.Minute))
 }
 
 // PruneCounts implements store.Store.
 func (s *Store) PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error) {
 	before = store.Bound(before)
 	return s.prune(ctx, "prune counts", Pruning, func(tx Tx) (int64, error) {
-		for _, query := range []string{`DELETE FROM minutes WHERE minute < ?`, `DELETE FROM duplicate_reports WHERE reported_at < ?`} {
+		for _, query := range []string{
+			`DELETE FROM minutes WHERE minute < ?`,
+			`DELETE FROM duplicate_reports WHERE reported_at < ?`,
+		} {
 			if _, err := tx.Exec(ctx, query, before); err != nil {
 				return 0, err
 			}
 		}
 		var oldest time.Time // of those that are kept
 		if err := tx.Query(ctx, func(row Row) error { return row.Scan(moment{&oldest}) },
-			`SELECT minute FROM refusals ORDER BY minute DESC LIMIT 1 OFFSET ?`, max(keep, 1)-1); err != nil {
+			`SELECT minute FROM refusals ORDER BY minute DESC LIMIT 1 OFFSET ?`,
+			max(keep, 1)-1); err != nil {
 			return 0, err
 		}
 		if oldest.Before(before) {
 			oldest = before
 		}
 		return tx.Exec(ctx, `DELETE FROM refusals WHERE (workflow_id, minute, code) IN (
-			SELECT workflow_id, minute, code FROM refusals WHERE minute < ? ORDER BY minute LIMIT ?)`, oldest, max(limit, 0))
+			SELECT workflow_id, minute, code FROM refusals WHERE minute < ? ORDER BY minute
+			LIMIT ?)`, oldest, max(limit, 0))
 	})
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Each batch adds rows to the table decided, and waits for no other executor: it has no index and no row that two of them change.
+// Each batch adds rows to the table decided, and waits for no other executor: it has no index and
+// no row that two of them change.
 var decided = table[store.Range]{
 	name:    "decided",
 	columns: "stream, created, first_sequence, last_sequence",
@@ -18,7 +19,8 @@ const maxRanges = 64
 
 // Decided implements store.Store.
 func (s *Store) Decided(ctx context.Context, stream, created string) ([]store.Range, error) {
-	rows, err := Collect(ctx, s.db, "decided", decided.scan, decided.selection()+`WHERE stream = ?`, stream)
+	rows, err := Collect(ctx, s.db, "decided", decided.scan, decided.selection()+`WHERE stream = ?`,
+		stream)
 	if err != nil {
 		return nil, err
 	}
@@ -26,18 +28,24 @@ func (s *Store) Decided(ctx context.Context, stream, created string) ([]store.Ra
 	if len(rows) < maxRanges && !foreign {
 		return ranges, nil
 	}
-	return s.replaceDecided(ctx, stream, created, func(ranges []store.Range) []store.Range { return ranges })
+	return s.replaceDecided(ctx, stream, created, func(ranges []store.Range) []store.Range {
+		return ranges
+	})
 }
 
 // ForgetDecided implements store.Store.
 func (s *Store) ForgetDecided(ctx context.Context, stream, created string, from uint64) error {
-	_, err := s.replaceDecided(ctx, stream, created, func(ranges []store.Range) []store.Range { return store.Before(ranges, from) })
+	_, err := s.replaceDecided(ctx, stream, created, func(ranges []store.Range) []store.Range {
+		return store.Before(ranges, from)
+	})
 	return err
 }
 
-// replaceDecided replaces all ranges of a stream by what keep returns for the merged ones. Rows that another transaction adds
-// meanwhile stay.
-func (s *Store) replaceDecided(ctx context.Context, stream, created string, keep func([]store.Range) []store.Range) ([]store.Range, error) {
+// replaceDecided replaces all ranges of a stream by what keep returns for the merged ones. Rows
+// that another transaction adds meanwhile stay.
+func (s *Store) replaceDecided(
+	ctx context.Context, stream, created string, keep func([]store.Range) []store.Range,
+) ([]store.Range, error) {
 	return write(ctx, s, "merge decided", func(tx Tx) ([]store.Range, error) {
 		var rows []store.Range
 		if err := tx.Query(ctx, func(row Row) error {
@@ -53,7 +61,8 @@ func (s *Store) replaceDecided(ctx context.Context, stream, created string, keep
 	})
 }
 
-// ofStream returns the merged ranges of the stream that was created then, and whether there are others.
+// ofStream returns the merged ranges of the stream that was created then, and whether there are
+// others.
 func ofStream(rows []store.Range, created string) (ranges []store.Range, foreign bool) {
 	for _, r := range rows {
 		if r.Created == created {

@@ -9,11 +9,15 @@ import (
 )
 
 var early = table[store.PendingProgress]{
-	name:    "early_progress",
-	columns: "position, execution_id, queue, workflow_id, status, at, started_at, error, output, attempt, kept_at",
+	name: "early_progress",
+	columns: "position, execution_id, queue, workflow_id, status, at, started_at, error, output, " +
+		"attempt, kept_at",
 	fields: func(e *store.PendingProgress) []any {
 		keptAt := time.Now() // written; what is read is not used
-		return []any{&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status), moment{&e.At}, optional{moment{&e.StartedAt}}, &e.Error, &e.Output, count{&e.Attempt}, moment{&keptAt}}
+		return []any{
+			&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status), moment{&e.At},
+			optional{moment{&e.StartedAt}}, &e.Error, &e.Output, count{&e.Attempt}, moment{&keptAt},
+		}
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 	order:    "position",
@@ -21,7 +25,9 @@ var early = table[store.PendingProgress]{
 }
 
 // takeEarly returns the steps that were kept for records that are there now, and deletes them.
-func takePending(ctx context.Context, tx Tx, records []store.Record) (kept []store.PendingProgress, err error) {
+func takePending(
+	ctx context.Context, tx Tx, records []store.Record,
+) (kept []store.PendingProgress, err error) {
 	if len(records) == 0 {
 		return nil, nil
 	}
@@ -32,24 +38,31 @@ func takePending(ctx context.Context, tx Tx, records []store.Record) (kept []sto
 		one, err := early.scan(row)
 		kept = append(kept, one)
 		return err
-	}, `DELETE FROM early_progress WHERE execution_id = ANY (?) RETURNING `+early.columns, store.NewIDs(records))
+	}, `DELETE FROM early_progress WHERE execution_id = ANY (?) RETURNING `+early.columns,
+		store.NewIDs(records))
 	return kept, err
 }
 
 // keepEarly keeps the steps of executions that are not recorded, and returns the number of dropped
 // ones.
-func keepEarly(ctx context.Context, tx Tx, steps []execution.Progress, unknown []string) (dropped int, err error) {
+func keepEarly(
+	ctx context.Context, tx Tx, steps []execution.Progress, unknown []string,
+) (dropped int, err error) {
 	var have []store.PendingProgress
 	if err := tx.Query(ctx, func(row Row) error {
 		var e store.PendingProgress
 		err := row.Scan(&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status))
 		have = append(have, e)
 		return err
-	}, `SELECT position, execution_id, queue, workflow_id, status FROM early_progress WHERE execution_id = ANY (?)`, store.SanitizeTexts(unknown)); err != nil {
+	},
+		`SELECT position, execution_id, queue, workflow_id, status FROM early_progress
+			WHERE execution_id = ANY (?)`, store.SanitizeTexts(unknown)); err != nil {
 		return 0, err
 	}
 	var last int64
-	if err := tx.Query(ctx, func(row Row) error { return row.Scan(&last) }, `SELECT coalesce(max(position), 0) FROM early_progress`); err != nil {
+	if err := tx.Query(ctx, func(row Row) error {
+		return row.Scan(&last)
+	}, `SELECT coalesce(max(position), 0) FROM early_progress`); err != nil {
 		return 0, err
 	}
 	kept, dropped := store.Keep(steps, unknown, have, last)
@@ -59,7 +72,8 @@ func keepEarly(ctx context.Context, tx Tx, steps []execution.Progress, unknown [
 	if err := early.insert(ctx, tx, kept); err != nil {
 		return 0, err
 	}
-	n, err := tx.Exec(ctx, `DELETE FROM early_progress WHERE position <= ?`, kept[len(kept)-1].Position-store.MaxEarly)
+	n, err := tx.Exec(ctx, `DELETE FROM early_progress WHERE position <= ?`,
+		kept[len(kept)-1].Position-store.MaxEarly)
 	return dropped + int(n), err
 }
 

@@ -11,7 +11,10 @@ var eventCauses = table[store.EventCause]{
 	name:    "event_causes",
 	columns: "id, account_id, kind, workflow_id, execution_id, queue, at, about",
 	fields: func(c *store.EventCause) []any {
-		return []any{&c.ID, &c.AccountID, &c.Kind, &c.WorkflowID, &c.ExecutionID, &c.Queue, moment{&c.At}, &c.Text}
+		return []any{
+			&c.ID, &c.AccountID, &c.Kind, &c.WorkflowID, &c.ExecutionID, &c.Queue, moment{&c.At},
+			&c.Text,
+		}
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 }
@@ -20,7 +23,10 @@ var events = table[store.Event]{
 	name:    "operator_events",
 	columns: "id, account_id, kind, workflow_id, node_id, input, decided_at, published_at",
 	fields: func(e *store.Event) []any {
-		return []any{&e.ID, &e.AccountID, &e.Kind, &e.WorkflowID, &e.NodeID, &e.Input, moment{&e.DecidedAt}, optional{moment{&e.PublishedAt}}}
+		return []any{
+			&e.ID, &e.AccountID, &e.Kind, &e.WorkflowID, &e.NodeID, &e.Input, moment{&e.DecidedAt},
+			optional{moment{&e.PublishedAt}},
+		}
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 }
@@ -49,7 +55,9 @@ func (s *Store) tell(ctx context.Context, tx Tx, failures []store.Failure) error
 }
 
 // collect returns the rows of a table that a query finds in a transaction.
-func collect[T any](ctx context.Context, tx Tx, of table[T], condition string, args ...any) (found []T, err error) {
+func collect[T any](
+	ctx context.Context, tx Tx, of table[T], condition string, args ...any,
+) (found []T, err error) {
 	err = tx.Query(ctx, func(row Row) error {
 		one, err := of.scan(row)
 		found = append(found, one)
@@ -59,16 +67,22 @@ func collect[T any](ctx context.Context, tx Tx, of table[T], condition string, a
 }
 
 // DecideEvents implements store.Store.
-func (s *Store) DecideEvents(ctx context.Context, now, since time.Time, decide func(causes []store.EventCause, decided []store.Event) ([]store.Event, []string)) error {
+func (s *Store) DecideEvents(
+	ctx context.Context, now, since time.Time, decide func(
+		causes []store.EventCause, decided []store.Event,
+	) ([]store.Event, []string),
+) error {
 	return s.db.Write(ctx, "decide events", func(tx Tx) error {
 		if err := tx.Lock(ctx, Events, true); err != nil {
 			return err
 		}
-		causes, err := collect(ctx, tx, eventCauses, `ORDER BY at, id LIMIT ?`, store.MaxEventCauses)
+		causes, err := collect(ctx, tx, eventCauses, `ORDER BY at, id LIMIT ?`,
+			store.MaxEventCauses)
 		if err != nil || len(causes) == 0 {
 			return err
 		}
-		decided, err := collect(ctx, tx, events, `WHERE decided_at >= ? ORDER BY decided_at, id`, store.Bound(since))
+		decided, err := collect(ctx, tx, events, `WHERE decided_at >= ? ORDER BY decided_at, id`,
+			store.Bound(since))
 		if err != nil {
 			return err
 		}
@@ -79,23 +93,29 @@ func (s *Store) DecideEvents(ctx context.Context, now, since time.Time, decide f
 		if err := events.insert(ctx, tx, added); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM event_causes WHERE id = ANY (?)`, store.SanitizeTexts(used)); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM event_causes WHERE id = ANY (?)`,
+			store.SanitizeTexts(used)); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `DELETE FROM operator_events WHERE published_at IS NOT NULL AND decided_at < ?`, store.Bound(now.Add(-store.EventMemory)))
+		_, err = tx.Exec(ctx,
+			`DELETE FROM operator_events WHERE published_at IS NOT NULL AND decided_at < ?`,
+			store.Bound(now.Add(-store.EventMemory)))
 		return err
 	})
 }
 
 // HasEventCauses implements store.Store.
 func (s *Store) HasEventCauses(ctx context.Context) (some bool, err error) {
-	err = s.db.Read(ctx, "has event causes", func(row Row) error { return row.Scan(&some) }, `SELECT EXISTS (SELECT 1 FROM event_causes)`)
+	err = s.db.Read(ctx, "has event causes", func(row Row) error {
+		return row.Scan(&some)
+	}, `SELECT EXISTS (SELECT 1 FROM event_causes)`)
 	return some, err
 }
 
 // UnpublishedEvents implements store.Store.
 func (s *Store) UnpublishedEvents(ctx context.Context, limit int) ([]store.Event, error) {
-	return Collect(ctx, s.db, "unpublished events", events.scan, events.selection()+`WHERE published_at IS NULL ORDER BY decided_at, id LIMIT ?`, limit)
+	return Collect(ctx, s.db, "unpublished events", events.scan,
+		events.selection()+`WHERE published_at IS NULL ORDER BY decided_at, id LIMIT ?`, limit)
 }
 
 // EventsPublished implements store.Store.
@@ -108,14 +128,17 @@ func (s *Store) EventsPublished(ctx context.Context, ids []string, at time.Time)
 		if err := tx.Lock(ctx, Events, true); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `UPDATE operator_events SET published_at = ? WHERE id = ANY (?) AND published_at IS NULL`, store.Time(at), store.SanitizeTexts(ids))
+		_, err := tx.Exec(ctx,
+			`UPDATE operator_events SET published_at = ? WHERE id = ANY (?)
+				AND published_at IS NULL`, store.Time(at), store.SanitizeTexts(ids))
 		return err
 	})
 }
 
 // EventConditions implements store.Store.
 func (s *Store) EventConditions(ctx context.Context) ([]store.Condition, error) {
-	return Collect(ctx, s.db, "event conditions", conditions.scan, conditions.selection()+`ORDER BY account_id, kind, subject`)
+	return Collect(ctx, s.db, "event conditions", conditions.scan,
+		conditions.selection()+`ORDER BY account_id, kind, subject`)
 }
 
 // ChangeEventConditions implements store.Store.
@@ -129,10 +152,15 @@ func (s *Store) ChangeEventConditions(ctx context.Context, changes []store.Condi
 		}
 		var causes []store.EventCause
 		for _, c := range changes {
-			query, args := `INSERT INTO event_conditions (account_id, kind, subject, since) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-				[]any{store.SanitizeText(c.AccountID), store.SanitizeText(c.Kind), store.SanitizeText(c.Subject), store.Time(c.Since)}
+			query, args := `INSERT INTO event_conditions (account_id, kind, subject, since)
+				VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+				[]any{
+					store.SanitizeText(c.AccountID), store.SanitizeText(c.Kind),
+					store.SanitizeText(c.Subject), store.Time(c.Since),
+				}
 			if c.Ended {
-				query, args = `DELETE FROM event_conditions WHERE account_id = ? AND kind = ? AND subject = ?`, args[:3]
+				query, args = `DELETE FROM event_conditions WHERE account_id = ? AND kind = ?
+					AND subject = ?`, args[:3]
 			}
 			changed, err := tx.Exec(ctx, query, args...)
 			if err != nil {
@@ -152,8 +180,10 @@ func (s *Store) LeadEvents(ctx context.Context, caller string, now, until time.T
 		if err := tx.Lock(ctx, Events, true); err != nil {
 			return false, err
 		}
-		changed, err := tx.Exec(ctx, `UPDATE event_lead SET caller = ?, until = ? WHERE caller = ? OR until < ?`,
-			store.SanitizeText(caller), store.Time(until), store.SanitizeText(caller), store.Time(now))
+		changed, err := tx.Exec(ctx,
+			`UPDATE event_lead SET caller = ?, until = ? WHERE caller = ? OR until < ?`,
+			store.SanitizeText(caller), store.Time(until), store.SanitizeText(caller),
+			store.Time(now))
 		return changed > 0, err
 	})
 }

@@ -9,18 +9,23 @@ import (
 
 // Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, error) {
-	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered)+len(batch.Audit)+len(batch.Decided) == 0 {
+	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered)+
+		len(batch.Audit)+len(batch.Decided) == 0 {
 		return store.Applied{}, nil
 	}
 	batch = batch.Sanitized()
 	if err := s.db.Prepare(ctx, "apply", batch.New); err != nil {
 		return store.Applied{}, err
 	}
-	return write(ctx, s, "apply", func(tx Tx) (store.Applied, error) { return s.apply(ctx, tx, batch) })
+	return write(ctx, s, "apply", func(tx Tx) (store.Applied, error) {
+		return s.apply(ctx, tx, batch)
+	})
 }
 
 // apply takes locks in the order that package postgres documents.
-func (s *Store) apply(ctx context.Context, tx Tx, batch store.Batch) (applied store.Applied, err error) {
+func (s *Store) apply(
+	ctx context.Context, tx Tx, batch store.Batch,
+) (applied store.Applied, err error) {
 	mayKeep, err := tx.LockEarly(ctx, batch)
 	if err != nil {
 		return applied, err
@@ -70,13 +75,16 @@ func (s *Store) apply(ctx context.Context, tx Tx, batch store.Batch) (applied st
 }
 
 // EndLost implements store.Store.
-func (s *Store) EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error) {
+func (s *Store) EndLost(
+	ctx context.Context, lost []store.Lost, at time.Time, reason string,
+) (ended []string, err error) {
 	if len(lost) == 0 {
 		return nil, nil
 	}
 	at, reason = store.Time(at), store.SanitizeText(reason)
 	return write(ctx, s, "end lost", func(tx Tx) (ended []string, err error) {
-		if ended, err = tx.EndLost(ctx, lost, at, reason); err != nil || s.failure == nil || len(ended) == 0 {
+		if ended, err = tx.EndLost(ctx, lost, at, reason); err != nil || s.failure == nil ||
+			len(ended) == 0 {
 			return ended, err
 		}
 		standing, err := tx.CurrentStates(ctx, ended)
@@ -88,15 +96,23 @@ func (s *Store) EndLost(ctx context.Context, lost []store.Lost, at time.Time, re
 }
 
 // MarkRequeued implements store.Store.
-func (s *Store) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
+func (s *Store) MarkRequeued(
+	ctx context.Context, requeued []store.Requeue,
+) (marked []string, err error) {
 	if len(requeued) == 0 {
 		return nil, nil
 	}
-	return write(ctx, s, "mark requeued", func(tx Tx) ([]string, error) { return tx.MarkRequeued(ctx, requeued) })
+	return write(ctx, s, "mark requeued", func(tx Tx) ([]string, error) {
+		return tx.MarkRequeued(ctx, requeued)
+	})
 }
 
 // Dismiss implements store.Store.
-func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time, entry func(id string, message store.MessageKey) store.AuditEntry) (dismissed []string, of []store.MessageKey, err error) {
+func (s *Store) Dismiss(
+	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time, entry func(
+		id string, message store.MessageKey,
+	) store.AuditEntry,
+) (dismissed []string, of []store.MessageKey, err error) {
 	if len(ids)+len(messages) == 0 {
 		return nil, nil, nil
 	}
@@ -122,9 +138,10 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 			}
 		}
 		for _, query := range []string{
-			// These counts belong to records that never came. The count of a record is deleted together with
-			// it, however old the count is.
-			`DELETE FROM duplicate_counts WHERE counted_at < ? AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.id = duplicate_counts.id)`,
+			// These counts belong to records that never came. The count of a record is deleted
+			// together with it, however old the count is.
+			`DELETE FROM duplicate_counts WHERE counted_at < ? AND NOT EXISTS (SELECT 1
+				FROM executions e WHERE e.id = duplicate_counts.id)`,
 			`DELETE FROM duplicate_reports WHERE reported_at < ?`,
 			`DELETE FROM unreadable WHERE at < ?`,
 		} {

@@ -18,8 +18,10 @@ type Order struct {
 // The orders of lists. An index supports the first condition of each position.
 var (
 	NewestFirst = Order{
-		after: `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
-		By:    ` ORDER BY e.accepted_at DESC, e.id DESC`, ByTime: ` ORDER BY e.accepted_at DESC`, ids: -1,
+		after:  `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
+		By:     ` ORDER BY e.accepted_at DESC, e.id DESC`,
+		ByTime: ` ORDER BY e.accepted_at DESC`,
+		ids:    -1,
 	}
 	oldestFirst = Order{
 		after: `e.accepted_at >= ? AND (e.accepted_at > ? OR e.id > ?)`,
@@ -29,7 +31,9 @@ var (
 
 // Conditions returns the WHERE clause of a filter and a position. It repeats the conditions of
 // partial indexes word by word, because SQLite uses such an index only then.
-func (s *Store) Conditions(ctx context.Context, what string, filter store.Filter, in Order, after store.Position) (where Where, err error) {
+func (s *Store) Conditions(
+	ctx context.Context, what string, filter store.Filter, in Order, after store.Position,
+) (where Where, err error) {
 	plus, err := s.ofDelivery(ctx, what, &where, filter)
 	if err != nil {
 		return where, err
@@ -66,7 +70,8 @@ func (s *Store) Conditions(ctx context.Context, what string, filter store.Filter
 // within adds the conditions on workflow and time.
 func (s *Store) within(where *Where, filter store.Filter, plus string) {
 	if filter.WorkflowID != "" {
-		where.Add(plus+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`, store.SanitizeText(filter.WorkflowID))
+		where.Add(plus+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`,
+			store.SanitizeText(filter.WorkflowID))
 	}
 	if filter.Since.IsZero() && s.dialect.FirstTime != nil {
 		where.Add(plus+`e.accepted_at >= ?`, s.dialect.FirstTime)
@@ -79,9 +84,12 @@ func (s *Store) within(where *Where, filter store.Filter, plus string) {
 // index. If there are too many nodes, and for a prefix, the records of the filter's workflow and
 // time are searched, unless those are too many. It returns the prefix for columns that must not
 // determine the index.
-func (s *Store) ofDelivery(ctx context.Context, what string, where *Where, filter store.Filter) (plus string, err error) {
+func (s *Store) ofDelivery(
+	ctx context.Context, what string, where *Where, filter store.Filter,
+) (plus string, err error) {
 	if prefix := store.SanitizeText(filter.DeliveryPrefix); prefix != "" {
-		where.Add(wholeDelivery+` >= ? AND `+wholeDelivery+` < ?`, prefix, store.LastWithPrefix(prefix))
+		where.Add(wholeDelivery+` >= ? AND `+wholeDelivery+` < ?`, prefix,
+			store.LastWithPrefix(prefix))
 	}
 	if filter.DeliveryID != "" {
 		nodes, few, err := s.nodes(ctx, what, filter.WorkflowID)
@@ -90,7 +98,8 @@ func (s *Store) ofDelivery(ctx context.Context, what string, where *Where, filte
 		}
 		delivery := store.SanitizeText(filter.DeliveryID)
 		if few {
-			where.Add(s.dialect.OfDelivery, ExecutionIDs(store.DeliveryIDs(nodes, delivery)), delivery, delivery)
+			where.Add(s.dialect.OfDelivery, ExecutionIDs(store.DeliveryIDs(nodes, delivery)),
+				delivery, delivery)
 			return s.dialect.Unindexed, nil
 		}
 		where.Add(wholeDelivery+` = ?`, delivery)
@@ -103,13 +112,17 @@ func (s *Store) ofDelivery(ctx context.Context, what string, where *Where, filte
 
 // nodes returns the trigger nodes of a workflow, or of all workflows. few is false if there are too
 // many.
-func (s *Store) nodes(ctx context.Context, what, workflowID string) (nodes []store.Node, few bool, err error) {
+func (s *Store) nodes(
+	ctx context.Context, what, workflowID string,
+) (nodes []store.Node, few bool, err error) {
 	var where Where
 	where.Is(`w.workflow_id`, workflowID)
 	nodes, err = Collect(ctx, s.db, what, func(row Row) (n store.Node, err error) {
 		err = row.Scan(&n.WorkflowID, &n.NodeID)
 		return n, err
-	}, `SELECT DISTINCT w.workflow_id, o.node_id FROM origins o JOIN workflows w USING (workflow) `+where.String()+` LIMIT ?`, append(where.Args, store.MaxDeliveryNodes+1)...)
+	},
+		`SELECT DISTINCT w.workflow_id, o.node_id FROM origins o JOIN workflows w
+			USING (workflow) `+where.String()+` LIMIT ?`, append(where.Args, store.MaxDeliveryNodes+1)...)
 	return nodes, len(nodes) <= store.MaxDeliveryNodes, err
 }
 

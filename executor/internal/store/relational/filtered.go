@@ -16,9 +16,10 @@ var filtered = table[store.Filtered]{
 		return []any{&f.WorkflowID, &f.NodeID, &f.Count, filteredRequests{&f.Last}}
 	},
 	// It locks the row: see AddFiltered.
-	conflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE SET filtered = filtered.filtered + excluded.filtered`,
-	order:    "workflow_id, node_id",
-	part:     func(p *store.Part) *[]store.Filtered { return &p.Filtered },
+	conflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE
+		SET filtered = filtered.filtered + excluded.filtered`,
+	order: "workflow_id, node_id",
+	part:  func(p *store.Part) *[]store.Filtered { return &p.Filtered },
 }
 
 // filteredRequests is a list of requests, as JSON.
@@ -45,7 +46,9 @@ func (f filteredRequests) Scan(from any) error {
 }
 
 // AddFiltered implements store.Store.
-func (s *Store) AddFiltered(ctx context.Context, reportID string, at time.Time, added []store.Filtered) error {
+func (s *Store) AddFiltered(
+	ctx context.Context, reportID string, at time.Time, added []store.Filtered,
+) error {
 	added = store.StorableFiltered(added)
 	return s.report(ctx, "add filtered", reportID, at, func(tx Tx) error {
 		if err := filtered.insert(ctx, tx, added); err != nil { // and locks the rows
@@ -56,14 +59,17 @@ func (s *Store) AddFiltered(ctx context.Context, reportID string, at time.Time, 
 			if err := tx.Query(ctx, func(row Row) (err error) {
 				have, err = filtered.scan(row)
 				return err
-			}, filtered.selection()+`WHERE workflow_id = ? AND node_id = ?`, f.WorkflowID, f.NodeID); err != nil {
+			}, filtered.selection()+`WHERE workflow_id = ? AND node_id = ?`, f.WorkflowID,
+				f.NodeID); err != nil {
 				return err
 			}
 			if have.Count == f.Count { // it is new, and inserted as a whole
 				continue
 			}
 			last := store.LastFiltered(have.Last, f.Last)
-			if _, err := tx.Exec(ctx, `UPDATE filtered SET last_requests = ? WHERE workflow_id = ? AND node_id = ?`, filteredRequests{&last}.value(), f.WorkflowID, f.NodeID); err != nil {
+			if _, err := tx.Exec(ctx,
+				`UPDATE filtered SET last_requests = ? WHERE workflow_id = ? AND node_id = ?`,
+				filteredRequests{&last}.value(), f.WorkflowID, f.NodeID); err != nil {
 				return err
 			}
 		}
@@ -73,7 +79,9 @@ func (s *Store) AddFiltered(ctx context.Context, reportID string, at time.Time, 
 
 // Filtered implements store.Store.
 func (s *Store) Filtered(ctx context.Context, workflowID, nodeID string) (store.Filtered, error) {
-	found, err := Collect(ctx, s.db, "filtered", filtered.scan, filtered.selection()+`WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID), store.SanitizeText(nodeID))
+	found, err := Collect(ctx, s.db, "filtered", filtered.scan,
+		filtered.selection()+`WHERE workflow_id = ? AND node_id = ?`,
+		store.SanitizeText(workflowID), store.SanitizeText(nodeID))
 	if err != nil || len(found) == 0 {
 		return store.Filtered{WorkflowID: workflowID, NodeID: nodeID}, err
 	}

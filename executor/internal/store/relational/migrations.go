@@ -47,16 +47,20 @@ func statements(text string) *goose.GoFunc {
 
 // ErrBeforeBaseline means that a program from before the first release, or another one that uses
 // goose, has made the tables of the database.
-var ErrBeforeBaseline = errors.New("the database has tables from before the first release, which this program does not read; " +
+var ErrBeforeBaseline = errors.New("the database has tables from before the first release, which " +
+	"this program does not read; " +
 	"give it a new database and a new NATS store, and to keep what is there, " +
-	"back up with the program that made it (hookstart admin backup) and restore the backup into them")
+	"back up with the program that made it (hookstart admin backup) and restore the backup into " +
+	"them")
 
 // CheckBaseline returns ErrBeforeBaseline if the first migration of the database was not the
 // baseline. It changes nothing. The table of goose must exist.
 func CheckBaseline(ctx context.Context, db *sql.DB) error {
 	var first, last int64
-	if err := db.QueryRowContext(ctx, `SELECT coalesce(min(version_id), 0), coalesce(max(version_id), 0)
-		FROM goose_db_version WHERE is_applied AND version_id > 0`).Scan(&first, &last); err != nil {
+	if err := db.QueryRowContext(ctx,
+		`SELECT coalesce(min(version_id), 0), coalesce(max(version_id), 0)
+		FROM goose_db_version WHERE is_applied
+		AND version_id > 0`).Scan(&first, &last); err != nil {
 		return fmt.Errorf("read the schema version: %w", err)
 	}
 	if first != 0 && first != Baseline {

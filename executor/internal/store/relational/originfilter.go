@@ -7,18 +7,20 @@ import (
 )
 
 const (
-	// maxOrigins is the maximum number of origins of an account or a source that are compared with the
-	// origins of records. If there are more, the origin of each record is looked up.
+	// maxOrigins is the maximum number of origins of an account or a source that are compared with
+	// the origins of records. If there are more, the origin of each record is looked up.
 	maxOrigins = 1_000
 	// fewRecords is the number of records up to which reading and sorting them replaces a search in
 	// the order of time.
 	fewRecords = 1_000
 )
 
-// ofOrigins adds the conditions on an account, a source and a node, which are stored in origins. If many of
-// the newest records are the account's, they are soon found in the order of time; if only a few
-// are, the records of the account's workflows are read instead.
-func (s *Store) ofOrigins(ctx context.Context, what string, where *Where, filter store.Filter, plus string) error {
+// ofOrigins adds the conditions on an account, a source and a node, which are stored in origins. If
+// many of the newest records are the account's, they are soon found in the order of time; if only a
+// few are, the records of the account's workflows are read instead.
+func (s *Store) ofOrigins(
+	ctx context.Context, what string, where *Where, filter store.Filter, plus string,
+) error {
 	var of Where
 	of.Is(`o.account_id`, filter.AccountID)
 	of.Is(`o.source`, string(filter.Source))
@@ -35,9 +37,10 @@ func (s *Store) ofOrigins(ctx context.Context, what string, where *Where, filter
 		where.Add(`FALSE`)
 		return nil
 	case len(origins) > maxOrigins:
-		// This is a scalar, which a database cannot turn into a join. A join would begin with all origins
-		// of the account.
-		where.Add(`(SELECT TRUE FROM origins o `+of.String()+` AND o.origin = e.origin) IS TRUE`, of.Args...)
+		// This is a scalar, which a database cannot turn into a join. A join would begin with all
+		// origins of the account.
+		where.Add(`(SELECT TRUE FROM origins o `+of.String()+` AND o.origin = e.origin) IS TRUE`,
+			of.Args...)
 		return nil
 	case filter.WorkflowID != "":
 	case filter.AccountID == "":
@@ -64,10 +67,13 @@ func (s *Store) ofOrigins(ctx context.Context, what string, where *Where, filter
 
 // origins returns the origins that meet conditions, of one workflow or of all, and their workflows:
 // at most one more than maxOrigins.
-func (s *Store) origins(ctx context.Context, what string, of Where, workflowID string) (origins, workflows []int64, err error) {
+func (s *Store) origins(
+	ctx context.Context, what string, of Where, workflowID string,
+) (origins, workflows []int64, err error) {
 	from := Where{terms: of.terms, Args: of.Args}
 	if workflowID != "" {
-		from.Add(`o.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`, store.SanitizeText(workflowID))
+		from.Add(`o.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`,
+			store.SanitizeText(workflowID))
 	}
 	have := make(map[int64]bool)
 	err = s.db.Read(ctx, what, func(row Row) error {
@@ -81,12 +87,15 @@ func (s *Store) origins(ctx context.Context, what string, of Where, workflowID s
 			workflows = append(workflows, workflow)
 		}
 		return nil
-	}, `SELECT o.origin, o.workflow FROM origins o `+from.String()+` LIMIT ?`, append(from.Args, maxOrigins+1)...)
+	}, `SELECT o.origin, o.workflow FROM origins o `+from.String()+` LIMIT ?`,
+		append(from.Args, maxOrigins+1)...)
 	return origins, workflows, err
 }
 
 // areFew reports whether the workflows have few records in a filter's time. It reads only an index.
-func (s *Store) areFew(ctx context.Context, what string, filter store.Filter, workflows []int64) (bool, error) {
+func (s *Store) areFew(
+	ctx context.Context, what string, filter store.Filter, workflows []int64,
+) (bool, error) {
 	var where Where
 	where.Add(`e.workflow = ANY (?)`, workflows)
 	s.within(&where, filter, "")
@@ -95,8 +104,11 @@ func (s *Store) areFew(ctx context.Context, what string, filter store.Filter, wo
 }
 
 // atMost counts the records that meet a condition, up to one more than limit.
-func (s *Store) atMost(ctx context.Context, what string, where Where, limit int) (n int, err error) {
+func (s *Store) atMost(
+	ctx context.Context, what string, where Where, limit int,
+) (n int, err error) {
 	err = s.db.Read(ctx, what, func(row Row) error { return row.Scan(&n) },
-		`SELECT count(*) FROM (SELECT 1 FROM executions e `+where.String()+` LIMIT ?) AS found`, append(where.Args, limit+1)...)
+		`SELECT count(*) FROM (SELECT 1 FROM executions e `+where.String()+` LIMIT ?) AS found`,
+		append(where.Args, limit+1)...)
 	return n, err
 }

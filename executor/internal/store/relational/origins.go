@@ -57,7 +57,9 @@ func (o *Origins) Forget() {
 type query = func(ctx context.Context, row func(Row) error, query string, args ...any) error
 
 // Named returns origins by their numbers. It reads the ones that are not cached.
-func (o *Origins) Named(ctx context.Context, read query, numbers []int64) (map[int64]store.Origin, error) {
+func (o *Origins) Named(
+	ctx context.Context, read query, numbers []int64,
+) (map[int64]store.Origin, error) {
 	found, missing := o.find(numbers)
 	if len(missing) == 0 {
 		return found, nil
@@ -65,11 +67,15 @@ func (o *Origins) Named(ctx context.Context, read query, numbers []int64) (map[i
 	if err := read(ctx, func(row Row) error {
 		var number int64
 		var one store.Origin
-		err := row.Scan(&number, &one.WorkflowID, &one.NodeID, &one.AccountID, &one.Queue, &one.Source, &one.TokenID, &one.Sender, &one.Verified)
+		err := row.Scan(&number, &one.WorkflowID, &one.NodeID, &one.AccountID, &one.Queue,
+			&one.Source, &one.TokenID, &one.Sender, &one.Verified)
 		found[number] = one
 		return err
-	}, `SELECT o.origin, w.workflow_id, o.node_id, o.account_id, o.queue, o.source, o.token_id, o.sender, o.verified
-		FROM origins o JOIN workflows w USING (workflow) WHERE o.origin = ANY (?)`, missing); err != nil {
+	},
+		`SELECT o.origin, w.workflow_id, o.node_id, o.account_id, o.queue, o.source, o.token_id,
+			o.sender, o.verified
+		FROM origins o JOIN workflows w USING (workflow)
+		WHERE o.origin = ANY (?)`, missing); err != nil {
 		return nil, err
 	}
 	o.mu.Lock()
@@ -102,7 +108,9 @@ func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing [
 }
 
 // give sets the origin of each record from its number. A look-up by number is cheaper than a join.
-func (o *Origins) fill(ctx context.Context, read query, records []store.Record, numbers []int64) error {
+func (o *Origins) fill(
+	ctx context.Context, read query, records []store.Record, numbers []int64,
+) error {
 	named, err := o.Named(ctx, read, numbers)
 	if err != nil {
 		return err
@@ -110,11 +118,14 @@ func (o *Origins) fill(ctx context.Context, read query, records []store.Record, 
 	for i, number := range numbers {
 		one, ok := named[number]
 		if !ok {
-			return fmt.Errorf("the record %s has the origin %d, which is not there", records[i].ID, number)
+			return fmt.Errorf("the record %s has the origin %d, which is not there", records[i].ID,
+				number)
 		}
 		r := &records[i]
-		r.AccountID, r.WorkflowID, r.NodeID, r.Queue = one.AccountID, one.WorkflowID, one.NodeID, one.Queue
-		r.Source, r.TokenID, r.Sender, r.Verified = one.Source, one.TokenID, one.Sender, one.Verified
+		r.AccountID, r.WorkflowID, r.NodeID, r.Queue = one.AccountID, one.WorkflowID, one.NodeID,
+			one.Queue
+		r.Source, r.TokenID, r.Sender, r.Verified = one.Source, one.TokenID, one.Sender,
+			one.Verified
 	}
 	return nil
 }

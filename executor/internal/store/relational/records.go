@@ -25,7 +25,9 @@ func (s *Store) Get(ctx context.Context, id string) (store.Record, error) {
 // GetMany implements store.Store.
 func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, error) {
 	if len(ids) > store.MaxGetMany {
-		return nil, fmt.Errorf("%s: get many: %d IDs, at most %d", s.dialect.Name, len(ids), store.MaxGetMany)
+		return nil,
+			fmt.Errorf("%s: get many: %d IDs, at most %d", s.dialect.Name, len(ids),
+				store.MaxGetMany)
 	}
 	if len(ids) == 0 {
 		return nil, nil
@@ -34,16 +36,23 @@ func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, erro
 }
 
 // List implements store.Store.
-func (s *Store) List(ctx context.Context, filter store.Filter, after store.Position, limit int) ([]store.Record, error) {
+func (s *Store) List(
+	ctx context.Context, filter store.Filter, after store.Position, limit int,
+) ([]store.Record, error) {
 	return s.list(ctx, "list", NewestFirst, filter, after, limit)
 }
 
 // ListOldest implements store.Store.
-func (s *Store) ListOldest(ctx context.Context, filter store.Filter, after store.Position, limit int) ([]store.Record, error) {
+func (s *Store) ListOldest(
+	ctx context.Context, filter store.Filter, after store.Position, limit int,
+) ([]store.Record, error) {
 	return s.list(ctx, "list oldest", oldestFirst, filter, after, limit)
 }
 
-func (s *Store) list(ctx context.Context, what string, in Order, filter store.Filter, after store.Position, limit int) ([]store.Record, error) {
+func (s *Store) list(
+	ctx context.Context, what string, in Order, filter store.Filter, after store.Position,
+	limit int,
+) ([]store.Record, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -51,15 +60,17 @@ func (s *Store) list(ctx context.Context, what string, in Order, filter store.Fi
 	if err != nil {
 		return nil, err
 	}
-	// The query follows the order of an index. It reads one more record, which shows whether the page
-	// ends with all records of its last time.
-	records, err := s.records(ctx, what, where.String()+in.ByTime+` LIMIT ?`, append(slices.Clip(where.Args), int64(limit)+1)...)
+	// The query follows the order of an index. It reads one more record, which shows whether the
+	// page ends with all records of its last time.
+	records, err := s.records(ctx, what, where.String()+in.ByTime+` LIMIT ?`,
+		append(slices.Clip(where.Args), int64(limit)+1)...)
 	if err != nil {
 		return nil, err
 	}
 	if len(records) > limit {
 		if records[limit].AcceptedAt.Equal(records[limit-1].AcceptedAt) {
-			return s.records(ctx, what, where.String()+in.By+` LIMIT ?`, append(where.Args, limit)...)
+			return s.records(ctx, what, where.String()+in.By+` LIMIT ?`,
+				append(where.Args, limit)...)
 		}
 		records = records[:limit]
 	}
@@ -73,7 +84,9 @@ func (s *Store) list(ctx context.Context, what string, in Order, filter store.Fi
 }
 
 // CountByTime implements store.Store.
-func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.Duration) ([]store.Count, error) {
+func (s *Store) CountByTime(
+	ctx context.Context, filter store.Filter, step time.Duration,
+) ([]store.Count, error) {
 	const what = "count by time"
 	where, err := s.Conditions(ctx, what, filter, NewestFirst, store.Position{})
 	if err != nil {
@@ -82,11 +95,16 @@ func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.
 	return Collect(ctx, s.db, what, func(row Row) (c store.Count, err error) {
 		err = row.Scan(moment{&c.At}, &c.Records)
 		return c, err
-	}, `SELECT `+fmt.Sprintf(s.dialect.Step, step.Microseconds())+` AS step, count(*) FROM executions e `+where.String()+` GROUP BY step ORDER BY step`, where.Args...)
+	},
+		`SELECT `+fmt.Sprintf(s.dialect.Step, step.Microseconds())+
+			` AS step, count(*) FROM executions e `+where.String()+` GROUP BY step ORDER BY step`,
+		where.Args...)
 }
 
 // records reads the records that meet a condition.
-func (s *Store) records(ctx context.Context, what, condition string, args ...any) ([]store.Record, error) {
+func (s *Store) records(
+	ctx context.Context, what, condition string, args ...any,
+) ([]store.Record, error) {
 	var found []store.Record
 	var origins []int64
 	read := func(ctx context.Context, row func(Row) error, query string, args ...any) error {

@@ -14,36 +14,50 @@ var registryCopy = table[store.RegistryRecord]{
 	fields: func(r *store.RegistryRecord) []any {
 		return []any{&r.Bucket, &r.Key, &r.Revision, &r.Deleted, &r.Data}
 	},
-	conflict: `ON CONFLICT (bucket, key) DO UPDATE SET revision = excluded.revision, deleted = excluded.deleted, data = excluded.data
+	conflict: `ON CONFLICT (bucket, key) DO UPDATE SET revision = excluded.revision,
+		deleted = excluded.deleted, data = excluded.data
 		WHERE excluded.revision > registry_copy.revision`,
 }
 
 // Installation implements store.Store.
 func (s *Store) Installation(ctx context.Context) (id string, err error) {
-	err = s.db.Read(ctx, "installation", func(row Row) error { return row.Scan(&id) }, `SELECT id FROM installation`)
+	err = s.db.Read(ctx, "installation", func(row Row) error {
+		return row.Scan(&id)
+	}, `SELECT id FROM installation`)
 	return id, err
 }
 
 // AdoptInstallation implements store.Store.
 func (s *Store) AdoptInstallation(ctx context.Context, id string) (inForce string, err error) {
 	return write(ctx, s, "adopt installation", func(tx Tx) (inForce string, err error) {
-		if _, err := tx.Exec(ctx, `INSERT INTO installation (only_one, id) VALUES (1, ?) ON CONFLICT DO NOTHING`, store.SanitizeText(id)); err != nil {
+		if _, err := tx.Exec(ctx,
+			`INSERT INTO installation (only_one, id) VALUES (1, ?) ON CONFLICT DO NOTHING`,
+			store.SanitizeText(id)); err != nil {
 			return "", err
 		}
-		err = tx.Query(ctx, func(row Row) error { return row.Scan(&inForce) }, `SELECT id FROM installation`)
+		err = tx.Query(ctx, func(row Row) error {
+			return row.Scan(&inForce)
+		}, `SELECT id FROM installation`)
 		return inForce, err
 	})
 }
 
 // RegistryPosition implements store.Store.
-func (s *Store) RegistryPosition(ctx context.Context, bucket string) (at store.RegistryPosition, err error) {
-	err = s.db.Read(ctx, "registry position", func(row Row) error { return row.Scan(&at.Revision, moment{&at.At}) },
+func (s *Store) RegistryPosition(
+	ctx context.Context, bucket string,
+) (at store.RegistryPosition, err error) {
+	err = s.db.Read(ctx, "registry position", func(row Row) error {
+		return row.Scan(&at.Revision, moment{&at.At})
+	},
 		`SELECT revision, at FROM registry_position WHERE bucket = ?`, store.SanitizeText(bucket))
 	return at, err
 }
 
 // KeepRegistry implements store.Store.
-func (s *Store) KeepRegistry(ctx context.Context, bucket string, records []store.RegistryRecord, entries []store.AuditEntry, after uint64, upTo store.RegistryPosition) error {
+func (s *Store) KeepRegistry(
+	ctx context.Context, bucket string, records []store.RegistryRecord, entries []store.AuditEntry,
+	after uint64, upTo store.RegistryPosition,
+) error {
 	newest := make(map[string]int, len(records))
 	for i, r := range records {
 		newest[r.Key] = i
@@ -56,19 +70,26 @@ func (s *Store) KeepRegistry(ctx context.Context, bucket string, records []store
 		}
 	}
 	// In one order, so that two executors that write the same records do not wait for each other.
-	slices.SortFunc(kept, func(a, b store.RegistryRecord) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(kept, func(a, b store.RegistryRecord) int {
+		return strings.Compare(a.Key, b.Key)
+	})
 	return s.db.Write(ctx, "keep registry", func(tx Tx) error {
 		// Whoever is second waits here, and sees what the first one has written.
-		if _, err := tx.Exec(ctx, `INSERT INTO registry_position (bucket, revision, at) VALUES (?, 0, ?) ON CONFLICT DO NOTHING`,
+		if _, err := tx.Exec(ctx,
+			`INSERT INTO registry_position (bucket, revision, at) VALUES (?, 0, ?)
+				ON CONFLICT DO NOTHING`,
 			store.SanitizeText(bucket), store.Time(upTo.At)); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `UPDATE registry_position SET revision = revision WHERE bucket = ?`, store.SanitizeText(bucket)); err != nil {
+		if _, err := tx.Exec(ctx,
+			`UPDATE registry_position SET revision = revision WHERE bucket = ?`,
+			store.SanitizeText(bucket)); err != nil {
 			return err
 		}
 		var reached uint64
 		if err := tx.Query(ctx, func(row Row) error { return row.Scan(&reached) },
-			`SELECT revision FROM registry_position WHERE bucket = ?`, store.SanitizeText(bucket)); err != nil {
+			`SELECT revision FROM registry_position WHERE bucket = ?`,
+			store.SanitizeText(bucket)); err != nil {
 			return err
 		}
 		if reached < after {
@@ -80,14 +101,19 @@ func (s *Store) KeepRegistry(ctx context.Context, bucket string, records []store
 		if err := audit.insert(ctx, tx, entries); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `UPDATE registry_position SET revision = ?, at = ? WHERE bucket = ? AND revision < ?`,
-			store.Sequence(upTo.Revision), store.Time(upTo.At), store.SanitizeText(bucket), store.Sequence(upTo.Revision))
+		_, err := tx.Exec(ctx,
+			`UPDATE registry_position SET revision = ?, at = ? WHERE bucket = ? AND revision < ?`,
+			store.Sequence(upTo.Revision), store.Time(upTo.At), store.SanitizeText(bucket),
+			store.Sequence(upTo.Revision))
 		return err
 	})
 }
 
 // RegistryRecords implements store.Store.
-func (s *Store) RegistryRecords(ctx context.Context, bucket, afterKey string, limit int) ([]store.RegistryRecord, error) {
+func (s *Store) RegistryRecords(
+	ctx context.Context, bucket, afterKey string, limit int,
+) ([]store.RegistryRecord, error) {
 	return Collect(ctx, s.db, "registry records", registryCopy.scan,
-		registryCopy.selection()+`WHERE bucket = ? AND key > ? ORDER BY key LIMIT ?`, store.SanitizeText(bucket), store.SanitizeText(afterKey), max(limit, 0))
+		registryCopy.selection()+`WHERE bucket = ? AND key > ? ORDER BY key LIMIT ?`,
+		store.SanitizeText(bucket), store.SanitizeText(afterKey), max(limit, 0))
 }

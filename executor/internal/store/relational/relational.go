@@ -22,7 +22,8 @@ type Row interface {
 // Database is the part that a driver provides. Its errors have gone through Store.Ended.
 type Database interface {
 	// Read runs one query and calls row for each row.
-	Read(ctx context.Context, operation string, row func(Row) error, query string, args ...any) error
+	Read(ctx context.Context, operation string, row func(Row) error, query string,
+		args ...any) error
 	// Prepare stores the origins of records before the transaction that records them, in databases
 	// where that must be separate.
 	Prepare(ctx context.Context, operation string, records []store.Record) error
@@ -39,14 +40,15 @@ type Tx interface {
 	Exec(ctx context.Context, query string, args ...any) (changed int64, err error)
 	// Query runs a query and calls row for each row.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
-	// Insert inserts rows of values, in order. into names the table and its columns, conflict is the
-	// clause ON CONFLICT. A value is a string, an int64, a []byte, a time.Time, a *time.Time (nil
-	// means NULL), a Never or an ExecutionID.
+	// Insert inserts rows of values, in order. into names the table and its columns, conflict is
+	// the clause ON CONFLICT. A value is a string, an int64, a []byte, a time.Time, a *time.Time
+	// (nil means NULL), a Never or an ExecutionID.
 	Insert(ctx context.Context, into string, rows [][]any, conflict string) error
 	// AddMinutes adds to the counts by the minute.
 	AddMinutes(ctx context.Context, counts []store.MinuteCount) error
-	// Lock takes a lock until the end of the transaction: an exclusive one if alone is true, otherwise
-	// a shared one. It does nothing in databases that run writing transactions one after the other.
+	// Lock takes a lock until the end of the transaction: an exclusive one if alone is true,
+	// otherwise a shared one. It does nothing in databases that run writing transactions one after
+	// the other.
 	Lock(ctx context.Context, lock Lock, alone bool) error
 
 	Executions
@@ -58,8 +60,8 @@ type Executions interface {
 	// LockEarly takes the lock Early, and reports whether steps of executions that are not recorded
 	// may be kept.
 	LockEarly(ctx context.Context, batch store.Batch) (mayKeep bool, err error)
-	// HasEarly reports whether any progress of unrecorded executions is kept. It returns true if that
-	// is not known.
+	// HasEarly reports whether any progress of unrecorded executions is kept. It returns true if
+	// that is not known.
 	HasEarly(ctx context.Context) (bool, error)
 	// InsertNew inserts the records whose IDs are not there yet, and returns them; if two have the
 	// same ID, the first. Records that are there follow their messages, as Batch.New promises.
@@ -70,11 +72,13 @@ type Executions interface {
 	UpdateStates(ctx context.Context, moves []store.StateUpdate) error
 	// EndLost, MarkRequeued and Dismiss do the same as the methods of store.Store for records and
 	// messages.
-	EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error)
+	EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string,
+		err error)
 	MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error)
-	Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error)
-	// PruneRecords deletes at most limit records that were accepted before a time, oldest first, and
-	// their duplicate counts.
+	Dismiss(ctx context.Context, ids []string, messages []store.MessageKey,
+		at time.Time) (dismissed []string, of []store.MessageKey, err error)
+	// PruneRecords deletes at most limit records that were accepted before a time, oldest first,
+	// and their duplicate counts.
 	PruneRecords(ctx context.Context, before time.Time, limit int) (pruned int64, err error)
 }
 
@@ -82,8 +86,8 @@ type Executions interface {
 type Snapshot interface {
 	// Query runs a query and calls row for each row. It may be called from page.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
-	// Pages calls row for each row that a query finds, and calls page after every few hundred rows and
-	// after the last. page may take as long as it needs.
+	// Pages calls row for each row that a query finds, and calls page after every few hundred rows
+	// and after the last. page may take as long as it needs.
 	Pages(ctx context.Context, row func(Row) error, page func() error, query string) error
 }
 
@@ -93,22 +97,23 @@ type Dialect struct {
 	Name string
 	// DeadLetter is the condition of an execution that is a dead letter.
 	DeadLetter string
-	// Trouble is the condition of an execution that failed or was rejected, with a ? for the code of
-	// the status. It repeats the condition of an index.
+	// Trouble is the condition of an execution that failed or was rejected, with a ? for the code
+	// of the status. It repeats the condition of an index.
 	Trouble string
-	// OfDelivery is the condition of executions that have one of several IDs and the delivery ID from
-	// which these are computed (two arguments), or another delivery ID (the third). It looks up both.
-	// Unindexed is the prefix for columns in conditions beside it that must not determine the index.
+	// OfDelivery is the condition of executions that have one of several IDs and the delivery ID
+	// from which these are computed (two arguments), or another delivery ID (the third). It looks
+	// up both. Unindexed is the prefix for columns in conditions beside it that must not determine
+	// the index.
 	OfDelivery, Unindexed string
 	// HasStatistics reports whether the planner knows how many records a workflow has.
 	HasStatistics bool
-	// FirstTime is an argument before every time, for a database that needs a bound to read an index
-	// in its order. nil means that it needs none.
+	// FirstTime is an argument before every time, for a database that needs a bound to read an
+	// index in its order. nil means that it needs none.
 	FirstTime any
 	// Step is accepted_at cut to steps of %[1]d microseconds.
 	Step string
-	// RefusalSums selects the refusals under a condition (%s), summed by workflow and code: these two
-	// columns, the sum of n, and last_at, body_bytes and user_agent of the last one.
+	// RefusalSums selects the refusals under a condition (%s), summed by workflow and code: these
+	// two columns, the sum of n, and last_at, body_bytes and user_agent of the last one.
 	RefusalSums string
 }
 
@@ -116,13 +121,13 @@ type Dialect struct {
 type Lock int64
 
 const (
-	// Pruning is held exclusively by a transaction that prunes, so that two of them do not count the
-	// same rows. Transactions that add counts share it, so that they and a prune need no common order
-	// of rows.
+	// Pruning is held exclusively by a transaction that prunes, so that two of them do not count
+	// the same rows. Transactions that add counts share it, so that they and a prune need no common
+	// order of rows.
 	Pruning Lock = 7_303_014_917_201
-	// Early is shared by all transactions that record, and held exclusively by one that keeps steps of
-	// executions that are not recorded, or prunes them. So either that transaction sees the committed
-	// record, or the transaction that records sees the steps.
+	// Early is shared by all transactions that record, and held exclusively by one that keeps steps
+	// of executions that are not recorded, or prunes them. So either that transaction sees the
+	// committed record, or the transaction that records sees the steps.
 	Early Lock = 7_303_014_917_202
 	// Migration is shared by all transactions that write, and held exclusively while the tables are
 	// migrated: no transaction of an earlier version begins before a migration and writes after it.
@@ -166,7 +171,10 @@ func (s *Store) Ended(ctx context.Context, operation string, began time.Time, er
 }
 
 // Collect returns everything that a query finds.
-func Collect[T any](ctx context.Context, db Database, operation string, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
+func Collect[T any](
+	ctx context.Context, db Database, operation string, scan func(Row) (T, error), query string,
+	args ...any,
+) ([]T, error) {
 	var found []T
 	err := db.Read(ctx, operation, func(row Row) error {
 		one, err := scan(row)
@@ -180,7 +188,9 @@ func Collect[T any](ctx context.Context, db Database, operation string, scan fun
 }
 
 // write runs one transaction, and returns its result once it is committed.
-func write[T any](ctx context.Context, s *Store, operation string, do func(Tx) (T, error)) (result T, err error) {
+func write[T any](
+	ctx context.Context, s *Store, operation string, do func(Tx) (T, error),
+) (result T, err error) {
 	err = s.db.Write(ctx, operation, func(tx Tx) (err error) {
 		result, err = do(tx)
 		return err
@@ -193,7 +203,9 @@ func write[T any](ctx context.Context, s *Store, operation string, do func(Tx) (
 }
 
 // prune runs one transaction that deletes, and returns the number of deleted rows.
-func (s *Store) prune(ctx context.Context, operation string, lock Lock, do func(Tx) (int64, error)) (int, error) {
+func (s *Store) prune(
+	ctx context.Context, operation string, lock Lock, do func(Tx) (int64, error),
+) (int, error) {
 	pruned, err := write(ctx, s, operation, func(tx Tx) (int64, error) {
 		if err := tx.Lock(ctx, lock, true); err != nil {
 			return 0, err

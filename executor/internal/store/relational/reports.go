@@ -15,7 +15,8 @@ var duplicates = table[store.DuplicateCount]{
 	fields: func(d *store.DuplicateCount) []any {
 		return []any{executionID{&d.ExecutionID}, &d.Count, moment{&d.CountedAt}}
 	},
-	conflict: `ON CONFLICT (id) DO UPDATE SET duplicates = duplicate_counts.duplicates + excluded.duplicates,
+	conflict: `ON CONFLICT (id) DO UPDATE
+		SET duplicates = duplicate_counts.duplicates + excluded.duplicates,
 		counted_at = greatest(duplicate_counts.counted_at, excluded.counted_at)`,
 	order: "counted_at, id",
 	part:  func(p *store.Part) *[]store.DuplicateCount { return &p.Duplicates },
@@ -33,12 +34,16 @@ var reports = table[store.AppliedReport]{
 // report runs one transaction that applies a report, unless it has been applied before. If another
 // transaction is applying it now, report waits for that. Nothing is pruned until the end of the
 // transaction.
-func (s *Store) report(ctx context.Context, operation, id string, at time.Time, apply func(Tx) error) error {
+func (s *Store) report(
+	ctx context.Context, operation, id string, at time.Time, apply func(Tx) error,
+) error {
 	return s.db.Write(ctx, operation, func(tx Tx) error {
 		if err := tx.Lock(ctx, Pruning, false); err != nil {
 			return err
 		}
-		added, err := tx.Exec(ctx, `INSERT INTO duplicate_reports (report_id, reported_at) VALUES (?, ?) ON CONFLICT DO NOTHING`, store.SanitizeText(id), store.Time(at))
+		added, err := tx.Exec(ctx,
+			`INSERT INTO duplicate_reports (report_id, reported_at) VALUES (?, ?)
+				ON CONFLICT DO NOTHING`, store.SanitizeText(id), store.Time(at))
 		if err != nil || added == 0 {
 			return err
 		}
@@ -47,7 +52,9 @@ func (s *Store) report(ctx context.Context, operation, id string, at time.Time, 
 }
 
 // AddDuplicates implements store.Store.
-func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error {
+func (s *Store) AddDuplicates(
+	ctx context.Context, reportID string, at time.Time, counts map[string]int64,
+) error {
 	// Two of these IDs can have the same stored text, and one statement cannot add to a row twice.
 	sums := make(map[string]int64, len(counts))
 	for id, n := range counts {
@@ -55,7 +62,11 @@ func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time
 	}
 	rows := make([]store.DuplicateCount, 0, len(sums))
 	for _, id := range slices.Sorted(maps.Keys(sums)) {
-		rows = append(rows, store.DuplicateCount{ExecutionID: id, Count: sums[id], CountedAt: store.Time(at)})
+		rows = append(rows, store.DuplicateCount{
+			ExecutionID: id,
+			Count:       sums[id],
+			CountedAt:   store.Time(at),
+		})
 	}
 	return s.report(ctx, "add duplicates", reportID, at, func(tx Tx) error {
 		if err := duplicates.insert(ctx, tx, rows); err != nil {
@@ -77,12 +88,17 @@ var tokenUses = table[store.TokenUse]{
 
 // AddTokenUses implements store.Store.
 func (s *Store) AddTokenUses(ctx context.Context, uses []store.TokenUse) error {
-	return s.db.Write(ctx, "add token uses", func(tx Tx) error { return tokenUses.insert(ctx, tx, store.SanitizedTokenUses(uses)) })
+	return s.db.Write(ctx, "add token uses", func(tx Tx) error {
+		return tokenUses.insert(ctx, tx, store.SanitizedTokenUses(uses))
+	})
 }
 
 // TokensLastUsed implements store.Store.
-func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error) {
-	uses, err := Collect(ctx, s.db, "tokens last used", tokenUses.scan, tokenUses.selection()+`WHERE token_id = ANY (?)`, store.SanitizeTexts(tokenIDs))
+func (s *Store) TokensLastUsed(
+	ctx context.Context, tokenIDs []string,
+) (map[string]time.Time, error) {
+	uses, err := Collect(ctx, s.db, "tokens last used", tokenUses.scan,
+		tokenUses.selection()+`WHERE token_id = ANY (?)`, store.SanitizeTexts(tokenIDs))
 	if err != nil {
 		return nil, err
 	}

@@ -11,9 +11,12 @@ import (
 
 // SelectRecords is the beginning of a query that reads records. A record refers to its origin by a
 // number: see Origins.
-const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after, e.finished_after, e.content_type,
-	e.body_bytes, e.stream_sequence, ` + wholeDelivery + `, e.rerun_of, e.replay_of, e.requeued_as, e.dismissed_at, e.error, e.output, e.attempts, e.cancel_requested_at,
-	coalesce((SELECT duplicates FROM duplicate_counts d WHERE d.id = e.id), 0), e.origin FROM executions e `
+const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after,
+	e.finished_after, e.content_type,
+	e.body_bytes, e.stream_sequence, ` + wholeDelivery + `, e.rerun_of, e.replay_of, e.requeued_as,
+		e.dismissed_at, e.error, e.output, e.attempts, e.cancel_requested_at,
+	coalesce((SELECT duplicates FROM duplicate_counts d WHERE d.id = e.id), 0), e.origin
+	FROM executions e `
 
 const wholeDelivery = `coalesce(e.delivery_id, e.other_delivery)`
 
@@ -34,8 +37,10 @@ func StatusOf(code int64) execution.Status {
 
 // IsShort reports whether a record has only the values that most records have when they are new.
 func IsShort(r store.Record, computed bool) bool {
-	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" && r.RequeuedAs == "" &&
-		r.DismissedAt.IsZero() && r.StartedAt.IsZero() && r.FinishedAt.IsZero() && r.Error == "" && r.Output == nil && r.Attempts == 0 && r.CancelRequestedAt.IsZero()
+	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" &&
+		r.RequeuedAs == "" &&
+		r.DismissedAt.IsZero() && r.StartedAt.IsZero() && r.FinishedAt.IsZero() && r.Error == "" &&
+		r.Output == nil && r.Attempts == 0 && r.CancelRequestedAt.IsZero()
 }
 
 // scan reads a record without its origin, and the number of the origin.
@@ -47,15 +52,20 @@ func scan(row Row) (r store.Record, origin int64, err error) {
 		content, delivery, rerun, replay, requeued, errorText sql.NullString
 	)
 	err = row.Scan(
-		&id, &status, moment{&r.AcceptedAt}, &recordedAfter, &startedAfter, &finishedAfter, &content,
-		&r.BodyBytes, &r.StreamSequence, &delivery, &rerun, &replay, &requeued, moment{&r.DismissedAt}, &errorText, &r.Output, &attempts, moment{&r.CancelRequestedAt},
+		&id, &status, moment{&r.AcceptedAt}, &recordedAfter, &startedAfter, &finishedAfter,
+		&content,
+		&r.BodyBytes, &r.StreamSequence, &delivery, &rerun, &replay, &requeued, moment{
+			&r.DismissedAt,
+		}, &errorText, &r.Output, &attempts, moment{&r.CancelRequestedAt},
 		&r.Duplicates, &origin,
 	)
 	if err != nil {
 		return r, 0, err
 	}
 	r.ID, r.Status, r.Attempts = store.IDOf(id), StatusOf(status), int(attempts.Int64)
-	after := func(micros int64) time.Time { return time.UnixMicro(r.AcceptedAt.UnixMicro() + micros).UTC() }
+	after := func(micros int64) time.Time {
+		return time.UnixMicro(r.AcceptedAt.UnixMicro() + micros).UTC()
+	}
 	r.RecordedAt = after(recordedAfter)
 	if startedAfter.Valid {
 		r.StartedAt = after(startedAfter.Int64)
@@ -66,6 +76,7 @@ func scan(row Row) (r store.Record, origin int64, err error) {
 	if r.ContentType = content.String; !content.Valid {
 		r.ContentType = UsualContentType
 	}
-	r.DeliveryID, r.RerunOf, r.ReplayOf, r.RequeuedAs, r.Error = delivery.String, rerun.String, replay.String, requeued.String, errorText.String
+	r.DeliveryID, r.RerunOf, r.ReplayOf, r.RequeuedAs, r.Error = delivery.String, rerun.String,
+		replay.String, requeued.String, errorText.String
 	return r, origin, nil
 }

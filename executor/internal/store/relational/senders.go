@@ -9,31 +9,50 @@ import (
 
 // The right-hand sides of the upsert refer to the row before the change.
 var senders = table[store.SenderSeen]{
-	name:    "senders_seen",
-	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, refused_reason, deliveries, without_id, refused",
+	name: "senders_seen",
+	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +
+		"refused_reason, deliveries, without_id, refused",
 	fields: func(s *store.SenderSeen) []any {
-		verified, handshake, refused := orNever{moment{&s.VerifiedAt}}, orNever{moment{&s.HandshakeAt}}, orNever{moment{&s.RefusedAt}}
-		return []any{&s.WorkflowID, &s.NodeID, verified, handshake, refused, &s.RefusedCode, &s.RefusedReason, &s.Deliveries, &s.WithoutID, &s.Refused}
+		verified, handshake, refused := orNever{moment{&s.VerifiedAt}}, orNever{
+			moment{&s.HandshakeAt},
+		}, orNever{moment{&s.RefusedAt}}
+		return []any{
+			&s.WorkflowID, &s.NodeID, verified, handshake, refused, &s.RefusedCode,
+			&s.RefusedReason, &s.Deliveries, &s.WithoutID, &s.Refused,
+		}
 	},
 	conflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE SET
-		verified_at = greatest(senders_seen.verified_at, excluded.verified_at), handshake_at = greatest(senders_seen.handshake_at, excluded.handshake_at),
-		refused_code = CASE WHEN excluded.refused_at >= coalesce(senders_seen.refused_at, excluded.refused_at) THEN excluded.refused_code ELSE senders_seen.refused_code END,
-		refused_reason = CASE WHEN excluded.refused_at >= coalesce(senders_seen.refused_at, excluded.refused_at) THEN excluded.refused_reason ELSE senders_seen.refused_reason END,
-		refused_at = greatest(senders_seen.refused_at, excluded.refused_at), deliveries = senders_seen.deliveries + excluded.deliveries,
-		without_id = senders_seen.without_id + excluded.without_id, refused = senders_seen.refused + excluded.refused`,
+		verified_at = greatest(senders_seen.verified_at, excluded.verified_at),
+		handshake_at = greatest(senders_seen.handshake_at, excluded.handshake_at),
+		refused_code = CASE WHEN excluded.refused_at >= coalesce(senders_seen.refused_at,
+		excluded.refused_at) THEN excluded.refused_code ELSE senders_seen.refused_code END,
+		refused_reason = CASE WHEN excluded.refused_at >= coalesce(senders_seen.refused_at,
+		excluded.refused_at) THEN excluded.refused_reason ELSE senders_seen.refused_reason END,
+		refused_at = greatest(senders_seen.refused_at, excluded.refused_at),
+		deliveries = senders_seen.deliveries + excluded.deliveries,
+		without_id = senders_seen.without_id + excluded.without_id,
+		refused = senders_seen.refused + excluded.refused`,
 	order: "workflow_id, node_id",
 	part:  func(p *store.Part) *[]store.SenderSeen { return &p.Senders },
 }
 
 // AddSenders implements store.Store.
-func (s *Store) AddSenders(ctx context.Context, reportID string, at time.Time, seen []store.SenderSeen) error {
+func (s *Store) AddSenders(
+	ctx context.Context, reportID string, at time.Time, seen []store.SenderSeen,
+) error {
 	seen = store.StorableSenders(seen)
-	return s.report(ctx, "add senders", reportID, at, func(tx Tx) error { return senders.insert(ctx, tx, seen) })
+	return s.report(ctx, "add senders", reportID, at, func(tx Tx) error {
+		return senders.insert(ctx, tx, seen)
+	})
 }
 
 // SenderSeen implements store.Store.
-func (s *Store) SenderSeen(ctx context.Context, workflowID, nodeID string) (store.SenderSeen, error) {
-	found, err := Collect(ctx, s.db, "sender seen", senders.scan, senders.selection()+`WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID), store.SanitizeText(nodeID))
+func (s *Store) SenderSeen(
+	ctx context.Context, workflowID, nodeID string,
+) (store.SenderSeen, error) {
+	found, err := Collect(ctx, s.db, "sender seen", senders.scan,
+		senders.selection()+`WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID),
+		store.SanitizeText(nodeID))
 	if err != nil || len(found) == 0 {
 		return store.SenderSeen{WorkflowID: workflowID, NodeID: nodeID}, err
 	}
@@ -42,13 +61,15 @@ func (s *Store) SenderSeen(ctx context.Context, workflowID, nodeID string) (stor
 
 // SendersRefused implements store.Store.
 func (s *Store) SendersRefused(ctx context.Context) ([]store.SenderSeen, error) {
-	return Collect(ctx, s.db, "senders refused", senders.scan, senders.selection()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
+	return Collect(ctx, s.db, "senders refused", senders.scan,
+		senders.selection()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
 }
 
 // ForgetSender implements store.Store.
 func (s *Store) ForgetSender(ctx context.Context, workflowID, nodeID string) error {
 	return s.db.Write(ctx, "forget sender", func(tx Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM senders_seen WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID), store.SanitizeText(nodeID))
+		_, err := tx.Exec(ctx, `DELETE FROM senders_seen WHERE workflow_id = ? AND node_id = ?`,
+			store.SanitizeText(workflowID), store.SanitizeText(nodeID))
 		return err
 	})
 }

@@ -10,10 +10,13 @@ import (
 // EndSession implements store.Store.
 func (s *Store) EndSession(ctx context.Context, id string, until, now time.Time) error {
 	return s.db.Write(ctx, "end session", func(tx Tx) error {
-		if _, err := tx.Exec(ctx, `DELETE FROM ended_sessions WHERE until < ?`, store.Bound(now)); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM ended_sessions WHERE until < ?`,
+			store.Bound(now)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `INSERT INTO ended_sessions (id, until) VALUES (?, ?) ON CONFLICT DO NOTHING`, store.SanitizeText(id), store.Time(until))
+		_, err := tx.Exec(ctx,
+			`INSERT INTO ended_sessions (id, until) VALUES (?, ?) ON CONFLICT DO NOTHING`,
+			store.SanitizeText(id), store.Time(until))
 		return err
 	})
 }

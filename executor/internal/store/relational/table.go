@@ -61,7 +61,8 @@ func valueOf(pointer any) any {
 	case field:
 		return p.value()
 	}
-	panic(fmt.Sprintf("relational: a field of the type %T", pointer)) // every table is inserted into by tests
+	// Every table is inserted into by tests.
+	panic(fmt.Sprintf("relational: a field of the type %T", pointer))
 }
 
 // moment is a time. It is read in the form of any database: as a time, or as microseconds since

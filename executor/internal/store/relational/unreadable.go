@@ -10,7 +10,11 @@ var unreadable = table[store.KeptMessage]{
 	name:    "unreadable",
 	columns: "stream_sequence, subject, reason, at, dismissed_at",
 	fields: func(u *store.KeptMessage) []any {
-		return []any{&u.StreamSequence, &u.Subject, &u.Reason, moment{&u.At}, optional{moment{&u.DismissedAt}}}
+		return []any{
+			&u.StreamSequence, &u.Subject, &u.Reason, moment{&u.At}, optional{
+				moment{&u.DismissedAt},
+			},
+		}
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 	order:    "at, stream_sequence, subject",
@@ -33,7 +37,8 @@ func putAside(ctx context.Context, tx Tx, batch store.Batch) error {
 		return err
 	}
 	for _, key := range batch.Recovered { // one, as a rule
-		if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE `+HasKey, store.Sequence(key.StreamSequence), key.Progress); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE `+HasKey,
+			store.Sequence(key.StreamSequence), key.Progress); err != nil {
 			return err
 		}
 	}
@@ -42,7 +47,8 @@ func putAside(ctx context.Context, tx Tx, batch store.Batch) error {
 
 // GetUnreadable implements store.Store.
 func (s *Store) GetUnreadable(ctx context.Context, key store.MessageKey) (store.Unreadable, error) {
-	found, err := Collect(ctx, s.db, "get unreadable", unreadable.scan, unreadable.selection()+`WHERE `+HasKey, store.Sequence(key.StreamSequence), key.Progress)
+	found, err := Collect(ctx, s.db, "get unreadable", unreadable.scan,
+		unreadable.selection()+`WHERE `+HasKey, store.Sequence(key.StreamSequence), key.Progress)
 	if err != nil {
 		return store.Unreadable{}, err
 	}
@@ -53,11 +59,14 @@ func (s *Store) GetUnreadable(ctx context.Context, key store.MessageKey) (store.
 }
 
 // ListUnreadable implements store.Store.
-func (s *Store) ListUnreadable(ctx context.Context, filter store.UnreadableFilter, after store.UnreadablePosition, limit int) ([]store.Unreadable, error) {
+func (s *Store) ListUnreadable(
+	ctx context.Context, filter store.UnreadableFilter, after store.UnreadablePosition, limit int,
+) ([]store.Unreadable, error) {
 	var where Where
 	where.Add(`dismissed_at IS NULL`)
 	if after != (store.UnreadablePosition{}) {
-		where.Add(`(at, stream_sequence) < (?, ?)`, store.Time(after.At), store.Sequence(after.StreamSequence))
+		where.Add(`(at, stream_sequence) < (?, ?)`, store.Time(after.At),
+			store.Sequence(after.StreamSequence))
 	}
 	if filter.WorkflowID != "" {
 		where.Add(`subject LIKE ? ESCAPE '\'`, store.SubjectPattern(filter.WorkflowID))
@@ -67,7 +76,8 @@ func (s *Store) ListUnreadable(ctx context.Context, filter store.UnreadableFilte
 	}
 	where.Between(`at`, filter.Since, filter.Until)
 	found, err := Collect(ctx, s.db, "list unreadable", unreadable.scan,
-		unreadable.selection()+where.String()+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`, append(where.Args, max(limit, 0))...)
+		unreadable.selection()+where.String()+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`,
+		append(where.Args, max(limit, 0))...)
 	var messages []store.Unreadable
 	for _, message := range found {
 		messages = append(messages, message.Unreadable)
@@ -80,6 +90,7 @@ func (s *Store) CountDeadLetters(ctx context.Context, limit int) (n int, err err
 	err = s.db.Read(ctx, "count dead letters", func(row Row) error { return row.Scan(&n) },
 		`SELECT count(*) FROM (
 			SELECT 1 FROM executions WHERE `+s.dialect.DeadLetter+`
-			UNION ALL SELECT 1 FROM unreadable WHERE dismissed_at IS NULL LIMIT ?) AS letters`, limit)
+			UNION ALL SELECT 1 FROM unreadable WHERE dismissed_at IS NULL
+			LIMIT ?) AS letters`, limit)
 	return n, err
 }

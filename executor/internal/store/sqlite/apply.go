@@ -23,7 +23,9 @@ func (tx *transaction) HasEarly(ctx context.Context) (some bool, err error) {
 }
 
 // each runs a statement, prepared once, for each item.
-func each[T any](ctx context.Context, tx *sql.Tx, query string, items []T, args func(T) []any) error {
+func each[T any](
+	ctx context.Context, tx *sql.Tx, query string, items []T, args func(T) []any,
+) error {
 	if len(items) == 0 {
 		return nil
 	}
@@ -41,7 +43,9 @@ func each[T any](ctx context.Context, tx *sql.Tx, query string, items []T, args 
 }
 
 // Standing implements relational.Tx.
-func (tx *transaction) CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error) {
+func (tx *transaction) CurrentStates(
+	ctx context.Context, ids []string,
+) (map[string]store.CurrentState, error) {
 	standing := make(map[string]store.CurrentState, len(ids))
 	tx.seqs = make(map[string]int64, len(ids))
 	var (
@@ -59,7 +63,8 @@ func (tx *transaction) CurrentStates(ctx context.Context, ids []string) (map[str
 		standing[id], tx.seqs[id] = at, seq
 		return nil
 	}, `SELECT e.seq, e.id, e.status, o.account_id, o.queue, w.workflow_id, coalesce(e.attempts, 0)
-		FROM executions e CROSS JOIN origins o ON o.origin = e.origin CROSS JOIN workflows w ON w.workflow = e.workflow
+		FROM executions e CROSS JOIN origins o ON o.origin = e.origin CROSS JOIN workflows w
+		ON w.workflow = e.workflow
 		WHERE e.id IN (SELECT unhex(value) FROM json_each(?))`, keyList(ids))
 	return standing, err
 }

@@ -30,20 +30,25 @@ func BenchmarkListNewest(b *testing.B) {
 }
 
 func BenchmarkApply(b *testing.B) {
-	storetest.BenchmarkApply(b, func(b *testing.B) (store.Store, func(context.Context, []store.Record) error) {
-		b.Helper()
-		s := openForBenchmark(b)
-		// In a file of its own, so that the two do not share a WAL.
-		bare := openForBenchmark(b).writer
-		if _, err := bare.ExecContext(b.Context(), `CREATE TABLE bare (`+longColumns+`)`); err != nil {
-			b.Fatal(err)
-		}
-		return s, func(ctx context.Context, records []store.Record) error {
-			return transact(ctx, bare, func(tx *sql.Tx) error {
-				return each(ctx, tx, `INSERT INTO bare VALUES (`+strings.Repeat("?, ", longWidth-1)+`?)`, records, func(r store.Record) []any {
-					return appendLong(nil, r, relational.Numbers{Workflow: 1, Origin: 1}, true)
+	storetest.BenchmarkApply(b,
+		func(b *testing.B) (store.Store, func(context.Context, []store.Record) error) {
+			b.Helper()
+			s := openForBenchmark(b)
+			// In a file of its own, so that the two do not share a WAL.
+			bare := openForBenchmark(b).writer
+			if _, err := bare.ExecContext(b.Context(),
+				`CREATE TABLE bare (`+longColumns+`)`); err != nil {
+				b.Fatal(err)
+			}
+			return s, func(ctx context.Context, records []store.Record) error {
+				return transact(ctx, bare, func(tx *sql.Tx) error {
+					return each(ctx, tx,
+						`INSERT INTO bare VALUES (`+strings.Repeat("?, ", longWidth-1)+`?)`,
+						records, func(r store.Record) []any {
+							return appendLong(nil, r, relational.Numbers{Workflow: 1, Origin: 1},
+								true)
+						})
 				})
-			})
-		}
-	})
+			}
+		})
 }

@@ -24,7 +24,8 @@ func TestEarlyProgressIsBounded(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }()
 	storetest.TooMuchEarly(t, s, func() {
-		if _, err := db.ExecContext(t.Context(), `UPDATE early_progress SET position = position - 99999 WHERE status = 'running'`); err != nil {
+		if _, err := db.ExecContext(t.Context(),
+			`UPDATE early_progress SET position = position - 99999 WHERE status = 'running'`); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -14,7 +14,8 @@ import (
 // succeed later.
 func blame(err error) error {
 	switch primaryCode(err) {
-	case sqlitecode.SQLITE_CONSTRAINT, sqlitecode.SQLITE_MISMATCH, sqlitecode.SQLITE_TOOBIG, sqlitecode.SQLITE_RANGE:
+	case sqlitecode.SQLITE_CONSTRAINT, sqlitecode.SQLITE_MISMATCH, sqlitecode.SQLITE_TOOBIG,
+		sqlitecode.SQLITE_RANGE:
 		return &store.DataError{Err: err}
 	}
 	return err

@@ -14,7 +14,14 @@ import (
 // plain returns a record with its name as its content type.
 func plain(name string) store.Record {
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	return store.Record{ID: execution.IDForRequeue(name), ContentType: name, WorkflowID: "wf", Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
+	return store.Record{
+		ID:          execution.IDForRequeue(name),
+		ContentType: name,
+		WorkflowID:  "wf",
+		Status:      execution.Queued,
+		AcceptedAt:  at,
+		RecordedAt:  at,
+	}
 }
 
 // wantBlame applies one record, which must fail.
@@ -41,10 +48,12 @@ func TestWhoIsAtFault(t *testing.T) {
 		}
 	}
 
-	exec(s, `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.content_type = 'refused' BEGIN SELECT RAISE(ABORT, 'no'); END`)
+	exec(s,
+		`CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.content_type = 'refused' BEGIN SELECT RAISE(ABORT, 'no'); END`)
 	wantBlame(t, s, "a constraint", plain("refused"), true)
 	tooBig := plain("too big")
-	exec(s, `CREATE TRIGGER grow AFTER INSERT ON executions WHEN NEW.content_type = 'too big' BEGIN SELECT zeroblob(2000000000); END`)
+	exec(s,
+		`CREATE TRIGGER grow AFTER INSERT ON executions WHEN NEW.content_type = 'too big' BEGIN SELECT zeroblob(2000000000); END`)
 	wantBlame(t, s, "a value that is too big", tooBig, true)
 
 	exec(s, `PRAGMA busy_timeout = 1`)
@@ -57,7 +66,9 @@ func TestWhoIsAtFault(t *testing.T) {
 	full.Error = strings.Repeat("x", 100_000)
 	wantBlame(t, s, "a full disk", full, false)
 	// A small record still fits. That it can be written says nothing about the large one.
-	if _, err := s.Apply(t.Context(), store.Batch{Unreadable: []store.Unreadable{{StreamSequence: 1, At: full.AcceptedAt}}}); err != nil {
+	if _, err := s.Apply(t.Context(), store.Batch{
+		Unreadable: []store.Unreadable{{StreamSequence: 1, At: full.AcceptedAt}},
+	}); err != nil {
 		t.Error(err)
 	}
 	for _, open := range []*Store{other, s} {
@@ -72,7 +83,8 @@ func TestADamagedPageIsNotTheDatasFault(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "executions.db")
 	s := mustOpen(t, path)
 	var root, size int64
-	if err := s.reader.QueryRowContext(t.Context(), `SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'executions_workflow'`).Scan(&root, &size); err != nil {
+	if err := s.reader.QueryRowContext(t.Context(),
+		`SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'executions_workflow'`).Scan(&root, &size); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil { // merges the WAL into the file
@@ -82,7 +94,8 @@ func TestADamagedPageIsNotTheDatasFault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := file.WriteAt([]byte(strings.Repeat("\xde\xad\xbe\xef", int(size/4))), (root-1)*size); err != nil {
+	if _, err := file.WriteAt([]byte(strings.Repeat("\xde\xad\xbe\xef", int(size/4))),
+		(root-1)*size); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Close(); err != nil {

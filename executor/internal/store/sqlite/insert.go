@@ -30,9 +30,10 @@ var (
 // already is left unchanged.
 func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted int64, err error) {
 	return inRows(ctx, tx, rows, i.width, func(values string) string {
-		// OR ROLLBACK: an error ends the transaction anyway, so SQLite need not keep a copy of each page
-		// to undo the statement alone.
-		return `INSERT OR ROLLBACK INTO executions (` + i.columns + `) VALUES ` + values + ` ON CONFLICT (id) DO NOTHING`
+		// OR ROLLBACK: an error ends the transaction anyway, so SQLite need not keep a copy of each
+		// page to undo the statement alone.
+		return `INSERT OR ROLLBACK INTO executions (` + i.columns + `) VALUES ` + values +
+			` ON CONFLICT (id) DO NOTHING`
 	})
 }
 
@@ -41,11 +42,15 @@ func (tx *transaction) UpdateStates(ctx context.Context, moves []store.StateUpda
 	const width = 8
 	rows := make([]any, 0, len(moves)*width)
 	for _, m := range moves {
-		rows = append(rows, tx.seqs[m.ID], relational.StatusCode(m.Status), micros(m.StartedAt), micros(m.FinishedAt), text(m.Error), blob(m.Output), count(m.Attempts), micros(m.CanceledAt))
+		rows = append(rows, tx.seqs[m.ID], relational.StatusCode(m.Status), micros(m.StartedAt),
+			micros(m.FinishedAt), text(m.Error), blob(m.Output), count(m.Attempts),
+			micros(m.CanceledAt))
 	}
 	_, err := inRows(ctx, tx.Tx, rows, width, func(values string) string {
-		return `UPDATE OR ROLLBACK executions SET status = m.column2, started_after = coalesce(started_after, m.column3 - accepted_at),
-			finished_after = coalesce(m.column4 - accepted_at, finished_after), error = coalesce(m.column5, error), output = coalesce(m.column6, output),
+		return `UPDATE OR ROLLBACK executions SET status = m.column2,
+			started_after = coalesce(started_after, m.column3 - accepted_at),
+			finished_after = coalesce(m.column4 - accepted_at, finished_after),
+			error = coalesce(m.column5, error), output = coalesce(m.column6, output),
 			attempts = coalesce(m.column7, attempts),
 			cancel_requested_at = coalesce(cancel_requested_at, m.column8)
 			FROM (VALUES ` + values + `) AS m WHERE seq = m.column1`
@@ -55,11 +60,14 @@ func (tx *transaction) UpdateStates(ctx context.Context, moves []store.StateUpda
 
 // inRows runs a statement for rows of width values each. It returns the number of changed rows of
 // the table.
-func inRows(ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string) (changed int64, err error) {
+func inRows(
+	ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string,
+) (changed int64, err error) {
 	row := marks(width)
 	for _, size := range []int{together, 1} {
 		some := len(rows) / (size * width) * size * width
-		n, err := inRowsOf(ctx, tx, rows[:some], size*width, statement(strings.Repeat(row+", ", size-1)+row))
+		n, err := inRowsOf(ctx, tx, rows[:some], size*width,
+			statement(strings.Repeat(row+", ", size-1)+row))
 		if err != nil {
 			return 0, err
 		}
@@ -72,7 +80,9 @@ func inRows(ctx context.Context, tx *sql.Tx, rows []any, width int, statement fu
 func marks(width int) string { return "(" + strings.Repeat("?, ", width-1) + "?)" }
 
 // inRowsOf runs a statement with size values at a time.
-func inRowsOf(ctx context.Context, tx *sql.Tx, values []any, size int, statement string) (changed int64, err error) {
+func inRowsOf(
+	ctx context.Context, tx *sql.Tx, values []any, size int, statement string,
+) (changed int64, err error) {
 	if len(values) == 0 {
 		return 0, nil
 	}
@@ -96,7 +106,9 @@ func inRowsOf(ctx context.Context, tx *sql.Tx, values []any, size int, statement
 }
 
 // insertRecords inserts the records whose IDs are not there yet, and returns their number.
-func insertRecords(ctx context.Context, tx *sql.Tx, known *lookup, records []store.Record) (inserted int64, err error) {
+func insertRecords(
+	ctx context.Context, tx *sql.Tx, known *lookup, records []store.Record,
+) (inserted int64, err error) {
 	shorts, longs := make([]any, 0, len(records)*shortWidth), []any(nil)
 	for _, r := range records {
 		of, err := known.of(ctx, tx, r.Origin())
@@ -119,12 +131,15 @@ func insertRecords(ctx context.Context, tx *sql.Tx, known *lookup, records []sto
 }
 
 // InsertNew implements relational.Tx.
-func (tx *transaction) InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error) {
+func (tx *transaction) InsertNew(
+	ctx context.Context, records []store.Record,
+) (inserted []store.Record, err error) {
 	if len(records) == 0 {
 		return nil, nil
 	}
 	var last int64
-	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM executions`).Scan(&last); err != nil {
+	if err := tx.QueryRowContext(ctx,
+		`SELECT coalesce(max(seq), 0) FROM executions`).Scan(&last); err != nil {
 		return nil, err
 	}
 	n, err := insertRecords(ctx, tx.Tx, tx.known, records)
@@ -146,7 +161,9 @@ func (tx *transaction) InsertNew(ctx context.Context, records []store.Record) (i
 
 // insertedOf returns the records that were inserted after a row; if two have the same ID, the
 // first.
-func insertedOf(ctx context.Context, tx *transaction, records []store.Record, last int64) (inserted []store.Record, err error) {
+func insertedOf(
+	ctx context.Context, tx *transaction, records []store.Record, last int64,
+) (inserted []store.Record, err error) {
 	fresh := make(map[string]bool)
 	if err := eachRow(ctx, tx, func(row relational.Row) error {
 		var id []byte

@@ -66,5 +66,6 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider(goose.DialectSQLite3, db, nil, all, goose.WithLogger(goose.NopLogger()))
+	return goose.NewProvider(goose.DialectSQLite3, db, nil, all,
+		goose.WithLogger(goose.NopLogger()))
 }

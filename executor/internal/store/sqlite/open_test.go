@@ -16,7 +16,13 @@ import (
 
 func someRecord() store.Record {
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	return store.Record{ID: execution.IDForRequeue("a"), Status: execution.Queued, Source: execution.Webhook, AcceptedAt: at, RecordedAt: at}
+	return store.Record{
+		ID:         execution.IDForRequeue("a"),
+		Status:     execution.Queued,
+		Source:     execution.Webhook,
+		AcceptedAt: at,
+		RecordedAt: at,
+	}
 }
 
 func TestOpenCreatesFolderAndFileForItsUserOnly(t *testing.T) {
@@ -31,7 +37,11 @@ func TestOpenCreatesFolderAndFileForItsUserOnly(t *testing.T) {
 	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{someRecord()}}); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]fs.FileMode{folder: 0o700, path: 0o600, path + "-wal": 0o600} {
+	for name, want := range map[string]fs.FileMode{
+		folder:        0o700,
+		path:          0o600,
+		path + "-wal": 0o600,
+	} {
 		info, err := os.Stat(name)
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +56,9 @@ func TestOpenExplainsPathsThatCannotWork(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")
-	if err := os.WriteFile(file, []byte("not a database, but long enough to be looked at as if it were one, as it has a header of 100 bytes"), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte("not a database, but long enough to be looked at as if it were one, as it has a "+
+			"header of 100 bytes"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	locked := filepath.Join(folder, "locked")
@@ -72,7 +84,8 @@ func TestOpenExplainsPathsThatCannotWork(t *testing.T) {
 			continue
 		}
 		text := err.Error()
-		if !strings.Contains(text, want) || strings.Contains(text, "\n") || !strings.Contains(text, path) {
+		if !strings.Contains(text, want) || strings.Contains(text, "\n") ||
+			!strings.Contains(text, path) {
 			t.Errorf("%s: %s", path, text)
 		}
 	}
@@ -85,7 +98,8 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.writer.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (90000, 1)`); err != nil {
+	if _, err := s.writer.ExecContext(t.Context(),
+		`INSERT INTO goose_db_version (version_id, is_applied) VALUES (90000, 1)`); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -97,7 +111,8 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 			_ = s.Close()
 			t.Fatal("it was opened")
 		}
-		if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "schema has version 90000") {
+		if !strings.Contains(err.Error(), path) ||
+			!strings.Contains(err.Error(), "schema has version 90000") {
 			t.Error(err)
 		}
 	}
@@ -116,8 +131,11 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	for _, version := range []int64{71, 20240101000000} { // of an earlier program, and of another one
-		if _, err := db.ExecContext(t.Context(), `UPDATE goose_db_version SET version_id = ? WHERE version_id > 0`, version); err != nil {
+	for _, version := range []int64{71, 20240101000000} {
+		// Of an earlier program, and of another one.
+		if _, err := db.ExecContext(t.Context(),
+			`UPDATE goose_db_version SET version_id = ? WHERE version_id > 0`,
+			version); err != nil {
 			t.Fatal(err)
 		}
 		s, err := Open(t.Context(), path)
@@ -130,7 +148,9 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 			t.Error(err)
 		}
 		var applied, newest int64
-		if err := db.QueryRowContext(t.Context(), `SELECT count(*), max(version_id) FROM goose_db_version`).Scan(&applied, &newest); err != nil || applied != 2 || newest != version {
+		if err := db.QueryRowContext(t.Context(),
+			`SELECT count(*), max(version_id) FROM goose_db_version`).Scan(&applied,
+			&newest); err != nil || applied != 2 || newest != version {
 			t.Errorf("%d rows, version %d, %v", applied, newest, err)
 		}
 	}
@@ -176,9 +196,14 @@ func TestConnectionsSyncEveryCommitAndReadersCannotWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "10000"} {
+	for pragma, want := range map[string]string{
+		"journal_mode": "wal",
+		"synchronous":  "2",
+		"busy_timeout": "10000",
+	} {
 		var got string
-		if err := s.writer.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
+		if err := s.writer.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil ||
+			got != want {
 			t.Errorf("%s is %s (%v), want %s", pragma, got, err, want)
 		}
 	}

@@ -19,7 +19,9 @@ type lookup struct {
 func (l *lookup) commit() { l.known.Learn(l.added) }
 
 // of returns the numbers of an origin, and adds the origin if it is new.
-func (l *lookup) of(ctx context.Context, tx *sql.Tx, origin store.Origin) (relational.Numbers, error) {
+func (l *lookup) of(
+	ctx context.Context, tx *sql.Tx, origin store.Origin,
+) (relational.Numbers, error) {
 	if n, ok := l.known.Find(origin); ok {
 		return n, nil
 	}
@@ -27,19 +29,30 @@ func (l *lookup) of(ctx context.Context, tx *sql.Tx, origin store.Origin) (relat
 		return n, nil
 	}
 	var n relational.Numbers
-	if _, err := tx.ExecContext(ctx, `INSERT INTO workflows (workflow_id) VALUES (?) ON CONFLICT DO NOTHING`, origin.WorkflowID); err != nil {
+	if _, err := tx.ExecContext(ctx,
+		`INSERT INTO workflows (workflow_id) VALUES (?) ON CONFLICT DO NOTHING`,
+		origin.WorkflowID); err != nil {
 		return n, err
 	}
-	if err := tx.QueryRowContext(ctx, `SELECT workflow FROM workflows WHERE workflow_id = ?`, origin.WorkflowID).Scan(&n.Workflow); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT workflow FROM workflows WHERE workflow_id = ?`,
+		origin.WorkflowID).Scan(&n.Workflow); err != nil {
 		return n, err
 	}
-	row := []any{n.Workflow, origin.NodeID, origin.AccountID, origin.Queue, string(origin.Source), origin.TokenID, origin.Sender, origin.Verified}
-	if _, err := tx.ExecContext(ctx, `INSERT INTO origins (workflow, node_id, account_id, queue, source, token_id, sender, verified)
+	row := []any{
+		n.Workflow, origin.NodeID, origin.AccountID, origin.Queue, string(origin.Source),
+		origin.TokenID, origin.Sender, origin.Verified,
+	}
+	if _, err := tx.ExecContext(ctx,
+		`INSERT INTO origins (workflow, node_id, account_id, queue, source, token_id, sender,
+			verified)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, row...); err != nil {
 		return n, err
 	}
-	if err := tx.QueryRowContext(ctx, `SELECT origin FROM origins WHERE workflow = ? AND node_id = ? AND account_id = ? AND queue = ?
-		AND source = ? AND token_id = ? AND sender = ? AND verified = ?`, row...).Scan(&n.Origin); err != nil {
+	if err := tx.QueryRowContext(ctx,
+		`SELECT origin FROM origins WHERE workflow = ? AND node_id = ? AND account_id = ?
+			AND queue = ?
+		AND source = ? AND token_id = ? AND sender = ?
+		AND verified = ?`, row...).Scan(&n.Origin); err != nil {
 		return n, err
 	}
 	if l.added == nil {

@@ -25,12 +25,15 @@ func prepare(path string) (absolute string, err error) {
 	folder := filepath.Dir(absolute)
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return "", fmt.Errorf("cannot create the folder of the database %s: %w: "+
-			"create %s for this user, or choose another database path", absolute, cause(err), folder)
+			"create %s for this user, or choose another database path", absolute, cause(err),
+			folder)
 	}
-	file, err := os.OpenFile(absolute, os.O_RDWR|os.O_CREATE, 0o600) // #nosec G304 -- the operator's own path
+	// #nosec G304 -- the operator's own path.
+	file, err := os.OpenFile(absolute, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("cannot write the database %s: %w: "+
-			"make the file and its folder writable for this user, or choose another database path", absolute, cause(err))
+			"make the file and its folder writable for this user, or choose another database path",
+			absolute, cause(err))
 	}
 	// SQLite syncs the folder for its journals, but assumes that the name of the database file is
 	// durable.
@@ -54,11 +57,19 @@ func dataSource(path string, further ...string) string {
 	options := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
 		"journal_mode(WAL)",
-		"wal_autocheckpoint(8000)",                // pages: by default every second full batch is copied into the file, with pages that the next one changes again
-		"cache_size(-32000)", "synchronous(FULL)", // NORMAL would lose the last commits in a power cut
+		// pages: by default every second full batch is copied into the file, with pages that the
+		// next one changes again.
+		"wal_autocheckpoint(8000)",
+		// NORMAL would lose the last commits in a power cut.
+		"cache_size(-32000)", "synchronous(FULL)",
 	}}
 	for i := 0; i+1 < len(further); i += 2 {
 		options.Add(further[i], further[i+1])
 	}
-	return (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(path), RawQuery: options.Encode()}).String()
+	return (&url.URL{
+		Scheme:   "file",
+		OmitHost: true,
+		Path:     filepath.ToSlash(path),
+		RawQuery: options.Encode(),
+	}).String()
 }

@@ -42,26 +42,32 @@ func TestListUsesItsIndex(t *testing.T) {
 		{store.Filter{AccountID: storetest.ManyNodes, WorkflowID: "large"}, "executions_workflow"},
 		{store.Filter{Since: time.Unix(1, 0), Until: time.Unix(9, 0)}, "executions_time"},
 		{store.Filter{WorkflowID: "w"}, "executions_workflow"},
-		{store.Filter{WorkflowID: "w", Status: execution.Succeeded, Since: time.Unix(1, 0)}, "executions_workflow"},
+		{
+			store.Filter{WorkflowID: "w", Status: execution.Succeeded, Since: time.Unix(1, 0)},
+			"executions_workflow",
+		},
 		{store.Filter{Status: execution.Failed}, "executions_trouble"},
 		{store.Filter{Status: execution.Rejected}, "executions_trouble"},
 		{store.Filter{DeadLetter: true}, "executions_dead_letters"},
 		{store.Filter{DeadLetter: true, WorkflowID: "w"}, "executions_dead_letters_of"},
 	} {
 		for _, position := range []store.Position{{}, after} {
-			where, err := s.Conditions(t.Context(), "list", c.filter, relational.NewestFirst, position)
+			where, err := s.Conditions(t.Context(), "list", c.filter, relational.NewestFirst,
+				position)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, by := range []string{relational.NewestFirst.ByTime, relational.NewestFirst.By} {
-				text, err := s.plan(t.Context(), relational.SelectRecords+where.String()+by+` LIMIT 50`, where.Args)
+				text, err := s.plan(t.Context(),
+					relational.SelectRecords+where.String()+by+` LIMIT 50`, where.Args)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if by == relational.NewestFirst.By {
 					text = strings.ReplaceAll(text, "TEMP B-TREE FOR LAST TERM", "")
 				}
-				if !strings.Contains(text, "USING INDEX "+c.index+" ") && !strings.Contains(text, "USING INDEX "+c.index+"; ") ||
+				if !strings.Contains(text, "USING INDEX "+c.index+" ") &&
+					!strings.Contains(text, "USING INDEX "+c.index+"; ") ||
 					strings.Contains(text, "TEMP B-TREE") {
 					t.Errorf("%+v after %+v, %s: %s", c.filter, position, by, text)
 				}
@@ -81,11 +87,13 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 	if _, err := storetest.FillAccounts(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	where, err := s.Conditions(t.Context(), "list", store.Filter{AccountID: storetest.TwoWorkflows}, relational.NewestFirst, store.Position{})
+	where, err := s.Conditions(t.Context(), "list", store.Filter{AccountID: storetest.TwoWorkflows},
+		relational.NewestFirst, store.Position{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := s.plan(t.Context(), relational.SelectRecords+where.String()+relational.NewestFirst.By+` LIMIT 50`, where.Args)
+	text, err := s.plan(t.Context(),
+		relational.SelectRecords+where.String()+relational.NewestFirst.By+` LIMIT 50`, where.Args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,18 +112,27 @@ func TestADeliveryIsLookedUp(t *testing.T) {
 	}
 	defer func() { _ = s.Close() }()
 	for _, filter := range []store.Filter{
-		{DeliveryID: "d"}, {DeliveryID: "d", WorkflowID: "w", Status: execution.Failed}, {DeliveryID: "d", Since: time.Unix(1, 0), Until: time.Unix(2, 0)},
+		{DeliveryID: "d"}, {DeliveryID: "d", WorkflowID: "w", Status: execution.Failed}, {
+			DeliveryID: "d",
+			Since:      time.Unix(1, 0),
+			Until:      time.Unix(2, 0),
+		},
 	} {
-		where, err := s.Conditions(t.Context(), "list", filter, relational.NewestFirst, store.Position{AcceptedAt: time.Unix(5, 0)})
+		where, err := s.Conditions(t.Context(), "list", filter, relational.NewestFirst,
+			store.Position{AcceptedAt: time.Unix(5, 0)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := s.plan(t.Context(), relational.SelectRecords+where.String()+relational.NewestFirst.By+` LIMIT 50`, where.Args)
+		text, err := s.plan(t.Context(),
+			relational.SelectRecords+where.String()+relational.NewestFirst.By+` LIMIT 50`,
+			where.Args)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(text, "USING INTEGER PRIMARY KEY") || !strings.Contains(text, "INDEX executions_id ") ||
-			!strings.Contains(text, "INDEX executions_delivery ") || strings.Contains(text, "SCAN e") {
+		if !strings.Contains(text, "USING INTEGER PRIMARY KEY") ||
+			!strings.Contains(text, "INDEX executions_id ") ||
+			!strings.Contains(text, "INDEX executions_delivery ") ||
+			strings.Contains(text, "SCAN e") {
 			t.Errorf("%+v: %s", filter, text)
 		}
 	}

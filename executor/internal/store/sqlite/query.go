@@ -9,8 +9,12 @@ import (
 )
 
 // read runs one query in the read pool.
-func (s *Store) read(ctx context.Context, what string, row func(relational.Row) error, query string, args ...any) error {
-	return s.reading(ctx, what, func() error { return eachRow(ctx, s.reader, row, query, stored(args)...) })
+func (s *Store) read(
+	ctx context.Context, what string, row func(relational.Row) error, query string, args ...any,
+) error {
+	return s.reading(ctx, what, func() error {
+		return eachRow(ctx, s.reader, row, query, stored(args)...)
+	})
 }
 
 // reading runs do, which reads in the read pool.
@@ -28,7 +32,9 @@ type querier interface {
 }
 
 // eachRow calls row for each row that a query finds.
-func eachRow(ctx context.Context, db querier, row func(relational.Row) error, query string, args ...any) error {
+func eachRow(
+	ctx context.Context, db querier, row func(relational.Row) error, query string, args ...any,
+) error {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err

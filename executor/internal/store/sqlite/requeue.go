@@ -15,9 +15,11 @@ const (
 	endLost = `UPDATE executions SET status = 4, finished_after = ? - accepted_at, error = ?
 		WHERE id = ? AND stream_sequence = ? AND status IN (1, 2) RETURNING 1`
 
-	moveRecord = `UPDATE executions SET stream_sequence = ? WHERE id = ? AND status IN (1, 2) AND stream_sequence <> ?`
+	moveRecord = `UPDATE executions SET stream_sequence = ? WHERE id = ? AND status IN (1, 2)
+		AND stream_sequence <> ?`
 
-	markRequeued = `UPDATE executions SET requeued_as = ? WHERE id = ? AND status IN (4, 6) AND requeued_as IS NULL RETURNING 1`
+	markRequeued = `UPDATE executions SET requeued_as = ? WHERE id = ? AND status IN (4, 6)
+		AND requeued_as IS NULL RETURNING 1`
 
 	dismissRecord = `UPDATE executions SET dismissed_at = ?
 		WHERE id = ? AND status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL RETURNING 1`
@@ -27,7 +29,9 @@ const (
 )
 
 // EndLost implements relational.Tx.
-func (tx *transaction) EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error) {
+func (tx *transaction) EndLost(
+	ctx context.Context, lost []store.Lost, at time.Time, reason string,
+) (ended []string, err error) {
 	done, err := changed(ctx, tx.Tx, endLost, lost, func(l store.Lost) []any {
 		return []any{at.UnixMicro(), reason, store.IDKey(l.ID), store.Sequence(l.StreamSequence)}
 	})
@@ -38,8 +42,12 @@ func (tx *transaction) EndLost(ctx context.Context, lost []store.Lost, at time.T
 }
 
 // MarkRequeued implements relational.Tx.
-func (tx *transaction) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
-	done, err := changed(ctx, tx.Tx, markRequeued, requeued, func(r store.Requeue) []any { return []any{store.SanitizeText(r.As), store.IDKey(r.ID)} })
+func (tx *transaction) MarkRequeued(
+	ctx context.Context, requeued []store.Requeue,
+) (marked []string, err error) {
+	done, err := changed(ctx, tx.Tx, markRequeued, requeued, func(r store.Requeue) []any {
+		return []any{store.SanitizeText(r.As), store.IDKey(r.ID)}
+	})
 	for _, r := range done {
 		marked = append(marked, r.ID)
 	}
@@ -47,8 +55,12 @@ func (tx *transaction) MarkRequeued(ctx context.Context, requeued []store.Requeu
 }
 
 // Dismiss implements relational.Tx.
-func (tx *transaction) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error) {
-	dismissed, err = changed(ctx, tx.Tx, dismissRecord, ids, func(id string) []any { return []any{at.UnixMicro(), store.IDKey(id)} })
+func (tx *transaction) Dismiss(
+	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time,
+) (dismissed []string, of []store.MessageKey, err error) {
+	dismissed, err = changed(ctx, tx.Tx, dismissRecord, ids, func(id string) []any {
+		return []any{at.UnixMicro(), store.IDKey(id)}
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,7 +72,9 @@ func (tx *transaction) Dismiss(ctx context.Context, ids []string, messages []sto
 
 // changed runs a statement for each item and returns the items for which the statement returned a
 // row, each once.
-func changed[T any](ctx context.Context, tx *sql.Tx, query string, items []T, args func(T) []any) (done []T, err error) {
+func changed[T any](
+	ctx context.Context, tx *sql.Tx, query string, items []T, args func(T) []any,
+) (done []T, err error) {
 	if len(items) == 0 {
 		return nil, nil
 	}

@@ -9,10 +9,13 @@ import (
 
 // The columns of new records. Most records have only those of the short form.
 const (
-	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, stream_sequence, content_type, delivery_id`
-	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output, attempts, cancel_requested_at`
-	shortWidth   = 10
-	longWidth    = 21
+	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, ` +
+		`stream_sequence, content_type, delivery_id`
+	longColumns = shortColumns +
+		`, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, ` +
+		`finished_after, error, output, attempts, cancel_requested_at`
+	shortWidth = 10
+	longWidth  = 21
 )
 
 // appendShort appends the values of shortColumns.
@@ -25,8 +28,10 @@ func appendShort(values []any, r store.Record, of relational.Numbers, computed b
 	if computed {
 		delivery = r.DeliveryID
 	}
-	return append(values, store.IDKey(r.ID), of.Workflow, of.Origin, relational.StatusCode(r.Status), r.AcceptedAt.UnixMicro(),
-		r.RecordedAt.UnixMicro()-r.AcceptedAt.UnixMicro(), r.BodyBytes, store.Sequence(r.StreamSequence), content, delivery)
+	return append(values, store.IDKey(r.ID), of.Workflow, of.Origin,
+		relational.StatusCode(r.Status), r.AcceptedAt.UnixMicro(),
+		r.RecordedAt.UnixMicro()-r.AcceptedAt.UnixMicro(), r.BodyBytes,
+		store.Sequence(r.StreamSequence), content, delivery)
 }
 
 // appendLong appends the values of longColumns.
@@ -35,8 +40,10 @@ func appendLong(values []any, r store.Record, of relational.Numbers, computed bo
 	if computed {
 		other = ""
 	}
-	return append(appendShort(values, r, of, computed), text(other), text(r.RerunOf), text(r.ReplayOf), text(r.RequeuedAs), micros(r.DismissedAt),
-		after(r.AcceptedAt, r.StartedAt), after(r.AcceptedAt, r.FinishedAt), text(r.Error), blob(r.Output), count(r.Attempts), micros(r.CancelRequestedAt))
+	return append(appendShort(values, r, of, computed), text(other), text(r.RerunOf),
+		text(r.ReplayOf), text(r.RequeuedAs), micros(r.DismissedAt),
+		after(r.AcceptedAt, r.StartedAt), after(r.AcceptedAt, r.FinishedAt), text(r.Error),
+		blob(r.Output), count(r.Attempts), micros(r.CancelRequestedAt))
 }
 
 // text returns s, or NULL for "".

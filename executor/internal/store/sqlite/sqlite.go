@@ -27,7 +27,9 @@ const busyTimeout = 10 * time.Second
 type Store struct {
 	relational.Store
 
-	writer *sql.DB // one connection: SQLite has one writer at a time, and waiting here is cheaper than busy polling
+	// One connection: SQLite has one writer at a time, and waiting here is cheaper than busy
+	// polling.
+	writer *sql.DB
 	reader *sql.DB // refuses writes
 	schema int64   // the version of the tables that this program knows
 
@@ -86,7 +88,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	var one int
 	err := checkSchema(ctx, s.reader, s.schema)
 	if err == nil {
-		err = s.reader.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM executions LIMIT 1)`).Scan(&one)
+		err = s.reader.QueryRowContext(ctx,
+			`SELECT count(*) FROM (SELECT 1 FROM executions LIMIT 1)`).Scan(&one)
 	}
 	if err != nil {
 		return fmt.Errorf("sqlite: ping: %w", err)
@@ -121,7 +124,8 @@ func (s *Store) write(ctx context.Context, what string, do func(tx *transaction)
 	defer s.underway.RUnlock()
 	began, known := time.Now(), &lookup{known: s.Origins}
 	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
-		if err := checkSchema(ctx, tx, s.schema); err != nil { // nobody migrates the tables before the transaction ends
+		if err := checkSchema(ctx, tx, s.schema); err != nil {
+			// Nobody migrates the tables before the transaction ends.
 			return err
 		}
 		return do(&transaction{Tx: tx, known: known})

@@ -14,20 +14,25 @@ import (
 
 // dialect holds what package relational has to know of this database.
 var dialect = relational.Dialect{
-	Name:       `sqlite`,
-	DeadLetter: `status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`, // 4 is failed, 5 rejected: see relational.StatusCode
+	Name: `sqlite`,
+	// 4 is failed, 5 rejected: see relational.StatusCode.
+	DeadLetter: `status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
 	Trouble:    `e.status IN (4, 5) AND e.status = ?`,
-	OfDelivery: `e.seq IN (SELECT seq FROM executions WHERE id = ANY (?::bytea[]) AND delivery_id = ?
+	OfDelivery: `e.seq IN (SELECT seq FROM executions WHERE id = ANY (?::bytea[])
+		AND delivery_id = ?
 		UNION ALL SELECT seq FROM executions WHERE other_delivery = ?)`,
-	Unindexed: `+`,                  // SQLite has no statistics
-	FirstTime: int64(math.MinInt64), // else it sorts all rows that have a frequent status rather than read on
+	Unindexed: `+`, // SQLite has no statistics
+	// Else it sorts all rows that have a frequent status rather than read on.
+	FirstTime: int64(math.MinInt64),
 	Step:      `e.accepted_at / %[1]d * %[1]d`,
 	// With max(), SQLite takes the other columns from the row with the maximum.
-	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent FROM refusals WHERE %s GROUP BY workflow_id, code`,
+	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent
+		FROM refusals WHERE %s GROUP BY workflow_id, code`,
 }
 
 // words translates expressions of package relational, which are PostgreSQL's, into SQLite's.
-var words = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`, `IN (SELECT value FROM json_each(?))`,
+var words = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`,
+	`IN (SELECT value FROM json_each(?))`,
 	`= ANY (?::bytea[])`, `IN (SELECT unhex(value) FROM json_each(?))`)
 
 // stored returns arguments in the form in which SQLite stores them.
@@ -70,7 +75,10 @@ func storedValue(value any) any {
 }
 
 // Read implements relational.Database.
-func (s *Store) Read(ctx context.Context, operation string, row func(relational.Row) error, query string, args ...any) error {
+func (s *Store) Read(
+	ctx context.Context, operation string, row func(relational.Row) error, query string,
+	args ...any,
+) error {
 	return s.read(ctx, operation, row, words.Replace(query), args...)
 }
 
@@ -91,7 +99,9 @@ type transaction struct {
 }
 
 // Exec implements relational.Tx.
-func (tx *transaction) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
+func (tx *transaction) Exec(
+	ctx context.Context, query string, args ...any,
+) (changed int64, err error) {
 	result, err := tx.ExecContext(ctx, words.Replace(query), stored(args)...)
 	if err != nil {
 		return 0, err
@@ -100,23 +110,32 @@ func (tx *transaction) Exec(ctx context.Context, query string, args ...any) (cha
 }
 
 // Query implements relational.Tx.
-func (tx *transaction) Query(ctx context.Context, row func(relational.Row) error, query string, args ...any) error {
+func (tx *transaction) Query(
+	ctx context.Context, row func(relational.Row) error, query string, args ...any,
+) error {
 	return eachRow(ctx, tx, row, words.Replace(query), stored(args)...)
 }
 
 // Insert implements relational.Tx.
-func (tx *transaction) Insert(ctx context.Context, into string, rows [][]any, conflict string) error {
-	return each(ctx, tx.Tx, words.Replace(`INSERT INTO `+into+` VALUES `+marks(len(rows[0]))+` `+conflict), rows, func(row []any) []any {
-		for i, value := range row {
-			row[i] = storedValue(value)
-		}
-		return row
-	})
+func (tx *transaction) Insert(
+	ctx context.Context, into string, rows [][]any, conflict string,
+) error {
+	return each(ctx, tx.Tx,
+		words.Replace(`INSERT INTO `+into+` VALUES `+marks(len(rows[0]))+` `+conflict), rows, func(
+			row []any,
+		) []any {
+			for i, value := range row {
+				row[i] = storedValue(value)
+			}
+			return row
+		})
 }
 
 // AddMinutes implements relational.Tx.
 func (tx *transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount) error {
-	return each(ctx, tx.Tx, `INSERT INTO minutes (minute, kind, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n`, counts,
+	return each(ctx, tx.Tx,
+		`INSERT INTO minutes (minute, kind, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE
+			SET n = n + excluded.n`, counts,
 		func(c store.MinuteCount) []any { return []any{c.Minute.UnixMicro(), c.Kind, c.Count} })
 }
 
@@ -125,7 +144,9 @@ func (tx *transaction) Lock(context.Context, relational.Lock, bool) error { retu
 
 // Snapshot implements relational.Database. A reading transaction sees the database as it was at its
 // first query and disturbs no one: other processes write to the WAL meanwhile.
-func (s *Store) Snapshot(ctx context.Context, operation string, do func(relational.Snapshot) error) error {
+func (s *Store) Snapshot(
+	ctx context.Context, operation string, do func(relational.Snapshot) error,
+) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
 	began := time.Now()
@@ -140,12 +161,16 @@ func (s *Store) Snapshot(ctx context.Context, operation string, do func(relation
 type snapshot struct{ tx *sql.Tx }
 
 // Query implements relational.Snapshot.
-func (s snapshot) Query(ctx context.Context, row func(relational.Row) error, query string, args ...any) error {
+func (s snapshot) Query(
+	ctx context.Context, row func(relational.Row) error, query string, args ...any,
+) error {
 	return eachRow(ctx, s.tx, row, words.Replace(query), stored(args)...)
 }
 
 // Pages implements relational.Snapshot.
-func (s snapshot) Pages(ctx context.Context, row func(relational.Row) error, page func() error, query string) error {
+func (s snapshot) Pages(
+	ctx context.Context, row func(relational.Row) error, page func() error, query string,
+) error {
 	const atOnce = 200
 	rows := 0
 	if err := eachRow(ctx, s.tx, func(found relational.Row) error {

@@ -17,7 +17,13 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		full.StartedAt, full.FinishedAt = epoch.Add(time.Minute), epoch.Add(time.Hour)
 		full.Output, full.Attempts = []byte(`{"a":1}`), 3
 		full.Status, full.Source = execution.Rejected, execution.Rerun
-		bare := store.Record{ID: id(2), Status: execution.Queued, Source: execution.Webhook, AcceptedAt: epoch, RecordedAt: epoch}
+		bare := store.Record{
+			ID:         id(2),
+			Status:     execution.Queued,
+			Source:     execution.Webhook,
+			AcceptedAt: epoch,
+			RecordedAt: epoch,
+		}
 		applied := apply(t, s, store.Batch{New: []store.Record{full, bare}})
 		wantSame(t, "changed", applied.Changed, []string{id(1), id(2)})
 		wantSame(t, "unknown", applied.Unknown, nil)
@@ -36,24 +42,39 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		want.Status, want.StartedAt, want.Attempts = execution.Running, begun, 1
 		wantRecord(t, get(t, s, id(1)), want)
 		// Another attempt runs; a late report of the first attempt changes nothing.
-		applied := apply(t, s, store.Batch{Progress: []execution.Progress{attempt(running(1, later), 2), attempt(running(1, later), 1)}})
+		applied := apply(t, s, store.Batch{
+			Progress: []execution.Progress{
+				attempt(running(1, later), 2), attempt(running(1, later), 1),
+			},
+		})
 		wantSame(t, "changed", applied.Changed, []string{id(1)})
-		applied = apply(t, s, store.Batch{Progress: []execution.Progress{attempt(running(1, later), 2), running(1, later)}})
+		applied = apply(t, s, store.Batch{
+			Progress: []execution.Progress{attempt(running(1, later), 2), running(1, later)},
+		})
 		wantSame(t, "changed", applied.Changed, nil)
 		want.Attempts = 2
 		wantRecord(t, get(t, s, id(1)), want)
-		apply(t, s, store.Batch{Progress: []execution.Progress{attempt(failed(1, later, "no"), 4), attempt(succeeded(2, later, "1"), 1)}})
+		apply(t, s, store.Batch{
+			Progress: []execution.Progress{
+				attempt(failed(1, later, "no"), 4), attempt(succeeded(2, later, "1"), 1),
+			},
+		})
 		want.Status, want.FinishedAt, want.Error, want.Attempts = execution.Failed, later, "no", 4
 		wantRecord(t, get(t, s, id(1)), want)
 		quick := queued(2)
-		quick.Status, quick.FinishedAt, quick.Output, quick.Attempts = execution.Succeeded, later, []byte("1"), 1
+		quick.Status, quick.FinishedAt, quick.Output, quick.Attempts = execution.Succeeded, later,
+			[]byte("1"), 1
 		wantRecord(t, get(t, s, id(2)), quick)
 	},
 	"an execution is canceled once, and stays so": func(t *testing.T, s store.Store) {
 		record(t, s, several(6)...)
 		at, later := epoch.Add(time.Hour), epoch.Add(2*time.Hour)
-		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, epoch), succeeded(2, epoch, "1")}})
-		entry := func(id string) store.AuditEntry { return store.AuditEntry{ID: "of " + id, At: at, Action: "cancel"} }
+		apply(t, s, store.Batch{
+			Progress: []execution.Progress{running(1, epoch), succeeded(2, epoch, "1")},
+		})
+		entry := func(id string) store.AuditEntry {
+			return store.AuditEntry{ID: "of " + id, At: at, Action: "cancel"}
+		}
 		request := func(want []string, ids ...string) {
 			t.Helper()
 			requested, err := s.RequestCancel(t.Context(), ids, at, entry)
@@ -87,7 +108,11 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		}
 		wantSame(t, "canceled", canceled, []string{id(0)}) // one that runs is its runner's
 		wantSame(t, "canceling", list(store.Filter{Canceling: true}), []string{id(1)})
-		apply(t, s, store.Batch{Progress: []execution.Progress{running(0, later), succeeded(0, later, "1"), failed(0, later, "late")}})
+		apply(t, s, store.Batch{
+			Progress: []execution.Progress{
+				running(0, later), succeeded(0, later, "1"), failed(0, later, "late"),
+			},
+		})
 		want := queued(0)
 		want.Status, want.CancelRequestedAt, want.FinishedAt = execution.Canceled, at, later
 		wantRecord(t, get(t, s, id(0)), want)
@@ -96,9 +121,12 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		step.Status = execution.Canceled
 		apply(t, s, store.Batch{Progress: []execution.Progress{step}})
 		want = queued(1)
-		want.Status, want.StartedAt, want.CancelRequestedAt, want.FinishedAt = execution.Canceled, epoch, at, later
+		want.Status, want.StartedAt, want.CancelRequestedAt, want.FinishedAt = execution.Canceled,
+			epoch, at, later
 		wantRecord(t, get(t, s, id(1)), want)
-		wantSame(t, "canceled", list(store.Filter{Status: execution.Canceled}), []string{id(0), id(1)})
+		wantSame(t, "canceled", list(store.Filter{Status: execution.Canceled}), []string{
+			id(0), id(1),
+		})
 		markRequeued(t, s, id(1), "again", true)
 	},
 	"a repeated record is left as it is": func(t *testing.T, s store.Store) {
@@ -115,12 +143,20 @@ var applyTests = map[string]func(*testing.T, store.Store){
 	"of two records of one ID in a batch the first counts": func(t *testing.T, s store.Store) {
 		first, second := queued(1), queued(1)
 		second.NodeID = "second"
-		applied := apply(t, s, store.Batch{New: []store.Record{queued(3), first, second, queued(0)}})
+		applied := apply(t, s, store.Batch{
+			New: []store.Record{queued(3), first, second, queued(0)},
+		})
 		wantSame(t, "changed", applied.Changed, []string{id(0), id(1), id(3)})
 		wantRecord(t, get(t, s, id(1)), first)
 	},
 	"an empty batch does nothing": func(t *testing.T, s store.Store) {
-		for _, batch := range []store.Batch{{}, {New: []store.Record{}, Progress: []execution.Progress{}, Unreadable: []store.Unreadable{}}} {
+		for _, batch := range []store.Batch{
+			{}, {
+				New:        []store.Record{},
+				Progress:   []execution.Progress{},
+				Unreadable: []store.Unreadable{},
+			},
+		} {
 			applied := apply(t, s, batch)
 			wantSame(t, "changed", applied.Changed, nil)
 			wantSame(t, "unknown", applied.Unknown, nil)
@@ -133,7 +169,8 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			Unreadable: []store.Unreadable{{StreamSequence: 2}, {StreamSequence: 1}},
 		}
 		apply(t, s, batch)
-		if batch.New[0].ID != id(2) || batch.Progress[0].Error != "\x00" || batch.Unreadable[0].StreamSequence != 2 {
+		if batch.New[0].ID != id(2) || batch.Progress[0].Error != "\x00" ||
+			batch.Unreadable[0].StreamSequence != 2 {
 			t.Errorf("changed: %+v", batch)
 		}
 	},
@@ -152,7 +189,10 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		batch := store.Batch{New: several(n)}
 		for i := range n {
 			batch.Progress = append(batch.Progress, running(i, epoch), succeeded(i, epoch, "1"))
-			batch.Unreadable = append(batch.Unreadable, store.Unreadable{StreamSequence: uint64(i) + 1, At: epoch})
+			batch.Unreadable = append(batch.Unreadable, store.Unreadable{
+				StreamSequence: uint64(i) + 1,
+				At:             epoch,
+			})
 		}
 		if applied := apply(t, s, batch); len(applied.Changed) != n || len(applied.Unknown) != 0 {
 			t.Fatalf("changed %d, unknown %d", len(applied.Changed), len(applied.Unknown))
@@ -213,8 +253,12 @@ var progressTests = map[string]func(*testing.T, store.Store){
 	"every step from every state": func(t *testing.T, s store.Store) {
 		// These are the steps that bring a record into each state.
 		paths := map[execution.Status][]execution.Status{
-			execution.Queued: nil, execution.Running: {execution.Running}, execution.Succeeded: {execution.Succeeded},
-			execution.Failed: {execution.Running, execution.Failed}, execution.Rejected: nil, execution.Canceled: {execution.Canceled},
+			execution.Queued:    nil,
+			execution.Running:   {execution.Running},
+			execution.Succeeded: {execution.Succeeded},
+			execution.Failed:    {execution.Running, execution.Failed},
+			execution.Rejected:  nil,
+			execution.Canceled:  {execution.Canceled},
 		}
 		n := 0
 		for _, before := range execution.Statuses {
@@ -226,14 +270,34 @@ var progressTests = map[string]func(*testing.T, store.Store){
 				}
 				record(t, s, r)
 				for _, step := range paths[before] {
-					apply(t, s, store.Batch{Progress: []execution.Progress{of(r, execution.Progress{ID: r.ID, Status: step, At: epoch, Error: "before", Output: []byte("1")})}})
+					apply(t, s, store.Batch{
+						Progress: []execution.Progress{
+							of(r, execution.Progress{
+								ID:     r.ID,
+								Status: step,
+								At:     epoch,
+								Error:  "before",
+								Output: []byte("1"),
+							}),
+						},
+					})
 				}
 				was := get(t, s, r.ID)
 				if was.Status != before {
 					t.Fatalf("in state %s, want %s", was.Status, before)
 				}
 				at := epoch.Add(time.Hour)
-				applied := apply(t, s, store.Batch{Progress: []execution.Progress{of(r, execution.Progress{ID: r.ID, Status: after, At: at, Error: "after", Output: []byte("2")})}})
+				applied := apply(t, s, store.Batch{
+					Progress: []execution.Progress{
+						of(r, execution.Progress{
+							ID:     r.ID,
+							Status: after,
+							At:     at,
+							Error:  "after",
+							Output: []byte("2"),
+						}),
+					},
+				})
 				want := was
 				if after.Follows(before) {
 					wantSame(t, "changed", applied.Changed, []string{r.ID})
@@ -261,17 +325,23 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		applied := apply(t, s, store.Batch{
 			New: []store.Record{queued(2), queued(3), queued(4)},
 			Progress: []execution.Progress{
-				running(2, epoch), failed(2, epoch.Add(1*time.Second), "why"), succeeded(2, epoch.Add(2*time.Second), "1"), // the last is late
-				succeeded(3, epoch.Add(3*time.Second), `"x"`), running(3, epoch.Add(4*time.Second)), // overtaken
-				running(1, epoch.Add(5*time.Second)), running(1, epoch.Add(6*time.Second)), // repeated
+				// The last is late.
+				running(2, epoch), failed(2, epoch.Add(1*time.Second), "why"),
+				succeeded(2, epoch.Add(2*time.Second), "1"),
+				// Overtaken.
+				succeeded(3, epoch.Add(3*time.Second), `"x"`), running(3, epoch.Add(4*time.Second)),
+				// Repeated.
+				running(1, epoch.Add(5*time.Second)), running(1, epoch.Add(6*time.Second)),
 			},
 		})
 		wantSame(t, "changed", applied.Changed, []string{id(1), id(2), id(3), id(4)})
 		want := queued(2)
-		want.Status, want.StartedAt, want.FinishedAt, want.Error = execution.Failed, epoch, epoch.Add(1*time.Second), "why"
+		want.Status, want.StartedAt, want.FinishedAt, want.Error = execution.Failed, epoch,
+			epoch.Add(1*time.Second), "why"
 		wantRecord(t, get(t, s, id(2)), want)
 		want = queued(3)
-		want.Status, want.FinishedAt, want.Output = execution.Succeeded, epoch.Add(3*time.Second), []byte(`"x"`)
+		want.Status, want.FinishedAt, want.Output = execution.Succeeded, epoch.Add(3*time.Second),
+			[]byte(`"x"`)
 		wantRecord(t, get(t, s, id(3)), want)
 		want = queued(1)
 		want.Status, want.StartedAt = execution.Running, epoch.Add(5*time.Second)
@@ -280,16 +350,21 @@ var progressTests = map[string]func(*testing.T, store.Store){
 	"steps over several batches": func(t *testing.T, s store.Store) {
 		record(t, s, queued(1))
 		for _, step := range []execution.Progress{
-			running(1, epoch), running(1, epoch.Add(time.Second)), succeeded(1, epoch.Add(2*time.Second), ""),
-			failed(1, epoch.Add(3*time.Second), "late"), succeeded(1, epoch.Add(4*time.Second), "5"),
+			running(1, epoch), running(1, epoch.Add(time.Second)),
+			succeeded(1, epoch.Add(2*time.Second), ""),
+			failed(1, epoch.Add(3*time.Second), "late"),
+			succeeded(1, epoch.Add(4*time.Second), "5"),
 		} {
 			apply(t, s, store.Batch{Progress: []execution.Progress{step}})
 		}
 		want := queued(1)
-		want.Status, want.StartedAt, want.FinishedAt = execution.Succeeded, epoch, epoch.Add(2*time.Second)
+		want.Status, want.StartedAt, want.FinishedAt = execution.Succeeded, epoch,
+			epoch.Add(2*time.Second)
 		wantRecord(t, get(t, s, id(1)), want)
 	},
-	"a final step names the beginning, unless a step before it did": func(t *testing.T, s store.Store) {
+	"a final step names the beginning, unless a step before it did": func(
+		t *testing.T, s store.Store,
+	) {
 		began := func(step execution.Progress, at time.Time) execution.Progress {
 			step.StartedAt = at
 			return step
@@ -300,14 +375,18 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		// The last step comes before its record.
 		apply(t, s, store.Batch{Progress: []execution.Progress{
 			began(succeeded(0, at(2), "1"), at(1)), began(failed(1, at(3), "why"), at(2)),
-			running(2, at(1)), began(succeeded(2, at(3), ""), at(2)), failed(3, at(4), "nothing was run"), began(succeeded(4, at(9), ""), at(8)),
+			running(2, at(1)), began(succeeded(2, at(3), ""), at(2)),
+			failed(3, at(4), "nothing was run"), began(succeeded(4, at(9), ""), at(8)),
 		}})
 		record(t, s, queued(4))
 		want := several(5)
-		want[0].Status, want[0].StartedAt, want[0].FinishedAt, want[0].Output = execution.Succeeded, at(1), at(2), []byte("1")
-		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Error = execution.Failed, at(1), at(3), "why"
+		want[0].Status, want[0].StartedAt, want[0].FinishedAt, want[0].Output = execution.Succeeded,
+			at(1), at(2), []byte("1")
+		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Error = execution.Failed,
+			at(1), at(3), "why"
 		want[2].Status, want[2].StartedAt, want[2].FinishedAt = execution.Succeeded, at(1), at(3)
-		want[3].Status, want[3].FinishedAt, want[3].Error = execution.Failed, at(4), "nothing was run"
+		want[3].Status, want[3].FinishedAt, want[3].Error = execution.Failed, at(4),
+			"nothing was run"
 		want[4].Status, want[4].StartedAt, want[4].FinishedAt = execution.Succeeded, at(8), at(9)
 		for i, r := range want {
 			wantRecord(t, get(t, s, id(i)), r)
@@ -326,18 +405,27 @@ var progressTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("dropped %d", applied.Dropped)
 		}
 	},
-	"a step of another queue or workflow changes nothing, and is named once": func(t *testing.T, s store.Store) {
+	"a step of another queue or workflow changes nothing, and is named once": func(
+		t *testing.T, s store.Store,
+	) {
 		record(t, s, queued(1), queued(2))
-		otherQueue, otherWorkflow, unaddressed := running(1, epoch), failed(1, epoch, "forged"), succeeded(1, epoch, "1")
+		otherQueue, otherWorkflow, unaddressed := running(1, epoch), failed(1, epoch, "forged"),
+			succeeded(1, epoch, "1")
 		otherQueue.Queue, otherWorkflow.WorkflowID = "gpu", "another"
 		unaddressed.Queue, unaddressed.WorkflowID = "", ""
-		applied := apply(t, s, store.Batch{Progress: []execution.Progress{otherQueue, otherWorkflow, unaddressed, running(2, epoch)}})
+		applied := apply(t, s, store.Batch{
+			Progress: []execution.Progress{
+				otherQueue, otherWorkflow, unaddressed, running(2, epoch),
+			},
+		})
 		wantSame(t, "foreign", applied.Foreign, []string{id(1)})
 		wantSame(t, "changed", applied.Changed, []string{id(2)})
 		wantSame(t, "unknown", applied.Unknown, nil)
 		wantRecord(t, get(t, s, id(1)), queued(1))
 		// The step of the execution's own runner counts beside a forged one.
-		applied = apply(t, s, store.Batch{Progress: []execution.Progress{otherWorkflow, succeeded(1, epoch, "1"), otherWorkflow}})
+		applied = apply(t, s, store.Batch{
+			Progress: []execution.Progress{otherWorkflow, succeeded(1, epoch, "1"), otherWorkflow},
+		})
 		wantSame(t, "foreign", applied.Foreign, []string{id(1)})
 		wantSame(t, "changed", applied.Changed, []string{id(1)})
 		if got := get(t, s, id(1)); got.Status != execution.Succeeded {

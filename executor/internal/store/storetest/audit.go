@@ -13,14 +13,28 @@ import (
 // audited returns the n-th entry, n seconds after the epoch.
 func audited(n int, account, workflow string) store.AuditEntry {
 	return store.AuditEntry{
-		ID: id(n), At: epoch.Add(time.Duration(n) * time.Second), ActorKind: "key", ActorID: fmt.Sprint("key_", n%2), ActorName: fmt.Sprint("CI ", n%2),
-		Action: "workflow.update", AccountID: account, WorkflowID: workflow, NodeID: "node", Changes: `[{"field":"name","to":"x"}]`,
+		ID:         id(n),
+		At:         epoch.Add(time.Duration(n) * time.Second),
+		ActorKind:  "key",
+		ActorID:    fmt.Sprint("key_", n%2),
+		ActorName:  fmt.Sprint("CI ", n%2),
+		Action:     "workflow.update",
+		AccountID:  account,
+		WorkflowID: workflow,
+		NodeID:     "node",
+		Changes:    `[{"field":"name","to":"x"}]`,
 	}
 }
 
 // dismissal returns the audit entry of a dead letter that is dismissed.
 func dismissal(id string, message store.MessageKey) store.AuditEntry {
-	e := store.AuditEntry{ID: fmt.Sprint("of ", id), At: epoch.Add(time.Hour), ActorKind: "admin-token", Action: "dead-letter.dismiss", Changes: `[]`}
+	e := store.AuditEntry{
+		ID:        fmt.Sprint("of ", id),
+		At:        epoch.Add(time.Hour),
+		ActorKind: "admin-token",
+		Action:    "dead-letter.dismiss",
+		Changes:   `[]`,
+	}
 	if id == "" {
 		e.ID = fmt.Sprintf("message %d %v", message.StreamSequence, message.Progress)
 	}
@@ -65,17 +79,27 @@ var auditTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"an entry of a batch is there with its record, once": func(t *testing.T, s store.Store) {
-		batch := store.Batch{New: []store.Record{queued(1)}, Audit: []store.AuditEntry{audited(2, "a", "w"), audited(1, "a", "w")}}
+		batch := store.Batch{
+			New:   []store.Record{queued(1)},
+			Audit: []store.AuditEntry{audited(2, "a", "w"), audited(1, "a", "w")},
+		}
 		apply(t, s, batch)
 		other := audited(2, "b", "other")
-		apply(t, s, store.Batch{New: batch.New, Audit: []store.AuditEntry{other, audited(1, "a", "w")}})
+		apply(t, s, store.Batch{
+			New:   batch.New,
+			Audit: []store.AuditEntry{other, audited(1, "a", "w")},
+		})
 		got, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{}, 10)
-		if err != nil || len(got) != 2 || got[0] != audited(2, "a", "w") || got[1] != audited(1, "a", "w") {
+		if err != nil || len(got) != 2 || got[0] != audited(2, "a", "w") ||
+			got[1] != audited(1, "a", "w") {
 			t.Errorf("%+v, %v", got, err)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.Apply(ended, store.Batch{New: []store.Record{queued(3)}, Audit: []store.AuditEntry{audited(3, "a", "w")}}); err == nil {
+		if _, err := s.Apply(ended, store.Batch{
+			New:   []store.Record{queued(3)},
+			Audit: []store.AuditEntry{audited(3, "a", "w")},
+		}); err == nil {
 			t.Error("a batch whose time is up was recorded")
 		}
 		if got := auditOf(t, s, store.AuditFilter{}); !slices.Equal(got, []string{id(2), id(1)}) {
@@ -97,7 +121,12 @@ var auditTests = map[string]func(*testing.T, store.Store){
 			{store.AuditFilter{Actor: "CI 0"}, []int{6, 4, 2, 0}},
 			{store.AuditFilter{Actor: "key"}, []int{6, 5, 4, 3, 2, 1, 0}},
 			{store.AuditFilter{Actor: "nobody"}, nil},
-			{store.AuditFilter{Since: epoch.Add(2 * time.Second), Until: epoch.Add(4 * time.Second)}, []int{3, 2}},
+			{
+				store.AuditFilter{
+					Since: epoch.Add(2 * time.Second),
+					Until: epoch.Add(4 * time.Second),
+				}, []int{3, 2},
+			},
 			{store.AuditFilter{AccountID: "a", WorkflowID: "w"}, []int{4}},
 		} {
 			var want []string
@@ -114,7 +143,8 @@ var auditTests = map[string]func(*testing.T, store.Store){
 			addAudit(t, s, audited(n, "a", "w"))
 		}
 		for _, want := range []int{2, 1, 0} {
-			if n, err := s.PruneAudit(t.Context(), epoch.Add(3*time.Second), 2); err != nil || n != want {
+			if n, err := s.PruneAudit(t.Context(), epoch.Add(3*time.Second), 2); err != nil ||
+				n != want {
 				t.Errorf("%d, %v, want %d", n, err, want)
 			}
 		}

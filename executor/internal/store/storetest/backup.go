@@ -73,7 +73,9 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		s := closing(t, open(t))
 		record(t, s, queued(1))
 		full := errors.New("the disk is full")
-		if err := s.Backup(t.Context(), func(store.Part) error { return full }); !errors.Is(err, full) {
+		if err := s.Backup(t.Context(), func(store.Part) error {
+			return full
+		}); !errors.Is(err, full) {
 			t.Errorf("%v", err)
 		}
 		record(t, s, queued(2))
@@ -85,34 +87,65 @@ func fill(t *testing.T, s store.Store) {
 	t.Helper()
 	record(t, s, several(1_201)...)
 	apply(t, s, store.Batch{
-		Progress:   []execution.Progress{running(1, epoch), succeeded(2, epoch, `{"a":"b"}`), failed(3, epoch, "why"), running(7000, epoch)},
-		Unreadable: []store.Unreadable{{StreamSequence: 8, Subject: "executions.start.q.w.n", Reason: "garbage", At: epoch}, {StreamSequence: 8, Subject: "executions.progress.q.w.n", Reason: "garbage", At: epoch}},
+		Progress: []execution.Progress{
+			running(1, epoch), succeeded(2, epoch, `{"a":"b"}`), failed(3, epoch, "why"),
+			running(7000, epoch),
+		},
+		Unreadable: []store.Unreadable{
+			{StreamSequence: 8, Subject: "executions.start.q.w.n", Reason: "garbage", At: epoch}, {
+				StreamSequence: 8,
+				Subject:        "executions.progress.q.w.n",
+				Reason:         "garbage",
+				At:             epoch,
+			},
+		},
 	})
-	if _, _, err := s.Dismiss(t.Context(), []string{id(3)}, []store.MessageKey{{StreamSequence: 8, Progress: true}}, epoch.Add(time.Hour), dismissal); err != nil {
+	if _, _, err := s.Dismiss(t.Context(), []string{id(3)}, []store.MessageKey{
+		{StreamSequence: 8, Progress: true},
+	}, epoch.Add(time.Hour), dismissal); err != nil {
 		t.Fatal(err)
 	}
 	addAudit(t, s, audited(1, "a", "w"), audited(2, "b", "v"))
-	if err := s.AddSenders(t.Context(), "senders", epoch, []store.SenderSeen{seenSender(), {WorkflowID: "wf", NodeID: "other", HandshakeAt: epoch}}); err != nil {
+	if err := s.AddSenders(t.Context(), "senders", epoch, []store.SenderSeen{
+		seenSender(), {WorkflowID: "wf", NodeID: "other", HandshakeAt: epoch},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.AddFiltered(t.Context(), "filtered", epoch, []store.Filtered{{WorkflowID: "wf", NodeID: "node", Count: 3, Last: []store.FilteredRequest{{At: epoch, DeliveryID: "d", Place: "ptr:/a"}}}}); err != nil {
+	if err := s.AddFiltered(t.Context(), "filtered", epoch, []store.Filtered{
+		{
+			WorkflowID: "wf",
+			NodeID:     "node",
+			Count:      3,
+			Last:       []store.FilteredRequest{{At: epoch, DeliveryID: "d", Place: "ptr:/a"}},
+		},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	addDuplicates(t, s, "report", epoch, map[string]int64{id(2): 3, id(9000): 1})
-	addRefusals(t, s, "refusals", refusal("a", "token_invalid", 0, 30, 3), refusal("", "not_found", 1, 1, 9))
+	addRefusals(t, s, "refusals", refusal("a", "token_invalid", 0, 30, 3),
+		refusal("", "not_found", 1, 1, 9))
 }
 
 // seenSender returns a value without zero fields.
 func seenSender() store.SenderSeen {
 	return store.SenderSeen{
-		WorkflowID: "wf", NodeID: "node", VerifiedAt: epoch, HandshakeAt: epoch.Add(time.Second), RefusedAt: epoch.Add(time.Minute),
-		RefusedCode: "signature_invalid", RefusedReason: "no signature is right", Deliveries: 5, WithoutID: 2, Refused: 3,
+		WorkflowID:    "wf",
+		NodeID:        "node",
+		VerifiedAt:    epoch,
+		HandshakeAt:   epoch.Add(time.Second),
+		RefusedAt:     epoch.Add(time.Minute),
+		RefusedCode:   "signature_invalid",
+		RefusedReason: "no signature is right",
+		Deliveries:    5,
+		WithoutID:     2,
+		Refused:       3,
 	}
 }
 
 func wantSender(t *testing.T, s store.Store, want store.SenderSeen) {
 	t.Helper()
-	if got, err := s.SenderSeen(t.Context(), want.WorkflowID, want.NodeID); err != nil || got != want {
+	if got, err := s.SenderSeen(t.Context(), want.WorkflowID, want.NodeID); err != nil ||
+		got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 }

@@ -24,7 +24,8 @@ const batchSize = 500
 // filled returns the n-th record of a fill.
 func filled(n int) store.Record {
 	r := queued(n)
-	r.WorkflowID, r.DeliveryID = fmt.Sprint("workflow-", n%fillWorkflows), fmt.Sprint(fillDeliveryID, n)
+	r.WorkflowID, r.DeliveryID = fmt.Sprint("workflow-", n%fillWorkflows),
+		fmt.Sprint(fillDeliveryID, n)
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
 	r.Status, r.FinishedAt = execution.Succeeded, r.AcceptedAt.Add(time.Second)
 	if n%fillFailed == 0 {
@@ -63,7 +64,8 @@ func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	add := func(year int, account, workflow, node string) {
 		n := len(all)
 		r := queued(n)
-		r.AccountID, r.WorkflowID, r.NodeID, r.DeliveryID, r.AcceptedAt = account, workflow, node, fmt.Sprint("of an account ", n), r.AcceptedAt.AddDate(year, 0, 0)
+		r.AccountID, r.WorkflowID, r.NodeID, r.DeliveryID, r.AcceptedAt = account, workflow, node,
+			fmt.Sprint("of an account ", n), r.AcceptedAt.AddDate(year, 0, 0)
 		r.ID = execution.IDForDelivery(workflow, node, r.DeliveryID)
 		if n%7 == 6 {
 			r.Source = execution.Rerun
@@ -127,7 +129,10 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 			b.Run("count of a day", func(b *testing.B) {
 				since := filled(size).AcceptedAt.Add(-24 * time.Hour)
 				for b.Loop() {
-					if _, err := s.CountByTime(b.Context(), store.Filter{WorkflowID: "workflow-7", Since: since}, time.Hour); err != nil {
+					if _, err := s.CountByTime(b.Context(), store.Filter{
+						WorkflowID: "workflow-7",
+						Since:      since,
+					}, time.Hour); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -139,7 +144,11 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 // BenchmarkApply records batches of 500. bare inserts the same records, in one transaction, into a
 // table of the same columns without keys or indexes. The metric x-bare is the ratio of the time of
 // Apply to the time of bare.
-func BenchmarkApply(b *testing.B, open func(b *testing.B) (s store.Store, bare func(ctx context.Context, records []store.Record) error)) {
+func BenchmarkApply(
+	b *testing.B,
+	open func(b *testing.B) (s store.Store,
+		bare func(ctx context.Context, records []store.Record) error),
+) {
 	b.Helper()
 	b.Run("starts", func(b *testing.B) {
 		s, bare := open(b)
@@ -164,7 +173,8 @@ func BenchmarkApply(b *testing.B, open func(b *testing.B) (s store.Store, bare f
 		b.ReportMetric(float64(batches*batchSize)/applying.Seconds(), "starts/s")
 		b.ReportMetric(float64(applying)/float64(inserting), "x-bare")
 	})
-	b.Run("lives", func(b *testing.B) { // recorded, then running and succeeded in batches of their own
+	b.Run("lives", func(b *testing.B) {
+		// Recorded, then running and succeeded in batches of their own.
 		s, _ := open(b)
 		batches := 0
 		for b.Loop() {
@@ -172,8 +182,17 @@ func BenchmarkApply(b *testing.B, open func(b *testing.B) (s store.Store, bare f
 			batches++
 			var begin, end store.Batch
 			for _, r := range records {
-				begin.Progress = append(begin.Progress, of(r, execution.Progress{ID: r.ID, Status: execution.Running, At: epoch}))
-				end.Progress = append(end.Progress, of(r, execution.Progress{ID: r.ID, Status: execution.Succeeded, At: epoch, Output: []byte(`{"ok":true}`)}))
+				begin.Progress = append(begin.Progress, of(r, execution.Progress{
+					ID:     r.ID,
+					Status: execution.Running,
+					At:     epoch,
+				}))
+				end.Progress = append(end.Progress, of(r, execution.Progress{
+					ID:     r.ID,
+					Status: execution.Succeeded,
+					At:     epoch,
+					Output: []byte(`{"ok":true}`),
+				}))
 			}
 			for _, batch := range []store.Batch{{New: records}, begin, end} {
 				if _, err := s.Apply(b.Context(), batch); err != nil {
@@ -193,7 +212,8 @@ func unrelated(batch int) []store.Record {
 		records[i] = queued(n)
 		records[i].WorkflowID = fmt.Sprint("workflow-", n%fillWorkflows)
 		records[i].TokenID = fmt.Sprint("token-", n%fillWorkflows)
-		records[i].ID = execution.IDForDelivery(records[i].WorkflowID, "node", records[i].DeliveryID)
+		records[i].ID = execution.IDForDelivery(records[i].WorkflowID, "node",
+			records[i].DeliveryID)
 	}
 	return records
 }

@@ -17,28 +17,57 @@ var cancelTests = map[string]func(*testing.T, store.Store){
 		cancel()
 		calls := map[string]func() error{
 			"Apply": func() error {
-				_, err := s.Apply(ctx, store.Batch{New: []store.Record{queued(2)}, Progress: []execution.Progress{running(1, epoch)}})
+				_, err := s.Apply(ctx, store.Batch{
+					New:      []store.Record{queued(2)},
+					Progress: []execution.Progress{running(1, epoch)},
+				})
 				return err
 			},
-			"AddDuplicates":  func() error { return s.AddDuplicates(ctx, "r", epoch, map[string]int64{id(1): 1}) },
-			"Get":            func() error { _, err := s.Get(ctx, id(1)); return err },
-			"GetMany":        func() error { _, err := s.GetMany(ctx, []string{id(1)}); return err },
-			"List":           func() error { _, err := s.List(ctx, store.Filter{}, store.Position{}, 5); return err },
-			"CountByTime":    func() error { _, err := s.CountByTime(ctx, store.Filter{}, time.Hour); return err },
-			"TokensLastUsed": func() error { _, err := s.TokensLastUsed(ctx, []string{"token"}); return err },
+			"AddDuplicates": func() error {
+				return s.AddDuplicates(ctx, "r", epoch, map[string]int64{id(1): 1})
+			},
+			"Get": func() error { _, err := s.Get(ctx, id(1)); return err },
+			"GetMany": func() error {
+				_, err := s.GetMany(ctx, []string{id(1)})
+				return err
+			},
+			"List": func() error {
+				_, err := s.List(ctx, store.Filter{}, store.Position{}, 5)
+				return err
+			},
+			"CountByTime": func() error {
+				_, err := s.CountByTime(ctx, store.Filter{}, time.Hour)
+				return err
+			},
+			"TokensLastUsed": func() error {
+				_, err := s.TokensLastUsed(ctx, []string{"token"})
+				return err
+			},
 			"ListUnreadable": func() error {
-				_, err := s.ListUnreadable(ctx, store.UnreadableFilter{}, store.UnreadablePosition{}, 5)
+				_, err := s.ListUnreadable(ctx, store.UnreadableFilter{},
+					store.UnreadablePosition{}, 5)
 				return err
 			},
-			"MarkRequeued": func() error { _, err := s.MarkRequeued(ctx, []store.Requeue{{ID: id(1), As: "again"}}); return err },
+			"MarkRequeued": func() error {
+				_, err := s.MarkRequeued(ctx, []store.Requeue{{ID: id(1), As: "again"}})
+				return err
+			},
 			"Dismiss": func() error {
-				_, _, err := s.Dismiss(ctx, []string{id(1)}, []store.MessageKey{{StreamSequence: 1}}, epoch, dismissal)
+				_, _, err := s.Dismiss(ctx, []string{id(1)}, []store.MessageKey{
+					{StreamSequence: 1},
+				}, epoch, dismissal)
 				return err
 			},
-			"ListOldest":       func() error { _, err := s.ListOldest(ctx, store.Filter{}, store.Position{}, 5); return err },
+			"ListOldest": func() error {
+				_, err := s.ListOldest(ctx, store.Filter{}, store.Position{}, 5)
+				return err
+			},
 			"CountDeadLetters": func() error { _, err := s.CountDeadLetters(ctx, 5); return err },
-			"Prune":            func() error { _, err := s.Prune(ctx, queued(5).AcceptedAt, 5); return err },
-			"Ping":             func() error { return s.Ping(ctx) },
+			"Prune": func() error {
+				_, err := s.Prune(ctx, queued(5).AcceptedAt, 5)
+				return err
+			},
+			"Ping": func() error { return s.Ping(ctx) },
 		}
 		for name, call := range calls {
 			if err := call(); !errors.Is(err, context.Canceled) {
@@ -50,13 +79,17 @@ var cancelTests = map[string]func(*testing.T, store.Store){
 		}
 		wantRecord(t, get(t, s, id(1)), queued(1))
 	},
-	"a batch that is cancelled on the way is recorded whole or not at all": func(t *testing.T, s store.Store) {
+	"a batch that is cancelled on the way is recorded whole or not at all": func(
+		t *testing.T, s store.Store,
+	) {
 		const n = 3_000
 		for round := range 6 {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
-				records := several(n, func(i int, r *store.Record) { r.ID, r.WorkflowID = id(round*n+i), id(round) })
+				records := several(n, func(i int, r *store.Record) {
+					r.ID, r.WorkflowID = id(round*n+i), id(round)
+				})
 				_, err := s.Apply(ctx, store.Batch{New: records})
 				done <- err
 			}()

@@ -35,7 +35,8 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 			return nil
 		})
 		wantSame(t, "changed", changed, slices.Compact(slices.Sorted(slices.Values(changed))))
-		if records, err := s.List(t.Context(), store.Filter{}, store.Position{}, 2*len(all)); err != nil || len(records) != len(changed) {
+		if records, err := s.List(t.Context(), store.Filter{}, store.Position{},
+			2*len(all)); err != nil || len(records) != len(changed) {
 			t.Errorf("%d records, %d inserted, %v", len(records), len(changed), err)
 		}
 	},
@@ -43,7 +44,8 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 		inParallel(t, 4, func(worker int) error {
 			for i := range 20 {
 				if worker == 0 {
-					if _, err := s.Apply(t.Context(), store.Batch{New: several(20 * (i + 1))}); err != nil {
+					if _, err := s.Apply(t.Context(),
+						store.Batch{New: several(20 * (i + 1))}); err != nil {
 						return err
 					}
 					continue
@@ -84,8 +86,13 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 				var fresh, steps, unreadable store.Batch
 				for _, i := range order[start : start+75] {
 					fresh.New = append(fresh.New, queued(i))
-					steps.Progress = append(steps.Progress, running(i, epoch), succeeded(i, epoch, "1"))
-					unreadable.Unreadable = append(unreadable.Unreadable, store.Unreadable{StreamSequence: uint64(i) + 1, At: epoch}) //nolint:gosec // positive
+					steps.Progress = append(steps.Progress, running(i, epoch),
+						succeeded(i, epoch, "1"))
+					//nolint:gosec // positive
+					unreadable.Unreadable = append(unreadable.Unreadable, store.Unreadable{
+						StreamSequence: uint64(i) + 1,
+						At:             epoch,
+					})
 				}
 				fresh.Unreadable = unreadable.Unreadable
 				applied, err := s.Apply(t.Context(), fresh)
@@ -93,11 +100,12 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 					return err
 				}
 				count("new", applied.Changed)
-				// All three kinds are in one batch, together with the steps of the records that the others
-				// insert now.
+				// All three kinds are in one batch, together with the steps of the records that the
+				// others insert now.
 				steps.New, steps.Unreadable = fresh.New, fresh.Unreadable
 				for range 20 {
-					steps.Progress = append(steps.Progress, running(rand.IntN(n), epoch)) // #nosec G404 -- a test's order
+					// #nosec G404 -- a test's order.
+					steps.Progress = append(steps.Progress, running(rand.IntN(n), epoch))
 				}
 				applied, err = s.Apply(t.Context(), steps)
 				if err != nil {

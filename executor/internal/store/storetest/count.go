@@ -14,11 +14,17 @@ var countTests = map[string]func(*testing.T, store.Store){
 		record(t, s, several(150)...) // one each second from 12:00:00.123456
 		got := countByTime(t, s, store.Filter{}, time.Minute)
 		noon := epoch.Truncate(time.Hour)
-		want := []store.Count{{At: noon, Records: 60}, {At: noon.Add(time.Minute), Records: 60}, {At: noon.Add(2 * time.Minute), Records: 30}}
+		want := []store.Count{
+			{At: noon, Records: 60}, {At: noon.Add(time.Minute), Records: 60}, {
+				At:      noon.Add(2 * time.Minute),
+				Records: 30,
+			},
+		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		if got := countByTime(t, s, store.Filter{}, 24*time.Hour); len(got) != 1 || got[0].Records != 150 || !got[0].At.Equal(epoch.Truncate(24*time.Hour)) {
+		if got := countByTime(t, s, store.Filter{}, 24*time.Hour); len(got) != 1 ||
+			got[0].Records != 150 || !got[0].At.Equal(epoch.Truncate(24*time.Hour)) {
 			t.Errorf("a day: %v", got)
 		}
 	},
@@ -35,14 +41,23 @@ var countTests = map[string]func(*testing.T, store.Store){
 			hours  []int
 		}{
 			{store.Filter{WorkflowID: "a"}, []int{0, 2, 4, 6, 8}},
-			{store.Filter{WorkflowID: "a", Since: epoch.Add(3 * time.Hour), Until: epoch.Add(8 * time.Hour)}, []int{4, 6}},
+			{
+				store.Filter{
+					WorkflowID: "a",
+					Since:      epoch.Add(3 * time.Hour),
+					Until:      epoch.Add(8 * time.Hour),
+				}, []int{4, 6},
+			},
 			{store.Filter{Status: execution.Rejected}, []int{7, 8, 9}},
 			{store.Filter{Status: execution.Rejected, WorkflowID: "b"}, []int{7, 9}},
 			{store.Filter{WorkflowID: "none"}, nil},
 		} {
 			var want []store.Count
 			for _, h := range c.hours {
-				want = append(want, store.Count{At: epoch.Truncate(time.Hour).Add(time.Duration(h) * time.Hour), Records: 1})
+				want = append(want, store.Count{
+					At:      epoch.Truncate(time.Hour).Add(time.Duration(h) * time.Hour),
+					Records: 1,
+				})
 			}
 			if got := countByTime(t, s, c.filter, time.Hour); !slices.Equal(got, want) {
 				t.Errorf("%+v: %v, want %v", c.filter, got, want)
@@ -51,7 +66,9 @@ var countTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-func countByTime(t *testing.T, s store.Store, filter store.Filter, step time.Duration) []store.Count {
+func countByTime(
+	t *testing.T, s store.Store, filter store.Filter, step time.Duration,
+) []store.Count {
 	t.Helper()
 	counts, err := s.CountByTime(t.Context(), filter, step)
 	if err != nil {

@@ -18,33 +18,58 @@ func refusal(workflow, code string, m, s int, n int64) store.Refusal {
 	minute := noon.Add(time.Duration(m) * time.Minute)
 	return store.Refusal{
 		WorkflowID: workflow, Code: code, Minute: minute, Count: n,
-		Last: store.RefusedRequest{At: minute.Add(time.Duration(s) * time.Second), BodyBytes: int64(s), UserAgent: fmt.Sprintf("agent/%d.%d", m, s)},
+		Last: store.RefusedRequest{
+			At:        minute.Add(time.Duration(s) * time.Second),
+			BodyBytes: int64(s),
+			UserAgent: fmt.Sprintf("agent/%d.%d", m, s),
+		},
 	}
 }
 
 var countsTests = map[string]func(*testing.T, store.Store){
 	"refusals by workflow and code, with the last request": func(t *testing.T, s store.Store) {
-		addRefusals(t, s, "r1", refusal("a", "token_invalid", 0, 30, 3), refusal("b", "token_invalid", 0, 40, 1), refusal("", "workflow_not_found", 0, 1, 9))
-		addRefusals(t, s, "r2", refusal("a", "json_invalid", 1, 10, 2), refusal("a", "token_invalid", 2, 5, 4))
-		addRefusals(t, s, "late", refusal("a", "token_invalid", 0, 20, 10), refusal("a", "json_invalid", 1, 50, 1))
+		addRefusals(t, s, "r1", refusal("a", "token_invalid", 0, 30, 3),
+			refusal("b", "token_invalid", 0, 40, 1), refusal("", "workflow_not_found", 0, 1, 9))
+		addRefusals(t, s, "r2", refusal("a", "json_invalid", 1, 10, 2),
+			refusal("a", "token_invalid", 2, 5, 4))
+		addRefusals(t, s, "late", refusal("a", "token_invalid", 0, 20, 10),
+			refusal("a", "json_invalid", 1, 50, 1))
 		want := []store.RefusalSum{
 			{Code: "token_invalid", Count: 17, Last: refusal("a", "", 2, 5, 0).Last},
 			{Code: "json_invalid", Count: 3, Last: refusal("a", "", 1, 50, 0).Last},
 		}
 		wantRefusals(t, s, "a", noon, want...)
-		wantRefusals(t, s, "a", noon.Add(time.Minute+time.Second), store.RefusalSum{Code: "token_invalid", Count: 4, Last: want[0].Last}, want[1])
-		wantRefusals(t, s, "", noon, store.RefusalSum{Code: "workflow_not_found", Count: 9, Last: refusal("", "", 0, 1, 0).Last})
+		wantRefusals(t, s, "a", noon.Add(time.Minute+time.Second), store.RefusalSum{
+			Code:  "token_invalid",
+			Count: 4,
+			Last:  want[0].Last,
+		}, want[1])
+		wantRefusals(t, s, "", noon, store.RefusalSum{
+			Code:  "workflow_not_found",
+			Count: 9,
+			Last:  refusal("", "", 0, 1, 0).Last,
+		})
 		wantRefusals(t, s, "none", noon)
 		wantRefusals(t, s, "a", noon.Add(time.Hour))
 	},
 	"refusals of all workflows, the last first, by pages": func(t *testing.T, s store.Store) {
-		addRefusals(t, s, "r1", refusal("a", "token_invalid", 0, 30, 3), refusal("b", "token_invalid", 2, 40, 1), refusal("", "workflow_not_found", 1, 1, 9))
-		addRefusals(t, s, "r2", refusal("b", "json_invalid", 2, 40, 2), refusal("a", "token_invalid", 1, 1, 4), refusal("B", "json_invalid", 2, 40, 6))
+		addRefusals(t, s, "r1", refusal("a", "token_invalid", 0, 30, 3),
+			refusal("b", "token_invalid", 2, 40, 1), refusal("", "workflow_not_found", 1, 1, 9))
+		addRefusals(t, s, "r2", refusal("b", "json_invalid", 2, 40, 2),
+			refusal("a", "token_invalid", 1, 1, 4), refusal("B", "json_invalid", 2, 40, 6))
 		sum := func(workflow, code string, m, s int, n int64) store.WorkflowRefusalSum {
-			return store.WorkflowRefusalSum{WorkflowID: workflow, RefusalSum: store.RefusalSum{Code: code, Count: n, Last: refusal(workflow, code, m, s, n).Last}}
+			return store.WorkflowRefusalSum{
+				WorkflowID: workflow,
+				RefusalSum: store.RefusalSum{
+					Code:  code,
+					Count: n,
+					Last:  refusal(workflow, code, m, s, n).Last,
+				},
+			}
 		}
 		all := []store.WorkflowRefusalSum{
-			sum("b", "token_invalid", 2, 40, 1), sum("b", "json_invalid", 2, 40, 2), sum("B", "json_invalid", 2, 40, 6),
+			sum("b", "token_invalid", 2, 40, 1), sum("b", "json_invalid", 2, 40, 2),
+			sum("B", "json_invalid", 2, 40, 6),
 			sum("a", "token_invalid", 1, 1, 7), sum("", "workflow_not_found", 1, 1, 9),
 		}
 		for limit := range len(all) + 2 {
@@ -55,12 +80,19 @@ var countsTests = map[string]func(*testing.T, store.Store){
 					t.Errorf("%d after %+v\n got %+v, %v\nwant %+v", limit, after, got, err, want)
 				}
 				if at < len(all) {
-					after = store.RefusalPosition{LastAt: all[at].Last.At, WorkflowID: all[at].WorkflowID, Code: all[at].Code}
+					after = store.RefusalPosition{
+						LastAt:     all[at].Last.At,
+						WorkflowID: all[at].WorkflowID,
+						Code:       all[at].Code,
+					}
 				}
 			}
 		}
-		later := []store.WorkflowRefusalSum{all[0], all[1], all[2], sum("a", "token_invalid", 1, 1, 4), all[4]}
-		if got, err := s.AllRefusals(t.Context(), noon.Add(90*time.Second), store.RefusalPosition{}, 9); err != nil || !slices.Equal(got, later) {
+		later := []store.WorkflowRefusalSum{
+			all[0], all[1], all[2], sum("a", "token_invalid", 1, 1, 4), all[4],
+		}
+		if got, err := s.AllRefusals(t.Context(), noon.Add(90*time.Second), store.RefusalPosition{},
+			9); err != nil || !slices.Equal(got, later) {
 			t.Errorf("since the next minute: %+v, %v", got, err)
 		}
 	},
@@ -68,12 +100,21 @@ var countsTests = map[string]func(*testing.T, store.Store){
 		for range 3 {
 			addRefusals(t, s, "report", refusal("a", "token_invalid", 0, 30, 3))
 		}
-		wantRefusals(t, s, "a", noon, store.RefusalSum{Code: "token_invalid", Count: 3, Last: refusal("a", "", 0, 30, 0).Last})
+		wantRefusals(t, s, "a", noon, store.RefusalSum{
+			Code:  "token_invalid",
+			Count: 3,
+			Last:  refusal("a", "", 0, 30, 0).Last,
+		})
 		wantMinutes(t, s, noon, minute(0, "refused:token_invalid", 3))
 	},
 	"one key twice in a report": func(t *testing.T, s store.Store) {
-		addRefusals(t, s, "report", refusal("a", "rate_limited", 0, 40, 1), refusal("a", "rate_limited", 0, 30, 2))
-		wantRefusals(t, s, "a", noon, store.RefusalSum{Code: "rate_limited", Count: 3, Last: refusal("a", "", 0, 40, 0).Last})
+		addRefusals(t, s, "report", refusal("a", "rate_limited", 0, 40, 1),
+			refusal("a", "rate_limited", 0, 30, 2))
+		wantRefusals(t, s, "a", noon, store.RefusalSum{
+			Code:  "rate_limited",
+			Count: 3,
+			Last:  refusal("a", "", 0, 40, 0).Last,
+		})
 		wantMinutes(t, s, noon, minute(0, "refused:rate_limited", 3))
 	},
 	"hostile texts": func(t *testing.T, s store.Store) {
@@ -100,24 +141,30 @@ var countsTests = map[string]func(*testing.T, store.Store){
 		addDuplicates(t, s, "d1", epoch, map[string]int64{id(1): 2, id(2): 3})
 		addDuplicates(t, s, "d1", epoch, map[string]int64{id(1): 2, id(2): 3})
 		addDuplicates(t, s, "d2", epoch.Add(time.Minute), map[string]int64{id(1): 1})
-		addRefusals(t, s, "r", refusal("a", "token_invalid", 1, 1, 2), refusal("b", "token_invalid", 1, 1, 5), refusal("", "not_found", 1, 1, 1))
-		// There is one record each second, beginning at the fraction of a second of the first one: 60 and
-		// 40.
+		addRefusals(t, s, "r", refusal("a", "token_invalid", 1, 1, 2),
+			refusal("b", "token_invalid", 1, 1, 5), refusal("", "not_found", 1, 1, 1))
+		// There is one record each second, beginning at the fraction of a second of the first one:
+		// 60 and 40.
 		wantMinutes(t, s, noon, minute(0, "accepted", 58), minute(0, "deduplicated", 5),
-			minute(1, "accepted", 40), minute(1, "deduplicated", 1), minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))
+			minute(1, "accepted", 40), minute(1, "deduplicated", 1),
+			minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))
 		wantMinutes(t, s, noon.Add(90*time.Second),
-			minute(1, "accepted", 40), minute(1, "deduplicated", 1), minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))
+			minute(1, "accepted", 40), minute(1, "deduplicated", 1),
+			minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))
 	},
 	"pruned by age, and down to a number": func(t *testing.T, s store.Store) {
 		record(t, s, queued(0), queued(300))
 		var all []store.Refusal
 		for m := range 10 {
-			all = append(all, refusal("a", "token_invalid", m, 0, 1), refusal("b", "token_invalid", m, 0, 1))
+			all = append(all, refusal("a", "token_invalid", m, 0, 1),
+				refusal("b", "token_invalid", m, 0, 1))
 		}
 		addRefusals(t, s, "r", all...)
 		at := func(m int) time.Time { return noon.Add(time.Duration(m) * time.Minute) }
 		for _, c := range []struct{ before, keep, limit, want, left int }{
-			{0, 100, 100, 0, 20}, {2, 100, 3, 3, 17}, {2, 100, 3, 1, 16}, {2, 100, 3, 0, 16}, {2, 6, 0, 0, 16}, {2, 6, 100, 10, 6}, {2, 6, 100, 0, 6},
+			{0, 100, 100, 0, 20}, {2, 100, 3, 3, 17}, {2, 100, 3, 1, 16}, {2, 100, 3, 0, 16}, {
+				2, 6, 0, 0, 16,
+			}, {2, 6, 100, 10, 6}, {2, 6, 100, 0, 6},
 		} {
 			n, err := s.PruneCounts(t.Context(), at(c.before), c.keep, c.limit)
 			if err != nil || n != c.want {
@@ -160,10 +207,12 @@ var countsTests = map[string]func(*testing.T, store.Store){
 				}
 				var report []store.Refusal
 				for i := range 20 {
-					report = append(report, refusal(fmt.Sprint("w", (i*7+worker)%20), "token_invalid", 0, i, 1))
+					report = append(report,
+						refusal(fmt.Sprint("w", (i*7+worker)%20), "token_invalid", 0, i, 1))
 				}
 				// Every report comes from two workers.
-				if err := s.AddRefusals(t.Context(), fmt.Sprint("r", worker/2, n), epoch, report); err != nil {
+				if err := s.AddRefusals(t.Context(), fmt.Sprint("r", worker/2, n), epoch,
+					report); err != nil {
 					return err
 				}
 				if _, err := s.PruneCounts(t.Context(), noon, 1000, 5); err != nil {
@@ -172,7 +221,8 @@ var countsTests = map[string]func(*testing.T, store.Store){
 			}
 			return nil
 		})
-		wantMinutes(t, s, noon, minute(0, "accepted", workers*rounds*20), minute(0, "refused:token_invalid", workers/2*rounds*20))
+		wantMinutes(t, s, noon, minute(0, "accepted", workers*rounds*20),
+			minute(0, "refused:token_invalid", workers/2*rounds*20))
 	},
 }
 
@@ -187,7 +237,9 @@ func addRefusals(t *testing.T, s store.Store, report string, refusals ...store.R
 	}
 }
 
-func wantRefusals(t *testing.T, s store.Store, workflow string, since time.Time, want ...store.RefusalSum) {
+func wantRefusals(
+	t *testing.T, s store.Store, workflow string, since time.Time, want ...store.RefusalSum,
+) {
 	t.Helper()
 	got, err := s.Refusals(t.Context(), workflow, since)
 	if err != nil || !slices.Equal(got, want) {

@@ -13,14 +13,20 @@ import (
 )
 
 var deadLetterTests = map[string]func(*testing.T, store.Store){
-	"what failed, until it is requeued, and what could not be decoded": func(t *testing.T, s store.Store) {
-		records := several(6, func(i int, r *store.Record) { r.WorkflowID = []string{"a", "b"}[i%2] })
+	"what failed, until it is requeued, and what could not be decoded": func(
+		t *testing.T, s store.Store,
+	) {
+		records := several(6, func(i int, r *store.Record) {
+			r.WorkflowID = []string{"a", "b"}[i%2]
+		})
 		records[5].Status = execution.Rejected
 		record(t, s, records...)
-		// Records 0, 1 and 2 fail; 3 and 4 do not. The messages come between them, one at the time of 1.
+		// Records 0, 1 and 2 fail; 3 and 4 do not. The messages come between them, one at the time
+		// of 1.
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{
-				of(records[0], failed(0, epoch, "")), of(records[1], failed(1, epoch, "")), of(records[2], failed(2, epoch, "")),
+				of(records[0], failed(0, epoch, "")), of(records[1], failed(1, epoch, "")),
+				of(records[2], failed(2, epoch, "")),
 				of(records[3], succeeded(3, epoch, "")), of(records[4], running(4, epoch)),
 			},
 			Unreadable: []store.Unreadable{
@@ -36,7 +42,8 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			"c": nil,
 		} {
 			for size := 1; size <= 7; size++ {
-				if got := deadLetters(t, s, store.DeadLetterFilter{WorkflowID: workflow}, size); !slices.Equal(got, want) {
+				if got := deadLetters(t, s, store.DeadLetterFilter{WorkflowID: workflow},
+					size); !slices.Equal(got, want) {
 					t.Errorf("workflow %q, pages of %d: %q, want %q", workflow, size, got, want)
 				}
 			}
@@ -47,7 +54,9 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		for _, alive := range []string{id(3), id(4), id(5), id(99), ""} {
 			markRequeued(t, s, alive, "again", false)
 		}
-		if got, want := deadLetters(t, s, store.DeadLetterFilter{}, 2), []string{"13", id(2), "12", "11", id(0)}; !slices.Equal(got, want) {
+		if got, want := deadLetters(t, s, store.DeadLetterFilter{}, 2), []string{
+			"13", id(2), "12", "11", id(0),
+		}; !slices.Equal(got, want) {
 			t.Errorf("after a requeue: %q, want %q", got, want)
 		}
 		want := records[1]
@@ -57,7 +66,10 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		want.Status, want.FinishedAt = execution.Succeeded, epoch
 		wantRecord(t, get(t, s, id(3)), want)
 		// A late step does not undo the dismissal.
-		apply(t, s, store.Batch{New: []store.Record{records[1]}, Progress: []execution.Progress{of(records[1], succeeded(1, epoch, ""))}})
+		apply(t, s, store.Batch{
+			New:      []store.Record{records[1]},
+			Progress: []execution.Progress{of(records[1], succeeded(1, epoch, ""))},
+		})
 		if got := get(t, s, id(1)); got.RequeuedAs != "again" || got.Status != execution.Failed {
 			t.Errorf("%+v", got)
 		}
@@ -66,7 +78,10 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 	"dismissed ones leave the list, and stay as they are": func(t *testing.T, s store.Store) {
 		record(t, s, several(6)...)
 		apply(t, s, store.Batch{
-			Progress: []execution.Progress{failed(0, epoch, "why"), failed(1, epoch, "why"), failed(2, epoch, "why"), succeeded(3, epoch, "")},
+			Progress: []execution.Progress{
+				failed(0, epoch, "why"), failed(1, epoch, "why"), failed(2, epoch, "why"),
+				succeeded(3, epoch, ""),
+			},
 			Unreadable: []store.Unreadable{
 				{StreamSequence: 11, Subject: "executions.start.q.wf.n", At: epoch},
 				{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch},
@@ -94,7 +109,8 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		report := store.MessageKey{StreamSequence: 11, Progress: true}
 		all := []string{id(1), id(0), id(3), id(4), id(99)}
 		got, of := dismiss(all, []store.MessageKey{report, {StreamSequence: 99}})
-		if !slices.Equal(got, []string{id(0), id(1)}) || !slices.Equal(of, []store.MessageKey{report}) {
+		if !slices.Equal(got, []string{id(0), id(1)}) ||
+			!slices.Equal(of, []store.MessageKey{report}) {
 			t.Errorf("dismissed %q, %v", got, of)
 		}
 		if got, of = dismiss(all, []store.MessageKey{report}); len(got)+len(of) != 0 {
@@ -104,20 +120,30 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		// Each dismissed dead letter is in the audit log once; the others are not.
 		entries := auditOf(t, s, store.AuditFilter{})
 		slices.Sort(entries)
-		if want := []string{dismissal("", report).ID, dismissal(id(0), store.MessageKey{}).ID, dismissal(id(1), store.MessageKey{}).ID}; !slices.Equal(entries, want) {
+		if want := []string{
+			dismissal("", report).ID, dismissal(id(0), store.MessageKey{}).ID,
+			dismissal(id(1), store.MessageKey{}).ID,
+		}; !slices.Equal(entries, want) {
 			t.Errorf("in the audit: %q, want %q", entries, want)
 		}
-		if got, want := deadLetters(t, s, store.DeadLetterFilter{}, 2), []string{id(2), "12", "11"}; !slices.Equal(got, want) {
+		if got, want := deadLetters(t, s, store.DeadLetterFilter{}, 2),
+			[]string{id(2), "12", "11"}; !slices.Equal(got, want) {
 			t.Errorf("left: %q, want %q", got, want)
 		}
 		want := queued(0)
-		want.Status, want.Error, want.FinishedAt, want.DismissedAt = execution.Failed, "why", epoch, at
+		want.Status, want.Error, want.FinishedAt, want.DismissedAt = execution.Failed, "why", epoch,
+			at
 		wantRecord(t, get(t, s, id(0)), want)
-		if u, err := s.GetUnreadable(t.Context(), report); err != nil || u.Subject != "executions.progress.q.wf.n" {
+		if u, err := s.GetUnreadable(t.Context(), report); err != nil ||
+			u.Subject != "executions.progress.q.wf.n" {
 			t.Errorf("%+v, %v", u, err)
 		}
 		// The same message again does not bring it back.
-		apply(t, s, store.Batch{Unreadable: []store.Unreadable{{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch}}})
+		apply(t, s, store.Batch{
+			Unreadable: []store.Unreadable{
+				{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch},
+			},
+		})
 		wantCount(100, 3)
 		// A dismissed dead letter can still be requeued; a requeued one cannot be dismissed.
 		markRequeued(t, s, id(0), "again", true)
@@ -133,7 +159,9 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		record(t, s, want)
 		wantRecord(t, get(t, s, id(1)), want)
 	},
-	"of many that requeue at once one does": func(t *testing.T, s store.Store) { requeueAtOnce(t, s, s, s, s) },
+	"of many that requeue at once one does": func(t *testing.T, s store.Store) {
+		requeueAtOnce(t, s, s, s, s)
+	},
 }
 
 // requeueAtOnce lets each store, at the same time, requeue the same records.
@@ -148,7 +176,12 @@ func requeueAtOnce(t *testing.T, stores ...store.Store) {
 	inParallel(t, len(stores), func(worker int) error {
 		for i := range n {
 			// Each call marks two records at once, in an order of its own.
-			mark := []store.Requeue{{ID: id(i), As: fmt.Sprint("by ", worker)}, {ID: id((i + 1) % n), As: fmt.Sprint("by ", worker)}}
+			mark := []store.Requeue{
+				{ID: id(i), As: fmt.Sprint("by ", worker)}, {
+					ID: id((i + 1) % n),
+					As: fmt.Sprint("by ", worker),
+				},
+			}
 			if worker%2 == 1 {
 				slices.Reverse(mark)
 			}
@@ -159,7 +192,8 @@ func requeueAtOnce(t *testing.T, stores ...store.Store) {
 			for _, won := range won {
 				i := slices.IndexFunc(several(n), func(r store.Record) bool { return r.ID == won })
 				marked[i].Add(1)
-				if got, err := stores[worker].Get(t.Context(), id(i)); err != nil || got.RequeuedAs != fmt.Sprint("by ", worker) {
+				if got, err := stores[worker].Get(t.Context(), id(i)); err != nil ||
+					got.RequeuedAs != fmt.Sprint("by ", worker) {
 					return fmt.Errorf("%d: %+v, %w", i, got, err)
 				}
 			}
@@ -186,7 +220,9 @@ func markRequeued(t *testing.T, s store.Store, id, as string, want bool) {
 
 // deadLetters reads the whole list by pages: an ID for each record, a sequence for each message.
 // For the next page, it keeps only the fields of the last dead letter that determine the order.
-func deadLetters(t *testing.T, s store.Store, filter store.DeadLetterFilter, size int) (names []string) {
+func deadLetters(
+	t *testing.T, s store.Store, filter store.DeadLetterFilter, size int,
+) (names []string) {
 	t.Helper()
 	var last store.DeadLetter
 	before := time.Time{}
@@ -202,10 +238,17 @@ func deadLetters(t *testing.T, s store.Store, filter store.DeadLetterFilter, siz
 			before = d.At()
 			if d.Record != nil {
 				names = append(names, d.Record.ID)
-				last = store.DeadLetter{Record: &store.Record{ID: d.Record.ID, AcceptedAt: d.Record.AcceptedAt}}
+				last = store.DeadLetter{
+					Record: &store.Record{ID: d.Record.ID, AcceptedAt: d.Record.AcceptedAt},
+				}
 			} else {
 				names = append(names, fmt.Sprint(d.Message.StreamSequence))
-				last = store.DeadLetter{Message: &store.Unreadable{StreamSequence: d.Message.StreamSequence, At: d.Message.At}}
+				last = store.DeadLetter{
+					Message: &store.Unreadable{
+						StreamSequence: d.Message.StreamSequence,
+						At:             d.Message.At,
+					},
+				}
 			}
 		}
 		if len(page) < size {
@@ -225,8 +268,18 @@ func filteredDeadLetters(t *testing.T, s store.Store) {
 		batch.Progress = append(batch.Progress, of(r, failed(i, epoch, reasons[i/2%2])))
 	}
 	batch.Unreadable = []store.Unreadable{
-		{StreamSequence: 3, Subject: "executions.start.q.a.n", Reason: "garbage: 5 %", At: records[3].AcceptedAt},
-		{StreamSequence: 8, Subject: "executions.start.q.b.n", Reason: "garbage", At: records[8].AcceptedAt},
+		{
+			StreamSequence: 3,
+			Subject:        "executions.start.q.a.n",
+			Reason:         "garbage: 5 %",
+			At:             records[3].AcceptedAt,
+		},
+		{
+			StreamSequence: 8,
+			Subject:        "executions.start.q.b.n",
+			Reason:         "garbage",
+			At:             records[8].AcceptedAt,
+		},
 	}
 	apply(t, s, batch)
 	for _, f := range []store.DeadLetterFilter{
@@ -243,14 +296,18 @@ func filteredDeadLetters(t *testing.T, s store.Store) {
 		{WorkflowID: "b", Reason: "full", Since: records[2].AcceptedAt, AccountID: "x"},
 	} {
 		var want []string
-		within := func(at time.Time) bool { return !at.Before(f.Since) && (f.Until.IsZero() || at.Before(f.Until)) }
+		within := func(at time.Time) bool {
+			return !at.Before(f.Since) && (f.Until.IsZero() || at.Before(f.Until))
+		}
 		for i, r := range slices.Backward(records) {
-			if (f.AccountID == "" || f.AccountID == r.AccountID) && (f.WorkflowID == "" || f.WorkflowID == r.WorkflowID) &&
+			if (f.AccountID == "" || f.AccountID == r.AccountID) &&
+				(f.WorkflowID == "" || f.WorkflowID == r.WorkflowID) &&
 				strings.Contains(reasons[i/2%2], f.Reason) && within(r.AcceptedAt) {
 				want = append(want, r.ID)
 			}
 			for _, u := range batch.Unreadable {
-				if u.At.Equal(r.AcceptedAt) && f.AccountID == "" && (f.WorkflowID == "" || strings.Contains(u.Subject, "q."+f.WorkflowID+".")) &&
+				if u.At.Equal(r.AcceptedAt) && f.AccountID == "" &&
+					(f.WorkflowID == "" || strings.Contains(u.Subject, "q."+f.WorkflowID+".")) &&
 					strings.Contains(u.Reason, f.Reason) && within(u.At) {
 					want = append(want, fmt.Sprint(u.StreamSequence))
 				}

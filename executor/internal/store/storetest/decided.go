@@ -25,7 +25,11 @@ func wantDecided(t *testing.T, s store.Store, stream string, want ...store.Range
 var decidedTests = map[string]func(*testing.T, store.Store){
 	"ranges of batches are merged, by stream": func(t *testing.T, s store.Store) {
 		wantDecided(t, s, "A")
-		for _, r := range [][]store.Range{{span("A", 5, 7), span("B", 1, 1)}, {span("A", 1, 2)}, {span("A", 3, 4), span("A", 6, 6)}, {span("A", 10, 12)}} {
+		for _, r := range [][]store.Range{
+			{span("A", 5, 7), span("B", 1, 1)}, {span("A", 1, 2)}, {
+				span("A", 3, 4), span("A", 6, 6),
+			}, {span("A", 10, 12)},
+		} {
 			apply(t, s, store.Batch{Decided: r})
 		}
 		wantDecided(t, s, "A", span("A", 1, 7), span("A", 10, 12))
@@ -40,7 +44,8 @@ var decidedTests = map[string]func(*testing.T, store.Store){
 		}
 		for range 2 {
 			got, err := s.Decided(t.Context(), "A", "then")
-			if err != nil || len(got) != 200 || got[0] != span("A", 1, 1) || got[199] != span("A", 399, 399) {
+			if err != nil || len(got) != 200 || got[0] != span("A", 1, 1) ||
+				got[199] != span("A", 399, 399) {
 				t.Fatalf("%d ranges, %v", len(got), err)
 			}
 		}
@@ -57,7 +62,11 @@ var decidedTests = map[string]func(*testing.T, store.Store){
 		wantDecided(t, s, "B", span("B", 1, 9))
 	},
 	"what was taken back is forgotten": func(t *testing.T, s store.Store) {
-		apply(t, s, store.Batch{Decided: []store.Range{span("A", 1, 9), span("A", 20, 30), span("A", 40, 41), span("B", 1, 50)}})
+		apply(t, s, store.Batch{
+			Decided: []store.Range{
+				span("A", 1, 9), span("A", 20, 30), span("A", 40, 41), span("B", 1, 50),
+			},
+		})
 		if err := s.ForgetDecided(t.Context(), "A", "then", 25); err != nil {
 			t.Fatal(err)
 		}

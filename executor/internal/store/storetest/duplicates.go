@@ -50,7 +50,8 @@ var duplicateTests = map[string]func(*testing.T, store.Store){
 					counts[id(i)] = 1
 				}
 				// Every report comes from two reporters.
-				if err := s.AddDuplicates(t.Context(), fmt.Sprint(reporter/2, n), epoch, counts); err != nil {
+				if err := s.AddDuplicates(t.Context(), fmt.Sprint(reporter/2, n), epoch,
+					counts); err != nil {
 					return err
 				}
 			}

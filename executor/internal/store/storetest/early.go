@@ -13,18 +13,31 @@ func progress(steps ...execution.Progress) store.Batch { return store.Batch{Prog
 
 var earlyTests = map[string]func(*testing.T, store.Store){
 	"a step that comes before its record is applied with it": func(t *testing.T, s store.Store) {
-		applied := apply(t, s, progress(running(1, epoch), succeeded(1, epoch.Add(time.Second), `"x"`), running(2, epoch)))
+		applied := apply(t, s,
+			progress(running(1, epoch), succeeded(1, epoch.Add(time.Second), `"x"`),
+				running(2, epoch)))
 		wantSame(t, "unknown", applied.Unknown, []string{id(1), id(2)})
-		apply(t, s, progress(failed(1, epoch.Add(2*time.Second), "late"), failed(3, epoch.Add(3*time.Second), "bad \x00\xff")))
-		apply(t, s, progress(succeeded(3, epoch.Add(4*time.Second), "1"))) // later, so it does not count
+		apply(t, s,
+			progress(failed(1, epoch.Add(2*time.Second), "late"),
+				failed(3, epoch.Add(3*time.Second), "bad \x00\xff")))
+		// Later, so it does not count.
+		apply(t, s, progress(succeeded(3, epoch.Add(4*time.Second), "1")))
 		// The batch's own steps come after the kept steps.
-		applied = apply(t, s, store.Batch{New: several(4), Progress: []execution.Progress{succeeded(2, epoch.Add(5*time.Second), "2"), running(3, epoch)}})
+		applied = apply(t, s, store.Batch{
+			New: several(4),
+			Progress: []execution.Progress{
+				succeeded(2, epoch.Add(5*time.Second), "2"), running(3, epoch),
+			},
+		})
 		wantSame(t, "changed", applied.Changed, []string{id(0), id(1), id(2), id(3)})
 		wantSame(t, "unknown", applied.Unknown, nil)
 		want := several(4)
-		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Output = execution.Succeeded, epoch, epoch.Add(time.Second), []byte(`"x"`)
-		want[2].Status, want[2].StartedAt, want[2].FinishedAt, want[2].Output = execution.Succeeded, epoch, epoch.Add(5*time.Second), []byte("2")
-		want[3].Status, want[3].FinishedAt, want[3].Error = execution.Failed, epoch.Add(3*time.Second), "bad \uFFFD\uFFFD"
+		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Output = execution.Succeeded,
+			epoch, epoch.Add(time.Second), []byte(`"x"`)
+		want[2].Status, want[2].StartedAt, want[2].FinishedAt, want[2].Output = execution.Succeeded,
+			epoch, epoch.Add(5*time.Second), []byte("2")
+		want[3].Status, want[3].FinishedAt, want[3].Error = execution.Failed,
+			epoch.Add(3*time.Second), "bad \uFFFD\uFFFD"
 		for i, r := range want {
 			wantRecord(t, get(t, s, id(i)), r)
 		}
@@ -39,10 +52,13 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		apply(t, s, progress(step))
 		apply(t, s, store.Batch{New: []store.Record{queued(1)}})
 		want := queued(1)
-		want.Status, want.FinishedAt, want.Output, want.Attempts = execution.Succeeded, epoch, []byte("1"), 2
+		want.Status, want.FinishedAt, want.Output, want.Attempts = execution.Succeeded, epoch,
+			[]byte("1"), 2
 		wantRecord(t, get(t, s, id(1)), want)
 	},
-	"one of another queue or workflow changes nothing then, either": func(t *testing.T, s store.Store) {
+	"one of another queue or workflow changes nothing then, either": func(
+		t *testing.T, s store.Store,
+	) {
 		alien, own := failed(1, epoch, "forged"), succeeded(1, epoch.Add(time.Second), "1")
 		alien.WorkflowID = "another"
 		apply(t, s, progress(alien, own))
@@ -52,9 +68,12 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		want.Status, want.FinishedAt, want.Output = execution.Succeeded, own.At, []byte("1")
 		wantRecord(t, get(t, s, id(1)), want)
 	},
-	"one that comes again is kept once, and of one execution only so many": func(t *testing.T, s store.Store) {
+	"one that comes again is kept once, and of one execution only so many": func(
+		t *testing.T, s store.Store,
+	) {
 		for range 3 {
-			if applied := apply(t, s, progress(running(1, epoch), running(1, epoch))); applied.Dropped != 0 {
+			if applied := apply(t, s,
+				progress(running(1, epoch), running(1, epoch))); applied.Dropped != 0 {
 				t.Errorf("dropped %d", applied.Dropped)
 			}
 		}
@@ -72,7 +91,9 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"what changes nothing is not kept": func(t *testing.T, s store.Store) {
-		apply(t, s, progress(of(queued(1), execution.Progress{ID: id(1), Status: execution.Queued}), of(queued(1), execution.Progress{ID: id(1), Status: "unheard of"})))
+		apply(t, s,
+			progress(of(queued(1), execution.Progress{ID: id(1), Status: execution.Queued}),
+				of(queued(1), execution.Progress{ID: id(1), Status: "unheard of"})))
 		if n := pruneEarly(t, s); n != 0 {
 			t.Errorf("%d are kept", n)
 		}
@@ -100,7 +121,10 @@ var lostTests = map[string]func(*testing.T, store.Store){
 			lost = append(lost, store.Lost{ID: id(i), StreamSequence: queued(i).StreamSequence})
 		}
 		lost[3].StreamSequence++ // the record has moved meanwhile
-		lost = append(lost, store.Lost{ID: id(9), StreamSequence: 1}, store.Lost{ID: "\x00", StreamSequence: 1})
+		lost = append(lost, store.Lost{ID: id(9), StreamSequence: 1}, store.Lost{
+			ID:             "\x00",
+			StreamSequence: 1,
+		})
 		for _, want := range [][]string{{id(0), id(1)}, nil} { // the second time, they are final
 			ended, err := s.EndLost(t.Context(), lost, at, "lost")
 			if err != nil {
@@ -111,19 +135,23 @@ var lostTests = map[string]func(*testing.T, store.Store){
 		apply(t, s, progress(succeeded(0, epoch, "1")))
 		want := several(5)
 		want[0].Status, want[0].FinishedAt, want[0].Error = execution.Failed, at, "lost"
-		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Error = execution.Failed, epoch, at, "lost"
+		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Error = execution.Failed,
+			epoch, at, "lost"
 		want[2].Status, want[2].FinishedAt, want[2].Output = execution.Succeeded, epoch, []byte("1")
 		for i, r := range want {
 			wantRecord(t, get(t, s, id(i)), r)
 		}
-		if dead := list(t, s, store.Filter{DeadLetter: true}, store.Position{}, 10); len(dead) != 2 {
+		if dead := list(t, s, store.Filter{DeadLetter: true}, store.Position{},
+			10); len(dead) != 2 {
 			t.Errorf("dead letters: %v", ids(dead))
 		}
 	},
 	"a record that is not final follows its message": func(t *testing.T, s store.Store) {
 		record(t, s, several(4)...)
 		apply(t, s, progress(running(1, epoch), succeeded(2, epoch, "")))
-		again := several(4, func(_ int, r *store.Record) { r.StreamSequence, r.NodeID = 99, "other" })
+		again := several(4, func(_ int, r *store.Record) {
+			r.StreamSequence, r.NodeID = 99, "other"
+		})
 		record(t, s, again[:3]...)
 		for i, want := range []uint64{99, 99, 3, 4} {
 			if got := get(t, s, id(i)); got.StreamSequence != want || got.NodeID != "node" {
@@ -165,7 +193,8 @@ func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 		}
 		return nil
 	})
-	if done := list(t, stores[0], store.Filter{Status: execution.Succeeded}, store.Position{}, 2*n); len(done) != n {
+	if done := list(t, stores[0], store.Filter{Status: execution.Succeeded}, store.Position{},
+		2*n); len(done) != n {
 		t.Errorf("%d of %d succeeded", len(done), n)
 	}
 	if kept := pruneEarly(t, stores[0]); kept != 0 {

@@ -17,14 +17,23 @@ func failureCause(f store.Failure) *store.EventCause {
 		return nil
 	}
 	return &store.EventCause{
-		ID: "failed:" + f.ExecutionID, AccountID: f.AccountID, Kind: "failed", WorkflowID: f.WorkflowID, ExecutionID: f.ExecutionID, Queue: f.Queue, At: f.At, Text: f.Error,
+		ID:          "failed:" + f.ExecutionID,
+		AccountID:   f.AccountID,
+		Kind:        "failed",
+		WorkflowID:  f.WorkflowID,
+		ExecutionID: f.ExecutionID,
+		Queue:       f.Queue,
+		At:          f.At,
+		Text:        f.Error,
 	}
 }
 
 // causesOf returns the causes that wait, and leaves them.
 func causesOf(t *testing.T, s store.Store) (found []store.EventCause) {
 	t.Helper()
-	if err := s.DecideEvents(t.Context(), epoch, epoch, func(causes []store.EventCause, _ []store.Event) ([]store.Event, []string) {
+	if err := s.DecideEvents(t.Context(), epoch, epoch, func(
+		causes []store.EventCause, _ []store.Event,
+	) ([]store.Event, []string) {
 		found = causes
 		return nil, nil
 	}); err != nil {
@@ -36,7 +45,9 @@ func causesOf(t *testing.T, s store.Store) (found []store.EventCause) {
 // decideAll replaces all causes by one event each, and returns the events that were decided before.
 func decideAll(t *testing.T, s store.Store, now time.Time) (before []store.Event) {
 	t.Helper()
-	if err := s.DecideEvents(t.Context(), now, epoch, func(causes []store.EventCause, decided []store.Event) (events []store.Event, used []string) {
+	if err := s.DecideEvents(t.Context(), now, epoch, func(
+		causes []store.EventCause, decided []store.Event,
+	) (events []store.Event, used []string) {
 		before = decided
 		for _, c := range causes {
 			events = append(events, event(c.ID, now))
@@ -50,7 +61,15 @@ func decideAll(t *testing.T, s store.Store, now time.Time) (before []store.Event
 }
 
 func event(id string, at time.Time) store.Event {
-	return store.Event{ID: id, AccountID: "account", Kind: "failed", WorkflowID: "alerts", NodeID: "node", Input: `{"count":1}`, DecidedAt: at}
+	return store.Event{
+		ID:         id,
+		AccountID:  "account",
+		Kind:       "failed",
+		WorkflowID: "alerts",
+		NodeID:     "node",
+		Input:      `{"count":1}`,
+		DecidedAt:  at,
+	}
 }
 
 func unpublished(t *testing.T, s store.Store) []store.Event {
@@ -80,18 +99,34 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		at := epoch.Add(time.Hour)
 		for range 2 { // the second one changes nothing
 			apply(t, s, store.Batch{Progress: []execution.Progress{
-				failed(1, at, "no\x00ne"), succeeded(2, at, "1"), of(silent, execution.Progress{ID: silent.ID, Status: execution.Failed, At: at}),
+				failed(1, at, "no\x00ne"), succeeded(2, at, "1"), of(silent, execution.Progress{
+					ID:     silent.ID,
+					Status: execution.Failed,
+					At:     at,
+				}),
 			}})
-			if _, err := s.EndLost(t.Context(), []store.Lost{{ID: id(3), StreamSequence: queued(3).StreamSequence}}, at.Add(time.Second), "lost"); err != nil {
+			if _, err := s.EndLost(t.Context(), []store.Lost{
+				{ID: id(3), StreamSequence: queued(3).StreamSequence},
+			}, at.Add(time.Second), "lost"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		cause := func(n int, at time.Time, text string) store.EventCause {
 			return store.EventCause{
-				ID: "failed:" + id(n), AccountID: "account", Kind: "failed", WorkflowID: "workflow", ExecutionID: id(n), Queue: "default", At: store.Time(at), Text: text,
+				ID:          "failed:" + id(n),
+				AccountID:   "account",
+				Kind:        "failed",
+				WorkflowID:  "workflow",
+				ExecutionID: id(n),
+				Queue:       "default",
+				At:          store.Time(at),
+				Text:        text,
 			}
 		}
-		want := []store.EventCause{cause(4, epoch, "early"), cause(1, at, store.SanitizeText("no\x00ne")), cause(3, at.Add(time.Second), "lost")}
+		want := []store.EventCause{
+			cause(4, epoch, "early"), cause(1, at, store.SanitizeText("no\x00ne")),
+			cause(3, at.Add(time.Second), "lost"),
+		}
 		if got := causesOf(t, s); !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
@@ -104,7 +139,9 @@ var eventTests = map[string]func(*testing.T, store.Store){
 	"a cause becomes an event once, and an event is kept until it is published, and for a while": func(t *testing.T, s store.Store) {
 		s.TellFailures(failureCause)
 		record(t, s, queued(1), queued(2))
-		apply(t, s, store.Batch{Progress: []execution.Progress{failed(1, epoch, "one"), failed(2, epoch.Add(1), "two")}})
+		apply(t, s, store.Batch{
+			Progress: []execution.Progress{failed(1, epoch, "one"), failed(2, epoch.Add(1), "two")},
+		})
 		if before := decideAll(t, s, epoch); len(before) != 0 {
 			t.Errorf("decided before: %+v", before)
 		}
@@ -115,7 +152,8 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 		published := epoch.Add(time.Second)
 		for range 2 {
-			if err := s.EventsPublished(t.Context(), []string{one.ID, "other"}, published); err != nil {
+			if err := s.EventsPublished(t.Context(), []string{one.ID, "other"},
+				published); err != nil {
 				t.Fatal(err)
 			}
 			published = published.Add(time.Second)
@@ -129,7 +167,8 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(3, epoch, "three")}})
 		late := epoch.Add(store.EventMemory + time.Second)
 		before := decideAll(t, s, late)
-		if len(before) != 2 || before[0].ID != one.ID || before[0].Input != "" || !before[0].PublishedAt.Equal(epoch.Add(time.Second)) || before[1].ID != two.ID {
+		if len(before) != 2 || before[0].ID != one.ID || before[0].Input != "" ||
+			!before[0].PublishedAt.Equal(epoch.Add(time.Second)) || before[1].ID != two.ID {
 			t.Errorf("%+v", before)
 		}
 		record(t, s, queued(4))
@@ -138,17 +177,28 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		for _, e := range decideAll(t, s, late) {
 			ids = append(ids, e.ID)
 		}
-		if !slices.Equal(ids, []string{two.ID, "failed:" + id(3)}) { // the first one was published, and is old
+		if !slices.Equal(ids, []string{two.ID, "failed:" + id(3)}) {
+			// The first one was published, and is old.
 			t.Errorf("%q", ids)
 		}
 	},
 	"conditions begin and end once": func(t *testing.T, s store.Store) {
-		condition := store.Condition{AccountID: "account", Kind: "silent", Subject: "workflow/node", Since: store.Time(epoch)}
+		condition := store.Condition{
+			AccountID: "account",
+			Kind:      "silent",
+			Subject:   "workflow/node",
+			Since:     store.Time(epoch),
+		}
 		change := func(number int, ended, told bool) {
 			t.Helper()
 			c := store.ConditionChange{Condition: condition, Ended: ended}
 			if told {
-				c.Cause = &store.EventCause{ID: fmt.Sprint("cause ", number), AccountID: "account", Kind: "silent", At: epoch.Add(time.Duration(number) * time.Second)}
+				c.Cause = &store.EventCause{
+					ID:        fmt.Sprint("cause ", number),
+					AccountID: "account",
+					Kind:      "silent",
+					At:        epoch.Add(time.Duration(number) * time.Second),
+				}
 			}
 			c.Since = c.Since.Add(time.Duration(number) * time.Hour)
 			if err := s.ChangeEventConditions(t.Context(), []store.ConditionChange{c}); err != nil {
@@ -157,7 +207,8 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 		want := func(open []store.Condition, causes ...string) {
 			t.Helper()
-			if got, err := s.EventConditions(t.Context()); err != nil || !reflect.DeepEqual(got, open) {
+			if got, err := s.EventConditions(t.Context()); err != nil ||
+				!reflect.DeepEqual(got, open) {
 				t.Errorf("%+v, %v; want %+v", got, err, open)
 			}
 			ids := []string{}
@@ -188,24 +239,44 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			caller     string
 			now, until int
 			want       bool
-		}{{"a", 0, 20, true}, {"b", 5, 25, false}, {"a", 10, 30, true}, {"b", 25, 45, false}, {"b", 31, 51, true}, {"a", 32, 52, false}} {
-			if got, err := s.LeadEvents(t.Context(), step.caller, at(step.now), at(step.until)); err != nil || got != step.want {
+		}{
+			{"a", 0, 20, true}, {"b", 5, 25, false}, {"a", 10, 30, true}, {"b", 25, 45, false}, {
+				"b", 31, 51, true,
+			}, {"a", 32, 52, false},
+		} {
+			if got, err := s.LeadEvents(t.Context(), step.caller, at(step.now),
+				at(step.until)); err != nil || got != step.want {
 				t.Errorf("step %d: %v, %v", i, got, err)
 			}
 		}
 	},
 	"senders of which some requests were refused": func(t *testing.T, s store.Store) {
-		refused := store.SenderSeen{WorkflowID: "wf", NodeID: "b", RefusedAt: store.Time(epoch), RefusedCode: "signature_invalid", Refused: 1}
-		if err := s.AddSenders(t.Context(), "one", epoch, []store.SenderSeen{{WorkflowID: "wf", NodeID: "a", VerifiedAt: epoch, Deliveries: 1}, refused}); err != nil {
+		refused := store.SenderSeen{
+			WorkflowID:  "wf",
+			NodeID:      "b",
+			RefusedAt:   store.Time(epoch),
+			RefusedCode: "signature_invalid",
+			Refused:     1,
+		}
+		if err := s.AddSenders(t.Context(), "one", epoch, []store.SenderSeen{
+			{WorkflowID: "wf", NodeID: "a", VerifiedAt: epoch, Deliveries: 1}, refused,
+		}); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.SendersRefused(t.Context()); err != nil || !reflect.DeepEqual(got, []store.SenderSeen{refused}) {
+		if got, err := s.SendersRefused(t.Context()); err != nil ||
+			!reflect.DeepEqual(got, []store.SenderSeen{refused}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	},
 	"records of one node": func(t *testing.T, s store.Store) {
-		record(t, s, several(6, func(i int, r *store.Record) { r.NodeID = fmt.Sprint("node ", i%3) })...)
-		if got := ids(list(t, s, store.Filter{WorkflowID: "workflow", NodeID: "node 1", Source: execution.Webhook}, store.Position{}, 5)); !slices.Equal(got, []string{id(4), id(1)}) {
+		record(t, s, several(6, func(i int, r *store.Record) {
+			r.NodeID = fmt.Sprint("node ", i%3)
+		})...)
+		if got := ids(list(t, s, store.Filter{
+			WorkflowID: "workflow",
+			NodeID:     "node 1",
+			Source:     execution.Webhook,
+		}, store.Position{}, 5)); !slices.Equal(got, []string{id(4), id(1)}) {
 			t.Errorf("%q", got)
 		}
 	},

@@ -9,10 +9,16 @@ import (
 )
 
 var filteredTests = map[string]func(*testing.T, store.Store){
-	"reports add up, each counts once, and the newest requests stay": func(t *testing.T, s store.Store) {
+	"reports add up, each counts once, and the newest requests stay": func(
+		t *testing.T, s store.Store,
+	) {
 		requests := func(from, to int) (all []store.FilteredRequest) {
 			for n := to; n > from; n-- {
-				all = append(all, store.FilteredRequest{At: epoch.Add(time.Duration(n) * time.Second), DeliveryID: id(n), Place: "ptr:/a"})
+				all = append(all, store.FilteredRequest{
+					At:         epoch.Add(time.Duration(n) * time.Second),
+					DeliveryID: id(n),
+					Place:      "ptr:/a",
+				})
 			}
 			return all
 		}
@@ -25,22 +31,41 @@ var filteredTests = map[string]func(*testing.T, store.Store){
 		want := func(count int64, last []store.FilteredRequest) {
 			t.Helper()
 			expected := store.Filtered{WorkflowID: "wf", NodeID: "node", Count: count, Last: last}
-			if got, err := s.Filtered(t.Context(), "wf", "node"); err != nil || !reflect.DeepEqual(got, expected) {
+			if got, err := s.Filtered(t.Context(), "wf", "node"); err != nil ||
+				!reflect.DeepEqual(got, expected) {
 				t.Errorf("%+v, %v; want %+v", got, err, expected)
 			}
 		}
 		want(0, nil)
 		add("none")
-		add("one", store.Filtered{WorkflowID: "wf", NodeID: "node", Count: 3, Last: requests(0, 3)}, store.Filtered{WorkflowID: "wf", NodeID: "other", Count: 1})
+		add("one", store.Filtered{WorkflowID: "wf", NodeID: "node", Count: 3, Last: requests(0, 3)},
+			store.Filtered{WorkflowID: "wf", NodeID: "other", Count: 1})
 		want(3, requests(0, 3))
-		add("two", store.Filtered{WorkflowID: "wf", NodeID: "node", Count: 30, Last: requests(3, 18)}, store.Filtered{WorkflowID: "wf", NodeID: "node", Count: 1, Last: requests(18, 19)})
+		add("two", store.Filtered{
+			WorkflowID: "wf",
+			NodeID:     "node",
+			Count:      30,
+			Last:       requests(3, 18),
+		}, store.Filtered{WorkflowID: "wf", NodeID: "node", Count: 1, Last: requests(18, 19)})
 		want(34, requests(0, 19))
 		add("two", store.Filtered{WorkflowID: "wf", NodeID: "node", Count: 9})
 		want(34, requests(0, 19))
-		add("three", store.Filtered{WorkflowID: "wf", NodeID: "node", Count: 2, Last: requests(19, 21)})
+		add("three", store.Filtered{
+			WorkflowID: "wf",
+			NodeID:     "node",
+			Count:      2,
+			Last:       requests(19, 21),
+		})
 		want(36, requests(1, 21))
-		add("odd", store.Filtered{WorkflowID: "wf", NodeID: "odd", Count: 1, Last: []store.FilteredRequest{{At: epoch, DeliveryID: "a\x00\xff", Place: "<&>"}}})
-		if got, err := s.Filtered(t.Context(), "wf", "odd"); err != nil || len(got.Last) != 1 || got.Last[0].DeliveryID != store.SanitizeText("a\x00\xff") || got.Last[0].Place != "<&>" {
+		add("odd", store.Filtered{
+			WorkflowID: "wf",
+			NodeID:     "odd",
+			Count:      1,
+			Last:       []store.FilteredRequest{{At: epoch, DeliveryID: "a\x00\xff", Place: "<&>"}},
+		})
+		if got, err := s.Filtered(t.Context(), "wf", "odd"); err != nil || len(got.Last) != 1 ||
+			got.Last[0].DeliveryID != store.SanitizeText("a\x00\xff") ||
+			got.Last[0].Place != "<&>" {
 			t.Errorf("%+v, %v", got, err)
 		}
 	},

@@ -20,10 +20,20 @@ func id(n int) string { return fmt.Sprintf("%08x-0000-8000-8000-%012x", n, n) }
 // new record has.
 func queued(n int) store.Record {
 	return store.Record{
-		ID: id(n), AccountID: "account", WorkflowID: "workflow", NodeID: "node", Queue: "default",
-		Source: execution.Webhook, Status: execution.Queued, DeliveryID: fmt.Sprint("delivery ", n), TokenID: "token",
-		AcceptedAt: epoch.Add(time.Duration(n) * time.Second), RecordedAt: epoch.Add(time.Duration(n)*time.Second + time.Millisecond),
-		ContentType: "application/json", BodyBytes: int64(n) + 2, StreamSequence: uint64(n) + 1, //nolint:gosec // small and positive
+		ID:             id(n),
+		AccountID:      "account",
+		WorkflowID:     "workflow",
+		NodeID:         "node",
+		Queue:          "default",
+		Source:         execution.Webhook,
+		Status:         execution.Queued,
+		DeliveryID:     fmt.Sprint("delivery ", n),
+		TokenID:        "token",
+		AcceptedAt:     epoch.Add(time.Duration(n) * time.Second),
+		RecordedAt:     epoch.Add(time.Duration(n)*time.Second + time.Millisecond),
+		ContentType:    "application/json",
+		BodyBytes:      int64(n) + 2,
+		StreamSequence: uint64(n) + 1, //nolint:gosec // small and positive
 	}
 }
 
@@ -54,15 +64,35 @@ func ids(records []store.Record) []string {
 }
 
 func running(n int, at time.Time) execution.Progress {
-	return execution.Progress{ID: id(n), Queue: "default", WorkflowID: "workflow", Status: execution.Running, At: at}
+	return execution.Progress{
+		ID:         id(n),
+		Queue:      "default",
+		WorkflowID: "workflow",
+		Status:     execution.Running,
+		At:         at,
+	}
 }
 
 func succeeded(n int, at time.Time, output string) execution.Progress {
-	return execution.Progress{ID: id(n), Queue: "default", WorkflowID: "workflow", Status: execution.Succeeded, At: at, Output: []byte(output)}
+	return execution.Progress{
+		ID:         id(n),
+		Queue:      "default",
+		WorkflowID: "workflow",
+		Status:     execution.Succeeded,
+		At:         at,
+		Output:     []byte(output),
+	}
 }
 
 func failed(n int, at time.Time, why string) execution.Progress {
-	return execution.Progress{ID: id(n), Queue: "default", WorkflowID: "workflow", Status: execution.Failed, At: at, Error: why}
+	return execution.Progress{
+		ID:         id(n),
+		Queue:      "default",
+		WorkflowID: "workflow",
+		Status:     execution.Failed,
+		At:         at,
+		Error:      why,
+	}
 }
 
 // of returns a step with the queue and the workflow of a record.
@@ -94,7 +124,9 @@ func get(t *testing.T, s store.Store, id string) store.Record {
 	return r
 }
 
-func list(t *testing.T, s store.Store, filter store.Filter, after store.Position, limit int) []store.Record {
+func list(
+	t *testing.T, s store.Store, filter store.Filter, after store.Position, limit int,
+) []store.Record {
 	t.Helper()
 	records, err := s.List(t.Context(), filter, after, limit)
 	if err != nil {
@@ -103,7 +135,9 @@ func list(t *testing.T, s store.Store, filter store.Filter, after store.Position
 	return records
 }
 
-func addDuplicates(t *testing.T, s store.Store, report string, at time.Time, counts map[string]int64) {
+func addDuplicates(
+	t *testing.T, s store.Store, report string, at time.Time, counts map[string]int64,
+) {
 	t.Helper()
 	if err := s.AddDuplicates(t.Context(), report, at, counts); err != nil {
 		t.Fatalf("AddDuplicates: %v", err)

@@ -11,9 +11,14 @@ import (
 )
 
 var listTests = map[string]func(*testing.T, store.Store){
-	"the newest first, equal times by ID, over pages of any size": func(t *testing.T, s store.Store) {
-		records := several(30, func(i int, r *store.Record) { r.AcceptedAt = epoch.Add(time.Duration(i/7) * time.Microsecond) })
-		// The order is the order of bytes: letters come after digits, and no byte counts as negative.
+	"the newest first, equal times by ID, over pages of any size": func(
+		t *testing.T, s store.Store,
+	) {
+		records := several(30, func(i int, r *store.Record) {
+			r.AcceptedAt = epoch.Add(time.Duration(i/7) * time.Microsecond)
+		})
+		// The order is the order of bytes: letters come after digits, and no byte counts as
+		// negative.
 		for _, odd := range []string{"f", "9", "a", "7", "8"} {
 			r := queued(1)
 			r.ID, r.AcceptedAt = odd+r.ID[1:], epoch
@@ -53,7 +58,9 @@ var listTests = map[string]func(*testing.T, store.Store){
 		after := store.Position{AcceptedAt: page[2].AcceptedAt, ID: page[2].ID}
 		record(t, s, queued(50))
 		prune(t, s, queued(1).AcceptedAt, 10)
-		if got := ids(list(t, s, store.Filter{}, after, 3)); !slices.Equal(got, []string{id(2), id(1)}) {
+		if got := ids(list(t, s, store.Filter{}, after, 3)); !slices.Equal(got, []string{
+			id(2), id(1),
+		}) {
 			t.Errorf("%q", got)
 		}
 		// A position need not be the position of a record.
@@ -81,8 +88,15 @@ var listTests = map[string]func(*testing.T, store.Store){
 				apply(t, s, store.Batch{Progress: []execution.Progress{of(*r, running(i, epoch))}})
 				r.Status = execution.Running
 			case i%5 == 2:
-				apply(t, s, store.Batch{Progress: []execution.Progress{of(*r, failed(i, epoch, []string{"Why? %_ it is so", "%_ IT", "x%x it"}[i%3]))}})
-				r.Status, r.Error = execution.Failed, []string{"Why? %_ it is so", "%_ IT", "x%x it"}[i%3]
+				apply(t, s, store.Batch{
+					Progress: []execution.Progress{
+						of(*r,
+							failed(i, epoch, []string{"Why? %_ it is so", "%_ IT", "x%x it"}[i%3])),
+					},
+				})
+				r.Status, r.Error = execution.Failed, []string{
+					"Why? %_ it is so", "%_ IT", "x%x it",
+				}[i%3]
 			}
 		}
 		slices.Reverse(records)
@@ -106,7 +120,8 @@ var listTests = map[string]func(*testing.T, store.Store){
 			if !slices.Equal(got, want) {
 				t.Fatalf("%+v: %q, want %q", filter, got, want)
 			}
-			if n%5 != 0 { // the same conditions in the other order: a fifth of them has every pair of values
+			if n%5 != 0 {
+				// The same conditions in the other order: a fifth of them has every pair of values.
 				continue
 			}
 			slices.Reverse(want)
@@ -136,7 +151,8 @@ var listTests = map[string]func(*testing.T, store.Store){
 						want = append(want, r.ID)
 					}
 				}
-				if got := ids(list(t, s, filter, store.Position{}, 2_000)); !slices.Equal(got, want) {
+				if got := ids(list(t, s, filter, store.Position{}, 2_000)); !slices.Equal(got,
+					want) {
 					t.Errorf("%+v: %q, want %q", filter, got, want)
 				}
 				slices.Reverse(want)
@@ -200,12 +216,22 @@ func combinations() []store.Filter {
 			}
 		}
 	}
-	add(func(f *store.Filter) { f.AccountID = "acme" }, func(f *store.Filter) { f.AccountID = "none" })
-	add(func(f *store.Filter) { f.WorkflowID = "a" }, func(f *store.Filter) { f.WorkflowID = "none" })
-	add(func(f *store.Filter) { f.Status = execution.Queued }, func(f *store.Filter) { f.Status = execution.Running },
-		func(f *store.Filter) { f.Status = execution.Failed }, func(f *store.Filter) { f.Status = execution.Rejected })
+	add(func(f *store.Filter) {
+		f.AccountID = "acme"
+	}, func(f *store.Filter) { f.AccountID = "none" })
+	add(func(f *store.Filter) {
+		f.WorkflowID = "a"
+	}, func(f *store.Filter) { f.WorkflowID = "none" })
+	add(func(f *store.Filter) {
+		f.Status = execution.Queued
+	}, func(f *store.Filter) { f.Status = execution.Running },
+		func(f *store.Filter) {
+			f.Status = execution.Failed
+		}, func(f *store.Filter) { f.Status = execution.Rejected })
 	add(func(f *store.Filter) { f.Source = execution.Rerun })
-	add(func(f *store.Filter) { f.DeliveryID = "d" }, func(f *store.Filter) { f.DeliveryID = "it's %_ ü" },
+	add(func(f *store.Filter) {
+		f.DeliveryID = "d"
+	}, func(f *store.Filter) { f.DeliveryID = "it's %_ ü" },
 		func(f *store.Filter) { f.DeliveryPrefix = "it's %_ " })
 	add(func(f *store.Filter) { f.Reason = "%_ it" })
 	add(func(f *store.Filter) { f.Since = epoch.Add(5 * time.Second) })
@@ -214,8 +240,11 @@ func combinations() []store.Filter {
 }
 
 func matches(f store.Filter, r store.Record) bool {
-	return (f.AccountID == "" || f.AccountID == r.AccountID) && (f.WorkflowID == "" || f.WorkflowID == r.WorkflowID) && (f.Status == "" || f.Status == r.Status) &&
-		(f.Source == "" || f.Source == r.Source) && (f.DeliveryID == "" || f.DeliveryID == r.DeliveryID) &&
+	return (f.AccountID == "" || f.AccountID == r.AccountID) &&
+		(f.WorkflowID == "" || f.WorkflowID == r.WorkflowID) &&
+		(f.Status == "" || f.Status == r.Status) &&
+		(f.Source == "" || f.Source == r.Source) &&
+		(f.DeliveryID == "" || f.DeliveryID == r.DeliveryID) &&
 		strings.HasPrefix(r.DeliveryID, f.DeliveryPrefix) && strings.Contains(r.Error, f.Reason) &&
 		!r.AcceptedAt.Before(f.Since) && (f.Until.IsZero() || r.AcceptedAt.Before(f.Until))
 }

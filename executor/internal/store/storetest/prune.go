@@ -12,13 +12,16 @@ import (
 var pruneTests = map[string]func(*testing.T, store.Store){
 	"the oldest first, at most so many, in any state": func(t *testing.T, s store.Store) {
 		record(t, s, several(10)...)
-		apply(t, s, store.Batch{Progress: []execution.Progress{running(0, epoch), succeeded(1, epoch, "")}})
+		apply(t, s, store.Batch{
+			Progress: []execution.Progress{running(0, epoch), succeeded(1, epoch, "")},
+		})
 		before := queued(7).AcceptedAt
 		for _, c := range []struct{ want, left int }{{3, 7}, {3, 4}, {1, 3}, {0, 3}} {
 			if n := prune(t, s, before, 3); n != c.want {
 				t.Errorf("pruned %d, want %d", n, c.want)
 			}
-			if left := list(t, s, store.Filter{}, store.Position{}, 100); len(left) != c.left || left[len(left)-1].ID != id(10-c.left) {
+			if left := list(t, s, store.Filter{}, store.Position{}, 100); len(left) != c.left ||
+				left[len(left)-1].ID != id(10-c.left) {
 				t.Errorf("left: %q", ids(left))
 			}
 		}
@@ -31,8 +34,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		old, young := queued(1), queued(2)
 		young.AcceptedAt = hour(20)
 		record(t, s, old, young)
-		// The count of the old record is young, and the count of the young record is old; 3 and 4 have no
-		// record.
+		// The count of the old record is young, and the count of the young record is old; 3 and 4
+		// have no record.
 		addDuplicates(t, s, "r1", hour(20), map[string]int64{id(1): 1})
 		addDuplicates(t, s, "r2", hour(1), map[string]int64{id(2): 2, id(3): 3, id(4): 4})
 		addDuplicates(t, s, "r3", hour(20), map[string]int64{id(4): 40})
@@ -75,7 +78,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 				if _, err := s.Apply(t.Context(), batch); err != nil {
 					return err
 				}
-				if err := s.AddDuplicates(t.Context(), id(worker*100+round), epoch, counts); err != nil {
+				if err := s.AddDuplicates(t.Context(), id(worker*100+round), epoch,
+					counts); err != nil {
 					return err
 				}
 			}
@@ -87,7 +91,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		for n := range pruned {
 			total += n
 		}
-		// Two prunes at the same time share the work, and neither reports too early that nothing is left.
+		// Two prunes at the same time share the work, and neither reports too early that nothing is
+		// left.
 		if total != 1_000 {
 			t.Errorf("pruned %d, want 1000", total)
 		}

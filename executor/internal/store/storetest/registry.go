@@ -23,7 +23,8 @@ var registryTests = map[string]func(*testing.T, store.Store){
 		for i := range got {
 			adopting.Go(func() {
 				var err error
-				if got[i], err = s.AdoptInstallation(t.Context(), fmt.Sprint("id-", i)); err != nil {
+				if got[i], err = s.AdoptInstallation(t.Context(),
+					fmt.Sprint("id-", i)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -44,13 +45,15 @@ var registryTests = map[string]func(*testing.T, store.Store){
 		keep(t, s, 3, 5, kept("b", 5, ""))
 		keep(t, s, 0, 2, kept("a", 1, "first"), kept("b", 2, "b")) // once more, by another executor
 		wantCopy(t, s, 5, kept("a", 3, "second"), kept("b", 5, ""))
-		if at, err := s.RegistryPosition(t.Context(), "another"); err != nil || at != (store.RegistryPosition{}) {
+		if at, err := s.RegistryPosition(t.Context(), "another"); err != nil ||
+			at != (store.RegistryPosition{}) {
 			t.Errorf("another bucket: %+v, %v", at, err)
 		}
 	},
 	"a gap is refused": func(t *testing.T, s store.Store) {
 		keep(t, s, 0, 3, kept("a", 3, "a"))
-		err := s.KeepRegistry(t.Context(), bucket, []store.RegistryRecord{kept("a", 6, "later")}, []store.AuditEntry{audited(1, "", "")}, 5, position(6))
+		err := s.KeepRegistry(t.Context(), bucket, []store.RegistryRecord{kept("a", 6, "later")},
+			[]store.AuditEntry{audited(1, "", "")}, 5, position(6))
 		if !errors.Is(err, store.ErrRegistryGap) {
 			t.Errorf("after 5, where 3 was reached: %v", err)
 		}
@@ -61,7 +64,8 @@ var registryTests = map[string]func(*testing.T, store.Store){
 	},
 	"an entry of the audit is kept with its record": func(t *testing.T, s store.Store) {
 		for range 2 {
-			if err := s.KeepRegistry(t.Context(), bucket, []store.RegistryRecord{kept("a", 1, "a")}, []store.AuditEntry{audited(1, "", "")}, 0, position(1)); err != nil {
+			if err := s.KeepRegistry(t.Context(), bucket, []store.RegistryRecord{kept("a", 1, "a")},
+				[]store.AuditEntry{audited(1, "", "")}, 0, position(1)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -74,7 +78,9 @@ var registryTests = map[string]func(*testing.T, store.Store){
 		for range 4 {
 			keeping.Go(func() {
 				for n := range uint64(20) {
-					if err := s.KeepRegistry(t.Context(), bucket, []store.RegistryRecord{kept("b", 2*n+1, "x"), kept("a", 2*n+2, fmt.Sprint(n))}, nil, 2*n, position(2*n+2)); err != nil {
+					if err := s.KeepRegistry(t.Context(), bucket, []store.RegistryRecord{
+						kept("b", 2*n+1, "x"), kept("a", 2*n+2, fmt.Sprint(n)),
+					}, nil, 2*n, position(2*n+2)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -102,7 +108,11 @@ func kept(key string, revision uint64, data string) store.RegistryRecord {
 }
 
 func position(revision uint64) store.RegistryPosition {
-	return store.RegistryPosition{Revision: revision, At: epoch.Add(time.Duration(revision) * time.Second)} //nolint:gosec // small numbers
+	//nolint:gosec // small numbers
+	return store.RegistryPosition{
+		Revision: revision,
+		At:       epoch.Add(time.Duration(revision) * time.Second),
+	}
 }
 
 func keep(t *testing.T, s store.Store, after, upTo uint64, records ...store.RegistryRecord) {

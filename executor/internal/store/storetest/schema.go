@@ -13,7 +13,9 @@ import (
 // RunNewerSchema migrates an open store's database as another program would: the store refuses all
 // writes and reports why, and does not blame the data, until the migration turns out to be
 // harmless.
-func RunNewerSchema(t *testing.T, open func(t *testing.T) store.Store, run func(t *testing.T, statement string)) {
+func RunNewerSchema(
+	t *testing.T, open func(t *testing.T) store.Store, run func(t *testing.T, statement string),
+) {
 	t.Helper()
 	s := open(t)
 	batch := store.Batch{New: []store.Record{queued(1)}}
@@ -22,10 +24,12 @@ func RunNewerSchema(t *testing.T, open func(t *testing.T) store.Store, run func(
 	}
 	run(t, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (90000, true)`)
 	for what, call := range map[string]func(context.Context) error{
-		"Apply":    func(ctx context.Context) error { _, err := s.Apply(ctx, batch); return err },
-		"AddAudit": func(ctx context.Context) error { return s.AddAudit(ctx, []store.AuditEntry{{ID: "a"}}) },
-		"Prune":    func(ctx context.Context) error { _, err := s.Prune(ctx, epoch, 1); return err },
-		"Ping":     s.Ping,
+		"Apply": func(ctx context.Context) error { _, err := s.Apply(ctx, batch); return err },
+		"AddAudit": func(ctx context.Context) error {
+			return s.AddAudit(ctx, []store.AuditEntry{{ID: "a"}})
+		},
+		"Prune": func(ctx context.Context) error { _, err := s.Prune(ctx, epoch, 1); return err },
+		"Ping":  s.Ping,
 	} {
 		err := call(t.Context())
 		newer, ok := errors.AsType[*store.NewerSchemaError](err)
@@ -49,7 +53,10 @@ func RunNewerSchema(t *testing.T, open func(t *testing.T) store.Store, run func(
 // baseline: one line that says what to do.
 func RefusesEarlier(t *testing.T, err error, version int64) {
 	t.Helper()
-	for _, want := range []string{"from before the first release", "hookstart admin backup", fmt.Sprintf("schema has version %d", version)} {
+	for _, want := range []string{
+		"from before the first release", "hookstart admin backup",
+		fmt.Sprintf("schema has version %d", version),
+	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; it lacks %q", err, want)
 		}

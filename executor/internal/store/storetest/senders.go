@@ -25,18 +25,49 @@ var senderTests = map[string]func(*testing.T, store.Store){
 		}
 		want(store.SenderSeen{})
 		add("none")
-		add("one", store.SenderSeen{WorkflowID: "wf", NodeID: "node", VerifiedAt: at(5), Deliveries: 3, WithoutID: 1},
+		add("one", store.SenderSeen{
+			WorkflowID: "wf",
+			NodeID:     "node",
+			VerifiedAt: at(5),
+			Deliveries: 3,
+			WithoutID:  1,
+		},
 			store.SenderSeen{WorkflowID: "wf", NodeID: "other", HandshakeAt: at(9)})
 		want(store.SenderSeen{VerifiedAt: at(5), Deliveries: 3, WithoutID: 1})
-		add("two", store.SenderSeen{WorkflowID: "wf", NodeID: "node", RefusedAt: at(7), RefusedCode: "signature_invalid", RefusedReason: "no\x00ne", Refused: 2})
-		refused := store.SenderSeen{VerifiedAt: at(5), Deliveries: 3, WithoutID: 1, RefusedAt: at(7), RefusedCode: "signature_invalid", RefusedReason: store.SanitizeText("no\x00ne"), Refused: 2}
+		add("two", store.SenderSeen{
+			WorkflowID:    "wf",
+			NodeID:        "node",
+			RefusedAt:     at(7),
+			RefusedCode:   "signature_invalid",
+			RefusedReason: "no\x00ne",
+			Refused:       2,
+		})
+		refused := store.SenderSeen{
+			VerifiedAt:    at(5),
+			Deliveries:    3,
+			WithoutID:     1,
+			RefusedAt:     at(7),
+			RefusedCode:   "signature_invalid",
+			RefusedReason: store.SanitizeText("no\x00ne"),
+			Refused:       2,
+		}
 		want(refused)
 		add("two", store.SenderSeen{WorkflowID: "wf", NodeID: "node", Refused: 2})
 		want(refused)
 		// An ingress's report may be late.
-		add("late", store.SenderSeen{WorkflowID: "wf", NodeID: "node", VerifiedAt: at(4), HandshakeAt: at(3), RefusedAt: at(6), RefusedCode: "signature_missing", Refused: 1, Deliveries: 1},
+		add("late", store.SenderSeen{
+			WorkflowID:  "wf",
+			NodeID:      "node",
+			VerifiedAt:  at(4),
+			HandshakeAt: at(3),
+			RefusedAt:   at(6),
+			RefusedCode: "signature_missing",
+			Refused:     1,
+			Deliveries:  1,
+		},
 			store.SenderSeen{WorkflowID: "wf", NodeID: "node", VerifiedAt: at(8), Deliveries: 1})
-		refused.VerifiedAt, refused.HandshakeAt, refused.Refused, refused.Deliveries = at(8), at(3), 3, 5
+		refused.VerifiedAt, refused.HandshakeAt, refused.Refused, refused.Deliveries = at(8), at(3),
+			3, 5
 		want(refused)
 		if err := s.ForgetSender(t.Context(), "wf", "node"); err != nil {
 			t.Fatal(err)

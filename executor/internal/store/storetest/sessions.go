@@ -8,7 +8,9 @@ import (
 )
 
 var sessionTests = map[string]func(*testing.T, store.Store){
-	"an ended session stays ended until it would have ended by itself": func(t *testing.T, s store.Store) {
+	"an ended session stays ended until it would have ended by itself": func(
+		t *testing.T, s store.Store,
+	) {
 		ended := func(id string, want bool) {
 			t.Helper()
 			if is, err := s.SessionEnded(t.Context(), id); err != nil || is != want {

@@ -26,13 +26,15 @@ var sharedTests = map[string]func(*testing.T, opener){
 			t.Fatal(err)
 		}
 		second := closing(t, mustOpen(t, open))
-		want.Status, want.FinishedAt, want.Error, want.Duplicates, want.RequeuedAs = execution.Failed, epoch, "why", 3, "again"
+		want.Status, want.FinishedAt, want.Error, want.Duplicates, want.RequeuedAs =
+			execution.Failed, epoch, "why", 3, "again"
 		wantRecord(t, get(t, second, id(1)), want)
 		addDuplicates(t, second, "report", epoch, map[string]int64{id(1): 3})
 		record(t, second, queued(2))
 		wantDuplicates(t, second, 1, 3)
 		wantDuplicates(t, second, 2, 4)
-		if found, err := second.ListUnreadable(t.Context(), store.UnreadableFilter{}, store.UnreadablePosition{}, 5); err != nil || len(found) != 1 {
+		if found, err := second.ListUnreadable(t.Context(), store.UnreadableFilter{},
+			store.UnreadablePosition{}, 5); err != nil || len(found) != 1 {
 			t.Errorf("unreadable: %v, %v", found, err)
 		}
 		used, err := second.TokensLastUsed(t.Context(), []string{"token"})
@@ -97,12 +99,14 @@ var sharedTests = map[string]func(*testing.T, opener){
 			if err != nil {
 				return err
 			}
-			if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{queued(worker)}}); err != nil {
+			if _, err := s.Apply(t.Context(),
+				store.Batch{New: []store.Record{queued(worker)}}); err != nil {
 				return err
 			}
 			return s.Close()
 		})
-		if found := list(t, closing(t, mustOpen(t, open)), store.Filter{}, store.Position{}, 100); len(found) != 8 {
+		if found := list(t, closing(t, mustOpen(t, open)), store.Filter{}, store.Position{},
+			100); len(found) != 8 {
 			t.Errorf("%d records", len(found))
 		}
 	},

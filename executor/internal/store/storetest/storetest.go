@@ -13,10 +13,28 @@ import (
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	groups := map[string]map[string]func(*testing.T, store.Store){
-		"apply": applyTests, "progress": progressTests, "early": earlyTests, "lost": lostTests, "list": listTests, "count": countTests,
-		"duplicates": duplicateTests, "counts": countsTests, "tokens": tokenTests, "senders": senderTests, "filtered": filteredTests, "unreadable": unreadableTests,
-		"dead letters": deadLetterTests, "prune": pruneTests, "audit": auditTests, "sessions": sessionTests, "registry": registryTests,
-		"values": valueTests, "decided": decidedTests, "cancel": cancelTests, "events": eventTests, "concurrent": concurrentTests,
+		"apply":        applyTests,
+		"progress":     progressTests,
+		"early":        earlyTests,
+		"lost":         lostTests,
+		"list":         listTests,
+		"count":        countTests,
+		"duplicates":   duplicateTests,
+		"counts":       countsTests,
+		"tokens":       tokenTests,
+		"senders":      senderTests,
+		"filtered":     filteredTests,
+		"unreadable":   unreadableTests,
+		"dead letters": deadLetterTests,
+		"prune":        pruneTests,
+		"audit":        auditTests,
+		"sessions":     sessionTests,
+		"registry":     registryTests,
+		"values":       valueTests,
+		"decided":      decidedTests,
+		"cancel":       cancelTests,
+		"events":       eventTests,
+		"concurrent":   concurrentTests,
 	}
 	for group, tests := range groups {
 		t.Run(group, func(t *testing.T) {
@@ -33,7 +51,9 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 
 // RunShared tests several stores on one database. create creates an empty database and returns a
 // function that opens it, each time as another process would.
-func RunShared(t *testing.T, create func(t *testing.T) (open func(ctx context.Context) (store.Store, error))) {
+func RunShared(
+	t *testing.T, create func(t *testing.T) (open func(ctx context.Context) (store.Store, error)),
+) {
 	t.Helper()
 	for name, test := range sharedTests {
 		t.Run(name, func(t *testing.T) {

@@ -16,9 +16,11 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 			r.TokenID, r.Status = token, status
 			return r
 		}
-		record(t, s, used(5, "a", execution.Queued), used(3, "a", execution.Queued), used(2, "b", execution.Queued))
+		record(t, s, used(5, "a", execution.Queued), used(3, "a", execution.Queued),
+			used(2, "b", execution.Queued))
 		wantUsed(t, s, map[string]int{"a": 5, "b": 2})
-		record(t, s, used(4, "a", execution.Queued), used(7, "b", execution.Rejected), used(9, "", execution.Queued))
+		record(t, s, used(4, "a", execution.Queued), used(7, "b", execution.Rejected),
+			used(9, "", execution.Queued))
 		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
 		// A repeated message is not a new use.
 		again := used(5, "a", execution.Queued)
@@ -37,9 +39,15 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 		add()
-		add(store.TokenUse{TokenID: "a", At: queued(5).AcceptedAt}, store.TokenUse{TokenID: "b", At: queued(2).AcceptedAt}, store.TokenUse{TokenID: "a", At: queued(3).AcceptedAt})
+		add(store.TokenUse{TokenID: "a", At: queued(5).AcceptedAt}, store.TokenUse{
+			TokenID: "b",
+			At:      queued(2).AcceptedAt,
+		}, store.TokenUse{TokenID: "a", At: queued(3).AcceptedAt})
 		wantUsed(t, s, map[string]int{"a": 5, "b": 2})
-		add(store.TokenUse{TokenID: "a", At: queued(4).AcceptedAt}, store.TokenUse{TokenID: "b", At: queued(6).AcceptedAt})
+		add(store.TokenUse{TokenID: "a", At: queued(4).AcceptedAt}, store.TokenUse{
+			TokenID: "b",
+			At:      queued(6).AcceptedAt,
+		})
 		wantUsed(t, s, map[string]int{"a": 5, "b": 6})
 	},
 	"no tokens": func(t *testing.T, s store.Store) {

@@ -33,7 +33,10 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 			{store.UnreadablePosition{}, 2, []uint64{7, 4}},
 			{at(4), 2, []uint64{3, 1}},
 			{at(1), 2, nil},
-			{store.UnreadablePosition{At: message(4).At, StreamSequence: math.MaxUint64}, 1, []uint64{4}},
+			{
+				store.UnreadablePosition{At: message(4).At, StreamSequence: math.MaxUint64}, 1,
+				[]uint64{4},
+			},
 			{store.UnreadablePosition{}, 0, nil},
 		} {
 			found := unreadable(t, s, "", c.after, c.limit)
@@ -54,18 +57,31 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"recovered with the record that it becomes": func(t *testing.T, s store.Store) {
-		want := store.Unreadable{StreamSequence: 2, Subject: "executions.start.q.wf.node", Reason: store.RefusedReason + "why", At: epoch}
-		apply(t, s, store.Batch{Unreadable: []store.Unreadable{want, {StreamSequence: 3, At: epoch}}})
-		if got, err := s.GetUnreadable(t.Context(), store.MessageKey{StreamSequence: 2}); err != nil || got != want || !got.Refused() {
+		want := store.Unreadable{
+			StreamSequence: 2,
+			Subject:        "executions.start.q.wf.node",
+			Reason:         store.RefusedReason + "why",
+			At:             epoch,
+		}
+		apply(t, s, store.Batch{
+			Unreadable: []store.Unreadable{want, {StreamSequence: 3, At: epoch}},
+		})
+		if got, err := s.GetUnreadable(t.Context(),
+			store.MessageKey{StreamSequence: 2}); err != nil || got != want || !got.Refused() {
 			t.Errorf("%+v, %v", got, err)
 		}
 		for range 2 { // once more, nothing changes
-			apply(t, s, store.Batch{New: []store.Record{queued(1)}, Recovered: []store.MessageKey{{StreamSequence: 2}, {StreamSequence: 99}}})
+			apply(t, s, store.Batch{
+				New:       []store.Record{queued(1)},
+				Recovered: []store.MessageKey{{StreamSequence: 2}, {StreamSequence: 99}},
+			})
 			wantRecord(t, get(t, s, id(1)), queued(1))
-			if _, err := s.GetUnreadable(t.Context(), store.MessageKey{StreamSequence: 2}); !errors.Is(err, store.ErrNotFound) {
+			if _, err := s.GetUnreadable(t.Context(),
+				store.MessageKey{StreamSequence: 2}); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("%v", err)
 			}
-			if got, err := s.GetUnreadable(t.Context(), store.MessageKey{StreamSequence: 3}); err != nil || got.Refused() {
+			if got, err := s.GetUnreadable(t.Context(),
+				store.MessageKey{StreamSequence: 3}); err != nil || got.Refused() {
 				t.Errorf("%+v, %v", got, err)
 			}
 		}
@@ -76,38 +92,60 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 	},
 	"one of each stream may have one sequence": func(t *testing.T, s store.Store) {
 		apply(t, s, store.Batch{Unreadable: []store.Unreadable{
-			{StreamSequence: 1, Subject: "executions.start.q.wf.node", At: epoch}, {StreamSequence: 1, Subject: "executions.progress.q.wf.id", At: epoch},
+			{StreamSequence: 1, Subject: "executions.start.q.wf.node", At: epoch}, {
+				StreamSequence: 1,
+				Subject:        "executions.progress.q.wf.id",
+				At:             epoch,
+			},
 		}})
 		if found := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(found) != 2 {
 			t.Errorf("%+v", found)
 		}
 		report := store.MessageKey{StreamSequence: 1, Progress: true}
-		if got, err := s.GetUnreadable(t.Context(), report); err != nil || got.Subject != "executions.progress.q.wf.id" {
+		if got, err := s.GetUnreadable(t.Context(), report); err != nil ||
+			got.Subject != "executions.progress.q.wf.id" {
 			t.Errorf("%+v, %v", got, err)
 		}
 		apply(t, s, store.Batch{Recovered: []store.MessageKey{report}})
-		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != 1 || left[0].Subject != "executions.start.q.wf.node" {
+		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != 1 ||
+			left[0].Subject != "executions.start.q.wf.node" {
 			t.Errorf("left: %+v", left)
 		}
 	},
 	"of one workflow": func(t *testing.T, s store.Store) {
 		for n, subject := range []string{
-			"executions.start.default.a_b.node", "executions.start.default.axb.node", "executions.start.a_b.other.a_b", "executions.progress.q.a_b.x",
+			"executions.start.default.a_b.node", "executions.start.default.axb.node",
+			"executions.start.a_b.other.a_b", "executions.progress.q.a_b.x",
 			"executions.start.default.%.node", "nonsense",
 		} {
-			apply(t, s, store.Batch{Unreadable: []store.Unreadable{{StreamSequence: uint64(n) + 1, Subject: subject, At: epoch}}})
+			apply(t, s, store.Batch{
+				Unreadable: []store.Unreadable{
+					{StreamSequence: uint64(n) + 1, Subject: subject, At: epoch},
+				},
+			})
 		}
-		for workflow, want := range map[string]int{"a_b": 2, "axb": 1, "%": 1, "other": 1, "node": 0, `\`: 0} {
-			if found := unreadable(t, s, workflow, store.UnreadablePosition{}, 10); len(found) != want {
+		for workflow, want := range map[string]int{
+			"a_b":   2,
+			"axb":   1,
+			"%":     1,
+			"other": 1,
+			"node":  0,
+			`\`:     0,
+		} {
+			if found := unreadable(t, s, workflow, store.UnreadablePosition{},
+				10); len(found) != want {
 				t.Errorf("%s: %+v, want %d", workflow, found, want)
 			}
 		}
 	},
 }
 
-func unreadable(t *testing.T, s store.Store, workflowID string, after store.UnreadablePosition, limit int) []store.Unreadable {
+func unreadable(
+	t *testing.T, s store.Store, workflowID string, after store.UnreadablePosition, limit int,
+) []store.Unreadable {
 	t.Helper()
-	found, err := s.ListUnreadable(t.Context(), store.UnreadableFilter{WorkflowID: workflowID}, after, limit)
+	found, err := s.ListUnreadable(t.Context(), store.UnreadableFilter{WorkflowID: workflowID},
+		after, limit)
 	if err != nil {
 		t.Fatalf("ListUnreadable: %v", err)
 	}

@@ -13,7 +13,8 @@ import (
 var valueTests = map[string]func(*testing.T, store.Store){
 	"any UTF-8 is kept": func(t *testing.T, s store.Store) {
 		for n, text := range []string{
-			"it's \"quoted\" \\ {a,b} NULL $1 ? -- %_", "\x01\x1f\x7f\u0080", "\u200e\u2028\ufeff\ufffd\uffff", "日本語 ü 😀",
+			"it's \"quoted\" \\ {a,b} NULL $1 ? -- %_", "\x01\x1f\x7f\u0080",
+			"\u200e\u2028\ufeff\ufffd\uffff", "日本語 ü 😀",
 			"e\u0301 is not é", strings.Repeat("long ", 50_000), " \t\r\n ",
 		} {
 			r := queued(n)
@@ -21,14 +22,19 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			r.DeliveryID = text[:min(len(text), execution.MaxDeliveryID)]
 			record(t, s, r)
 			wantRecord(t, get(t, s, r.ID), r)
-			if found := list(t, s, store.Filter{DeliveryID: r.DeliveryID}, store.Position{}, 5); len(found) != 1 || found[0].ID != r.ID {
+			if found := list(t, s, store.Filter{DeliveryID: r.DeliveryID}, store.Position{},
+				5); len(found) != 1 || found[0].ID != r.ID {
 				t.Errorf("by delivery ID %.20q: %q", r.DeliveryID, ids(found))
 			}
 		}
 	},
 	"a delivery ID in a header, one in the body and one that is signed are found by the same text": func(t *testing.T, s store.Store) {
-		for n, makeID := range []func(workflowID, nodeID, deliveryID string) string{execution.IDForDelivery, execution.RejectedIDForDelivery} {
-			for m, key := range []string{"evt_1", execution.DerivedDelivery("evt_1"), execution.SignedDelivery("evt_1")} {
+		for n, makeID := range []func(workflowID, nodeID, deliveryID string) string{
+			execution.IDForDelivery, execution.RejectedIDForDelivery,
+		} {
+			for m, key := range []string{
+				"evt_1", execution.DerivedDelivery("evt_1"), execution.SignedDelivery("evt_1"),
+			} {
 				r := queued(3*n + m)
 				r.DeliveryID = "evt_1"
 				if n == 1 {
@@ -41,30 +47,38 @@ var valueTests = map[string]func(*testing.T, store.Store){
 				record(t, s, r)
 			}
 		}
-		if found := list(t, s, store.Filter{DeliveryID: "evt_1"}, store.Position{}, 7); len(found) != 6 {
+		if found := list(t, s, store.Filter{DeliveryID: "evt_1"}, store.Position{},
+			7); len(found) != 6 {
 			t.Errorf("found %q", ids(found))
 		}
 	},
-	"NUL and broken UTF-8 are replaced in texts and kept in outputs": func(t *testing.T, s store.Store) {
+	"NUL and broken UTF-8 are replaced in texts and kept in outputs": func(
+		t *testing.T, s store.Store,
+	) {
 		const broken, stored = "a\x00b\xff\xfec\xed\xa0\x80", "a\ufffdb\ufffdc\ufffd"
 		r := queued(1)
 		r.DeliveryID, r.ContentType = broken, broken
 		record(t, s, r, queued(2))
 		apply(t, s, store.Batch{
-			Progress:   []execution.Progress{failed(1, epoch, broken), succeeded(2, epoch, broken)},
-			Unreadable: []store.Unreadable{{StreamSequence: 1, Subject: broken, Reason: broken, At: epoch}},
+			Progress: []execution.Progress{failed(1, epoch, broken), succeeded(2, epoch, broken)},
+			Unreadable: []store.Unreadable{
+				{StreamSequence: 1, Subject: broken, Reason: broken, At: epoch},
+			},
 		})
 		want := r
-		want.Status, want.FinishedAt, want.Error, want.DeliveryID, want.ContentType = execution.Failed, epoch, stored, stored, stored
+		want.Status, want.FinishedAt, want.Error, want.DeliveryID, want.ContentType =
+			execution.Failed, epoch, stored, stored, stored
 		wantRecord(t, get(t, s, id(1)), want)
 		if got := get(t, s, id(2)).Output; string(got) != broken {
 			t.Errorf("output %q", got)
 		}
 		// A record is found under the same text with which it was stored.
-		if found := list(t, s, store.Filter{DeliveryID: broken}, store.Position{}, 5); len(found) != 1 {
+		if found := list(t, s, store.Filter{DeliveryID: broken}, store.Position{},
+			5); len(found) != 1 {
 			t.Errorf("found %d", len(found))
 		}
-		found, err := s.ListUnreadable(t.Context(), store.UnreadableFilter{}, store.UnreadablePosition{}, 1)
+		found, err := s.ListUnreadable(t.Context(), store.UnreadableFilter{},
+			store.UnreadablePosition{}, 1)
 		if err != nil || found[0].Reason != stored || found[0].Subject != stored {
 			t.Errorf("%+v, %v", found, err)
 		}
@@ -78,9 +92,18 @@ var valueTests = map[string]func(*testing.T, store.Store){
 	"times are cut to microseconds and are UTC": func(t *testing.T, s store.Store) {
 		zone := time.FixedZone("east", 3*3600)
 		for n, c := range []struct{ at, want time.Time }{
-			{time.Date(2026, 3, 1, 1, 2, 3, 456_789_999, zone), time.Date(2026, 2, 28, 22, 2, 3, 456_789_000, time.UTC)},
-			{time.Date(1969, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC)},
-			{time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)},
+			{
+				time.Date(2026, 3, 1, 1, 2, 3, 456_789_999, zone),
+				time.Date(2026, 2, 28, 22, 2, 3, 456_789_000, time.UTC),
+			},
+			{
+				time.Date(1969, 12, 31, 23, 59, 59, 999_999_999, time.UTC),
+				time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
+			},
+			{
+				time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC),
+				time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
+			},
 			{time.Unix(0, 0), time.Unix(0, 0).UTC()},
 			{time.Time{}, time.Time{}},
 		} {

@@ -21,12 +21,14 @@ func Yesterday(t *testing.T, s store.Store) {
 	wantRecord(t, get(t, s, id(0)), first)
 	second := queued(1)
 	second.Status, second.Error = execution.Failed, "an error"
-	second.StartedAt, second.FinishedAt = second.AcceptedAt.Add(time.Second), second.AcceptedAt.Add(2*time.Second)
+	second.StartedAt, second.FinishedAt = second.AcceptedAt.Add(time.Second),
+		second.AcceptedAt.Add(2*time.Second)
 	wantRecord(t, get(t, s, id(1)), second)
 
 	wantLastUse := func(want time.Time) {
 		t.Helper()
-		if used, err := s.TokensLastUsed(t.Context(), []string{"token"}); err != nil || !used["token"].Equal(want) {
+		if used, err := s.TokensLastUsed(t.Context(), []string{"token"}); err != nil ||
+			!used["token"].Equal(want) {
 			t.Errorf("the token was used at %v, %v; want %v", used, err, want)
 		}
 	}
@@ -38,7 +40,9 @@ func Yesterday(t *testing.T, s store.Store) {
 	first.Duplicates = 4
 	first.Status, first.StartedAt = execution.Running, first.AcceptedAt.Add(time.Minute)
 	record(t, s, queued(0), queued(2))
-	apply(t, s, store.Batch{Progress: []execution.Progress{running(0, first.StartedAt), running(1, epoch)}})
+	apply(t, s, store.Batch{
+		Progress: []execution.Progress{running(0, first.StartedAt), running(1, epoch)},
+	})
 	wantRecord(t, get(t, s, id(0)), first)
 	wantRecord(t, get(t, s, id(1)), second)
 	wantRecord(t, get(t, s, id(2)), queued(2))

@@ -16,8 +16,10 @@ func (s *Server) Copy(ctx context.Context) error {
 	if err := os.RemoveAll(s.copied()); err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, filepath.Join(s.programs, "pg_basebackup"), "--host", s.folder, "--port=5432", "--username=postgres",
-		"--pgdata", s.copied(), "--wal-method=stream", "--checkpoint=fast", "--no-sync") // #nosec G204 -- found on this machine
+	command := exec.CommandContext(ctx, filepath.Join(s.programs, "pg_basebackup"), "--host",
+		s.folder, "--port=5432", "--username=postgres",
+		// #nosec G204 -- found on this machine.
+		"--pgdata", s.copied(), "--wal-method=stream", "--checkpoint=fast", "--no-sync")
 	command.Dir = s.folder
 	if err := asServer(command); err != nil {
 		return err
@@ -44,7 +46,8 @@ func (s *Server) PutBack(ctx context.Context, promoted bool) error {
 		return s.Restart(ctx)
 	}
 	signal := filepath.Join(s.data(), "standby.signal")
-	if err := errors.Join(os.WriteFile(signal, nil, 0o600), giveToServer(signal), s.Restart(ctx)); err != nil {
+	if err := errors.Join(os.WriteFile(signal, nil, 0o600), giveToServer(signal),
+		s.Restart(ctx)); err != nil {
 		return err
 	}
 	_, err = s.Query(ctx, "SELECT pg_promote()")

@@ -19,7 +19,9 @@ func find() (folder string, err error) {
 		return "", err
 	}
 	if len(found) == 0 {
-		return "", errors.New("PostgreSQL is not installed (no initdb in PATH or /usr/lib/postgresql/*/bin)")
+		return "",
+			errors.New("PostgreSQL is not installed (no initdb in PATH or " +
+				"/usr/lib/postgresql/*/bin)")
 	}
 	return filepath.Dir(found[len(found)-1]), nil
 }

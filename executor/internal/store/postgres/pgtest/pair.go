@@ -37,7 +37,9 @@ func StartPair(t testing.TB, settings ...string) *Pair {
 func (p *Pair) URL() string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
 	u.RawQuery = url.Values{
-		"host": {p.servers[0].folder + "," + p.servers[1].folder}, "port": {"5432,5432"}, "target_session_attrs": {"read-write"},
+		"host":                 {p.servers[0].folder + "," + p.servers[1].folder},
+		"port":                 {"5432,5432"},
+		"target_session_attrs": {"read-write"},
 	}.Encode()
 	return u.String()
 }
@@ -58,8 +60,11 @@ func (p *Pair) Follow(ctx context.Context) error {
 	if err := os.RemoveAll(standby.data()); err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, filepath.Join(primary.programs, "pg_basebackup"), "--host", primary.folder, "--port", "5432", "--username", "postgres",
-		"--pgdata", standby.data(), "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync") // #nosec G204 -- found on this machine
+	command := exec.CommandContext(ctx, filepath.Join(primary.programs, "pg_basebackup"), "--host",
+		primary.folder, "--port", "5432", "--username", "postgres",
+		// #nosec G204 -- found on this machine.
+		"--pgdata", standby.data(), "--write-recovery-conf", "--wal-method=stream",
+		"--checkpoint=fast", "--no-sync")
 	command.Dir = standby.folder
 	if err := asServer(command); err != nil {
 		return err
@@ -81,7 +86,9 @@ func (p *Pair) Follow(ctx context.Context) error {
 // position of its log.
 func (p *Pair) AwaitReplay(ctx context.Context, written string) error {
 	return until(ctx, "the standby does not follow", func() (bool, error) {
-		state, err := p.Primary().Query(ctx, `SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND replay_lsn >= '`+written+`'`)
+		state, err := p.Primary().Query(ctx,
+			`SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'
+				AND replay_lsn >= '`+written+`'`)
 		return state != "0", err
 	})
 }

@@ -64,7 +64,8 @@ func (s *Server) createDatabase(t testing.TB) (name string) {
 func (s *Server) emptyDatabase(t testing.TB, name string) {
 	t.Helper()
 	s.exec(t, context.Background(), name,
-		"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+		"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = "+
+			"current_database() AND pid <> pg_backend_pid()",
 		"DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -124,16 +125,20 @@ func installed(t testing.TB) string {
 	if err == nil {
 		return folder
 	}
-	required := os.Getenv("HOOKSTART_TEST_REQUIRE") //nolint:forbidigo // a test kit has no cmd/ that could read it
+	//nolint:forbidigo // a test kit has no cmd/ that could read it
+	required := os.Getenv("HOOKSTART_TEST_REQUIRE")
 	if slices.Contains(strings.Split(required, ","), "postgres") {
 		t.Fatalf("HOOKSTART_TEST_REQUIRE has postgres, and %v", err)
 	}
-	t.Skipf("%v: install it to run this test, or set HOOKSTART_TEST_REQUIRE=postgres to make this a failure", err)
+	t.Skipf("%v: install it to run this test, or set HOOKSTART_TEST_REQUIRE=postgres to make "+
+		"this a failure", err)
 	return ""
 }
 
 // exec runs statements in a database.
-func (s *Server) exec(t testing.TB, ctx context.Context, database string, statements ...string) { //nolint:revive // t first, as in all test helpers
+func (s *Server) exec(
+	t testing.TB, ctx context.Context, database string, statements ...string,
+) { //nolint:revive // t first, as in all test helpers
 	t.Helper()
 	if _, err := s.query(ctx, database, statements); err != nil {
 		t.Fatal(err)

@@ -99,7 +99,8 @@ func (s *Server) initialise() error {
 		return err
 	}
 	command := exec.Command(filepath.Join(s.programs, "initdb"), //nolint:noctx // it ends by itself
-		"--pgdata", s.data(), "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C",
+		"--pgdata", s.data(), "--username=postgres", "--auth=trust", "--encoding=UTF8",
+		"--locale=C",
 		"--no-sync", "--no-instructions") // #nosec G204 -- found on this machine
 	command.Dir = s.folder
 	if err := asServer(command); err != nil {
@@ -116,15 +117,20 @@ func (s *Server) start(ctx context.Context) error {
 		return errors.New("pgtest: the server is running")
 	}
 	args := []string{"-D", s.data(), "-k", s.folder}
-	for _, setting := range append([]string{"listen_addresses=", "fsync=off", "full_page_writes=off", "shared_buffers=64MB"}, s.settings...) {
+	for _, setting := range append([]string{
+		"listen_addresses=", "fsync=off", "full_page_writes=off", "shared_buffers=64MB",
+	}, s.settings...) {
 		args = append(args, "-c", setting)
 	}
-	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // #nosec G304 -- in our own folder
+	// #nosec G304 -- in our own folder.
+	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }()                                      // the process has its own copy
-	command := exec.Command(filepath.Join(s.programs, "postgres"), args...) //nolint:gosec,noctx // found on this machine; stop ends it
+	// The process has its own copy.
+	defer func() { _ = log.Close() }()
+	//nolint:gosec,noctx // found on this machine; stop ends it
+	command := exec.Command(filepath.Join(s.programs, "postgres"), args...)
 	command.Dir, command.Stdout, command.Stderr = s.folder, log, log
 	if err := asServer(command); err != nil {
 		return err
@@ -171,7 +177,9 @@ func (s *Server) end(by os.Signal) error {
 }
 
 // Remove stops the server and deletes its folder.
-func (s *Server) Remove() error { return errors.Join(s.end(immediateShutdown), os.RemoveAll(s.folder)) }
+func (s *Server) Remove() error {
+	return errors.Join(s.end(immediateShutdown), os.RemoveAll(s.folder))
+}
 
 // failure returns an error with the end of the server's log.
 func (s *Server) failure(what string, err error) error {
@@ -180,5 +188,6 @@ func (s *Server) failure(what string, err error) error {
 		return fmt.Errorf("pgtest: %s: %w", what, err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return fmt.Errorf("pgtest: %s: %w\n%s", what, err, strings.Join(lines[max(0, len(lines)-20):], "\n"))
+	return fmt.Errorf("pgtest: %s: %w\n%s", what, err,
+		strings.Join(lines[max(0, len(lines)-20):], "\n"))
 }

@@ -47,7 +47,9 @@ func (s *Server) Query(ctx context.Context, statements ...string) (value string,
 	return s.query(ctx, "postgres", statements)
 }
 
-func (s *Server) query(ctx context.Context, database string, statements []string) (value string, err error) {
+func (s *Server) query(
+	ctx context.Context, database string, statements []string,
+) (value string, err error) {
 	conn, err := pgx.Connect(ctx, s.url(database))
 	if err != nil {
 		return "", fmt.Errorf("pgtest: %w", err)
@@ -71,7 +73,8 @@ func (s *Server) query(ctx context.Context, database string, statements []string
 func (s *Server) Restart(ctx context.Context) (err error) {
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
 		err = s.start(ctx)
-		return err == nil || s.process != nil // the server runs and does not answer yet; a server that refused to start has ended
+		// The server runs and does not answer yet; a server that refused to start has ended.
+		return err == nil || s.process != nil
 	})
 	return err
 }

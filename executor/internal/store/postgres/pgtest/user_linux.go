@@ -44,7 +44,9 @@ func serverUser() (uid, gid uint32, err error) {
 	account, err := user.Lookup("postgres")
 	if err != nil {
 		if account, err = user.Lookup("nobody"); err != nil {
-			return 0, 0, fmt.Errorf("pgtest: PostgreSQL does not run as root, and there is no user postgres or nobody: %w", err)
+			return 0, 0,
+				fmt.Errorf("pgtest: PostgreSQL does not run as root, and there is no user "+
+					"postgres or nobody: %w", err)
 		}
 	}
 	u, err := strconv.ParseUint(account.Uid, 10, 32)
