@@ -91,14 +91,14 @@ type executor struct {
 	keys      *seal.Keys
 	directory *edit.Directory
 
-	records  store.Store
-	follower *consistency.Follower
-	roll     *consistency.Membership
-	home     *home.Home
-	editor   *edit.Editor
-	changed  *changes.Changes
-	waits    *queues.Watch
-	keyring  *operate.Keyring
+	records    store.Store
+	follower   *consistency.Follower
+	membership *consistency.Membership
+	home       *home.Home
+	editor     *edit.Editor
+	changed    *changes.Changes
+	waits      *queues.Watch
+	keyring    *operate.Keyring
 }
 
 func (e *executor) run(ctx context.Context) error {
@@ -179,10 +179,10 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 	if e.config.FreshNATS {
 		callRoll = consistency.JoinFirst
 	}
-	if e.roll, err = callRoll(ctx, e.NATS); err != nil {
+	if e.membership, err = callRoll(ctx, e.NATS); err != nil {
 		return err
 	}
-	e.Add(e.roll.Stop)
+	e.Add(e.membership.Stop)
 	announcer, err := consistency.StartHeartbeat(starting, e.NATS, e.follower,
 		consistency.RoleExecutor, nil, consistency.About{
 			Version: ops.Version, KeyIDs: e.keys.IDs(), Schema: e.records.Schema(),
@@ -213,7 +213,7 @@ func (e *executor) edits(starting context.Context) (err error) {
 	lease := consistency.NewLease(e.NATS, e.follower)
 	e.Add(lease.Stop)
 	if e.editor, err = edit.NewEditor(starting, e.JetStream, e.directory, e.follower, lease,
-		e.roll); err != nil {
+		e.membership); err != nil {
 		return err
 	}
 	e.editor.SealWith(e.keys).KeepIn(e.home)
@@ -277,21 +277,21 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	}
 	e.keyring = operate.NewKeyring(e.editor, e.directory, e.records, e.Log)
 	calls := operate.New(operate.Config{
-		Editor:    e.editor,
-		Directory: e.directory,
-		Roll:      e.roll,
-		Store:     e.records,
-		JetStream: e.JetStream,
-		Queues:    e.waits,
-		Changes:   e.changed,
-		Keyring:   e.keyring,
+		Editor:     e.editor,
+		Directory:  e.directory,
+		Membership: e.membership,
+		Store:      e.records,
+		JetStream:  e.JetStream,
+		Queues:     e.waits,
+		Changes:    e.changed,
+		Keyring:    e.keyring,
 		AuditCaughtUp: func(ctx context.Context) {
 			auditor.CaughtUp(ctx, e.JetStream)
 			recorder.CaughtUp(ctx, e.JetStream)
 		},
 		DefaultPlan: c.DefaultPlan,
 		PublicURL:   c.PublicURL,
-		Reach:       reachability.New(c.PublicURL, e.roll),
+		Reach:       reachability.New(c.PublicURL, e.membership),
 		Tryout:      testsend.New(),
 		Consumer:    recorder.Durable,
 		Tracer:      tracing.Tracer(e.Ops.Traces, "executor"),

@@ -46,7 +46,7 @@ func (e *executor) prune(ctx context.Context) {
 	})
 	// These are reports with starts that have expired without being recorded.
 	e.pruning(ctx, "reports of unknown executions", func(ctx context.Context, _ int) (int, error) {
-		return records.PruneEarly(ctx, time.Now().Add(-c.StreamMaxAge))
+		return records.PrunePending(ctx, time.Now().Add(-c.StreamMaxAge))
 	})
 	e.pruning(ctx, "refusals", func(ctx context.Context, limit int) (int, error) {
 		return records.PruneCounts(ctx, time.Now().Add(-countsRetention), store.MaxRefusals, limit)

@@ -71,7 +71,7 @@ func acquireDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 	return d
 }
 
-// give returns a delivery to the pool, and releases what its body occupies of the limits. The
+// release returns a delivery to the pool, and releases what its body occupies of the limits. The
 // delivery must not be used afterwards.
 func (d *delivery) release() {
 	d.reading.release()
@@ -241,7 +241,7 @@ func (h *handler) filter(d *delivery) *outcome {
 	if ok {
 		return nil
 	}
-	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestHidden)
+	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
 	h.filtered.Count(d.caller.Workflow.ID, d.caller.NodeID, stream.FilteredRequest{
 		At:         d.e.start,
 		DeliveryID: tokens.redact(headerText(d.id.ID)),

@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// shares limits the requests in flight and the bytes of bodies in memory, and divides both among
+// fairShare limits the requests in flight and the bytes of bodies in memory, and divides both among
 // accounts. An account may hold at most as much as is still free: one account alone gets half, two
 // get a third each, and some is always left for the next account. The only request of an account
-// may take all that is free: otherwise a body nearly as long as the limit would never be accepted.
+// may use all that is free: otherwise a body nearly as long as the limit would never be accepted.
 //
-// shares is safe for concurrent use. A concurrent request may be counted in one limit and not yet
-// in the other; neither limit is ever exceeded.
+// fairShare is safe for concurrent use. A concurrent request may be counted in one limit and not
+// yet in the other; neither limit is ever exceeded.
 type fairShare struct {
 	maxInFlight, maxBytes int64
 	inFlight, bytes       atomic.Int64
@@ -75,7 +75,7 @@ func (s *fairShare) acquire(accountID string, requests, bytes int64) bool {
 	return false
 }
 
-// leave releases a request's place and its bytes.
+// release releases a request's place and its bytes.
 func (s *fairShare) release(accountID string, bytes int64) {
 	shard := s.shard(accountID)
 	shard.mu.Lock()

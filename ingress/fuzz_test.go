@@ -155,7 +155,9 @@ func FuzzHeaders(f *testing.F) {
 			Queue:      "q",
 			DeliveryID: headerText(deliveryID),
 			Headers: newRedactor("token="+token, nil,
-				shortestHidden).forwardedHeaders(execution.Values{}, &http.Request{Header: header},
+				shortestRedacted).forwardedHeaders(execution.Values{}, &http.Request{
+				Header: header,
+			},
 				nil),
 			Payload: execution.Payload{Kind: execution.Text},
 			Trace:   nextTrace(header),

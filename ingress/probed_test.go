@@ -14,7 +14,7 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
 	var keys [][]byte
-	for _, settings := range s.Roll.Ingress() {
+	for _, settings := range s.Membership.Ingress() {
 		keys = append(keys, settings.ProbeKey)
 	}
 	if len(keys) != 1 || len(keys[0]) != 32 {

@@ -24,7 +24,7 @@ func (h *handler) start(d *delivery) outcome {
 
 // store stores the message that starts an execution.
 func (h *handler) store(d *delivery, id string) outcome {
-	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestHidden)
+	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
 	orderKey, subject := "", stream.StartSubject
 	if key := d.caller.Node.OrderKey; key != nil {
 		if orderKey = tokens.redact(key.Of(&d.request)); orderKey != "" {
@@ -81,7 +81,7 @@ func (h *handler) reject(d *delivery) *outcome {
 	_ = h.read(d)
 	h.identify(d)
 	why := d.caller.Inactive(d.id)
-	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestHidden)
+	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
 	rejection := execution.Rejection{
 		ID:           why.ExecutionID,
 		WorkflowID:   d.caller.Workflow.ID,

@@ -10,12 +10,12 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// hiddenToken replaces a token in a header or a parameter: a proxy may have put the whole URL
+// redactedToken replaces a token in a header or a parameter: a proxy may have put the whole URL
 // there.
-const hiddenToken = "[token]"
+const redactedToken = "[token]"
 
-// hider removes tokens from data that is forwarded or shown. It removes all text that looks like a
-// token of hookstart, and the values of all places of a request that may hold its token. It finds
+// redactor removes tokens from data that is forwarded or shown. It removes all text that looks like
+// a token of hookstart, and the values of all places of a request that may hold its token. It finds
 // them however they are escaped: a URL in a parameter of another URL is escaped twice.
 type redactor struct {
 	// more are the values that do not match the pattern of hookstart's tokens, as sent and
@@ -27,20 +27,20 @@ const (
 	// minTokenLength is the number of characters after the prefix from which a text counts as a
 	// token; a token has 43.
 	minTokenLength = 20
-	// shortestHidden is the minimum length of the other values that are hidden: a message must not
-	// become longer than the request.
-	shortestHidden = len(hiddenToken)
-	// maxHidden is the maximum number of the other values, so that the cost of a request is
+	// shortestRedacted is the minimum length of the other values that are hidden: a message must
+	// not become longer than the request.
+	shortestRedacted = len(redactedToken)
+	// maxRedacted is the maximum number of the other values, so that the cost of a request is
 	// proportional to its length.
-	maxHidden = 16
+	maxRedacted = 16
 )
 
-// newHider returns a hider for the tokens of a request's raw query and headers. Values that do not
-// have the form of hookstart's tokens must have at least the length shortest.
+// newRedactor returns a redactor for the tokens of a request's raw query and headers. Values that
+// do not have the form of hookstart's tokens must have at least the length shortest.
 func newRedactor(rawQuery string, header http.Header, shortest int) redactor {
 	var h redactor
 	h.add(bearerToken(header), shortest)
-	for rawQuery != "" && len(h.more) < maxHidden {
+	for rawQuery != "" && len(h.more) < maxRedacted {
 		var pair string
 		pair, rawQuery, _ = strings.Cut(rawQuery, "&")
 		if name, raw, _ := strings.Cut(pair, "="); isToken(name) {
@@ -62,14 +62,14 @@ func (h *redactor) add(raw string, shortest int) {
 	}
 }
 
-// hide returns text without tokens. It returns text itself if there are none.
+// redact returns text without tokens. It returns text itself if there are none.
 func (h redactor) redact(text string) string {
 	escaped := strings.IndexByte(text, '%') >= 0
 	if escaped || strings.Contains(text, registry.TokenPrefix) {
 		text = replace(text, func(at int) int { return matchToken(text, at, minTokenLength) })
 	}
 	for _, secret := range h.more {
-		text = strings.ReplaceAll(text, secret, hiddenToken)
+		text = strings.ReplaceAll(text, secret, redactedToken)
 		if escaped {
 			text = replace(text, func(at int) int { return matchEscaped(text, at, secret) })
 		}
@@ -77,7 +77,7 @@ func (h redactor) redact(text string) string {
 	return text
 }
 
-// replace replaces each match by hiddenToken. match returns the end of the match that begins at a
+// replace replaces each match by redactedToken. match returns the end of the match that begins at a
 // position, or 0 if there is none. replace takes linear time if match does.
 func replace(text string, match func(at int) int) string {
 	var clean strings.Builder
@@ -85,7 +85,7 @@ func replace(text string, match func(at int) int) string {
 	for at := 0; at < len(text); at++ {
 		if end := match(at); end > 0 {
 			clean.WriteString(text[done:at])
-			clean.WriteString(hiddenToken)
+			clean.WriteString(redactedToken)
 			done, at = end, end-1
 		}
 	}
@@ -119,7 +119,7 @@ func matchToken(text string, at, atLeast int) (end int) {
 }
 
 // comparedEscaped is the number of characters of a value that must match for its escaped form to be
-// hidden.
+// removed.
 const comparedEscaped = 64
 
 // matchEscaped returns the end of an escaped value that begins at a position, or 0 if there is
@@ -212,7 +212,7 @@ func (h redactor) forwardedHeaders(
 	return into
 }
 
-// hideAll returns values without tokens. It returns the same slice if there are none.
+// redactAll returns values without tokens. It returns the same slice if there are none.
 func (h redactor) redactAll(values []string) []string {
 	for i, value := range values {
 		clean := h.redact(headerText(value))

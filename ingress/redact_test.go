@@ -61,7 +61,7 @@ func TestTokensAreHiddenHoweverTheyAreWritten(t *testing.T) {
 		"one that is no secret":      {"token=" + token + "&token=a", "a banana", "a banana"},
 		"a percent sign at each end": {"token=" + token, "%" + half + "%", "%[token]%"},
 	} {
-		if got := newRedactor(c.query, nil, shortestHidden).redact(c.text); got != c.want {
+		if got := newRedactor(c.query, nil, shortestRedacted).redact(c.text); got != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -82,7 +82,7 @@ func TestTokensTravelOnNowhere(t *testing.T) {
 			"X-Forwarded-Authorization": {"Bearer fourth-secret, third-secret"},
 		},
 	}
-	tokens := newRedactor(query, r.Header, shortestHidden)
+	tokens := newRedactor(query, r.Header, shortestRedacted)
 	got := map[string]execution.Values{
 		"headers": tokens.forwardedHeaders(execution.Values{}, r, nil),
 		"query":   tokens.forwardedQuery(query),
@@ -132,7 +132,9 @@ func TestQueriesAreCheap(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() { _ = findToken(raw, nil) }); n != 0 {
 		t.Errorf("%v allocations to find a token", n)
 	}
-	if n := testing.AllocsPerRun(10, func() { _ = newRedactor(raw, nil, shortestHidden) }); n > 1 {
+	if n := testing.AllocsPerRun(10, func() {
+		_ = newRedactor(raw, nil, shortestRedacted)
+	}); n > 1 {
 		t.Errorf("%v allocations for what is to be hidden", n)
 	}
 	if n := testing.AllocsPerRun(10, func() { _ = otherParameters(raw) }); n > 4100 {

@@ -28,7 +28,7 @@ type delivery struct {
 	refusedForGood string
 }
 
-// book holds what all senders were told.
+// ledger holds what each sender was answered.
 type ledger struct {
 	mu         sync.Mutex
 	deliveries map[string]*delivery

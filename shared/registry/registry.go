@@ -3,8 +3,8 @@
 // ingress reads without a lock.
 //
 // The records are stored in a JetStream KV bucket, the source of truth. Package edit changes them.
-// Package agree delivers every change, in order, to every process, and waits until all of them have
-// applied it.
+// Package consistency delivers every change, in order, to every process, and waits until all of
+// them have applied it.
 //
 // The first bucket contains only hashes. Tokens and sample payloads are in a second bucket, which
 // an ingress may not read.

@@ -46,7 +46,7 @@ func Every(ctx context.Context, interval time.Duration, do func()) {
 	})
 }
 
-// Wait waits for d, or until the context ends.
+// Sleep waits for d, or until the context ends.
 func Sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -70,7 +70,7 @@ func Backoff(attempt int) time.Duration {
 	return rest + rand.N(rest/2) //nolint:gosec // it only has to differ
 }
 
-// Pause waits for Backoff(attempt). It returns the error of the context if that ends first.
+// SleepBackoff waits for Backoff(attempt). It returns the error of the context if that ends first.
 func SleepBackoff(ctx context.Context, attempt int) error {
 	Sleep(ctx, Backoff(attempt))
 	return ctx.Err()

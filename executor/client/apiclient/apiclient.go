@@ -48,16 +48,16 @@ func New(base, token string) *Client {
 	}}
 }
 
-// Tap returns a client that also passes to tap the body of each successful answer, or the data of
-// each event, with unknown members.
+// WithTrace returns a client that also passes to tap the body of each successful answer, or the
+// data of each event, with unknown members.
 func (c *Client) WithTrace(tap func(body []byte)) *Client {
 	tapped := *c
 	tapped.tap = tap
 	return &tapped
 }
 
-// Over returns a client that uses a transport of the caller, for example one that trusts a private
-// certificate authority.
+// WithTransport returns a client that uses a transport of the caller, for example one that trusts a
+// private certificate authority.
 func (c *Client) WithTransport(transport http.RoundTripper) *Client {
 	over, own := *c, *c.http
 	own.Transport = transport

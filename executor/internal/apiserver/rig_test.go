@@ -94,17 +94,17 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	r.keyring = operate.NewKeyring(r.Editor, r.Directory, r.store, log)
 	c := config{
 		calls: calls{
-			Editor:    r.Editor,
-			Directory: r.Directory,
-			Roll:      r.Roll,
-			Store:     r.store,
-			JetStream: r.JetStream,
-			Queues:    waits,
-			Changes:   r.changes,
-			Keyring:   r.keyring,
-			PublicURL: "https://hooks.example.com/",
-			Reach:     reachability.New("https://hooks.example.com/", r.Roll),
-			Tryout:    testsend.New(),
+			Editor:     r.Editor,
+			Directory:  r.Directory,
+			Membership: r.Membership,
+			Store:      r.store,
+			JetStream:  r.JetStream,
+			Queues:     waits,
+			Changes:    r.changes,
+			Keyring:    r.keyring,
+			PublicURL:  "https://hooks.example.com/",
+			Reach:      reachability.New("https://hooks.example.com/", r.Membership),
+			Tryout:     testsend.New(),
 		},
 		access: access{
 			AdminToken: adminToken,

@@ -153,8 +153,8 @@ func (c *Changes) next() time.Time {
 	return at
 }
 
-// Tell announces that records changed. If that fails, the watches of this process end, because no
-// other process knows of the change.
+// Publish announces that records changed. If that fails, the watches of this process end, because
+// no other process knows of the change.
 func (c *Changes) Publish(ids []string) error {
 	err := c.publish(ids)
 	if err != nil {

@@ -57,23 +57,45 @@ func start(t *testing.T) *rig {
 	log.SetOutput(r.log)
 	log.SetLevel(logrus.TraceLevel)
 
-	checker := reachability.New("https://hooks.example.com", r.Roll)
+	checker := reachability.New("https://hooks.example.com", r.Membership)
 	keyring := operate.NewKeyring(r.Editor, r.Directory, records, log)
-	waits, err := queues.New(queues.Config{Conn: nc, JetStream: r.JetStream, Named: r.Directory.Queues, Recorder: "executor"})
+	waits, err := queues.New(queues.Config{
+		Conn:      nc,
+		JetStream: r.JetStream,
+		Named:     r.Directory.Queues,
+		Recorder:  "executor",
+	})
 	r.check(err)
 	t.Cleanup(waits.Stop)
 	calls := operate.New(operate.Config{
-		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Queues: waits, Changes: changed,
-		PublicURL: "https://hooks.example.com", Reach: checker, Tryout: testsend.New(), Consumer: recorder.Durable, Keyring: keyring,
+		Editor:     r.Editor,
+		Directory:  r.Directory,
+		Membership: r.Membership,
+		Store:      records,
+		JetStream:  r.JetStream,
+		Queues:     waits,
+		Changes:    changed,
+		PublicURL:  "https://hooks.example.com",
+		Reach:      checker,
+		Tryout:     testsend.New(),
+		Consumer:   recorder.Durable,
+		Keyring:    keyring,
 	})
-	signIn := signin.New(signin.Config{AdminToken: adminToken, Keys: keyring, Ended: operate.NewSessions(records), Once: nonce})
+	signIn := signin.New(signin.Config{
+		AdminToken: adminToken,
+		Keys:       keyring,
+		Ended:      operate.NewSessions(records),
+		Once:       nonce,
+	})
 	api := apiserver.New(apiserver.Config{
 		Operate: calls, SignIn: signIn, Log: log,
 	})
 	pages := console.New(console.Config{
 		Operate: calls, SignIn: signIn, Log: log,
 	})
-	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+	r.server = httptest.NewServer(http.HandlerFunc(func(
+		w http.ResponseWriter, request *http.Request,
+	) {
 		if strings.HasPrefix(request.URL.Path, "/api/") {
 			api.ServeHTTP(w, request)
 			return
@@ -82,7 +104,8 @@ func start(t *testing.T) *rig {
 	}))
 	t.Cleanup(r.server.Close)
 	t.Cleanup(func() {
-		for _, secret := range []string{adminToken, nonce, registry.TokenPrefix, operate.KeyPrefix} {
+		for _, secret := range []string{adminToken, nonce, registry.TokenPrefix,
+			operate.KeyPrefix} {
 			if strings.Contains(r.log.String(), secret) {
 				t.Errorf("%s is in the log:\n%s", secret, r.log)
 			}
@@ -109,7 +132,8 @@ type answer struct {
 // call sends a request without following redirects.
 func (r *rig) call(method, path string, form url.Values, change ...func(*http.Request)) answer {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path, strings.NewReader(form.Encode()))
+	request, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path,
+		strings.NewReader(form.Encode()))
 	r.check(err)
 	if form != nil {
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -122,7 +146,10 @@ func (r *rig) call(method, path string, form url.Values, change ...func(*http.Re
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	r.check(err)
-	return answer{response.StatusCode, response.Header, response.Header.Get("Location"), response.Cookies(), string(body)}
+	return answer{
+		response.StatusCode, response.Header, response.Header.Get("Location"), response.Cookies(),
+		string(body),
+	}
 }
 
 func (r *rig) get(path string, change ...func(*http.Request)) answer {

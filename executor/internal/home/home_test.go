@@ -62,9 +62,9 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 	follower, err := consistency.Follow(ctx, js, p.directory, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	roll, err := consistency.JoinFirst(ctx, nc)
+	membership, err := consistency.JoinFirst(ctx, nc)
 	fatal(t, err)
-	t.Cleanup(roll.Stop)
+	t.Cleanup(membership.Stop)
 	announcer, err := consistency.StartHeartbeat(ctx, nc, follower, consistency.RoleExecutor, nil,
 		consistency.About{}, logtest.Quiet())
 	fatal(t, err)
@@ -81,7 +81,7 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
 	inForce(t, func(context.Context) (err error) {
-		p.Editor, err = edit.NewEditor(ctx, js, p.directory, follower, lease, roll)
+		p.Editor, err = edit.NewEditor(ctx, js, p.directory, follower, lease, membership)
 		return err
 	})
 	p.KeepIn(p.home)

@@ -108,7 +108,7 @@ func (s *Service) Installation(ctx context.Context, caller Caller) (Installation
 		func(ctx context.Context) (Installation, error) {
 			now := Installation{
 				PublicURL: s.config.Reach.URL(),
-				Ingresses: len(s.config.Roll.Ingress()),
+				Ingresses: len(s.config.Membership.Ingress()),
 			}
 			if caller.AccountID != "" {
 				return now, nil

@@ -40,7 +40,7 @@ func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, erro
 				// Without the version, the rest of the answer is still useful.
 				all.Database = has
 			}
-			for _, m := range s.config.Roll.Members() {
+			for _, m := range s.config.Membership.Members() {
 				ids := m.About.KeyIDs
 				if ids == nil {
 					ids = []string{}
@@ -89,7 +89,7 @@ var defaultEndpoint = endpoint{
 // counts.
 func (s *Service) endpoint() endpoint {
 	at := defaultEndpoint
-	ingresses := s.config.Roll.Ingress()
+	ingresses := s.config.Membership.Ingress()
 	// The order of the ingresses is random, and the answer must not change from call to call.
 	slices.SortFunc(ingresses, func(a, b *consistency.IngressSettings) int {
 		if byURL := strings.Compare(a.PublicURL, b.PublicURL); byURL != 0 {

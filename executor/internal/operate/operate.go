@@ -29,8 +29,8 @@ type Config struct {
 	// Directory holds the accounts and workflows. It must be the Editor's, so that it contains a
 	// change when the change returns.
 	Directory *edit.Directory
-	// Roll holds the settings of the live ingresses.
-	Roll *consistency.Membership
+	// Membership holds the settings of the live ingresses.
+	Membership *consistency.Membership
 	// Store holds the records.
 	Store store.Store
 	// AuditCaughtUp waits until the audit log contains the changes made so far, or its context

@@ -109,7 +109,7 @@ func (s *Service) showCaptured(
 	return nil
 }
 
-// hideSecrets removes the fields that a viewer may not see.
+// redactSecrets removes the fields that a viewer may not see.
 func redactSecrets(of *api.Sender) {
 	for i := range of.Secrets {
 		of.Secrets[i].Last4 = ""

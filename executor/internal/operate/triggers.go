@@ -37,7 +37,7 @@ func (s *Service) Trigger(
 		})
 }
 
-// hideTokens removes the tokens, and the URL that contains one.
+// redactTokens removes the tokens, and the URL that contains one.
 func redactTokens(of *api.Trigger) {
 	of.URL, of.Token = "", ""
 	for i := range of.Tokens {

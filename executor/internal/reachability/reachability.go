@@ -53,7 +53,7 @@ type Result struct {
 	At       time.Time
 }
 
-// Ingresses knows the running ingresses. *consistency.Roll implements it.
+// Ingresses knows the running ingresses. *consistency.Membership implements it.
 type Ingresses interface {
 	Ingress() []*consistency.IngressSettings
 }

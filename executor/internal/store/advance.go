@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Move is the change of one record by a batch's progress. Zero fields change nothing, nor does
-// StartedAt if the record has one.
+// StateUpdate is the change of one record by a batch's progress. Zero fields change nothing.
+// StartedAt changes nothing if the record has one.
 type StateUpdate struct {
 	ID         string
 	Status     execution.Status
@@ -31,7 +31,7 @@ func StepIDs(steps []execution.Progress) []string {
 	return slices.Compact(ids)
 }
 
-// Standing is the part of a record on which the effect of its next step depends.
+// CurrentState is the part of a record on which the effect of its next step depends.
 type CurrentState struct {
 	Status     execution.Status
 	AccountID  string
@@ -40,8 +40,8 @@ type CurrentState struct {
 	Attempts   int
 }
 
-// Advance applies steps in order to the current records, given by ID, as Batch.Progress promises.
-// It returns one move for each record that changes, the IDs that are not recorded, and the IDs of
+// Advance applies steps in order to the current states, given by ID, as Batch.Progress promises. It
+// returns one update for each record that changes, the IDs that are not recorded, and the IDs of
 // records whose queue or workflow differs from the step's, each ID once. Drivers call it inside
 // their transaction with the records locked, so that the rule exists only once.
 func Advance(

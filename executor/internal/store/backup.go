@@ -12,7 +12,7 @@ type Part struct {
 	Reports    []AppliedReport   `json:",omitempty"`
 	TokenUses  []TokenUse        `json:",omitempty"`
 	Unreadable []KeptMessage     `json:",omitempty"`
-	Early      []PendingProgress `json:",omitempty"`
+	Pending    []PendingProgress `json:"Early,omitempty"`
 	Minutes    []MinuteCount     `json:",omitempty"`
 	Refusals   []Refusal         `json:",omitempty"`
 	Audit      []AuditEntry      `json:",omitempty"`
@@ -87,9 +87,9 @@ func (p *Parts) Flush() error {
 	return p.write(part)
 }
 
-// Storable returns the part with all values in their stored form, except those that drivers convert
-// value by value.
-func (p Part) Storable() Part {
+// Sanitized returns the part with all values in their stored form, except those that drivers
+// convert when they store them.
+func (p Part) Sanitized() Part {
 	s := p
 	s.Records = make([]Record, len(p.Records))
 	for i, r := range p.Records {

@@ -109,7 +109,7 @@ type Applied struct {
 	// steps.
 	Unknown []string
 	// Dropped is the number of steps of unknown executions that were not kept, or are kept no
-	// longer, because there are too many: see MaxEarly and MaxEarlyOfOne.
+	// longer, because there are too many: see MaxPending and MaxPendingOfOne.
 	Dropped int
 	// Foreign holds the IDs of records that Progress named with another queue or workflow.
 	Foreign []string
@@ -333,9 +333,9 @@ type Store interface {
 	// that nothing is left to do.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
-	// PruneEarly deletes the steps of unrecorded executions that arrived before a time, and returns
-	// their number.
-	PruneEarly(ctx context.Context, before time.Time) (int, error)
+	// PrunePending deletes the steps of unrecorded executions that arrived before a time, and
+	// returns their number.
+	PrunePending(ctx context.Context, before time.Time) (int, error)
 
 	// EndLost ends records as failed with a reason, and returns their IDs. It skips records that
 	// are final or whose StreamSequence has changed.

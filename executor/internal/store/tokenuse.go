@@ -32,8 +32,8 @@ func sortedUses(newest map[string]time.Time) []TokenUse {
 	return uses
 }
 
-// StorableTokenUses returns the newest use of each token in the order of IDs, so that two writers
-// never wait for each other.
+// SanitizedTokenUses returns the newest use of each token in the order of IDs, so that two writers
+// cannot deadlock.
 func SanitizedTokenUses(uses []TokenUse) []TokenUse {
 	newest := make(map[string]time.Time, len(uses))
 	for _, u := range uses {

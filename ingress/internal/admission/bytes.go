@@ -49,7 +49,7 @@ func (l *Limits) AddBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, true)
 }
 
-// HearBytes counts bytes of an account that another ingress has read.
+// ReceiveBytes counts bytes of an account that another ingress has read.
 func (l *Limits) ReceiveBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, false)
 }

@@ -57,7 +57,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	soon, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
 	var lagging *consistency.LaggingError
-	if err := r.Roll.Wait(soon, f.Revision()+1); !errors.As(err, &lagging) ||
+	if err := r.Membership.Wait(soon, f.Revision()+1); !errors.As(err, &lagging) ||
 		!strings.Contains(lagging.Error(), consistency.RoleIngress) {
 		t.Errorf("nobody waits for a process that has announced itself: %v", err)
 	}

@@ -4,7 +4,7 @@ import "slices"
 
 // Capability is the ability of an ingress to enforce a setting of the registry that ingresses of
 // earlier versions cannot enforce. An ingress announces all capabilities of its version. An
-// executor stores no setting whose capability a live ingress lacks: see Roll.Lacking.
+// executor stores no setting whose capability a live ingress lacks: see Membership.Lacking.
 type Capability string
 
 const (

@@ -64,7 +64,7 @@ func TestEveryChangeIsInForceWhenItReturns(t *testing.T) {
 	if _, ok := two.Lookup("wf"); ok {
 		t.Error("still there after it was deleted")
 	}
-	if settings := r.Roll.Ingress(); len(settings) != 2 || settings[0].MaxBodyBytes != 7 {
+	if settings := r.Membership.Ingress(); len(settings) != 2 || settings[0].MaxBodyBytes != 7 {
 		t.Errorf("ingresses: %v", settings)
 	}
 }
@@ -168,24 +168,24 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	}
 }
 
-// A roll that receives nothing confirms nothing: a process may have announced itself unheard.
+// A membership that receives nothing confirms nothing: a process may have announced itself unheard.
 func TestARollThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
-	roll, err := consistency.Join(t.Context(), server.Connect(t))
+	membership, err := consistency.Join(t.Context(), server.Connect(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer roll.Stop()
+	defer membership.Stop()
 	server.Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	var lagging *consistency.LaggingError
-	if err := roll.Wait(ctx, 1); !errors.As(err, &lagging) {
+	if err := membership.Wait(ctx, 1); !errors.As(err, &lagging) {
 		t.Errorf("nobody was heard: %v", err)
 	}
 	server.Resume()
-	if err := roll.Wait(t.Context(), 1); err != nil {
+	if err := membership.Wait(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
 }

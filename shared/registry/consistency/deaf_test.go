@@ -45,10 +45,11 @@ func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest
 	return lease, link
 }
 
-// holdsAfterChange makes a change that the roll confirms, and reports whether the lease holds when
-// the change has returned.
+// holdsAfterChange makes a change that the membership confirms, and reports whether the lease holds
+// when the change has returned.
 func holdsAfterChange(
-	t *testing.T, r *registrytest.Registry, roll *consistency.Membership, lease *consistency.Lease,
+	t *testing.T, r *registrytest.Registry, membership *consistency.Membership,
+	lease *consistency.Lease,
 ) bool {
 	t.Helper()
 	bucket, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
@@ -57,7 +58,7 @@ func holdsAfterChange(
 	fatal(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	fatal(t, roll.Wait(ctx, stored))
+	fatal(t, membership.Wait(ctx, stored))
 	return lease.Holds(time.Now())
 }
 
@@ -82,11 +83,11 @@ func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 	whileItsLeaseHolds(t, func() bool {
 		lease, link := newcomer(t, server)
 		link.Silence()
-		roll, err := consistency.Join(t.Context(), server.Connect(t))
+		membership, err := consistency.Join(t.Context(), server.Connect(t))
 		fatal(t, err)
-		t.Cleanup(roll.Stop)
+		t.Cleanup(membership.Stop)
 		held := lease.Holds(time.Now())
-		if holdsAfterChange(t, r, roll, lease) {
+		if holdsAfterChange(t, r, membership, lease) {
 			t.Error("a change returned while a process may answer from the registry before it")
 		}
 		return held
@@ -101,9 +102,9 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	r := registrytest.Start(t, server.Connect(t))
 	whileItsLeaseHolds(t, func() bool {
 		nc, deaf := connectByLink(t, server)
-		roll, err := consistency.JoinFirst(t.Context(), nc)
+		membership, err := consistency.JoinFirst(t.Context(), nc)
 		fatal(t, err)
-		t.Cleanup(roll.Stop)
+		t.Cleanup(membership.Stop)
 
 		deaf.Silence()
 		lease, link := newcomer(t, server)
@@ -113,7 +114,7 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 			<-time.After(time.Millisecond)
 		}
 		held := lease.Holds(time.Now())
-		if holdsAfterChange(t, r, roll, lease) {
+		if holdsAfterChange(t, r, membership, lease) {
 			t.Error("a change returned while a process may answer from the registry before it")
 		}
 		return held
@@ -144,7 +145,7 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	t.Cleanup(lease.Stop)
 
 	presence.Silence()
-	for len(r.Roll.Ingress()) > 0 { // until the ingress is presumed dead
+	for len(r.Membership.Ingress()) > 0 { // until the ingress is presumed dead
 		<-time.After(10 * time.Millisecond)
 	}
 	for !lease.Holds(time.Now()) { // the ingress renews its lease all the time

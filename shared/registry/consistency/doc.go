@@ -6,15 +6,15 @@
 //   - A Follower applies the registry's changes, in the order of their revisions, to a Sink.
 //   - A Lease reports whether a follower's copy is current. A renewal asks NATS for the newest
 //     revision and applies everything up to it. The lease begins when the question is sent.
-//   - An Announcer announces to the other processes, on core NATS, that its process is alive and
+//   - A Heartbeat announces to the other processes, on core NATS, that its process is alive and
 //     which revision it has applied: at every change and every heartbeat.
-//   - A Roll is the membership: it receives the announcements. Roll.Wait is the barrier: it returns
-//     when every live process has announced a revision.
+//   - A Membership is the set of processes: it receives the announcements.
+//     Membership.Wait is the barrier: it returns when every live process has announced a revision.
 //
 // # Why it holds
 //
-// A change is stored as revision R. Roll.Wait(R) returns without an error only if each process P
-// that answers requests is in one of three cases.
+// A change is stored as revision R. Membership.Wait(R) returns without an error only if each
+// process P that answers requests is in one of three cases.
 //
 //  1. P has announced R or later. The announcement is made after the sink has applied it, so that
 //     the next request at P sees the change.
@@ -30,7 +30,7 @@
 //     relyFor + 4 × heartbeat ≤ lifetime
 //
 //     P may also be silent because two servers of a cluster are partitioned, while both reach the
-//     leader of the registry: then P still renews its lease. So Roll.Wait remembers a silent
+//     leader of the registry: then P still renews its lease. So Membership.Wait remembers a silent
 //     process for forgetAfter, and waits until relyFor after the change was stored: then every
 //     lease that does not cover the change has expired. A single server cannot be partitioned:
 //     there a process that was not heard for lifetime is not waited for.
@@ -38,19 +38,19 @@
 //     A process that was frozen and resumes finds its lease expired, too: Lease.Valid reads the
 //     clock for each request, and the process answers 503 until the lease is renewed.
 //
-//  3. P had not announced itself when Roll.Wait was called. P serves only once it has announced
-//     itself, then asked for the newest revision, and then applied it (Announce). If the
-//     announcement was made before the change was stored, the roll has received it: Wait first
-//     sends a message to itself, which arrives after everything that NATS had accepted by then. If
-//     the announcement was made later, the answer to the question after it was R or later, and P
-//     serves only with R applied.
+//  3. P had not announced itself when Membership.Wait was called. P serves only once it has
+//     announced itself, then asked for the newest revision, and then applied it (StartHeartbeat).
+//     If the announcement was made before the change was stored, this process has received it: Wait
+//     first sends a message to itself, which arrives after everything that NATS had accepted by
+//     then. If the announcement was made later, the answer to the question after it was R or later,
+//     and P serves only with R applied.
 //
-// A roll receives nothing before it starts, or while its connection is lost. So Wait returns no
-// earlier than lifetime after the roll started or reconnected. By then the roll has received an
-// announcement of every process that is connected or lost NATS after that time, with up to three
-// announcements in a row lost. The lease of a process that lost NATS before that time has expired,
-// by the same inequality. A caller that knows that no other process existed before, because it has
-// just started NATS itself, skips this wait (CallFirstRoll).
+// A membership receives nothing before it starts, or while its connection is lost. So Wait returns
+// no earlier than lifetime after the membership started or reconnected. By then the membership has
+// received an announcement of every process that is connected or lost NATS after that time, with up
+// to three announcements in a row lost. The lease of a process that lost NATS before that time has
+// expired, by the same inequality. A caller that knows that no other process existed before,
+// because it has just started NATS itself, skips this wait (JoinFirst).
 //
 // Another bucket under the same name (recreated, or restored from an older copy) reuses the
 // revisions. A Follower detects it, and switches to it only after relyFor: then all leases on the

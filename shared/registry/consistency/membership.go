@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Roll is the membership of an installation: the processes that follow the registry, and the
-// revision that each of them has applied.
+// Membership is the set of processes that follow the registry, and the revision that each of them
+// has applied. It receives their heartbeats.
 type Membership struct {
 	nc   *nats.Conn
 	self string
@@ -34,18 +34,18 @@ type member struct {
 	heard time.Time
 }
 
-// lives reports whether the process was heard less than lifetime ago.
+// lives reports whether a heartbeat of the process was received less than lifetime ago.
 func (m member) lives() bool { return time.Since(m.heard) < lifetime }
 
-// CallRoll subscribes to the announcements. It returns when every connected process has had time to
+// Join subscribes to the heartbeats. It returns when every connected process has had time to
 // announce itself.
 func Join(ctx context.Context, nc *nats.Conn) (*Membership, error) {
 	return join(ctx, nc, time.Now())
 }
 
-// CallFirstRoll works like CallRoll, for a caller that has just started NATS itself, so that no
-// process can have followed the registry in the last 3 s. Its first change need not wait for
-// disconnected processes.
+// JoinFirst works like Join, for a caller that has just started NATS itself, so that no process can
+// have followed the registry in the last 3 s. Its first change need not wait for disconnected
+// processes.
 func JoinFirst(ctx context.Context, nc *nats.Conn) (*Membership, error) {
 	return join(ctx, nc, time.Time{})
 }
@@ -105,13 +105,13 @@ func (e *LaggingError) Error() string {
 		strings.Join(e.Behind, ", "))
 }
 
-// Wait waits until every process that may answer requests has applied a revision. If the roll
+// Wait waits until every process that may answer requests has applied a revision. If the membership
 // started or reconnected less than lifetime ago, Wait first waits for the rest of that time: until
-// then the lease of a process that the roll has not heard may still be valid. When the context ends
-// before that, Wait returns a *LaggingError.
+// then the lease of a process from which no heartbeat was received may still be valid. When the
+// context ends before that, Wait returns a *LaggingError.
 func (r *Membership) Wait(ctx context.Context, revision uint64) error {
-	// An announcement that was made before the change may not have arrived yet. This roll's own
-	// message, sent now, arrives after it.
+	// An announcement that was made before the change may not have arrived yet. This membership's
+	// own message, sent now, arrives after it.
 	r.mu.Lock()
 	r.asked++
 	number := r.asked

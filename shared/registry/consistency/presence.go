@@ -22,7 +22,7 @@ const (
 	RoleExecutor = "executor"
 )
 
-// Announcer announces to the other processes that this process is alive, and which revision of the
+// Heartbeat announces to the other processes that this process is alive, and which revision of the
 // registry it has applied.
 type Heartbeat struct {
 	nc       *nats.Conn
@@ -34,7 +34,7 @@ type Heartbeat struct {
 	done chan struct{}
 }
 
-// Announce adds this process to the barrier, so that changes wait for it. It returns when the
+// StartHeartbeat adds this process to the barrier, so that changes wait for it. It returns when the
 // follower's copy is current; then the process may answer requests from it. settings is for an
 // ingress, and nil otherwise; about may be zero.
 //
@@ -112,7 +112,7 @@ func (a *Heartbeat) announce() error {
 	return a.nc.Publish(presenceSubject, data)
 }
 
-// sayAgain calls say and ignores an error: the next heartbeat makes up for it.
+// announceAgain calls announce and ignores an error: the next heartbeat makes up for it.
 func (a *Heartbeat) announceAgain() {
 	if err := a.announce(); err != nil {
 		a.log.WithError(err).Debug("presence was not announced")

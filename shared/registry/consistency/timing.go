@@ -9,9 +9,8 @@ const (
 	heartbeat = 250 * time.Millisecond
 	// lifetime is the silence after which a process is presumed dead.
 	lifetime = 3 * time.Second
-	// forgetAfter is the time for which a roll remembers a process that fell silent without a Stop.
-	// That process may be alive and only partitioned from this one, so a change waits until its
-	// lease has certainly expired.
+	// forgetAfter is the time for which a membership remembers a process that fell silent without a
+	// Stop.
 	forgetAfter = 10 * time.Minute
 	// relyFor is the length of a lease: the time for which a process may answer from its copy of
 	// the registry.
@@ -26,8 +25,8 @@ const (
 	renewEvery = 500 * time.Millisecond
 	// renewWithin is the maximum duration of one renewal.
 	renewWithin = relyFor / 2
-	// listenFor is the time for which a new roll collects announcements before its first use: every
-	// live process sends one in it.
+	// listenFor is the time for which a new membership collects announcements before its first use:
+	// every live process sends one in it.
 	listenFor = heartbeat + 100*time.Millisecond
 	// stallTimeout is the maximum time that a stored change may take to arrive. After it the
 	// consumer is recreated: messages that the server has sent into a dead connection count as

@@ -22,7 +22,8 @@ func TestTimings(t *testing.T) {
 			relyFor, heardWithin, electionTimeout)
 	}
 	if listenFor <= heartbeat {
-		t.Errorf("a new roll listens for %s, and heartbeats come every %s", listenFor, heartbeat)
+		t.Errorf("a new membership listens for %s, and heartbeats come every %s", listenFor,
+			heartbeat)
 	}
 	// This is not needed for the argument. It prevents a lease from expiring while nothing is
 	// wrong.

@@ -82,7 +82,7 @@ func (r recreated) editor(
 ) *edit.Editor {
 	r.Helper()
 	e, err := edit.NewEditor(r.Context(), steps{r.JetStream, before}, directory, follower, r.Lease,
-		r.Roll)
+		r.Membership)
 	r.check(err)
 	return e
 }

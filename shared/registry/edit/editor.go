@@ -21,13 +21,13 @@ import (
 // error the change may be stored or not. All methods except Rotate are idempotent and can be called
 // again.
 type Editor struct {
-	js        jetstream.JetStream
-	registry  jetstream.KeyValue
-	secrets   jetstream.KeyValue
-	directory *Directory
-	follower  *consistency.Follower // fills directory
-	lease     *consistency.Lease    // the lease of follower
-	roll      *consistency.Membership
+	js         jetstream.JetStream
+	registry   jetstream.KeyValue
+	secrets    jetstream.KeyValue
+	directory  *Directory
+	follower   *consistency.Follower // fills directory
+	lease      *consistency.Lease    // the lease of follower
+	membership *consistency.Membership
 	// nil means that secrets are stored unencrypted, and senders' secrets are not stored at all.
 	keys *seal.Keys
 	now  func() time.Time
@@ -52,7 +52,7 @@ func (e *Editor) SealWith(keys *seal.Keys) *Editor {
 // lease must belong to follower.
 func NewEditor(
 	ctx context.Context, js jetstream.JetStream, directory *Directory,
-	follower *consistency.Follower, lease *consistency.Lease, roll *consistency.Membership,
+	follower *consistency.Follower, lease *consistency.Lease, membership *consistency.Membership,
 ) (*Editor, error) {
 	var records, secrets jetstream.KeyValue
 	for _, bucket := range []struct {
@@ -68,14 +68,14 @@ func NewEditor(
 	}
 	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 	return &Editor{
-		js:        js,
-		registry:  records,
-		secrets:   secrets,
-		directory: directory,
-		follower:  follower,
-		lease:     lease,
-		roll:      roll,
-		now:       now,
+		js:         js,
+		registry:   records,
+		secrets:    secrets,
+		directory:  directory,
+		follower:   follower,
+		lease:      lease,
+		membership: membership,
+		now:        now,
 	}, nil
 }
 
@@ -167,7 +167,7 @@ func (e *Editor) confirm(ctx context.Context, revision uint64, stored marks) err
 	if err := e.follower.Wait(ctx, revision); err != nil {
 		return err
 	}
-	return errors.Join(e.roll.Wait(ctx, revision), e.kept(ctx, stored))
+	return errors.Join(e.membership.Wait(ctx, revision), e.kept(ctx, stored))
 }
 
 // put stores a record over the revision that it was made from. 0 means that the record is new.

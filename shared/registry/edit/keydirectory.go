@@ -63,8 +63,8 @@ type keyWatch struct {
 	gone chan struct{}
 }
 
-// tellKeyWatches closes the channels of the keys that no longer exist. It is called after a change
-// of the keys; the caller must hold mu.
+// notifyKeyWatches closes the channels of the keys that no longer exist. It is called after a
+// change of the keys; the caller must hold mu.
 func (d *Directory) notifyKeyWatches() {
 	for w := range d.keyWatches {
 		if _, ok := d.current.keys.Get(w.id); !ok {

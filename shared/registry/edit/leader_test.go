@@ -57,10 +57,10 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	fatal(t, follower.CatchUp(t.Context()))
 	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
-	roll, err := consistency.Join(t.Context(), nc)
+	membership, err := consistency.Join(t.Context(), nc)
 	fatal(t, err)
-	t.Cleanup(roll.Stop)
-	editor, err := edit.NewEditor(t.Context(), js, directory, follower, lease, roll)
+	t.Cleanup(membership.Stop)
+	editor, err := edit.NewEditor(t.Context(), js, directory, follower, lease, membership)
 	fatal(t, err)
 
 	for i := range 3 {

@@ -120,7 +120,7 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 
 // enforceable returns ErrIngressTooOld if a live ingress lacks a capability.
 func (e *Editor) enforceable(c consistency.Capability) error {
-	if lacking := e.roll.Lacking(c); len(lacking) > 0 {
+	if lacking := e.membership.Lacking(c); len(lacking) > 0 {
 		return fmt.Errorf("%w: %s", ErrIngressTooOld, strings.Join(lacking, ", "))
 	}
 	return nil

@@ -505,5 +505,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 // awaitLacking waits until the announcement of an ingress that lacks a capability has arrived.
 func awaitLacking(t *testing.T, r *registrytest.Registry, c consistency.Capability) {
 	t.Helper()
-	retry.Until(t.Context(), time.Millisecond, func() bool { return len(r.Roll.Lacking(c)) > 0 })
+	retry.Until(t.Context(), time.Millisecond, func() bool {
+		return len(r.Membership.Lacking(c)) > 0
+	})
 }

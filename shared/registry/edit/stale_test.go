@@ -35,7 +35,8 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	fatal(t, follower.CatchUp(t.Context()))
 	lease := consistency.NewLease(r.JetStream.Conn(), follower)
 	t.Cleanup(lease.Stop)
-	editor, err := edit.NewEditor(t.Context(), r.JetStream, late.Directory, follower, lease, r.Roll)
+	editor, err := edit.NewEditor(t.Context(), r.JetStream, late.Directory, follower, lease,
+		r.Membership)
 	fatal(t, err)
 
 	late.hold.Lock()
@@ -160,7 +161,7 @@ func TestAChangePausesBetweenItsTries(t *testing.T) {
 	r.Workflow(t, "wf", "pro", true)
 	var tries atomic.Int32
 	editor, err := edit.NewEditor(t.Context(), alwaysRaced{r.JetStream, &tries}, r.Directory,
-		r.Follower, r.Lease, r.Roll)
+		r.Follower, r.Lease, r.Membership)
 	fatal(t, err)
 	for name, change := range map[string]func(context.Context) error{
 		"deactivate": func(ctx context.Context) error {

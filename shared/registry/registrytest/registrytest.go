@@ -22,11 +22,11 @@ import (
 // Registry is a registry together with an editor of it.
 type Registry struct {
 	*edit.Editor
-	Directory *edit.Directory
-	Follower  *consistency.Follower
-	Lease     *consistency.Lease
-	Roll      *consistency.Membership
-	JetStream jetstream.JetStream
+	Directory  *edit.Directory
+	Follower   *consistency.Follower
+	Lease      *consistency.Lease
+	Membership *consistency.Membership
+	JetStream  jetstream.JetStream
 }
 
 // Start creates missing streams and buckets, puts the default plans in force and announces an
@@ -60,9 +60,9 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	check(err)
 	tb.Cleanup(r.Follower.Stop)
 	// In a test, no process is cut off from NATS before the first Start.
-	r.Roll, err = consistency.JoinFirst(ctx, nc)
+	r.Membership, err = consistency.JoinFirst(ctx, nc)
 	check(err)
-	tb.Cleanup(r.Roll.Stop)
+	tb.Cleanup(r.Membership.Stop)
 	announcer, err := consistency.StartHeartbeat(ctx, nc, r.Follower, consistency.RoleExecutor, nil,
 		consistency.About{}, log)
 	check(err)
@@ -71,7 +71,7 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	check(r.Follower.CatchUp(ctx))
 	r.Lease = consistency.NewLease(nc, r.Follower)
 	tb.Cleanup(r.Lease.Stop)
-	r.Editor, err = edit.NewEditor(ctx, js, r.Directory, r.Follower, r.Lease, r.Roll)
+	r.Editor, err = edit.NewEditor(ctx, js, r.Directory, r.Follower, r.Lease, r.Membership)
 	check(err)
 	r.SealWith(keys)
 	plans, err := edit.ParsePlans(edit.DefaultPlans)

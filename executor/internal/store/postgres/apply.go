@@ -18,9 +18,9 @@ import (
 
 // Each statement takes a whole batch as arrays: one round trip, and no limit on its size.
 const (
-	// lockEarly takes the lock relational.Early: exclusively if a step has no record, otherwise
+	// lockPending takes the lock relational.Pending: exclusively if a step has no record, otherwise
 	// shared.
-	lockEarly = `SELECT missing, CASE WHEN missing THEN pg_advisory_xact_lock($2)::text
+	lockPending = `SELECT missing, CASE WHEN missing THEN pg_advisory_xact_lock($2)::text
 		ELSE pg_advisory_xact_lock_shared($2)::text END
 		FROM (SELECT EXISTS (SELECT FROM unnest($1::bytea[]) AS named (id)
 			WHERE NOT EXISTS (SELECT FROM executions e
@@ -42,20 +42,22 @@ const (
 		WHERE e.id = m.id`
 )
 
-// LockEarly implements relational.Tx. With the lock, this transaction sees what those of other
+// LockPending implements relational.Tx. With the lock, this transaction sees what those of other
 // executors keep or record, and they see what it does.
-func (tx transaction) LockEarly(ctx context.Context, batch store.Batch) (mayKeep bool, err error) {
+func (tx transaction) LockPending(
+	ctx context.Context, batch store.Batch,
+) (mayKeep bool, err error) {
 	if len(batch.New)+len(batch.Progress) == 0 {
 		return false, nil
 	}
 	var locked string
-	err = tx.QueryRow(ctx, lockEarly, keys(store.PendingIDs(batch)),
-		int64(relational.Early)).Scan(&mayKeep, &locked)
+	err = tx.QueryRow(ctx, lockPending, keys(store.PendingIDs(batch)),
+		int64(relational.Pending)).Scan(&mayKeep, &locked)
 	return mayKeep, err
 }
 
-// HasEarly implements relational.Tx. Asking would cost one more round trip.
-func (tx transaction) HasEarly(context.Context) (bool, error) { return true, nil }
+// HasPending implements relational.Tx. Asking would cost one more round trip.
+func (tx transaction) HasPending(context.Context) (bool, error) { return true, nil }
 
 // InsertNew implements relational.Tx.
 func (tx transaction) InsertNew(
@@ -164,7 +166,7 @@ func (s *Store) Prepare(ctx context.Context, operation string, records []store.R
 	return nil
 }
 
-// Standing implements relational.Tx.
+// CurrentStates implements relational.Tx.
 func (tx transaction) CurrentStates(
 	ctx context.Context, ids []string,
 ) (map[string]store.CurrentState, error) {
@@ -210,7 +212,7 @@ func (tx transaction) CurrentStates(
 	return standing, nil
 }
 
-// Move implements relational.Tx.
+// UpdateStates implements relational.Tx.
 func (tx transaction) UpdateStates(ctx context.Context, moves []store.StateUpdate) error {
 	_, err := tx.Tx.Exec(ctx, updateRecords, moveArrays(moves, tx.accepted)...)
 	return err

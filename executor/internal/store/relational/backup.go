@@ -102,7 +102,7 @@ func (s *Store) Backup(ctx context.Context, write func(store.Part) error) error 
 
 // Restore implements store.Store.
 func (s *Store) Restore(ctx context.Context, part store.Part) error {
-	part = part.Storable()
+	part = part.Sanitized()
 	if err := s.db.Prepare(ctx, "restore", part.Records); err != nil {
 		return err
 	}

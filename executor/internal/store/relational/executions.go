@@ -26,7 +26,7 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 func (s *Store) apply(
 	ctx context.Context, tx Tx, batch store.Batch,
 ) (applied store.Applied, err error) {
-	mayKeep, err := tx.LockEarly(ctx, batch)
+	mayKeep, err := tx.LockPending(ctx, batch)
 	if err != nil {
 		return applied, err
 	}
@@ -60,7 +60,8 @@ func (s *Store) apply(
 	}
 	applied.Changed = store.Changed(inserted, moves)
 	if mayKeep && len(applied.Unknown) > 0 {
-		if applied.Dropped, err = keepEarly(ctx, tx, batch.Progress, applied.Unknown); err != nil {
+		if applied.Dropped, err = keepPending(ctx, tx, batch.Progress,
+			applied.Unknown); err != nil {
 			return applied, err
 		}
 	}

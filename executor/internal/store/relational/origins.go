@@ -107,7 +107,7 @@ func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing [
 	return found, missing
 }
 
-// give sets the origin of each record from its number. A look-up by number is cheaper than a join.
+// fill sets the origin of each record from its number. A look-up by number is cheaper than a join.
 func (o *Origins) fill(
 	ctx context.Context, read query, records []store.Record, numbers []int64,
 ) error {

@@ -46,7 +46,7 @@ type Tx interface {
 	Insert(ctx context.Context, into string, rows [][]any, conflict string) error
 	// AddMinutes adds to the counts by the minute.
 	AddMinutes(ctx context.Context, counts []store.MinuteCount) error
-	// Lock takes a lock until the end of the transaction: an exclusive one if alone is true,
+	// Lock acquires a lock until the end of the transaction: an exclusive one if alone is true,
 	// otherwise a shared one. It does nothing in databases that run writing transactions one after
 	// the other.
 	Lock(ctx context.Context, lock Lock, alone bool) error
@@ -57,18 +57,18 @@ type Tx interface {
 // Executions is the part of a transaction that handles the records of executions. Values are in
 // their stored form.
 type Executions interface {
-	// LockEarly takes the lock Early, and reports whether steps of executions that are not recorded
-	// may be kept.
-	LockEarly(ctx context.Context, batch store.Batch) (mayKeep bool, err error)
-	// HasEarly reports whether any progress of unrecorded executions is kept. It returns true if
+	// LockPending acquires the lock Pending, and reports whether steps of executions that are not
+	// recorded may be kept.
+	LockPending(ctx context.Context, batch store.Batch) (mayKeep bool, err error)
+	// HasPending reports whether any progress of unrecorded executions is kept. It returns true if
 	// that is not known.
-	HasEarly(ctx context.Context) (bool, error)
+	HasPending(ctx context.Context) (bool, error)
 	// InsertNew inserts the records whose IDs are not there yet, and returns them; if two have the
 	// same ID, the first. Records that are there follow their messages, as Batch.New promises.
 	InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error)
-	// Standing locks records and returns their current states by ID.
+	// CurrentStates locks records and returns their current states by ID.
 	CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error)
-	// Move changes records that Standing has returned.
+	// UpdateStates changes records that CurrentStates has returned.
 	UpdateStates(ctx context.Context, moves []store.StateUpdate) error
 	// EndLost, MarkRequeued and Dismiss do the same as the methods of store.Store for records and
 	// messages.
@@ -125,10 +125,10 @@ const (
 	// the same rows. Transactions that add counts share it, so that they and a prune need no common
 	// order of rows.
 	Pruning Lock = 7_303_014_917_201
-	// Early is shared by all transactions that record, and held exclusively by one that keeps steps
-	// of executions that are not recorded, or prunes them. So either that transaction sees the
-	// committed record, or the transaction that records sees the steps.
-	Early Lock = 7_303_014_917_202
+	// Pending is shared by all transactions that record, and held exclusively by one that keeps
+	// steps of executions that are not recorded, or prunes them. So either that transaction sees
+	// the committed record, or the transaction that records sees the steps.
+	Pending Lock = 7_303_014_917_202
 	// Migration is shared by all transactions that write, and held exclusively while the tables are
 	// migrated: no transaction of an earlier version begins before a migration and writes after it.
 	Migration Lock = 7_303_014_917_204

@@ -10,14 +10,14 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// LockEarly implements relational.Tx. SQLite runs writing transactions one after the other, so no
+// LockPending implements relational.Tx. SQLite runs writing transactions one after the other, so no
 // lock is needed.
-func (tx *transaction) LockEarly(context.Context, store.Batch) (mayKeep bool, err error) {
+func (tx *transaction) LockPending(context.Context, store.Batch) (mayKeep bool, err error) {
 	return true, nil
 }
 
-// HasEarly implements relational.Tx. In most cases there is none.
-func (tx *transaction) HasEarly(ctx context.Context) (some bool, err error) {
+// HasPending implements relational.Tx. In most cases there is none.
+func (tx *transaction) HasPending(ctx context.Context) (some bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&some)
 	return some, err
 }
@@ -42,7 +42,7 @@ func each[T any](
 	return nil
 }
 
-// Standing implements relational.Tx.
+// CurrentStates implements relational.Tx.
 func (tx *transaction) CurrentStates(
 	ctx context.Context, ids []string,
 ) (map[string]store.CurrentState, error) {

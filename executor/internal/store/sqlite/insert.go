@@ -37,7 +37,7 @@ func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted 
 	})
 }
 
-// Move implements relational.Tx.
+// UpdateStates implements relational.Tx.
 func (tx *transaction) UpdateStates(ctx context.Context, moves []store.StateUpdate) error {
 	const width = 8
 	rows := make([]any, 0, len(moves)*width)

@@ -10,24 +10,24 @@ import (
 // seconds before its start, or as long before it as the starts of an outage take to be recorded.
 // Older progress belongs to executions that never come.
 const (
-	// MaxEarly is the number of steps of a few KB that are kept in all; a larger step counts as
+	// MaxPending is the number of steps of a few KB that are kept in all; a larger step counts as
 	// several. Beyond it the oldest are dropped.
-	MaxEarly = 100_000
-	// MaxEarlyOfOne is the number of steps that are kept for one execution. A runner reports two;
+	MaxPending = 100_000
+	// MaxPendingOfOne is the number of steps that are kept for one execution. A runner reports two;
 	// further ones are dropped.
-	MaxEarlyOfOne = 8
+	MaxPendingOfOne = 8
 
-	earlyUnit = 4 << 10
+	pendingUnit = 4 << 10
 )
 
-// Early is a step that is kept until its execution is recorded. Positions follow the order of
-// arrival, and grow by the sizes of the steps.
+// PendingProgress is a step that is kept until its execution is recorded. Positions follow the
+// order of arrival, and grow by the sizes of the steps.
 type PendingProgress struct {
 	Position int64
 	execution.Progress
 }
 
-// EarlyIDs returns the stored IDs of the steps whose record is not in the batch.
+// PendingIDs returns the stored IDs of the steps whose record is not in the batch.
 func PendingIDs(batch Batch) []string {
 	ids := StepIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.New))
@@ -120,13 +120,13 @@ func Keep(
 		if !missing[step.ID] || there[of(step)] || !step.Status.Follows(execution.Queued) {
 			continue
 		}
-		if number[step.ID] >= MaxEarlyOfOne {
+		if number[step.ID] >= MaxPendingOfOne {
 			dropped++
 			continue
 		}
 		there[of(step)] = true
 		number[step.ID]++
-		last += 1 + int64(len(step.Output)+len(step.Error))/earlyUnit
+		last += 1 + int64(len(step.Output)+len(step.Error))/pendingUnit
 		keep = append(keep, PendingProgress{last, step})
 	}
 	return keep, dropped

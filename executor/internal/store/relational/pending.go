@@ -21,17 +21,17 @@ var early = table[store.PendingProgress]{
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 	order:    "position",
-	part:     func(p *store.Part) *[]store.PendingProgress { return &p.Early },
+	part:     func(p *store.Part) *[]store.PendingProgress { return &p.Pending },
 }
 
-// takeEarly returns the steps that were kept for records that are there now, and deletes them.
+// takePending returns the steps that were kept for records that are there now, and deletes them.
 func takePending(
 	ctx context.Context, tx Tx, records []store.Record,
 ) (kept []store.PendingProgress, err error) {
 	if len(records) == 0 {
 		return nil, nil
 	}
-	if some, err := tx.HasEarly(ctx); err != nil || !some {
+	if some, err := tx.HasPending(ctx); err != nil || !some {
 		return nil, err
 	}
 	err = tx.Query(ctx, func(row Row) error {
@@ -43,9 +43,9 @@ func takePending(
 	return kept, err
 }
 
-// keepEarly keeps the steps of executions that are not recorded, and returns the number of dropped
-// ones.
-func keepEarly(
+// keepPending keeps the steps of executions that are not recorded, and returns the number of
+// dropped ones.
+func keepPending(
 	ctx context.Context, tx Tx, steps []execution.Progress, unknown []string,
 ) (dropped int, err error) {
 	var have []store.PendingProgress
@@ -73,15 +73,15 @@ func keepEarly(
 		return 0, err
 	}
 	n, err := tx.Exec(ctx, `DELETE FROM early_progress WHERE position <= ?`,
-		kept[len(kept)-1].Position-store.MaxEarly)
+		kept[len(kept)-1].Position-store.MaxPending)
 	return dropped + int(n), err
 }
 
-// PruneEarly implements store.Store.
-func (s *Store) PruneEarly(ctx context.Context, before time.Time) (int, error) {
+// PrunePending implements store.Store.
+func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error) {
 	// The lock is exclusive, as it is for keeping steps: two transactions that delete rows in
 	// different orders can deadlock.
-	return s.prune(ctx, "prune early", Early, func(tx Tx) (int64, error) {
+	return s.prune(ctx, "prune early", Pending, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.Bound(before))
 	})
 }

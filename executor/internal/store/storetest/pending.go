@@ -42,7 +42,7 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 			wantRecord(t, get(t, s, id(i)), r)
 		}
 		// The step was kept only until the record came.
-		if n := pruneEarly(t, s); n != 0 {
+		if n := prunePending(t, s); n != 0 {
 			t.Errorf("%d are still kept", n)
 		}
 	},
@@ -78,7 +78,7 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 		forged := store.Batch{}
-		for n := range store.MaxEarlyOfOne + 2 {
+		for n := range store.MaxPendingOfOne + 2 {
 			step := failed(1, epoch, "forged")
 			step.WorkflowID = fmt.Sprint("wf-", n)
 			forged.Progress = append(forged.Progress, step)
@@ -86,7 +86,7 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		if applied := apply(t, s, forged); applied.Dropped != 3 {
 			t.Errorf("dropped %d", applied.Dropped)
 		}
-		if n := pruneEarly(t, s); n != store.MaxEarlyOfOne {
+		if n := prunePending(t, s); n != store.MaxPendingOfOne {
 			t.Errorf("%d are kept", n)
 		}
 	},
@@ -94,16 +94,16 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		apply(t, s,
 			progress(of(queued(1), execution.Progress{ID: id(1), Status: execution.Queued}),
 				of(queued(1), execution.Progress{ID: id(1), Status: "unheard of"})))
-		if n := pruneEarly(t, s); n != 0 {
+		if n := prunePending(t, s); n != 0 {
 			t.Errorf("%d are kept", n)
 		}
 	},
 	"pruned by age": func(t *testing.T, s store.Store) {
 		apply(t, s, progress(running(1, epoch)))
-		if n, err := s.PruneEarly(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
+		if n, err := s.PrunePending(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
 			t.Errorf("pruned %d, %v", n, err)
 		}
-		if n := pruneEarly(t, s); n != 1 {
+		if n := prunePending(t, s); n != 1 {
 			t.Errorf("pruned %d", n)
 		}
 		record(t, s, queued(1))
@@ -161,10 +161,10 @@ var lostTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// pruneEarly deletes all kept steps, and returns their number.
-func pruneEarly(t *testing.T, s store.Store) int {
+// prunePending deletes all kept steps, and returns their number.
+func prunePending(t *testing.T, s store.Store) int {
 	t.Helper()
-	n, err := s.PruneEarly(t.Context(), time.Now().Add(time.Hour))
+	n, err := s.PrunePending(t.Context(), time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 		2*n); len(done) != n {
 		t.Errorf("%d of %d succeeded", len(done), n)
 	}
-	if kept := pruneEarly(t, stores[0]); kept != 0 {
+	if kept := prunePending(t, stores[0]); kept != 0 {
 		t.Errorf("%d are still kept", kept)
 	}
 }

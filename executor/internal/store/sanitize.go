@@ -11,14 +11,14 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Text returns s as every driver stores it: NUL and bytes that are not UTF-8 become U+FFFD, because
-// PostgreSQL refuses both, and error texts of runners can hold anything. Use it for keys of
+// SanitizeText returns s as every driver stores it: NUL and bytes that are not UTF-8 become U+FFFD,
+// because PostgreSQL refuses both, and error texts of runners can hold anything. Use it for keys of
 // look-ups, too.
 func SanitizeText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Texts returns each text as Text does.
+// SanitizeTexts returns each text as SanitizeText does.
 func SanitizeTexts(all []string) []string {
 	stored := make([]string, len(all))
 	for i, s := range all {
@@ -50,7 +50,7 @@ func Sequence(n uint64) int64 {
 	return int64(n)
 }
 
-// Storable returns a copy of the batch with its values in their stored form, except Audit, whose
+// Sanitized returns a copy of the batch with its values in their stored form, except Audit, whose
 // values are converted when they are stored. Unreadable and Audit are sorted by their keys, so that
 // executors that write the same rows at once lock them in the same order and cannot deadlock. New
 // keeps the order of arrival: package postgres sorts it for the same reason, but SQLite has one
