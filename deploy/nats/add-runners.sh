@@ -53,6 +53,7 @@ RUNNER-$queue-$group {
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.INFO.EXECUTIONS.$consumer" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.$consumer" } }
     { service: { account: HOOKSTART, subject: "\$JS.ACK.EXECUTIONS.$consumer.>" } }
+    { service: { account: HOOKSTART, subject: "\$JS.ACK._.qKA9brpj.EXECUTIONS.$consumer.>" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.STREAM.INFO.KV_cancellations" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.STREAM.MSG.GET.KV_cancellations" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.DIRECT.GET.KV_cancellations.>" } }
@@ -65,6 +66,7 @@ while [ $lane -lt 16 ]; do
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.INFO.EXECUTIONS.$consumer-$lane" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.$consumer-$lane" } }
     { service: { account: HOOKSTART, subject: "\$JS.ACK.EXECUTIONS.$consumer-$lane.>" } }
+    { service: { account: HOOKSTART, subject: "\$JS.ACK._.qKA9brpj.EXECUTIONS.$consumer-$lane.>" } }
 END
   lane=$((lane + 1))
 done

@@ -216,6 +216,7 @@ var attempts = []attempt{
 			`{"stream_name": "EXECUTIONS", "config": {"durable_name": "runner-default-main", "ack_policy": "explicit", "ack_wait": 15000000000, "max_ack_pending": 10000, "filter_subject": "executions.start.>"}}`),
 	},
 	{name: "acknowledge the executors' messages", roles: "ri", do: func(a *attacker) { a.send(a.ack, "", "", nil) }},
+	{name: "acknowledge the executors' messages by the longer form", roles: "ri", do: func(a *attacker) { a.send(strings.Replace(a.ack, shortAcks, longAcks, 1), "", "", nil) }},
 	{name: "give the executors' messages up", roles: "ri", do: func(a *attacker) { a.send(a.ack, "", "+TERM", nil) }},
 }
 

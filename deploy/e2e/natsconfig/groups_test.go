@@ -30,11 +30,15 @@ type documented struct {
 	enter  func(i int) // sets the environment of the i-th server
 }
 
-func startDocumented(t *testing.T) *documented {
+// startDocumented starts the cluster with further lines in node.conf.
+func startDocumented(t *testing.T, further string) *documented {
 	t.Helper()
 	d := &documented{site: &site{}, folder: t.TempDir()}
 	for _, name := range []string{"cluster.conf", "node.conf", "accounts.conf", "runner.conf", "runners.conf"} {
 		content, err := os.ReadFile(filepath.Join(files, name))
+		if name == "node.conf" {
+			content = append(content, further...)
+		}
 		if err == nil {
 			err = os.WriteFile(filepath.Join(d.folder, name), content, 0o600)
 		}
@@ -143,7 +147,14 @@ func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 // The steps of README.md, "Another group of runners", work on three running servers. Two groups are
 // added, each runs its own executions, and a runner with the other group's key is not ready.
 func TestAGroupIsAddedToARunningCluster(t *testing.T) {
-	d := startDocumented(t)
+	t.Run("short acknowledgements", func(t *testing.T) { addGroups(t, startDocumented(t, ""), shortAcks) })
+	t.Run("long acknowledgements", func(t *testing.T) {
+		addGroups(t, startDocumented(t, "\nfeature_flags { js_ack_fc_v2: true }\n"), longAcks)
+	})
+}
+
+func addGroups(t *testing.T, d *documented, acks string) {
+	acknowledgements := acknowledged(t, d.site)
 	owner, err := jetstream.New(d.connect(t, "executor"))
 	if err != nil {
 		t.Fatal(err)
@@ -199,6 +210,8 @@ func TestAGroupIsAddedToARunningCluster(t *testing.T) {
 		if _, err := presence.NextMsg(10 * time.Second); err != nil {
 			t.Errorf("nobody hears that the runners of %s are there: %v", queue, err)
 		}
+		consumer := acks + stream.Name + "." + stream.RunnerGroup{Queue: queue, Group: "main"}.Consumer()
+		eventually(t, "acknowledged: "+consumer, func() bool { return acknowledgements(consumer) > 0 })
 	}
 	// The runner reports that it is ready once the consumer has answered, and another group's consumer
 	// does not answer.

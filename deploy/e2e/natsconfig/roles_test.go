@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
@@ -27,6 +28,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/registry"
@@ -34,14 +36,49 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Every program does its work with its own credentials, and never lacks a permission.
+// Every program does its work with its own credentials, and never lacks a permission, with both
+// forms of the subjects by which messages are acknowledged.
 func TestEveryRoleCanDoItsWork(t *testing.T) {
-	t.Run("one server", func(t *testing.T) { work(t, startOne(t), "1") })
-	t.Run("three servers", func(t *testing.T) { work(t, startThree(t), "3") })
+	t.Run("one server", func(t *testing.T) { work(t, startOne(t), "1", shortAcks) })
+	t.Run("three servers", func(t *testing.T) { work(t, startThree(t), "3", shortAcks) })
+	t.Run("one server with long acknowledgements", func(t *testing.T) {
+		work(t, startSite(t, "server.conf", 1, nil, func(_ int, o *server.Options) {
+			o.FeatureFlags = map[string]bool{server.FeatureFlagJsAckFormatV2: true}
+		}), "1", longAcks)
+	})
 }
 
-func work(t *testing.T, s *site, replicas string) {
+// These are the beginnings of the two forms of the subjects by which messages of the account
+// HOOKSTART are acknowledged.
+const (
+	shortAcks = "$JS.ACK."
+	longAcks  = "$JS.ACK._.qKA9brpj."
+)
+
+// acknowledged counts the acknowledgements of each consumer, by the beginning of their subjects up to
+// the consumer's name.
+func acknowledged(t *testing.T, s *site) func(consumer string) int {
+	t.Helper()
+	var mu sync.Mutex
+	counts := map[string]int{}
+	if _, err := s.connect(t, "admin").Subscribe("$JS.ACK.>", func(m *nats.Msg) {
+		mu.Lock()
+		defer mu.Unlock()
+		tokens := strings.Split(m.Subject, ".")
+		counts[strings.Join(tokens[:max(0, len(tokens)-5)], ".")]++
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return func(consumer string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return counts[consumer]
+	}
+}
+
+func work(t *testing.T, s *site, replicas, acks string) {
 	log := listen(t)
+	acknowledgements := acknowledged(t, s)
 	flags := []string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + s.url, "--nats-ca=" + secret("ca.crt")}
 
 	// The start is in the wrong order: an ingress and a runner wait for what executors make.
@@ -105,6 +142,25 @@ func work(t *testing.T, s *site, replicas string) {
 	e, err := operators.Execution(ctx, first)
 	if err != nil || string(e.Output) != `"ran"` || string(e.Input) != `{"a":1}` {
 		t.Errorf("%+v, %v", e, err)
+	}
+
+	for _, consumer := range []string{"EXECUTIONS.executor", "PROGRESS.executor", "REPORTS.executor", "EXECUTIONS.runner-default-main", "KV_registry.audit"} {
+		eventually(t, "acknowledged: "+acks+consumer, func() bool { return acknowledgements(acks+consumer) > 0 })
+	}
+
+	// The executions of a lane are acknowledged, too.
+	if _, err := operators.PatchTrigger(ctx, "wf", "node", apiclient.Patch{"orderKey": "ptr:/a"}); err != nil {
+		t.Fatal(err)
+	}
+	_, ordered := post(t, url, "ordered")
+	eventually(t, "recorded as succeeded, with an order key", func() bool {
+		e, err := operators.Execution(ctx, ordered)
+		return err == nil && e.Status == "succeeded"
+	})
+	lane := acks + stream.Name + "." + stream.RunnerGroup{Queue: "default", Group: "main"}.LaneConsumer(execution.LaneOf("wf", "1"))
+	eventually(t, "acknowledged: "+lane, func() bool { return acknowledgements(lane) > 0 })
+	if _, err := operators.PatchTrigger(ctx, "wf", "node", apiclient.Patch{"orderKey": nil}); err != nil {
+		t.Fatal(err)
 	}
 
 	// A cancel writes to the bucket that runners read.
