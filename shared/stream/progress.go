@@ -75,10 +75,7 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 	// An existing stream keeps the size and age with which it was created, or to which an operator
 	// has changed them.
 	want.MaxBytes, want.MaxAge = existing.CachedInfo().Config.MaxBytes, existing.CachedInfo().Config.MaxAge
-	if differences := mismatches(existing.CachedInfo().Config, want); len(differences) > 0 {
-		return mismatch(ProgressName, differences)
-	}
-	return nil
+	return reconcile(ctx, js, existing.CachedInfo().Config, want)
 }
 
 func tooLarge(err error) bool {

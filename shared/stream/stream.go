@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -137,8 +138,10 @@ func (s Settings) Validate() error {
 // ErrMismatch means that a stream exists with other settings. Ensure does not change them: a shorter age would delete messages.
 var ErrMismatch = errors.New("exists with other settings")
 
-// Ensure creates the streams EXECUTIONS and PROGRESS, or checks the settings of existing ones.
-// Another number of replicas is not a mismatch: a command changes it on a running installation.
+// Ensure creates the streams EXECUTIONS and PROGRESS, or checks the settings of existing ones. It
+// adds the subjects that an earlier version has not configured, which changes nothing of what is
+// stored. Another number of replicas is not a mismatch: a command changes it on a running
+// installation.
 func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.Config()
 	existing, err := js.Stream(ctx, Name)
@@ -151,10 +154,41 @@ func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	if err != nil {
 		return err
 	}
-	if differences := mismatches(existing.CachedInfo().Config, want); len(differences) > 0 {
-		return mismatch(Name, differences)
+	if err := reconcile(ctx, js, existing.CachedInfo().Config, want); err != nil {
+		return err
 	}
 	return ensureProgress(ctx, js, s)
+}
+
+// reconcile adds the subjects that an existing stream lacks. It returns an error, and changes
+// nothing, if the stream differs in anything else. Several executors may do the same at once.
+func reconcile(ctx context.Context, js jetstream.JetStream, have, want jetstream.StreamConfig) error {
+	missing := without(want.Subjects, have.Subjects)
+	have.Subjects = append(slices.Clone(have.Subjects), missing...)
+	if differences := mismatches(have, want); len(differences) > 0 {
+		return mismatch(want.Name, differences)
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	_, err := js.UpdateStream(ctx, have)
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && uint16(api.ErrorCode) == codeInvalidConfig {
+		// For example, the stream has a wildcard that contains the subject.
+		return mismatch(want.Name, []string{fmt.Sprintf("it lacks the subjects %s, which cannot be added: %s", strings.Join(missing, " "), api.Description)})
+	}
+	if err != nil {
+		return fmt.Errorf("add the subjects %s to the stream %s: %w", strings.Join(missing, " "), want.Name, err)
+	}
+	return nil
+}
+
+// codeInvalidConfig is the server's error code for a configuration that cannot be; see errors.json of
+// nats-server.
+const codeInvalidConfig = 10052
+
+// without returns the elements of all that are not among some.
+func without(all, some []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(some, s) })
 }
 
 func mismatch(name string, differences []string) error {
@@ -195,7 +229,12 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 			all = append(all, fmt.Sprintf("%s is %v, configured %v", what, have, want))
 		}
 	}
-	check("subjects", strings.Join(have.Subjects, " "), strings.Join(want.Subjects, " "))
+	// A later version may have added subjects of executions. They do not disturb this one.
+	others := without(have.Subjects, want.Subjects)
+	others = slices.DeleteFunc(others, func(s string) bool { return strings.HasPrefix(s, "executions.") })
+	if len(others)+len(without(want.Subjects, have.Subjects)) > 0 {
+		check("subjects", strings.Join(have.Subjects, " "), strings.Join(want.Subjects, " "))
+	}
 	check("retention", have.Retention, want.Retention)
 	check("discard", have.Discard, want.Discard)
 	check("storage", have.Storage, want.Storage)

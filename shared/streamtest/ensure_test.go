@@ -4,7 +4,9 @@ package streamtest
 
 import (
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,5 +55,78 @@ func TestEnsure(t *testing.T) {
 		if _, err := js.Publish(ctx, subject, nil); err != nil {
 			t.Errorf("%s: %v", subject, err)
 		}
+	}
+}
+
+// A stream of an earlier version has fewer subjects. Ensure adds the others, keeps what the stream
+// holds and what an operator has set, and refuses a stream that differs in anything else.
+func TestEnsureAddsSubjects(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	subjects := func() []string {
+		t.Helper()
+		s, err := js.Stream(ctx, stream.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.CachedInfo().Config.Subjects
+	}
+	earlier := stream.DefaultSettings.Config()
+	all := earlier.Subjects
+	earlier.Subjects, earlier.Metadata = all[:2], map[string]string{"operator": "me"}
+	if _, err := js.CreateStream(ctx, earlier); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(ctx, stream.StartSubject("q", "w", "n"), []byte("kept")); err != nil {
+		t.Fatal(err)
+	}
+	other := stream.DefaultSettings
+	other.DedupWindow = time.Minute
+	if err := stream.Ensure(ctx, js, other); !errors.Is(err, stream.ErrMismatch) || !slices.Equal(subjects(), all[:2]) {
+		t.Errorf("with another dedup window: %v, %q", err, subjects())
+	}
+	var executors sync.WaitGroup
+	for range 3 {
+		executors.Go(func() {
+			if err := errors.Join(stream.Ensure(ctx, js, stream.DefaultSettings), stream.EnsureReports(ctx, js, 1)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	executors.Wait()
+	if !slices.Equal(subjects(), all) {
+		t.Errorf("%q, want %q", subjects(), all)
+	}
+	if _, err := js.Publish(ctx, stream.OrderedSubject("q", 3, "w", "n"), nil); err != nil {
+		t.Error(err)
+	}
+	s, err := js.Stream(ctx, stream.Name)
+	if err != nil || s.CachedInfo().State.Msgs != 2 || s.CachedInfo().Config.Metadata["operator"] != "me" {
+		t.Errorf("%v, %+v", err, s.CachedInfo())
+	}
+
+	// A later version has subjects that this one does not know.
+	change := func(subjects ...string) error {
+		config := s.CachedInfo().Config
+		config.Subjects = subjects
+		_, err := js.UpdateStream(ctx, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.Ensure(ctx, js, stream.DefaultSettings)
+	}
+	if err := change(append(slices.Clone(all), "executions.later.*")...); err != nil || len(subjects()) != len(all)+1 {
+		t.Errorf("subjects of a later version: %v, %q", err, subjects())
+	}
+	if err := change(append(slices.Clone(all), "mine.>")...); !errors.Is(err, stream.ErrMismatch) || !strings.Contains(err.Error(), "mine.>") {
+		t.Errorf("a subject of others: %v", err)
+	}
+	if err := change(all[0], all[1], "executions.ordered.>"); !errors.Is(err, stream.ErrMismatch) || !strings.Contains(err.Error(), "overlap") {
+		t.Errorf("a wildcard that contains a missing subject: %v", err)
 	}
 }
