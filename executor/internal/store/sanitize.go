@@ -106,12 +106,13 @@ func (r Record) sanitized() Record {
 	return r
 }
 
-// SubjectPattern returns the LIKE pattern for the subjects of one workflow's messages. Subjects
-// have five tokens, so each % matches one; the escape character is \.
-func SubjectPattern(workflowID string) string {
-	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`,
-		`\_`).Replace(SanitizeText(workflowID))
-	return "%.%.%." + escaped + ".%"
+// SubjectPatterns returns the LIKE patterns for the subjects of one workflow's messages: for starts
+// with an order key (executions.ordered.queue.lane.workflow.node), and for all other messages
+// (executions.kind.queue.workflow.rest). The escape character is \. A subject must be compared with
+// the pattern for its own kind only, because the other one takes a lane for a workflow.
+func SubjectPatterns(workflowID string) (ordered, others string) {
+	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(workflowID))
+	return "%.%.%.%." + escaped + ".%", "%.%.%." + escaped + ".%"
 }
 
 // LastWithPrefix returns a text that sorts after every text with the prefix, and before all other

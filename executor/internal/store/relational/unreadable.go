@@ -69,7 +69,8 @@ func (s *Store) ListUnreadable(
 			store.Sequence(after.StreamSequence))
 	}
 	if filter.WorkflowID != "" {
-		where.Add(`subject LIKE ? ESCAPE '\'`, store.SubjectPattern(filter.WorkflowID))
+		ordered, others := store.SubjectPatterns(filter.WorkflowID)
+		where.Add(`CASE WHEN subject LIKE 'executions.ordered.%' THEN subject LIKE ? ESCAPE '\' ELSE subject LIKE ? ESCAPE '\' END`, ordered, others)
 	}
 	if filter.Reason != "" {
 		where.Add(`strpos(reason, ?) > 0`, store.SanitizeText(filter.Reason))

@@ -117,6 +117,7 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 			"executions.start.default.a_b.node", "executions.start.default.axb.node",
 			"executions.start.a_b.other.a_b", "executions.progress.q.a_b.x",
 			"executions.start.default.%.node", "nonsense",
+			"executions.ordered.default.3.ordered.node", "executions.ordered.default.7.3.node",
 		} {
 			apply(t, s, store.Batch{
 				Unreadable: []store.Unreadable{
@@ -125,12 +126,16 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 			})
 		}
 		for workflow, want := range map[string]int{
-			"a_b":   2,
-			"axb":   1,
-			"%":     1,
-			"other": 1,
-			"node":  0,
-			`\`:     0,
+			"a_b":     2,
+			"axb":     1,
+			"%":       1,
+			"other":   1,
+			"node":    0,
+			`\`:       0,
+			"ordered": 1,
+			"default": 0,
+			"3":       1, // a lane is not a workflow
+			"7":       0,
 		} {
 			if found := unreadable(t, s, workflow, store.UnreadablePosition{},
 				10); len(found) != want {
