@@ -311,6 +311,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	present := make(chan struct{})
 	go func() { r.announcePresence(taking); close(present) }()
 	go r.watchCancellations(working)
+	go r.replaceConsumer(taking, js)
 	var laning sync.WaitGroup
 	laning.Go(func() { r.takeLanes(taking, js, consumer.CachedInfo()) })
 	err = r.take(taking, stop, consumer)

@@ -3,7 +3,6 @@ package recorder
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -260,7 +259,7 @@ func (r *Recorder) stillLost(ctx context.Context, s jetstream.Stream, candidates
 	for range min(lostAtOnce, len(candidates)) {
 		asking.Go(func() {
 			for one := range next {
-				subject, err := subjectOf(ctx, s, one)
+				subject, err := r.subjectOf(ctx, s, one)
 				mu.Lock()
 				failed = errors.Join(failed, err)
 				switch {
@@ -282,22 +281,22 @@ func (r *Recorder) stillLost(ctx context.Context, s jetstream.Stream, candidates
 	return lost, subjects, failed
 }
 
-func isLost(ctx context.Context, s jetstream.Stream, one store.Lost) (bool, error) {
-	subject, err := subjectOf(ctx, s, one)
+func (r *Recorder) isLost(ctx context.Context, s jetstream.Stream, one store.Lost) (bool, error) {
+	subject, err := r.subjectOf(ctx, s, one)
 	return err == nil && subject == "", err
 }
 
 // subjectOf returns the subject of the message at the sequence of one, or "" if it is not the start of
 // that execution, or there is none.
-func subjectOf(ctx context.Context, s jetstream.Stream, one store.Lost) (string, error) {
+func (r *Recorder) subjectOf(ctx context.Context, s jetstream.Stream, one store.Lost) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	msg, err := s.GetMsg(ctx, one.StreamSequence)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	msg, err := r.getMessage(ctx, s, one.StreamSequence)
+	if errors.Is(err, errNotStored) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("message %d: %w", one.StreamSequence, err)
+		return "", err
 	}
 	if msg.Header.Get(stream.HeaderExecutionID) != one.ID {
 		return "", nil

@@ -3,7 +3,6 @@ package recorder
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -153,11 +153,14 @@ func (r *Recorder) passedOver(ctx context.Context, s jetstream.Stream, last, old
 // marks and to the newest records.
 func (r *Recorder) wasTakenBack(ctx context.Context, s jetstream.Stream, floor uint64) (bool, error) {
 	info := s.CachedInfo()
+	if !consistency.Leads(info.Cluster) {
+		return false, errNoMajority
+	}
 	if floor > info.State.LastSeq {
 		return true, nil
 	}
 	for _, mark := range r.marks.of(info.Config.Name) {
-		other, err := isLost(ctx, s, store.Lost{ID: mark.id, StreamSequence: mark.sequence})
+		other, err := r.isLost(ctx, s, store.Lost{ID: mark.id, StreamSequence: mark.sequence})
 		if err != nil || other {
 			return other, err
 		}
@@ -196,12 +199,12 @@ func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 func (r *Recorder) isRecordedAt(ctx context.Context, s jetstream.Stream, sequence uint64) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	msg, err := s.GetMsg(ctx, sequence)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	msg, err := r.getMessage(ctx, s, sequence)
+	if errors.Is(err, errNotStored) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("message %d: %w", sequence, err)
+		return false, err
 	}
 	if time.Since(msg.Time) > r.maxAge(s.CachedInfo()) {
 		return true, nil

@@ -3,6 +3,7 @@ package runnertest_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -500,5 +501,35 @@ func TestDeliveredAgainWhileItRuns(t *testing.T) {
 		if string(msg.Data) == "+ACK" {
 			return
 		}
+	}
+}
+
+// When NATS has lost its store, the executor creates the stream again, and the runner goes on with
+// it: it is not restarted, and creates its consumer itself.
+func TestARunnerGoesOnAfterNATSLostItsStore(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	got := make(chan string, 1)
+	start(t, server.Connect(t), runner.Options{}, func(_ context.Context, e runner.Execution) (any, error) {
+		got <- e.ID
+		return nil, nil
+	})
+	before := runnertest.NewIngress(t, server.Connect(t)).Start(t, runnertest.Post{})
+	if id := <-got; id != before {
+		t.Fatalf("%s ran, not %s", id, before)
+	}
+	server.Stop()
+	if err := os.RemoveAll(server.StoreDir()); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart()
+	after := runnertest.NewIngress(t, server.Connect(t)).Start(t, runnertest.Post{})
+	select {
+	case id := <-got:
+		if id != after {
+			t.Errorf("%s ran, not %s", id, after)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the runner did not take the new execution")
 	}
 }

@@ -1,0 +1,54 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// lagging is a stream whose direct reads are answered by a replica that has received nothing yet.
+type lagging struct{ jetstream.Stream }
+
+func (lagging) GetMsg(context.Context, uint64, ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
+	return nil, jetstream.ErrMsgNotFound
+}
+
+// A replica that lags behind does not make the recorder believe that a message is gone: that would
+// look as if the stream had been taken back, and executions would run again. The leader decides.
+func TestALaggingReplicaDoesNotDecide(t *testing.T) {
+	t.Parallel()
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
+		t.Fatal(err)
+	}
+	want := nats.Header{stream.HeaderExecutionID: {"e1"}}
+	stored := &nats.Msg{
+		Subject: stream.StartSubject("default", "wf", "node"), Header: want, Data: []byte("body"),
+	}
+	if _, err := js.PublishMsg(ctx, stored); err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(ctx, stream.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Recorder{js: js}
+	msg, err := r.getMessage(ctx, lagging{s}, 1)
+	if err != nil || msg.Subject != stored.Subject || string(msg.Data) != "body" ||
+		msg.Header.Get(stream.HeaderExecutionID) != "e1" || msg.Time.IsZero() {
+		t.Errorf("the stored message: %+v, %v", msg, err)
+	}
+	if _, err := r.getMessage(ctx, lagging{s}, 2); !errors.Is(err, errNotStored) {
+		t.Errorf("a message that was never stored: %v", err)
+	}
+}

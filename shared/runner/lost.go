@@ -1,0 +1,52 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// lookEvery is the interval at which a runner that has reconnected looks for its consumer, until
+// NATS answers.
+const lookEvery = time.Second
+
+// replaceConsumer creates the group's consumer again after NATS has lost its store, until the
+// context ends. It looks for the consumer after each reconnect: the server reports the deletion of a
+// consumer to waiting requests, but not its absence after the store was lost, so the runner would
+// ask for messages for ever. It creates the consumer only in a new stream: in the stream that the
+// runner knows, a new consumer would deliver executions again that have ended.
+//
+// A runner that may not read the stream has an account of its own. An executor creates its consumer.
+func (r *runner) replaceConsumer(ctx context.Context, js jetstream.JetStream) {
+	connected := r.nc.StatusChanged(nats.CONNECTED)
+	defer r.nc.RemoveStatusListener(connected)
+	known, err := js.Stream(ctx, stream.Name)
+	if err != nil {
+		return
+	}
+	created := known.CachedInfo().Created
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-connected:
+		}
+		for ctx.Err() == nil {
+			now, err := js.Stream(ctx, stream.Name)
+			if err == nil && !now.CachedInfo().Created.Equal(created) {
+				if _, err = ensureConsumer(ctx, js, r.Options); err == nil {
+					created = now.CachedInfo().Created
+				}
+			}
+			if err == nil || errors.Is(err, stream.ErrOtherConsumer) {
+				break
+			}
+			pause(ctx, lookEvery)
+		}
+	}
+}
