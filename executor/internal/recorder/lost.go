@@ -159,21 +159,37 @@ func (r *Recorder) end(ctx context.Context, why end, some []store.Lost) error {
 
 var errBehind = errors.New("the recorder has not caught up")
 
-// caughtUp returns an error until everything that the stream holds now is recorded. A delivery that
-// was sent again is then recorded with its new sequence, and an end that was reported is known.
+const (
+	// catchUpFor is the maximum time that a search waits for the recorder.
+	catchUpFor = 10 * time.Second
+	// catchUpEvery is the interval at which it asks how far the recorder is.
+	catchUpEvery = 100 * time.Millisecond
+)
+
+// caughtUp waits until everything that the stream holds at the call is recorded, at most for
+// catchUpFor. A delivery that was sent again is then recorded with its new sequence, and an end that
+// was reported is known. It does not wait for messages that arrive after the call, so that it returns
+// under steady load, too.
 func (r *Recorder) caughtUp(ctx context.Context, name string) error {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {
 		return err
 	}
-	consumer, err := s.Consumer(ctx, Durable)
-	if err != nil {
-		return err
+	last := s.CachedInfo().State.LastSeq
+	for deadline := time.Now().Add(catchUpFor); ; {
+		consumer, err := s.Consumer(ctx, Durable)
+		if err != nil {
+			return err
+		}
+		info := consumer.CachedInfo()
+		if info.AckFloor.Stream >= last || info.NumPending+uint64(info.NumAckPending) == 0 { //nolint:gosec // a count
+			return nil
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return errBehind
+		}
+		retry.Sleep(ctx, r.catchUpEvery)
 	}
-	if info := consumer.CachedInfo(); info.AckFloor.Stream < s.CachedInfo().State.LastSeq && info.NumPending+uint64(info.NumAckPending) > 0 { //nolint:gosec // a count
-		return errBehind
-	}
-	return nil
 }
 
 // findUnended returns the unfinished executions that no runner will end, by reason, and the subjects

@@ -85,8 +85,8 @@ type Recorder struct {
 
 	// The following fields are the constants of the same names, except in tests. deliverAgain is the
 	// consumers' setting of ackWait.
-	deliverAgain, ackWait, applyTimeout, suspectPause, watchEvery, compareEvery, lostAfter, lostAgain time.Duration
-	lostEvery                                                                                         func(maxAge time.Duration) time.Duration
+	deliverAgain, ackWait, applyTimeout, suspectPause, watchEvery, compareEvery, lostAfter, lostAgain, catchUpEvery time.Duration
+	lostEvery                                                                                                       func(maxAge time.Duration) time.Duration
 }
 
 // New returns a recorder that records the streams' messages in s.
@@ -97,7 +97,7 @@ func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, 
 		database:     &database{ready: o.Ready, failures: m.failures, log: log},
 		suspects:     poisonMessages{tries: suspectTries, time: suspectTime, seen: map[origin]*poisonMessage{}},
 		deliverAgain: ackWait, ackWait: ackWait, applyTimeout: applyTimeout, suspectPause: suspectPause, watchEvery: watchEvery,
-		compareEvery: compareEvery, lostAfter: lostAfter, lostAgain: lostAgain, lostEvery: lostEvery,
+		compareEvery: compareEvery, lostAfter: lostAfter, lostAgain: lostAgain, catchUpEvery: catchUpEvery, lostEvery: lostEvery,
 	}
 }
 

@@ -1,6 +1,7 @@
 package recorder_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -282,6 +284,31 @@ func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	if !r.has(waiting, execution.Queued) {
 		t.Error("what nobody has taken was ended, too")
 	}
+}
+
+// Executions that were acknowledged without a report are found under steady load, when there is no
+// moment at which everything is recorded.
+func TestAMissingReportIsFoundUnderLoad(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	victim := r.begin("wf")
+	r.await("it is recorded", func() bool { return r.has(victim, execution.Queued) })
+	r.taken(runnersConsumer, 1)
+	r.stop()
+	r.store.mu.Lock()
+	r.store.slow = 50 * time.Millisecond
+	r.store.mu.Unlock()
+	loading, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	load.Go(func() {
+		for n := 0; loading.Err() == nil && n < 50_000; n++ {
+			_, _ = r.tryBegin()
+		}
+	})
+	r.stop = r.again()
+	r.await("it is a dead letter", func() bool { return r.has(victim, execution.Failed) })
+	stop()
+	load.Wait()
 }
 
 // An ordered execution that waits in its lane is not ended when the group has acknowledged later
