@@ -1,8 +1,9 @@
-// Package changes tells watchers that execution records changed, whichever executor recorded the
-// changes. A watch that may have missed a change ends, so that its client reads the records again.
+// Package changes announces to watchers that execution records changed, whichever executor recorded
+// the changes. A watch that may have missed a change ends, so that its client reads the records
+// again.
 //
-// A stream keeps what the executors told each other in the last minutes. From it, an executor that
-// has just started knows what changed before, and those who come back to it miss nothing.
+// A stream keeps the announcements of the last minutes. From it, an executor that has just started
+// learns what changed before, so that a client that reconnects to it misses nothing.
 package changes
 
 import (
@@ -21,7 +22,7 @@ import (
 
 const subject = "hookstart.executions.changed"
 
-// maxIDs is the number of IDs in one message, which keeps it well below the server's limit.
+// maxIDs is the maximum number of IDs in one message, which keeps it well below the server's limit.
 const maxIDs = 2000
 
 // flushTimeout bounds the wait for the server's answer after a reconnect.
@@ -30,10 +31,10 @@ const flushTimeout = 2 * time.Second
 // watcherBuffer is the number of changes that a watcher may be behind before its watch is ended.
 const watcherBuffer = 64
 
-// StreamName is the name of the stream that keeps what was told.
+// StreamName is the name of the stream that keeps the announcements.
 const StreamName = "CHANGES"
 
-// The bounds of the stream: what the executors of a busy installation tell in some minutes.
+// These are the limits of the stream. They suffice for a few minutes of a busy installation.
 const (
 	keptFor   = 10 * time.Minute
 	keptBytes = 16 << 20
@@ -42,8 +43,8 @@ const (
 // loadTimeout bounds the reading of the stream at the start.
 const loadTimeout = 5 * time.Second
 
-// Ensure creates the stream if it does not exist. It is small, and in memory: with a single NATS
-// server, a restart of that empties it, which those who come back are told.
+// Ensure creates the stream if it does not exist. The stream is small and in memory. A restart of a
+// single NATS server empties it; clients that reconnect learn of this gap from Watching.Complete.
 func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, StreamName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -58,7 +59,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 			Replicas:  replicas,
 			MaxAge:    keptFor,
 			MaxBytes:  keptBytes,
-			NoAck:     true, // the executors tell each other whether it keeps it or not
+			// The executors receive announcements whether the stream keeps them or not.
+			NoAck: true,
 		})
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			err = nil // another executor was first
@@ -79,7 +81,7 @@ type Changes struct {
 	mu       sync.Mutex
 	watchers map[chan Batch]struct{}
 	past     past
-	last     time.Time // the newest batch's
+	last     time.Time // the time of the newest batch
 }
 
 // New returns a Changes that listens on nc.
@@ -109,7 +111,8 @@ func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.Su
 		case <-c.stop:
 			return
 		case <-connected:
-			// A watch that begins after this is behind a subscription that the server knows.
+			// After the flush the server knows the subscription, so a watch that begins then misses
+			// nothing.
 			_ = c.nc.FlushTimeout(flushTimeout)
 		case _, open := <-slow:
 			if !open {
@@ -231,8 +234,7 @@ func (c *Changes) receive(msg *nats.Msg) {
 	}
 }
 
-// Load reads from the stream what was told before New. If that fails, it is as if nothing had been
-// kept.
+// Load reads from the stream what was announced before New. After an error the past is empty.
 func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -246,7 +248,7 @@ func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
 		before.since = info.Created
 	}
 	if info.State.Bytes > keptBytes/2 && info.State.FirstTime.After(before.since) {
-		// What came earlier may be gone, because there was no room for it.
+		// Earlier announcements may have been dropped for lack of room.
 		before.since = info.State.FirstTime
 	}
 	last := info.State.LastSeq
@@ -283,7 +285,7 @@ func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// What was heard since New comes last. Some of it may be there twice.
+	// Announcements that were received since New come last. Some of them may be there twice.
 	for _, b := range c.past.batches {
 		before.add(b)
 	}

@@ -4,8 +4,8 @@ import "time"
 
 // Batch holds the IDs of records that changed together.
 type Batch struct {
-	// At is the time at which this process heard of the changes. It is later than the time of every
-	// batch before.
+	// At is the time at which this process received the announcement. It is later than the time of
+	// every earlier batch.
 	At  time.Time
 	IDs []string
 }
@@ -13,14 +13,14 @@ type Batch struct {
 const (
 	// maxPast is the number of IDs that are kept for clients that resume: a few megabytes.
 	maxPast = 50_000
-	// otherClocks bounds the difference between the clocks of executors. A client that resumes at
-	// another executor gets changes that are this much older once more.
+	// otherClocks is the assumed maximum difference between the clocks of two executors. A client
+	// that resumes at another executor receives again the changes that are at most this much older.
 	otherClocks = 5 * time.Second
 )
 
 // past holds the newest batches, oldest first.
 type past struct {
-	since   time.Time // all that came after it is here
+	since   time.Time // batches holds everything that was received after this time
 	batches []Batch
 	ids     int // in all batches
 }

@@ -14,23 +14,24 @@ import (
 )
 
 const (
-	// unattendedAfter is the time for which executions wait without a runner before operators are
-	// told.
+	// unattendedAfter is the time for which executions wait without a runner before an event is
+	// made.
 	unattendedAfter = 15 * time.Second
 	// quiet is the time without a refusal after which a sender whose requests are verified counts
 	// as recovered.
 	quiet = 5 * time.Minute
-	// The storage is low from lowFrom of its size on, and until it is below lowUntil.
+	// lowFrom is the part of its size from which on the storage is low, and lowUntil the part below
+	// which it is not low any more.
 	lowFrom, lowUntil = 0.85, 0.80
-	// maxWorkflows is the maximum number of workflows of one account that are looked at.
+	// maxWorkflows is the maximum number of workflows of one account that are examined.
 	maxWorkflows = 100_000
 )
 
-// state is the state of something that operators may be told of.
+// state is the state of a subject that events report about.
 type state int
 
 const (
-	unclear state = iota // a condition that began goes on
+	unclear state = iota // not known: a condition that began goes on
 	good
 	bad
 )
@@ -40,15 +41,15 @@ type finding struct {
 	state      state
 	workflowID string
 	queue      string
-	begins     string // what operators are told if it turns bad
-	ends       string // what operators are told if it turns good
+	begins     string // the text of the event if it turns bad
+	ends       string // the text of the event if it turns good
 }
 
-// findings holds what was found out about an account, by kind and subject. A kind that is not there
-// was not looked at.
+// findings holds the states that were found for an account, by kind and subject. A kind that is
+// missing was not examined.
 type findings map[string]map[string]finding
 
-// look compares the present state with the conditions that operators were told of.
+// look compares the present states with the stored conditions, and makes events of the differences.
 func (e *Events) look(ctx context.Context, now time.Time) error {
 	accounts := e.config.Directory.AccountsWithEvents()
 	open, err := e.config.Store.EventConditions(ctx)
@@ -72,7 +73,7 @@ func (e *Events) look(ctx context.Context, now time.Time) error {
 		changes = append(changes, changesOf(now, a, found, of[a.ID])...)
 		delete(of, a.ID)
 	}
-	for _, left := range of { // of accounts without operator events
+	for _, left := range of { // conditions of accounts without operator events
 		for _, c := range left {
 			changes = append(changes, store.ConditionChange{Condition: c, Ended: true})
 		}
@@ -80,14 +81,14 @@ func (e *Events) look(ctx context.Context, now time.Time) error {
 	return e.config.Store.ChangeEventConditions(ctx, changes)
 }
 
-// seen is what is the same for all accounts.
+// seen holds the observations that are the same for all accounts.
 type seen struct {
 	queues  []queues.Queue
 	senders map[string]store.SenderSeen // by subject
 	storage finding
 }
 
-// see reads what is the same for all accounts.
+// see reads the observations that are the same for all accounts.
 func (e *Events) see(ctx context.Context, accounts []*registry.Account) (s seen, err error) {
 	wanted := func(kind string) bool {
 		for _, a := range accounts {
@@ -118,15 +119,15 @@ func (e *Events) see(ctx context.Context, accounts []*registry.Account) (s seen,
 	return s, err
 }
 
-// wants reports whether operators are told of the beginning or of the end of a condition.
+// wants reports whether an account has chosen a kind of event.
 func wants(setting *registry.OperatorEvents, kind string) bool {
 	return setting.Wants(kind) || setting.Wants(kind+registry.Recovered)
 }
 
 func subjectOf(workflowID, nodeID string) string { return workflowID + "/" + nodeID }
 
-// find finds out the state of everything that an account's operators want to be told of. The
-// workflow that the events start is left out.
+// find returns the states of everything for which an account has chosen events. It leaves out the
+// workflow that the events start.
 func (e *Events) find(
 	ctx context.Context, now time.Time, a *registry.Account, seen seen, open []store.Condition,
 ) (findings, error) {
@@ -245,7 +246,7 @@ func (e *Events) storage(ctx context.Context) (f finding, err error) {
 	return storageState(part, of), nil
 }
 
-// fullest returns how full the account is in the tier that has least room, from 0 to 1.
+// fullest returns how full the account is in the tier with the least room, from 0 to 1.
 func fullest(account *jetstream.AccountInfo) float64 {
 	part := full(account.Store, account.Limits.MaxStore)
 	for _, tier := range account.Tiers {
@@ -254,7 +255,8 @@ func fullest(account *jetstream.AccountInfo) float64 {
 	return part
 }
 
-// full returns a part of a limit, from 0 to 1. A limit that is not positive is none.
+// full returns the used part of a limit, from 0 to 1. A limit that is not positive means that there
+// is no limit.
 func full(bytes uint64, limit int64) float64 {
 	if limit <= 0 {
 		return 0
@@ -277,8 +279,8 @@ func storageState(part float64, of string) finding {
 	return f
 }
 
-// changesOf returns how the conditions of an account change. Nobody is told of the end of a
-// condition whose subject is gone.
+// changesOf returns how the conditions of an account change. The end of a condition whose subject
+// is gone makes no event.
 func changesOf(
 	now time.Time, a *registry.Account, found findings, open []store.Condition,
 ) (changes []store.ConditionChange) {

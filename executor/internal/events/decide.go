@@ -12,8 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// A storm makes a bounded number of events. The first burst causes of one account and kind within
-// window make one event each. Further ones wait for up to pause, and then make one event together.
+// These constants bound the number of events in a storm. The first burst causes of one account and
+// kind within window make one event each. Further ones wait for up to pause, and then make one
+// event together.
 const (
 	burst  = 10
 	window = 10 * time.Minute
@@ -31,11 +32,11 @@ type Input struct {
 	WorkflowID  string    `json:"workflowId,omitempty"`
 	ExecutionID string    `json:"executionId,omitempty"`
 	Queue       string    `json:"queue,omitempty"`
-	Count       int       `json:"count"` // how many causes the event tells of
+	Count       int       `json:"count"` // the number of causes of the event
 	Text        string    `json:"text"`
 }
 
-// decideAll replaces causes by events, until the rest of them have to wait.
+// decideAll replaces causes by events, until the remaining causes have to wait.
 func (e *Events) decideAll(ctx context.Context) error {
 	for {
 		if some, err := e.config.Store.HasEventCauses(ctx); err != nil || !some {
@@ -63,8 +64,8 @@ func (e *Events) decideAll(ctx context.Context) error {
 // group is an account and a kind.
 type group struct{ accountID, kind string }
 
-// decide returns the events that tell of causes, and the IDs of the causes that do not wait any
-// more. decided holds the events of the last window.
+// decide returns the events for causes, and the IDs of the causes that need not wait any longer.
+// decided holds the events of the last window.
 func (e *Events) decide(
 	now time.Time, causes []store.EventCause, decided []store.Event,
 ) (events []store.Event, used []string) {
@@ -105,8 +106,8 @@ func (e *Events) decide(
 	return events, used
 }
 
-// together divides causes into those of one event each. n is the number of events of the last
-// window, and rested reports whether none was decided for a while.
+// together divides causes into groups; each group makes one event. n is the number of events of the
+// last window, and rested reports whether none was decided for a while.
 func together(causes []store.EventCause, n int, rested bool) [][]store.EventCause {
 	switch {
 	case n+len(causes) <= burst:
@@ -117,8 +118,8 @@ func together(causes []store.EventCause, n int, rested bool) [][]store.EventCaus
 	return nil
 }
 
-// target returns the workflow that an account's events start, or nil if it is not the account's any
-// more.
+// target returns the workflow that an account's events start, or nil if it does not belong to the
+// account any more.
 func (e *Events) target(accountID string, setting *registry.OperatorEvents) *registry.Workflow {
 	if setting == nil {
 		return nil
@@ -142,7 +143,7 @@ func textOf(input Input) string {
 	return strings.TrimSpace(text.String())
 }
 
-// eventOf returns the event that tells of causes, oldest first, of one account and kind.
+// eventOf returns the event for causes, oldest first, of one account and kind.
 func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow) store.Event {
 	first, last := causes[0], causes[len(causes)-1]
 	input := Input{

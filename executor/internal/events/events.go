@@ -1,11 +1,11 @@
-// Package events tells an account's operators what happens: each event starts one execution of the
-// workflow that the account names.
+// Package events informs an account's operators of what happens: each event starts one execution of
+// the workflow that the account has chosen.
 //
 // An occurrence becomes a cause in the transaction that records it. One executor at a time replaces
-// causes by events, in one transaction, too: from then on it is decided which execution tells of
-// what. The start of an event is published until NATS has stored it; its execution ID, which is the
-// message ID, is a hash of the event's. So whichever process is killed at whatever time, each cause
-// is in exactly one event, and each event starts exactly one execution.
+// causes by events, also in one transaction: from then on it is fixed which execution reports which
+// causes. The start of an event is published until NATS has stored it; its execution ID, which is
+// the message ID, is a hash of the event's ID. So whichever process is killed at whatever time,
+// each cause is in exactly one event, and each event starts exactly one execution.
 package events
 
 import (
@@ -27,17 +27,17 @@ const (
 	// turnEvery is the interval at which causes become events, and events are published.
 	turnEvery = time.Second
 	// lookEvery is the interval at which the leading executor looks for conditions. leadFor is the
-	// time after which another executor leads if that one has ended.
+	// time after which another executor leads if the leading one has ended.
 	lookEvery = 5 * time.Second
 	leadFor   = 20 * time.Second
-	// restEvery is how often an executor works although no account has operator events: some may be
-	// left from an account that had.
+	// restEvery is the interval at which an executor works although no account has operator events:
+	// causes may be left of an account that had some.
 	restEvery = 30 * time.Second
 	// turnTimeout is the maximum duration of one turn.
 	turnTimeout = 15 * time.Second
 	// sayEvery is the minimum time between two log lines about a failure that lasts.
 	sayEvery = time.Minute
-	// clockSkew is how much the clock of a runner may be behind.
+	// clockSkew is the maximum time by which the clock of a runner may be behind.
 	clockSkew = time.Minute
 	// maxErrorText is the maximum number of characters of an execution's error in an event.
 	maxErrorText = 300
@@ -76,9 +76,9 @@ func New(c Config) *Events {
 	return &Events{config: c, paces: map[string]pace{}, failing: map[string]time.Time{}}
 }
 
-// FailureCause returns the cause of an event for a failed execution, or nil if nobody is told.
-// While the directory is not trusted, it returns a cause for every failure; the decision leaves out
-// what nobody wants.
+// FailureCause returns the cause of an event for a failed execution, or nil if the account has not
+// chosen such events. While the directory is not trusted, it returns a cause for every failure; the
+// decision leaves out causes that no account has chosen.
 func (e *Events) FailureCause(f store.Failure) *store.EventCause {
 	if e.config.Trusted() {
 		setting := e.config.Directory.Events(f.AccountID)

@@ -76,7 +76,7 @@ func (e *Events) recorded(ctx context.Context, events []store.Event) (map[string
 	return recorded, err
 }
 
-// start publishes the start of an event. An event whose workflow is gone has none.
+// start publishes the start of an event. It publishes nothing for an event whose workflow is gone.
 func (e *Events) start(ctx context.Context, event store.Event) error {
 	w, ok := e.config.Directory.Workflow(event.WorkflowID)
 	if !ok {

@@ -23,7 +23,7 @@ const (
 	tokensAtOnce = 500
 )
 
-// pace is the usual pace of a node, as it was when its last request had come.
+// pace is the usual pace of a node, computed when its last request had come.
 type pace struct {
 	last    time.Time     // the last request
 	longest time.Duration // the longest pause; 0 means that there is no usual pace
@@ -116,7 +116,7 @@ func (e *Events) silence(
 	return f, nil
 }
 
-// lastRequests returns when the tokens of nodes were last used, by subject.
+// lastRequests returns the times at which the tokens of nodes were last used, by subject.
 func (e *Events) lastRequests(
 	ctx context.Context, workflows []*registry.Workflow,
 ) (map[string]time.Time, error) {
@@ -152,8 +152,8 @@ func (e *Events) lastRequests(
 	return lasts, ask()
 }
 
-// otherRequest returns when a node last had a request that started nothing: it did not match the
-// filter, it was refused, or it was a handshake or a repeat.
+// otherRequest returns the time at which a node last had a request that started nothing: the
+// request did not match the filter, was refused, or was a handshake or a repeat.
 func (e *Events) otherRequest(
 	ctx context.Context, workflowID, nodeID string,
 ) (last time.Time, err error) {
@@ -197,7 +197,7 @@ func (e *Events) paceOf(
 }
 
 // longestPause returns the longest pause between two requests, in steps, or 0 if there are too few
-// requests to tell.
+// requests to determine it.
 func longestPause(counts []store.Count) (longest time.Duration) {
 	n := int64(0)
 	for i, c := range counts {

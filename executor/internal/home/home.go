@@ -56,14 +56,16 @@ type Home struct {
 
 	mu sync.Mutex
 	id string // the installation's identity
-	// By bucket: the revision up to which the copy is complete, as far as this process knows.
+	// reached holds, by bucket, the revision up to which the copy is complete, as far as this
+	// process knows.
 	reached map[string]uint64
 	moved   chan struct{}     // closed and replaced when reached changes
 	restart map[string]func() // by bucket: restarts its mirror
-	// Error of the last comparison; nil means that the registry is in order.
+	// trouble is the error of the last comparison; nil means that the registry is in order.
 	trouble error
 
-	// Time since when a cluster reports an older registry; zero means that it does not.
+	// older is the time since which a cluster reports an older registry; zero means that it does
+	// not.
 	older   time.Time
 	stamped bool // this process has written the identity's stamp
 }
@@ -356,8 +358,8 @@ func (h *Home) fill(ctx context.Context, bucket string) (stored int, err error) 
 	return stored, err
 }
 
-// fillPage does what fill does for one page of the copy. It returns where the next page begins, and
-// whether there is one.
+// fillPage stores the records of one page of the copy, like fill. It returns where the next page
+// begins, and whether there is one.
 func (h *Home) fillPage(
 	ctx context.Context, bucket, after string,
 ) (stored int, last string, more bool, err error) {

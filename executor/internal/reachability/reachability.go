@@ -28,7 +28,7 @@ type State string
 const (
 	Reached     State = "reached"     // to an ingress of this installation
 	Unreachable State = "unreachable" // nobody answers
-	// Somebody answers that it is elsewhere; senders do not follow, or lose the body.
+	// The server redirects to another address; senders do not follow, or lose the body.
 	Redirected State = "redirected"
 	Stranger   State = "stranger" // something answers that is no hookstart
 	Another    State = "another"  // the answer is a hookstart's, but not of this installation
@@ -46,14 +46,14 @@ const (
 
 // Result is the result of a check.
 type Result struct {
-	URL      string // without a slash at its end; "": nobody has said
+	URL      string // without a slash at its end; "" means that none is known
 	Loopback bool   // only this machine can reach it
 	State    State
-	Detail   string // what that means, for people
+	Detail   string // what the state means, for people
 	At       time.Time
 }
 
-// Ingresses knows the running ingresses. *consistency.Membership implements it.
+// Ingresses lists the running ingresses. *consistency.Membership implements it.
 type Ingresses interface {
 	Ingress() []*consistency.IngressSettings
 }
@@ -64,7 +64,7 @@ type Checker struct {
 	ingresses  Ingresses
 	client     *http.Client
 
-	mu   sync.Mutex // also held while it asks: one question for all who wait
+	mu   sync.Mutex // also held during a check, so that concurrent callers share one
 	last Result
 }
 
@@ -95,16 +95,16 @@ func (c *Checker) URL() string {
 	if c.configured != "" {
 		return c.configured
 	}
-	var told []string
+	var urls []string
 	for _, ingress := range c.ingresses.Ingress() {
 		if ingress.PublicURL != "" {
-			told = append(told, strings.TrimRight(ingress.PublicURL, "/"))
+			urls = append(urls, strings.TrimRight(ingress.PublicURL, "/"))
 		}
 	}
-	if len(told) == 0 {
+	if len(urls) == 0 {
 		return ""
 	}
-	return slices.Min(told) // they come in no order
+	return slices.Min(urls) // the ingresses come in no order
 }
 
 // Check checks the URL, unless it was checked a moment ago.
@@ -178,7 +178,8 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	if question.AnsweredBy(response.Header.Get(probe.Header)) {
 		return Reached, "It leads to an ingress of this installation."
 	}
-	body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer)) // what came is enough to tell
+	// A part of the answer is enough.
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	return unexpected(response, body)
 }
 

@@ -21,7 +21,7 @@ type Event struct {
 	Err error
 
 	began  time.Time
-	status int // 0: nothing is written yet
+	status int // 0 means that nothing is written yet
 }
 
 // Status returns the status of the answer.
@@ -34,7 +34,8 @@ func Of(ctx context.Context) *Event {
 	if e, ok := ctx.Value(key{}).(*Event); ok {
 		return e
 	}
-	return &Event{Fields: logrus.Fields{}} // a context from elsewhere: nobody reads it
+	// The context is not a request's: the event is not logged.
+	return &Event{Fields: logrus.Fields{}}
 }
 
 // Handler gives each request its event and recovers from panics. If nothing was written before a

@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// notedSignIns is the maximum number of one caller's sign-ins in a minute that are noted: a key can
-// sign in often, and notes are kept for long.
+// notedSignIns is the maximum number of sign-ins of one caller that are noted in a minute: a key
+// can sign in often, and notes are kept for long.
 const notedSignIns = 30
 
 // notes counts the sign-ins that were noted in this minute. It is safe for concurrent use.
@@ -22,7 +22,7 @@ type notes struct {
 
 func newNotes() *notes { return &notes{now: time.Now} }
 
-// take reports whether another sign-in of a caller is to be noted, and counts it.
+// take reports whether another sign-in of a caller is noted, and counts it.
 func (n *notes) take(caller operate.Caller) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -33,7 +33,7 @@ const (
 type OIDCConfig struct {
 	Issuer       string
 	ClientID     string
-	ClientSecret string // empty: a public client
+	ClientSecret string // "" for a public client
 	Roles        []RoleRule
 	// Session is the duration of a sign-in. Afterwards the provider is asked again for the user's
 	// current groups. Zero means DefaultSession. The maximum is 12 hours.
@@ -67,8 +67,8 @@ func NewOIDC(c OIDCConfig) *OIDC {
 	return &OIDC{config: c, client: &http.Client{Timeout: providerTimeout}}
 }
 
-// asked is what the browser keeps in a cookie while its user is at the provider. An answer without
-// it belongs to another browser.
+// asked is the content of the cookie that the browser keeps while its user is at the provider. An
+// answer without the cookie belongs to another browser.
 type asked struct {
 	Ends     int64  `json:"ends"` // Unix seconds
 	State    string `json:"state"`
@@ -228,8 +228,8 @@ func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (of user, err
 	return user{ID: text(claims["sub"]), Name: nameOf(claims), Rule: rule.String()}, nil
 }
 
-// notExchanged distinguishes a provider that refuses a code from one that does not answer. Neither
-// error contains the code.
+// notExchanged returns the error of a failed exchange of a code. It distinguishes a provider that
+// refuses the code from one that does not answer. Neither error contains the code.
 func notExchanged(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return &RefusedError{

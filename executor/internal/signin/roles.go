@@ -15,7 +15,7 @@ import (
 type RoleRule struct {
 	Claim, Value string
 	Role         operate.Role
-	AccountID    string // "": all accounts
+	AccountID    string // "" means all accounts
 }
 
 // ParseRoleRule parses a rule such as groups=team-a:editor@acme or email=eve@example.com:admin. The

@@ -30,8 +30,8 @@ func overHTTPS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
 }
 
-// cookieName is the full name of a cookie. With the prefix, browsers send it over https only, and
-// accept it from no other host.
+// cookieName returns the full name of a cookie. With the prefix, browsers send it over https only,
+// and accept it from no other host.
 func cookieName(r *http.Request, name string) string {
 	if overHTTPS(r) {
 		return "__Host-" + name
@@ -50,29 +50,31 @@ func setCookie(
 		})
 }
 
-// sessions are kept by the browser alone, in a signed cookie with the caller and the end. Executors
-// need to share only the admin token, and which sessions were signed out: see Ended.
+// sessions issues and reads sessions. A session is stored only by the browser, in a signed cookie
+// with the caller and the time of its end. Executors share only the admin token, and the sessions
+// that were signed out: see Ended.
 type sessions struct {
-	key func() []byte // slow the first time, which is when the first session is read or issued
+	key func() []byte // slow at the first call, when the first session is read or issued
 	now func() time.Time
 }
 
-// session is what a cookie says.
+// session is the content of a session's cookie.
 type session struct {
 	Ends  int64        `json:"ends"`  // Unix seconds
-	Nonce string       `json:"nonce"` // of this session alone: its ID
+	Nonce string       `json:"nonce"` // the ID of the session, which is random
 	Kind  operate.Kind `json:"kind"`
-	// KeyID is the key with which it began.
+	// KeyID is the ID of the key that began the session. "" means that no key did.
 	KeyID string `json:"keyId,omitempty"`
-	// User is who signed in at an identity provider.
+	// User is the user who signed in at an identity provider. nil means that the session did not
+	// begin there.
 	User *user `json:"user,omitempty"`
 }
 
-// user is who signed in at an identity provider, and by which rule.
+// user is a user who signed in at an identity provider, with the rule that admitted the user.
 type user struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	Rule string `json:"rule"` // as configured: it must still be
+	Rule string `json:"rule"` // the text of the rule, which must still be configured
 }
 
 func newSessions(adminToken string) sessions {
@@ -81,11 +83,12 @@ func newSessions(adminToken string) sessions {
 	}), now: time.Now}
 }
 
-// stretching slows down guesses of the admin token, which everybody with a cookie, viewers too, can
-// check offline.
+// stretching is the number of PBKDF2 iterations. It slows down guesses of the admin token, which
+// everybody who has a cookie, a viewer too, can check offline.
 const stretching = 600_000
 
-var signingKeys sync.Map // admin token → what was made of it: only the first time is slow
+// signingKeys holds, by admin token, the keys that were derived: only the first derivation is slow.
+var signingKeys sync.Map
 
 func signingKey(adminToken string) []byte {
 	if known, ok := signingKeys.Load(adminToken); ok {
@@ -100,7 +103,7 @@ func signingKey(adminToken string) []byte {
 	return key
 }
 
-// issue makes a session that begins now. In the cookie are JSON and its HMAC-SHA256.
+// issue returns the cookie of a session that begins now: its JSON and the JSON's HMAC-SHA256.
 func (s sessions) issue(of session, lifetime time.Duration) string {
 	of.Ends, of.Nonce = s.now().Add(lifetime).Unix(), rand.Text()
 	return s.seal(sessionPurpose, of)
@@ -112,8 +115,8 @@ func (s sessions) read(value string) (of session, valid bool) {
 	return of, valid
 }
 
-// sessionPurpose keeps a session from being taken for something else that is signed, and that for
-// it.
+// sessionPurpose is the purpose of a session's signature. A signature for one purpose is not valid
+// for another.
 const sessionPurpose = "session"
 
 // seal signs a value for one purpose.
@@ -125,7 +128,8 @@ func (s sessions) seal(purpose string, value any) string {
 	return base64.RawURLEncoding.EncodeToString(append(s.sign(purpose, text), text...))
 }
 
-// open reads what seal has signed for the same purpose.
+// open reads a value that seal has signed for the same purpose, and reports whether the signature
+// is valid.
 func (s sessions) open(purpose, sealed string, value any) bool {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || len(text) < sha256.Size ||
@@ -143,7 +147,7 @@ func (s sessions) sign(purpose string, text []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// of is a request's session.
+// of returns a request's session, and reports whether it has a valid one.
 func (s sessions) of(r *http.Request) (of session, valid bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
 		if of, valid = s.read(cookie.Value); valid {
@@ -153,7 +157,8 @@ func (s sessions) of(r *http.Request) (of session, valid bool) {
 	return session{}, false
 }
 
-// ended is a request's session that has ended, by itself, and not for longer than a session lasts.
+// ended returns a request's session if it has expired, no longer ago than the lifetime of a
+// session. It reports whether there is one.
 func (s sessions) ended(r *http.Request) (of session, known bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
 		if s.open(sessionPurpose, cookie.Value, &of) {

@@ -17,34 +17,39 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// Config is all that a SignIn needs.
+// Config configures a SignIn.
 type Config struct {
-	// AdminToken signs in. Sessions are signed with a key derived from it: executors with the same
-	// token accept each other's, and a new token ends them all. Empty: nobody can sign in with it.
+	// AdminToken is the token that signs in as the administrator. The key that signs sessions is
+	// derived from it, so executors with the same token accept each other's sessions, and a new
+	// token ends all sessions. "" means that no token signs in.
 	AdminToken string
-	// Keys knows the keys. nil: there are none.
+	// Keys looks up API keys. nil means that there are no keys.
 	Keys Keys
-	// Once signs in without the token, once and within ten minutes. Empty: nothing does.
+	// Once is a nonce that signs in once, within ten minutes of the start. "" means that there is
+	// none.
 	Once string
-	// Ended knows the sessions that were signed out. nil: signing out deletes the cookie only.
+	// Ended stores the sessions that were signed out. nil means that signing out only deletes the
+	// cookie.
 	Ended Ended
-	// OIDC is the identity provider. nil: none.
+	// OIDC is the identity provider. nil means that there is none.
 	OIDC *OIDC
-	// Note gets sign-ins to the console, and refused ones; a bounded number a minute, so that
-	// nobody can fill the audit. nil: nothing is noted.
+	// Note is called for sign-ins to the console and for refused ones, at most a fixed number of
+	// times a minute, so that an attacker cannot fill the audit log. nil means that nothing is
+	// noted.
 	Note func(ctx context.Context, caller operate.Caller, refused bool)
-	// Failures counts failed sign-ins, and makes them wait. nil: nobody does.
+	// Failures counts failed sign-ins and delays their answers. nil means that nothing is delayed.
 	Failures *Failures
 }
 
-// Keys knows whose a key is. Errors mean that it cannot know now.
+// Keys looks up the callers that API keys authenticate. An error means that a key cannot be looked
+// up now.
 type Keys interface {
 	ByText(ctx context.Context, text string) (by operate.Caller, known bool, err error)
 	ByID(ctx context.Context, id string) (by operate.Caller, known bool, err error)
 }
 
-// Ended knows, for all executors, the sessions that were ended before their time. Errors mean that
-// it cannot know now.
+// Ended stores, for all executors, the sessions that were signed out before they expired. An error
+// means that it cannot be asked now.
 type Ended interface {
 	End(ctx context.Context, id string, until time.Time) error
 	Ended(ctx context.Context, id string) (bool, error)
@@ -55,7 +60,7 @@ var ErrUnknown = errors.New("nobody has signed in")
 
 // SignIn authenticates requests. It is safe for concurrent use.
 type SignIn struct {
-	token    [sha256.Size]byte // the hash
+	token    [sha256.Size]byte // the hash of the admin token
 	config   Config
 	sessions sessions
 	once     *once
@@ -64,10 +69,10 @@ type SignIn struct {
 	notes    *notes
 }
 
-// notedRefusals is how many refused sign-ins are noted in a minute.
+// notedRefusals is the maximum number of refused sign-ins that are noted in a minute.
 const notedRefusals = 30
 
-// New makes one.
+// New returns a SignIn.
 func New(c Config) *SignIn {
 	return &SignIn{
 		token:    sha256.Sum256([]byte(c.AdminToken)),
@@ -80,9 +85,9 @@ func New(c Config) *SignIn {
 	}
 }
 
-// Call returns the caller of the API, by the admin token, a key or a session. It fails with
-// ErrUnknown, or because keys cannot be read now. A wrong token waits. A session is refused if the
-// page of another site makes the call.
+// Call returns the caller of a request to the API, by the admin token, a key or a session. It fails
+// with ErrUnknown, or with another error if keys cannot be read now. The answer to a wrong token is
+// delayed. A session is refused if a page of another site makes the call.
 func (s *SignIn) Call(r *http.Request) (operate.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -102,15 +107,15 @@ func (s *SignIn) Call(r *http.Request) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnknown
 }
 
-// fromAnotherPage reports whether a page of another origin makes the call, also one of a host
-// beside this one, which gets the session. It cannot read the answer, but some answers are shown
-// only once.
+// fromAnotherPage reports whether a page of another origin makes the call. That includes other
+// hosts of the same site, to whose requests the browser adds the session's cookie. Such a page
+// cannot read the answer, but some answers are shown only once.
 func fromAnotherPage(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site == "cross-site" || site == "same-site"
 }
 
-// Visit says who asks for a page, by the session. It fails as Call does.
+// Visit returns the caller who requests a page, by the session. It fails as Call does.
 func (s *SignIn) Visit(r *http.Request) (operate.Caller, error) {
 	of, valid := s.sessions.of(r)
 	if !valid {
@@ -135,7 +140,7 @@ func (s *SignIn) Visit(r *http.Request) (operate.Caller, error) {
 	}
 }
 
-// still fails with ErrUnknown if a session was signed out.
+// still returns ErrUnknown if a session was signed out.
 func (s *SignIn) still(ctx context.Context, of session) error {
 	if s.config.Ended == nil {
 		return nil
@@ -147,8 +152,8 @@ func (s *SignIn) still(ctx context.Context, of session) error {
 	return err
 }
 
-// Still returns a function that fails once the session was signed out by which a request was made.
-// It returns nil if the request was made otherwise.
+// Still returns a function that fails once the request's session was signed out. It returns nil if
+// the request was not authenticated by a session.
 func (s *SignIn) Still(r *http.Request) func(context.Context) error {
 	of, valid := s.sessions.of(r)
 	if r.Header.Get("Authorization") != "" || !valid {
@@ -157,8 +162,8 @@ func (s *SignIn) Still(r *http.Request) func(context.Context) error {
 	return func(ctx context.Context) error { return s.still(ctx, of) }
 }
 
-// Ends says when the session ends by which Call and Visit know who makes a request; zero: it is not
-// by one.
+// Ends returns the time at which the session expires that authenticates a request in Call and
+// Visit, or the zero time if no session does.
 func (s *SignIn) Ends(r *http.Request) time.Time {
 	of, valid := s.sessions.of(r)
 	if r.Header.Get("Authorization") != "" || !valid {
@@ -167,7 +172,8 @@ func (s *SignIn) Ends(r *http.Request) time.Time {
 	return time.Unix(of.Ends, 0)
 }
 
-// SameOrigin lets no other site change anything; denied answers those.
+// SameOrigin answers requests from other sites that would change something with denied, and passes
+// all other requests to next.
 func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.origins.Check(r) != nil {
@@ -178,8 +184,8 @@ func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
 	})
 }
 
-// ByToken begins a session if the text is the admin token or a key. It fails as Call does; a wrong
-// text waits.
+// ByToken begins a session if the text is the admin token or a key. It fails as Call does; the
+// answer to a wrong text is delayed.
 func (s *SignIn) ByToken(w http.ResponseWriter, r *http.Request, token string) error {
 	by, of, err := s.byToken(r.Context(), strings.TrimSpace(token))
 	switch {
@@ -191,7 +197,8 @@ func (s *SignIn) ByToken(w http.ResponseWriter, r *http.Request, token string) e
 	return err
 }
 
-// byToken says whose the admin token or a key is, and the session that it begins.
+// byToken returns the caller that the admin token or a key authenticates, and the session that it
+// begins.
 func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, session, error) {
 	if s.isAdminToken(token) {
 		return operate.TheAdmin(), session{Kind: operate.AdminToken}, nil
@@ -206,8 +213,9 @@ func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, ses
 	return by, session{Kind: operate.Key, KeyID: by.ID}, err
 }
 
-// ByLink begins a session if the nonce is that of the link that signs in once. HEAD does not use it
-// up. With a session, a wrong one does not count as a failure.
+// ByLink begins a session if the nonce is the one of the link that signs in once. A HEAD request
+// does not use it up. If the request already has a session, a wrong nonce does not count as a
+// failure.
 func (s *SignIn) ByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
 		s.begin(w, r, session{Kind: operate.AdminToken}, operate.TheAdmin())
@@ -219,7 +227,7 @@ func (s *SignIn) ByLink(w http.ResponseWriter, r *http.Request, nonce string) bo
 	return false
 }
 
-// begin begins a session, and notes whose.
+// begin begins a session, and notes its caller.
 func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, of session, caller operate.Caller) {
 	lifetime := sessionLifetime
 	if of.Kind == operate.User {
@@ -231,8 +239,8 @@ func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, of session, calle
 	}
 }
 
-// Out ends the session, at every executor and with every copy of its cookie. If it fails, the
-// session goes on.
+// Out ends the session, at every executor and for every copy of its cookie. If it fails, the
+// session remains valid.
 func (s *SignIn) Out(w http.ResponseWriter, r *http.Request) error {
 	if of, valid := s.sessions.of(r); valid && s.config.Ended != nil {
 		if err := s.config.Ended.End(r.Context(), of.Nonce, time.Unix(of.Ends, 0)); err != nil {
@@ -243,11 +251,11 @@ func (s *SignIn) Out(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// IsSecret says whether a text is what signs in, in clear.
+// IsSecret reports whether a text is a secret that signs in.
 func (s *SignIn) IsSecret(text string) bool { return text != "" && text == s.config.AdminToken }
 
-// isAdminToken compares hashes in constant time, so that the time tells nothing about the token or
-// its length.
+// isAdminToken reports whether a text is the admin token. It compares hashes in constant time, so
+// that the time reveals nothing about the token or its length.
 func (s *SignIn) isAdminToken(token string) bool {
 	given := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(given[:], s.token[:]) == 1 && s.config.AdminToken != ""

@@ -35,7 +35,7 @@ type Request struct {
 // handshake or a request that did not meet the filter, or another server answered.
 type Answer struct {
 	Status       int
-	ExecutionID  string // of the answer's header, which is there whatever the sender gets as a body
+	ExecutionID  string // from the answer's header, which is set whatever the body is
 	Deduplicated bool
 	Filtered     bool   // it does not meet the node's filter
 	Code, Detail string // of a refusal
