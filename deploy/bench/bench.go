@@ -164,7 +164,7 @@ type session struct {
 	Config
 	*place
 	random *rand.Rand
-	sent   uint64 // delivery IDs given out
+	sent   uint64 // number of delivery IDs that were used
 }
 
 // names returns the names of the variants: bare first, then the others in the order of the flag.

@@ -25,8 +25,8 @@ var chartTemplate = template.Must(template.New("chart").Funcs(template.FuncMap{
 // The measures of the chart in pixels.
 const (
 	chartWidth  = 760
-	chartLeft   = 190 // of the bars; the names are before it
-	chartBar    = 490 // the longest
+	chartLeft   = 190 // left end of the bars; the names are before it
+	chartBar    = 490 // length of the longest bar
 	chartRow    = 30
 	panelHeader = 46
 	panelGap    = 18
@@ -36,7 +36,7 @@ const (
 type panel struct {
 	Title string
 	Y     int
-	BareX float64 // where the value of bare is
+	BareX float64 // position of the value of bare
 	Bars  []bar
 }
 

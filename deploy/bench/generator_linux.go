@@ -32,7 +32,7 @@ type generator struct {
 type connection struct {
 	fd      int
 	request request
-	number  uint64 // of the request
+	number  uint64 // the number of the request
 	answer  []byte
 	have    int
 	began   time.Time // when the request was sent, or should have been
@@ -164,13 +164,13 @@ type load struct {
 
 	burst  time.Duration
 	began  time.Time
-	gap    time.Duration // between two requests of an open loop; 0: a closed loop
-	total  int           // requests of an open loop
+	gap    time.Duration // time between two requests of an open loop; 0 means a closed loop
+	total  int           // number of requests of an open loop
 	issued int
 	idle   []*connection
 }
 
-// next sends the next request with c, or puts c aside until one is due.
+// next sends the next request with c, or keeps c idle until a request is due.
 func (l *load) next(c *connection, now time.Time) error {
 	switch since := now.Sub(l.began); {
 	case l.gap == 0 && since < l.burst:
@@ -185,7 +185,7 @@ func (l *load) next(c *connection, now time.Time) error {
 	return l.send(c)
 }
 
-// wake sends the requests that are due with connections that were put aside.
+// wake sends the requests that are due over idle connections.
 func (l *load) wake() error {
 	waiting := l.idle
 	l.idle = nil
@@ -254,7 +254,7 @@ func (c *connection) read() (done, limited bool, err error) {
 	return true, limited, nil
 }
 
-// tick makes the timer wake the generator in that interval; 0 stops the timer.
+// tick makes the timer wake the generator at an interval; 0 stops the timer.
 func (g *generator) tick(every time.Duration) error {
 	spec := unix.NsecToTimespec(every.Nanoseconds())
 	return unix.TimerfdSettime(g.timer, 0, &unix.ItimerSpec{Interval: spec, Value: spec}, nil)

@@ -89,7 +89,7 @@ type neighbours struct {
 	*Neighbours
 	*system
 	flooded           target
-	calmIDs, floodIDs uint64 // given out; there is a thread for each
+	calmIDs, floodIDs uint64 // delivery IDs that were used; each load has its own thread
 }
 
 func (n *neighbours) turn(ctx context.Context, flood bool) (t besideFlood, err error) {

@@ -84,15 +84,16 @@ func (p *process) awaitLine(ctx context.Context, isIt func(string) bool) error {
 
 // builder starts the processes of one variant.
 type builder struct {
-	bin      string // empty: this very binary is all programs
-	other    string // the same of another build
+	bin      string // folder of the programs; "" means that this binary acts as all of them
+	other    string // the same for another build
 	folder   string
 	name     string
-	profiles string // the folder for CPU profiles; empty: none
+	profiles string // folder for CPU profiles; "" means that none are written
 
 	workflows   int
-	databaseURL string // of a server; empty: a SQLite file in the folder
-	// The file of the key for senders' secrets; empty: the workflows have no sender.
+	databaseURL string // URL of PostgreSQL; "" means a SQLite file in the folder
+	// secretsKey is the file of the key for senders' secrets. "" means that the workflows have no
+	// sender.
 	secretsKey string
 }
 

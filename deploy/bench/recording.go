@@ -77,7 +77,7 @@ func (c *Recording) Run(ctx context.Context) error {
 type sampled struct {
 	number   uint64
 	answered time.Time
-	recorded time.Time // committed, at the latest
+	recorded time.Time // the latest time at which it was committed
 }
 
 func (c *Recording) measure(ctx context.Context, database string) (err error) {
@@ -88,7 +88,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	defer func() { err = errors.Join(err, at.close()) }()
 	b := &builder{bin: c.Bin, folder: at.folder, name: database, workflows: 1}
 	if database == postgres {
-		// As a real one.
+		// The settings are those of a production server.
 		server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB")
 		if err != nil {
 			return err
@@ -185,7 +185,7 @@ func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) fun
 	}
 }
 
-// lookUp finds out after the load when the samples were recorded. A record has the time at which
+// lookUp determines after the load when the samples were recorded. A record has the time at which
 // the executor began its batch; the executor's log has the time at which that batch was committed
 // and acknowledged. There is one batch at a time.
 func (s *system) lookUp(ctx context.Context, samples []sampled) error {
@@ -201,7 +201,7 @@ func (s *system) lookUp(ctx context.Context, samples []sampled) error {
 		if err != nil {
 			return fmt.Errorf("the record of request %d: %w", one.number, err)
 		}
-		began := record.RecordedAt.Add(time.Microsecond) // it is cut to whole ones
+		began := record.RecordedAt.Add(time.Microsecond) // it is cut to whole microseconds
 		n, _ := slices.BinarySearchFunc(batches, began, time.Time.Compare)
 		if n == len(batches) {
 			return fmt.Errorf("the executor's log has no batch of %s", record.RecordedAt)

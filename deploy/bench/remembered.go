@@ -36,7 +36,7 @@ func (c *Remembered) validate() error {
 
 // kept is the measurement of a server that holds the messages.
 type kept struct {
-	resident, inUse     int // MB, when everything is published; after a collection of garbage
+	resident, inUse     int // MB when everything is published, and after a garbage collection
 	restarted           int // in use after the last restart
 	afterEnd, afterKill []float64
 }
@@ -113,7 +113,8 @@ func (c *Remembered) measure(ctx context.Context, withID bool) (k kept, err erro
 		end(s.nats)
 		s.close()
 		at.systems = nil
-		if err := os.Truncate(s.nats.log, 0); err != nil { // it says that the last one was ready
+		if err := os.Truncate(s.nats.log, 0); err != nil {
+			// It says that the previous server was ready.
 			return k, err
 		}
 		began := time.Now()
@@ -173,7 +174,7 @@ func (c *Remembered) publish(ctx context.Context, s *system, withID bool) error 
 	return c.check(ctx, s, withID)
 }
 
-// check waits for the stream's answer: all messages are there, and a repeat is known.
+// check waits until the stream has all messages, and checks that it recognises a repeat.
 func (c *Remembered) check(ctx context.Context, s *system, withID bool) error {
 	all, err := s.js.Stream(ctx, stream.Name)
 	if err != nil {
@@ -196,10 +197,11 @@ func (c *Remembered) check(ctx context.Context, s *system, withID bool) error {
 	return err
 }
 
-// collected is what the bench's NATS server says after SIGUSR1.
+// collected is the log message of the bench's NATS server after SIGUSR1.
 const collected = "memory is collected"
 
-// inUseMB is how much memory the bench's NATS server holds after it has collected its garbage.
+// inUseMB returns the memory in MB that the bench's NATS server uses after it has collected its
+// garbage.
 func (p *process) inUseMB(ctx context.Context) (int, error) {
 	if err := p.Signal(syscall.SIGUSR1); err != nil {
 		return 0, err

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// quartiles of some values.
+// quartiles holds the quartiles of a list of values.
 type quartiles struct{ low, median, high float64 }
 
 func quartilesOf(values []float64) quartiles {
@@ -18,7 +18,7 @@ func quartilesOf(values []float64) quartiles {
 	return quartiles{quantile(sorted, 0.25), quantile(sorted, 0.5), quantile(sorted, 0.75)}
 }
 
-// quantile of sorted values, between two of them in proportion.
+// quantile returns a quantile of sorted values, interpolated between the two nearest values.
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := int(at)
@@ -32,7 +32,7 @@ func (q quartiles) format(verb string) string {
 	return fmt.Sprintf(verb+" ("+verb+"–"+verb+")", q.median, q.low, q.high)
 }
 
-// each is one number of every turn.
+// each returns one number of every turn.
 func each(turns []turn, number func(turn) float64) []float64 {
 	values := make([]float64, len(turns))
 	for i, t := range turns {
@@ -41,7 +41,8 @@ func each(turns []turn, number func(turn) float64) []float64 {
 	return values
 }
 
-// paired is, round by round, the ratio of a number to the yardstick's.
+// paired returns the quartiles of the ratios of a number to the same number of the yardstick, round
+// by round.
 func paired(turns, yardstick []turn, number func(turn) float64) quartiles {
 	ratios := make([]float64, len(turns))
 	for i := range turns {
@@ -50,12 +51,13 @@ func paired(turns, yardstick []turn, number func(turn) float64) quartiles {
 	return quartilesOf(ratios)
 }
 
-// latency is a percentile in milliseconds.
+// latency returns a function that returns a percentile of a turn's latencies in milliseconds.
 func latency(q float64) func(turn) float64 {
 	return func(t turn) float64 { return percentile(t.latencies, q) }
 }
 
-// percentile of sorted times, in milliseconds; NaN if no request was answered.
+// percentile returns a percentile of sorted times in milliseconds, or NaN if no request was
+// answered.
 func percentile(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
@@ -132,7 +134,8 @@ func writeOpen(out io.Writer, names []string, turns map[string][]turn, rate floa
 		})
 }
 
-// writeMemory says how long an ingress took to start, and what all processes hold now.
+// writeMemory writes the time that an ingress took to start, and the memory that all processes use
+// now.
 func writeMemory(out io.Writer, systems []*system) error {
 	_, _ = fmt.Fprintln(out, "\nMemory after the rounds, in MB:")
 	for _, one := range systems {
@@ -153,7 +156,8 @@ func writeMemory(out io.Writer, systems []*system) error {
 	return nil
 }
 
-// writeBeyond says what a request costs beyond the same request to hookstart, round by round.
+// writeBeyond writes the additional cost of a request compared with the same request to hookstart,
+// round by round.
 func writeBeyond(out io.Writer, turns map[string][]turn) {
 	same := turns["hookstart"]
 	for _, name := range []string{"hookstart-stripe", "hookstart-other"} {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// minBody has room for the fixed part of a body.
+// minBody is the minimum size of a body in bytes. It has room for the fixed part.
 const minBody = 256
 
-// body is a JSON document of exactly that size, like a webhook's: objects in objects, short texts,
-// numbers, times.
+// body returns a JSON document of exactly size bytes, similar to a webhook's body: nested objects,
+// short texts, numbers and times.
 func body(size int) string {
 	const head = `{"event":"order.paid","createdAt":"2026-01-02T03:04:05Z","live":true,` +
 		`"order":{"id":"or_1042","total":129.9,"currency":"EUR","items":[`
@@ -24,19 +24,21 @@ func body(size int) string {
 	return text + strings.Repeat("x", size-len(text)-len(end)) + end
 }
 
-// request is what one connection sends, ready but for the workflow and the delivery ID.
+// request is the request that one connection sends. Only the workflow and the delivery ID are
+// filled in for each delivery.
 type request struct {
 	text     []byte
-	id       []byte           // where the delivery ID is in text
-	workflow []byte           // where the workflow's number is
-	first    uint64           // of the workflows
-	signed   *stripeSignature // nil: it is not signed, and its delivery ID is in a header
+	id       []byte // the part of text with the delivery ID
+	workflow []byte // the part of text with the workflow's number
+	first    uint64 // number of the first workflow
+	// nil means that the request is not signed, and that its delivery ID is in a header.
+	signed *stripeSignature
 }
 
-// workflowDigits is the length of the number that every workflow's ID ends with.
+// workflowDigits is the number of digits at the end of every workflow's ID.
 const workflowDigits = 6
 
-// workflowID is that of the bench's nth workflow.
+// workflowID returns the ID of the bench's nth workflow.
 func workflowID(n int) string { return fmt.Sprintf("bench%0*x", workflowDigits, n) }
 
 const idLength = 25 // seed and number, in hexadecimal digits, and a hyphen
@@ -57,8 +59,8 @@ func newRequest(to target, bodyBytes int) request {
 	}
 }
 
-// number makes it a delivery of its own, to one of the workflows. The next one goes to a workflow
-// far away: neighbours may share a line of the processor's cache.
+// number makes the request a new delivery to one of the workflows. Successive numbers go to distant
+// workflows, because neighbours may share a line of the processor's cache.
 func (r request) number(seed, n, workflows uint64) {
 	const stride = 7_368_787 // a prime: every workflow has its turn
 	fillDeliveryID(r.id, seed, n)
@@ -75,7 +77,7 @@ func fillDeliveryID(text []byte, seed, n uint64) {
 	fill(text[9:], n)
 }
 
-// deliveryID is that of the nth request under a seed.
+// deliveryID returns the ID of the nth delivery under a seed.
 func deliveryID(seed, n uint64) string {
 	var text [idLength]byte
 	fillDeliveryID(text[:], seed, n)
@@ -98,8 +100,9 @@ var (
 	deduplicated  = []byte(`"deduplicated"`)
 )
 
-// answerLength is the length of the answer that text begins with; 0: it is incomplete. An answer
-// must be that to a new delivery, or to one beyond the rate limit.
+// answerLength returns the length of the answer at the beginning of text, or 0 if the answer is
+// incomplete. It returns an error for any answer other than one to a new delivery or a refusal by
+// the rate limit.
 func answerLength(text []byte) (length int, limited bool, err error) {
 	header := bytes.Index(text, headersEnd)
 	if header < 0 {

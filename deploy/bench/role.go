@@ -21,8 +21,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The names under which a binary starts itself to be one of the programs. Those with the prefix
-// exist only here.
+// These are the names under which a binary starts itself as one of the programs. Names with the
+// prefix exist only here.
 const (
 	ownPrefix    = "bench-"
 	roleNATS     = ownPrefix + "nats"
@@ -35,10 +35,10 @@ const (
 	roleLocal    = "hookstart-local"
 )
 
-// BeProgram makes this process the program under whose name it was started, and says whether it is
-// one. main calls it before Run.
+// BeProgram makes this process act as the program under whose name it was started, and reports
+// whether it was started under such a name. main calls it before Run.
 func BeProgram() bool {
-	// The bench's own programs have Go's defaults: they are the least that anybody would write.
+	// The bench's own programs have Go's default settings, as a simple program would.
 	own := func(run func(context.Context) error) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
@@ -73,7 +73,7 @@ func BeProgram() bool {
 	return true
 }
 
-// announce says that a program of the bench's own is ready.
+// announce logs that one of the bench's own programs is ready.
 func announce(role, addr string) error {
 	return json.NewEncoder(os.Stdout).Encode(announcement{Message: isReady(role), Addr: addr})
 }
@@ -81,7 +81,7 @@ func announce(role, addr string) error {
 // runnerGroup is the group of the bench's runner.
 const runnerGroup = "bench"
 
-// runRunner is a runner whose handler does nothing but return an output.
+// runRunner runs a runner whose handler only returns an output.
 func runRunner(ctx context.Context, natsURL string) error {
 	nc, err := nats.Connect(natsURL)
 	if err != nil {
@@ -98,7 +98,8 @@ func runRunner(ctx context.Context, natsURL string) error {
 	return errors.Join(err, ready)
 }
 
-// runNATS is a NATS server with its data in dir. At SIGUSR1 it gives back unused memory.
+// runNATS runs a NATS server with its data in dir. On SIGUSR1 it returns unused memory to the
+// system.
 func runNATS(ctx context.Context, dir string) error {
 	server, err := embednats.Start(embednats.Options{StoreDir: dir})
 	if err != nil {

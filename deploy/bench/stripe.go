@@ -15,14 +15,14 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// stripeSecret is what the requests of the variant hookstart-stripe are signed with.
+// stripeSecret is the secret with which the requests of the variant hookstart-stripe are signed.
 const stripeSecret = "whsec_of-the-bench" //nolint:gosec // it opens nothing
 
 // stripeSignature signs a request as Stripe does. Its delivery ID is in the body.
 type stripeSignature struct {
 	mac  hash.Hash
-	body []byte // of the request's text
-	time []byte // and where the time and the signature are in it
+	body []byte // the body, a part of the request's text
+	time []byte // the parts of the text with the time and the signature
 	hex  []byte
 }
 
@@ -30,7 +30,7 @@ func (s *stripeSignature) sign() {
 	copy(s.time, strconv.FormatInt(time.Now().Unix(), 10))
 	s.mac.Reset()
 	for _, part := range [][]byte{s.time, {'.'}, s.body} {
-		_, _ = s.mac.Write(part) // a hash takes everything
+		_, _ = s.mac.Write(part) // a hash never fails
 	}
 	var sum [sha256.Size]byte
 	hex.Encode(s.hex, s.mac.Sum(sum[:0]))
@@ -58,7 +58,7 @@ func newStripeRequest(to target, bodyBytes int) request {
 	}
 }
 
-// installStripe is installIngress with a sender at the workflow that is called.
+// installStripe works like installIngress, and gives the called workflow a sender.
 func installStripe(ctx context.Context, b *builder) (*system, error) {
 	own := *b
 	own.secretsKey = b.dir("secrets") + "-key"

@@ -20,7 +20,7 @@ import (
 // target is the place to which requests are sent.
 type target struct {
 	addr, path string // the path with the query
-	first      int    // number of the first workflow, in place of that in the path
+	first      int    // the number of the first workflow, which replaces the one in the path
 	signed     bool   // the requests are Stripe's, to one workflow
 }
 
@@ -29,18 +29,19 @@ type system struct {
 	name string
 	target
 	processes []*process
-	nats      *process // the one of them that is a NATS server and nothing else
-	executor  *process // the one of them that is an executor and nothing else
-	apiAddr   string   // of the operators' API
+	nats      *process // the process that is only a NATS server
+	executor  *process // the process that is only an executor
+	apiAddr   string   // address of the operators' API
 	// readyAfter is the time that the ingress took to be ready, if it is a process of its own.
 	readyAfter time.Duration
 
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	records bool // an executor is at work
-	runs    bool // and a runner
+	runs    bool // a runner is at work, too
 
-	remove func() error // of what is left when the processes have ended; nil: nothing
+	// Removes what is left after the processes have ended; nil means that nothing is.
+	remove func() error
 }
 
 // variant is one way to answer the requests.
@@ -94,7 +95,7 @@ type installer func(context.Context, *builder) (*system, error)
 // otherSuffix ends the name of a variant of the other build.
 const otherSuffix = "-other"
 
-// variantOf returns the variant with a name. Its install is nil if there is none.
+// variantOf returns the variant with a name. Its install is nil if no variant has the name.
 func variantOf(name string) variant {
 	name, isOther := strings.CutSuffix(name, otherSuffix)
 	v := variants[name]
@@ -284,8 +285,8 @@ func installLocal(ctx context.Context, b *builder) (*system, error) {
 	return s, s.makeWorkflows(ctx, b.workflows)
 }
 
-// usage is CPU time: of all processes, of those that are only a NATS server, and of those that are
-// only an executor.
+// usage holds CPU times: of all processes, of processes that are only a NATS server, and of
+// processes that are only an executor.
 type usage struct{ all, nats, executor time.Duration }
 
 func (u usage) since(before usage) usage {
@@ -339,7 +340,7 @@ func (s *system) settle(ctx context.Context) error {
 // executions that have not run and their reports.
 func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 	consumers := [][2]string{{stream.Name, recorderName}}
-	if s.runs { // in this order: what has run is reported
+	if s.runs { // in this order, because an execution that has run is reported
 		consumers = append(consumers, [2]string{
 			stream.Name,
 			stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}.Consumer(),

@@ -253,8 +253,8 @@ func (l *local) startServices(ctx context.Context) error {
 	return accepting.Ready(ctx)
 }
 
-// watchNATS watches the embedded server: the server is restarted after its disk was full, and
-// /readyz tells when it cannot store anything.
+// watchNATS watches the embedded server. It restarts the server after its disk was full, and makes
+// /readyz fail while the server cannot store anything.
 func (l *local) watchNATS(ctx context.Context) error {
 	l.Start(ctx, func(ctx context.Context, _ func()) error {
 		return recoverNATS(ctx, l.server, filepath.Join(l.config.DataDir, natsFolder), l.log)
@@ -301,7 +301,7 @@ func reachable(addr net.Addr, certFile string) string {
 	return scheme + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
 }
 
-// print prints for people what was started and how to use it.
+// print writes for people which services were started and how to use them.
 func (s Started) print(out io.Writer, dataDir string) {
 	if whole, err := filepath.Abs(dataDir); err == nil {
 		dataDir = whole

@@ -15,18 +15,18 @@ import (
 
 const (
 	healthEvery = time.Second
-	// transient is how many times in a row the server may be unhealthy before it is restarted.
+	// transient is the number of successive checks that may fail before the server is restarted.
 	transient = 2
-	// room is how many bytes must fit on the disk before the server is restarted.
+	// room is the number of bytes that must fit on the disk before the server is restarted.
 	room = 8 << 20
-	// giveUpAfter is how long the server may be unhealthy with room on its disk. Then the process
-	// ends, and its supervisor starts it anew.
+	// giveUpAfter is the time for which the server may be unhealthy with room on its disk. Then the
+	// process ends, and its supervisor starts it again.
 	giveUpAfter = time.Minute
 )
 
-// recoverNATS restarts the embedded server in place once it can write again, because it does not go
-// on by itself after its disk was full. It returns nil when ctx ends, and otherwise the reason why
-// the process should end.
+// recoverNATS restarts the embedded server in place once it can write again, because the server
+// does not recover by itself after its disk was full. It returns nil when ctx ends, and otherwise
+// the reason why the process should end.
 func recoverNATS(
 	ctx context.Context, server *embednats.Server, storeDir string, log logrus.FieldLogger,
 ) error {
@@ -35,7 +35,8 @@ func recoverNATS(
 	var (
 		failed    int  // how many times in a row it was unhealthy
 		restarted bool // whether it was restarted since it was last healthy
-		// Since when it is unhealthy with room on the disk; zero means it is healthy.
+		// outSince is the time since which the server is unhealthy with room on the disk. Zero
+		// means that it is not.
 		outSince time.Time
 	)
 	for {

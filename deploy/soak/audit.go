@@ -5,39 +5,37 @@ import (
 	"strings"
 )
 
-// audit is the result of comparing the senders' book with the stream and the records.
+// audit is the result of comparing the senders' ledger with the stream and the records.
 type audit struct {
 	deliveries int
-	executions int // executions that senders were told of
+	executions int // executions that were acknowledged to senders
 	stored     int // executions in the stream
 	recorded   int // executions that are recorded
 	ended      int // executions whose end a runner reported
 	lost       []string
 	unrecorded []string
 	doubled    []string
-	// Executions recorded in another state than the one that a runner reported.
+	// wrong lists the executions that are recorded in another state than a runner reported.
 	wrong []string
-	// Deliveries refused for good, though the workflow was active all the time.
+	// refused lists the deliveries that were refused for good, though the workflow was active all
+	// the time.
 	refused []string
 	strange []string // contradictions that none of the other kinds explains
-	// Deliveries whose first answer said deduplicated though nothing came before.
+	// misjudged is the number of deliveries whose first answer was deduplicated, though no request
+	// had come before.
 	misjudged    int
 	ghosts       map[string]int
 	ghostsWithID int // executions stored though every answer was a refusal, and the sender gave up
 	unheard      int // executions stored though the sender got no answer and did not ask again
 }
 
-// examine compares the book with what is stored and recorded, and returns the audit. What a sender
-// was told counts, whatever happened on the way:
+// examine compares the ledger with the stored and recorded executions, and returns the audit. The
+// answer to a sender counts, whatever happened on the way:
 //
 //   - lost: the execution was acknowledged, and is not stored.
 //   - unrecorded: the execution is stored, and not recorded.
-//   - doubled: an execution has two messages, or a delivery has two executions, or two answers said
-//     that they were the first. A delivery without a first answer is fine, because that answer may
-//     have been lost.
-//   - a ghost: the request had no delivery ID, was refused, and is stored. Such a request is sent
-//     to the stream once; if the stream does not answer in time, it is unknown whether the request
-//     was stored.
+//   - doubled: an execution has two messages, or a delivery has two executions, or two answers claimed to be the first. A delivery without a first answer is fine, because that answer may have been lost.
+//   - a ghost: the request had no delivery ID, was refused, and is stored. Such a request is sent to the stream once; if the stream does not answer in time, it is unknown whether the request was stored.
 //   - wrong: the record has another end than the runner reported.
 func examine(b *ledger, s stored, records map[string]record, incidents []incident) *audit {
 	b.mu.Lock()
@@ -67,8 +65,8 @@ func examine(b *ledger, s stored, records map[string]record, incidents []inciden
 	return a
 }
 
-// examineTold looks up the executions that senders were told of in what is stored and recorded. It
-// returns the IDs of these executions.
+// examineTold looks up the executions that were acknowledged to senders among the stored and
+// recorded ones. It returns the IDs of these executions.
 func (a *audit) examineTold(
 	b *ledger, starts map[string]start, records map[string]record, incidents []incident,
 ) (told map[string]bool) {
@@ -127,7 +125,8 @@ func (a *audit) examineStored(
 		case d == nil:
 			a.strange = append(a.strange,
 				fmt.Sprintf("%s is of delivery %q, which nobody sent", id, s.marker))
-		// Even if the answer named another ID, which makes the delivery doubled, see below.
+		// This holds even if the answer named another ID, which makes the delivery doubled: see
+		// below.
 		case len(d.executions) > 0:
 		case d.unheard > 0 && d.refused == 0:
 			a.unheard++

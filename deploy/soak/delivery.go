@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// delivery is what a sender knows about one delivery: all the answers that it got.
+// delivery holds all the answers that a sender got to one delivery.
 type delivery struct {
-	// Identifies the delivery in the body; it is also the delivery ID, if there is one.
+	// marker identifies the delivery in the body; it is also the delivery ID, if there is one.
 	marker string
 	hasID  bool
 
@@ -21,10 +21,10 @@ type delivery struct {
 	unheard      int      // requests that may have arrived, without an answer
 	always       bool     // its workflow is active all the time
 	clear        bool     // when the first answer came, no earlier request could have been stored
-	early        bool     // that first answer said deduplicated all the same
+	early        bool     // clear is true, and the first answer was deduplicated
 
-	// Status and code of an answer after which a sender does not try again, though always is true;
-	// "" means none.
+	// refusedForGood is the status and code of an answer after which a sender does not try again,
+	// though always is true. "" means that there was none.
 	refusedForGood string
 }
 
@@ -97,7 +97,7 @@ func (b *ledger) refusal(d *delivery, code string, final bool) {
 	b.totals.refused[code]++
 	d.ended = time.Now()
 	d.refused++
-	d.clear = false // a message may have been stored before the sender was told no
+	d.clear = false // a message may have been stored before the request was refused
 }
 
 // failure notes a request that got no answer. If the connection was never made, nothing was sent.

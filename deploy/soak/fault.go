@@ -38,7 +38,7 @@ type fault struct {
 	lasts  time.Duration
 }
 
-// injection causes a fault that lasts as long as lasts says.
+// injection causes a fault that lasts for the time lasts.
 type injection func(ctx context.Context, lasts time.Duration) error
 
 // incident is a fault that happened. It lasts until the cause was gone; recovery takes longer.
@@ -63,7 +63,8 @@ type faults struct {
 	freed     chan struct{} // closed and replaced when a slot is free again
 	incidents []incident
 	problems  []string
-	// Executions that were acknowledged without a readable report, and when.
+	// careless holds the executions that were acknowledged without a readable report, with the
+	// times.
 	careless map[string]time.Time
 	standing []string // when recording stood still without need
 }
@@ -310,7 +311,7 @@ func (f *faults) happen(ctx context.Context, one fault) {
 	f.freed = make(chan struct{})
 }
 
-// stand notes that recording stood still.
+// stand notes that recording made no progress.
 func (f *faults) stand(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

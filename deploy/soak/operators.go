@@ -120,8 +120,8 @@ func (all *operators) change(ctx, measuring context.Context) {
 	each.Wait()
 }
 
-// settle asks every service once more, when the network is whole. A service that does not answer
-// then is wrong, too.
+// settle checks every service again when the network is whole. Then a service that does not answer
+// is wrong, too.
 func (all *operators) settle(ctx context.Context) {
 	for _, o := range all.all {
 		o.check(ctx, true)

@@ -80,7 +80,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 			broken = append(broken, fmt.Sprintf("a delivery was answered %+v, then %+v", a, b))
 		}
 	}
-	s.deliverAll(ctx, "before") // their senders were told 200, and may still send them again
+	s.deliverAll(ctx, "before") // they were answered 200, and may still be sent again
 	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
 		broken = append(broken, err.Error())
 	}
@@ -162,7 +162,7 @@ func (s *senders) deliverAll(ctx context.Context, name string) map[string]answer
 }
 
 // agree returns an error that names the first ingress or executor whose view of a workflow differs
-// from status, or nil if all of them agree.
+// from status, or nil if all views are equal.
 func (i *installation) agree(
 	ctx context.Context, s *senders, workflow, path string, status int,
 ) error {
@@ -192,7 +192,7 @@ func (i *installation) agree(
 	return nil
 }
 
-// checkRecords returns an error that tells what is wrong with the records after the store was
+// checkRecords returns an error that describes what is wrong with the records after the store was
 // restored.
 func (i *installation) checkRecords(ctx context.Context, accepted map[string]answer) error {
 	records, err := readRecords(ctx, i.client())

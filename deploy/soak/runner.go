@@ -67,8 +67,8 @@ func runHostRunner(natsURL, credsFile, caFile, runs string) error {
 	return runner.Run(ctx, nc, options, handle)
 }
 
-// noting returns the handler of the runners. The handler notes in a file what it is given; the file
-// stays open as long as the process runs.
+// noting returns the handler of the runners. The handler notes in a file which executions it
+// receives; the file stays open as long as the process runs.
 func noting(runs string) (func(context.Context, runner.Execution) (any, error), error) {
 	//nolint:gosec // a path of the caller's own
 	file, err := os.OpenFile(runs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

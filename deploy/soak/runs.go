@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// lateAcknowledgement is how long after its end an execution may be given to a handler once more
-// because its own acknowledgement was lost: twice the acknowledgement timeout of the consumer,
-// which is at most 15 s, and the longest time that something is away.
+// lateAcknowledgement is the time after its end for which an execution may be delivered again
+// because its acknowledgement was lost: twice the acknowledgement timeout of the consumer, which is
+// at most 15 s, and the longest time that a service is away.
 const lateAcknowledgement = time.Minute
 
-// run is one time that a runner was given an execution.
+// run is one delivery of an execution to a runner.
 type run struct {
 	id string
 	at time.Time

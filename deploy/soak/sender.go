@@ -160,7 +160,7 @@ func (s *senders) request(ctx context.Context, d *delivery, url string) (a answe
 	if err != nil {
 		return a, err
 	}
-	// Otherwise Go would send it a second time by itself when a connection breaks.
+	// Otherwise Go would send the request a second time by itself when a connection breaks.
 	request.GetBody = nil
 	request.Header.Set("Content-Type", "application/json")
 	if d.hasID {

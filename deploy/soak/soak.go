@@ -1,5 +1,5 @@
 // Package soak runs hookstart in the production shape, as real processes on loopback, under load
-// and faults. It compares what senders were told with what is stored and recorded.
+// and faults. It compares the answers that senders got with the stored and recorded executions.
 package soak
 
 import (
@@ -183,9 +183,9 @@ func (c *Config) loadAndBreak(
 	return awaitConsumers(ctx, i.js, recordTimeout)
 }
 
-// compare reads what is stored, recorded and in quarantine, and compares it with what senders were
-// told. The executions whose IDs are in unreported were acknowledged without a readable report, and
-// must have failed for that.
+// compare reads the executions that are stored, recorded and in quarantine, and compares them with
+// the answers that senders got. The executions whose IDs are in unreported were acknowledged
+// without a readable report, and must have failed for that reason.
 func (r *report) compare(
 	ctx context.Context, i *installation, b *ledger, incidents []incident,
 	unreported map[string]time.Time,

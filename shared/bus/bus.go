@@ -67,7 +67,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		nats.MaxPingsOutstanding(maxPings),
 		nats.Timeout(2 * time.Second),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // nil: closed on purpose
+			if err != nil { // nil means that it was closed on purpose
 				o.Log.WithError(err).Warn("NATS connection lost")
 			}
 		}),

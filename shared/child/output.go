@@ -13,7 +13,7 @@ import (
 type Output struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
-	grown chan struct{} // closed when there is more; nil: nobody waits
+	grown chan struct{} // closed when there is more output; nil means that no call waits for it
 }
 
 // Write implements io.Writer.

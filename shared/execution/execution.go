@@ -140,7 +140,7 @@ type Progress struct {
 	At         time.Time
 	// With Succeeded, Failed or Canceled: when the attempt began, zero if that is not known.
 	StartedAt time.Time
-	Attempt   int    // the number of the attempt, from 1; 0: not known
+	Attempt   int    // the number of the attempt, from 1; 0 means not known
 	Error     string // with Failed
 	Output    []byte // with Succeeded: one JSON text, or empty
 }

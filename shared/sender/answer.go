@@ -19,7 +19,7 @@ import (
 // Answer is an answer that a provider demands in place of the ordinary one.
 type Answer struct {
 	Status      int
-	ContentType string            // empty: there is no body
+	ContentType string            // "" means that there is no body
 	Body        []byte            //
 	Header      map[string]string // further headers, by canonical names
 }
@@ -263,7 +263,7 @@ func (s *Sender) hmacAnswer(spec *hmacAnswer, token, secretID string) []byte {
 type replySpec struct {
 	When   map[string]string `json:"when"`
 	Status int               `json:"status"` // 200 by default
-	JSON   string            `json:"json"`   // empty: no body
+	JSON   string            `json:"json"`   // "" means that there is no body
 }
 
 type reply struct {

@@ -22,7 +22,7 @@ type idSource struct {
 
 // Delivery is a delivery ID from one of the sender's own sources.
 type Delivery struct {
-	ID string // empty: the request has none
+	ID string // "" means that the request has none
 	// Derived reports that the ID comes from the body or is a hash, so that it differs from the
 	// same text in a header. See execution.DerivedDelivery.
 	Derived bool

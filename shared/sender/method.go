@@ -81,7 +81,7 @@ type method struct {
 	signature source
 	message   template
 	time      source
-	unit      string // empty: no time
+	unit      string // "" means that no time is signed
 	when      []condition
 	user      string // of basic
 }

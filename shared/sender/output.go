@@ -110,7 +110,7 @@ func (f OutputForm) twiml(text string) []byte {
 	}
 	var body bytes.Buffer
 	body.WriteString(`<?xml version="1.0" encoding="UTF-8"?><Response><` + verb + `>`)
-	_ = xml.EscapeText(&body, []byte(text)) // a buffer takes everything
+	_ = xml.EscapeText(&body, []byte(text)) // a buffer never fails
 	body.WriteString(`</` + verb + `></Response>`)
 	return body.Bytes()
 }

@@ -31,9 +31,9 @@ type Config struct {
 
 // Secret is one secret of a sender, in clear.
 type Secret struct {
-	ID        string    // the caller's name for it: a Verdict gives it back
+	ID        string    // the caller's name of the secret, which a Verdict returns
 	Text      string    // as an operator pasted it
-	ExpiresAt time.Time // when it stops to work; zero: never
+	ExpiresAt time.Time // when the secret expires; zero means never
 }
 
 // ConfigError is the reason why a Config cannot work. It is for the operator who set it, and quotes
@@ -55,7 +55,7 @@ type Verdict struct {
 	// SecretID is the ID of the secret with which the request was verified.
 	SecretID string
 
-	method int // by which it was verified, from 1; 0: by none
+	method int // the number of the method that verified the request, from 1; 0 means none
 }
 
 // OK reports whether the request is the sender's.
@@ -73,7 +73,7 @@ type Sender struct {
 	outputs    []output
 	drop       []string
 	challenge  string
-	tolerance  time.Duration // 0: off
+	tolerance  time.Duration // 0 means that the time is not checked
 }
 
 // Compile returns the sender for a Config, or a *ConfigError.

@@ -224,7 +224,7 @@ func arrayIndex(token string) (int, bool) {
 // condition is a requirement for a source of a request: a certain value, any value, or no value.
 type condition struct {
 	source source
-	value  string // "*": any that is not empty; "": none
+	value  string // "*" means any value that is not empty; "" means none
 }
 
 func compileConditions(when map[string]string) ([]condition, error) {

@@ -21,7 +21,7 @@ type Preset struct {
 	Title      string
 	Docs       string // URL of the provider's own page
 	Verifies   bool
-	Secret     *SecretInfo // nil: it has none
+	Secret     *SecretInfo // nil means that it has none
 	Settings   []Setting
 	Setup      []string // the steps to connect it, in the provider's words
 	DeliveryID []string // its own sources, in order: first those that are signed
@@ -47,7 +47,7 @@ type Setting struct {
 	Required bool     `json:"required"`
 	Secret   bool     `json:"secret"` // its value is never shown again
 	Default  string   `json:"default"`
-	Values   []string `json:"values"` // the only ones; empty: any
+	Values   []string `json:"values"` // the valid values; empty means that any value is valid
 }
 
 // entry is one entry of presets.json.

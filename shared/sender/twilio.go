@@ -37,7 +37,7 @@ func twilioSums(secret []byte, r *Request) [][]byte {
 	var sums [][]byte
 	for _, u := range urlsWithAndWithoutPort(r.URL) {
 		mac := hmac.New(sha1.New, secret)
-		_, _ = mac.Write([]byte(u)) // a hash takes everything
+		_, _ = mac.Write([]byte(u)) // a hash never fails
 		_, _ = mac.Write(tail)
 		sums = append(sums, mac.Sum(nil))
 	}

@@ -33,9 +33,9 @@ type Config struct {
 	NATSOptions                   []nats.Option
 	ConnectTimeout, ShutdownGrace time.Duration
 
-	Listener net.Listener   // nil: it listens on Addr
-	Log      *logrus.Logger // nil: one of its own
-	Ops      *ops.Ops       // nil: one of its own, served on OpsAddr
+	Listener net.Listener   // nil means that the service listens on Addr
+	Log      *logrus.Logger // nil means a log of its own
+	Ops      *ops.Ops       // nil means an endpoint of its own, served on OpsAddr
 }
 
 // Service is a service that has begun. Its Parts stop in the reverse order.

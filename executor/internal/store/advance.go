@@ -18,7 +18,7 @@ type StateUpdate struct {
 	Error      string
 	Output     []byte
 	Attempts   int
-	CanceledAt time.Time // when it was canceled; zero: it was not
+	CanceledAt time.Time // when it was canceled; zero means that it was not
 }
 
 // StepIDs returns the IDs that steps name, as they are stored, sorted and without repetitions.

@@ -38,9 +38,9 @@ type Admitted struct {
 
 // Delivery is the delivery ID in force.
 type Delivery struct {
-	ID      string // as sent; empty: there is none
-	Derived bool   // it was read in the body, or is a hash
-	Signed  bool   // it is under the sender's signature
+	ID      string // as sent; "" means that the request has none
+	Derived bool   // the ID was read from the body, or is a hash
+	Signed  bool   // the ID is covered by the sender's signature
 }
 
 // key returns the text that stands for the delivery ID when an execution ID is made. The keys of
@@ -100,7 +100,7 @@ func (a Admitted) PerMinute() int {
 // have checked the plan. bodyBytes is the length of the body; a negative value means that it is not
 // known. A refused request is not counted.
 func (a *Admission) Limit(of Admitted, bodyBytes int64, at time.Time) *Refusal {
-	if perDay := of.bytesPerDay(); perDay > 0 { // first what is looked at only
+	if perDay := of.bytesPerDay(); perDay > 0 { // checked first, because the check counts nothing
 		if wait := a.limits.waitForBytes(of.Workflow.AccountID, perDay, bodyBytes, at); wait > 0 {
 			return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 		}

@@ -57,7 +57,7 @@ func add(d debt, now, cost time.Duration, burst time.Duration) debt {
 // Usage is what an ingress admitted for a workflow.
 type Usage struct {
 	Cost time.Duration // the number of requests times Each
-	Each time.Duration // what one request costs under the limit in force then; 0: not known
+	Each time.Duration // the cost of one request under the limit in force then; 0 means not known
 }
 
 // sweepEvery is the time between two removals of idle workflows.
@@ -75,7 +75,7 @@ type Limits struct {
 type limitShard[Used any] struct {
 	mu       sync.Mutex
 	debts    map[string]debt
-	admitted map[string]Used // since the others were told
+	admitted map[string]Used // admitted since the last call of TakeUsage
 	swept    time.Duration
 }
 
@@ -112,7 +112,7 @@ func (l *Limits) take(workflowID string, limit registry.RateLimit, at time.Time)
 	if wait == 0 {
 		s.debts[workflowID] = next
 		used, each := s.admitted[workflowID], perRequest(limit)
-		if used.Each != each { // of a limit that holds no more
+		if used.Each != each { // the earlier usage was under a limit that is not in force any more
 			used = Usage{Each: each}
 		}
 		used.Cost += each

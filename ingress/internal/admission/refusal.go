@@ -9,7 +9,7 @@ import (
 // Refusal is the reason why a request starts nothing.
 type Refusal struct {
 	Code        webhook.Code
-	RetryAfter  time.Duration // with RateLimited and what the stream refuses
-	ExecutionID string        // with WorkflowInactive and RunFailed
-	Detail      string        // replaces the detail of the code; "" means that it does not
+	RetryAfter  time.Duration // set with RateLimited, and if the stream refuses the message
+	ExecutionID string        // set with WorkflowInactive and RunFailed
+	Detail      string        // replaces the detail of the code, unless it is ""
 }

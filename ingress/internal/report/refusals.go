@@ -30,7 +30,7 @@ type Refusals struct {
 type refusalKey struct {
 	workflowID string
 	code       string
-	minute     int64 // since 1970; 0: that of the report
+	minute     int64 // minutes since 1970; 0 means the minute of the report
 }
 
 type refusalEntry struct {

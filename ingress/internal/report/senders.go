@@ -21,10 +21,10 @@ const maxSenders = 1000
 
 // Seen is what one request showed of the sender of a node.
 type Seen struct {
-	VerifiedAt  time.Time // zero: it was not verified
-	HandshakeAt time.Time // zero: it was none
+	VerifiedAt  time.Time // zero if the request was not verified
+	HandshakeAt time.Time // zero if the request was no handshake
 	Captured    []byte    // a secret that the provider brought, sealed
-	RefusedAt   time.Time // zero: it was not refused by its signature
+	RefusedAt   time.Time // zero if the request was not refused by its signature
 	Code        string    // of that refusal
 	Reason      string    // in words
 	Delivery    bool      // it was stored

@@ -15,7 +15,7 @@ const pageSize, sectorSize = 4096, 512
 // the pages that are equal.
 type content struct {
 	size, storedSize int64
-	pages, stored    [][]byte // nil: a hole, or behind the end
+	pages, stored    [][]byte // nil means a hole, or a page behind the end
 	// dirty holds the numbers of the pages that differ between the versions.
 	dirty map[int64]bool
 }

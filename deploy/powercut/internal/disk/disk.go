@@ -64,7 +64,7 @@ type transaction []change
 type change struct {
 	folder *inode
 	name   string
-	to     *inode // nil: removed
+	to     *inode // nil means that the name was removed
 }
 
 func (t transaction) apply() {

@@ -1,5 +1,5 @@
-// Command partitions parts three hosts under load, and prints a ledger of what senders and
-// operators were told and what became of it.
+// Command partitions cuts three hosts off from each other under load. It prints the answers that
+// senders and operators got, and their effects.
 package main
 
 import (

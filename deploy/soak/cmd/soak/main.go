@@ -1,5 +1,5 @@
-// Command soak runs hookstart in the production shape under load and faults, and prints a ledger of
-// what senders were told and what became of it.
+// Command soak runs hookstart in the production shape under load and faults. It prints the answers
+// that senders got, and their effects.
 package main
 
 import (
