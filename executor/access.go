@@ -39,24 +39,28 @@ func (c *Config) oidc() (*signin.OIDC, error) {
 			fmt.Errorf("--oidc-session must be between 1s and %s, not %s", maxOIDCSession,
 				c.OIDCSession)
 	}
-	of := signin.OIDCConfig{Issuer: c.OIDCIssuer, ClientID: c.OIDCClientID, Session: c.OIDCSession}
+	config := signin.OIDCConfig{
+		Issuer:   c.OIDCIssuer,
+		ClientID: c.OIDCClientID,
+		Session:  c.OIDCSession,
+	}
 	for _, text := range c.OIDCRole {
 		rule, err := signin.ParseRoleRule(text)
 		if err != nil {
 			return nil, fmt.Errorf("--oidc-role: %w", err)
 		}
-		of.Roles = append(of.Roles, rule)
+		config.Roles = append(config.Roles, rule)
 	}
 	if c.OIDCClientSecretFile != "" {
 		secret, err := os.ReadFile(c.OIDCClientSecretFile)
 		if err != nil {
 			return nil, fmt.Errorf("--oidc-client-secret-file: %w", err)
 		}
-		if of.ClientSecret = strings.TrimSpace(string(secret)); of.ClientSecret == "" {
+		if config.ClientSecret = strings.TrimSpace(string(secret)); config.ClientSecret == "" {
 			return nil, fmt.Errorf("--oidc-client-secret-file: %s is empty", c.OIDCClientSecretFile)
 		}
 	}
-	return signin.NewOIDC(of), nil
+	return signin.NewOIDC(config), nil
 }
 
 // checkOrigins refuses origins that no browser would send.

@@ -22,7 +22,7 @@ const settingsEvery = 20 * time.Second
 type streamSettings struct {
 	log    logrus.FieldLogger
 	differ *prometheus.GaugeVec
-	said   map[string]string // by stream: the differences that were logged last
+	logged map[string]string // by stream: the differences that were logged last
 }
 
 // comparedStreams lists the streams whose settings are compared with the configuration. The buckets
@@ -32,7 +32,7 @@ type streamSettings struct {
 var comparedStreams = []string{stream.Name, stream.ProgressName, stream.ReportsName}
 
 func newStreamSettings(registry *prometheus.Registry, log logrus.FieldLogger) *streamSettings {
-	s := &streamSettings{log: log, said: map[string]string{},
+	s := &streamSettings{log: log, logged: map[string]string{},
 		differ: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hookstart_executor_stream_settings_differ",
 			Help: "Settings of a stream that are not as configured.",
@@ -67,10 +67,10 @@ func (s *streamSettings) compare(
 		}
 		s.differ.WithLabelValues(name).Set(float64(len(differences)))
 		text := strings.Join(differences, ", ")
-		if text == s.said[name] {
+		if text == s.logged[name] {
 			continue
 		}
-		s.said[name] = text
+		s.logged[name] = text
 		log := s.log.WithField("stream", name)
 		if text == "" {
 			log.Info("the stream's settings are as configured again")

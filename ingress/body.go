@@ -80,8 +80,8 @@ func (h *handler) readBody(
 			grown := min(most, int64(d.read)*stepFactor)
 			if grown == int64(d.read) {
 				// The length is undeclared and the limit is reached: is this the end?
-				var one [1]byte
-				if _, err := io.ReadFull(source, one[:]); !errors.Is(err, io.EOF) {
+				var next [1]byte
+				if _, err := io.ReadFull(source, next[:]); !errors.Is(err, io.EOF) {
 					return nil, d, unreadable(err)
 				}
 				break

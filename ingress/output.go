@@ -106,10 +106,10 @@ var unsentHeaders = []string{
 func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, error) {
 	headers := http.Header{}
 	for name, value := range given {
-		var one string
+		var text string
 		var values []string
-		if json.Unmarshal(value, &one) == nil {
-			values = []string{one}
+		if json.Unmarshal(value, &text) == nil {
+			values = []string{text}
 		} else if json.Unmarshal(value, &values) != nil {
 			return nil,
 				fmt.Errorf("%w: the header %q must be a text or a list of texts", errOutput, name)

@@ -161,7 +161,7 @@ func character(text string, at int) (c byte, next int) {
 	return '%', at + 1
 }
 
-func hexDigit(c byte) (value byte, is bool) {
+func hexDigit(c byte) (value byte, ok bool) {
 	switch {
 	case c >= '0' && c <= '9':
 		return c - '0', true

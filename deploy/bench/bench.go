@@ -195,9 +195,9 @@ func (s *session) install(ctx context.Context) error {
 	if err := s.awaitLook(ctx); err != nil {
 		return err
 	}
-	for _, one := range s.systems {
-		s.line.Show("warming up %s", one.name)
-		if _, err := s.turn(ctx, one, min(warmUp, s.Burst), 0); err != nil {
+	for _, system := range s.systems {
+		s.line.Show("warming up %s", system.name)
+		if _, err := s.turn(ctx, system, min(warmUp, s.Burst), 0); err != nil {
 			return err
 		}
 	}
@@ -232,14 +232,14 @@ func (s *session) rounds(
 	last := ""
 	for round := range count {
 		for _, n := range s.random.Perm(len(s.systems)) {
-			one := s.systems[n]
-			s.line.Show("%s %d/%d: %s%s", what, round+1, count, one.name, last)
-			t, err := s.turn(ctx, one, burst, rate)
+			system := s.systems[n]
+			s.line.Show("%s %d/%d: %s%s", what, round+1, count, system.name, last)
+			t, err := s.turn(ctx, system, burst, rate)
 			if err != nil {
 				return nil, err
 			}
-			turns[one.name] = append(turns[one.name], t)
-			last = fmt.Sprintf(" (before: %s %.0f/s)", one.name, t.perSecond())
+			turns[system.name] = append(turns[system.name], t)
+			last = fmt.Sprintf(" (before: %s %.0f/s)", system.name, t.perSecond())
 		}
 	}
 	return turns, nil

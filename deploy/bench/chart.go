@@ -70,15 +70,15 @@ func writeChart(file string, names []string, turns map[string][]turn) error {
 	return os.WriteFile(file, []byte(out.String()), 0o644) //nolint:gosec // for readers
 }
 
-func newPanel(title string, y int, names []string, of func(name string) quartiles) panel {
+func newPanel(title string, y int, names []string, value func(name string) quartiles) panel {
 	most := 0.0
 	for _, name := range names {
-		most = max(most, of(name).high)
+		most = max(most, value(name).high)
 	}
 	scale := chartBar / math.Max(most, 1)
 	p := panel{Title: title, Y: y, BareX: chartLeft + scale}
 	for i, name := range names {
-		q := of(name)
+		q := value(name)
 		p.Bars = append(p.Bars, bar{
 			Name:   name,
 			Median: q.median,

@@ -43,8 +43,8 @@ func (p *place) close() error {
 
 // endAll ends the processes.
 func (p *place) endAll() {
-	for _, one := range p.systems {
-		one.close()
+	for _, system := range p.systems {
+		system.close()
 	}
 	p.systems = nil
 }

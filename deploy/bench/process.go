@@ -116,4 +116,6 @@ func (b *builder) start(role string, args ...string) (*process, error) {
 }
 
 // dir returns a folder for the data of one process.
-func (b *builder) dir(of string) string { return filepath.Join(b.folder, b.name+"-"+of+"-data") }
+func (b *builder) dir(name string) string {
+	return filepath.Join(b.folder, b.name+"-"+name+"-data")
+}

@@ -49,17 +49,17 @@ func mergeProfiles(folder string) (err error) {
 		if err != nil {
 			return err
 		}
-		one, err := profile.Parse(file)
+		parsed, err := profile.Parse(file)
 		if err = errors.Join(err, file.Close()); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err := one.Aggregate(true, true, false, true, false, false); err != nil {
+		if err := parsed.Aggregate(true, true, false, true, false, false); err != nil {
 			return err
 		}
-		for _, mapping := range one.Mapping {
+		for _, mapping := range parsed.Mapping {
 			mapping.File, mapping.BuildID = "", ""
 		}
-		all = append(all, one)
+		all = append(all, parsed)
 	}
 	merged, err := profile.Merge(all)
 	if err != nil {

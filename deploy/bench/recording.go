@@ -195,18 +195,18 @@ func (s *system) lookUp(ctx context.Context, samples []sampled) error {
 	}
 	client := s.api()
 	for i := range samples {
-		one := &samples[i]
+		sample := &samples[i]
 		record, err := client.Execution(ctx,
-			execution.IDForDelivery(workflowID(0), nodeID, deliveryID(0, one.number)))
+			execution.IDForDelivery(workflowID(0), nodeID, deliveryID(0, sample.number)))
 		if err != nil {
-			return fmt.Errorf("the record of request %d: %w", one.number, err)
+			return fmt.Errorf("the record of request %d: %w", sample.number, err)
 		}
 		began := record.RecordedAt.Add(time.Microsecond) // it is cut to whole microseconds
 		n, _ := slices.BinarySearchFunc(batches, began, time.Time.Compare)
 		if n == len(batches) {
 			return fmt.Errorf("the executor's log has no batch of %s", record.RecordedAt)
 		}
-		one.recorded = batches[n]
+		sample.recorded = batches[n]
 	}
 	return nil
 }

@@ -94,8 +94,9 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		MaxPayload: maxPayload(c.MaxBodyBytes),
 		// If these consumers began with the first message, runners would run finished executions
 		// again. The executor gives unfinished ones to the runners.
-		AfterLast: func(of, consumer string) bool {
-			if of != stream.Name || !strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
+		AfterLast: func(streamName, consumer string) bool {
+			if streamName != stream.Name ||
+				!strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
 				return false
 			}
 			if err := notePassedOver(c.DataDir, consumer); err != nil {

@@ -34,11 +34,11 @@ func Prepare(ctx context.Context, root, version string, out io.Writer) (err erro
 		return errors.New("there are changes that are not committed: a release is made of a commit")
 	}
 	tags := Tags(version)
-	switch there, err := git(ctx, root, append([]string{"tag", "--list"}, tags...)...); {
+	switch existing, err := git(ctx, root, append([]string{"tag", "--list"}, tags...)...); {
 	case err != nil:
 		return err
-	case there != "":
-		return fmt.Errorf("there is a tag already: %s", strings.ReplaceAll(there, "\n", ", "))
+	case existing != "":
+		return fmt.Errorf("there is a tag already: %s", strings.ReplaceAll(existing, "\n", ", "))
 	}
 
 	scratch, err := os.MkdirTemp("", "hookstart-release-")
@@ -116,9 +116,9 @@ func git(ctx context.Context, folder string, args ...string) (string, error) {
 	cmd.Dir = folder
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	said, err := cmd.Output()
+	output, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()))
 	}
-	return strings.TrimSpace(string(said)), nil
+	return strings.TrimSpace(string(output)), nil
 }

@@ -34,8 +34,12 @@ type audit struct {
 //
 //   - lost: the execution was acknowledged, and is not stored.
 //   - unrecorded: the execution is stored, and not recorded.
-//   - doubled: an execution has two messages, or a delivery has two executions, or two answers claimed to be the first. A delivery without a first answer is fine, because that answer may have been lost.
-//   - a ghost: the request had no delivery ID, was refused, and is stored. Such a request is sent to the stream once; if the stream does not answer in time, it is unknown whether the request was stored.
+//   - doubled: an execution has two messages, or a delivery has two executions, or two answers
+//     claimed to be the first. A delivery without a first answer is fine, because that answer may
+//     have been lost.
+//   - a ghost: the request had no delivery ID, was refused, and is stored. Such a request is sent
+//     to the stream once; if the stream does not answer in time, it is unknown whether the request
+//     was stored.
 //   - wrong: the record has another end than the runner reported.
 func examine(b *ledger, s stored, records map[string]record, incidents []incident) *audit {
 	b.mu.Lock()
@@ -46,9 +50,9 @@ func examine(b *ledger, s stored, records map[string]record, incidents []inciden
 		recorded:   len(records),
 		ghosts:     map[string]int{},
 	}
-	told := a.examineTold(b, s.starts, records, incidents)
-	a.executions = len(told)
-	a.examineStored(b, s.starts, records, incidents, told)
+	acknowledged := a.examineTold(b, s.starts, records, incidents)
+	a.executions = len(acknowledged)
+	a.examineStored(b, s.starts, records, incidents, acknowledged)
 	a.examineEnds(s, records, func(marker string) string {
 		if d := b.deliveries[marker]; d != nil {
 			return when(d, incidents)
@@ -69,11 +73,11 @@ func examine(b *ledger, s stored, records map[string]record, incidents []inciden
 // recorded ones. It returns the IDs of these executions.
 func (a *audit) examineTold(
 	b *ledger, starts map[string]start, records map[string]record, incidents []incident,
-) (told map[string]bool) {
-	told = map[string]bool{}
+) (acknowledged map[string]bool) {
+	acknowledged = map[string]bool{}
 	for _, d := range b.deliveries {
 		for _, id := range d.executions {
-			told[id] = true
+			acknowledged[id] = true
 			switch s, isStored := starts[id]; {
 			case !isStored:
 				a.lost = append(a.lost,
@@ -107,13 +111,13 @@ func (a *audit) examineTold(
 					d.refusedForGood))
 		}
 	}
-	return told
+	return acknowledged
 }
 
 // examineStored compares what is stored with what was sent.
 func (a *audit) examineStored(
 	b *ledger, starts map[string]start, records map[string]record, incidents []incident,
-	told map[string]bool,
+	acknowledged map[string]bool,
 ) {
 	executionsOf := map[string][]string{}
 	for id, s := range starts {
@@ -136,7 +140,7 @@ func (a *audit) examineStored(
 			a.ghosts[cause(d, incidents)]++
 		}
 		executionsOf[s.marker] = append(executionsOf[s.marker], id)
-		if records[id].count == 0 && !told[id] {
+		if records[id].count == 0 && !acknowledged[id] {
 			a.unrecorded = append(a.unrecorded, fmt.Sprintf("%s (delivery %s)", id, s.marker))
 		}
 	}

@@ -216,10 +216,10 @@ func (f *faults) addDatabase(add addFault) {
 	for _, p := range f.installation.processes() {
 		everything = append(everything, p.name)
 	}
-	one := f.installation.executors[f.random.IntN(len(f.installation.executors))]
+	executor := f.installation.executors[f.random.IntN(len(f.installation.executors))]
 	add("freeze executor in a transaction, nothing else", everything, aloneFrozen,
 		aloneFrozen+time.Second, func(ctx context.Context, lasts time.Duration) error {
-			return f.freezeAlone(ctx, one, lasts)
+			return f.freezeAlone(ctx, executor, lasts)
 		})
 }
 
@@ -264,18 +264,18 @@ const alone = 4
 // choose removes from the queue the first fault whose slots are free, and occupies these slots. The
 // caller holds mu.
 func (f *faults) choose(queue []fault) (fault, []fault, bool) {
-	for n, one := range queue {
+	for n, next := range queue {
 		free := true
-		for _, slot := range one.slots {
+		for _, slot := range next.slots {
 			free = free && !f.busy[slot]
 		}
 		if free {
-			for _, slot := range one.slots {
+			for _, slot := range next.slots {
 				f.busy[slot] = true
 			}
-			return one, append(queue[:n:n], queue[n+1:]...), true
+			return next, append(queue[:n:n], queue[n+1:]...), true
 		}
-		if len(one.slots) >= alone {
+		if len(next.slots) >= alone {
 			break
 		}
 	}
@@ -283,28 +283,28 @@ func (f *faults) choose(queue []fault) (fault, []fault, bool) {
 }
 
 // happen causes a fault, and frees its slots after the recovery.
-func (f *faults) happen(ctx context.Context, one fault) {
+func (f *faults) happen(ctx context.Context, next fault) {
 	from := time.Now()
 	f.mu.Lock()
 	index := len(f.incidents)
-	f.incidents = append(f.incidents, incident{kind: one.kind, from: from})
+	f.incidents = append(f.incidents, incident{kind: next.kind, from: from})
 	f.mu.Unlock()
-	err := one.inject(ctx, one.lasts)
+	err := next.inject(ctx, next.lasts)
 	f.mu.Lock()
 	f.incidents[index].to = time.Now()
 	f.mu.Unlock()
-	if err == nil && slices.Contains(one.slots, "nodes") {
+	if err == nil && slices.Contains(next.slots, "nodes") {
 		err = f.installation.awaitReplicas(ctx, replicaTimeout)
 	}
-	f.say("%s %v for %s, recovered after %s", one.kind, one.slots,
-		one.lasts.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
+	f.say("%s %v for %s, recovered after %s", next.kind, next.slots,
+		next.lasts.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
 		f.problems = append(f.problems,
-			one.kind+" ("+strings.Join(one.slots, ", ")+"): "+err.Error())
+			next.kind+" ("+strings.Join(next.slots, ", ")+"): "+err.Error())
 	}
-	for _, slot := range one.slots {
+	for _, slot := range next.slots {
 		delete(f.busy, slot)
 	}
 	close(f.freed)

@@ -45,14 +45,14 @@ type partitioner struct {
 func (f *partitioner) run(ctx, starting context.Context) {
 	retry.Sleep(starting, restFor)
 	for {
-		for _, one := range deckOfPartitions(f.random) {
-			if !strings.Contains(one.kind, f.only) {
+		for _, kind := range deckOfPartitions(f.random) {
+			if !strings.Contains(kind.kind, f.only) {
 				continue
 			}
 			if starting.Err() != nil {
 				return
 			}
-			f.part(ctx, one)
+			f.part(ctx, kind)
 			retry.Sleep(starting, restFor)
 		}
 		if starting.Err() != nil {
@@ -61,15 +61,15 @@ func (f *partitioner) run(ctx, starting context.Context) {
 	}
 }
 
-func (f *partitioner) part(ctx context.Context, one partition) {
+func (f *partitioner) part(ctx context.Context, kind partition) {
 	f.mu.Lock()
 	index := len(f.all)
-	f.all = append(f.all, parted{partition: one, from: time.Now()})
+	f.all = append(f.all, parted{partition: kind, from: time.Now()})
 	f.mu.Unlock()
 	applying, stop := context.WithCancel(ctx)
 	var applied sync.WaitGroup
-	applied.Go(func() { one.apply(applying, f.hosts) })
-	retry.Sleep(ctx, one.lasts)
+	applied.Go(func() { kind.apply(applying, f.hosts) })
+	retry.Sleep(ctx, kind.lasts)
 	stop()
 	applied.Wait()
 	f.hosts.Heal()
@@ -84,8 +84,8 @@ func (f *partitioner) part(ctx context.Context, one partition) {
 	p := f.all[index]
 	f.mu.Unlock()
 	within, after := f.probes.available(p)
-	f.say("%s for %s; available %s, after %s %s; first 200 after healing %v, replicas %s", one,
-		one.lasts.Round(100*time.Millisecond),
+	f.say("%s for %s; available %s, after %s %s; first 200 after healing %v, replicas %s", kind,
+		kind.lasts.Round(100*time.Millisecond),
 		shares(within), availableWithin, shares(after), p.reunion,
 		p.complete.Round(100*time.Millisecond))
 }

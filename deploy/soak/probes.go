@@ -62,12 +62,12 @@ func (p *probes) ask(ctx context.Context, host, number int) {
 	d := p.senders.book.open(fmt.Sprintf("%s-probe-%s-%d", p.senders.run, hostNames[host], number),
 		true)
 	d.always = true
-	one := probe{began: time.Now()}
+	result := probe{began: time.Now()}
 	a, _ := p.senders.attempt(ctx, d, path, p.urls[host])
-	one.ended, one.accepted = time.Now(), a.Status == http.StatusOK
+	result.ended, result.accepted = time.Now(), a.Status == http.StatusOK
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.each[host] = append(p.each[host], one)
+	p.each[host] = append(p.each[host], result)
 	close(p.grown)
 	p.grown = make(chan struct{})
 }
@@ -142,20 +142,20 @@ func shares(each []share) string {
 // available returns the share of accepted requests of each ingress: within for requests that began
 // in the first seconds of a partition, and after for those that began later in it. A request
 // without an answer counts once it is answered.
-func (p *probes) available(one parted) (within, after []share) {
+func (p *probes) available(partition parted) (within, after []share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	within, after = make([]share, len(p.each)), make([]share, len(p.each))
 	for host, answers := range p.each {
 		for _, answer := range answers {
-			if answer.began.Before(one.from) || answer.began.After(one.to) {
+			if answer.began.Before(partition.from) || answer.began.After(partition.to) {
 				continue
 			}
 			s := share{all: 1}
 			if answer.accepted {
 				s.accepted = 1
 			}
-			if answer.began.Before(one.from.Add(availableWithin)) {
+			if answer.began.Before(partition.from.Add(availableWithin)) {
 				within[host].add(s)
 			} else {
 				after[host].add(s)

@@ -33,8 +33,8 @@ func MkdirAll(folder string, perm fs.FileMode) error {
 	if err := os.MkdirAll(folder, perm); err != nil {
 		return err
 	}
-	for _, one := range changed {
-		if err := SyncFolder(one); err != nil {
+	for _, path := range changed {
+		if err := SyncFolder(path); err != nil {
 			return err
 		}
 	}

@@ -22,12 +22,12 @@ type consumer struct{ account, stream, name string }
 
 // unreadable returns the consumer that a warning of the server is about. is reports whether the
 // warning is about such a consumer at all.
-func unreadable(args []any) (c consumer, is bool) {
+func unreadable(args []any) (c consumer, ok bool) {
 	if len(args) != 4 {
 		return c, false
 	}
-	reason, is := args[3].(*server.ApiError)
-	if !is || reason.ErrCode != uint16(server.JSConsumerStoreFailedErrF) ||
+	reason, ok := args[3].(*server.ApiError)
+	if !ok || reason.ErrCode != uint16(server.JSConsumerStoreFailedErrF) ||
 		!strings.Contains(reason.Description, "corrupt state file") {
 		return c, false
 	}

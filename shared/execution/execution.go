@@ -78,23 +78,24 @@ func (v Values) Get(name string) string {
 
 // Start is the beginning of one execution: the message that a workflow runner gets.
 type Start struct {
-	ID         string // UUID, lower case
-	WorkflowID string
-	NodeID     string
-	AccountID  string
-	Queue      string
-	Source     Source
-	DeliveryID string // the sender's, "" when it sent none
-	RerunOf    string // execution ID, "" for none
-	ReplayOf   string // execution ID of the one whose request it has once more, "" for none
-	AcceptedAt time.Time
-	Payload    Payload
-	Headers    Values
-	Query      Values
-	TokenID    string // which token was used, "" for a rerun
-	Trace      string // W3C traceparent
+	ID         string // the execution's ID: a UUID in lower case
+	WorkflowID string // the workflow to run
+	NodeID     string // the trigger node at which the run starts
+	AccountID  string // the account of the workflow
+	Queue      string // the runner queue
+	Source     Source // what started the execution
+	DeliveryID string // the sender's ID of the delivery; "" if it sent none
+	RerunOf    string // the ID of the execution that it reruns; "" for none
+	ReplayOf   string // the ID of the execution whose request it repeats; "" for none
 
-	Sender   string // the preset of the node's sender, "" when it has none
+	AcceptedAt time.Time // when the ingress or the operators' API accepted it
+	Payload    Payload   // the body
+	Headers    Values    // the request's headers, without credentials
+	Query      Values    // the request's parameters, without the token
+	TokenID    string    // the ID of the token that was used; "" for a rerun
+	Trace      string    // the W3C traceparent
+
+	Sender   string // the preset of the node's sender; "" if the node has none
 	Verified bool   // the request was verified as the sender's
 	// DeliveryDerived reports that the delivery ID comes from the body, is a hash, or is under the
 	// sender's signature: see DerivedDelivery and SignedDelivery.
@@ -107,22 +108,22 @@ type Start struct {
 // Rejection is a request that was refused because its workflow is inactive. It is recorded, and no
 // run starts.
 type Rejection struct {
-	ID         string // UUID, never that of a run
-	WorkflowID string
-	NodeID     string
-	AccountID  string
-	Queue      string
-	DeliveryID string
-	At         time.Time
+	ID         string    // the rejected execution's ID: a UUID, which no run has
+	WorkflowID string    // the inactive workflow
+	NodeID     string    // the trigger node whose token was used
+	AccountID  string    // the account of the workflow
+	Queue      string    // the runner queue
+	DeliveryID string    // the sender's ID of the delivery; "" if it sent no valid one
+	At         time.Time // when the request arrived
 	// Payload is the body, or only its type if it was not read. Its kind is NoBody also for a body
 	// that is declared as JSON and is not JSON.
 	Payload      Payload
-	DeclaredSize int64 // of the body: its length, if it was read
-	Headers      Values
-	Query        Values
-	Code         string // the refusal's code
-	TokenID      string
-	Trace        string
+	DeclaredSize int64  // the body's length in bytes: the declared one if it was not read
+	Headers      Values // the request's headers, without credentials
+	Query        Values // the request's parameters, without the token
+	Code         string // the code of the refusal
+	TokenID      string // the ID of the token that was used
+	Trace        string // the W3C traceparent
 
 	Sender          string // as in Start
 	Verified        bool   // as in Start
@@ -131,18 +132,19 @@ type Rejection struct {
 
 // Progress is a runner's report on an execution.
 type Progress struct {
-	ID string
+	ID string // the execution's ID
 	// Queue and WorkflowID come from the subject of the report. A runner can name any execution of
 	// its queue, so the recorder compares them with the record.
 	Queue      string
 	WorkflowID string
-	Status     Status // Running, Succeeded, Failed or Canceled
-	At         time.Time
-	// With Succeeded, Failed or Canceled: when the attempt began, zero if that is not known.
+	Status     Status    // Running, Succeeded, Failed or Canceled
+	At         time.Time // when the execution reached the status, by the runner's clock
+	// StartedAt is the time at which the last attempt began, with Succeeded, Failed or Canceled.
+	// Zero means that it is not known.
 	StartedAt time.Time
 	Attempt   int    // the number of the attempt, from 1; 0 means not known
-	Error     string // with Failed
-	Output    []byte // with Succeeded: one JSON text, or empty
+	Error     string // the reason of the failure, with Failed
+	Output    []byte // the output, with Succeeded: one JSON text, or empty
 }
 
 // NamePattern is the regular expression for IDs of workflows, nodes and accounts, and for queues.

@@ -213,8 +213,8 @@ func parseTest(text json.RawMessage, depth int) (test, error) {
 		}
 		return t, nil
 	default:
-		one, err := parseLiteral(text)
-		return test{anyOf: []literal{one}}, err
+		condition, err := parseLiteral(text)
+		return test{anyOf: []literal{condition}}, err
 	}
 }
 

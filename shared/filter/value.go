@@ -152,9 +152,9 @@ func (d decimal) sign() int {
 func isNumber(text string) bool {
 	digits := func() bool {
 		rest := strings.TrimLeft(text, "0123456789")
-		some := len(rest) < len(text)
+		found := len(rest) < len(text)
 		text = rest
-		return some
+		return found
 	}
 	text = strings.TrimPrefix(text, "-")
 	if strings.HasPrefix(text, "0") {

@@ -354,10 +354,10 @@ type Record interface {
 
 // Equal reports whether two records are equal.
 func Equal(a, b Record) bool {
-	one, err := a.Encode()
+	encoded, err := a.Encode()
 	if err != nil {
 		return false
 	}
 	other, err := b.Encode()
-	return err == nil && bytes.Equal(one, other)
+	return err == nil && bytes.Equal(encoded, other)
 }

@@ -172,11 +172,11 @@ func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.current.Load()
-	of := t.owners[accountID]
-	if of == nil {
+	o := t.owners[accountID]
+	if o == nil {
 		return 0
 	}
-	count := int64(len(of.active))
+	count := int64(len(o.active))
 	if w, ok := t.workflows.last(workflowID); ok && w.Active && w.AccountID == accountID {
 		count--
 	}
@@ -260,8 +260,8 @@ func (t *tables) apply(c Change) {
 		t.plans = c.Plans
 		t.refreshAll()
 	case c.Account != nil:
-		of := t.owner(c.Account.ID)
-		of.known, of.plan = true, t.shared(c.Account.Plan)
+		o := t.owner(c.Account.ID)
+		o.known, o.plan = true, t.shared(c.Account.Plan)
 		t.refresh(c.Account.ID)
 	case c.DeletedAccount != "":
 		t.owner(c.DeletedAccount).known = false
@@ -300,10 +300,10 @@ func (t *tables) setWorkflow(w *Webhook) {
 			t.refresh(w.AccountID)
 		}
 	case w.Active:
-		of := t.owner(w.AccountID)
+		o := t.owner(w.AccountID)
 		//nolint:gosec // an account has fewer than 4 billion workflows
-		w.place = uint32(len(of.active))
-		of.active = append(of.active, w)
+		w.place = uint32(len(o.active))
+		o.active = append(o.active, w)
 		t.refresh(w.AccountID)
 	}
 	t.workflows.set(w)
@@ -317,27 +317,27 @@ func (t *tables) deactivate(w *Webhook) {
 	if !w.Active {
 		return
 	}
-	of := t.owners[w.AccountID]
-	last := len(of.active) - 1
-	moved := of.active[last]
-	moved.place, of.active[w.place], of.active[last] = w.place, moved, nil
-	of.active = of.active[:last]
+	o := t.owners[w.AccountID]
+	last := len(o.active) - 1
+	moved := o.active[last]
+	moved.place, o.active[w.place], o.active[last] = w.place, moved, nil
+	o.active = o.active[:last]
 	t.refresh(w.AccountID)
 	t.forget(w.AccountID)
 }
 
 func (t *tables) owner(accountID string) *owner {
-	of := t.owners[accountID]
-	if of == nil {
-		of = &owner{id: accountID}
-		t.owners[accountID] = of
+	o := t.owners[accountID]
+	if o == nil {
+		o = &owner{id: accountID}
+		t.owners[accountID] = o
 	}
-	return of
+	return o
 }
 
 // forget deletes an owner that has neither a record nor workflows.
 func (t *tables) forget(accountID string) {
-	if of := t.owners[accountID]; !of.known && len(of.active) == 0 {
+	if o := t.owners[accountID]; !o.known && len(o.active) == 0 {
 		delete(t.owners, accountID)
 	}
 }
@@ -351,15 +351,15 @@ func (t *tables) refreshAll() {
 // refresh recomputes which workflows of an account the plan allows to be active: the ones that were
 // activated first.
 func (t *tables) refresh(accountID string) {
-	of := t.owners[accountID]
-	if t.loading || !of.known {
+	o := t.owners[accountID]
+	if t.loading || !o.known {
 		return
 	}
-	a := &account{id: of.id, plan: t.plans.Find(of.plan)}
+	a := &account{id: o.id, plan: t.plans.Find(o.plan)}
 	if a.plan != nil && a.plan.MaxActive != Unlimited {
 		a.limited = true
-		if allowed := min(len(of.active), int(a.plan.MaxActive)); allowed > 0 {
-			a.last = slices.SortedFunc(slices.Values(of.active), (*Webhook).compare)[allowed-1]
+		if allowed := min(len(o.active), int(a.plan.MaxActive)); allowed > 0 {
+			a.last = slices.SortedFunc(slices.Values(o.active), (*Webhook).compare)[allowed-1]
 		}
 	}
 	t.accounts.set(a)
@@ -379,8 +379,8 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 		Nodes: whole.node[:0],
 	}
 	w, tokens := &whole.Webhook, whole.token[:0]
-	if of := t.owners[w.AccountID]; of != nil {
-		w.AccountID = of.id
+	if o := t.owners[w.AccountID]; o != nil {
+		w.AccountID = o.id
 	}
 	delete(t.unusable, w.ID)
 	delete(t.opened, w.ID)

@@ -28,7 +28,7 @@ func (s *Survey) Add(err error) {
 	}
 	s.Closed++
 	s.Why = err
-	if missing, is := errors.AsType[*seal.MissingKeyError](err); is {
+	if missing, ok := errors.AsType[*seal.MissingKeyError](err); ok {
 		if at, known := slices.BinarySearch(s.Missing, missing.ID); !known {
 			s.Missing = slices.Insert(s.Missing, at, missing.ID)
 		}

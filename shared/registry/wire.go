@@ -67,8 +67,12 @@ func (a *Account) Encode() ([]byte, error) {
 			Active:     last.Active,
 			At:         timeToWire(last.At),
 		}
-		if by := last.By; by != (Actor{}) {
-			wire.LastTransition.By = &hookstartv1.Actor{Kind: by.Kind, Id: by.ID, Name: by.Name}
+		if actor := last.By; actor != (Actor{}) {
+			wire.LastTransition.By = &hookstartv1.Actor{
+				Kind: actor.Kind,
+				Id:   actor.ID,
+				Name: actor.Name,
+			}
 		}
 		last.unknown.into(wire.LastTransition)
 	}
@@ -202,11 +206,11 @@ func decodeAnyWorkflow(data []byte) (*Workflow, error) {
 			if len(token.GetSha256()) != len(TokenHash{}) {
 				continue // this is not a hash, so no token can match it
 			}
-			one := NodeToken{Hash: TokenHash(token.GetSha256())}
+			hash := NodeToken{Hash: TokenHash(token.GetSha256())}
 			if token.GetExpiresAt() != nil {
-				one.ExpiresAt = token.GetExpiresAt().AsTime().UnixNano()
+				hash.ExpiresAt = token.GetExpiresAt().AsTime().UnixNano()
 			}
-			t.Tokens = append(t.Tokens, one)
+			t.Tokens = append(t.Tokens, hash)
 		}
 		w.Triggers = append(w.Triggers, t)
 	}
@@ -353,9 +357,9 @@ func (q *Queue) Encode() ([]byte, error) {
 		Lanes:       q.Lanes,
 	}
 	for _, g := range q.Groups {
-		one := &hookstartv1.QueueGroupSettings{Group: g.Group, MaxInFlight: g.MaxInFlight}
-		g.unknown.into(one)
-		wire.Groups = append(wire.Groups, one)
+		group := &hookstartv1.QueueGroupSettings{Group: g.Group, MaxInFlight: g.MaxInFlight}
+		g.unknown.into(group)
+		wire.Groups = append(wire.Groups, group)
 	}
 	q.unknown.into(wire)
 	return marshal.Marshal(wire)
@@ -575,52 +579,52 @@ func (f *fields) rateLimit() RateLimit {
 
 // pair reads a message of two integers.
 func (f *fields) pair() (first, second int64) {
-	of := f.message()
-	for of.next() {
-		switch of.number {
+	nested := f.message()
+	for nested.next() {
+		switch nested.number {
 		case 1:
-			first = of.integer()
+			first = nested.integer()
 		case 2:
-			second = of.integer()
+			second = nested.integer()
 		default:
-			of.failed = true
+			nested.failed = true
 		}
 	}
-	f.failed = f.failed || f.again || of.failed
+	f.failed = f.failed || f.again || nested.failed
 	return first, second
 }
 
 func (f *fields) trigger() Trigger {
-	t, of := Trigger{Tokens: []NodeToken{}}, f.message()
-	for of.next() {
-		switch of.number {
+	t, nested := Trigger{Tokens: []NodeToken{}}, f.message()
+	for nested.next() {
+		switch nested.number {
 		case 1:
-			t.NodeID = of.text()
+			t.NodeID = nested.text()
 		case 2:
-			t.Name = of.text()
+			t.Name = nested.text()
 		case 3:
-			t.Tokens = append(t.Tokens, of.token())
+			t.Tokens = append(t.Tokens, nested.token())
 		default:
-			of.failed = true
+			nested.failed = true
 		}
 	}
-	f.failed = f.failed || of.failed
+	f.failed = f.failed || nested.failed
 	return t
 }
 
 func (f *fields) token() (t NodeToken) {
-	of := f.message()
-	for of.next() {
+	nested := f.message()
+	for nested.next() {
 		switch {
-		case of.number == 1 && of.kind == protowire.BytesType && !of.again &&
-			len(of.bytes) == len(t.Hash):
-			t.Hash = TokenHash(of.bytes)
-		case of.number == 2:
-			t.ExpiresAt = of.time().UnixNano()
+		case nested.number == 1 && nested.kind == protowire.BytesType && !nested.again &&
+			len(nested.bytes) == len(t.Hash):
+			t.Hash = TokenHash(nested.bytes)
+		case nested.number == 2:
+			t.ExpiresAt = nested.time().UnixNano()
 		default:
-			of.failed = true
+			nested.failed = true
 		}
 	}
-	f.failed = f.failed || of.failed
+	f.failed = f.failed || nested.failed
 	return t
 }

@@ -198,11 +198,11 @@ func delivery(text string, body bool) Delivery {
 		return Delivery{ID: text, Derived: body}
 	}
 	sum := sha256.Sum256([]byte(text))
-	of := "sha256:"
+	prefix := "sha256:"
 	if !body { // the same text in the body is another ID
-		of = "header-sha256:"
+		prefix = "header-sha256:"
 	}
-	return Delivery{ID: of + hex.EncodeToString(sum[:]), Derived: true}
+	return Delivery{ID: prefix + hex.EncodeToString(sum[:]), Derived: true}
 }
 
 // value returns the ID of a source: its value, or the values of all its parts. If signed is true,

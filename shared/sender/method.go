@@ -207,8 +207,8 @@ const twoTimes = "two times"
 // of the value that is the time.
 func (m *method) candidates(found []candidate, value string) (all []candidate, timeText string) {
 	items := []string{value}
-	if by := m.spec.separator(); by != "" {
-		items = strings.Split(value, by)
+	if separator := m.spec.separator(); separator != "" {
+		items = strings.Split(value, separator)
 	}
 	for _, item := range items {
 		item = strings.TrimSpace(item)

@@ -180,22 +180,22 @@ func (s source) point(values []string, at gjson.Result, pointer []string) (all [
 }
 
 // child returns a member of an object, or an element of an array.
-func child(of gjson.Result, token string) gjson.Result {
+func child(parent gjson.Result, token string) gjson.Result {
 	var found gjson.Result
 	switch {
-	case of.IsObject():
-		of.ForEach(func(name, value gjson.Result) bool {
+	case parent.IsObject():
+		parent.ForEach(func(name, value gjson.Result) bool {
 			if name.Str == token {
 				found = value
 			}
 			return !found.Exists()
 		})
-	case of.IsArray():
+	case parent.IsArray():
 		index, ok := arrayIndex(token)
 		if !ok {
 			break
 		}
-		of.ForEach(func(_, value gjson.Result) bool {
+		parent.ForEach(func(_, value gjson.Result) bool {
 			if index == 0 {
 				found = value
 			}

@@ -24,11 +24,11 @@ type Preset struct {
 	Secret     *SecretInfo // nil means that it has none
 	Settings   []Setting
 	Setup      []string // the steps to connect it, in the provider's words
-	DeliveryID []string // its own sources, in order: first those that are signed
-	SignedIDs  []string // those of DeliveryID that are signed
-	Handshakes []string
-	Notes      []string // among them what is not confirmed
-	NeedsURL   bool     // the URL is signed: the ingress needs its public URL
+	DeliveryID []string // the preset's sources of the delivery ID, in order; signed ones come first
+	SignedIDs  []string // the sources in DeliveryID that are signed
+	Handshakes []string // the titles of the handshakes
+	Notes      []string // notes for operators, also on what is not confirmed
+	NeedsURL   bool     // the URL is signed, so the ingress needs its public URL
 }
 
 // SecretInfo describes the secret of a preset.
@@ -37,7 +37,7 @@ type SecretInfo struct {
 	Public   bool // a public key, which may be shown
 	Choose   bool // the operator chooses it, and gives it to the provider
 	Captured bool // the provider sends it; until it has, the preset may be set without one
-	Max      int  // how many work at the same time
+	Max      int  // the maximum number of secrets that are valid at the same time
 }
 
 // Setting is one setting of a preset.

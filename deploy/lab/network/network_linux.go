@@ -113,8 +113,8 @@ func (n *Network) reserve() error {
 	if err != nil {
 		return err
 	}
-	for _, one := range addrs {
-		if prefix, err := netip.ParsePrefix(one.String()); err == nil {
+	for _, addr := range addrs {
+		if prefix, err := netip.ParsePrefix(addr.String()); err == nil {
 			taken[prefix.Masked()] = true
 		}
 	}

@@ -585,8 +585,8 @@ func withoutURL(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		return of.Err
+	if urlErr, ok := errors.AsType[*url.Error](err); ok {
+		return urlErr.Err
 	}
 	return err
 }

@@ -73,8 +73,8 @@ func (s *server) router() http.Handler {
 		NotFound:               router,
 	}
 	calls, fixedCalls := humahttprouter.New(router, config), humahttprouter.New(fixed, config)
-	for _, of := range []huma.API{calls, fixedCalls} {
-		of.UseMiddleware(noteOperation)
+	for _, group := range []huma.API{calls, fixedCalls} {
+		group.UseMiddleware(noteOperation)
 	}
 	s.routeAccounts(calls)
 	s.routeKeys(calls)

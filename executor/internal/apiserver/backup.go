@@ -98,8 +98,8 @@ func (s *server) backUpRecords(
 func (*server) inLines(
 	ctx context.Context, read func(write func(part []byte) error) error,
 ) (*huma.StreamResponse, error) {
-	return &huma.StreamResponse{Body: func(of huma.Context) {
-		_, w, _ := humahttprouter.Unwrap(of)
+	return &huma.StreamResponse{Body: func(c huma.Context) {
+		_, w, _ := humahttprouter.Unwrap(c)
 		to := eventWriter{w, http.NewResponseController(w)}
 		began := false
 		err := read(func(part []byte) error {

@@ -66,12 +66,12 @@ func (s *server) routeDeadLetters(to huma.API) {
 		})
 }
 
-func selection(of api.SelectDeadLetters) operate.Selection {
-	return operate.Selection{IDs: of.IDs, Filter: operate.DeadLetterFilter{
-		AccountID:  of.AccountID,
-		WorkflowID: of.WorkflowID,
-		Reason:     of.Reason,
-		Since:      of.Since,
-		Until:      of.Until,
+func selection(selected api.SelectDeadLetters) operate.Selection {
+	return operate.Selection{IDs: selected.IDs, Filter: operate.DeadLetterFilter{
+		AccountID:  selected.AccountID,
+		WorkflowID: selected.WorkflowID,
+		Reason:     selected.Reason,
+		Since:      selected.Since,
+		Until:      selected.Until,
 	}}
 }

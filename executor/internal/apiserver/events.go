@@ -89,9 +89,9 @@ func (s *server) streamExecutions(
 	if err != nil {
 		return nil, err
 	}
-	return &huma.StreamResponse{Body: func(of huma.Context) {
+	return &huma.StreamResponse{Body: func(c huma.Context) {
 		defer watching.Cancel()
-		_, w, _ := humahttprouter.Unwrap(of)
+		_, w, _ := humahttprouter.Unwrap(c)
 		header := w.Header()
 		header.Set("Content-Type", "text/event-stream")
 		header.Set("X-Accel-Buffering", "no") // otherwise nginx would hold events back
@@ -193,8 +193,8 @@ func (s *server) executionEvents(
 		return "", err
 	}
 	var events strings.Builder
-	for _, one := range changed {
-		line, err := encodePlain(one.Execution)
+	for _, batch := range changed {
+		line, err := encodePlain(batch.Execution)
 		if err != nil {
 			return "", err
 		}

@@ -43,8 +43,8 @@ func (s *server) routeExecutions(to huma.API) {
 			Items:      make([]api.Execution, len(found.Items)),
 			NextCursor: found.NextCursor,
 		}
-		for i, one := range found.Items {
-			list.Items[i] = one.Execution
+		for i, item := range found.Items {
+			list.Items[i] = item.Execution
 		}
 		return list, err
 	})
@@ -118,9 +118,12 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 		Body api.ReplayRejected
 	},
 	) (api.Replayed, error) {
-		of := in.Body
+		body := in.Body
 		return s.Operate.ReplayRejected(ctx, caller, operate.ExecutionFilter{
-			AccountID: of.AccountID, WorkflowID: of.WorkflowID, Since: of.Since, Until: of.Until,
+			AccountID:  body.AccountID,
+			WorkflowID: body.WorkflowID,
+			Since:      body.Since,
+			Until:      body.Until,
 		}, in.Key)
 	})
 	register(to, call{
@@ -150,13 +153,13 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 	},
 		func(ctx context.Context, caller operate.Caller,
 			in *struct{ Body api.CancelExecutions }) (api.Canceled, error) {
-			of := in.Body
+			body := in.Body
 			return s.Operate.CancelExecutions(ctx, caller, operate.CancelSelection{
-				IDs: of.IDs,
+				IDs: body.IDs,
 				Filter: operate.ExecutionFilter{
-					WorkflowID: of.WorkflowID,
-					Since:      of.Since,
-					Until:      of.Until,
+					WorkflowID: body.WorkflowID,
+					Since:      body.Since,
+					Until:      body.Until,
 				},
 			})
 		})

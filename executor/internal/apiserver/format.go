@@ -136,6 +136,6 @@ func encodePlain(v any) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
-func schemaOf[T any](of huma.API) *huma.Schema {
-	return of.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, "")
+func schemaOf[T any](group huma.API) *huma.Schema {
+	return group.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, "")
 }

@@ -267,9 +267,9 @@ func describeProblems(responses map[string]*huma.Response, codes []string) {
 }
 
 // response documents a success besides the default one.
-func response[T any](of huma.API, description string) *huma.Response {
+func response[T any](group huma.API, description string) *huma.Response {
 	return &huma.Response{
 		Description: description,
-		Content:     map[string]*huma.MediaType{"application/json": {Schema: schemaOf[T](of)}},
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: schemaOf[T](group)}},
 	}
 }

@@ -39,8 +39,8 @@ func newPatcher[T any](to huma.API, whole ...string) patcher[T] {
 // apply returns a function that applies a patch to a T, and checks the result as the body of a PUT
 // is checked.
 func (p patcher[T]) apply(patch []byte) func(*T) error {
-	return func(of *T) error {
-		before, err := json.Marshal(of)
+	return func(document *T) error {
+		before, err := json.Marshal(document)
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (p patcher[T]) apply(patch []byte) func(*T) error {
 		if err != nil {
 			return invalid(api.FieldError{Field: "body", Problem: err.Error()})
 		}
-		return p.read(after, of)
+		return p.read(after, document)
 	}
 }
 

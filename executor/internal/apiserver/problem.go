@@ -214,11 +214,11 @@ func problemOf(err error) *problem {
 }
 
 func invalid(fields ...api.FieldError) *problem {
-	said := make([]string, len(fields))
+	texts := make([]string, len(fields))
 	for i, f := range fields {
-		said[i] = f.Field + ": " + f.Problem
+		texts[i] = f.Field + ": " + f.Problem
 	}
-	return newProblem(api.CodeInvalid, strings.Join(said, "; "), fields...)
+	return newProblem(api.CodeInvalid, strings.Join(texts, "; "), fields...)
 }
 
 // setUpHuma sets the variables of package huma with the functions that create errors. They are the

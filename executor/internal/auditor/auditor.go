@@ -60,13 +60,13 @@ func New(js jetstream.JetStream, s store.Store, log logrus.FieldLogger) *Auditor
 // Run copies the entries of one stream of the registry until the context ends. It survives failures
 // of NATS and of the database.
 func (a *Auditor) Run(ctx context.Context, name string) {
-	for said := (time.Time{}); ctx.Err() == nil; {
+	for logged := (time.Time{}); ctx.Err() == nil; {
 		err := a.consume(ctx, name)
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(said) > time.Minute {
-			said = time.Now()
+		if time.Since(logged) > time.Minute {
+			logged = time.Now()
 			a.log.WithError(err).WithField("stream",
 				name).Warn("the audit cannot be taken from the registry's history; it is tried " +
 				"again")

@@ -56,9 +56,9 @@ func (e *Events) look(ctx context.Context, now time.Time) error {
 	if err != nil || len(accounts)+len(open) == 0 {
 		return err
 	}
-	of := map[string][]store.Condition{}
+	byAccount := map[string][]store.Condition{}
 	for _, c := range open {
-		of[c.AccountID] = append(of[c.AccountID], c)
+		byAccount[c.AccountID] = append(byAccount[c.AccountID], c)
 	}
 	seen, err := e.see(ctx, accounts)
 	if err != nil {
@@ -66,14 +66,14 @@ func (e *Events) look(ctx context.Context, now time.Time) error {
 	}
 	var changes []store.ConditionChange
 	for _, a := range accounts {
-		found, err := e.find(ctx, now, a, seen, of[a.ID])
+		found, err := e.find(ctx, now, a, seen, byAccount[a.ID])
 		if err != nil {
 			return err
 		}
-		changes = append(changes, changesOf(now, a, found, of[a.ID])...)
-		delete(of, a.ID)
+		changes = append(changes, changesOf(now, a, found, byAccount[a.ID])...)
+		delete(byAccount, a.ID)
 	}
-	for _, left := range of { // conditions of accounts without operator events
+	for _, left := range byAccount { // conditions of accounts without operator events
 		for _, c := range left {
 			changes = append(changes, store.ConditionChange{Condition: c, Ended: true})
 		}
@@ -109,8 +109,8 @@ func (e *Events) see(ctx context.Context, accounts []*registry.Account) (s seen,
 			return s, err
 		}
 		s.senders = map[string]store.SenderSeen{}
-		for _, one := range all {
-			s.senders[subjectOf(one.WorkflowID, one.NodeID)] = one
+		for _, observed := range all {
+			s.senders[subjectOf(observed.WorkflowID, observed.NodeID)] = observed
 		}
 	}
 	if wanted(registry.StorageLow) {
@@ -239,11 +239,11 @@ func (e *Events) storage(ctx context.Context) (f finding, err error) {
 		return f, fmt.Errorf("the account of NATS: %w", err)
 	}
 	info := executions.CachedInfo()
-	part, of := full(info.State.Bytes, info.Config.MaxBytes), "The stream of executions"
+	part, place := full(info.State.Bytes, info.Config.MaxBytes), "The stream of executions"
 	if other := fullest(account); other > part {
-		part, of = other, "The storage of NATS"
+		part, place = other, "The storage of NATS"
 	}
-	return storageState(part, of), nil
+	return storageState(part, place), nil
 }
 
 // fullest returns how full the account is in the tier with the least room, from 0 to 1.
@@ -264,11 +264,12 @@ func full(bytes uint64, limit int64) float64 {
 	return float64(bytes) / float64(limit)
 }
 
-func storageState(part float64, of string) finding {
+func storageState(part float64, place string) finding {
 	f := finding{
-		begins: fmt.Sprintf("%s is %.0f %% full. When it is full, requests are answered 503.", of,
+		begins: fmt.Sprintf("%s is %.0f %% full. When it is full, requests are answered 503.",
+			place,
 			100*part),
-		ends: fmt.Sprintf("%s has room again: it is %.0f %% full.", of, 100*part),
+		ends: fmt.Sprintf("%s has room again: it is %.0f %% full.", place, 100*part),
 	}
 	switch {
 	case part >= lowFrom:

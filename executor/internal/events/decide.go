@@ -39,7 +39,7 @@ type Input struct {
 // decideAll replaces causes by events, until the remaining causes have to wait.
 func (e *Events) decideAll(ctx context.Context) error {
 	for {
-		if some, err := e.config.Store.HasEventCauses(ctx); err != nil || !some {
+		if waiting, err := e.config.Store.HasEventCauses(ctx); err != nil || !waiting {
 			return err
 		}
 		// A directory that lacks a change would leave causes out.

@@ -121,12 +121,12 @@ func (e *Events) lastRequests(
 	ctx context.Context, workflows []*registry.Workflow,
 ) (map[string]time.Time, error) {
 	lasts := map[string]time.Time{}
-	of := map[string]string{} // by token
+	subjects := map[string]string{} // by token
 	var tokens []string
 	ask := func() error {
 		used, err := e.config.Store.TokensLastUsed(ctx, tokens)
 		for token, at := range used {
-			if subject := of[token]; at.After(lasts[subject]) {
+			if subject := subjects[token]; at.After(lasts[subject]) {
 				lasts[subject] = at
 			}
 		}
@@ -137,7 +137,7 @@ func (e *Events) lastRequests(
 		for _, node := range w.Triggers {
 			for _, token := range node.Tokens {
 				id := token.Hash.ID()
-				of[id] = subjectOf(w.ID, node.NodeID)
+				subjects[id] = subjectOf(w.ID, node.NodeID)
 				if tokens = append(tokens, id); len(tokens) == tokensAtOnce {
 					if err := ask(); err != nil {
 						return nil, err

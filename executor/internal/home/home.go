@@ -116,12 +116,12 @@ func (h *Home) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	theirs, _, err := edit.ReadInstallation(asking, h.JetStream)
+	identity, _, err := edit.ReadInstallation(asking, h.JetStream)
 	if err != nil {
 		return err
 	}
 	if ours == "" {
-		if ours, err = h.adopt(asking, theirs); err != nil {
+		if ours, err = h.adopt(asking, identity); err != nil {
 			return err
 		}
 	}
@@ -132,8 +132,8 @@ func (h *Home) begin(ctx context.Context) error {
 }
 
 // adopt gives the database an identity.
-func (h *Home) adopt(ctx context.Context, theirs registry.Installation) (string, error) {
-	if theirs.ID == "" {
+func (h *Home) adopt(ctx context.Context, identity registry.Installation) (string, error) {
+	if identity.ID == "" {
 		return h.Store.AdoptInstallation(ctx, uuid.NewString())
 	}
 	if !h.AdoptDatabase {
@@ -141,11 +141,11 @@ func (h *Home) adopt(ctx context.Context, theirs registry.Installation) (string,
 			&ForeignError{fmt.Sprintf("the database has no identity, and the registry in NATS "+
 				"belongs to the installation %s: "+
 				"check --database-url and --nats-url; if the installation's database was lost, "+
-				"start once with --adopt-database", theirs.ID)}
+				"start once with --adopt-database", identity.ID)}
 	}
 	h.Log.WithField("installation",
-		theirs.ID).Warn("an empty database joins the installation: --adopt-database")
-	return h.Store.AdoptInstallation(ctx, theirs.ID)
+		identity.ID).Warn("an empty database joins the installation: --adopt-database")
+	return h.Store.AdoptInstallation(ctx, identity.ID)
 }
 
 // Run maintains the copy, and restores the registry when it is lost, until the context ends.

@@ -27,7 +27,7 @@ const (
 // database. It continues at the end of the copy, not where this process was, because the database
 // may have been replaced by an older copy.
 func (h *Home) mirror(ctx context.Context, bucket string) {
-	for said := (time.Time{}); ctx.Err() == nil; {
+	for logged := (time.Time{}); ctx.Err() == nil; {
 		following, restart := context.WithCancel(ctx)
 		h.mu.Lock()
 		h.restart[bucket] = restart
@@ -38,8 +38,8 @@ func (h *Home) mirror(ctx context.Context, bucket string) {
 		if ctx.Err() != nil {
 			return
 		}
-		if !begunAnew && !errors.Is(err, errOlder) && time.Since(said) > time.Minute {
-			said = time.Now()
+		if !begunAnew && !errors.Is(err, errOlder) && time.Since(logged) > time.Minute {
+			logged = time.Now()
 			h.Log.WithError(err).WithField("bucket",
 				bucket).Warn("the registry is not copied into the database; it is tried again")
 		}

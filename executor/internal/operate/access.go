@@ -31,7 +31,7 @@ type Identity struct {
 }
 
 // Identity returns the caller's identity.
-func (by Caller) Identity() Identity { return Identity{by.Kind, by.ID} }
+func (c Caller) Identity() Identity { return Identity{c.Kind, c.ID} }
 
 // Kind is how a caller was authenticated.
 type Kind string
@@ -182,15 +182,15 @@ func within(accountID *string) subject {
 // Has returns an error unless the caller has at least a role. Every method of Service checks the
 // role. An HTTP server checks it before it parses the request, too, so that a caller who may not
 // make the call is not told what is wrong with the request.
-func (by Caller) Has(least Role) error {
-	if !slices.Contains([]Kind{AdminToken, Key, User}, by.Kind) ||
-		!slices.Contains(roles, by.Role) {
+func (c Caller) Has(least Role) error {
+	if !slices.Contains([]Kind{AdminToken, Key, User}, c.Kind) ||
+		!slices.Contains(roles, c.Role) {
 		return &Error{Code: api.CodeUnauthorized, Detail: "The call has no caller."}
 	}
-	if !by.Role.Includes(least) {
+	if !c.Role.Includes(least) {
 		return &Error{
 			Code:   api.CodeForbidden,
-			Detail: fmt.Sprintf("You have the role %s. This needs the role %s.", by.Role, least),
+			Detail: fmt.Sprintf("You have the role %s. This needs the role %s.", c.Role, least),
 		}
 	}
 	return nil
@@ -218,8 +218,8 @@ func (s *Service) allowed(ctx context.Context, caller Caller, r rule) error {
 }
 
 // sees reports whether a caller sees an account's objects.
-func (by Caller) sees(accountID string) bool {
-	return by.AccountID == "" || by.AccountID == accountID
+func (c Caller) sees(accountID string) bool {
+	return c.AccountID == "" || c.AccountID == accountID
 }
 
 // read runs a call that changes nothing.

@@ -49,7 +49,7 @@ func (s *Service) Audit(
 }
 
 func auditEntryOf(e store.AuditEntry) api.AuditEntry {
-	of := api.AuditEntry{
+	result := api.AuditEntry{
 		ID:         e.ID,
 		At:         e.At,
 		Actor:      api.Actor{Kind: e.ActorKind, ID: e.ActorID, Name: e.ActorName},
@@ -60,9 +60,9 @@ func auditEntryOf(e store.AuditEntry) api.AuditEntry {
 		Changes:    []api.AuditChange{},
 	}
 	if e.Changes != "" {
-		_ = json.Unmarshal([]byte(e.Changes), &of.Changes) // written by package auditor
+		_ = json.Unmarshal([]byte(e.Changes), &result.Changes) // written by package auditor
 	}
-	return of
+	return result
 }
 
 // NoteSignIn adds a sign-in to the console, or a refused one, to the audit log. A sign-in is not a

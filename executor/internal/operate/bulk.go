@@ -32,7 +32,7 @@ type bulk struct {
 	s      *Service
 	by     Caller
 	enough time.Time // no further batch begins after it
-	as     func(of store.Record) execution.Start
+	as     func(record store.Record) execution.Start
 	// requeue marks the originals as requeued, and counts them. If it is false, the starts that
 	// this call stored are counted.
 	requeue bool
@@ -45,7 +45,7 @@ type bulk struct {
 	leftBy map[string]int // by the code of the reason
 }
 
-func (s *Service) bulk(caller Caller, as func(of store.Record) execution.Start) *bulk {
+func (s *Service) bulk(caller Caller, as func(record store.Record) execution.Start) *bulk {
 	return &bulk{
 		s: s, by: caller, enough: time.Now().Add(bulkTimeout - bulkReserve), as: as,
 		nodes: map[[2]string]func() (*edit.TriggerInfo, error){}, leftBy: map[string]int{},
@@ -102,8 +102,8 @@ func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 	}
 	var mark []store.Requeue
 	stored := 0
-	for some := range slices.Chunk(indexes(records), bulkWorkers) {
-		if err = b.inOrder(ctx, some, records, known, starts, func(i int, fresh bool) {
+	for chunk := range slices.Chunk(indexes(records), bulkWorkers) {
+		if err = b.inOrder(ctx, chunk, records, known, starts, func(i int, fresh bool) {
 			if fresh {
 				stored++
 			}
@@ -135,12 +135,12 @@ func indexes(records []store.Record) []int {
 // other, so that the stream has the new executions in the order of the records. It calls started
 // for each execution that has been started, now or before.
 func (b *bulk) inOrder(
-	ctx context.Context, some []int, records []store.Record, known map[string]bool,
+	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, started func(i int, fresh bool),
 ) error {
-	triggers, failures := make([]*edit.TriggerInfo, len(some)), make([]error, len(some))
+	triggers, failures := make([]*edit.TriggerInfo, len(chunk)), make([]error, len(chunk))
 	var reading errgroup.Group
-	for n, i := range some {
+	for n, i := range chunk {
 		if known[starts[i].ID] {
 			continue
 		}
@@ -151,7 +151,7 @@ func (b *bulk) inOrder(
 		})
 	}
 	_ = reading.Wait()
-	for n, i := range some {
+	for n, i := range chunk {
 		fresh, err := false, failures[n]
 		if err == nil && triggers[n] != nil {
 			fresh, err = b.s.start(ctx, triggers[n], starts[i], true)
@@ -169,17 +169,17 @@ func (b *bulk) inOrder(
 // leave counts an execution that cannot be started again. It returns an error that concerns all
 // executions unchanged.
 func (b *bulk) leave(err error) error {
-	one, ok := errors.AsType[*Error](err)
+	failure, ok := errors.AsType[*Error](err)
 	if !ok ||
 		!slices.Contains([]string{
 			api.CodeInputExpired, api.CodeBodyNotKept, api.CodeNotFound, api.CodeUndecodable,
 			api.CodeRefused,
-		}, one.Code) {
+		}, failure.Code) {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.leftBy[one.Code]++
+	b.leftBy[failure.Code]++
 	return nil
 }
 

@@ -65,8 +65,8 @@ func (s *Service) RequeueDeadLetters(
 			if err := selected.check(); err != nil {
 				return none, err
 			}
-			b := s.bulk(caller, func(of store.Record) execution.Start {
-				return execution.Start{ID: execution.IDForRequeue(of.ID), RerunOf: of.ID}
+			b := s.bulk(caller, func(record store.Record) execution.Start {
+				return execution.Start{ID: execution.IDForRequeue(record.ID), RerunOf: record.ID}
 			})
 			b.requeue = true
 			if selected.IDs != nil {
@@ -84,9 +84,9 @@ func (b *bulk) selected(ctx context.Context, selected Selection) error {
 		return err
 	}
 	for len(ids) > 0 && !b.done() {
-		some := ids[:min(len(ids), bulkBatch)]
-		ids = ids[len(some):]
-		letters, err := b.s.lettersOf(ctx, some, selected.Filter.AccountID)
+		chunk := ids[:min(len(ids), bulkBatch)]
+		ids = ids[len(chunk):]
+		letters, err := b.s.lettersOf(ctx, chunk, selected.Filter.AccountID)
 		if err == nil {
 			err = b.batch(ctx, letters)
 		}
@@ -103,8 +103,8 @@ func (b *bulk) selected(ctx context.Context, selected Selection) error {
 // sortByAcceptance sorts the IDs of executions into the order in which they were accepted.
 func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
 	accepted := make(map[string]time.Time, len(ids))
-	for some := range slices.Chunk(ids, bulkBatch) {
-		found, err := s.config.Store.GetMany(ctx, some)
+	for chunk := range slices.Chunk(ids, bulkBatch) {
+		found, err := s.config.Store.GetMany(ctx, chunk)
 		if err != nil {
 			return err
 		}
@@ -215,21 +215,21 @@ func (s *Service) dismissSelected(
 		messages = nil // the account of a message is not known
 	}
 	for len(ids)+len(messages) > 0 {
-		some := ids[:min(len(ids), bulkBatch)]
-		ids = ids[len(some):]
+		chunk := ids[:min(len(ids), bulkBatch)]
+		ids = ids[len(chunk):]
 		if selected.Filter.AccountID != "" {
-			letters, err := s.lettersOf(ctx, some, selected.Filter.AccountID)
+			letters, err := s.lettersOf(ctx, chunk, selected.Filter.AccountID)
 			if err != nil {
 				return dismissed, err
 			}
-			some = nil
+			chunk = nil
 			for _, r := range letters {
-				some = append(some, r.ID)
+				chunk = append(chunk, r.ID)
 			}
 		}
 		keys := messages[:min(len(messages), bulkBatch)]
 		messages = messages[len(keys):]
-		n, err := s.dismiss(ctx, some, keys)
+		n, err := s.dismiss(ctx, chunk, keys)
 		dismissed += n
 		if err != nil {
 			return dismissed, err
@@ -281,7 +281,7 @@ func (s *Service) dismiss(
 		about[r.ID] = r
 	}
 	now := time.Now()
-	dismissed, of, err := s.config.Store.Dismiss(ctx, ids, messages, now, func(
+	dismissed, messageKeys, err := s.config.Store.Dismiss(ctx, ids, messages, now, func(
 		id string, message store.MessageKey,
 	) store.AuditEntry {
 		letter := id
@@ -299,5 +299,5 @@ func (s *Service) dismiss(
 	}
 	// A watcher that misses the announcement sees the change at its next query.
 	_ = s.config.Changes.Publish(dismissed)
-	return len(dismissed) + len(of), nil
+	return len(dismissed) + len(messageKeys), nil
 }

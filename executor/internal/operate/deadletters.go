@@ -20,10 +20,10 @@ const (
 )
 
 // messageKey parses the ID of a dead letter that is a message.
-func messageKey(id string) (key store.MessageKey, is bool) {
-	number, is := strings.CutPrefix(id, messagePrefix)
-	if !is {
-		if number, is = strings.CutPrefix(id, reportPrefix); !is {
+func messageKey(id string) (key store.MessageKey, ok bool) {
+	number, ok := strings.CutPrefix(id, messagePrefix)
+	if !ok {
+		if number, ok = strings.CutPrefix(id, reportPrefix); !ok {
 			return key, false
 		}
 		key.Progress = true

@@ -36,9 +36,9 @@ func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, erro
 			all := api.Members{Items: []api.Member{}}
 			reading, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()
-			if has, err := s.config.Store.HasSchema(reading); err == nil {
+			if version, err := s.config.Store.HasSchema(reading); err == nil {
 				// Without the version, the rest of the answer is still useful.
-				all.Database = has
+				all.Database = version
 			}
 			for _, m := range s.config.Membership.Members() {
 				ids := m.About.KeyIDs
@@ -59,9 +59,9 @@ func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, erro
 }
 
 // Loopback returns the base of a URL that only its own machine can reach, or "" for any other URL.
-func Loopback(of string) string {
-	u, err := url.Parse(of)
-	if err != nil || !reachability.Loopback(of) {
+func Loopback(base string) string {
+	u, err := url.Parse(base)
+	if err != nil || !reachability.Loopback(base) {
 		return ""
 	}
 	return u.Scheme + "://" + u.Host
@@ -119,7 +119,7 @@ func (s *Service) endpoint() endpoint {
 // deliveryIDs returns the places of a delivery ID at a node, in order: the places that the sender
 // signs, the first headers, the sender's other places, and the other headers. headers are the
 // places that consist of a single header.
-func (at endpoint) deliveryIDs(of *edit.SenderInfo) (headers, sources []string) {
+func (at endpoint) deliveryIDs(info *edit.SenderInfo) (headers, sources []string) {
 	first := 0
 	for first < len(at.deliveryIDHeaders) &&
 		slices.Contains(webhook.FirstDeliveryIDHeaders(), at.deliveryIDHeaders[first]) {
@@ -128,9 +128,9 @@ func (at endpoint) deliveryIDs(of *edit.SenderInfo) (headers, sources []string) 
 	for _, name := range at.deliveryIDHeaders {
 		sources = append(sources, headerSource+name)
 	}
-	if of != nil {
+	if info != nil {
 		// An unknown preset has no known places.
-		signed, other, _ := sender.DeliverySources(of.Preset, of.Settings)
+		signed, other, _ := sender.DeliverySources(info.Preset, info.Settings)
 		rest := slices.DeleteFunc(slices.Clone(sources[first:]), func(source string) bool {
 			return slices.ContainsFunc(slices.Concat(signed, other), func(own string) bool {
 				return strings.EqualFold(own, source)

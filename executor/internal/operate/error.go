@@ -137,8 +137,8 @@ func invalidFields(err error) []api.FieldError {
 		return invalidFields(e.Unwrap())
 	case interface{ Unwrap() []error }:
 		var fields []api.FieldError
-		for _, one := range e.Unwrap() {
-			fields = append(fields, invalidFields(one)...)
+		for _, inner := range e.Unwrap() {
+			fields = append(fields, invalidFields(inner)...)
 		}
 		return fields
 	default:

@@ -60,21 +60,21 @@ func NewKeyring(
 
 // ByText returns the caller with a key. known is false if the text is no key, or if the key is
 // revoked or expired. An error means that the registry could not be read.
-func (k *Keyring) ByText(ctx context.Context, text string) (by Caller, known bool, err error) {
+func (k *Keyring) ByText(ctx context.Context, text string) (caller Caller, known bool, err error) {
 	if !strings.HasPrefix(text, KeyPrefix) {
-		return by, false, nil
+		return caller, false, nil
 	}
 	if err := k.current(ctx); err != nil {
-		return by, false, err
+		return caller, false, err
 	}
 	key, ok := k.directory.KeyByHash(sha256.Sum256([]byte(text)))
 	return k.caller(key, ok)
 }
 
 // ByID returns the caller with the key of a session, as ByText does.
-func (k *Keyring) ByID(ctx context.Context, id string) (by Caller, known bool, err error) {
+func (k *Keyring) ByID(ctx context.Context, id string) (caller Caller, known bool, err error) {
 	if err := k.current(ctx); err != nil {
-		return by, false, err
+		return caller, false, err
 	}
 	key, ok := k.directory.Key(id)
 	return k.caller(key.Record, ok)
@@ -116,8 +116,8 @@ func (k *Keyring) still(ctx context.Context, caller Caller) error {
 	if k == nil {
 		return revoked
 	}
-	is, known, err := k.ByID(ctx, caller.ID)
-	if err == nil && (!known || is != caller) {
+	present, known, err := k.ByID(ctx, caller.ID)
+	if err == nil && (!known || present != caller) {
 		err = revoked
 	}
 	return err

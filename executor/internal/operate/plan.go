@@ -72,19 +72,19 @@ func (s *Service) plan(id string) *api.Plan {
 
 // PlanChange is the effect of another plan on an account's active workflows.
 type PlanChange struct {
-	From Quota
-	To   Quota // with the other plan
-	Stop Some  // workflows whose webhooks would stop working
-	Stay Some
-	// Number of workflows that keep working, but with a lower rate limit, because they have none of
-	// their own.
+	From Quota // the quota with the present plan
+	To   Quota // the quota with the other plan
+	Stop Some  // the workflows whose webhooks would stop working
+	Stay Some  // the workflows whose webhooks would keep working
+	// Slower is the number of workflows that keep working, but with a lower rate limit, because
+	// they have none of their own.
 	Slower int64
 }
 
 // Some is the number of workflows of a set, and the first few of them.
 type Some struct {
-	First []api.Workflow
-	Total int
+	First []api.Workflow // at most maxSome
+	Total int            // the number of workflows of the set
 }
 
 // Others returns the number of workflows that are not in First.

@@ -134,35 +134,35 @@ func queueOf(q queues.Queue, shared bool) api.Queue {
 			q.Groups[i].Waiting, q.Groups[i].Held = 0, nil
 		}
 	}
-	of := api.Queue{
+	result := api.Queue{
 		Queue:            q.Name,
 		Waiting:          q.Waiting,
 		Shared:           shared,
 		OldestAcceptedAt: q.Oldest.UTC(),
 		Groups:           make([]api.QueueGroup, len(q.Groups)),
 	}
-	of.Stream = stream.Name
+	result.Stream = stream.Name
 	if !q.PausedSince.IsZero() {
-		of.Paused = &api.QueuePause{Since: q.PausedSince, Until: q.PausedUntil}
+		result.Paused = &api.QueuePause{Since: q.PausedSince, Until: q.PausedUntil}
 	}
 	for i, g := range q.Groups {
-		of.Groups[i] = groupOf(g)
+		result.Groups[i] = groupOf(g)
 	}
-	return of
+	return result
 }
 
 func groupOf(g queues.Group) api.QueueGroup {
-	of := api.QueueGroup{
+	result := api.QueueGroup{
 		Group:      g.Name,
 		Members:    g.Members,
 		Waiting:    g.Waiting,
 		LastSeenAt: g.LastSeen.UTC(),
 	}
 	if g.MaxInFlight > 0 {
-		of.MaxInFlight = &g.MaxInFlight
+		result.MaxInFlight = &g.MaxInFlight
 	}
 	for _, h := range g.Held {
-		of.Held = append(of.Held, api.HeldKey{
+		result.Held = append(result.Held, api.HeldKey{
 			OrderKey:    h.OrderKey,
 			WorkflowID:  h.WorkflowID,
 			ExecutionID: h.ExecutionID,
@@ -170,7 +170,7 @@ func groupOf(g queues.Group) api.QueueGroup {
 			Waiting:     h.Waiting,
 		})
 	}
-	return of
+	return result
 }
 
 // ofQueue returns the subject of a call about a queue. A caller of one account may change a queue

@@ -65,11 +65,11 @@ func (s *Service) AllRefusals(
 ) (api.List[api.WorkflowRefusal], error) {
 	return read(ctx, s, caller, needs(Viewer, within(&accountID)),
 		func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
-			at, of, err := page.afterTime(allRefusalsList, 2)
+			at, code, err := page.afterTime(allRefusalsList, 2)
 			if err != nil {
 				return none, err
 			}
-			position := store.RefusalPosition{LastAt: at, WorkflowID: of[0], Code: of[1]}
+			position := store.RefusalPosition{LastAt: at, WorkflowID: code[0], Code: code[1]}
 			sums, err := s.refusalsOf(ctx, accountID, orLastDay(since), position, page.Limit+1)
 			if err != nil {
 				return none, err
@@ -97,11 +97,11 @@ func (s *Service) refusalsOf(
 	}
 	var found []store.WorkflowRefusalSum
 	for {
-		some, err := s.config.Store.AllRefusals(ctx, since, after, searchedAtOnce)
+		refusals, err := s.config.Store.AllRefusals(ctx, since, after, searchedAtOnce)
 		if err != nil {
 			return nil, err
 		}
-		for _, sum := range some {
+		for _, sum := range refusals {
 			have, ok := s.config.Directory.Workflow(sum.WorkflowID)
 			if ok && have.Record.AccountID == accountID {
 				if found = append(found, sum); len(found) == limit {
@@ -109,10 +109,10 @@ func (s *Service) refusalsOf(
 				}
 			}
 		}
-		if len(some) < searchedAtOnce {
+		if len(refusals) < searchedAtOnce {
 			return found, nil
 		}
-		last := some[len(some)-1]
+		last := refusals[len(refusals)-1]
 		after = store.RefusalPosition{
 			LastAt:     last.Last.At,
 			WorkflowID: last.WorkflowID,
@@ -122,13 +122,13 @@ func (s *Service) refusalsOf(
 }
 
 func refusalOf(sum store.RefusalSum) api.Refusal {
-	of := api.Refusal{
+	result := api.Refusal{
 		Code:  sum.Code,
 		Count: sum.Count,
 		Last:  api.RefusedRequest{At: sum.Last.At, UserAgent: sum.Last.UserAgent},
 	}
 	if sum.Last.BodyBytes >= 0 {
-		of.Last.BodyBytes = &sum.Last.BodyBytes
+		result.Last.BodyBytes = &sum.Last.BodyBytes
 	}
-	return of
+	return result
 }

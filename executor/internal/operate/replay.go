@@ -90,8 +90,8 @@ func (s *Service) ReplayRejected(
 			key = keyOfAll
 		}
 		filter.Status = execution.Rejected
-		b := s.bulk(caller, func(of store.Record) execution.Start {
-			return execution.Start{ID: execution.IDForReplay(of.ID, key), ReplayOf: of.ID}
+		b := s.bulk(caller, func(record store.Record) execution.Start {
+			return execution.Start{ID: execution.IDForReplay(record.ID, key), ReplayOf: record.ID}
 		})
 		err = b.all(ctx, filter)
 		return api.Replayed{Replayed: b.started, Left: b.left(), More: b.more}, err
@@ -100,9 +100,10 @@ func (s *Service) ReplayRejected(
 
 // startAgain starts an execution with another execution's request, once: its ID is the message ID.
 func (s *Service) startAgain(
-	ctx context.Context, caller Caller, of store.Record, start execution.Start, triggerOf triggers,
+	ctx context.Context, caller Caller, record store.Record, start execution.Start,
+	triggerOf triggers,
 ) error {
-	trigger, err := s.prepareAgain(ctx, caller, of, &start, triggerOf)
+	trigger, err := s.prepareAgain(ctx, caller, record, &start, triggerOf)
 	if err != nil {
 		return err
 	}
@@ -113,9 +114,10 @@ func (s *Service) startAgain(
 // prepareAgain sets the request of a start to the request of another execution, and returns the
 // trigger node at which it starts.
 func (s *Service) prepareAgain(
-	ctx context.Context, caller Caller, of store.Record, start *execution.Start, triggerOf triggers,
+	ctx context.Context, caller Caller, record store.Record, start *execution.Start,
+	triggerOf triggers,
 ) (*edit.TriggerInfo, error) {
-	original, err := s.request(ctx, of)
+	original, err := s.request(ctx, record)
 	switch {
 	case err != nil:
 		return nil, err
@@ -124,7 +126,7 @@ func (s *Service) prepareAgain(
 	case original.payload.Kind == execution.NoBody:
 		return nil, &Error{Code: api.CodeBodyNotKept}
 	}
-	trigger, err := triggerOf(ctx, caller, of.WorkflowID, of.NodeID)
+	trigger, err := triggerOf(ctx, caller, record.WorkflowID, record.NodeID)
 	if err != nil {
 		return nil, err
 	}

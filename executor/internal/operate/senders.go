@@ -110,9 +110,9 @@ func (s *Service) showCaptured(
 }
 
 // redactSecrets removes the fields that a viewer may not see.
-func redactSecrets(of *api.Sender) {
-	for i := range of.Secrets {
-		of.Secrets[i].Last4 = ""
+func redactSecrets(s *api.Sender) {
+	for i := range s.Secrets {
+		s.Secrets[i].Last4 = ""
 	}
 }
 

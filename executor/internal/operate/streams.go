@@ -22,10 +22,10 @@ type streams struct {
 // begin counts another stream of a caller, or returns an error if there are too many. Without an
 // error, end must be called once.
 func (s *streams) begin(caller Caller) (end func(), err error) {
-	of := caller.Identity() // the name and the role may change while a stream is open
+	identity := caller.Identity() // the name and the role may change while a stream is open
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open[of] >= MaxStreams {
+	if s.open[identity] >= MaxStreams {
 		return nil, &Error{
 			Code: api.CodeTooManyStreams,
 			Detail: fmt.Sprintf("You have %d event streams open at this executor. Close some, or "+
@@ -35,12 +35,12 @@ func (s *streams) begin(caller Caller) (end func(), err error) {
 	if s.open == nil {
 		s.open = map[Identity]int{}
 	}
-	s.open[of]++
+	s.open[identity]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.open[of]--; s.open[of] == 0 {
-			delete(s.open, of)
+		if s.open[identity]--; s.open[identity] == 0 {
+			delete(s.open, identity)
 		}
 	}, nil
 }

@@ -38,13 +38,13 @@ func (s *Service) Trigger(
 }
 
 // redactTokens removes the tokens, and the URL that contains one.
-func redactTokens(of *api.Trigger) {
-	of.URL, of.Token = "", ""
-	for i := range of.Tokens {
-		of.Tokens[i].Token = ""
+func redactTokens(trigger *api.Trigger) {
+	trigger.URL, trigger.Token = "", ""
+	for i := range trigger.Tokens {
+		trigger.Tokens[i].Token = ""
 	}
-	if of.Sender != nil {
-		redactSecrets(of.Sender)
+	if trigger.Sender != nil {
+		redactSecrets(trigger.Sender)
 	}
 }
 
@@ -175,21 +175,22 @@ type seen struct {
 	filtered store.Filtered
 }
 
-func (s *Service) seenAt(ctx context.Context, info *edit.TriggerInfo) (of seen, err error) {
+func (s *Service) seenAt(ctx context.Context, info *edit.TriggerInfo) (observed seen, err error) {
 	ids := make([]string, len(info.Tokens))
 	for i, t := range info.Tokens {
 		ids[i] = t.ID
 	}
-	if of.tokens, err = s.config.Store.TokensLastUsed(ctx, ids); err == nil && info.Sender != nil {
-		of.sender, err = s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
+	if observed.tokens, err = s.config.Store.TokensLastUsed(ctx, ids); err == nil &&
+		info.Sender != nil {
+		observed.sender, err = s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
 	}
 	if err == nil {
-		of.filtered, err = s.config.Store.Filtered(ctx, info.Workflow.ID, info.NodeID)
+		observed.filtered, err = s.config.Store.Filtered(ctx, info.Workflow.ID, info.NodeID)
 	}
-	return of, err
+	return observed, err
 }
 
-func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
+func (s *Service) triggerOnWire(info *edit.TriggerInfo, observed seen) api.Trigger {
 	at := s.endpoint()
 	headers, sources := at.deliveryIDs(info.Sender)
 	wire := api.Trigger{
@@ -202,15 +203,15 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
 		Filter:       info.Filter,
 		OrderKey:     info.OrderKey,
 		Answer:       answerOf(info.Answer),
-		Filtered:     filteredOf(info, of.filtered),
+		Filtered:     filteredOf(info, observed.filtered),
 	}
 	if info.Sender != nil {
-		sender := senderOf(info.Sender, of.sender)
+		sender := senderOf(info.Sender, observed.sender)
 		wire.Sender = &sender
 	}
 	for _, t := range info.Tokens {
 		token := api.Token{Token: t.Token, CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt}
-		if last, was := of.tokens[t.ID]; was {
+		if last, was := observed.tokens[t.ID]; was {
 			token.LastUsedAt = &last
 		}
 		wire.Tokens = append(wire.Tokens, token)
@@ -244,13 +245,13 @@ func filteredOf(info *edit.TriggerInfo, f store.Filtered) *api.Filtered {
 	if f.Count == 0 && info.Filter == nil {
 		return nil
 	}
-	of := &api.Filtered{Count: f.Count, Last: make([]api.FilteredRequest, 0, len(f.Last))}
+	filtered := &api.Filtered{Count: f.Count, Last: make([]api.FilteredRequest, 0, len(f.Last))}
 	for _, r := range f.Last {
-		of.Last = append(of.Last, api.FilteredRequest{
+		filtered.Last = append(filtered.Last, api.FilteredRequest{
 			At:         r.At,
 			DeliveryID: r.DeliveryID,
 			Place:      r.Place,
 		})
 	}
-	return of
+	return filtered
 }

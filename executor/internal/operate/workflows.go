@@ -124,16 +124,16 @@ func (s *Service) Origin(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (Origin, error) {
 	return read(ctx, s, caller, needs(Viewer, ofNone),
-		func(context.Context) (of Origin, err error) {
+		func(context.Context) (origin Origin, err error) {
 			have, ok := s.config.Directory.Workflow(workflowID)
 			if ok && caller.sees(have.Record.AccountID) {
-				of = Origin{
+				origin = Origin{
 					WorkflowName: have.Record.Name,
 					HasWorkflow:  true,
 					HasNode:      hasNode(have.Record, nodeID),
 				}
 			}
-			return of, nil
+			return origin, nil
 		})
 }
 
@@ -272,7 +272,7 @@ func (s *Service) switchTo(
 }
 
 func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
-	of := api.Workflow{
+	result := api.Workflow{
 		ID:          w.ID,
 		AccountID:   w.AccountID,
 		Name:        w.Name,
@@ -286,10 +286,10 @@ func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 	}
 	if w.RateLimit != (registry.RateLimit{}) {
 		limit := rateLimitOf(w.RateLimit)
-		of.RateLimit = &limit
+		result.RateLimit = &limit
 	}
 	for _, t := range w.Triggers {
-		of.Triggers = append(of.Triggers, api.WorkflowTrigger{
+		result.Triggers = append(result.Triggers, api.WorkflowTrigger{
 			NodeID:   t.NodeID,
 			Name:     t.Name,
 			Filter:   json.RawMessage(t.Filter),
@@ -297,7 +297,7 @@ func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 			Answer:   answerOf(t.Answer),
 		})
 	}
-	return of
+	return result
 }
 
 // planRefusal returns the code with which the plan refuses an active workflow's webhooks, or "" if

@@ -29,7 +29,7 @@ func (n *notes) take(caller operate.Caller) bool {
 	if minute := n.now().Truncate(time.Minute); !minute.Equal(n.minute) {
 		n.minute, n.noted = minute, map[operate.Identity]int{}
 	}
-	of := caller.Identity()
-	n.noted[of]++
-	return n.noted[of] <= notedSignIns
+	identity := caller.Identity()
+	n.noted[identity]++
+	return n.noted[identity] <= notedSignIns
 }

@@ -84,8 +84,8 @@ func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
 // browser is sent to the provider again without a question, and comes back with the user's current
 // claims.
 func (s *SignIn) Returns(r *http.Request) bool {
-	of, ok := s.sessions.ended(r)
-	return ok && of.Kind == operate.User && s.HasOIDC()
+	sess, ok := s.sessions.ended(r)
+	return ok && sess.Kind == operate.User && s.HasOIDC()
 }
 
 // ToProvider begins a sign-in at the provider and returns the URL to which the browser must go.
@@ -139,18 +139,18 @@ func (s *SignIn) FromProvider(w http.ResponseWriter, r *http.Request) (next stri
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
 	defer cancel()
-	of, err := s.config.OIDC.user(ctx, r, a)
+	u, err := s.config.OIDC.user(ctx, r, a)
 	if err != nil {
 		if _, refused := errors.AsType[*RefusedError](err); refused {
 			s.failed(r, AtConsole)
 		}
 		return a.Next, err
 	}
-	by, err := s.config.OIDC.caller(of)
+	caller, err := s.config.OIDC.caller(u)
 	if err != nil {
 		return a.Next, err
 	}
-	s.begin(w, r, session{Kind: operate.User, User: &of}, by)
+	s.begin(w, r, session{Kind: operate.User, User: &u}, caller)
 	return a.Next, nil
 }
 
@@ -185,42 +185,42 @@ func (o *OIDC) connect(
 
 // scopes asks for groups if the provider supports that scope: some providers refuse scopes that
 // they do not know.
-func scopes(of *oidc.Provider) []string {
+func scopes(provider *oidc.Provider) []string {
 	var known struct {
 		Scopes []string `json:"scopes_supported"`
 	}
 	wanted := []string{oidc.ScopeOpenID, "profile", "email"}
-	if of.Claims(&known) == nil && slices.Contains(known.Scopes, "groups") {
+	if provider.Claims(&known) == nil && slices.Contains(known.Scopes, "groups") {
 		wanted = append(wanted, "groups")
 	}
 	return wanted
 }
 
 // user exchanges the provider's answer for the user who has signed in.
-func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (of user, err error) {
+func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (u user, err error) {
 	query := r.URL.Query()
 	if code := query.Get("error"); code != "" {
-		return of, &RefusedError{
+		return u, &RefusedError{
 			"The identity provider did not sign you in.",
 			fmt.Errorf("it answered %.100q: %.200q", code, query.Get("error_description")),
 		}
 	}
 	client, provider, err := o.connect(ctx, r)
 	if err != nil {
-		return of, err
+		return u, err
 	}
 	ctx = oidc.ClientContext(ctx, o.client)
 	token, err := client.Exchange(ctx, query.Get("code"), oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return of, notExchanged(err)
+		return u, notExchanged(err)
 	}
 	claims, err := o.verified(ctx, provider, token, a.Nonce)
 	if err != nil {
-		return of, &RefusedError{"The identity provider's answer is not valid.", err}
+		return u, &RefusedError{"The identity provider's answer is not valid.", err}
 	}
 	rule, matches := ruleFor(o.config.Roles, claims)
 	if !matches {
-		return of, &RefusedError{
+		return u, &RefusedError{
 			"You are signed in at the identity provider, but have no access here. Ask an admin.",
 			errors.New("no --oidc-role matches"),
 		}
@@ -245,8 +245,8 @@ func notExchanged(err error) error {
 func (o *OIDC) verified(
 	ctx context.Context, provider *oidc.Provider, token *oauth2.Token, nonce string,
 ) (map[string]any, error) {
-	raw, is := token.Extra("id_token").(string)
-	if !is {
+	raw, ok := token.Extra("id_token").(string)
+	if !ok {
 		return nil, errors.New("there is no ID token in it")
 	}
 	verified, err := provider.VerifierContext(ctx,
@@ -264,7 +264,7 @@ func (o *OIDC) verified(
 	if err := verified.Claims(&claims); err != nil {
 		return nil, err
 	}
-	if azp, has := claims["azp"]; (has || len(verified.Audience) > 1) &&
+	if azp, ok := claims["azp"]; (ok || len(verified.Audience) > 1) &&
 		text(azp) != o.config.ClientID {
 		return nil, errors.New("it was issued to another client")
 	}
@@ -297,13 +297,13 @@ func addClaims(to, more map[string]any) {
 }
 
 // caller returns the caller for a user, if the rule that admitted the user is still configured.
-func (o *OIDC) caller(of user) (operate.Caller, error) {
+func (o *OIDC) caller(u user) (operate.Caller, error) {
 	for _, rule := range o.config.Roles {
-		if rule.String() == of.Rule {
+		if rule.String() == u.Rule {
 			return operate.Caller{
 				Kind:      operate.User,
-				ID:        of.ID,
-				Name:      of.Name,
+				ID:        u.ID,
+				Name:      u.Name,
 				Role:      rule.Role,
 				AccountID: rule.AccountID,
 			}, nil

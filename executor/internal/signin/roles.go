@@ -71,12 +71,12 @@ func (r RoleRule) matches(claims map[string]any) bool {
 
 // claimAt returns a claim by its name, or by its path in nested claims: realm_access.roles.
 func claimAt(claims map[string]any, name string) any {
-	if value, has := claims[name]; has {
+	if value, ok := claims[name]; ok {
 		return value
 	}
 	first, rest, nested := strings.Cut(name, ".")
-	inner, is := claims[first].(map[string]any)
-	if !nested || !is {
+	inner, ok := claims[first].(map[string]any)
+	if !nested || !ok {
 		return nil
 	}
 	return claimAt(inner, rest)
@@ -90,8 +90,8 @@ func holds(claim any, value string) bool {
 	case bool:
 		return fmt.Sprint(claim) == value
 	case []any:
-		return slices.ContainsFunc(claim, func(one any) bool {
-			return text(one) == value && value != ""
+		return slices.ContainsFunc(claim, func(item any) bool {
+			return text(item) == value && value != ""
 		})
 	default:
 		return false

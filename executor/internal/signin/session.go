@@ -104,15 +104,15 @@ func signingKey(adminToken string) []byte {
 }
 
 // issue returns the cookie of a session that begins now: its JSON and the JSON's HMAC-SHA256.
-func (s sessions) issue(of session, lifetime time.Duration) string {
-	of.Ends, of.Nonce = s.now().Add(lifetime).Unix(), rand.Text()
-	return s.seal(sessionPurpose, of)
+func (s sessions) issue(sess session, lifetime time.Duration) string {
+	sess.Ends, sess.Nonce = s.now().Add(lifetime).Unix(), rand.Text()
+	return s.seal(sessionPurpose, sess)
 }
 
 // read returns a session that was issued by an executor with the same token and has not ended.
-func (s sessions) read(value string) (of session, valid bool) {
-	valid = s.open(sessionPurpose, value, &of) && s.now().Unix() < of.Ends
-	return of, valid
+func (s sessions) read(value string) (sess session, valid bool) {
+	valid = s.open(sessionPurpose, value, &sess) && s.now().Unix() < sess.Ends
+	return sess, valid
 }
 
 // sessionPurpose is the purpose of a session's signature. A signature for one purpose is not valid
@@ -148,10 +148,10 @@ func (s sessions) sign(purpose string, text []byte) []byte {
 }
 
 // of returns a request's session, and reports whether it has a valid one.
-func (s sessions) of(r *http.Request) (of session, valid bool) {
+func (s sessions) of(r *http.Request) (sess session, valid bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
-		if of, valid = s.read(cookie.Value); valid {
-			return of, true
+		if sess, valid = s.read(cookie.Value); valid {
+			return sess, true
 		}
 	}
 	return session{}, false
@@ -159,20 +159,20 @@ func (s sessions) of(r *http.Request) (of session, valid bool) {
 
 // ended returns a request's session if it has expired, no longer ago than the lifetime of a
 // session. It reports whether there is one.
-func (s sessions) ended(r *http.Request) (of session, known bool) {
+func (s sessions) ended(r *http.Request) (sess session, known bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
-		if s.open(sessionPurpose, cookie.Value, &of) {
-			past := s.now().Sub(time.Unix(of.Ends, 0))
-			return of, past >= 0 && past < sessionLifetime
+		if s.open(sessionPurpose, cookie.Value, &sess) {
+			past := s.now().Sub(time.Unix(sess.Ends, 0))
+			return sess, past >= 0 && past < sessionLifetime
 		}
 	}
 	return session{}, false
 }
 
 func (s sessions) start(
-	w http.ResponseWriter, r *http.Request, of session, lifetime time.Duration,
+	w http.ResponseWriter, r *http.Request, sess session, lifetime time.Duration,
 ) {
-	setCookie(w, r, sessionCookie, s.issue(of, lifetime), int(sessionLifetime/time.Second),
+	setCookie(w, r, sessionCookie, s.issue(sess, lifetime), int(sessionLifetime/time.Second),
 		http.SameSiteStrictMode)
 }
 

@@ -44,8 +44,8 @@ type Config struct {
 // Keys looks up the callers that API keys authenticate. An error means that a key cannot be looked
 // up now.
 type Keys interface {
-	ByText(ctx context.Context, text string) (by operate.Caller, known bool, err error)
-	ByID(ctx context.Context, id string) (by operate.Caller, known bool, err error)
+	ByText(ctx context.Context, text string) (caller operate.Caller, known bool, err error)
+	ByID(ctx context.Context, id string) (caller operate.Caller, known bool, err error)
 }
 
 // Ended stores, for all executors, the sessions that were signed out before they expired. An error
@@ -98,9 +98,9 @@ func (s *SignIn) Call(r *http.Request) (operate.Caller, error) {
 	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if strings.EqualFold(scheme, "Bearer") {
-		by, _, err := s.byToken(r.Context(), strings.Trim(token, " "))
+		caller, _, err := s.byToken(r.Context(), strings.Trim(token, " "))
 		if !errors.Is(err, ErrUnknown) {
-			return by, err
+			return caller, err
 		}
 	}
 	s.failed(r, AtAPI)
@@ -117,35 +117,35 @@ func fromAnotherPage(r *http.Request) bool {
 
 // Visit returns the caller who requests a page, by the session. It fails as Call does.
 func (s *SignIn) Visit(r *http.Request) (operate.Caller, error) {
-	of, valid := s.sessions.of(r)
+	sess, valid := s.sessions.of(r)
 	if !valid {
 		return operate.Caller{}, ErrUnknown
 	}
-	if err := s.still(r.Context(), of); err != nil {
+	if err := s.still(r.Context(), sess); err != nil {
 		return operate.Caller{}, err
 	}
 	switch {
-	case of.Kind == operate.AdminToken:
+	case sess.Kind == operate.AdminToken:
 		return operate.TheAdmin(), nil
-	case of.Kind == operate.Key && s.config.Keys != nil:
-		by, known, err := s.config.Keys.ByID(r.Context(), of.KeyID)
+	case sess.Kind == operate.Key && s.config.Keys != nil:
+		caller, known, err := s.config.Keys.ByID(r.Context(), sess.KeyID)
 		if err == nil && !known {
 			err = ErrUnknown
 		}
-		return by, err
-	case of.Kind == operate.User && s.config.OIDC != nil && of.User != nil:
-		return s.config.OIDC.caller(*of.User)
+		return caller, err
+	case sess.Kind == operate.User && s.config.OIDC != nil && sess.User != nil:
+		return s.config.OIDC.caller(*sess.User)
 	default:
 		return operate.Caller{}, ErrUnknown
 	}
 }
 
 // still returns ErrUnknown if a session was signed out.
-func (s *SignIn) still(ctx context.Context, of session) error {
+func (s *SignIn) still(ctx context.Context, sess session) error {
 	if s.config.Ended == nil {
 		return nil
 	}
-	ended, err := s.config.Ended.Ended(ctx, of.Nonce)
+	ended, err := s.config.Ended.Ended(ctx, sess.Nonce)
 	if err == nil && ended {
 		err = ErrUnknown
 	}
@@ -155,21 +155,21 @@ func (s *SignIn) still(ctx context.Context, of session) error {
 // Still returns a function that fails once the request's session was signed out. It returns nil if
 // the request was not authenticated by a session.
 func (s *SignIn) Still(r *http.Request) func(context.Context) error {
-	of, valid := s.sessions.of(r)
+	sess, valid := s.sessions.of(r)
 	if r.Header.Get("Authorization") != "" || !valid {
 		return nil
 	}
-	return func(ctx context.Context) error { return s.still(ctx, of) }
+	return func(ctx context.Context) error { return s.still(ctx, sess) }
 }
 
 // Ends returns the time at which the session expires that authenticates a request in Call and
 // Visit, or the zero time if no session does.
 func (s *SignIn) Ends(r *http.Request) time.Time {
-	of, valid := s.sessions.of(r)
+	sess, valid := s.sessions.of(r)
 	if r.Header.Get("Authorization") != "" || !valid {
 		return time.Time{}
 	}
-	return time.Unix(of.Ends, 0)
+	return time.Unix(sess.Ends, 0)
 }
 
 // SameOrigin answers requests from other sites that would change something with denied, and passes
@@ -187,10 +187,10 @@ func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
 // ByToken begins a session if the text is the admin token or a key. It fails as Call does; the
 // answer to a wrong text is delayed.
 func (s *SignIn) ByToken(w http.ResponseWriter, r *http.Request, token string) error {
-	by, of, err := s.byToken(r.Context(), strings.TrimSpace(token))
+	caller, sess, err := s.byToken(r.Context(), strings.TrimSpace(token))
 	switch {
 	case err == nil:
-		s.begin(w, r, of, by)
+		s.begin(w, r, sess, caller)
 	case errors.Is(err, ErrUnknown):
 		s.failed(r, AtConsole)
 	}
@@ -206,11 +206,11 @@ func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, ses
 	if s.config.Keys == nil {
 		return operate.Caller{}, session{}, ErrUnknown
 	}
-	by, known, err := s.config.Keys.ByText(ctx, token)
+	caller, known, err := s.config.Keys.ByText(ctx, token)
 	if err == nil && !known {
 		err = ErrUnknown
 	}
-	return by, session{Kind: operate.Key, KeyID: by.ID}, err
+	return caller, session{Kind: operate.Key, KeyID: caller.ID}, err
 }
 
 // ByLink begins a session if the nonce is the one of the link that signs in once. A HEAD request
@@ -228,12 +228,14 @@ func (s *SignIn) ByLink(w http.ResponseWriter, r *http.Request, nonce string) bo
 }
 
 // begin begins a session, and notes its caller.
-func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, of session, caller operate.Caller) {
+func (s *SignIn) begin(
+	w http.ResponseWriter, r *http.Request, sess session, caller operate.Caller,
+) {
 	lifetime := sessionLifetime
-	if of.Kind == operate.User {
+	if sess.Kind == operate.User {
 		lifetime = min(s.config.OIDC.config.Session, sessionLifetime)
 	}
-	s.sessions.start(w, r, of, lifetime)
+	s.sessions.start(w, r, sess, lifetime)
 	if s.config.Note != nil && s.notes.take(caller) {
 		s.config.Note(r.Context(), caller, false)
 	}
@@ -242,8 +244,8 @@ func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, of session, calle
 // Out ends the session, at every executor and for every copy of its cookie. If it fails, the
 // session remains valid.
 func (s *SignIn) Out(w http.ResponseWriter, r *http.Request) error {
-	if of, valid := s.sessions.of(r); valid && s.config.Ended != nil {
-		if err := s.config.Ended.End(r.Context(), of.Nonce, time.Unix(of.Ends, 0)); err != nil {
+	if sess, valid := s.sessions.of(r); valid && s.config.Ended != nil {
+		if err := s.config.Ended.End(r.Context(), sess.Nonce, time.Unix(sess.Ends, 0)); err != nil {
 			return err
 		}
 	}

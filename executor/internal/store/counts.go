@@ -102,14 +102,14 @@ func RefusedMinutes(refusals []Refusal) []MinuteCount {
 
 // addMinute adds a count to counts. It looks at the last element first, because counts that come
 // together mostly belong to one minute.
-func addMinute(counts []MinuteCount, one MinuteCount) []MinuteCount {
+func addMinute(counts []MinuteCount, count MinuteCount) []MinuteCount {
 	for i := range slices.Backward(counts) {
-		if counts[i].Kind == one.Kind && counts[i].Minute.Equal(one.Minute) {
-			counts[i].Count += one.Count
+		if counts[i].Kind == count.Kind && counts[i].Minute.Equal(count.Minute) {
+			counts[i].Count += count.Count
 			return counts
 		}
 	}
-	return append(counts, one)
+	return append(counts, count)
 }
 
 func sortMinutes(counts []MinuteCount) []MinuteCount {

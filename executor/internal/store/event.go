@@ -86,12 +86,12 @@ func LostFailures(
 	return failures
 }
 
-func failureOf(id string, of CurrentState, at time.Time, why string) Failure {
+func failureOf(id string, state CurrentState, at time.Time, why string) Failure {
 	return Failure{
 		ExecutionID: id,
-		AccountID:   of.AccountID,
-		WorkflowID:  of.WorkflowID,
-		Queue:       of.Queue,
+		AccountID:   state.AccountID,
+		WorkflowID:  state.WorkflowID,
+		Queue:       state.Queue,
 		At:          at,
 		Error:       why,
 	}

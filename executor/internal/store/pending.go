@@ -108,23 +108,23 @@ func Keep(
 		id, queue, workflowID string
 		status                execution.Status
 	}
-	of := func(p execution.Progress) key { return key{p.ID, p.Queue, p.WorkflowID, p.Status} }
-	there, number := map[key]bool{}, map[string]int{}
+	keyOf := func(p execution.Progress) key { return key{p.ID, p.Queue, p.WorkflowID, p.Status} }
+	kept, number := map[key]bool{}, map[string]int{}
 	for _, e := range have {
-		there[of(e.Progress)] = true
+		kept[keyOf(e.Progress)] = true
 		number[e.ID]++
 	}
 	for _, step := range steps {
 		step.ID, step.Queue, step.WorkflowID = SanitizeText(step.ID), SanitizeText(step.Queue),
 			SanitizeText(step.WorkflowID)
-		if !missing[step.ID] || there[of(step)] || !step.Status.Follows(execution.Queued) {
+		if !missing[step.ID] || kept[keyOf(step)] || !step.Status.Follows(execution.Queued) {
 			continue
 		}
 		if number[step.ID] >= MaxPendingOfOne {
 			dropped++
 			continue
 		}
-		there[of(step)] = true
+		kept[keyOf(step)] = true
 		number[step.ID]++
 		last += 1 + int64(len(step.Output)+len(step.Error))/pendingUnit
 		keep = append(keep, PendingProgress{last, step})

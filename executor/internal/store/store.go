@@ -37,36 +37,38 @@ var ErrTooBroad = errors.New("there are too many executions to look through for 
 // Record is one execution. Times are UTC in whole microseconds.
 type Record struct {
 	ID         string // a UUID in lower case; a driver may refuse another one as a DataError
-	AccountID  string
+	AccountID  string // the account of the workflow
 	WorkflowID string
-	NodeID     string
-	Queue      string
-	Source     execution.Source
+	NodeID     string           // the trigger node
+	Queue      string           // the runner queue
+	Source     execution.Source // what started it
 	Status     execution.Status
-	DeliveryID string // "" for none
-	RerunOf    string // "" for none
-	ReplayOf   string // the execution whose request it replays, "" for none
-	RequeuedAs string // the execution that was started in its place, "" for none
-	TokenID    string // which token opened the webhook, "" for a rerun
-	Sender     string // the preset of the node's sender, "" for none
-	Verified   bool   // the request was the sender's
-	AcceptedAt time.Time
-	RecordedAt time.Time
-	StartedAt  time.Time // zero until a runner reported it
-	FinishedAt time.Time // zero until it is succeeded, failed or canceled
-	// CancelRequestedAt is when an operator asked to end it; zero if that did not happen. A
-	// canceled execution always has it.
+	DeliveryID string // the sender's ID of the delivery; "" for none
+	RerunOf    string // the ID of the execution that it reruns; "" for none
+	ReplayOf   string // the ID of the execution whose request it repeats; "" for none
+	RequeuedAs string // the ID of the execution that was started in its place; "" for none
+	TokenID    string // the ID of the token that was used; "" for a rerun
+	Sender     string // the preset of the node's sender; "" for none
+	Verified   bool   // the request was verified as the sender's
+
+	AcceptedAt time.Time // when the ingress or the operators' API accepted it
+	RecordedAt time.Time // when the recorder began the batch that recorded it
+	StartedAt  time.Time // when its run began; zero until a runner has reported it
+	FinishedAt time.Time // when it succeeded, failed or was canceled; zero until then
+	// CancelRequestedAt is the time at which an operator asked to end it. Zero means that none
+	// did. A canceled execution always has it.
 	CancelRequestedAt time.Time
-	// When an operator dismissed it from the dead letters; zero if that did not happen.
-	DismissedAt    time.Time
-	ContentType    string
-	BodyBytes      int64
-	StreamSequence uint64
-	Duplicates     int64 // suppressed repeats of its delivery
-	// The number of the attempt that runs or ended it, from 1; 0 means that it is not known.
-	Attempts int
-	Error    string // why it failed, or was rejected
-	Output   []byte // what the run returned: a JSON text, or nil
+	// DismissedAt is the time at which an operator dismissed it from the dead letters. Zero means
+	// that none did.
+	DismissedAt time.Time
+
+	ContentType    string // the Content-Type header; "" for none
+	BodyBytes      int64  // the length of the body in bytes
+	StreamSequence uint64 // the sequence of its message in the stream
+	Duplicates     int64  // the number of suppressed repeats of its delivery
+	Attempts       int    // the number of the last attempt, from 1; 0 means not known
+	Error          string // the reason of the failure or the rejection; "" for none
+	Output         []byte // the output of the run: one JSON text, or nil
 }
 
 // IsRequeue reports whether the execution runs in place of the one in RerunOf, on its body.
@@ -307,7 +309,7 @@ type Store interface {
 		ctx context.Context, ids []string, messages []MessageKey, at time.Time, audit func(
 			id string, message MessageKey,
 		) AuditEntry,
-	) (dismissed []string, of []MessageKey, err error)
+	) (dismissed []string, messageKeys []MessageKey, err error)
 
 	// CountDeadLetters counts the dead letters up to a limit.
 	CountDeadLetters(ctx context.Context, limit int) (int, error)

@@ -30,9 +30,9 @@ func New(r Registry, limits *Limits) *Admission { return &Admission{registry: r,
 // Admitted is a request whose workflow and node are known.
 type Admitted struct {
 	Workflow *registry.Webhook
-	Node     *registry.Node
-	NodeID   string
-	TokenID  string
+	Node     *registry.Node // the trigger node to which the token belongs
+	NodeID   string         // the ID of Node
+	TokenID  string         // the ID of the token
 	view     registry.View
 }
 
@@ -99,15 +99,17 @@ func (a Admitted) PerMinute() int {
 // Limit counts a request against the limits, or returns how long it has to wait. The caller must
 // have checked the plan. bodyBytes is the length of the body; a negative value means that it is not
 // known. A refused request is not counted.
-func (a *Admission) Limit(of Admitted, bodyBytes int64, at time.Time) *Refusal {
-	if perDay := of.bytesPerDay(); perDay > 0 { // checked first, because the check counts nothing
-		if wait := a.limits.waitForBytes(of.Workflow.AccountID, perDay, bodyBytes, at); wait > 0 {
+func (a *Admission) Limit(admitted Admitted, bodyBytes int64, at time.Time) *Refusal {
+	if perDay := admitted.bytesPerDay(); perDay > 0 {
+		// Checked first, because the check counts nothing.
+		if wait := a.limits.waitForBytes(admitted.Workflow.AccountID, perDay, bodyBytes,
+			at); wait > 0 {
 			return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 		}
 	}
 	// Use the string of the registry. The one from the request is a substring of the request line
 	// and would keep the token alive in memory.
-	if wait := a.limits.take(of.Workflow.ID, of.view.Limit(), at); wait > 0 {
+	if wait := a.limits.take(admitted.Workflow.ID, admitted.view.Limit(), at); wait > 0 {
 		return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 	}
 	return nil
@@ -128,8 +130,8 @@ func (a Admitted) bytesPerDay() int64 { return a.view.Plan.BytesPerDay }
 
 // CountBody counts the bytes of an admitted request's body that were read against the account's
 // limit.
-func (a *Admission) CountBody(of Admitted, bytes int, at time.Time) {
-	a.limits.AddBytes(of.Workflow.AccountID, of.bytesPerDay(), int64(bytes), at)
+func (a *Admission) CountBody(admitted Admitted, bytes int, at time.Time) {
+	a.limits.AddBytes(admitted.Workflow.AccountID, admitted.bytesPerDay(), int64(bytes), at)
 }
 
 // Known returns the ID of an existing workflow, or "" if it does not exist.

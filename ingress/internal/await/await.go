@@ -135,21 +135,21 @@ type Execution struct {
 
 // Wait waits for the end of one execution. One goroutine uses it.
 type Wait struct {
-	waits   *Waits
-	of      Execution
-	reports chan *nats.Msg
-	subs    []*nats.Subscription
-	running bool // a report said so
+	waits     *Waits
+	execution Execution
+	reports   chan *nats.Msg
+	subs      []*nats.Subscription
+	running   bool // a report said so
 }
 
 // Begin reserves a place and subscribes to the reports of an execution. It returns nil if there is
 // no place. The caller must End the Wait.
-func (w *Waits) Begin(of Execution) (*Wait, error) {
-	if !w.enter(of.AccountID) {
+func (w *Waits) Begin(execution Execution) (*Wait, error) {
+	if !w.enter(execution.AccountID) {
 		return nil, nil //nolint:nilnil // no place is no error
 	}
-	wait := &Wait{waits: w, of: of, reports: make(chan *nats.Msg, signals)}
-	if err := wait.subscribe(of.Queue); err != nil {
+	wait := &Wait{waits: w, execution: execution, reports: make(chan *nats.Msg, signals)}
+	if err := wait.subscribe(execution.Queue); err != nil {
 		wait.End()
 		return nil, err
 	}
@@ -157,10 +157,11 @@ func (w *Waits) Begin(of Execution) (*Wait, error) {
 }
 
 func (w *Wait) subscribe(queue string) error {
-	sub, err := w.waits.nc.ChanSubscribe(stream.ProgressSubject(queue, w.of.WorkflowID, w.of.ID),
+	sub, err := w.waits.nc.ChanSubscribe(stream.ProgressSubject(queue, w.execution.WorkflowID,
+		w.execution.ID),
 		w.reports)
 	if err != nil {
-		return fmt.Errorf("subscribe to the reports of execution %s: %w", w.of.ID, err)
+		return fmt.Errorf("subscribe to the reports of execution %s: %w", w.execution.ID, err)
 	}
 	w.subs = append(w.subs, sub)
 	return nil
@@ -174,15 +175,15 @@ func (w *Wait) End() {
 	for _, sub := range w.subs {
 		_ = sub.Unsubscribe() // fails on a closed connection only, which has no subscriptions
 	}
-	w.waits.leave(w.of.AccountID)
+	w.waits.leave(w.execution.AccountID)
 	w.waits = nil
 }
 
 // Repeated says that an earlier request has started the execution. Then the execution may have
 // ended already, and the queue may have been another one.
 func (w *Wait) Repeated() {
-	w.of.Queue = stream.AnyQueue
-	_ = w.subscribe(w.of.Queue) // without it, the end is found a little later
+	w.execution.Queue = stream.AnyQueue
+	_ = w.subscribe(w.execution.Queue) // without it, the end is found a little later
 	w.signal()
 }
 
@@ -266,7 +267,8 @@ func (w *Wait) look(ctx context.Context, timeout time.Duration) *execution.Progr
 		return nil
 	}
 	// After an error it is read again.
-	found, _ := stream.FirstEnd(ctx, w.waits.nc, w.of.Queue, w.of.WorkflowID, w.of.ID)
+	found, _ := stream.FirstEnd(ctx, w.waits.nc, w.execution.Queue, w.execution.WorkflowID,
+		w.execution.ID)
 	switch {
 	case found == nil:
 	case found.Status.Final():

@@ -115,14 +115,14 @@ func startProcess(o embednats.Options) (*process, error) {
 		return nil, err
 	}
 	p := &process{stderr: &bytes.Buffer{}}
-	said := &child.Output{}
-	cmd.Stdout, cmd.Stderr = said, p.stderr
+	output := &child.Output{}
+	cmd.Stdout, cmd.Stderr = output, p.stderr
 	if p.Process, err = child.Start(cmd); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), processTimeout)
 	defer cancel()
-	line, err := said.Await(ctx, p.Process, firstLine)
+	line, err := output.Await(ctx, p.Process, firstLine)
 	if err == nil && line[1] == ready {
 		return p, nil
 	}

@@ -179,9 +179,9 @@ func (f *Follower) learn(info *jetstream.StreamInfo) {
 }
 
 // nothingPends notes that everything up to an extent is applied. The caller must hold mu.
-func (f *Follower) nothingPends(of extent) {
-	if of.load == f.stored.load && of.last > f.applied {
-		f.applied = of.last
+func (f *Follower) nothingPends(held extent) {
+	if held.load == f.stored.load && held.last > f.applied {
+		f.applied = held.last
 		f.hasMoved()
 	}
 }

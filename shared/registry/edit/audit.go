@@ -138,8 +138,8 @@ func BucketOf(action string) string {
 	if action == samplePayloadSet {
 		return registry.SecretsBucket
 	}
-	of, _, _ := strings.Cut(action, ".")
-	switch of + "." {
+	kind, _, _ := strings.Cut(action, ".")
+	switch kind + "." {
 	case registry.AccountPrefix, registry.WorkflowPrefix, registry.APIKeyPrefix, "token.",
 		"sender.", "sender-secret.":
 		return registry.Bucket
@@ -165,7 +165,7 @@ func (e *Editor) entryOf(
 		if have, exists := e.directory.Workflow(id); exists {
 			before, entry.AccountID = have.Record, have.Record.AccountID
 		}
-		if w, is := after.(*registry.Workflow); is {
+		if w, ok := after.(*registry.Workflow); ok {
 			entry.AccountID = w.AccountID
 		}
 		entry.WorkflowID = id
@@ -173,28 +173,28 @@ func (e *Editor) entryOf(
 		if have, exists := e.directory.Key(id); exists {
 			before, entry.AccountID = have.Record, have.Record.AccountID
 		}
-		if k, is := after.(*registry.Key); is {
+		if k, ok := after.(*registry.Key); ok {
 			entry.AccountID = k.AccountID
 		}
 	case registry.QueuePrefix:
 		if have, exists := e.directory.Queue(id); exists {
 			before = have.Record
 		}
-		was, is := fieldsUnder("queues["+id+"].", before), fieldsUnder("queues["+id+"].", after)
-		fields := changedFields(was, is)
-		entry.Action, entry.Changes = actionOfQueue(fields, is), changesOf(fields, was, is)
+		was, now := fieldsUnder("queues["+id+"].", before), fieldsUnder("queues["+id+"].", after)
+		fields := changedFields(was, now)
+		entry.Action, entry.Changes = actionOfQueue(fields, now), changesOf(fields, was, now)
 		return entry, len(fields) > 0
 	default: // the plan catalog is configuration
 		return entry, false
 	}
-	was, is := fieldsOf(before), fieldsOf(after)
-	fields := changedFields(was, is)
+	was, now := fieldsOf(before), fieldsOf(after)
+	fields := changedFields(was, now)
 	if len(fields) == 0 && entry.WorkflowID == "" {
 		return entry, false // an intent, which the change of the workflow's record carries out
 	}
 	entry.Action = actionOf(kind, before, after, fields)
 	entry.NodeID = nodeOf(fields)
-	entry.Changes = changesOf(fields, was, is)
+	entry.Changes = changesOf(fields, was, now)
 	return entry, true
 }
 
@@ -220,7 +220,7 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 	}):
 		return "sender-secret.change"
 	case all(fields, func(field string) bool { return strings.Contains(field, "].sender.") }):
-		if is := fieldsOf(after); slices.ContainsFunc(slices.Collect(maps.Keys(is)), func(
+		if now := fieldsOf(after); slices.ContainsFunc(slices.Collect(maps.Keys(now)), func(
 			field string,
 		) bool {
 			return slices.Contains(fields, field)
@@ -235,7 +235,7 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 
 // actionOfQueue returns the stable name of the change of a queue's settings. is holds the fields
 // after the change.
-func actionOfQueue(fields []string, is map[string]value) string {
+func actionOfQueue(fields []string, now map[string]value) string {
 	pause := slices.ContainsFunc(fields, func(field string) bool {
 		return strings.HasSuffix(field, "].pausedSince") ||
 			strings.HasSuffix(field, "].pausedUntil")
@@ -243,7 +243,7 @@ func actionOfQueue(fields []string, is map[string]value) string {
 	if !pause {
 		return "queue-group.update"
 	}
-	for field := range is {
+	for field := range now {
 		if strings.HasSuffix(field, "].pausedSince") {
 			return "queue.pause"
 		}
@@ -251,8 +251,8 @@ func actionOfQueue(fields []string, is map[string]value) string {
 	return "queue.resume"
 }
 
-func all(fields []string, is func(string) bool) bool {
-	return !slices.ContainsFunc(fields, func(field string) bool { return !is(field) })
+func all(fields []string, holds func(string) bool) bool {
+	return !slices.ContainsFunc(fields, func(field string) bool { return !holds(field) })
 }
 
 // nodeOf returns the only trigger node that the fields belong to, or "" if there is none or
@@ -290,10 +290,10 @@ func fieldsUnder(prefix string, record registry.Record) map[string]value {
 	return fields
 }
 
-func addFields(to map[string]value, prefix string, of reflect.Value) {
-	for i := range of.NumField() {
-		tag, option, _ := strings.Cut(of.Type().Field(i).Tag.Get("audit"), ",")
-		v, name := of.Field(i), prefix+tag
+func addFields(to map[string]value, prefix string, record reflect.Value) {
+	for i := range record.NumField() {
+		tag, option, _ := strings.Cut(record.Type().Field(i).Tag.Get("audit"), ",")
+		v, name := record.Field(i), prefix+tag
 		if v.Kind() == reflect.Pointer {
 			v = v.Elem()
 		}
@@ -356,9 +356,9 @@ func changedFields(was, is map[string]value) (fields []string) {
 }
 
 // changesOf returns how the fields have changed.
-func changesOf(fields []string, was, is map[string]value) (changes []Changed) {
+func changesOf(fields []string, was, now map[string]value) (changes []Changed) {
 	for _, field := range fields[:min(len(fields), maxChanges)] {
-		changes = append(changes, Changed{field, shown(was, field), shown(is, field)})
+		changes = append(changes, Changed{field, shown(was, field), shown(now, field)})
 	}
 	if more := len(fields) - len(changes); more > 0 {
 		changes = append(changes, Changed{Field: "…", To: fmt.Sprintf("%d more fields", more)})

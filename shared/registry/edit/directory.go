@@ -50,8 +50,8 @@ func newRecords() *records {
 }
 
 // count adds by, which is 1 or -1, to the number of workflows that name the queue of w.
-func (r *records) count(w *registry.Workflow, by int) {
-	if r.queues[w.Queue] += by; r.queues[w.Queue] == 0 {
+func (r *records) count(w *registry.Workflow, change int) {
+	if r.queues[w.Queue] += change; r.queues[w.Queue] == 0 {
 		delete(r.queues, w.Queue)
 	}
 }
@@ -253,8 +253,8 @@ func (d *Directory) Workflows(accountID, after string, limit int) []*registry.Wo
 	var list []*registry.Workflow
 	prefix, from := accountKey(accountID, ""), accountKey(accountID, after)
 	d.current.byAccount.Ascend(from, func(key string, _ struct{}) bool {
-		id, is := strings.CutPrefix(key, prefix)
-		if !is {
+		id, ok := strings.CutPrefix(key, prefix)
+		if !ok {
 			return false
 		}
 		if w, found := d.current.workflows.Get(id); found && key != from {

@@ -70,13 +70,13 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 		if !ok {
 			continue
 		}
-		one := TokenInfo{
+		token := TokenInfo{
 			Token:     t.Text,
 			ID:        hash.Hash.ID(),
 			CreatedAt: t.CreatedAt,
 			ExpiresAt: hash.Expiry(),
 		}
-		info.Tokens = append(info.Tokens, one)
+		info.Tokens = append(info.Tokens, token)
 	}
 	return info, nil
 }

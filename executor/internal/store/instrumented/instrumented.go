@@ -37,13 +37,15 @@ func Observer(registerer prometheus.Registerer) store.Observer {
 		duration prometheus.Observer
 		failures prometheus.Counter
 	}
-	of := make(map[string]metrics, len(operations))
+	byOperation := make(map[string]metrics, len(operations))
 	for _, operation := range operations {
 		label := strings.ReplaceAll(operation, " ", "_")
-		of[operation] = metrics{durations.WithLabelValues(label), failures.WithLabelValues(label)}
+		byOperation[operation] = metrics{
+			durations.WithLabelValues(label), failures.WithLabelValues(label),
+		}
 	}
 	return func(ctx context.Context, operation string, took time.Duration, err error) {
-		m, measured := of[operation]
+		m, measured := byOperation[operation]
 		if !measured {
 			return
 		}

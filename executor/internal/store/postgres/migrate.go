@@ -39,13 +39,13 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (knows int64, err erro
 	if _, err := provider.Up(ctx); err != nil {
 		return 0, fmt.Errorf("migrate: %w", err)
 	}
-	var has int64
-	if err := db.QueryRowContext(ctx, relational.NewestSchema).Scan(&has); err != nil {
+	var version int64
+	if err := db.QueryRowContext(ctx, relational.NewestSchema).Scan(&version); err != nil {
 		return 0, fmt.Errorf("read the schema version: %w", err)
 	}
 	sources := provider.ListSources()
 	knows = sources[len(sources)-1].Version
-	return knows, relational.CheckSchema(has, knows)
+	return knows, relational.CheckSchema(version, knows)
 }
 
 func newProvider(db *sql.DB) (*goose.Provider, error) {

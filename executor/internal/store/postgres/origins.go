@@ -78,10 +78,10 @@ func numbersOf(
 }
 
 func readNumbers(
-	ctx context.Context, on runner, of map[store.Origin]bool,
+	ctx context.Context, on runner, origins map[store.Origin]bool,
 ) (map[store.Origin]relational.Numbers, error) {
-	found := make(map[store.Origin]relational.Numbers, len(of))
-	rows, err := on.Query(ctx, findOrigins, arraysOfOrigins(of)...)
+	found := make(map[store.Origin]relational.Numbers, len(origins))
+	rows, err := on.Query(ctx, findOrigins, arraysOfOrigins(origins)...)
 	return found, eachRow(rows, err, func(row relational.Row) error {
 		var n relational.Numbers
 		var o store.Origin
@@ -114,7 +114,7 @@ func arraysOfOrigins(set map[store.Origin]bool) []any {
 		return cmp.Or(strings.Compare(a.WorkflowID, b.WorkflowID),
 			strings.Compare(a.NodeID, b.NodeID))
 	})
-	text := func(of func(store.Origin) string) []string { return column(all, of) }
+	text := func(value func(store.Origin) string) []string { return column(all, value) }
 	return []any{
 		text(func(o store.Origin) string {
 			return o.WorkflowID

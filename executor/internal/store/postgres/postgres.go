@@ -97,9 +97,9 @@ var errStandby = errors.New("the server is a standby that is not promoted, and t
 
 // Ping implements store.Store. An empty query would be answered by a standby, too.
 func (s *Store) Ping(ctx context.Context) error {
-	var has int64
+	var version int64
 	var standby bool
-	err := s.pool.QueryRow(ctx, relational.NewestSchema).Scan(&has)
+	err := s.pool.QueryRow(ctx, relational.NewestSchema).Scan(&version)
 	if err == nil {
 		err = s.pool.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby)
 	}
@@ -108,7 +108,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	case standby:
 		err = errStandby
 	default:
-		err = relational.CheckSchema(has, s.schema)
+		err = relational.CheckSchema(version, s.schema)
 	}
 	if err != nil {
 		return fmt.Errorf("postgres: ping: %w", err)
@@ -148,14 +148,16 @@ func (s *Store) write(ctx context.Context, what string, do func(tx transaction) 
 // error if the tables have a version that this program does not know. The two statements are sent
 // as one message.
 func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
-	var has int64
+	var version int64
 	both := &pgx.Batch{}
 	both.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, int64(relational.Migration))
-	both.Queue(relational.NewestSchema).QueryRow(func(row pgx.Row) error { return row.Scan(&has) })
+	both.Queue(relational.NewestSchema).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&version)
+	})
 	if err := tx.SendBatch(ctx, both).Close(); err != nil {
 		return err
 	}
-	return relational.CheckSchema(has, s.schema)
+	return relational.CheckSchema(version, s.schema)
 }
 
 // withCancellation adds the context's error where pgx reports only its consequence, a closed

@@ -86,18 +86,18 @@ func (tx transaction) MarkRequeued(
 // Dismiss implements relational.Tx.
 func (tx transaction) Dismiss(
 	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time,
-) (dismissed []string, of []store.MessageKey, err error) {
+) (dismissed []string, messageKeys []store.MessageKey, err error) {
 	taken, err := updated(ctx, tx, pgx.RowTo[[]byte], dismissRecords, keys(ids), at)
 	dismissed = column(taken, store.IDOf)
 	if err != nil || len(messages) == 0 {
 		return dismissed, nil, err
 	}
-	of, err = updated(ctx, tx, messageKey, dismissMessages,
+	messageKeys, err = updated(ctx, tx, messageKey, dismissMessages,
 		column(messages, func(key store.MessageKey) int64 {
 			return store.Sequence(key.StreamSequence)
 		}),
 		column(messages, func(key store.MessageKey) bool { return key.Progress }), at)
-	return dismissed, of, err
+	return dismissed, messageKeys, err
 }
 
 func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {

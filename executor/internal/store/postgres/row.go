@@ -47,8 +47,8 @@ func recordArrays(
 			others[i] = unless(r.DeliveryID, "")
 		}
 	}
-	text := func(of func(store.Record) string) []*string {
-		return column(records, func(r store.Record) *string { return unless(of(r), "") })
+	text := func(value func(store.Record) string) []*string {
+		return column(records, func(r store.Record) *string { return unless(value(r), "") })
 	}
 	arrays = []any{
 		column(records, func(r store.Record) []byte { return store.IDKey(r.ID) }),
@@ -122,10 +122,10 @@ func moveArrays(moves []store.StateUpdate, accepted map[string]time.Time) []any 
 }
 
 // column returns one value of each item.
-func column[T, V any](items []T, of func(T) V) []V {
+func column[T, V any](items []T, value func(T) V) []V {
 	values := make([]V, len(items))
 	for i, item := range items {
-		values[i] = of(item)
+		values[i] = value(item)
 	}
 	return values
 }

@@ -21,8 +21,10 @@ func (s *Store) kept() []kept {
 }
 
 func (t table[T]) backUp(ctx context.Context, from Snapshot, parts *store.Parts) error {
-	return Pages(ctx, from, t.scan, func(one T) error {
-		return parts.Add(t.size(one), func(p *store.Part) { *t.part(p) = append(*t.part(p), one) })
+	return Pages(ctx, from, t.scan, func(item T) error {
+		return parts.Add(t.size(item), func(p *store.Part) {
+			*t.part(p) = append(*t.part(p), item)
+		})
 	}, t.selection()+`ORDER BY `+t.order)
 }
 
@@ -31,8 +33,8 @@ func (t table[T]) restore(ctx context.Context, tx Tx, part *store.Part) error {
 }
 
 // size returns about the number of bytes of a row in a backup.
-func (t table[T]) size(one T) (bytes int) {
-	for _, field := range t.fields(&one) {
+func (t table[T]) size(item T) (bytes int) {
+	for _, field := range t.fields(&item) {
 		switch value := field.(type) {
 		case *string:
 			bytes += len(*value)
@@ -62,12 +64,12 @@ func Pages[T any](
 ) error {
 	var page []T
 	return from.Pages(ctx, func(row Row) error {
-		one, err := scan(row)
-		page = append(page, one)
+		item, err := scan(row)
+		page = append(page, item)
 		return err
 	}, func() error {
-		for _, one := range page {
-			if err := each(one); err != nil {
+		for _, item := range page {
+			if err := each(item); err != nil {
 				return err
 			}
 		}

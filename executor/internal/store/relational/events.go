@@ -56,13 +56,13 @@ func (s *Store) tell(ctx context.Context, tx Tx, failures []store.Failure) error
 
 // collect returns the rows of a table that a query finds in a transaction.
 func collect[T any](
-	ctx context.Context, tx Tx, of table[T], condition string, args ...any,
+	ctx context.Context, tx Tx, source table[T], condition string, args ...any,
 ) (found []T, err error) {
 	err = tx.Query(ctx, func(row Row) error {
-		one, err := of.scan(row)
-		found = append(found, one)
+		item, err := source.scan(row)
+		found = append(found, item)
 		return err
-	}, of.selection()+condition, args...)
+	}, source.selection()+condition, args...)
 	return found, err
 }
 
@@ -105,11 +105,11 @@ func (s *Store) DecideEvents(
 }
 
 // HasEventCauses implements store.Store.
-func (s *Store) HasEventCauses(ctx context.Context) (some bool, err error) {
+func (s *Store) HasEventCauses(ctx context.Context) (exist bool, err error) {
 	err = s.db.Read(ctx, "has event causes", func(row Row) error {
-		return row.Scan(&some)
+		return row.Scan(&exist)
 	}, `SELECT EXISTS (SELECT 1 FROM event_causes)`)
-	return some, err
+	return exist, err
 }
 
 // UnpublishedEvents implements store.Store.

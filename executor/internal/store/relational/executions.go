@@ -113,20 +113,21 @@ func (s *Store) Dismiss(
 	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time, entry func(
 		id string, message store.MessageKey,
 	) store.AuditEntry,
-) (dismissed []string, of []store.MessageKey, err error) {
+) (dismissed []string, messageKeys []store.MessageKey, err error) {
 	if len(ids)+len(messages) == 0 {
 		return nil, nil, nil
 	}
 	err = s.db.Write(ctx, "dismiss", func(tx Tx) (err error) {
-		if dismissed, of, err = tx.Dismiss(ctx, ids, messages, store.Time(at)); err != nil {
+		if dismissed, messageKeys, err = tx.Dismiss(ctx, ids, messages,
+			store.Time(at)); err != nil {
 			return err
 		}
-		return audit.insert(ctx, tx, store.DismissedEntries(dismissed, of, entry))
+		return audit.insert(ctx, tx, store.DismissedEntries(dismissed, messageKeys, entry))
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return dismissed, of, nil
+	return dismissed, messageKeys, nil
 }
 
 // Prune implements store.Store.

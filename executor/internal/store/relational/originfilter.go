@@ -68,9 +68,9 @@ func (s *Store) ofOrigins(
 // origins returns the origins that meet conditions, of one workflow or of all, and their workflows:
 // at most one more than maxOrigins.
 func (s *Store) origins(
-	ctx context.Context, what string, of Where, workflowID string,
+	ctx context.Context, what string, where Where, workflowID string,
 ) (origins, workflows []int64, err error) {
-	from := Where{terms: of.terms, Args: of.Args}
+	from := Where{terms: where.terms, Args: where.Args}
 	if workflowID != "" {
 		from.Add(`o.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`,
 			store.SanitizeText(workflowID))

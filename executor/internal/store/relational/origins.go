@@ -66,10 +66,11 @@ func (o *Origins) Named(
 	}
 	if err := read(ctx, func(row Row) error {
 		var number int64
-		var one store.Origin
-		err := row.Scan(&number, &one.WorkflowID, &one.NodeID, &one.AccountID, &one.Queue,
-			&one.Source, &one.TokenID, &one.Sender, &one.Verified)
-		found[number] = one
+		var origin store.Origin
+		err := row.Scan(&number, &origin.WorkflowID, &origin.NodeID, &origin.AccountID,
+			&origin.Queue,
+			&origin.Source, &origin.TokenID, &origin.Sender, &origin.Verified)
+		found[number] = origin
 		return err
 	},
 		`SELECT o.origin, w.workflow_id, o.node_id, o.account_id, o.queue, o.source, o.token_id,
@@ -97,8 +98,8 @@ func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing [
 		if _, have := found[number]; have || unknown[number] {
 			continue
 		}
-		if one, ok := o.byNumber[number]; ok {
-			found[number] = one
+		if origin, ok := o.byNumber[number]; ok {
+			found[number] = origin
 		} else {
 			unknown[number] = true
 			missing = append(missing, number)
@@ -116,16 +117,17 @@ func (o *Origins) fill(
 		return err
 	}
 	for i, number := range numbers {
-		one, ok := named[number]
+		origin, ok := named[number]
 		if !ok {
 			return fmt.Errorf("the record %s has the origin %d, which is not there", records[i].ID,
 				number)
 		}
 		r := &records[i]
-		r.AccountID, r.WorkflowID, r.NodeID, r.Queue = one.AccountID, one.WorkflowID, one.NodeID,
-			one.Queue
-		r.Source, r.TokenID, r.Sender, r.Verified = one.Source, one.TokenID, one.Sender,
-			one.Verified
+		r.AccountID, r.WorkflowID, r.NodeID, r.Queue = origin.AccountID, origin.WorkflowID,
+			origin.NodeID,
+			origin.Queue
+		r.Source, r.TokenID, r.Sender, r.Verified = origin.Source, origin.TokenID, origin.Sender,
+			origin.Verified
 	}
 	return nil
 }

@@ -31,12 +31,12 @@ func takePending(
 	if len(records) == 0 {
 		return nil, nil
 	}
-	if some, err := tx.HasPending(ctx); err != nil || !some {
+	if exist, err := tx.HasPending(ctx); err != nil || !exist {
 		return nil, err
 	}
 	err = tx.Query(ctx, func(row Row) error {
-		one, err := early.scan(row)
-		kept = append(kept, one)
+		step, err := early.scan(row)
+		kept = append(kept, step)
 		return err
 	}, `DELETE FROM early_progress WHERE execution_id = ANY (?) RETURNING `+early.columns,
 		store.NewIDs(records))

@@ -76,7 +76,7 @@ type Executions interface {
 		err error)
 	MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error)
 	Dismiss(ctx context.Context, ids []string, messages []store.MessageKey,
-		at time.Time) (dismissed []string, of []store.MessageKey, err error)
+		at time.Time) (dismissed []string, messageKeys []store.MessageKey, err error)
 	// PruneRecords deletes at most limit records that were accepted before a time, oldest first,
 	// and their duplicate counts.
 	PruneRecords(ctx context.Context, before time.Time, limit int) (pruned int64, err error)
@@ -177,8 +177,8 @@ func Collect[T any](
 ) ([]T, error) {
 	var found []T
 	err := db.Read(ctx, operation, func(row Row) error {
-		one, err := scan(row)
-		found = append(found, one)
+		item, err := scan(row)
+		found = append(found, item)
 		return err
 	}, query, args...)
 	if err != nil {

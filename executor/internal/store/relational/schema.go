@@ -14,9 +14,9 @@ const NewestSchema = `SELECT coalesce(max(version_id), 0) FROM goose_db_version
 
 // CheckSchema returns a *store.NewerSchemaError if the tables are newer than those that this
 // program knows.
-func CheckSchema(has, knows int64) error {
-	if has > knows {
-		return &store.NewerSchemaError{Has: has, Knows: knows}
+func CheckSchema(version, knows int64) error {
+	if version > knows {
+		return &store.NewerSchemaError{Has: version, Knows: knows}
 	}
 	return nil
 }

@@ -21,9 +21,9 @@ type table[T any] struct {
 
 func (t table[T]) selection() string { return `SELECT ` + t.columns + ` FROM ` + t.name + ` ` }
 
-func (t table[T]) scan(row Row) (one T, err error) {
-	err = row.Scan(t.fields(&one)...)
-	return one, err
+func (t table[T]) scan(row Row) (item T, err error) {
+	err = row.Scan(t.fields(&item)...)
+	return item, err
 }
 
 // insert inserts rows, with all values in their stored form.

@@ -17,9 +17,9 @@ func (tx *transaction) LockPending(context.Context, store.Batch) (mayKeep bool, 
 }
 
 // HasPending implements relational.Tx. In most cases there is none.
-func (tx *transaction) HasPending(ctx context.Context) (some bool, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&some)
-	return some, err
+func (tx *transaction) HasPending(ctx context.Context) (exist bool, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&exist)
+	return exist, err
 }
 
 // each runs a statement, prepared once, for each item.

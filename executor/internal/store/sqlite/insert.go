@@ -18,7 +18,7 @@ const together = 50
 type inserter struct {
 	columns string
 	width   int
-	append  func(values []any, r store.Record, of relational.Numbers, computed bool) []any
+	append  func(values []any, r store.Record, numbers relational.Numbers, computed bool) []any
 }
 
 var (
@@ -65,13 +65,13 @@ func inRows(
 ) (changed int64, err error) {
 	row := marks(width)
 	for _, size := range []int{together, 1} {
-		some := len(rows) / (size * width) * size * width
-		n, err := inRowsOf(ctx, tx, rows[:some], size*width,
+		whole := len(rows) / (size * width) * size * width
+		n, err := inRowsOf(ctx, tx, rows[:whole], size*width,
 			statement(strings.Repeat(row+", ", size-1)+row))
 		if err != nil {
 			return 0, err
 		}
-		changed, rows = changed+n, rows[some:]
+		changed, rows = changed+n, rows[whole:]
 	}
 	return changed, nil
 }
@@ -91,8 +91,8 @@ func inRowsOf(
 		return 0, err
 	}
 	defer func() { _ = prepared.Close() }()
-	for some := range slices.Chunk(values, size) {
-		result, err := prepared.ExecContext(ctx, some...)
+	for chunk := range slices.Chunk(values, size) {
+		result, err := prepared.ExecContext(ctx, chunk...)
 		if err != nil {
 			return 0, err
 		}
@@ -111,15 +111,15 @@ func insertRecords(
 ) (inserted int64, err error) {
 	shorts, longs := make([]any, 0, len(records)*shortWidth), []any(nil)
 	for _, r := range records {
-		of, err := known.of(ctx, tx, r.Origin())
+		numbers, err := known.of(ctx, tx, r.Origin())
 		if err != nil {
 			return 0, err
 		}
 		computed := r.HasComputedID()
 		if relational.IsShort(r, computed) {
-			shorts = short.append(shorts, r, of, computed)
+			shorts = short.append(shorts, r, numbers, computed)
 		} else {
-			longs = long.append(longs, r, of, computed)
+			longs = long.append(longs, r, numbers, computed)
 		}
 	}
 	ofShort, err := short.insert(ctx, tx, shorts)

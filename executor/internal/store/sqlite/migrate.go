@@ -50,11 +50,11 @@ func checkSchema(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }, knows int64,
 ) error {
-	var has int64
-	if err := db.QueryRowContext(ctx, relational.NewestSchema).Scan(&has); err != nil {
+	var version int64
+	if err := db.QueryRowContext(ctx, relational.NewestSchema).Scan(&version); err != nil {
 		return fmt.Errorf("read the schema version: %w", err)
 	}
-	return relational.CheckSchema(has, knows)
+	return relational.CheckSchema(version, knows)
 }
 
 func newProvider(db *sql.DB) (*goose.Provider, error) {

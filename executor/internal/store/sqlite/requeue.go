@@ -57,17 +57,18 @@ func (tx *transaction) MarkRequeued(
 // Dismiss implements relational.Tx.
 func (tx *transaction) Dismiss(
 	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time,
-) (dismissed []string, of []store.MessageKey, err error) {
+) (dismissed []string, messageKeys []store.MessageKey, err error) {
 	dismissed, err = changed(ctx, tx.Tx, dismissRecord, ids, func(id string) []any {
 		return []any{at.UnixMicro(), store.IDKey(id)}
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	of, err = changed(ctx, tx.Tx, dismissMessage, messages, func(key store.MessageKey) []any {
-		return []any{at.UnixMicro(), store.Sequence(key.StreamSequence), key.Progress}
-	})
-	return dismissed, of, err
+	messageKeys, err = changed(ctx, tx.Tx, dismissMessage, messages,
+		func(key store.MessageKey) []any {
+			return []any{at.UnixMicro(), store.Sequence(key.StreamSequence), key.Progress}
+		})
+	return dismissed, messageKeys, err
 }
 
 // changed runs a statement for each item and returns the items for which the statement returned a
@@ -84,8 +85,8 @@ func changed[T any](
 	}
 	defer func() { _ = statement.Close() }()
 	for _, item := range items {
-		var of any
-		err := statement.QueryRowContext(ctx, args(item)...).Scan(&of)
+		var value any
+		err := statement.QueryRowContext(ctx, args(item)...).Scan(&value)
 		if errors.Is(err, sql.ErrNoRows) {
 			continue
 		}

@@ -19,7 +19,7 @@ const (
 )
 
 // appendShort appends the values of shortColumns.
-func appendShort(values []any, r store.Record, of relational.Numbers, computed bool) []any {
+func appendShort(values []any, r store.Record, numbers relational.Numbers, computed bool) []any {
 	content := any(r.ContentType)
 	if r.ContentType == relational.UsualContentType {
 		content = nil
@@ -28,19 +28,19 @@ func appendShort(values []any, r store.Record, of relational.Numbers, computed b
 	if computed {
 		delivery = r.DeliveryID
 	}
-	return append(values, store.IDKey(r.ID), of.Workflow, of.Origin,
+	return append(values, store.IDKey(r.ID), numbers.Workflow, numbers.Origin,
 		relational.StatusCode(r.Status), r.AcceptedAt.UnixMicro(),
 		r.RecordedAt.UnixMicro()-r.AcceptedAt.UnixMicro(), r.BodyBytes,
 		store.Sequence(r.StreamSequence), content, delivery)
 }
 
 // appendLong appends the values of longColumns.
-func appendLong(values []any, r store.Record, of relational.Numbers, computed bool) []any {
+func appendLong(values []any, r store.Record, numbers relational.Numbers, computed bool) []any {
 	other := r.DeliveryID
 	if computed {
 		other = ""
 	}
-	return append(appendShort(values, r, of, computed), text(other), text(r.RerunOf),
+	return append(appendShort(values, r, numbers, computed), text(other), text(r.RerunOf),
 		text(r.ReplayOf), text(r.RequeuedAs), micros(r.DismissedAt),
 		after(r.AcceptedAt, r.StartedAt), after(r.AcceptedAt, r.FinishedAt), text(r.Error),
 		blob(r.Output), count(r.Attempts), micros(r.CancelRequestedAt))

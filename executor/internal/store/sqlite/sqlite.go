@@ -85,11 +85,11 @@ func (s *Store) Ping(ctx context.Context) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
 	// Run a query: PingContext shows only that a connection is in the pool.
-	var one int
+	var result int
 	err := checkSchema(ctx, s.reader, s.schema)
 	if err == nil {
 		err = s.reader.QueryRowContext(ctx,
-			`SELECT count(*) FROM (SELECT 1 FROM executions LIMIT 1)`).Scan(&one)
+			`SELECT count(*) FROM (SELECT 1 FROM executions LIMIT 1)`).Scan(&result)
 	}
 	if err != nil {
 		return fmt.Errorf("sqlite: ping: %w", err)

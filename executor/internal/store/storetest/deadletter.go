@@ -99,22 +99,23 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		at := epoch.Add(time.Hour)
 		dismiss := func(ids []string, messages []store.MessageKey) ([]string, []store.MessageKey) {
 			t.Helper()
-			dismissed, of, err := s.Dismiss(t.Context(), ids, messages, at, dismissal)
+			dismissed, messageKeys, err := s.Dismiss(t.Context(), ids, messages, at, dismissal)
 			if err != nil {
 				t.Fatal(err)
 			}
 			slices.Sort(dismissed)
-			return dismissed, of
+			return dismissed, messageKeys
 		}
 		report := store.MessageKey{StreamSequence: 11, Progress: true}
 		all := []string{id(1), id(0), id(3), id(4), id(99)}
-		got, of := dismiss(all, []store.MessageKey{report, {StreamSequence: 99}})
+		got, messageKeys := dismiss(all, []store.MessageKey{report, {StreamSequence: 99}})
 		if !slices.Equal(got, []string{id(0), id(1)}) ||
-			!slices.Equal(of, []store.MessageKey{report}) {
-			t.Errorf("dismissed %q, %v", got, of)
+			!slices.Equal(messageKeys, []store.MessageKey{report}) {
+			t.Errorf("dismissed %q, %v", got, messageKeys)
 		}
-		if got, of = dismiss(all, []store.MessageKey{report}); len(got)+len(of) != 0 {
-			t.Errorf("again: %q, %v", got, of)
+		if got, messageKeys = dismiss(all, []store.MessageKey{report}); len(got)+
+			len(messageKeys) != 0 {
+			t.Errorf("again: %q, %v", got, messageKeys)
 		}
 		wantCount(100, 3)
 		// Each dismissed dead letter is in the audit log once; the others are not.

@@ -83,8 +83,8 @@ func unpublished(t *testing.T, s store.Store) []store.Event {
 
 func hasCauses(t *testing.T, s store.Store, want bool) {
 	t.Helper()
-	if some, err := s.HasEventCauses(t.Context()); err != nil || some != want {
-		t.Errorf("has causes: %v, %v; want %v", some, err, want)
+	if waiting, err := s.HasEventCauses(t.Context()); err != nil || waiting != want {
+		t.Errorf("has causes: %v, %v; want %v", waiting, err, want)
 	}
 }
 
@@ -146,13 +146,13 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("decided before: %+v", before)
 		}
 		hasCauses(t, s, false)
-		one, two := event("failed:"+id(1), epoch), event("failed:"+id(2), epoch)
-		if got := unpublished(t, s); !reflect.DeepEqual(got, []store.Event{one, two}) {
+		first, two := event("failed:"+id(1), epoch), event("failed:"+id(2), epoch)
+		if got := unpublished(t, s); !reflect.DeepEqual(got, []store.Event{first, two}) {
 			t.Errorf("%+v", got)
 		}
 		published := epoch.Add(time.Second)
 		for range 2 {
-			if err := s.EventsPublished(t.Context(), []string{one.ID, "other"},
+			if err := s.EventsPublished(t.Context(), []string{first.ID, "other"},
 				published); err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +167,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(3, epoch, "three")}})
 		late := epoch.Add(store.EventMemory + time.Second)
 		before := decideAll(t, s, late)
-		if len(before) != 2 || before[0].ID != one.ID || before[0].Input != "" ||
+		if len(before) != 2 || before[0].ID != first.ID || before[0].Input != "" ||
 			!before[0].PublishedAt.Equal(epoch.Add(time.Second)) || before[1].ID != two.ID {
 			t.Errorf("%+v", before)
 		}
@@ -189,10 +189,10 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			Subject:   "workflow/node",
 			Since:     store.Time(epoch),
 		}
-		change := func(number int, ended, told bool) {
+		change := func(number int, ended, announced bool) {
 			t.Helper()
 			c := store.ConditionChange{Condition: condition, Ended: ended}
-			if told {
+			if announced {
 				c.Cause = &store.EventCause{
 					ID:        fmt.Sprint("cause ", number),
 					AccountID: "account",

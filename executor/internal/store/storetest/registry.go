@@ -34,9 +34,9 @@ var registryTests = map[string]func(*testing.T, store.Store){
 		if err != nil || id == "" {
 			t.Fatalf("%q, %v", id, err)
 		}
-		for _, one := range got {
-			if one != id {
-				t.Errorf("%q was adopted, and %q", one, id)
+		for _, record := range got {
+			if record != id {
+				t.Errorf("%q was adopted, and %q", record, id)
 			}
 		}
 	},

@@ -37,8 +37,8 @@ func RunNewerSchema(
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if has, err := s.HasSchema(t.Context()); err != nil || has != 90000 {
-		t.Errorf("%d, %v", has, err)
+	if version, err := s.HasSchema(t.Context()); err != nil || version != 90000 {
+		t.Errorf("%d, %v", version, err)
 	}
 	run(t, `INSERT INTO harmless VALUES (90000)`)
 	if err := s.Ping(t.Context()); err != nil {

@@ -13,8 +13,8 @@ var sessionTests = map[string]func(*testing.T, store.Store){
 	) {
 		ended := func(id string, want bool) {
 			t.Helper()
-			if is, err := s.SessionEnded(t.Context(), id); err != nil || is != want {
-				t.Errorf("%s: %v, %v", id, is, err)
+			if ended, err := s.SessionEnded(t.Context(), id); err != nil || ended != want {
+				t.Errorf("%s: %v, %v", id, ended, err)
 			}
 		}
 		end := func(id string, until, now time.Time) {

@@ -43,20 +43,20 @@ var sharedTests = map[string]func(*testing.T, opener){
 		}
 	},
 	"what one returned the other sees": func(t *testing.T, open opener) {
-		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
+		first, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
 		for i := range 20 {
-			record(t, one, queued(i))
+			record(t, first, queued(i))
 			wantRecord(t, get(t, other, id(i)), queued(i))
-			one, other = other, one
+			first, other = other, first
 		}
 	},
 	"overlapping batches of two": func(t *testing.T, open opener) {
-		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
-		applyOverlapping(t, one, other, one, other)
+		first, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
+		applyOverlapping(t, first, other, first, other)
 	},
 	"starts and their reports at once": func(t *testing.T, open opener) {
-		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
-		startsAndReportsAtOnce(t, one, other)
+		first, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
+		startsAndReportsAtOnce(t, first, other)
 	},
 	"two meet the same new workflows in opposite orders": func(t *testing.T, open opener) {
 		const batches, size = 20, 50
@@ -79,19 +79,19 @@ var sharedTests = map[string]func(*testing.T, opener){
 			}
 			return nil
 		})
-		of := map[string]int{}
+		counts := map[string]int{}
 		for _, r := range list(t, stores[0], store.Filter{}, store.Position{}, 3*batches*size) {
-			of[r.WorkflowID]++
+			counts[r.WorkflowID]++
 		}
 		for n := range batches * size {
-			if found := of[fmt.Sprint("workflow ", n)]; found != 2 {
+			if found := counts[fmt.Sprint("workflow ", n)]; found != 2 {
 				t.Fatalf("%d records of workflow %d", found, n)
 			}
 		}
 	},
 	"of two that requeue at once one does": func(t *testing.T, open opener) {
-		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
-		requeueAtOnce(t, one, other, one, other)
+		first, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
+		requeueAtOnce(t, first, other, first, other)
 	},
 	"eight open an empty database at once": func(t *testing.T, open opener) {
 		inParallel(t, 8, func(worker int) error {

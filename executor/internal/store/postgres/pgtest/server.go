@@ -164,11 +164,11 @@ func (s *Server) waitUntilReady(ctx context.Context) error {
 }
 
 // end sends a signal that ends the server, if it runs, and waits until it has ended.
-func (s *Server) end(by os.Signal) error {
+func (s *Server) end(signal os.Signal) error {
 	if s.process == nil {
 		return nil
 	}
-	if err := s.process.Signal(by); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := s.process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return s.failure("cannot end the server", err)
 	}
 	<-s.process.Exited()
