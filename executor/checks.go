@@ -60,7 +60,7 @@ func (k *knownStreams) keep(ctx context.Context) error {
 	for _, name := range streams {
 		s, err := k.js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			k.tell(name)
+			k.logLost(name)
 			if err := ensureStreams(ctx, k.js, k.config); err != nil {
 				return fmt.Errorf("the stream %s is not there, and cannot be made: %w", name, err)
 			}
@@ -71,7 +71,7 @@ func (k *knownStreams) keep(ctx context.Context) error {
 		}
 		if last := s.CachedInfo().State.LastSeq; last < k.reached[name].last {
 			// Another executor created it again, or an older copy was restored.
-			k.tell(name)
+			k.logLost(name)
 		}
 		if err := k.look(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
 			return err
@@ -99,8 +99,8 @@ func (k *knownStreams) look(ctx context.Context, name string, last uint64) error
 	return nil
 }
 
-// tell logs which messages a lost stream may have held that are not recorded.
-func (k *knownStreams) tell(name string) {
+// logLost logs which messages a lost stream may have held that are not recorded.
+func (k *knownStreams) logLost(name string) {
 	was, ok := k.reached[name]
 	if !ok {
 		return

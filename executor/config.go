@@ -76,12 +76,12 @@ type Config struct {
 	// these have passed.
 	FreshNATS bool `kong:"-"`
 	// PassedOver returns the consumers of runners whose state NATS had lost, so that they began
-	// after the last message. The runners receive again what they skipped, then GivenAgain is
+	// after the last message. The runners receive the skipped messages again, then Redelivered is
 	// called. nil means that there are no such consumers.
 	PassedOver func() (consumers []string, err error) `kong:"-"`
-	// GivenAgain removes a consumer from those that PassedOver returns. It is set if PassedOver is
-	// set.
-	GivenAgain func(consumer string) error `kong:"-"`
+	// Redelivered removes a consumer from the result of PassedOver, after its messages were
+	// redelivered. It is set if PassedOver is set.
+	Redelivered func(consumer string) error `kong:"-"`
 	// OpenPostgres opens the database at a postgres:// URL. If the server is unavailable, it waits
 	// for it until starting ends. A program that never uses PostgreSQL leaves the field nil, so
 	// that hookstart-local is linked without the driver.

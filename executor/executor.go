@@ -130,7 +130,7 @@ func (e *executor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.tell(ctx)
+	e.startEvents(ctx)
 	// Background tasks end before the resources that they use are closed.
 	e.record(ctx)
 	e.maintain(ctx)
@@ -244,8 +244,8 @@ func (e *executor) watch(starting context.Context) (err error) {
 		return err
 	}
 	e.Add(e.changed.Stop)
-	// Without this stream, a client that reconnects to an event stream is told that something may
-	// be missing.
+	// Without this stream, a client that reconnects to an event stream learns that something may be
+	// missing.
 	err = changes.Ensure(starting, e.JetStream, e.config.Replicas)
 	if err == nil {
 		err = e.changed.Load(starting, e.JetStream)
@@ -323,9 +323,9 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	return apiAnd(api, pages), nil
 }
 
-// tell starts to tell operators what happens. It must be called before record, which records what
-// they are told of.
-func (e *executor) tell(ctx context.Context) {
+// startEvents starts the operator events. It must be called before record, whose transactions store
+// their causes.
+func (e *executor) startEvents(ctx context.Context) {
 	made := events.New(events.Config{
 		Store:       e.records,
 		Directory:   e.directory,
@@ -338,7 +338,7 @@ func (e *executor) tell(ctx context.Context) {
 		DedupWindow: e.config.DedupWindow,
 		Log:         e.Log,
 	})
-	e.records.TellFailures(made.FailureCause)
+	e.records.OnFailure(made.FailureCause)
 	e.Go(ctx, made.Run)
 	e.Go(ctx, made.Look)
 }
@@ -348,7 +348,7 @@ func (e *executor) record(ctx context.Context) {
 	r := recorder.New(e.JetStream, e.records, e.changed, e.Ops, e.Log)
 	audit := auditor.New(e.JetStream, e.records, e.Log)
 	r.Behind = audit.TakeAgain
-	r.PassedOver, r.GivenAgain = e.config.PassedOver, e.config.GivenAgain
+	r.PassedOver, r.Redelivered = e.config.PassedOver, e.config.Redelivered
 	r.Publishing, r.Retention = e.config.Publishing, e.config.Retention
 	r.Captured, r.SenderPreset = e.editor.CaptureSenderSecret, e.editor.SenderPreset
 	e.Go(ctx, r.Run)

@@ -225,7 +225,7 @@ func (l *local) describe(adminToken string) {
 	l.executor.AdminToken, l.executor.Publishing, l.executor.FreshNATS = adminToken,
 		new(atomic.Int64), true
 	l.executor.PassedOver = func() ([]string, error) { return passedOver(c.DataDir) }
-	l.executor.GivenAgain = func(consumer string) error {
+	l.executor.Redelivered = func(consumer string) error {
 		return forgetPassedOver(c.DataDir, consumer)
 	}
 	if !c.NoDemo {

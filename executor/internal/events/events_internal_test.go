@@ -70,7 +70,7 @@ func start(t *testing.T, setting registry.OperatorEvents) *rig {
 		CaughtUp:    func(context.Context) {},
 		DedupWindow: stream.DefaultSettings.DedupWindow,
 	})
-	records.TellFailures(r.FailureCause)
+	records.OnFailure(r.FailureCause)
 	return r
 }
 

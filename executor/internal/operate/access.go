@@ -160,12 +160,12 @@ func ofDeadLetter(id string) subject {
 	}
 }
 
-// nobody is an ID that no account has, because IDs cannot contain a slash.
-const nobody = "/"
+// noAccount is an ID that no account has, because IDs cannot contain a slash.
+const noAccount = "/"
 
 // within returns the subject of a call that searches in one account, or in all accounts if
 // accountID is "". It narrows accountID, which the call must use, to what the caller sees: to the
-// caller's account, or to nobody if another account was requested.
+// caller's account, or to noAccount if another account was requested.
 func within(accountID *string) subject {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		switch *accountID {
@@ -173,7 +173,7 @@ func within(accountID *string) subject {
 		case "":
 			*accountID = caller.AccountID
 		default:
-			*accountID = nobody
+			*accountID = noAccount
 		}
 		return nil
 	}

@@ -19,37 +19,38 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// How an execution is canceled, so that every reader sees one end of it, whatever ends at whatever
-// time.
+// An execution is canceled in three steps, so that every reader sees the same end, whichever
+// process ends at whatever time:
 //
-//  1. The database notes, in one transaction with the entry of the audit, that the end is asked
-//     for. From here on the request survives: SettleCancellations does the rest again after a
-//     process has ended.
-//  2. The bucket cancellations gets the key of the execution. Runners ask for it after a message
-//     has come and before its handler begins, and while it works: see package runner.
-//  3. The server is asked whether any group was given the message. If none was, every group that
-//     gets it later finds the key, so no handler ever begins: the database ends the record as
-//     canceled, if it is still queued. If one was, that runner ends it: it reports CANCELED, or the
-//     end that its handler came to.
+//  1. The database notes that the end was asked for, in one transaction with the audit entry. From
+//     then on the request survives: after a process has ended, SettleCancellations repeats the
+//     other steps.
+//  2. The bucket cancellations gets the key of the execution. Runners look for the key after a
+//     message has arrived, before its handler begins, and while the handler works: see package
+//     runner.
+//  3. The server is asked whether a group has received the message. If none has, every group that
+//     receives it later finds the key, so no handler ever begins: the database ends the record as
+//     canceled if it is still queued. Otherwise the runner ends the execution: it reports CANCELED,
+//     or the end that its handler came to.
 //
-// The end is decided by the database: of all final states the first one that a transaction writes
-// stays, and all later ones change nothing. So a cancel that races an end has that outcome for
-// everybody; a report that was stored before the cancel, and is not recorded yet, is one of a
-// message that was given, which step 3 leaves alone. A message that is delivered again, to
-// whomever, meets the key, which stays for as long as messages do. A requeue or a replay is another
-// execution with another ID, and begins only after this one has ended.
+// The database decides the end: the first final state that a transaction writes stays, and later
+// ones change nothing. So a cancel that races an end has the same outcome for every reader. A
+// report that was stored before the cancel and is not recorded yet belongs to a message that a
+// runner has received, which step 3 leaves alone. A redelivered message meets the key, which is
+// kept as long as messages are. A requeue or a replay is another execution with another ID, and
+// begins only after this one has ended.
 
 const (
-	// settleEvery is how often SettleCancellations looks.
+	// settleEvery is the interval at which SettleCancellations looks for unfinished cancellations.
 	settleEvery = 5 * time.Second
-	// cancelBatch is how many executions are canceled together.
+	// cancelBatch is the maximum number of executions that are canceled together.
 	cancelBatch = 500
-	// cancelPuts is how many keys are stored at once.
+	// cancelPuts is the maximum number of keys that are stored concurrently.
 	cancelPuts = 32
 )
 
-// CancelExecution cancels an execution: at once if it was not given to a runner, else that one ends
-// it. One that is to end already is no error; one that has ended is.
+// CancelExecution cancels an execution: at once if no runner has received it, otherwise the runner
+// ends it. A repeated call succeeds. It fails for an execution that has ended.
 func (s *Service) CancelExecution(
 	ctx context.Context, caller Caller, id string,
 ) (Execution, error) {
@@ -72,7 +73,7 @@ func (s *Service) CancelExecution(
 			return none, err
 		}
 		if record.CancelRequestedAt.IsZero() {
-			return none, alreadyEnded(record) // by itself, meanwhile
+			return none, alreadyEnded(record) // it has ended meanwhile
 		}
 		return executionOf(record), nil
 	})
@@ -85,8 +86,8 @@ func alreadyEnded(r store.Record) error {
 	}
 }
 
-// CancelSelection selects executions: by IDs, if IDs is not nil, else those of a workflow, by a
-// filter.
+// CancelSelection selects executions: by IDs if IDs is not nil, otherwise by a filter, which must
+// name a workflow.
 type CancelSelection struct {
 	IDs    []string
 	Filter ExecutionFilter
@@ -190,8 +191,8 @@ func (s *Service) cancelEntry(
 	}
 }
 
-// cancel does the three steps with records. It counts those that it ended, and those of which the
-// end was not asked for before.
+// cancel executes the three steps for records. It returns the number of records that it ended, and
+// the number for which the end was not asked for before.
 func (s *Service) cancel(
 	ctx context.Context, records []store.Record, entry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {
@@ -216,8 +217,8 @@ func idsOf(records []store.Record) []string {
 	return ids
 }
 
-// finishCancel does the second and the third step with records whose end is asked for, and returns
-// those that it ended.
+// finishCancel executes the second and the third step for records, and returns the IDs of the
+// records that it ended.
 func (s *Service) finishCancel(
 	ctx context.Context, records []store.Record,
 ) (ended []string, err error) {
@@ -244,9 +245,9 @@ func (s *Service) finishCancel(
 	return ended, err
 }
 
-// reportCanceled reports the ends of executions that no runner was given, for requests whose
-// answers wait for them. A report that is lost makes such an answer say that the execution is
-// queued, until a runner finds the cancellation.
+// reportCanceled reports the ends of executions that no runner has received, for requests whose
+// answers wait for them. If a report is lost, the answer says that the execution is queued until a
+// runner finds the cancellation.
 func (s *Service) reportCanceled(records []store.Record, ended []string, at time.Time) {
 	for _, r := range records {
 		if !slices.Contains(ended, r.ID) {
@@ -280,9 +281,9 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 	return failed
 }
 
-// SettleCancellations completes what a process that ended has begun to cancel, and what a database
-// or a bucket that is older than the other one has lost, until the context ends. maxAge is that of
-// the stream's messages.
+// SettleCancellations completes cancellations until the context ends: those that an ended process
+// has begun, and those that the database or the bucket has lost because it was replaced by an older
+// copy. maxAge is the maximum age of the stream's messages.
 func SettleCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
 	for restored := false; ctx.Err() == nil; retry.Sleep(ctx, settleEvery) {
 		if !restored {
@@ -292,11 +293,11 @@ func SettleCancellations(ctx context.Context, s *Service, maxAge time.Duration) 
 			ended, err := s.finishCancel(ctx, records)
 			_ = s.config.Changes.Publish(ended)
 			return err
-		}) // an error: the next round tries again
+		}) // the next round repeats what failed
 	}
 }
 
-// eachCanceled passes the records of a filter on, in batches, the oldest first.
+// eachCanceled passes the records that match a filter to do, in batches, the oldest first.
 func (s *Service) eachCanceled(
 	ctx context.Context, filter store.Filter, do func([]store.Record) error,
 ) error {
@@ -316,9 +317,9 @@ func (s *Service) eachCanceled(
 	}
 }
 
-// compareCancellations gives the bucket the keys of executions that are canceled, and asks for the
-// end of those that the bucket has and the database does not know of: after a power cut or a
-// restored copy, one of them is older.
+// compareCancellations restores cancellations that are only in the database or only in the bucket,
+// because one of them is older after a power cut or a restore: it stores the missing keys, and asks
+// for the end of executions that only the bucket has.
 func (s *Service) compareCancellations(ctx context.Context, maxAge time.Duration) error {
 	bucket, err := s.config.JetStream.KeyValue(ctx, stream.CancellationsBucket)
 	if err != nil {

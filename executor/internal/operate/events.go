@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Events returns the setting of an account's operator events, with the conditions that operators
-// were told of.
+// Events returns the setting of an account's operator events, with the conditions that events have
+// reported and that have not ended.
 func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (api.Events, error) {
 	return read(ctx, s, caller, needs(Viewer, ofAccount(accountID)),
 		func(ctx context.Context) (none api.Events, err error) {

@@ -61,10 +61,10 @@ type Recorder struct {
 	Behind func(ctx context.Context)
 
 	// PassedOver returns the consumers of runners that have skipped starts without running them.
-	// GivenAgain is called with such a consumer when its group has received these starts again. Set
+	// Redelivered is called with such a consumer when its group has received these starts again. Set
 	// both before EndLost. nil means that there are no such consumers.
-	PassedOver func() (consumers []string, err error)
-	GivenAgain func(consumer string) error
+	PassedOver  func() (consumers []string, err error)
+	Redelivered func(consumer string) error
 
 	js      jetstream.JetStream
 	store   store.Store

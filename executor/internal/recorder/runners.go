@@ -216,7 +216,7 @@ func (r *Recorder) givePassedOver(ctx context.Context, s jetstream.Stream, group
 			Error("NATS had lost what runners have acknowledged; they are given copies of the starts that have not ended")
 	}
 	for _, consumer := range consumers {
-		if err := r.GivenAgain(consumer); err != nil {
+		if err := r.Redelivered(consumer); err != nil {
 			return nil, err
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// EventCause is one occurrence that an account's operators are told of. It is kept until it is
-// decided which event tells of it.
+// EventCause is one occurrence that an event reports to an account's operators. It is kept until an
+// event contains it, or until no event will.
 type EventCause struct {
 	ID          string // what happened to what, and when, if that can happen again; unique
 	AccountID   string
@@ -33,8 +33,8 @@ type Event struct {
 	PublishedAt time.Time // zero until its start is published, or its workflow is found to be gone
 }
 
-// Condition is a state that an account's operators were told of, and that has not ended. Kind is
-// the kind of the event that told of its beginning, Subject is what it is about.
+// Condition is a state whose beginning an event has reported, and that has not ended. Kind is the
+// kind of that event, Subject names what is in the state.
 type Condition struct {
 	AccountID, Kind, Subject string
 
@@ -44,8 +44,8 @@ type Condition struct {
 // ConditionChange is the beginning or the end of a condition.
 type ConditionChange struct {
 	Condition
-	// Cause is stored if the condition did not exist before, or if it did, respectively. nil means
-	// that nobody is told.
+	// Cause is stored if the condition did not exist before or, for an end, if it did. nil means
+	// that no event reports the change.
 	Cause *EventCause
 	Ended bool // it is the end; Since is then ignored
 }

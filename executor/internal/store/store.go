@@ -290,21 +290,21 @@ type Store interface {
 	// dismissed record is marked, too.
 	MarkRequeued(ctx context.Context, requeued []Requeue) (marked []string, err error)
 
-	// RequestCancel notes of records that have not ended that their end is asked for, and returns
-	// the IDs of those for which it was not yet. In the same transaction it keeps an entry of the
-	// audit for each of these; nil: none.
+	// RequestCancel notes, for records that have not ended, that an operator has asked to end them.
+	// It returns the IDs of the records for which that was not noted before. In the same
+	// transaction it stores an audit entry for each of them, unless audit is nil.
 	RequestCancel(
 		ctx context.Context, ids []string, at time.Time, audit func(id string) AuditEntry,
 	) (requested []string, err error)
 
-	// Cancel ends queued records as canceled whose end is asked for, and returns their IDs. It
-	// leaves all others.
+	// Cancel ends queued records as canceled if an operator has asked to end them, and returns
+	// their IDs. It leaves all other records unchanged.
 	Cancel(ctx context.Context, ids []string, at time.Time) (canceled []string, err error)
 
-	// Dismiss removes failed records and unreadable messages from the dead letters, and returns
-	// those that it removed. Anything that is not a dead letter is ignored. Their content does not
-	// change. In the same transaction it adds an audit entry for each, which audit makes from the
-	// ID, or from the key of a message.
+	// Dismiss removes failed records and unreadable messages from the dead letters, and returns the
+	// IDs and keys that it removed. It ignores anything that is not a dead letter, and does not
+	// change the content. In the same transaction it adds an audit entry for each, which audit
+	// makes from the ID, or from the key of a message.
 	Dismiss(
 		ctx context.Context, ids []string, messages []MessageKey, at time.Time, audit func(
 			id string, message MessageKey,
@@ -331,8 +331,8 @@ type Store interface {
 
 	// PruneCounts deletes the counts by the minute of AddRefusals and Minutes, and report IDs, from
 	// before a time, and the oldest refusals by workflow until about keep rows are left. It deletes
-	// at most limit of those in one transaction and returns their number; fewer than limit means
-	// that nothing is left to do.
+	// at most limit rows in one transaction and returns their number; fewer than limit means that
+	// nothing is left to do.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
 	// PrunePending deletes the steps of unrecorded executions that arrived before a time, and
@@ -344,16 +344,16 @@ type Store interface {
 	EndLost(ctx context.Context, lost []Lost, at time.Time, reason string) (ended []string,
 		err error)
 
-	// TellFailures sets the function that returns the cause of an operator event for an execution
-	// that a batch or EndLost ends as failed, or nil if nobody is told. The cause is stored in the
-	// transaction that ends the execution; one whose ID is there already is left unchanged. It must
-	// be called before Apply and EndLost, or not at all.
-	TellFailures(cause func(Failure) *EventCause)
+	// OnFailure sets the function that returns the cause of an operator event for an execution that
+	// a batch or EndLost ends as failed, or nil if no event is wanted. The cause is stored in the
+	// transaction that ends the execution; a cause whose ID exists is left unchanged. It must be
+	// called before Apply and EndLost, or not at all.
+	OnFailure(cause func(Failure) *EventCause)
 
-	// DecideEvents replaces causes by events, in one transaction: decide is called with the oldest
+	// DecideEvents replaces causes by events, in one transaction. decide is called with the oldest
 	// causes, at most MaxEventCauses, and with the events that were decided since a time, oldest
 	// first and without their inputs. It returns the events to store, and the IDs of the causes
-	// that these tell of, or that no event tells of. An event whose ID is there already is left
+	// that these events report, or that no event will report. An event whose ID exists is left
 	// unchanged. Two callers never get the same causes. Published events that are older than
 	// EventMemory are deleted.
 	DecideEvents(
@@ -442,9 +442,9 @@ type Store interface {
 	RegistryRecords(ctx context.Context, bucket, afterKey string, limit int) ([]RegistryRecord,
 		error)
 
-	// Backup passes the whole content, as it was at one moment, to write, in parts of at most some
-	// hundred rows, oldest records first. It returns an error of write unchanged. Other callers can
-	// write meanwhile: nothing in the database is locked while write works.
+	// Backup passes the whole content, in the state of one moment, to write, in parts of at most
+	// some hundred rows, oldest records first. It returns an error of write unchanged. Other
+	// callers can write meanwhile: nothing in the database is locked while write works.
 	Backup(ctx context.Context, write func(Part) error) error
 
 	// Restore writes a part of a backup in one transaction. Records, reports and messages that are

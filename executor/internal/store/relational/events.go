@@ -40,8 +40,8 @@ var conditions = table[store.Condition]{
 	conflict: "ON CONFLICT DO NOTHING",
 }
 
-// tell stores the causes of operator events that failures are.
-func (s *Store) tell(ctx context.Context, tx Tx, failures []store.Failure) error {
+// storeCauses stores the causes of operator events that failures are.
+func (s *Store) storeCauses(ctx context.Context, tx Tx, failures []store.Failure) error {
 	if s.failure == nil {
 		return nil
 	}

@@ -49,7 +49,7 @@ func (s *Store) apply(
 			return applied, err
 		}
 		moves, applied.Unknown, applied.Foreign = store.Advance(standing, steps)
-		if err := s.tell(ctx, tx, store.Failures(standing, moves)); err != nil {
+		if err := s.storeCauses(ctx, tx, store.Failures(standing, moves)); err != nil {
 			return applied, err
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Store) EndLost(
 		if err != nil {
 			return nil, err
 		}
-		return ended, s.tell(ctx, tx, store.LostFailures(standing, ended, at, reason))
+		return ended, s.storeCauses(ctx, tx, store.LostFailures(standing, ended, at, reason))
 	})
 }
 

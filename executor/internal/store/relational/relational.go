@@ -155,8 +155,8 @@ func New(db Database, dialect Dialect) Store {
 // Observe implements store.Store.
 func (s *Store) Observe(observer store.Observer) { s.observer = observer }
 
-// TellFailures implements store.Store.
-func (s *Store) TellFailures(cause func(store.Failure) *store.EventCause) { s.failure = cause }
+// OnFailure implements store.Store.
+func (s *Store) OnFailure(cause func(store.Failure) *store.EventCause) { s.failure = cause }
 
 // Ended calls the observer of an operation, and returns its error with the names of the driver and
 // of the operation.

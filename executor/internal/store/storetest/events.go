@@ -90,7 +90,7 @@ func hasCauses(t *testing.T, s store.Store, want bool) {
 
 var eventTests = map[string]func(*testing.T, store.Store){
 	"a failure is a cause once, whatever ends it": func(t *testing.T, s store.Store) {
-		s.TellFailures(failureCause)
+		s.OnFailure(failureCause)
 		silent := queued(5)
 		silent.WorkflowID = "silent"
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(4, epoch.Add(4), "early")}})
@@ -137,7 +137,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		hasCauses(t, s, false)
 	},
 	"a cause becomes an event once, and an event is kept until it is published, and for a while": func(t *testing.T, s store.Store) {
-		s.TellFailures(failureCause)
+		s.OnFailure(failureCause)
 		record(t, s, queued(1), queued(2))
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{failed(1, epoch, "one"), failed(2, epoch.Add(1), "two")},
