@@ -251,8 +251,8 @@ func (e *executor) watch(starting context.Context) (err error) {
 		err = e.changed.Load(starting, e.JetStream)
 	}
 	if err != nil {
-		e.Log.WithError(err).Warn("what changed before this start cannot be read: those who come " +
-			"back to an event stream get a gap")
+		e.Log.WithError(err).Warn("the changes before this start cannot be read: clients that " +
+			"resume an event stream learn that changes may be missing")
 	}
 	if e.waits, err = queues.New(queues.Config{
 		Conn:      e.NATS,

@@ -64,7 +64,8 @@ func GoMod(root, folder, version string) ([]byte, error) {
 	for _, replaced := range file.Replace {
 		if !ours(replaced.Old.Path) {
 			return nil,
-				fmt.Errorf("%s replaces %s, which counts for nobody else", name, replaced.Old.Path)
+				fmt.Errorf("%s replaces %s, but a replace directive has no effect in modules "+
+					"that require it", name, replaced.Old.Path)
 		}
 		if err := file.DropReplace(replaced.Old.Path, replaced.Old.Version); err != nil {
 			return nil, err

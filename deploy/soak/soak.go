@@ -207,7 +207,7 @@ func (r *report) compare(
 		}
 	}
 	if r.again, err = i.ranAgain(streams.ended); err != nil {
-		return fmt.Errorf("read what runners were given: %w", err)
+		return fmt.Errorf("read which executions runners received: %w", err)
 	}
 	r.totals, r.incidents = b.soFar(), incidents
 	r.audit = examine(b, streams, records, incidents)

@@ -129,7 +129,7 @@ func (e *entry) check() error {
 	case e.Title == "" || e.Docs == "" || len(e.Setup) == 0:
 		return errors.New("title, docs and setup are required")
 	case verifies != (e.Secret != nil):
-		return errors.New("what verifies has a secret, and nothing else has")
+		return errors.New("a preset has a secret if and only if it verifies requests")
 	case e.Secret != nil && e.Secret.Label == "":
 		return errors.New("the secret needs a label")
 	}

@@ -160,8 +160,8 @@ func (h *Home) Run(ctx context.Context) {
 		}
 		err := h.check(ctx)
 		if err != nil && failing == nil && ctx.Err() == nil {
-			h.Log.WithError(err).Warn("the registry is not in NATS as it must be; it is tried " +
-				"again")
+			h.Log.WithError(err).Warn("the registry is not in NATS as it must be; the executor " +
+				"tries again")
 		}
 		failing = err
 	}

@@ -56,7 +56,7 @@ type Ended interface {
 }
 
 // ErrUnknown means that a request has no valid token, key or session.
-var ErrUnknown = errors.New("nobody has signed in")
+var ErrUnknown = errors.New("the request has no valid token, key or session")
 
 // SignIn authenticates requests. It is safe for concurrent use.
 type SignIn struct {

@@ -121,7 +121,8 @@ func (g *Gossip) publish(usage *hookstartv1.RateUsage) {
 		err = g.nc.Publish(subject, data)
 	}
 	if err != nil {
-		g.log.WithError(err).Debug("the other ingresses were not told what was admitted")
+		g.log.WithError(err).Debug("the admitted requests were not announced to the other " +
+			"ingresses")
 	}
 }
 

@@ -121,7 +121,10 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 		return err
 	}
 	if err := r.nc.Publish(presenceSubject, data); err != nil {
-		return &LaggingError{Revision: revision, Behind: []string{"anybody: NATS is away"}}
+		return &LaggingError{
+			Revision: revision,
+			Behind:   []string{"any process: NATS is unavailable"},
+		}
 	}
 
 	stored := time.Now() // the change was stored at this time or before

@@ -132,7 +132,7 @@ func (e *Editor) store(
 		switch {
 		case err == nil && revision <= before:
 			return 0,
-				fmt.Errorf("%w: what was stored has revision %d, and %d was there before",
+				fmt.Errorf("%w: the stored record has revision %d, but revision %d existed before",
 					consistency.ErrNotCurrent, revision, before)
 		case err == nil, caughtUp && errors.Is(err, errUnchanged):
 			return revision, nil

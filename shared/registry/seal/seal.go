@@ -35,7 +35,8 @@ func (*MissingKeyError) Is(target error) bool { return target == ErrNoKey }
 
 // ErrBroken means that the key is there but a box does not open: it is damaged, or it belongs to
 // another record.
-var ErrBroken = errors.New("what is sealed cannot be opened")
+var ErrBroken = errors.New("the sealed secret cannot be decrypted: it is damaged, or belongs to " +
+	"another record")
 
 // Keys seals and opens secrets. It is immutable and safe for concurrent use. A nil Keys has no key.
 type Keys struct {
@@ -103,7 +104,7 @@ func parse(file []byte) (*Keys, error) {
 		}
 	}
 	if keys.first == "" {
-		return nil, errors.New("there is no key in it")
+		return nil, errors.New("the file has no key: add a line of id:base64(32 bytes)")
 	}
 	return keys, nil
 }
