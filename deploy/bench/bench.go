@@ -266,18 +266,18 @@ func (t turn) perSecond() float64 { return float64(t.count) / t.took.Seconds() }
 func (t turn) cpuPerThousand() float64 { return t.cpu.all.Seconds() / float64(t.count) * 1000 }
 
 func (s *session) turn(
-	ctx context.Context, one *system, burst time.Duration, rate float64,
+	ctx context.Context, target *system, burst time.Duration, rate float64,
 ) (turn, error) {
-	g, err := newGenerator(one.target, s.Connections, s.BodyBytes, s.Workflows, s.Seed, &s.sent)
+	g, err := newGenerator(target.target, s.Connections, s.BodyBytes, s.Workflows, s.Seed, &s.sent)
 	if err != nil {
-		return turn{}, fmt.Errorf("%s: %w", one.name, err)
+		return turn{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	defer g.close()
 	measure := func(burst time.Duration) (turn, error) {
 		if err := ctx.Err(); err != nil {
 			return turn{}, errInterrupted
 		}
-		cpu, err := one.cpu()
+		cpu, err := target.cpu()
 		if err != nil {
 			return turn{}, err
 		}
@@ -287,21 +287,21 @@ func (s *session) turn(
 		}
 		// Messages that are not recorded yet belong to this burst and not to the next.
 		answered := time.Now()
-		if err := one.settle(ctx); err != nil {
+		if err := target.settle(ctx); err != nil {
 			return turn{}, err
 		}
 		lag := time.Since(answered)
-		cpuAfter, err := one.cpu()
+		cpuAfter, err := target.cpu()
 		return turn{result: r, lag: lag, cpu: cpuAfter.since(cpu)}, err
 	}
 	if _, err := measure(min(leadIn, burst)); err != nil {
-		return turn{}, fmt.Errorf("%s: %w", one.name, err)
+		return turn{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	t, err := measure(burst)
 	if err != nil {
-		return turn{}, fmt.Errorf("%s: %w", one.name, err)
+		return turn{}, fmt.Errorf("%s: %w", target.name, err)
 	}
-	return t, one.empty(ctx)
+	return t, target.empty(ctx)
 }
 
 var errInterrupted = errors.New("interrupted: there is no table")

@@ -24,14 +24,14 @@ func newPlace(out io.Writer) (*place, error) {
 // start starts a system. close ends its processes, also after an error.
 func (p *place) start(ctx context.Context, install installer, b *builder) (*system, error) {
 	p.line.Show("starting %s", b.name)
-	one, err := install(ctx, b)
-	if one != nil {
-		p.systems = append(p.systems, one)
+	installed, err := install(ctx, b)
+	if installed != nil {
+		p.systems = append(p.systems, installed)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", b.name, err)
 	}
-	return one, nil
+	return installed, nil
 }
 
 // close ends the processes and deletes their data.

@@ -236,9 +236,9 @@ func writeRecording(
 ) {
 	var all []time.Duration
 	byQuarter := make([][]time.Duration, quarters)
-	for _, one := range samples {
-		took := one.recorded.Sub(one.answered)
-		quarter := min(max(int(one.answered.Sub(began)*quarters/duration), 0), quarters-1)
+	for _, s := range samples {
+		took := s.recorded.Sub(s.answered)
+		quarter := min(max(int(s.answered.Sub(began)*quarters/duration), 0), quarters-1)
 		byQuarter[quarter] = append(byQuarter[quarter], took)
 		all = append(all, took)
 	}

@@ -138,18 +138,18 @@ func writeOpen(out io.Writer, names []string, turns map[string][]turn, rate floa
 // now.
 func writeMemory(out io.Writer, systems []*system) error {
 	_, _ = fmt.Fprintln(out, "\nMemory after the rounds, in MB:")
-	for _, one := range systems {
-		_, _ = fmt.Fprint(out, one.name, ":")
-		for _, p := range one.processes {
+	for _, s := range systems {
+		_, _ = fmt.Fprint(out, s.name, ":")
+		for _, p := range s.processes {
 			size, err := residentMB(p.PID())
 			if err != nil {
 				return err
 			}
-			_, _ = fmt.Fprint(out, " ", strings.TrimPrefix(p.name, one.name+"-"), " ", size)
+			_, _ = fmt.Fprint(out, " ", strings.TrimPrefix(p.name, s.name+"-"), " ", size)
 		}
-		if one.readyAfter > 0 {
+		if s.readyAfter > 0 {
 			_, _ = fmt.Fprintf(out, "; the ingress was ready after %.2f s",
-				one.readyAfter.Seconds())
+				s.readyAfter.Seconds())
 		}
 		_, _ = fmt.Fprintln(out)
 	}

@@ -347,8 +347,8 @@ func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 		},
 			[2]string{stream.ProgressName, recorderName})
 	}
-	for _, of := range consumers {
-		consumer, err := s.js.Consumer(ctx, of[0], of[1])
+	for _, c := range consumers {
+		consumer, err := s.js.Consumer(ctx, c[0], c[1])
 		if err != nil {
 			return 0, err
 		}

@@ -207,18 +207,18 @@ func (i *installation) addNodes(count int, first *disk) error {
 	for n := range count {
 		name, folder := "node-"+strconv.Itoa(n), i.folder
 		addr := clients[n].Addr()
-		one := &node{
+		added := &node{
 			addr:      addr,
 			url:       "nats://" + addr,
 			healthURL: "http://" + monitors[n].Addr() + livenessPath,
 		}
 		if n == 0 && first != nil {
-			one.disk, folder = first, first.folder
+			added.disk, folder = first, first.folder
 		}
-		one.storeDir = filepath.Join(folder, name)
+		added.storeDir = filepath.Join(folder, name)
 		o := embednats.Options{
 			Name:        name,
-			StoreDir:    one.storeDir,
+			StoreDir:    added.storeDir,
 			Port:        clients[n].Number,
 			MonitorPort: monitors[n].Number,
 		}
@@ -246,8 +246,8 @@ func (i *installation) addNodes(count int, first *disk) error {
 		if err != nil {
 			return err
 		}
-		one.process = newProcess(i.folder, name, roleNode, string(text))
-		i.nodes = append(i.nodes, one)
+		added.process = newProcess(i.folder, name, roleNode, string(text))
+		i.nodes = append(i.nodes, added)
 	}
 	return nil
 }

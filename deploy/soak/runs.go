@@ -28,11 +28,11 @@ func (i *installation) ranAgain(ended map[string]time.Time) (again []string, err
 		if err != nil {
 			return nil, err
 		}
-		for _, one := range runs {
-			if end, ok := ended[one.id]; ok && one.at.Sub(end) > lateAcknowledgement {
+		for _, next := range runs {
+			if end, ok := ended[next.id]; ok && next.at.Sub(end) > lateAcknowledgement {
 				again = append(again,
-					fmt.Sprintf("%s by %s, %s after its end", one.id, r.name,
-						one.at.Sub(end).Round(time.Second)))
+					fmt.Sprintf("%s by %s, %s after its end", next.id, r.name,
+						next.at.Sub(end).Round(time.Second)))
 			}
 		}
 	}

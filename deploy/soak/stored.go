@@ -118,12 +118,12 @@ func (all *stored) add(event stream.Event, at time.Time) error {
 	if err := json.Unmarshal(event.Start.Payload.Body, &body); err != nil {
 		return err
 	}
-	one := all.starts[event.Start.ID]
-	if one.messages > 0 && one.marker != body.Marker {
-		return fmt.Errorf("execution %s has the bodies of %s and %s", event.Start.ID, one.marker,
+	found := all.starts[event.Start.ID]
+	if found.messages > 0 && found.marker != body.Marker {
+		return fmt.Errorf("execution %s has the bodies of %s and %s", event.Start.ID, found.marker,
 			body.Marker)
 	}
-	all.starts[event.Start.ID] = start{marker: body.Marker, messages: one.messages + 1}
+	all.starts[event.Start.ID] = start{marker: body.Marker, messages: found.messages + 1}
 	return nil
 }
 

@@ -162,20 +162,20 @@ func checkCA(file string) error {
 // checkURLs returns an error for a URL that cannot be a server's, so that it is not waited for.
 func checkURLs(urls string) error {
 	urls = strings.Trim(urls, ", ") // nats.go, too, takes no notice of a comma too many
-	for one := range strings.SplitSeq(urls, ",") {
-		one = strings.TrimSpace(one)
-		whole := one
-		if !strings.Contains(one, "://") {
-			whole = "nats://" + one // nats.go's default
+	for text := range strings.SplitSeq(urls, ",") {
+		text = strings.TrimSpace(text)
+		whole := text
+		if !strings.Contains(text, "://") {
+			whole = "nats://" + text // nats.go's default
 		}
 		u, err := url.Parse(whole)
 		if err == nil && u.Port() != "" {
 			_, err = strconv.ParseUint(u.Port(), 10, 16)
 		}
 		if err != nil || u.Hostname() == "" {
-			// Err may show a password.
+			// err may show a password.
 			return fmt.Errorf("--nats-url: %q is not the URL of a NATS server; write "+
-				"nats://host:port, separated by commas", Redact(one))
+				"nats://host:port, separated by commas", Redact(text))
 		}
 	}
 	return nil
@@ -184,15 +184,15 @@ func checkURLs(urls string) error {
 // Redact returns a list of NATS URLs without the user names, passwords and tokens in them.
 func Redact(urls string) string {
 	list := strings.Split(urls, ",")
-	for i, one := range list {
-		one = strings.TrimSpace(one)
-		if u, err := url.Parse(one); err == nil && u.User != nil {
+	for i, address := range list {
+		address = strings.TrimSpace(address)
+		if u, err := url.Parse(address); err == nil && u.User != nil {
 			u.User = nil
-			one = u.String()
-		} else if at := strings.LastIndexByte(one, '@'); at >= 0 {
-			one = one[at+1:]
+			address = u.String()
+		} else if at := strings.LastIndexByte(address, '@'); at >= 0 {
+			address = address[at+1:]
 		}
-		list[i] = one
+		list[i] = address
 	}
 	return strings.Join(list, ",")
 }

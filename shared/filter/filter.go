@@ -205,9 +205,9 @@ func parseTest(text json.RawMessage, depth int) (test, error) {
 			return test{}, errors.New("the list of values is empty, so nothing would ever start")
 		}
 		t := test{anyOf: make([]literal, len(list))}
-		for i, one := range list {
+		for i, element := range list {
 			var err error
-			if t.anyOf[i], err = parseLiteral(one); err != nil {
+			if t.anyOf[i], err = parseLiteral(element); err != nil {
 				return test{}, err
 			}
 		}

@@ -116,9 +116,9 @@ func (s *shard[V]) find(hash uint64, key string) *slot[V] {
 // without returns a copy that has the given number of slots and lacks one of the values.
 func (s *shard[V]) without(v V, slots int) *shard[V] {
 	other := &shard[V]{slots: make([]slot[V], slots)}
-	for _, one := range s.slots {
-		if one.value != *new(V) && one.value != v {
-			*other.find(one.hash, one.value.key()) = one
+	for _, old := range s.slots {
+		if old.value != *new(V) && old.value != v {
+			*other.find(old.hash, old.value.key()) = old
 			other.used++
 		}
 	}

@@ -43,13 +43,13 @@ func (s *Survey) Err(keys *seal.Keys) error {
 	if len(s.Missing) == 0 {
 		return fmt.Errorf("--secrets-key-file opens nothing of what is sealed: %w", s.Why)
 	}
-	has := "there is none"
+	present := "there is none"
 	if ids := keys.IDs(); len(ids) > 0 {
-		has = "it has " + strings.Join(ids, ", ")
+		present = "it has " + strings.Join(ids, ", ")
 	}
 	return fmt.Errorf("--secrets-key-file opens nothing of what is sealed: that needs the key "+
 		"%s, and %s; give every executor and ingress the same file",
-		strings.Join(s.Missing, ", "), has)
+		strings.Join(s.Missing, ", "), present)
 }
 
 // Warning returns a text that names the missing keys, or "" if none is missing.

@@ -230,7 +230,7 @@ func (s *Sender) toWire() *hookstartv1.Sender {
 		SealedSettings: s.SealedSettings,
 	}
 	for _, secret := range s.Secrets {
-		one := &hookstartv1.SenderSecret{
+		encoded := &hookstartv1.SenderSecret{
 			Id:        secret.ID,
 			Sealed:    secret.Sealed,
 			PublicKey: secret.PublicKey,
@@ -239,8 +239,8 @@ func (s *Sender) toWire() *hookstartv1.Sender {
 			ExpiresAt: timeToWire(secret.ExpiresAt),
 			Unseen:    secret.Unseen,
 		}
-		secret.unknown.into(one)
-		wire.Secrets = append(wire.Secrets, one)
+		secret.unknown.into(encoded)
+		wire.Secrets = append(wire.Secrets, encoded)
 	}
 	s.unknown.into(wire)
 	return wire
@@ -392,9 +392,9 @@ func DecodeQueue(data []byte) (*Queue, error) {
 func (s *TriggerSecrets) Encode() ([]byte, error) {
 	wire := &hookstartv1.TriggerSecrets{SamplePayload: s.SamplePayload, Sealed: s.Sealed}
 	for _, t := range s.Tokens {
-		one := &hookstartv1.Token{Token: t.Text, CreatedAt: timeToWire(t.CreatedAt)}
-		t.unknown.into(one)
-		wire.Tokens = append(wire.Tokens, one)
+		encoded := &hookstartv1.Token{Token: t.Text, CreatedAt: timeToWire(t.CreatedAt)}
+		t.unknown.into(encoded)
+		wire.Tokens = append(wire.Tokens, encoded)
 	}
 	s.unknown.into(wire)
 	return marshal.Marshal(wire)

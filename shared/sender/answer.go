@@ -248,7 +248,7 @@ func (s *Sender) hmacAnswer(spec *hmacAnswer, token, secretID string) []byte {
 		}
 	}
 	mac := hmac.New(sha256.New, secret)
-	_, _ = mac.Write([]byte(token)) // a hash takes everything
+	_, _ = mac.Write([]byte(token)) // a hash never fails
 	text, err := json.Marshal(map[string]string{
 		spec.Plain:     token,
 		spec.Encrypted: hex.EncodeToString(mac.Sum(nil)),

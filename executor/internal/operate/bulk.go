@@ -30,7 +30,7 @@ const (
 // concurrent calls do no harm.
 type bulk struct {
 	s      *Service
-	by     Caller
+	caller Caller
 	enough time.Time // no further batch begins after it
 	as     func(record store.Record) execution.Start
 	// requeue marks the originals as requeued, and counts them. If it is false, the starts that
@@ -47,7 +47,7 @@ type bulk struct {
 
 func (s *Service) bulk(caller Caller, as func(record store.Record) execution.Start) *bulk {
 	return &bulk{
-		s: s, by: caller, enough: time.Now().Add(bulkTimeout - bulkReserve), as: as,
+		s: s, caller: caller, enough: time.Now().Add(bulkTimeout - bulkReserve), as: as,
 		nodes: map[[2]string]func() (*edit.TriggerInfo, error){}, leftBy: map[string]int{},
 	}
 }
@@ -145,7 +145,7 @@ func (b *bulk) inOrder(
 			continue
 		}
 		reading.Go(func() error {
-			triggers[n], failures[n] = b.s.prepareAgain(ctx, b.by, records[i], &starts[i],
+			triggers[n], failures[n] = b.s.prepareAgain(ctx, b.caller, records[i], &starts[i],
 				b.triggerOf)
 			return nil
 		})

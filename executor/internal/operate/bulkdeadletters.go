@@ -144,7 +144,7 @@ func (b *bulk) filtered(ctx context.Context, filter DeadLetterFilter) error {
 	if err := b.all(ctx, filter.Records()); err != nil || filter.AccountID != "" {
 		return err
 	}
-	of := store.UnreadableFilter{
+	unreadable := store.UnreadableFilter{
 		WorkflowID: filter.WorkflowID,
 		Reason:     filter.Reason,
 		Since:      filter.Since,
@@ -152,7 +152,7 @@ func (b *bulk) filtered(ctx context.Context, filter DeadLetterFilter) error {
 	}
 	after := store.UnreadablePosition{}
 	for !b.done() {
-		found, err := b.s.config.Store.ListUnreadable(ctx, of, after, bulkBatch)
+		found, err := b.s.config.Store.ListUnreadable(ctx, unreadable, after, bulkBatch)
 		if err != nil {
 			return err
 		}

@@ -88,10 +88,10 @@ func (k *Keyring) current(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keyring) caller(key *registry.Key, exists bool) (by Caller, known bool, err error) {
+func (k *Keyring) caller(key *registry.Key, exists bool) (c Caller, known bool, err error) {
 	now := k.now()
 	if !exists || hasExpired(key, now) {
-		return by, false, nil
+		return c, false, nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

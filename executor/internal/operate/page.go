@@ -49,8 +49,8 @@ func list[R, T any](
 		page.NextCursor = cursor(kind, position(found[p.Limit-1]))
 	}
 	page.Items = make([]T, len(found))
-	for i, one := range found {
-		page.Items[i] = item(one)
+	for i, record := range found {
+		page.Items[i] = item(record)
 	}
 	return page
 }

@@ -56,16 +56,16 @@ const searchedAtOnce = 1000
 func (s *Service) workflows(accountID, after string) iter.Seq[*registry.Workflow] {
 	return func(yield func(*registry.Workflow) bool) {
 		for {
-			some := s.config.Directory.Workflows(accountID, after, searchedAtOnce)
-			for _, w := range some {
+			page := s.config.Directory.Workflows(accountID, after, searchedAtOnce)
+			for _, w := range page {
 				if !yield(w) {
 					return
 				}
 			}
-			if len(some) < searchedAtOnce {
+			if len(page) < searchedAtOnce {
 				return
 			}
-			after = some[len(some)-1].ID
+			after = page[len(page)-1].ID
 		}
 	}
 }

@@ -51,8 +51,8 @@ func StorableFiltered(filtered []Filtered) []Filtered {
 }
 
 // LastFiltered returns the newest requests of two lists, at most MaxFilteredRequests.
-func LastFiltered(one, other []FilteredRequest) []FilteredRequest {
-	all := slices.Concat(one, other)
+func LastFiltered(first, other []FilteredRequest) []FilteredRequest {
+	all := slices.Concat(first, other)
 	slices.SortStableFunc(all, func(a, b FilteredRequest) int { return b.At.Compare(a.At) })
 	return all[:min(len(all), MaxFilteredRequests)]
 }

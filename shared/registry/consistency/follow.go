@@ -414,15 +414,15 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision, f.storedAt = meta.Sequence.Stream, meta.Timestamp
-	if is := change.Installation; err == nil && is != nil {
-		if f.loaded && f.identity.Life != is.Life && is.Life != "" {
+	if installation := change.Installation; err == nil && installation != nil {
+		if f.loaded && f.identity.Life != installation.Life && installation.Life != "" {
 			f.restored = true
 		}
 		if f.installation == "" {
-			f.installation = is.ID
+			f.installation = installation.ID
 		}
 		life := f.identity.Life
-		if f.identity = *is; is.ID == "" {
+		if f.identity = *installation; installation.ID == "" {
 			f.identity.Life = life // kept to recognise the next one
 		}
 		f.restoring.Store(f.identity.Restoring)

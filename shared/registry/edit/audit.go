@@ -340,13 +340,13 @@ func shortened(text string) string {
 	return text
 }
 
-func changedFields(was, is map[string]value) (fields []string) {
+func changedFields(was, after map[string]value) (fields []string) {
 	for field, v := range was {
-		if now, still := is[field]; !still || now != v {
+		if now, still := after[field]; !still || now != v {
 			fields = append(fields, field)
 		}
 	}
-	for field := range is {
+	for field := range after {
 		if _, before := was[field]; !before {
 			fields = append(fields, field)
 		}

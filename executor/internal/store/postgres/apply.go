@@ -200,12 +200,12 @@ func (tx transaction) CurrentStates(
 	}
 	standing := make(map[string]store.CurrentState, len(all))
 	for i, id := range all {
-		of := origins[numbers[i]]
+		named := origins[numbers[i]]
 		standing[id] = store.CurrentState{
 			Status:     statuses[i],
-			AccountID:  of.AccountID,
-			Queue:      of.Queue,
-			WorkflowID: of.WorkflowID,
+			AccountID:  named.AccountID,
+			Queue:      named.Queue,
+			WorkflowID: named.WorkflowID,
 			Attempts:   attempts[i],
 		}
 	}

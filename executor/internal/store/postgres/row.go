@@ -35,7 +35,7 @@ const (
 func recordArrays(
 	records []store.Record, numbers map[store.Origin]relational.Numbers,
 ) (arrays []any, short bool) {
-	of := column(records, func(r store.Record) relational.Numbers { return numbers[r.Origin()] })
+	keys := column(records, func(r store.Record) relational.Numbers { return numbers[r.Origin()] })
 	computed := column(records, store.Record.HasComputedID)
 	short = true
 	deliveries, others := make([]*string, len(records)), make([]*string, len(records))
@@ -52,8 +52,8 @@ func recordArrays(
 	}
 	arrays = []any{
 		column(records, func(r store.Record) []byte { return store.IDKey(r.ID) }),
-		column(of, func(n relational.Numbers) int64 { return n.Workflow }),
-		column(of, func(n relational.Numbers) int64 { return n.Origin }),
+		column(keys, func(n relational.Numbers) int64 { return n.Workflow }),
+		column(keys, func(n relational.Numbers) int64 { return n.Origin }),
 		column(records, func(r store.Record) int64 { return relational.StatusCode(r.Status) }),
 		column(records, func(r store.Record) time.Time { return r.AcceptedAt }),
 		column(records, func(r store.Record) int64 {

@@ -21,14 +21,14 @@ const (
 func (s *Store) ofOrigins(
 	ctx context.Context, what string, where *Where, filter store.Filter, plus string,
 ) error {
-	var of Where
-	of.Is(`o.account_id`, filter.AccountID)
-	of.Is(`o.source`, string(filter.Source))
-	of.Is(`o.node_id`, filter.NodeID)
-	if len(of.Args) == 0 {
+	var conditions Where
+	conditions.Is(`o.account_id`, filter.AccountID)
+	conditions.Is(`o.source`, string(filter.Source))
+	conditions.Is(`o.node_id`, filter.NodeID)
+	if len(conditions.Args) == 0 {
 		return nil
 	}
-	origins, workflows, err := s.origins(ctx, what, of, filter.WorkflowID)
+	origins, workflows, err := s.origins(ctx, what, conditions, filter.WorkflowID)
 	if err != nil {
 		return err
 	}
@@ -39,8 +39,9 @@ func (s *Store) ofOrigins(
 	case len(origins) > maxOrigins:
 		// This is a scalar, which a database cannot turn into a join. A join would begin with all
 		// origins of the account.
-		where.Add(`(SELECT TRUE FROM origins o `+of.String()+` AND o.origin = e.origin) IS TRUE`,
-			of.Args...)
+		where.Add(`(SELECT TRUE FROM origins o `+conditions.String()+
+			` AND o.origin = e.origin) IS TRUE`,
+			conditions.Args...)
 		return nil
 	case filter.WorkflowID != "":
 	case filter.AccountID == "":
