@@ -35,7 +35,7 @@ const sessionSettings = `(VALUES
 	-- Queries are planned for the tables as they are. A plan that was cached while a table was
 	-- empty reads all of it once it is large.
 	('plan_cache_mode', 'force_custom_plan'),
-	-- An executor that is frozen, or lost, inside of a transaction holds locks that others wait for.
+	-- An executor that is frozen or lost in a transaction holds locks that others wait for.
 	('idle_in_transaction_session_timeout', '5s'),
 	-- A wait for a lock is given up and begun again, so that somebody hears of it.
 	('lock_timeout', '10s'),

@@ -136,7 +136,9 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(1, epoch, "no")}})
 		hasCauses(t, s, false)
 	},
-	"a cause becomes an event once, and an event is kept until it is published, and for a while": func(t *testing.T, s store.Store) {
+	"a cause becomes one event, kept for a while after publication": func(
+		t *testing.T, s store.Store,
+	) {
 		s.OnFailure(failureCause)
 		record(t, s, queued(1), queued(2))
 		apply(t, s, store.Batch{

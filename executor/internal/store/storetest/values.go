@@ -28,7 +28,9 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 	},
-	"a delivery ID in a header, one in the body and one that is signed are found by the same text": func(t *testing.T, s store.Store) {
+	"delivery IDs in a header, in the body and signed are found by the same text": func(
+		t *testing.T, s store.Store,
+	) {
 		for n, makeID := range []func(workflowID, nodeID, deliveryID string) string{
 			execution.IDForDelivery, execution.RejectedIDForDelivery,
 		} {
