@@ -177,7 +177,7 @@ func TestManyRequestsWait(t *testing.T) {
 			t.Fatalf("a request did not wait: %+v", <-results)
 		}
 	}
-	// Others are answered, and those for which there is no place are not made to wait.
+	// Other requests are answered, and requests for which there is no place do not wait.
 	for n := range 50 {
 		if a := send("at-once", n); a.status != 200 {
 			t.Fatalf("beside %d that wait: %d %s", *waiting, a.status, a.raw)

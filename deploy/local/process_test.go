@@ -63,7 +63,7 @@ func launchReady(t *testing.T, dataDir string) *running {
 
 func (r *running) client() *apiclient.Client { return apiclient.New(r.executor, adminToken) }
 
-// answer is what a sender gets for a request.
+// answer is the answer that a sender gets to a request.
 type answer struct {
 	status       int
 	ExecutionID  string `json:"executionId"`

@@ -30,7 +30,7 @@ var Modules = []string{
 	"shared", "ingress", "executor/client", "executor", "deploy/local",
 }
 
-// CheckVersion returns an error that tells what is wrong with a version, or nil.
+// CheckVersion returns an error that describes what is wrong with a version, or nil.
 func CheckVersion(version string) error {
 	if semver.Canonical(version) != version || semver.Build(version) != "" {
 		return fmt.Errorf("%q is not a version: it has to be like v0.1.0 or v0.1.0-rc.1", version)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// away is how long NATS and the database are away. make soak AWAY=60s makes it longer.
+// away is the time for which NATS and the database are unavailable. make soak AWAY=60s makes it
+// longer.
 var away = flag.Duration("away", 3*time.Second,
 	"how long NATS and the database are away in the tests of that")
 

@@ -109,7 +109,7 @@ func (p *probes) firstAfter(
 	return first, all, p.grown
 }
 
-// share is how many of some requests were accepted.
+// share is the number of accepted requests of a group.
 type share struct{ accepted, all int }
 
 func (s *share) add(other share) {

@@ -18,7 +18,8 @@ import (
 // the program drains.
 const endTimeout = 60 * time.Second
 
-// restartPause is how long a supervisor waits before it restarts a program that ended by itself.
+// restartPause is the time for which a supervisor waits before it restarts a program that ended by
+// itself.
 const restartPause = 500 * time.Millisecond
 
 // process is one of the programs. It can be started again with the same flags.

@@ -122,7 +122,7 @@ func (s *senders) deliver(ctx context.Context, d *delivery, path string, random 
 	}
 }
 
-// answer is what a sender gets for a request.
+// answer is the answer that a sender gets to a request.
 type answer struct {
 	Status       int    `json:"-"`
 	ExecutionID  string `json:"executionId"`

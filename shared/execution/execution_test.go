@@ -25,7 +25,7 @@ func TestIDsDifferByEveryPart(t *testing.T) {
 	add("a b NUL c", execution.IDForDelivery("a", "b", "\x00c"))
 	add("rejected a b c", execution.RejectedIDForDelivery("a", "b", "c"))
 
-	// Pinned: a released version must know the deliveries of the one before.
+	// The hashes are pinned: a version must recognise the deliveries of the version before.
 	if got, want := execution.IDForDelivery("wf", "node", "1"),
 		"fbc1c36f-f0b3-8ba8-b665-62f72ec4ae8e"; got != want {
 		t.Errorf("IDForDelivery changed: %s, was %s", got, want)

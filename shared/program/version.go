@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// licence is what --version says of the licence, until the owner has chosen one.
+// licence is the text about the licence in --version, until the owner has chosen a licence.
 const licence = "none has been chosen yet: no permission beyond what the law gives"
 
 // Version is a set of flags that every program has: they print something and exit.

@@ -27,7 +27,7 @@ type Answer struct {
 // Handshake is a request with which a provider checks a URL. It starts nothing.
 type Handshake struct {
 	Answer Answer
-	// Verdict tells whether the request is the provider's, where that can be determined. If it is
+	// Verdict reports whether the request is the provider's, where that can be determined. If it is
 	// not OK, the request is refused.
 	Verdict Verdict
 	// Secret is a secret that the provider has transmitted and that is to be kept, or "".

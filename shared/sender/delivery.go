@@ -16,7 +16,7 @@ type idSource struct {
 	parts  []source
 	absent []source // there must be nothing
 	body   bool     // a part is in the body
-	// signedBy tells for each of the sender's methods whether its signature covers this place.
+	// signedBy reports for each of the sender's methods whether its signature covers this place.
 	signedBy []bool
 }
 

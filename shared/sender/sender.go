@@ -45,7 +45,7 @@ type ConfigError struct {
 
 func (e *ConfigError) Error() string { return e.Field + ": " + e.Detail }
 
-// Verdict tells whether a request is the sender's.
+// Verdict is the result of verifying a request: whether it is the sender's.
 type Verdict struct {
 	// Code is "" if the request is the sender's, otherwise SignatureMissing, SignatureInvalid or
 	// SignatureExpired.

@@ -267,7 +267,7 @@ func (e *entry) notes() []string {
 	return append(slices.Clone(e.Notes), fmt.Sprintf(unsignedNote, places))
 }
 
-// unsignedNote tells operators the consequence of a delivery ID that is not under the signature.
+// unsignedNote describes the consequence of a delivery ID that is not covered by the signature.
 const unsignedNote = "The delivery ID in %s is not signed: whoever has seen one request can send " +
 	"it once more under another ID, " +
 	"which starts another execution, and can use up the ID of a delivery that is still to come. " +

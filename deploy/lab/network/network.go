@@ -17,7 +17,7 @@ type Condition struct {
 	Cut bool
 	// Loss is the share of packets that are lost, from 0 to 1.
 	Loss float64
-	// Delay is how much later each packet arrives. Packets keep their order.
+	// Delay is the additional time until each packet arrives. Packets keep their order.
 	Delay time.Duration
 }
 

@@ -19,7 +19,7 @@ type Events struct {
 	Conditions []EventCondition `json:"conditions" doc:"What an event has told of, and has not ended."`
 }
 
-// EventCondition is a state that an operator event has told of, and that has not ended.
+// EventCondition is a state whose beginning an operator event has reported, and that has not ended.
 type EventCondition struct {
 	Kind       string    `json:"kind" example:"queue.unattended"`
 	Since      time.Time `json:"since"`

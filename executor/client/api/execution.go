@@ -38,7 +38,8 @@ type Execution struct {
 	RecordedAt  time.Time `json:"recordedAt"`
 	StartedAt   time.Time `json:"startedAt,omitzero" doc:"Absent until a runner reports that it started."`
 	FinishedAt  time.Time `json:"finishedAt,omitzero" doc:"Absent until it has succeeded, failed or been canceled."`
-	// CancelRequestedAt is zero for one that nobody has canceled.
+	// CancelRequestedAt is the time at which an operator asked to end the execution. Zero means
+	// that none did.
 	CancelRequestedAt time.Time `json:"cancelRequestedAt,omitzero" doc:"When an operator canceled it. While it runs, its end is asked for. Absent: nobody did."`
 	DismissedAt       time.Time `json:"dismissedAt,omitzero" doc:"When it was taken off the dead letters. Absent: it was not."`
 	ContentType       string    `json:"contentType" doc:"Of the body, as sent."`
@@ -91,7 +92,7 @@ type CancelExecutions struct {
 	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Of these, accepted before."`
 }
 
-// Canceled says how many executions a call has canceled.
+// Canceled holds the number of executions that a call has canceled.
 type Canceled struct {
 	Canceled  int  `json:"canceled" doc:"How many this call has ended: no handler begins with them any more."`
 	Requested int  `json:"requested" doc:"How many a runner was given already: it ends them, unless they end by themselves first."`

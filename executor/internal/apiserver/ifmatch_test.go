@@ -52,7 +52,7 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 		})
 	}
 	create("/workflows/wf", "other", "*").refused(412, api.CodeChangedSince)
-	// The same is said of a workflow of another account, although it is active and could not move.
+	// The same holds for a workflow of another account, although it is active and could not move.
 	r.account("globex", "pro")
 	elsewhere := strings.Replace(body("other"), `"acme"`, `"globex"`, 1)
 	r.call(http.MethodPut, "/workflows/wf", elsewhere, func(r *http.Request) {

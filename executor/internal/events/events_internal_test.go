@@ -276,7 +276,7 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	r.failures("orders", 0, 1)
 	r.turn()
 	r.wantKinds()
-	// While the registry is being restored, it is not known who wants what.
+	// While the registry is being restored, it is not known which accounts want which events.
 	r.config.Trusted = func() bool { return false }
 	r.failures("orders", 1, 2)
 	if some, err := r.store.HasEventCauses(t.Context()); err != nil || !some {
@@ -330,7 +330,7 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	if total >= n {
 		t.Errorf("%d of %d are told: nothing waits", total, n)
 	}
-	// A while later the rest is told.
+	// A while later, one event reports the rest.
 	later := time.Now().Add(pause + time.Second)
 	for range n/store.MaxEventCauses + 1 {
 		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-window), func(

@@ -33,7 +33,7 @@ type Identity struct {
 // Identity returns the caller's identity.
 func (c Caller) Identity() Identity { return Identity{c.Kind, c.ID} }
 
-// Kind is how a caller was authenticated.
+// Kind is the way in which a caller was authenticated.
 type Kind string
 
 // The kinds of callers.

@@ -44,7 +44,7 @@ func TestNotedSignInsAreBounded(t *testing.T) {
 	}
 }
 
-// someKeys knows every text as a key with that ID.
+// someKeys accepts every text as a key with that ID.
 type someKeys struct{}
 
 func (k someKeys) ByText(ctx context.Context, text string) (operate.Caller, bool, error) {

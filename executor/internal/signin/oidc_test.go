@@ -28,9 +28,9 @@ type provider struct {
 	t      *testing.T
 	server *httptest.Server
 	key    *ecdsa.PrivateKey
-	// issue makes the ID token of the next answer; nil: a good one.
+	// issue returns the ID token of the next answer; nil means a valid one.
 	issue func(claims map[string]any) string
-	// asked is what the browser was sent with.
+	// asked holds the parameters with which the browser was sent to the provider.
 	asked url.Values
 	// exchanges counts the codes that were exchanged.
 	exchanges int
@@ -136,7 +136,7 @@ func (p *provider) signWith(
 	return compact
 }
 
-// signIn is a SignIn at the provider, with rules.
+// signIn returns a SignIn that uses the provider, with rules.
 func (p *provider) signIn(rules ...string) *SignIn {
 	p.t.Helper()
 	c := OIDCConfig{Issuer: p.server.URL, ClientID: "console", ClientSecret: "secret"}
@@ -168,7 +168,8 @@ func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
 	return w.Result().Cookies()[0], p.asked.Get("state")
 }
 
-// answer is what comes of the provider's answer: who is signed in, or why nobody is.
+// answer returns the result of the provider's answer: the caller who is signed in, or the reason
+// why none is.
 func answered(
 	s *SignIn, query string, cookies ...*http.Cookie,
 ) (by operate.Caller, set []*http.Cookie, err error) {
@@ -446,7 +447,7 @@ func TestForeignAnswers(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// Nor is what was signed for the way to the provider a session.
+	// A value that was signed for the way to the provider is no session either.
 	visit := httptest.NewRequest(http.MethodGet, "/", nil)
 	visit.AddCookie(&http.Cookie{Name: sessionCookie, Value: cookie.Value})
 	if by, err := s.Visit(visit); !errors.Is(err, ErrUnknown) {

@@ -107,7 +107,7 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 	}
 }
 
-// What was printed at the start and kept in a journal signs nobody in.
+// The link that is printed at the start expires, so that its copy in a journal does not sign in.
 func TestSignInOnceEnds(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]bool{

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// filteredInterval is how often filtered requests are sent.
+// filteredInterval is the interval at which the counts of filtered requests are sent.
 const filteredInterval = time.Second
 
 // The bounds of the memory, which keep a report below the size of a NATS message.

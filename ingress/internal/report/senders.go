@@ -19,7 +19,7 @@ const sendersInterval = time.Second
 // further nodes are not counted until a report has been sent.
 const maxSenders = 1000
 
-// Seen is what one request showed of the sender of a node.
+// Seen holds the observations that one request allowed about the sender of a node.
 type Seen struct {
 	VerifiedAt  time.Time // zero if the request was not verified
 	HandshakeAt time.Time // zero if the request was no handshake

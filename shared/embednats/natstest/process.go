@@ -143,7 +143,7 @@ func (p *process) stop() error {
 	return nil
 }
 
-// failure returns an error that tells how the process ended, with its last output.
+// failure returns an error that describes how the process ended, with its last output.
 func (p *process) failure() error {
 	return fmt.Errorf("%s %s", p.State(), strings.TrimSpace(p.stderr.String()))
 }

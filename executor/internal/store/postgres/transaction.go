@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// dialect is what package relational has to know of this database.
+// dialect holds the expressions of this database that package relational needs.
 var dialect = relational.Dialect{
 	Name: `postgres`,
 	// 4 is failed: see relational.StatusCode.
@@ -44,7 +44,7 @@ func numbered(query string) string {
 	}
 }
 
-// stored are arguments as PostgreSQL keeps them.
+// stored returns arguments in the form in which PostgreSQL stores them.
 func stored(args []any) []any {
 	return column(args, func(arg any) any {
 		switch v := arg.(type) {

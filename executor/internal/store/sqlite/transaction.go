@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// dialect holds what package relational has to know of this database.
+// dialect holds the expressions of this database that package relational needs.
 var dialect = relational.Dialect{
 	Name: `sqlite`,
 	// 4 is failed, 5 rejected: see relational.StatusCode.
