@@ -69,15 +69,26 @@ func (r *Release) bill(name string, content []byte, binaries []string) error {
 	document := spdxDocument{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
 		Namespace: "https://github.com/hookstart/hookstart/spdx/" + name + "-" + sum(content),
-		Creation:  spdxCreation{r.Time.Format(time.RFC3339), []string{"Tool: hookstart-dist-" + r.Version}},
+		Creation: spdxCreation{
+			r.Time.Format(time.RFC3339), []string{"Tool: hookstart-dist-" + r.Version},
+		},
 	}
 	whole := spdxPackage{
-		Name: name, ID: "SPDXRef-File", Version: r.Version, FileName: name, DownloadLocation: unasserted,
+		Name:             name,
+		ID:               "SPDXRef-File",
+		Version:          r.Version,
+		FileName:         name,
+		DownloadLocation: unasserted,
 		Checksums:        []spdxChecksum{{"SHA256", sum(content)}},
-		LicenseConcluded: unasserted, LicenseDeclared: "NONE", Copyright: unasserted, Purpose: "ARCHIVE",
+		LicenseConcluded: unasserted,
+		LicenseDeclared:  "NONE",
+		Copyright:        unasserted,
+		Purpose:          "ARCHIVE",
 	}
 	document.Packages = append(document.Packages, whole)
-	document.Relationships = append(document.Relationships, spdxRelationship{document.ID, "DESCRIBES", whole.ID})
+	document.Relationships = append(document.Relationships, spdxRelationship{
+		document.ID, "DESCRIBES", whole.ID,
+	})
 	modules := map[string]spdxPackage{}
 	for _, binary := range slices.Sorted(slices.Values(binaries)) {
 		program, linked, err := r.program(binary)
@@ -85,10 +96,14 @@ func (r *Release) bill(name string, content []byte, binaries []string) error {
 			return err
 		}
 		document.Packages = append(document.Packages, program)
-		document.Relationships = append(document.Relationships, spdxRelationship{whole.ID, "CONTAINS", program.ID})
+		document.Relationships = append(document.Relationships, spdxRelationship{
+			whole.ID, "CONTAINS", program.ID,
+		})
 		for _, module := range linked {
 			modules[module.ID] = module
-			document.Relationships = append(document.Relationships, spdxRelationship{program.ID, "DEPENDS_ON", module.ID})
+			document.Relationships = append(document.Relationships, spdxRelationship{
+				program.ID, "DEPENDS_ON", module.ID,
+			})
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(modules)) {
@@ -118,7 +133,8 @@ func (r *Release) program(binary string) (program spdxPackage, linked []spdxPack
 		version, licence = info.Main.Version, unasserted
 	}
 	program = goPackage(info.Path, version)
-	program.Name, program.ID, program.Purpose = name, "SPDXRef-Program-"+notInID.ReplaceAllString(name, "-"), "APPLICATION"
+	program.Name, program.ID, program.Purpose = name,
+		"SPDXRef-Program-"+notInID.ReplaceAllString(name, "-"), "APPLICATION"
 	program.Checksums, program.LicenseDeclared = []spdxChecksum{{"SHA256", digest}}, licence
 	linked = append(linked, goPackage("stdlib", strings.TrimPrefix(info.GoVersion, "go")))
 	for _, module := range info.Deps {
@@ -138,8 +154,15 @@ func ours(path string) bool { return strings.HasPrefix(path, "github.com/hooksta
 
 func goPackage(path, version string) spdxPackage {
 	return spdxPackage{
-		Name: path, ID: "SPDXRef-Module-" + notInID.ReplaceAllString(path+"-"+version, "-"), Version: version,
-		DownloadLocation: unasserted, LicenseConcluded: unasserted, LicenseDeclared: unasserted, Copyright: unasserted,
-		References: []spdxReference{{"PACKAGE-MANAGER", "purl", fmt.Sprintf("pkg:golang/%s@%s", path, version)}},
+		Name:             path,
+		ID:               "SPDXRef-Module-" + notInID.ReplaceAllString(path+"-"+version, "-"),
+		Version:          version,
+		DownloadLocation: unasserted,
+		LicenseConcluded: unasserted,
+		LicenseDeclared:  unasserted,
+		Copyright:        unasserted,
+		References: []spdxReference{
+			{"PACKAGE-MANAGER", "purl", fmt.Sprintf("pkg:golang/%s@%s", path, version)},
+		},
 	}
 }

@@ -5,7 +5,8 @@ import (
 	"regexp"
 )
 
-var chartVersions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`) //nolint:gochecknoglobals // a constant
+//nolint:gochecknoglobals // a constant
+var chartVersions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 
 // chart packs the chart for Helm with the version of the release. It does what helm package does,
 // except that it sets the times.
@@ -19,8 +20,8 @@ func (r *Release) chart(shipped *tree) error {
 			files[i].content = chartVersions.ReplaceAll(f.content, []byte("$1: "+r.Number()))
 		}
 	}
-	// The chart's templates change the objects of the kustomization; the objects of NATS have separate
-	// files.
+	// The chart's templates change the objects of the kustomization; the objects of NATS have
+	// separate files.
 	for _, name := range chartManifests() {
 		content, err := shipped.get("deploy/" + name)
 		if err != nil {
@@ -42,7 +43,9 @@ func (r *Release) chart(shipped *tree) error {
 // chartManifests returns the names of the files of deploy that the chart carries.
 func chartManifests() []string {
 	return []string{
-		"kubernetes/executor.yaml", "kubernetes/ingress.yaml", "kubernetes/network.yaml", "nats/accounts.conf", "nats/cluster.conf",
-		"nats/kubernetes.yaml", "nats/node.conf", "nats/runner.conf", "nats/runners.conf", "prometheus/rules.yml",
+		"kubernetes/executor.yaml", "kubernetes/ingress.yaml", "kubernetes/network.yaml",
+		"nats/accounts.conf", "nats/cluster.conf",
+		"nats/kubernetes.yaml", "nats/node.conf", "nats/runner.conf", "nats/runners.conf",
+		"prometheus/rules.yml",
 	}
 }

@@ -36,7 +36,9 @@ type object = map[string]any
 // render returns the objects of the chart, by kind and name.
 func render(t *testing.T, archive string, args ...string) map[string]object {
 	t.Helper()
-	args = append([]string{"template", "release", archive, "--namespace", "hookstart", "--kube-version", "1.32.0"}, args...)
+	args = append([]string{
+		"template", "release", archive, "--namespace", "hookstart", "--kube-version", "1.32.0",
+	}, args...)
 	out, err := exec.CommandContext(t.Context(), tool(t, "HOOKSTART_HELM"), args...).Output()
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
@@ -55,7 +57,8 @@ func parse(t *testing.T, text string) map[string]object {
 		if o == nil {
 			continue
 		}
-		name := o["kind"].(string) + "/" + o["metadata"].(object)["name"].(string) //nolint:errcheck // a panic fails the test
+		//nolint:errcheck // a panic fails the test
+		name := o["kind"].(string) + "/" + o["metadata"].(object)["name"].(string)
 		if all[name] != nil {
 			t.Errorf("%s is there twice", name)
 		}
@@ -71,7 +74,8 @@ func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 	kustomize := tool(t, "HOOKSTART_KUSTOMIZE")
 	folder := t.TempDir()
 	for _, sub := range []string{"nats", "kubernetes"} {
-		if err := os.CopyFS(filepath.Join(folder, sub), os.DirFS(filepath.Join(root, "deploy", sub))); err != nil {
+		if err := os.CopyFS(filepath.Join(folder, sub),
+			os.DirFS(filepath.Join(root, "deploy", sub))); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.MkdirAll(filepath.Join(folder, sub, "secrets"), 0o700); err != nil {
@@ -81,29 +85,38 @@ func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`secrets/([\w.]+)`).FindAllStringSubmatch(string(text), -1) {
-			if err := os.WriteFile(filepath.Join(folder, sub, "secrets", m[1]), []byte("A=made"), 0o600); err != nil {
+		for _, m := range regexp.MustCompile(`secrets/([\w.]+)`).FindAllStringSubmatch(string(text),
+			-1) {
+			if err := os.WriteFile(filepath.Join(folder, sub, "secrets", m[1]), []byte("A=made"),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	// The names of objects that are made from files end with a hash of the files.
-	built := regexp.MustCompile(`(?m)^(.*ame: \S+)-[0-9a-z]{10}$`).ReplaceAllString(command(t, folder, kustomize, "build", "kubernetes"), "$1")
+	built := regexp.MustCompile(`(?m)^(.*ame: \S+)-[0-9a-z]{10}$`).ReplaceAllString(command(t,
+		folder, kustomize, "build", "kubernetes"), "$1")
 	want := parse(t, built)
 	for _, o := range want {
-		pods(o, func(c object) { c["image"] = strings.Replace(c["image"].(string), ":dev", ":1.2.3-rc.1", 1) }) //nolint:errcheck // a panic fails the test
+		//nolint:errcheck // a panic fails the test
+		pods(o, func(c object) {
+			c["image"] = strings.Replace(c["image"].(string), ":dev", ":1.2.3-rc.1", 1)
+		})
 	}
 	maps.DeleteFunc(want, func(name string, _ object) bool {
 		return strings.HasPrefix(name, "Secret/") || strings.HasPrefix(name, "Namespace/")
 	})
 	got := render(t, chart(t))
 	for name, o := range got {
-		labels := o["metadata"].(object)["labels"].(object) //nolint:errcheck // a panic fails the test
+		//nolint:errcheck // a panic fails the test
+		labels := o["metadata"].(object)["labels"].(object)
 		delete(labels, "app.kubernetes.io/managed-by")
 		delete(labels, "helm.sh/chart")
 		if template := pods(o, nil); template != nil {
-			metadata := template["metadata"].(object)       //nolint:errcheck // a panic fails the test
-			annotations := metadata["annotations"].(object) //nolint:errcheck // a panic fails the test
+			//nolint:errcheck // a panic fails the test
+			metadata := template["metadata"].(object)
+			//nolint:errcheck // a panic fails the test
+			annotations := metadata["annotations"].(object)
 			delete(annotations, "checksum/config")
 			if len(annotations) == 0 {
 				delete(metadata, "annotations")
@@ -129,7 +142,8 @@ func pods(o object, change func(container object)) object {
 	spec, _ := o["spec"].(object)
 	template, _ := spec["template"].(object)
 	if template != nil && change != nil {
-		change(template["spec"].(object)["containers"].([]any)[0].(object)) //nolint:errcheck // a panic fails the test
+		//nolint:errcheck // a panic fails the test
+		change(template["spec"].(object)["containers"].([]any)[0].(object))
 	}
 	return template
 }
@@ -144,25 +158,79 @@ func TestChartValues(t *testing.T) {
 		less []string // objects that must be gone
 	}{
 		"servers of NATS of one's own": {
-			set:  "nats.enabled=false,nats.url=tls://nats.example.com:4222",
-			with: []string{"ConfigMap/hookstart: nats.example.com", "NetworkPolicy/ingress: port: 4222"},
-			less: []string{"StatefulSet/nats", "Service/nats", "ConfigMap/nats-config", "PodDisruptionBudget/nats", "NetworkPolicy/nats"},
+			set: "nats.enabled=false,nats.url=tls://nats.example.com:4222",
+			with: []string{
+				"ConfigMap/hookstart: nats.example.com", "NetworkPolicy/ingress: port: 4222",
+			},
+			less: []string{
+				"StatefulSet/nats", "Service/nats", "ConfigMap/nats-config",
+				"PodDisruptionBudget/nats", "NetworkPolicy/nats",
+			},
 		},
 		"secrets of one's own": {
-			set:  "secrets.ingress=a,secrets.executor=b,secrets.executorEnv=c,secrets.natsTLS=d,secrets.natsKeys=e",
-			with: []string{"Deployment/ingress: secretName: a", "Deployment/executor: secretName: b", "Deployment/executor: name: c", "StatefulSet/nats: secretName: d", "StatefulSet/nats: name: e"},
+			set: "secrets.ingress=a,secrets.executor=b,secrets.executorEnv=c,secrets.natsTLS=d," +
+				"secrets.natsKeys=e",
+			with: []string{
+				"Deployment/ingress: secretName: a", "Deployment/executor: secretName: b",
+				"Deployment/executor: name: c", "StatefulSet/nats: secretName: d",
+				"StatefulSet/nats: name: e",
+			},
 		},
 		"no autoscaling": {
-			set: "ingress.autoscaling.enabled=false,ingress.replicas=5", with: []string{"Deployment/ingress: replicas: 5"}, less: []string{"HorizontalPodAutoscaler/ingress"},
+			set:  "ingress.autoscaling.enabled=false,ingress.replicas=5",
+			with: []string{"Deployment/ingress: replicas: 5"},
+			less: []string{"HorizontalPodAutoscaler/ingress"},
 		},
-		"an Ingress":   {set: "ingressRoute.enabled=true,ingressRoute.host=h.example,ingressRoute.tlsSecret=cert", with: []string{"Ingress/webhooks: host: h.example", "Ingress/webhooks: secretName: cert"}},
-		"a gateway":    {set: "gatewayRoute.enabled=true,gatewayRoute.parentRefs[0].name=public", with: []string{"HTTPRoute/webhooks: name: public"}},
-		"monitoring":   {set: "serviceMonitor.enabled=true,prometheusRule.enabled=true", with: []string{"ServiceMonitor/ingress: jobLabel: app.kubernetes.io/name", "Service/executor-ops: port: 9091", "PrometheusRule/hookstart: {{ $labels.instance }}"}},
-		"no budgets":   {set: "ingress.podDisruptionBudget.enabled=false,executor.podDisruptionBudget.enabled=false,nats.podDisruptionBudget.enabled=false", less: []string{"PodDisruptionBudget/ingress", "PodDisruptionBudget/executor", "PodDisruptionBudget/nats"}},
-		"no policies":  {set: "networkPolicy.enabled=false", less: []string{"NetworkPolicy/nothing", "NetworkPolicy/ingress"}},
-		"a registry":   {set: "image.registry=r.example/,image.tag=v9,image.pullSecrets[0].name=pull", with: []string{"Deployment/ingress: image: r.example/hookstart/ingress:v9", "Deployment/executor: name: pull"}},
-		"more":         {set: "executor.extraArgs[0]=--log-level=debug,executor.extraEnv[0].name=A,executor.extraEnv[0].value=b,executor.replicas=4,executor.runnerGroups=q/g", with: []string{"Deployment/executor: --log-level=debug", "Deployment/executor: value: b", "Deployment/executor: replicas: 4", "Deployment/executor: --runner-groups=q/g"}},
-		"the database": {set: "networkPolicy.databasePort=6543", with: []string{"NetworkPolicy/executor: port: 6543"}},
+		"an Ingress": {
+			set: "ingressRoute.enabled=true,ingressRoute.host=h.example," +
+				"ingressRoute.tlsSecret=cert",
+			with: []string{
+				"Ingress/webhooks: host: h.example", "Ingress/webhooks: secretName: cert",
+			},
+		},
+		"a gateway": {
+			set:  "gatewayRoute.enabled=true,gatewayRoute.parentRefs[0].name=public",
+			with: []string{"HTTPRoute/webhooks: name: public"},
+		},
+		"monitoring": {
+			set: "serviceMonitor.enabled=true,prometheusRule.enabled=true",
+			with: []string{
+				"ServiceMonitor/ingress: jobLabel: app.kubernetes.io/name",
+				"Service/executor-ops: port: 9091",
+				"PrometheusRule/hookstart: {{ $labels.instance }}",
+			},
+		},
+		"no budgets": {
+			set: "ingress.podDisruptionBudget.enabled=false," +
+				"executor.podDisruptionBudget.enabled=false,nats.podDisruptionBudget.enabled=false",
+			less: []string{
+				"PodDisruptionBudget/ingress", "PodDisruptionBudget/executor",
+				"PodDisruptionBudget/nats",
+			},
+		},
+		"no policies": {
+			set:  "networkPolicy.enabled=false",
+			less: []string{"NetworkPolicy/nothing", "NetworkPolicy/ingress"},
+		},
+		"a registry": {
+			set: "image.registry=r.example/,image.tag=v9,image.pullSecrets[0].name=pull",
+			with: []string{
+				"Deployment/ingress: image: r.example/hookstart/ingress:v9",
+				"Deployment/executor: name: pull",
+			},
+		},
+		"more": {
+			set: "executor.extraArgs[0]=--log-level=debug,executor.extraEnv[0].name=A," +
+				"executor.extraEnv[0].value=b,executor.replicas=4,executor.runnerGroups=q/g",
+			with: []string{
+				"Deployment/executor: --log-level=debug", "Deployment/executor: value: b",
+				"Deployment/executor: replicas: 4", "Deployment/executor: --runner-groups=q/g",
+			},
+		},
+		"the database": {
+			set:  "networkPolicy.databasePort=6543",
+			with: []string{"NetworkPolicy/executor: port: 6543"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := render(t, archive, "--set", c.set)
@@ -180,9 +248,13 @@ func TestChartValues(t *testing.T) {
 			}
 		})
 	}
-	for _, wrong := range []string{"nope=1", "ingress.replicas=0", "publicURL=ftp://x", "nats.replicas=2", "nats.enabled=false", "image.registry=noslash", "gatewayRoute.enabled=true"} {
+	for _, wrong := range []string{
+		"nope=1", "ingress.replicas=0", "publicURL=ftp://x", "nats.replicas=2",
+		"nats.enabled=false", "image.registry=noslash", "gatewayRoute.enabled=true",
+	} {
 		args := []string{"template", "release", archive, "--kube-version", "1.32.0", "--set", wrong}
-		if out, err := exec.CommandContext(t.Context(), helm, args...).CombinedOutput(); err == nil {
+		if out, err := exec.CommandContext(t.Context(), helm,
+			args...).CombinedOutput(); err == nil {
 			t.Errorf("--set %s is taken: %.200s", wrong, out)
 		}
 	}

@@ -41,7 +41,8 @@ func clone(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "a folder")
 	command(t, root, "git", "-c", "safe.directory=*", "clone", "-q", "--no-hardlinks", ".", folder)
-	for name := range strings.SplitSeq(strings.TrimSpace(command(t, root, "git", "-c", "safe.directory=*", "diff", "--name-only", "--diff-filter=d", "HEAD")), "\n") {
+	for name := range strings.SplitSeq(strings.TrimSpace(command(t, root, "git", "-c",
+		"safe.directory=*", "diff", "--name-only", "--diff-filter=d", "HEAD")), "\n") {
 		if name == "" {
 			continue
 		}
@@ -61,7 +62,8 @@ func clone(t *testing.T) string {
 }
 
 // program returns testdata/program, compiled for a platform. It compiles each platform once.
-var program = func() func(dist.Platform) ([]byte, error) { //nolint:gochecknoglobals // compiled once
+var program = func() func(dist.Platform) ([]byte,
+	error) { //nolint:gochecknoglobals // compiled once
 	compiled := map[dist.Platform][]byte{}
 	return func(p dist.Platform) ([]byte, error) {
 		if compiled[p] != nil {
@@ -73,7 +75,8 @@ var program = func() func(dist.Platform) ([]byte, error) { //nolint:gochecknoglo
 		}
 		defer os.RemoveAll(folder)
 		file := filepath.Join(folder, "program")
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", file, "./testdata/program")
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o",
+			file, "./testdata/program")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, errors.Join(err, errors.New(string(out)))
@@ -87,11 +90,14 @@ var program = func() func(dist.Platform) ([]byte, error) { //nolint:gochecknoglo
 // are testdata/program.
 func newRelease(t *testing.T, checkout string) *dist.Release {
 	t.Helper()
-	r, err := dist.New(t.Context(), checkout, filepath.Join(t.TempDir(), "dist"), "v1.2.3-rc.1", io.Discard)
+	r, err := dist.New(t.Context(), checkout, filepath.Join(t.TempDir(), "dist"), "v1.2.3-rc.1",
+		io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []dist.Platform{{OS: "linux", Arch: "arm64"}, {OS: runtime.GOOS, Arch: runtime.GOARCH}} {
+	for _, p := range []dist.Platform{
+		{OS: "linux", Arch: "arm64"}, {OS: runtime.GOOS, Arch: runtime.GOARCH},
+	} {
 		content, err := program(p)
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +127,8 @@ var shared struct { //nolint:gochecknoglobals // packed once
 func packed(t *testing.T) *dist.Release {
 	t.Helper()
 	shared.once.Do(func() {
-		if shared.folder, shared.err = os.MkdirTemp("", "hookstart-dist-"); shared.err != nil { //nolint:usetesting // it outlives a test
+		if shared.folder, shared.err = os.MkdirTemp("",
+			"hookstart-dist-"); shared.err != nil { //nolint:usetesting // it outlives a test
 			return
 		}
 		r := newRelease(t, root)
@@ -150,7 +157,8 @@ func files(t *testing.T, folder string) map[string][]byte {
 	}
 	for _, entry := range entries {
 		if entry.Type().IsRegular() {
-			if found[entry.Name()], err = os.ReadFile(filepath.Join(folder, entry.Name())); err != nil {
+			if found[entry.Name()], err = os.ReadFile(filepath.Join(folder,
+				entry.Name())); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -196,9 +204,17 @@ func TestArchive(t *testing.T) {
 	const name = "hookstart_1.2.3-rc.1_linux_arm64"
 	content := unpack(t, filepath.Join(r.Out, name+".tar.gz"))
 	for path, mode := range map[string]int64{
-		"bin/hookstart": 0o755, "bin/hookstart-local": 0o755, "bin/ingress": 0o755, "bin/executor": 0o755, "README.md": 0o644,
-		"man/man1/hookstart.1": 0o644, "man/man8/ingress.8": 0o644, "completions/_hookstart": 0o644, "deploy/nats/make-secrets.sh": 0o755,
-		"deploy/systemd/hookstart-local.service": 0o644, "deploy/systemd/sysusers.d/hookstart-server.conf": 0o644,
+		"bin/hookstart":                          0o755,
+		"bin/hookstart-local":                    0o755,
+		"bin/ingress":                            0o755,
+		"bin/executor":                           0o755,
+		"README.md":                              0o644,
+		"man/man1/hookstart.1":                   0o644,
+		"man/man8/ingress.8":                     0o644,
+		"completions/_hookstart":                 0o644,
+		"deploy/nats/make-secrets.sh":            0o755,
+		"deploy/systemd/hookstart-local.service": 0o644,
+		"deploy/systemd/sysusers.d/hookstart-server.conf": 0o644,
 	} {
 		f, ok := content[name+"/"+path]
 		switch {
@@ -264,17 +280,20 @@ func TestChecksumsAndBills(t *testing.T) {
 		}
 		known := []string{bill.SPDXID}
 		for _, p := range bill.Packages {
-			if !id.MatchString(p.SPDXID) || p.VersionInfo == "" || p.DownloadLocation == "" || slices.Contains(known, p.SPDXID) {
+			if !id.MatchString(p.SPDXID) || p.VersionInfo == "" || p.DownloadLocation == "" ||
+				slices.Contains(known, p.SPDXID) {
 				t.Errorf("%s: %+v", name, p)
 			}
 			known = append(known, p.SPDXID)
 		}
 		for _, relation := range bill.Relationships {
-			if !slices.Contains(known, relation.SpdxElementID) || !slices.Contains(known, relation.RelatedSpdxElement) {
+			if !slices.Contains(known, relation.SpdxElementID) ||
+				!slices.Contains(known, relation.RelatedSpdxElement) {
 				t.Errorf("%s: %+v", name, relation)
 			}
 		}
-		if strings.Contains(name, "tar.gz") && !strings.Contains(string(content), `"pkg:golang/stdlib@1.`) {
+		if strings.Contains(name, "tar.gz") &&
+			!strings.Contains(string(content), `"pkg:golang/stdlib@1.`) {
 			t.Errorf("%s does not name Go's standard library", name)
 		}
 	}
@@ -288,7 +307,8 @@ func TestSignature(t *testing.T) {
 	}
 	folder := t.TempDir()
 	r := &dist.Release{Out: folder, Log: io.Discard}
-	for name, content := range map[string]string{"SHA256SUMS": "0  file\n", "changed": "1  file\n"} {
+	for name, content := range map[string]string{"SHA256SUMS": "0  file\n",
+		"changed": "1  file\n"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -304,12 +324,14 @@ func TestSignature(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "signers"), append([]byte("releaser "), public...), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "signers"), append([]byte("releaser "), public...),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	verify := "ssh-keygen -Y verify -f signers -I releaser -n hookstart-release -s SHA256SUMS.sig <"
 	command(t, folder, "sh", "-c", verify+"SHA256SUMS")
-	if exec.CommandContext(t.Context(), "sh", "-c", "cd "+folder+" && "+verify+"changed").Run() == nil {
+	if exec.CommandContext(t.Context(), "sh", "-c",
+		"cd "+folder+" && "+verify+"changed").Run() == nil {
 		t.Error("the signature of other checksums is taken")
 	}
 }

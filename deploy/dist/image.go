@@ -33,9 +33,11 @@ func Images() map[string]Image {
 		"ingress":   {Ports: []string{"8080/tcp", "9090/tcp"}},
 		"executor":  {Ports: []string{"8081/tcp", "9091/tcp"}},
 		"hookstart": {},
-		"hookstart-local": {Ports: []string{"8080/tcp", "8081/tcp", "9090/tcp"}, Data: true, Env: []string{
-			"HOOKSTART_DATA_DIR=/data", "HOOKSTART_INGRESS_ADDR=:8080", "HOOKSTART_EXECUTOR_ADDR=:8081", "HOOKSTART_OPS_ADDR=:9090",
-		}},
+		"hookstart-local": {Ports: []string{"8080/tcp", "8081/tcp", "9090/tcp"}, Data: true,
+			Env: []string{
+				"HOOKSTART_DATA_DIR=/data", "HOOKSTART_INGRESS_ADDR=:8080",
+				"HOOKSTART_EXECUTOR_ADDR=:8081", "HOOKSTART_OPS_ADDR=:9090",
+			}},
 	}
 }
 
@@ -95,7 +97,8 @@ func authorities() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
-			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // writing to a buffer cannot fail
+			// Writing to a buffer cannot fail.
+			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate})
 		}
 	}
 	return out.Bytes()
@@ -110,8 +113,8 @@ func (r *Release) images(p Platform) error {
 		if err != nil {
 			return fmt.Errorf("the image of %s: %w", name, err)
 		}
-		// The name ends in .oci.tar because hookstart_0.1.0_linux_amd64.tar.gz is the archive of all
-		// programs.
+		// The name ends in .oci.tar because hookstart_0.1.0_linux_amd64.tar.gz is the archive of
+		// all programs.
 		archive := fmt.Sprintf("%s_%s_%s.oci.tar", name, r.Number(), p)
 		if err := r.write(archive, content); err != nil {
 			return err
@@ -128,7 +131,9 @@ func (r *Release) image(p Platform, name, binary string, about Image) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	files := []file{{"etc/ssl/certs/ca-certificates.crt", 0o644, authorities()}, {name, 0o755, program}}
+	files := []file{
+		{"etc/ssl/certs/ca-certificates.crt", 0o644, authorities()}, {name, 0o755, program},
+	}
 	if about.Data {
 		files = append(files, file{"data/", 0o700, nil})
 	}
@@ -139,7 +144,11 @@ func (r *Release) image(p Platform, name, binary string, about Image) ([]byte, e
 	blobs := &tree{}
 	blob := func(mediaType string, content []byte) descriptor {
 		blobs.add("blobs/sha256/"+sum(content), 0o644, content)
-		return descriptor{MediaType: mediaType, Digest: "sha256:" + sum(content), Size: len(content)}
+		return descriptor{
+			MediaType: mediaType,
+			Digest:    "sha256:" + sum(content),
+			Size:      len(content),
+		}
 	}
 	layerBlob := blob("application/vnd.oci.image.layer.v1.tar", layer.Bytes())
 	config, err := json.Marshal(r.imageConfig(p, name, about, layerBlob.Digest))
@@ -155,11 +164,22 @@ func (r *Release) image(p Platform, name, binary string, about Image) ([]byte, e
 	tag := "docker.io/hookstart/" + name + ":" + r.Number()
 	manifestBlob := blob(manifestType, inJSON)
 	manifestBlob.Platform = &platform{p.Arch, p.OS}
-	manifestBlob.Annotations = map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": tag}
+	manifestBlob.Annotations = map[string]string{
+		"org.opencontainers.image.ref.name": tag,
+		"io.containerd.image.name":          tag,
+	}
 	for path, content := range map[string]any{
-		"oci-layout":    map[string]string{"imageLayoutVersion": "1.0.0"},
-		"index.json":    index{2, "application/vnd.oci.image.index.v1+json", []descriptor{manifestBlob}},
-		"manifest.json": []dockerManifest{{"blobs/sha256/" + sum(config), []string{tag}, []string{"blobs/sha256/" + sum(layer.Bytes())}}},
+		"oci-layout": map[string]string{"imageLayoutVersion": "1.0.0"},
+		"index.json": index{
+			2, "application/vnd.oci.image.index.v1+json", []descriptor{manifestBlob},
+		},
+		"manifest.json": []dockerManifest{
+			{
+				"blobs/sha256/" + sum(config), []string{tag}, []string{
+					"blobs/sha256/" + sum(layer.Bytes()),
+				},
+			},
+		},
 	} {
 		inJSON, err := json.Marshal(content)
 		if err != nil {
@@ -197,6 +217,8 @@ func (r *Release) imageConfig(p Platform, name string, about Image, layer string
 	}
 	c.RootFS.Type = "layers"
 	c.RootFS.DiffIDs = []string{layer}
-	c.History = []map[string]string{{"created": r.Time.Format(time.RFC3339), "created_by": "make dist"}}
+	c.History = []map[string]string{
+		{"created": r.Time.Format(time.RFC3339), "created_by": "make dist"},
+	}
 	return c
 }

@@ -18,7 +18,8 @@ func TestDockerfileMakesTheSameImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, image := range dist.Images() {
-		stage := regexp.MustCompile(`(?s)FROM base AS ` + name + `\n(.*?)(\n\n|$)`).FindStringSubmatch(string(text))
+		stage := regexp.MustCompile(`(?s)FROM base AS ` + name +
+			`\n(.*?)(\n\n|$)`).FindStringSubmatch(string(text))
 		if stage == nil {
 			t.Errorf("no stage %s", name)
 			continue
@@ -32,7 +33,8 @@ func TestDockerfileMakesTheSameImages(t *testing.T) {
 		if m := regexp.MustCompile(`ENV (.*)`).FindStringSubmatch(stage[1]); m != nil {
 			env = strings.Fields(m[1])
 		}
-		if !slices.Equal(ports, image.Ports) || !slices.Equal(env, image.Env) || strings.Contains(stage[1], "VOLUME /data") != image.Data ||
+		if !slices.Equal(ports, image.Ports) || !slices.Equal(env, image.Env) ||
+			strings.Contains(stage[1], "VOLUME /data") != image.Data ||
 			!strings.Contains(stage[1], `ENTRYPOINT ["/`+name+`"]`) {
 			t.Errorf("%s: %+v, but the Dockerfile has\n%s", name, image, stage[1])
 		}

@@ -60,8 +60,11 @@ func (t *tree) under(folder string) (below []file) {
 // checkout reads the tracked files that users may want: the documents, and the files of deploy for
 // each kind of installation.
 func (r *Release) checkout(ctx context.Context) (*tree, error) {
-	list, err := r.git(ctx, "ls-files", "-s", "-z", "--", "README.md", "CHANGELOG.md", "SECURITY.md", "deploy/README.md", "deploy/RUNBOOK.md",
-		"deploy/docs", "deploy/events", "deploy/systemd", "deploy/nats", "deploy/prometheus", "deploy/grafana", "deploy/kubernetes", "deploy/compose", "deploy/dist/chart", "deploy/dist/packages")
+	list, err := r.git(ctx, "ls-files", "-s", "-z", "--", "README.md", "CHANGELOG.md",
+		"SECURITY.md", "deploy/README.md", "deploy/RUNBOOK.md",
+		"deploy/docs", "deploy/events", "deploy/systemd", "deploy/nats", "deploy/prometheus",
+		"deploy/grafana", "deploy/kubernetes", "deploy/compose", "deploy/dist/chart",
+		"deploy/dist/packages")
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +74,8 @@ func (r *Release) checkout(ctx context.Context) (*tree, error) {
 		if !ok {
 			return nil, fmt.Errorf("git ls-files: %q", entry)
 		}
-		content, err := os.ReadFile(filepath.Join(r.Root, name)) //nolint:gosec // a file of the checkout
+		//nolint:gosec // a file of the checkout
+		content, err := os.ReadFile(filepath.Join(r.Root, name))
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +157,13 @@ func writeTar(w *tar.Writer, files []file, prefix string, at time.Time, owner in
 		if err := folder(path.Dir(name)); err != nil {
 			return err
 		}
-		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: at, Format: tar.FormatPAX})
+		return w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeDir,
+			Name:     name + "/",
+			Mode:     0o755,
+			ModTime:  at,
+			Format:   tar.FormatPAX,
+		})
 	}
 	for _, f := range files {
 		name := prefix + f.path
@@ -161,7 +171,15 @@ func writeTar(w *tar.Writer, files []file, prefix string, at time.Time, owner in
 			if err := folder(path.Dir(path.Clean(name))); err != nil {
 				return err
 			}
-			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: f.mode, Uid: owner, Gid: owner, ModTime: at, Format: tar.FormatPAX}); err != nil {
+			if err := w.WriteHeader(&tar.Header{
+				Typeflag: tar.TypeDir,
+				Name:     name,
+				Mode:     f.mode,
+				Uid:      owner,
+				Gid:      owner,
+				ModTime:  at,
+				Format:   tar.FormatPAX,
+			}); err != nil {
 				return err
 			}
 			continue
@@ -169,7 +187,14 @@ func writeTar(w *tar.Writer, files []file, prefix string, at time.Time, owner in
 		if err := folder(path.Dir(name)); err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: f.mode, Size: int64(len(f.content)), ModTime: at, Format: tar.FormatPAX}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     name,
+			Mode:     f.mode,
+			Size:     int64(len(f.content)),
+			ModTime:  at,
+			Format:   tar.FormatPAX,
+		}); err != nil {
 			return err
 		}
 		if _, err := w.Write(f.content); err != nil {

@@ -15,7 +15,8 @@ import (
 func readAxe(t *testing.T) (script string, installed bool) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/axe/node_modules/axe-core/axe.min.js")
-	if err != nil && slices.Contains(strings.Split(os.Getenv("HOOKSTART_TEST_REQUIRE"), ","), "axe") {
+	if err != nil &&
+		slices.Contains(strings.Split(os.Getenv("HOOKSTART_TEST_REQUIRE"), ","), "axe") {
 		t.Fatal("axe is required: npm ci --ignore-scripts --prefix deploy/e2e/testdata/axe")
 	}
 	return string(text), err == nil
@@ -61,9 +62,13 @@ func checkAccessibility(t *testing.T, b *tab, paths []string) {
 // setLook changes the colours and the width of the window.
 func setLook(b *tab, scheme string, width int64) {
 	b.t.Helper()
-	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
-	}})
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {
+				Name:  "prefers-reduced-motion",
+				Value: "reduce",
+			},
+		}})
 	b.check(err)
 	b.do(chromedp.EmulateViewport(width, 900))
 }
@@ -78,7 +83,8 @@ func violations(b *tab) string {
 // checkWidth fails the test if the page must be scrolled sideways.
 func checkWidth(t *testing.T, b *tab, path string, width int64) {
 	t.Helper()
-	if wider := b.evaluate(`String(document.documentElement.scrollWidth > innerWidth)`); wider != "false" {
+	if wider := b.evaluate(`String(document.documentElement.scrollWidth > innerWidth)`); wider !=
+		"false" {
 		t.Errorf("%s is wider than the window of %d px", path, width)
 	}
 }
@@ -91,6 +97,7 @@ func checkFilters(t *testing.T, b *tab, path string, width int64) {
 		const bottom = (element) => { const text = new Range(); text.selectNodeContents(element); return text.getBoundingClientRect().bottom; };
 		return bottom(link) - bottom(link.previousElementSibling);
 	}).filter((pixels) => Math.abs(pixels) > 0.5))`); off != "" {
-		t.Errorf("%s, %d px wide: what clears the filters is %s px below its button's line", path, width, off)
+		t.Errorf("%s, %d px wide: what clears the filters is %s px below its button's line", path,
+			width, off)
 	}
 }

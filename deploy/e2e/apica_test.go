@@ -30,8 +30,13 @@ func newAuthority(t *testing.T, name string) *authority {
 	t.Helper()
 	a := &authority{t: t}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
 	}
 	a.cert, a.key, a.file, _ = a.make(template)
 	return a
@@ -39,7 +44,9 @@ func newAuthority(t *testing.T, name string) *authority {
 
 // make makes a certificate and its key. If the authority has no certificate yet, it makes the
 // authority's own.
-func (a *authority) make(template *x509.Certificate) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
+func (a *authority) make(
+	template *x509.Certificate,
+) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -62,7 +69,10 @@ func (a *authority) make(template *x509.Certificate) (cert *x509.Certificate, ke
 	}
 	folder := a.t.TempDir()
 	certFile, keyFile = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: signed}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+	for path, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: signed},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: private},
+	} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			a.t.Fatal(err)
 		}
@@ -74,7 +84,10 @@ func (a *authority) make(template *x509.Certificate) (cert *x509.Certificate, ke
 func (a *authority) forLoopback() (certFile, keyFile string) {
 	a.t.Helper()
 	_, _, certFile, keyFile = a.make(&x509.Certificate{
-		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(2),
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 	})
 	return certFile, keyFile
 }
@@ -96,7 +109,8 @@ func TestTheCommandLineTrustsAnAuthority(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, bin, append([]string{"workflow", "list"}, args...)...)
-		cmd.Env = append(os.Environ(), "HOOKSTART_ADMIN_TOKEN="+adminToken, "HOOKSTART_API_URL="+l.executor, env)
+		cmd.Env = append(os.Environ(), "HOOKSTART_ADMIN_TOKEN="+adminToken,
+			"HOOKSTART_API_URL="+l.executor, env)
 		var out, errs strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		if err := cmd.Run(); (err == nil) != (errs.Len() == 0) {
@@ -114,11 +128,18 @@ func TestTheCommandLineTrustsAnAuthority(t *testing.T) {
 		"ours":               {args: []string{"--api-ca", ours.file}, stdout: "demo"},
 		"in the environment": {env: "HOOKSTART_API_CA=" + ours.file, stdout: "demo"},
 		"another":            {args: []string{"--api-ca", other.file}, stderr: "x509: "},
-		"missing":            {args: []string{"--api-ca", text + "-missing"}, stderr: "--api-ca: open "},
-		"no certificate":     {args: []string{"--api-ca", text}, stderr: "--api-ca: " + text + " holds no certificate"},
+		"missing": {
+			args:   []string{"--api-ca", text + "-missing"},
+			stderr: "--api-ca: open ",
+		},
+		"no certificate": {
+			args:   []string{"--api-ca", text},
+			stderr: "--api-ca: " + text + " holds no certificate",
+		},
 	} {
 		stdout, stderr := run(c.env, c.args...)
-		if c.stderr == "" && stderr != "" || !strings.Contains(stderr, c.stderr) || !strings.Contains(stdout, c.stdout) {
+		if c.stderr == "" && stderr != "" || !strings.Contains(stderr, c.stderr) ||
+			!strings.Contains(stdout, c.stdout) {
 			t.Errorf("%s: %q, %q", name, stdout, stderr)
 		}
 	}

@@ -22,11 +22,15 @@ import (
 )
 
 // hookstartAt runs the command line against an installation.
-func hookstartAt(t *testing.T, l *localProgram, stdin string, env []string, args ...string) (stdout, stderr string, code int) {
+func hookstartAt(
+	t *testing.T, l *localProgram, stdin string, env []string, args ...string,
+) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, problems bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), filepath.Join(buildCommandLine(t), "hookstart"), args...)
-	cmd.Env = append(append(os.Environ(), "HOOKSTART_API_URL="+l.executor, "HOOKSTART_ADMIN_TOKEN="+adminToken), env...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(buildCommandLine(t), "hookstart"),
+		args...)
+	cmd.Env = append(append(os.Environ(), "HOOKSTART_API_URL="+l.executor,
+		"HOOKSTART_ADMIN_TOKEN="+adminToken), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &problems
 	err := cmd.Run()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -43,8 +47,10 @@ func hookstartAt(t *testing.T, l *localProgram, stdin string, env []string, args
 func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	t.Parallel()
 	from := launchLocal(t, t.TempDir())
-	empty := &localProgram{process: launch(t, "hookstart-local", "--data-dir", t.TempDir(), "--no-demo", "--ingress-addr=127.0.0.1:0",
-		"--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--admin-token="+adminToken)}
+	empty := &localProgram{process: launch(t, "hookstart-local", "--data-dir", t.TempDir(),
+		"--no-demo", "--ingress-addr=127.0.0.1:0",
+		"--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--admin-token="+adminToken)}
 	empty.executor = empty.Await(`\nConsole +(http://[^/\s]+)`)
 	describe(t, from.client())
 	exported, stderr, code := hookstartAt(t, from, "", nil, "export")
@@ -54,11 +60,16 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	checkSchema(t, exported)
 	apply := func(env []string, args ...string) (string, int) {
 		t.Helper()
-		stdout, stderr, code := hookstartAt(t, empty, exported, env, append([]string{"apply", "-f", "-"}, args...)...)
+		stdout, stderr, code := hookstartAt(t, empty, exported, env,
+			append([]string{"apply", "-f", "-"}, args...)...)
 		return stdout + stderr, code
 	}
-	env := []string{"ORDERS_GITHUB_SECRET=secret-of-github-0", "ORDERS_META_SECRET=secret-of-meta-00", "ORDERS_META_VERIFYTOKEN=secret-of-verify"}
-	if text, code := apply(env, "--dry-run"); code != 3 || !strings.Contains(text, "+ workflow orders") {
+	env := []string{
+		"ORDERS_GITHUB_SECRET=secret-of-github-0", "ORDERS_META_SECRET=secret-of-meta-00",
+		"ORDERS_META_VERIFYTOKEN=secret-of-verify",
+	}
+	if text, code := apply(env, "--dry-run"); code != 3 ||
+		!strings.Contains(text, "+ workflow orders") {
 		t.Errorf("a dry run before: %d\n%s", code, text)
 	}
 	if text, code := apply(env); code != 0 {
@@ -69,7 +80,8 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 		t.Error("nothing is in the audit")
 	}
 	for _, args := range [][]string{{"--dry-run"}, {"--dry-run", "--prune"}, {}, {"--prune"}} {
-		if text, code := apply(nil, args...); code != 0 || strings.TrimSpace(text) != "No differences." {
+		if text, code := apply(nil, args...); code != 0 ||
+			strings.TrimSpace(text) != "No differences." {
 			t.Errorf("apply %q again: %d\n%s", args, code, text)
 		}
 	}
@@ -85,7 +97,8 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.Get(trigger.URL + "&hub.mode=subscribe&hub.challenge=42&hub.verify_token=secret-of-verify")
+	response, err := http.Get(trigger.URL +
+		"&hub.mode=subscribe&hub.challenge=42&hub.verify_token=secret-of-verify")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,18 +117,40 @@ func describe(t *testing.T, client *apiclient.Client) {
 			t.Fatal(err)
 		}
 	}
-	check(client.PutAccount(t.Context(), "acme", api.PutAccount{Name: "Acme: \"Inc.\" #1", Plan: "pro"}))
+	check(client.PutAccount(t.Context(), "acme", api.PutAccount{
+		Name: "Acme: \"Inc.\" #1",
+		Plan: "pro",
+	}))
 	check(client.PutWorkflow(t.Context(), "orders", api.PutWorkflow{
-		AccountID: "acme", Name: "Orders – néw", Queue: "shop", RateLimit: &api.RateLimit{Requests: 7, WindowSeconds: 60},
+		AccountID: "acme",
+		Name:      "Orders – néw",
+		Queue:     "shop",
+		RateLimit: &api.RateLimit{Requests: 7, WindowSeconds: 60},
 		Triggers: []api.PutTrigger{
-			{NodeID: "github", Name: "yes", SamplePayload: json.RawMessage(`{"big": 12345678901234567890, "text": "a\nb: c", "e": 1e3}`)},
+			{
+				NodeID: "github",
+				Name:   "yes",
+				SamplePayload: json.RawMessage(
+					`{"big": 12345678901234567890, "text": "a\nb: c", "e": 1e3}`,
+				),
+			},
 			{NodeID: "meta", Name: "Meta"},
 			{NodeID: "plain", SamplePayload: json.RawMessage(`"text"`)},
 		},
 	}))
-	check(client.PutSender(t.Context(), "orders", "github", api.PutSender{Preset: "github", Secrets: []string{"secret-of-github-0"}}))
-	check(client.PutSender(t.Context(), "orders", "meta", api.PutSender{Preset: "meta", Secrets: []string{"secret-of-meta-00"}, Settings: map[string]string{"verifyToken": "secret-of-verify"}}))
-	check(client.PutSender(t.Context(), "orders", "plain", api.PutSender{Preset: "plain", Settings: map[string]string{"deliveryId": "ptr:/id,header:X-Id"}}))
+	check(client.PutSender(t.Context(), "orders", "github", api.PutSender{
+		Preset:  "github",
+		Secrets: []string{"secret-of-github-0"},
+	}))
+	check(client.PutSender(t.Context(), "orders", "meta", api.PutSender{
+		Preset:   "meta",
+		Secrets:  []string{"secret-of-meta-00"},
+		Settings: map[string]string{"verifyToken": "secret-of-verify"},
+	}))
+	check(client.PutSender(t.Context(), "orders", "plain", api.PutSender{
+		Preset:   "plain",
+		Settings: map[string]string{"deliveryId": "ptr:/id,header:X-Id"},
+	}))
 	check(client.Activate(t.Context(), "orders"))
 }
 

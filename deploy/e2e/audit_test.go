@@ -45,21 +45,26 @@ func auditOnce(t *testing.T, database string) {
 	const perActor, kills, perKill = 167, 5, 30
 	nats := natstest.Start(t)
 	start := func() (*process, string) {
-		p := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+nats.URL(), "--database-url="+database, "--admin-token="+adminToken)
+		p := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+			"--nats-url="+nats.URL(), "--database-url="+database, "--admin-token="+adminToken)
 		return p, "http://" + p.Await(`"addr":"([^"]+)".*executor is ready`)
 	}
 	_, steady := start()
 	admin := apiclient.New(steady, adminToken)
 	for n := range 3 {
 		makeWorkflow(t, admin, fmt.Sprint("workflow-", n))
-		if _, err := admin.SetSamplePayload(t.Context(), fmt.Sprint("workflow-", n), "node", []byte(`{"a":1}`)); err != nil {
+		if _, err := admin.SetSamplePayload(t.Context(), fmt.Sprint("workflow-", n), "node",
+			[]byte(`{"a":1}`)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	secrets := []string{adminToken}
 	tokens := []string{adminToken}
 	for n := range 2 {
-		key, err := admin.CreateKey(t.Context(), api.PutKey{Name: fmt.Sprint("CI ", n), Role: "editor"})
+		key, err := admin.CreateKey(t.Context(), api.PutKey{
+			Name: fmt.Sprint("CI ", n),
+			Role: "editor",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +79,9 @@ func auditOnce(t *testing.T, database string) {
 	go func() {
 		defer close(killing)
 		for range kills {
-			reach(t, &served, served.Load()+perKill) // kills follow the progress, because a slow machine would make many more changes in a fixed time
+			// Kills follow the progress, because a slow machine would make many more changes in a
+			// fixed time.
+			reach(t, &served, served.Load()+perKill)
 			killed.Kill()
 			p, where := start()
 			at.Lock()
@@ -83,8 +90,8 @@ func auditOnce(t *testing.T, database string) {
 		}
 	}()
 
-	// Each actor gives its own workflow one name after the other, through the executors in turn, and
-	// sometimes starts it.
+	// Each actor gives its own workflow one name after the other, through the executors in turn,
+	// and sometimes starts it.
 	type change struct {
 		name      string
 		confirmed bool
@@ -104,7 +111,12 @@ func auditOnce(t *testing.T, database string) {
 					at.RUnlock()
 				}
 				name := fmt.Sprintf("name %d of %d", n, actor)
-				_, err := apiclient.New(base, tokens[actor]).PutWorkflow(t.Context(), id, api.PutWorkflow{AccountID: "tests", Name: name, Triggers: []api.PutTrigger{{NodeID: "node"}}})
+				_, err := apiclient.New(base, tokens[actor]).PutWorkflow(t.Context(), id,
+					api.PutWorkflow{
+						AccountID: "tests",
+						Name:      name,
+						Triggers:  []api.PutTrigger{{NodeID: "node"}},
+					})
 				changes[actor] = append(changes[actor], change{name, err == nil})
 				if err == nil && n%2 == 1 {
 					served.Add(1)
@@ -112,7 +124,8 @@ func auditOnce(t *testing.T, database string) {
 				if n%10 > 1 {
 					continue
 				}
-				if one, err := apiclient.New(base, tokens[actor]).RerunTrigger(t.Context(), id, "node"); err == nil {
+				if one, err := apiclient.New(base, tokens[actor]).RerunTrigger(t.Context(), id,
+					"node"); err == nil {
 					started[actor][one.ExecutionID] = true
 				}
 			}
@@ -160,7 +173,9 @@ func auditOnce(t *testing.T, database string) {
 				if actor == 0 {
 					want = api.Actor{Kind: "admin-token", Name: e.Actor.Name}
 				}
-				if e.Actor.Kind != want.Kind || e.Actor.Name != want.Name || e.Action != "workflow.update" || e.WorkflowID != fmt.Sprint("workflow-", actor) || e.AccountID != "tests" {
+				if e.Actor.Kind != want.Kind || e.Actor.Name != want.Name ||
+					e.Action != "workflow.update" ||
+					e.WorkflowID != fmt.Sprint("workflow-", actor) || e.AccountID != "tests" {
 					t.Errorf("%+v, want %+v", e, want)
 				}
 				if last[actor] == "" {
@@ -195,8 +210,10 @@ func auditOnce(t *testing.T, database string) {
 	if confirmed < 3*perActor/2 {
 		t.Errorf("only %d changes were confirmed", confirmed)
 	}
-	t.Logf("%d changes confirmed, %d not, %d reruns, %d entries in all", confirmed, unconfirmed, len(reruns), all)
-	if _, err := apiclient.New(steady, tokens[1]).Audit(t.Context(), apiclient.AuditFilter{}, apiclient.Page{}); err == nil || !strings.Contains(err.Error(), "forbidden") {
+	t.Logf("%d changes confirmed, %d not, %d reruns, %d entries in all", confirmed, unconfirmed,
+		len(reruns), all)
+	if _, err := apiclient.New(steady, tokens[1]).Audit(t.Context(), apiclient.AuditFilter{},
+		apiclient.Page{}); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("an editor reads the audit: %v", err)
 	}
 }
@@ -228,10 +245,12 @@ func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 		return err == nil
 	}
 	audited := func() bool {
-		list, err := admin.Audit(t.Context(), apiclient.AuditFilter{WorkflowID: "the-end"}, apiclient.Page{Limit: 1})
+		list, err := admin.Audit(t.Context(), apiclient.AuditFilter{WorkflowID: "the-end"},
+			apiclient.Page{Limit: 1})
 		return err == nil && len(list.Items) == 1
 	}
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().
+		Add(3 * time.Minute); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		if recorded() && audited() {
 			return
 		}
@@ -241,12 +260,18 @@ func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 
 // wantReruns checks that the audit contains exactly the executions that were started, confirmed or
 // not, with the actor that started each.
-func wantReruns(t *testing.T, admin *apiclient.Client, reruns map[string]api.AuditEntry, started []map[string]bool) {
+func wantReruns(
+	t *testing.T, admin *apiclient.Client, reruns map[string]api.AuditEntry,
+	started []map[string]bool,
+) {
 	t.Helper()
 	for actor, ids := range started {
 		for id := range ids {
 			e, ok := reruns[id]
-			if want := fmt.Sprint("CI ", actor-1); !ok || e.WorkflowID != fmt.Sprint("workflow-", actor) || (actor > 0 && e.Actor.Name != want) || (actor == 0 && e.Actor.Kind != "admin-token") {
+			if want := fmt.Sprint("CI ", actor-1); !ok ||
+				e.WorkflowID != fmt.Sprint("workflow-", actor) ||
+				(actor > 0 && e.Actor.Name != want) ||
+				(actor == 0 && e.Actor.Kind != "admin-token") {
 				t.Errorf("%s by %d: %v, %+v", id, actor, ok, e)
 			}
 		}

@@ -21,7 +21,11 @@ func TestAuditPage(t *testing.T) {
 	client := l.client()
 	for n := range 40 {
 		name := fmt.Sprintf("Name %d <b>&amp;", n)
-		if _, err := client.PutWorkflow(t.Context(), "demo", api.PutWorkflow{AccountID: "demo", Name: name, Triggers: []api.PutTrigger{{NodeID: "webhook"}}}); err != nil {
+		if _, err := client.PutWorkflow(t.Context(), "demo", api.PutWorkflow{
+			AccountID: "demo",
+			Name:      name,
+			Triggers:  []api.PutTrigger{{NodeID: "webhook"}},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,12 +46,15 @@ func TestAuditPage(t *testing.T) {
 	b.click(`nav a[href="/audit"]`)
 	b.page("Audit")
 	table := b.text("table", "session.sign-in")
-	for _, want := range []string{"key.create", "execution.rerun", "Name 39 <b>&amp;", started.ExecutionID, "admin token"} {
+	for _, want := range []string{
+		"key.create", "execution.rerun", "Name 39 <b>&amp;", started.ExecutionID, "admin token",
+	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the page does not say %q:\n%s", want, table)
 		}
 	}
-	if html := b.evaluate(`document.documentElement.outerHTML`); strings.Contains(html, key.Secret) || strings.Contains(html, adminToken) {
+	if html := b.evaluate(`document.documentElement.outerHTML`); strings.Contains(html,
+		key.Secret) || strings.Contains(html, adminToken) {
 		t.Error("the page shows a secret")
 	}
 	if n := b.evaluate(`String(document.querySelectorAll("tbody tr").length)`); n != "25" {
@@ -74,7 +81,8 @@ func TestAuditPage(t *testing.T) {
 	other.write("#token", key.Secret)
 	other.do(chromedp.Submit(chromedp.CSS("#token")))
 	other.page("Overview")
-	if n := other.evaluate(`String(document.querySelectorAll("nav a[href='/audit']").length)`); n != "0" {
+	if n := other.evaluate(`String(document.querySelectorAll("nav a[href='/audit']").length)`); n !=
+		"0" {
 		t.Error("an editor is shown the way to the audit")
 	}
 	other.visit("/audit")
@@ -94,7 +102,9 @@ func (b *tab) shoot(name string) {
 		width  int64
 	}{{"light", 1440}, {"dark", 1440}, {"light", 375}} {
 		c.look(look.scheme, look.width, windowHeight)
-		b.check(os.WriteFile(filepath.Join(folder, fmt.Sprintf("%s-%s-%d.png", name, look.scheme, look.width)), c.picture(look.width), 0o600))
+		b.check(os.WriteFile(filepath.Join(folder,
+			fmt.Sprintf("%s-%s-%d.png", name, look.scheme, look.width)), c.picture(look.width),
+			0o600))
 	}
 	c.look("light", 1440, windowHeight)
 }

@@ -39,8 +39,11 @@ func sizeOf(t *testing.T, variable string, size int) int {
 // admin runs a verb of hookstart admin against an installation, and returns its output.
 func (i *installation) admin(t *testing.T, bin string, args ...string) (string, error) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), filepath.Join(bin, "hookstart"), append([]string{"admin"}, args...)...)
-	command.Env = append(os.Environ(), "HOOKSTART_API_URL="+i.api, "HOOKSTART_ADMIN_TOKEN="+adminToken, "HOOKSTART_NATS_URL="+i.nats.URL(), "GORACE="+raceOptions)
+	command := exec.CommandContext(t.Context(), filepath.Join(bin, "hookstart"),
+		append([]string{"admin"}, args...)...)
+	command.Env = append(os.Environ(), "HOOKSTART_API_URL="+i.api,
+		"HOOKSTART_ADMIN_TOKEN="+adminToken, "HOOKSTART_NATS_URL="+i.nats.URL(),
+		"GORACE="+raceOptions)
 	output, err := command.CombinedOutput()
 	return string(output), err
 }
@@ -55,7 +58,8 @@ type sent struct {
 // acknowledged executions again.
 func TestBackup(t *testing.T) {
 	t.Parallel()
-	workflows, executions := sizeOf(t, "HOOKSTART_BACKUP_WORKFLOWS", 30), sizeOf(t, "HOOKSTART_BACKUP_EXECUTIONS", 2_000)
+	workflows, executions := sizeOf(t, "HOOKSTART_BACKUP_WORKFLOWS", 30),
+		sizeOf(t, "HOOKSTART_BACKUP_EXECUTIONS", 2_000)
 	bin := buildCommandLine(t)
 	from := install(t, 1)
 	paths := make([]string, workflows)
@@ -65,11 +69,17 @@ func TestBackup(t *testing.T) {
 	ran, stopRunner := from.runs(t)
 	before := from.send(t, paths, "before", executions)
 	repeated := before[0]
-	if a, err := post(t.Context(), from.urls[0]+repeated.path, map[string]string{"X-Webhook-Delivery-Id": repeated.delivery}, strings.NewReader(`{}`)); err != nil || !a.Deduplicated {
+	if a, err := post(t.Context(), from.urls[0]+repeated.path, map[string]string{
+		"X-Webhook-Delivery-Id": repeated.delivery,
+	}, strings.NewReader(`{}`)); err != nil || !a.Deduplicated {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	recorded(t, from.client, before[len(before)-1].id, func(api.ExecutionDetail) bool { return true })
-	recorded(t, from.client, repeated.id, func(e api.ExecutionDetail) bool { return e.Duplicates == 1 })
+	recorded(t, from.client, before[len(before)-1].id, func(api.ExecutionDetail) bool {
+		return true
+	})
+	recorded(t, from.client, repeated.id, func(e api.ExecutionDetail) bool {
+		return e.Duplicates == 1
+	})
 
 	// The backup is taken under load.
 	loading, stopLoad := context.WithCancel(t.Context())
@@ -86,13 +96,18 @@ func TestBackup(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("%v, %v", info, err)
 	}
-	t.Logf("backup of %d workflows and %d executions: %s, %d bytes\n%s", workflows, executions, time.Since(began), info.Size(), output)
+	t.Logf("backup of %d workflows and %d executions: %s, %d bytes\n%s", workflows, executions,
+		time.Since(began), info.Size(), output)
 	stopLoad()
 	load.Wait()
 	stopRunner()
 
-	t.Run("a file that is not whole is refused", func(t *testing.T) { refusesBrokenFiles(t, bin, from, file) })
-	if output, err := from.admin(t, bin, "restore", file); err == nil || !strings.Contains(output, "not empty") || !strings.Contains(output, "nothing was restored") {
+	t.Run("a file that is not whole is refused", func(t *testing.T) {
+		refusesBrokenFiles(t, bin, from, file)
+	})
+	if output, err := from.admin(t, bin, "restore", file); err == nil ||
+		!strings.Contains(output, "not empty") ||
+		!strings.Contains(output, "nothing was restored") {
 		t.Errorf("restored over itself: %v\n%s", err, output)
 	}
 
@@ -113,7 +128,9 @@ func TestBackup(t *testing.T) {
 	}
 	recognised := 0
 	for n, s := range before {
-		a, err := post(t.Context(), to.urls[n%2]+s.path, map[string]string{"X-Webhook-Delivery-Id": s.delivery}, strings.NewReader(`{}`))
+		a, err := post(t.Context(), to.urls[n%2]+s.path, map[string]string{
+			"X-Webhook-Delivery-Id": s.delivery,
+		}, strings.NewReader(`{}`))
 		if err != nil || a.status != 200 || !a.Deduplicated || a.ExecutionID != s.id {
 			t.Fatalf("%+v: %+v, %v", s, a, err)
 		}
@@ -128,12 +145,18 @@ func TestBackup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		is := recorded(t, to.client, before[n].id, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
-		if is.DeliveryID != was.DeliveryID || is.StreamSequence != was.StreamSequence || !is.AcceptedAt.Equal(was.AcceptedAt) || string(is.Input) != string(was.Input) || is.InputExpired {
+		is := recorded(t, to.client, before[n].id, func(e api.ExecutionDetail) bool {
+			return e.Status == "succeeded"
+		})
+		if is.DeliveryID != was.DeliveryID || is.StreamSequence != was.StreamSequence ||
+			!is.AcceptedAt.Equal(was.AcceptedAt) || string(is.Input) != string(was.Input) ||
+			is.InputExpired {
 			t.Errorf("\nis  %+v\nwas %+v", is, was)
 		}
 	}
-	if got := recorded(t, to.client, repeated.id, func(e api.ExecutionDetail) bool { return e.Duplicates >= 2 }); got.Duplicates != 2 {
+	if got := recorded(t, to.client, repeated.id, func(e api.ExecutionDetail) bool {
+		return e.Duplicates >= 2
+	}); got.Duplicates != 2 {
 		t.Errorf("%d duplicates", got.Duplicates)
 	}
 	if a, b := from.accepted(t, before), to.accepted(t, before); !maps.Equal(a, b) {
@@ -147,13 +170,14 @@ func TestBackup(t *testing.T) {
 			again++
 		}
 	}
-	// Executions may run again if they ran after the oldest one that had not ended when the backup was
-	// taken. On a busy machine there are many of them. Executions that were acknowledged before it do
-	// not run again.
+	// Executions may run again if they ran after the oldest one that had not ended when the backup
+	// was taken. On a busy machine there are many of them. Executions that were acknowledged before
+	// it do not run again.
 	if again > len(before)*3/4 {
 		t.Errorf("%d executions ran again in the new installation", again)
 	}
-	if output, err := to.admin(t, bin, "restore", file); err == nil || !strings.Contains(output, "not empty") {
+	if output, err := to.admin(t, bin, "restore", file); err == nil ||
+		!strings.Contains(output, "not empty") {
 		t.Errorf("restored twice: %v\n%s", err, output)
 	}
 }
@@ -168,7 +192,9 @@ func TestRestoreElsewhere(t *testing.T) {
 	_, stop := from.runs(t)
 	before := from.send(t, paths, "before", 100)
 	for _, s := range before {
-		recorded(t, from.client, s.id, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+		recorded(t, from.client, s.id, func(e api.ExecutionDetail) bool {
+			return e.Status == "succeeded"
+		})
 	}
 	stop()
 	key, err := from.client.CreateKey(t.Context(), api.PutKey{Name: "CI", Role: "viewer"})
@@ -195,10 +221,12 @@ func TestRestoreElsewhere(t *testing.T) {
 				database = pgtest.StartServer(t).URL()
 			}
 			to := installOn(t, database, 1)
-			if output, err := to.admin(t, bin, append([]string{"restore", file}, c.flags...)...); err != nil {
+			if output, err := to.admin(t, bin,
+				append([]string{"restore", file}, c.flags...)...); err != nil {
 				t.Fatalf("%v\n%s", err, output)
 			}
-			if a, b := from.accepted(t, before), to.accepted(t, before); !maps.Equal(a, b) || len(a) != len(before) {
+			if a, b := from.accepted(t, before), to.accepted(t, before); !maps.Equal(a, b) ||
+				len(a) != len(before) {
 				t.Errorf("the records differ: %d and %d", len(a), len(b))
 			}
 			if _, err := apiclient.New(to.api, key.Secret).WhoAmI(t.Context()); err != nil {
@@ -210,19 +238,28 @@ func TestRestoreElsewhere(t *testing.T) {
 					t.Errorf("the entry %s of the audit is gone", id)
 				}
 			}
-			is := recorded(t, to.client, before[7].id, func(api.ExecutionDetail) bool { return true })
-			if is.Status != "succeeded" || is.InputExpired == c.messages || (c.messages && string(is.Input) != `{"body":"{\"n\":7}"}`) {
+			is := recorded(t, to.client, before[7].id, func(api.ExecutionDetail) bool {
+				return true
+			})
+			if is.Status != "succeeded" || is.InputExpired == c.messages ||
+				(c.messages && string(is.Input) != `{"body":"{\"n\":7}"}`) {
 				t.Errorf("an earlier execution: %+v", is)
 			}
-			a, err := post(t.Context(), to.urls[0]+before[7].path, map[string]string{"X-Webhook-Delivery-Id": before[7].delivery}, strings.NewReader(`{"n":7}`))
-			if err != nil || a.status != 200 || (c.messages && (!a.Deduplicated || a.ExecutionID != before[7].id)) {
+			a, err := post(t.Context(), to.urls[0]+before[7].path, map[string]string{
+				"X-Webhook-Delivery-Id": before[7].delivery,
+			}, strings.NewReader(`{"n":7}`))
+			if err != nil || a.status != 200 ||
+				(c.messages && (!a.Deduplicated || a.ExecutionID != before[7].id)) {
 				t.Errorf("an earlier delivery: %+v, %v", a, err)
 			}
-			a, err = post(t.Context(), to.urls[0]+paths[1], nil, strings.NewReader(`{"after":true}`))
+			a, err = post(t.Context(), to.urls[0]+paths[1], nil,
+				strings.NewReader(`{"after":true}`))
 			if err != nil || a.status != 200 {
 				t.Fatalf("%+v, %v", a, err)
 			}
-			if e := recorded(t, to.client, a.ExecutionID, func(api.ExecutionDetail) bool { return true }); string(e.Input) != `{"body":"{\"after\":true}"}` || e.InputExpired {
+			if e := recorded(t, to.client, a.ExecutionID, func(api.ExecutionDetail) bool {
+				return true
+			}); string(e.Input) != `{"body":"{\"after\":true}"}` || e.InputExpired {
 				t.Errorf("a new execution: %+v", e)
 			}
 		})
@@ -237,7 +274,11 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	from := install(t, 1)
 	makeWorkflow(t, from.client, "first")
 	put := func(id, name string) {
-		if _, err := from.client.PutWorkflow(t.Context(), id, api.PutWorkflow{AccountID: "tests", Name: name, Triggers: []api.PutTrigger{{NodeID: "node"}}}); err != nil {
+		if _, err := from.client.PutWorkflow(t.Context(), id, api.PutWorkflow{
+			AccountID: "tests",
+			Name:      name,
+			Triggers:  []api.PutTrigger{{NodeID: "node"}},
+		}); err != nil {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
@@ -245,7 +286,8 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	var changing sync.WaitGroup
 	changing.Go(func() {
 		for n := 1; stopped.Err() == nil && n < 1_000; n++ {
-			put("counter", strconv.Itoa(n)) // each number is used once, because nothing else would reveal a missing entry
+			// Each number is used once, because nothing else would reveal a missing entry.
+			put("counter", strconv.Itoa(n))
 			put(fmt.Sprint("new-", n), "new")
 		}
 	})
@@ -293,7 +335,8 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 				t.Logf("%d changes of one workflow", want)
 			}
 			if entries[w.ID] != want {
-				t.Errorf("workflow %s has %d entries in the audit, want %d", w.ID, entries[w.ID], want)
+				t.Errorf("workflow %s has %d entries in the audit, want %d", w.ID, entries[w.ID],
+					want)
 			}
 			delete(entries, w.ID)
 		}
@@ -323,19 +366,25 @@ func TestRestoreNeedsTheKey(t *testing.T) {
 	from := install(t, 1, "--secrets-key-file="+keyFile(line))
 	path := makeWorkflow(t, from.client, "orders")
 	file := filepath.Join(t.TempDir(), "hookstart.backup")
-	if output, err := from.admin(t, bin, "backup", file); err != nil || !strings.Contains(output, "a restore needs the --secrets-key-file with the key "+id) {
+	if output, err := from.admin(t, bin, "backup", file); err != nil ||
+		!strings.Contains(output, "a restore needs the --secrets-key-file with the key "+id) {
 		t.Fatalf("%v\n%s", err, output)
 	}
-	if output, err := from.admin(t, bin, "restore", "--check", file); err != nil || !strings.Contains(output, "can be restored") || !strings.Contains(output, id) {
+	if output, err := from.admin(t, bin, "restore", "--check", file); err != nil ||
+		!strings.Contains(output, "can be restored") || !strings.Contains(output, id) {
 		t.Errorf("%v\n%s", err, output)
 	}
 	for _, flags := range [][]string{nil, {"--secrets-key-file=" + keyFile(seal.NewLine())}} {
 		to := install(t, 1, flags...)
 		output, err := to.admin(t, bin, "restore", file)
-		if err == nil || !strings.Contains(output, "executor") || !strings.Contains(output, "ingress") || strings.Count(output, "lacks the key "+id) != 2 || !strings.Contains(output, "nothing was restored") {
+		if err == nil || !strings.Contains(output, "executor") ||
+			!strings.Contains(output, "ingress") ||
+			strings.Count(output, "lacks the key "+id) != 2 ||
+			!strings.Contains(output, "nothing was restored") {
 			t.Errorf("%v: %v\n%s", flags, err, output)
 		}
-		if list, err := to.client.Accounts(t.Context(), apiclient.Page{}); err != nil || len(list.Items) > 0 {
+		if list, err := to.client.Accounts(t.Context(), apiclient.Page{}); err != nil ||
+			len(list.Items) > 0 {
 			t.Errorf("%+v, %v", list, err)
 		}
 		if output, err := to.admin(t, bin, "restore", "--without-keys", file); err != nil {
@@ -346,7 +395,8 @@ func TestRestoreNeedsTheKey(t *testing.T) {
 	if output, err := to.admin(t, bin, "restore", file); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
-	if a, err := post(t.Context(), to.urls[0]+path, nil, strings.NewReader(`{}`)); err != nil || a.status != 200 {
+	if a, err := post(t.Context(), to.urls[0]+path, nil, strings.NewReader(`{}`)); err != nil ||
+		a.status != 200 {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
@@ -360,7 +410,9 @@ func (i *installation) send(t *testing.T, paths []string, name string, n int) []
 		posting.Go(func() {
 			for at := range numbers {
 				s := sent{path: paths[at%len(paths)], delivery: fmt.Sprint(name, "-", at)}
-				a, err := post(t.Context(), i.urls[0]+s.path, map[string]string{"X-Webhook-Delivery-Id": s.delivery}, strings.NewReader(fmt.Sprintf(`{"n":%d}`, at)))
+				a, err := post(t.Context(), i.urls[0]+s.path, map[string]string{
+					"X-Webhook-Delivery-Id": s.delivery,
+				}, strings.NewReader(fmt.Sprintf(`{"n":%d}`, at)))
 				if err != nil || a.status != 200 {
 					t.Errorf("%+v: %+v, %v", s, a, err)
 				}
@@ -388,7 +440,11 @@ func (i *installation) runs(t *testing.T) (ran *sync.Map, stop func()) {
 	ran, done := &sync.Map{}, make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := runner.Run(ctx, nc, runner.Options{Queue: "default", Group: "main", Concurrency: runnersAtOnce}, func(_ context.Context, e runner.Execution) (any, error) {
+		if err := runner.Run(ctx, nc, runner.Options{
+			Queue:       "default",
+			Group:       "main",
+			Concurrency: runnersAtOnce,
+		}, func(_ context.Context, e runner.Execution) (any, error) {
 			ran.Store(e.ID, true)
 			return "done", nil
 		}); err != nil {
@@ -405,7 +461,10 @@ func (i *installation) sendUntil(ctx context.Context, t *testing.T, paths []stri
 	t.Helper()
 	for n := 0; ctx.Err() == nil; n++ {
 		s := sent{path: paths[n%len(paths)], delivery: fmt.Sprint("during-", n)}
-		a, err := post(t.Context(), i.urls[0]+s.path, map[string]string{"X-Webhook-Delivery-Id": s.delivery}, strings.NewReader(`{}`)) //nolint:contextcheck // the last one is answered after ctx has ended
+		//nolint:contextcheck // the last one is answered after ctx has ended
+		a, err := post(t.Context(), i.urls[0]+s.path, map[string]string{
+			"X-Webhook-Delivery-Id": s.delivery,
+		}, strings.NewReader(`{}`))
 		if err != nil || a.status != 200 {
 			t.Errorf("during the backup: %+v, %v", a, err)
 			return all
@@ -454,7 +513,8 @@ func refusesBrokenFiles(t *testing.T, bin string, i *installation, file string) 
 			t.Fatal(err)
 		}
 		output, err := i.admin(t, bin, "restore", broken)
-		if err == nil || !strings.Contains(output, want) || strings.Count(strings.TrimSpace(output), "\n") != 0 {
+		if err == nil || !strings.Contains(output, want) ||
+			strings.Count(strings.TrimSpace(output), "\n") != 0 {
 			t.Errorf("%s: %v\n%s", what, err, output)
 		}
 	}

@@ -21,7 +21,9 @@ import (
 )
 
 // chromiumNames are the programs that are suitable. The first one that is installed is used.
-var chromiumNames = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+var chromiumNames = []string{
+	"chromium", "chromium-browser", "google-chrome", "google-chrome-stable",
+}
 
 // findChromium returns the path of a browser. If there is none, it skips the test, or fails it if a
 // browser is required.
@@ -54,7 +56,8 @@ type tab struct {
 func openBrowser(t *testing.T, base string) *tab {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(findChromium(t)), chromedp.UserDataDir(browserFolder(t)), chromedp.DisableGPU, chromedp.WindowSize(1440, 900),
+		chromedp.ExecPath(findChromium(t)), chromedp.UserDataDir(browserFolder(t)),
+		chromedp.DisableGPU, chromedp.WindowSize(1440, 900),
 		chromedp.NoSandbox, // CI runs as root
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 	)
@@ -66,13 +69,16 @@ func openBrowser(t *testing.T, base string) *tab {
 	t.Cleanup(closeTab)
 
 	b := &tab{t: t, ctx: ctx, base: base}
-	b.check(chromedp.Do(ctx, chromedp.Navigate("about:blank"))) // starts the browser, which ends with this context; the context of a step would be too short
+	// Starts the browser, which ends with this context; the context of a step would be too short.
+	b.check(chromedp.Do(ctx, chromedp.Navigate("about:blank")))
 	go func() {
 		_ = chromedp.Listen(ctx, b.hear) // until the browser is closed
 	}()
 	for _, permission := range []string{"clipboard-read", "clipboard-write"} {
 		_, err := chromedp.CallBrowser(ctx, browser.SetPermission, browser.SetPermissionParams{
-			Permission: &browser.PermissionDescriptor{Name: permission}, Setting: browser.PermissionSettingGranted, Origin: base,
+			Permission: &browser.PermissionDescriptor{Name: permission},
+			Setting:    browser.PermissionSettingGranted,
+			Origin:     base,
 		})
 		b.check(err)
 	}
@@ -83,7 +89,8 @@ func openBrowser(t *testing.T, base string) *tab {
 // browser has ended, so that removing it may need more than one attempt.
 func browserFolder(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(os.TempDir(), "hookstart-browser-"+filepath.Base(t.TempDir())+"-"+time.Now().Format("150405.000000"))
+	dir := filepath.Join(os.TempDir(),
+		"hookstart-browser-"+filepath.Base(t.TempDir())+"-"+time.Now().Format("150405.000000"))
 	t.Cleanup(func() {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
@@ -143,7 +150,8 @@ func (b *tab) check(err error) {
 	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()
 	where, _ := chromedp.Run(ctx, chromedp.Location())
-	text, asking := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText.slice(0, 3000)`))
+	text, asking := chromedp.Run(ctx,
+		chromedp.Evaluate[string](`document.body.innerText.slice(0, 3000)`))
 	if asking != nil {
 		text = "(the page does not tell: " + asking.Error() + ")"
 	}
@@ -156,8 +164,10 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	for _, step := range steps {
 		ctx, cancel := context.WithTimeout(b.ctx, stepLimit)
 		err := chromedp.Do(ctx, step)
-		for err != nil && strings.Contains(err.Error(), "Could not find node with given id") && ctx.Err() == nil {
-			err = chromedp.Do(ctx, step) // a fragment was replaced between finding the node and using it
+		for err != nil && strings.Contains(err.Error(), "Could not find node with given id") &&
+			ctx.Err() == nil {
+			// A fragment was replaced between finding the node and using it.
+			err = chromedp.Do(ctx, step)
 		}
 		cancel()
 		b.check(err)
@@ -180,7 +190,10 @@ func (b *tab) visit(path string) {
 
 func (b *tab) click(selector string) { b.t.Helper(); b.do(chromedp.Click(chromedp.CSS(selector))) }
 
-func (b *tab) see(selector string) { b.t.Helper(); b.do(chromedp.WaitVisible(chromedp.CSS(selector))) }
+func (b *tab) see(selector string) {
+	b.t.Helper()
+	b.do(chromedp.WaitVisible(chromedp.CSS(selector)))
+}
 
 func (b *tab) write(selector, text string) {
 	b.t.Helper()

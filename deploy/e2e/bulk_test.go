@@ -24,9 +24,11 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 	const letters = 10_000
 	server, database := natstest.Start(t), filepath.Join(t.TempDir(), "executions.db")
 	launchExecutor := func() (*process, *apiclient.Client) {
-		p := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+server.URL(),
+		p := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+			"--nats-url="+server.URL(),
 			"--database-url=sqlite:"+database, "--admin-token="+adminToken)
-		return p, apiclient.New("http://"+p.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
+		return p,
+			apiclient.New("http://"+p.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
 	}
 	executor, client := launchExecutor()
 	makeWorkflow(t, client, "wf")
@@ -35,16 +37,20 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	failMany(t, js, letters)
-	within(t, 2*time.Minute, "dead letters", func() bool { return countLetters(t, client) == letters })
+	within(t, 2*time.Minute, "dead letters", func() bool {
+		return countLetters(t, client) == letters
+	})
 
-	// The call is broken off when a tenth has been started. On a busy machine the call answers after
-	// 30 s with what it has done by then.
+	// The call is broken off when a tenth has been started. On a busy machine the call answers
+	// after 30 s with what it has done by then.
 	done := make(chan error, 1)
 	go func() {
 		_, err := client.RequeueDeadLetters(t.Context(), api.SelectDeadLetters{WorkflowID: "wf"})
 		done <- err
 	}()
-	within(t, time.Minute, "requeues", func() bool { return lastSequence(t, js) >= letters+letters/10 })
+	within(t, time.Minute, "requeues", func() bool {
+		return lastSequence(t, js) >= letters+letters/10
+	})
 	executor.Kill()
 	if err := <-done; err == nil {
 		t.Error("the call was answered: the kill came too late")
@@ -52,7 +58,9 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 	_, client = launchExecutor()
 	requeued := 0
 	for {
-		answer, err := client.RequeueDeadLetters(t.Context(), api.SelectDeadLetters{WorkflowID: "wf"})
+		answer, err := client.RequeueDeadLetters(t.Context(), api.SelectDeadLetters{
+			WorkflowID: "wf",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,8 +92,14 @@ func failMany(t *testing.T, js jetstream.JetStream, n int) {
 			t.Fatal(err)
 		}
 		start := execution.Start{
-			ID: uuid.NewString(), WorkflowID: "wf", NodeID: "node", AccountID: "tests", Queue: "default", Source: execution.Webhook,
-			AcceptedAt: time.Now(), Payload: payload,
+			ID:         uuid.NewString(),
+			WorkflowID: "wf",
+			NodeID:     "node",
+			AccountID:  "tests",
+			Queue:      "default",
+			Source:     execution.Webhook,
+			AcceptedAt: time.Now(),
+			Payload:    payload,
 		}
 		msg, err := stream.StartMessage(start)
 		if err == nil {
@@ -94,7 +108,12 @@ func failMany(t *testing.T, js jetstream.JetStream, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		msg, err = stream.ProgressMessage("default", "wf", "node", "", execution.Progress{ID: start.ID, Status: execution.Failed, At: time.Now(), Error: "on purpose"})
+		msg, err = stream.ProgressMessage("default", "wf", "node", "", execution.Progress{
+			ID:     start.ID,
+			Status: execution.Failed,
+			At:     time.Now(),
+			Error:  "on purpose",
+		})
 		if err == nil {
 			_, err = js.PublishMsgAsync(msg)
 		}

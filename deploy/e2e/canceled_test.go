@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-var canceledExecutions = flag.Int("canceled", 300, "TestCanceledAtRandomMoments: so many executions")
+var canceledExecutions = flag.Int("canceled", 300,
+	"TestCanceledAtRandomMoments: so many executions")
 
 // canceling is what a call that cancels an execution has answered, and when.
 type canceling struct {
@@ -22,16 +23,19 @@ type canceling struct {
 	answered int64 // microseconds since 1970
 }
 
-// Executions are canceled at random moments while their runners are killed: each has one end, which stays, and no
-// handler begins after its cancel was answered as canceled.
+// Executions are canceled at random moments while their runners are killed: each has one end, which
+// stays, and no handler begins after its cancel was answered as canceled.
 func TestCanceledAtRandomMoments(t *testing.T) {
 	t.Parallel()
 	executions, takes := *canceledExecutions, 100*time.Millisecond
 	l := launchLocal(t, t.TempDir(), "--log-level=warn")
 	path := makeWorkflow(t, l.client(), "canceled")
 	if _, err := l.client().PutWorkflow(t.Context(), "canceled", api.PutWorkflow{
-		AccountID: "tests", Name: "canceled", Queue: "killed", RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers: []api.PutTrigger{{NodeID: "node"}},
+		AccountID: "tests",
+		Name:      "canceled",
+		Queue:     "killed",
+		RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+		Triggers:  []api.PutTrigger{{NodeID: "node"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +77,8 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 		members[kills%len(members)] = begin()
 	}
 	final := map[string]api.Execution{}
-	for deadline := time.Now().Add(2 * time.Minute); len(final) < len(ids) && time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(2 * time.Minute); len(final) < len(ids) &&
+		time.Now().Before(deadline); <-tick.C {
 		finalStates(t, l.client(), "canceled", final)
 	}
 	for _, r := range members {
@@ -97,7 +102,8 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 		case answer.status == string(execution.Canceled) && e.Status != answer.status:
 			t.Errorf("execution %s was answered as canceled, and is %s", id, e.Status)
 		case answer.status == string(execution.Canceled) && lastBegin[id] > answer.answered:
-			t.Errorf("a handler began with %s %d µs after it was answered as canceled", id, lastBegin[id]-answer.answered)
+			t.Errorf("a handler began with %s %d µs after it was answered as canceled", id,
+				lastBegin[id]-answer.answered)
 		case answer.ended && e.Status != string(execution.Succeeded):
 			t.Errorf("execution %s had ended, and is %s", id, e.Status)
 		}

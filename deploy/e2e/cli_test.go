@@ -80,7 +80,11 @@ func TestCommandLine(t *testing.T) {
 				Files:               []string{script},
 				RequireExplicitExec: true,
 				RequireUniqueNames:  true,
-				Cmds:                map[string]func(*testscript.TestScript, bool, []string){"retry": retry, "publish": publish, "knock": knock},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"retry":   retry,
+					"publish": publish,
+					"knock":   knock,
+				},
 				Setup: func(env *testscript.Env) error {
 					env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 					env.Setenv("HOOKSTART_API_URL", l.executor)
@@ -155,16 +159,19 @@ func TestHelpExamples(t *testing.T) {
 	l := launchLocal(t, data)
 	sh := shell{t, t.TempDir(), append(os.Environ(),
 		"PATH="+buildCommandLine(t)+string(os.PathListSeparator)+os.Getenv("PATH"),
-		"HOOKSTART_API_URL="+l.executor, "HOOKSTART_ADMIN_TOKEN="+adminToken, "HOOKSTART_NATS_URL="+l.nats, "GORACE="+raceOptions,
+		"HOOKSTART_API_URL="+l.executor, "HOOKSTART_ADMIN_TOKEN="+adminToken,
+		"HOOKSTART_NATS_URL="+l.nats, "GORACE="+raceOptions,
 	)}
-	if err := os.Symlink(filepath.Join(data, "secrets.key"), filepath.Join(sh.dir, "secrets.key")); err != nil {
+	if err := os.Symlink(filepath.Join(data, "secrets.key"),
+		filepath.Join(sh.dir, "secrets.key")); err != nil {
 		t.Fatal(err)
 	}
 
 	// This makes an execution to show, to run again and to requeue.
 	sh.run(`hookstart trigger send demo --data '{"fail":"on purpose"}' && hookstart execution verify latest --wait 20s`)
 	deadline := time.Now().Add(time.Minute)
-	for !strings.Contains(sh.run("hookstart dead-letter list"), "on purpose") && time.Now().Before(deadline) {
+	for !strings.Contains(sh.run("hookstart dead-letter list"), "on purpose") &&
+		time.Now().Before(deadline) {
 		continue // each verb starts a program
 	}
 	sh.run("hookstart trigger send demo && hookstart execution verify latest --wait 20s")
@@ -175,7 +182,8 @@ func TestHelpExamples(t *testing.T) {
 	for _, verb := range verbs {
 		help := sh.run("hookstart " + verb[1] + " --help")
 		for line := range strings.Lines(help) {
-			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 82 { // a pipe of examples is longer
+			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 82 {
+				// A pipe of examples is longer.
 				t.Errorf("%s --help: a line of more than 80 columns: %s", verb[1], line)
 			}
 		}
@@ -192,13 +200,17 @@ func TestHelpExamples(t *testing.T) {
 				watching.Terminate()
 				continue
 			}
-			if strings.HasPrefix(example[1], "hookstart-local ") || strings.HasPrefix(example[1], "hookstart admin restore ") { // it needs another installation
+			if strings.HasPrefix(example[1], "hookstart-local ") ||
+				strings.HasPrefix(example[1], "hookstart admin restore ") {
+				// It needs another installation.
 				continue
 			}
-			if strings.HasSuffix(example[1], " key_q2VnT0pXbWs") { // no key that is made has this ID
+			if strings.HasSuffix(example[1], " key_q2VnT0pXbWs") {
+				// No key that is made has this ID.
 				continue
 			}
-			if strings.HasSuffix(example[1], " message-12") { // such a dead letter exists only after a fault of the database
+			if strings.HasSuffix(example[1], " message-12") {
+				// Such a dead letter exists only after a fault of the database.
 				continue
 			}
 			sh.run(example[1])

@@ -37,7 +37,9 @@ func TestConsoleComesBack(t *testing.T) {
 		if err != nil || a.status != 200 {
 			t.Fatalf("POST: %+v, %v", a, err)
 		}
-		recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+		recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool {
+			return e.Status == "succeeded"
+		})
 		want = append(want, a.ExecutionID)
 	}
 	rows := func() {

@@ -40,12 +40,20 @@ func TestConnectSlack(t *testing.T) {
 
 	post := func(body, signedWith string) (status int, answer string) {
 		t.Helper()
-		request := sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {"application/json"}}, Body: []byte(body)}
-		signed, err := sender.Sign(sender.Config{Preset: "slack", Secrets: []sender.Secret{{Text: signedWith}}}, request, time.Now())
+		request := sender.Request{
+			Method: "POST",
+			Header: map[string][]string{"Content-Type": {"application/json"}},
+			Body:   []byte(body),
+		}
+		signed, err := sender.Sign(sender.Config{
+			Preset:  "slack",
+			Secrets: []sender.Secret{{Text: signedWith}},
+		}, request, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		sent, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+		sent, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,16 +69,20 @@ func TestConnectSlack(t *testing.T) {
 		}
 		return response.StatusCode, string(text)
 	}
-	if status, answer := post(`{"type":"url_verification","challenge":"3eZbrw1aBm"}`, secret); status != http.StatusOK || !strings.Contains(answer, "3eZbrw1aBm") {
+	if status, answer := post(`{"type":"url_verification","challenge":"3eZbrw1aBm"}`,
+		secret); status != http.StatusOK || !strings.Contains(answer, "3eZbrw1aBm") {
 		t.Errorf("the handshake: %d %s", status, answer)
 	}
-	if status, answer := post(`{"type":"event_callback","event_id":"Ev1"}`, secret); status != http.StatusOK {
+	if status, answer := post(`{"type":"event_callback","event_id":"Ev1"}`,
+		secret); status != http.StatusOK {
 		t.Errorf("an event: %d %s", status, answer)
 	}
-	if status, answer := post(`{"type":"event_callback","event_id":"Ev2"}`, "another-signing-secret"); status != http.StatusUnauthorized {
+	if status, answer := post(`{"type":"event_callback","event_id":"Ev2"}`,
+		"another-signing-secret"); status != http.StatusUnauthorized {
 		t.Errorf("a forged event: %d %s", status, answer)
 	}
-	b.wait(`!document.querySelector("#sender-seen").innerText.includes("not yet")`) // what ingresses report arrives by itself
+	// What ingresses report arrives by itself.
+	b.wait(`!document.querySelector("#sender-seen").innerText.includes("not yet")`)
 	b.text("#sender-seen", "signature_invalid")
 	if html := b.evaluate(`document.documentElement.outerHTML`); strings.Contains(html, secret) {
 		t.Error("the secret is in the page")
@@ -81,7 +93,8 @@ func TestConnectSlack(t *testing.T) {
 	b.click("[data-remove-sender]")
 	b.click("[data-remove-sender-dialog] button.danger")
 	b.text("[data-done]", "The sender is removed")
-	if status, answer := post(`{"type":"event_callback","event_id":"Ev2"}`, "another-signing-secret"); status != http.StatusOK {
+	if status, answer := post(`{"type":"event_callback","event_id":"Ev2"}`,
+		"another-signing-secret"); status != http.StatusOK {
 		t.Errorf("with the token alone: %d %s", status, answer)
 	}
 }
@@ -101,7 +114,8 @@ func tryOut(b *tab) {
 	picture(b, "sent")
 	b.click("[data-switch]")
 	b.text("#state", "Inactive")
-	b.text("#sender-seen", "a handshake is answered, but what Slack sends is rejected with 403 until it is activated")
+	b.text("#sender-seen",
+		"a handshake is answered, but what Slack sends is rejected with 403 until it is activated")
 	b.click("[data-send-test]")
 	b.text("[data-sample-said].bad", "the workflow is inactive")
 	b.click("[data-run-past]")
@@ -129,7 +143,10 @@ func picture(b *tab, name string) {
 		width  int64
 	}{{"light", 1440}, {"dark", 1440}, {"light", 375}, {"dark", 375}} {
 		c.look(look.scheme, look.width, windowHeight)
-		b.check(os.WriteFile(folder+"/sender-"+name+"-"+look.scheme+"-"+map[int64]string{1440: "1440", 375: "375"}[look.width]+".png", c.picture(look.width), 0o600))
+		b.check(os.WriteFile(folder+"/sender-"+name+"-"+look.scheme+"-"+map[int64]string{
+			1440: "1440",
+			375:  "375",
+		}[look.width]+".png", c.picture(look.width), 0o600))
 	}
 	c.look("light", 1440, windowHeight)
 }

@@ -48,7 +48,9 @@ func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url fu
 		a, err := post(ctx, url(), header, strings.NewReader(`{"n":1}`))
 		switch {
 		case err != nil:
-			return // the program is gone, or the test is over; requests that were not acknowledged do not count
+			// The program is gone, or the test is over; requests that were not acknowledged do not
+			// count.
+			return
 		case a.status == 200:
 			if l.add(a, deliveryID) {
 				t.Errorf("execution %s was given to two deliveries", a.ExecutionID)
@@ -98,7 +100,9 @@ func TestKillUnderLoad(t *testing.T) {
 		if deliveryID == "" {
 			continue
 		}
-		a, err := post(t.Context(), p.ingress+path, map[string]string{"X-GitHub-Delivery": deliveryID}, strings.NewReader("again"))
+		a, err := post(t.Context(), p.ingress+path, map[string]string{
+			"X-GitHub-Delivery": deliveryID,
+		}, strings.NewReader("again"))
 		if err != nil || a.ExecutionID != id || !a.Deduplicated {
 			t.Fatalf("delivery %s was %s, again: %+v, %v", deliveryID, id, a, err)
 		}
@@ -108,7 +112,10 @@ func TestKillUnderLoad(t *testing.T) {
 
 // checkLedger compares what was acknowledged with what is stored and recorded: each exactly once.
 // There may be more, because a sender may have gone before it got the answer.
-func checkLedger(t *testing.T, acknowledged map[string]string, natsURL string, c *apiclient.Client, workflowID string) {
+func checkLedger(
+	t *testing.T, acknowledged map[string]string, natsURL string, c *apiclient.Client,
+	workflowID string,
+) {
 	t.Helper()
 	stored := storedStarts(t, natsURL, workflowID)
 	for id := range acknowledged {
@@ -179,7 +186,8 @@ func recordedIDs(t *testing.T, c *apiclient.Client, workflowID string) map[strin
 	counts := map[string]int{}
 	page := apiclient.Page{Limit: 200}
 	for {
-		list, err := c.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: workflowID}, page)
+		list, err := c.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: workflowID},
+			page)
 		if err != nil {
 			t.Fatal(err)
 		}

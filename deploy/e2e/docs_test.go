@@ -21,7 +21,9 @@ func documents(t *testing.T) map[string]string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && path != repository):
+		case entry.IsDir() &&
+			(entry.Name() == "node_modules" ||
+				strings.HasPrefix(entry.Name(), ".") && path != repository):
 			return filepath.SkipDir
 		case !entry.IsDir() && strings.HasSuffix(path, ".md"):
 			all[path] = string(file(t, path))
@@ -39,7 +41,8 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	t.Parallel()
 	readme := string(file(t, repository+"/README.md"))
 	var codes []string
-	for _, found := range regexp.MustCompile(`(?m)^\tCode\w+ += "(\w+)"$`).FindAllStringSubmatch(string(file(t, repository+"/executor/client/api/problem.go")), -1) {
+	for _, found := range regexp.MustCompile(`(?m)^\tCode\w+ += "(\w+)"$`).
+		FindAllStringSubmatch(string(file(t, repository+"/executor/client/api/problem.go")), -1) {
 		codes = append(codes, found[1])
 	}
 	if len(codes) == 0 {
@@ -85,7 +88,8 @@ func hasHeading(text, fragment string) bool {
 	}
 	drop := regexp.MustCompile("[^a-z0-9 _-]")
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
-		if strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(heading[1]), ""), " ", "-") == fragment {
+		if strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(heading[1]), ""), " ",
+			"-") == fragment {
 			return true
 		}
 	}
@@ -101,7 +105,9 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && path != repository):
+		case entry.IsDir() &&
+			(entry.Name() == "node_modules" ||
+				strings.HasPrefix(entry.Name(), ".") && path != repository):
 			return filepath.SkipDir
 		case strings.HasSuffix(path, "_test.go"):
 			for _, found := range declared.FindAllStringSubmatch(string(file(t, path)), -1) {

@@ -39,8 +39,13 @@ type killable struct {
 }
 
 func (k *killable) startExecutor() {
-	k.executor = launch(k.t, "executor", append([]string{"--admin-token=" + adminToken, "--database-url=sqlite:" + filepath.Join(k.told, "..", "executions.db")}, k.flags...)...)
-	k.client = apiclient.New("http://"+k.executor.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
+	k.executor = launch(k.t, "executor",
+		append([]string{
+			"--admin-token=" + adminToken,
+			"--database-url=sqlite:" + filepath.Join(k.told, "..", "executions.db"),
+		}, k.flags...)...)
+	k.client = apiclient.New("http://"+k.executor.Await(`"addr":"([^"]+)".*executor is ready`),
+		adminToken)
 }
 
 func (k *killable) startIngress() {
@@ -48,10 +53,13 @@ func (k *killable) startIngress() {
 	k.url = "http://" + k.ingress.Await(`"addr":"([^"]+)".*ingress is ready`)
 }
 
-// startRunner starts a runner of a queue: of fails, each execution fails, of alerts, each input is kept.
+// startRunner starts a runner of a queue: of fails, each execution fails, of alerts, each input is
+// kept.
 func (k *killable) startRunner(queue string) {
-	script := map[string]string{"fails": "exit 1", "alerts": `cat >"$HOOKSTART_EXECUTION_ID"`}[queue]
-	cmd := exec.Command(k.bin, "run", "--queue", queue, "--nats-url", k.nats.URL(), "--raw", "--concurrency", "4", "--", "sh", "-c", script)
+	script := map[string]string{"fails": "exit 1",
+		"alerts": `cat >"$HOOKSTART_EXECUTION_ID"`}[queue]
+	cmd := exec.Command(k.bin, "run", "--queue", queue, "--nats-url", k.nats.URL(), "--raw",
+		"--concurrency", "4", "--", "sh", "-c", script)
 	cmd.Dir = k.told
 	k.runners[queue] = childtest.Launch(k.t, cmd)
 	k.runners[queue].Await("(runner is ready)")
@@ -75,29 +83,44 @@ func (k *killable) kill(n int) {
 	}
 }
 
-// However often executor, ingress and runners are killed, the alert workflow's executions tell of each
-// failure once, and there are few of them.
+// However often executor, ingress and runners are killed, the alert workflow's executions tell of
+// each failure once, and there are few of them.
 func TestEventsUnderKills(t *testing.T) {
 	t.Parallel()
 	failures := *eventFailures
-	k := &killable{t: t, told: filepath.Join(t.TempDir(), "told"), runners: map[string]*process{}, nats: natstest.Start(t), bin: filepath.Join(buildCommandLine(t), "hookstart")}
+	k := &killable{
+		t:       t,
+		told:    filepath.Join(t.TempDir(), "told"),
+		runners: map[string]*process{},
+		nats:    natstest.Start(t),
+		bin:     filepath.Join(buildCommandLine(t), "hookstart"),
+	}
 	if err := os.Mkdir(k.told, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	k.flags = []string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + k.nats.URL(), "--log-level=info"}
+	k.flags = []string{
+		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + k.nats.URL(),
+		"--log-level=info",
+	}
 	k.startExecutor()
 	k.startIngress()
 	path := makeWorkflow(t, k.client, "fails")
 	for _, queue := range []string{"fails", "alerts"} {
 		if _, err := k.client.PutWorkflow(t.Context(), queue, api.PutWorkflow{
-			AccountID: "tests", Name: queue, Queue: queue, RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-			Triggers: []api.PutTrigger{{NodeID: "node"}},
+			AccountID: "tests",
+			Name:      queue,
+			Queue:     queue,
+			RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+			Triggers:  []api.PutTrigger{{NodeID: "node"}},
 		}); err != nil {
 			t.Fatal(err)
 		}
 		k.startRunner(queue)
 	}
-	if _, err := k.client.PutEvents(t.Context(), "tests", api.PutEvents{WorkflowID: "alerts", Kinds: []string{"execution.failed"}}); err != nil {
+	if _, err := k.client.PutEvents(t.Context(), "tests", api.PutEvents{
+		WorkflowID: "alerts",
+		Kinds:      []string{"execution.failed"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -130,11 +153,13 @@ func TestEventsUnderKills(t *testing.T) {
 	stored := storedStarts(t, k.nats.URL(), "alerts")
 	for id, n := range stored {
 		if n != 1 || told[id] == 0 {
-			t.Errorf("execution %s of the alert workflow is %d times in the stream, and tells of %d", id, n, told[id])
+			t.Errorf("execution %s of the alert workflow is %d times in the stream, and tells of "+
+				"%d", id, n, told[id])
 		}
 	}
 	if total != failures || len(told) != len(stored) {
-		t.Errorf("%d executions (%d stored) tell of %d failures, of %d", len(told), len(stored), total, failures)
+		t.Errorf("%d executions (%d stored) tell of %d failures, of %d", len(told), len(stored),
+			total, failures)
 	}
 	if most := 10 + 2*(failures/60+2); len(told) > most {
 		t.Errorf("%d executions of the alert workflow, more than %d", len(told), most)
@@ -148,13 +173,14 @@ func (k *killable) deliver(t *testing.T, path, delivery string) {
 	within(t, time.Minute, "answer", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		a, err := post(ctx, k.url+path, map[string]string{"X-GitHub-Delivery": delivery}, strings.NewReader("{}"))
+		a, err := post(ctx, k.url+path, map[string]string{"X-GitHub-Delivery": delivery},
+			strings.NewReader("{}"))
 		return err == nil && a.status == http.StatusOK
 	})
 }
 
-// counts returns how many failures each execution of the alert workflow tells of, as far as their runner
-// got them.
+// counts returns how many failures each execution of the alert workflow tells of, as far as their
+// runner got them.
 func (k *killable) counts(t *testing.T) map[string]int {
 	t.Helper()
 	files, err := os.ReadDir(k.told)
@@ -191,7 +217,8 @@ func TestEventScripts(t *testing.T) {
 			t.Skip(program + " is missing")
 		}
 	}
-	run := func(t *testing.T, script, input string, environment ...string) (code int, stderr string) {
+	run := func(t *testing.T, script, input string, environment ...string) (code int,
+		stderr string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), filepath.Join("..", "events", script))
 		cmd.Env = append(os.Environ(), environment...)
@@ -221,17 +248,20 @@ func TestEventScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, field := range []string{"text", "content"} {
-			if code, said := run(t, "chat.sh", event, "CHAT_WEBHOOK="+chat.URL+"/secret", "CHAT_FIELD="+field); code != 0 {
+			if code, said := run(t, "chat.sh", event, "CHAT_WEBHOOK="+chat.URL+"/secret",
+				"CHAT_FIELD="+field); code != 0 {
 				t.Fatalf("%d: %s", code, said)
 			}
 			var posted map[string]string
-			if err := json.Unmarshal([]byte(got), &posted); err != nil || len(posted) != 1 || posted[field] != want.Text || contentType != "application/json" {
+			if err := json.Unmarshal([]byte(got), &posted); err != nil || len(posted) != 1 ||
+				posted[field] != want.Text || contentType != "application/json" {
 				t.Errorf("%s: posted %s as %s, %v", field, got, contentType, err)
 			}
 		}
 		for answer, want := range map[int]int{503: 75, 429: 75, 404: 1, 302: 1} {
 			status = answer
-			if code, said := run(t, "chat.sh", event, "CHAT_WEBHOOK="+chat.URL); code != want || !strings.Contains(said, fmt.Sprint(answer)) {
+			if code, said := run(t, "chat.sh", event, "CHAT_WEBHOOK="+chat.URL); code != want ||
+				!strings.Contains(said, fmt.Sprint(answer)) {
 				t.Errorf("the chat answers %d: exit code %d, want %d: %s", answer, code, want, said)
 			}
 		}
@@ -240,11 +270,13 @@ func TestEventScripts(t *testing.T) {
 			t.Errorf("a chat that is away: exit code %d", code)
 		}
 		for _, input := range []string{`{"order":1}`, ""} {
-			if code, said := run(t, "chat.sh", input, "CHAT_WEBHOOK="+chat.URL); code != 1 || !strings.Contains(said, "no operator event") {
+			if code, said := run(t, "chat.sh", input, "CHAT_WEBHOOK="+chat.URL); code != 1 ||
+				!strings.Contains(said, "no operator event") {
 				t.Errorf("input %q: %d, %s", input, code, said)
 			}
 		}
-		if code, said := run(t, "chat.sh", event, "CHAT_WEBHOOK="); code == 0 || code == 75 || !strings.Contains(said, "CHAT_WEBHOOK") {
+		if code, said := run(t, "chat.sh", event, "CHAT_WEBHOOK="); code == 0 || code == 75 ||
+			!strings.Contains(said, "CHAT_WEBHOOK") {
 			t.Errorf("without a URL: %d, %s", code, said)
 		}
 	})
@@ -252,10 +284,15 @@ func TestEventScripts(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		sendmail := filepath.Join(dir, "sendmail")
-		if err := os.WriteFile(sendmail, []byte("#!/bin/sh\necho \"$@\" >"+dir+"/args\ncat >"+dir+"/mail\nexit ${FAILS:-0}\n"), 0o700); err != nil {
+		if err := os.WriteFile(sendmail,
+			[]byte("#!/bin/sh\necho \"$@\" >"+dir+"/args\ncat >"+dir+"/mail\nexit ${FAILS:-0}\n"),
+			0o700); err != nil {
 			t.Fatal(err)
 		}
-		environment := []string{"MAIL_TO=ops@example.com", "MAIL_FROM=hooks@example.com", "SENDMAIL=" + sendmail, "HOOKSTART_EXECUTION_ID=0199"}
+		environment := []string{
+			"MAIL_TO=ops@example.com", "MAIL_FROM=hooks@example.com", "SENDMAIL=" + sendmail,
+			"HOOKSTART_EXECUTION_ID=0199",
+		}
 		if code, said := run(t, "mail.sh", event, environment...); code != 0 {
 			t.Fatalf("%d: %s", code, said)
 		}
@@ -267,20 +304,26 @@ func TestEventScripts(t *testing.T) {
 		if err != nil || strings.TrimSpace(string(args)) != "-t -i" {
 			t.Errorf("arguments %q, %v", args, err)
 		}
-		const want = "To: ops@example.com\nFrom: hooks@example.com\nSubject: hookstart: execution.failed orders (3 times)\nMessage-ID: <0199@hookstart.invalid>\n" +
-			"MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\nAuto-Submitted: auto-generated\n\n" +
+		const want = "To: ops@example.com\nFrom: hooks@example.com\nSubject: hookstart: " +
+			"execution.failed orders (3 times)\nMessage-ID: <0199@hookstart.invalid>\n" +
+			"MIME-Version: 1.0\nContent-Type: text/plain; " +
+			"charset=utf-8\nContent-Transfer-Encoding: 8bit\nAuto-Submitted: auto-generated\n\n" +
 			"3 times. The last one: \"text\":\"x\"}, a \\ and a line of <é>\n\n" +
-			"kind: execution.failed\nat: 2026-03-01T12:00:00Z\naccountId: acme\nworkflowId: orders\nexecutionId: 0195\ncount: 3\n"
+			"kind: execution.failed\nat: 2026-03-01T12:00:00Z\naccountId: acme\nworkflowId: " +
+			"orders\nexecutionId: 0195\ncount: 3\n"
 		if string(mail) != want {
 			t.Errorf("got\n%s\nwant\n%s", mail, want)
 		}
-		if code, said := run(t, "mail.sh", event, append(environment, "FAILS=1")...); code != 75 || !strings.Contains(said, "tried again") {
+		if code, said := run(t, "mail.sh", event, append(environment, "FAILS=1")...); code != 75 ||
+			!strings.Contains(said, "tried again") {
 			t.Errorf("a sendmail that fails: %d, %s", code, said)
 		}
-		if code, said := run(t, "mail.sh", `{"order":1}`, environment...); code != 1 || !strings.Contains(said, "no operator event") {
+		if code, said := run(t, "mail.sh", `{"order":1}`, environment...); code != 1 ||
+			!strings.Contains(said, "no operator event") {
 			t.Errorf("another input: %d, %s", code, said)
 		}
-		if code, said := run(t, "mail.sh", event, "MAIL_TO="); code == 0 || !strings.Contains(said, "MAIL_TO") {
+		if code, said := run(t, "mail.sh", event, "MAIL_TO="); code == 0 ||
+			!strings.Contains(said, "MAIL_TO") {
 			t.Errorf("without an address: %d, %s", code, said)
 		}
 	})

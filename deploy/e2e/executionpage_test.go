@@ -24,7 +24,8 @@ func TestAnExecutionsPageFollowsIt(t *testing.T) {
 	b.page("Overview")
 	open := func(body string) {
 		t.Helper()
-		a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"}, strings.NewReader(body))
+		a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"},
+			strings.NewReader(body))
 		if err != nil || a.status != 200 {
 			t.Fatalf("POST: %+v, %v", a, err)
 		}
@@ -43,7 +44,9 @@ func TestAnExecutionsPageFollowsIt(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- runner.Run(ctx, nc, runner.Options{Queue: "later", Group: "test"}, func(ctx context.Context, e runner.Execution) (any, error) {
+		ended <- runner.Run(ctx, nc, runner.Options{Queue: "later", Group: "test"}, func(
+			ctx context.Context, e runner.Execution,
+		) (any, error) {
 			select {
 			case <-goOn:
 			case <-ctx.Done():

@@ -22,7 +22,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-var failovers = flag.Int("failovers", 0, "TestDatabaseFailsOver: so many failovers, at 200 deliveries/s; 0: a few")
+var failovers = flag.Int("failovers", 0,
+	"TestDatabaseFailsOver: so many failovers, at 200 deliveries/s; 0: a few")
 
 // failoverRun is the ledger of the test: what senders were told, and what runners did.
 type failoverRun struct {
@@ -30,7 +31,8 @@ type failoverRun struct {
 	accepted map[string]string // execution IDs by delivery ID
 	runs     map[string]int    // number of runs by execution ID
 	failing  map[string]bool   // executions that their runner ended as failed
-	after    []string          // runs that began after an earlier run of the same execution had ended
+	// Runs that began after an earlier run of the same execution had ended.
+	after []string
 }
 
 // A standby that lags is promoted, again and again, under load. What the database has lost is
@@ -44,15 +46,21 @@ func TestDatabaseFailsOver(t *testing.T) {
 	}
 	pair := pgtest.StartPair(t)
 	i := installOn(t, pair.URL(), 1)
-	second := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+i.nats.URL(),
-		"--database-url="+pair.URL(), "--admin-token="+adminToken, "--public-url=https://hooks.example.com")
+	second := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--nats-url="+i.nats.URL(),
+		"--database-url="+pair.URL(), "--admin-token="+adminToken,
+		"--public-url=https://hooks.example.com")
 	executors := []*process{i.executor, second}
 	var ops []string
 	for _, p := range executors {
 		ops = append(ops, "http://"+p.Await(`executor is ready.*"ops_addr":"([^"]+)"`))
 	}
 	url := i.urls[0] + makeWorkflow(t, i.client, "paid")
-	run := &failoverRun{accepted: map[string]string{}, runs: map[string]int{}, failing: map[string]bool{}}
+	run := &failoverRun{
+		accepted: map[string]string{},
+		runs:     map[string]int{},
+		failing:  map[string]bool{},
+	}
 	stopRunner := run.work(t, i.nats.Connect(t, nats.MaxReconnects(-1)))
 	stopSending := run.send(t, url, perSecond)
 	var took []time.Duration
@@ -64,9 +72,12 @@ func TestDatabaseFailsOver(t *testing.T) {
 		before := []int{len(executors[0].Output()), len(executors[1].Output())}
 		check(t, pair.FailOver(t.Context()))
 		promoted := time.Now()
-		for recovered := false; !recovered && t.Context().Err() == nil; pause(t, 10*time.Millisecond) {
+		for recovered := false; !recovered &&
+			t.Context().Err() == nil; pause(t, 10*time.Millisecond) {
 			for n, p := range executors { // one of them moves the consumers back
-				recovered = recovered || strings.Contains(p.Output()[before[n]:], "the database has again what was acknowledged")
+				recovered = recovered ||
+					strings.Contains(p.Output()[before[n]:],
+						"the database has again what was acknowledged")
 			}
 			if time.Since(promoted) > time.Minute {
 				t.Fatal("no executor says that the database has again what it lacked")
@@ -91,7 +102,8 @@ func TestDatabaseFailsOver(t *testing.T) {
 		t.Errorf("the database was behind %d times after %d failovers", behind, rounds)
 	}
 	slices.Sort(took)
-	t.Logf("%d failovers, %d deliveries: ready again after %s to %s, half within %s; %d consumers moved back", rounds, len(run.accepted),
+	t.Logf("%d failovers, %d deliveries: ready again after %s to %s, half within %s; %d "+
+		"consumers moved back", rounds, len(run.accepted),
 		took[0], took[len(took)-1], took[len(took)/2], behind)
 }
 
@@ -102,7 +114,9 @@ func (f *failoverRun) work(t *testing.T, nc *nats.Conn) (stop func()) {
 	done := make(chan error, 1)
 	ended := map[string]bool{}
 	go func() {
-		done <- runner.Run(ctx, nc, runner.Options{Group: "g", Concurrency: 16, Attempts: 1}, func(_ context.Context, e runner.Execution) (any, error) {
+		done <- runner.Run(ctx, nc, runner.Options{Group: "g", Concurrency: 16, Attempts: 1}, func(
+			_ context.Context, e runner.Execution,
+		) (any, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.runs[e.ID]++
@@ -142,7 +156,9 @@ func (f *failoverRun) send(t *testing.T, url string, perSecond int) (stop func()
 			sending.Go(func() { //nolint:contextcheck // a delivery is finished after the senders have stopped
 				delivery := fmt.Sprint("delivery-", n)
 				for t.Context().Err() == nil {
-					a, err := post(t.Context(), url, map[string]string{"X-Webhook-Delivery-Id": delivery}, strings.NewReader("{}"))
+					a, err := post(t.Context(), url, map[string]string{
+						"X-Webhook-Delivery-Id": delivery,
+					}, strings.NewReader("{}"))
 					if err == nil && a.status == http.StatusOK {
 						f.mu.Lock()
 						f.accepted[delivery] = a.ExecutionID
@@ -161,10 +177,12 @@ func (f *failoverRun) examine(t *testing.T, c *apiclient.Client) {
 	t.Helper()
 	records := map[string]api.Execution{}
 	deadline := time.Now().Add(2 * time.Minute)
-	for open := -1; open != 0 && time.Now().Before(deadline) && t.Context().Err() == nil; pause(t, 200*time.Millisecond) {
+	for open := -1; open != 0 && time.Now().Before(deadline) &&
+		t.Context().Err() == nil; pause(t, 200*time.Millisecond) {
 		records, open = map[string]api.Execution{}, 0
 		for cursor := ""; ; {
-			page, err := c.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: "paid"}, apiclient.Page{Limit: 200, Cursor: cursor})
+			page, err := c.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: "paid"},
+				apiclient.Page{Limit: 200, Cursor: cursor})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +203,8 @@ func (f *failoverRun) examine(t *testing.T, c *apiclient.Client) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n := len(slices.Compact(slices.Sorted(maps.Values(f.accepted)))); n != len(records) || n != len(f.accepted) {
+	if n := len(slices.Compact(slices.Sorted(maps.Values(f.accepted)))); n != len(records) ||
+		n != len(f.accepted) {
 		t.Errorf("%d deliveries, %d executions, %d records", len(f.accepted), n, len(records))
 	}
 	wrong, again := 0, 0
@@ -197,14 +216,16 @@ func (f *failoverRun) examine(t *testing.T, c *apiclient.Client) {
 		if got := records[id]; got.Status != want {
 			wrong++
 			if wrong <= 5 {
-				t.Errorf("%s (%s) is %q, its runner reported %q: %+v", id, delivery, got.Status, want, got)
+				t.Errorf("%s (%s) is %q, its runner reported %q: %+v", id, delivery, got.Status,
+					want, got)
 			}
 		}
 		if f.runs[id] != 1 {
 			again++
 		}
 	}
-	t.Logf("%d deliveries, %d records, %d in another state than reported, %d ran not once, %d ran again after their end",
+	t.Logf("%d deliveries, %d records, %d in another state than reported, %d ran not once, %d "+
+		"ran again after their end",
 		len(f.accepted), len(records), wrong, again, len(f.after))
 	if wrong+again+len(f.after) > 0 {
 		t.Error("see above")

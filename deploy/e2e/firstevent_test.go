@@ -32,12 +32,21 @@ func TestFirstVerifiedEvents(t *testing.T) {
 	post := func(preset, signedWith, body string) int {
 		t.Helper()
 		header := http.Header{"Content-Type": {"application/json"}}
-		request := sender.Request{Method: http.MethodPost, URL: url, Header: header, Body: []byte(body)}
-		signed, err := sender.Sign(sender.Config{Preset: preset, Secrets: []sender.Secret{{Text: signedWith}}}, request, time.Now())
+		request := sender.Request{
+			Method: http.MethodPost,
+			URL:    url,
+			Header: header,
+			Body:   []byte(body),
+		}
+		signed, err := sender.Sign(sender.Config{
+			Preset:  preset,
+			Secrets: []sender.Secret{{Text: signedWith}},
+		}, request, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		sent, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+		sent, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,20 +83,28 @@ func TestFirstVerifiedEvents(t *testing.T) {
 	}
 
 	set("Slack", "8f742231b10e8888abcd99yyyzzz85a5")
-	b.text(".sender details[open] .steps", "Copy the Signing Secret") // the instructions for Slack stay visible
+	// The instructions for Slack stay visible.
+	b.text(".sender details[open] .steps", "Copy the Signing Secret")
 	b.text("#sender-seen", "The workflow is inactive")
 	url = copied(b, "webhook-url")
-	want("Slack's check of the URL", post("slack", "8f742231b10e8888abcd99yyyzzz85a5", `{"type":"url_verification","challenge":"3eZbrw1aBm"}`), http.StatusOK)
-	want("an event of Slack while inactive", post("slack", "8f742231b10e8888abcd99yyyzzz85a5", `{"type":"event_callback","event_id":"Ev0"}`), http.StatusForbidden)
+	want("Slack's check of the URL",
+		post("slack", "8f742231b10e8888abcd99yyyzzz85a5",
+			`{"type":"url_verification","challenge":"3eZbrw1aBm"}`), http.StatusOK)
+	want("an event of Slack while inactive",
+		post("slack", "8f742231b10e8888abcd99yyyzzz85a5",
+			`{"type":"event_callback","event_id":"Ev0"}`), http.StatusForbidden)
 	b.wait(fragmentsAreThere)
 	b.click("[data-switch]")
 	b.text("#state", "Active")
-	want("an event of Slack", post("slack", "8f742231b10e8888abcd99yyyzzz85a5", `{"type":"event_callback","event_id":"Ev1"}`), http.StatusOK)
+	want("an event of Slack",
+		post("slack", "8f742231b10e8888abcd99yyyzzz85a5",
+			`{"type":"event_callback","event_id":"Ev1"}`), http.StatusOK)
 	verified()
 
 	set("Stripe", "whsec_the-first-of-stripe")
 	b.text(".sender details[open] .steps", "Developers, Webhooks")
-	want("an event of Stripe", post("stripe", "whsec_the-first-of-stripe", `{"id":"evt_1"}`), http.StatusOK)
+	want("an event of Stripe", post("stripe", "whsec_the-first-of-stripe", `{"id":"evt_1"}`),
+		http.StatusOK)
 	verified()
 	b.visit("/workflows/events")
 	b.wait(fragmentsAreThere)
@@ -95,13 +112,17 @@ func TestFirstVerifiedEvents(t *testing.T) {
 	b.write("#new-secret", "whsec_the-next-of-stripe")
 	b.click("[data-add-secret] .primary")
 	b.text("[data-done]", "The new secret works")
-	want("signed with the secret before", post("stripe", "whsec_the-first-of-stripe", `{"id":"evt_2"}`), http.StatusOK)
-	want("signed with the next secret", post("stripe", "whsec_the-next-of-stripe", `{"id":"evt_3"}`), http.StatusOK)
-	want("signed with neither", post("stripe", "whsec_of-nobody", `{"id":"evt_4"}`), http.StatusUnauthorized)
+	want("signed with the secret before",
+		post("stripe", "whsec_the-first-of-stripe", `{"id":"evt_2"}`), http.StatusOK)
+	want("signed with the next secret",
+		post("stripe", "whsec_the-next-of-stripe", `{"id":"evt_3"}`), http.StatusOK)
+	want("signed with neither", post("stripe", "whsec_of-nobody", `{"id":"evt_4"}`),
+		http.StatusUnauthorized)
 	b.text("#sender-seen", "no signature matches any of the secrets")
 
 	set("GitHub", "a-long-random-text")
-	want("an event of GitHub", post("github", "a-long-random-text", `{"zen":"Design for failure."}`), http.StatusOK)
+	want("an event of GitHub",
+		post("github", "a-long-random-text", `{"zen":"Design for failure."}`), http.StatusOK)
 	verified()
 	b.contented()
 }

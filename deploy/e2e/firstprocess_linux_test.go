@@ -42,10 +42,13 @@ func TestRunAsTheFirstProcess(t *testing.T) {
 	i := install(t, 1)
 	path := makeWorkflow(t, i.client, "orders")
 	leaves := filepath.Join(t.TempDir(), "leaves.sh")
-	if err := os.WriteFile(leaves, []byte("#!/bin/sh\n( setsid sh -c 'exit 0' & )\n( setsid sh -c 'exit 1' & )\necho done\n"), 0o700); err != nil {
+	if err := os.WriteFile(leaves,
+		[]byte("#!/bin/sh\n( setsid sh -c 'exit 0' & )\n( setsid sh -c 'exit 1' & )\necho done\n"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
-	p := launch(t, "unshare", "--pid", "--fork", "--kill-child", filepath.Join(buildCommandLine(t), "hookstart"),
+	p := launch(t, "unshare", "--pid", "--fork", "--kill-child",
+		filepath.Join(buildCommandLine(t), "hookstart"),
 		"run", "--queue=default", "--group=main", "--nats-url="+i.nats.URL(), "--", leaves)
 	p.Await(`(runner is ready)`)
 	for n := range 20 {
@@ -53,7 +56,9 @@ func TestRunAsTheFirstProcess(t *testing.T) {
 		if err != nil || a.status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
-		recorded(t, i.client, a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+		recorded(t, i.client, a.ExecutionID, func(e api.ExecutionDetail) bool {
+			return e.Status == "succeeded"
+		})
 	}
 	first := 0
 	for pid := range children(p.PID()) {

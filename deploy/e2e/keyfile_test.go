@@ -48,7 +48,11 @@ func TestKeyFileThatOpensNothing(t *testing.T) {
 	server, database := natstest.Start(t), "sqlite:"+filepath.Join(t.TempDir(), "executions.db")
 	set := func(i *installation, workflow string) string {
 		path := makeWorkflow(t, i.client, workflow)
-		if _, err := i.client.PutSender(t.Context(), workflow, "node", api.PutSender{Preset: "header", Secrets: []string{"0123456789abcdef"}, Settings: map[string]string{"header": "X-Secret"}}); err != nil {
+		if _, err := i.client.PutSender(t.Context(), workflow, "node", api.PutSender{
+			Preset:   "header",
+			Secrets:  []string{"0123456789abcdef"},
+			Settings: map[string]string{"header": "X-Secret"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		return path
@@ -57,10 +61,14 @@ func TestKeyFileThatOpensNothing(t *testing.T) {
 	lost := set(i, "lost")
 	stop := func(i *installation) { i.executor.Terminate(); i.ingresses[0].Terminate() }
 	stop(i)
-	executor := []string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + server.URL(), "--database-url=" + database, "--admin-token=" + adminToken}
+	executor := []string{
+		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + server.URL(),
+		"--database-url=" + database, "--admin-token=" + adminToken,
+	}
 	for name, args := range map[string][]string{"executor": executor, "ingress": executor[:3]} {
 		said := ends(t, name, slices.Concat(args, []string{keyFile(seal.NewLine())})...)
-		if !strings.Contains(said, "--secrets-key-file opens nothing of what is sealed: that needs the key "+id(first)) {
+		if !strings.Contains(said,
+			"--secrets-key-file opens nothing of what is sealed: that needs the key "+id(first)) {
 			t.Errorf("%s: %s", name, said)
 		}
 	}
@@ -72,8 +80,13 @@ func TestKeyFileThatOpensNothing(t *testing.T) {
 	for _, p := range []*process{i.executor, i.ingresses[0]} {
 		p.Await(`(lacks the key ` + id(first) + `)`)
 	}
-	for path, want := range map[string]int{lost: http.StatusServiceUnavailable, kept: http.StatusOK} {
-		a, err := post(t.Context(), i.urls[0]+path, map[string]string{"X-Secret": "0123456789abcdef"}, strings.NewReader(`{}`))
+	for path, want := range map[string]int{
+		lost: http.StatusServiceUnavailable,
+		kept: http.StatusOK,
+	} {
+		a, err := post(t.Context(), i.urls[0]+path, map[string]string{
+			"X-Secret": "0123456789abcdef",
+		}, strings.NewReader(`{}`))
 		if err != nil || a.status != want {
 			t.Errorf("%s: %+v, %v, want %d", path, a, err, want)
 		}
@@ -87,12 +100,13 @@ func TestEventsResumeThroughARestart(t *testing.T) {
 	server, database := natstest.Start(t), "sqlite:"+filepath.Join(t.TempDir(), "executions.db")
 	i := installAt(t, server, database, 1)
 	path := makeWorkflow(t, i.client, "orders")
-	// until reads a stream of events until a line contains text, and returns all lines, and the last
-	// ID.
+	// until reads a stream of events until a line contains text, and returns all lines, and the
+	// last ID.
 	until := func(i *installation, lastID, text string) (all, id string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, i.api+"/api/v1/executions/stream", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			i.api+"/api/v1/executions/stream", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +145,8 @@ func TestEventsResumeThroughARestart(t *testing.T) {
 	again := installAt(t, server, database, 0)
 	again.client = apiclient.New(again.api, adminToken)
 	all, _ := until(again, id, ids[2])
-	if strings.Contains(all, "event: gap") || !strings.Contains(all, ids[0]) || !strings.Contains(all, ids[1]) {
+	if strings.Contains(all, "event: gap") || !strings.Contains(all, ids[0]) ||
+		!strings.Contains(all, ids[1]) {
 		t.Errorf("%v\n%s", ids, all)
 	}
 }

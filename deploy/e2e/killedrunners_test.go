@@ -27,7 +27,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-var killedRunners = flag.Int("runners", 0, "number of executions in TestKilledRunners, with a kill every 2 s; 0: a short test")
+var killedRunners = flag.Int("runners", 0,
+	"number of executions in TestKilledRunners, with a kill every 2 s; 0: a short test")
 
 const (
 	places        = 8 // number of executions that each runner runs at once
@@ -56,9 +57,15 @@ func runRunner(natsURL string, takes time.Duration) error {
 	}
 	defer nc.Close()
 	fmt.Fprintln(os.Stdout, "ready")
-	return runner.Run(ctx, nc, runner.Options{Queue: "killed", Group: "killed", Concurrency: places, AckWait: runnerAckWait},
+	return runner.Run(ctx, nc, runner.Options{
+		Queue:       "killed",
+		Group:       "killed",
+		Concurrency: places,
+		AckWait:     runnerAckWait,
+	},
 		func(ctx context.Context, e runner.Execution) (any, error) {
-			fmt.Fprintln(os.Stdout, "begin", e.ID, time.Now().UnixMicro()) // one write, so that a killed process has written either all of it or nothing
+			// One write, so that a killed process has written either all of it or nothing.
+			fmt.Fprintln(os.Stdout, "begin", e.ID, time.Now().UnixMicro())
 			select {
 			case <-time.After(takes):
 			case <-ctx.Done():
@@ -82,8 +89,8 @@ type testRunner struct {
 type testRun struct {
 	by    *testRunner
 	began int64 // microseconds since 1970; comparable, because all runners are on one machine
-	// after is the number of other executions that returned later in the same process. -1 means that
-	// this run did not return.
+	// after is the number of other executions that returned later in the same process. -1 means
+	// that this run did not return.
 	after int
 }
 
@@ -126,8 +133,11 @@ func TestKilledRunners(t *testing.T) {
 	l := launchLocal(t, t.TempDir(), "--log-level=warn")
 	path := makeWorkflow(t, l.client(), "killed")
 	if _, err := l.client().PutWorkflow(t.Context(), "killed", api.PutWorkflow{
-		AccountID: "tests", Name: "killed", Queue: "killed", RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers: []api.PutTrigger{{NodeID: "node"}},
+		AccountID: "tests",
+		Name:      "killed",
+		Queue:     "killed",
+		RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+		Triggers:  []api.PutTrigger{{NodeID: "node"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +151,8 @@ func TestKilledRunners(t *testing.T) {
 	members := []*testRunner{begin(), begin(), begin(), begin()}
 	accepted := sendAll(t, l.ingress+path, executions)
 
-	// Executions that have ended are checked again and again during the kills, which do not wait for
-	// that.
+	// Executions that have ended are checked again and again during the kills, which do not wait
+	// for that.
 	final := map[string]api.Execution{}
 	observe := func() { finalStates(t, l.client(), "killed", final) }
 	stopObserving, observed := make(chan struct{}), make(chan struct{})
@@ -188,7 +198,8 @@ func TestKilledRunners(t *testing.T) {
 	close(stopObserving)
 	<-observed
 	ids := <-accepted
-	for deadline := time.Now().Add(2 * time.Minute); len(final) < len(ids) && time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(2 * time.Minute); len(final) < len(ids) &&
+		time.Now().Before(deadline); <-tick.C {
 		observe()
 	}
 	observe()
@@ -206,8 +217,10 @@ func TestKilledRunners(t *testing.T) {
 	}
 	repeats, unacknowledged := checkRepeats(t, all)
 	reports := checkFirstEndCounts(t, l, ids)
-	t.Logf("%d executions, %d runners killed, all succeeded in %s: %d handler runs were repeated, %d of them had returned and were not acknowledged yet; %d final reports",
-		executions, kills, time.Since(began).Round(100*time.Millisecond), repeats, unacknowledged, reports)
+	t.Logf("%d executions, %d runners killed, all succeeded in %s: %d handler runs were "+
+		"repeated, %d of them had returned and were not acknowledged yet; %d final reports",
+		executions, kills, time.Since(began).Round(100*time.Millisecond), repeats, unacknowledged,
+		reports)
 }
 
 // sendAll posts n deliveries, each until it is accepted, and then sends the IDs of their
@@ -224,7 +237,9 @@ func sendAll(t *testing.T, url string, n int) <-chan []string {
 	for range 4 {
 		senders.Go(func() {
 			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
-				a, err := post(t.Context(), url, map[string]string{"X-GitHub-Delivery": fmt.Sprint(i)}, strings.NewReader("{}"))
+				a, err := post(t.Context(), url, map[string]string{
+					"X-GitHub-Delivery": fmt.Sprint(i),
+				}, strings.NewReader("{}"))
 				if err != nil || a.status != 200 {
 					t.Errorf("delivery %d: %+v, %v", i, a, err)
 					return
@@ -244,11 +259,14 @@ func sendAll(t *testing.T, url string, n int) <-chan []string {
 
 // finalStates adds the executions of a workflow that have ended, and checks that the known ones
 // have not changed.
-func finalStates(t *testing.T, c *apiclient.Client, workflowID string, known map[string]api.Execution) {
+func finalStates(
+	t *testing.T, c *apiclient.Client, workflowID string, known map[string]api.Execution,
+) {
 	t.Helper()
 	page := apiclient.Page{Limit: api.MaxLimit}
 	for {
-		list, err := c.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: workflowID}, page)
+		list, err := c.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: workflowID},
+			page)
 		if err != nil {
 			t.Error(err)
 			return
@@ -288,7 +306,8 @@ func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int)
 				unacknowledged++
 			}
 			if !before.by.killed || before.after > 3*places {
-				t.Errorf("execution %s ran again; its runner was killed: %v; %d others returned after it", id, before.by.killed, before.after)
+				t.Errorf("execution %s ran again; its runner was killed: %v; %d others returned "+
+					"after it", id, before.by.killed, before.after)
 			}
 		}
 	}
@@ -300,7 +319,8 @@ func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int)
 func checkFirstEndCounts(t *testing.T, l *localProgram, ids []string) (reports int) {
 	t.Helper()
 	js := jetStream(t, l.nats)
-	consumer, err := js.OrderedConsumer(t.Context(), stream.ProgressName, jetstream.OrderedConsumerConfig{FilterSubjects: []string{"executions.progress.killed.>"}})
+	consumer, err := js.OrderedConsumer(t.Context(), stream.ProgressName,
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{"executions.progress.killed.>"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,8 +355,10 @@ func checkFirstEndCounts(t *testing.T, l *localProgram, ids []string) (reports i
 	}
 	for id := range again {
 		e, err := l.client().Execution(t.Context(), id)
-		if err != nil || string(e.Output) != string(first[id].Output) || !e.FinishedAt.Equal(first[id].At.Truncate(time.Microsecond)) {
-			t.Errorf("execution %s: %s at %v, but %s at %v came first; %v", id, e.Output, e.FinishedAt, first[id].Output, first[id].At, err)
+		if err != nil || string(e.Output) != string(first[id].Output) ||
+			!e.FinishedAt.Equal(first[id].At.Truncate(time.Microsecond)) {
+			t.Errorf("execution %s: %s at %v, but %s at %v came first; %v", id, e.Output,
+				e.FinishedAt, first[id].Output, first[id].At, err)
 		}
 	}
 	return reports

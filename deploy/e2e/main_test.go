@@ -25,8 +25,8 @@ func (m withPrograms) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	programs.dir, programs.path = dir, map[string]string{}
-	// These tests wait for programs and browsers more than other tests do, and go on when the tests of
-	// other packages have ended.
+	// These tests wait for programs and browsers more than other tests do, and go on when the tests
+	// of other packages have ended.
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == "4" {
 		_ = parallel.Value.Set("6")

@@ -29,7 +29,8 @@ func TestNoRequestAddsASeries(t *testing.T) {
 	base, token, _ := strings.Cut(l.webhook, "?token=")
 	send := func(method, url string, header map[string]string, body string) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+		request, err := http.NewRequestWithContext(t.Context(), method, url,
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,18 +49,24 @@ func TestNoRequestAddsASeries(t *testing.T) {
 		id := fmt.Sprintf("wf-%d", n)
 		path := makeWorkflow(t, client, id)
 		a, err := post(t.Context(), l.ingress+path, map[string]string{
-			"X-GitHub-Delivery": id, "User-Agent": "agent-" + id, "Content-Type": "application/x-" + id, "X-" + id: id,
+			"X-GitHub-Delivery": id,
+			"User-Agent":        "agent-" + id,
+			"Content-Type":      "application/x-" + id,
+			"X-" + id:           id,
 		}, strings.NewReader(id))
 		if err != nil || a.status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		last = a.ExecutionID
 		for _, url := range []string{l.ingress + path, base + "?token=" + token} {
-			send("POST", url, map[string]string{"X-GitHub-Delivery": id}, "{}") // a repeat, and a run of the demo
+			// A repeat, and a run of the demo.
+			send("POST", url, map[string]string{"X-GitHub-Delivery": id}, "{}")
 		}
 		send("POST", base+"?token=wrong-"+id, nil, "")
 		send("POST", l.ingress+"/webhooks/none-"+id+"?token=x", nil, "")
-		send("POST", l.ingress+path+"&"+id+"="+id, map[string]string{"Content-Type": "application/json"}, "{"+id)
+		send("POST", l.ingress+path+"&"+id+"="+id, map[string]string{
+			"Content-Type": "application/json",
+		}, "{"+id)
 		send("GET", l.ingress+"/"+id+"/"+id, nil, "")
 		send("METHOD"+fmt.Sprint(n), l.ingress+path, nil, "")
 		send("METHOD"+fmt.Sprint(n), l.executor+"/api/v1/"+id, nil, "")
@@ -69,23 +76,31 @@ func TestNoRequestAddsASeries(t *testing.T) {
 			if _, err := client.Deactivate(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
-			send("POST", l.ingress+path, map[string]string{"X-GitHub-Delivery": "other-" + id}, "{}")
+			send("POST", l.ingress+path, map[string]string{"X-GitHub-Delivery": "other-" + id},
+				"{}")
 		}
 	}
 	recorded(t, client, last, func(api.ExecutionDetail) bool { return true })
 	now := scraped(t, l.ops)
 	more := slices.DeleteFunc(added(before, now), func(series string) bool {
-		return strings.HasPrefix(series, "hookstart_executor_queue_") // series of the queues that workflows name, which exist once the executor has looked
+		// Series of the queues that workflows name, which exist once the executor has looked.
+		return strings.HasPrefix(series, "hookstart_executor_queue_")
 	})
 	if len(more) > 0 {
 		t.Errorf("%d series more than at the start:\n%s", len(more), strings.Join(more, "\n"))
 	}
 	// The requests were counted; otherwise this test would have shown nothing.
-	for _, code := range []string{"", "token_invalid", "workflow_not_found", "method_not_allowed", "not_found", "json_invalid", "workflow_inactive"} {
-		counted := slices.ContainsFunc(now["hookstart_ingress_requests_total"].GetMetric(), func(m *dto.Metric) bool {
-			return m.GetCounter().GetValue() >= 20 && slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool {
-				return l.GetName() == "code" && l.GetValue() == code
-			})
+	for _, code := range []string{
+		"", "token_invalid", "workflow_not_found", "method_not_allowed", "not_found",
+		"json_invalid", "workflow_inactive",
+	} {
+		counted := slices.ContainsFunc(now["hookstart_ingress_requests_total"].GetMetric(), func(
+			m *dto.Metric,
+		) bool {
+			return m.GetCounter().GetValue() >= 20 &&
+				slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool {
+					return l.GetName() == "code" && l.GetValue() == code
+				})
 		})
 		if !counted {
 			t.Errorf("%q was not counted", code)
@@ -97,7 +112,10 @@ func TestNoRequestAddsASeries(t *testing.T) {
 func TestALabelOfARequestIsSeen(t *testing.T) {
 	t.Parallel()
 	o := ops.New()
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests_total", Help: "By workflow: too many."}, []string{"workflow"})
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "requests_total",
+		Help: "By workflow: too many.",
+	}, []string{"workflow"})
 	o.Metrics.MustRegister(requests)
 	addr, stop, err := o.Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
 	if err != nil {
@@ -122,7 +140,8 @@ func documented(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	metrics := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(hookstart_\\w+)` \\| (\\w+) \\| ([^|]*)\\| .+ \\|$").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(hookstart_\\w+)` \\| (\\w+) \\| ([^|]*)\\| "+
+		".+ \\|$").FindAllStringSubmatch(string(text), -1) {
 		labels := regexp.MustCompile(`\w+`).FindAllString(m[3], -1)
 		slices.Sort(labels)
 		metrics[m[1]] = m[2] + " " + strings.Join(labels, ",")
@@ -139,17 +158,21 @@ func TestMetricsAreDocumented(t *testing.T) {
 	have, want := map[string]string{}, documented(t)
 	for _, name := range s.ours() {
 		family := s[name]
-		have[name] = strings.ToLower(family.GetType().String()) + " " + strings.Join(slices.Sorted(maps.Keys(s.labels(name))), ",")
+		have[name] = strings.ToLower(family.GetType().String()) + " " +
+			strings.Join(slices.Sorted(maps.Keys(s.labels(name))), ",")
 
 		unit := regexp.MustCompile(`_(seconds|bytes|messages)$`).MatchString(name)
 		total := strings.HasSuffix(name, "_total")
 		if counter := family.GetType() == dto.MetricType_COUNTER; counter != total {
-			t.Errorf("%s is a %s: a counter, and nothing else, ends in _total", name, family.GetType())
+			t.Errorf("%s is a %s: a counter, and nothing else, ends in _total", name,
+				family.GetType())
 		}
-		if family.GetType() == dto.MetricType_HISTOGRAM && (!unit || family.GetMetric()[0].GetHistogram().Schema == nil) {
+		if family.GetType() == dto.MetricType_HISTOGRAM &&
+			(!unit || family.GetMetric()[0].GetHistogram().Schema == nil) {
 			t.Errorf("the histogram %s has no unit, or is no native one", name)
 		}
-		if !regexp.MustCompile(`^hookstart_(ingress|executor|runner|build)_[a-z_]+$`).MatchString(name) || family.GetHelp() == "" {
+		if !regexp.MustCompile(`^hookstart_(ingress|executor|runner|build)_[a-z_]+$`).
+			MatchString(name) || family.GetHelp() == "" {
 			t.Errorf("%s: %q", name, family.GetHelp())
 		}
 	}

@@ -98,7 +98,8 @@ func (q *queries) check(where, expression string) {
 // family returns the name of the metric to which a series belongs.
 func (q *queries) family(series string) string {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-		if base, ok := strings.CutSuffix(series, suffix); ok && q.scrape[base].GetType() == dto.MetricType_HISTOGRAM {
+		if base, ok := strings.CutSuffix(series, suffix); ok &&
+			q.scrape[base].GetType() == dto.MetricType_HISTOGRAM {
 			return base
 		}
 	}
@@ -166,7 +167,8 @@ func TestAlerts(t *testing.T) {
 		functions[name] = func(any) string { return "" }
 	}
 	entries := map[string]string{} // by anchor
-	for _, entry := range regexp.MustCompile(`(?m)^## `).Split(string(file(t, "../RUNBOOK.md")), -1)[1:] {
+	for _, entry := range regexp.MustCompile(`(?m)^## `).Split(string(file(t, "../RUNBOOK.md")),
+		-1)[1:] {
 		title, text, _ := strings.Cut(entry, "\n")
 		entries[strings.ToLower(title)] = text
 	}
@@ -186,11 +188,13 @@ func TestAlerts(t *testing.T) {
 					t.Errorf("the runbook's %s has no %s", rule.Alert, part)
 				}
 			}
-			if rule.Annotations["summary"] == "" || !slices.Contains([]string{"page", "ticket"}, rule.Labels["severity"]) {
+			if rule.Annotations["summary"] == "" ||
+				!slices.Contains([]string{"page", "ticket"}, rule.Labels["severity"]) {
 				t.Errorf("%s: %+v", rule.Alert, rule)
 			}
 			for name, text := range rule.Annotations {
-				if _, err := template.New(name).Funcs(functions).Parse("{{$labels := .}}{{$value := .}}" + text); err != nil {
+				if _, err := template.New(name).Funcs(functions).Parse("{{$labels := .}}{{$value " +
+					":= .}}" + text); err != nil {
 					t.Errorf("%s: %v", rule.Alert, err)
 				}
 			}
@@ -248,7 +252,9 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("%s: %+v", p.Title, p)
 		}
 		for _, target := range p.Targets {
-			q.check(p.Title, strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*").Replace(target.Expr))
+			q.check(p.Title,
+				strings.NewReplacer("$__rate_interval", "5m", "$instance",
+					".*").Replace(target.Expr))
 		}
 	}
 	for _, name := range q.scrape.ours() {

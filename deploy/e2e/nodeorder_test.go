@@ -46,7 +46,11 @@ func TestNodeKeepsTheOrder(t *testing.T) {
 	want, all := map[string][]string{}, []string{}
 	for n := range 60 {
 		key := fmt.Sprint("k", n%12)
-		id := ingress.Start(t, runnertest.Post{Queue: "ordered", OrderKey: key, Body: fmt.Sprint(n)})
+		id := ingress.Start(t, runnertest.Post{
+			Queue:    "ordered",
+			OrderKey: key,
+			Body:     fmt.Sprint(n),
+		})
 		want[key], all = append(want[key], id), append(all, id)
 	}
 	all = append(all, ingress.Start(t, runnertest.Post{Queue: "ordered", Body: "1"}))
@@ -56,7 +60,8 @@ func TestNodeKeepsTheOrder(t *testing.T) {
 		}
 	}
 	running, begins := map[string]string{}, map[string][]string{}
-	for _, line := range regexp.MustCompile(`(begin|end) (\S+) (\S+) \.`).FindAllStringSubmatch(program.Output(), -1) {
+	for _, line := range regexp.MustCompile(`(begin|end) (\S+) (\S+) \.`).
+		FindAllStringSubmatch(program.Output(), -1) {
 		what, key, id := line[1], line[2], line[3]
 		if what == "end" {
 			delete(running, key)

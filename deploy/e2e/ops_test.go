@@ -27,22 +27,32 @@ func TestOpsAreOnTheOpsListenerOnly(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
 	for path, marker := range map[string]string{
-		"/metrics": "hookstart_ingress_requests_total", "/healthz": "ok\n", "/readyz": "ready\n", "/log-level": "debug\n",
-		"/debug/pprof/": "goroutine", "/debug/pprof/heap?debug=1": "heap profile", "/debug/pprof/goroutine?debug=2": "goroutine 1 [",
+		"/metrics":                       "hookstart_ingress_requests_total",
+		"/healthz":                       "ok\n",
+		"/readyz":                        "ready\n",
+		"/log-level":                     "debug\n",
+		"/debug/pprof/":                  "goroutine",
+		"/debug/pprof/heap?debug=1":      "heap profile",
+		"/debug/pprof/goroutine?debug=2": "goroutine 1 [",
 	} {
 		if status, body := get(t, l.ops+path); status != 200 || !strings.Contains(body, marker) {
 			t.Errorf("ops %s: %d %.200s", path, status, body)
 		} else if strings.Contains(body, adminToken) {
 			t.Errorf("ops %s shows the admin token", path)
 		}
-		for name, url := range map[string]string{"ingress": l.ingress, "executor": l.executor, "executor's API": l.executor + "/api/v1"} {
+		for name, url := range map[string]string{
+			"ingress":        l.ingress,
+			"executor":       l.executor,
+			"executor's API": l.executor + "/api/v1",
+		} {
 			if _, body := get(t, url+path); strings.Contains(body, marker) {
 				t.Errorf("the %s shows %s: %.200s", name, path, body)
 			}
 		}
 	}
 	// The admin token is on this process's command line.
-	if status, body := get(t, l.ops+"/debug/pprof/cmdline"); status != 404 || strings.Contains(body, adminToken) {
+	if status, body := get(t, l.ops+"/debug/pprof/cmdline"); status != 404 ||
+		strings.Contains(body, adminToken) {
 		t.Errorf("cmdline: %d %.200s", status, body)
 	}
 }
@@ -55,14 +65,16 @@ func TestLogLevelWhileItRuns(t *testing.T) {
 	send := func(token string) {
 		t.Helper()
 		base, _, _ := strings.Cut(l.webhook, "?token=")
-		if _, err := post(t.Context(), base+"?token="+token, nil, strings.NewReader("{}")); err != nil {
+		if _, err := post(t.Context(), base+"?token="+token, nil,
+			strings.NewReader("{}")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, right, _ := strings.Cut(l.webhook, "?token=")
 	send(right)
 	for _, level := range []string{"trace", "error"} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, l.ops+"/log-level", strings.NewReader(level))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, l.ops+"/log-level",
+			strings.NewReader(level))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,24 +14,29 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-var orderedExecutions = flag.Int("ordered", 0, "number of executions in TestOrderHoldsWhileRunnersAreKilled, of 500 keys, with a kill every 2 s; 0: a short test")
+var orderedExecutions = flag.Int("ordered", 0,
+	"number of executions in TestOrderHoldsWhileRunnersAreKilled, of 500 keys, with a kill every "+
+		"2 s; 0: a short test")
 
-// makeOrdered creates a workflow of the queue "killed" whose order key is in the query, and returns its
-// URL.
+// makeOrdered creates a workflow of the queue "killed" whose order key is in the query, and returns
+// its URL.
 func makeOrdered(t *testing.T, l *localProgram) string {
 	t.Helper()
 	path := makeWorkflow(t, l.client(), "killed")
 	if _, err := l.client().PutWorkflow(t.Context(), "killed", api.PutWorkflow{
-		AccountID: "tests", Name: "killed", Queue: "killed", RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers: []api.PutTrigger{{NodeID: "node", OrderKey: "query:key"}},
+		AccountID: "tests",
+		Name:      "killed",
+		Queue:     "killed",
+		RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+		Triggers:  []api.PutTrigger{{NodeID: "node", OrderKey: "query:key"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	return l.ingress + path
 }
 
-// Four runners of one group are killed and replaced one after the other. The handlers of one key begin
-// in the order in which their executions were accepted, and all end.
+// Four runners of one group are killed and replaced one after the other. The handlers of one key
+// begin in the order in which their executions were accepted, and all end.
 func TestOrderHoldsWhileRunnersAreKilled(t *testing.T) {
 	t.Parallel()
 	executions, keys, takes := 300, 30, 10*time.Millisecond
@@ -52,7 +57,8 @@ func TestOrderHoldsWhileRunnersAreKilled(t *testing.T) {
 	keyOf := map[string]int{}
 	for n := range executions {
 		key := n % keys
-		a, err := post(t.Context(), fmt.Sprintf("%s&key=k%d", url, key), nil, strings.NewReader("{}"))
+		a, err := post(t.Context(), fmt.Sprintf("%s&key=k%d", url, key), nil,
+			strings.NewReader("{}"))
 		if err != nil || a.status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
@@ -132,11 +138,12 @@ func TestOrderHoldsWhileRunnersAreKilled(t *testing.T) {
 			t.Errorf("key %d: handlers began with\n%v, accepted were\n%v", key, begins, want[key])
 		}
 	}
-	t.Logf("%d executions of %d keys, %d runners killed, all in order; %d handler runs were repeats", executions, keys, kills, repeats)
+	t.Logf("%d executions of %d keys, %d runners killed, all in order; %d handler runs were "+
+		"repeats", executions, keys, kills, repeats)
 }
 
-// A runner that is frozen for longer than the ack wait ends its handler when it goes on, and another
-// member has run the execution.
+// A runner that is frozen for longer than the ack wait ends its handler when it goes on, and
+// another member has run the execution.
 func TestAFrozenRunnerGivesUpWhatIsOrdered(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir(), "--log-level=warn")
@@ -167,7 +174,9 @@ func TestAFrozenRunnerGivesUpWhatIsOrdered(t *testing.T) {
 	}
 	frozen.Await("(lost " + first.ExecutionID + ")")
 	for _, id := range []string{first.ExecutionID, second.ExecutionID} {
-		recorded(t, l.client(), id, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+		recorded(t, l.client(), id, func(e api.ExecutionDetail) bool {
+			return e.Status == "succeeded"
+		})
 	}
 	if strings.Contains(frozen.Output(), second.ExecutionID) {
 		t.Error("the frozen runner began the second execution, too")

@@ -18,7 +18,8 @@ import (
 // key that is valid for an hour. If its origin is not configured, it cannot.
 func TestAPageOfAnotherSite(t *testing.T) {
 	t.Parallel()
-	script := regexp.MustCompile("(?s)```js\n(.*?)```").FindStringSubmatch(string(file(t, repository+"/deploy/docs/access.md")))
+	script := regexp.MustCompile("(?s)```js\n(.*?)```").FindStringSubmatch(string(file(t,
+		repository+"/deploy/docs/access.md")))
 	if script == nil {
 		t.Fatal("access.md has no script")
 	}
@@ -32,7 +33,12 @@ func TestAPageOfAnotherSite(t *testing.T) {
 	defer stranger.Close()
 
 	l := launchLocal(t, t.TempDir(), "--api-origins", site.URL)
-	made, err := l.client().CreateKey(t.Context(), api.PutKey{Name: "a page", Role: "viewer", AccountID: "demo", ExpiresAt: time.Now().Add(time.Hour)})
+	made, err := l.client().CreateKey(t.Context(), api.PutKey{
+		Name:      "a page",
+		Role:      "viewer",
+		AccountID: "demo",
+		ExpiresAt: time.Now().Add(time.Hour),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,11 +63,14 @@ func TestAPageOfAnotherSite(t *testing.T) {
 	b.do(chromedp.Navigate(site.URL))
 	b.wait(`"listed" in document.body.dataset`)
 	deadline := time.Now().Add(time.Minute)
-	for i := 0; b.evaluate(`String(document.querySelectorAll("#seen li").length)`) == "0"; i++ { // the stream may not be open yet
+	for i := 0; b.evaluate(`String(document.querySelectorAll("#seen li").length)`) == "0"; i++ {
+		// The stream may not be open yet.
 		if time.Now().After(deadline) {
-			t.Fatalf("no event came: %s", b.evaluate(`document.querySelector("#failed").textContent`))
+			t.Fatalf("no event came: %s",
+				b.evaluate(`document.querySelector("#failed").textContent`))
 		}
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.webhook, strings.NewReader(`{}`))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.webhook,
+			strings.NewReader(`{}`))
 		if err != nil {
 			t.Fatal(err)
 		}

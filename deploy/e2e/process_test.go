@@ -51,7 +51,8 @@ func launchLocal(t *testing.T, dataDir string, args ...string) *localProgram {
 func launchLocalIn(t *testing.T, env []string, dataDir string, args ...string) *localProgram {
 	t.Helper()
 	p := launchIn(t, env, "hookstart-local", append([]string{
-		"--data-dir", dataDir, "--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0",
+		"--data-dir", dataDir, "--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0",
+		"--nats-addr=127.0.0.1:0",
 		"--ops-addr=127.0.0.1:0", "--admin-token=" + adminToken, "--log-level=debug",
 	}, args...)...)
 	l := &localProgram{process: p}
@@ -68,7 +69,8 @@ func launchLocalIn(t *testing.T, env []string, dataDir string, args ...string) *
 func launchLocalWithLink(t *testing.T) *localProgram {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "admin-token"), []byte(adminToken+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "admin-token"), []byte(adminToken+"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	return launchLocal(t, dir, "--admin-token=")
@@ -84,8 +86,10 @@ func makeWorkflow(t *testing.T, c *apiclient.Client, id string) (path string) {
 	_, err := c.PutAccount(ctx, "tests", api.PutAccount{Name: "Tests", Plan: "ultra"})
 	if err == nil {
 		_, err = c.PutWorkflow(ctx, id, api.PutWorkflow{
-			AccountID: "tests", Name: id, RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-			Triggers: []api.PutTrigger{{NodeID: "node"}},
+			AccountID: "tests",
+			Name:      id,
+			RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+			Triggers:  []api.PutTrigger{{NodeID: "node"}},
 		})
 	}
 	if err == nil {
@@ -117,7 +121,9 @@ type answer struct {
 }
 
 // post sends a request like a sender. It returns errors of the connection only.
-func post(ctx context.Context, url string, header map[string]string, body io.Reader) (a answer, err error) {
+func post(
+	ctx context.Context, url string, header map[string]string, body io.Reader,
+) (a answer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 	if err != nil {
 		return a, err
@@ -135,7 +141,9 @@ func post(ctx context.Context, url string, header map[string]string, body io.Rea
 }
 
 // recorded waits until an execution is recorded and satisfies ok, and returns it.
-func recorded(t *testing.T, c *apiclient.Client, id string, ok func(api.ExecutionDetail) bool) api.ExecutionDetail {
+func recorded(
+	t *testing.T, c *apiclient.Client, id string, ok func(api.ExecutionDetail) bool,
+) api.ExecutionDetail {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

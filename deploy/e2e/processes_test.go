@@ -34,17 +34,23 @@ func installOn(t *testing.T, database string, ingresses int, flags ...string) *i
 }
 
 // installAt does what installOn does, with the given NATS server.
-func installAt(t *testing.T, server *natstest.Node, database string, ingresses int, flags ...string) *installation {
+func installAt(
+	t *testing.T, server *natstest.Node, database string, ingresses int, flags ...string,
+) *installation {
 	t.Helper()
 	i := &installation{nats: server}
 	i.executor = launch(t, "executor", append([]string{
 		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + i.nats.URL(),
-		"--database-url=" + database, "--admin-token=" + adminToken, "--public-url=https://hooks.example.com",
+		"--database-url=" + database, "--admin-token=" + adminToken,
+		"--public-url=https://hooks.example.com",
 	}, flags...)...)
 	i.api = "http://" + i.executor.Await(`"addr":"([^"]+)".*executor is ready`)
 	i.client = apiclient.New(i.api, adminToken)
 	for range ingresses {
-		p := launch(t, "ingress", append([]string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + i.nats.URL()}, flags...)...)
+		p := launch(t, "ingress",
+			append([]string{
+				"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + i.nats.URL(),
+			}, flags...)...)
 		i.ingresses = append(i.ingresses, p)
 	}
 	for _, p := range i.ingresses {
@@ -70,7 +76,9 @@ func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
 		)
 		for n := range repeats {
 			wg.Go(func() {
-				answers[n], errs[n] = post(t.Context(), i.urls[n%2]+path, map[string]string{"X-GitHub-Delivery": delivery}, strings.NewReader("{}"))
+				answers[n], errs[n] = post(t.Context(), i.urls[n%2]+path, map[string]string{
+					"X-GitHub-Delivery": delivery,
+				}, strings.NewReader("{}"))
 			})
 		}
 		wg.Wait()

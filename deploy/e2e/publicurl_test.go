@@ -23,10 +23,14 @@ func TestPublicURL(t *testing.T) {
 	}{
 		{"its own", own, "reached"},
 		{"another's", launchLocal(t, t.TempDir(), "--public-url="+own.ingress), "another"},
-		{"nobody's", launchLocal(t, t.TempDir(), "--public-url=http://"+closed.Addr()), "unreachable"},
+		{
+			"nobody's", launchLocal(t, t.TempDir(), "--public-url=http://"+closed.Addr()),
+			"unreachable",
+		},
 	} {
 		found, err := c.local.client().PublicURL(t.Context())
-		if err != nil || found.State != c.state || !found.OnlyThisMachine || !strings.HasPrefix(c.local.webhook, found.URL+"/webhooks/") {
+		if err != nil || found.State != c.state || !found.OnlyThisMachine ||
+			!strings.HasPrefix(c.local.webhook, found.URL+"/webhooks/") {
 			t.Errorf("%s: %+v, %v", c.what, found, err)
 		}
 	}

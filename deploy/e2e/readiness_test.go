@@ -22,8 +22,8 @@ type outage struct {
 	what string
 	away func()
 	back func() // nil means that it comes back by itself
-	// says maps each program to what its /readyz answers in the meantime. A program that is not in it
-	// stays ready.
+	// says maps each program to what its /readyz answers in the meantime. A program that is not in
+	// it stays ready.
 	says map[string]string
 }
 
@@ -55,13 +55,20 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 		check(err)
 	}
 	o.table([]outage{
-		{"the stream EXECUTIONS is deleted", func() { check(js.DeleteStream(ctx, stream.Name)) }, nil, map[string]string{
-			"executor": "executor streams: the stream EXECUTIONS was not there; it was made anew, empty",
+		{"the stream EXECUTIONS is deleted", func() {
+			check(js.DeleteStream(ctx, stream.Name))
+		}, nil, map[string]string{
+			"executor": "executor streams: the stream EXECUTIONS was not there; it was made " +
+				"anew, empty",
 		}},
-		{"the stream PROGRESS is deleted", func() { check(js.DeleteStream(ctx, stream.ProgressName)) }, nil, map[string]string{
+		{"the stream PROGRESS is deleted", func() {
+			check(js.DeleteStream(ctx, stream.ProgressName))
+		}, nil, map[string]string{
 			"executor": "executor streams: the stream PROGRESS was not there",
 		}},
-		{"the stream REPORTS is deleted", func() { check(js.DeleteStream(ctx, stream.ReportsName)) }, nil, map[string]string{
+		{"the stream REPORTS is deleted", func() {
+			check(js.DeleteStream(ctx, stream.ReportsName))
+		}, nil, map[string]string{
 			"executor": "executor streams: the stream REPORTS was not there",
 		}},
 		{"the stream is full", func() { bound(100) }, func() { bound(-1) }, map[string]string{
@@ -113,7 +120,9 @@ func TestReadinessOfAllInOneProcess(t *testing.T) {
 		if err := js.DeleteStream(t.Context(), stream.Name); err != nil {
 			t.Fatal(err)
 		}
-	}, nil, map[string]string{"hookstart-local": "executor streams: the stream EXECUTIONS was not there"}}})
+	}, nil, map[string]string{
+		"hookstart-local": "executor streams: the stream EXECUTIONS was not there",
+	}}})
 }
 
 // observed holds programs whose readiness is watched.
@@ -127,9 +136,11 @@ func newObserved(t *testing.T, natsURL, databaseURL string) *observed {
 	if databaseURL == "" {
 		databaseURL = "sqlite:" + t.TempDir() + "/executions.db"
 	}
-	executor := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsURL,
+	executor := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--nats-url="+natsURL,
 		"--database-url="+databaseURL, "--admin-token="+adminToken)
-	ingress := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsURL)
+	ingress := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--nats-url="+natsURL)
 	return &observed{t: t, ops: map[string]string{
 		"executor": "http://" + executor.Await(`executor is ready.*"ops_addr":"([^"]+)"`),
 		"ingress":  "http://" + ingress.Await(`ingress is ready.*"ops_addr":"([^"]+)"`),
@@ -140,7 +151,9 @@ func newObserved(t *testing.T, natsURL, databaseURL string) *observed {
 func (o *observed) table(outages []outage) {
 	o.t.Helper()
 	var rows strings.Builder
-	fmt.Fprintf(&rows, "\n| taken away | program | after | `/readyz` says | ready again after |\n|---|---|---|---|---|\n")
+	fmt.Fprintf(&rows,
+		"\n| taken away | program | after | `/readyz` says | ready again after "+
+			"|\n|---|---|---|---|---|\n")
 	for _, one := range outages {
 		for program := range o.ops {
 			o.await(program, "ready")
@@ -163,7 +176,8 @@ func (o *observed) table(outages []outage) {
 		for program, r := range said {
 			o.await(program, "ready")
 			back := fmt.Sprintf("%.1f s", time.Since(again).Seconds())
-			fmt.Fprintf(&rows, "| %s | %s | %.1f s | %s | %s |\n", one.what, program, r.after.Seconds(), strings.ReplaceAll(r.text, "\n", "; "), back)
+			fmt.Fprintf(&rows, "| %s | %s | %.1f s | %s | %s |\n", one.what, program,
+				r.after.Seconds(), strings.ReplaceAll(r.text, "\n", "; "), back)
 		}
 	}
 	o.t.Log(rows.String())

@@ -36,10 +36,15 @@ func deliveries(t *testing.T) []delivery {
 	}
 	gitHub := func(event, id string) map[string]string {
 		return map[string]string{
-			"Content-Type": "application/json", "User-Agent": "GitHub-Hookshot/0a1b2c3", "Accept": "*/*",
-			"X-GitHub-Event": event, "X-GitHub-Delivery": id, "X-GitHub-Hook-ID": "292430182",
-			"X-GitHub-Hook-Installation-Target-Type": "repository", "X-GitHub-Hook-Installation-Target-ID": "79929171",
-			"X-Hub-Signature-256": "sha256=d57c68ca6f92289e6987922ff26938930f6e66a2d161ef06abdf1859230aa23c",
+			"Content-Type":                           "application/json",
+			"User-Agent":                             "GitHub-Hookshot/0a1b2c3",
+			"Accept":                                 "*/*",
+			"X-GitHub-Event":                         event,
+			"X-GitHub-Delivery":                      id,
+			"X-GitHub-Hook-ID":                       "292430182",
+			"X-GitHub-Hook-Installation-Target-Type": "repository",
+			"X-GitHub-Hook-Installation-Target-ID":   "79929171",
+			"X-Hub-Signature-256":                    "sha256=d57c68ca6f92289e6987922ff26938930f6e66a2d161ef06abdf1859230aa23c",
 		}
 	}
 	text := func(body string) string {
@@ -51,32 +56,71 @@ func deliveries(t *testing.T) []delivery {
 	}
 	largest := strings.Repeat("x", 102_400)
 	return []delivery{
-		{name: "GitHub ping", header: gitHub("ping", "0b989ba4-242f-11e5-81e1-c7b6966d2516"), body: payload("github-ping.json"), id: "0b989ba4-242f-11e5-81e1-c7b6966d2516"},
-		{name: "GitHub push", header: gitHub("push", "72d3162e-cc78-11e3-81ab-4c9367dc0958"), body: payload("github-push.json"), id: "72d3162e-cc78-11e3-81ab-4c9367dc0958"},
-		{name: "GitHub pull request", header: gitHub("pull_request", "8a6f1c50-1f3e-11ef-8c9b-2f6f3c6f5a51"), body: payload("github-pull-request.json"), id: "8a6f1c50-1f3e-11ef-8c9b-2f6f3c6f5a51"},
-		{name: "GitHub issue comment", header: gitHub("issue_comment", "9c3d7a60-1f3e-11ef-9f0e-7d1a9be0f7c2"), body: payload("github-issue-comment.json"), id: "9c3d7a60-1f3e-11ef-9f0e-7d1a9be0f7c2"},
+		{
+			name:   "GitHub ping",
+			header: gitHub("ping", "0b989ba4-242f-11e5-81e1-c7b6966d2516"),
+			body:   payload("github-ping.json"),
+			id:     "0b989ba4-242f-11e5-81e1-c7b6966d2516",
+		},
+		{
+			name:   "GitHub push",
+			header: gitHub("push", "72d3162e-cc78-11e3-81ab-4c9367dc0958"),
+			body:   payload("github-push.json"),
+			id:     "72d3162e-cc78-11e3-81ab-4c9367dc0958",
+		},
+		{
+			name:   "GitHub pull request",
+			header: gitHub("pull_request", "8a6f1c50-1f3e-11ef-8c9b-2f6f3c6f5a51"),
+			body:   payload("github-pull-request.json"),
+			id:     "8a6f1c50-1f3e-11ef-8c9b-2f6f3c6f5a51",
+		},
+		{
+			name:   "GitHub issue comment",
+			header: gitHub("issue_comment", "9c3d7a60-1f3e-11ef-9f0e-7d1a9be0f7c2"),
+			body:   payload("github-issue-comment.json"),
+			id:     "9c3d7a60-1f3e-11ef-9f0e-7d1a9be0f7c2",
+		},
 		{
 			name: "Gitea push: it sends GitHub's headers, too",
 			header: map[string]string{
-				"Content-Type": "application/json", "X-Gitea-Event": "push", "X-Gitea-Delivery": "f6266f16-1bf3-46a5-9ea4-602e06ead473",
-				"X-GitHub-Event": "push", "X-GitHub-Delivery": "f6266f16-1bf3-46a5-9ea4-602e06ead473", "X-Gogs-Delivery": "f6266f16-1bf3-46a5-9ea4-602e06ead473",
+				"Content-Type":      "application/json",
+				"X-Gitea-Event":     "push",
+				"X-Gitea-Delivery":  "f6266f16-1bf3-46a5-9ea4-602e06ead473",
+				"X-GitHub-Event":    "push",
+				"X-GitHub-Delivery": "f6266f16-1bf3-46a5-9ea4-602e06ead473",
+				"X-Gogs-Delivery":   "f6266f16-1bf3-46a5-9ea4-602e06ead473",
 			},
 			body: payload("gitea-push.json"), id: "f6266f16-1bf3-46a5-9ea4-602e06ead473",
 		},
 		{
-			name:   "GitLab push: its event UUID is not in the list, so it is not deduplicated",
-			header: map[string]string{"Content-Type": "application/json", "X-Gitlab-Event": "Push Hook", "X-Gitlab-Event-UUID": "13792a34-cac6-4fda-95a8-c58e00a3954e", "X-Gitlab-Token": "s"},
-			body:   payload("gitlab-push.json"),
+			name: "GitLab push: its event UUID is not in the list, so it is not deduplicated",
+			header: map[string]string{
+				"Content-Type":        "application/json",
+				"X-Gitlab-Event":      "Push Hook",
+				"X-Gitlab-Event-UUID": "13792a34-cac6-4fda-95a8-c58e00a3954e",
+				"X-Gitlab-Token":      "s",
+			},
+			body: payload("gitlab-push.json"),
 		},
 		{
-			name:   "Standard Webhooks",
-			header: map[string]string{"Content-Type": "application/json", "Webhook-Id": "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", "Webhook-Timestamp": "1674087231", "Webhook-Signature": "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="},
-			body:   `{"type":"user.created","timestamp":"2022-11-03T20:26:10.344522Z","data":{"id":"1f81eb52"}}`, id: "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W",
+			name: "Standard Webhooks",
+			header: map[string]string{
+				"Content-Type":      "application/json",
+				"Webhook-Id":        "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W",
+				"Webhook-Timestamp": "1674087231",
+				"Webhook-Signature": "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
+			},
+			body: `{"type":"user.created","timestamp":"2022-11-03T20:26:10.344522Z","data":{"id":"1f81eb52"}}`,
+			id:   "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W",
 		},
 		{
-			name:   "GitHub as a form",
-			header: map[string]string{"Content-Type": "application/x-www-form-urlencoded", "X-GitHub-Event": "ping", "X-GitHub-Delivery": "form-1"},
-			body:   "payload=%7B%22zen%22%3A%22Keep+it+logically+awesome.%22%7D", id: "form-1",
+			name: "GitHub as a form",
+			header: map[string]string{
+				"Content-Type":      "application/x-www-form-urlencoded",
+				"X-GitHub-Event":    "ping",
+				"X-GitHub-Delivery": "form-1",
+			},
+			body: "payload=%7B%22zen%22%3A%22Keep+it+logically+awesome.%22%7D", id: "form-1",
 			input: text("payload=%7B%22zen%22%3A%22Keep+it+logically+awesome.%22%7D"),
 		},
 		{
@@ -85,15 +129,55 @@ func deliveries(t *testing.T) []delivery {
 			body:   "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n",
 			input:  text("--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n"),
 		},
-		{name: "XML", header: map[string]string{"Content-Type": "application/xml"}, body: `<?xml version="1.0"?><a b="&lt;">ä</a>`, input: text(`<?xml version="1.0"?><a b="&lt;">ä</a>`)},
-		{name: "plain text", header: map[string]string{"Content-Type": "text/plain; charset=utf-8"}, body: "line\nline\n", input: text("line\nline\n")},
-		{name: "binary", header: map[string]string{"Content-Type": "application/octet-stream"}, body: "\x89PNG\r\n\x1a\n\xff", input: `{"body":"iVBORw0KGgr/","bodyEncoding":"base64"}`},
+		{
+			name:   "XML",
+			header: map[string]string{"Content-Type": "application/xml"},
+			body:   `<?xml version="1.0"?><a b="&lt;">ä</a>`,
+			input:  text(`<?xml version="1.0"?><a b="&lt;">ä</a>`),
+		},
+		{
+			name:   "plain text",
+			header: map[string]string{"Content-Type": "text/plain; charset=utf-8"},
+			body:   "line\nline\n",
+			input:  text("line\nline\n"),
+		},
+		{
+			name:   "binary",
+			header: map[string]string{"Content-Type": "application/octet-stream"},
+			body:   "\x89PNG\r\n\x1a\n\xff",
+			input:  `{"body":"iVBORw0KGgr/","bodyEncoding":"base64"}`,
+		},
 		{name: "empty", header: map[string]string{}, body: "", input: text("")},
-		{name: "JSON without its type", header: map[string]string{}, body: `{"a":1}`, input: text(`{"a":1}`)},
-		{name: "JSON, chunked, with odd white space", header: map[string]string{"Content-Type": "Application/Json ;charset"}, body: "\r\n{\"a\":\t1.0e0}\r\n", chunked: true},
-		{name: "exactly the limit", header: map[string]string{"Content-Type": "text/plain"}, body: largest, input: text(largest)},
-		{name: "exactly the limit, chunked", header: map[string]string{"Content-Type": "text/plain"}, body: largest, chunked: true, input: text(largest)},
-		{name: "deep JSON", header: map[string]string{"Content-Type": "application/json"}, body: strings.Repeat("[", 4_000) + strings.Repeat("]", 4_000)},
+		{
+			name:   "JSON without its type",
+			header: map[string]string{},
+			body:   `{"a":1}`,
+			input:  text(`{"a":1}`),
+		},
+		{
+			name:    "JSON, chunked, with odd white space",
+			header:  map[string]string{"Content-Type": "Application/Json ;charset"},
+			body:    "\r\n{\"a\":\t1.0e0}\r\n",
+			chunked: true,
+		},
+		{
+			name:   "exactly the limit",
+			header: map[string]string{"Content-Type": "text/plain"},
+			body:   largest,
+			input:  text(largest),
+		},
+		{
+			name:    "exactly the limit, chunked",
+			header:  map[string]string{"Content-Type": "text/plain"},
+			body:    largest,
+			chunked: true,
+			input:   text(largest),
+		},
+		{
+			name:   "deep JSON",
+			header: map[string]string{"Content-Type": "application/json"},
+			body:   strings.Repeat("[", 4_000) + strings.Repeat("]", 4_000),
+		},
 	}
 }
 
@@ -138,10 +222,15 @@ func TestRealInput(t *testing.T) {
 			if d.id != "" {
 				wantDuplicates = 1
 			}
-			record := recorded(t, c, a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Duplicates == wantDuplicates })
-			if record.Status != "queued" || record.Source != "webhook" || record.WorkflowID != "real" || record.NodeID != "node" ||
-				record.AccountID != "tests" || record.DeliveryID != d.id || record.BodyBytes != int64(len(d.body)) ||
-				record.ContentType != d.header["Content-Type"] || !slices.Equal(record.Query["source"], []string{"test"}) || len(record.Query) != 1 {
+			record := recorded(t, c, a.ExecutionID, func(e api.ExecutionDetail) bool {
+				return e.Duplicates == wantDuplicates
+			})
+			if record.Status != "queued" || record.Source != "webhook" ||
+				record.WorkflowID != "real" || record.NodeID != "node" ||
+				record.AccountID != "tests" || record.DeliveryID != d.id ||
+				record.BodyBytes != int64(len(d.body)) ||
+				record.ContentType != d.header["Content-Type"] ||
+				!slices.Equal(record.Query["source"], []string{"test"}) || len(record.Query) != 1 {
 				t.Errorf("record %+v", record.Execution)
 			}
 			checkInput(t, l, a.ExecutionID, d)
@@ -163,25 +252,34 @@ func TestRealInput(t *testing.T) {
 				t.Fatalf("message %s: %v", msg.Subject, err)
 			}
 			start := event.Start
-			if start.ID != a.ExecutionID || string(start.Payload.Body) != d.body || start.Source != execution.Webhook || start.DeliveryID != d.id {
+			if start.ID != a.ExecutionID || string(start.Payload.Body) != d.body ||
+				start.Source != execution.Webhook || start.DeliveryID != d.id {
 				t.Errorf("start %s %s %s", start.ID, start.Source, start.DeliveryID)
 			}
 		})
 	}
 
-	over, err := post(t.Context(), l.ingress+path, nil, strings.NewReader(strings.Repeat("x", 102_401)))
+	over, err := post(t.Context(), l.ingress+path, nil,
+		strings.NewReader(strings.Repeat("x", 102_401)))
 	if err != nil || over.Code != "body_too_large" {
 		t.Errorf("one byte more: %+v, %v", over, err)
 	}
-	over, err = post(t.Context(), l.ingress+path, nil, io.MultiReader(strings.NewReader(strings.Repeat("x", 102_401))))
+	over, err = post(t.Context(), l.ingress+path, nil,
+		io.MultiReader(strings.NewReader(strings.Repeat("x", 102_401))))
 	if err != nil || over.Code != "body_too_large" {
 		t.Errorf("one byte more, chunked: %+v, %v", over, err)
 	}
 	for _, bad := range []string{
-		l.ingress + "/webhooks/real?token=hst_wrong", l.ingress + "/webhooks/hst_wrong?token=hst_wrong", l.ingress + "/hst_wrong",
-		l.ingress + "/webhooks/real/?token=hst_wrong", l.executor + "/api/v1/hst_wrong?token=hst_wrong",
+		l.ingress + "/webhooks/real?token=hst_wrong",
+		l.ingress + "/webhooks/hst_wrong?token=hst_wrong", l.ingress + "/hst_wrong",
+		l.ingress + "/webhooks/real/?token=hst_wrong",
+		l.executor + "/api/v1/hst_wrong?token=hst_wrong",
 	} {
-		if _, err := post(t.Context(), bad, map[string]string{"Authorization": "Bearer hst_wrong", "User-Agent": "hst_wrong", "X-GitHub-Delivery": "hst_wrong"}, strings.NewReader("hst_wrong")); err != nil {
+		if _, err := post(t.Context(), bad, map[string]string{
+			"Authorization":     "Bearer hst_wrong",
+			"User-Agent":        "hst_wrong",
+			"X-GitHub-Delivery": "hst_wrong",
+		}, strings.NewReader("hst_wrong")); err != nil {
 			t.Error(err)
 		}
 	}
@@ -206,7 +304,8 @@ func TestRealInput(t *testing.T) {
 // changes.
 func checkInput(t *testing.T, l *localProgram, id string, d delivery) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.executor+"/api/v1/executions/"+id, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		l.executor+"/api/v1/executions/"+id, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,11 @@ func TestReplayIsTheRequestAsSent(t *testing.T) {
 	client := l.client()
 	makeWorkflow(t, client, "random")
 	if _, err := client.PutWorkflow(t.Context(), "random", api.PutWorkflow{
-		AccountID: "tests", Name: "random", Queue: "demo", Triggers: []api.PutTrigger{{NodeID: "node"}}, // the demo's runner takes them
+		// The demo's runner takes them.
+		AccountID: "tests",
+		Name:      "random",
+		Queue:     "demo",
+		Triggers:  []api.PutTrigger{{NodeID: "node"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +67,9 @@ func TestReplayIsTheRequestAsSent(t *testing.T) {
 
 	replayedAs := map[string]string{} // replays by their originals
 	for _, r := range all {
-		recorded(t, client, r.id, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" || e.Status == "rejected" })
+		recorded(t, client, r.id, func(e api.ExecutionDetail) bool {
+			return e.Status == "succeeded" || e.Status == "rejected"
+		})
 		as, err := client.ReplayExecution(t.Context(), r.id, "")
 		if err != nil {
 			t.Fatalf("replay of %s: %v", r, err)
@@ -75,7 +81,8 @@ func TestReplayIsTheRequestAsSent(t *testing.T) {
 		original, replay := onStream[r.id], onStream[replayedAs[r.id]]
 		r.check(t, "original", original)
 		r.check(t, "replay", replay)
-		if !maps.EqualFunc(replay.headers, original.headers, slices.Equal) || !maps.EqualFunc(replay.query, original.query, slices.Equal) ||
+		if !maps.EqualFunc(replay.headers, original.headers, slices.Equal) ||
+			!maps.EqualFunc(replay.query, original.query, slices.Equal) ||
 			replay.payload.Kind != original.payload.Kind {
 			t.Errorf("%s: the original is %+v, its replay %+v", r, original, replay)
 		}
@@ -88,7 +95,8 @@ func (r *sentRequest) String() string {
 
 func (r *sentRequest) send(t *testing.T, to string, want int) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to+"&"+r.query.Encode(), bytes.NewReader(r.body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		to+"&"+r.query.Encode(), bytes.NewReader(r.body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +115,8 @@ func (r *sentRequest) send(t *testing.T, to string, want int) {
 // check compares what was sent with what is on the stream. net/http adds some headers.
 func (r *sentRequest) check(t *testing.T, what string, got request) {
 	t.Helper()
-	if !bytes.Equal(got.payload.Body, r.body) || got.payload.ContentType != r.header.Get("Content-Type") {
+	if !bytes.Equal(got.payload.Body, r.body) ||
+		got.payload.ContentType != r.header.Get("Content-Type") {
 		t.Errorf("%s of %s: %q, sent %q", what, r, got.payload.Body, r.body)
 	}
 	for name, values := range r.header {
@@ -123,8 +132,10 @@ func (r *sentRequest) check(t *testing.T, what string, got request) {
 // randomRequests makes perKind requests with each kind of body, in a random order.
 func randomRequests(random *rand.Rand, perKind int) (all []*sentRequest) {
 	types := map[string][]string{
-		"JSON":   {"application/json", "application/json; charset=utf-8", "Application/JSON;;"},
-		"form":   {"application/x-www-form-urlencoded", "application/x-www-form-urlencoded; charset=UTF-8"},
+		"JSON": {"application/json", "application/json; charset=utf-8", "Application/JSON;;"},
+		"form": {
+			"application/x-www-form-urlencoded", "application/x-www-form-urlencoded; charset=UTF-8",
+		},
 		"text":   {"text/plain", "text/xml; charset=utf-8", "application/vnd.api+json"},
 		"binary": {"application/octet-stream", "image/png", "multipart/form-data; boundary=x"},
 		"empty":  {"text/plain", "application/octet-stream"},
@@ -132,7 +143,12 @@ func randomRequests(random *rand.Rand, perKind int) (all []*sentRequest) {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(types)) {
 		for range perKind {
-			r := &sentRequest{kind: kind, header: http.Header{}, query: url.Values{}, body: randomBody(random, kind)}
+			r := &sentRequest{
+				kind:   kind,
+				header: http.Header{},
+				query:  url.Values{},
+				body:   randomBody(random, kind),
+			}
 			if contentType := types[kind][random.IntN(len(types[kind]))]; contentType != "" {
 				r.header.Set("Content-Type", contentType)
 			}
@@ -160,10 +176,16 @@ func randomBody(random *rand.Rand, kind string) []byte {
 	length := random.IntN(1 << (1 + random.IntN(15)))
 	switch kind {
 	case "JSON":
-		text, _ := json.Marshal(map[string]any{randomText(random, 5): randomText(random, length), "n": random.Float64(), "list": []any{nil, true, random.Int64()}})
-		return slices.Concat([]byte(strings.Repeat(" \r\n\t", random.IntN(3))), text, []byte(strings.Repeat("\n", random.IntN(3))))
+		text, _ := json.Marshal(map[string]any{
+			randomText(random, 5): randomText(random, length),
+			"n":                   random.Float64(),
+			"list":                []any{nil, true, random.Int64()},
+		})
+		return slices.Concat([]byte(strings.Repeat(" \r\n\t", random.IntN(3))), text,
+			[]byte(strings.Repeat("\n", random.IntN(3))))
 	case "form":
-		return []byte(url.Values{randomText(random, 5): {randomText(random, length), "%"}}.Encode() + "&broken=%zz&=")
+		return []byte(url.Values{randomText(random, 5): {randomText(random, length),
+			"%"}}.Encode() + "&broken=%zz&=")
 	case "text":
 		return []byte(randomText(random, length))
 	case "empty":
@@ -225,9 +247,13 @@ func requestsOn(t *testing.T, natsURL string) map[string]request {
 		case err != nil:
 			t.Fatal(err)
 		case event.Start != nil:
-			found[event.Start.ID] = request{event.Start.Payload, event.Start.Headers, event.Start.Query}
+			found[event.Start.ID] = request{
+				event.Start.Payload, event.Start.Headers, event.Start.Query,
+			}
 		case event.Rejection != nil:
-			found[event.Rejection.ID] = request{event.Rejection.Payload, event.Rejection.Headers, event.Rejection.Query}
+			found[event.Rejection.ID] = request{
+				event.Rejection.Payload, event.Rejection.Headers, event.Rejection.Query,
+			}
 		}
 	}
 	return found

@@ -23,9 +23,11 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
 	database := "--database-url=sqlite:" + filepath.Join(t.TempDir(), "executions.db")
 	executor := func(replicas string) (*process, *apiclient.Client) {
-		p := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+cluster.URLs(), "--replicas="+replicas,
+		p := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+			"--nats-url="+cluster.URLs(), "--replicas="+replicas,
 			database, "--admin-token="+adminToken)
-		return p, apiclient.New("http://"+p.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
+		return p,
+			apiclient.New("http://"+p.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
 	}
 	js, err := jetstream.New(cluster.Connect(t))
 	if err != nil {
@@ -33,7 +35,9 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 	}
 	replicas := func() map[string]int {
 		counts := map[string]int{}
-		for _, name := range append([]string{stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream}, registry.Streams()...) {
+		for _, name := range append([]string{
+			stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
+		}, registry.Streams()...) {
 			s, err := js.Stream(t.Context(), name)
 			if err != nil {
 				t.Fatal(err)
@@ -53,9 +57,12 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 	}
 	makeWorkflow(t, client, "before")
 
-	output, err := exec.CommandContext(t.Context(), filepath.Join(bin, "hookstart"), "admin", "replicas", "3",
+	output, err := exec.CommandContext(t.Context(), filepath.Join(bin, "hookstart"), "admin",
+		"replicas", "3",
 		"--nats-url", cluster.URLs()).CombinedOutput()
-	if err != nil || strings.Count(string(output), "3 of 3 replicas hold everything, 0 operations behind: done") != 6 {
+	if err != nil ||
+		strings.Count(string(output),
+			"3 of 3 replicas hold everything, 0 operations behind: done") != 6 {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	for name, n := range replicas() {
@@ -81,28 +88,36 @@ func TestStreamSettingsAreChangedByACommand(t *testing.T) {
 	database := filepath.Join(t.TempDir(), "executions.db")
 	executor := func(flags ...string) *process {
 		return launch(t, "executor", append([]string{
-			"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + server.URL(), "--database-url=sqlite:" + database, "--admin-token=" + adminToken,
+			"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + server.URL(),
+			"--database-url=sqlite:" + database, "--admin-token=" + adminToken,
 		}, flags...)...)
 	}
 	change := func(args ...string) (output string, failed bool) {
-		out, err := exec.CommandContext(t.Context(), bin, append([]string{"admin", "stream", "--nats-url", server.URL()}, args...)...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), bin,
+			append([]string{"admin", "stream", "--nats-url", server.URL()},
+				args...)...).CombinedOutput()
 		return string(out), err != nil
 	}
 	running := executor()
 	running.Await(`(executor is ready)`)
-	if out, failed := change(); failed || !strings.Contains(out, "Delivery IDs are remembered  24h0m0s") {
+	if out, failed := change(); failed ||
+		!strings.Contains(out, "Delivery IDs are remembered  24h0m0s") {
 		t.Errorf("%s", out)
 	}
-	if out, failed := change("--dedup-window", "200h"); !failed || !strings.Contains(out, "must not be longer than the stream's age") {
+	if out, failed := change("--dedup-window", "200h"); !failed ||
+		!strings.Contains(out, "must not be longer than the stream's age") {
 		t.Errorf("a window longer than the age: %s", out)
 	}
-	if out, failed := change("--max-age", "720h", "--dedup-window", "72h", "--max-bytes", "1000000000", "-o", "json"); failed || !strings.Contains(out, `"dedupWindowSeconds":259200`) {
+	if out, failed := change("--max-age", "720h", "--dedup-window", "72h", "--max-bytes",
+		"1000000000", "-o", "json"); failed ||
+		!strings.Contains(out, `"dedupWindowSeconds":259200`) {
 		t.Errorf("%s", out)
 	}
 	running.Terminate()
 	refused := executor()
 	refused.Await(`(change age, size and dedup window with .hookstart admin stream.)`)
-	again := executor("--stream-max-age=720h", "--dedup-window=72h", "--stream-max-bytes=1000000000")
+	again := executor("--stream-max-age=720h", "--dedup-window=72h",
+		"--stream-max-bytes=1000000000")
 	again.Await(`(executor is ready)`)
 
 	js, err := jetstream.New(server.Connect(t))

@@ -25,7 +25,8 @@ func TestAKilledRunEndsItsProgram(t *testing.T) {
 	// The first attempt stays; the second ends at once.
 	script := `test "$HOOKSTART_ATTEMPT" = 1 || exec echo again; echo $$ >pid.new; mv pid.new pid; exec sleep 600`
 	start := func() *process {
-		cmd := exec.Command(bin, "run", "--queue", "killed", "--nats-url", l.nats, "--", "sh", "-c", script)
+		cmd := exec.Command(bin, "run", "--queue", "killed", "--nats-url", l.nats, "--", "sh", "-c",
+			script)
 		cmd.Dir = folder
 		p := childtest.Launch(t, cmd)
 		p.Await("(runner is ready)")

@@ -46,18 +46,24 @@ func makeQueue(t *testing.T, l *localProgram, id string) (url string) {
 
 // ended posts as a sender does, waits for the end of the execution, and checks its status, output
 // and reason.
-func ended(t *testing.T, l *localProgram, url, body string, header map[string]string, status, output, reason string) api.ExecutionDetail {
+func ended(
+	t *testing.T, l *localProgram, url, body string, header map[string]string,
+	status, output, reason string,
+) api.ExecutionDetail {
 	t.Helper()
 	a, err := post(t.Context(), url, header, strings.NewReader(body))
 	if err != nil || a.status != 200 {
 		t.Fatalf("POST: %+v, %v", a, err)
 	}
-	e := recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return !e.FinishedAt.IsZero() })
+	e := recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool {
+		return !e.FinishedAt.IsZero()
+	})
 	why := ""
 	if e.Error != nil {
 		why = *e.Error
 	}
-	if e.Status != status || (output != "" && string(e.Output) != output) || !strings.Contains(why, reason) || e.StartedAt.IsZero() {
+	if e.Status != status || (output != "" && string(e.Output) != output) ||
+		!strings.Contains(why, reason) || e.StartedAt.IsZero() {
 		t.Errorf("%+v, output %s, error %s", e.Execution, e.Output, why)
 	}
 	return e
@@ -104,7 +110,8 @@ func TestPoison(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ack, err := js.Publish(t.Context(), "executions.start.poison.poison.node", []byte("no protobuf"))
+	ack, err := js.Publish(t.Context(), "executions.start.poison.poison.node",
+		[]byte("no protobuf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +161,8 @@ func TestGitHubExample(t *testing.T) {
 	l := launchLocal(t, t.TempDir())
 	url := makeQueue(t, l, "github")
 	example := launchIn(t, []string{"GITHUB_WEBHOOK_SECRET=a secret of the tests"},
-		buildProgram(t, "github.com/hookstart/hookstart/shared/runner/examples/github"), "-nats-url", l.nats)
+		buildProgram(t, "github.com/hookstart/hookstart/shared/runner/examples/github"),
+		"-nats-url", l.nats)
 	example.Await("(runner is ready)")
 
 	push, err := os.ReadFile("testdata/payloads/github-push.json")
@@ -167,15 +175,24 @@ func TestGitHubExample(t *testing.T) {
 		return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 	}
 	headers := func(signature string) map[string]string {
-		return map[string]string{"Content-Type": "application/json", "X-GitHub-Event": "push", "X-Hub-Signature-256": signature}
+		return map[string]string{
+			"Content-Type":        "application/json",
+			"X-GitHub-Event":      "push",
+			"X-Hub-Signature-256": signature,
+		}
 	}
-	signed := ended(t, l, url, string(push), headers(sign("a secret of the tests")), "succeeded", "", "")
-	if !strings.Contains(string(signed.Output), `"event":"push"`) || !strings.Contains(string(signed.Output), `"repository":"`) {
+	signed := ended(t, l, url, string(push), headers(sign("a secret of the tests")), "succeeded",
+		"", "")
+	if !strings.Contains(string(signed.Output), `"event":"push"`) ||
+		!strings.Contains(string(signed.Output), `"repository":"`) {
 		t.Errorf("output %s", signed.Output)
 	}
-	forged := ended(t, l, url, string(push), headers(sign("another")), "failed", "", "is not that of this body")
-	unsigned := ended(t, l, url, string(push), headers(""), "failed", "", "there is no X-Hub-Signature-256")
-	changed := ended(t, l, url, string(push)+" ", headers(sign("a secret of the tests")), "failed", "", "is not that of this body")
+	forged := ended(t, l, url, string(push), headers(sign("another")), "failed", "",
+		"is not that of this body")
+	unsigned := ended(t, l, url, string(push), headers(""), "failed", "",
+		"there is no X-Hub-Signature-256")
+	changed := ended(t, l, url, string(push)+" ", headers(sign("a secret of the tests")), "failed",
+		"", "is not that of this body")
 	list := deadLetters(t, l)
 	for _, e := range []api.ExecutionDetail{forged, unsigned, changed} {
 		if list[e.ExecutionID] != api.DeadLetterFailed {
@@ -226,22 +243,29 @@ func TestNodeExample(t *testing.T) {
 	}
 	within(t, time.Minute, "member", members(1))
 	// An execution from before the member joined ends, too.
-	recorded(t, l.client(), early.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+	recorded(t, l.client(), early.ExecutionID, func(e api.ExecutionDetail) bool {
+		return e.Status == "succeeded"
+	})
 
 	const bytes = `"bytes":`
-	ended(t, l, url, `{"a": "ü"}`, asJSON, "succeeded", `{"ranBy":"node","event":"ping",`+bytes+`11,"input":{"a":"ü"}}`, "")
-	ended(t, l, url, "text ü", nil, "succeeded", `{"ranBy":"node",`+bytes+`7,"input":{"body":"text ü"}}`, "")
-	ended(t, l, url, "\xff", nil, "succeeded", `{"ranBy":"node",`+bytes+`1,"input":{"body":"/w==","bodyEncoding":"base64"}}`, "")
+	ended(t, l, url, `{"a": "ü"}`, asJSON, "succeeded",
+		`{"ranBy":"node","event":"ping",`+bytes+`11,"input":{"a":"ü"}}`, "")
+	ended(t, l, url, "text ü", nil, "succeeded",
+		`{"ranBy":"node",`+bytes+`7,"input":{"body":"text ü"}}`, "")
+	ended(t, l, url, "\xff", nil, "succeeded",
+		`{"ranBy":"node",`+bytes+`1,"input":{"body":"/w==","bodyEncoding":"base64"}}`, "")
 	failed := ended(t, l, url, `{"fail": "on purpose"}`, asJSON, "failed", "", "on purpose")
 	// The output is the input, each byte of which is written as six, so that no report can hold it.
 	ended(t, l, url, strings.Repeat("\x01", 200_000), nil, "failed", "", "the output has 12000")
 	js := jetStream(t, l.nats)
-	if _, err := js.Publish(t.Context(), "executions.start.node.node.node", []byte("no protobuf")); err != nil {
+	if _, err := js.Publish(t.Context(), "executions.start.node.node.node",
+		[]byte("no protobuf")); err != nil {
 		t.Fatal(err)
 	}
 	example.Await(`("result":"unreadable")`)
 	ended(t, l, url, `1`, asJSON, "succeeded", "", "") // the failure blocked nothing
-	if list := deadLetters(t, l); list[failed.ExecutionID] != api.DeadLetterFailed || len(list) != 3 {
+	if list := deadLetters(t, l); list[failed.ExecutionID] != api.DeadLetterFailed ||
+		len(list) != 3 {
 		t.Errorf("dead letters: %v", list)
 	}
 	// The consumer is the same as the Go kit's, because a group may have members in both.
@@ -249,8 +273,10 @@ func TestNodeExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := consumer.CachedInfo().Config; c.AckPolicy != jetstream.AckExplicitPolicy || c.AckWait != 15*time.Second ||
-		c.FilterSubject != stream.QueueSubject("node") || c.MaxAckPending != 10_000 || c.DeliverPolicy != jetstream.DeliverAllPolicy {
+	if c := consumer.CachedInfo().Config; c.AckPolicy != jetstream.AckExplicitPolicy ||
+		c.AckWait != 15*time.Second ||
+		c.FilterSubject != stream.QueueSubject("node") || c.MaxAckPending != 10_000 ||
+		c.DeliverPolicy != jetstream.DeliverAllPolicy {
 		t.Errorf("%+v", c)
 	}
 	// The member sends heartbeats; it would be forgotten after four missing ones.
@@ -267,9 +293,11 @@ func TestNodeExample(t *testing.T) {
 		}
 	}
 	example.Terminate()
-	// The member announces that it leaves, so that other programs need not wait until it is forgotten.
+	// The member announces that it leaves, so that other programs need not wait until it is
+	// forgotten.
 	within(t, 2*stream.RunnerHeartbeat, "end of the member", members(0))
-	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 0 || info.NumPending != 0 {
+	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 0 ||
+		info.NumPending != 0 {
 		t.Errorf("left behind: %+v, %v", info, err)
 	}
 }
@@ -365,7 +393,8 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 	server := natstest.Start(t)
 	nc := server.Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
-	requests, err := nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + stream.Name + ".runner-slow-slow")
+	requests, err := nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + stream.Name +
+		".runner-slow-slow")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +413,8 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 		}
 		info := consumer.CachedInfo()
 		if sent = info.NumAckPending == 1; !sent && info.NumWaiting == 0 {
-			way.Heal() // on a slow machine the request has expired; the next one fetches the execution
+			// On a slow machine the request has expired; the next one fetches the execution.
+			way.Heal()
 		}
 	}
 	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
@@ -453,7 +483,9 @@ func membersOf(t *testing.T, c *apiclient.Client, queue string) (n int) {
 // deadLetters returns the kinds of the dead letters, by ID.
 func deadLetters(t *testing.T, l *localProgram) map[string]string {
 	t.Helper()
-	list, err := l.client().DeadLetters(t.Context(), apiclient.DeadLetterFilter{}, apiclient.Page{Limit: api.MaxLimit})
+	list, err := l.client().DeadLetters(t.Context(), apiclient.DeadLetterFilter{}, apiclient.Page{
+		Limit: api.MaxLimit,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,5 +86,7 @@ func (s scrape) labels(name string) map[string]map[string]bool {
 
 // ours returns the names of hookstart's own metrics.
 func (s scrape) ours() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s)), func(name string) bool { return !strings.HasPrefix(name, "hookstart_") })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s)), func(name string) bool {
+		return !strings.HasPrefix(name, "hookstart_")
+	})
 }

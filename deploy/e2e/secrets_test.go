@@ -27,26 +27,50 @@ func TestNoSecretIsStoredOrPrinted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := client.PutWorkflow(ctx, "orders", api.PutWorkflow{AccountID: "demo", Triggers: []api.PutTrigger{{NodeID: "node"}}})
+	_, err := client.PutWorkflow(ctx, "orders", api.PutWorkflow{
+		AccountID: "demo",
+		Triggers:  []api.PutTrigger{{NodeID: "node"}},
+	})
 	must(err)
 	_, err = client.Activate(ctx, "orders")
 	must(err)
-	const first, second, verifyToken = "the-first-app-secret", "the-second-app-secret", "a-verify-token-of-mine"
-	put, err := client.PutSender(ctx, "orders", "node", api.PutSender{Preset: "meta", Secrets: []string{first}, Settings: map[string]string{"verifyToken": verifyToken}})
+	const first, second, verifyToken = "the-first-app-secret", "the-second-app-secret",
+		"a-verify-token-of-mine"
+	put, err := client.PutSender(ctx, "orders", "node", api.PutSender{
+		Preset:   "meta",
+		Secrets:  []string{first},
+		Settings: map[string]string{"verifyToken": verifyToken},
+	})
 	must(err)
 	kept := int64(60)
-	added, err := client.AddSenderSecret(ctx, "orders", "node", api.AddSenderSecret{Secret: second, EndOthersAfterSeconds: &kept})
+	added, err := client.AddSenderSecret(ctx, "orders", "node", api.AddSenderSecret{
+		Secret:                second,
+		EndOthersAfterSeconds: &kept,
+	})
 	must(err)
 	old, err := client.Trigger(ctx, "orders", "node")
 	must(err)
 	trigger, err := client.RotateToken(ctx, "orders", "node", time.Hour)
 	must(err)
 
-	for secret, want := range map[string]int{first: 200, second: 200, "somebody-else's-secret": 401} {
-		request := sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {"application/json"}}, Body: []byte(`{"entry":[]}`)}
-		signed, err := sender.Sign(sender.Config{Preset: "meta", Secrets: []sender.Secret{{Text: secret}}, Settings: map[string]string{"verifyToken": verifyToken}}, request, time.Now())
+	for secret, want := range map[string]int{
+		first:                    200,
+		second:                   200,
+		"somebody-else's-secret": 401,
+	} {
+		request := sender.Request{
+			Method: "POST",
+			Header: map[string][]string{"Content-Type": {"application/json"}},
+			Body:   []byte(`{"entry":[]}`),
+		}
+		signed, err := sender.Sign(sender.Config{
+			Preset:   "meta",
+			Secrets:  []sender.Secret{{Text: secret}},
+			Settings: map[string]string{"verifyToken": verifyToken},
+		}, request, time.Now())
 		must(err)
-		sent, err := http.NewRequestWithContext(ctx, http.MethodPost, trigger.URL, bytes.NewReader(request.Body))
+		sent, err := http.NewRequestWithContext(ctx, http.MethodPost, trigger.URL,
+			bytes.NewReader(request.Body))
 		must(err)
 		sent.Header = signed.Header
 		response, err := http.DefaultClient.Do(sent)
@@ -60,14 +84,17 @@ func TestNoSecretIsStoredOrPrinted(t *testing.T) {
 	must(err)
 	for _, of := range []api.Sender{put, added, shown, *trigger.Sender} {
 		for _, secret := range of.Secrets {
-			if secret.PublicKey != "" || secret.Captured != "" || len(secret.Last4) > 4 || of.Settings["verifyToken"] != "" {
+			if secret.PublicKey != "" || secret.Captured != "" || len(secret.Last4) > 4 ||
+				of.Settings["verifyToken"] != "" {
 				t.Errorf("an answer shows %+v", of)
 			}
 		}
 	}
 	l.Terminate()
 
-	secrets := []string{first, second, verifyToken, "somebody-else's-secret", old.Token, trigger.Token}
+	secrets := []string{
+		first, second, verifyToken, "somebody-else's-secret", old.Token, trigger.Token,
+	}
 	found := map[string]bool{}
 	look := func(where string, text []byte) {
 		t.Helper()

@@ -39,14 +39,20 @@ func senderStates() []senderState {
 	}
 	return []senderState{
 		{"none", "none", func(b *tab) { choose("")(b) }},
-		{"choose-github", "none", func(b *tab) { choose("GitHub")(b); b.text("[data-preset-fields] .steps", "Payload URL") }},
+		{"choose-github", "none", func(b *tab) {
+			choose("GitHub")(b)
+			b.text("[data-preset-fields] .steps", "Payload URL")
+		}},
 		{"choose-meta", "none", func(b *tab) { choose("meta")(b); b.see("#setting-verifyToken") }},
 		{"choose-hmac", "none", func(b *tab) {
 			choose("hmac")(b)
 			b.see("#setting-header")
 			b.click("[data-preset-fields] details summary")
 		}},
-		{"choose-nobody", "none", func(b *tab) { choose("Nobody's")(b); b.see("[data-no-preset]") }},
+		{"choose-nobody", "none", func(b *tab) {
+			choose("Nobody's")(b)
+			b.see("[data-no-preset]")
+		}},
 		{"choose-refused", "none", func(b *tab) {
 			choose("discord")(b)
 			b.write("#sender-secret", "no key")
@@ -86,14 +92,30 @@ func sendersToShow(t *testing.T, l *localProgram) {
 		}
 	}
 	for id, put := range map[string]api.PutSender{
-		"none":     {},
-		"stripe":   {Preset: "stripe", Secrets: []string{"whsec_the-secret-of-stripe"}, Settings: map[string]string{"toleranceSeconds": "600"}},
-		"discord":  {Preset: "discord", Secrets: []string{"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"}},
+		"none": {},
+		"stripe": {
+			Preset:   "stripe",
+			Secrets:  []string{"whsec_the-secret-of-stripe"},
+			Settings: map[string]string{"toleranceSeconds": "600"},
+		},
+		"discord": {
+			Preset:  "discord",
+			Secrets: []string{"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"},
+		},
 		"notion":   {Preset: "notion"},
 		"captured": {Preset: "notion"},
-		"plain":    {Preset: "plain", Settings: map[string]string{"deliveryId": "ptr:/event/id, header:X-Mine"}},
+		"plain": {
+			Preset:   "plain",
+			Settings: map[string]string{"deliveryId": "ptr:/event/id, header:X-Mine"},
+		},
 	} {
-		_, err := client.PutWorkflow(ctx, id, api.PutWorkflow{AccountID: "demo", Name: id, Triggers: []api.PutTrigger{{NodeID: "node", SamplePayload: []byte(`{"hello":"world"}`)}}})
+		_, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
+			AccountID: "demo",
+			Name:      id,
+			Triggers: []api.PutTrigger{
+				{NodeID: "node", SamplePayload: []byte(`{"hello":"world"}`)},
+			},
+		})
 		must(err)
 		_, err = client.Activate(ctx, id)
 		must(err)
@@ -103,7 +125,10 @@ func sendersToShow(t *testing.T, l *localProgram) {
 		}
 	}
 	kept := int64(86_400)
-	_, err := client.AddSenderSecret(ctx, "stripe", "node", api.AddSenderSecret{Secret: "whsec_the-next-of-stripe", EndOthersAfterSeconds: &kept})
+	_, err := client.AddSenderSecret(ctx, "stripe", "node", api.AddSenderSecret{
+		Secret:                "whsec_the-next-of-stripe",
+		EndOthersAfterSeconds: &kept,
+	})
 	must(err)
 	for _, body := range []string{`{"id":"evt_1"}`, `{"none":1}`} {
 		sent, err := client.SendTest(ctx, "stripe", "node", api.SendTest{Body: &body})
@@ -113,18 +138,24 @@ func sendersToShow(t *testing.T, l *localProgram) {
 		}
 	}
 	forged := sender.Request{Method: "POST", Body: []byte(`{}`)}
-	signed, err := sender.Sign(sender.Config{Preset: "stripe", Secrets: []sender.Secret{{Text: "whsec_another"}}}, forged, time.Now())
+	signed, err := sender.Sign(sender.Config{
+		Preset:  "stripe",
+		Secrets: []sender.Secret{{Text: "whsec_another"}},
+	}, forged, time.Now())
 	must(err)
 	trigger, err := client.Trigger(ctx, "stripe", "node")
 	must(err)
-	a, err := post(ctx, trigger.URL, map[string]string{"Stripe-Signature": signed.Header["Stripe-Signature"][0]}, strings.NewReader(`{}`))
+	a, err := post(ctx, trigger.URL, map[string]string{
+		"Stripe-Signature": signed.Header["Stripe-Signature"][0],
+	}, strings.NewReader(`{}`))
 	must(err)
 	if a.status != 401 {
 		t.Fatalf("forged: %+v", a)
 	}
 	brings, err := client.Trigger(ctx, "captured", "node")
 	must(err)
-	first, err := http.NewRequestWithContext(ctx, http.MethodPost, brings.URL, strings.NewReader(`{"verification_token":"secret_of-notion-0123"}`))
+	first, err := http.NewRequestWithContext(ctx, http.MethodPost, brings.URL,
+		strings.NewReader(`{"verification_token":"secret_of-notion-0123"}`))
 	must(err)
 	first.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(first)
@@ -140,9 +171,11 @@ func sendersToShow(t *testing.T, l *localProgram) {
 	for {
 		seen, err := client.Sender(ctx, "stripe", "node")
 		must(err)
-		brought, err := client.Trigger(ctx, "captured", "node") // unlike Sender, Trigger does not show the secret
+		// Unlike Sender, Trigger does not show the secret.
+		brought, err := client.Trigger(ctx, "captured", "node")
 		must(err)
-		if seen.LastRefusal != nil && seen.DeliveriesWithoutID == 1 && len(brought.Sender.Secrets) == 1 {
+		if seen.LastRefusal != nil && seen.DeliveriesWithoutID == 1 &&
+			len(brought.Sender.Secrets) == 1 {
 			return
 		}
 		select {
@@ -195,7 +228,9 @@ func TestSenderPages(t *testing.T) {
 		b.evaluate(`for (const each of document.querySelectorAll(".top, .toolbar, .jump, .crumbs, #executions, #settings")) { each.hidden = true; each.style.display = "none" }; ""`)
 		for _, look := range looks {
 			setLook(b, look.scheme, look.width)
-			b.check(os.WriteFile(folder+"/senders-"+state.name+"-"+look.scheme+"-"+strconv.Itoa(int(look.width))+".png", (&camera{b, folder}).picture(look.width), 0o600))
+			b.check(os.WriteFile(folder+"/senders-"+state.name+"-"+look.scheme+"-"+
+				strconv.Itoa(int(look.width))+".png", (&camera{b, folder}).picture(look.width),
+				0o600))
 		}
 	}
 	b.contented()

@@ -23,9 +23,10 @@ type realSender struct {
 	preset, secret, next string // next is the secret after the rotation
 	settings             map[string]string
 	contentType          string
-	delivery             func(n int) string // returns the body of the n-th delivery, which contains its delivery ID
-	header               string             // header that holds the delivery ID instead; "" means none
-	handshake            func(*senderAt)    // made while the workflow is inactive
+	// Returns the body of the n-th delivery, which contains its delivery ID.
+	delivery  func(n int) string
+	header    string          // header that holds the delivery ID instead; "" means none
+	handshake func(*senderAt) // made while the workflow is inactive
 }
 
 // senderAt is a provider that calls a node.
@@ -53,7 +54,9 @@ func (s *senderAt) api(method, path string, body any, status int) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(s.t.Context(), method, s.l.executor+"/api/v1/workflows/"+s.id+"/triggers/node"+path, strings.NewReader(string(text)))
+	request, err := http.NewRequestWithContext(s.t.Context(), method,
+		s.l.executor+"/api/v1/workflows/"+s.id+"/triggers/node"+path,
+		strings.NewReader(string(text)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -74,7 +77,12 @@ func (s *senderAt) api(method, path string, body any, status int) string {
 // send sends a request of the provider, signed with secret. secret "" sends it without a signature.
 func (s *senderAt) send(method, query, body, deliveryID, secret string) senderAnswer {
 	s.t.Helper()
-	r := sender.Request{Method: method, Header: map[string][]string{"Content-Type": {s.contentType}}, URL: s.calls + query, Body: []byte(body)}
+	r := sender.Request{
+		Method: method,
+		Header: map[string][]string{"Content-Type": {s.contentType}},
+		URL:    s.calls + query,
+		Body:   []byte(body),
+	}
 	_, r.Query, _ = strings.Cut(r.URL, "?")
 	if s.header != "" && deliveryID != "" {
 		r.Header[s.header] = []string{deliveryID}
@@ -84,16 +92,23 @@ func (s *senderAt) send(method, query, body, deliveryID, secret string) senderAn
 	case s.preset == "discord":
 		now := strconv.FormatInt(time.Now().Unix(), 10)
 		r.Header["X-Signature-Timestamp"] = []string{now}
-		r.Header["X-Signature-Ed25519"] = []string{hex.EncodeToString(ed25519.Sign(s.private, []byte(now+body)))}
+		r.Header["X-Signature-Ed25519"] = []string{
+			hex.EncodeToString(ed25519.Sign(s.private, []byte(now+body))),
+		}
 	default:
-		signed, err := sender.Sign(sender.Config{Preset: s.preset, Settings: s.settings, Secrets: []sender.Secret{{Text: secret}}}, r, time.Now())
+		signed, err := sender.Sign(sender.Config{
+			Preset:   s.preset,
+			Settings: s.settings,
+			Secrets:  []sender.Secret{{Text: secret}},
+		}, r, time.Now())
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		r.Header, r.Query, r.Body = signed.Header, signed.Query, signed.Body
 	}
 	path, _, _ := strings.Cut(s.path, "?")
-	request, err := http.NewRequestWithContext(s.t.Context(), method, s.l.ingress+path+"?"+r.Query, strings.NewReader(string(r.Body)))
+	request, err := http.NewRequestWithContext(s.t.Context(), method, s.l.ingress+path+"?"+r.Query,
+		strings.NewReader(string(r.Body)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -104,7 +119,10 @@ func (s *senderAt) send(method, query, body, deliveryID, secret string) senderAn
 	}
 	text, _ := io.ReadAll(response.Body)
 	_ = response.Body.Close()
-	return senderAnswer{response.StatusCode, string(text), response.Header.Get("Hookstart-Execution-Id"), response.Header}
+	return senderAnswer{
+		response.StatusCode, string(text), response.Header.Get("Hookstart-Execution-Id"),
+		response.Header,
+	}
 }
 
 // deliver sends the n-th delivery and expects that it is accepted.
@@ -134,32 +152,53 @@ func realSenders(public, nextPublic string) []realSender {
 		{preset: "github", delivery: id(`{"n":%d}`), header: "X-Github-Delivery"},
 		{preset: "gitlab", delivery: id(`{"n":%d}`), header: "Idempotency-Key"},
 		{preset: "stripe", delivery: id(`{"id":"evt_%d"}`)},
-		{preset: "slack", delivery: id(`{"type":"event_callback","event_id":"Ev%d"}`), handshake: func(s *senderAt) {
-			s.expect("challenge", s.send("POST", "", `{"type":"url_verification","challenge":"3eZbrw1a"}`, "", s.secret), 200, "3eZbrw1a")
-		}},
-		{preset: "standard-webhooks", secret: whsec("c2VjcmV0LW9mLXRoZS1zdGFuZGFyZA=="), next: whsec("dGhlLW5leHQtc2VjcmV0LW9mLWl0IQ=="), delivery: id(`{"n":%d}`), header: "Webhook-Id"},
+		{preset: "slack", delivery: id(`{"type":"event_callback","event_id":"Ev%d"}`),
+			handshake: func(s *senderAt) {
+				s.expect("challenge",
+					s.send("POST", "", `{"type":"url_verification","challenge":"3eZbrw1a"}`, "",
+						s.secret), 200, "3eZbrw1a")
+			}},
+		{
+			preset:   "standard-webhooks",
+			secret:   whsec("c2VjcmV0LW9mLXRoZS1zdGFuZGFyZA=="),
+			next:     whsec("dGhlLW5leHQtc2VjcmV0LW9mLWl0IQ=="),
+			delivery: id(`{"n":%d}`),
+			header:   "Webhook-Id",
+		},
 		{preset: "shopify", delivery: id(`{"n":%d}`), header: "X-Shopify-Webhook-Id"},
-		{preset: "discord", secret: public, next: nextPublic, delivery: id(`{"type":2,"id":"%d"}`), handshake: func(s *senderAt) {
-			s.expect("ping", s.send("POST", "", `{"type":1}`, "", s.secret), 200, `{"type":1}`)
-			s.expect("event ping", s.send("POST", "", `{"type":0}`, "", s.secret), 204, "")
-			if a := s.send("POST", "", `{"type":1}`, "", ""); a.status != 401 {
-				s.t.Errorf("a ping that is not signed: %+v", a)
-			}
-		}},
+		{preset: "discord", secret: public, next: nextPublic, delivery: id(`{"type":2,"id":"%d"}`),
+			handshake: func(s *senderAt) {
+				s.expect("ping", s.send("POST", "", `{"type":1}`, "", s.secret), 200, `{"type":1}`)
+				s.expect("event ping", s.send("POST", "", `{"type":0}`, "", s.secret), 204, "")
+				if a := s.send("POST", "", `{"type":1}`, "", ""); a.status != 401 {
+					s.t.Errorf("a ping that is not signed: %+v", a)
+				}
+			}},
 		{
 			preset: "meta", settings: map[string]string{"verifyToken": "a-token-of-my-choice"},
 			delivery: id(`{"entry":[{"changes":[{"value":{"messages":[{"id":"wamid.%d"}]}}]}]}`),
 			handshake: func(s *senderAt) {
-				s.expect("challenge", s.send("GET", "&hub.mode=subscribe&hub.verify_token=a-token-of-my-choice&hub.challenge=115", "", "", ""), 200, "115")
-				if a := s.send("GET", "&hub.mode=subscribe&hub.verify_token=another&hub.challenge=115", "", "", ""); a.status == 200 || strings.Contains(a.body, "115") {
+				s.expect("challenge",
+					s.send("GET",
+						"&hub.mode=subscribe&hub.verify_token=a-token-of-my-choice&"+
+							"hub.challenge=115", "", "", ""), 200, "115")
+				if a := s.send("GET",
+					"&hub.mode=subscribe&hub.verify_token=another&hub.challenge=115", "", "",
+					""); a.status == 200 || strings.Contains(a.body, "115") {
 					s.t.Errorf("with a wrong token: %+v", a)
 				}
 			},
 		},
 		{preset: "msgraph", delivery: id(`{"value":[{"id":"n%d"}]}`), handshake: func(s *senderAt) {
-			s.expect("validation", s.send("POST", "&validationToken=a%20b%2Bc", "", "", ""), 200, "a b+c")
+			s.expect("validation", s.send("POST", "&validationToken=a%20b%2Bc", "", "", ""), 200,
+				"a b+c")
 		}},
-		{preset: "twilio", contentType: form, delivery: id("MessageSid=SM%d&Body=hello"), header: "I-Twilio-Idempotency-Token"},
+		{
+			preset:      "twilio",
+			contentType: form,
+			delivery:    id("MessageSid=SM%d&Body=hello"),
+			header:      "I-Twilio-Idempotency-Token",
+		},
 	}
 }
 
@@ -170,7 +209,10 @@ func TestRealSenders(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
 	client := l.client()
-	keys := [2]ed25519.PrivateKey{ed25519.NewKeyFromSeed([]byte("a seed of thirty-two bytes, no 1")), ed25519.NewKeyFromSeed([]byte("a seed of thirty-two bytes, no 2"))}
+	keys := [2]ed25519.PrivateKey{
+		ed25519.NewKeyFromSeed([]byte("a seed of thirty-two bytes, no 1")),
+		ed25519.NewKeyFromSeed([]byte("a seed of thirty-two bytes, no 2")),
+	}
 	public := func(k ed25519.PrivateKey) string { return hex.EncodeToString(k[32:]) }
 	for _, r := range realSenders(public(keys[0]), public(keys[1])) {
 		t.Run(r.preset, func(t *testing.T) {
@@ -180,7 +222,14 @@ func TestRealSenders(t *testing.T) {
 			if r.contentType == "" {
 				r.contentType = "application/json"
 			}
-			s := &senderAt{realSender: r, t: t, l: l, client: client, id: "of-" + r.preset, private: keys[0]}
+			s := &senderAt{
+				realSender: r,
+				t:          t,
+				l:          l,
+				client:     client,
+				id:         "of-" + r.preset,
+				private:    keys[0],
+			}
 			s.path = makeWorkflow(t, client, s.id)
 			s.calls = l.ingress + s.path
 			s.tryAll(keys[1])
@@ -199,7 +248,11 @@ func (s *senderAt) tryAll(next ed25519.PrivateKey) {
 		s.t.Fatal(err)
 	}
 	s.api("PUT", "/sender", map[string]any{"preset": s.preset}, 422) // no secret
-	s.api("PUT", "/sender", map[string]any{"preset": s.preset, "secrets": []string{s.secret}, "settings": s.settings}, 201)
+	s.api("PUT", "/sender", map[string]any{
+		"preset":   s.preset,
+		"secrets":  []string{s.secret},
+		"settings": s.settings,
+	}, 201)
 	if s.handshake != nil {
 		s.handshake(s)
 	}
@@ -211,8 +264,12 @@ func (s *senderAt) tryAll(next ed25519.PrivateKey) {
 	}
 
 	// A forged delivery uses up nothing: the same delivery is accepted when the sender sends it.
-	for _, a := range []senderAnswer{s.send("POST", "", s.delivery(1), "delivery-1", ""), s.send("POST", "", s.delivery(1), "delivery-1", s.forged())} {
-		if a.status != 401 || a.header.Get("WWW-Authenticate") == "" || !strings.Contains(a.body, `"signature_`) {
+	for _, a := range []senderAnswer{
+		s.send("POST", "", s.delivery(1), "delivery-1", ""),
+		s.send("POST", "", s.delivery(1), "delivery-1", s.forged()),
+	} {
+		if a.status != 401 || a.header.Get("WWW-Authenticate") == "" ||
+			!strings.Contains(a.body, `"signature_`) {
 			s.t.Errorf("forged: %+v", a)
 		}
 	}
@@ -228,7 +285,8 @@ func (s *senderAt) tryAll(next ed25519.PrivateKey) {
 	old := s.private
 	s.private = next
 	fourth := s.deliver(4, s.next)
-	s.api("POST", "/sender/secrets", map[string]any{"secret": s.next, "endOthersAfterSeconds": 0}, 201)
+	s.api("POST", "/sender/secrets", map[string]any{"secret": s.next, "endOthersAfterSeconds": 0},
+		201)
 	fifth := s.deliver(5, s.next)
 	s.private = old
 	if a := s.send("POST", "", s.delivery(6), "delivery-6", s.secret); a.status != 401 {

@@ -39,7 +39,8 @@ func TestSendersHoldOverTwoProcesses(t *testing.T) {
 			header["Authorization"] = "Bearer " + secret
 		}
 		for _, url := range i.urls {
-			if a, err := post(ctx, url+path, header, strings.NewReader("{}")); err != nil || a.status != status {
+			if a, err := post(ctx, url+path, header, strings.NewReader("{}")); err != nil ||
+				a.status != status {
 				t.Fatalf("turn %d, %s: %+v, %v, want %d", turn, what, a, err, status)
 			}
 		}
@@ -53,11 +54,17 @@ func TestSendersHoldOverTwoProcesses(t *testing.T) {
 	atOnce := int64(0)
 	for turn := range turns {
 		expect(turn, "without a sender", "", http.StatusOK)
-		_, err := i.client.PutSender(ctx, "bearer", "node", api.PutSender{Preset: "bearer", Secrets: []string{"the-first-secret"}})
+		_, err := i.client.PutSender(ctx, "bearer", "node", api.PutSender{
+			Preset:  "bearer",
+			Secrets: []string{"the-first-secret"},
+		})
 		must(err)
 		expect(turn, "not signed", "", http.StatusUnauthorized)
 		expect(turn, "signed", "the-first-secret", http.StatusOK)
-		_, err = i.client.AddSenderSecret(ctx, "bearer", "node", api.AddSenderSecret{Secret: "the-next-secret", EndOthersAfterSeconds: &atOnce})
+		_, err = i.client.AddSenderSecret(ctx, "bearer", "node", api.AddSenderSecret{
+			Secret:                "the-next-secret",
+			EndOthersAfterSeconds: &atOnce,
+		})
 		must(err)
 		expect(turn, "the old secret", "the-first-secret", http.StatusUnauthorized)
 		expect(turn, "the next secret", "the-next-secret", http.StatusOK)
@@ -73,20 +80,27 @@ func TestAnIngressWithoutTheSecretsKeyDoesNotStart(t *testing.T) {
 	key := secretsKey(t)
 	i := install(t, 1, key)
 	makeWorkflow(t, i.client, "signed")
-	if _, err := i.client.PutSender(t.Context(), "signed", "node", api.PutSender{Preset: "github", Secrets: []string{"it-is-a-secret"}}); err != nil {
+	if _, err := i.client.PutSender(t.Context(), "signed", "node", api.PutSender{
+		Preset:  "github",
+		Secrets: []string{"it-is-a-secret"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for _, flags := range [][]string{nil, {secretsKey(t)}} {
-		flags = append(flags, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+i.nats.URL(), "--log-level=error")
+		flags = append(flags, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+			"--nats-url="+i.nats.URL(), "--log-level=error")
 		output, err := exec.CommandContext(t.Context(), "ingress", flags...).CombinedOutput()
 		ended, ok := errors.AsType[*exec.ExitError](err)
 		if !ok || ended.ExitCode() != 1 {
 			t.Errorf("%v: %v", flags, err)
 		}
-		if said := strings.TrimSpace(string(output)); !strings.Contains(said, "give every executor and ingress the same file") || strings.Contains(said, "\n") || strings.Contains(said, "it-is-a-secret") {
+		if said := strings.TrimSpace(string(output)); !strings.Contains(said,
+			"give every executor and ingress the same file") || strings.Contains(said, "\n") ||
+			strings.Contains(said, "it-is-a-secret") {
 			t.Errorf("%v: it says %q", flags, said)
 		}
 	}
-	p := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+i.nats.URL(), key)
+	p := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--nats-url="+i.nats.URL(), key)
 	p.Await(`(ingress is ready)`)
 }

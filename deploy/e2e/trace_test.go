@@ -77,23 +77,34 @@ func startTraced(t *testing.T) *traced {
 		}
 	}
 	var forExecutor executor.Config
-	defaults(&forExecutor, "--addr=127.0.0.1:0", "--nats-url="+c.nats.URL(), "--admin-token="+adminToken,
+	defaults(&forExecutor, "--addr=127.0.0.1:0", "--nats-url="+c.nats.URL(),
+		"--admin-token="+adminToken,
 		"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"))
 	executorReady := make(chan string, 1)
-	forExecutor.Log, forExecutor.Ops, forExecutor.OnReady = log, o, func(l executor.Listening) { executorReady <- l.Addr }
-	stopExecutor := inBackground(t, func(ctx context.Context) error { return executor.Run(ctx, forExecutor) })
+	forExecutor.Log, forExecutor.Ops, forExecutor.OnReady = log, o, func(l executor.Listening) {
+		executorReady <- l.Addr
+	}
+	stopExecutor := inBackground(t, func(ctx context.Context) error {
+		return executor.Run(ctx, forExecutor)
+	})
 	c.client = apiclient.New("http://"+<-executorReady, adminToken)
 
 	var forIngress ingress.Config
 	defaults(&forIngress, "--addr=127.0.0.1:0", "--nats-url="+c.nats.URL())
 	ingressReady := make(chan string, 1)
-	forIngress.Log, forIngress.Ops, forIngress.OnReady = log, o, func(l ingress.Listening) { ingressReady <- l.Addr }
-	stopIngress := inBackground(t, func(ctx context.Context) error { return ingress.Run(ctx, forIngress) })
+	forIngress.Log, forIngress.Ops, forIngress.OnReady = log, o, func(l ingress.Listening) {
+		ingressReady <- l.Addr
+	}
+	stopIngress := inBackground(t, func(ctx context.Context) error {
+		return ingress.Run(ctx, forIngress)
+	})
 	c.ingress = "http://" + <-ingressReady
 
 	nc := c.nats.Connect(t)
 	stopRunner := inBackground(t, func(ctx context.Context) error {
-		return runner.Run(ctx, nc, runner.Options{Group: "group", Traces: c.provider}, func(ctx context.Context, _ runner.Execution) (any, error) {
+		return runner.Run(ctx, nc, runner.Options{Group: "group", Traces: c.provider}, func(
+			ctx context.Context, _ runner.Execution,
+		) (any, error) {
 			_, span := c.provider.Tracer("a user's").Start(ctx, "handler")
 			span.End()
 			return "output", nil
@@ -123,11 +134,15 @@ func (c *traced) message(sequence uint64) *jetstream.RawStreamMsg {
 
 // the returns the only span of a name with the given attributes. It fails the test if there is not
 // exactly one.
-func the(t *testing.T, spans tracetest.SpanStubs, name string, with ...attribute.KeyValue) tracetest.SpanStub {
+func the(
+	t *testing.T, spans tracetest.SpanStubs, name string, with ...attribute.KeyValue,
+) tracetest.SpanStub {
 	t.Helper()
 	var found []tracetest.SpanStub
 	for _, s := range spans {
-		if s.Name == name && !slices.ContainsFunc(with, func(a attribute.KeyValue) bool { return !slices.Contains(s.Attributes, a) }) {
+		if s.Name == name && !slices.ContainsFunc(with, func(a attribute.KeyValue) bool {
+			return !slices.Contains(s.Attributes, a)
+		}) {
 			found = append(found, s)
 		}
 	}
@@ -149,18 +164,25 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	path := makeWorkflow(t, c.client, "traced")
 	_, token, _ := strings.Cut(path, "token=")
 	a, err := post(t.Context(), c.ingress+path, map[string]string{
-		"Traceparent": "00-" + senderTrace + "-" + senderSpan + "-01", "X-Github-Delivery": "1", "X-Original-Url": "https://proxy" + path,
+		"Traceparent":       "00-" + senderTrace + "-" + senderSpan + "-01",
+		"X-Github-Delivery": "1",
+		"X-Original-Url":    "https://proxy" + path,
 	}, strings.NewReader("{}"))
 	if err != nil || a.status != 200 {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	e := recorded(t, c.client, a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+	e := recorded(t, c.client, a.ExecutionID, func(e api.ExecutionDetail) bool {
+		return e.Status == "succeeded"
+	})
 	msg := c.message(e.StreamSequence)
 	// Requests of strangers must not leave a token in a span either.
 	for _, r := range []struct{ method, path string }{
-		{"POST", "/webhooks/traced?token=wrong-" + token}, {"POST", "/webhooks/" + token + "/" + token}, {"GET", path}, {token[:8], path},
+		{"POST", "/webhooks/traced?token=wrong-" + token}, {
+			"POST", "/webhooks/" + token + "/" + token,
+		}, {"GET", path}, {token[:8], path},
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), r.method, c.ingress+r.path, strings.NewReader(token))
+		request, err := http.NewRequestWithContext(t.Context(), r.method, c.ingress+r.path,
+			strings.NewReader(token))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +194,9 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	}
 	// Nor do strangers decide what is traced, and in which trace. A link leads to their trace.
 	const strangersTrace = "0123456789abcdef0123456789abcdef"
-	if a, err := post(t.Context(), c.ingress+"/webhooks/none?token=wrong", map[string]string{"Traceparent": "00-" + strangersTrace + "-" + senderSpan + "-01"}, nil); err != nil || a.status != 404 {
+	if a, err := post(t.Context(), c.ingress+"/webhooks/none?token=wrong", map[string]string{
+		"Traceparent": "00-" + strangersTrace + "-" + senderSpan + "-01",
+	}, nil); err != nil || a.status != 404 {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	c.stopAll()
@@ -180,7 +204,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	all := c.spans.GetSpans()
 	linked := 0
 	for _, s := range all {
-		if s.SpanContext.TraceID().String() == strangersTrace || s.Parent.TraceID().String() == strangersTrace {
+		if s.SpanContext.TraceID().String() == strangersTrace ||
+			s.Parent.TraceID().String() == strangersTrace {
 			t.Errorf("a span in a stranger's trace: %+v", s)
 		}
 		for _, link := range s.Links {
@@ -192,7 +217,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	if linked != 1 {
 		t.Errorf("%d links to a stranger's span", linked)
 	}
-	if text := fmt.Sprintf("%+v", all); strings.Contains(text, token) || strings.Contains(text, token[:8]) {
+	if text := fmt.Sprintf("%+v", all); strings.Contains(text, token) ||
+		strings.Contains(text, token[:8]) {
 		t.Errorf("the token is in a span: %s", text)
 	}
 	var spans tracetest.SpanStubs
@@ -201,13 +227,15 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 			spans = append(spans, s)
 		}
 	}
-	const start, progress = "executions.start.{queue}.{workflowId}.{nodeId}", "executions.progress.{queue}.{workflowId}.{executionId}"
+	const start, progress = "executions.start.{queue}.{workflowId}.{nodeId}",
+		"executions.progress.{queue}.{workflowId}.{executionId}"
 	server := the(t, spans, "POST /webhooks/{workflowId}")
 	publish := the(t, spans, "publish "+start)
 	record := the(t, spans, "record "+start)
 	process := the(t, spans, "process "+start)
 	handler := the(t, spans, "handler")
-	if server.Parent.SpanID().String() != senderSpan || !server.Parent.IsRemote() || server.SpanKind != trace.SpanKindServer {
+	if server.Parent.SpanID().String() != senderSpan || !server.Parent.IsRemote() ||
+		server.SpanKind != trace.SpanKindServer {
 		t.Errorf("the ingress's span: %+v", server)
 	}
 	for name, c := range map[string]struct {
@@ -224,7 +252,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 			t.Errorf("%s: %+v is not below %+v", name, c.span, c.parent)
 		}
 	}
-	if got, want := msg.Header.Get("traceparent"), "00-"+senderTrace+"-"+publish.SpanContext.SpanID().String()+"-01"; got != want {
+	if got, want := msg.Header.Get("traceparent"),
+		"00-"+senderTrace+"-"+publish.SpanContext.SpanID().String()+"-01"; got != want {
 		t.Errorf("the message's traceparent is %s, not %s", got, want)
 	}
 	// The runner's reports are below its span: here only the success, because the run was quick.
@@ -238,8 +267,10 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		t.Errorf("%d reports among %d spans", reports, len(spans))
 	}
 	for _, want := range []attribute.KeyValue{
-		attribute.String("hookstart.execution.id", a.ExecutionID), attribute.String("hookstart.workflow.id", "traced"),
-		attribute.Int("http.response.status_code", 200), attribute.String("http.route", "/webhooks/{workflowId}"),
+		attribute.String("hookstart.execution.id", a.ExecutionID),
+		attribute.String("hookstart.workflow.id", "traced"),
+		attribute.Int("http.response.status_code", 200),
+		attribute.String("http.route", "/webhooks/{workflowId}"),
 	} {
 		if !slices.Contains(server.Attributes, want) {
 			t.Errorf("%v is not in %v", want, server.Attributes)
@@ -247,11 +278,13 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	}
 	// The transaction, which belongs to many traces, and the message's span link to each other.
 	transaction := slices.IndexFunc(all, func(s tracetest.SpanStub) bool {
-		return s.Name == "record EXECUTIONS" && slices.ContainsFunc(s.Links, func(l sdktrace.Link) bool {
-			return l.SpanContext.SpanID() == publish.SpanContext.SpanID()
-		})
+		return s.Name == "record EXECUTIONS" &&
+			slices.ContainsFunc(s.Links, func(l sdktrace.Link) bool {
+				return l.SpanContext.SpanID() == publish.SpanContext.SpanID()
+			})
 	})
-	if transaction < 0 || len(record.Links) != 1 || record.Links[0].SpanContext.SpanID() != all[transaction].SpanContext.SpanID() {
+	if transaction < 0 || len(record.Links) != 1 ||
+		record.Links[0].SpanContext.SpanID() != all[transaction].SpanContext.SpanID() {
 		t.Errorf("no transaction and %+v name each other", record)
 	}
 	the(t, all, "POST /webhooks/{workflowId}", attribute.String("hookstart.code", "token_invalid"))
@@ -268,16 +301,21 @@ func TestASenderThatDoesNotSample(t *testing.T) {
 	path := makeWorkflow(t, c.client, "quiet")
 	var parents []string
 	for range 2 {
-		a, err := post(t.Context(), c.ingress+path, map[string]string{"Traceparent": "00-" + senderTrace + "-" + senderSpan + "-00"}, nil)
+		a, err := post(t.Context(), c.ingress+path, map[string]string{
+			"Traceparent": "00-" + senderTrace + "-" + senderSpan + "-00",
+		}, nil)
 		if err != nil || a.status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
-		e := recorded(t, c.client, a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+		e := recorded(t, c.client, a.ExecutionID, func(e api.ExecutionDetail) bool {
+			return e.Status == "succeeded"
+		})
 		parents = append(parents, c.message(e.StreamSequence).Header.Get("traceparent"))
 	}
 	c.stopAll()
 	for _, p := range parents {
-		if !strings.HasPrefix(p, "00-"+senderTrace+"-") || !strings.HasSuffix(p, "-00") || strings.Contains(p, senderSpan) || parents[0] == parents[1] {
+		if !strings.HasPrefix(p, "00-"+senderTrace+"-") || !strings.HasSuffix(p, "-00") ||
+			strings.Contains(p, senderSpan) || parents[0] == parents[1] {
 			t.Errorf("traceparents %v", parents)
 		}
 	}
@@ -298,7 +336,9 @@ func TestARerunIsTraced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorded(t, c.client, again.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+	recorded(t, c.client, again.ExecutionID, func(e api.ExecutionDetail) bool {
+		return e.Status == "succeeded"
+	})
 	c.stopAll()
 	const start = "executions.start.{queue}.{workflowId}.{nodeId}"
 	spans := c.spans.GetSpans()
@@ -330,7 +370,8 @@ func TestSpansAreSentToACollector(t *testing.T) {
 		defer mu.Unlock()
 		sent.Write(body)
 		for _, resource := range request.GetResourceSpans() {
-			if service := resource.GetResource().String(); !strings.Contains(service, "hookstart-local") {
+			if service := resource.GetResource().String(); !strings.Contains(service,
+				"hookstart-local") {
 				t.Errorf("spans of %s", service)
 			}
 			for _, scope := range resource.GetScopeSpans() {
@@ -347,11 +388,15 @@ func TestSpansAreSentToACollector(t *testing.T) {
 	}))
 	defer collecting.Close()
 	l := launchLocalIn(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + collecting.URL}, t.TempDir())
-	a, err := post(t.Context(), l.webhook, map[string]string{"Traceparent": "00-" + senderTrace + "-" + senderSpan + "-01"}, nil)
+	a, err := post(t.Context(), l.webhook, map[string]string{
+		"Traceparent": "00-" + senderTrace + "-" + senderSpan + "-01",
+	}, nil)
 	if err != nil || a.status != 200 {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+	recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool {
+		return e.Status == "succeeded"
+	})
 	l.Terminate()
 	mu.Lock()
 	defer mu.Unlock()

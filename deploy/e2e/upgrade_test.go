@@ -41,10 +41,14 @@ SELECT pg_sleep(3);
 // replaced by the second.
 var nextInserts = map[string][2]string{ // by file
 	"sqlite/insert.go": {
-		"INTO executions (` + i.columns + `) VALUES ` + values + `", "INTO executions (` + i.columns + `, made_by) SELECT *, 'next' FROM (VALUES ` + values + `) WHERE true",
+		"INTO executions (` + i.columns + `) VALUES ` + values + `",
+		"INTO executions (` + i.columns + `, made_by) SELECT *, 'next' FROM (VALUES ` + values + " +
+			"`) WHERE true",
 	},
 	"postgres/row.go": {
-		"insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort + `", "insertShort = `INSERT INTO executions (` + shortColumns + `, made_by) SELECT *, 'next' FROM unnest(` + shortArrays + `)",
+		"insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort + `",
+		"insertShort = `INSERT INTO executions (` + shortColumns + `, made_by) SELECT *, 'next' " +
+			"FROM unnest(` + shortArrays + `)",
 	},
 }
 
@@ -108,7 +112,8 @@ type upgraded struct {
 
 func (u *upgraded) executor(program string) (p *process, ready func() (apiURL, ops string)) {
 	u.t.Helper()
-	p = launch(u.t, program, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+u.server.URL(), "--database-url="+u.database,
+	p = launch(u.t, program, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--nats-url="+u.server.URL(), "--database-url="+u.database,
 		"--admin-token="+adminToken, "--public-url=https://hooks.example.com")
 	return p, func() (string, string) {
 		u.t.Helper()
@@ -122,7 +127,8 @@ func (u *upgraded) executor(program string) (p *process, ready func() (apiURL, o
 // ingress starts an ingress, and makes its URL known to senders.
 func (u *upgraded) ingress(program string) (p *process, url string) {
 	u.t.Helper()
-	p = launch(u.t, program, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+u.server.URL())
+	p = launch(u.t, program, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--nats-url="+u.server.URL())
 	url = "http://" + p.Await(`"addr":"([^"]+)".*ingress is ready`)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -151,7 +157,10 @@ func (u *upgraded) send(ctx context.Context, path string, sender int) {
 			u.mu.Lock()
 			url := u.ingresses[try%len(u.ingresses)]
 			u.mu.Unlock()
-			a, err := post(u.t.Context(), url+path, map[string]string{"X-Webhook-Delivery-Id": delivery}, strings.NewReader(`{}`)) //nolint:contextcheck // the last one is answered after ctx has ended
+			//nolint:contextcheck // the last one is answered after ctx has ended
+			a, err := post(u.t.Context(), url+path, map[string]string{
+				"X-Webhook-Delivery-Id": delivery,
+			}, strings.NewReader(`{}`))
 			if err == nil && a.status == http.StatusOK {
 				u.mu.Lock()
 				u.sent[delivery] = a.ExecutionID
@@ -209,12 +218,19 @@ func notReady(ops string) string {
 // nothing is lost, quarantined, or started twice. The test covers both databases, executors first
 // and ingresses first, and kills what is being upgraded halfway.
 func TestUpgrade(t *testing.T) {
-	nextExecutor, nextIngress := buildNext(t, "github.com/hookstart/hookstart/executor/cmd/executor"), buildNext(t, "github.com/hookstart/hookstart/ingress/cmd/ingress")
+	nextExecutor, nextIngress := buildNext(t,
+		"github.com/hookstart/hookstart/executor/cmd/executor"),
+		buildNext(t, "github.com/hookstart/hookstart/ingress/cmd/ingress")
 	for _, database := range []string{"sqlite", "postgres"} {
 		for _, first := range []string{"executors", "ingresses"} {
 			t.Run(database+", "+first+" first", func(t *testing.T) {
 				t.Parallel()
-				u := &upgraded{t: t, server: natstest.Start(t), database: "sqlite:" + filepath.Join(t.TempDir(), "executions.db"), sent: map[string]string{}}
+				u := &upgraded{
+					t:        t,
+					server:   natstest.Start(t),
+					database: "sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
+					sent:     map[string]string{},
+				}
 				if database == "postgres" {
 					u.database = pgtest.StartServer(t).URL()
 				}
@@ -242,9 +258,12 @@ func TestUpgrade(t *testing.T) {
 					apiURL, _ := ready()
 					client = apiclient.New(apiURL, adminToken)
 					u.eventually("the old executor says why it waits", func() bool {
-						return strings.Contains(notReady(oldOps), "another version of the program has migrated the database")
+						return strings.Contains(notReady(oldOps),
+							"another version of the program has migrated the database")
 					})
-					if members, err := client.Members(t.Context()); err != nil || !hasMember(members, "executor", "next") || !hasMember(members, "executor", "dev") || members.Database != 90000 {
+					if members, err := client.Members(t.Context()); err != nil ||
+						!hasMember(members, "executor", "next") ||
+						!hasMember(members, "executor", "dev") || members.Database != 90000 {
 						t.Errorf("%+v, %v", members, err)
 					}
 					u.more(200)
@@ -285,7 +304,8 @@ func TestUpgrade(t *testing.T) {
 					return statuses["succeeded"] == len(u.sent) && len(statuses) == 1
 				})
 				stopRunner()
-				letters, err := client.DeadLetters(t.Context(), apiclient.DeadLetterFilter{}, apiclient.Page{})
+				letters, err := client.DeadLetters(t.Context(), apiclient.DeadLetterFilter{},
+					apiclient.Page{})
 				if err != nil || len(letters.Items) > 0 {
 					t.Errorf("put aside: %+v, %v", letters.Items, err)
 				}
@@ -294,11 +314,13 @@ func TestUpgrade(t *testing.T) {
 					switch n, _ := ran.Load(id); {
 					case n == nil:
 						lost++
-					case n.(*atomic.Int64).Load() > 1: //nolint:errcheck,forcetypeassert // nothing else is stored
+					//nolint:errcheck,forcetypeassert // nothing else is stored
+					case n.(*atomic.Int64).Load() > 1:
 						doubled++
 					}
 				}
-				t.Logf("%d deliveries accepted, %v; lost %d, put aside %d, doubled %d", len(u.sent), statuses, lost, len(letters.Items), doubled)
+				t.Logf("%d deliveries accepted, %v; lost %d, put aside %d, doubled %d", len(u.sent),
+					statuses, lost, len(letters.Items), doubled)
 				if lost+doubled > 0 {
 					t.Errorf("lost %d, doubled %d", lost, doubled)
 				}
@@ -323,7 +345,11 @@ func (u *upgraded) runs() (ran *sync.Map, stop func()) {
 	ran, done := &sync.Map{}, make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := runner.Run(ctx, nc, runner.Options{Queue: "default", Group: "main", Concurrency: runnersAtOnce}, func(_ context.Context, e runner.Execution) (any, error) {
+		if err := runner.Run(ctx, nc, runner.Options{
+			Queue:       "default",
+			Group:       "main",
+			Concurrency: runnersAtOnce,
+		}, func(_ context.Context, e runner.Execution) (any, error) {
 			n, _ := ran.LoadOrStore(e.ID, &atomic.Int64{})
 			n.(*atomic.Int64).Add(1) //nolint:errcheck,forcetypeassert // nothing else is stored
 			return "done", nil

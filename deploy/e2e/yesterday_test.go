@@ -31,16 +31,22 @@ func TestYesterdaysMessages(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	restore(t, server.Connect(t), yesterdayFile)
-	executor := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+server.URL(), "--adopt-database", "--retention=876000h",
-		"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"), "--admin-token="+adminToken, "--public-url=https://hooks.example.com")
-	client := apiclient.New("http://"+executor.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
-	ingress := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+server.URL())
+	executor := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--nats-url="+server.URL(), "--adopt-database", "--retention=876000h",
+		"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"),
+		"--admin-token="+adminToken, "--public-url=https://hooks.example.com")
+	client := apiclient.New("http://"+executor.Await(`"addr":"([^"]+)".*executor is ready`),
+		adminToken)
+	ingress := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--nats-url="+server.URL())
 	base := "http://" + ingress.Await(`"addr":"([^"]+)".*ingress is ready`)
 	ctx := t.Context()
 
 	w, err := client.Workflow(ctx, "orders")
-	if err != nil || !w.Active || w.ActivatedAt.IsZero() || w.Queue != "shop" || w.AccountID != "acme" || len(w.Triggers) != 2 ||
-		w.Triggers[0].Name != "From the shop" || w.RateLimit == nil || *w.RateLimit != (api.RateLimit{Requests: 500, WindowSeconds: 10}) {
+	if err != nil || !w.Active || w.ActivatedAt.IsZero() || w.Queue != "shop" ||
+		w.AccountID != "acme" || len(w.Triggers) != 2 ||
+		w.Triggers[0].Name != "From the shop" || w.RateLimit == nil ||
+		*w.RateLimit != (api.RateLimit{Requests: 500, WindowSeconds: 10}) {
 		t.Errorf("the workflow: %+v, %v", w, err)
 	}
 	trigger, err := client.Trigger(ctx, "orders", "shop")
@@ -81,7 +87,8 @@ func TestYesterdaysMessages(t *testing.T) {
 	for _, one := range found.Items {
 		e, err := client.Execution(ctx, one.ExecutionID)
 		m := message{e.Source, e.Status, e.DeliveryID, string(e.Input)}
-		if err != nil || !want[m] || e.AcceptedAt.After(time.Now()) || e.Status == "succeeded" && e.Attempts != 1 {
+		if err != nil || !want[m] || e.AcceptedAt.After(time.Now()) ||
+			e.Status == "succeeded" && e.Attempts != 1 {
 			t.Errorf("%+v, input %s, %v", e, e.Input, err)
 		}
 		delete(want, m)
@@ -98,7 +105,10 @@ func TestYesterdaysMessages(t *testing.T) {
 	_, path, _ := strings.Cut(trigger.URL, "https://hooks.example.com")
 	send := func(delivery string) answer {
 		t.Helper()
-		a, err := post(ctx, base+path, map[string]string{"X-Webhook-Delivery-Id": delivery, "Content-Type": "application/json"}, strings.NewReader(`{"order": 7}`))
+		a, err := post(ctx, base+path, map[string]string{
+			"X-Webhook-Delivery-Id": delivery,
+			"Content-Type":          "application/json",
+		}, strings.NewReader(`{"order": 7}`))
 		if err != nil || a.status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
@@ -114,7 +124,8 @@ func TestYesterdaysMessages(t *testing.T) {
 	if _, err := client.Deactivate(ctx, "orders"); err != nil {
 		t.Error(err)
 	}
-	if a, err := post(ctx, base+path, nil, strings.NewReader("")); err != nil || a.Code != "workflow_inactive" {
+	if a, err := post(ctx, base+path, nil, strings.NewReader("")); err != nil ||
+		a.Code != "workflow_inactive" {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
@@ -157,8 +168,9 @@ func restore(t *testing.T, nc *nats.Conn, file string) {
 	}
 }
 
-// TestMakeYesterday writes yesterdayFile anew, if HOOKSTART_TEST_YESTERDAY names the file: once, for the
-// first release. From then on the file is never made anew, because it must be read for ever.
+// TestMakeYesterday writes yesterdayFile anew, if HOOKSTART_TEST_YESTERDAY names the file: once,
+// for the first release. From then on the file is never made anew, because it must be read for
+// ever.
 //
 //	HOOKSTART_TEST_YESTERDAY=$PWD/deploy/e2e/testdata/yesterday/streams.jsonl go test -run TestMakeYesterday ./deploy/e2e
 func TestMakeYesterday(t *testing.T) {
@@ -167,10 +179,14 @@ func TestMakeYesterday(t *testing.T) {
 		t.Skip("HOOKSTART_TEST_YESTERDAY names no file")
 	}
 	server := natstest.Start(t)
-	executor := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+server.URL(),
-		"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"), "--admin-token="+adminToken, "--public-url=https://hooks.example.com")
-	client := apiclient.New("http://"+executor.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
-	ingress := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+server.URL())
+	executor := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--nats-url="+server.URL(),
+		"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"),
+		"--admin-token="+adminToken, "--public-url=https://hooks.example.com")
+	client := apiclient.New("http://"+executor.Await(`"addr":"([^"]+)".*executor is ready`),
+		adminToken)
+	ingress := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		"--nats-url="+server.URL())
 	base := "http://" + ingress.Await(`"addr":"([^"]+)".*ingress is ready`)
 	ctx := t.Context()
 	must := func(err error) {
@@ -184,12 +200,19 @@ func TestMakeYesterday(t *testing.T) {
 		must(err)
 	}
 	for id, put := range map[string]api.PutWorkflow{
-		"orders": {AccountID: "acme", Name: "Orders", Queue: "shop", RateLimit: &api.RateLimit{Requests: 500, WindowSeconds: 10}, Triggers: []api.PutTrigger{
+		"orders": {AccountID: "acme", Name: "Orders", Queue: "shop", RateLimit: &api.RateLimit{
+			Requests:      500,
+			WindowSeconds: 10,
+		}, Triggers: []api.PutTrigger{
 			{NodeID: "shop", Name: "From the shop", SamplePayload: json.RawMessage(`{"order":1}`)},
 			{NodeID: "till", Filter: json.RawMessage(`{"ptr:/till": [1, 2]}`)},
 		}},
-		"demo":   {AccountID: "small", Name: "Demo", Triggers: []api.PutTrigger{{NodeID: "node"}}},
-		"paused": {AccountID: "small", Name: "Paused", Triggers: []api.PutTrigger{{NodeID: "node"}}},
+		"demo": {AccountID: "small", Name: "Demo", Triggers: []api.PutTrigger{{NodeID: "node"}}},
+		"paused": {
+			AccountID: "small",
+			Name:      "Paused",
+			Triggers:  []api.PutTrigger{{NodeID: "node"}},
+		},
 	} {
 		_, err := client.PutWorkflow(ctx, id, put)
 		must(err)
@@ -205,7 +228,10 @@ func TestMakeYesterday(t *testing.T) {
 		trigger, err := client.Trigger(ctx, workflow, node)
 		must(err)
 		_, path, _ := strings.Cut(trigger.URL, "https://hooks.example.com")
-		a, err := post(ctx, base+path, map[string]string{"X-Webhook-Delivery-Id": delivery, "Content-Type": contentType}, strings.NewReader(body))
+		a, err := post(ctx, base+path, map[string]string{
+			"X-Webhook-Delivery-Id": delivery,
+			"Content-Type":          contentType,
+		}, strings.NewReader(body))
 		if err != nil || a.status != status {
 			t.Fatalf("%+v, %v", a, err)
 		}
@@ -222,14 +248,19 @@ func TestMakeYesterday(t *testing.T) {
 	running, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
-		done <- runner.Run(running, server.Connect(t), runner.Options{Queue: "default", Group: "main"}, func(_ context.Context, e runner.Execution) (any, error) {
+		done <- runner.Run(running, server.Connect(t), runner.Options{
+			Queue: "default",
+			Group: "main",
+		}, func(_ context.Context, e runner.Execution) (any, error) {
 			if strings.Contains(string(e.Payload.Body), "nobody") {
 				return nil, runner.Permanent(errors.New("nobody is there"))
 			}
 			return "done", nil
 		})
 	}()
-	streams := []string{stream.Name, stream.ReportsName, stream.ProgressName, "KV_registry", "KV_registry_secrets"}
+	streams := []string{
+		stream.Name, stream.ReportsName, stream.ProgressName, "KV_registry", "KV_registry_secrets",
+	}
 	(&upgraded{t: t}).eventually("the streams have all messages", func() bool {
 		progress, err := js.Stream(ctx, stream.ProgressName)
 		must(err)
@@ -259,11 +290,16 @@ func TestMakeYesterday(t *testing.T) {
 			}
 			must(err)
 			for name := range msg.Header {
-				if strings.HasPrefix(name, "Nats-") && name != jetstream.MsgIDHeader { // of the read, or a condition of the write
+				if strings.HasPrefix(name, "Nats-") && name != jetstream.MsgIDHeader {
+					// Of the read, or a condition of the write.
 					msg.Header.Del(name)
 				}
 			}
-			must(lines.Encode(map[string]any{"subject": msg.Subject, "header": msg.Header, "data": msg.Data}))
+			must(lines.Encode(map[string]any{
+				"subject": msg.Subject,
+				"header":  msg.Header,
+				"data":    msg.Data,
+			}))
 		}
 	}
 }

@@ -26,7 +26,8 @@ func TestQueueStuck(t *testing.T) {
 	taken := func(by int) func() bool {
 		return func() bool {
 			q, members := l.queue(t, "stuck")
-			return members == by && q.Waiting == 0 && q.OldestAcceptedAt.IsZero() && !strings.Contains(console("/queues"), "Nobody takes it")
+			return members == by && q.Waiting == 0 && q.OldestAcceptedAt.IsZero() &&
+				!strings.Contains(console("/queues"), "Nobody takes it")
 		}
 	}
 	one, two := launch(t, "stuck-runner", l.nats), launch(t, "stuck-runner", l.nats)
@@ -52,17 +53,24 @@ func TestQueueStuck(t *testing.T) {
 				return time.Since(from)
 			}
 			if time.Since(from) > limit {
-				t.Fatalf("%s: after %v %v fire, want %v", what, time.Since(from), p.firing(), alerts)
+				t.Fatalf("%s: after %v %v fire, want %v", what, time.Since(from), p.firing(),
+					alerts)
 			}
 		}
 	}
 	await("after the kill", time.Minute, "QueueStuck")
 	t.Logf("QueueStuck fires %v after the kill", time.Since(killed).Round(time.Second))
-	if q, members := l.queue(t, "stuck"); members != 0 || q.Waiting != 1 || q.OldestAcceptedAt.IsZero() || len(q.Groups) != 1 || q.Groups[0].Waiting != 1 ||
-		q.Groups[0].LastSeenAt.After(killed.Add(time.Second)) || q.Groups[0].LastSeenAt.Before(killed.Add(-5*time.Second)) {
+	if q, members := l.queue(t, "stuck"); members != 0 || q.Waiting != 1 ||
+		q.OldestAcceptedAt.IsZero() || len(q.Groups) != 1 || q.Groups[0].Waiting != 1 ||
+		q.Groups[0].LastSeenAt.After(killed.Add(time.Second)) ||
+		q.Groups[0].LastSeenAt.Before(killed.Add(-5*time.Second)) {
 		t.Errorf("the API: %+v", q)
 	}
-	for path, want := range map[string]string{"/queues": "Nobody takes it", "/workflows": "No runner", "/workflows/stuck": "Nobody takes its queue"} {
+	for path, want := range map[string]string{
+		"/queues":          "Nobody takes it",
+		"/workflows":       "No runner",
+		"/workflows/stuck": "Nobody takes its queue",
+	} {
 		if page := console(path); !strings.Contains(page, want) {
 			t.Errorf("%s does not say %q:\n%s", path, want, page)
 		}
@@ -88,7 +96,9 @@ func TestNATSServerDown(t *testing.T) {
 	e := launchExecutor(t, cluster.URLs(), "--replicas=3")
 	p := newPrometheus(t, target{"executor", e.metrics})
 	c := clock{p, time.Now()}
-	within(t, 20*time.Second, "three replicas", func() bool { return e.gauge(t, "hookstart_executor_stream_replicas", "current") == 3 })
+	within(t, 20*time.Second, "three replicas", func() bool {
+		return e.gauge(t, "hookstart_executor_stream_replicas", "current") == 3
+	})
 	c.advance(5 * time.Minute)
 	if got := p.firing(); len(got) > 0 {
 		t.Errorf("before: %v", got)
@@ -96,13 +106,17 @@ func TestNATSServerDown(t *testing.T) {
 
 	gone := (cluster.Leader(stream.Name) + 1) % 3
 	cluster.Stop(gone)
-	within(t, time.Minute, "missing replica", func() bool { return e.gauge(t, "hookstart_executor_stream_replicas", "offline") == 1 })
+	within(t, time.Minute, "missing replica", func() bool {
+		return e.gauge(t, "hookstart_executor_stream_replicas", "offline") == 1
+	})
 	if took := c.until(3*time.Minute, "NATSServerDown"); took < 2*time.Minute {
 		t.Errorf("fires after %v", took)
 	}
 
 	cluster.Restart(gone)
-	within(t, time.Minute, "three replicas", func() bool { return e.gauge(t, "hookstart_executor_stream_replicas", "current") == 3 })
+	within(t, time.Minute, "three replicas", func() bool {
+		return e.gauge(t, "hookstart_executor_stream_replicas", "current") == 3
+	})
 	c.until(time.Minute)
 }
 
@@ -125,7 +139,9 @@ func TestDeadLettersGrow(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- runner.Run(ctx, nc, runner.Options{Queue: "failing", Group: "group"}, func(context.Context, runner.Execution) (any, error) {
+		ended <- runner.Run(ctx, nc, runner.Options{Queue: "failing", Group: "group"}, func(
+			context.Context, runner.Execution,
+		) (any, error) {
 			return nil, runner.Permanent(errors.New("on purpose"))
 		})
 	}()

@@ -56,7 +56,9 @@ func runStuck(natsURL string) error {
 		return err
 	}
 	defer nc.Close()
-	return runner.Run(ctx, nc, runner.Options{Queue: "stuck", Group: "group", OnReady: func() { fmt.Fprintln(os.Stdout, "ready") }},
+	return runner.Run(ctx, nc, runner.Options{Queue: "stuck", Group: "group", OnReady: func() {
+		fmt.Fprintln(os.Stdout, "ready")
+	}},
 		func(context.Context, runner.Execution) (any, error) { return nil, nil })
 }
 
@@ -78,12 +80,18 @@ func launch(t *testing.T, name string, args ...string) *childtest.Process {
 func launchLocal(t *testing.T) *installation {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "admin-token"), []byte(adminToken), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "admin-token"), []byte(adminToken),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := launch(t, "hookstart-local", "--data-dir="+dir, "--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0",
+	p := launch(t, "hookstart-local", "--data-dir="+dir, "--ingress-addr=127.0.0.1:0",
+		"--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0",
 		"--ops-addr=127.0.0.1:0", "--log-level=warn", "--no-demo")
-	l := &installation{nats: p.Await(`\nNATS +(\S+)`), metrics: p.Await(`\nMetrics +(\S+)`), link: p.Await(`\nConsole +(\S+)`)}
+	l := &installation{
+		nats:    p.Await(`\nNATS +(\S+)`),
+		metrics: p.Await(`\nMetrics +(\S+)`),
+		link:    p.Await(`\nConsole +(\S+)`),
+	}
 	at, err := url.Parse(l.link)
 	if err != nil {
 		t.Fatal(err)
@@ -96,11 +104,13 @@ func launchLocal(t *testing.T) *installation {
 func launchExecutor(t *testing.T, natsURLs string, flags ...string) *installation {
 	t.Helper()
 	p := launch(t, "executor", append([]string{
-		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + natsURLs, "--admin-token=" + adminToken,
+		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + natsURLs,
+		"--admin-token=" + adminToken,
 		"--database-url=sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
 	}, flags...)...)
 	return &installation{
-		client:  apiclient.New("http://"+p.Await(`"addr":"([^"]+)".*executor is ready`), adminToken),
+		client: apiclient.New("http://"+p.Await(`"addr":"([^"]+)".*executor is ready`),
+			adminToken),
 		metrics: "http://" + p.Await(`executor is ready.*"ops_addr":"([^"]+)"`) + "/metrics",
 	}
 }
@@ -108,11 +118,15 @@ func launchExecutor(t *testing.T, natsURLs string, flags ...string) *installatio
 // makeWorkflow makes a workflow with a node and a sample payload, on the queue of the same name.
 func makeWorkflow(t *testing.T, c *apiclient.Client, id string) {
 	t.Helper()
-	if _, err := c.PutAccount(t.Context(), "tests", api.PutAccount{Name: "Tests", Plan: "ultra"}); err != nil {
+	if _, err := c.PutAccount(t.Context(), "tests",
+		api.PutAccount{Name: "Tests", Plan: "ultra"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.PutWorkflow(t.Context(), id, api.PutWorkflow{
-		AccountID: "tests", Name: id, Queue: id, Triggers: []api.PutTrigger{{NodeID: "node", SamplePayload: []byte("1")}},
+		AccountID: "tests",
+		Name:      id,
+		Queue:     id,
+		Triggers:  []api.PutTrigger{{NodeID: "node", SamplePayload: []byte("1")}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +140,8 @@ func (i *installation) gauge(t *testing.T, name, state string) float64 {
 		t.Fatal(err)
 	}
 	for _, sample := range samples {
-		if string(sample.Metric[model.MetricNameLabel]) == name && string(sample.Metric["state"]) == state {
+		if string(sample.Metric[model.MetricNameLabel]) == name &&
+			string(sample.Metric["state"]) == state {
 			return float64(sample.Value)
 		}
 	}
@@ -171,7 +186,8 @@ func signIn(t *testing.T, i *installation) (read func(path string) string) {
 		}
 		defer func() { _ = response.Body.Close() }()
 		page, err := io.ReadAll(response.Body)
-		if err != nil || response.StatusCode != http.StatusOK || bytes.Contains(page, []byte("Sign in")) {
+		if err != nil || response.StatusCode != http.StatusOK ||
+			bytes.Contains(page, []byte("Sign in")) {
 			t.Fatalf("%s: %s, %v\n%s", url, response.Status, err, page)
 		}
 		return string(page)

@@ -45,10 +45,15 @@ func newPrometheus(t *testing.T, targets ...target) *prometheus {
 	t.Cleanup(func() { _ = db.Close() })
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: 10 * time.Second})
 	manager := rules.NewManager(&rules.ManagerOptions{
-		Appendable: db, Queryable: db, QueryFunc: rules.EngineQueryFunc(engine, db), Context: t.Context(),
-		NotifyFunc: func(context.Context, string, ...*rules.Alert) {}, // the state of the rules shows the alerts
+		Appendable: db,
+		Queryable:  db,
+		QueryFunc:  rules.EngineQueryFunc(engine, db),
+		Context:    t.Context(),
+		// The state of the rules shows the alerts.
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
 	})
-	groups, errs := manager.LoadGroups(interval, labels.EmptyLabels(), "", nil, false, "../../prometheus/rules.yml")
+	groups, errs := manager.LoadGroups(interval, labels.EmptyLabels(), "", nil, false,
+		"../../prometheus/rules.yml")
 	if len(errs) > 0 {
 		t.Fatal(errors.Join(errs...))
 	}

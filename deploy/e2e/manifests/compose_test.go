@@ -22,17 +22,21 @@ func composed(t *testing.T) *types.Project {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{
-		"compose.yaml": read(t, "compose", "compose.yaml"), "secrets/nats.env": "NATSD_ADMIN_NKEY=U\n",
+		"compose.yaml":     read(t, "compose", "compose.yaml"),
+		"secrets/nats.env": "NATSD_ADMIN_NKEY=U\n",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var env []string
-	for _, m := range regexp.MustCompile(`HOOKSTART_ADMIN_TOKEN|[A-Z]+_PASSWORD|HOOKSTART_PUBLIC_URL=`).FindAllString(read(t, "compose", "prepare.sh"), -1) {
+	for _, m := range regexp.MustCompile(
+		`HOOKSTART_ADMIN_TOKEN|[A-Z]+_PASSWORD|HOOKSTART_PUBLIC_URL=`,
+	).FindAllString(read(t, "compose", "prepare.sh"), -1) {
 		env = append(env, strings.TrimSuffix(m, "=")+"=http://made")
 	}
-	options, err := cli.NewProjectOptions([]string{filepath.Join(folder, "compose.yaml")}, cli.WithEnv(env))
+	options, err := cli.NewProjectOptions([]string{filepath.Join(folder, "compose.yaml")},
+		cli.WithEnv(env))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,14 +75,18 @@ func TestCompose(t *testing.T) {
 	if programs != 4 {
 		t.Errorf("%d services of ours", programs)
 	}
-	checkVariablesOfNATS(t, project.Services["nats-1"].Environment.Resolve(func(string) (string, bool) { return "", false }))
+	checkVariablesOfNATS(t,
+		project.Services["nats-1"].Environment.Resolve(func(string) (string, bool) {
+			return "", false
+		}))
 }
 
 // checkVariablesOfNATS checks that every variable that the servers' configuration reads is set.
 func checkVariablesOfNATS(t *testing.T, env types.MappingWithEquals) {
 	t.Helper()
 	for _, file := range []string{"cluster.conf", "node.conf", "accounts.conf", "runner.conf"} {
-		for _, m := range regexp.MustCompile(`\$(NATSD_\w+)`).FindAllStringSubmatch(read(t, "nats", file), -1) {
+		for _, m := range regexp.MustCompile(`\$(NATSD_\w+)`).FindAllStringSubmatch(read(t, "nats",
+			file), -1) {
 			if _, set := env[m[1]]; !set && !strings.HasSuffix(m[1], "_NKEY") {
 				t.Errorf("%s reads %s, which nobody sets", file, m[1])
 			}
@@ -91,13 +99,15 @@ func checkVariablesOfNATS(t *testing.T, env types.MappingWithEquals) {
 func TestDockerfile(t *testing.T) {
 	file := read(t, "Dockerfile")
 	for _, program := range []string{"ingress", "executor", "hookstart", "hookstart-local"} {
-		stage := regexp.MustCompile(`(?s)FROM base AS ` + program + `\n(.*?)(\n\n|$)`).FindStringSubmatch(file)
+		stage := regexp.MustCompile(`(?s)FROM base AS ` + program +
+			`\n(.*?)(\n\n|$)`).FindStringSubmatch(file)
 		if stage == nil {
 			t.Errorf("no stage %s", program)
 			continue
 		}
 		main := regexp.MustCompile(`\./(\S*cmd/` + program + `)\s`).FindStringSubmatch(file)
-		if main == nil || !strings.Contains(stage[1], "COPY --from=build /out/"+program+" /"+program) {
+		if main == nil ||
+			!strings.Contains(stage[1], "COPY --from=build /out/"+program+" /"+program) {
 			t.Errorf("%s is not built, or not copied", program)
 			continue
 		}
@@ -115,14 +125,17 @@ func TestDockerfile(t *testing.T) {
 		}
 		if program == "hookstart-local" {
 			env := map[string]string{}
-			for m := range strings.FieldsSeq(regexp.MustCompile(`(?m)^ENV (.*)$`).FindStringSubmatch(stage[1])[1]) {
+			for m := range strings.FieldsSeq(regexp.MustCompile(`(?m)^ENV (.*)$`).
+				FindStringSubmatch(stage[1])[1]) {
 				name, value, _ := strings.Cut(m, "=")
 				env[name] = value
 			}
 			checkProgram(t, program, args[1:], env)
 		}
 	}
-	for _, must := range []string{"CGO_ENABLED=0", "FROM scratch AS base", "USER 65532:65532", "ca-certificates.crt"} {
+	for _, must := range []string{
+		"CGO_ENABLED=0", "FROM scratch AS base", "USER 65532:65532", "ca-certificates.crt",
+	} {
 		if !strings.Contains(file, must) {
 			t.Errorf("the Dockerfile has no %s", must)
 		}

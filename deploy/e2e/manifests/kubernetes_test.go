@@ -75,7 +75,10 @@ func objects(t *testing.T, manifests string) []any {
 func manifests(t *testing.T) string {
 	t.Helper()
 	var files []string
-	for _, file := range []string{"nats/kubernetes.yaml", "kubernetes/namespace.yaml", "kubernetes/ingress.yaml", "kubernetes/executor.yaml", "kubernetes/network.yaml"} {
+	for _, file := range []string{
+		"nats/kubernetes.yaml", "kubernetes/namespace.yaml", "kubernetes/ingress.yaml",
+		"kubernetes/executor.yaml", "kubernetes/network.yaml",
+	} {
 		files = append(files, read(t, file))
 	}
 	return strings.Join(files, "\n---\n")
@@ -127,13 +130,16 @@ func TestKubernetes(t *testing.T) {
 	for _, policy := range policies {
 		for _, rule := range policy.Spec.Ingress {
 			for _, port := range rule.Ports {
-				if pod := policy.Spec.PodSelector.MatchLabels["app.kubernetes.io/name"]; !hasPort(pods[pod], port.Port.StrVal) {
+				if pod := policy.Spec.PodSelector.MatchLabels["app.kubernetes.io/name"]; !hasPort(
+					pods[pod], port.Port.StrVal,
+				) {
 					t.Errorf("policy %s: %s has no port %s", policy.Name, pod, port.Port)
 				}
 			}
 		}
 	}
-	if observed, err := os.ReadFile(filepath.Join(deploy, "../ingress/observe.go")); err != nil || !strings.Contains(string(observed), `"`+metrics+`"`) {
+	if observed, err := os.ReadFile(filepath.Join(deploy, "../ingress/observe.go")); err != nil ||
+		!strings.Contains(string(observed), `"`+metrics+`"`) {
 		t.Errorf("ingress has no metric %s (%v)", metrics, err)
 	}
 	for name, pod := range pods {
@@ -160,7 +166,9 @@ func selectsSome(selector map[string]string, pods map[string]corev1.PodTemplateS
 }
 
 func hasPort(pod corev1.PodTemplateSpec, name string) bool {
-	return slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == name })
+	return slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool {
+		return p.Name == name
+	})
 }
 
 // checkPod checks what the namespace's restricted level demands, a read-only file system, the
@@ -170,9 +178,11 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	c := pod.Containers[0]
 	security, of := c.SecurityContext, pod.SecurityContext
 	switch {
-	case of == nil || !*of.RunAsNonRoot || of.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault:
+	case of == nil || !*of.RunAsNonRoot ||
+		of.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault:
 		t.Errorf("%s may run as root, or without seccomp", name)
-	case security == nil || *security.AllowPrivilegeEscalation || !*security.ReadOnlyRootFilesystem || security.Capabilities.Drop[0] != "ALL":
+	case security == nil || *security.AllowPrivilegeEscalation ||
+		!*security.ReadOnlyRootFilesystem || security.Capabilities.Drop[0] != "ALL":
 		t.Errorf("%s may gain privileges, or write to its file system", name)
 	case *pod.AutomountServiceAccountToken:
 		t.Errorf("%s gets a token of the cluster", name)
@@ -193,7 +203,9 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 		}
 	}
 	for _, probe := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
-		if probe != nil && !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == probe.HTTPGet.Port.StrVal }) {
+		if probe != nil && !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool {
+			return p.Name == probe.HTTPGet.Port.StrVal
+		}) {
 			t.Errorf("%s: a probe asks port %s", name, probe.HTTPGet.Port.StrVal)
 		}
 	}
@@ -203,7 +215,9 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 		t.Errorf("%s: the liveness probe does not ask /healthz", name)
 	}
 	for _, mount := range c.VolumeMounts {
-		declared := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+		declared := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+			return v.Name == mount.Name
+		})
 		if !declared && mount.Name != "data" { // name of the volumeClaimTemplates
 			t.Errorf("%s mounts %s", name, mount.Name)
 		}
@@ -218,15 +232,18 @@ func TestKustomize(t *testing.T) {
 	}
 	folder := t.TempDir()
 	for _, sub := range []string{"nats", "kubernetes"} {
-		if err := os.CopyFS(filepath.Join(folder, sub), os.DirFS(filepath.Join(deploy, sub))); err != nil {
+		if err := os.CopyFS(filepath.Join(folder, sub),
+			os.DirFS(filepath.Join(deploy, sub))); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.MkdirAll(filepath.Join(folder, sub, "secrets"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		// The secrets that the kustomization reads have made-up contents.
-		for _, m := range regexp.MustCompile(`secrets/([\w.]+)`).FindAllStringSubmatch(read(t, sub, "kustomization.yaml"), -1) {
-			if err := os.WriteFile(filepath.Join(folder, sub, "secrets", m[1]), []byte("HOOKSTART_ADMIN_TOKEN=made"), 0o600); err != nil {
+		for _, m := range regexp.MustCompile(`secrets/([\w.]+)`).FindAllStringSubmatch(read(t, sub,
+			"kustomization.yaml"), -1) {
+			if err := os.WriteFile(filepath.Join(folder, sub, "secrets", m[1]),
+				[]byte("HOOKSTART_ADMIN_TOKEN=made"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -59,7 +59,8 @@ func checkProgram(t *testing.T, name string, args []string, env map[string]strin
 		t.Errorf("%s %q: %v", name, args, err)
 	}
 	if host, _, _ := strings.Cut(*opsAddr, ":"); host != "" && host != "0.0.0.0" {
-		t.Errorf("%s: nobody reaches metrics and probes at %s from outside the container", name, *opsAddr)
+		t.Errorf("%s: nobody reaches metrics and probes at %s from outside the container", name,
+			*opsAddr)
 	}
 	return true
 }

@@ -39,19 +39,25 @@ func TestPodsAreScraped(t *testing.T) {
 			continue
 		}
 		found := labels.NewBuilder(labels.FromStrings(
-			model.AddressLabel, "10.0.0.1:8080", model.JobLabel, "hookstart", "__meta_kubernetes_pod_name", "pod-1",
-			"__meta_kubernetes_pod_annotation_prometheus_io_scrape", pod.Annotations["prometheus.io/scrape"],
-			"__meta_kubernetes_pod_annotation_prometheus_io_port", pod.Annotations["prometheus.io/port"],
-			"__meta_kubernetes_pod_label_app_kubernetes_io_name", pod.Labels["app.kubernetes.io/name"],
+			model.AddressLabel, "10.0.0.1:8080", model.JobLabel, "hookstart",
+			"__meta_kubernetes_pod_name", "pod-1",
+			"__meta_kubernetes_pod_annotation_prometheus_io_scrape",
+			pod.Annotations["prometheus.io/scrape"],
+			"__meta_kubernetes_pod_annotation_prometheus_io_port",
+			pod.Annotations["prometheus.io/port"],
+			"__meta_kubernetes_pod_label_app_kubernetes_io_name",
+			pod.Labels["app.kubernetes.io/name"],
 		))
 		for _, c := range config.Scrapes[0].Relabel {
 			c.NameValidationScheme = model.UTF8Validation
 		}
 		if relabel.ProcessBuilder(found, config.Scrapes[0].Relabel...) {
-			got[found.Get(model.JobLabel)] = found.Get(model.AddressLabel) + " " + found.Get(model.InstanceLabel)
+			got[found.Get(model.JobLabel)] = found.Get(model.AddressLabel) + " " +
+				found.Get(model.InstanceLabel)
 		}
 	}
-	if len(got) != 2 || got["ingress"] != "10.0.0.1:9090 pod-1" || got["executor"] != "10.0.0.1:9091 pod-1" {
+	if len(got) != 2 || got["ingress"] != "10.0.0.1:9090 pod-1" ||
+		got["executor"] != "10.0.0.1:9091 pod-1" {
 		t.Errorf("%v", got)
 	}
 }

@@ -37,8 +37,8 @@ type target struct {
 	tb    testing.TB
 	admin *nats.Conn
 	js    jetstream.JetStream
-	// ack is the subject that acknowledges the messages that the executors have received and not yet
-	// recorded.
+	// ack is the subject that acknowledges the messages that the executors have received and not
+	// yet recorded.
 	ack string
 
 	mu    sync.Mutex
@@ -95,7 +95,10 @@ func newTarget(tb testing.TB) *target {
 		tb.Fatal(err)
 	}
 	ctx := tb.Context()
-	for bucket, value := range map[string]string{registry.Bucket: record, registry.SecretsBucket: secretToken} {
+	for bucket, value := range map[string]string{
+		registry.Bucket:        record,
+		registry.SecretsBucket: secretToken,
+	} {
 		kv, err := js.KeyValue(ctx, bucket)
 		if err == nil {
 			_, err = kv.PutString(ctx, "workflow.a", value)
@@ -104,15 +107,23 @@ func newTarget(tb testing.TB) *target {
 			tb.Fatal(err)
 		}
 	}
-	for _, subject := range []string{"executions.start.default.wf.node", "executions.start.gpu.wf.node"} {
+	for _, subject := range []string{
+		"executions.start.default.wf.node", "executions.start.gpu.wf.node",
+	} {
 		if _, err := t.js.Publish(ctx, subject, []byte(secretInput)); err != nil {
 			tb.Fatal(err)
 		}
 	}
 	// These consumers deliver no message twice while a test runs.
-	for name, filter := range map[string]string{"executor": "", "runner-gpu-main": "executions.start.gpu.>"} {
+	for name, filter := range map[string]string{
+		"executor":        "",
+		"runner-gpu-main": "executions.start.gpu.>",
+	} {
 		if _, err := t.js.CreateConsumer(ctx, stream.Name, jetstream.ConsumerConfig{
-			Durable: name, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour,
+			Durable:       name,
+			FilterSubject: filter,
+			AckPolicy:     jetstream.AckExplicitPolicy,
+			AckWait:       time.Hour,
 		}); err != nil {
 			tb.Fatal(err)
 		}
@@ -161,8 +172,10 @@ func (t *target) state() []string {
 		}
 		for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
 			msg, err := s.GetMsg(ctx, seq)
-			if err == nil && strings.HasPrefix(info.Config.Name, "KV_") { // earlier revisions are for the audit
-				if newest, err := s.GetLastMsgForSubject(ctx, msg.Subject); err == nil && newest.Sequence != seq {
+			if err == nil && strings.HasPrefix(info.Config.Name, "KV_") {
+				// Earlier revisions are for the audit.
+				if newest, err := s.GetLastMsgForSubject(ctx, msg.Subject); err == nil &&
+					newest.Sequence != seq {
 					continue
 				}
 			}
@@ -173,7 +186,8 @@ func (t *target) state() []string {
 		for c := range s.ListConsumers(ctx).Info() {
 			add("consumer %s of %s: %s, paused %t", c.Name, c.Stream, asJSON(c.Config), c.Paused)
 			if c.Name != "runner-default-main" {
-				add("consumer %s of %s has delivered %d, acknowledged %d, waits for %d", c.Name, c.Stream, c.Delivered.Consumer, c.AckFloor.Consumer, c.NumAckPending)
+				add("consumer %s of %s has delivered %d, acknowledged %d, waits for %d", c.Name,
+					c.Stream, c.Delivered.Consumer, c.AckFloor.Consumer, c.NumAckPending)
 			}
 		}
 	}
@@ -232,13 +246,15 @@ func (t *target) othersTalk() {
 		}
 	}
 	if err == nil {
-		_, err = js.Publish(t.tb.Context(), "executions.start.allowed.wf.node", []byte(secretTraffic))
+		_, err = js.Publish(t.tb.Context(), "executions.start.allowed.wf.node",
+			[]byte(secretTraffic))
 	}
 	if err == nil {
 		err = nc.Publish("hookstart.executions.changed", []byte(secretTraffic))
 	}
 	if err == nil {
-		_, err = nc.Request("$JS.API.STREAM.INFO.EXECUTIONS", []byte(`{"subjects_filter": "`+secretTraffic+`"}`), time.Second)
+		_, err = nc.Request("$JS.API.STREAM.INFO.EXECUTIONS",
+			[]byte(`{"subjects_filter": "`+secretTraffic+`"}`), time.Second)
 	}
 	if err != nil {
 		t.tb.Fatal(err)
@@ -272,7 +288,8 @@ func attackBy(t *target, role string) *attacker {
 func (a *attacker) note(line string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if line = strings.TrimPrefix(line, "nats: permissions violation: "); !slices.Contains(a.said, line) {
+	if line = strings.TrimPrefix(line, "nats: permissions violation: "); !slices.Contains(a.said,
+		line) {
 		a.said = append(a.said, line)
 	}
 }
@@ -290,7 +307,8 @@ func (a *attacker) answers() string {
 // see looks for secrets in what the attacker has received. The API sends messages in base64.
 func (a *attacker) see(m *nats.Msg) {
 	for _, secret := range []string{secretToken, secretInput, secretTraffic} {
-		if bytes.Contains(m.Data, []byte(secret)) || bytes.Contains(m.Data, []byte(base64.StdEncoding.EncodeToString([]byte(secret)))) {
+		if bytes.Contains(m.Data, []byte(secret)) ||
+			bytes.Contains(m.Data, []byte(base64.StdEncoding.EncodeToString([]byte(secret)))) {
 			a.mu.Lock()
 			a.leaked = m.Subject + ": " + secret
 			a.mu.Unlock()
@@ -331,7 +349,12 @@ func (a *attacker) request(subject, body string) {
 
 // send publishes a message, and returns when the server has seen it.
 func (a *attacker) send(subject, reply, body string, header nats.Header) {
-	err := a.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: []byte(body), Header: header})
+	err := a.nc.PublishMsg(&nats.Msg{
+		Subject: subject,
+		Reply:   reply,
+		Data:    []byte(body),
+		Header:  header,
+	})
 	if err == nil {
 		err = a.nc.FlushTimeout(5 * time.Second)
 	}

@@ -34,7 +34,9 @@ type documented struct {
 func startDocumented(t *testing.T, further string) *documented {
 	t.Helper()
 	d := &documented{site: &site{}, folder: t.TempDir()}
-	for _, name := range []string{"cluster.conf", "node.conf", "accounts.conf", "runner.conf", "runners.conf"} {
+	for _, name := range []string{
+		"cluster.conf", "node.conf", "accounts.conf", "runner.conf", "runners.conf",
+	} {
 		content, err := os.ReadFile(filepath.Join(files, name))
 		if name == "node.conf" {
 			content = append(content, further...)
@@ -60,7 +62,9 @@ func startDocumented(t *testing.T, further string) *documented {
 		port, client := reserve(), reserve()
 		routes = append(routes, "nats://localhost:"+strconv.Itoa(port.Number))
 		urls = append(urls, "tls://"+client.Addr())
-		cluster, clients, monitors, stores = append(cluster, port.Addr()), append(clients, client.Addr()), append(monitors, reserve().Addr()), append(stores, t.TempDir())
+		cluster, clients, monitors, stores = append(cluster, port.Addr()),
+			append(clients, client.Addr()), append(monitors, reserve().Addr()),
+			append(stores, t.TempDir())
 	}
 	d.url = strings.Join(urls, ",")
 	t.Setenv("NATSD_ROUTES", "["+strings.Join(routes, ", ")+"]")
@@ -124,7 +128,9 @@ func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"NAME", "LISTEN", "MONITOR", "STORE", "SYNC", "CERT", "KEY", "CA", "ROUTES"} {
+	for _, name := range []string{
+		"NAME", "LISTEN", "MONITOR", "STORE", "SYNC", "CERT", "KEY", "CA", "ROUTES",
+	} {
 		t.Setenv("NATSD_"+name, "") // the variable is restored at the end
 		if err := os.Unsetenv("NATSD_" + name); err != nil {
 			t.Fatal(err)
@@ -139,7 +145,8 @@ func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	t.Setenv("NATSD_CERT", secret("tls.crt")) // systemd puts the files there
 	t.Setenv("NATSD_KEY", secret("tls.key"))
 	options, err := server.ProcessConfigFile(filepath.Join(files, "server.conf"))
-	if err != nil || !options.SyncAlways || options.StoreDir != "/var/lib/hookstart-nats" || options.Port != 4222 {
+	if err != nil || !options.SyncAlways || options.StoreDir != "/var/lib/hookstart-nats" ||
+		options.Port != 4222 {
 		t.Errorf("%+v, %v", options, err)
 	}
 }
@@ -147,7 +154,9 @@ func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 // The steps of README.md, "Another group of runners", work on three running servers. Two groups are
 // added, each runs its own executions, and a runner with the other group's key is not ready.
 func TestAGroupIsAddedToARunningCluster(t *testing.T) {
-	t.Run("short acknowledgements", func(t *testing.T) { addGroups(t, startDocumented(t, ""), shortAcks) })
+	t.Run("short acknowledgements", func(t *testing.T) {
+		addGroups(t, startDocumented(t, ""), shortAcks)
+	})
 	t.Run("long acknowledgements", func(t *testing.T) {
 		addGroups(t, startDocumented(t, "\nfeature_flags { js_ack_fc_v2: true }\n"), longAcks)
 	})
@@ -161,7 +170,9 @@ func addGroups(t *testing.T, d *documented, acks string) {
 	}
 	settings := stream.DefaultSettings
 	settings.Replicas = 3
-	eventually(t, "the streams", func() bool { return stream.Ensure(t.Context(), owner, settings) == nil })
+	eventually(t, "the streams", func() bool {
+		return stream.Ensure(t.Context(), owner, settings) == nil
+	})
 
 	self, err := os.Executable()
 	if err != nil {
@@ -173,8 +184,10 @@ func addGroups(t *testing.T, d *documented, acks string) {
 	}
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	add := func(queue, group string) (output string, err error) {
-		cmd := exec.CommandContext(t.Context(), filepath.Join(files, "add-runners.sh"), secrets, queue, group)
-		cmd.Env = append(os.Environ(), "NK="+filepath.Join(bin, "nk"), "RUNNERS="+filepath.Join(d.folder, "runners.conf"))
+		cmd := exec.CommandContext(t.Context(), filepath.Join(files, "add-runners.sh"), secrets,
+			queue, group)
+		cmd.Env = append(os.Environ(), "NK="+filepath.Join(bin, "nk"),
+			"RUNNERS="+filepath.Join(d.folder, "runners.conf"))
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -184,7 +197,11 @@ func addGroups(t *testing.T, d *documented, acks string) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	for _, again := range [][2]string{{"builds", "main"}, {"default", "main"}, {"a b", "main"}, {"", "main"}, {strings.Repeat("q", 65), "main"}} {
+	for _, again := range [][2]string{
+		{"builds", "main"}, {"default", "main"}, {"a b", "main"}, {"", "main"}, {
+			strings.Repeat("q", 65), "main",
+		},
+	} {
 		if out, err := add(again[0], again[1]); err == nil {
 			t.Errorf("%q was added: %s", again, out)
 		}
@@ -194,7 +211,8 @@ func addGroups(t *testing.T, d *documented, acks string) {
 
 	for _, queue := range []string{"builds", "mails"} {
 		group := stream.RunnerGroup{Queue: queue, Group: "main"}
-		if _, err := stream.EnsureConsumer(t.Context(), owner, group.ConsumerConfig(stream.RunnerAckWait)); err != nil {
+		if _, err := stream.EnsureConsumer(t.Context(), owner,
+			group.ConsumerConfig(stream.RunnerAckWait)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -210,15 +228,21 @@ func addGroups(t *testing.T, d *documented, acks string) {
 		if _, err := presence.NextMsg(10 * time.Second); err != nil {
 			t.Errorf("nobody hears that the runners of %s are there: %v", queue, err)
 		}
-		consumer := acks + stream.Name + "." + stream.RunnerGroup{Queue: queue, Group: "main"}.Consumer()
-		eventually(t, "acknowledged: "+consumer, func() bool { return acknowledgements(consumer) > 0 })
+		consumer := acks + stream.Name + "." +
+			stream.RunnerGroup{Queue: queue, Group: "main"}.Consumer()
+		eventually(t, "acknowledged: "+consumer, func() bool {
+			return acknowledgements(consumer) > 0
+		})
 	}
-	// The runner reports that it is ready once the consumer has answered, and another group's consumer
-	// does not answer.
+	// The runner reports that it is ready once the consumer has answered, and another group's
+	// consumer does not answer.
 	ready := make(chan struct{})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	err = runner.Run(ctx, d.connect(t, "runner-builds-main"), runner.Options{Queue: "mails", Group: "main", OnReady: func() { close(ready) }},
+	err = runner.Run(ctx, d.connect(t, "runner-builds-main"),
+		runner.Options{Queue: "mails", Group: "main", OnReady: func() {
+			close(ready)
+		}},
 		func(context.Context, runner.Execution) (any, error) { return nil, nil })
 	select {
 	case <-ready:
@@ -235,7 +259,10 @@ func runs(t *testing.T, nc *nats.Conn, owner jetstream.JetStream, queue, group s
 	defer cancel()
 	reported := make(chan runner.Attempt, 1)
 	stop := running(t, func(ctx context.Context) error {
-		return runner.Run(ctx, nc, runner.Options{Queue: queue, Group: group, Observe: func(a runner.Attempt) { reported <- a }},
+		return runner.Run(ctx, nc,
+			runner.Options{Queue: queue, Group: group, Observe: func(a runner.Attempt) {
+				reported <- a
+			}},
 			func(context.Context, runner.Execution) (any, error) { return "ran", nil })
 	})
 	defer stop()
@@ -244,7 +271,14 @@ func runs(t *testing.T, nc *nats.Conn, owner jetstream.JetStream, queue, group s
 		t.Fatal(err)
 	}
 	msg, err := stream.StartMessage(execution.Start{
-		ID: uuid.NewString(), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: queue, Source: execution.Rerun, AcceptedAt: time.Now(), Payload: payload,
+		ID:         uuid.NewString(),
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "acme",
+		Queue:      queue,
+		Source:     execution.Rerun,
+		AcceptedAt: time.Now(),
+		Payload:    payload,
 	})
 	if err == nil {
 		_, err = owner.PublishMsg(ctx, msg)

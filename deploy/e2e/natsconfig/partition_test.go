@@ -43,7 +43,8 @@ func TestRoutesAfterAPartition(t *testing.T) {
 		t.Setenv("NATSD_NAME", "nats-"+strconv.Itoa(i))
 		t.Setenv("NATSD_CLUSTER_LISTEN", listen[i])
 	}, func(i int, o *server.Options) {
-		o.Cluster.Advertise = links[i].Addr() // servers that learn of each other do not bypass the link
+		// Servers that learn of each other do not bypass the link.
+		o.Cluster.Advertise = links[i].Addr()
 	})
 	whole := func() bool {
 		for _, one := range s.servers {
@@ -58,7 +59,11 @@ func TestRoutesAfterAPartition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EXECUTIONS", Subjects: []string{"executions.start.>"}, Replicas: 3}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name:     "EXECUTIONS",
+		Subjects: []string{"executions.start.>"},
+		Replicas: 3,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range links {

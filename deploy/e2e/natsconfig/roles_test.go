@@ -55,8 +55,8 @@ const (
 	longAcks  = "$JS.ACK._.qKA9brpj."
 )
 
-// acknowledged counts the acknowledgements of each consumer, by the beginning of their subjects up to
-// the consumer's name.
+// acknowledged counts the acknowledgements of each consumer, by the beginning of their subjects up
+// to the consumer's name.
 func acknowledged(t *testing.T, s *site) func(consumer string) int {
 	t.Helper()
 	var mu sync.Mutex
@@ -79,33 +79,54 @@ func acknowledged(t *testing.T, s *site) func(consumer string) int {
 func work(t *testing.T, s *site, replicas, acks string) {
 	log := listen(t)
 	acknowledgements := acknowledged(t, s)
-	flags := []string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + s.url, "--nats-ca=" + secret("ca.crt")}
+	flags := []string{
+		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + s.url,
+		"--nats-ca=" + secret("ca.crt"),
+	}
 
 	// The start is in the wrong order: an ingress and a runner wait for what executors make.
 	ingresses := make(chan ingress.Listening, 1)
-	ingressConfig := ingress.Config{Log: log.Logger, OnReady: func(l ingress.Listening) { ingresses <- l }}
+	ingressConfig := ingress.Config{Log: log.Logger, OnReady: func(l ingress.Listening) {
+		ingresses <- l
+	}}
 	parse(t, &ingressConfig, append(flags, "--nats-creds="+secret("ingress.nk"))...)
-	stopIngress := running(t, func(ctx context.Context) error { return ingress.Run(ctx, ingressConfig) })
+	stopIngress := running(t, func(ctx context.Context) error {
+		return ingress.Run(ctx, ingressConfig)
+	})
 	running(t, func(ctx context.Context) error {
 		nc, err := bus.Connect(ctx, bus.Options{
-			URL: s.url, Timeout: 10 * time.Second, CredsFile: secret("runner.nk"), CAFile: secret("ca.crt"), Log: log.Logger,
+			URL:       s.url,
+			Timeout:   10 * time.Second,
+			CredsFile: secret("runner.nk"),
+			CAFile:    secret("ca.crt"),
+			Log:       log.Logger,
 		})
 		if err != nil {
 			return err
 		}
 		defer nc.Close()
-		return runner.Run(ctx, nc, runner.Options{Group: "main"}, func(context.Context, runner.Execution) (any, error) { return "ran", nil })
+		return runner.Run(ctx, nc, runner.Options{Group: "main"}, func(
+			context.Context, runner.Execution,
+		) (any, error) {
+			return "ran", nil
+		})
 	})
 
-	executorFlags := append(flags, "--nats-creds="+secret("executor.nk"), "--admin-token=admin", "--replicas="+replicas,
-		"--registry-copy="+registryCopy, "--runner-groups=default/main", "--public-url=http://hooks.example")
+	executorFlags := append(flags, "--nats-creds="+secret("executor.nk"), "--admin-token=admin",
+		"--replicas="+replicas,
+		"--registry-copy="+registryCopy, "--runner-groups=default/main",
+		"--public-url=http://hooks.example")
 	operators := runExecutor(t, log, executorFlags)
 	webhooks := "http://" + (<-ingresses).Addr
 
 	ctx := t.Context()
 	_, err := operators.PutAccount(ctx, "acme", api.PutAccount{Name: "Acme", Plan: "pro"})
 	if err == nil {
-		_, err = operators.PutWorkflow(ctx, "wf", api.PutWorkflow{AccountID: "acme", Name: "W", Triggers: []api.PutTrigger{{NodeID: "node"}}})
+		_, err = operators.PutWorkflow(ctx, "wf", api.PutWorkflow{
+			AccountID: "acme",
+			Name:      "W",
+			Triggers:  []api.PutTrigger{{NodeID: "node"}},
+		})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -144,12 +165,18 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		t.Errorf("%+v, %v", e, err)
 	}
 
-	for _, consumer := range []string{"EXECUTIONS.executor", "PROGRESS.executor", "REPORTS.executor", "EXECUTIONS.runner-default-main", "KV_registry.audit"} {
-		eventually(t, "acknowledged: "+acks+consumer, func() bool { return acknowledgements(acks+consumer) > 0 })
+	for _, consumer := range []string{
+		"EXECUTIONS.executor", "PROGRESS.executor", "REPORTS.executor",
+		"EXECUTIONS.runner-default-main", "KV_registry.audit",
+	} {
+		eventually(t, "acknowledged: "+acks+consumer, func() bool {
+			return acknowledgements(acks+consumer) > 0
+		})
 	}
 
 	// The executions of a lane are acknowledged, too.
-	if _, err := operators.PatchTrigger(ctx, "wf", "node", apiclient.Patch{"orderKey": "ptr:/a"}); err != nil {
+	if _, err := operators.PatchTrigger(ctx, "wf", "node",
+		apiclient.Patch{"orderKey": "ptr:/a"}); err != nil {
 		t.Fatal(err)
 	}
 	_, ordered := post(t, url, "ordered")
@@ -157,9 +184,12 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		e, err := operators.Execution(ctx, ordered)
 		return err == nil && e.Status == "succeeded"
 	})
-	lane := acks + stream.Name + "." + stream.RunnerGroup{Queue: "default", Group: "main"}.LaneConsumer(execution.LaneOf("wf", "1"))
+	lane := acks + stream.Name + "." +
+		stream.RunnerGroup{Queue: "default",
+			Group: "main"}.LaneConsumer(execution.LaneOf("wf", "1"))
 	eventually(t, "acknowledged: "+lane, func() bool { return acknowledgements(lane) > 0 })
-	if _, err := operators.PatchTrigger(ctx, "wf", "node", apiclient.Patch{"orderKey": nil}); err != nil {
+	if _, err := operators.PatchTrigger(ctx, "wf", "node",
+		apiclient.Patch{"orderKey": nil}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -185,11 +215,14 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	})
 
 	// An answer that waits hears of the end, of a repeat, and of a cancel.
-	if _, err := operators.PatchTrigger(ctx, "wf", "node", apiclient.Patch{"answer": api.Answer{WaitSeconds: 20}}); err != nil {
+	if _, err := operators.PatchTrigger(ctx, "wf", "node", apiclient.Patch{
+		"answer": api.Answer{WaitSeconds: 20},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if got := postFor(t, url, "d5"); !strings.Contains(got, `"status":"succeeded","output":"ran"`) {
+		if got := postFor(t, url, "d5"); !strings.Contains(got,
+			`"status":"succeeded","output":"ran"`) {
 			t.Errorf("an answer that waits: %s", got)
 		}
 	}
@@ -199,7 +232,10 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	canceled := make(chan string, 1)
 	go func() { canceled <- postFor(t, url, "d6") }()
 	eventually(t, "canceled while its answer waits", func() bool {
-		list, err := operators.Executions(ctx, apiclient.ExecutionFilter{WorkflowID: "wf", DeliveryID: "d6"}, apiclient.Page{})
+		list, err := operators.Executions(ctx, apiclient.ExecutionFilter{
+			WorkflowID: "wf",
+			DeliveryID: "d6",
+		}, apiclient.Page{})
 		if err != nil || len(list.Items) != 1 {
 			return false
 		}
@@ -238,7 +274,8 @@ func runExecutor(t *testing.T, log *logLines, flags []string) *apiclient.Client 
 	t.Helper()
 	ready := make(chan executor.Listening, 1)
 	config := executor.Config{Log: log.Logger, OnReady: func(l executor.Listening) { ready <- l }}
-	parse(t, &config, append(slices.Clone(flags), "--database-url=sqlite:"+filepath.Join(t.TempDir(), "db"))...)
+	parse(t, &config,
+		append(slices.Clone(flags), "--database-url=sqlite:"+filepath.Join(t.TempDir(), "db"))...)
 	running(t, func(ctx context.Context) error { return executor.Run(ctx, config) })
 	return apiclient.New("http://"+(<-ready).Addr, "admin")
 }
@@ -259,7 +296,8 @@ func ask(t *testing.T, nc *nats.Conn, subject string) {
 // executor's credentials.
 func TestReplicasOfTheCopy(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "hookstart")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", bin, "../../../executor/cmd/hookstart").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", bin,
+		"../../../executor/cmd/hookstart").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	s := startThree(t)
@@ -272,13 +310,18 @@ func TestReplicasOfTheCopy(t *testing.T) {
 		return stream.Ensure(t.Context(), js, stream.DefaultSettings) == nil
 	})
 	makeStreams(t, nc)
-	out, err := exec.CommandContext(t.Context(), bin, "admin", "replicas", "3", "--registry-copy="+registryCopy,
-		"--nats-url="+s.url, "--nats-creds="+secret("executor.nk"), "--nats-ca="+secret("ca.crt")).CombinedOutput()
-	if err != nil || strings.Count(string(out), "3 of 3 replicas hold everything, 0 operations behind: done") != 7 {
+	out, err := exec.CommandContext(t.Context(), bin, "admin", "replicas", "3",
+		"--registry-copy="+registryCopy,
+		"--nats-url="+s.url, "--nats-creds="+secret("executor.nk"),
+		"--nats-ca="+secret("ca.crt")).CombinedOutput()
+	if err != nil ||
+		strings.Count(string(out),
+			"3 of 3 replicas hold everything, 0 operations behind: done") != 7 {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	feed, err := copyOf(t, nc).Stream(t.Context(), "KV_"+registry.Bucket)
-	if err != nil || feed.CachedInfo().Config.Replicas != 3 || feed.CachedInfo().Config.Mirror == nil {
+	if err != nil || feed.CachedInfo().Config.Replicas != 3 ||
+		feed.CachedInfo().Config.Mirror == nil {
 		t.Errorf("%v: %+v", err, feed)
 	}
 }
@@ -312,7 +355,8 @@ func running(t *testing.T, serve func(context.Context) error) (stop func()) {
 
 func post(t *testing.T, url, deliveryID string) (status int, executionID string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"a":1}`))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
+		strings.NewReader(`{"a":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,11 +435,13 @@ func TestMakeSecrets(t *testing.T) {
 	if err := os.Symlink(self, filepath.Join(bin, "nk")); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each replacement process takes a second to end
+	// Otherwise each replacement process takes a second to end.
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	t.Setenv("NK", "nk")
 	made := filepath.Join(t.TempDir(), "secrets")
-	if out, err := exec.CommandContext(t.Context(), filepath.Join(files, "make-secrets.sh"), made, "nats-0", "10.1.2.3").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(files, "make-secrets.sh"), made,
+		"nats-0", "10.1.2.3").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	env, err := os.ReadFile(filepath.Join(made, "nats.env"))
@@ -419,7 +465,8 @@ func TestMakeSecrets(t *testing.T) {
 	makeStreams(t, s.connect(t, "executor"))
 
 	before, kept := serverCertificate(t), filesBut(t, made, "tls.crt", "tls.key")
-	if out, err := exec.CommandContext(t.Context(), filepath.Join(files, "make-secrets.sh"), "--renew", made, "nats-0").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(files, "make-secrets.sh"),
+		"--renew", made, "nats-0").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	after := serverCertificate(t)
@@ -429,13 +476,16 @@ func TestMakeSecrets(t *testing.T) {
 	}
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(authority)
-	if _, err := after.Verify(x509.VerifyOptions{Roots: trusted, DNSName: "nats-0"}); err != nil || after.SerialNumber.Cmp(before.SerialNumber) == 0 {
+	if _, err := after.Verify(x509.VerifyOptions{Roots: trusted, DNSName: "nats-0"}); err != nil ||
+		after.SerialNumber.Cmp(before.SerialNumber) == 0 {
 		t.Errorf("renewed: %v, %s after %s", err, after.SerialNumber, before.SerialNumber)
 	}
-	// All other files stay, above all the key that seals the secrets in NATS, because without it they
-	// are lost.
-	if now := filesBut(t, made, "tls.crt", "tls.key"); !maps.Equal(now, kept) || kept["secrets.key"] == "" {
-		t.Errorf("renewing the certificate changed more than it: there is %q, there was %q", slices.Sorted(maps.Keys(now)), slices.Sorted(maps.Keys(kept)))
+	// All other files stay, above all the key that seals the secrets in NATS, because without it
+	// they are lost.
+	if now := filesBut(t, made, "tls.crt", "tls.key"); !maps.Equal(now, kept) ||
+		kept["secrets.key"] == "" {
+		t.Errorf("renewing the certificate changed more than it: there is %q, there was %q",
+			slices.Sorted(maps.Keys(now)), slices.Sorted(maps.Keys(kept)))
 	}
 	s.connect(t, "ingress")
 }
@@ -478,7 +528,8 @@ func serverCertificate(t *testing.T) *x509.Certificate {
 // postFor sends a delivery and returns the body of the answer, or "" after an error.
 func postFor(t *testing.T, url, deliveryID string) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"a":1}`))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
+		strings.NewReader(`{"a":1}`))
 	if err != nil {
 		t.Error(err)
 		return ""

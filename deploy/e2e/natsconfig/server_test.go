@@ -73,7 +73,8 @@ func makeSecrets() error {
 		}
 		seed, seedErr := pair.Seed()
 		public, publicErr := pair.PublicKey()
-		if err := errors.Join(seedErr, publicErr, os.WriteFile(secret(role+".nk"), seed, 0o600)); err != nil {
+		if err := errors.Join(seedErr, publicErr,
+			os.WriteFile(secret(role+".nk"), seed, 0o600)); err != nil {
 			return err
 		}
 		setenv(strings.ToUpper(role)+"_NKEY", public)
@@ -82,8 +83,14 @@ func makeSecrets() error {
 		return err
 	}
 	for name, value := range map[string]string{
-		"NAME": "nats-0", "LISTEN": "127.0.0.1:-1", "MONITOR": "127.0.0.1:-1", "STORE": "/nowhere", "SYNC": "always",
-		"CERT": secret("tls.crt"), "KEY": secret("tls.key"), "CA": secret("ca.crt"),
+		"NAME":    "nats-0",
+		"LISTEN":  "127.0.0.1:-1",
+		"MONITOR": "127.0.0.1:-1",
+		"STORE":   "/nowhere",
+		"SYNC":    "always",
+		"CERT":    secret("tls.crt"),
+		"KEY":     secret("tls.key"),
+		"CA":      secret("ca.crt"),
 	} {
 		setenv(name, value)
 	}
@@ -107,24 +114,32 @@ func makeCertificates() error {
 		return err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "test"},
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
 	}
 	ca, err := x509.CreateCertificate(rand.Reader, template, template, &caKey.PublicKey, caKey)
 	if err != nil {
 		return err
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: "server"},
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:     []string{"localhost"},
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, template, &key.PublicKey, caKey)
 	if err != nil {
 		return err
 	}
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	return errors.Join(err,
-		writePEM("ca.crt", "CERTIFICATE", ca), writePEM("tls.crt", "CERTIFICATE", cert), writePEM("tls.key", "PRIVATE KEY", private))
+		writePEM("ca.crt", "CERTIFICATE", ca), writePEM("tls.crt", "CERTIFICATE", cert),
+		writePEM("tls.key", "PRIVATE KEY", private))
 }
 
 func writePEM(name, kind string, der []byte) error {
@@ -139,7 +154,11 @@ type site struct {
 
 // startSite starts servers with a configuration file. each may change the environment before the
 // i-th server reads it; change may change the options that were read.
-func startSite(tb testing.TB, file string, servers int, each func(i int), change ...func(i int, o *server.Options)) *site {
+func startSite(
+	tb testing.TB, file string, servers int, each func(i int), change ...func(
+		i int, o *server.Options,
+	),
+) *site {
 	tb.Helper()
 	s := &site{}
 	var urls []string
@@ -221,7 +240,12 @@ func startThree(t *testing.T) *site {
 func (s *site) connect(tb testing.TB, role string) *nats.Conn {
 	tb.Helper()
 	nc, err := bus.Connect(tb.Context(), bus.Options{
-		URL: s.url, Name: role, Timeout: 10 * time.Second, CredsFile: secret(role + ".nk"), CAFile: secret("ca.crt"), Log: logtest.Quiet(),
+		URL:       s.url,
+		Name:      role,
+		Timeout:   10 * time.Second,
+		CredsFile: secret(role + ".nk"),
+		CAFile:    secret("ca.crt"),
+		Log:       logtest.Quiet(),
 	})
 	if err != nil {
 		tb.Fatal(err)

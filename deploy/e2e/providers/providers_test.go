@@ -58,7 +58,9 @@ type request struct {
 type provider struct {
 	library, preset string
 	secret          func(n int) string
-	signature, time string // names of the headers; time is "" where the signature contains the time, or where there is none
+	// Names of the headers; time is "" where the signature contains the time, or where there is
+	// none.
+	signature, time string
 	sign            func(key string, r *request, at string)
 }
 
@@ -73,8 +75,13 @@ func base64Of(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 // standard returns a provider of Standard Webhooks with the given prefix of the headers.
 func standard(library, prefix string) provider {
 	return provider{
-		library: library, preset: "standard-webhooks", signature: prefix + "Signature", time: prefix + "Timestamp",
-		secret: func(n int) string { return "whsec_" + base64Of([]byte(fmt.Sprintf("standard-secret-number-%d", n))) },
+		library:   library,
+		preset:    "standard-webhooks",
+		signature: prefix + "Signature",
+		time:      prefix + "Timestamp",
+		secret: func(n int) string {
+			return "whsec_" + base64Of([]byte(fmt.Sprintf("standard-secret-number-%d", n)))
+		},
 		sign: func(key string, r *request, at string) {
 			raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(key, "whsec_"))
 			if err != nil {
@@ -85,7 +92,8 @@ func standard(library, prefix string) provider {
 				r.Headers[id] = "msg_1"
 			}
 			r.Headers[prefix+"Timestamp"] = at
-			r.Headers[prefix+"Signature"] = "v1," + base64Of(sum(sha256.New, string(raw), r.Headers[id]+"."+at+"."+string(r.Body)))
+			r.Headers[prefix+"Signature"] = "v1," +
+				base64Of(sum(sha256.New, string(raw), r.Headers[id]+"."+at+"."+string(r.Body)))
 		},
 	}
 }
@@ -110,7 +118,8 @@ func providers(t *testing.T) []provider {
 			library: "stripe", preset: "stripe", signature: "Stripe-Signature",
 			secret: func(n int) string { return fmt.Sprintf("whsec_stripe_%d", n) },
 			sign: func(key string, r *request, at string) {
-				r.Headers["Stripe-Signature"] = "t=" + at + ",v1=" + hex.EncodeToString(sum(sha256.New, key, at+"."+string(r.Body)))
+				r.Headers["Stripe-Signature"] = "t=" + at + ",v1=" +
+					hex.EncodeToString(sum(sha256.New, key, at+"."+string(r.Body)))
 			},
 		},
 		standard("svix", "Svix-"),
@@ -119,7 +128,8 @@ func providers(t *testing.T) []provider {
 			library: "octokit", preset: "github", signature: "X-Hub-Signature-256",
 			secret: func(n int) string { return fmt.Sprintf("github secret %d", n) },
 			sign: func(key string, r *request, _ string) {
-				r.Headers["X-Hub-Signature-256"] = "sha256=" + hex.EncodeToString(sum(sha256.New, key, string(r.Body)))
+				r.Headers["X-Hub-Signature-256"] = "sha256=" +
+					hex.EncodeToString(sum(sha256.New, key, string(r.Body)))
 			},
 		},
 		{
@@ -128,11 +138,15 @@ func providers(t *testing.T) []provider {
 			sign:   signTwilio,
 		},
 		{
-			library: "sendgrid", preset: "sendgrid", signature: "X-Twilio-Email-Event-Webhook-Signature", time: "X-Twilio-Email-Event-Webhook-Timestamp",
-			secret: func(n int) string { return public[n] },
+			library:   "sendgrid",
+			preset:    "sendgrid",
+			signature: "X-Twilio-Email-Event-Webhook-Signature",
+			time:      "X-Twilio-Email-Event-Webhook-Timestamp",
+			secret:    func(n int) string { return public[n] },
 			sign: func(key string, r *request, at string) {
 				digest := sha256.Sum256([]byte(at + string(r.Body)))
-				signature, err := ecdsa.SignASN1(cryptorand.Reader, keys[slices.Index(public, key)], digest[:])
+				signature, err := ecdsa.SignASN1(cryptorand.Reader, keys[slices.Index(public, key)],
+					digest[:])
 				if err != nil {
 					panic(err)
 				}
@@ -161,12 +175,17 @@ func signTwilio(key string, r *request, _ string) {
 }
 
 var (
-	jsonBodies = []string{`{"id":"evt_1"}`, `{}`, ``, ` `, `{"a":"ü😀"}`, "\ufeff{}", "{\"a\":1}\n", "{\"a\":\"\u2028\"}", strings.Repeat("x", 3000), `[{"sg_event_id":"g"}]`}
+	jsonBodies = []string{
+		`{"id":"evt_1"}`, `{}`, ``, ` `, `{"a":"ü😀"}`, "\ufeff{}", "{\"a\":1}\n",
+		"{\"a\":\"\u2028\"}", strings.Repeat("x", 3000), `[{"sg_event_id":"g"}]`,
+	}
 	formBodies = []string{
-		"From=%2B1415&Body=hi", "Body=a+b&From=%2b1", "Body=&From=1", "Body=%F0%9F%98%80", "A=1&A=2", "A=2&A=1&A=2", "b=1&B=2&a=3", "A", "A=1&&B=2", "=1",
+		"From=%2B1415&Body=hi", "Body=a+b&From=%2b1", "Body=&From=1", "Body=%F0%9F%98%80",
+		"A=1&A=2", "A=2&A=1&A=2", "b=1&B=2&a=3", "A", "A=1&&B=2", "=1",
 		"A=1;B=2", "A=a%0Ab", "MessageSid=SM1&MessageStatus=sent", "A[]=1&A[]=2", "", "ü=1",
 	}
-	// The shifts are not near the tolerance of 300 s, because the libraries read the clock themselves.
+	// The shifts are not near the tolerance of 300 s, because the libraries read the clock
+	// themselves.
 	shifts = []time.Duration{0, 0, 0, 0, 200, -200, 500, -500, 100_000, -1_000_000}
 )
 
@@ -176,18 +195,29 @@ func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 func (p *provider) make(r *rand.Rand, now time.Time) *request {
 	key := p.secret(0)
 	made := &request{
-		Library: p.library, Secret: key, URL: "https://hooks.example.com/webhooks/wf?token=hst_t", Headers: map[string]string{"Content-Type": "application/json"},
-		Body: []byte(pick(r, jsonBodies)), preset: p.preset,
+		Library: p.library,
+		Secret:  key,
+		URL:     "https://hooks.example.com/webhooks/wf?token=hst_t",
+		Headers: map[string]string{"Content-Type": "application/json"},
+		Body:    []byte(pick(r, jsonBodies)),
+		preset:  p.preset,
 	}
 	if p.preset == "twilio" && r.IntN(4) > 0 {
-		made.Body, made.Headers["Content-Type"] = []byte(pick(r, formBodies)), "application/x-www-form-urlencoded"
+		made.Body, made.Headers["Content-Type"] = []byte(pick(r, formBodies)),
+			"application/x-www-form-urlencoded"
 	}
 	if p.preset == "standard-webhooks" && r.IntN(4) == 0 {
-		made.Headers[strings.TrimSuffix(p.signature, "Signature")+"Id"] = pick(r, []string{"a.b", "msg 2", "1", "msg_1.1"})
+		made.Headers[strings.TrimSuffix(p.signature, "Signature")+"Id"] = pick(r, []string{
+			"a.b", "msg 2", "1", "msg_1.1",
+		})
 	}
-	at := strconv.FormatInt(now.Add(pick(r, shifts)*time.Second).Unix(), 10) //nolint:durationcheck // the shifts are numbers of seconds
+	//nolint:durationcheck // the shifts are numbers of seconds
+	at := strconv.FormatInt(now.Add(pick(r, shifts)*time.Second).Unix(), 10)
 	if r.IntN(8) == 0 {
-		at = pick(r, []string{"0" + at, "+" + at, at + ".0", at + "abc", "1e9", "", "0", "-" + at, at + "000", "0x" + at})
+		at = pick(r, []string{
+			"0" + at, "+" + at, at + ".0", at + "abc", "1e9", "", "0", "-" + at, at + "000",
+			"0x" + at,
+		})
 		made.how = append(made.how, "signed with the time "+at)
 	}
 	if r.IntN(12) == 0 {
@@ -231,7 +261,8 @@ func (p *provider) change(r *rand.Rand, made *request) {
 		made.Body = append(made.Body, pick(r, []string{" ", "\n", "x", "&x=1", "\x00"})...)
 	case 2:
 		note("body shorter")
-		made.Body = []byte(strings.ToValidUTF8(string(made.Body[:len(made.Body)-min(len(made.Body), 1)]), ""))
+		made.Body = []byte(strings.ToValidUTF8(string(made.Body[:len(made.Body)-
+			min(len(made.Body), 1)]), ""))
 	case 3:
 		set("signature changed", strings.Map(visible, flip(signature)))
 	case 4:
@@ -247,11 +278,16 @@ func (p *provider) change(r *rand.Rand, made *request) {
 	case 9:
 		set("without padding", strings.TrimRight(signature, "="))
 	case 10:
-		set("spaces", strings.ReplaceAll(signature, ",", pick(r, []string{", ", " ,", " , ", ",\t"})))
+		set("spaces",
+			strings.ReplaceAll(signature, ",", pick(r, []string{", ", " ,", " , ", ",\t"})))
 	case 11:
-		set("a wrong one before", pick(r, []string{"v1=00,", "v1,AAAA ", "t=1,", "v1=" + strings.Repeat("0", 64) + ","})+signature)
+		set("a wrong one before", pick(r, []string{
+			"v1=00,", "v1,AAAA ", "t=1,", "v1=" + strings.Repeat("0", 64) + ",",
+		})+signature)
 	case 12:
-		set("a wrong one behind", signature+pick(r, []string{",v1=00", " v1,AAAA", ",t=1", ",v0=1", ";v1=1"}))
+		set("a wrong one behind", signature+pick(r, []string{
+			",v1=00", " v1,AAAA", ",t=1", ",v0=1", ";v1=1",
+		}))
 	case 13:
 		set("another scheme", strings.NewReplacer("v1", "v0", "sha256", "sha1").Replace(signature))
 	case 14:
@@ -275,8 +311,11 @@ func (p *provider) change(r *rand.Rand, made *request) {
 	case 20:
 		note("URL changed")
 		made.URL = pick(r, []string{
-			made.URL + "&x=1", strings.Replace(made.URL, "hst_t", "hst%5Ft", 1), strings.Replace(made.URL, ".com/", ".com:443/", 1), strings.Replace(made.URL, ".com/", ".com:8443/", 1),
-			strings.Replace(made.URL, "https:", "http:", 1), made.URL + "&bodySHA256=00", strings.Replace(made.URL, "wf", "WF", 1),
+			made.URL + "&x=1", strings.Replace(made.URL, "hst_t", "hst%5Ft", 1),
+			strings.Replace(made.URL, ".com/", ".com:443/", 1),
+			strings.Replace(made.URL, ".com/", ".com:8443/", 1),
+			strings.Replace(made.URL, "https:", "http:", 1), made.URL + "&bodySHA256=00",
+			strings.Replace(made.URL, "wf", "WF", 1),
 		})
 	default:
 		set("quoted", strings.Replace(signature, "v1=", `v1="`, 1))
@@ -299,7 +338,10 @@ func upperHex(signature string) string {
 // verify returns hookstart's verdict on the request.
 func (r *request) verify(t *testing.T, now time.Time) sender.Verdict {
 	t.Helper()
-	s, err := sender.Compile(sender.Config{Preset: r.preset, Secrets: []sender.Secret{{ID: "1", Text: r.Secret}}})
+	s, err := sender.Compile(sender.Config{
+		Preset:  r.preset,
+		Secrets: []sender.Secret{{ID: "1", Text: r.Secret}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,9 +421,11 @@ func requireLibraries(t *testing.T) {
 	switch {
 	case err == nil:
 	case slices.Contains(strings.Split(os.Getenv("HOOKSTART_TEST_REQUIRE"), ","), "providers"):
-		t.Fatalf("the providers' libraries are required: npm ci --ignore-scripts --prefix deploy/e2e/providers/testdata/libraries (%v)", err)
+		t.Fatalf("the providers' libraries are required: npm ci --ignore-scripts --prefix "+
+			"deploy/e2e/providers/testdata/libraries (%v)", err)
 	default:
-		t.Skipf("Node.js or the providers' libraries are not installed: npm ci --ignore-scripts --prefix deploy/e2e/providers/testdata/libraries (%v)", err)
+		t.Skipf("Node.js or the providers' libraries are not installed: npm ci --ignore-scripts "+
+			"--prefix deploy/e2e/providers/testdata/libraries (%v)", err)
 	}
 }
 
@@ -418,14 +462,18 @@ func TestNothingThatAProvidersLibraryRefuses(t *testing.T) {
 		}
 		for i, answer := range ask(t, plain) {
 			if answer == "signature" {
-				t.Errorf("%s refuses what is accepted here, at seed %d: %q\nbody %q, URL %s, headers %q", again[i].Library, *seed, again[i].how, again[i].Body, again[i].URL, again[i].Headers)
+				t.Errorf("%s refuses what is accepted here, at seed %d: %q\nbody %q, URL %s, "+
+					"headers %q", again[i].Library, *seed, again[i].how, again[i].Body,
+					again[i].URL, again[i].Headers)
 			}
 		}
 	}
 	for _, p := range all {
 		if both[p.library] < *count/100 {
-			t.Errorf("%s: only %d of the requests are right: the others prove little", p.library, both[p.library])
+			t.Errorf("%s: only %d of the requests are right: the others prove little", p.library,
+				both[p.library])
 		}
 	}
-	t.Logf("%d requests at seed %d: %d accepted here, by the libraries too: %v; %d only after their form was made plain", len(requests), *seed, accepted, both, len(again))
+	t.Logf("%d requests at seed %d: %d accepted here, by the libraries too: %v; %d only after "+
+		"their form was made plain", len(requests), *seed, accepted, both, len(again))
 }

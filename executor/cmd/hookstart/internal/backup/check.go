@@ -39,7 +39,9 @@ func (r *reader) verify(path string) error {
 		err = errors.Join(err, r.verifyBucket(of, keys))
 	}
 	if err != nil {
-		return &UnusableError{path, "cannot be restored: " + strings.ReplaceAll(err.Error(), "\n", "; ")}
+		return &UnusableError{
+			path, "cannot be restored: " + strings.ReplaceAll(err.Error(), "\n", "; "),
+		}
 	}
 	// The keys are also determined for files of versions whose manifests do not name them.
 	r.Manifest.Keys = slices.Sorted(maps.Keys(keys))
@@ -57,9 +59,11 @@ func (r *reader) verifyStream(of Stream) error {
 		found++
 		switch {
 		case m.Sequence < next || m.Sequence > of.Last:
-			return fmt.Errorf("message %d is not in order: it must be from %d to %d", m.Sequence, next, of.Last)
+			return fmt.Errorf("message %d is not in order: it must be from %d to %d", m.Sequence,
+				next, of.Last)
 		case !stores(subjects, m.Subject) && m.Sequence > of.Recorded:
-			return fmt.Errorf("message %d has the subject %s, which is not one of the stream's, and is not recorded", m.Sequence, m.Subject)
+			return fmt.Errorf("message %d has the subject %s, which is not one of the stream's, "+
+				"and is not recorded", m.Sequence, m.Subject)
 		}
 		next = m.Sequence + 1
 		return nil
@@ -69,7 +73,9 @@ func (r *reader) verifyStream(of Stream) error {
 	}
 	for _, group := range of.Consumers {
 		if group.Config.Durable == "" || group.Floor > of.Last {
-			err = errors.Join(err, fmt.Errorf("the consumer %q has acknowledged %d of %d messages", group.Config.Durable, group.Floor, of.Last))
+			err = errors.Join(err,
+				fmt.Errorf("the consumer %q has acknowledged %d of %d messages",
+					group.Config.Durable, group.Floor, of.Last))
 		}
 	}
 	if err != nil {
@@ -137,7 +143,8 @@ func (r *reader) verifyBucket(of Bucket, keys map[string]bool) error {
 	live := map[string]bool{}
 	err := r.messages(bucketEntry(of.Name), func(m message) error {
 		if !strings.HasPrefix(m.Subject, bucketSubject(of.Name, "")) {
-			return fmt.Errorf("record %d has the subject %s, which is not the bucket's", m.Sequence, m.Subject)
+			return fmt.Errorf("record %d has the subject %s, which is not the bucket's", m.Sequence,
+				m.Subject)
 		}
 		ids, err := keysOf(m, of.Name)
 		if err != nil {

@@ -29,7 +29,12 @@ func sound(t *testing.T) contents {
 	start := stream.StartSubject("default", "wf", "node")
 	return contents{
 		manifest: Manifest{
-			Format: format, Version: "test", TakenAt: time.Now(), WithMessages: true, Records: 2, Audit: 1,
+			Format:       format,
+			Version:      "test",
+			TakenAt:      time.Now(),
+			WithMessages: true,
+			Records:      2,
+			Audit:        1,
 			Streams: []Stream{
 				{Name: stream.Name, First: 3, Last: 6, Messages: 2, Recorded: 4},
 				{Name: stream.ProgressName, First: 1, Last: 0},
@@ -38,9 +43,17 @@ func sound(t *testing.T) contents {
 			Buckets: []Bucket{{Name: registry.Bucket, Records: 1}, {Name: registry.SecretsBucket}},
 		},
 		messages: map[string][]message{
-			streamEntry(stream.Name):         {{Sequence: 3, Subject: start}, {Sequence: 6, Subject: start}},
+			streamEntry(stream.Name): {
+				{Sequence: 3, Subject: start}, {Sequence: 6, Subject: start},
+			},
 			streamEntry(stream.ProgressName): nil, streamEntry(stream.ReportsName): nil,
-			bucketEntry(registry.Bucket):        {{Sequence: 1, Subject: bucketSubject(registry.Bucket, "account.acme"), Data: account}},
+			bucketEntry(registry.Bucket): {
+				{
+					Sequence: 1,
+					Subject:  bucketSubject(registry.Bucket, "account.acme"),
+					Data:     account,
+				},
+			},
 			bucketEntry(registry.SecretsBucket): nil,
 		},
 		records: []string{`{"Records":[{},{}]}`},
@@ -120,9 +133,15 @@ func TestCheck(t *testing.T) {
 		"a stream of another version": {func(c *contents) {
 			c.manifest.Streams = append(c.manifest.Streams, Stream{Name: "ELSEWHERE"})
 		}, "there is no stream ELSEWHERE in this version"},
-		"a record that is missing":         {func(c *contents) { c.records = []string{`{"Records":[{}]}`} }, "there are 1 records, and must be 2"},
-		"a record that is no JSON":         {func(c *contents) { c.records = []string{`{"Records":`} }, "records.jsonl: line 1"},
-		"an entry of the audit is missing": {func(c *contents) { c.audit = nil }, "there are 0 entries of the audit, and must be 1"},
+		"a record that is missing": {func(c *contents) {
+			c.records = []string{`{"Records":[{}]}`}
+		}, "there are 1 records, and must be 2"},
+		"a record that is no JSON": {func(c *contents) {
+			c.records = []string{`{"Records":`}
+		}, "records.jsonl: line 1"},
+		"an entry of the audit is missing": {func(c *contents) {
+			c.audit = nil
+		}, "there are 0 entries of the audit, and must be 1"},
 		"an account that cannot be read": {func(c *contents) {
 			c.messages[buckets][0].Data = []byte{0xff}
 		}, "$KV.registry.account.acme"},
@@ -132,14 +151,19 @@ func TestCheck(t *testing.T) {
 		"a record of another bucket": {func(c *contents) {
 			c.messages[buckets][0].Subject = "$KV.other.account.acme"
 		}, "not the bucket's"},
-		"an account that is missing": {func(c *contents) { c.messages[buckets] = nil }, "there are 0 records, and must be 1"},
+		"an account that is missing": {func(c *contents) {
+			c.messages[buckets] = nil
+		}, "there are 0 records, and must be 1"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			of := sound(t)
 			c.change(&of)
 			_, err := Check(of.write(t))
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+			if c.want == "" && err != nil ||
+				c.want != "" &&
+					(err == nil || !strings.Contains(err.Error(), c.want) ||
+						strings.Contains(err.Error(), "\n")) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
@@ -158,7 +182,9 @@ func TestCheckFindsTheKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := sound(t)
-	of.messages[bucketEntry(registry.SecretsBucket)] = []message{{Sequence: 1, Subject: bucketSubject(registry.SecretsBucket, "wf.node"), Data: secrets}}
+	of.messages[bucketEntry(registry.SecretsBucket)] = []message{
+		{Sequence: 1, Subject: bucketSubject(registry.SecretsBucket, "wf.node"), Data: secrets},
+	}
 	of.manifest.Buckets[1].Records = 1
 	m, err := Check(of.write(t))
 	if err != nil || len(m.Keys) != 1 || m.Keys[0] != "k7" {

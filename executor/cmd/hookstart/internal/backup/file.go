@@ -7,8 +7,10 @@
 // everything before it. A file that ends anywhere else, or in which one bit differs, is refused
 // before anything is restored.
 //
-//	records.jsonl          the content of the database, in the store's types: also from SQLite into PostgreSQL
-//	streams/EXECUTIONS     the messages of a stream, one JSON text per line, in the order of their sequences
+//	records.jsonl          the content of the database, in the store's types, so that a backup
+//	                       of SQLite can be restored into PostgreSQL
+//	streams/EXECUTIONS     the messages of a stream, one JSON text per line, in the order of
+//	                       their sequences
 //	streams/PROGRESS
 //	streams/REPORTS        the messages that are not applied yet
 //	buckets/registry       the records of a bucket, in the same form
@@ -24,11 +26,11 @@
 //  1. The recorder's position (its consumers' floors). Every message up to it is recorded.
 //  2. The database, as it is at one moment after that.
 //  3. The position of each group of runners. A runner has reported before it acknowledges.
-//  4. EXECUTIONS, up to its end after that; then PROGRESS, likewise, so that it has each report of an
-//     acknowledged execution.
+//  4. EXECUTIONS, up to its end after that; then PROGRESS, likewise, so that it has each report of
+//     an acknowledged execution.
 //  5. The registry, then the secrets: a token's hash is stored after the token.
-//  6. The audit entries of the changes between 2 and 5, once the executors have copied them into the
-//     database. An entry that is in the database of 2, too, is restored once.
+//  6. The audit entries of the changes between 2 and 5, once the executors have copied them into
+//     the database. An entry that is in the database of 2, too, is restored once.
 //
 // After a restore, the recorder continues at the floors of 1, so messages that arrived between 1
 // and 4 are recorded from the stream. A message that is recorded already is not recorded twice, as
@@ -76,7 +78,8 @@ type writer struct {
 }
 
 func create(path string) (*writer, error) {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.incomplete") // readable only by its owner
+	// Readable only by its owner.
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.incomplete")
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +111,8 @@ func (w *writer) end(m Manifest) error {
 	if err := errors.Join(w.zip.Close(), w.buf.Flush()); err != nil {
 		return err
 	}
-	if _, err := w.file.WriteString(endBegin + hex.EncodeToString(w.hash.Sum(nil)) + endEnd); err != nil {
+	if _, err := w.file.WriteString(endBegin + hex.EncodeToString(w.hash.Sum(nil)) +
+		endEnd); err != nil {
 		return err
 	}
 	return errors.Join(w.file.Sync(), w.file.Close())
@@ -165,7 +169,11 @@ func open(path string) (r *reader, err error) {
 		return nil, &UnusableError{path, "is not a backup of hookstart: " + err.Error()}
 	}
 	if r.Manifest.Format > format {
-		return nil, &UnusableError{path, fmt.Sprintf("was made by a newer version, %s; restore it with that one", r.Manifest.Version)}
+		return nil, &UnusableError{
+			path,
+			fmt.Sprintf("was made by a newer version, %s; restore it with that one",
+				r.Manifest.Version),
+		}
 	}
 	return r, nil
 }
@@ -195,7 +203,9 @@ func check(file *os.File, path string) (length int64, err error) {
 		return 0, err
 	}
 	if string(end[len(endBegin):len(end)-len(endEnd)]) != hex.EncodeToString(hashed.Sum(nil)) {
-		return 0, &UnusableError{path, "is damaged: its contents do not have the checksum at its end"}
+		return 0, &UnusableError{
+			path, "is damaged: its contents do not have the checksum at its end",
+		}
 	}
 	return length, nil
 }

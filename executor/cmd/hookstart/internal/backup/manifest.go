@@ -26,18 +26,18 @@ type Manifest struct {
 // Stream describes the part of a file about a stream.
 type Stream struct {
 	Name string `json:"name"`
-	// First and Last are the sequences of the stream's oldest and newest message. First > Last means
-	// that the stream was empty. Records refer to them.
+	// First and Last are the sequences of the stream's oldest and newest message. First > Last
+	// means that the stream was empty. Records refer to them.
 	First     uint64     `json:"first"`
 	Last      uint64     `json:"last"`
 	Messages  int        `json:"messages"` // number of messages in the file
 	Recorded  uint64     `json:"recorded"` // every message up to this sequence is in the records
 	Consumers []Consumer `json:"consumers,omitempty"`
-	// Subjects are the wildcards that the stream stores. It is empty in files of versions that did not
-	// store them.
+	// Subjects are the wildcards that the stream stores. It is empty in files of versions that did
+	// not store them.
 	Subjects []string `json:"subjects,omitempty"`
-	// Dedup is the time for which the stream recognised repeats. It is 0 in files of versions that did
-	// not store it.
+	// Dedup is the time for which the stream recognised repeats. It is 0 in files of versions that
+	// did not store it.
 	Dedup time.Duration `json:"dedup,omitempty"`
 	// Foreign is the number of messages that were left out because their subjects now belong to
 	// another stream. The records contain their information.
@@ -47,7 +47,8 @@ type Stream struct {
 // Consumer is the position of a group of runners.
 type Consumer struct {
 	Config jetstream.ConsumerConfig `json:"config"`
-	Floor  uint64                   `json:"floor"` // every message up to this sequence is acknowledged
+	// Every message up to this sequence is acknowledged.
+	Floor uint64 `json:"floor"`
 }
 
 // Bucket describes the part of a file about a bucket.

@@ -71,7 +71,8 @@ func Restore(ctx context.Context, i Installation, path string, how Options) (Man
 		return m, err
 	}
 	if err := i.restore(ctx, r, m); err != nil {
-		return m, fmt.Errorf("%w; the installation is half restored: begin again with an empty one", err)
+		return m,
+			fmt.Errorf("%w; the installation is half restored: begin again with an empty one", err)
 	}
 	return m, nil
 }
@@ -90,9 +91,12 @@ func (i Installation) mustHaveKeys(ctx context.Context, keys []string) error {
 	}
 	var lack []string
 	for _, member := range members {
-		missing := slices.DeleteFunc(slices.Clone(keys), func(id string) bool { return slices.Contains(member.Keys, id) })
+		missing := slices.DeleteFunc(slices.Clone(keys), func(id string) bool {
+			return slices.Contains(member.Keys, id)
+		})
 		if len(missing) > 0 {
-			lack = append(lack, fmt.Sprintf("%s lacks the key %s", member.Name, strings.Join(missing, ", ")))
+			lack = append(lack,
+				fmt.Sprintf("%s lacks the key %s", member.Name, strings.Join(missing, ", ")))
 		}
 	}
 	if len(lack) > 0 {
@@ -106,7 +110,8 @@ func (i Installation) mustBeEmpty(ctx context.Context) error {
 	for _, name := range []string{stream.Name, stream.ProgressName} {
 		s, err := i.JetStream.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("there is no stream %s: start an executor first, which creates it", name)
+			return fmt.Errorf("there is no stream %s: start an executor first, which creates it",
+				name)
 		}
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
@@ -132,7 +137,9 @@ func (i Installation) mustBeEmpty(ctx context.Context) error {
 
 func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error {
 	var positions []position
-	streams := slices.DeleteFunc(slices.Clone(m.Streams), func(of Stream) bool { return of.Name == stream.ReportsName })
+	streams := slices.DeleteFunc(slices.Clone(m.Streams), func(of Stream) bool {
+		return of.Name == stream.ReportsName
+	})
 	for _, of := range streams {
 		paused, err := i.pause(ctx, of)
 		if err != nil {
@@ -195,7 +202,8 @@ func (i Installation) identify(ctx context.Context, restoring bool) error {
 		return fmt.Errorf("the installation's identity: %w", err)
 	}
 	if identity.ID == "" {
-		return errors.New("the registry has no identity: start an executor first, which gives it one")
+		return errors.New("the registry has no identity: start an executor first, which gives it " +
+			"one")
 	}
 	identity.Restoring = restoring
 	if _, err := edit.WriteInstallation(ctx, i.JetStream, identity, over); err != nil {
@@ -208,7 +216,8 @@ func (i Installation) identify(ctx context.Context, restoring bool) error {
 type position struct {
 	stream, consumer string
 	next             uint64
-	pausedUntil      *time.Time // an operator's pause in the backup; nil means that the queue was not paused
+	// An operator's pause in the backup; nil means that the queue was not paused.
+	pausedUntil *time.Time
 }
 
 // pause pauses all consumers of a stream, creates missing ones, and returns where each has to
@@ -218,14 +227,18 @@ func (i Installation) pause(ctx context.Context, of Stream) (positions []positio
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", of.Name, err)
 	}
-	until := time.Now().Add(pausedFor).Truncate(time.Microsecond) // an operator's pause ends between two microseconds
+	// An operator's pause ends between two microseconds.
+	until := time.Now().Add(pausedFor).Truncate(time.Microsecond)
 	for _, group := range of.Consumers {
 		config := group.Config
 		config.Replicas, config.Metadata, config.PauseUntil = 0, nil, &until
-		if _, err := s.CreateConsumer(ctx, config); err != nil && !errors.Is(err, jetstream.ErrConsumerExists) {
+		if _, err := s.CreateConsumer(ctx, config); err != nil &&
+			!errors.Is(err, jetstream.ErrConsumerExists) {
 			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
 		}
-		positions = append(positions, position{of.Name, config.Durable, group.Floor + 1, group.Config.PauseUntil})
+		positions = append(positions, position{
+			of.Name, config.Durable, group.Floor + 1, group.Config.PauseUntil,
+		})
 	}
 	positions = append(positions, position{of.Name, recorder, of.Recorded + 1, nil})
 	for _, p := range positions {
@@ -237,11 +250,14 @@ func (i Installation) pause(ctx context.Context, of Stream) (positions []positio
 }
 
 func (i Installation) goOn(ctx context.Context, p position) error {
-	if _, err := i.JetStream.ResetConsumerToSequence(ctx, p.stream, p.consumer, p.next); err != nil {
-		return fmt.Errorf("let the consumer %s of %s go on at %d: %w", p.consumer, p.stream, p.next, err)
+	if _, err := i.JetStream.ResetConsumerToSequence(ctx, p.stream, p.consumer,
+		p.next); err != nil {
+		return fmt.Errorf("let the consumer %s of %s go on at %d: %w", p.consumer, p.stream, p.next,
+			err)
 	}
 	if p.pausedUntil != nil && time.Now().Before(*p.pausedUntil) {
-		if _, err := i.JetStream.PauseConsumer(ctx, p.stream, p.consumer, *p.pausedUntil); err != nil {
+		if _, err := i.JetStream.PauseConsumer(ctx, p.stream, p.consumer,
+			*p.pausedUntil); err != nil {
 			return fmt.Errorf("leave the consumer %s of %s paused: %w", p.consumer, p.stream, err)
 		}
 		return nil
@@ -254,7 +270,9 @@ func (i Installation) goOn(ctx context.Context, p position) error {
 
 // restoreStream publishes the messages with their original sequences. Without messages, the stream
 // begins after them.
-func (i Installation) restoreStream(ctx context.Context, r *reader, of Stream, withMessages bool) error {
+func (i Installation) restoreStream(
+	ctx context.Context, r *reader, of Stream, withMessages bool,
+) error {
 	s, err := i.JetStream.Stream(ctx, of.Name)
 	if err != nil {
 		return err
@@ -271,7 +289,12 @@ func (i Installation) restoreStream(ctx context.Context, r *reader, of Stream, w
 	if !withMessages {
 		return nil
 	}
-	to := &publisher{js: i.JetStream, exact: true, next: next, dedup: s.CachedInfo().Config.Duplicates}
+	to := &publisher{
+		js:    i.JetStream,
+		exact: true,
+		next:  next,
+		dedup: s.CachedInfo().Config.Duplicates,
+	}
 	if of.Dedup > 0 { // the original stream accepted two messages with the same ID at this distance
 		to.dedup = min(to.dedup, of.Dedup)
 	}
@@ -365,7 +388,8 @@ func (p *publisher) confirm(ctx context.Context) error {
 		select {
 		case ack := <-future.Ok():
 			if p.exact && ack.Sequence != want {
-				return fmt.Errorf("message %d was stored as %d: somebody else writes to the stream", want, ack.Sequence)
+				return fmt.Errorf("message %d was stored as %d: somebody else writes to the stream",
+					want, ack.Sequence)
 			}
 		case err := <-future.Err():
 			return fmt.Errorf("message %d: %w", want, err)
@@ -393,7 +417,8 @@ func (i Installation) restoreLines(ctx context.Context, r *reader, name string) 
 	})
 }
 
-// restoreCancellations stores which of some records are canceled, before a group of runners gets their messages again.
+// restoreCancellations stores which of some records are canceled, before a group of runners gets
+// their messages again.
 func (i Installation) restoreCancellations(ctx context.Context, line []byte) error {
 	var part struct {
 		Records []struct {
@@ -437,14 +462,18 @@ func subjectOf(key string) string { return bucketSubject(registry.Bucket, key) }
 // restoreBucket stores the records of a bucket, without the plan catalog, which is configuration of
 // the executors, and without the identity. It returns the ID of the account with the newest record
 // of all: a process that confirms this record has all records before it.
-func (i Installation) restoreBucket(ctx context.Context, r *reader, bucket string) (accountID string, err error) {
+func (i Installation) restoreBucket(
+	ctx context.Context, r *reader, bucket string,
+) (accountID string, err error) {
 	to := &publisher{js: i.JetStream, next: 1}
 	var last message // the newest message of an account
 	if err := r.messages(bucketEntry(bucket), func(m message) error {
-		if m.Subject == subjectOf(registry.PlansKey) || m.Subject == subjectOf(registry.InstallationKey) {
+		if m.Subject == subjectOf(registry.PlansKey) ||
+			m.Subject == subjectOf(registry.InstallationKey) {
 			return nil
 		}
-		delete(m.Headers, registry.HeaderAudit) // the entry is in the records or in the audit part of the file: see takeAudit
+		// The entry is in the records or in the audit part of the file: see takeAudit.
+		delete(m.Headers, registry.HeaderAudit)
 		if strings.HasPrefix(m.Subject, subjectOf(registry.AccountPrefix)) {
 			last = m
 		}

@@ -23,9 +23,11 @@ import (
 type API interface {
 	// BackUpRecords calls each for every line of the records.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
-	// BackUpAudit calls each for every line of the audit entries of one bucket from a time to another
-	// one, both included.
-	BackUpAudit(ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error) error
+	// BackUpAudit calls each for every line of the audit entries of one bucket from a time to
+	// another one, both included.
+	BackUpAudit(
+		ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
+	) error
 	// RestoreRecords writes one line. With first, the database must be empty.
 	RestoreRecords(ctx context.Context, line []byte, first bool) error
 	// Confirm returns when every process has applied an account's record.
@@ -63,13 +65,20 @@ const (
 const bucketStream = "KV_"
 
 // Take creates a file. It replaces a file with this name once the new file is complete.
-func Take(ctx context.Context, i Installation, path string, withMessages bool) (m Manifest, err error) {
+func Take(
+	ctx context.Context, i Installation, path string, withMessages bool,
+) (m Manifest, err error) {
 	w, err := create(path)
 	if err != nil {
 		return m, err
 	}
 	defer w.abandon()
-	m = Manifest{Format: format, Version: i.Version, TakenAt: time.Now().UTC(), WithMessages: withMessages}
+	m = Manifest{
+		Format:       format,
+		Version:      i.Version,
+		TakenAt:      time.Now().UTC(),
+		WithMessages: withMessages,
+	}
 	if err := i.take(ctx, w, &m); err != nil {
 		return m, err
 	}
@@ -178,7 +187,9 @@ type newest struct {
 //
 // An executor deletes an earlier revision of a record only once the entry is in the database. So
 // every entry is either in the history of the bucket, which is read first, or in the database.
-func (i Installation) takeAudit(ctx context.Context, w *writer, m *Manifest, since time.Time, until []newest) error {
+func (i Installation) takeAudit(
+	ctx context.Context, w *writer, m *Manifest, since time.Time, until []newest,
+) error {
 	to, err := w.entry(auditName)
 	if err != nil {
 		return err
@@ -187,14 +198,15 @@ func (i Installation) takeAudit(ctx context.Context, w *writer, m *Manifest, sin
 		if err := i.takeHistory(ctx, to, m, name, until[n].sequence); err != nil {
 			return err
 		}
-		if err := i.API.BackUpAudit(ctx, m.Buckets[n].Name, since, until[n].at, func(line []byte) error {
-			var part struct{ Audit []struct{} }
-			if err := json.Unmarshal(line, &part); err != nil {
-				return fmt.Errorf("the audit: %w", err)
-			}
-			m.Audit += len(part.Audit)
-			return writeLine(to, line)
-		}); err != nil {
+		if err := i.API.BackUpAudit(ctx, m.Buckets[n].Name, since, until[n].at,
+			func(line []byte) error {
+				var part struct{ Audit []struct{} }
+				if err := json.Unmarshal(line, &part); err != nil {
+					return fmt.Errorf("the audit: %w", err)
+				}
+				m.Audit += len(part.Audit)
+				return writeLine(to, line)
+			}); err != nil {
 			return err
 		}
 	}
@@ -210,8 +222,11 @@ type auditLine struct {
 	At                                                                                time.Time
 }
 
-// takeHistory writes the entries that the executors have not copied from a bucket's history yet, up to a revision.
-func (i Installation) takeHistory(ctx context.Context, to io.Writer, m *Manifest, name string, last uint64) error {
+// takeHistory writes the entries that the executors have not copied from a bucket's history yet, up
+// to a revision.
+func (i Installation) takeHistory(
+	ctx context.Context, to io.Writer, m *Manifest, name string, last uint64,
+) error {
 	s, err := i.leader(ctx, name)
 	if err != nil {
 		return err
@@ -255,8 +270,16 @@ func (i Installation) takeHistory(ctx context.Context, to io.Writer, m *Manifest
 			changes = string(text)
 		}
 		entries = append(entries, auditLine{
-			ID: e.ID, At: msg.Time, ActorKind: e.Actor.Kind, ActorID: e.Actor.ID, ActorName: e.Actor.Name, Action: e.Action,
-			AccountID: e.AccountID, WorkflowID: e.WorkflowID, NodeID: e.NodeID, Changes: changes,
+			ID:         e.ID,
+			At:         msg.Time,
+			ActorKind:  e.Actor.Kind,
+			ActorID:    e.Actor.ID,
+			ActorName:  e.Actor.Name,
+			Action:     e.Action,
+			AccountID:  e.AccountID,
+			WorkflowID: e.WorkflowID,
+			NodeID:     e.NodeID,
+			Changes:    changes,
 		})
 		if len(entries) == auditAtOnce {
 			if err := flush(); err != nil {
@@ -320,7 +343,9 @@ func (i Installation) groups(ctx context.Context) (groups []Consumer, err error)
 
 // takeStream writes the messages that a stream holds now. From REPORTS, it writes only the messages
 // that are not applied.
-func (i Installation) takeStream(ctx context.Context, w *writer, of *Stream, withMessages bool) error {
+func (i Installation) takeStream(
+	ctx context.Context, w *writer, of *Stream, withMessages bool,
+) error {
 	s, err := i.JetStream.Stream(ctx, of.Name)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", of.Name, err)
@@ -334,7 +359,10 @@ func (i Installation) takeStream(ctx context.Context, w *writer, of *Stream, wit
 	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
 	if of.Name == stream.ReportsName {
 		of.First = max(of.First, of.Recorded+1)
-		config = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: of.First}
+		config = jetstream.OrderedConsumerConfig{
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+			OptStartSeq:   of.First,
+		}
 	}
 	if !withMessages || of.First > of.Last {
 		return nil
@@ -344,10 +372,14 @@ func (i Installation) takeStream(ctx context.Context, w *writer, of *Stream, wit
 			return true, nil
 		}
 		done = m.Sequence == of.Last || pending == 0
-		if !stores(of.Subjects, m.Subject) { // the message is from a version with all messages in one stream
+		if !stores(of.Subjects, m.Subject) {
+			// The message is from a version with all messages in one stream.
 			if m.Sequence > of.Recorded {
-				return true, fmt.Errorf("message %d has the subject %s, which is another stream's, and was not recorded when the backup began: try again once /readyz of an executor is 200",
-					m.Sequence, m.Subject)
+				return true,
+					fmt.Errorf("message %d has the subject %s, which is another stream's, and "+
+						"was not recorded when the backup began: try again once /readyz of an "+
+						"executor is 200",
+						m.Sequence, m.Subject)
 			}
 			of.Foreign++
 			return done, nil
@@ -362,7 +394,9 @@ func (i Installation) takeStream(ctx context.Context, w *writer, of *Stream, wit
 // written again, and the last version is restored. takeBucket ends when each key of the beginning
 // has been written: the server's count of pending messages is too low while executors trim the
 // history of keys (nats-server 2.15.2), and the newest records would be missing.
-func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string, keys map[string]bool) (records int, last newest, err error) {
+func (i Installation) takeBucket(
+	ctx context.Context, w *writer, bucket string, keys map[string]bool,
+) (records int, last newest, err error) {
 	to, err := w.entry(bucketEntry(bucket))
 	if err != nil {
 		return 0, last, err
@@ -379,25 +413,30 @@ func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string, 
 	if len(missing) == 0 {
 		return 0, last, nil
 	}
-	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{">"}}
+	config := jetstream.OrderedConsumerConfig{
+		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
+		FilterSubjects: []string{">"},
+	}
 	began := info.State.LastSeq
 	live := map[string]bool{}
-	err = i.messages(ctx, bucketStream+bucket, config, func(m message, _ uint64) (done bool, err error) {
-		delete(missing, m.Subject)
-		last = newest{m.Sequence, m.At}
-		ids, err := keysOf(m, bucket)
-		if err != nil {
-			return true, fmt.Errorf("record %s: %w", m.Subject, err)
-		}
-		for _, id := range ids {
-			keys[id] = true
-		}
-		live[m.Subject] = !m.deletes()
-		if !m.deletes() || m.Sequence > began { // the file has no record for a deletion before the backup began
-			err = encodeLine(to, m)
-		}
-		return len(missing) == 0, err
-	})
+	err = i.messages(ctx, bucketStream+bucket, config,
+		func(m message, _ uint64) (done bool, err error) {
+			delete(missing, m.Subject)
+			last = newest{m.Sequence, m.At}
+			ids, err := keysOf(m, bucket)
+			if err != nil {
+				return true, fmt.Errorf("record %s: %w", m.Subject, err)
+			}
+			for _, id := range ids {
+				keys[id] = true
+			}
+			live[m.Subject] = !m.deletes()
+			if !m.deletes() || m.Sequence > began {
+				// The file has no record for a deletion before the backup began.
+				err = encodeLine(to, m)
+			}
+			return len(missing) == 0, err
+		})
 	for _, is := range live {
 		if is {
 			records++
@@ -426,7 +465,11 @@ const silence = 30 * time.Second
 
 // messages calls each for the messages of a stream, with the server's count of the messages after
 // it, until each returns that it is done.
-func (i Installation) messages(ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(m message, pending uint64) (done bool, err error)) error {
+func (i Installation) messages(
+	ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(
+		m message, pending uint64,
+	) (done bool, err error),
+) error {
 	consumer, err := i.JetStream.OrderedConsumer(ctx, name, config)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
@@ -448,8 +491,16 @@ func (i Installation) messages(ctx context.Context, name string, config jetstrea
 			return fmt.Errorf("read %s: %w", name, err)
 		}
 		headers := msg.Headers()
-		maps.DeleteFunc(headers, func(name string, _ []string) bool { return strings.HasPrefix(name, expectation) })
-		done, err := each(message{Sequence: meta.Sequence.Stream, Subject: msg.Subject(), At: meta.Timestamp.UTC(), Headers: headers, Data: msg.Data()}, meta.NumPending)
+		maps.DeleteFunc(headers, func(name string, _ []string) bool {
+			return strings.HasPrefix(name, expectation)
+		})
+		done, err := each(message{
+			Sequence: meta.Sequence.Stream,
+			Subject:  msg.Subject(),
+			At:       meta.Timestamp.UTC(),
+			Headers:  headers,
+			Data:     msg.Data(),
+		}, meta.NumPending)
 		if done || err != nil {
 			return err
 		}

@@ -61,9 +61,12 @@ func (v *accountPut) Run(s *session) error {
 func (s *session) noteRefused(a api.Account) {
 	const named = 5
 	var refused []string
-	for w, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Workflow], error) { return s.client.Workflows(s.ctx, a.ID, p) }) {
+	for w, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Workflow], error) {
+		return s.client.Workflows(s.ctx, a.ID, p)
+	}) {
 		if err != nil {
-			s.note("Whether the plan refuses webhooks now is not known: hookstart workflow list --account %s", a.ID)
+			s.note("Whether the plan refuses webhooks now is not known: hookstart workflow list "+
+				"--account %s", a.ID)
 			return
 		}
 		if w.PlanRefusal != "" {
@@ -77,7 +80,8 @@ func (s *session) noteRefused(a api.Account) {
 	if len(refused) > named {
 		first, others = refused[:named], fmt.Sprintf(" and %d more", len(refused)-named)
 	}
-	s.note("Active, but refused by the plan %s: %s%s. They work again when the plan has room: hookstart workflow list --account %s", a.Plan, strings.Join(first, ", "), others, a.ID)
+	s.note("Active, but refused by the plan %s: %s%s. They work again when the plan has room: "+
+		"hookstart workflow list --account %s", a.Plan, strings.Join(first, ", "), others, a.ID)
 }
 
 type accountGet struct{ accountArg }
@@ -89,7 +93,9 @@ func (v *accountGet) Run(s *session) error {
 type accountList struct{ paging }
 
 func (v *accountList) Run(s *session) error {
-	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Account], error) { return s.client.Accounts(s.ctx, p) }, listing[api.Account]{
+	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Account], error) {
+		return s.client.Accounts(s.ctx, p)
+	}, listing[api.Account]{
 		head: []string{"ACCOUNT", "PLAN", "CREATED", "NAME"},
 		row: func(a api.Account) []string {
 			return []string{a.ID, a.Plan, ago(a.CreatedAt, s.now()), short(a.Name, 30)}
@@ -117,7 +123,11 @@ type accountDelete struct{ accountArg }
 func (v *accountDelete) Run(s *session) error {
 	err := s.client.DeleteAccount(s.ctx, v.Account)
 	if api.IsCode(err, api.CodeAccountNotEmpty) {
-		return &hintError{err, "hookstart workflow list --account " + v.Account + "; hookstart key list --account " + v.Account}
+		return &hintError{
+			err,
+			"hookstart workflow list --account " + v.Account + "; hookstart key list --account " +
+				v.Account,
+		}
 	}
 	return s.done(err, "%s is deleted", v.Account)
 }

@@ -34,16 +34,24 @@ Examples:
 func (v *accountEvents) Run(s *session) error {
 	switch {
 	case v.Clear:
-		return s.done(s.client.DeleteEvents(s.ctx, v.Account), "the events of %s start no workflow", v.Account)
+		return s.done(s.client.DeleteEvents(s.ctx, v.Account), "the events of %s start no workflow",
+			v.Account)
 	case v.Workflow == "" && (len(v.Kinds) > 0 || v.SilentAfter != 0):
-		return &usageError{"--kinds and --silent-after need --workflow", "hookstart account events --help"}
+		return &usageError{
+			"--kinds and --silent-after need --workflow", "hookstart account events --help",
+		}
 	case v.SilentAfter%time.Second != 0:
-		return &usageError{"--silent-after must be whole seconds, like 90s or 24h", "hookstart account events --help"}
+		return &usageError{
+			"--silent-after must be whole seconds, like 90s or 24h",
+			"hookstart account events --help",
+		}
 	case v.Workflow == "":
 		return s.showEvents(s.client.Events(s.ctx, v.Account))
 	}
 	return s.showEvents(s.client.PutEvents(s.ctx, v.Account, api.PutEvents{
-		WorkflowID: v.Workflow, Kinds: v.Kinds, SilentAfterSeconds: int64(v.SilentAfter / time.Second),
+		WorkflowID:         v.Workflow,
+		Kinds:              v.Kinds,
+		SilentAfterSeconds: int64(v.SilentAfter / time.Second),
 	}))
 }
 

@@ -44,7 +44,12 @@ type natsFlags struct {
 // connect connects to NATS. The caller closes the connection.
 func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
 	nc, err := bus.Connect(ctx, bus.Options{
-		URL: f.NATSURL, Name: "hookstart admin", Timeout: 5 * time.Second, CredsFile: f.NATSCreds, CAFile: f.NATSCA, Log: quiet(),
+		URL:       f.NATSURL,
+		Name:      "hookstart admin",
+		Timeout:   5 * time.Second,
+		CredsFile: f.NATSCreds,
+		CAFile:    f.NATSCA,
+		Log:       quiet(),
 	})
 	if err != nil {
 		return nil, err
@@ -80,7 +85,10 @@ Example:
 
 func (v *adminReplicas) Run(s *session) error {
 	if v.Number != 1 && v.Number != 3 && v.Number != 5 {
-		return &usageError{fmt.Sprintf("replicas must be 1, 3 or 5, not %d", v.Number), "hookstart admin replicas --help"}
+		return &usageError{
+			fmt.Sprintf("replicas must be 1, 3 or 5, not %d", v.Number),
+			"hookstart admin replicas --help",
+		}
 	}
 	js, err := v.connect(s.ctx)
 	if err != nil {
@@ -99,9 +107,13 @@ func (v *adminReplicas) Run(s *session) error {
 		if r.Done() {
 			state = "done"
 		}
-		_, _ = fmt.Fprintf(s.Out, "%-22s %d of %d replicas hold everything, %d operations behind: %s\n", r.Stream, r.Current, r.Want, r.Lag, state)
+		_, _ = fmt.Fprintf(s.Out,
+			"%-22s %d of %d replicas hold everything, %d operations behind: %s\n", r.Stream,
+			r.Current, r.Want, r.Lag, state)
 	}
-	names := append([]string{stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream}, registry.Streams()...)
+	names := append([]string{
+		stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
+	}, registry.Streams()...)
 	if err := stream.SetReplicas(ctx, js, names, v.Number, progress); err != nil || v.Copy == "" {
 		return explained(err)
 	}
@@ -117,7 +129,9 @@ func (v *adminReplicas) Run(s *session) error {
 // explained adds to an error what to do when there are too few servers.
 func explained(err error) error {
 	if errors.Is(err, stream.ErrTooFewServers) {
-		return &hintError{err, "deploy/nats has the configuration of a cluster; --nats-url names its servers"}
+		return &hintError{
+			err, "deploy/nats has the configuration of a cluster; --nats-url names its servers",
+		}
 	}
 	return err
 }

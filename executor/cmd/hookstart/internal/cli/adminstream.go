@@ -57,9 +57,11 @@ func (v *adminStream) Run(s *session) error {
 	if err := to.Validate(); err != nil {
 		return &usageError{err.Error(), "hookstart admin stream --help"}
 	}
-	if limit := s.now().Add(-to.MaxAge); !v.Yes && to.MaxAge < have.MaxAge && !have.Oldest.IsZero() && have.Oldest.Before(limit) {
+	if limit := s.now().Add(-to.MaxAge); !v.Yes && to.MaxAge < have.MaxAge &&
+		!have.Oldest.IsZero() && have.Oldest.Before(limit) {
 		return &hintError{
-			fmt.Errorf("the oldest message was stored %s: an age of %s deletes all that is older, with the inputs of their executions", ago(have.Oldest, s.now()), to.MaxAge),
+			fmt.Errorf("the oldest message was stored %s: an age of %s deletes all that is "+
+				"older, with the inputs of their executions", ago(have.Oldest, s.now()), to.MaxAge),
 			"repeat it with --yes",
 		}
 	}
@@ -69,7 +71,8 @@ func (v *adminStream) Run(s *session) error {
 	if have, err = stream.ReadState(s.ctx, js); err != nil {
 		return err
 	}
-	s.note("Set for executors: HOOKSTART_STREAM_MAX_AGE=%s HOOKSTART_DEDUP_WINDOW=%s HOOKSTART_STREAM_MAX_BYTES=%d", to.MaxAge, to.DedupWindow, to.MaxBytes)
+	s.note("Set for executors: HOOKSTART_STREAM_MAX_AGE=%s HOOKSTART_DEDUP_WINDOW=%s "+
+		"HOOKSTART_STREAM_MAX_BYTES=%d", to.MaxAge, to.DedupWindow, to.MaxBytes)
 	return v.show(s, have)
 }
 
@@ -79,8 +82,11 @@ func (v *adminStream) show(s *session, state stream.State) error {
 		size = decimalBytes(state.MaxBytes)
 	}
 	return s.printOwn(map[string]any{
-		"maxAgeSeconds": state.MaxAge.Seconds(), "dedupWindowSeconds": state.DedupWindow.Seconds(), "maxBytes": state.MaxBytes,
-		"messages": state.Messages, "bytes": state.Bytes,
+		"maxAgeSeconds":      state.MaxAge.Seconds(),
+		"dedupWindowSeconds": state.DedupWindow.Seconds(),
+		"maxBytes":           state.MaxBytes,
+		"messages":           state.Messages,
+		"bytes":              state.Bytes,
 	}, func() error {
 		return s.rows([][]string{
 			{"Messages stay", state.MaxAge.String()},

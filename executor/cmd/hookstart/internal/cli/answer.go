@@ -32,7 +32,10 @@ Examples:
 func (v *triggerAnswer) Run(s *session) error {
 	if v.Wait == 0 && !v.Clear {
 		if v.Raw {
-			return &usageError{"--raw says how an answer that waits looks", "give --wait SECONDS, too; hookstart trigger answer --help has examples"}
+			return &usageError{
+				"--raw says how an answer that waits looks",
+				"give --wait SECONDS, too; hookstart trigger answer --help has examples",
+			}
 		}
 		t, err := v.get(s)
 		if err != nil {
@@ -64,7 +67,8 @@ func waitOf(t api.Trigger) string {
 	case t.Answer == nil:
 		return "at once, when the start is stored"
 	case t.Answer.Raw:
-		return fmt.Sprintf("waits up to %d s for the end of the execution; its output is the answer", t.Answer.WaitSeconds)
+		return fmt.Sprintf("waits up to %d s for the end of the execution; its output is the "+
+			"answer", t.Answer.WaitSeconds)
 	default:
 		return fmt.Sprintf("waits up to %d s for the end of the execution", t.Answer.WaitSeconds)
 	}

@@ -74,7 +74,9 @@ func (v *applyVerb) Run(s *session) error {
 	failedKeys := map[string]bool{}
 	for _, step := range steps {
 		do := step.Do
-		if at := slices.IndexFunc(step.Needs, func(key string) bool { return failedKeys[key] }); at >= 0 {
+		if at := slices.IndexFunc(step.Needs, func(key string) bool {
+			return failedKeys[key]
+		}); at >= 0 {
 			do = func(context.Context, *apiclient.Client) error {
 				return fmt.Errorf("not done, because the %s was not made", step.Needs[at])
 			}
@@ -87,7 +89,10 @@ func (v *applyVerb) Run(s *session) error {
 		}
 	}
 	if failed > 0 {
-		return &hintError{fmt.Errorf("%d of %d differences remain", failed, len(steps)), "mend what is said above, and apply the same files again"}
+		return &hintError{
+			fmt.Errorf("%d of %d differences remain", failed, len(steps)),
+			"mend what is said above, and apply the same files again",
+		}
 	}
 	return s.line("Applied: %d differences.", len(steps))
 }

@@ -25,7 +25,13 @@ type auditFilter struct {
 }
 
 func (f auditFilter) filter() apiclient.AuditFilter {
-	return apiclient.AuditFilter{Actor: f.Actor, AccountID: f.Account, WorkflowID: f.Workflow, Since: f.Since.Time, Until: f.Until.Time}
+	return apiclient.AuditFilter{
+		Actor:      f.Actor,
+		AccountID:  f.Account,
+		WorkflowID: f.Workflow,
+		Since:      f.Since.Time,
+		Until:      f.Until.Time,
+	}
 }
 
 type auditList struct {
@@ -34,14 +40,19 @@ type auditList struct {
 }
 
 func (v *auditList) Run(s *session) error {
-	return list(s, v.paging, func(p apiclient.Page) (api.List[api.AuditEntry], error) { return s.client.Audit(s.ctx, v.filter(), p) }, listing[api.AuditEntry]{
+	return list(s, v.paging, func(p apiclient.Page) (api.List[api.AuditEntry], error) {
+		return s.client.Audit(s.ctx, v.filter(), p)
+	}, listing[api.AuditEntry]{
 		head: []string{"WHEN", "WHO", "ACTION", "ABOUT", "CHANGES"},
 		row: func(e api.AuditEntry) []string {
 			about := cmp.Or(e.WorkflowID, e.AccountID, "-")
 			if e.NodeID != "" {
 				about += "/" + e.NodeID
 			}
-			return []string{ago(e.At, s.now()), who(e.Actor), e.Action, about, short(changesText(e.Changes), 60)}
+			return []string{
+				ago(e.At, s.now()), who(e.Actor), e.Action, about,
+				short(changesText(e.Changes), 60),
+			}
 		},
 		none: "No changes.",
 	})

@@ -41,7 +41,11 @@ func (v *adminBackup) Run(s *session) error {
 	defer installation.JetStream.Conn().Close()
 	done, err := backup.Take(s.ctx, installation, v.File, v.WithMessages)
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) {
-		return &hintError{fmt.Errorf("no backup was made: %w", err), "does an executor run, and may these credentials read every stream and consumer? With deploy/nats: --nats-creds admin.nk"}
+		return &hintError{
+			fmt.Errorf("no backup was made: %w", err),
+			"does an executor run, and may these credentials read every stream and consumer? " +
+				"With deploy/nats: --nats-creds admin.nk",
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("no backup was made: %w", err)
@@ -85,19 +89,31 @@ func (v *adminRestore) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		return s.printOwn(found, func() error { return s.line("%s can be restored%s.", v.File, needing(found.Keys)) })
+		return s.printOwn(found, func() error {
+			return s.line("%s can be restored%s.", v.File, needing(found.Keys))
+		})
 	}
 	installation, err := v.installation(s)
 	if err != nil {
 		return err
 	}
 	defer installation.JetStream.Conn().Close()
-	done, err := backup.Restore(s.ctx, installation, v.File, backup.Options{WithMessages: v.WithMessages, WithoutKeys: v.WithoutKeys})
+	done, err := backup.Restore(s.ctx, installation, v.File, backup.Options{
+		WithMessages: v.WithMessages,
+		WithoutKeys:  v.WithoutKeys,
+	})
 	if _, lack := errors.AsType[*backup.MissingKeysError](err); lack {
-		return &hintError{err, "give --secrets-key-file a file with these keys at every executor and ingress, or accept the loss of what they seal: --without-keys"}
+		return &hintError{
+			err,
+			"give --secrets-key-file a file with these keys at every executor and ingress, or " +
+				"accept the loss of what they seal: --without-keys",
+		}
 	}
 	if _, notEmpty := errors.AsType[*backup.NotEmptyError](err); notEmpty {
-		return &hintError{err, "a new one has no account and no workflow: hookstart-local --no-demo --data-dir NEW"}
+		return &hintError{
+			err,
+			"a new one has no account and no workflow: hookstart-local --no-demo --data-dir NEW",
+		}
 	}
 	if err != nil {
 		return err
@@ -113,7 +129,12 @@ func (f natsFlags) installation(s *session) (backup.Installation, error) {
 		progress = io.Discard
 	}
 	js, err := f.connect(s.ctx)
-	return backup.Installation{JetStream: js, API: backupAPI{s.client}, Version: ops.Version, Say: progress}, err
+	return backup.Installation{
+		JetStream: js,
+		API:       backupAPI{s.client},
+		Version:   ops.Version,
+		Say:       progress,
+	}, err
 }
 
 // summary ends a verb that has done what the manifest describes.
@@ -131,7 +152,10 @@ func (a backupAPI) Members(ctx context.Context) ([]backup.Member, error) {
 	var members []backup.Member
 	for _, m := range found.Items {
 		if m.Version != "" {
-			members = append(members, backup.Member{Name: m.Role + " " + m.Instance, Keys: m.KeyIDs})
+			members = append(members, backup.Member{
+				Name: m.Role + " " + m.Instance,
+				Keys: m.KeyIDs,
+			})
 		}
 	}
 	return members, err
@@ -154,7 +178,8 @@ func (a backupAPI) Confirm(ctx context.Context, accountID string) error {
 		}
 		return a.PutAccount(ctx, account.ID, api.PutAccount{Name: account.Name, Plan: account.Plan})
 	})
-	if api.IsCode(err, api.CodeInvalid) { // its plan is not in the catalog of this installation; the executor reports this, too
+	if api.IsCode(err, api.CodeInvalid) {
+		// Its plan is not in the catalog of this installation; the executor reports this, too.
 		return nil
 	}
 	return err

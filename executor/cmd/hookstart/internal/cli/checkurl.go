@@ -24,10 +24,12 @@ func (*adminCheckURL) Run(s *session) error {
 		return err
 	}
 	if found.OnlyThisMachine {
-		s.note("Senders on other machines cannot reach it: start the executor and the ingress with --public-url set to the address that they use.")
+		s.note("Senders on other machines cannot reach it: start the executor and the ingress " +
+			"with --public-url set to the address that they use.")
 	}
 	if found.State != api.PublicURLReached {
-		return errors.New("the public URL does not lead to an ingress of this installation, as far as the executor can tell")
+		return errors.New("the public URL does not lead to an ingress of this installation, as " +
+			"far as the executor can tell")
 	}
 	return nil
 }

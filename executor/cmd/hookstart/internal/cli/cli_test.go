@@ -16,12 +16,18 @@ import (
 )
 
 // run runs a command against a server with the given answers.
-func run(ctx context.Context, t *testing.T, server http.Handler, args ...string) (code int, stdout, stderr string) {
+func run(
+	ctx context.Context, t *testing.T, server http.Handler, args ...string,
+) (code int, stdout, stderr string) {
 	t.Helper()
 	s := httptest.NewServer(server)
 	defer s.Close()
 	var out, err strings.Builder
-	code = Run(ctx, append(args, "--api-url", s.URL, "--admin-token", "the-admin-token"), Streams{In: strings.NewReader(""), Out: &out, Err: &err})
+	code = Run(ctx, append(args, "--api-url", s.URL, "--admin-token", "the-admin-token"), Streams{
+		In:  strings.NewReader(""),
+		Out: &out,
+		Err: &err,
+	})
 	if strings.Contains(out.String()+err.String(), "the-admin-token") {
 		t.Error("the admin token is shown")
 	}
@@ -33,7 +39,8 @@ func TestTailConnectsAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	event := func(id, status string) string {
-		return fmt.Sprintf(`{"executionId":%q,"workflowId":"w","status":%q,"acceptedAt":%q}`, id, status, time.Now().UTC().Format(time.RFC3339Nano))
+		return fmt.Sprintf(`{"executionId":%q,"workflowId":"w","status":%q,"acceptedAt":%q}`, id,
+			status, time.Now().UTC().Format(time.RFC3339Nano))
 	}
 	var streams atomic.Int32
 	mux := http.NewServeMux()
@@ -49,7 +56,8 @@ func TestTailConnectsAgain(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "retry: 1000\n\n")
 		if n == 1 {
-			_, _ = fmt.Fprintf(w, ": keep-alive\n\nevent: execution\ndata: %s\n\n", event("one", "queued"))
+			_, _ = fmt.Fprintf(w, ": keep-alive\n\nevent: execution\ndata: %s\n\n",
+				event("one", "queued"))
 			return
 		}
 		_ = http.NewResponseController(w).Flush()
@@ -59,7 +67,8 @@ func TestTailConnectsAgain(t *testing.T) {
 	})
 	mux.HandleFunc("GET /api/v1/executions", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("cursor") == "" {
-			_, _ = fmt.Fprintf(w, `{"items":[%s,%s],"nextCursor":"more"}`, event("three", "queued"), event("two", "running"))
+			_, _ = fmt.Fprintf(w, `{"items":[%s,%s],"nextCursor":"more"}`, event("three", "queued"),
+				event("two", "running"))
 			return
 		}
 		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":""}`, event("one", "queued"))
@@ -71,7 +80,10 @@ func TestTailConnectsAgain(t *testing.T) {
 	ended := make(chan int, 1)
 	var notes strings.Builder
 	go func() {
-		ended <- Run(ctx, []string{"execution", "tail", "--workflow", "w", "-o", "json", "--api-url", server.URL, "--admin-token", "x"}, Streams{Out: write, Err: &notes})
+		ended <- Run(ctx, []string{
+			"execution", "tail", "--workflow", "w", "-o", "json", "--api-url", server.URL,
+			"--admin-token", "x",
+		}, Streams{Out: write, Err: &notes})
 		_ = write.Close()
 	}()
 	var got []string
@@ -89,7 +101,8 @@ func TestTailConnectsAgain(t *testing.T) {
 		t.Errorf("ended with %d, %v", code, err)
 	}
 	all := strings.Join(append(got, string(rest)), "")
-	if strings.Count(all, "\n") != 3 || strings.Index(all, `"one"`) > strings.Index(all, `"two"`) || strings.Index(all, `"two"`) > strings.Index(all, `"three"`) {
+	if strings.Count(all, "\n") != 3 || strings.Index(all, `"one"`) > strings.Index(all, `"two"`) ||
+		strings.Index(all, `"two"`) > strings.Index(all, `"three"`) {
 		t.Errorf("shown:\n%s", all)
 	}
 	if strings.Count(notes.String(), "the connection is lost") != 1 {
@@ -102,16 +115,20 @@ func TestVerifySaysWhatTheStreamHasLost(t *testing.T) {
 	record := func(accepted time.Time) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			at := accepted.UTC().Format(time.RFC3339Nano)
-			_, _ = fmt.Fprintf(w, `{"executionId":%q,"status":"failed","error":"no \u001b luck","acceptedAt":%q,"recordedAt":%q,"finishedAt":%q,"streamSequence":7,"inputExpired":true}`, id, at, at, at)
+			_, _ = fmt.Fprintf(w,
+				`{"executionId":%q,"status":"failed","error":"no \u001b luck","acceptedAt":%q,"recordedAt":%q,"finishedAt":%q,"streamSequence":7,"inputExpired":true}`, id, at, at, at)
 		})
 	}
 	code, stdout, stderr := run(t.Context(), t, record(time.Now()), "execution", "verify", id)
-	if code != 1 || !strings.Contains(stdout, "✗ stored") || !strings.Contains(stderr, "hookstart: the stream has no message 7 of execution "+id) {
+	if code != 1 || !strings.Contains(stdout, "✗ stored") ||
+		!strings.Contains(stderr, "hookstart: the stream has no message 7 of execution "+id) {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
 	// The execution is old, so this is as expected.
-	code, stdout, stderr = run(t.Context(), t, record(time.Now().AddDate(0, 0, -8)), "execution", "verify", id)
-	if code != 0 || !strings.Contains(stdout, "✓ stored") || !strings.Contains(stdout, "sequence 7; no longer kept") || stderr != "" {
+	code, stdout, stderr = run(t.Context(), t, record(time.Now().AddDate(0, 0, -8)), "execution",
+		"verify", id)
+	if code != 0 || !strings.Contains(stdout, "✓ stored") ||
+		!strings.Contains(stdout, "sequence 7; no longer kept") || stderr != "" {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
 	if !strings.Contains(stdout, "failed: no \uFFFD luck") {
@@ -130,12 +147,14 @@ func TestVerifyWaits(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `{"executionId":"x","status":"queued"}`)
 	})
-	if code, stdout, stderr := run(t.Context(), t, late, "execution", "verify", "x", "--wait", "20s"); code != 0 {
+	if code, stdout, stderr := run(t.Context(), t, late, "execution", "verify", "x", "--wait",
+		"20s"); code != 0 {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if code, _, stderr := run(cancelled, t, late, "execution", "verify", "x"); code != 1 || stderr != "hookstart: interrupted\n" {
+	if code, _, stderr := run(cancelled, t, late, "execution", "verify", "x"); code != 1 ||
+		stderr != "hookstart: interrupted\n" {
 		t.Errorf("%d\n%s", code, stderr)
 	}
 }
@@ -148,19 +167,32 @@ func TestSendNeverShowsTheToken(t *testing.T) {
 		"not a webhook": "",
 	} {
 		mux := http.NewServeMux()
-		mux.HandleFunc("GET /api/v1/workflows/w/triggers/n", func(w http.ResponseWriter, r *http.Request) {
-			_, _ = fmt.Fprintf(w, `{"nodeId":"n","token":"hst_secret","url":%q}`, cmp.Or(target, "http://"+r.Host+"/page?token=hst_secret"))
+		mux.HandleFunc("GET /api/v1/workflows/w/triggers/n", func(
+			w http.ResponseWriter, r *http.Request,
+		) {
+			_, _ = fmt.Fprintf(w, `{"nodeId":"n","token":"hst_secret","url":%q}`,
+				cmp.Or(target, "http://"+r.Host+"/page?token=hst_secret"))
 		})
-		mux.HandleFunc("/page", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/page", http.StatusFound) })
+		mux.HandleFunc("/page", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/page", http.StatusFound)
+		})
 		code, stdout, stderr := run(t.Context(), t, mux, "trigger", "send", "w", "n", "--data", "1")
-		if code != 1 || !strings.Contains(stderr, "\nhint: ") && name != "not a URL" || strings.Contains(stdout+stderr, "hst_secret") {
+		if code != 1 || !strings.Contains(stderr, "\nhint: ") && name != "not a URL" ||
+			strings.Contains(stdout+stderr, "hst_secret") {
 			t.Errorf("%s: %d\n%s%s", name, code, stdout, stderr)
 		}
 	}
 }
 
 func TestProblemsNameTheFields(t *testing.T) {
-	text := messageOf(&api.Problem{Status: 422, Code: "invalid", Detail: "Two things are wrong.", Errors: []api.FieldError{{Field: "name", Problem: "is too long"}, {Field: "plan", Problem: "does not exist"}}})
+	text := messageOf(&api.Problem{
+		Status: 422,
+		Code:   "invalid",
+		Detail: "Two things are wrong.",
+		Errors: []api.FieldError{
+			{Field: "name", Problem: "is too long"}, {Field: "plan", Problem: "does not exist"},
+		},
+	})
 	if text != "422 invalid: Two things are wrong. name: is too long. plan: does not exist." {
 		t.Error(text)
 	}
@@ -171,28 +203,37 @@ func TestProblemsNameTheFields(t *testing.T) {
 func TestVariablesOfVerbsNameTheVerb(t *testing.T) {
 	var put string
 	server := http.NewServeMux()
-	server.HandleFunc("GET /api/v1/accounts/acme", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	server.HandleFunc("GET /api/v1/accounts/acme", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+	})
 	server.HandleFunc("PATCH /api/v1/accounts/acme", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		put = string(body)
 		_, _ = io.WriteString(w, `{"id":"acme"}`)
 	})
 	t.Setenv("HOOKSTART_NAME", "by surprise")
-	if run(t.Context(), t, server, "account", "put", "acme", "--plan", "pro"); strings.Contains(put, "surprise") {
+	if run(t.Context(), t, server, "account", "put", "acme", "--plan", "pro"); strings.Contains(put,
+		"surprise") {
 		t.Errorf("HOOKSTART_NAME: %s", put)
 	}
 	t.Setenv("HOOKSTART_ACCOUNT_PUT_NAME", "Acme Inc.")
-	if run(t.Context(), t, server, "account", "put", "acme", "--plan", "pro"); !strings.Contains(put, `"name":"Acme Inc."`) {
+	if run(t.Context(), t, server, "account", "put", "acme", "--plan",
+		"pro"); !strings.Contains(put, `"name":"Acme Inc."`) {
 		t.Errorf("HOOKSTART_ACCOUNT_PUT_NAME: %s", put)
 	}
 	for verb, want := range map[string]string{
-		"account put": "$HOOKSTART_ACCOUNT_PUT_NAME", "run": "$HOOKSTART_QUEUE", "admin replicas": "$HOOKSTART_NATS_URL", "workflow list": "$HOOKSTART_API_URL",
+		"account put":    "$HOOKSTART_ACCOUNT_PUT_NAME",
+		"run":            "$HOOKSTART_QUEUE",
+		"admin replicas": "$HOOKSTART_NATS_URL",
+		"workflow list":  "$HOOKSTART_API_URL",
 	} {
-		if _, help, _ := run(t.Context(), t, server, append(strings.Fields(verb), "--help")...); !strings.Contains(help, want) {
+		if _, help, _ := run(t.Context(), t, server,
+			append(strings.Fields(verb), "--help")...); !strings.Contains(help, want) {
 			t.Errorf("the help of %s lacks %s:\n%s", verb, want, help)
 		}
 	}
-	if _, _, failure := run(t.Context(), t, server, "workflow", "create", "orders"); !strings.Contains(failure, "\nhint: hookstart workflow put creates one") {
+	if _, _, failure := run(t.Context(), t, server, "workflow", "create",
+		"orders"); !strings.Contains(failure, "\nhint: hookstart workflow put creates one") {
 		t.Error(failure)
 	}
 }

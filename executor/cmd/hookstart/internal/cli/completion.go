@@ -50,7 +50,8 @@ func (v *completionVerb) Run(s *session, model *kong.Application) error {
 		return err
 	}
 	flagged, last := "", v.Words[len(v.Words)-1]
-	if name, _, ok := strings.Cut(last, "="); ok && v.Shell == "fish" && strings.HasPrefix(name, "--") {
+	if name, _, ok := strings.Cut(last, "="); ok && v.Shell == "fish" &&
+		strings.HasPrefix(name, "--") {
 		flagged = name + "=" // fish replaces the whole word
 	}
 	for _, c := range candidates(model.Node, v.Words[1:]) {
@@ -93,7 +94,9 @@ func candidates(node *kong.Node, words []string) (found []candidate) {
 		case flag != nil && !hasValue && !flag.IsBool() && !flag.IsCounter():
 			of = flag
 		case !last:
-			at := slices.IndexFunc(node.Children, func(child *kong.Node) bool { return child.Name == word })
+			at := slices.IndexFunc(node.Children, func(child *kong.Node) bool {
+				return child.Name == word
+			})
 			switch {
 			case at >= 0:
 				node = node.Children[at]

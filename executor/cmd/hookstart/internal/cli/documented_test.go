@@ -14,15 +14,17 @@ import (
 func TestDocumentedCommandsAreCommands(t *testing.T) {
 	const repository = "../../../../../"
 	pages := []string{repository + "README.md"}
-	for _, pattern := range []string{"deploy/*.md", "deploy/*/*.md", "deploy/docs/senders/*.md", "shared/runner/*/*.md"} {
+	for _, pattern := range []string{
+		"deploy/*.md", "deploy/*/*.md", "deploy/docs/senders/*.md", "shared/runner/*/*.md",
+	} {
 		found, err := filepath.Glob(repository + pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %v", pattern, err)
 		}
 		pages = append(pages, found...)
 	}
-	// A command is in code within a line, or on a line of its own; it ends at a comment, a pipe, the
-	// next command or an output.
+	// A command is in code within a line, or on a line of its own; it ends at a comment, a pipe,
+	// the next command or an output.
 	inCode := regexp.MustCompile("(?m)(?:`|^ *|[|] *)(?:bin/)?hookstart ([a-z][^`\n]*)")
 	end := regexp.MustCompile(`\s+#.*|\s*[|;>&].*`)
 	quoted := regexp.MustCompile(`"[^"]*"|'[^']*'`)

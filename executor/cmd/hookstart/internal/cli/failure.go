@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-const setToken = "export HOOKSTART_ADMIN_TOKEN=… with the executor's token, or a key; hookstart-local shows it at its start and keeps it in .hookstart/admin-token"
+const setToken = "export HOOKSTART_ADMIN_TOKEN=… with the executor's token, or a key; " +
+	"hookstart-local shows it at its start and keeps it in .hookstart/admin-token"
 
 // usageError means that the command line is invalid.
 type usageError struct{ text, hint string }
@@ -40,9 +41,13 @@ func parseFailure(err error) error {
 		}
 	}
 	if strings.Contains(err.Error(), "unexpected argument create") {
-		return &usageError{err.Error(), verb + " put creates one, or changes one that is there: " + verb + " put --help"}
+		return &usageError{
+			err.Error(),
+			verb + " put creates one, or changes one that is there: " + verb + " put --help",
+		}
 	}
-	text := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1) // "" is the default, which means any
+	// "" is the default, which means any.
+	text := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1)
 	return &usageError{text, verb + " --help"}
 }
 
@@ -89,17 +94,28 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	elsewhere := "is the executor running at " + f.APIURL + "? --api-url or HOOKSTART_API_URL names another address"
+	elsewhere := "is the executor running at " + f.APIURL +
+		"? --api-url or HOOKSTART_API_URL names another address"
 	_, ofAPI := errors.AsType[*apiclient.ConnectionError](err)
 	p, is := errors.AsType[*api.Problem](err)
 	unknownAuthority := strings.Contains(err.Error(), "x509: ")
 	switch {
 	case ofAPI && unknownAuthority:
-		return &hintError{err, "--api-ca or HOOKSTART_API_CA names the file of the certificate authority of " + f.APIURL}
+		return &hintError{
+			err,
+			"--api-ca or HOOKSTART_API_CA names the file of the certificate authority of " +
+				f.APIURL,
+		}
 	case ofAPI:
 		return &hintError{err, elsewhere}
-	case !is && unknownAuthority: // an error that is neither about the API's connection nor its answer is about the connection to NATS
-		return &hintError{err, "--nats-ca or HOOKSTART_NATS_CA names the file of the certificate authority of the NATS servers"}
+	// An error that is neither about the API's connection nor its answer is about the connection to
+	// NATS.
+	case !is && unknownAuthority:
+		return &hintError{
+			err,
+			"--nats-ca or HOOKSTART_NATS_CA names the file of the certificate authority of the " +
+				"NATS servers",
+		}
 	case !is:
 		return err
 	case p.Status == http.StatusUnauthorized:
@@ -123,11 +139,13 @@ func hintFor(p *api.Problem, command string) string {
 	case p.Code == api.CodeNotFound:
 		return "hookstart " + kind + " list"
 	case p.Code == api.CodeForbidden:
-		return "hookstart whoami shows what this key may do; an admin can make another one: hookstart key create --help"
+		return "hookstart whoami shows what this key may do; an admin can make another one: " +
+			"hookstart key create --help"
 	case p.Code == api.CodeWebhooksNotInPlan:
 		return "hookstart plan list; hookstart account put ACCOUNT --plan PLAN changes it"
 	case p.Code == api.CodeSecretsKeyMissing:
-		return "hookstart admin secrets-key makes a key; --secrets-key-file gives it to executors and ingresses"
+		return "hookstart admin secrets-key makes a key; --secrets-key-file gives it to " +
+			"executors and ingresses"
 	case p.Code == api.CodeChangedSince:
 		return "somebody has changed it at the same moment: look at it, and run this again"
 	case p.Code == api.CodeInvalid:
@@ -148,5 +166,6 @@ func helpOf(command string) string {
 
 // pastPlan returns what to do when an account's plan allows no more active workflows.
 func pastPlan(accountID string) string {
-	return fmt.Sprintf("hookstart workflow list --account %s shows which are active: deactivate one, or change the plan: hookstart account put %s --plan pro", accountID, accountID)
+	return fmt.Sprintf("hookstart workflow list --account %s shows which are active: deactivate "+
+		"one, or change the plan: hookstart account put %s --plan pro", accountID, accountID)
 }

@@ -29,7 +29,9 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 	}
 	back, err := parseDuration(strings.TrimSpace(strings.TrimSuffix(text, "ago")))
 	if err != nil || back < 0 {
-		return time.Time{}, fmt.Errorf("must be like 2026-01-31T15:04:05Z, or like 90m, 1h or 2d, which is how long ago, but got %q", text)
+		return time.Time{},
+			fmt.Errorf("must be like 2026-01-31T15:04:05Z, or like 90m, 1h or 2d, which is how "+
+				"long ago, but got %q", text)
 	}
 	return now.Add(-back), nil
 }
@@ -58,7 +60,8 @@ func (s *span) Decode(ctx *kong.DecodeContext) error {
 	}
 	d, err := parseDuration(text)
 	if err != nil || d < 0 || d%time.Second != 0 {
-		return fmt.Errorf("must be a duration in whole seconds, like 30s, 1h or 2d, but got %q", text)
+		return fmt.Errorf("must be a duration in whole seconds, like 30s, 1h or 2d, but got %q",
+			text)
 	}
 	s.seconds = int64(d / time.Second)
 	return nil

@@ -19,7 +19,10 @@ func mustBeJSON(name string, text []byte, hint string) error {
 	at, reason := whatIsWrong(text)
 	line := 1 + bytes.Count(text[:at], []byte("\n"))
 	column := 1 + utf8.RuneCount(text[bytes.LastIndexByte(text[:at], '\n')+1:at])
-	return &usageError{fmt.Sprintf("%s is not valid JSON: line %d, column %d: %s", name, line, column, reason), hint}
+	return &usageError{
+		fmt.Sprintf("%s is not valid JSON: line %d, column %d: %s", name, line, column, reason),
+		hint,
+	}
 }
 
 // whatIsWrong returns the offset of the first error in the text, and the reason.

@@ -49,7 +49,9 @@ type listing[T any] struct {
 }
 
 // list prints one page of a list, or all pages.
-func list[T any](s *session, p paging, fetch func(apiclient.Page) (api.List[T], error), look listing[T]) error {
+func list[T any](
+	s *session, p paging, fetch func(apiclient.Page) (api.List[T], error), look listing[T],
+) error {
 	page, found, merged := p.page(), []T(nil), []json.RawMessage{}
 	for {
 		part, err := fetch(page)

@@ -14,8 +14,12 @@ type planVerbs struct {
 type planList struct{}
 
 func (*planList) Run(s *session) error {
-	return list(s, paging{}, func(apiclient.Page) (api.List[api.Plan], error) { return s.client.Plans(s.ctx) }, listing[api.Plan]{
-		head: []string{"PLAN", "WEBHOOKS", "ACTIVE WORKFLOWS", "RATE LIMIT PER WORKFLOW", "BYTES PER DAY"},
+	return list(s, paging{}, func(apiclient.Page) (api.List[api.Plan], error) {
+		return s.client.Plans(s.ctx)
+	}, listing[api.Plan]{
+		head: []string{
+			"PLAN", "WEBHOOKS", "ACTIVE WORKFLOWS", "RATE LIMIT PER WORKFLOW", "BYTES PER DAY",
+		},
 		row: func(p api.Plan) []string {
 			active := "any number"
 			if p.MaxActiveWebhookWorkflows != nil {

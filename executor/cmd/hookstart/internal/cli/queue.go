@@ -39,7 +39,8 @@ func (v *queueList) Run(s *session) error {
 					text.WriteString(", last seen " + ago(g.LastSeenAt, s.now()))
 				}
 				for _, h := range g.Held {
-					fmt.Fprintf(&text, ", key %q of %s held up by %s, %s: %d behind it", h.OrderKey, h.WorkflowID, h.ExecutionID, ago(h.Since, s.now()), h.Waiting)
+					fmt.Fprintf(&text, ", key %q of %s held up by %s, %s: %d behind it", h.OrderKey,
+						h.WorkflowID, h.ExecutionID, ago(h.Since, s.now()), h.Waiting)
 				}
 				groups = append(groups, text.String()+")")
 			}
@@ -50,7 +51,10 @@ func (v *queueList) Run(s *session) error {
 			if q.Paused != nil {
 				name += " (" + pausedText(*q.Paused) + ")"
 			}
-			return []string{name, strconv.FormatUint(q.Waiting, 10), agoOr(q.OldestAcceptedAt, s.now(), "–"), strconv.Itoa(members), strings.Join(groups, ", ")}
+			return []string{
+				name, strconv.FormatUint(q.Waiting, 10), agoOr(q.OldestAcceptedAt, s.now(), "–"),
+				strconv.Itoa(members), strings.Join(groups, ", "),
+			}
 		},
 		none: "No workflow names a queue.",
 	})

@@ -27,7 +27,10 @@ Examples:
 var refusalHead = []string{"REFUSED", "CODE", "LAST", "BODY", "USER AGENT"}
 
 func (s *session) refusalRow(r api.Refusal) []string {
-	return []string{strconv.FormatInt(r.Count, 10), r.Code, ago(r.Last.At, s.now()), bodyOf(r.Last), short(r.Last.UserAgent, 40)}
+	return []string{
+		strconv.FormatInt(r.Count, 10), r.Code, ago(r.Last.At, s.now()), bodyOf(r.Last),
+		short(r.Last.UserAgent, 40),
+	}
 }
 
 func (v *workflowRefusals) Run(s *session) error {
@@ -38,7 +41,8 @@ func (v *workflowRefusals) Run(s *session) error {
 		return s.client.Refusals(s.ctx, v.Workflow, v.Since.Time, p)
 	}, listing[api.Refusal]{
 		head: refusalHead, row: s.refusalRow,
-		none: "No refused requests to " + v.Workflow + " are counted. Counts arrive within a few seconds.",
+		none: "No refused requests to " + v.Workflow +
+			" are counted. Counts arrive within a few seconds.",
 	})
 }
 

@@ -84,7 +84,12 @@ func (v *runVerb) Run(s *session) error {
 		return err
 	}
 	nc, err := bus.Connect(s.ctx, bus.Options{
-		URL: v.NATSURL, Name: "hookstart run", Timeout: v.ConnectTimeout, CredsFile: v.NATSCreds, CAFile: v.NATSCA, Log: log,
+		URL:       v.NATSURL,
+		Name:      "hookstart run",
+		Timeout:   v.ConnectTimeout,
+		CredsFile: v.NATSCreds,
+		CAFile:    v.NATSCA,
+		Log:       log,
 	})
 	if err != nil {
 		return err
@@ -112,15 +117,21 @@ func (v *runVerb) Run(s *session) error {
 	options.Observe = runnermetrics.New(o.Metrics)
 	options.OnReady = func() {
 		o.Ready.Ready("runner")
-		log.WithFields(logrus.Fields{"queue": v.Queue, "group": v.Group, "concurrency": options.Concurrency, "version": ops.Version}).Info("runner is ready")
+		log.WithFields(logrus.Fields{
+			"queue":       v.Queue,
+			"group":       v.Group,
+			"concurrency": options.Concurrency,
+			"version":     ops.Version,
+		}).Info("runner is ready")
 	}
 	handle := handler(runner.MaxOutput(nc))
-	return runner.Run(s.ctx, nc, options, func(ctx context.Context, e runner.Execution) (any, error) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(cut, cancel)()
-		return handle(ctx, e)
-	})
+	return runner.Run(s.ctx, nc, options,
+		func(ctx context.Context, e runner.Execution) (any, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(cut, cancel)()
+			return handle(ctx, e)
+		})
 }
 
 // check returns an error for flags that contradict each other or are invalid.
@@ -138,7 +149,10 @@ func (v *runVerb) check() error {
 	case v.Concurrency < 0 || v.Attempts < 1:
 		return &usageError{"--concurrency must be at least 0 and --attempts at least 1", help}
 	case v.Timeout <= 0 || v.DrainTimeout < 0 || v.ConnectTimeout <= 0:
-		return &usageError{"--timeout and --connect-timeout must be more than 0, and --drain-timeout at least 0", help}
+		return &usageError{
+			"--timeout and --connect-timeout must be more than 0, and --drain-timeout at least 0",
+			help,
+		}
 	}
 	return nil
 }
@@ -147,8 +161,14 @@ func (v *runVerb) check() error {
 // handler.
 func (v *runVerb) options(log *logrus.Logger) runner.Options {
 	o := runner.Options{
-		Queue: v.Queue, Group: v.Group, OnlyNew: v.OnlyNew, Concurrency: v.Concurrency, Attempts: v.Attempts, Timeout: v.Timeout,
-		DrainTimeout: cmp.Or(v.DrainTimeout, v.Timeout), Log: ops.Slog(log),
+		Queue:        v.Queue,
+		Group:        v.Group,
+		OnlyNew:      v.OnlyNew,
+		Concurrency:  v.Concurrency,
+		Attempts:     v.Attempts,
+		Timeout:      v.Timeout,
+		DrainTimeout: cmp.Or(v.DrainTimeout, v.Timeout),
+		Log:          ops.Slog(log),
 	}
 	if v.HTTP != "" {
 		o.Concurrency = cmp.Or(v.Concurrency, 10)
@@ -164,13 +184,22 @@ func (v *runVerb) options(log *logrus.Logger) runner.Options {
 
 // prepare checks the target before any execution is taken. maxOutput is known only once there is a
 // connection.
-func (v *runVerb) prepare(s *session, log logrus.FieldLogger) (func(maxOutput int64) runner.Handler, error) {
+func (v *runVerb) prepare(
+	s *session, log logrus.FieldLogger,
+) (func(maxOutput int64) runner.Handler, error) {
 	if v.HTTP == "" {
 		path, err := lookUp(v.Command[0])
 		if err != nil {
 			return nil, err
 		}
-		c := &target.Command{Path: path, Args: v.Command[1:], Env: target.Inherited(os.Environ()), Raw: v.Raw, Timeout: v.Timeout, Stderr: s.Err}
+		c := &target.Command{
+			Path:    path,
+			Args:    v.Command[1:],
+			Env:     target.Inherited(os.Environ()),
+			Raw:     v.Raw,
+			Timeout: v.Timeout,
+			Stderr:  s.Err,
+		}
 		return func(maxOutput int64) runner.Handler {
 			c.MaxOutput = maxOutput
 			return c.Handle
@@ -178,16 +207,24 @@ func (v *runVerb) prepare(s *session, log logrus.FieldLogger) (func(maxOutput in
 	}
 	to, err := url.Parse(v.HTTP)
 	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" {
-		return nil, &usageError{"--http must be like https://ci.example.com/hooks", "hookstart run --help"}
+		return nil, &usageError{
+			"--http must be like https://ci.example.com/hooks", "hookstart run --help",
+		}
 	}
 	secrets, err := v.secrets()
 	if err != nil {
 		return nil, err
 	}
 	if len(secrets) == 0 {
-		log.Warn("posts are not signed: the target cannot know who sends them; set --http-secret-file")
+		log.Warn("posts are not signed: the target cannot know who sends them; set " +
+			"--http-secret-file")
 	}
-	p := &target.Post{URL: to, Secrets: secrets, Raw: v.Raw, Client: target.NewClient(max(v.Concurrency, 10))}
+	p := &target.Post{
+		URL:     to,
+		Secrets: secrets,
+		Raw:     v.Raw,
+		Client:  target.NewClient(max(v.Concurrency, 10)),
+	}
 	return func(maxOutput int64) runner.Handler {
 		p.MaxOutput = maxOutput
 		return p.Handle
@@ -223,7 +260,10 @@ func lookUp(name string) (path string, err error) {
 		return "", &usageError{name + " is not executable", "chmod +x " + name}
 	case !strings.Contains(name, "/"):
 		if _, here := os.Stat(name); here == nil {
-			return "", &usageError{"there is no program " + name + " on the PATH", "write ./" + name + " for the one in this folder"}
+			return "", &usageError{
+				"there is no program " + name + " on the PATH",
+				"write ./" + name + " for the one in this folder",
+			}
 		}
 		return "", &usageError{"there is no program " + name + " on the PATH", "name its path"}
 	default:

@@ -47,7 +47,9 @@ func (v *adminReseal) Run(s *session) error {
 		return err
 	}
 	if !keys.CanSeal() {
-		return &usageError{"--secrets-key-file is missing", "hookstart admin secrets-key makes a key"}
+		return &usageError{
+			"--secrets-key-file is missing", "hookstart admin secrets-key makes a key",
+		}
 	}
 	js, err := v.connect(s.ctx)
 	if err != nil {

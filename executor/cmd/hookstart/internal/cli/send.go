@@ -63,7 +63,9 @@ func (v *triggerSend) Run(s *session) error {
 	client := http.Client{
 		Timeout: sendTimeout,
 		// The token must be sent only to the endpoint, so redirects are not followed.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 	response, err := client.Do(request)
 	if err != nil {
@@ -87,14 +89,23 @@ func (v *triggerSend) body(s *session, t api.Trigger) ([]byte, error) {
 	case isSet(t.SamplePayload):
 		return t.SamplePayload, nil
 	default:
-		return nil, &usageError{"there is nothing to send, and no sample payload", "give --data or --file; hookstart trigger send --help has examples"}
+		return nil, &usageError{
+			"there is nothing to send, and no sample payload",
+			"give --data or --file; hookstart trigger send --help has examples",
+		}
 	}
 }
 
 // asSender lets the executor send the request as the node's sender would.
 func (v *triggerSend) asSender(s *session, t api.Trigger, body []byte) error {
 	text := base64.StdEncoding.EncodeToString(body)
-	test := api.SendTest{Body: &text, BodyEncoding: "base64", ContentType: v.ContentType, DeliveryID: v.DeliveryID, Headers: map[string][]string{}}
+	test := api.SendTest{
+		Body:         &text,
+		BodyEncoding: "base64",
+		ContentType:  v.ContentType,
+		DeliveryID:   v.DeliveryID,
+		Headers:      map[string][]string{},
+	}
 	for _, header := range v.Header {
 		name, value, err := cutHeader(header)
 		if err != nil {
@@ -111,7 +122,13 @@ func (v *triggerSend) asSender(s *session, t api.Trigger, body []byte) error {
 	}
 	status := fmt.Sprintf("%d %s", sent.Status, http.StatusText(sent.Status))
 	return v.say(s, status, webhookAnswer{
-		Success: sent.Success, ExecutionID: sent.ExecutionID, Deduplicated: sent.Deduplicated, Filtered: sent.Filtered, Code: sent.Code, Detail: sent.Detail, RetryAfter: sent.RetryAfter,
+		Success:      sent.Success,
+		ExecutionID:  sent.ExecutionID,
+		Deduplicated: sent.Deduplicated,
+		Filtered:     sent.Filtered,
+		Code:         sent.Code,
+		Detail:       sent.Detail,
+		RetryAfter:   sent.RetryAfter,
 	}, sent.Status)
 }
 
@@ -120,7 +137,10 @@ func cutHeader(text string) (name, value string, err error) {
 	name, value, ok := strings.Cut(text, ":")
 	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 	if !ok || name == "" {
-		err = &usageError{fmt.Sprintf("--header must be like X-Name:value, but got %q", text), "hookstart trigger send --help"}
+		err = &usageError{
+			fmt.Sprintf("--header must be like X-Name:value, but got %q", text),
+			"hookstart trigger send --help",
+		}
 	}
 	return name, value, err
 }
@@ -181,7 +201,9 @@ func readAnswer(response *http.Response, text []byte) (a webhookAnswer, ok bool)
 	id := response.Header.Get(webhook.HeaderExecutionID)
 	problem := strings.HasPrefix(response.Header.Get("Content-Type"), "application/problem+json")
 	isSuccess := response.StatusCode == http.StatusOK || response.StatusCode == http.StatusAccepted
-	if err := json.Unmarshal(text, &a); err == nil && (isSuccess != (a.ExecutionID == "" && !a.Filtered || a.Code != "")) && (a.Success || problem) {
+	if err := json.Unmarshal(text, &a); err == nil &&
+		(isSuccess != (a.ExecutionID == "" && !a.Filtered || a.Code != "")) &&
+		(a.Success || problem) {
 		var run struct {
 			Status any `json:"status"` // a problem has its number there
 		}
@@ -200,13 +222,18 @@ func (v *triggerSend) report(s *session, response *http.Response, text []byte) e
 	a, ok := readAnswer(response, text)
 	if !ok {
 		return &hintError{
-			fmt.Errorf("%s answered %s, not as a webhook endpoint does", response.Request.URL.Host, response.Status),
+			fmt.Errorf("%s answered %s, not as a webhook endpoint does", response.Request.URL.Host,
+				response.Status),
 			"is it an ingress? Its address is what the ingress's --public-url says",
 		}
 	}
 	if s.answer = text; a.Raw != nil {
 		var err error
-		if s.answer, err = json.Marshal(map[string]any{"executionId": a.ExecutionID, "status": response.StatusCode, "body": string(text)}); err != nil {
+		if s.answer, err = json.Marshal(map[string]any{
+			"executionId": a.ExecutionID,
+			"status":      response.StatusCode,
+			"body":        string(text),
+		}); err != nil {
 			return err
 		}
 	}
@@ -221,7 +248,9 @@ func (v *triggerSend) say(s *session, status string, a webhookAnswer, code int) 
 		case a.ExecutionID != "":
 			table = append(table, []string{"Execution", a.ExecutionID})
 		case a.Filtered:
-			table = append(table, []string{"Execution", "none: it does not meet the filter (trigger filter)"})
+			table = append(table, []string{
+				"Execution", "none: it does not meet the filter (trigger filter)",
+			})
 		case a.Success:
 			table = append(table, []string{"Execution", "none: this is a handshake"})
 		}
@@ -244,7 +273,12 @@ func (v *triggerSend) say(s *session, status string, a webhookAnswer, code int) 
 	}); err != nil || a.Success {
 		return err
 	}
-	return v.refused(s, &api.Problem{Status: code, Code: a.Code, Detail: a.Detail, RetryAfter: a.RetryAfter}, a.ExecutionID)
+	return v.refused(s, &api.Problem{
+		Status:     code,
+		Code:       a.Code,
+		Detail:     a.Detail,
+		RetryAfter: a.RetryAfter,
+	}, a.ExecutionID)
 }
 
 // refused adds what to do about a refusal. executionID is "" if nothing was started or recorded.
@@ -254,13 +288,15 @@ func (v *triggerSend) refused(s *session, p *api.Problem, executionID string) er
 	case webhook.WorkflowInactive:
 		hint = "hookstart workflow activate " + v.Workflow
 	case webhook.RateLimited:
-		hint = fmt.Sprintf("wait %d s, or raise its limit: hookstart workflow put %s --rate-requests N", p.RetryAfter, v.Workflow)
+		hint = fmt.Sprintf("wait %d s, or raise its limit: hookstart workflow put %s "+
+			"--rate-requests N", p.RetryAfter, v.Workflow)
 	case webhook.JSONInvalid:
 		hint = "correct the JSON, or send it as text: --content-type text/plain"
 	case webhook.RunFailed:
 		hint = "hookstart execution get " + executionID + " says why"
 	case webhook.WorkflowNotFound, webhook.TokenInvalid:
-		hint = "is the ingress at that address one of this installation? --public-url says where senders reach it"
+		hint = "is the ingress at that address one of this installation? --public-url says where " +
+			"senders reach it"
 	case webhook.DeliveryIDInvalid:
 		hint = "choose a shorter --delivery-id"
 	case webhook.PlanLimitExceeded, webhook.WebhooksNotInPlan:
@@ -269,7 +305,8 @@ func (v *triggerSend) refused(s *session, p *api.Problem, executionID string) er
 		hint = fmt.Sprintf("nothing was accepted: send it again in %d s", max(1, p.RetryAfter))
 	case webhook.SignatureMissing, webhook.SignatureInvalid, webhook.SignatureExpired:
 		hint = "hookstart sender show " + v.Workflow + " says why, in a moment"
-	case webhook.MethodNotAllowed, webhook.NotFound, webhook.WorkflowIDMissing, webhook.TokenMissing, webhook.BodyTooLarge, webhook.Internal:
+	case webhook.MethodNotAllowed, webhook.NotFound, webhook.WorkflowIDMissing,
+		webhook.TokenMissing, webhook.BodyTooLarge, webhook.Internal:
 		// The problem's detail says what to do.
 	}
 	return &hintError{p, hint}
@@ -278,13 +315,17 @@ func (v *triggerSend) refused(s *session, p *api.Problem, executionID string) er
 func (v *triggerSend) unreachable(request *http.Request, err error) error {
 	if strings.Contains(err.Error(), "x509: ") {
 		return &hintError{
-			fmt.Errorf("the webhook endpoint at %s has a certificate that is not trusted here: %w", request.URL.Host, withoutURL(err)),
-			"senders may not trust it either; SSL_CERT_FILE=FILE hookstart trigger send … trusts an authority of your own",
+			fmt.Errorf("the webhook endpoint at %s has a certificate that is not trusted here: %w",
+				request.URL.Host, withoutURL(err)),
+			"senders may not trust it either; SSL_CERT_FILE=FILE hookstart trigger send … trusts " +
+				"an authority of your own",
 		}
 	}
 	return &hintError{
-		fmt.Errorf("cannot reach the webhook endpoint at %s://%s: %w", request.URL.Scheme, request.URL.Host, withoutURL(err)),
-		"is the ingress running there? Its --public-url says where senders reach it; " + retrySafely(v.DeliveryID),
+		fmt.Errorf("cannot reach the webhook endpoint at %s://%s: %w", request.URL.Scheme,
+			request.URL.Host, withoutURL(err)),
+		"is the ingress running there? Its --public-url says where senders reach it; " +
+			retrySafely(v.DeliveryID),
 	}
 }
 

@@ -45,7 +45,11 @@ func (v *senderList) Run(s *session) error {
 }
 
 func (s *session) showPreset(p api.SenderPreset) error {
-	rows := [][]string{{"Preset", strings.Join(append([]string{p.ID}, p.Aliases...), ", ")}, {"Sender", p.Title}, {"Docs", p.Docs}}
+	rows := [][]string{
+		{"Preset", strings.Join(append([]string{p.ID}, p.Aliases...), ", ")}, {"Sender", p.Title}, {
+			"Docs", p.Docs,
+		},
+	}
 	if p.Secret != nil {
 		rows = append(rows, []string{"Secret", p.Secret.Label})
 	}
@@ -88,7 +92,11 @@ func (v *senderShow) Run(s *session) error {
 // explained adds to an error how to give a node a sender.
 func (n *node) explained(err error) error {
 	if isNotFound(err) {
-		return &hintError{err, "hookstart sender set " + n.Workflow + " --preset PRESET; hookstart sender list shows the presets"}
+		return &hintError{
+			err,
+			"hookstart sender set " + n.Workflow +
+				" --preset PRESET; hookstart sender list shows the presets",
+		}
 	}
 	return err
 }
@@ -137,7 +145,11 @@ func (v *senderSet) refused(err error) error {
 		case wrong.Field == "preset":
 			return &hintError{err, "hookstart sender list"}
 		case strings.HasPrefix(wrong.Field, "settings"):
-			return &hintError{err, "hookstart sender list " + v.Preset + " shows its settings; --setting NAME=VALUE sets one"}
+			return &hintError{
+				err,
+				"hookstart sender list " + v.Preset +
+					" shows its settings; --setting NAME=VALUE sets one",
+			}
 		}
 	}
 	return err
@@ -149,7 +161,8 @@ func (s *session) secrets(path string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	secrets := strings.Split(strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"), "\n")
+	secrets := strings.Split(strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"),
+		"\n"), "\n")
 	if len(secrets) == 1 && secrets[0] == "" {
 		return nil, &usageError{"there is no secret in " + path, "one a line, the newest first"}
 	}
@@ -182,7 +195,10 @@ func (v *senderRotate) Run(s *session) error {
 		return err
 	}
 	if len(secrets) != 1 {
-		return &usageError{fmt.Sprintf("there are %d secrets in %s: one is needed", len(secrets), v.SecretFile), "hookstart sender set sets several"}
+		return &usageError{
+			fmt.Sprintf("there are %d secrets in %s: one is needed", len(secrets), v.SecretFile),
+			"hookstart sender set sets several",
+		}
 	}
 	add := api.AddSenderSecret{Secret: secrets[0]}
 	if !v.KeepAll {
@@ -203,9 +219,11 @@ func (v *senderRemove) Run(s *session) error {
 		return err
 	}
 	if v.Secret != "" {
-		return s.done(s.client.DeleteSenderSecret(s.ctx, v.Workflow, id, v.Secret), "the secret %s has ended", v.Secret)
+		return s.done(s.client.DeleteSenderSecret(s.ctx, v.Workflow, id, v.Secret),
+			"the secret %s has ended", v.Secret)
 	}
-	return s.done(v.explained(s.client.DeleteSender(s.ctx, v.Workflow, id)), "the token alone opens %s now", id)
+	return s.done(v.explained(s.client.DeleteSender(s.ctx, v.Workflow, id)),
+		"the token alone opens %s now", id)
 }
 
 // showSender prints a sender.
@@ -219,26 +237,40 @@ func (s *session) showSender(of api.Sender, err error) error {
 			rows = append(rows, []string{"Setting", name + "=" + of.Settings[name]})
 		}
 		rows = append(rows,
-			[]string{"Verified", agoOr(of.LastVerifiedAt, s.now(), "never")}, []string{"Handshake", agoOr(of.LastHandshakeAt, s.now(), "never")})
+			[]string{"Verified", agoOr(of.LastVerifiedAt, s.now(), "never")}, []string{
+				"Handshake", agoOr(of.LastHandshakeAt, s.now(), "never"),
+			})
 		if of.LastRefusal != nil {
-			rows = append(rows, []string{"Refused", fmt.Sprintf("%s: %s (%s)", ago(of.LastRefusal.At, s.now()), of.LastRefusal.Reason, of.LastRefusal.Code)})
+			rows = append(rows, []string{
+				"Refused",
+				fmt.Sprintf("%s: %s (%s)", ago(of.LastRefusal.At, s.now()), of.LastRefusal.Reason,
+					of.LastRefusal.Code),
+			})
 		}
 		if of.DeliveriesWithoutID > 0 {
-			rows = append(rows, []string{"Without ID", fmt.Sprintf("%d of %d deliveries: their repeats are not recognised", of.DeliveriesWithoutID, of.Deliveries)})
+			rows = append(rows, []string{
+				"Without ID",
+				fmt.Sprintf("%d of %d deliveries: their repeats are not recognised",
+					of.DeliveriesWithoutID, of.Deliveries),
+			})
 		}
 		if err := s.rows(rows); err != nil || len(of.Secrets) == 0 {
 			return err
 		}
 		table := [][]string{{"SECRET", "ENDS WITH", "SET", "ENDS"}}
 		for _, secret := range of.Secrets {
-			table = append(table, []string{secret.ID, secret.Last4, ago(secret.SetAt, s.now()), agoOr(secret.ExpiresAt, s.now(), "never")})
+			table = append(table, []string{
+				secret.ID, secret.Last4, ago(secret.SetAt, s.now()),
+				agoOr(secret.ExpiresAt, s.now(), "never"),
+			})
 		}
 		if err := s.rows(table); err != nil {
 			return err
 		}
 		for _, secret := range of.Secrets {
 			if secret.Captured != "" {
-				s.note("The sender has brought its secret. It is shown this once: %s", secret.Captured)
+				s.note("The sender has brought its secret. It is shown this once: %s",
+					secret.Captured)
 			}
 		}
 		return nil

@@ -23,9 +23,17 @@ func (v *executionTail) Run(s *session) error {
 			s.note("There is no workflow %q now: hookstart workflow list", v.Workflow)
 		}
 	}
-	t := &tail{session: s, workflowID: v.Workflow, since: s.now(), shown: map[string]shown{}, patience: retryFirst}
+	t := &tail{
+		session:    s,
+		workflowID: v.Workflow,
+		since:      s.now(),
+		shown:      map[string]shown{},
+		patience:   retryFirst,
+	}
 	for s.ctx.Err() == nil {
-		err := s.client.Watch(s.ctx, v.Workflow, t.opened, func(e api.Execution) error { return t.show(e, s.answer) })
+		err := s.client.Watch(s.ctx, v.Workflow, t.opened, func(e api.Execution) error {
+			return t.show(e, s.answer)
+		})
 		if t.isFinal(err) {
 			return err
 		}
@@ -96,7 +104,8 @@ func (t *tail) opened() error {
 			return nil
 		}
 		t.note("Watching; Ctrl-C ends it.")
-		return t.write(fmt.Sprintf(tailLine, "TIME (UTC)", "STATUS", "SOURCE", "EXECUTION", "WORKFLOW"))
+		return t.write(fmt.Sprintf(tailLine, "TIME (UTC)", "STATUS", "SOURCE", "EXECUTION",
+			"WORKFLOW"))
 	}
 	missed, err := t.missed()
 	if err != nil {
@@ -117,7 +126,10 @@ func (t *tail) opened() error {
 
 // missed returns the records that may have changed without a connection, the newest first.
 func (t *tail) missed() (records []json.RawMessage, err error) {
-	filter, page := apiclient.ExecutionFilter{WorkflowID: t.workflowID, Since: t.lostAt.Add(-overlap)}, apiclient.Page{Limit: api.MaxLimit}
+	filter, page := apiclient.ExecutionFilter{
+		WorkflowID: t.workflowID,
+		Since:      t.lostAt.Add(-overlap),
+	}, apiclient.Page{Limit: api.MaxLimit}
 	if filter.Since.Before(t.since) {
 		filter.Since = t.since
 	}
@@ -164,7 +176,8 @@ func (t *tail) show(e api.Execution, record []byte) error {
 	if e.Duplicates > 0 {
 		workflow += fmt.Sprintf(" +%d repeats", e.Duplicates)
 	}
-	return t.write(oneLine(fmt.Sprintf(tailLine, at.UTC().Format("15:04:05.000"), e.Status, e.Source, e.ExecutionID, workflow)))
+	return t.write(oneLine(fmt.Sprintf(tailLine, at.UTC().Format("15:04:05.000"), e.Status,
+		e.Source, e.ExecutionID, workflow)))
 }
 
 func (t *tail) write(line string) error {

@@ -25,7 +25,8 @@ func ago(t, now time.Time) string {
 		return rough(d) + " ago"
 	}
 	if d = -d; d > time.Hour {
-		d = d.Round(time.Minute) // a period of 90 days must not be shown as 89 because the answer took a moment
+		// A period of 90 days must not be shown as 89 because the answer took a moment.
+		d = d.Round(time.Minute)
 	}
 	return "in " + rough(d)
 }

@@ -9,10 +9,19 @@ import (
 func TestAgo(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	for back, want := range map[time.Duration]string{
-		0: "just now", 4 * time.Second: "just now", 5 * time.Second: "5 s ago", 59 * time.Second: "59 s ago",
-		2*time.Minute + 10*time.Second: "2 min ago", 90 * time.Minute: "1 h ago", 47 * time.Hour: "47 h ago", 49 * time.Hour: "2 days ago",
-		-time.Hour: "in 1 h", -time.Hour + 20*time.Millisecond: "in 1 h", -3 * time.Second: "in 3 s",
-		-90*24*time.Hour + 2*time.Second: "in 90 days", -2*time.Hour + 40*time.Second: "in 1 h",
+		0:                                "just now",
+		4 * time.Second:                  "just now",
+		5 * time.Second:                  "5 s ago",
+		59 * time.Second:                 "59 s ago",
+		2*time.Minute + 10*time.Second:   "2 min ago",
+		90 * time.Minute:                 "1 h ago",
+		47 * time.Hour:                   "47 h ago",
+		49 * time.Hour:                   "2 days ago",
+		-time.Hour:                       "in 1 h",
+		-time.Hour + 20*time.Millisecond: "in 1 h",
+		-3 * time.Second:                 "in 3 s",
+		-90*24*time.Hour + 2*time.Second: "in 90 days",
+		-2*time.Hour + 40*time.Second:    "in 1 h",
 	} {
 		if got := ago(now.Add(-back), now); got != want {
 			t.Errorf("%s: %s, want %s", back, got, want)
@@ -21,7 +30,8 @@ func TestAgo(t *testing.T) {
 	if got := both(now.Add(-2*time.Minute), now); got != "2 min ago (2026-01-31 11:58:00.000 UTC)" {
 		t.Error(got)
 	}
-	if got := after(now, now.Add(1234567*time.Microsecond)); got != "2026-01-31 12:00:01.234 UTC (+1.23s)" {
+	if got := after(now, now.Add(1234567*time.Microsecond)); got != "2026-01-31 12:00:01.234 UTC "+
+		"(+1.23s)" {
 		t.Error(got)
 	}
 }
@@ -52,14 +62,20 @@ func TestWhatATerminalWouldObeyIsTakenOut(t *testing.T) {
 func TestMoments(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Time{
-		"1h": now.Add(-time.Hour), "1h ago": now.Add(-time.Hour), "1h30mago": now.Add(-90 * time.Minute), "2d": now.Add(-48 * time.Hour), "0.5d ago": now.Add(-12 * time.Hour),
+		"1h":                        now.Add(-time.Hour),
+		"1h ago":                    now.Add(-time.Hour),
+		"1h30mago":                  now.Add(-90 * time.Minute),
+		"2d":                        now.Add(-48 * time.Hour),
+		"0.5d ago":                  now.Add(-12 * time.Hour),
 		"2026-01-31T13:00:00+01:00": now,
 	} {
 		if got, err := parseMoment(text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "ago", "-1h", "1", "yesterday", "NaNd", "1e300d", "2026-01-31"} {
+	for _, text := range []string{
+		"", "ago", "-1h", "1", "yesterday", "NaNd", "1e300d", "2026-01-31",
+	} {
 		if got, err := parseMoment(text, now); err == nil {
 			t.Errorf("%q: %s", text, got)
 		}

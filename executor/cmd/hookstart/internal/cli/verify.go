@@ -44,12 +44,15 @@ func (v *executionVerify) Run(s *session) error {
 		steps = stepsWithoutRecord(v.Wait)
 		missing = &hintError{
 			fmt.Errorf("execution %s has no record after %s", id, v.Wait),
-			"is the ID one that a webhook answered? If so, the executor's /readyz says whether it records; --wait waits longer",
+			"is the ID one that a webhook answered? If so, the executor's /readyz says whether " +
+				"it records; --wait waits longer",
 		}
 	} else if !e.kept() {
 		missing = &hintError{
-			fmt.Errorf("the stream has no message %d of execution %s any more", e.StreamSequence, id),
-			"it was older than the executor's --stream-max-age, or the stream was made anew: a runner that has not read it never will",
+			fmt.Errorf("the stream has no message %d of execution %s any more", e.StreamSequence,
+				id),
+			"it was older than the executor's --stream-max-age, or the stream was made anew: a " +
+				"runner that has not read it never will",
 		}
 	}
 	if err := s.showSteps(id, steps, missing == nil); err != nil {
@@ -69,7 +72,9 @@ func (e verified) kept() bool {
 }
 
 // awaited repeats look for a time, while it fails with an error that may pass.
-func awaited[T any](ctx context.Context, wait time.Duration, mayPass func(error) bool, look func() (T, error)) (found T, err error) {
+func awaited[T any](
+	ctx context.Context, wait time.Duration, mayPass func(error) bool, look func() (T, error),
+) (found T, err error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	retry.Until(waiting, 100*time.Millisecond, func() bool {
@@ -90,12 +95,27 @@ func stepsOf(e verified) []step {
 	if e.DeliveryID != "" {
 		received.Detail = "delivery " + e.DeliveryID
 	}
-	stored := step{Name: "stored", OK: e.kept(), At: e.StoredAt, Detail: fmt.Sprintf("in the stream EXECUTIONS, sequence %d", e.StreamSequence)}
+	stored := step{
+		Name:   "stored",
+		OK:     e.kept(),
+		At:     e.StoredAt,
+		Detail: fmt.Sprintf("in the stream EXECUTIONS, sequence %d", e.StreamSequence),
+	}
 	if e.InputExpired {
 		stored.Detail += "; no longer kept"
 	}
-	consumed := step{Name: "consumed", OK: true, When: "before the record", Detail: "by the executor, which acknowledges with the record"}
-	recorded := step{Name: "recorded", OK: true, At: e.RecordedAt, Detail: precise(e.RecordedAt.Sub(e.AcceptedAt)) + " after it was received"}
+	consumed := step{
+		Name:   "consumed",
+		OK:     true,
+		When:   "before the record",
+		Detail: "by the executor, which acknowledges with the record",
+	}
+	recorded := step{
+		Name:   "recorded",
+		OK:     true,
+		At:     e.RecordedAt,
+		Detail: precise(e.RecordedAt.Sub(e.AcceptedAt)) + " after it was received",
+	}
 	if e.Duplicates > 0 {
 		recorded.Detail += fmt.Sprintf("; %d repeats suppressed", e.Duplicates)
 	}

@@ -20,7 +20,9 @@ func (*adminVersions) Run(s *session) error {
 			if m.Schema > 0 {
 				tables = strconv.FormatInt(m.Schema, 10)
 			}
-			rows = append(rows, []string{m.Role, m.Instance, m.Version, tables, cmp.Or(strings.Join(m.KeyIDs, " "), "–")})
+			rows = append(rows, []string{
+				m.Role, m.Instance, m.Version, tables, cmp.Or(strings.Join(m.KeyIDs, " "), "–"),
+			})
 		}
 		if err := s.rows(rows); err != nil {
 			return err

@@ -42,7 +42,10 @@ func (v *workflowList) Run(s *session) error {
 	}, listing[api.Workflow]{
 		head: []string{"WORKFLOW", "ACCOUNT", "ACTIVE", "QUEUE", "UPDATED", "NAME"},
 		row: func(w api.Workflow) []string {
-			return []string{w.ID, w.AccountID, activity(w), w.Queue, ago(w.UpdatedAt, s.now()), short(w.Name, 20)}
+			return []string{
+				w.ID, w.AccountID, activity(w), w.Queue, ago(w.UpdatedAt, s.now()),
+				short(w.Name, 20),
+			}
 		},
 		none: "No workflows. Create one: hookstart workflow put orders --account " + account,
 	})
@@ -76,7 +79,8 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 		active := "no: hookstart workflow activate " + w.ID
 		switch {
 		case w.PlanRefusal != "":
-			active = activity(w) + ": its webhooks are refused; hookstart account put " + w.AccountID + " --plan PLAN changes the plan"
+			active = activity(w) + ": its webhooks are refused; hookstart account put " +
+				w.AccountID + " --plan PLAN changes the plan"
 		case w.Active:
 			active = "since " + both(w.ActivatedAt, s.now())
 		}
@@ -125,7 +129,11 @@ func (s *session) planHint(err error, workflowID string) error {
 		account = w.AccountID
 	}
 	if p.Code == api.CodeWebhooksNotInPlan {
-		return &hintError{err, "hookstart plan list shows plans that have them; change it: hookstart account put " + account + " --plan pro"}
+		return &hintError{
+			err,
+			"hookstart plan list shows plans that have them; change it: hookstart account put " +
+				account + " --plan pro",
+		}
 	}
 	return &hintError{err, pastPlan(account)}
 }

@@ -55,7 +55,10 @@ func (v *workflowPut) put(s *session) (api.Workflow, error) {
 	case !isNotFound(err):
 		return api.Workflow{}, err
 	case v.Account == "":
-		return api.Workflow{}, &usageError{fmt.Sprintf("there is no workflow %q yet: a new one needs --account", v.Workflow), "hookstart account list"}
+		return api.Workflow{}, &usageError{
+			fmt.Sprintf("there is no workflow %q yet: a new one needs --account", v.Workflow),
+			"hookstart account list",
+		}
 	}
 	put := api.PutWorkflow{
 		AccountID: v.Account, Name: cmp.Or(v.Name, v.Workflow), Queue: v.Queue,
@@ -71,7 +74,11 @@ func (v *workflowPut) put(s *session) (api.Workflow, error) {
 // version that was read is changed.
 func (v *workflowPut) change(s *session, have api.Workflow, tag string) (api.Workflow, error) {
 	patch := apiclient.Patch{}
-	for member, value := range map[string]string{"accountId": v.Account, "name": v.Name, "queue": v.Queue} {
+	for member, value := range map[string]string{
+		"accountId": v.Account,
+		"name":      v.Name,
+		"queue":     v.Queue,
+	} {
 		if value != "" {
 			patch[member] = value
 		}
@@ -92,7 +99,9 @@ func (v *workflowPut) change(s *session, have api.Workflow, tag string) (api.Wor
 
 // replaceVersion replaces the version of the workflow from a time: a file with the output of
 // workflow get must not undo later changes.
-func (v *workflowPut) replaceVersion(s *session, text []byte, updatedAt time.Time) (none api.Workflow, err error) {
+func (v *workflowPut) replaceVersion(
+	s *session, text []byte, updatedAt time.Time,
+) (none api.Workflow, err error) {
 	var tag string
 	have, err := s.client.WithETag(&tag).Workflow(s.ctx, v.Workflow)
 	if isNotFound(err) { // it was deleted, or the file comes from another installation
@@ -103,7 +112,8 @@ func (v *workflowPut) replaceVersion(s *session, text []byte, updatedAt time.Tim
 	}
 	if !have.UpdatedAt.Equal(updatedAt) {
 		return none, &usageError{
-			fmt.Sprintf("workflow %s was changed at %s, after --file was written", v.Workflow, have.UpdatedAt.Format(time.RFC3339)),
+			fmt.Sprintf("workflow %s was changed at %s, after --file was written", v.Workflow,
+				have.UpdatedAt.Format(time.RFC3339)),
 			"get it again, or remove updatedAt from the file to replace it all the same",
 		}
 	}
@@ -123,7 +133,13 @@ func (v *workflowPut) triggers(have []api.WorkflowTrigger) []api.PutTrigger {
 	}
 	put := make([]api.PutTrigger, len(wanted))
 	for i, id := range wanted {
-		put[i] = api.PutTrigger{NodeID: id, Name: current[id].Name, Filter: current[id].Filter, OrderKey: current[id].OrderKey, Answer: current[id].Answer}
+		put[i] = api.PutTrigger{
+			NodeID:   id,
+			Name:     current[id].Name,
+			Filter:   current[id].Filter,
+			OrderKey: current[id].OrderKey,
+			Answer:   current[id].Answer,
+		}
 	}
 	return put
 }
@@ -144,7 +160,10 @@ func (v *workflowPut) rateLimit(have *api.RateLimit) (*api.RateLimit, error) {
 	case v.RateRequests != nil && want.Requests == 0:
 		return nil, nil //nolint:nilnil // no limit of its own
 	case want.Requests < 1:
-		return nil, &usageError{"--rate-window needs --rate-requests, which must be 1 or more", "hookstart workflow put --help"}
+		return nil, &usageError{
+			"--rate-window needs --rate-requests, which must be 1 or more",
+			"hookstart workflow put --help",
+		}
 	}
 	return &want, nil
 }
@@ -157,8 +176,12 @@ const oneIsShown = "hookstart workflow get demo -o json shows one"
 // fromFile reads a workflow, and the time of the version in the file, which is zero if the file has
 // none. The output of workflow get can be used as the file.
 func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, err error) {
-	if v.Account != "" || v.Name != "" || v.Queue != "" || v.RateRequests != nil || v.RateWindow.seconds != 0 || len(v.Trigger) > 0 {
-		return nil, updatedAt, &usageError{"--file says it all: it goes with no other flag of this verb", "hookstart workflow put --help"}
+	if v.Account != "" || v.Name != "" || v.Queue != "" || v.RateRequests != nil ||
+		v.RateWindow.seconds != 0 || len(v.Trigger) > 0 {
+		return nil, updatedAt, &usageError{
+			"--file says it all: it goes with no other flag of this verb",
+			"hookstart workflow put --help",
+		}
 	}
 	text, err = s.readFile("--file", v.File)
 	if err != nil {
@@ -169,14 +192,21 @@ func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, er
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
-		return nil, updatedAt, &usageError{"--file is not a JSON object: " + err.Error(), oneIsShown}
+		return nil, updatedAt, &usageError{
+			"--file is not a JSON object: " + err.Error(), oneIsShown,
+		}
 	}
 	var id string
 	if given, ok := members["id"]; ok && (json.Unmarshal(given, &id) != nil || id != v.Workflow) {
-		return nil, updatedAt, &usageError{fmt.Sprintf("--file is about the workflow %s, not %q", given, v.Workflow), "remove its id to copy it"}
+		return nil, updatedAt, &usageError{
+			fmt.Sprintf("--file is about the workflow %s, not %q", given, v.Workflow),
+			"remove its id to copy it",
+		}
 	}
 	if given, ok := members["updatedAt"]; ok && json.Unmarshal(given, &updatedAt) != nil {
-		return nil, updatedAt, &usageError{fmt.Sprintf("--file: updatedAt is %s, and not a time", given), oneIsShown}
+		return nil, updatedAt, &usageError{
+			fmt.Sprintf("--file: updatedAt is %s, and not a time", given), oneIsShown,
+		}
 	}
 	for _, name := range readOnly {
 		delete(members, name)

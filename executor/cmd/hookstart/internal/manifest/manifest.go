@@ -66,7 +66,8 @@ type Workflow struct {
 	RateLimit *RateLimit `json:"rateLimit,omitempty" yaml:"rateLimit,omitempty"`
 	Triggers  []Trigger  `json:"triggers" yaml:"triggers"`
 
-	// updatedAt is when the workflow was changed last, if the document shows one of an installation.
+	// updatedAt is when the workflow was changed last, if the document shows one of an
+	// installation.
 	updatedAt time.Time
 }
 
@@ -133,8 +134,8 @@ type Sender struct {
 	NodeID     string            `json:"nodeId" yaml:"nodeId"`
 	Preset     string            `json:"preset" yaml:"preset"`
 	Settings   map[string]string `json:"settings,omitempty" yaml:"settings,omitempty"`
-	// SecretsFrom lists environment variables with the secrets, newest first. They are read when the
-	// sender is new at its node; later, secrets are changed by a call of their own.
+	// SecretsFrom lists environment variables with the secrets, newest first. They are read when
+	// the sender is new at its node; later, secrets are changed by a call of their own.
 	SecretsFrom []string `json:"secretsFrom,omitempty" yaml:"secretsFrom,omitempty"`
 	// SettingsFrom maps secret settings to environment variables, which are read like those of
 	// SecretsFrom.
@@ -155,7 +156,8 @@ func (p *Payload) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if !json.Valid([]byte(text)) {
-		return fmt.Errorf("samplePayload: %.40q is not JSON; a JSON string is written in quotes of its own: '\"text\"'", text)
+		return fmt.Errorf("samplePayload: %.40q is not JSON; a JSON string is written in quotes "+
+			"of its own: '\"text\"'", text)
 	}
 	*p = Payload(text)
 	return nil
@@ -282,9 +284,12 @@ func (s *Set) add(document map[string]any) (key string, err error) {
 	case KindSender:
 		return with(&s.Senders, data)
 	case nil:
-		return "", fmt.Errorf("kind is missing: %s, %s or %s", KindAccount, KindWorkflow, KindSender)
+		return "",
+			fmt.Errorf("kind is missing: %s, %s or %s", KindAccount, KindWorkflow, KindSender)
 	default:
-		return "", fmt.Errorf("kind: there is no kind %v: %s, %s and %s are", kind, KindAccount, KindWorkflow, KindSender)
+		return "",
+			fmt.Errorf("kind: there is no kind %v: %s, %s and %s are", kind, KindAccount,
+				KindWorkflow, KindSender)
 	}
 }
 
@@ -319,7 +324,8 @@ func (s Sender) key() string   { return "sender of " + s.WorkflowID + ", node " 
 
 // Schema is the URL of the JSON Schema of the documents. Most editors take it from a comment at the
 // beginning of a file.
-const Schema = "https://raw.githubusercontent.com/hookstart/hookstart/main/deploy/docs/hookstart.schema.json"
+const Schema = "https://raw.githubusercontent.com/hookstart/hookstart/main/deploy/docs/" +
+	"hookstart.schema.json"
 
 // Write writes the documents of a set.
 func (s *Set) Write(to io.Writer) error {
@@ -343,12 +349,26 @@ func (s *Set) Write(to io.Writer) error {
 
 // put returns the document in the API's form.
 func (w Workflow) put() api.PutWorkflow {
-	put := api.PutWorkflow{AccountID: w.AccountID, Name: w.Name, Queue: w.Queue, Triggers: []api.PutTrigger{}}
+	put := api.PutWorkflow{
+		AccountID: w.AccountID,
+		Name:      w.Name,
+		Queue:     w.Queue,
+		Triggers:  []api.PutTrigger{},
+	}
 	if w.RateLimit != nil {
-		put.RateLimit = &api.RateLimit{Requests: w.RateLimit.Requests, WindowSeconds: w.RateLimit.WindowSeconds}
+		put.RateLimit = &api.RateLimit{
+			Requests:      w.RateLimit.Requests,
+			WindowSeconds: w.RateLimit.WindowSeconds,
+		}
 	}
 	for _, t := range w.Triggers {
-		trigger := api.PutTrigger{NodeID: t.NodeID, Name: t.Name, SamplePayload: json.RawMessage(t.SamplePayload), Filter: json.RawMessage(t.Filter), OrderKey: t.OrderKey}
+		trigger := api.PutTrigger{
+			NodeID:        t.NodeID,
+			Name:          t.Name,
+			SamplePayload: json.RawMessage(t.SamplePayload),
+			Filter:        json.RawMessage(t.Filter),
+			OrderKey:      t.OrderKey,
+		}
 		if t.Answer != nil {
 			trigger.Answer = &api.Answer{WaitSeconds: t.Answer.WaitSeconds, Raw: t.Answer.Raw}
 		}

@@ -24,8 +24,8 @@ type Step struct {
 	Lines []string
 	// Do makes the change.
 	Do func(ctx context.Context, client *apiclient.Client) error
-	// Needs holds the keys of documents whose steps must have succeeded: a workflow is not activated
-	// without its senders.
+	// Needs holds the keys of documents whose steps must have succeeded: a workflow is not
+	// activated without its senders.
 	Needs []string
 	key   string
 }
@@ -114,9 +114,16 @@ func changed(before, after fields) (lines []string) {
 }
 
 // difference returns a step if there is something to do, otherwise nil.
-func difference(what string, exists bool, before, after fields, do func(context.Context, *apiclient.Client) error) *Step {
+func difference(
+	what string, exists bool, before, after fields,
+	do func(context.Context, *apiclient.Client) error,
+) *Step {
 	if !exists {
-		return &Step{Lines: append([]string{"+ " + what}, changed(nil, after)...), Do: do, key: what}
+		return &Step{
+			Lines: append([]string{"+ " + what}, changed(nil, after)...),
+			Do:    do,
+			key:   what,
+		}
 	}
 	lines := changed(before, after)
 	if len(lines) == 0 {
@@ -129,9 +136,14 @@ func (a Account) step(before Account, exists bool) *Step {
 	if a.Plan == "" {
 		a.Plan = before.Plan
 	}
-	return difference(a.key(), exists, before.fields(), a.fields(), func(ctx context.Context, client *apiclient.Client) error {
+	return difference(a.key(), exists, before.fields(), a.fields(), func(
+		ctx context.Context, client *apiclient.Client,
+	) error {
 		if !exists {
-			_, err := client.IfNew().PutAccount(ctx, a.ID, api.PutAccount{Name: a.Name, Plan: a.Plan})
+			_, err := client.IfNew().PutAccount(ctx, a.ID, api.PutAccount{
+				Name: a.Name,
+				Plan: a.Plan,
+			})
 			return err
 		}
 		var tag string
@@ -142,7 +154,10 @@ func (a Account) step(before Account, exists bool) *Step {
 		if now.Name != before.Name || now.Plan != before.Plan {
 			return errChanged(a.key())
 		}
-		_, err = client.IfMatch(tag).PatchAccount(ctx, a.ID, apiclient.Patch{"name": a.Name, "plan": a.Plan})
+		_, err = client.IfMatch(tag).PatchAccount(ctx, a.ID, apiclient.Patch{
+			"name": a.Name,
+			"plan": a.Plan,
+		})
 		return err
 	})
 }
@@ -158,13 +173,14 @@ func (a Account) eventsStep(before Account) *Step {
 	if a.Events != nil {
 		needs = append(needs, Workflow{ID: a.Events.WorkflowID}.key())
 	}
-	return &Step{Lines: append([]string{"~ " + a.key()}, lines...), key: a.key(), Needs: needs, Do: func(ctx context.Context, client *apiclient.Client) error {
-		if a.Events == nil {
-			return client.DeleteEvents(ctx, a.ID)
-		}
-		_, err := client.PutEvents(ctx, a.ID, api.PutEvents(*a.Events))
-		return err
-	}}
+	return &Step{Lines: append([]string{"~ " + a.key()}, lines...), key: a.key(), Needs: needs,
+		Do: func(ctx context.Context, client *apiclient.Client) error {
+			if a.Events == nil {
+				return client.DeleteEvents(ctx, a.ID)
+			}
+			_, err := client.PutEvents(ctx, a.ID, api.PutEvents(*a.Events))
+			return err
+		}}
 }
 
 func (e *Events) fields() fields {
@@ -181,10 +197,11 @@ func (e *Events) fields() fields {
 	return f
 }
 
-// errChanged is a change by somebody else since the installation was read: what was shown is not the whole
-// difference any more.
+// errChanged is a change by somebody else since the installation was read: what was shown is not
+// the whole difference any more.
 func errChanged(key string) error {
-	return fmt.Errorf("somebody has changed %s meanwhile: look at the differences again with --dry-run, then run apply again", key)
+	return fmt.Errorf("somebody has changed %s meanwhile: look at the differences again with "+
+		"--dry-run, then run apply again", key)
 }
 
 func (a Account) fields() fields {
@@ -203,7 +220,9 @@ func (w Workflow) step(before Workflow, exists bool) *Step {
 			w.Triggers[i].SamplePayload = samples[t.NodeID]
 		}
 	}
-	return difference(w.key(), exists, before.fields(), w.fields(), func(ctx context.Context, client *apiclient.Client) error {
+	return difference(w.key(), exists, before.fields(), w.fields(), func(
+		ctx context.Context, client *apiclient.Client,
+	) error {
 		if !exists {
 			_, err := client.IfNew().PutWorkflow(ctx, w.ID, w.put())
 			return err
@@ -280,14 +299,18 @@ func (w Workflow) switching(active bool) *Step {
 	if *w.Active {
 		change, word = (*apiclient.Client).Activate, "activate"
 	}
-	return &Step{Lines: []string{"~ " + w.key() + ": " + word}, key: w.key(), Do: func(ctx context.Context, client *apiclient.Client) error {
+	return &Step{Lines: []string{"~ " + w.key() + ": " + word}, key: w.key(), Do: func(
+		ctx context.Context, client *apiclient.Client,
+	) error {
 		_, err := change(client, ctx, w.ID)
 		return err
 	}}
 }
 
 func (s Sender) step(before Sender, exists bool) *Step {
-	return difference(s.key(), exists, before.fields(), s.fields(), func(ctx context.Context, client *apiclient.Client) error {
+	return difference(s.key(), exists, before.fields(), s.fields(), func(
+		ctx context.Context, client *apiclient.Client,
+	) error {
 		put := api.PutSender{Preset: s.Preset, Settings: s.Settings}
 		if !exists || before.Preset != s.Preset {
 			if err := s.addSecrets(&put); err != nil {
@@ -295,8 +318,12 @@ func (s Sender) step(before Sender, exists bool) *Step {
 			}
 		}
 		_, err := client.PutSender(ctx, s.WorkflowID, s.NodeID, put)
-		if problem, ok := errors.AsType[*api.Problem](err); ok && len(put.Secrets) == 0 && slices.ContainsFunc(problem.Errors, func(f api.FieldError) bool { return f.Field == "secrets" }) {
-			return fmt.Errorf("the sender %s needs a secret, which no file holds: name its environment variable in secretsFrom, or run hookstart sender set --help", s.Preset)
+		if problem, ok := errors.AsType[*api.Problem](err); ok && len(put.Secrets) == 0 &&
+			slices.ContainsFunc(problem.Errors, func(f api.FieldError) bool {
+				return f.Field == "secrets"
+			}) {
+			return fmt.Errorf("the sender %s needs a secret, which no file holds: name its "+
+				"environment variable in secretsFrom, or run hookstart sender set --help", s.Preset)
 		}
 		return err
 	})
@@ -353,12 +380,16 @@ func pruned(have, want *Set) (steps []Step) {
 	}
 	for _, w := range have.Workflows {
 		if _, stays := workflows[w.key()]; !stays {
-			remove(w.key(), func(ctx context.Context, client *apiclient.Client) error { return client.DeleteWorkflow(ctx, w.ID) })
+			remove(w.key(), func(ctx context.Context, client *apiclient.Client) error {
+				return client.DeleteWorkflow(ctx, w.ID)
+			})
 		}
 	}
 	for _, a := range have.Accounts {
 		if _, stays := accounts[a.key()]; !stays {
-			remove(a.key(), func(ctx context.Context, client *apiclient.Client) error { return client.DeleteAccount(ctx, a.ID) })
+			remove(a.key(), func(ctx context.Context, client *apiclient.Client) error {
+				return client.DeleteAccount(ctx, a.ID)
+			})
 		}
 	}
 	return steps

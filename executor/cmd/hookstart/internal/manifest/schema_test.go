@@ -34,8 +34,13 @@ func TestSchemaHasTheFields(t *testing.T) {
 		t.Errorf("it says it is at %s, files at %s", schema.ID, manifest.Schema)
 	}
 	for name, of := range map[string]any{
-		manifest.KindAccount: manifest.Account{}, manifest.KindWorkflow: manifest.Workflow{}, manifest.KindSender: manifest.Sender{},
-		"Trigger": manifest.Trigger{}, "RateLimit": manifest.RateLimit{}, "Answer": manifest.Answer{}, "Events": manifest.Events{},
+		manifest.KindAccount:  manifest.Account{},
+		manifest.KindWorkflow: manifest.Workflow{},
+		manifest.KindSender:   manifest.Sender{},
+		"Trigger":             manifest.Trigger{},
+		"RateLimit":           manifest.RateLimit{},
+		"Answer":              manifest.Answer{},
+		"Events":              manifest.Events{},
 	} {
 		var fields []string
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(of)) {
@@ -46,11 +51,13 @@ func TestSchemaHasTheFields(t *testing.T) {
 			fields = append(fields, tag)
 			may := options == "omitempty" || tag == "plan"
 			if slices.Contains(schema.Defs[name].Required, tag) == may {
-				t.Errorf("%s.%s: may be left out: %v, and the schema says otherwise", name, tag, may && tag != "name")
+				t.Errorf("%s.%s: may be left out: %v, and the schema says otherwise", name, tag,
+					may && tag != "name")
 			}
 		}
 		slices.Sort(fields)
-		if known := slices.Sorted(maps.Keys(schema.Defs[name].Properties)); !slices.Equal(known, fields) || schema.Defs[name].AdditionalProperties != false {
+		if known := slices.Sorted(maps.Keys(schema.Defs[name].Properties)); !slices.Equal(known,
+			fields) || schema.Defs[name].AdditionalProperties != false {
 			t.Errorf("%s has %q in the schema, and %q in the code", name, known, fields)
 		}
 	}

@@ -13,7 +13,9 @@ import (
 // State returns the state of an installation as far as the caller may read it, sorted by ID.
 func State(ctx context.Context, client *apiclient.Client) (*Set, error) {
 	s := &Set{}
-	for a, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Account], error) { return client.Accounts(ctx, p) }) {
+	for a, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Account], error) {
+		return client.Accounts(ctx, p)
+	}) {
 		if err != nil {
 			return nil, err
 		}
@@ -27,7 +29,9 @@ func State(ctx context.Context, client *apiclient.Client) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	for w, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Workflow], error) { return client.Workflows(ctx, "", p) }) {
+	for w, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Workflow], error) {
+		return client.Workflows(ctx, "", p)
+	}) {
 		if err != nil {
 			return nil, err
 		}
@@ -43,10 +47,23 @@ func State(ctx context.Context, client *apiclient.Client) (*Set, error) {
 	return s, nil
 }
 
-func (s *Set) addWorkflow(ctx context.Context, client *apiclient.Client, w api.Workflow, presets []api.SenderPreset) error {
-	document := Workflow{Kind: KindWorkflow, ID: w.ID, AccountID: w.AccountID, Name: w.Name, Queue: w.Queue, Active: &w.Active, updatedAt: w.UpdatedAt}
+func (s *Set) addWorkflow(
+	ctx context.Context, client *apiclient.Client, w api.Workflow, presets []api.SenderPreset,
+) error {
+	document := Workflow{
+		Kind:      KindWorkflow,
+		ID:        w.ID,
+		AccountID: w.AccountID,
+		Name:      w.Name,
+		Queue:     w.Queue,
+		Active:    &w.Active,
+		updatedAt: w.UpdatedAt,
+	}
 	if w.RateLimit != nil {
-		document.RateLimit = &RateLimit{Requests: w.RateLimit.Requests, WindowSeconds: w.RateLimit.WindowSeconds}
+		document.RateLimit = &RateLimit{
+			Requests:      w.RateLimit.Requests,
+			WindowSeconds: w.RateLimit.WindowSeconds,
+		}
 	}
 	for _, one := range w.Triggers {
 		t, err := client.Trigger(ctx, w.ID, one.NodeID)
@@ -74,14 +91,22 @@ func (s *Set) addWorkflow(ctx context.Context, client *apiclient.Client, w api.W
 // senderOf returns the document of a sender. Names of environment variables take the place of
 // secrets.
 func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderPreset) Sender {
-	document := Sender{Kind: KindSender, WorkflowID: workflowID, NodeID: nodeID, Preset: have.Preset, Settings: have.Settings}
+	document := Sender{
+		Kind:       KindSender,
+		WorkflowID: workflowID,
+		NodeID:     nodeID,
+		Preset:     have.Preset,
+		Settings:   have.Settings,
+	}
 	if len(have.Secrets) > 0 {
 		document.SecretsFrom = []string{variable(workflowID, nodeID, "secret")}
 	}
 	for _, preset := range presets {
 		for _, setting := range preset.Settings {
 			if preset.ID == have.Preset && setting.Secret && setting.Required {
-				document.SettingsFrom = map[string]string{setting.Name: variable(workflowID, nodeID, setting.Name)}
+				document.SettingsFrom = map[string]string{
+					setting.Name: variable(workflowID, nodeID, setting.Name),
+				}
 			}
 		}
 	}

@@ -57,7 +57,8 @@ type Command struct {
 	Timeout time.Duration
 	// MaxOutput is the maximum size of the output in bytes.
 	MaxOutput int64
-	// Stderr receives what the programs write to stderr, from several of them concurrently. Required.
+	// Stderr receives what the programs write to stderr, from several of them concurrently.
+	// Required.
 	Stderr io.Writer
 }
 
@@ -77,7 +78,9 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	case <-timer.C:
 		p.stop(stopGrace)
 		p.drain()
-		return nil, runner.Permanent(errors.New(because(fmt.Sprintf("did not end within %s and was stopped", c.Timeout), p.stderr.String())))
+		return nil,
+			runner.Permanent(errors.New(because(fmt.Sprintf("did not end within %s and was stopped",
+				c.Timeout), p.stderr.String())))
 	case <-ctx.Done():
 		if errors.Is(context.Cause(ctx), runner.ErrCanceled) {
 			return c.cancel(p, timer.C)
@@ -87,7 +90,8 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	}
 }
 
-// cancel asks a program to end whose execution is canceled. One that ends well all the same has succeeded.
+// cancel asks a program to end whose execution is canceled. One that ends well all the same has
+// succeeded.
 func (c *Command) cancel(p *process, late <-chan time.Time) (any, error) {
 	terminate(p.cmd.Process)
 	select {
@@ -140,7 +144,12 @@ type process struct {
 // start starts the program. It creates the pipes itself, because exec.Cmd's Wait would wait for
 // every process that holds them open.
 func (c *Command) start(e runner.Execution) (*process, error) {
-	p := &process{cmd: exec.Command(c.Path, c.Args...), ended: make(chan error, 1), stdout: head{most: c.MaxOutput}} //nolint:gosec,noctx // the operator's own program; the group is killed, not the process alone
+	//nolint:gosec,noctx // the operator's own program; the group is killed, not the process alone
+	p := &process{
+		cmd:    exec.Command(c.Path, c.Args...),
+		ended:  make(chan error, 1),
+		stdout: head{most: c.MaxOutput},
+	}
 	p.cmd.Env = append(append([]string{}, c.Env...), environmentOf(e)...)
 	ownGroup(p.cmd)
 	var theirs []*os.File
@@ -205,7 +214,8 @@ func startFailure(path string, err error) error {
 	failure := fmt.Errorf("cannot start %s: %w", path, err)
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
-		return runner.Permanent(fmt.Errorf("%w; a script must begin with its interpreter, as #!/bin/sh", failure))
+		return runner.Permanent(fmt.Errorf("%w; a script must begin with its interpreter, as "+
+			"#!/bin/sh", failure))
 	case errors.Is(err, syscall.E2BIG):
 		return runner.Permanent(failure)
 	default:

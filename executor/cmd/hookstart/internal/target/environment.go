@@ -39,11 +39,14 @@ func environmentOf(e runner.Execution) []string {
 	for name, value := range attributes(e) {
 		variables[prefix+variableName(name)] = value
 	}
-	addEach(variables, prefix+"HEADER_", unambiguous(e.Headers), func(values []string) string { return strings.Join(values, ", ") })
+	addEach(variables, prefix+"HEADER_", unambiguous(e.Headers), func(values []string) string {
+		return strings.Join(values, ", ")
+	})
 	addEach(variables, prefix+"QUERY_", e.Query, func(values []string) string { return values[0] })
 	list := make([]string, 0, len(variables))
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		if value := variables[name]; value != "" && len(value) <= maxVariable && strings.IndexByte(value, 0) < 0 {
+		if value := variables[name]; value != "" && len(value) <= maxVariable &&
+			strings.IndexByte(value, 0) < 0 {
 			list = append(list, name+"="+value)
 		}
 	}
@@ -103,7 +106,9 @@ func unambiguous(headers execution.Values) execution.Values {
 
 // addEach adds a variable for each name. If two names have the same variable, the first in order
 // counts.
-func addEach(variables map[string]string, prefix string, values execution.Values, one func([]string) string) {
+func addEach(
+	variables map[string]string, prefix string, values execution.Values, one func([]string) string,
+) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		variable := prefix + variableName(name)
 		if _, taken := variables[variable]; !taken && len(values[name]) > 0 {

@@ -14,15 +14,36 @@ func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	got := environmentOf(runner.Execution{
 		Start: execution.Start{
-			ID: "id", WorkflowID: "w", NodeID: "n", Queue: "q", Source: execution.Webhook, Sender: "github", Verified: true, AcceptedAt: time.Unix(0, 0),
-			Headers: execution.Values{"X-Two": {"a", "b"}, "X_two": {"c"}, "X!Two": {"d"}, "X_only": {"e"}, "Odd-Name": {"()  { :;}; x"}},
-			Query:   execution.Values{"zero": {"a\x00b"}, "Case": {"1"}, "case": {"2"}, "long": {strings.Repeat("x", maxVariable+1)}},
+			ID:         "id",
+			WorkflowID: "w",
+			NodeID:     "n",
+			Queue:      "q",
+			Source:     execution.Webhook,
+			Sender:     "github",
+			Verified:   true,
+			AcceptedAt: time.Unix(0, 0),
+			Headers: execution.Values{
+				"X-Two":    {"a", "b"},
+				"X_two":    {"c"},
+				"X!Two":    {"d"},
+				"X_only":   {"e"},
+				"Odd-Name": {"()  { :;}; x"},
+			},
+			Query: execution.Values{
+				"zero": {"a\x00b"},
+				"Case": {"1"},
+				"case": {"2"},
+				"long": {strings.Repeat("x", maxVariable+1)},
+			},
 		},
 		Attempt: 2,
 	})
 	for _, want := range []string{
-		"HOOKSTART_EXECUTION_ID=id", "HOOKSTART_SENDER=github", "HOOKSTART_VERIFIED=true", "HOOKSTART_ATTEMPT=2", "HOOKSTART_HEADER_X_TWO=a, b", "HOOKSTART_HEADER_ODD_NAME=()  { :;}; x",
-		"HOOKSTART_QUERY_CASE=1", "HOOKSTART_ACCEPTED_AT=1970-01-01T00:00:00Z", `HOOKSTART_HEADERS={"Odd-Name":["()  { :;}; x"],"X!Two":["d"],"X-Two":["a","b"],"X_only":["e"],"X_two":["c"]}`,
+		"HOOKSTART_EXECUTION_ID=id", "HOOKSTART_SENDER=github", "HOOKSTART_VERIFIED=true",
+		"HOOKSTART_ATTEMPT=2", "HOOKSTART_HEADER_X_TWO=a, b",
+		"HOOKSTART_HEADER_ODD_NAME=()  { :;}; x",
+		"HOOKSTART_QUERY_CASE=1", "HOOKSTART_ACCEPTED_AT=1970-01-01T00:00:00Z",
+		`HOOKSTART_HEADERS={"Odd-Name":["()  { :;}; x"],"X!Two":["d"],"X-Two":["a","b"],"X_only":["e"],"X_two":["c"]}`,
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("%s is missing in %q", want, got)
@@ -30,7 +51,9 @@ func TestEnvironment(t *testing.T) {
 	}
 	for _, variable := range got {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.IndexByte(variable, 0) >= 0 || name == "HOOKSTART_HEADER_X_ONLY" || name == "HOOKSTART_QUERY_LONG" || name == "HOOKSTART_QUERY" || name == "HOOKSTART_DELIVERY_ID" {
+		if strings.IndexByte(variable, 0) >= 0 || name == "HOOKSTART_HEADER_X_ONLY" ||
+			name == "HOOKSTART_QUERY_LONG" || name == "HOOKSTART_QUERY" ||
+			name == "HOOKSTART_DELIVERY_ID" {
 			t.Errorf("%.100q cannot be, is ambiguous, or is empty", variable)
 		}
 	}
@@ -39,7 +62,9 @@ func TestEnvironment(t *testing.T) {
 // A program gets none of hookstart's own credentials.
 func TestInherited(t *testing.T) {
 	t.Parallel()
-	got := Inherited([]string{"PATH=/bin", "HOOKSTART_ADMIN_TOKEN=x", "HOOKSTART_HTTP_SECRET=y", "TRACEPARENT=z"})
+	got := Inherited([]string{
+		"PATH=/bin", "HOOKSTART_ADMIN_TOKEN=x", "HOOKSTART_HTTP_SECRET=y", "TRACEPARENT=z",
+	})
 	if !slices.Equal(got, []string{"PATH=/bin"}) {
 		t.Error(got)
 	}

@@ -25,7 +25,10 @@ func outputOf(text []byte) any {
 	case len(bytes.TrimSpace(text)) == 0:
 		return nil
 	case !utf8.Valid(text):
-		return map[string]string{"text": base64.StdEncoding.EncodeToString(text), "textEncoding": "base64"}
+		return map[string]string{
+			"text":         base64.StdEncoding.EncodeToString(text),
+			"textEncoding": "base64",
+		}
 	case json.Valid(text):
 		return json.RawMessage(text)
 	default:
@@ -35,7 +38,8 @@ func outputOf(text []byte) any {
 
 // tooLong returns a permanent error: another attempt would have the same output.
 func tooLong(most int64) error {
-	return runner.Permanent(fmt.Errorf("the output is longer than %d bytes: store it elsewhere and write a reference", most))
+	return runner.Permanent(fmt.Errorf("the output is longer than %d bytes: store it elsewhere "+
+		"and write a reference", most))
 }
 
 // because returns what went wrong, followed by what the target wrote.

@@ -28,7 +28,7 @@ const maxRetryAfter = time.Hour
 //	2xx                           succeeded, with the body as the output
 //	408, 425, 429, 5xx            tried again, after Retry-After if it is there
 //	no answer, or a broken one    tried again
-//	any other answer              failed, with the beginning of the body; redirects are not followed
+//	any other answer              failed, with the beginning of the body; no redirect is followed
 //	output over MaxOutput         failed
 type Post struct {
 	// URL is the URL to send to. Its user, password and query are never in an error.
@@ -47,11 +47,14 @@ type Post struct {
 // NewClient returns a client that follows no redirect and keeps enough connections for the given
 // number of concurrent posts.
 func NewClient(concurrency int) *http.Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert,errcheck // net/http's own
+	//nolint:forcetypeassert,errcheck // net/http's own
+	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = concurrency
 	return &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 }
 
@@ -61,7 +64,8 @@ func (p *Post) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	if p.Raw {
 		body = e.Payload.Body
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL.String(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL.String(),
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, runner.Permanent(errors.New("the URL cannot be sent to"))
 	}
@@ -88,10 +92,13 @@ func (p *Post) verdict(response *http.Response, answer []byte) (any, error) {
 		}
 		return outputOf(answer), nil
 	}
-	failure := errors.New(because(p.URL.Host+" answered "+response.Status, string(answer[:min(len(answer), maxReason)])))
+	failure := errors.New(because(p.URL.Host+" answered "+response.Status,
+		string(answer[:min(len(answer), maxReason)])))
 	switch {
-	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
-		return nil, runner.RetryAfter(failure, retryAfter(response.Header.Get("Retry-After"), time.Now()))
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly,
+		status == http.StatusTooManyRequests:
+		return nil,
+			runner.RetryAfter(failure, retryAfter(response.Header.Get("Retry-After"), time.Now()))
 	default:
 		return nil, runner.Permanent(failure)
 	}
@@ -147,7 +154,8 @@ func (p *Post) describe(header http.Header, e runner.Execution) {
 // notForwarded lists headers of the sender's connection, and headers that targets trust because
 // their own proxies set them.
 var notForwarded = []string{ //nolint:gochecknoglobals // a constant list
-	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Expect", "Forwarded", "Host", "Keep-Alive", "Te",
+	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Expect", "Forwarded",
+	"Host", "Keep-Alive", "Te",
 	"Trailer", "Transfer-Encoding", "Tracestate", "Upgrade", "Via", "X-Real-Ip",
 }
 

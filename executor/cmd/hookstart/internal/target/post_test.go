@@ -35,7 +35,11 @@ func posting(t *testing.T, ingress http.Handler, configure func(*target.Post)) *
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- runner.Run(ctx, nc, runner.Options{Group: "run", Attempts: 3, Timeout: 2 * time.Second, Backoff: func(int) time.Duration { return time.Millisecond }}, post.Handle)
+		done <- runner.Run(ctx, nc,
+			runner.Options{Group: "run", Attempts: 3, Timeout: 2 * time.Second,
+				Backoff: func(int) time.Duration {
+					return time.Millisecond
+				}}, post.Handle)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -72,7 +76,13 @@ func TestEndsOfAPost(t *testing.T) {
 			_, _ = io.WriteString(w, "x")
 		case "408", "425", "429", "500", "503":
 			if r.Header.Get("Hookstart-Attempt") == "1" {
-				w.WriteHeader(map[string]int{"408": 408, "425": 425, "429": 429, "500": 500, "503": 503}[end])
+				w.WriteHeader(map[string]int{
+					"408": 408,
+					"425": 425,
+					"429": 429,
+					"500": 500,
+					"503": 503,
+				}[end])
 			}
 		case "down":
 			http.Error(w, "maintenance", http.StatusServiceUnavailable)
@@ -102,8 +112,12 @@ func TestEndsOfAPost(t *testing.T) {
 		"503":      {execution.Succeeded, "", ""},
 		"down":     {execution.Failed, "", "answered 503 Service Unavailable: maintenance"},
 	} {
-		got := starts.Await(t, starts.Start(t, runnertest.Post{ContentType: "application/json", Body: `"` + end + `"`}))
-		if got.Status != want.status || string(got.Output) != want.output || !strings.Contains(got.Error, want.error) {
+		got := starts.Await(t, starts.Start(t, runnertest.Post{
+			ContentType: "application/json",
+			Body:        `"` + end + `"`,
+		}))
+		if got.Status != want.status || string(got.Output) != want.output ||
+			!strings.Contains(got.Error, want.error) {
 			t.Errorf("%s: %s %s %q; want %+v", end, got.Status, got.Output, got.Error, want)
 		}
 		if strings.Contains(got.Error, "hidden") {
@@ -111,7 +125,10 @@ func TestEndsOfAPost(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	if got := starts.Await(t, starts.Start(t, runnertest.Post{ContentType: "application/json", Body: `"later"`})); got.Status != execution.Succeeded {
+	if got := starts.Await(t, starts.Start(t, runnertest.Post{
+		ContentType: "application/json",
+		Body:        `"later"`,
+	})); got.Status != execution.Succeeded {
 		t.Errorf("after Retry-After: %+v", got)
 	}
 	if took := time.Since(began); took < time.Second {
@@ -128,12 +145,14 @@ func TestASecretIsReadAsTheLibrariesDo(t *testing.T) {
 		"\nwhsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n\nAAAA\n": 2,
 	} {
 		secrets, err := target.ParseSecrets(text)
-		if err != nil || len(secrets) != want || base64.StdEncoding.EncodeToString(secrets[0]) != "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" {
+		if err != nil || len(secrets) != want ||
+			base64.StdEncoding.EncodeToString(secrets[0]) != "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" {
 			t.Errorf("%q: %v, %v", text, secrets, err)
 		}
 	}
 	for _, text := range []string{"", "\n", "whsec_", "whsec_not base64", "AAAA\nsecret!"} {
-		if secrets, err := target.ParseSecrets(text); err == nil || strings.Contains(err.Error(), "secret!") {
+		if secrets, err := target.ParseSecrets(text); err == nil ||
+			strings.Contains(err.Error(), "secret!") {
 			t.Errorf("%q: %v, %v", text, secrets, err)
 		}
 	}
@@ -142,8 +161,10 @@ func TestASecretIsReadAsTheLibrariesDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target.Sign(header, secrets, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
-	if got := header.Get("Webhook-Signature"); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
+	target.Sign(header, secrets, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0),
+		[]byte(`{"test": 2432232314}`))
+	if got := header.Get("Webhook-Signature"); got != "v1,g0hM9SsE+OTPJTGt/"+
+		"tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
 		t.Error(got)
 	}
 }
@@ -164,30 +185,50 @@ func TestWhatIsPosted(t *testing.T) {
 			p.Secrets = []target.Secret{[]byte("one"), []byte("two")}
 		})
 		id := starts.Start(t, runnertest.Post{
-			WorkflowID: "orders", ContentType: "text/plain; charset=utf-8", Body: "hällo", DeliveryID: "d1", Query: execution.Values{"a": {"1", "2"}},
+			WorkflowID:  "orders",
+			ContentType: "text/plain; charset=utf-8",
+			Body:        "hällo",
+			DeliveryID:  "d1",
+			Query:       execution.Values{"a": {"1", "2"}},
 			Headers: execution.Values{
-				"X-Github-Event": {"push"}, "Webhook-Signature": {"forged"}, "Hookstart-Execution-Id": {"forged"}, "X-Forwarded-For": {"10.0.0.1"},
-				"Connection": {"close"}, "Content-Length": {"3"}, "Content-Type": {"text/plain; charset=utf-8"},
+				"X-Github-Event":         {"push"},
+				"Webhook-Signature":      {"forged"},
+				"Hookstart-Execution-Id": {"forged"},
+				"X-Forwarded-For":        {"10.0.0.1"},
+				"Connection":             {"close"},
+				"Content-Length":         {"3"},
+				"Content-Type":           {"text/plain; charset=utf-8"},
 			},
 		})
 		starts.Await(t, id)
 		request, body := <-got, <-bodies
 		header := request.Header
 		for name, want := range map[string]string{
-			"Webhook-Id": id, "Hookstart-Execution-Id": id, "Hookstart-Workflow-Id": "orders", "Hookstart-Delivery-Id": "d1", "Hookstart-Attempt": "1",
-			"Hookstart-Query": "a=1&a=2", "X-Forwarded-For": "",
+			"Webhook-Id":             id,
+			"Hookstart-Execution-Id": id,
+			"Hookstart-Workflow-Id":  "orders",
+			"Hookstart-Delivery-Id":  "d1",
+			"Hookstart-Attempt":      "1",
+			"Hookstart-Query":        "a=1&a=2",
+			"X-Forwarded-For":        "",
 		} {
 			if header.Get(name) != want || len(header[name]) > 1 {
 				t.Errorf("raw %t: %s: %q, want %q", raw, name, header[name], want)
 			}
 		}
-		if signatures := strings.Fields(header.Get("Webhook-Signature")); len(signatures) != 2 || !strings.HasPrefix(signatures[1], "v1,") {
+		if signatures := strings.Fields(header.Get("Webhook-Signature")); len(signatures) != 2 ||
+			!strings.HasPrefix(signatures[1], "v1,") {
 			t.Errorf("raw %t: signatures %q", raw, signatures)
 		}
-		if raw && (body != "hällo" || header.Get("Content-Type") != "text/plain; charset=utf-8" || header.Get("X-Github-Event") != "push") {
+		if raw &&
+			(body != "hällo" || header.Get("Content-Type") != "text/plain; charset=utf-8" ||
+				header.Get("X-Github-Event") != "push") {
 			t.Errorf("raw: %q %v", body, header)
 		}
-		if !raw && (body != `{"body":"hällo"}` || header.Get("Content-Type") != "application/json" || header.Get("Hookstart-Header-X-Github-Event") != "push" || header.Get("X-Github-Event") != "") {
+		if !raw &&
+			(body != `{"body":"hällo"}` || header.Get("Content-Type") != "application/json" ||
+				header.Get("Hookstart-Header-X-Github-Event") != "push" ||
+				header.Get("X-Github-Event") != "") {
 			t.Errorf("%q %v", body, header)
 		}
 	}

@@ -28,12 +28,15 @@ func ParseSecrets(text string) ([]Secret, error) {
 		}
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(line, "whsec_"))
 		if err != nil || len(key) == 0 {
-			return nil, fmt.Errorf("line %d is not whsec_ and base64; make one with: echo whsec_$(openssl rand -base64 32)", number)
+			return nil,
+				fmt.Errorf("line %d is not whsec_ and base64; make one with: echo "+
+					"whsec_$(openssl rand -base64 32)", number)
 		}
 		secrets = append(secrets, key)
 	}
 	if len(secrets) == 0 {
-		return nil, errors.New("there is no secret; make one with: echo whsec_$(openssl rand -base64 32)")
+		return nil,
+			errors.New("there is no secret; make one with: echo whsec_$(openssl rand -base64 32)")
 	}
 	return secrets, nil
 }
