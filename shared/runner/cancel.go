@@ -13,18 +13,20 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A cancellation is a key of a bucket that the executor has stored before it looks whether any group was given the
-// execution. If none was, it ends the execution as canceled, and answers so. A runner asks for new keys
-// after a message has come and before its handler begins. So for each execution one of two things holds: it was
-// delivered before the executor looked, then the executor leaves its end to the runner; or it was delivered after, then
-// the key was stored before the runner asked, and the handler never begins. This needs no clock, and no runner
-// that is alive. Messages that come together share a question, so it costs a runner with much to do little.
+// A cancellation is a key of a bucket that the executor has stored before it looks whether any
+// group was given the execution. If none was, it ends the execution as canceled, and answers so. A
+// runner asks for new keys after a message has come and before its handler begins. So for each
+// execution one of two things holds: it was delivered before the executor looked, then the executor
+// leaves its end to the runner; or it was delivered after, then the key was stored before the
+// runner asked, and the handler never begins. This needs no clock, and no runner that is alive.
+// Messages that come together share a question, so it costs a runner with much to do little.
 //
-// A runner that finds the key reports the state CANCELED and acknowledges the message. The first final report that is
-// recorded counts, for every reader.
+// A runner that finds the key reports the state CANCELED and acknowledges the message. The first
+// final report that is recorded counts, for every reader.
 
-// ErrCanceled is the cause of the end of a handler's context when an operator has canceled the execution
-// (context.Cause). If the handler returns an error then, the execution is canceled; if not, it has succeeded.
+// ErrCanceled is the cause of the end of a handler's context when an operator has canceled the
+// execution (context.Cause). If the handler returns an error then, the execution is canceled; if
+// not, it has succeeded.
 var ErrCanceled = errors.New("the execution is canceled")
 
 const (
@@ -32,10 +34,11 @@ const (
 	cancelPoll = time.Second
 	// cancelAsk bounds one question.
 	cancelAsk = 2 * time.Second
-	// cancelTries is how many questions may get no answer before a runner that never got one does without.
+	// cancelTries is how many questions may get no answer before a runner that never got one does
+	// without.
 	cancelTries = 3
-	// cancelAgain is how long the runner does without where cancellations cannot be read: the executor is of an
-	// earlier version and has no bucket, or the runner's account may not read it.
+	// cancelAgain is how long the runner does without where cancellations cannot be read: the
+	// executor is of an earlier version and has no bucket, or the runner's account may not read it.
 	cancelAgain = 30 * time.Second
 )
 
@@ -66,8 +69,8 @@ func newCancellations(nc *nats.Conn) *cancellations {
 	return &cancellations{nc: nc, ids: map[string]struct{}{}}
 }
 
-// has reports whether an execution is to end, by what the bucket holds after the call has begun. It waits for the
-// answer as long as the context lasts.
+// has reports whether an execution is to end, by what the bucket holds after the call has begun. It
+// waits for the answer as long as the context lasts.
 func (c *cancellations) has(ctx context.Context, executionID string) (bool, error) {
 	for {
 		err := c.read(ctx)
@@ -172,7 +175,8 @@ func (c *cancellations) catchUp() error {
 
 // runUnlessCanceled makes an attempt, or reports that the execution is canceled.
 func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
-	canceled, err := r.cancellations.has(r.working, m.start.ID) //nolint:contextcheck // the context of all handlers, which outlives the attempt's
+	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
+	canceled, err := r.cancellations.has(r.working, m.start.ID)
 	switch {
 	case err != nil: // the runner stops
 		r.note(m.start, m.attempt, m.began, HandedBack, failure(err))
@@ -188,7 +192,8 @@ func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 	}
 }
 
-// watchCancellations ends the contexts of handlers whose executions are canceled, until the context ends.
+// watchCancellations ends the contexts of handlers whose executions are canceled, until the context
+// ends.
 func (r *runner) watchCancellations(ctx context.Context) {
 	tick := time.NewTicker(cancelPoll)
 	defer tick.Stop()

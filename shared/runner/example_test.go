@@ -28,7 +28,8 @@ func ExampleRun() {
 	handle := func(_ context.Context, e runner.Execution) (any, error) {
 		return map[string]int{"bytes": len(e.Payload.Body)}, nil
 	}
-	if err := runner.Run(ctx, nc, runner.Options{Queue: "orders", Group: "billing"}, handle); err != nil {
+	if err := runner.Run(ctx, nc, runner.Options{Queue: "orders", Group: "billing"},
+		handle); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -51,7 +52,10 @@ func bill(_ context.Context, e runner.Execution) (any, error) {
 func ExampleHandler() {
 	var handle runner.Handler = bill
 	for _, input := range []string{`{"total": 20}`, `{}`, `{"total": 2000}`} {
-		output, err := handle(context.Background(), runner.Execution{Input: []byte(input), Attempt: 1})
+		output, err := handle(context.Background(), runner.Execution{
+			Input:   []byte(input),
+			Attempt: 1,
+		})
 		fmt.Fprintln(os.Stdout, output, err)
 	}
 	// Output:

@@ -16,12 +16,13 @@ import (
 const lookEvery = time.Second
 
 // replaceConsumer creates the group's consumer again after NATS has lost its store, until the
-// context ends. It looks for the consumer after each reconnect: the server reports the deletion of a
-// consumer to waiting requests, but not its absence after the store was lost, so the runner would
+// context ends. It looks for the consumer after each reconnect: the server reports the deletion of
+// a consumer to waiting requests, but not its absence after the store was lost, so the runner would
 // ask for messages for ever. It creates the consumer only in a new stream: in the stream that the
 // runner knows, a new consumer would deliver executions again that have ended.
 //
-// A runner that may not read the stream has an account of its own. An executor creates its consumer.
+// A runner that may not read the stream has an account of its own. An executor creates its
+// consumer.
 func (r *runner) replaceConsumer(ctx context.Context, js jetstream.JetStream) {
 	connected := r.nc.StatusChanged(nats.CONNECTED)
 	defer r.nc.RemoveStatusListener(connected)

@@ -45,7 +45,8 @@ func failure(err error) (o outcome) {
 	o.err = err
 	defer func() {
 		if p := recover(); p != nil {
-			o.reason = fmt.Sprintf("the handler returned a %T whose methods panic: %s", err, describe(p))
+			o.reason = fmt.Sprintf("the handler returned a %T whose methods panic: %s", err,
+				describe(p))
 		}
 	}()
 	var permanent *permanentError

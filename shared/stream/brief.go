@@ -16,7 +16,9 @@ import (
 // DecodeBrief works like Decode but omits the data that a record does not hold: a start has no
 // headers, no query and no body, only the number of the body's bytes. DecodeBrief refuses exactly
 // the messages that Decode refuses. Its results share no memory with data.
-func DecodeBrief(subject string, header nats.Header, data []byte) (event Event, bodyBytes int, err error) {
+func DecodeBrief(
+	subject string, header nats.Header, data []byte,
+) (event Event, bodyBytes int, err error) {
 	if !IsStart(subject) {
 		event, err = Decode(subject, header, data)
 		return event, 0, err
@@ -118,7 +120,8 @@ func (s *briefStart) takeBytes(field protowire.Number, value []byte) error {
 func (s *briefStart) takeVarint(field protowire.Number, value uint64) {
 	switch field { //nolint:exhaustive // numbers, not states
 	case 6:
-		s.Source = sourceFromWire(hookstartv1.ExecutionSource(int32(value))) //nolint:gosec // as in the generated code
+		//nolint:gosec // as in the generated code
+		s.Source = sourceFromWire(hookstartv1.ExecutionSource(int32(value)))
 	case 11:
 		s.kind = int32(value) //nolint:gosec // as in the generated code
 	case 17:
@@ -166,7 +169,9 @@ func checkValues(data []byte) error {
 // eachField calls do for each field of a message: with the number of a varint, or with the bytes of
 // a field that has a length, which are then not nil. It skips other types, which no field of
 // hookstart has.
-func eachField(data []byte, do func(field protowire.Number, number uint64, value []byte) error) error {
+func eachField(
+	data []byte, do func(field protowire.Number, number uint64, value []byte) error,
+) error {
 	for len(data) > 0 {
 		field, kind, size := protowire.ConsumeTag(data)
 		if size < 0 {

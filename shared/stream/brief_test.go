@@ -22,10 +22,29 @@ import (
 func full(t *testing.T) *nats.Msg {
 	t.Helper()
 	s := execution.Start{
-		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "gpu", Source: execution.Rerun, DeliveryID: "d ü", RerunOf: id, ReplayOf: id, OrderKey: "k ü",
-		AcceptedAt: time.Unix(1_900_000_000, 123_456_789).UTC(), TokenID: "token", Trace: "trace", Sender: "stripe", Verified: true, DeliveryDerived: true,
-		Payload: execution.Payload{ContentType: "text/plain", Kind: execution.Text, Body: []byte(strings.Repeat("body", 500))},
-		Headers: execution.Values{"X-One": {"1", ""}, "X-Two": {"ü"}}, Query: execution.Values{"q": {"%zz"}, "": nil},
+		ID:              id,
+		WorkflowID:      "wf",
+		NodeID:          "node",
+		AccountID:       "acme",
+		Queue:           "gpu",
+		Source:          execution.Rerun,
+		DeliveryID:      "d ü",
+		RerunOf:         id,
+		ReplayOf:        id,
+		OrderKey:        "k ü",
+		AcceptedAt:      time.Unix(1_900_000_000, 123_456_789).UTC(),
+		TokenID:         "token",
+		Trace:           "trace",
+		Sender:          "stripe",
+		Verified:        true,
+		DeliveryDerived: true,
+		Payload: execution.Payload{
+			ContentType: "text/plain",
+			Kind:        execution.Text,
+			Body:        []byte(strings.Repeat("body", 500)),
+		},
+		Headers: execution.Values{"X-One": {"1", ""}, "X-Two": {"ü"}},
+		Query:   execution.Values{"q": {"%zz"}, "": nil},
 	}
 	fields := reflect.ValueOf(s)
 	for i := range fields.NumField() {
@@ -71,18 +90,30 @@ func TestDecodeBriefIsDecodeWithoutTheBody(t *testing.T) {
 		same(t, "damaged", msg.Subject, msg.Header, damaged)
 	}
 	for _, kind := range []uint64{0, 1, 3, 4, 257, 1 << 32, 1<<64 - 1} {
-		same(t, "a body kind", msg.Subject, msg.Header, protowire.AppendVarint(protowire.AppendTag(bytes.Clone(msg.Data), 11, protowire.VarintType), kind))
+		same(t, "a body kind", msg.Subject, msg.Header,
+			protowire.AppendVarint(protowire.AppendTag(bytes.Clone(msg.Data), 11,
+				protowire.VarintType), kind))
 	}
 	twice := append(bytes.Clone(msg.Data), msg.Data...) // the last value of each field counts
 	same(t, "twice", msg.Subject, msg.Header, twice)
 	group := protowire.AppendTag(bytes.Clone(msg.Data), 99, protowire.StartGroupType)
 	same(t, "a group that does not end", msg.Subject, msg.Header, group)
-	same(t, "an unknown group", msg.Subject, msg.Header, protowire.AppendTag(group, 99, protowire.EndGroupType))
+	same(t, "an unknown group", msg.Subject, msg.Header,
+		protowire.AppendTag(group, 99, protowire.EndGroupType))
 	for _, value := range []string{"a", "\xff"} {
-		other := protowire.AppendBytes(protowire.AppendTag(bytes.Clone(msg.Data), 99, protowire.BytesType), []byte(value))
+		other := protowire.AppendBytes(protowire.AppendTag(bytes.Clone(msg.Data), 99,
+			protowire.BytesType), []byte(value))
 		same(t, "an unknown field", msg.Subject, msg.Header, other)
 	}
-	rejected, err := stream.RejectedMessage(execution.Rejection{ID: id, WorkflowID: "wf", NodeID: "n", AccountID: "a", Queue: "q", At: time.Unix(1, 0).UTC(), Code: "c"})
+	rejected, err := stream.RejectedMessage(execution.Rejection{
+		ID:         id,
+		WorkflowID: "wf",
+		NodeID:     "n",
+		AccountID:  "a",
+		Queue:      "q",
+		At:         time.Unix(1, 0).UTC(),
+		Code:       "c",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +131,8 @@ func TestDecodeBriefKnowsEveryField(t *testing.T) {
 	fields := m.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		if !m.ProtoReflect().Has(fields.Get(i)) {
-			t.Errorf("the start has no %s: read it in DecodeBrief, and set it in the test", fields.Get(i).Name())
+			t.Errorf("the start has no %s: read it in DecodeBrief, and set it in the test",
+				fields.Get(i).Name())
 		}
 	}
 }

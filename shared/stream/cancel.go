@@ -16,10 +16,10 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// CancellationsBucket is the bucket of the executions whose end an operator asked for: the key is the
-// execution's ID. A key stays as long as messages stay in the stream: a message that is delivered again is
-// recognised for as long as it can be delivered. The message itself stays, too: NATS would forget its
-// delivery ID with it.
+// CancellationsBucket is the bucket of the executions whose end an operator asked for: the key is
+// the execution's ID. A key stays as long as messages stay in the stream: a message that is
+// delivered again is recognised for as long as it can be delivered. The message itself stays, too:
+// NATS would forget its delivery ID with it.
 const CancellationsBucket = "cancellations"
 
 // CancellationsStream is the stream behind the bucket.
@@ -47,14 +47,17 @@ func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings
 	return nil
 }
 
-// PutCancellation stores that an execution is to end. Whoever asks NextCancellation after it returned finds it. One
-// that is there already is left as it is.
-func PutCancellation(ctx context.Context, bucket jetstream.KeyValue, executionID string, at time.Time) error {
+// PutCancellation stores that an execution is to end. Whoever asks NextCancellation after it
+// returned finds it. One that is there already is left as it is.
+func PutCancellation(
+	ctx context.Context, bucket jetstream.KeyValue, executionID string, at time.Time,
+) error {
 	value, err := proto.Marshal(&hookstartv1.Cancellation{RequestedAt: timestamppb.New(at)})
 	if err != nil {
 		return err
 	}
-	if _, err := bucket.Create(ctx, executionID, value); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+	if _, err := bucket.Create(ctx, executionID, value); err != nil &&
+		!errors.Is(err, jetstream.ErrKeyExists) {
 		return fmt.Errorf("bucket %s: %w", CancellationsBucket, err)
 	}
 	return nil
@@ -66,10 +69,12 @@ const (
 	codeStreamNotFound  = 10059
 )
 
-// NextCancellation returns the first cancellation from a revision on, and its revision; "": there is none. The
-// leader of the bucket answers, so that what PutCancellation has stored before is found. It fails with
-// jetstream.ErrBucketNotFound where there is no bucket.
-func NextCancellation(ctx context.Context, nc *nats.Conn, from uint64) (executionID string, revision uint64, err error) {
+// NextCancellation returns the first cancellation from a revision on, and its revision; "": there
+// is none. The leader of the bucket answers, so that what PutCancellation has stored before is
+// found. It fails with jetstream.ErrBucketNotFound where there is no bucket.
+func NextCancellation(
+	ctx context.Context, nc *nats.Conn, from uint64,
+) (executionID string, revision uint64, err error) {
 	ask := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":"%s*"}`, max(from, 1), cancellationsPrefix)
 	msg, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+CancellationsStream, ask)
 	if err != nil {
@@ -94,5 +99,6 @@ func NextCancellation(ctx context.Context, nc *nats.Conn, from uint64) (executio
 		}
 		return "", 0, fmt.Errorf("bucket %s: %w", CancellationsBucket, failure)
 	}
-	return strings.TrimPrefix(answer.Message.Subject, cancellationsPrefix), answer.Message.Sequence, nil
+	return strings.TrimPrefix(answer.Message.Subject, cancellationsPrefix), answer.Message.Sequence,
+		nil
 }

@@ -25,7 +25,10 @@ func ReadState(ctx context.Context, js jetstream.JetStream) (State, error) {
 	info := s.CachedInfo()
 	state := State{
 		Settings: Settings{
-			Replicas: info.Config.Replicas, MaxAge: info.Config.MaxAge, DedupWindow: info.Config.Duplicates, MaxBytes: max(info.Config.MaxBytes, 0),
+			Replicas:    info.Config.Replicas,
+			MaxAge:      info.Config.MaxAge,
+			DedupWindow: info.Config.Duplicates,
+			MaxBytes:    max(info.Config.MaxBytes, 0),
 		},
 		Messages: info.State.Msgs, Bytes: info.State.Bytes,
 	}

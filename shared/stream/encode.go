@@ -92,7 +92,8 @@ func (e *encoder) bytes(field protowire.Number, b []byte) {
 
 func (e *encoder) enum(field protowire.Number, value int32) {
 	e.data = protowire.AppendTag(e.data, field, protowire.VarintType)
-	e.data = protowire.AppendVarint(e.data, uint64(value)) //nolint:gosec // the enums have no negative values
+	//nolint:gosec // the enums have no negative values
+	e.data = protowire.AppendVarint(e.data, uint64(value))
 }
 
 func (e *encoder) bool(field protowire.Number, value bool) {
@@ -103,7 +104,8 @@ func (e *encoder) bool(field protowire.Number, value bool) {
 
 // time appends a google.protobuf.Timestamp.
 func (e *encoder) time(field protowire.Number, t time.Time) {
-	seconds, nanos := uint64(t.Unix()), uint64(t.Nanosecond()) //nolint:gosec // two's complement is what the format wants
+	//nolint:gosec // two's complement is what the format wants
+	seconds, nanos := uint64(t.Unix()), uint64(t.Nanosecond())
 	size := 0
 	if seconds != 0 {
 		size += 1 + protowire.SizeVarint(seconds)

@@ -44,9 +44,17 @@ const (
 func FilteredMessage(reportID string, at time.Time, nodes []Filtered) (*nats.Msg, error) {
 	report := &hookstartv1.FilterReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, n := range nodes {
-		node := &hookstartv1.FilteredNode{WorkflowId: n.WorkflowID, NodeId: n.NodeID, Count: n.Count}
+		node := &hookstartv1.FilteredNode{
+			WorkflowId: n.WorkflowID,
+			NodeId:     n.NodeID,
+			Count:      n.Count,
+		}
 		for _, r := range n.Last {
-			node.Last = append(node.Last, &hookstartv1.FilteredRequest{At: timestamppb.New(r.At), DeliveryId: kept(r.DeliveryID, execution.MaxDeliveryID), Place: kept(r.Place, MaxPlace)})
+			node.Last = append(node.Last, &hookstartv1.FilteredRequest{
+				At:         timestamppb.New(r.At),
+				DeliveryId: kept(r.DeliveryID, execution.MaxDeliveryID),
+				Place:      kept(r.Place, MaxPlace),
+			})
 		}
 		report.Nodes = append(report.Nodes, node)
 	}
@@ -68,12 +76,17 @@ func DecodeFiltered(data []byte) (reportID string, at time.Time, nodes []Filtere
 		return "", time.Time{}, nil, fmt.Errorf("%w: the report has no ID", ErrUnreadable)
 	}
 	for _, n := range report.GetNodes() {
-		if !execution.ValidName(n.GetWorkflowId()) || !execution.ValidName(n.GetNodeId()) || n.GetCount() <= 0 {
+		if !execution.ValidName(n.GetWorkflowId()) || !execution.ValidName(n.GetNodeId()) ||
+			n.GetCount() <= 0 {
 			continue
 		}
 		node := Filtered{WorkflowID: n.GetWorkflowId(), NodeID: n.GetNodeId(), Count: n.GetCount()}
 		for _, r := range n.GetLast()[:min(len(n.GetLast()), MaxFilteredRequests)] {
-			node.Last = append(node.Last, FilteredRequest{At: timeFromWire(r.GetAt()), DeliveryID: kept(r.GetDeliveryId(), execution.MaxDeliveryID), Place: kept(r.GetPlace(), MaxPlace)})
+			node.Last = append(node.Last, FilteredRequest{
+				At:         timeFromWire(r.GetAt()),
+				DeliveryID: kept(r.GetDeliveryId(), execution.MaxDeliveryID),
+				Place:      kept(r.GetPlace(), MaxPlace),
+			})
 		}
 		nodes = append(nodes, node)
 	}

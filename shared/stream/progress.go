@@ -60,7 +60,8 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 	for errors.Is(err, jetstream.ErrStreamNotFound) {
 		existing, err = js.CreateStream(ctx, want)
 		switch {
-		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another executor was first, perhaps with another bound
+		// Another executor was first, perhaps with another bound.
+		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 			existing, err = js.Stream(ctx, ProgressName)
 		case tooLarge(err) && want.MaxBytes > minProgressBytes:
 			// The server reserves the space of the limit. On a small disk the stream gets a smaller
@@ -74,11 +75,14 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 	}
 	// An existing stream keeps the size and age with which it was created, or to which an operator
 	// has changed them.
-	want.MaxBytes, want.MaxAge = existing.CachedInfo().Config.MaxBytes, existing.CachedInfo().Config.MaxAge
+	want.MaxBytes, want.MaxAge = existing.CachedInfo().Config.MaxBytes,
+		existing.CachedInfo().Config.MaxAge
 	return reconcile(ctx, js, existing.CachedInfo().Config, want)
 }
 
 func tooLarge(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (uint16(api.ErrorCode) == codeStorageExceeded || uint16(api.ErrorCode) == codeInsufficientResources)
+	return ok &&
+		(uint16(api.ErrorCode) == codeStorageExceeded ||
+			uint16(api.ErrorCode) == codeInsufficientResources)
 }

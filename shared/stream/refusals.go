@@ -20,7 +20,8 @@ const RefusalsSubject = "reports.refusals"
 // RefusalCount is the number of requests to one workflow that were refused with one code within one
 // minute.
 type RefusalCount struct {
-	WorkflowID string // "" means that no workflow has that ID, or that the ingress counts no further workflows
+	// "" means that no workflow has that ID, or that the ingress counts no further workflows.
+	WorkflowID string
 	Code       string
 	Minute     time.Time // the beginning of the minute
 	Count      int64
@@ -43,8 +44,15 @@ func RefusalsMessage(reportID string, at time.Time, counts []RefusalCount) (*nat
 	report := &hookstartv1.RefusalReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, c := range counts {
 		report.Counts = append(report.Counts, &hookstartv1.RefusalCount{
-			WorkflowId: c.WorkflowID, Code: c.Code, Minute: timestamppb.New(c.Minute), Count: c.Count,
-			Last: &hookstartv1.RefusedRequest{At: timestamppb.New(c.Last.At), BodyBytes: c.Last.BodyBytes, UserAgent: c.Last.UserAgent},
+			WorkflowId: c.WorkflowID,
+			Code:       c.Code,
+			Minute:     timestamppb.New(c.Minute),
+			Count:      c.Count,
+			Last: &hookstartv1.RefusedRequest{
+				At:        timestamppb.New(c.Last.At),
+				BodyBytes: c.Last.BodyBytes,
+				UserAgent: c.Last.UserAgent,
+			},
 		})
 	}
 	return reportMessage(RefusalsSubject, reportID, report)
@@ -60,12 +68,20 @@ func DecodeRefusals(data []byte) (reportID string, at time.Time, counts []Refusa
 		return "", time.Time{}, nil, fmt.Errorf("%w: the report has no ID", ErrUnreadable)
 	}
 	for _, c := range report.GetCounts() {
-		if c.GetCount() <= 0 || !validCode(c.GetCode()) || (c.GetWorkflowId() != "" && !execution.ValidName(c.GetWorkflowId())) {
+		if c.GetCount() <= 0 || !validCode(c.GetCode()) ||
+			(c.GetWorkflowId() != "" && !execution.ValidName(c.GetWorkflowId())) {
 			continue
 		}
 		counts = append(counts, RefusalCount{
-			WorkflowID: c.GetWorkflowId(), Code: c.GetCode(), Minute: timeFromWire(c.GetMinute()).Truncate(time.Minute), Count: c.GetCount(),
-			Last: RefusedRequest{At: timeFromWire(c.GetLast().GetAt()), BodyBytes: max(-1, c.GetLast().GetBodyBytes()), UserAgent: UserAgent(c.GetLast().GetUserAgent())},
+			WorkflowID: c.GetWorkflowId(),
+			Code:       c.GetCode(),
+			Minute:     timeFromWire(c.GetMinute()).Truncate(time.Minute),
+			Count:      c.GetCount(),
+			Last: RefusedRequest{
+				At:        timeFromWire(c.GetLast().GetAt()),
+				BodyBytes: max(-1, c.GetLast().GetBodyBytes()),
+				UserAgent: UserAgent(c.GetLast().GetUserAgent()),
+			},
 		})
 	}
 	return report.GetReportId(), timeFromWire(report.GetAt()), counts, nil

@@ -25,7 +25,11 @@ func (r Replication) Done() bool { return r.Current == r.Want }
 // SetReplicas changes the number of replicas of existing streams, one after the other, and waits
 // until the replicas are complete. It calls progress twice a second. An interrupted call loses
 // nothing and can be repeated.
-func SetReplicas(ctx context.Context, js jetstream.JetStream, names []string, replicas int, progress func(Replication)) error {
+func SetReplicas(
+	ctx context.Context, js jetstream.JetStream, names []string, replicas int, progress func(
+		Replication,
+	),
+) error {
 	for _, name := range names {
 		s, err := js.Stream(ctx, name)
 		if err != nil {
@@ -60,15 +64,19 @@ func tooFewServers(err error, replicas int) error {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case ok && uint16(api.ErrorCode) == codeNoCluster:
-		return fmt.Errorf("%w: %d replicas need a cluster of %d servers, but this server is not in a cluster", ErrTooFewServers, replicas, replicas)
+		return fmt.Errorf("%w: %d replicas need a cluster of %d servers, but this server is not "+
+			"in a cluster", ErrTooFewServers, replicas, replicas)
 	case ok && uint16(api.ErrorCode) == codeNoPeers:
-		return fmt.Errorf("%w: %d replicas need a cluster of %d servers that are all up (%s)", ErrTooFewServers, replicas, replicas, api.Description)
+		return fmt.Errorf("%w: %d replicas need a cluster of %d servers that are all up (%s)",
+			ErrTooFewServers, replicas, replicas, api.Description)
 	default:
 		return err
 	}
 }
 
-func awaitReplicas(ctx context.Context, s jetstream.Stream, replicas int, progress func(Replication)) (err error) {
+func awaitReplicas(
+	ctx context.Context, s jetstream.Stream, replicas int, progress func(Replication),
+) (err error) {
 	var last Replication
 	retry.Until(ctx, 500*time.Millisecond, func() bool {
 		var info *jetstream.StreamInfo

@@ -58,13 +58,18 @@ func reportsConfig(replicas int) jetstream.StreamConfig {
 func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (*nats.Msg, error) {
 	report := &hookstartv1.DuplicateReport{ReportId: reportID, At: timestamppb.New(at)}
 	for id, count := range counts {
-		report.Counts = append(report.Counts, &hookstartv1.DuplicateCount{ExecutionId: id, Count: count})
+		report.Counts = append(report.Counts, &hookstartv1.DuplicateCount{
+			ExecutionId: id,
+			Count:       count,
+		})
 	}
 	return reportMessage(DuplicatesSubject, reportID, report)
 }
 
 // DecodeDuplicates decodes a report. All its errors wrap ErrUnreadable.
-func DecodeDuplicates(data []byte) (reportID string, at time.Time, counts map[string]int64, err error) {
+func DecodeDuplicates(
+	data []byte,
+) (reportID string, at time.Time, counts map[string]int64, err error) {
 	var report hookstartv1.DuplicateReport
 	if err := proto.Unmarshal(data, &report); err != nil {
 		return "", time.Time{}, nil, fmt.Errorf("%w: %w", ErrUnreadable, err)

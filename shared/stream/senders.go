@@ -24,9 +24,10 @@ type SenderSeen struct {
 	VerifiedAt  time.Time // time of the last verified request; the zero time means none
 	HandshakeAt time.Time // time of the last handshake; the zero time means none
 
-	RefusedAt     time.Time // time of the last request that was refused by its signature; the zero time means none
-	RefusedCode   string    // code of that refusal
-	RefusedReason string    // reason of that refusal in words; at most MaxReason bytes
+	// Time of the last request that was refused by its signature; the zero time means none.
+	RefusedAt     time.Time
+	RefusedCode   string // code of that refusal
+	RefusedReason string // reason of that refusal in words; at most MaxReason bytes
 
 	Deliveries int64 // number of stored deliveries
 	WithoutID  int64 // number of them without a delivery ID
@@ -45,10 +46,18 @@ func SendersMessage(reportID string, at time.Time, seen []SenderSeen) (*nats.Msg
 	for i := range seen {
 		s := &seen[i]
 		report.Seen = append(report.Seen, &hookstartv1.SenderSeen{
-			WorkflowId: s.WorkflowID, NodeId: s.NodeID, Preset: s.Preset,
-			VerifiedAt: timeToWire(s.VerifiedAt), HandshakeAt: timeToWire(s.HandshakeAt), RefusedAt: timeToWire(s.RefusedAt),
-			RefusedCode: s.RefusedCode, RefusedReason: reason(s.RefusedReason),
-			Deliveries: s.Deliveries, WithoutId: s.WithoutID, Refused: s.Refused, Captured: s.Captured,
+			WorkflowId:    s.WorkflowID,
+			NodeId:        s.NodeID,
+			Preset:        s.Preset,
+			VerifiedAt:    timeToWire(s.VerifiedAt),
+			HandshakeAt:   timeToWire(s.HandshakeAt),
+			RefusedAt:     timeToWire(s.RefusedAt),
+			RefusedCode:   s.RefusedCode,
+			RefusedReason: reason(s.RefusedReason),
+			Deliveries:    s.Deliveries,
+			WithoutId:     s.WithoutID,
+			Refused:       s.Refused,
+			Captured:      s.Captured,
 		})
 	}
 	return reportMessage(SendersSubject, reportID, report)
@@ -84,10 +93,18 @@ func DecodeSenders(data []byte) (reportID string, at time.Time, seen []SenderSee
 			code = ""
 		}
 		seen = append(seen, SenderSeen{
-			WorkflowID: s.GetWorkflowId(), NodeID: s.GetNodeId(), Preset: s.GetPreset(),
-			VerifiedAt: timeFromWire(s.GetVerifiedAt()), HandshakeAt: timeFromWire(s.GetHandshakeAt()), RefusedAt: timeFromWire(s.GetRefusedAt()),
-			RefusedCode: code, RefusedReason: reason(s.GetRefusedReason()),
-			Deliveries: max(0, s.GetDeliveries()), WithoutID: max(0, s.GetWithoutId()), Refused: max(0, s.GetRefused()), Captured: s.GetCaptured(),
+			WorkflowID:    s.GetWorkflowId(),
+			NodeID:        s.GetNodeId(),
+			Preset:        s.GetPreset(),
+			VerifiedAt:    timeFromWire(s.GetVerifiedAt()),
+			HandshakeAt:   timeFromWire(s.GetHandshakeAt()),
+			RefusedAt:     timeFromWire(s.GetRefusedAt()),
+			RefusedCode:   code,
+			RefusedReason: reason(s.GetRefusedReason()),
+			Deliveries:    max(0, s.GetDeliveries()),
+			WithoutID:     max(0, s.GetWithoutId()),
+			Refused:       max(0, s.GetRefused()),
+			Captured:      s.GetCaptured(),
 		})
 	}
 	return report.GetReportId(), timeFromWire(report.GetAt()), seen, nil

@@ -21,12 +21,28 @@ const id = "01890a5d-ac96-774b-bcce-b302099a8057"
 
 func newStart() execution.Start {
 	return execution.Start{
-		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "gpu", Source: execution.Rerun,
-		DeliveryID: "d-1", RerunOf: "01890a5d-ac96-774b-bcce-b302099a8058", ReplayOf: "01890a5d-ac96-774b-bcce-b302099a8059", AcceptedAt: time.UnixMicro(1_700_000_000_123_456).UTC(),
-		Payload: execution.Payload{ContentType: "application/json", Kind: execution.JSON, Body: []byte(`{"a":1}`)},
-		Headers: execution.Values{"A": {"1", "2"}}, Query: execution.Values{"q": {""}}, TokenID: "0011223344556677",
-		Trace:  "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		Sender: "stripe", Verified: true, DeliveryDerived: true,
+		ID:         id,
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "acme",
+		Queue:      "gpu",
+		Source:     execution.Rerun,
+		DeliveryID: "d-1",
+		RerunOf:    "01890a5d-ac96-774b-bcce-b302099a8058",
+		ReplayOf:   "01890a5d-ac96-774b-bcce-b302099a8059",
+		AcceptedAt: time.UnixMicro(1_700_000_000_123_456).UTC(),
+		Payload: execution.Payload{
+			ContentType: "application/json",
+			Kind:        execution.JSON,
+			Body:        []byte(`{"a":1}`),
+		},
+		Headers:         execution.Values{"A": {"1", "2"}},
+		Query:           execution.Values{"q": {""}},
+		TokenID:         "0011223344556677",
+		Trace:           "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Sender:          "stripe",
+		Verified:        true,
+		DeliveryDerived: true,
 	}
 }
 
@@ -37,7 +53,8 @@ func TestMessagesKeepEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if msg.Subject != "executions.start.gpu.wf.node" || msg.Header.Get(jetstream.MsgIDHeader) != id {
+	if msg.Subject != "executions.start.gpu.wf.node" ||
+		msg.Header.Get(jetstream.MsgIDHeader) != id {
 		t.Errorf("%s %v", msg.Subject, msg.Header)
 	}
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
@@ -45,30 +62,57 @@ func TestMessagesKeepEverything(t *testing.T) {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	start.DeliveryID = ""
-	if msg, err := stream.StartMessage(start); err != nil || msg.Header.Get(jetstream.MsgIDHeader) != "" {
+	if msg, err := stream.StartMessage(start); err != nil ||
+		msg.Header.Get(jetstream.MsgIDHeader) != "" {
 		t.Errorf("a start without a delivery ID has a Nats-Msg-Id: %v, %v", msg.Header, err)
 	}
 
 	rejection := execution.Rejection{
-		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "gpu", DeliveryID: "d", At: start.AcceptedAt,
-		Payload: execution.Payload{ContentType: "text/plain", Kind: execution.Text, Body: []byte("hello")}, DeclaredSize: 5, Headers: execution.Values{"A": {"1"}}, Query: execution.Values{}, Code: "workflow_inactive",
-		TokenID: "0011223344556677", Trace: start.Trace, Sender: "github", Verified: true, DeliveryDerived: true,
+		ID:         id,
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "acme",
+		Queue:      "gpu",
+		DeliveryID: "d",
+		At:         start.AcceptedAt,
+		Payload: execution.Payload{
+			ContentType: "text/plain",
+			Kind:        execution.Text,
+			Body:        []byte("hello"),
+		},
+		DeclaredSize:    5,
+		Headers:         execution.Values{"A": {"1"}},
+		Query:           execution.Values{},
+		Code:            "workflow_inactive",
+		TokenID:         "0011223344556677",
+		Trace:           start.Trace,
+		Sender:          "github",
+		Verified:        true,
+		DeliveryDerived: true,
 	}
 	if msg, err = stream.RejectedMessage(rejection); err != nil {
 		t.Fatal(err)
 	}
 	event, err = stream.Decode(msg.Subject, msg.Header, msg.Data)
-	if diff := cmp.Diff(&rejection, event.Rejection); diff != "" || err != nil || msg.Subject != "executions.rejected.gpu.wf.node" {
+	if diff := cmp.Diff(&rejection, event.Rejection); diff != "" || err != nil ||
+		msg.Subject != "executions.rejected.gpu.wf.node" {
 		t.Errorf("%s %v\n%s", msg.Subject, err, diff)
 	}
 
-	progress := execution.Progress{ID: id, Status: execution.Failed, At: start.AcceptedAt, Error: "no", Attempt: 3}
+	progress := execution.Progress{
+		ID:      id,
+		Status:  execution.Failed,
+		At:      start.AcceptedAt,
+		Error:   "no",
+		Attempt: 3,
+	}
 	if msg, err = stream.ProgressMessage("gpu", "wf", "node", start.Trace, progress); err != nil {
 		t.Fatal(err)
 	}
 	event, err = stream.Decode(msg.Subject, msg.Header, msg.Data)
 	progress.Queue, progress.WorkflowID = "gpu", "wf" // from the subject
-	if diff := cmp.Diff(&progress, event.Progress); diff != "" || err != nil || msg.Subject != "executions.progress.gpu.wf."+id {
+	if diff := cmp.Diff(&progress, event.Progress); diff != "" || err != nil ||
+		msg.Subject != "executions.progress.gpu.wf."+id {
 		t.Errorf("%s %v\n%s", msg.Subject, err, diff)
 	}
 }
@@ -78,11 +122,25 @@ func TestStartsAreEncodedAsGenerated(t *testing.T) {
 	t.Parallel()
 	full := newStart()
 	for name, s := range map[string]execution.Start{
-		"full":  full,
-		"empty": {AcceptedAt: time.Unix(0, 0), Payload: execution.Payload{Kind: execution.Text}, Source: execution.Webhook},
+		"full": full,
+		"empty": {
+			AcceptedAt: time.Unix(0, 0),
+			Payload:    execution.Payload{Kind: execution.Text},
+			Source:     execution.Webhook,
+		},
 		"odd": {
-			ID: id, AcceptedAt: time.Unix(-1, 5).UTC(), Source: execution.Webhook, Payload: execution.Payload{Kind: execution.Binary, Body: []byte(strings.Repeat("x", 70_000))},
-			Headers: execution.Values{"": {""}, "none": nil, "long": {strings.Repeat("v", 300), ""}},
+			ID:         id,
+			AcceptedAt: time.Unix(-1, 5).UTC(),
+			Source:     execution.Webhook,
+			Payload: execution.Payload{
+				Kind: execution.Binary,
+				Body: []byte(strings.Repeat("x", 70_000)),
+			},
+			Headers: execution.Values{
+				"":     {""},
+				"none": nil,
+				"long": {strings.Repeat("v", 300), ""},
+			},
 		},
 	} {
 		msg, err := stream.StartMessage(s)
@@ -94,12 +152,17 @@ func TestStartsAreEncodedAsGenerated(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		again, err := proto.Marshal(&decoded)
-		if err != nil || len(again) != len(msg.Data) || len(decoded.ProtoReflect().GetUnknown()) != 0 {
+		if err != nil || len(again) != len(msg.Data) ||
+			len(decoded.ProtoReflect().GetUnknown()) != 0 {
 			t.Errorf("%s: %d bytes, generated code writes %d", name, len(msg.Data), len(again))
 		}
-		if decoded.GetExecutionId() != s.ID || !decoded.GetAcceptedAt().AsTime().Equal(s.AcceptedAt) || string(decoded.GetBody()) != string(s.Payload.Body) ||
-			len(decoded.GetHeaders()) != len(s.Headers) || decoded.GetTokenId() != s.TokenID || int(decoded.GetBodyKind()) != int(s.Payload.Kind) ||
-			decoded.GetSender() != s.Sender || decoded.GetVerified() != s.Verified || decoded.GetDeliveryDerived() != s.DeliveryDerived {
+		if decoded.GetExecutionId() != s.ID ||
+			!decoded.GetAcceptedAt().AsTime().Equal(s.AcceptedAt) ||
+			string(decoded.GetBody()) != string(s.Payload.Body) ||
+			len(decoded.GetHeaders()) != len(s.Headers) || decoded.GetTokenId() != s.TokenID ||
+			int(decoded.GetBodyKind()) != int(s.Payload.Kind) ||
+			decoded.GetSender() != s.Sender || decoded.GetVerified() != s.Verified ||
+			decoded.GetDeliveryDerived() != s.DeliveryDerived {
 			t.Errorf("%s: %v", name, &decoded)
 		}
 	}
@@ -118,10 +181,27 @@ func TestProgressIsEncodedAsGenerated(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]execution.Progress{
 		"running": {ID: id, Status: execution.Running, At: time.Unix(1, 2)},
-		"failed":  {ID: id, Status: execution.Failed, At: time.Unix(1_900_000_000, 999_999_999), Error: strings.Repeat("ü", 200)},
-		"output":  {ID: id, Status: execution.Succeeded, At: time.Unix(-1, 5), Output: []byte(`{"a":"` + strings.Repeat("x", 300) + `"}`)},
-		"began":   {ID: id, Status: execution.Failed, At: time.Unix(3, 0), StartedAt: time.Unix(2, 5), Error: "no", Attempt: 300},
-		"empty":   {At: time.Unix(0, 0)},
+		"failed": {
+			ID:     id,
+			Status: execution.Failed,
+			At:     time.Unix(1_900_000_000, 999_999_999),
+			Error:  strings.Repeat("ü", 200),
+		},
+		"output": {
+			ID:     id,
+			Status: execution.Succeeded,
+			At:     time.Unix(-1, 5),
+			Output: []byte(`{"a":"` + strings.Repeat("x", 300) + `"}`),
+		},
+		"began": {
+			ID:        id,
+			Status:    execution.Failed,
+			At:        time.Unix(3, 0),
+			StartedAt: time.Unix(2, 5),
+			Error:     "no",
+			Attempt:   300,
+		},
+		"empty": {At: time.Unix(0, 0)},
 	} {
 		msg, err := stream.ProgressMessage("q", "wf", "n", "", p)
 		if err != nil {
@@ -132,17 +212,26 @@ func TestProgressIsEncodedAsGenerated(t *testing.T) {
 			began = timestamppb.New(p.StartedAt)
 		}
 		want, err := proto.Marshal(&hookstartv1.ExecutionProgress{
-			StartedAt: began, ExecutionId: p.ID, State: map[execution.Status]hookstartv1.ExecutionState{
-				execution.Running: hookstartv1.ExecutionState_EXECUTION_STATE_RUNNING, execution.Failed: hookstartv1.ExecutionState_EXECUTION_STATE_FAILED,
+			StartedAt:   began,
+			ExecutionId: p.ID,
+			State: map[execution.Status]hookstartv1.ExecutionState{
+				execution.Running:   hookstartv1.ExecutionState_EXECUTION_STATE_RUNNING,
+				execution.Failed:    hookstartv1.ExecutionState_EXECUTION_STATE_FAILED,
 				execution.Succeeded: hookstartv1.ExecutionState_EXECUTION_STATE_SUCCEEDED,
-			}[p.Status], At: timestamppb.New(p.At), Error: p.Error, Output: p.Output,
+			}[p.Status],
+			At:      timestamppb.New(p.At),
+			Error:   p.Error,
+			Output:  p.Output,
 			Attempt: uint32(p.Attempt),
 		})
 		if err != nil || string(msg.Data) != string(want) {
 			t.Errorf("%s: %x, generated code writes %x, %v", name, msg.Data, want, err)
 		}
 	}
-	if _, err := stream.ProgressMessage("q", "wf", "n", "", execution.Progress{ID: id, Error: "\xff"}); err == nil {
+	if _, err := stream.ProgressMessage("q", "wf", "n", "", execution.Progress{
+		ID:    id,
+		Error: "\xff",
+	}); err == nil {
 		t.Error("what is not UTF-8 was encoded")
 	}
 }
@@ -159,11 +248,18 @@ func TestDecodeRefusesWhatIsNotAMessage(t *testing.T) {
 		return msg.Data
 	}
 	good := message(func(*execution.Start) {})
-	progress, err := stream.ProgressMessage("q", "wf", "n", "", execution.Progress{ID: id, Status: execution.Succeeded, Output: []byte("{")})
+	progress, err := stream.ProgressMessage("q", "wf", "n", "", execution.Progress{
+		ID:     id,
+		Status: execution.Succeeded,
+		Output: []byte("{"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	queued, err := stream.ProgressMessage("q", "wf", "n", "", execution.Progress{ID: id, Status: execution.Queued})
+	queued, err := stream.ProgressMessage("q", "wf", "n", "", execution.Progress{
+		ID:     id,
+		Status: execution.Queued,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,17 +267,24 @@ func TestDecodeRefusesWhatIsNotAMessage(t *testing.T) {
 		subject string
 		data    []byte
 	}{
-		"garbage":                  {"executions.start.q.wf.node", []byte("\xff\xff")},
-		"nothing":                  {"executions.start.q.wf.node", nil},
-		"no UUID":                  {"executions.start.q.wf.node", message(func(s *execution.Start) { s.ID = strings.ToUpper(id) })},
-		"a bad workflow":           {"executions.start.q.wf.node", message(func(s *execution.Start) { s.WorkflowID = "a.b" })},
-		"no body kind":             {"executions.start.q.wf.node", message(func(s *execution.Start) { s.Payload.Kind = 0 })},
+		"garbage": {"executions.start.q.wf.node", []byte("\xff\xff")},
+		"nothing": {"executions.start.q.wf.node", nil},
+		"no UUID": {"executions.start.q.wf.node", message(func(s *execution.Start) {
+			s.ID = strings.ToUpper(id)
+		})},
+		"a bad workflow": {"executions.start.q.wf.node", message(func(s *execution.Start) {
+			s.WorkflowID = "a.b"
+		})},
+		"no body kind": {"executions.start.q.wf.node", message(func(s *execution.Start) {
+			s.Payload.Kind = 0
+		})},
 		"another subject":          {"executions.other.q.wf.node", good},
 		"output is not valid JSON": {progress.Subject, progress.Data},
 		"a state too many":         {queued.Subject, queued.Data},
 		"rejection, garbage":       {"executions.rejected.q.wf.node", []byte("x")},
 	} {
-		if _, err := stream.Decode(c.subject, nats.Header{}, c.data); !errors.Is(err, stream.ErrUnreadable) {
+		if _, err := stream.Decode(c.subject, nats.Header{}, c.data); !errors.Is(err,
+			stream.ErrUnreadable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -196,7 +299,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add("executions.progress.q.wf."+id, []byte("\x0a\x01x"))
 	f.Add("executions.rejected.q.wf.n", []byte{})
 	f.Fuzz(func(t *testing.T, subject string, data []byte) {
-		if _, err := stream.Decode(subject, nats.Header{}, data); err != nil && !errors.Is(err, stream.ErrUnreadable) {
+		if _, err := stream.Decode(subject, nats.Header{}, data); err != nil &&
+			!errors.Is(err, stream.ErrUnreadable) {
 			t.Error(err)
 		}
 	})
@@ -236,7 +340,8 @@ func TestReports(t *testing.T) {
 		t.Errorf("%s %s %v %v", gotID, gotAt, got, err)
 	}
 	for _, bad := range []string{"\xff", ""} {
-		if _, _, _, err := stream.DecodeDuplicates([]byte(bad)); !errors.Is(err, stream.ErrUnreadable) {
+		if _, _, _, err := stream.DecodeDuplicates([]byte(bad)); !errors.Is(err,
+			stream.ErrUnreadable) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -87,13 +87,15 @@ func TestEnsureAddsSubjects(t *testing.T) {
 	}
 	other := stream.DefaultSettings
 	other.DedupWindow = time.Minute
-	if err := stream.Ensure(ctx, js, other); !errors.Is(err, stream.ErrMismatch) || !slices.Equal(subjects(), all[:2]) {
+	if err := stream.Ensure(ctx, js, other); !errors.Is(err, stream.ErrMismatch) ||
+		!slices.Equal(subjects(), all[:2]) {
 		t.Errorf("with another dedup window: %v, %q", err, subjects())
 	}
 	var executors sync.WaitGroup
 	for range 3 {
 		executors.Go(func() {
-			if err := errors.Join(stream.Ensure(ctx, js, stream.DefaultSettings), stream.EnsureReports(ctx, js, 1)); err != nil {
+			if err := errors.Join(stream.Ensure(ctx, js, stream.DefaultSettings),
+				stream.EnsureReports(ctx, js, 1)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -106,7 +108,8 @@ func TestEnsureAddsSubjects(t *testing.T) {
 		t.Error(err)
 	}
 	s, err := js.Stream(ctx, stream.Name)
-	if err != nil || s.CachedInfo().State.Msgs != 2 || s.CachedInfo().Config.Metadata["operator"] != "me" {
+	if err != nil || s.CachedInfo().State.Msgs != 2 ||
+		s.CachedInfo().Config.Metadata["operator"] != "me" {
 		t.Errorf("%v, %+v", err, s.CachedInfo())
 	}
 
@@ -120,13 +123,16 @@ func TestEnsureAddsSubjects(t *testing.T) {
 		}
 		return stream.Ensure(ctx, js, stream.DefaultSettings)
 	}
-	if err := change(append(slices.Clone(all), "executions.later.*")...); err != nil || len(subjects()) != len(all)+1 {
+	if err := change(append(slices.Clone(all), "executions.later.*")...); err != nil ||
+		len(subjects()) != len(all)+1 {
 		t.Errorf("subjects of a later version: %v, %q", err, subjects())
 	}
-	if err := change(append(slices.Clone(all), "mine.>")...); !errors.Is(err, stream.ErrMismatch) || !strings.Contains(err.Error(), "mine.>") {
+	if err := change(append(slices.Clone(all), "mine.>")...); !errors.Is(err, stream.ErrMismatch) ||
+		!strings.Contains(err.Error(), "mine.>") {
 		t.Errorf("a subject of others: %v", err)
 	}
-	if err := change(all[0], all[1], "executions.ordered.>"); !errors.Is(err, stream.ErrMismatch) || !strings.Contains(err.Error(), "overlap") {
+	if err := change(all[0], all[1], "executions.ordered.>"); !errors.Is(err, stream.ErrMismatch) ||
+		!strings.Contains(err.Error(), "overlap") {
 		t.Errorf("a wildcard that contains a missing subject: %v", err)
 	}
 }

@@ -31,9 +31,10 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 	if list.Plans, err = c.planChoices(ctx); err != nil {
 		return list, err
 	}
-	found, at, err := askList(r, url.Values{}, nil, func(p operate.Page) (api.List[api.Account], error) {
-		return c.Operate.Accounts(ctx, signin.Caller(ctx), "", p)
-	})
+	found, at, err := askList(r, url.Values{}, nil,
+		func(p operate.Page) (api.List[api.Account], error) {
+			return c.Operate.Accounts(ctx, signin.Caller(ctx), "", p)
+		})
 	if err != nil {
 		return list, err
 	}

@@ -32,7 +32,9 @@ func (c *Console) allRefusals(r *http.Request) (p allRefusals, err error) {
 	within := read.within(spans)
 	p.Within = cmp.Or(within, refusedWithin)
 	from := since(p.Within)
-	found, at, err := askList(r, queryOf(map[string]string{"within": within}), read.ignored, func(p operate.Page) (api.List[api.WorkflowRefusal], error) {
+	found, at, err := askList(r, queryOf(map[string]string{"within": within}), read.ignored, func(
+		p operate.Page,
+	) (api.List[api.WorkflowRefusal], error) {
 		return c.Operate.AllRefusals(ctx, signin.Caller(ctx), "", from, p)
 	})
 	if err != nil {
@@ -44,7 +46,9 @@ func (c *Console) allRefusals(r *http.Request) (p allRefusals, err error) {
 		if err != nil {
 			return p, err
 		}
-		p.Rows = append(p.Rows, refusedRow{refusal{one.Refusal, advice[webhook.Code(one.Code)]}, from, one.WorkflowID})
+		p.Rows = append(p.Rows, refusedRow{
+			refusal{one.Refusal, advice[webhook.Code(one.Code)]}, from, one.WorkflowID,
+		})
 	}
 	return p, nil
 }

@@ -31,13 +31,23 @@ func (f auditFilter) Any() bool { return f != auditFilter{} }
 
 func auditFilterOf(query url.Values) (f auditFilter, ignored []string) {
 	read := filterReader{query: query}
-	f = auditFilter{Actor: read.text("actor"), Account: read.text("account"), Workflow: read.text("workflow"), Within: read.within(auditSpans)}
+	f = auditFilter{
+		Actor:    read.text("actor"),
+		Account:  read.text("account"),
+		Workflow: read.text("workflow"),
+		Within:   read.within(auditSpans),
+	}
 	return f, read.ignored
 }
 
 // query returns the filter as the query of a link.
 func (f auditFilter) query() url.Values {
-	return queryOf(map[string]string{"actor": f.Actor, "account": f.Account, "workflow": f.Workflow, "within": f.Within})
+	return queryOf(map[string]string{
+		"actor":    f.Actor,
+		"account":  f.Account,
+		"workflow": f.Workflow,
+		"within":   f.Within,
+	})
 }
 
 // auditRow is one audit entry in the list.
@@ -61,11 +71,15 @@ const maxShownChanges = 12
 func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 	ctx := r.Context()
 	filter, ignored := auditFilterOf(r.URL.Query())
-	found, at, err := askList(r, filter.query(), ignored, func(p operate.Page) (api.List[api.AuditEntry], error) {
-		return c.Operate.Audit(ctx, signin.Caller(ctx), operate.AuditFilter{
-			Actor: filter.Actor, AccountID: filter.Account, WorkflowID: filter.Workflow, Since: since(filter.Within),
-		}, p)
-	})
+	found, at, err := askList(r, filter.query(), ignored,
+		func(p operate.Page) (api.List[api.AuditEntry], error) {
+			return c.Operate.Audit(ctx, signin.Caller(ctx), operate.AuditFilter{
+				Actor:      filter.Actor,
+				AccountID:  filter.Account,
+				WorkflowID: filter.Workflow,
+				Since:      since(filter.Within),
+			}, p)
+		})
 	if err != nil {
 		return list, err
 	}
@@ -78,11 +92,19 @@ func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 }
 
 func auditRowOf(entry api.AuditEntry) auditRow {
-	row := auditRow{AuditEntry: entry, Who: cmp.Or(entry.Actor.Name, entry.Actor.ID, entry.Actor.Kind)}
-	row.Same = "/audit?" + url.Values{"actor": {cmp.Or(entry.Actor.ID, entry.Actor.Name, entry.Actor.Kind)}}.Encode()
+	row := auditRow{
+		AuditEntry: entry,
+		Who:        cmp.Or(entry.Actor.Name, entry.Actor.ID, entry.Actor.Kind),
+	}
+	row.Same = "/audit?" + url.Values{
+		"actor": {cmp.Or(entry.Actor.ID, entry.Actor.Name, entry.Actor.Kind)},
+	}.Encode()
 	for _, change := range entry.Changes[:min(len(entry.Changes), maxShownChanges)] {
 		row.What = append(row.What, changeText{
-			Field: change.Field, From: changeValue(change.From), To: changeValue(change.To), Execution: change.Field == "executionId",
+			Field:     change.Field,
+			From:      changeValue(change.From),
+			To:        changeValue(change.To),
+			Execution: change.Field == "executionId",
 		})
 	}
 	row.More = len(entry.Changes) - len(row.What)

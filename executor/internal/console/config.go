@@ -13,8 +13,8 @@ type Config struct {
 	// Operate provides the data of the pages.
 	Operate *operate.Service
 
-	// SignIn authenticates operators. The browser also calls the API below /api/, which must use the
-	// same SignIn.
+	// SignIn authenticates operators. The browser also calls the API below /api/, which must use
+	// the same SignIn.
 	SignIn *signin.SignIn
 	// DemoQueue is the queue of this process's demo runner. "" means that there is no demo runner.
 	DemoQueue string

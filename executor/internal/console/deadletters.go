@@ -28,20 +28,31 @@ func (f deadLetterFilter) Any() bool { return f != deadLetterFilter{} }
 
 func deadLetterFilterOf(query url.Values) (f deadLetterFilter, ignored []string) {
 	read := filterReader{query: query}
-	f = deadLetterFilter{Workflow: read.text("workflow"), Reason: query.Get("reason"), Within: read.within(spans)}
+	f = deadLetterFilter{
+		Workflow: read.text("workflow"),
+		Reason:   query.Get("reason"),
+		Within:   read.within(spans),
+	}
 	return f, read.ignored
 }
 
 // query returns the filter as the query of a link.
 func (f deadLetterFilter) query() url.Values {
-	return queryOf(map[string]string{"workflow": f.Workflow, "reason": f.Reason, "within": f.Within})
+	return queryOf(map[string]string{
+		"workflow": f.Workflow,
+		"reason":   f.Reason,
+		"within":   f.Within,
+	})
 }
 
 // Selected returns the request of a button for all matching dead letters. It selects those that
 // matched when the page was rendered.
 func (l deadLetterList) Selected() api.SelectDeadLetters {
 	return api.SelectDeadLetters{
-		WorkflowID: l.Filter.Workflow, Reason: l.Filter.Reason, Since: since(l.Filter.Within), Until: time.Now().UTC(),
+		WorkflowID: l.Filter.Workflow,
+		Reason:     l.Filter.Reason,
+		Since:      since(l.Filter.Within),
+		Until:      time.Now().UTC(),
 	}
 }
 
@@ -56,11 +67,12 @@ func (r deadLetterRow) Took() time.Duration { return r.FailedAt.Sub(r.At) }
 func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err error) {
 	ctx := r.Context()
 	filter, ignored := deadLetterFilterOf(r.URL.Query())
-	found, at, err := askList(r, filter.query(), ignored, func(p operate.Page) (api.List[api.DeadLetter], error) {
-		return c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{
-			WorkflowID: filter.Workflow, Reason: filter.Reason, Since: since(filter.Within),
-		}, p)
-	})
+	found, at, err := askList(r, filter.query(), ignored,
+		func(p operate.Page) (api.List[api.DeadLetter], error) {
+			return c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{
+				WorkflowID: filter.Workflow, Reason: filter.Reason, Since: since(filter.Within),
+			}, p)
+		})
 	if err != nil {
 		return list, err
 	}

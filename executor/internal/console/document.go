@@ -16,7 +16,10 @@ const maxRaw = 256 << 10
 
 func newDocument(name string, text []byte, whole string) *document {
 	return &document{
-		Name: name, Tree: parseJSONTree(text), Whole: whole,
-		Raw: strings.ToValidUTF8(string(text[:min(len(text), maxRaw)]), ""), Cut: len(text) > maxRaw,
+		Name:  name,
+		Tree:  parseJSONTree(text),
+		Whole: whole,
+		Raw:   strings.ToValidUTF8(string(text[:min(len(text), maxRaw)]), ""),
+		Cut:   len(text) > maxRaw,
 	}
 }

@@ -17,8 +17,14 @@ type span struct {
 // spans holds the time spans of most filters, auditSpans those of the audit, whose entries are kept
 // longer.
 var (
-	spans      = []span{{"1h", "last hour", time.Hour}, {"24h", "last 24 hours", 24 * time.Hour}, {"7d", "last 7 days", 7 * 24 * time.Hour}}
-	auditSpans = append(slices.Clip(spans), span{"30d", "last 30 days", 30 * 24 * time.Hour}, span{"90d", "last 90 days", 90 * 24 * time.Hour})
+	spans = []span{
+		{"1h", "last hour", time.Hour}, {"24h", "last 24 hours", 24 * time.Hour}, {
+			"7d", "last 7 days", 7 * 24 * time.Hour,
+		},
+	}
+	auditSpans = append(slices.Clip(spans), span{"30d", "last 30 days", 30 * 24 * time.Hour}, span{
+		"90d", "last 90 days", 90 * 24 * time.Hour,
+	})
 )
 
 // since returns the beginning of a time span that ends now, or the zero time if nothing is

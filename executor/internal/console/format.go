@@ -15,12 +15,16 @@ import (
 
 // formats holds the template functions that format values.
 var formats = template.FuncMap{
-	"ago":   func(t time.Time) template.HTML { return timeElement(t, "relative", relative(t, time.Now())) },
+	"ago": func(t time.Time) template.HTML {
+		return timeElement(t, "relative", relative(t, time.Now()))
+	},
 	"since": func(t time.Time) string { return relative(t, time.Now()) },
 	"exact": func(t time.Time) template.HTML {
 		return timeElement(t, "exact", t.UTC().Format("2 Jan 15:04:05.000")+" UTC")
 	},
-	"local":     func(t time.Time) template.HTML { return timeElement(t, "local", t.UTC().Format("2 Jan 15:04")+" UTC") },
+	"local": func(t time.Time) template.HTML {
+		return timeElement(t, "local", t.UTC().Format("2 Jan 15:04")+" UTC")
+	},
 	"duration":  duration,
 	"bytes":     size,
 	"count":     count,
@@ -52,7 +56,8 @@ func timeElement(t time.Time, kind, text string) template.HTML {
 	t = t.UTC()
 	exact := t.Format("2006-01-02 15:04:05.000") + " UTC"
 	//nolint:gosec // digits, and words that are written in here
-	return template.HTML(`<time datetime="` + t.Format(time.RFC3339Nano) + `" title="` + exact + `" data-time="` + kind + `">` + text + `</time>`)
+	return template.HTML(`<time datetime="` + t.Format(time.RFC3339Nano) + `" title="` + exact +
+		`" data-time="` + kind + `">` + text + `</time>`)
 }
 
 // relative returns how long ago a time is, in the same words as times.js.
@@ -111,7 +116,9 @@ func size(n int64) string {
 	}
 }
 
-func trimZero(n float64) string { return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") }
+func trimZero(n float64) string {
+	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0")
+}
 
 // count returns a number with separators between its thousands.
 func count(n int64) string {

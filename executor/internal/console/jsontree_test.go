@@ -18,7 +18,8 @@ func TestJSONTree(t *testing.T) {
 	}
 	walk(tree)
 	want := strings.Join([]string{
-		`||object`, `"n"|12345678901234567890|number`, `"n"|1E-2|number`, `"s"|"é\u0000<"|string`, `"unseen"|"a\u202eb\u200bc👩` + "\u200d" + `👩\udb40\udc01"|string`, `"list"||array`,
+		`||object`, `"n"|12345678901234567890|number`, `"n"|1E-2|number`, `"s"|"é\u0000<"|string`,
+		`"unseen"|"a\u202eb\u200bc👩` + "\u200d" + `👩\udb40\udc01"|string`, `"list"||array`,
 		`|true|word`, `|null|word`, `||array`, `||object`,
 	}, "\n")
 	if got := strings.Join(said, "\n"); got != want {
@@ -30,7 +31,8 @@ func TestJSONTree(t *testing.T) {
 func TestJSONTreeIsBounded(t *testing.T) {
 	t.Parallel()
 	wide := parseJSONTree([]byte("[" + strings.Repeat("[1],", 50_000) + "2]"))
-	if wide == nil || wide.Count != 50_001 || int(wide.Left)+len(wide.Children) != wide.Count || len(wide.Children) > maxTreeNodes {
+	if wide == nil || wide.Count != 50_001 || int(wide.Left)+len(wide.Children) != wide.Count ||
+		len(wide.Children) > maxTreeNodes {
 		t.Errorf("wide: %+v", wide)
 	}
 	deep := parseJSONTree([]byte(strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)))
@@ -41,7 +43,8 @@ func TestJSONTreeIsBounded(t *testing.T) {
 	if deep == nil || depth != maxTreeDepth {
 		t.Errorf("deep: %d", depth)
 	}
-	if long := parseJSONTree([]byte(`"` + strings.Repeat("é", 100_000) + `"`)); long == nil || len(long.Text) > maxTreeText+10 {
+	if long := parseJSONTree([]byte(`"` + strings.Repeat("é", 100_000) + `"`)); long == nil ||
+		len(long.Text) > maxTreeText+10 {
 		t.Error("long")
 	}
 	for _, text := range []string{"", "{", `{"a"`, "nope"} {

@@ -27,21 +27,28 @@ type keyRow struct {
 
 func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 	ctx, by := r.Context(), signin.Caller(r.Context())
-	found, at, err := askList(r, url.Values{}, nil, func(p operate.Page) (api.List[api.Key], error) {
-		return c.Operate.Keys(ctx, by, "", p)
-	})
+	found, at, err := askList(r, url.Values{}, nil,
+		func(p operate.Page) (api.List[api.Key], error) {
+			return c.Operate.Keys(ctx, by, "", p)
+		})
 	if err != nil {
 		return list, err
 	}
 	list.listPage = at
 	now := time.Now()
 	for _, key := range found {
-		list.Rows = append(list.Rows, keyRow{key, !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt), by.Kind == operate.Key && by.ID == key.ID})
+		list.Rows = append(list.Rows, keyRow{
+			key, !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt), by.Kind == operate.Key &&
+				by.ID == key.ID,
+		})
 	}
 	accounts, err := c.Operate.Accounts(ctx, by, "", operate.Page{Limit: maxChoices})
 	list.More = accounts.NextCursor != ""
 	for _, account := range accounts.Items {
-		list.Accounts = append(list.Accounts, quota{ID: account.ID, Name: nameOr(account.Name, account.ID)})
+		list.Accounts = append(list.Accounts, quota{
+			ID:   account.ID,
+			Name: nameOr(account.Name, account.ID),
+		})
 	}
 	return list, err
 }

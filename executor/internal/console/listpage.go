@@ -23,7 +23,10 @@ type listPage struct {
 
 // askList fetches the page of a list at the cursor in a request's query. query holds the list's
 // filters, invalid the names of the invalid ones.
-func askList[T any](r *http.Request, query url.Values, invalid []string, ask func(operate.Page) (api.List[T], error)) (items []T, at listPage, err error) {
+func askList[T any](
+	r *http.Request, query url.Values, invalid []string,
+	ask func(operate.Page) (api.List[T], error),
+) (items []T, at listPage, err error) {
 	after := r.URL.Query().Get("after")
 	at.Begin = queryText(query)
 	list, ignored, err := askPage(after, listRows, ask)
@@ -37,7 +40,9 @@ func askList[T any](r *http.Request, query url.Values, invalid []string, ask fun
 
 // askPage fetches the page of a list after a cursor. After an invalid cursor it fetches the first
 // page, and ignored says so for the reader.
-func askPage[T any](after string, limit int, ask func(operate.Page) (api.List[T], error)) (list api.List[T], ignored []string, err error) {
+func askPage[T any](
+	after string, limit int, ask func(operate.Page) (api.List[T], error),
+) (list api.List[T], ignored []string, err error) {
 	list, err = ask(operate.Page{Limit: limit, Cursor: after})
 	if isInvalid(err) && after != "" {
 		ignored = []string{"“" + shortened(after) + "” is not a place in the list"}

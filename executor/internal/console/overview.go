@@ -75,7 +75,8 @@ func (c *Console) numbersOf(ctx context.Context, now operate.Installation) (n nu
 func (c *Console) deadLetters(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	found, err := c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{}, operate.Page{Limit: maxDeadLetters})
+	found, err := c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{},
+		operate.Page{Limit: maxDeadLetters})
 	switch n := len(found.Items); {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "", nil

@@ -18,15 +18,19 @@ type planChange struct {
 // limit, otherwise nothing.
 func (c *Console) planChangeFragment(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	change, err := c.Operate.PlanChange(r.Context(), signin.Caller(r.Context()), query.Get("account"), query.Get("plan"))
+	change, err := c.Operate.PlanChange(r.Context(), signin.Caller(r.Context()),
+		query.Get("account"), query.Get("plan"))
 	switch {
 	case isNotFound(err):
-		c.fail(w, r, http.StatusNotFound, "There is no such account or plan", "It may have been changed. Load the page again.")
+		c.fail(w, r, http.StatusNotFound, "There is no such account or plan",
+			"It may have been changed. Load the page again.")
 	case err != nil:
 		c.failed(w, r, err)
 	case change.Stop.Total == 0 && change.Slower == 0:
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		c.write(w, r, http.StatusOK, "fragment", "plan-change", planChange{change, quotaOf(change.From), rateText(change.To.Plan.RateLimit)})
+		c.write(w, r, http.StatusOK, "fragment", "plan-change", planChange{
+			change, quotaOf(change.From), rateText(change.To.Plan.RateLimit),
+		})
 	}
 }

@@ -22,9 +22,10 @@ type queueRow struct {
 
 func (c *Console) queueList(r *http.Request) (list queueList, err error) {
 	ctx := r.Context()
-	found, at, err := askList(r, url.Values{}, nil, func(p operate.Page) (api.List[api.Queue], error) {
-		return c.Operate.Queues(ctx, signin.Caller(ctx), "", p)
-	})
+	found, at, err := askList(r, url.Values{}, nil,
+		func(p operate.Page) (api.List[api.Queue], error) {
+			return c.Operate.Queues(ctx, signin.Caller(ctx), "", p)
+		})
 	if err != nil {
 		return list, err
 	}

@@ -35,7 +35,13 @@ func (c *Console) quotas(ctx context.Context, accounts []api.Account) (all []quo
 }
 
 func quotaOf(of operate.Quota) quota {
-	q := quota{Quota: of, ID: of.Account.ID, Name: nameOr(of.Account.Name, of.Account.ID), Plan: of.Account.Plan, Events: of.Account.Events}
+	q := quota{
+		Quota:  of,
+		ID:     of.Account.ID,
+		Name:   nameOr(of.Account.Name, of.Account.ID),
+		Plan:   of.Account.Plan,
+		Events: of.Account.Events,
+	}
 	if of.Plan != nil {
 		q.Rate = rateText(of.Plan.RateLimit)
 	}
@@ -59,11 +65,16 @@ func (q quota) Text() string {
 // state is the effective state of a workflow, which follows from its switch and the limits of its
 // plan.
 type state struct {
-	Active    bool
-	Over      bool // active, but past the plan's limit, or not in it at all: its webhooks are refused
+	Active bool
+	// Active, but past the plan's limit, or not in it at all: its webhooks are refused.
+	Over      bool
 	NotInPlan bool // the plan has no webhook triggers
 }
 
 func stateOf(w api.Workflow) state {
-	return state{Active: w.Active, Over: w.PlanRefusal != "", NotInPlan: w.PlanRefusal == api.CodeWebhooksNotInPlan}
+	return state{
+		Active:    w.Active,
+		Over:      w.PlanRefusal != "",
+		NotInPlan: w.PlanRefusal == api.CodeWebhooksNotInPlan,
+	}
 }

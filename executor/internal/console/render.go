@@ -71,7 +71,8 @@ func parsePages(assetsPath string, of reader) pages {
 		},
 	}
 	maps.Copy(functions, formats)
-	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts/*.html"))
+	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles,
+		"templates/layout.html", "templates/parts/*.html"))
 	files, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		panic(err) // the pattern is well-formed
@@ -95,7 +96,9 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 }
 
 // show returns the handler of a page whose data the function data returns.
-func show[T any](c *Console, name string, p page, data func(*http.Request) (T, error)) http.HandlerFunc {
+func show[T any](
+	c *Console, name string, p page, data func(*http.Request) (T, error),
+) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := data(r)
 		if err != nil {
@@ -109,7 +112,9 @@ func show[T any](c *Console, name string, p page, data func(*http.Request) (T, e
 }
 
 // fragment returns the handler of a part of a page that the browser loads on its own.
-func fragment[T any](c *Console, name, part string, data func(*http.Request) (T, error)) http.HandlerFunc {
+func fragment[T any](
+	c *Console, name, part string, data func(*http.Request) (T, error),
+) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := data(r)
 		if err != nil {
@@ -133,9 +138,12 @@ func callerOf(c *Console, r *http.Request) operate.Caller {
 	return by
 }
 
-func (c *Console) write(w http.ResponseWriter, r *http.Request, status int, name, part string, data any) {
+func (c *Console) write(
+	w http.ResponseWriter, r *http.Request, status int, name, part string, data any,
+) {
 	var text bytes.Buffer
-	if err := c.pages[readerOf(callerOf(c, r))]()[name].ExecuteTemplate(&text, part, data); err != nil {
+	if err := c.pages[readerOf(callerOf(c, r))]()[name].ExecuteTemplate(&text, part,
+		data); err != nil {
 		note(r, name, err)
 		if name != "problem" {
 			c.fail(w, r, http.StatusInternalServerError, "", "")
@@ -162,7 +170,8 @@ type problem struct {
 // fail answers with an error page. Empty texts are replaced by those of an internal error.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title, detail string) {
 	if title == "" {
-		title, detail = "Internal error", "The page could not be rendered. The executor's log says why."
+		title, detail = "Internal error",
+			"The page could not be rendered. The executor's log says why."
 	}
 	c.render(w, r, status, "problem", page{Title: title, Body: problem{status, title, detail}})
 }
@@ -175,12 +184,14 @@ func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
 		c.fail(w, r, http.StatusNotFound, "Not found", refused.Detail)
 	case errors.Is(err, context.DeadlineExceeded):
 		note(r, "", err)
-		c.fail(w, r, http.StatusServiceUnavailable, "Timeout", "The database or NATS did not answer in time. Try again in a moment.")
+		c.fail(w, r, http.StatusServiceUnavailable, "Timeout",
+			"The database or NATS did not answer in time. Try again in a moment.")
 	case ok && refused.Code == api.CodeForbidden:
 		c.fail(w, r, http.StatusForbidden, "Forbidden", refused.Detail)
 	case ok && refused.Code == api.CodeUnavailable:
 		note(r, "", err)
-		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable", "NATS or the database cannot be reached now. Try again in a moment.")
+		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable",
+			"NATS or the database cannot be reached now. Try again in a moment.")
 	default:
 		note(r, "", err)
 		c.fail(w, r, http.StatusInternalServerError, "", "")

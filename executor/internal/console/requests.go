@@ -58,7 +58,10 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 			add(causes, count.Code, at, count.Count)
 		}
 	}
-	kinds := []part{{Name: operate.Accepted, Class: "started"}, {Name: operate.Deduplicated, Class: "repeated"}, {Name: operate.Refused, Class: "rejected"}}
+	kinds := []part{
+		{Name: operate.Accepted, Class: "started"}, {Name: operate.Deduplicated, Class: "repeated"},
+		{Name: operate.Refused, Class: "rejected"},
+	}
 	got := requests{
 		Outcomes: draw(first, time.Minute, requestMinutes, kinds, outcomes),
 		Causes:   draw(first, time.Minute, requestMinutes, causeParts(causes), causes),

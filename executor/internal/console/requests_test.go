@@ -19,15 +19,21 @@ func TestChartOfCauses(t *testing.T) {
 	}
 	now := time.Now()
 	for i, code := range []string{"alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta"} {
-		for n, minute := range []time.Time{now, now.Add(-30 * time.Minute), now.Add(-2 * time.Hour), now.Add(2 * time.Hour)} {
+		for n, minute := range []time.Time{
+			now, now.Add(-30 * time.Minute), now.Add(-2 * time.Hour), now.Add(2 * time.Hour),
+		} {
 			r.check(r.store.AddRefusals(t.Context(), fmt.Sprint(code, n), now, []store.Refusal{{
-				Code: code, Minute: minute.Truncate(time.Minute), Count: int64(10 * (i + 1)), Last: store.RefusedRequest{At: minute},
+				Code:   code,
+				Minute: minute.Truncate(time.Minute),
+				Count:  int64(10 * (i + 1)),
+				Last:   store.RefusedRequest{At: minute},
 			}}))
 		}
 	}
 	body := r.get("/", session).body
 	for _, part := range []string{
-		"eta <b>140</b>", "zeta <b>120</b>", "epsilon <b>100</b>", "delta <b>80</b>", "others <b>120</b>", "refused <b>560</b>",
+		"eta <b>140</b>", "zeta <b>120</b>", "epsilon <b>100</b>", "delta <b>80</b>",
+		"others <b>120</b>", "refused <b>560</b>",
 		"At most 280 in one", "70 eta, 60 zeta, 50 epsilon, 40 delta, 60 others",
 	} {
 		if !strings.Contains(strings.ReplaceAll(body, "at most", "At most"), part) {

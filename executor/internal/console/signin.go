@@ -19,7 +19,9 @@ type signIn struct {
 }
 
 // askToSignIn answers with the sign-in page.
-func (c *Console) askToSignIn(w http.ResponseWriter, r *http.Request, status int, next, problem string) {
+func (c *Console) askToSignIn(
+	w http.ResponseWriter, r *http.Request, status int, next, problem string,
+) {
 	body := signIn{Next: next, Problem: problem}
 	if c.SignIn.HasOIDC() {
 		body.Provider = providerPath(next)
@@ -41,11 +43,15 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 	_, err := c.SignIn.Visit(r)
 	switch {
 	case err == nil:
-		http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // localPath has made sure that it stays here
+		//nolint:gosec // localPath has made sure that it stays here
+		http.Redirect(w, r, next, http.StatusSeeOther)
 	case nonce == "" && c.SignIn.Returns(r):
-		http.Redirect(w, r, providerPath(next), http.StatusSeeOther) //nolint:gosec // a path of this site
+		//nolint:gosec // a path of this site
+		http.Redirect(w, r, providerPath(next), http.StatusSeeOther)
 	case nonce != "":
-		c.askToSignIn(w, r, http.StatusForbidden, next, "This link works once, within ten minutes. It was used before or has expired. Sign in with the admin token or a key.")
+		c.askToSignIn(w, r, http.StatusForbidden, next,
+			"This link works once, within ten minutes. It was used before or has expired. Sign "+
+				"in with the admin token or a key.")
 	default:
 		c.askToSignIn(w, r, http.StatusOK, next, "")
 	}
@@ -57,7 +63,8 @@ func (c *Console) doSignIn(w http.ResponseWriter, r *http.Request) {
 	err := c.SignIn.ByToken(w, r, r.PostFormValue("token"))
 	switch {
 	case errors.Is(err, signin.ErrUnknown):
-		c.askToSignIn(w, r, http.StatusForbidden, next, "That is neither the admin token of this executor nor a key that works.")
+		c.askToSignIn(w, r, http.StatusForbidden, next,
+			"That is neither the admin token of this executor nor a key that works.")
 	case err != nil:
 		c.failed(w, r, err)
 	default:
@@ -75,10 +82,13 @@ func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 	to, err := c.SignIn.ToProvider(w, r, next)
 	if err != nil {
 		note(r, "", err)
-		c.askToSignIn(w, r, http.StatusServiceUnavailable, next, "The identity provider does not answer now. Try again in a moment, or sign in with the admin token or a key.")
+		c.askToSignIn(w, r, http.StatusServiceUnavailable, next,
+			"The identity provider does not answer now. Try again in a moment, or sign in with "+
+				"the admin token or a key.")
 		return
 	}
-	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // the address is the identity provider's
+	//nolint:gosec // the address is the identity provider's
+	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
 // fromProvider handles the browser's return from the identity provider.
@@ -95,7 +105,9 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 		c.askToSignIn(w, r, http.StatusForbidden, localPath(next), refused.Detail)
 	case err != nil:
 		note(r, "", err)
-		c.askToSignIn(w, r, http.StatusServiceUnavailable, localPath(next), "The identity provider does not answer now. Begin again in a moment, or sign in with the admin token or a key.")
+		c.askToSignIn(w, r, http.StatusServiceUnavailable, localPath(next),
+			"The identity provider does not answer now. Begin again in a moment, or sign in with "+
+				"the admin token or a key.")
 	default:
 		c.goOn(w, r, localPath(next))
 	}
@@ -104,7 +116,9 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	if err := c.SignIn.Out(w, r); err != nil {
 		note(r, "", err)
-		c.fail(w, r, http.StatusServiceUnavailable, "You are still signed in", "The database cannot be reached now, in which the end of the session is noted. Try again in a moment.")
+		c.fail(w, r, http.StatusServiceUnavailable, "You are still signed in",
+			"The database cannot be reached now, in which the end of the session is noted. Try "+
+				"again in a moment.")
 		return
 	}
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
@@ -128,10 +142,12 @@ func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
 		case !errors.Is(err, signin.ErrUnknown):
 			c.failed(w, r, err)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			c.fail(w, r, http.StatusUnauthorized, "You are not signed in", "The session has expired. Sign in, then repeat the change.")
+			c.fail(w, r, http.StatusUnauthorized, "You are not signed in",
+				"The session has expired. Sign in, then repeat the change.")
 		case strings.HasPrefix(r.URL.Path, "/fragments/"):
 			w.WriteHeader(http.StatusUnauthorized)
-		case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") == "navigate":
+		case r.Header.Get("Sec-Fetch-Site") == "cross-site" &&
+			r.Header.Get("Sec-Fetch-Mode") == "navigate":
 			c.goOn(w, r, localPath(r.URL.RequestURI()))
 		default:
 			to := "/sign-in"
@@ -150,7 +166,9 @@ func localPath(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||
 		!strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//") ||
-		strings.ContainsFunc(target, func(c rune) bool { return c == '\\' || c < ' ' || c == 0x7f }) ||
+		strings.ContainsFunc(target, func(c rune) bool {
+			return c == '\\' || c < ' ' || c == 0x7f
+		}) ||
 		strings.HasPrefix(u.Path, "//") || strings.HasPrefix(u.Path, "/sign-") {
 		return "/"
 	}

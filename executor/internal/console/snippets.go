@@ -20,7 +20,9 @@ var snippetFiles embed.FS
 // languages lists the languages of the examples. Each example is complete: it runs when it is
 // pasted into a file or a shell.
 var languages = []struct{ id, name, file string }{
-	{"curl", "curl", "curl.sh"}, {"javascript", "JavaScript", "javascript.js"}, {"python", "Python", "python.py"}, {"go", "Go", "main.go.txt"},
+	{"curl", "curl", "curl.sh"}, {"javascript", "JavaScript", "javascript.js"}, {
+		"python", "Python", "python.py",
+	}, {"go", "Go", "main.go.txt"},
 }
 
 // snippets returns the examples for one webhook. baseURL ends with "token="; header is the first
@@ -33,7 +35,10 @@ func snippets(baseURL, header string) []snippet {
 		if err != nil {
 			panic(err) // they are in the program
 		}
-		made[i] = snippet{s.id, s.name, strings.Split(replaced.Replace(strings.TrimSuffix(string(code), "\n")), tokenMark)}
+		made[i] = snippet{
+			s.id, s.name,
+			strings.Split(replaced.Replace(strings.TrimSuffix(string(code), "\n")), tokenMark),
+		}
 	}
 	return made
 }

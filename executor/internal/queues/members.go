@@ -13,8 +13,8 @@ const (
 	// forgetMember is the time after which a silent runner counts as gone, because a killed runner
 	// sends nothing.
 	forgetMember = 4 * stream.RunnerHeartbeat
-	// maxMembers is the maximum number of members of a group, and maxGroups is the maximum number of
-	// groups. They are bounded because a program on NATS can invent names.
+	// maxMembers is the maximum number of members of a group, and maxGroups is the maximum number
+	// of groups. They are bounded because a program on NATS can invent names.
 	maxMembers = 1_000
 	maxGroups  = 10_000
 )

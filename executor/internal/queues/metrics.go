@@ -12,8 +12,8 @@ import (
 
 const (
 	lookEvery = 5 * time.Second
-	// maxSeries is the maximum number of queues with metrics. It is bounded because every caller who
-	// may change a workflow can invent a queue.
+	// maxSeries is the maximum number of queues with metrics. It is bounded because every caller
+	// who may change a workflow can invent a queue.
 	maxSeries = 1_000
 )
 
@@ -23,16 +23,21 @@ var (
 	oldest = prometheus.NewDesc("hookstart_executor_queue_oldest_seconds",
 		"How long ago the oldest of them was accepted; 0: none waits.", []string{"queue"}, nil)
 	unattended = prometheus.NewDesc("hookstart_executor_queue_unattended_seconds",
-		"For how long starts have waited that no runner is there for; 0: none do.", []string{"queue"}, nil)
+		"For how long starts have waited that no runner is there for; 0: none do.", []string{
+			"queue",
+		}, nil)
 	paused = prometheus.NewDesc("hookstart_executor_queue_paused_seconds",
 		"For how long the queue has been paused; 0: it is not.", []string{"queue"}, nil)
 	inGroup = prometheus.NewDesc("hookstart_executor_queue_members",
-		"Runners of each group that are there; no group: the queue has none.", []string{"queue", "group"}, nil)
+		"Runners of each group that are there; no group: the queue has none.", []string{
+			"queue", "group",
+		}, nil)
 )
 
 // Run inspects the queues every few seconds until the context ends.
 func (w *Watch) Run(ctx context.Context) {
-	retry.Every(ctx, lookEvery, func() { _, _ = w.Look(ctx) }) // callers of Look get the error; an outage of NATS is reported elsewhere
+	// Callers of Look get the error; an outage of NATS is reported elsewhere.
+	retry.Every(ctx, lookEvery, func() { _, _ = w.Look(ctx) })
 }
 
 // Describe implements prometheus.Collector.
@@ -61,7 +66,9 @@ func (w *Watch) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func collect(q Queue, now time.Time, gauge func(d *prometheus.Desc, value float64, labels ...string)) {
+func collect(
+	q Queue, now time.Time, gauge func(d *prometheus.Desc, value float64, labels ...string),
+) {
 	gauge(waiting, float64(q.Waiting), q.Name)
 	age := 0.0
 	if !q.Oldest.IsZero() {

@@ -39,7 +39,9 @@ func start(t *testing.T, named ...string) *rig {
 	if r.js, err = jetstream.New(r.nc); err != nil {
 		t.Fatal(err)
 	}
-	r.watch, err = queues.New(queues.Config{Conn: r.nc, JetStream: r.js, Named: func() []string { return named }, Recorder: "executor"})
+	r.watch, err = queues.New(queues.Config{Conn: r.nc, JetStream: r.js, Named: func() []string {
+		return named
+	}, Recorder: "executor"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,10 +104,12 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	r.ingress.Start(t, runnertest.Post{Queue: "a", WorkflowID: "one"})
 	r.ingress.Start(t, runnertest.Post{Queue: "a", WorkflowID: "two"})
 	found := r.until("a: 2 wait; b: 0 wait")
-	if at := found[0].Oldest; at.Before(before) || at.After(time.Now()) || !found[1].Oldest.IsZero() {
+	if at := found[0].Oldest; at.Before(before) || at.After(time.Now()) ||
+		!found[1].Oldest.IsZero() {
 		t.Errorf("the oldest of %v and %v", at, found[1].Oldest)
 	}
-	if d := found[0].Unattended(time.Now().Add(time.Minute)); d < time.Minute || d > 2*time.Minute || found[1].Unattended(time.Now()) != 0 {
+	if d := found[0].Unattended(time.Now().Add(time.Minute)); d < time.Minute ||
+		d > 2*time.Minute || found[1].Unattended(time.Now()) != 0 {
 		t.Errorf("unattended for %v", d)
 	}
 
@@ -141,7 +145,10 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 		t.Errorf("last seen %v", g.LastSeen)
 	}
 	// The number of the most advanced group counts.
-	if _, err := stream.EnsureConsumer(t.Context(), r.js, stream.RunnerGroup{Queue: "a", Group: "other"}.ConsumerConfig(time.Minute)); err != nil {
+	if _, err := stream.EnsureConsumer(t.Context(), r.js, stream.RunnerGroup{
+		Queue: "a",
+		Group: "other",
+	}.ConsumerConfig(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	r.ingress.Start(t, runnertest.Post{Queue: "a"})
@@ -158,7 +165,9 @@ func TestAKilledRunnerIsMissed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		_ = runner.Run(ctx, nc, runner.Options{Queue: "a", Group: "main"}, func(ctx context.Context, _ runner.Execution) (any, error) {
+		_ = runner.Run(ctx, nc, runner.Options{Queue: "a", Group: "main"}, func(
+			ctx context.Context, _ runner.Execution,
+		) (any, error) {
 			began <- struct{}{}
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -201,7 +210,9 @@ func TestMetrics(t *testing.T) {
 	r := start(t, "a")
 	want := func(text string) {
 		t.Helper()
-		if err := testutil.CollectAndCompare(r.watch, strings.NewReader(text), "hookstart_executor_queue_waiting_messages", "hookstart_executor_queue_members"); err != nil {
+		if err := testutil.CollectAndCompare(r.watch, strings.NewReader(text),
+			"hookstart_executor_queue_waiting_messages",
+			"hookstart_executor_queue_members"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -229,7 +240,9 @@ func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	named := []string{"a"}
-	watch, err := queues.New(queues.Config{Conn: r.nc, JetStream: r.js, Named: func() []string { return named }, Recorder: "executor"})
+	watch, err := queues.New(queues.Config{Conn: r.nc, JetStream: r.js, Named: func() []string {
+		return named
+	}, Recorder: "executor"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,9 @@ type arrivals struct {
 	waiting []arrival
 	bytes   int // total length of the bodies of waiting
 	batch   []arrival
-	ended   bool          // no more messages will arrive
-	moved   chan struct{} // closed at the next change of the fields above; nil if no goroutine waits for it
+	ended   bool // no more messages will arrive
+	// Closed at the next change of the fields above; nil if no goroutine waits for it.
+	moved chan struct{}
 }
 
 // arrival is a message and the time at which it arrived.
@@ -136,7 +137,8 @@ func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivals) {
 				continue
 			}
 			for _, msg := range arrived.before(now.Add(-every)) {
-				_ = msg.InProgress() // a lost heartbeat, or one after the acknowledgement, does no harm
+				// A lost heartbeat, or one after the acknowledgement, does no harm.
+				_ = msg.InProgress()
 			}
 		}
 	}

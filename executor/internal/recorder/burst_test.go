@@ -20,8 +20,14 @@ func (r *rig) beginMany(count int) (ids []string) {
 		id := uuid.NewString()
 		ids = append(ids, id)
 		msg, err := stream.StartMessage(execution.Start{
-			ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
-			AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text, Body: []byte("x")},
+			ID:         id,
+			WorkflowID: "wf",
+			NodeID:     "node",
+			AccountID:  "a",
+			Queue:      "q",
+			Source:     execution.Webhook,
+			AcceptedAt: time.Now(),
+			Payload:    execution.Payload{Kind: execution.Text, Body: []byte("x")},
 		})
 		if err == nil {
 			_, err = r.js.PublishMsgAsync(msg, jetstream.WithStallWait(time.Minute))

@@ -56,7 +56,9 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 }
 
 // apply runs one transaction. late reports whether it exceeded applyTimeout.
-func (r *Recorder) apply(ctx context.Context, b store.Batch) (applied store.Applied, late bool, err error) {
+func (r *Recorder) apply(
+	ctx context.Context, b store.Batch,
+) (applied store.Applied, late bool, err error) {
 	defer r.database.expect(r.ackWait)()
 	ctx, cancel := context.WithTimeout(ctx, r.applyTimeout)
 	defer cancel()
@@ -67,7 +69,8 @@ func (r *Recorder) apply(ctx context.Context, b store.Batch) (applied store.Appl
 // settle gives the entries of a committed transaction their verdicts.
 func settle(group []*entry) {
 	for _, e := range group {
-		e.verdict = recorded // progress that came before its start, too: the store keeps it until the start comes
+		// Progress that came before its start, too: the store keeps it until the start comes.
+		e.verdict = recorded
 		if e.kind == unreadable {
 			e.verdict = putAside
 		}
@@ -82,10 +85,16 @@ func (r *Recorder) refuse(ctx context.Context, e *entry, why error) {
 	if e.kind == unreadable || !r.suspects.certain(e, time.Now()) {
 		return
 	}
-	aside := store.Batch{Unreadable: []store.Unreadable{e.aside(store.RefusedReason + why.Error())}, Audit: e.audit, Decided: decidedBy([]*entry{e})}
+	aside := store.Batch{
+		Unreadable: []store.Unreadable{e.aside(store.RefusedReason + why.Error())},
+		Audit:      e.audit,
+		Decided:    decidedBy([]*entry{e}),
+	}
 	if _, _, err := r.apply(ctx, aside); err != nil {
 		if ctx.Err() == nil {
-			r.log.WithError(err).WithField("stream_sequence", e.meta.Sequence.Stream).Error("what the database refuses could not be put aside; it is tried again")
+			r.log.WithError(err).WithField("stream_sequence",
+				e.meta.Sequence.Stream).Error("what the database refuses could not be put aside; " +
+				"it is tried again")
 		}
 		return
 	}
@@ -93,5 +102,7 @@ func (r *Recorder) refuse(ctx context.Context, e *entry, why error) {
 	e.verdict = putAside
 	r.suspects.clear([]*entry{e})
 	r.metrics.refused.Inc()
-	r.log.WithError(why).WithField("stream_sequence", e.meta.Sequence.Stream).Error("the database refuses a message; it is put aside as a dead letter")
+	r.log.WithError(why).WithField("stream_sequence",
+		e.meta.Sequence.Stream).Error("the database refuses a message; it is put aside as a dead " +
+		"letter")
 }

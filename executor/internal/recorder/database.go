@@ -43,7 +43,10 @@ func (d *database) works() {
 	defer d.mu.Unlock()
 	d.ready.Ready("database")
 	if d.told {
-		d.log.WithFields(logrus.Fields{"attempts": d.attempts, "seconds": int(time.Since(d.since).Seconds())}).
+		d.log.WithFields(logrus.Fields{
+			"attempts": d.attempts,
+			"seconds":  int(time.Since(d.since).Seconds()),
+		}).
 			Info("the database works again; what waited is recorded now")
 	}
 	d.since, d.attempts, d.told = time.Time{}, 0, false
@@ -59,7 +62,8 @@ func (d *database) fails(err error) {
 	if newer, ok := errors.AsType[*store.NewerSchemaError](err); ok {
 		why = newer.Error()
 	}
-	d.ready.NotReady("database", why+"; it is tried again, and the stream keeps what is not recorded")
+	d.ready.NotReady("database",
+		why+"; it is tried again, and the stream keeps what is not recorded")
 	if d.since.IsZero() {
 		d.since = now
 	}
@@ -69,7 +73,8 @@ func (d *database) fails(err error) {
 	}
 	d.said, d.told = now, true
 	d.log.WithError(err).WithField("attempts", d.attempts).
-		Warn("the database does not record; it is tried again for as long as it takes, and the stream keeps what is not recorded")
+		Warn("the database does not record; it is tried again for as long as it takes, and the " +
+			"stream keeps what is not recorded")
 }
 
 // isFailing reports whether the last attempt failed.
@@ -88,7 +93,8 @@ func (d *database) expect(limit time.Duration) (done func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !ended {
-			d.ready.NotReady("database", "a transaction takes long; the stream keeps what is not recorded")
+			d.ready.NotReady("database",
+				"a transaction takes long; the stream keeps what is not recorded")
 		}
 	})
 	return func() {

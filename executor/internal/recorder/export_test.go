@@ -8,7 +8,8 @@ func (r *Recorder) Hurry() {
 	r.ackWait, r.applyTimeout = 100*time.Millisecond, 300*time.Millisecond
 	r.watchEvery = 50 * time.Millisecond
 	r.compareEvery = 50 * time.Millisecond
-	r.lostAfter, r.lostAgain, r.catchUpEvery = 100*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
+	r.lostAfter, r.lostAgain, r.catchUpEvery = 100*time.Millisecond, 10*time.Millisecond,
+		10*time.Millisecond
 }
 
 // DeliverAgain sets the time after which the server delivers a message again that is not

@@ -23,7 +23,9 @@ var errNotStored = errors.New("the stream has no such message")
 // getMessage returns the message at a sequence of a stream, or errNotStored. Any replica may answer
 // that it has the message. Only the leader may answer that there is none: a replica that catches up
 // after a partition has not received the newest messages.
-func (r *Recorder) getMessage(ctx context.Context, s jetstream.Stream, sequence uint64) (*jetstream.RawStreamMsg, error) {
+func (r *Recorder) getMessage(
+	ctx context.Context, s jetstream.Stream, sequence uint64,
+) (*jetstream.RawStreamMsg, error) {
 	msg, err := s.GetMsg(ctx, sequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		msg, err = r.getFromLeader(ctx, s.CachedInfo().Config.Name, sequence)
@@ -37,7 +39,9 @@ func (r *Recorder) getMessage(ctx context.Context, s jetstream.Stream, sequence 
 // getFromLeader returns the message at a sequence of a stream as its leader has it, or
 // errNotStored. A Stream of the client asks any replica where the stream allows direct reads, as
 // all of ours do.
-func (r *Recorder) getFromLeader(ctx context.Context, name string, sequence uint64) (*jetstream.RawStreamMsg, error) {
+func (r *Recorder) getFromLeader(
+	ctx context.Context, name string, sequence uint64,
+) (*jetstream.RawStreamMsg, error) {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,9 @@ import (
 // lagging is a stream whose direct reads are answered by a replica that has received nothing yet.
 type lagging struct{ jetstream.Stream }
 
-func (lagging) GetMsg(context.Context, uint64, ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
+func (lagging) GetMsg(
+	context.Context, uint64, ...jetstream.GetMsgOpt,
+) (*jetstream.RawStreamMsg, error) {
 	return nil, jetstream.ErrMsgNotFound
 }
 

@@ -62,7 +62,9 @@ func (f *faulty) Ping(ctx context.Context) error {
 	return f.Store.Ping(ctx)
 }
 
-func (f *faulty) AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []store.Refusal) error {
+func (f *faulty) AddRefusals(
+	ctx context.Context, reportID string, at time.Time, refusals []store.Refusal,
+) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.away {
@@ -111,7 +113,8 @@ func start(t *testing.T) *rig {
 	if r.js, err = jetstream.New(nc); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(stream.Ensure(t.Context(), r.js, stream.DefaultSettings), stream.EnsureReports(t.Context(), r.js, 1)); err != nil {
+	if err := errors.Join(stream.Ensure(t.Context(), r.js, stream.DefaultSettings),
+		stream.EnsureReports(t.Context(), r.js, 1)); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "executions.db")
@@ -136,7 +139,9 @@ func start(t *testing.T) *rig {
 		r.ops = ops.New()
 		rec := recorder.New(r.js, r.store, changed, r.ops, log)
 		rec.Hurry()
-		rec.SenderPreset = func(context.Context, string, string) (string, error) { return "slack", nil }
+		rec.SenderPreset = func(context.Context, string, string) (string, error) {
+			return "slack", nil
+		}
 		if r.deliverAgain != 0 {
 			rec.DeliverAgain(r.deliverAgain)
 		}
@@ -176,8 +181,15 @@ func (r *rig) begin(workflowID string) string {
 	r.t.Helper()
 	id := uuid.NewString()
 	r.publish(stream.StartMessage(execution.Start{
-		ID: id, WorkflowID: workflowID, NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
-		AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text, Body: []byte("x")}, TokenID: "t",
+		ID:         id,
+		WorkflowID: workflowID,
+		NodeID:     "node",
+		AccountID:  "a",
+		Queue:      "q",
+		Source:     execution.Webhook,
+		AcceptedAt: time.Now(),
+		Payload:    execution.Payload{Kind: execution.Text, Body: []byte("x")},
+		TokenID:    "t",
 	}))
 	return id
 }
@@ -186,8 +198,14 @@ func (r *rig) begin(workflowID string) string {
 func (r *rig) tryBegin() (id string, err error) {
 	id = uuid.NewString()
 	msg, err := stream.StartMessage(execution.Start{
-		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
-		AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text},
+		ID:         id,
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "a",
+		Queue:      "q",
+		Source:     execution.Webhook,
+		AcceptedAt: time.Now(),
+		Payload:    execution.Payload{Kind: execution.Text},
 	})
 	if err == nil {
 		_, err = r.js.PublishMsg(r.t.Context(), msg)
@@ -197,7 +215,11 @@ func (r *rig) tryBegin() (id string, err error) {
 
 func (r *rig) progress(id string, status execution.Status) {
 	r.t.Helper()
-	r.publish(stream.ProgressMessage("q", "wf", "node", "", execution.Progress{ID: id, Status: status, At: time.Now()}))
+	r.publish(stream.ProgressMessage("q", "wf", "node", "", execution.Progress{
+		ID:     id,
+		Status: status,
+		At:     time.Now(),
+	}))
 }
 
 // await waits until holds returns true.
@@ -249,7 +271,8 @@ func TestALife(t *testing.T) {
 		t.Errorf("watchers were told of %v", batch.IDs)
 	}
 	record, err := r.store.Get(t.Context(), id)
-	if err != nil || record.StreamSequence != 1 || record.BodyBytes != 1 || record.TokenID != "t" || record.StartedAt.IsZero() {
+	if err != nil || record.StreamSequence != 1 || record.BodyBytes != 1 || record.TokenID != "t" ||
+		record.StartedAt.IsZero() {
 		t.Errorf("%+v, %v", record, err)
 	}
 }
@@ -286,7 +309,8 @@ func (r *rig) alter(query string) {
 
 func (r *rig) aside() []store.Unreadable {
 	r.t.Helper()
-	aside, err := r.store.ListUnreadable(r.t.Context(), store.UnreadableFilter{}, store.UnreadablePosition{}, 10)
+	aside, err := r.store.ListUnreadable(r.t.Context(), store.UnreadableFilter{},
+		store.UnreadablePosition{}, 10)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -330,17 +354,20 @@ func TestPoison(t *testing.T) {
 	})
 	r.await("two are put aside", func() bool { return len(r.aside()) == 2 })
 	aside := r.aside()
-	if aside[0].StreamSequence != 3 || aside[1].StreamSequence != 2 || aside[1].Subject != "executions.start.q.wf.node" || aside[1].Reason == "" {
+	if aside[0].StreamSequence != 3 || aside[1].StreamSequence != 2 ||
+		aside[1].Subject != "executions.start.q.wf.node" || aside[1].Reason == "" {
 		t.Errorf("%+v", aside)
 	}
-	if !aside[0].Refused() || aside[1].Refused() || !strings.Contains(aside[0].Reason, "no such thing here") {
+	if !aside[0].Refused() || aside[1].Refused() ||
+		!strings.Contains(aside[0].Reason, "no such thing here") {
 		t.Errorf("%+v", aside)
 	}
 	if _, err := r.store.Get(t.Context(), refused); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("%v", err)
 	}
 	r.await("all is acknowledged or given up", func() bool { return r.pending() == 0 })
-	if counted := r.counted(); counted["hookstart_executor_refused_total"] != 1 || counted["hookstart_executor_unreadable_total"] != 1 {
+	if counted := r.counted(); counted["hookstart_executor_refused_total"] != 1 ||
+		counted["hookstart_executor_unreadable_total"] != 1 {
 		t.Errorf("%v", counted)
 	}
 	if reasons := r.ops.Ready.Reasons(); len(reasons) != 0 {
@@ -356,7 +383,9 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	r.alter(`CREATE TRIGGER refuse_aside BEFORE INSERT ON unreadable BEGIN SELECT RAISE(ABORT, 'nor here'); END`)
 	refused, other := r.begin("refused"), r.begin("wf")
 	r.await("the other is recorded", func() bool { return r.has(other, execution.Queued) })
-	r.await("to put it aside has failed", func() bool { return strings.Contains(r.logs.String(), "could not be put aside") })
+	r.await("to put it aside has failed", func() bool {
+		return strings.Contains(r.logs.String(), "could not be put aside")
+	})
 	r.alter(`DROP TRIGGER refuse`)
 	r.await("it is recorded", func() bool { return r.has(refused, execution.Queued) })
 	if aside := r.aside(); len(aside) != 0 {
@@ -369,12 +398,15 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.alter(`ALTER TABLE minutes RENAME TO elsewhere`) // every start needs this table, and no dead letter does
+	// Every start needs this table, and no dead letter does.
+	r.alter(`ALTER TABLE minutes RENAME TO elsewhere`)
 	var ids []string
 	for range 5 {
 		ids = append(ids, r.begin("wf"))
 	}
-	r.await("it has failed often", func() bool { return r.counted()["hookstart_executor_transaction_failures_total"] >= 4 })
+	r.await("it has failed often", func() bool {
+		return r.counted()["hookstart_executor_transaction_failures_total"] >= 4
+	})
 	if n := r.pending(); n != uint64(len(ids)) {
 		t.Errorf("%d are still to be recorded", n)
 	}
@@ -418,10 +450,15 @@ func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
 	r.store.setAway(true)
 	minute := time.Now().UTC().Truncate(time.Minute)
 	for i := range 200 {
-		r.publish(stream.RefusalsMessage(fmt.Sprint("report ", i), time.Now(), []stream.RefusalCount{{WorkflowID: "wf", Code: "token_invalid", Minute: minute, Count: 1}}))
+		r.publish(stream.RefusalsMessage(fmt.Sprint("report ", i), time.Now(),
+			[]stream.RefusalCount{
+				{WorkflowID: "wf", Code: "token_invalid", Minute: minute, Count: 1},
+			}))
 	}
 	id := r.begin("wf")
-	r.await("it has failed often", func() bool { return r.counted()["hookstart_executor_transaction_failures_total"] >= 4 })
+	r.await("it has failed often", func() bool {
+		return r.counted()["hookstart_executor_transaction_failures_total"] >= 4
+	})
 	if n := r.counted()["hookstart_executor_transaction_failures_total"]; n > 20 {
 		t.Errorf("%v attempts", n)
 	}
@@ -444,9 +481,12 @@ func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	first := r.begin("wf")
-	r.await("it is recorded and acknowledged", func() bool { return r.has(first, execution.Queued) && r.pending() == 0 })
+	r.await("it is recorded and acknowledged", func() bool {
+		return r.has(first, execution.Queued) && r.pending() == 0
+	})
 	r.nats.Stop()
-	folder, err := filepath.Glob(filepath.Join(r.nats.StoreDir(), "*", "*", "streams", stream.Name, "obs", recorder.Durable))
+	folder, err := filepath.Glob(filepath.Join(r.nats.StoreDir(), "*", "*", "streams", stream.Name,
+		"obs", recorder.Durable))
 	if err != nil || len(folder) != 1 {
 		t.Fatalf("%v, %v", folder, err)
 	}
@@ -470,7 +510,12 @@ func TestForgedProgress(t *testing.T) {
 	r := start(t)
 	id := r.begin("wf")
 	forged := func(queue, workflowID string) (*nats.Msg, error) {
-		return stream.ProgressMessage(queue, workflowID, "node", "", execution.Progress{ID: id, Status: execution.Failed, At: time.Now(), Error: "forged"})
+		return stream.ProgressMessage(queue, workflowID, "node", "", execution.Progress{
+			ID:     id,
+			Status: execution.Failed,
+			At:     time.Now(),
+			Error:  "forged",
+		})
 	}
 	r.publish(forged("gpu", "wf"))
 	r.publish(forged("q", "mine"))
@@ -478,15 +523,22 @@ func TestForgedProgress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of.Subject = stream.ProgressSubject("q", "wf", uuid.NewString()) // the subject names another execution than the body
+	// The subject names another execution than the body.
+	of.Subject = stream.ProgressSubject("q", "wf", uuid.NewString())
 	r.publish(of, nil)
-	withID, err := stream.ProgressMessage("q", "wf", "node", "", execution.Progress{ID: id, Status: execution.Running, At: time.Now()})
+	withID, err := stream.ProgressMessage("q", "wf", "node", "", execution.Progress{
+		ID:     id,
+		Status: execution.Running,
+		At:     time.Now(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	withID.Header.Set(jetstream.MsgIDHeader, "a delivery's")
 	r.publish(withID, nil)
-	r.await("all is recorded or given up", func() bool { return r.has(id, execution.Running) && r.pending() == 0 })
+	r.await("all is recorded or given up", func() bool {
+		return r.has(id, execution.Running) && r.pending() == 0
+	})
 	counted := r.counted()
 	// The number of batches decides whether the two count as one execution or two.
 	if n := counted["hookstart_executor_foreign_progress_total"]; n < 1 || n > 2 {
@@ -505,10 +557,18 @@ func TestProgressWaitsForItsStart(t *testing.T) {
 	id := uuid.NewString()
 	r.progress(id, execution.Running)
 	r.progress(id, execution.Succeeded)
-	r.await("progress is kept", func() bool { return r.counted()["hookstart_executor_early_progress_total"] >= 1 && r.pending() == 0 })
+	r.await("progress is kept", func() bool {
+		return r.counted()["hookstart_executor_early_progress_total"] >= 1 && r.pending() == 0
+	})
 	r.publish(stream.StartMessage(execution.Start{
-		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
-		AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text},
+		ID:         id,
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "a",
+		Queue:      "q",
+		Source:     execution.Webhook,
+		AcceptedAt: time.Now(),
+		Payload:    execution.Payload{Kind: execution.Text},
 	}))
 	r.await("it has succeeded", func() bool { return r.has(id, execution.Succeeded) })
 }
@@ -520,7 +580,11 @@ func TestUnknownReportsHoldNothingUp(t *testing.T) {
 	r := start(t)
 	const flood = 300
 	for range flood {
-		msg, err := stream.ProgressMessage("q", "wf", "node", "", execution.Progress{ID: uuid.NewString(), Status: execution.Succeeded, At: time.Now()})
+		msg, err := stream.ProgressMessage("q", "wf", "node", "", execution.Progress{
+			ID:     uuid.NewString(),
+			Status: execution.Succeeded,
+			At:     time.Now(),
+		})
 		if err == nil {
 			err = r.js.Conn().PublishMsg(msg)
 		}
@@ -533,7 +597,8 @@ func TestUnknownReportsHoldNothingUp(t *testing.T) {
 	r.await("the next one is recorded", func() bool { return r.has(id, execution.Succeeded) })
 	r.await("all is acknowledged", func() bool { return r.pending() == 0 })
 	consumer, err := r.js.Consumer(t.Context(), stream.ProgressName, recorder.Durable)
-	if err != nil || consumer.CachedInfo().NumRedelivered != 0 || consumer.CachedInfo().Delivered.Consumer < flood {
+	if err != nil || consumer.CachedInfo().NumRedelivered != 0 ||
+		consumer.CachedInfo().Delivered.Consumer < flood {
 		t.Errorf("%+v, %v", consumer.CachedInfo(), err)
 	}
 }
@@ -576,7 +641,17 @@ func TestReportsOfRefusalsCountOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	minute := time.Now().UTC().Truncate(time.Minute)
-	count := stream.RefusalCount{WorkflowID: "wf", Code: "token_invalid", Minute: minute, Count: 2, Last: stream.RefusedRequest{At: minute.Add(time.Second), BodyBytes: 7, UserAgent: "curl"}}
+	count := stream.RefusalCount{
+		WorkflowID: "wf",
+		Code:       "token_invalid",
+		Minute:     minute,
+		Count:      2,
+		Last: stream.RefusedRequest{
+			At:        minute.Add(time.Second),
+			BodyBytes: 7,
+			UserAgent: "curl",
+		},
+	}
 	report, err := stream.RefusalsMessage("report", time.Now(), []stream.RefusalCount{count})
 	if err != nil {
 		t.Fatal(err)
@@ -588,7 +663,16 @@ func TestReportsOfRefusalsCountOnce(t *testing.T) {
 	r.publish(stream.RefusalsMessage("another", time.Now(), []stream.RefusalCount{count}))
 	r.await("they are counted", func() bool {
 		sums, err := r.store.Refusals(t.Context(), "wf", minute)
-		return err == nil && len(sums) == 1 && sums[0] == store.RefusalSum{Code: "token_invalid", Count: 4, Last: store.RefusedRequest{At: minute.Add(time.Second), BodyBytes: 7, UserAgent: "curl"}}
+		return err == nil && len(sums) == 1 &&
+			sums[0] == store.RefusalSum{
+				Code:  "token_invalid",
+				Count: 4,
+				Last: store.RefusedRequest{
+					At:        minute.Add(time.Second),
+					BodyBytes: 7,
+					UserAgent: "curl",
+				},
+			}
 	})
 }
 
@@ -601,7 +685,14 @@ func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 	report := func(id, preset string) {
 		t.Helper()
 		r.publish(stream.SendersMessage(id, at, []stream.SenderSeen{{
-			WorkflowID: "wf", NodeID: "node", Preset: preset, VerifiedAt: at, RefusedAt: at, RefusedCode: "signature_invalid", Refused: 1, Deliveries: 1,
+			WorkflowID:  "wf",
+			NodeID:      "node",
+			Preset:      preset,
+			VerifiedAt:  at,
+			RefusedAt:   at,
+			RefusedCode: "signature_invalid",
+			Refused:     1,
+			Deliveries:  1,
 		}}))
 	}
 	report("late", "github")

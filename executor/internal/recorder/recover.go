@@ -16,9 +16,16 @@ func Recovering(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error)
 	if err != nil {
 		return store.Batch{}, err
 	}
-	e := &entry{meta: &jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: msg.Sequence}, Timestamp: msg.Time}}
+	e := &entry{
+		meta: &jetstream.MsgMetadata{
+			Sequence:  jetstream.SequencePair{Stream: msg.Sequence},
+			Timestamp: msg.Time,
+		},
+	}
 	e.take(event, bodyBytes, msg.Header, store.Time(now))
 	batch := batchOf([]*entry{e})
-	batch.Recovered = []store.MessageKey{{StreamSequence: msg.Sequence, Progress: stream.IsProgress(msg.Subject)}}
+	batch.Recovered = []store.MessageKey{
+		{StreamSequence: msg.Sequence, Progress: stream.IsProgress(msg.Subject)},
+	}
 	return batch, nil
 }

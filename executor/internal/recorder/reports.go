@@ -31,7 +31,8 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("consumer %s of reports: %w", Durable, err)
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(100), jetstream.PullHeartbeat(5*time.Second))
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(100),
+		jetstream.PullHeartbeat(5*time.Second))
 	if err != nil {
 		return fmt.Errorf("consumer %s of reports: %w", Durable, err)
 	}
@@ -54,7 +55,8 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 		switch {
 		case err == nil:
 			r.database.works()
-			_ = msg.Ack() // if the acknowledgement is lost, the report is delivered again and changes nothing
+			// If the acknowledgement is lost, the report is delivered again and changes nothing.
+			_ = msg.Ack()
 			return
 		case ctx.Err() != nil:
 			return // the report is delivered again
@@ -87,7 +89,8 @@ func (r *Recorder) tryReport(ctx context.Context, msg jetstream.Msg) error {
 	case stream.FilteredSubject:
 		return r.applyFiltered(ctx, msg.Data())
 	default:
-		return r.applyDuplicates(ctx, msg.Data()) // a report of duplicates, which was the first kind of report
+		// A report of duplicates, which was the first kind of report.
+		return r.applyDuplicates(ctx, msg.Data())
 	}
 }
 
@@ -113,8 +116,8 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	}
 	seen := make([]store.SenderSeen, 0, len(reported))
 	for _, s := range reported {
-		// Secrets are stored first, because that is idempotent: a report that was applied is skipped when
-		// it comes again.
+		// Secrets are stored first, because that is idempotent: a report that was applied is
+		// skipped when it comes again.
 		if len(s.Captured) > 0 && r.Captured != nil {
 			if err := r.Captured(ctx, s.WorkflowID, s.NodeID, s.Captured); err != nil {
 				return err
@@ -126,9 +129,16 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 			continue
 		}
 		seen = append(seen, store.SenderSeen{
-			WorkflowID: s.WorkflowID, NodeID: s.NodeID, VerifiedAt: s.VerifiedAt, HandshakeAt: s.HandshakeAt,
-			RefusedAt: s.RefusedAt, RefusedCode: s.RefusedCode, RefusedReason: s.RefusedReason,
-			Deliveries: s.Deliveries, WithoutID: s.WithoutID, Refused: s.Refused,
+			WorkflowID:    s.WorkflowID,
+			NodeID:        s.NodeID,
+			VerifiedAt:    s.VerifiedAt,
+			HandshakeAt:   s.HandshakeAt,
+			RefusedAt:     s.RefusedAt,
+			RefusedCode:   s.RefusedCode,
+			RefusedReason: s.RefusedReason,
+			Deliveries:    s.Deliveries,
+			WithoutID:     s.WithoutID,
+			Refused:       s.Refused,
 		})
 	}
 	return r.store.AddSenders(ctx, id, at, seen)
@@ -166,7 +176,11 @@ func (r *Recorder) applyRefusals(ctx context.Context, data []byte) error {
 	for i, c := range counts {
 		refusals[i] = store.Refusal{
 			WorkflowID: c.WorkflowID, Code: c.Code, Minute: c.Minute, Count: c.Count,
-			Last: store.RefusedRequest{At: c.Last.At, BodyBytes: c.Last.BodyBytes, UserAgent: c.Last.UserAgent},
+			Last: store.RefusedRequest{
+				At:        c.Last.At,
+				BodyBytes: c.Last.BodyBytes,
+				UserAgent: c.Last.UserAgent,
+			},
 		}
 	}
 	return r.store.AddRefusals(ctx, id, at, refusals)

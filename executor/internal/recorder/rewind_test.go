@@ -39,7 +39,8 @@ func (r *rig) taken(config jetstream.ConsumerConfig, messages int) jetstream.Con
 			r.t.Fatal(err)
 		}
 	}
-	if info, err := consumer.Info(r.t.Context()); err != nil || info.AckFloor.Stream != uint64(messages) {
+	if info, err := consumer.Info(r.t.Context()); err != nil ||
+		info.AckFloor.Stream != uint64(messages) {
 		r.t.Fatalf("acknowledged up to %d, %v", info.AckFloor.Stream, err)
 	}
 	return consumer
@@ -47,8 +48,12 @@ func (r *rig) taken(config jetstream.ConsumerConfig, messages int) jetstream.Con
 
 var (
 	recordersConsumer = jetstream.ConsumerConfig{
-		Durable: recorder.Durable, Description: "hookstart: the executors record every message",
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: 5 * time.Second, MaxAckPending: 10_000, DeliverPolicy: jetstream.DeliverAllPolicy,
+		Durable:       recorder.Durable,
+		Description:   "hookstart: the executors record every message",
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       5 * time.Second,
+		MaxAckPending: 10_000,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}
 	runnersConsumer = stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfig(15 * time.Second)
 )
@@ -63,10 +68,13 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 		lost = append(lost, r.begin("wf"))
 	}
 	r.progress(lost[0], execution.Succeeded)
-	r.await("all are recorded", func() bool { return r.has(lost[0], execution.Succeeded) && r.has(lost[4], execution.Queued) })
+	r.await("all are recorded", func() bool {
+		return r.has(lost[0], execution.Succeeded) && r.has(lost[4], execution.Queued)
+	})
 	r.stop()
 
-	if err := errors.Join(r.js.DeleteStream(t.Context(), stream.Name), stream.Ensure(t.Context(), r.js, stream.DefaultSettings)); err != nil {
+	if err := errors.Join(r.js.DeleteStream(t.Context(), stream.Name),
+		stream.Ensure(t.Context(), r.js, stream.DefaultSettings)); err != nil {
 		t.Fatal(err)
 	}
 	var since []string
@@ -76,7 +84,8 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	r.taken(recordersConsumer, 5)
 	runners := r.taken(runnersConsumer, 5)
 	r.stop = r.again()
-	handled, err := runners.Fetch(3, jetstream.FetchMaxWait(5*time.Second)) // after the messages that it has skipped
+	// After the messages that it has skipped.
+	handled, err := runners.Fetch(3, jetstream.FetchMaxWait(5*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,11 +100,14 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	}
 
 	for _, id := range since {
-		r.await("what was accepted since is recorded", func() bool { return r.has(id, execution.Queued) || r.has(id, execution.Succeeded) })
+		r.await("what was accepted since is recorded", func() bool {
+			return r.has(id, execution.Queued) || r.has(id, execution.Succeeded)
+		})
 	}
 	for _, id := range lost[1:] {
 		r.await("what was lost has failed", func() bool { return r.has(id, execution.Failed) })
-		if record, err := r.store.Get(t.Context(), id); err != nil || !strings.Contains(record.Error, "its start was lost") {
+		if record, err := r.store.Get(t.Context(), id); err != nil ||
+			!strings.Contains(record.Error, "its start was lost") {
 			t.Errorf("%q, %v", record.Error, err)
 		}
 	}
@@ -131,10 +143,14 @@ func TestADatabaseThatWasLost(t *testing.T) {
 		r.progress(ids[len(ids)-1], execution.Succeeded)
 	}
 	runners := r.taken(runnersConsumer, 5)
-	r.await("all is recorded", func() bool { return r.has(ids[4], execution.Succeeded) && r.pending() == 0 })
+	r.await("all is recorded", func() bool {
+		return r.has(ids[4], execution.Succeeded) && r.pending() == 0
+	})
 	r.putBack(empty)
 	for _, id := range ids {
-		r.await("it is recorded again, with its end", func() bool { return r.has(id, execution.Succeeded) })
+		r.await("it is recorded again, with its end", func() bool {
+			return r.has(id, execution.Succeeded)
+		})
 	}
 	if info, err := runners.Info(t.Context()); err != nil || info.AckFloor.Stream != 5 {
 		t.Errorf("the runners' consumer: %+v, %v", info, err)
@@ -180,7 +196,10 @@ func (r *rig) putBack(path string) {
 // reports the recovery meanwhile.
 func TestADatabaseThatIsBehind(t *testing.T) {
 	t.Parallel()
-	for name, old := range map[string]bool{"of this version": false, "of a version that kept no positions": true} {
+	for name, old := range map[string]bool{
+		"of this version":                     false,
+		"of a version that kept no positions": true,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := start(t)
@@ -190,7 +209,8 @@ func TestADatabaseThatIsBehind(t *testing.T) {
 			}
 			r.progress(kept[0], execution.Succeeded)
 			r.await("all is recorded", func() bool {
-				return r.has(kept[0], execution.Succeeded) && r.has(kept[3], execution.Queued) && r.pending() == 0
+				return r.has(kept[0], execution.Succeeded) && r.has(kept[3], execution.Queued) &&
+					r.pending() == 0
 			})
 			before := r.copied()
 
@@ -202,7 +222,10 @@ func TestADatabaseThatIsBehind(t *testing.T) {
 				r.progress(id, execution.Succeeded)
 			}
 			runners := r.taken(runnersConsumer, 9)
-			r.await("all is recorded", func() bool { return r.has(lost[3], execution.Succeeded) && r.pending() == 0 && len(r.aside()) == 1 })
+			r.await("all is recorded", func() bool {
+				return r.has(lost[3], execution.Succeeded) && r.pending() == 0 &&
+					len(r.aside()) == 1
+			})
 			if old {
 				r.stop()
 				r.stop = func() {}
@@ -220,13 +243,18 @@ func TestADatabaseThatIsBehind(t *testing.T) {
 			}
 			r.await("what was put aside is there", func() bool { return len(r.aside()) == 1 })
 			r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
-			if counted := r.counted(); counted["hookstart_executor_rewinds_total database"] < 1 || counted["hookstart_executor_rewinds_total runners"] != 0 || counted["hookstart_executor_ended_total"] != 0 {
+			if counted := r.counted(); counted["hookstart_executor_rewinds_total database"] < 1 ||
+				counted["hookstart_executor_rewinds_total runners"] != 0 ||
+				counted["hookstart_executor_ended_total"] != 0 {
 				t.Errorf("%v", counted)
 			}
-			if logs := r.logs.String(); !strings.Contains(logs, "the database is behind what was acknowledged") || !strings.Contains(logs, "the database has again") {
+			if logs := r.logs.String(); !strings.Contains(logs,
+				"the database is behind what was acknowledged") ||
+				!strings.Contains(logs, "the database has again") {
 				t.Errorf("the log does not say so:\n%s", logs)
 			}
-			if info, err := runners.Info(t.Context()); err != nil || info.AckFloor.Stream != 9 || info.Delivered.Consumer != 9 {
+			if info, err := runners.Info(t.Context()); err != nil || info.AckFloor.Stream != 9 ||
+				info.Delivered.Consumer != 9 {
 				t.Errorf("the runners' consumer: %+v, %v", info, err)
 			}
 		})
@@ -242,13 +270,17 @@ func TestADatabaseThatLosesTransactionsMeanwhile(t *testing.T) {
 	var ids []string
 	for range 6 {
 		id := r.begin("wf")
-		r.await("it is recorded", func() bool { return r.has(id, execution.Queued) && r.pending() == 0 })
+		r.await("it is recorded", func() bool {
+			return r.has(id, execution.Queued) && r.pending() == 0
+		})
 		ids = append(ids, id)
 	}
 	r.alter(`DELETE FROM executions WHERE stream_sequence IN (3, 4)`)
 	r.alter(`DELETE FROM decided WHERE stream = 'EXECUTIONS' AND first_sequence IN (3, 4)`)
 	for n, id := range ids {
-		r.await(fmt.Sprint("message ", n+1, " is recorded; ", r.logs), func() bool { return r.has(id, execution.Queued) })
+		r.await(fmt.Sprint("message ", n+1, " is recorded; ", r.logs), func() bool {
+			return r.has(id, execution.Queued)
+		})
 	}
 	if n := r.counted()["hookstart_executor_rewinds_total database"]; n < 1 {
 		t.Errorf("%v rewinds", n)
@@ -268,7 +300,9 @@ func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	}
 	runners := r.taken(runnersConsumer, 6)
 	waiting := r.begin("wf") // no runner has taken it
-	r.await("all is recorded", func() bool { return r.has(others[4], execution.Succeeded) && r.has(waiting, execution.Queued) })
+	r.await("all is recorded", func() bool {
+		return r.has(others[4], execution.Succeeded) && r.has(waiting, execution.Queued)
+	})
 	for range 3 {
 		r.stop()
 		r.stop = r.again()
@@ -278,7 +312,8 @@ func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	if err != nil || !strings.Contains(record.Error, "without a report that can be read") {
 		t.Errorf("%q, %v", record.Error, err)
 	}
-	if info, err := runners.Info(t.Context()); err != nil || info.AckFloor.Stream != 6 || info.Delivered.Consumer != 6 {
+	if info, err := runners.Info(t.Context()); err != nil || info.AckFloor.Stream != 6 ||
+		info.Delivered.Consumer != 6 {
 		t.Errorf("the runners' consumer: %+v, %v", info, err)
 	}
 	if !r.has(waiting, execution.Queued) {
@@ -319,8 +354,15 @@ func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	r := start(t)
 	ordered := uuid.NewString()
 	r.publish(stream.StartMessage(execution.Start{
-		ID: ordered, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook, OrderKey: "key",
-		AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text, Body: []byte("x")},
+		ID:         ordered,
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "a",
+		Queue:      "q",
+		Source:     execution.Webhook,
+		OrderKey:   "key",
+		AcceptedAt: time.Now(),
+		Payload:    execution.Payload{Kind: execution.Text, Body: []byte("x")},
 	}))
 	acknowledged := r.begin("wf")
 	consumerOf := func(config jetstream.ConsumerConfig) jetstream.Consumer {
@@ -344,12 +386,17 @@ func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lane := consumerOf(stream.RunnerGroup{Queue: "q", Group: "g"}.LaneConfig(execution.LaneOf("wf", "key"), info))
+	lane := consumerOf(stream.RunnerGroup{Queue: "q",
+		Group: "g"}.LaneConfig(execution.LaneOf("wf", "key"), info))
 	acknowledge(group)
-	r.await("all is recorded", func() bool { return r.has(ordered, execution.Queued) && r.has(acknowledged, execution.Queued) })
+	r.await("all is recorded", func() bool {
+		return r.has(ordered, execution.Queued) && r.has(acknowledged, execution.Queued)
+	})
 	r.stop()
 	r.stop = r.again()
-	r.await("the other one has failed", func() bool { return r.has(acknowledged, execution.Failed) })
+	r.await("the other one has failed", func() bool {
+		return r.has(acknowledged, execution.Failed)
+	})
 	if !r.has(ordered, execution.Queued) {
 		t.Error("it was ended while it waited")
 	}
@@ -366,16 +413,20 @@ func TestAnUnreadableReportEndsItsExecution(t *testing.T) {
 	r := start(t)
 	victim, other, ended := r.begin("wf"), r.begin("wf"), r.begin("wf")
 	r.progress(ended, execution.Succeeded)
-	r.await("all is recorded", func() bool { return r.has(other, execution.Queued) && r.has(ended, execution.Succeeded) })
+	r.await("all is recorded", func() bool {
+		return r.has(other, execution.Queued) && r.has(ended, execution.Succeeded)
+	})
 	for _, subject := range []string{
 		stream.ProgressSubject("q", "wf", victim), stream.ProgressSubject("q", "wf", ended),
-		stream.ProgressSubject("gpu", "wf", other), stream.ProgressSubject("q", "mine", other), stream.ProgressSubject("q", "wf", "no-id"),
+		stream.ProgressSubject("gpu", "wf", other), stream.ProgressSubject("q", "mine", other),
+		stream.ProgressSubject("q", "wf", "no-id"),
 	} {
 		r.publish(&nats.Msg{Subject: subject, Data: []byte("\xff")}, nil)
 	}
 	r.await("it has failed", func() bool { return r.has(victim, execution.Failed) })
 	r.await("all are put aside", func() bool { return len(r.aside()) == 5 && r.pending() == 0 })
-	if record, err := r.store.Get(t.Context(), victim); err != nil || !strings.Contains(record.Error, "cannot be read") {
+	if record, err := r.store.Get(t.Context(), victim); err != nil ||
+		!strings.Contains(record.Error, "cannot be read") {
 		t.Errorf("%q, %v", record.Error, err)
 	}
 	if !r.has(other, execution.Queued) || !r.has(ended, execution.Succeeded) {
@@ -406,9 +457,12 @@ func TestAStartThatExpired(t *testing.T) {
 	r.stop = r.again()
 	expired, works := r.begin("wf"), r.begin("wf")
 	r.progress(works, execution.Running)
-	r.await("they are recorded", func() bool { return r.has(expired, execution.Queued) && r.has(works, execution.Running) })
+	r.await("they are recorded", func() bool {
+		return r.has(expired, execution.Queued) && r.has(works, execution.Running)
+	})
 	r.await("it has failed", func() bool { return r.has(expired, execution.Failed) })
-	if record, err := r.store.Get(t.Context(), expired); err != nil || !strings.Contains(record.Error, "within the age of the stream") {
+	if record, err := r.store.Get(t.Context(), expired); err != nil ||
+		!strings.Contains(record.Error, "within the age of the stream") {
 		t.Errorf("%q, %v", record.Error, err)
 	}
 	if n := r.counted()["hookstart_executor_ended_total expired"]; n != 1 {

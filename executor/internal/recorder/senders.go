@@ -16,7 +16,8 @@ import (
 // record is bounded.
 const (
 	// manyPerCPU is the number of requests per CPU at which senders start to wait for CPUs. One
-	// request takes a fraction of a millisecond, so at 5,000 requests per second there are one or two.
+	// request takes a fraction of a millisecond, so at 5,000 requests per second there are one or
+	// two.
 	manyPerCPU = 4
 	// calmAfter is the time for which the number of requests must be lower before the recorder
 	// continues. NATS acknowledges many requests together, so at times there are none.
@@ -41,7 +42,8 @@ func (s *senders) pass(ctx context.Context, first jetstream.Msg) {
 	now := time.Now()
 	end := now
 	if meta, err := first.Metadata(); err == nil {
-		end = now.Add(min(maxAside, maxAside-now.Sub(meta.Timestamp))) // a clock that was set back counts as no age
+		// A clock that was set back counts as no age.
+		end = now.Add(min(maxAside, maxAside-now.Sub(meta.Timestamp)))
 	}
 	for ; now.Before(end) && ctx.Err() == nil; now = time.Now() {
 		if s.publishing.Load() >= int64(manyPerCPU*runtime.GOMAXPROCS(0)) {
@@ -60,9 +62,9 @@ const (
 	restRatio = 3
 	// maxRest is the maximum pause. It is well below ackWait.
 	maxRest = 100 * time.Millisecond
-	// maxBehind is the number of waiting messages at which there is no pause. The pause gets shorter
-	// as the number approaches maxBehind, so that the recorder keeps up with a load that lasts longer
-	// than a burst.
+	// maxBehind is the number of waiting messages at which there is no pause. The pause gets
+	// shorter as the number approaches maxBehind, so that the recorder keeps up with a load that
+	// lasts longer than a burst.
 	maxBehind = 30_000
 )
 

@@ -26,14 +26,40 @@ func TestSendersPassFirst(t *testing.T) {
 		burst       []step
 		least, most time.Duration
 	}{
-		"few requests":                 {burst: []step{{0, many - 1}}},
-		"a burst that ends":            {burst: []step{{0, many}, {300 * time.Millisecond, 0}}, least: 300 * time.Millisecond, most: 300*time.Millisecond + calmAfter},
-		"one with gaps":                {burst: []step{{0, many}, {100 * time.Millisecond, 0}, {120 * time.Millisecond, many}, {200 * time.Millisecond, 0}}, least: 200 * time.Millisecond, most: 200*time.Millisecond + calmAfter},
-		"one without end":              {burst: []step{{0, many}}, least: maxAside, most: maxAside},
-		"a message that has waited":    {age: maxAside - time.Second, burst: []step{{0, many}}, least: time.Second, most: time.Second},
+		"few requests": {burst: []step{{0, many - 1}}},
+		"a burst that ends": {
+			burst: []step{{0, many}, {300 * time.Millisecond, 0}},
+			least: 300 * time.Millisecond,
+			most:  300*time.Millisecond + calmAfter,
+		},
+		"one with gaps": {
+			burst: []step{
+				{0, many}, {100 * time.Millisecond, 0}, {120 * time.Millisecond, many}, {
+					200 * time.Millisecond, 0,
+				},
+			},
+			least: 200 * time.Millisecond,
+			most:  200*time.Millisecond + calmAfter,
+		},
+		"one without end": {burst: []step{{0, many}}, least: maxAside, most: maxAside},
+		"a message that has waited": {
+			age:   maxAside - time.Second,
+			burst: []step{{0, many}},
+			least: time.Second,
+			most:  time.Second,
+		},
 		"one that has waited for long": {age: time.Hour, burst: []step{{0, many}}},
-		"a clock that was set back":    {age: -time.Hour, burst: []step{{0, many}}, least: maxAside, most: maxAside},
-		"the process ends":             {burst: []step{{0, many}, {100 * time.Millisecond, ending}}, least: 100 * time.Millisecond, most: 100 * time.Millisecond},
+		"a clock that was set back": {
+			age:   -time.Hour,
+			burst: []step{{0, many}},
+			least: maxAside,
+			most:  maxAside,
+		},
+		"the process ends": {
+			burst: []step{{0, many}, {100 * time.Millisecond, ending}},
+			least: 100 * time.Millisecond,
+			most:  100 * time.Millisecond,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

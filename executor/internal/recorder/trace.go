@@ -22,7 +22,8 @@ func (r *Recorder) trace(ctx context.Context, entries []*entry, began time.Time)
 		links   []trace.Link
 	)
 	for _, e := range entries {
-		parent := trace.SpanContextFromContext(tracing.WithParent(ctx, e.msg.Headers().Get(stream.HeaderTrace)))
+		parent := trace.SpanContextFromContext(tracing.WithParent(ctx,
+			e.msg.Headers().Get(stream.HeaderTrace)))
 		if parent.IsSampled() {
 			sampled = append(sampled, e)
 			links = append(links, trace.Link{SpanContext: parent})
@@ -32,12 +33,14 @@ func (r *Recorder) trace(ctx context.Context, entries []*entry, began time.Time)
 		return
 	}
 	ended := trace.WithTimestamp(time.Now())
-	inBatch, whole := tracing.StartBatch(ctx, r.tracer, "record", stream.Name, Durable, len(entries), links, trace.WithTimestamp(began))
+	inBatch, whole := tracing.StartBatch(ctx, r.tracer, "record", stream.Name, Durable,
+		len(entries), links, trace.WithTimestamp(began))
 	defer whole.End(ended)
 	ofBatch := trace.LinkFromContext(inBatch)
 	for _, e := range sampled {
 		_, span := tracing.StartProcess(ctx, r.tracer, "record", Durable,
-			e.msg.Headers().Get(stream.HeaderTrace), e.msg.Subject(), e.msg.Headers().Get(stream.HeaderExecutionID),
+			e.msg.Headers().Get(stream.HeaderTrace), e.msg.Subject(),
+			e.msg.Headers().Get(stream.HeaderExecutionID),
 			trace.WithLinks(ofBatch), trace.WithTimestamp(began))
 		if e.kind == unreadable {
 			tracing.Fail(span, "unreadable", "")

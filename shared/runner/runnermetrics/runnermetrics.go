@@ -1,6 +1,9 @@
 // Package runnermetrics counts the attempts of a runner for Prometheus:
 //
-//	runner.Run(ctx, nc, runner.Options{Group: "builders", Observe: runnermetrics.New(prometheus.DefaultRegisterer)}, handle)
+//	runner.Run(ctx, nc, runner.Options{
+//		Group:   "builders",
+//		Observe: runnermetrics.New(prometheus.DefaultRegisterer),
+//	}, handle)
 package runnermetrics
 
 import (
@@ -19,12 +22,16 @@ func New(registerer prometheus.Registerer) (observe func(runner.Attempt)) {
 		Name: "hookstart_runner_attempts_total", Help: "Attempts by what became of them.",
 	}, []string{"result"})
 	duration := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "hookstart_runner_attempt_duration_seconds", Help: "How long an attempt took.",
-		Buckets:                     prometheus.ExponentialBuckets(0.001, 4, 10),
-		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+		Name:                            "hookstart_runner_attempt_duration_seconds",
+		Help:                            "How long an attempt took.",
+		Buckets:                         prometheus.ExponentialBuckets(0.001, 4, 10),
+		NativeHistogramBucketFactor:     1.1,
+		NativeHistogramMaxBucketNumber:  160,
+		NativeHistogramMinResetDuration: time.Hour,
 	})
 	for _, result := range []runner.Result{
-		runner.Succeeded, runner.Failed, runner.Canceled, runner.TriedAgain, runner.HandedBack, runner.NotReported, runner.Unreadable,
+		runner.Succeeded, runner.Failed, runner.Canceled, runner.TriedAgain, runner.HandedBack,
+		runner.NotReported, runner.Unreadable,
 	} {
 		attempts.WithLabelValues(label(result)) // makes the counter exist with the value zero
 	}

@@ -24,15 +24,18 @@ func TestAttemptsAreCounted(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	options := runner.Options{
-		Group: "group", Attempts: 3, Backoff: func(int) time.Duration { return time.Millisecond }, Observe: runnermetrics.New(registry),
+		Group: "group", Attempts: 3, Backoff: func(int) time.Duration {
+			return time.Millisecond
+		}, Observe: runnermetrics.New(registry),
 	}
 	go func() {
-		ended <- runner.Run(ctx, nc, options, func(_ context.Context, e runner.Execution) (any, error) {
-			if e.WorkflowID == "fails" {
-				return nil, errors.New("no")
-			}
-			return nil, nil
-		})
+		ended <- runner.Run(ctx, nc, options,
+			func(_ context.Context, e runner.Execution) (any, error) {
+				if e.WorkflowID == "fails" {
+					return nil, errors.New("no")
+				}
+				return nil, nil
+			})
 	}()
 	for _, workflow := range []string{"fine", "fails", "fine"} {
 		ingress.Await(t, ingress.Start(t, runnertest.Post{WorkflowID: workflow}))
@@ -52,7 +55,8 @@ func TestAttemptsAreCounted(t *testing.T) {
 		hookstart_runner_attempts_total{result="tried_again"} 2
 		hookstart_runner_attempts_total{result="unreadable"} 0
 	`
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "hookstart_runner_attempts_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"hookstart_runner_attempts_total"); err != nil {
 		t.Error(err)
 	}
 }

@@ -54,10 +54,25 @@ func compare(b *testing.B, executions, places int, work func()) {
 	}
 	for range executions {
 		msg, err := stream.StartMessage(execution.Start{
-			ID: uuid.NewString(), WorkflowID: "workflow", NodeID: "webhook", AccountID: "account", Queue: "default", Source: execution.Webhook,
-			AcceptedAt: time.Now(), Payload: execution.Payload{ContentType: "application/json", Kind: execution.JSON, Body: []byte(`"` + strings.Repeat("x", 1000) + `"`)},
-			Headers: execution.Values{"Content-Type": {"application/json"}, "User-Agent": {"bench"}, "X-Github-Event": {"push"}, "X-Github-Delivery": {"d"}},
-			Trace:   "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+			ID:         uuid.NewString(),
+			WorkflowID: "workflow",
+			NodeID:     "webhook",
+			AccountID:  "account",
+			Queue:      "default",
+			Source:     execution.Webhook,
+			AcceptedAt: time.Now(),
+			Payload: execution.Payload{
+				ContentType: "application/json",
+				Kind:        execution.JSON,
+				Body:        []byte(`"` + strings.Repeat("x", 1000) + `"`),
+			},
+			Headers: execution.Values{
+				"Content-Type":      {"application/json"},
+				"User-Agent":        {"bench"},
+				"X-Github-Event":    {"push"},
+				"X-Github-Delivery": {"d"},
+			},
+			Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		})
 		if err == nil {
 			_, err = js.PublishMsgAsync(msg)
@@ -77,7 +92,9 @@ func compare(b *testing.B, executions, places int, work func()) {
 		{"unconfirmed", 1, consume(places, work, unconfirmed)},
 		{"confirmed", 1, consume(places, work, confirmed)},
 		{"runner", 1, func(ctx context.Context, nc *nats.Conn, group string, done func()) error {
-			return runner.Run(ctx, nc, runner.Options{Group: group, Concurrency: places}, func(context.Context, runner.Execution) (any, error) {
+			return runner.Run(ctx, nc, runner.Options{Group: group, Concurrency: places}, func(
+				context.Context, runner.Execution,
+			) (any, error) {
 				work()
 				done()
 				return map[string]bool{"ok": true}, nil
@@ -89,11 +106,14 @@ func compare(b *testing.B, executions, places int, work func()) {
 	for b.Loop() {
 		for i := range ways {
 			way := ways[(round+i)%len(ways)] // so that no variant is always the first
-			took[way.name] = append(took[way.name], once(b, server, js, executions, way.reports*executions, fmt.Sprintf("g-%d-%d", round, i), way.run))
+			took[way.name] = append(took[way.name],
+				once(b, server, js, executions, way.reports*executions,
+					fmt.Sprintf("g-%d-%d", round, i), way.run))
 		}
 		round++
 	}
-	typical := map[string]float64{} // seconds: the median, because Consume sometimes forgets to ask for more (see stream.Next)
+	// seconds: the median, because Consume sometimes forgets to ask for more (see stream.Next).
+	typical := map[string]float64{}
 	for _, way := range ways {
 		slices.Sort(took[way.name])
 		typical[way.name] = took[way.name][round/2].Seconds()
@@ -107,7 +127,10 @@ func compare(b *testing.B, executions, places int, work func()) {
 
 // once lets a new group process the whole stream. It returns the time until the server had received
 // every acknowledgement and stored every report.
-func once(b *testing.B, server *natstest.Node, js jetstream.JetStream, executions, reports int, group string, run func(context.Context, *nats.Conn, string, func()) error) time.Duration {
+func once(
+	b *testing.B, server *natstest.Node, js jetstream.JetStream, executions, reports int,
+	group string, run func(context.Context, *nats.Conn, string, func()) error,
+) time.Duration {
 	b.Helper()
 	nc := server.Connect(b)
 	defer nc.Close()
@@ -142,7 +165,8 @@ func once(b *testing.B, server *natstest.Node, js jetstream.JetStream, execution
 		if err != nil || info.AckFloor.Consumer != uint64(executions) {
 			continue
 		}
-		if has, err := s.Info(b.Context()); err == nil && has.State.LastSeq >= before+uint64(reports) {
+		if has, err := s.Info(b.Context()); err == nil &&
+			has.State.LastSeq >= before+uint64(reports) {
 			break
 		}
 	}
@@ -162,7 +186,11 @@ func once(b *testing.B, server *natstest.Node, js jetstream.JetStream, execution
 
 // consume is the code that one would write without the kit. reports publishes the reports, and
 // calls acknowledge when the message may be acknowledged.
-func consume(places int, work func(), reports func(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error)) error) func(context.Context, *nats.Conn, string, func()) error {
+func consume(
+	places int, work func(), reports func(
+		js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error),
+	) error,
+) func(context.Context, *nats.Conn, string, func()) error {
 	return func(ctx context.Context, nc *nats.Conn, group string, done func()) error {
 		js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(20_000))
 		if err != nil {
@@ -253,5 +281,11 @@ func finalReport(msg jetstream.Msg) (*nats.Msg, error) {
 	}
 	s, now := event.Start, time.Now()
 	return stream.ProgressMessage(s.Queue, s.WorkflowID, s.NodeID, s.Trace,
-		execution.Progress{ID: s.ID, Status: execution.Succeeded, At: now, StartedAt: now, Output: []byte(`{"ok":true}`)})
+		execution.Progress{
+			ID:        s.ID,
+			Status:    execution.Succeeded,
+			At:        now,
+			StartedAt: now,
+			Output:    []byte(`{"ok":true}`),
+		})
 }

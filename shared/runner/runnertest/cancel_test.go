@@ -45,7 +45,8 @@ func TestACanceledExecutionNeverBegins(t *testing.T) {
 	}
 }
 
-// A handler's context ends with the cause. What the handler returns decides: an error is a cancel, all else its own end.
+// A handler's context ends with the cause. What the handler returns decides: an error is a cancel,
+// all else its own end.
 func TestAHandlerIsCanceled(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -68,10 +69,12 @@ func TestAHandlerIsCanceled(t *testing.T) {
 	<-begun
 	ingress.Cancel(t, gives)
 	ingress.Cancel(t, completes)
-	if final := ingress.Await(t, gives); final.Status != execution.Canceled || final.StartedAt.IsZero() || final.Attempt != 1 {
+	if final := ingress.Await(t, gives); final.Status != execution.Canceled ||
+		final.StartedAt.IsZero() || final.Attempt != 1 {
 		t.Errorf("one that gave up ended as %+v", final)
 	}
-	if final := ingress.Await(t, completes); final.Status != execution.Succeeded || string(final.Output) != `"done"` {
+	if final := ingress.Await(t, completes); final.Status != execution.Succeeded ||
+		string(final.Output) != `"done"` {
 		t.Errorf("one that completed ended as %+v", final)
 	}
 }

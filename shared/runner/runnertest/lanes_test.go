@@ -72,7 +72,11 @@ func TestOrderedExecutionsBeginInOrder(t *testing.T) {
 	for n := range each {
 		for k := range keys {
 			key := fmt.Sprint("key ", k)
-			post := runnertest.Post{OrderKey: key, WorkflowID: fmt.Sprint("wf", k%3), NodeID: fmt.Sprint("n", n, "-", k)}
+			post := runnertest.Post{
+				OrderKey:   key,
+				WorkflowID: fmt.Sprint("wf", k%3),
+				NodeID:     fmt.Sprint("n", n, "-", k),
+			}
 			if (n+k)%7 == 0 {
 				post.DeliveryID = "fails"
 			}
@@ -124,7 +128,9 @@ func TestAFailingExecutionHoldsUpItsKey(t *testing.T) {
 	var mu sync.Mutex
 	var attempts []string
 	otherEnded := make(chan struct{})
-	start(t, nc, runner.Options{Attempts: 3, Backoff: soon}, func(_ context.Context, e runner.Execution) (any, error) {
+	start(t, nc, runner.Options{Attempts: 3, Backoff: soon}, func(
+		_ context.Context, e runner.Execution,
+	) (any, error) {
 		mu.Lock()
 		attempts = append(attempts, e.ID)
 		mu.Unlock()
@@ -168,10 +174,15 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 		return nil, nil
 	}
 	stop := start(t, nc, runner.Options{}, handler)
-	ids := []string{ingress.Start(t, runnertest.Post{OrderKey: "a"}), ingress.Start(t, runnertest.Post{OrderKey: "a"})}
+	ids := []string{
+		ingress.Start(t, runnertest.Post{OrderKey: "a"}), ingress.Start(t, runnertest.Post{
+			OrderKey: "a",
+		}),
+	}
 	ingress.Await(t, ids[1])
 	stop()
-	lane := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: "group"}.LaneConsumer(execution.LaneOf("workflow", "a"))
+	lane := stream.RunnerGroup{Queue: execution.DefaultQueue,
+		Group: "group"}.LaneConsumer(execution.LaneOf("workflow", "a"))
 	if _, err := js.ResetConsumerToSequence(t.Context(), stream.Name, lane, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +209,9 @@ func TestLanesBeginWhereTheirGroupBegan(t *testing.T) {
 	ingress.Start(t, runnertest.Post{OrderKey: "a"})
 	begun := make(chan string, 10)
 	ready := make(chan struct{})
-	start(t, nc, runner.Options{OnlyNew: true, OnReady: func() { close(ready) }}, func(_ context.Context, e runner.Execution) (any, error) {
+	start(t, nc, runner.Options{OnlyNew: true, OnReady: func() {
+		close(ready)
+	}}, func(_ context.Context, e runner.Execution) (any, error) {
 		begun <- e.ID
 		return nil, nil
 	})
@@ -220,18 +233,28 @@ func TestConsumersOfLanes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, nc, runner.Options{AckWait: 7 * time.Second}, func(context.Context, runner.Execution) (any, error) { return nil, nil })
+	start(t, nc, runner.Options{AckWait: 7 * time.Second},
+		func(context.Context, runner.Execution) (any, error) {
+			return nil, nil
+		})
 	ingress.Await(t, ingress.Start(t, runnertest.Post{OrderKey: "a"}))
 	lane := execution.LaneOf("workflow", "a")
-	consumer, err := js.Consumer(t.Context(), "EXECUTIONS", fmt.Sprint("runner-default-group-", lane))
+	consumer, err := js.Consumer(t.Context(), "EXECUTIONS",
+		fmt.Sprint("runner-default-group-", lane))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := consumer.CachedInfo().Config; c.MaxAckPending != 1 || c.FilterSubject != fmt.Sprint("executions.ordered.default.", lane, ".>") || c.AckWait != 7*time.Second {
+	if c := consumer.CachedInfo().Config; c.MaxAckPending != 1 ||
+		c.FilterSubject != fmt.Sprint("executions.ordered.default.", lane, ".>") ||
+		c.AckWait != 7*time.Second {
 		t.Errorf("%+v", c)
 	}
 	// A group whose consumer would have that name is refused.
-	err = runner.Run(t.Context(), nc, runner.Options{Group: fmt.Sprint("group-", lane)}, func(context.Context, runner.Execution) (any, error) { return nil, nil })
+	err = runner.Run(t.Context(), nc, runner.Options{Group: fmt.Sprint("group-", lane)}, func(
+		context.Context, runner.Execution,
+	) (any, error) {
+		return nil, nil
+	})
 	if !errors.Is(err, stream.ErrOtherConsumer) {
 		t.Errorf("a group with the name of a lane: %v", err)
 	}

@@ -40,7 +40,9 @@ func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 	}
 	size(1)
 	runs := make(chan int, 100)
-	start(t, nc, runner.Options{AckWait: 500 * time.Millisecond, Attempts: 100}, func(_ context.Context, e runner.Execution) (any, error) {
+	start(t, nc, runner.Options{AckWait: 500 * time.Millisecond, Attempts: 100}, func(
+		_ context.Context, e runner.Execution,
+	) (any, error) {
 		runs <- e.Attempt
 		return nil, nil
 	})
@@ -82,7 +84,9 @@ func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	start(t, nc, runner.Options{AckWait: 10 * time.Second}, func(_ context.Context, e runner.Execution) (any, error) {
+	start(t, nc, runner.Options{AckWait: 10 * time.Second}, func(
+		_ context.Context, e runner.Execution,
+	) (any, error) {
 		runs <- e.Attempt
 		return nil, nil
 	})

@@ -22,7 +22,9 @@ import (
 )
 
 // start starts a runner. stop stops it and waits until it has ended.
-func start(t *testing.T, nc *nats.Conn, options runner.Options, handler runner.Handler) (stop func()) {
+func start(
+	t *testing.T, nc *nats.Conn, options runner.Options, handler runner.Handler,
+) (stop func()) {
 	t.Helper()
 	if options.Group == "" {
 		options.Group = "group"
@@ -50,23 +52,28 @@ func TestAHandlerGetsWhatWasSent(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	got := make(chan runner.Execution, 1)
-	start(t, nc, runner.Options{Queue: "gpu"}, func(_ context.Context, e runner.Execution) (any, error) {
-		got <- e
-		return nil, nil
-	})
+	start(t, nc, runner.Options{Queue: "gpu"},
+		func(_ context.Context, e runner.Execution) (any, error) {
+			got <- e
+			return nil, nil
+		})
 	ingress.Start(t, runnertest.Post{Body: "of another queue"})
 	id := ingress.Start(t, runnertest.Post{
 		Queue: "gpu", WorkflowID: "wf", ContentType: "text/plain", Body: "a\xff", DeliveryID: "d",
 		Headers: execution.Values{"X-GitHub-Event": {"1"}}, Query: execution.Values{"q": {"2"}},
 	})
 	e := <-got
-	if e.ID != id || e.WorkflowID != "wf" || string(e.Payload.Body) != "a\xff" || string(e.Input) != `{"body":"Yf8=","bodyEncoding":"base64"}` ||
-		e.Headers["X-Github-Event"][0] != "1" || e.Headers.Get("x-github-EVENT") != "1" || e.Headers.Get("X-Other") != "" || e.Query.Get("q") != "2" || e.DeliveryID != "d" || e.Attempt != 1 {
+	if e.ID != id || e.WorkflowID != "wf" || string(e.Payload.Body) != "a\xff" ||
+		string(e.Input) != `{"body":"Yf8=","bodyEncoding":"base64"}` ||
+		e.Headers["X-Github-Event"][0] != "1" || e.Headers.Get("x-github-EVENT") != "1" ||
+		e.Headers.Get("X-Other") != "" || e.Query.Get("q") != "2" || e.DeliveryID != "d" ||
+		e.Attempt != 1 {
 		t.Errorf("%+v", e)
 	}
 	states := ingress.States(t, id)
 	// A quick execution is reported once.
-	if len(states) != 1 || states[0].Status != execution.Succeeded || states[0].Output != nil || states[0].StartedAt.IsZero() || states[0].StartedAt.After(states[0].At) {
+	if len(states) != 1 || states[0].Status != execution.Succeeded || states[0].Output != nil ||
+		states[0].StartedAt.IsZero() || states[0].StartedAt.After(states[0].At) {
 		t.Errorf("%+v", states)
 	}
 }
@@ -77,19 +84,26 @@ func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
-	for group, after := range map[string]time.Duration{"later": 20 * time.Millisecond, "at-once": -1} {
+	for group, after := range map[string]time.Duration{
+		"later":   20 * time.Millisecond,
+		"at-once": -1,
+	} {
 		t.Run(group, func(t *testing.T) {
 			reported, err := nc.SubscribeSync("executions.progress." + group + ".>")
 			if err != nil {
 				t.Fatal(err)
 			}
-			start(t, nc, runner.Options{Queue: group, ReportRunningAfter: after}, func(context.Context, runner.Execution) (any, error) {
+			start(t, nc, runner.Options{Queue: group, ReportRunningAfter: after}, func(
+				context.Context, runner.Execution,
+			) (any, error) {
 				_, err := reported.NextMsg(10 * time.Second) // until it was reported
 				return nil, err
 			})
 			id := ingress.Start(t, runnertest.Post{Queue: group})
 			states := ingress.States(t, id)
-			if len(states) != 2 || states[0].Status != execution.Running || states[1].Status != execution.Succeeded || !states[1].StartedAt.Equal(states[0].At) {
+			if len(states) != 2 || states[0].Status != execution.Running ||
+				states[1].Status != execution.Succeeded ||
+				!states[1].StartedAt.Equal(states[0].At) {
 				t.Errorf("%+v", states)
 			}
 		})
@@ -106,7 +120,10 @@ func TestAConnectionThatIsClosedEndsTheRunner(t *testing.T) {
 	begun, canceled := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- runner.Run(context.Background(), nc, runner.Options{Group: "group", DrainTimeout: time.Hour}, func(ctx context.Context, _ runner.Execution) (any, error) {
+		ended <- runner.Run(context.Background(), nc, runner.Options{
+			Group:        "group",
+			DrainTimeout: time.Hour,
+		}, func(ctx context.Context, _ runner.Execution) (any, error) {
 			close(begun)
 			<-ctx.Done()
 			close(canceled)
@@ -115,11 +132,13 @@ func TestAConnectionThatIsClosedEndsTheRunner(t *testing.T) {
 	}()
 	ingress.Start(t, runnertest.Post{})
 	<-begun
-	if err := nc.Publish(strings.Repeat("x", 5000), nil); err != nil { // longer than the server's max_control_line
+	if err := nc.Publish(strings.Repeat("x", 5000), nil); err != nil {
+		// Longer than the server's max_control_line.
 		t.Fatal(err)
 	}
 	<-canceled
-	if err := <-ended; !errors.Is(err, runner.ErrConnectionClosed) || !errors.Is(err, nc.LastError()) {
+	if err := <-ended; !errors.Is(err, runner.ErrConnectionClosed) ||
+		!errors.Is(err, nc.LastError()) {
 		t.Errorf("the runner ended with %v", err)
 	}
 }
@@ -132,35 +151,36 @@ func TestWhatGoesWrong(t *testing.T) {
 	var attempts sync.Map
 	hung := make(chan struct{})
 	defer close(hung)
-	start(t, nc, runner.Options{Attempts: 3, Backoff: soon, Timeout: time.Second, Concurrency: 2}, func(ctx context.Context, e runner.Execution) (any, error) {
-		n, _ := attempts.LoadOrStore(e.WorkflowID, new(atomic.Int32))
-		counter, _ := n.(*atomic.Int32)
-		counter.Add(1)
-		switch e.WorkflowID {
-		case "fails":
-			return nil, errors.New("no\xff")
-		case "permanent":
-			return nil, runner.Permanent(errors.New("never"))
-		case "panics":
-			panic("oh")
-		case "hangs":
-			<-hung
-		case "slow":
-			<-ctx.Done()
-			return nil, ctx.Err()
-		case "no-json":
-			return func() {}, nil
-		case "huge":
-			return strings.Repeat("x", int(nc.MaxPayload())), nil
-		case "chatty":
-			return nil, runner.Permanent(errors.New(strings.Repeat("x", 5000)))
-		case "second":
-			if e.Attempt == 1 {
-				return nil, errors.New("once")
+	start(t, nc, runner.Options{Attempts: 3, Backoff: soon, Timeout: time.Second, Concurrency: 2},
+		func(ctx context.Context, e runner.Execution) (any, error) {
+			n, _ := attempts.LoadOrStore(e.WorkflowID, new(atomic.Int32))
+			counter, _ := n.(*atomic.Int32)
+			counter.Add(1)
+			switch e.WorkflowID {
+			case "fails":
+				return nil, errors.New("no\xff")
+			case "permanent":
+				return nil, runner.Permanent(errors.New("never"))
+			case "panics":
+				panic("oh")
+			case "hangs":
+				<-hung
+			case "slow":
+				<-ctx.Done()
+				return nil, ctx.Err()
+			case "no-json":
+				return func() {}, nil
+			case "huge":
+				return strings.Repeat("x", int(nc.MaxPayload())), nil
+			case "chatty":
+				return nil, runner.Permanent(errors.New(strings.Repeat("x", 5000)))
+			case "second":
+				if e.Attempt == 1 {
+					return nil, errors.New("once")
+				}
 			}
-		}
-		return e.Attempt, nil
-	})
+			return e.Attempt, nil
+		})
 	if err := nc.Publish("executions.start.default.poison.node", []byte("\xff")); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +195,10 @@ func TestWhatGoesWrong(t *testing.T) {
 		{"hangs", "did not return within 1s", 3, execution.Failed},
 		{"slow", "deadline exceeded", 3, execution.Failed},
 		{"no-json", "not valid JSON", 1, execution.Failed},
-		{"huge", "the output has 1048578 bytes, but a report takes at most 1032192", 1, execution.Failed},
+		{
+			"huge", "the output has 1048578 bytes, but a report takes at most 1032192", 1,
+			execution.Failed,
+		},
 		{"chatty", "xx …", 1, execution.Failed},
 		{"second", "", 2, execution.Succeeded},
 		{"fine", "", 1, execution.Succeeded},
@@ -184,7 +207,8 @@ func TestWhatGoesWrong(t *testing.T) {
 		final := ingress.Await(t, id)
 		n, _ := attempts.Load(c.workflow)
 		counter, _ := n.(*atomic.Int32)
-		if final.Status != c.status || !strings.Contains(final.Error, c.reason) || counter.Load() != c.attempts {
+		if final.Status != c.status || !strings.Contains(final.Error, c.reason) ||
+			counter.Load() != c.attempts {
 			t.Errorf("%s: %+v after %d attempts", c.workflow, final, counter.Load())
 		}
 	}
@@ -199,7 +223,12 @@ func TestAnAbandonedHandlerReturns(t *testing.T) {
 	release, observed := make(chan struct{}), make(chan runner.Attempt, 10)
 	var running atomic.Int32
 	stop := start(t, nc, runner.Options{
-		Attempts: 1, Timeout: 10 * time.Millisecond, Concurrency: 1, Observe: func(a runner.Attempt) { observed <- a },
+		Attempts:    1,
+		Timeout:     10 * time.Millisecond,
+		Concurrency: 1,
+		Observe: func(a runner.Attempt) {
+			observed <- a
+		},
 	}, func(_ context.Context, e runner.Execution) (any, error) {
 		if e.WorkflowID == "hangs" {
 			<-release
@@ -209,7 +238,8 @@ func TestAnAbandonedHandlerReturns(t *testing.T) {
 		return running.Add(1), nil
 	})
 	id := ingress.Start(t, runnertest.Post{WorkflowID: "hangs"})
-	if got := ingress.Await(t, id); got.Status != execution.Failed || !strings.Contains(got.Error, "did not return within 10ms") {
+	if got := ingress.Await(t, id); got.Status != execution.Failed ||
+		!strings.Contains(got.Error, "did not return within 10ms") {
 		t.Errorf("%+v", got)
 	}
 	close(release)
@@ -243,7 +273,9 @@ func TestGroupsAndMembers(t *testing.T) {
 		all  = make(chan struct{}, 2*executions)
 	)
 	for _, member := range []string{"a", "a", "b"} {
-		start(t, server.Connect(t), runner.Options{Group: member}, func(_ context.Context, e runner.Execution) (any, error) {
+		start(t, server.Connect(t), runner.Options{Group: member}, func(
+			_ context.Context, e runner.Execution,
+		) (any, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			runs[member] = append(runs[member], e.ID)
@@ -274,7 +306,9 @@ func TestStopping(t *testing.T) {
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
 	began, finish := make(chan string, 10), make(chan struct{})
-	stop := start(t, server.Connect(t), runner.Options{DrainTimeout: time.Hour}, func(_ context.Context, e runner.Execution) (any, error) {
+	stop := start(t, server.Connect(t), runner.Options{DrainTimeout: time.Hour}, func(
+		_ context.Context, e runner.Execution,
+	) (any, error) {
 		began <- e.ID
 		<-finish
 		return "finished", nil
@@ -287,7 +321,10 @@ func TestStopping(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
-	stop = start(t, server.Connect(t), runner.Options{DrainTimeout: time.Millisecond, AckWait: time.Hour}, func(ctx context.Context, e runner.Execution) (any, error) {
+	stop = start(t, server.Connect(t), runner.Options{
+		DrainTimeout: time.Millisecond,
+		AckWait:      time.Hour,
+	}, func(ctx context.Context, e runner.Execution) (any, error) {
 		began <- e.ID
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -295,7 +332,10 @@ func TestStopping(t *testing.T) {
 	id = ingress.Start(t, runnertest.Post{})
 	<-began
 	stop()
-	start(t, server.Connect(t), runner.Options{}, func(context.Context, runner.Execution) (any, error) { return "by another", nil })
+	start(t, server.Connect(t), runner.Options{},
+		func(context.Context, runner.Execution) (any, error) {
+			return "by another", nil
+		})
 	if got := ingress.Await(t, id); string(got.Output) != `"by another"` {
 		t.Errorf("%+v", got)
 	}
@@ -311,7 +351,10 @@ func TestDyingAndWorkingForLong(t *testing.T) {
 	dying := server.Connect(t)
 	died := make(chan struct{})
 	go func() {
-		_ = runner.Run(context.Background(), dying, runner.Options{Group: "group", AckWait: ackWait}, func(context.Context, runner.Execution) (any, error) {
+		_ = runner.Run(context.Background(), dying, runner.Options{
+			Group:   "group",
+			AckWait: ackWait,
+		}, func(context.Context, runner.Execution) (any, error) {
 			dying.Close()
 			close(died)
 			return "too late", nil
@@ -320,7 +363,9 @@ func TestDyingAndWorkingForLong(t *testing.T) {
 	id := ingress.Start(t, runnertest.Post{})
 	<-died
 	var runs atomic.Int32
-	start(t, server.Connect(t), runner.Options{AckWait: ackWait}, func(context.Context, runner.Execution) (any, error) {
+	start(t, server.Connect(t), runner.Options{AckWait: ackWait}, func(
+		context.Context, runner.Execution,
+	) (any, error) {
 		runs.Add(1)
 		<-time.After(4 * ackWait)
 		return "done", nil
@@ -341,7 +386,9 @@ func TestNobodyFinishesIt(t *testing.T) {
 	}
 	deadly := ingress.Start(t, runnertest.Post{WorkflowID: "deadly"})
 	consumer, err := js.CreateConsumer(t.Context(), stream.Name, jetstream.ConsumerConfig{
-		Durable: "runner-default-group", FilterSubject: stream.QueueSubject("default"), AckPolicy: jetstream.AckExplicitPolicy,
+		Durable:       "runner-default-group",
+		FilterSubject: stream.QueueSubject("default"),
+		AckPolicy:     jetstream.AckExplicitPolicy,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -360,10 +407,12 @@ func TestNobodyFinishesIt(t *testing.T) {
 		runs.Add(1)
 		return nil, nil
 	})
-	if got := ingress.Await(t, deadly); got.Status != execution.Failed || !strings.Contains(got.Error, "in 3 attempts") || runs.Load() != 0 {
+	if got := ingress.Await(t, deadly); got.Status != execution.Failed ||
+		!strings.Contains(got.Error, "in 3 attempts") || runs.Load() != 0 {
 		t.Errorf("%+v after %d more runs", got, runs.Load())
 	}
-	if got := ingress.Await(t, ingress.Start(t, runnertest.Post{})); got.Status != execution.Succeeded {
+	if got := ingress.Await(t,
+		ingress.Start(t, runnertest.Post{})); got.Status != execution.Succeeded {
 		t.Errorf("the next one: %+v", got)
 	}
 }
@@ -437,7 +486,9 @@ func TestNothingWaitsForAPlace(t *testing.T) {
 	const ackWait = 500 * time.Millisecond
 	var attempts sync.Map
 	for range 2 {
-		start(t, server.Connect(t), runner.Options{AckWait: ackWait, Concurrency: 4}, func(_ context.Context, e runner.Execution) (any, error) {
+		start(t, server.Connect(t), runner.Options{AckWait: ackWait, Concurrency: 4}, func(
+			_ context.Context, e runner.Execution,
+		) (any, error) {
 			if _, again := attempts.LoadOrStore(e.ID, e.Attempt); again || e.Attempt != 1 {
 				t.Errorf("execution %s: attempt %d", e.ID, e.Attempt)
 			}
@@ -479,7 +530,9 @@ func TestDeliveredAgainWhileItRuns(t *testing.T) {
 		}
 	}
 	finish, runs := make(chan struct{}), atomic.Int32{}
-	start(t, server.Connect(t), runner.Options{AckWait: 2 * time.Second, Attempts: 1}, func(context.Context, runner.Execution) (any, error) {
+	start(t, server.Connect(t), runner.Options{AckWait: 2 * time.Second, Attempts: 1}, func(
+		context.Context, runner.Execution,
+	) (any, error) {
 		runs.Add(1)
 		<-finish
 		return "once", nil
@@ -510,10 +563,11 @@ func TestARunnerGoesOnAfterNATSLostItsStore(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	got := make(chan string, 1)
-	start(t, server.Connect(t), runner.Options{}, func(_ context.Context, e runner.Execution) (any, error) {
-		got <- e.ID
-		return nil, nil
-	})
+	start(t, server.Connect(t), runner.Options{},
+		func(_ context.Context, e runner.Execution) (any, error) {
+			got <- e.ID
+			return nil, nil
+		})
 	before := runnertest.NewIngress(t, server.Connect(t)).Start(t, runnertest.Post{})
 	if id := <-got; id != before {
 		t.Fatalf("%s ran, not %s", id, before)

@@ -49,8 +49,8 @@ type Post struct {
 	Headers     execution.Values // names in any case: an ingress makes them canonical
 	Query       execution.Values
 	DeliveryID  string
-	// OrderKey is the order key. "" means that the execution has no order. With a key, runners of the
-	// queue notice within seconds that it has lanes.
+	// OrderKey is the order key. "" means that the execution has no order. With a key, runners of
+	// the queue notice within seconds that it has lanes.
 	OrderKey string
 }
 
@@ -62,11 +62,24 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 		tb.Fatal(err)
 	}
 	start := execution.Start{
-		ID: uuid.NewString(), WorkflowID: p.WorkflowID, NodeID: p.NodeID, AccountID: "account", Queue: p.Queue,
-		Source: execution.Webhook, DeliveryID: p.DeliveryID, AcceptedAt: time.Now(), Payload: payload, Headers: canonical(p.Headers), Query: p.Query,
-		OrderKey: p.OrderKey,
+		ID:         uuid.NewString(),
+		WorkflowID: p.WorkflowID,
+		NodeID:     p.NodeID,
+		AccountID:  "account",
+		Queue:      p.Queue,
+		Source:     execution.Webhook,
+		DeliveryID: p.DeliveryID,
+		AcceptedAt: time.Now(),
+		Payload:    payload,
+		Headers:    canonical(p.Headers),
+		Query:      p.Query,
+		OrderKey:   p.OrderKey,
 	}
-	for field, otherwise := range map[*string]string{&start.WorkflowID: "workflow", &start.NodeID: "webhook", &start.Queue: execution.DefaultQueue} {
+	for field, otherwise := range map[*string]string{
+		&start.WorkflowID: "workflow",
+		&start.NodeID:     "webhook",
+		&start.Queue:      execution.DefaultQueue,
+	} {
 		if *field == "" {
 			*field = otherwise
 		}
@@ -87,7 +100,8 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 	return start.ID
 }
 
-// addLanes stores that a queue has lanes, as an executor does when a trigger node gets an order key.
+// addLanes stores that a queue has lanes, as an executor does when a trigger node gets an order
+// key.
 func (i *Ingress) addLanes(tb testing.TB, queue string) {
 	tb.Helper()
 	const bucket = "registry"
@@ -95,7 +109,9 @@ func (i *Ingress) addLanes(tb testing.TB, queue string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	registry, err := i.js.CreateOrUpdateKeyValue(tb.Context(), jetstream.KeyValueConfig{Bucket: bucket})
+	registry, err := i.js.CreateOrUpdateKeyValue(tb.Context(), jetstream.KeyValueConfig{
+		Bucket: bucket,
+	})
 	if err == nil {
 		_, err = registry.Create(tb.Context(), "queue."+queue, settings)
 	}
@@ -155,7 +171,8 @@ func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress
 	for {
 		msg, err := messages.Next(jetstream.NextContext(ctx))
 		if err != nil {
-			tb.Fatalf("execution %s has reported %v, and then nothing: %v", executionID, states, err)
+			tb.Fatalf("execution %s has reported %v, and then nothing: %v", executionID, states,
+				err)
 		}
 		event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 		if err != nil {

@@ -27,7 +27,8 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		requests, err := nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + stream.Name + ".runner-default-group")
+		requests, err := nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + stream.Name +
+			".runner-default-group")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +37,9 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 		defer stop()
 		ended := make(chan error, 1)
 		options := runner.Options{Group: "group", Attempts: attempts}
-		handler := func(_ context.Context, e runner.Execution) (any, error) { return e.Attempt, nil }
+		handler := func(_ context.Context, e runner.Execution) (any, error) {
+			return e.Attempt, nil
+		}
 		stopping, err := nats.Connect(way.URL())
 		if err != nil {
 			t.Fatal(err)

@@ -66,7 +66,9 @@ type evilTracer struct {
 	panics string
 }
 
-func (e evilTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (e evilTracer) Start(
+	ctx context.Context, _ string, _ ...trace.SpanStartOption,
+) (context.Context, trace.Span) {
 	if e.panics == "tracer" {
 		panic(evil{})
 	}
@@ -94,17 +96,37 @@ func TestAHandlersValuesEndItsExecutionOnly(t *testing.T) {
 		status  execution.Status
 		reason  string
 	}{
-		"nil, permanent":    {func() (any, error) { return 1, runner.Permanent(nil) }, execution.Succeeded, ""},
-		"nil, later":        {func() (any, error) { return 1, runner.RetryAfter(nil, time.Second) }, execution.Succeeded, ""},
-		"pointer":           {func() (any, error) { return nil, noCode }, execution.Failed, "returned a *runnertest_test.codeError whose methods panic: runtime error: invalid memory"},
-		"permanent pointer": {func() (any, error) { return nil, runner.Permanent(noCode) }, execution.Failed, "methods panic: runtime error"},
-		"error":             {func() (any, error) { return nil, evil{} }, execution.Failed, "methods panic: a runnertest_test.evil that cannot be printed"},
-		"joined error":      {func() (any, error) { return nil, errors.Join(errors.New("one"), evil{}) }, execution.Failed, "cannot be printed"},
-		"panic":             {func() (any, error) { panic(evil{}) }, execution.Failed, "panic: a runnertest_test.evil that cannot be printed"},
-		"output":            {func() (any, error) { return evil{}, nil }, execution.Failed, "panic: a runnertest_test.evil"},
-		"output's error":    {func() (any, error) { return badError{}, nil }, execution.Failed, ""},
+		"nil, permanent": {func() (any, error) {
+			return 1, runner.Permanent(nil)
+		}, execution.Succeeded, ""},
+		"nil, later": {func() (any, error) {
+			return 1, runner.RetryAfter(nil, time.Second)
+		}, execution.Succeeded, ""},
+		"pointer": {func() (any, error) {
+			return nil, noCode
+		}, execution.Failed,
+			"returned a *runnertest_test.codeError whose methods panic: runtime error: invalid " +
+				"memory"},
+		"permanent pointer": {func() (any, error) {
+			return nil, runner.Permanent(noCode)
+		}, execution.Failed, "methods panic: runtime error"},
+		"error": {func() (any, error) {
+			return nil, evil{}
+		}, execution.Failed, "methods panic: a runnertest_test.evil that cannot be printed"},
+		"joined error": {func() (any, error) {
+			return nil, errors.Join(errors.New("one"), evil{})
+		}, execution.Failed, "cannot be printed"},
+		"panic": {func() (any, error) {
+			panic(evil{})
+		}, execution.Failed, "panic: a runnertest_test.evil that cannot be printed"},
+		"output": {func() (any, error) {
+			return evil{}, nil
+		}, execution.Failed, "panic: a runnertest_test.evil"},
+		"output's error": {func() (any, error) { return badError{}, nil }, execution.Failed, ""},
 	}
-	start(t, nc, runner.Options{Attempts: 2, Backoff: soon, Concurrency: 1}, func(_ context.Context, e runner.Execution) (any, error) {
+	start(t, nc, runner.Options{Attempts: 2, Backoff: soon, Concurrency: 1}, func(
+		_ context.Context, e runner.Execution,
+	) (any, error) {
 		return handlers[string(e.Payload.Body)].handler()
 	})
 	for name, c := range handlers {
@@ -121,8 +143,9 @@ func TestPanicsInOptions(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	for queue, options := range map[string]runner.Options{
-		"observe":  {Observe: func(runner.Attempt) { panic(evil{}) }},
-		"text":     {Observe: func(a runner.Attempt) { _ = a.Err.Error() }}, // called with an error that panics
+		"observe": {Observe: func(runner.Attempt) { panic(evil{}) }},
+		// Called with an error that panics.
+		"text":     {Observe: func(a runner.Attempt) { _ = a.Err.Error() }},
 		"backoff":  {Backoff: func(int) time.Duration { panic(evil{}) }},
 		"ready":    {OnReady: func() { panic(evil{}) }},
 		"provider": {Traces: evilTraces{panics: "provider"}},
@@ -153,8 +176,13 @@ func TestAttemptsAreLogged(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&standard, nil)))
 	t.Cleanup(func() { slog.SetDefault(before) })
-	for queue, log := range map[string]*slog.Logger{"own": slog.New(slog.NewTextHandler(&own, nil)), "standard": nil} {
-		stop := start(t, nc, runner.Options{Queue: queue, Backoff: soon, Log: log}, func(_ context.Context, e runner.Execution) (any, error) {
+	for queue, log := range map[string]*slog.Logger{
+		"own":      slog.New(slog.NewTextHandler(&own, nil)),
+		"standard": nil,
+	} {
+		stop := start(t, nc, runner.Options{Queue: queue, Backoff: soon, Log: log}, func(
+			_ context.Context, e runner.Execution,
+		) (any, error) {
 			if e.Attempt == 1 {
 				return nil, errors.New("once")
 			}
@@ -167,7 +195,12 @@ func TestAttemptsAreLogged(t *testing.T) {
 		log  *lines
 		want []string
 	}{
-		{&own, []string{`level=WARN msg=run result="tried again" attempt=1 `, "level=INFO msg=run result=succeeded attempt=2 "}},
+		{
+			&own, []string{
+				`level=WARN msg=run result="tried again" attempt=1 `,
+				"level=INFO msg=run result=succeeded attempt=2 ",
+			},
+		},
 		{&standard, []string{`level=WARN msg=run result="tried again" attempt=1 `}},
 	} {
 		got := c.log.all()
@@ -175,7 +208,8 @@ func TestAttemptsAreLogged(t *testing.T) {
 			t.Fatalf("%q", got)
 		}
 		for i, line := range got {
-			if !strings.Contains(line, c.want[i]) || !strings.Contains(line, "workflow_id=workflow") {
+			if !strings.Contains(line, c.want[i]) ||
+				!strings.Contains(line, "workflow_id=workflow") {
 				t.Errorf("%q, want %q", line, c.want[i])
 			}
 		}

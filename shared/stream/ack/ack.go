@@ -44,9 +44,10 @@ type Engine struct {
 	mu      sync.Mutex
 	waiting map[uint64]*waiter
 	next    uint64
-	closed  bool      // no answer can arrive any more
-	queue   []*waiter // messages that are not sent yet; the caller that enqueued the first sends all
-	spare   []*waiter // an empty queue; nil: in use
+	closed  bool // no answer can arrive any more
+	// Messages that are not sent yet; the caller that enqueued the first sends all.
+	queue []*waiter
+	spare []*waiter // an empty queue; nil: in use
 
 	idle sync.Pool // of *waiter, for Publish
 	stop chan struct{}
@@ -57,7 +58,8 @@ type Engine struct {
 type waiter struct {
 	msg      *nats.Msg
 	deadline time.Time
-	answered func(Ack, error) // called once, by the goroutine that takes the waiter out of the table
+	// Called once, by the goroutine that takes the waiter out of the table.
+	answered func(Ack, error)
 
 	// These fields are used by Publish only.
 	answer chan answer   // it holds one
@@ -140,8 +142,8 @@ func (e *Engine) Send(msg *nats.Msg, deadline time.Time, answered func(Ack, erro
 
 func (e *Engine) publish(w *waiter) {
 	if e.enqueue(w) {
-		// The first message wakes the flusher of nats.go, which would write that message alone. So let
-		// other callers that are ready put their messages into the queue first.
+		// The first message wakes the flusher of nats.go, which would write that message alone. So
+		// let other callers that are ready put their messages into the queue first.
 		runtime.Gosched()
 		e.sendQueue()
 	}
@@ -264,7 +266,10 @@ func (e *Engine) parse(msg *nats.Msg) (Ack, error) {
 		if _, rest, ok := bytes.Cut(data, ackSequence); ok {
 			if sequence, end := leadingNumber(rest); end > 0 {
 				_, repeat, _ := bytes.Cut(rest[end:], ackDuplicate)
-				return Ack{Sequence: sequence, Duplicate: bytes.HasPrefix(bytes.TrimLeft(repeat, " "), ackTrue)}, nil
+				return Ack{
+					Sequence:  sequence,
+					Duplicate: bytes.HasPrefix(bytes.TrimLeft(repeat, " "), ackTrue),
+				}, nil
 			}
 		}
 	}

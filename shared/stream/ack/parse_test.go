@@ -12,14 +12,19 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	e := &Engine{stream: "EXECUTIONS", start: []byte(`{"stream":"EXECUTIONS",`)}
 	for text, want := range map[string]Ack{
-		`{"stream":"EXECUTIONS","seq":18446744073709551615}`:              {Sequence: 18446744073709551615},
-		`{"stream":"EXECUTIONS","domain":"hub","seq":7,"duplicate":true}`: {Sequence: 7, Duplicate: true},
-		`{"stream":"EXECUTIONS", "seq":7,"duplicate":true}`:               {Sequence: 7, Duplicate: true},
-		`{ "stream": "EXECUTIONS", "seq": 7, "duplicate": true }`:         {Sequence: 7, Duplicate: true},
-		`{"stream":"EXECUTIONS","seq":7,"duplicate": true}`:               {Sequence: 7, Duplicate: true},
-		`{"stream":"EXECUTIONS","seq":7,"duplicate": false}`:              {Sequence: 7},
-		`{"stream":"EXECUTIONS","seq": 8}`:                                {Sequence: 8},
-		`{"duplicate":true,"seq":9,"stream":"EXECUTIONS"}`:                {Sequence: 9, Duplicate: true},
+		`{"stream":"EXECUTIONS","seq":18446744073709551615}`: {
+			Sequence: 18446744073709551615,
+		},
+		`{"stream":"EXECUTIONS","domain":"hub","seq":7,"duplicate":true}`: {
+			Sequence:  7,
+			Duplicate: true,
+		},
+		`{"stream":"EXECUTIONS", "seq":7,"duplicate":true}`:       {Sequence: 7, Duplicate: true},
+		`{ "stream": "EXECUTIONS", "seq": 7, "duplicate": true }`: {Sequence: 7, Duplicate: true},
+		`{"stream":"EXECUTIONS","seq":7,"duplicate": true}`:       {Sequence: 7, Duplicate: true},
+		`{"stream":"EXECUTIONS","seq":7,"duplicate": false}`:      {Sequence: 7},
+		`{"stream":"EXECUTIONS","seq": 8}`:                        {Sequence: 8},
+		`{"duplicate":true,"seq":9,"stream":"EXECUTIONS"}`:        {Sequence: 9, Duplicate: true},
 	} {
 		if got, err := e.parse(&nats.Msg{Data: []byte(text)}); got != want || err != nil {
 			t.Errorf("%s: %+v, %v", text, got, err)
@@ -35,12 +40,16 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	for _, text := range []string{`{}`, `x`, `{"stream":"OTHER","seq":1}`, `{"stream":"EXECUTIONS","seq":}`, `{"stream":"EXECUTIONS"}`} {
+	for _, text := range []string{
+		`{}`, `x`, `{"stream":"OTHER","seq":1}`, `{"stream":"EXECUTIONS","seq":}`,
+		`{"stream":"EXECUTIONS"}`,
+	} {
 		if ack, err := e.parse(&nats.Msg{Data: []byte(text)}); err == nil {
 			t.Errorf("%s: %+v", text, ack)
 		}
 	}
-	if _, err := e.parse(&nats.Msg{Header: nats.Header{"Status": {"503"}}}); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := e.parse(&nats.Msg{Header: nats.Header{"Status": {"503"}}}); !errors.Is(err,
+		nats.ErrNoResponders) {
 		t.Errorf("no responders: %v", err)
 	}
 }

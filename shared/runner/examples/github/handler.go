@@ -34,12 +34,17 @@ func newHandler(secret []byte) runner.Handler {
 			} `json:"repository"`
 		}
 		if err := json.Unmarshal(e.Input, &event); err != nil {
-			return nil, runner.Permanent(fmt.Errorf("not an event of GitHub (is the webhook's content type application/json?): %w", err))
+			return nil,
+				runner.Permanent(fmt.Errorf("not an event of GitHub (is the webhook's content "+
+					"type application/json?): %w", err))
 		}
 		// Here the work would be done: a build, a deployment, a notification. It may be done twice,
 		// so it should use e.ID as the idempotency key.
 		return result{
-			Event: e.Headers.Get("X-GitHub-Event"), Action: event.Action, Repository: event.Repository.FullName, Ref: event.Ref,
+			Event:      e.Headers.Get("X-GitHub-Event"),
+			Action:     event.Action,
+			Repository: event.Repository.FullName,
+			Ref:        event.Ref,
 		}, nil
 	}
 }

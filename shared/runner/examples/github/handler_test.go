@@ -44,19 +44,30 @@ func TestHandler(t *testing.T) {
 	ingress := runnertest.NewIngress(t, nc)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- runner.Run(ctx, nc, runner.Options{Group: "github"}, newHandler([]byte(secret))) }()
+	go func() {
+		ended <- runner.Run(ctx, nc, runner.Options{Group: "github"}, newHandler([]byte(secret)))
+	}()
 	post := func(contentType, body, signature string) execution.Progress {
 		return ingress.Await(t, ingress.Start(t, runnertest.Post{
-			ContentType: contentType, Body: body, Headers: execution.Values{"X-Hub-Signature-256": {signature}, "X-Github-Event": {"push"}},
+			ContentType: contentType,
+			Body:        body,
+			Headers: execution.Values{
+				"X-Hub-Signature-256": {signature},
+				"X-Github-Event":      {"push"},
+			},
 		}))
 	}
-	if got := post("application/json", `{"ref": "another body"}`, signature); got.Status != execution.Failed || !strings.Contains(got.Error, "is not that of this body") {
+	if got := post("application/json", `{"ref": "another body"}`,
+		signature); got.Status != execution.Failed ||
+		!strings.Contains(got.Error, "is not that of this body") {
 		t.Errorf("%+v", got)
 	}
-	if got := post("text/plain", body, signature); got.Status != execution.Succeeded || string(got.Output) != `{"event":"push"}` {
+	if got := post("text/plain", body, signature); got.Status != execution.Succeeded ||
+		string(got.Output) != `{"event":"push"}` {
 		t.Errorf("%+v", got)
 	}
-	if got := post("text/plain", body, ""); got.Status != execution.Failed || !strings.Contains(got.Error, "give the webhook a secret") {
+	if got := post("text/plain", body, ""); got.Status != execution.Failed ||
+		!strings.Contains(got.Error, "give the webhook a secret") {
 		t.Errorf("%+v", got)
 	}
 	stop()

@@ -27,14 +27,17 @@ func main() {
 func run(log *slog.Logger) error {
 	natsURL := flag.String("nats-url", "nats://127.0.0.1:4222", "NATS servers, comma-separated.")
 	seed := flag.String("nats-nkey", "", "File with the NKey seed for NATS.")
-	authority := flag.String("nats-ca", "", "File with the certificate authority of the NATS servers.")
+	authority := flag.String("nats-ca", "",
+		"File with the certificate authority of the NATS servers.")
 	queue := flag.String("queue", "github", "The queue of the workflows that GitHub calls.")
 	group := flag.String("group", "github", "Those who share a group share the work.")
 	flag.Parse()
 	// The secret is not a flag, because other users may see the flags of a command.
-	secret := os.Getenv("GITHUB_WEBHOOK_SECRET") //nolint:forbidigo // a program's main reads its environment
+	//nolint:forbidigo // a program's main reads its environment
+	secret := os.Getenv("GITHUB_WEBHOOK_SECRET")
 	if secret == "" {
-		return errors.New("GITHUB_WEBHOOK_SECRET must be set: the secret that was given to GitHub with the webhook URL")
+		return errors.New("GITHUB_WEBHOOK_SECRET must be set: the secret that was given to " +
+			"GitHub with the webhook URL")
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -56,5 +59,10 @@ func run(log *slog.Logger) error {
 	}
 	defer nc.Close()
 	ready := func() { log.Info("runner is ready", "queue", *queue) }
-	return runner.Run(ctx, nc, runner.Options{Queue: *queue, Group: *group, OnReady: ready, Log: log}, newHandler([]byte(secret)))
+	return runner.Run(ctx, nc, runner.Options{
+		Queue:   *queue,
+		Group:   *group,
+		OnReady: ready,
+		Log:     log,
+	}, newHandler([]byte(secret)))
 }

@@ -9,8 +9,10 @@ import (
 )
 
 var (
-	errUnsigned = errors.New("there is no X-Hub-Signature-256: give the webhook a secret in GitHub's settings")
-	errForged   = errors.New("X-Hub-Signature-256 is not that of this body: either the secrets differ, or GitHub has not sent it")
+	errUnsigned = errors.New("there is no X-Hub-Signature-256: give the webhook a secret in " +
+		"GitHub's settings")
+	errForged = errors.New("X-Hub-Signature-256 is not that of this body: either the secrets " +
+		"differ, or GitHub has not sent it")
 )
 
 // verify checks GitHub's signature, which is "sha256=" and the HMAC of the body in hex. hmac.Equal
