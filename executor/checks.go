@@ -119,8 +119,7 @@ func (k *knownStreams) logLost(name string) {
 		return
 	}
 	about.Error("NATS has lost the stream, or its last messages: all messages up to the last one " +
-		"that was seen are recorded; those that came in the " +
-		"last second may not be")
+		"that was seen are recorded; those that came in the last second may not be")
 }
 
 // hasConsumer checks that the recorder's consumers exist and are not paused. The recorder creates a

@@ -63,7 +63,6 @@ func warnOfLostPlans(directory *edit.Directory, plans registry.Plans, log logrus
 	if len(lost) > 0 {
 		log.WithField("accounts",
 			lost).Warn("accounts have plans that are not in the catalog, so their webhooks are " +
-			"refused; " +
-			"put the plans back into it, or give the accounts other ones")
+			"refused; put the plans back into it, or give the accounts other ones")
 	}
 }

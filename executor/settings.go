@@ -78,8 +78,7 @@ func (s *streamSettings) compare(
 		}
 		log.WithField("differences",
 			text).Warn("the stream was edited: its settings are not as configured, and no " +
-			"executor will start with these; " +
-			"configure age, size and dedup window as they are, or change them with `hookstart " +
-			"admin stream`; undo what else was edited in NATS")
+			"executor will start with these; configure age, size and dedup window as they are, " +
+			"or change them with `hookstart admin stream`; undo what else was edited in NATS")
 	}
 }

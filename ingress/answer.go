@@ -83,8 +83,8 @@ var problems = map[webhook.Code]problem{
 	webhook.RateLimited: {
 		status: http.StatusTooManyRequests,
 		title:  "Rate limited",
-		detail: "The workflow is over its rate limit, or its account is over the bytes per " +
-			"day of its plan.",
+		detail: "The workflow is over its rate limit, or its account is over the bytes per day " +
+			"of its plan.",
 		retryable: true,
 	},
 	webhook.WorkflowInactive: {

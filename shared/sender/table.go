@@ -269,9 +269,8 @@ func (e *entry) notes() []string {
 
 // unsignedNote describes the consequence of a delivery ID that is not covered by the signature.
 const unsignedNote = "The delivery ID in %s is not signed: whoever has seen one request can send " +
-	"it once more under another ID, " +
-	"which starts another execution, and can use up the ID of a delivery that is still to come. " +
-	"Use HTTPS, and keep the URL's token secret."
+	"it once more under another ID, which starts another execution, and can use up the ID of a " +
+	"delivery that is still to come. Use HTTPS, and keep the URL's token secret."
 
 // challenge returns the value of WWW-Authenticate. Its parameter is the preset's ID, which is a
 // valid token.

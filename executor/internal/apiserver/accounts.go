@@ -61,11 +61,11 @@ func (s *server) routeAccountEvents(to huma.API) {
 		least:   operate.Admin,
 		summary: "Let the account's events start a workflow",
 		description: "Each operator event starts one execution of the workflow, with the source " +
-			"`event`, whether the workflow is active or not. Its kinds: " +
-			"`execution.failed`, `queue.unattended`, `sender.refused`, `sender.silent`, " +
-			"`storage.low`, and the last four with `.recovered`. The input is " +
-			"`{kind, at, accountId, workflowId?, executionId?, queue?, count, text}`; `count` is " +
-			"how many occurrences the event tells of.",
+			"`event`, whether the workflow is active or not. Its kinds: `execution.failed`, " +
+			"`queue.unattended`, `sender.refused`, `sender.silent`, `storage.low`, and the last " +
+			"four with `.recovered`. The input is `{kind, at, accountId, workflowId?, " +
+			"executionId?, queue?, count, text}`; `count` is how many occurrences the event " +
+			"tells of.",
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		AccountChange
@@ -97,9 +97,8 @@ func (s *server) routeAccountChanges(to huma.API) {
 		least:   operate.Admin,
 		summary: "Create or replace an account",
 		description: "A change of plan takes effect at once. Past the new plan's limit, the " +
-			"workflows that were activated " +
-			"first keep working; when one of them is deactivated, the next moves up. With the " +
-			"`ETag` of an earlier answer as `If-Match`, only that " +
+			"workflows that were activated first keep working; when one of them is deactivated, " +
+			"the next moves up. With the `ETag` of an earlier answer as `If-Match`, only that " +
 			"version is replaced; with `If-None-Match: *`, none is.",
 		codes:     []string{api.CodeBodyTooLarge, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Account](to, "Created")},

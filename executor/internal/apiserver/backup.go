@@ -26,8 +26,8 @@ func (s *server) routeBackup(to huma.API) {
 		least:   operate.Admin,
 		summary: "Read what the database keeps",
 		description: "As it was at one moment, one JSON text a line. It is a part of what " +
-			"`hookstart admin backup` makes; for the rest of " +
-			"a backup, and for putting it back, use that command.",
+			"`hookstart admin backup` makes; for the rest of a backup, and for putting it back, " +
+			"use that command.",
 		responses: map[string]*huma.Response{"200": {
 			Description: "Lines, until all is said. A stream that breaks off is not complete: " +
 				"the last line of a complete one is `{}`.",

@@ -41,9 +41,9 @@ func (s *server) routeDeadLetters(to huma.API) {
 		tag:     tagDeadLetters,
 		summary: "Requeue many dead letters",
 		description: "Those of `ids`, or all that match the filter, at most 10,000, the oldest " +
-			"first; see requeue-execution. Repeats, calls at the same time and " +
-			"a crash in the middle do no harm: each is requeued once. What cannot be requeued " +
-			"stays on the list, and is counted in `left`.",
+			"first; see requeue-execution. Repeats, calls at the same time and a crash in the " +
+			"middle do no harm: each is requeued once. What cannot be requeued stays on the " +
+			"list, and is counted in `left`.",
 		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	},
 		func(ctx context.Context, caller operate.Caller,

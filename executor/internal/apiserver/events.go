@@ -35,14 +35,13 @@ func (s *server) routeEvents(to huma.API) {
 		summary: "Watch executions",
 		description: "Server-sent events: `event: execution`, with an `id`, and as `data` the " +
 			"record in one line, each time one changes. A stream begins with an `id` of its own, " +
-			"before any event. " +
-			"Changes that follow each other closely may come as one. A stream ends when its " +
-			"client is too slow, when changes may have been missed, when " +
-			"the key is revoked or expires, when the console's session ends or is signed out, " +
-			"and when the executor stops. Connect again with the last `id` as `Last-Event-ID`: " +
-			"what changed since then comes first, " +
-			"some of it again. After too many changes, or another executor's start, it begins " +
-			"with `event: gap`: ask for the list once for what was missed.",
+			"before any event. Changes that follow each other closely may come as one. A stream " +
+			"ends when its client is too slow, when changes may have been missed, when the key " +
+			"is revoked or expires, when the console's session ends or is signed out, and when " +
+			"the executor stops. Connect again with the last `id` as `Last-Event-ID`: what " +
+			"changed since then comes first, some of it again. After too many changes, or " +
+			"another executor's start, it begins with `event: gap`: ask for the list once for " +
+			"what was missed.",
 		codes: []string{api.CodeTooManyStreams},
 		responses: map[string]*huma.Response{"200": {
 			Description: "Events, until one side ends the stream. The schema is that of an " +

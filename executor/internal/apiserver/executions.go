@@ -73,8 +73,7 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 		tag:     tagExecutions,
 		summary: "Run an execution's trigger again",
 		description: "On the trigger node's configured sample payload, not on the original body. " +
-			"Neither the plan nor " +
-			"`active` keeps it from starting.",
+			"Neither the plan nor `active` keeps it from starting.",
 		codes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
 	}, func(ctx context.Context, caller operate.Caller, in *ExecutionID) (api.Started, error) {
 		return s.Operate.RerunExecution(ctx, caller, in.ID)
@@ -109,9 +108,9 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 		tag:     tagExecutions,
 		summary: "Replay many rejected executions",
 		description: "For what arrived while a workflow was not active: starts an execution for " +
-			"each that matches, the oldest first, at most 10,000. Each is " +
-			"replayed once, however often this is called; another `Idempotency-Key` replays them " +
-			"once more. What cannot be replayed is counted in `left`.",
+			"each that matches, the oldest first, at most 10,000. Each is replayed once, however " +
+			"often this is called; another `Idempotency-Key` replays them once more. What cannot " +
+			"be replayed is counted in `left`.",
 		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: with another one, all are replayed once more."`
@@ -170,15 +169,12 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 		tag:     tagDeadLetters,
 		summary: "Requeue a dead letter",
 		description: "Starts a new execution on the original's body, headers and query, with " +
-			"`rerunOf` the original, which stays " +
-			"`failed`, gets `requeuedAs` and is a dead letter no more. A repeat of the call " +
-			"answers the same `executionId` and starts " +
+			"`rerunOf` the original, which stays `failed`, gets `requeuedAs` and is a dead " +
+			"letter no more. A repeat of the call answers the same `executionId` and starts " +
 			"nothing. Account and queue are the workflow's of now. Neither the plan nor `active` " +
-			"keeps it from starting. " +
-			"With `message-` and the stream sequence of a message that was put aside, it makes " +
-			"the record that is missing, under the " +
-			"execution ID that the sender was told; nothing is started, for runners got the " +
-			"message all the same.",
+			"keeps it from starting. With `message-` and the stream sequence of a message that " +
+			"was put aside, it makes the record that is missing, under the execution ID that the " +
+			"sender was told; nothing is started, for runners got the message all the same.",
 		codes: []string{
 			api.CodeNotFound, api.CodeNotFailed, api.CodeInputExpired, api.CodeUndecodable,
 			api.CodeRefused,

@@ -17,8 +17,8 @@ func (s *server) routeInstallation(to huma.API) {
 		method: http.MethodGet, path: "/public-url", id: "check-public-url", tag: tagInstallation,
 		summary: "Check the public URL",
 		description: "The executor sends a signed request there, which starts nothing and uses " +
-			"up nobody's rate limit, and which " +
-			"only an ingress of this installation can answer. It follows no redirect.",
+			"up nobody's rate limit, and which only an ingress of this installation can answer. " +
+			"It follows no redirect.",
 	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.PublicURL, error) {
 		return s.Operate.CheckPublicURL(ctx, caller)
 	})
@@ -37,8 +37,8 @@ func (s *server) routeInstallation(to huma.API) {
 		method: http.MethodGet, path: "/queues", id: "list-queues", tag: tagInstallation,
 		summary: "List the queues",
 		description: "What waits in each queue that a workflow names, and which groups of " +
-			"runners take it. By name. Accounts may share a queue: " +
-			"what waits is counted of all of them.",
+			"runners take it. By name. Accounts may share a queue: what waits is counted of all " +
+			"of them.",
 	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Queue], error) {
 		return s.Operate.Queues(ctx, caller, in.AccountID, in.page())
 	})
@@ -51,8 +51,8 @@ func (s *server) routeInstallation(to huma.API) {
 		least:   operate.Admin,
 		summary: "List who changed what",
 		description: "The newest first. Each change of accounts, workflows, tokens, senders and " +
-			"keys has exactly one entry, and each sign-in to the console. " +
-			"What was confirmed before the call is in it. All filters must match.",
+			"keys has exactly one entry, and each sign-in to the console. What was confirmed " +
+			"before the call is in it. All filters must match.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Paging
 		Actor      string    `query:"actor" doc:"The actor's ID, name or kind."`
@@ -87,8 +87,8 @@ func (s *server) routeQueues(to huma.API) {
 		tag:     tagInstallation,
 		summary: "Pause a queue",
 		description: "From the answer on, no group of the queue is handed anything new, a group " +
-			"that is made later neither: executions are accepted, and wait. " +
-			"What runs goes on. Without `until`, or a body, it holds until the queue is resumed. " +
+			"that is made later neither: executions are accepted, and wait. What runs goes on. " +
+			"Without `until`, or a body, it holds until the queue is resumed. " +
 			sharing,
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
@@ -121,9 +121,8 @@ func (s *server) routeQueues(to huma.API) {
 		tag:     tagInstallation,
 		summary: "Limit a group of runners",
 		description: "How many of its executions are out at all its members together. It holds " +
-			"for a group that is made later, too. " +
-			"With fewer than are out now, those go on, and no further one is handed out until " +
-			"enough have ended. " + sharing,
+			"for a group that is made later, too. With fewer than are out now, those go on, and " +
+			"no further one is handed out until enough have ended. " + sharing,
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		QueueName

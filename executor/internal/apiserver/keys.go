@@ -36,9 +36,9 @@ func (s *server) routeKeys(to huma.API) {
 		least:   operate.Admin,
 		summary: "Make a key",
 		description: "The answer has the key itself, which is shown here only. Each call makes " +
-			"another one. A key that expires soon, for one account and " +
-			"with the role viewer, can be given to a page in a browser: `--api-origins` of the " +
-			"executor names the sites that may use one.",
+			"another one. A key that expires soon, for one account and with the role viewer, can " +
+			"be given to a page in a browser: `--api-origins` of the executor names the sites " +
+			"that may use one.",
 		codes:  []string{api.CodeBodyTooLarge},
 		status: http.StatusCreated,
 	},

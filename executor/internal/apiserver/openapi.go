@@ -47,11 +47,10 @@ func humaConfig() huma.Config {
 	config.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
 	config.Info.Description = "Accounts, workflows with their webhook triggers, and executions. " +
 		"A viewer reads, without tokens; an editor also changes workflows, reruns and requeues; " +
-		"an admin also changes accounts and keys. " +
-		"A key that sees one account does not find what belongs to another. " +
-		"A change that was answered without an error is in force at every process, from the very " +
-		"next request. " +
-		"Every call can fail with `" + api.CodeUnauthorized + "`, `" + api.CodeForbidden + "`, `" +
+		"an admin also changes accounts and keys. A key that sees one account does not find what " +
+		"belongs to another. A change that was answered without an error is in force at every " +
+		"process, from the very next request. Every call can fail with `" + api.CodeUnauthorized +
+		"`, `" + api.CodeForbidden + "`, `" +
 		api.CodeInvalid + "`, `" + api.CodeUnavailable + "` or `" + api.CodeInternal + "`."
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		securityScheme: {

@@ -19,8 +19,7 @@ func (s *server) routeRefusals(to huma.API) {
 		tag:     tagWorkflows,
 		summary: "Count the refused requests",
 		description: "By code, the last refused first. Ingresses count, and report once a " +
-			"second; what they keep " +
-			"of a request is in `last`. Counts are kept for a week.",
+			"second; what they keep of a request is in `last`. Counts are kept for a week.",
 		codes: []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		WorkflowID
@@ -34,8 +33,8 @@ func (s *server) routeRefusals(to huma.API) {
 		method: http.MethodGet, path: "/refusals", id: "list-all-refusals", tag: tagWorkflows,
 		summary: "Count the refused requests of all workflows",
 		description: "By workflow and code, the last refused first. Requests to workflows that " +
-			"do not exist are counted by code " +
-			"alone; of one that was deleted the counts stay for a week.",
+			"do not exist are counted by code alone; of one that was deleted the counts stay for " +
+			"a week.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Listing
 		RefusedSince

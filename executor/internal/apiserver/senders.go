@@ -12,7 +12,7 @@ import (
 
 const senderPath = triggerPath + "/sender"
 
-func (s *server) routeSenders(to huma.API) {
+func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of calls
 	register(to, call{
 		method:      http.MethodGet,
 		path:        "/senders",
@@ -40,8 +40,8 @@ func (s *server) routeSenders(to huma.API) {
 		method: http.MethodPut, path: senderPath, id: "put-sender", tag: tagTriggers,
 		summary: "Say who calls a trigger node",
 		description: "From the very next request on, requests must be the sender's. What could " +
-			"not work is refused here: a preset that verifies and has no " +
-			"secret, a secret that cannot be decoded.",
+			"not work is refused here: a preset that verifies and has no secret, a secret that " +
+			"cannot be decoded.",
 		codes: []string{
 			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManySecrets, api.CodeIngressTooOld,
 			api.CodeSecretsKeyMissing, api.CodeNotConfirmed,

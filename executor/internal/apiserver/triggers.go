@@ -64,9 +64,8 @@ func (s *server) routeTriggers(to huma.API) {
 		tag:     tagTriggers,
 		summary: "Make a new token",
 		description: "The tokens so far work for `keepOldForSeconds` longer, or as long as they " +
-			"would have if that is " +
-			"shorter. Without a body they end at once. Each call makes another token: do not " +
-			"repeat it blindly.",
+			"would have if that is shorter. Without a body they end at once. Each call makes " +
+			"another token: do not repeat it blindly.",
 		codes: []string{
 			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManyTokens, api.CodeNotConfirmed,
 		},
@@ -105,8 +104,8 @@ func (s *server) routeTries(to huma.API) {
 		tag:     tagTriggers,
 		summary: "Post to the webhook URL as the sender would",
 		description: "The executor posts the sample payload, or what is given, to the public " +
-			"URL, signed with the sender's newest secret, which nobody sees. " +
-			"Refusals of the endpoint are answers, too: `status` and `code` say them.",
+			"URL, signed with the sender's newest secret, which nobody sees. Refusals of the " +
+			"endpoint are answers, too: `status` and `code` say them.",
 		codes: []string{
 			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeSamplePayloadMissing,
 			api.CodeSenderCannotSign, api.CodeSecretsKeyMissing, api.CodeEndpointUnreachable,

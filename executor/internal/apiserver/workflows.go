@@ -37,11 +37,10 @@ func (s *server) routeWorkflows(to huma.API) {
 		method: http.MethodPut, path: "/workflows/{id}", id: "put-workflow", tag: tagWorkflows,
 		summary: "Create or replace a workflow",
 		description: "A new one is inactive; of one that exists, `active` stays as it is. A " +
-			"trigger node that stays keeps " +
-			"its tokens; one that is left out is deleted with them. With the `ETag` of an " +
-			"earlier answer as `If-Match`, only the workflow that it is of is " +
-			"replaced, so that nobody's change is undone unseen. With `If-None-Match: *`, none " +
-			"is replaced. Only an inactive workflow can move to another account.",
+			"trigger node that stays keeps its tokens; one that is left out is deleted with " +
+			"them. With the `ETag` of an earlier answer as `If-Match`, only the workflow that it " +
+			"is of is replaced, so that nobody's change is undone unseen. With `If-None-Match: " +
+			"*`, none is replaced. Only an inactive workflow can move to another account.",
 		codes:     []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Workflow](to, "Created")},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {

@@ -4,8 +4,7 @@ import "net/http"
 
 // contentSecurityPolicy lets a page load only what the executor itself serves.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src " +
-	"'self' data:; connect-src 'self'; " +
-	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+	"'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // secured sets the headers of every answer, errors included. Assets override Cache-Control.
 func secured(next http.Handler) http.Handler {

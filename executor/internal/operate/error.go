@@ -83,8 +83,8 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 	case errors.Is(err, store.ErrTooBroad):
 		return &Error{Code: api.CodeInvalid, Cause: err,
 			Fields: []api.FieldError{{Field: "deliveryId",
-				Problem: "there are too many executions to look through: " +
-					"name the workflowId, or since and until that are nearer to each other"}}}
+				Problem: "there are too many executions to look through: name the workflowId, or " +
+					"since and until that are nearer to each other"}}}
 	case errors.Is(err, edit.ErrPlanLimit):
 		return failed(api.CodePlanLimitExceeded, "")
 	case errors.Is(err, edit.ErrNotInPlan):

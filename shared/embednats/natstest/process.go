@@ -95,8 +95,7 @@ func startProcess(o embednats.Options) (*process, error) {
 	if !servesIfAsked.Load() {
 		return nil,
 			errors.New("a server process is this test binary, started once more: the package " +
-				"needs " +
-				"func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }")
+				"needs func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }")
 	}
 	text, err := json.Marshal(o)
 	if err != nil {

@@ -48,10 +48,9 @@ func statements(text string) *goose.GoFunc {
 // ErrBeforeBaseline means that a program from before the first release, or another one that uses
 // goose, has made the tables of the database.
 var ErrBeforeBaseline = errors.New("the database has tables from before the first release, which " +
-	"this program does not read; " +
-	"give it a new database and a new NATS store, and to keep what is there, " +
-	"back up with the program that made it (hookstart admin backup) and restore the backup into " +
-	"them")
+	"this program does not read; give it a new database and a new NATS store, and to keep what " +
+	"is there, back up with the program that made it (hookstart admin backup) and restore the " +
+	"backup into them")
 
 // CheckBaseline returns ErrBeforeBaseline if the first migration of the database was not the
 // baseline. It changes nothing. The table of goose must exist.
