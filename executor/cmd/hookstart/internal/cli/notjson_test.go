@@ -12,7 +12,7 @@ func TestWhereJSONIsWrong(t *testing.T) {
 		"":            "line 1, column 1: it ends too early",
 		"{\"a\"\n":    "line 1, column 5: it ends too early",
 		"[1,\n  2,\n": "line 2, column 5: it ends too early",
-		"hello": "line 1, column 1: invalid character 'h' looking for beginning of value",
+		"hello":       "line 1, column 1: invalid character 'h' looking for beginning of value",
 		"{\n  \"größe\": no\n}": "line 2, column 13: invalid character 'o' in literal null " +
 			"(expecting 'u')",
 		"{} {}":         "line 1, column 4: invalid character '{' after top-level value",
