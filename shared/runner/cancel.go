@@ -106,21 +106,21 @@ func (c *cancellations) read(ctx context.Context) error {
 	if c.next == nil {
 		c.next = &question{done: make(chan struct{})}
 	}
-	mine := c.next
+	waiting := c.next
 	if !c.asking {
 		c.asking = true
-		go c.answer() //nolint:contextcheck // several wait for it
+		go c.answer() //nolint:contextcheck // several calls wait for the result
 	}
 	c.mu.Unlock()
 	select {
-	case <-mine.done:
-		return mine.err
+	case <-waiting.done:
+		return waiting.err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// answer reads the bucket for those who wait, until nobody does.
+// answer reads the bucket for the calls that wait, until none does.
 func (c *cancellations) answer() {
 	for {
 		c.mu.Lock()

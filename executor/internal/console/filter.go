@@ -54,9 +54,9 @@ func (f *filterReader) known(name, what string, valid func(string) bool) string 
 	return ""
 }
 
-func (f *filterReader) within(of []span) string {
+func (f *filterReader) within(spans []span) string {
 	return f.known("within", "span of time", func(id string) bool {
-		return slices.ContainsFunc(of, func(s span) bool { return s.ID == id })
+		return slices.ContainsFunc(spans, func(s span) bool { return s.ID == id })
 	})
 }
 

@@ -84,10 +84,10 @@ func (p *treeParser) value(depth int) (*jsonTree, error) {
 	}
 }
 
-func (p *treeParser) children(of *jsonTree, depth int) error {
+func (p *treeParser) children(parent *jsonTree, depth int) error {
 	for p.decoder.More() {
 		key := ""
-		if of.Kind == "object" {
+		if parent.Kind == "object" {
 			name, err := p.decoder.Token()
 			if err != nil {
 				return err
@@ -96,9 +96,9 @@ func (p *treeParser) children(of *jsonTree, depth int) error {
 				key = quoted(text)
 			}
 		}
-		of.Count++
+		parent.Count++
 		if p.nodes >= maxTreeNodes || depth >= maxTreeDepth {
-			of.Left++
+			parent.Left++
 			if err := p.skip(); err != nil {
 				return err
 			}
@@ -109,7 +109,7 @@ func (p *treeParser) children(of *jsonTree, depth int) error {
 			return err
 		}
 		child.Key = key
-		of.Children = append(of.Children, child)
+		parent.Children = append(parent.Children, child)
 	}
 	_, err := p.decoder.Token() // the bracket
 	return err

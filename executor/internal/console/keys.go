@@ -26,10 +26,10 @@ type keyRow struct {
 }
 
 func (c *Console) keyList(r *http.Request) (list keyList, err error) {
-	ctx, by := r.Context(), signin.Caller(r.Context())
+	ctx, caller := r.Context(), signin.Caller(r.Context())
 	found, at, err := askList(r, url.Values{}, nil,
 		func(p operate.Page) (api.List[api.Key], error) {
-			return c.Operate.Keys(ctx, by, "", p)
+			return c.Operate.Keys(ctx, caller, "", p)
 		})
 	if err != nil {
 		return list, err
@@ -38,11 +38,12 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 	now := time.Now()
 	for _, key := range found {
 		list.Rows = append(list.Rows, keyRow{
-			key, !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt), by.Kind == operate.Key &&
-				by.ID == key.ID,
+			key, !key.ExpiresAt.IsZero() &&
+				!now.Before(key.ExpiresAt), caller.Kind == operate.Key &&
+				caller.ID == key.ID,
 		})
 	}
-	accounts, err := c.Operate.Accounts(ctx, by, "", operate.Page{Limit: maxChoices})
+	accounts, err := c.Operate.Accounts(ctx, caller, "", operate.Page{Limit: maxChoices})
 	list.More = accounts.NextCursor != ""
 	for _, account := range accounts.Items {
 		list.Accounts = append(list.Accounts, quota{

@@ -19,17 +19,17 @@ type quota struct {
 }
 
 func (c *Console) quota(ctx context.Context, accountID string) (quota, error) {
-	of, err := c.Operate.Quota(ctx, signin.Caller(ctx), accountID)
-	return quotaOf(of), err
+	q, err := c.Operate.Quota(ctx, signin.Caller(ctx), accountID)
+	return quotaOf(q), err
 }
 
 func (c *Console) quotas(ctx context.Context, accounts []api.Account) (all []quota, err error) {
 	for _, account := range accounts {
-		of, err := c.quota(ctx, account.ID)
+		q, err := c.quota(ctx, account.ID)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, of)
+		all = append(all, q)
 	}
 	return all, nil
 }

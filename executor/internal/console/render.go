@@ -43,8 +43,8 @@ func parseForAll(assetsPath string) map[reader]func() pages {
 	all := map[reader]func() pages{{}: func() pages { return strangers }}
 	for _, role := range []operate.Role{operate.Viewer, operate.Editor, operate.Admin} {
 		for _, wide := range []bool{false, true} {
-			of := reader{role, wide}
-			all[of] = sync.OnceValue(func() pages { return parsePages(assetsPath, of) })
+			viewer := reader{role, wide}
+			all[viewer] = sync.OnceValue(func() pages { return parsePages(assetsPath, viewer) })
 		}
 	}
 	return all
@@ -60,11 +60,11 @@ type page struct {
 	Body     any
 }
 
-func parsePages(assetsPath string, of reader) pages {
+func parsePages(assetsPath string, viewer reader) pages {
 	functions := template.FuncMap{
 		"asset": func(name string) string { return assetsPath + "/" + name },
-		"may":   func(role string) bool { return of.role.Includes(operate.Role(role)) },
-		"wide":  func() bool { return of.wide },
+		"may":   func(role string) bool { return viewer.role.Includes(operate.Role(role)) },
+		"wide":  func() bool { return viewer.wide },
 		"json": func(value any) (string, error) {
 			text, err := json.Marshal(value)
 			return string(text), err
@@ -128,14 +128,14 @@ func fragment[T any](
 // callerOf returns the caller of a page. It returns the zero Caller if no one is signed in, or if
 // that cannot be determined now.
 func callerOf(c *Console, r *http.Request) operate.Caller {
-	if by := signin.Caller(r.Context()); by.Kind != "" {
-		return by
+	if caller := signin.Caller(r.Context()); caller.Kind != "" {
+		return caller
 	}
-	by, err := c.SignIn.Visit(r)
+	caller, err := c.SignIn.Visit(r)
 	if err != nil {
 		return operate.Caller{}
 	}
-	return by
+	return caller
 }
 
 func (c *Console) write(

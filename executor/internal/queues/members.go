@@ -32,8 +32,8 @@ type heard struct {
 
 // hear handles a runner's announcement.
 func (m *members) receive(msg *nats.Msg) {
-	group, instance, is := stream.ParsePresence(msg.Subject)
-	if !is {
+	group, instance, ok := stream.ParsePresence(msg.Subject)
+	if !ok {
 		return
 	}
 	now := time.Now()

@@ -84,9 +84,9 @@ func (a *arrivals) gather() []jetstream.Msg {
 	}
 	a.hasMoved()
 	messages := make([]jetstream.Msg, n)
-	for i, one := range a.batch {
-		messages[i] = one.msg
-		a.bytes -= len(one.msg.Data())
+	for i, arrived := range a.batch {
+		messages[i] = arrived.msg
+		a.bytes -= len(arrived.msg.Data())
 	}
 	return messages
 }

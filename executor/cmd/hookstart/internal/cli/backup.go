@@ -138,8 +138,8 @@ func (f natsFlags) installation(s *session) (backup.Installation, error) {
 }
 
 // summary ends a verb that has done what the manifest describes.
-func (s *session) summary(of backup.Manifest, text string) error {
-	return s.printOwn(of, func() error { return s.line("%s", text) })
+func (s *session) summary(manifest backup.Manifest, text string) error {
+	return s.printOwn(manifest, func() error { return s.line("%s", text) })
 }
 
 // backupAPI is the operators' API as backups use it.

@@ -77,22 +77,22 @@ type candidate struct{ text, help string }
 // candidates returns the possible last words of a command line, regardless of their beginning; fish
 // and zsh filter by their own rules.
 func candidates(node *kong.Node, words []string) (found []candidate) {
-	var of *kong.Flag // the flag with the next word as its value
+	var pending *kong.Flag // the flag with the next word as its value
 	for i, word := range words {
 		last := i == len(words)-1
 		name, _, hasValue := strings.Cut(word, "=")
 		switch flag := flagNamed(node, name); {
-		case word == "=" && last, word != "=" && of != nil && last:
-			return valuesOf(of)
+		case word == "=" && last, word != "=" && pending != nil && last:
+			return valuesOf(pending)
 		case word == "=": // bash's, between a flag and its value
-		case of != nil:
-			of = nil
+		case pending != nil:
+			pending = nil
 		case strings.HasPrefix(word, "-") && last && hasValue:
 			return valuesOf(flag)
 		case strings.HasPrefix(word, "-") && last:
 			return flagsOf(node)
 		case flag != nil && !hasValue && !flag.IsBool() && !flag.IsCounter():
-			of = flag
+			pending = flag
 		case !last:
 			at := slices.IndexFunc(node.Children, func(child *kong.Node) bool {
 				return child.Name == word

@@ -85,10 +85,10 @@ func messageOf(err error) string {
 
 // hinted adds a hint, unless the verb has added one.
 func (f *flags) hinted(ctx context.Context, command string, err error) error {
-	if _, has := errors.AsType[*hintError](err); has {
+	if _, ok := errors.AsType[*hintError](err); ok {
 		return err
 	}
-	if _, has := errors.AsType[*usageError](err); has {
+	if _, ok := errors.AsType[*usageError](err); ok {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -97,7 +97,7 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 	elsewhere := "is the executor running at " + f.APIURL +
 		"? --api-url or HOOKSTART_API_URL names another address"
 	_, ofAPI := errors.AsType[*apiclient.ConnectionError](err)
-	p, is := errors.AsType[*api.Problem](err)
+	p, ok := errors.AsType[*api.Problem](err)
 	unknownAuthority := strings.Contains(err.Error(), "x509: ")
 	switch {
 	case ofAPI && unknownAuthority:
@@ -110,13 +110,13 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 		return &hintError{err, elsewhere}
 	// An error that is neither about the API's connection nor its answer is about the connection to
 	// NATS.
-	case !is && unknownAuthority:
+	case !ok && unknownAuthority:
 		return &hintError{
 			err,
 			"--nats-ca or HOOKSTART_NATS_CA names the file of the certificate authority of the " +
 				"NATS servers",
 		}
-	case !is:
+	case !ok:
 		return err
 	case p.Status == http.StatusUnauthorized:
 		return &hintError{err, setToken}

@@ -339,8 +339,8 @@ func retrySafely(deliveryID string) string {
 
 // withoutURL returns an error's cause, because the URL contains the token.
 func withoutURL(err error) error {
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		return cmp.Or(of.Err, errors.New("no cause is known"))
+	if urlErr, ok := errors.AsType[*url.Error](err); ok {
+		return cmp.Or(urlErr.Err, errors.New("no cause is known"))
 	}
 	return err
 }

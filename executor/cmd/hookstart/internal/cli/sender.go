@@ -85,8 +85,8 @@ func (v *senderShow) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	of, err := s.client.Sender(s.ctx, v.Workflow, id)
-	return s.showSender(of, v.explained(err))
+	stored, err := s.client.Sender(s.ctx, v.Workflow, id)
+	return s.showSender(stored, v.explained(err))
 }
 
 // explained adds to an error how to give a node a sender.
@@ -129,8 +129,8 @@ func (v *senderSet) Run(s *session) error {
 			return err
 		}
 	}
-	of, err := s.client.PutSender(s.ctx, v.Workflow, id, put)
-	return s.showSender(of, v.refused(err))
+	stored, err := s.client.PutSender(s.ctx, v.Workflow, id, put)
+	return s.showSender(stored, v.refused(err))
 }
 
 // refused adds to an error where the presets and their settings are explained, because no flag's
@@ -204,8 +204,8 @@ func (v *senderRotate) Run(s *session) error {
 	if !v.KeepAll {
 		add.EndOthersAfterSeconds = &v.KeepOld.seconds
 	}
-	of, err := s.client.AddSenderSecret(s.ctx, v.Workflow, id, add)
-	return s.showSender(of, v.explained(err))
+	stored, err := s.client.AddSenderSecret(s.ctx, v.Workflow, id, add)
+	return s.showSender(stored, v.explained(err))
 }
 
 type senderRemove struct {
@@ -227,38 +227,39 @@ func (v *senderRemove) Run(s *session) error {
 }
 
 // showSender prints a sender.
-func (s *session) showSender(of api.Sender, err error) error {
+func (s *session) showSender(sender api.Sender, err error) error {
 	if err != nil {
 		return err
 	}
 	return s.print(func() error {
-		rows := [][]string{{"Sender", of.Preset}}
-		for _, name := range slices.Sorted(maps.Keys(of.Settings)) {
-			rows = append(rows, []string{"Setting", name + "=" + of.Settings[name]})
+		rows := [][]string{{"Sender", sender.Preset}}
+		for _, name := range slices.Sorted(maps.Keys(sender.Settings)) {
+			rows = append(rows, []string{"Setting", name + "=" + sender.Settings[name]})
 		}
 		rows = append(rows,
-			[]string{"Verified", agoOr(of.LastVerifiedAt, s.now(), "never")}, []string{
-				"Handshake", agoOr(of.LastHandshakeAt, s.now(), "never"),
+			[]string{"Verified", agoOr(sender.LastVerifiedAt, s.now(), "never")}, []string{
+				"Handshake", agoOr(sender.LastHandshakeAt, s.now(), "never"),
 			})
-		if of.LastRefusal != nil {
+		if sender.LastRefusal != nil {
 			rows = append(rows, []string{
 				"Refused",
-				fmt.Sprintf("%s: %s (%s)", ago(of.LastRefusal.At, s.now()), of.LastRefusal.Reason,
-					of.LastRefusal.Code),
+				fmt.Sprintf("%s: %s (%s)", ago(sender.LastRefusal.At, s.now()),
+					sender.LastRefusal.Reason,
+					sender.LastRefusal.Code),
 			})
 		}
-		if of.DeliveriesWithoutID > 0 {
+		if sender.DeliveriesWithoutID > 0 {
 			rows = append(rows, []string{
 				"Without ID",
 				fmt.Sprintf("%d of %d deliveries: their repeats are not recognised",
-					of.DeliveriesWithoutID, of.Deliveries),
+					sender.DeliveriesWithoutID, sender.Deliveries),
 			})
 		}
-		if err := s.rows(rows); err != nil || len(of.Secrets) == 0 {
+		if err := s.rows(rows); err != nil || len(sender.Secrets) == 0 {
 			return err
 		}
 		table := [][]string{{"SECRET", "ENDS WITH", "SET", "ENDS"}}
-		for _, secret := range of.Secrets {
+		for _, secret := range sender.Secrets {
 			table = append(table, []string{
 				secret.ID, secret.Last4, ago(secret.SetAt, s.now()),
 				agoOr(secret.ExpiresAt, s.now(), "never"),
@@ -267,7 +268,7 @@ func (s *session) showSender(of api.Sender, err error) error {
 		if err := s.rows(table); err != nil {
 			return err
 		}
-		for _, secret := range of.Secrets {
+		for _, secret := range sender.Secrets {
 			if secret.Captured != "" {
 				s.note("The sender has brought its secret. It is shown this once: %s",
 					secret.Captured)

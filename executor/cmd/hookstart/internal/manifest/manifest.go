@@ -298,17 +298,17 @@ func (s *Set) add(document map[string]any) (key string, err error) {
 func with[T interface{ key() string }](list *[]T, data []byte) (key string, err error) {
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()
-	var one T
-	if err := strict.Decode(&one); err != nil {
+	var object T
+	if err := strict.Decode(&object); err != nil {
 		return "", &unreadableError{err}
 	}
 	for _, other := range *list {
-		if other.key() == one.key() {
-			return "", fmt.Errorf("%s is there twice", one.key())
+		if other.key() == object.key() {
+			return "", fmt.Errorf("%s is there twice", object.key())
 		}
 	}
-	*list = append(*list, one)
-	return one.key(), nil
+	*list = append(*list, object)
+	return object.key(), nil
 }
 
 // unreadableError removes the name of the YAML package from an error.

@@ -83,8 +83,8 @@ func Plan(have, want *Set, prune bool) []Step {
 
 func byKey[T interface{ key() string }](list []T) map[string]T {
 	found := make(map[string]T, len(list))
-	for _, one := range list {
-		found[one.key()] = one
+	for _, object := range list {
+		found[object.key()] = object
 	}
 	return found
 }

@@ -152,9 +152,9 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 	}
 	p.cmd.Env = append(append([]string{}, c.Env...), environmentOf(e)...)
 	ownGroup(p.cmd)
-	var theirs []*os.File
+	var childFiles []*os.File
 	defer func() {
-		for _, end := range theirs {
+		for _, end := range childFiles {
 			_ = end.Close()
 		}
 	}()
@@ -168,10 +168,10 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 		if i == 0 {
 			read, write = write, read
 		}
-		ours[i], theirs = read, append(theirs, write)
+		ours[i], childFiles = read, append(childFiles, write)
 		p.pipes = append(p.pipes, read)
 	}
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = childFiles[0], childFiles[1], childFiles[2]
 	if err := p.launch(); err != nil {
 		p.close()
 		return nil, startFailure(c.Path, err)

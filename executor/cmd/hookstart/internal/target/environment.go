@@ -107,12 +107,12 @@ func unambiguous(headers execution.Values) execution.Values {
 // addEach adds a variable for each name. If two names have the same variable, the first in order
 // counts.
 func addEach(
-	variables map[string]string, prefix string, values execution.Values, one func([]string) string,
+	variables map[string]string, prefix string, values execution.Values, join func([]string) string,
 ) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		variable := prefix + variableName(name)
 		if _, taken := variables[variable]; !taken && len(values[name]) > 0 {
-			variables[variable] = one(values[name])
+			variables[variable] = join(values[name])
 		}
 	}
 }

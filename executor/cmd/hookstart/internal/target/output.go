@@ -43,11 +43,11 @@ func tooLong(most int64) error {
 }
 
 // because returns what went wrong, followed by what the target wrote.
-func because(what, said string) string {
-	if said = strings.TrimSpace(said); said == "" {
+func because(what, output string) string {
+	if output = strings.TrimSpace(output); output == "" {
 		return what
 	}
-	return what + ": " + said
+	return what + ": " + output
 }
 
 // head keeps the first bytes that are written to it, and whether there were more.
