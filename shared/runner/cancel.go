@@ -30,7 +30,8 @@ import (
 var ErrCanceled = errors.New("the execution is canceled")
 
 const (
-	// cancelPoll is how often the runner asks for cancellations of what its handlers work on.
+	// cancelPoll is the interval at which the runner asks for cancellations of the executions that
+	// its handlers work on.
 	cancelPoll = time.Second
 	// cancelAsk bounds one question.
 	cancelAsk = 2 * time.Second
@@ -47,7 +48,7 @@ type cancellations struct {
 	nc *nats.Conn
 
 	mu     sync.Mutex
-	next   *question // not asked yet; nil: nobody waits for one
+	next   *question // the next question, not asked yet; nil means that no call waits for one
 	asking bool
 	ids    map[string]struct{}
 	// last is the revision of the newest key that was read.

@@ -21,7 +21,7 @@ type allRefusals struct {
 type refusedRow struct {
 	refusal
 	operate.Origin
-	WorkflowID string // "": the workflow does not exist
+	WorkflowID string // "" means that the workflow does not exist
 }
 
 // refusedWithin is the default time span of the page.

@@ -5,7 +5,7 @@ import "strings"
 // document is a JSON text on a page: as a tree that can be folded, and as raw text.
 type document struct {
 	Name  string    // one word, for people and for the IDs of its elements
-	Tree  *jsonTree // nil: it cannot be shown as one
+	Tree  *jsonTree // nil means that it cannot be shown as a tree
 	Raw   string
 	Cut   bool   // Raw is only the beginning
 	Whole string // the URL of the whole text

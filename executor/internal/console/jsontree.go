@@ -20,11 +20,11 @@ const (
 
 // jsonTree is a value of a JSON text that can be folded.
 type jsonTree struct {
-	Key      string // in quotes; "": it is no member
+	Key      string // in quotes; "" means that it is not a member of an object
 	Kind     string // object, array, string, number, word
 	Text     string // of a scalar
 	Children []*jsonTree
-	Count    int   // of children, those that are left out included
+	Count    int   // the number of children, including omitted ones
 	Left     int64 // out, of the children
 	Open     bool  // to begin with
 }

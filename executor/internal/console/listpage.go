@@ -18,7 +18,7 @@ type listPage struct {
 	First   bool
 	Ignored []string     // the parts of the query that are invalid, for people
 	Begin   template.URL // the query of the first page
-	Older   template.URL // the query of the next page; "": this is the last
+	Older   template.URL // the query of the next page; "" means that this is the last page
 }
 
 // askList fetches the page of a list at the cursor in a request's query. query holds the list's

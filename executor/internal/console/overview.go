@@ -20,11 +20,12 @@ type overview struct {
 
 // numbers is the part of the page that is refreshed.
 type numbers struct {
-	Requests    requests
-	Day         activity
-	Ingresses   int
-	Unrecorded  *int64 // messages; nil: NATS did not say
-	DeadLetters string // how many; "": there are none, or the database was too slow
+	Requests   requests
+	Day        activity
+	Ingresses  int
+	Unrecorded *int64 // number of messages; nil means that NATS did not answer
+	// The number; "" means that there are none, or that the database was too slow.
+	DeadLetters string
 }
 
 // maxDeadLetters is the maximum number of dead letters that are counted.

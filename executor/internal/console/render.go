@@ -27,7 +27,7 @@ type pages map[string]*template.Template
 // reader describes the caller as far as a page depends on it besides its data: the role, and
 // whether all accounts are visible.
 type reader struct {
-	role operate.Role // "": nobody has signed in
+	role operate.Role // "" means that the visitor has not signed in
 	wide bool
 }
 
@@ -53,10 +53,10 @@ func parseForAll(assetsPath string) map[reader]func() pages {
 // page is the data of the layout.
 type page struct {
 	Title    string
-	Section  string // of the navigation
+	Section  string // the section of the navigation
 	SignedIn bool
 	Caller   operate.Caller
-	Refresh  string // goes there at once
+	Refresh  string // URL to which the browser goes at once; "" means that it stays
 	Body     any
 }
 
@@ -167,7 +167,7 @@ type problem struct {
 	Title, Detail string
 }
 
-// fail answers with an error page. Empty texts are replaced by those of an internal error.
+// fail answers with an error page. Empty texts are replaced by the texts of an internal error.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title, detail string) {
 	if title == "" {
 		title, detail = "Internal error",

@@ -15,7 +15,7 @@ const maxFormBytes = 16 << 10
 type signIn struct {
 	Next     string
 	Problem  string
-	Provider string // where people with an account at the identity provider go; "": there is none
+	Provider string // URL of the sign-in at the identity provider; "" means that there is none
 }
 
 // askToSignIn answers with the sign-in page.

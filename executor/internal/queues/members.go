@@ -30,7 +30,7 @@ type heard struct {
 	members map[string]time.Time
 }
 
-// hear handles a runner's announcement.
+// receive handles a runner's announcement.
 func (m *members) receive(msg *nats.Msg) {
 	group, instance, ok := stream.ParsePresence(msg.Subject)
 	if !ok {

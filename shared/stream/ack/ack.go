@@ -47,7 +47,7 @@ type Engine struct {
 	closed  bool // no answer can arrive any more
 	// Messages that are not sent yet; the caller that enqueued the first sends all.
 	queue []*waiter
-	spare []*waiter // an empty queue; nil: in use
+	spare []*waiter // an empty queue; nil means that it is in use
 
 	idle sync.Pool // of *waiter, for Publish
 	stop chan struct{}

@@ -32,7 +32,8 @@ type Set struct {
 	Workflows []Workflow
 	Senders   []Sender
 
-	places map[string]place // by the documents' keys; nil: of an installation
+	// By the documents' keys; nil if the manifest was read from an installation.
+	places map[string]place
 }
 
 // Account is a document of kind Account.
@@ -164,7 +165,7 @@ func (p *Payload) UnmarshalJSON(data []byte) error {
 }
 
 // Read reads the documents of one file. The name of the file is only used in errors, which begin
-// with the file and the line as those of compilers do.
+// with the file and the line, as a compiler's errors do.
 func (s *Set) Read(file string, from io.Reader) error {
 	documents := yaml.NewDecoder(from)
 	for {
@@ -210,7 +211,7 @@ type place struct {
 	node *yaml.Node
 }
 
-// of adds the location to an error: that of the field which the error names, or of the document.
+// of adds the location to an error: of the field that the error names, or of the document.
 func (p place) of(err error) error {
 	line := p.node.Content[0].Line
 	for _, name := range fieldsNamed(err) {

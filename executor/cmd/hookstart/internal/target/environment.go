@@ -20,7 +20,7 @@ const prefix = "HOOKSTART_"
 const maxVariable = 100 << 10
 
 // Inherited returns the part of an environment that a program gets: everything but hookstart's own
-// variables, which hold credentials and whose names are those of an execution's variables.
+// variables, which hold credentials and have the same names as an execution's variables.
 func Inherited(environment []string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
 		return strings.HasPrefix(variable, prefix) || strings.HasPrefix(variable, "TRACEPARENT=")
