@@ -33,17 +33,17 @@ const (
 	// cancelPoll is the interval at which the runner asks for cancellations of the executions that
 	// its handlers work on.
 	cancelPoll = time.Second
-	// cancelAsk bounds one question.
+	// cancelAsk is the maximum duration of one question.
 	cancelAsk = 2 * time.Second
-	// cancelTries is how many questions may get no answer before a runner that never got one does
-	// without.
+	// cancelTries is the number of questions without an answer after which a runner that never got
+	// an answer runs executions without asking.
 	cancelTries = 3
-	// cancelAgain is how long the runner does without where cancellations cannot be read: the
-	// executor is of an earlier version and has no bucket, or the runner's account may not read it.
+	// cancelAgain is the pause between two attempts if cancellations cannot be read: the executor
+	// is of an earlier version and has no bucket, or the runner's account may not read it.
 	cancelAgain = 30 * time.Second
 )
 
-// cancellations knows the executions that are to end. It is safe for concurrent use.
+// cancellations holds the executions that are to end. It is safe for concurrent use.
 type cancellations struct {
 	nc *nats.Conn
 

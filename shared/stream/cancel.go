@@ -69,9 +69,10 @@ const (
 	codeStreamNotFound  = 10059
 )
 
-// NextCancellation returns the first cancellation from a revision on, and its revision; "": there
-// is none. The leader of the bucket answers, so that what PutCancellation has stored before is
-// found. It fails with jetstream.ErrBucketNotFound where there is no bucket.
+// NextCancellation returns the ID of the first canceled execution from a revision on, and its
+// revision. The ID is "" if there is none. The leader of the bucket answers, so that everything
+// that PutCancellation has stored before is found. It fails with jetstream.ErrBucketNotFound if
+// there is no bucket.
 func NextCancellation(
 	ctx context.Context, nc *nats.Conn, from uint64,
 ) (executionID string, revision uint64, err error) {
