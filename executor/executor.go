@@ -298,13 +298,13 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	})
 	e.Go(ctx, func(ctx context.Context) { operate.SettleCancellations(ctx, calls, c.StreamMaxAge) })
 	signIn := signin.New(signin.Config{
-		AdminToken: c.AdminToken,
-		Note:       calls.NoteSignIn,
-		Keys:       e.keyring,
-		Ended:      operate.NewSessions(e.records),
-		Once:       c.SignInOnce,
-		OIDC:       identities,
-		Failures:   signin.NewFailures(e.Ops.Metrics),
+		AdminToken:   c.AdminToken,
+		Note:         calls.NoteSignIn,
+		Keys:         e.keyring,
+		Ended:        operate.NewSessions(e.records),
+		OneTimeNonce: c.SignInOnce,
+		OIDC:         identities,
+		Failures:     signin.NewFailures(e.Ops.Metrics),
 	})
 	//nolint:contextcheck // each call has the context of its request
 	api := apiserver.New(apiserver.Config{

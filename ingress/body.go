@@ -52,11 +52,11 @@ func (h *handler) readBody(
 ) (body []byte, d reading, refusal *admission.Refusal) {
 	d = reading{h: h, accountID: accountID, reserved: -1}
 	declared := r.ContentLength // at most maxBody, which was checked before
-	most := declared
+	maxLength := declared
 	if declared < 0 {
-		most = h.maxBody
+		maxLength = h.maxBody
 	}
-	room := min(most, firstStep)
+	room := min(maxLength, firstStep)
 	if !h.shares.enter(accountID, room) {
 		return nil, d, overloaded()
 	}
@@ -68,7 +68,7 @@ func (h *handler) readBody(
 	e.unread = false
 	control := http.NewResponseController(w)
 	began := time.Now()
-	due := h.bodyDue(most, 0)
+	due := h.bodyDue(maxLength, 0)
 	// The deadline ends with the body: net/http removes it when it has read the whole body.
 	if err := control.SetReadDeadline(began.Add(due)); err != nil {
 		return nil, d, &admission.Refusal{Code: webhook.BodyUnreadable}
@@ -77,7 +77,7 @@ func (h *handler) readBody(
 	body = b.forBody(room)
 	for int64(d.read) != declared {
 		if d.read == len(body) {
-			grown := min(most, int64(d.read)*stepFactor)
+			grown := min(maxLength, int64(d.read)*stepFactor)
 			if grown == int64(d.read) {
 				// The length is undeclared and the limit is reached: is this the end?
 				var next [1]byte
@@ -101,7 +101,8 @@ func (h *handler) readBody(
 			}
 			return nil, d, unreadable(err)
 		}
-		if later := h.bodyDue(most, d.read); int64(d.read) != declared && later >= due+time.Second {
+		if later := h.bodyDue(maxLength, d.read); int64(d.read) != declared &&
+			later >= due+time.Second {
 			due = later
 			_ = control.SetReadDeadline(began.Add(due)) // this cannot fail: it has been set before
 		}
@@ -113,8 +114,8 @@ func (h *handler) readBody(
 // arrived. A short body may use the whole body timeout, because it holds little memory. A longer
 // one, or one of undeclared length, must keep the minimum rate, so that a slow sender cannot hold a
 // place and memory with a few bytes per second.
-func (h *handler) bodyDue(most int64, read int) time.Duration {
-	if h.minBodyRate == 0 || most <= firstStep {
+func (h *handler) bodyDue(maxLength int64, read int) time.Duration {
+	if h.minBodyRate == 0 || maxLength <= firstStep {
 		return h.bodyTimeout
 	}
 	return min(h.bodyTimeout,

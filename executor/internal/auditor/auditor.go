@@ -39,8 +39,8 @@ const (
 	// ackWait is the time after which a message that this executor did not acknowledge is delivered
 	// to another executor.
 	ackWait = 5 * time.Second
-	// again is the delay before a failed step is retried.
-	again = time.Second
+	// retryDelay is the delay before a failed step is retried.
+	retryDelay = time.Second
 	// timeout is the maximum duration of one step.
 	timeout = 10 * time.Second
 )
@@ -71,7 +71,7 @@ func (a *Auditor) Run(ctx context.Context, name string) {
 				name).Warn("the audit cannot be taken from the registry's history; it is tried " +
 				"again")
 		}
-		retry.Sleep(ctx, again)
+		retry.Sleep(ctx, retryDelay)
 	}
 }
 
@@ -106,7 +106,7 @@ func (a *Auditor) consume(ctx context.Context, name string) error {
 			return err
 		}
 		if err := a.take(context.WithoutCancel(ctx), msg); err != nil {
-			_ = msg.NakWithDelay(again)
+			_ = msg.NakWithDelay(retryDelay)
 			return err
 		}
 		a.trim(ctx, name, msg)

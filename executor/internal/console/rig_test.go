@@ -82,10 +82,10 @@ func start(t *testing.T) *rig {
 		Keyring:    keyring,
 	})
 	signIn := signin.New(signin.Config{
-		AdminToken: adminToken,
-		Keys:       keyring,
-		Ended:      operate.NewSessions(records),
-		Once:       nonce,
+		AdminToken:   adminToken,
+		Keys:         keyring,
+		Ended:        operate.NewSessions(records),
+		OneTimeNonce: nonce,
 	})
 	api := apiserver.New(apiserver.Config{
 		Operate: calls, SignIn: signIn, Log: log,

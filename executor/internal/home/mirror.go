@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// together is the maximum number of revisions that one transaction writes.
-	together = 500
-	// again is the delay before a mirror that failed begins anew.
-	again = 500 * time.Millisecond
+	// maxBatch is the maximum number of revisions that one transaction writes.
+	maxBatch = 500
+	// retryDelay is the delay before a mirror that failed begins anew.
+	retryDelay = 500 * time.Millisecond
 )
 
 // mirror writes the revisions of a bucket into the copy, and survives failures of NATS and of the
@@ -43,7 +43,7 @@ func (h *Home) mirror(ctx context.Context, bucket string) {
 			h.Log.WithError(err).WithField("bucket",
 				bucket).Warn("the registry is not copied into the database; it is tried again")
 		}
-		retry.Sleep(ctx, again)
+		retry.Sleep(ctx, retryDelay)
 	}
 }
 
@@ -102,7 +102,7 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 		defer cancel()
 		_ = h.JetStream.DeleteConsumer(deleting, name, consumer.CachedInfo().Name)
 	}()
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(together),
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(maxBatch),
 		jetstream.PullHeartbeat(time.Second), jetstream.PullExpiry(10*time.Second))
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (h *Home) take(
 				return fmt.Errorf("a message of the bucket %s was lost on the way", bucket)
 			}
 			h.add(&b, bucket, msg, meta)
-			more = meta.NumPending > 0 && len(b.records) < together
+			more = meta.NumPending > 0 && len(b.records) < maxBatch
 		}
 		keeping, cancel := context.WithTimeout(ctx, askTimeout)
 		err := h.Store.KeepRegistry(keeping, bucket, b.records, b.entries, after, b.upTo)

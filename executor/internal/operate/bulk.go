@@ -29,10 +29,10 @@ const (
 // original's, and is the message ID, too. So a call that was interrupted can be repeated, and
 // concurrent calls do no harm.
 type bulk struct {
-	s      *Service
-	caller Caller
-	enough time.Time // no further batch begins after it
-	as     func(record store.Record) execution.Start
+	s        *Service
+	caller   Caller
+	deadline time.Time // no further batch begins after it
+	as       func(record store.Record) execution.Start
 	// requeue marks the originals as requeued, and counts them. If it is false, the starts that
 	// this call stored are counted.
 	requeue bool
@@ -47,14 +47,14 @@ type bulk struct {
 
 func (s *Service) bulk(caller Caller, as func(record store.Record) execution.Start) *bulk {
 	return &bulk{
-		s: s, caller: caller, enough: time.Now().Add(bulkTimeout - bulkReserve), as: as,
+		s: s, caller: caller, deadline: time.Now().Add(bulkTimeout - bulkReserve), as: as,
 		nodes: map[[2]string]func() (*edit.TriggerInfo, error){}, leftBy: map[string]int{},
 	}
 }
 
 // done reports whether no further batch may begin.
 func (b *bulk) done() bool {
-	b.more = b.started >= MaxBulk || time.Now().After(b.enough)
+	b.more = b.started >= MaxBulk || time.Now().After(b.deadline)
 	return b.more
 }
 

@@ -241,9 +241,9 @@ func (s *Service) dismissSelected(
 func (s *Service) dismissFiltered(
 	ctx context.Context, filter DeadLetterFilter,
 ) (result api.Dismissed, err error) {
-	enough := time.Now().Add(bulkTimeout - bulkReserve)
+	deadline := time.Now().Add(bulkTimeout - bulkReserve)
 	last := store.DeadLetter{}
-	for result.Dismissed < MaxBulk && time.Now().Before(enough) {
+	for result.Dismissed < MaxBulk && time.Now().Before(deadline) {
 		limit := min(bulkBatch, MaxBulk-result.Dismissed)
 		found, err := store.DeadLetters(ctx, s.config.Store, filter, last, limit)
 		if err != nil {

@@ -72,29 +72,29 @@ func (s *Service) plan(id string) *api.Plan {
 
 // PlanChange is the effect of another plan on an account's active workflows.
 type PlanChange struct {
-	From Quota // the quota with the present plan
-	To   Quota // the quota with the other plan
-	Stop Some  // the workflows whose webhooks would stop working
-	Stay Some  // the workflows whose webhooks would keep working
+	From Quota          // the quota with the present plan
+	To   Quota          // the quota with the other plan
+	Stop WorkflowSample // the workflows whose webhooks would stop working
+	Stay WorkflowSample // the workflows whose webhooks would keep working
 	// Slower is the number of workflows that keep working, but with a lower rate limit, because
 	// they have none of their own.
 	Slower int64
 }
 
-// Some is the number of workflows of a set, and the first few of them.
-type Some struct {
-	First []api.Workflow // at most maxSome
+// WorkflowSample is the number of workflows of a set, and the first few of them.
+type WorkflowSample struct {
+	First []api.Workflow // at most maxSampled
 	Total int            // the number of workflows of the set
 }
 
 // Others returns the number of workflows that are not in First.
-func (s Some) Others() int64 { return int64(s.Total - len(s.First)) }
+func (s WorkflowSample) Others() int64 { return int64(s.Total - len(s.First)) }
 
-// maxSome is the maximum number of workflows in First.
-const maxSome = 5
+// maxSampled is the maximum number of workflows in First.
+const maxSampled = 5
 
-func (s *Some) add(w api.Workflow) {
-	if s.Total++; len(s.First) < maxSome {
+func (s *WorkflowSample) add(w api.Workflow) {
+	if s.Total++; len(s.First) < maxSampled {
 		s.First = append(s.First, w)
 	}
 }

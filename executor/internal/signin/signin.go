@@ -25,9 +25,9 @@ type Config struct {
 	AdminToken string
 	// Keys looks up API keys. nil means that there are no keys.
 	Keys Keys
-	// Once is a nonce that signs in once, within ten minutes of the start. "" means that there is
-	// none.
-	Once string
+	// OneTimeNonce is a nonce that signs in once, within ten minutes of the start. "" means that
+	// there is none.
+	OneTimeNonce string
 	// Ended stores the sessions that were signed out. nil means that signing out only deletes the
 	// cookie.
 	Ended Ended
@@ -78,7 +78,7 @@ func New(c Config) *SignIn {
 		token:    sha256.Sum256([]byte(c.AdminToken)),
 		config:   c,
 		sessions: newSessions(c.AdminToken),
-		once:     newOnce(c.Once),
+		once:     newOnce(c.OneTimeNonce),
 		origins:  http.NewCrossOriginProtection(),
 		refused:  rate.NewLimiter(rate.Every(time.Minute/notedRefusals), notedRefusals),
 		notes:    newNotes(),
