@@ -109,7 +109,7 @@ func (b *builder) start(role string, args ...string) (*process, error) {
 	}
 	name := b.name + "-" + role
 	var environment []string
-	if b.profiles != "" { // the bench's own programs take no notice
+	if b.profiles != "" { // the bench's own programs ignore it
 		environment = append(environment, profileEnv+"="+filepath.Join(b.profiles, name+".prof"))
 	}
 	return startProcess(cmd, name, filepath.Join(b.folder, name+".log"), environment...)

@@ -161,7 +161,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// The product's own signer agrees with the second one, for everything that the product can sign.
+// Sign and the tests' own signer make the same signatures, for everything that Sign supports.
 func TestSign(t *testing.T) {
 	for _, g := range signers() {
 		t.Run(g.name, func(t *testing.T) {

@@ -16,10 +16,11 @@ type attempt struct {
 	do    func(a *attacker)
 	// by is how long the action takes to have an effect. 0 means hardly any time.
 	by time.Duration
-	// brings is a text that only the real effect contains, in contrast to the actions that lead to it.
-	// "" means that every change counts.
+	// brings is a text that only the real effect contains, in contrast to the actions that lead to
+	// it. "" means that every change counts.
 	brings string
-	// control has the same effect, where do cannot work for any role. nil means do.
+	// control makes the same attempt with all permissions, for attempts where do would fail for any
+	// role. nil means that control is do.
 	control func(a *attacker)
 }
 
@@ -49,7 +50,8 @@ func answerTo(victim, subject, body string) func(*attacker) {
 // push makes a consumer that sends the registry, or its heartbeats, to a subject.
 func push(victim, name string) func(*attacker) {
 	return func(a *attacker) {
-		a.request("$JS.API.CONSUMER.CREATE.KV_registry."+name, fmt.Sprintf(`{"stream_name": "KV_registry", "config": {"name": %q,
+		a.request("$JS.API.CONSUMER.CREATE.KV_registry."+name,
+			fmt.Sprintf(`{"stream_name": "KV_registry", "config": {"name": %q,
 			"deliver_policy": "all", "deliver_subject": %q, "ack_policy": "explicit", "idle_heartbeat": 100000000}}`, name, victim))
 	}
 }
@@ -99,30 +101,72 @@ const (
 
 var attempts = []attempt{
 	// These attempts read.
-	{name: "read a token directly", roles: "ri", do: request("$JS.API.DIRECT.GET.KV_registry_secrets."+aSecret, "")},
-	{name: "read a token from the stream", roles: "ri", do: request("$JS.API.STREAM.MSG.GET.KV_registry_secrets", `{"seq": 1}`)},
+	{
+		name:  "read a token directly",
+		roles: "ri",
+		do:    request("$JS.API.DIRECT.GET.KV_registry_secrets."+aSecret, ""),
+	},
+	{
+		name:  "read a token from the stream",
+		roles: "ri",
+		do:    request("$JS.API.STREAM.MSG.GET.KV_registry_secrets", `{"seq": 1}`),
+	},
 	// An executor may do this, because it copies the buckets into the database.
-	{name: "read a token by a consumer", roles: "ri", do: consumer("KV_registry_secrets", "mine", "")},
+	{
+		name:  "read a token by a consumer",
+		roles: "ri",
+		do:    consumer("KV_registry_secrets", "mine", ""),
+	},
 	{name: "listen to what is written to buckets", roles: "rie", do: listening("$KV.>")},
 	{name: "listen to answers for others", roles: "ri", do: listening("_INBOX.>")},
 	{name: "listen to JetStream's API", roles: "rie", do: listening("$JS.API.>")},
 	{name: "listen to executions", roles: "rie", do: listening("executions.>")},
 	{name: "listen to hookstart's own subjects", roles: "ri", do: listening("hookstart.>")},
 	{name: "listen to everything", roles: "rie", do: listening(">")},
-	{name: "read an execution from the stream", roles: "rie", do: request("$JS.API.STREAM.MSG.GET.EXECUTIONS", `{"seq": 2}`)},
-	{name: "read another queue's execution directly", roles: "r", do: request(ingressGet, `{"seq": 2}`)},
-	{name: "read another queue by its consumer", roles: "rie", do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-gpu-main", `{"batch": 1, "no_wait": true}`)},
+	{
+		name:  "read an execution from the stream",
+		roles: "rie",
+		do:    request("$JS.API.STREAM.MSG.GET.EXECUTIONS", `{"seq": 2}`),
+	},
+	{
+		name:  "read another queue's execution directly",
+		roles: "r",
+		do:    request(ingressGet, `{"seq": 2}`),
+	},
+	{
+		name:  "read another queue by its consumer",
+		roles: "rie",
+		do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-gpu-main",
+			`{"batch": 1, "no_wait": true}`),
+	},
 	// Executors make the consumers of runner groups; reading from one is denied above.
-	{name: "read another queue by a consumer of one's own", roles: "ri", do: consumer("EXECUTIONS", "mine", "executions.start.gpu.>")},
-	{name: "read all executions by a consumer of one's own", roles: "rie", do: consumer("EXECUTIONS", "mine", "")},
-	{name: "take the executors' messages", roles: "ri", do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor", `{"batch": 1, "no_wait": true}`)},
+	{
+		name:  "read another queue by a consumer of one's own",
+		roles: "ri",
+		do:    consumer("EXECUTIONS", "mine", "executions.start.gpu.>"),
+	},
+	{
+		name:  "read all executions by a consumer of one's own",
+		roles: "rie",
+		do:    consumer("EXECUTIONS", "mine", ""),
+	},
+	{
+		name:  "take the executors' messages",
+		roles: "ri",
+		do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor",
+			`{"batch": 1, "no_wait": true}`),
+	},
 
 	// These attempts write messages.
 	{name: "publish a start", roles: "r", do: publish(aStart)},
 	{name: "publish a rejection", roles: "re", do: publish("executions.rejected.default.wf.node")},
 	// An executor may do this, because it ends executions that no runner was given.
 	{name: "publish progress", roles: "i", do: publish("executions.progress.default.wf.execution")},
-	{name: "publish progress of another queue", roles: "r", do: publish("executions.progress.gpu.wf.execution")},
+	{
+		name:  "publish progress of another queue",
+		roles: "r",
+		do:    publish("executions.progress.gpu.wf.execution"),
+	},
 	{name: "publish a report of repeats", roles: "re", do: publish("reports.duplicates")},
 	{name: "publish a report of refusals", roles: "re", do: publish("reports.refusals")},
 	{name: "publish a report of senders", roles: "re", do: publish("reports.senders")},
@@ -135,22 +179,71 @@ var attempts = []attempt{
 	{name: "tell of changed records", roles: "ri", do: publish("hookstart.executions.changed")},
 
 	// These attempts write by an answer that goes to a subject.
-	{name: "write the registry by the answer to CONSUMER.INFO", roles: "r", do: answerTo(aRecord, runnerInfo, "")},
-	{name: "write the registry by the answer to MSG.NEXT", roles: "r", do: answerTo(aRecord, runnerNext, `{"batch": 1}`)},
-	{name: "write the registry by the answer to a question about cancellations", roles: "r", do: answerTo(aRecord, runnerCancels, `{"seq": 1}`)},
-	{name: "write the registry by the PubAck of progress", roles: "r", do: answerTo(aRecord, runnerTells, "")},
-	{name: "write the registry by the answer to INFO", roles: "ri", do: answerTo(aRecord, "$JS.API.INFO", "")},
-	{name: "write the registry by the answer to STREAM.INFO", roles: "i", do: answerTo(aRecord, ingressInfo, "")},
-	{name: "write the registry by the answer to DIRECT.GET", roles: "ri", do: answerTo(aRecord, ingressGet, `{"seq": 1}`)},
-	{name: "write the registry by the PubAck of a start", roles: "i", do: answerTo(aRecord, ingressPuts, "")},
-	{name: "write a token by the answer to DIRECT.GET", roles: "ri", do: answerTo(aSecret, ingressGet, `{"seq": 1}`)},
-	{name: "publish a start by the answer to CONSUMER.INFO", roles: "r", do: answerTo(aStart, runnerInfo, "")},
-	{name: "publish a start by the answer to MSG.NEXT", roles: "r", do: answerTo(aStart, runnerNext, `{"batch": 1}`)},
-	{name: "announce a process by the answer to INFO", roles: "r", do: answerTo("hookstart.presence", "$JS.API.INFO", "")},
+	{
+		name:  "write the registry by the answer to CONSUMER.INFO",
+		roles: "r",
+		do:    answerTo(aRecord, runnerInfo, ""),
+	},
+	{
+		name:  "write the registry by the answer to MSG.NEXT",
+		roles: "r",
+		do:    answerTo(aRecord, runnerNext, `{"batch": 1}`),
+	},
+	{
+		name:  "write the registry by the answer to a question about cancellations",
+		roles: "r",
+		do:    answerTo(aRecord, runnerCancels, `{"seq": 1}`),
+	},
+	{
+		name:  "write the registry by the PubAck of progress",
+		roles: "r",
+		do:    answerTo(aRecord, runnerTells, ""),
+	},
+	{
+		name:  "write the registry by the answer to INFO",
+		roles: "ri",
+		do:    answerTo(aRecord, "$JS.API.INFO", ""),
+	},
+	{
+		name:  "write the registry by the answer to STREAM.INFO",
+		roles: "i",
+		do:    answerTo(aRecord, ingressInfo, ""),
+	},
+	{
+		name:  "write the registry by the answer to DIRECT.GET",
+		roles: "ri",
+		do:    answerTo(aRecord, ingressGet, `{"seq": 1}`),
+	},
+	{
+		name:  "write the registry by the PubAck of a start",
+		roles: "i",
+		do:    answerTo(aRecord, ingressPuts, ""),
+	},
+	{
+		name:  "write a token by the answer to DIRECT.GET",
+		roles: "ri",
+		do:    answerTo(aSecret, ingressGet, `{"seq": 1}`),
+	},
+	{
+		name:  "publish a start by the answer to CONSUMER.INFO",
+		roles: "r",
+		do:    answerTo(aStart, runnerInfo, ""),
+	},
+	{
+		name:  "publish a start by the answer to MSG.NEXT",
+		roles: "r",
+		do:    answerTo(aStart, runnerNext, `{"batch": 1}`),
+	},
+	{
+		name:  "announce a process by the answer to INFO",
+		roles: "r",
+		do:    answerTo("hookstart.presence", "$JS.API.INFO", ""),
+	},
 	{
 		name: "acknowledge the executors' messages by an empty answer", roles: "ri",
 		do: func(a *attacker) { a.send(runnerNext, a.ack, `{"batch": 10, "no_wait": true}`, nil) },
-		// The server refuses such a reply subject from any client, so the control publishes directly.
+		// The server refuses such a reply subject from any client, so the control publishes
+		// directly.
 		control: func(a *attacker) { a.send(a.ack, "", "", nil) },
 	},
 	{
@@ -162,23 +255,36 @@ var attempts = []attempt{
 		},
 	},
 
-	// These attempts make the server send to a subject. It does so if a client subscribes to exactly
-	// that subject.
+	// These attempts make the server send to a subject. It does so if a client subscribes to
+	// exactly that subject.
 	{
-		name: "take a group's messages by a consumer's deliveries", roles: "ri",
-		do: push("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-gpu-main", "p1"), by: heartbeats, brings: "runner-gpu-main of EXECUTIONS has delivered 1",
+		name:   "take a group's messages by a consumer's deliveries",
+		roles:  "ri",
+		do:     push("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-gpu-main", "p1"),
+		by:     heartbeats,
+		brings: "runner-gpu-main of EXECUTIONS has delivered 1",
 	},
 	{
-		name: "take the executors' messages by a consumer's deliveries", roles: "ri",
-		do: push("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor", "p2"), by: heartbeats, brings: "executor of EXECUTIONS has delivered 2",
+		name:   "take the executors' messages by a consumer's deliveries",
+		roles:  "ri",
+		do:     push("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor", "p2"),
+		by:     heartbeats,
+		brings: "executor of EXECUTIONS has delivered 2",
 	},
 	{
-		name: "announce a process by a consumer's heartbeats", roles: "ri",
-		do: watched("hookstart.presence", push("hookstart.presence", "p3")), by: heartbeats, brings: "+ heard: hookstart.presence",
+		name:   "announce a process by a consumer's heartbeats",
+		roles:  "ri",
+		do:     watched("hookstart.presence", push("hookstart.presence", "p3")),
+		by:     heartbeats,
+		brings: "+ heard: hookstart.presence",
 	},
 	{
-		name: "delete the stream by a consumer's heartbeats", roles: "ri",
-		do: watched("$JS.API.STREAM.DELETE.EXECUTIONS", push("$JS.API.STREAM.DELETE.EXECUTIONS", "p4")), by: heartbeats, brings: "- stream EXECUTIONS",
+		name:  "delete the stream by a consumer's heartbeats",
+		roles: "ri",
+		do: watched("$JS.API.STREAM.DELETE.EXECUTIONS",
+			push("$JS.API.STREAM.DELETE.EXECUTIONS", "p4")),
+		by:     heartbeats,
+		brings: "- stream EXECUTIONS",
 	},
 	{
 		name: "publish starts by a consumer's deliveries", roles: "ri",
@@ -186,38 +292,90 @@ var attempts = []attempt{
 	},
 	{
 		name: "acknowledge the executors' messages by a consumer's heartbeats", roles: "ri",
-		do: func(a *attacker) { watched(a.ack, push(a.ack, "p6"))(a) }, by: heartbeats, brings: "acknowledged 1",
+		do: func(a *attacker) {
+			watched(a.ack, push(a.ack, "p6"))(a)
+		}, by: heartbeats, brings: "acknowledged 1",
 	},
 
 	// These attempts concern streams.
 	{name: "delete the stream", roles: "rie", do: request("$JS.API.STREAM.DELETE.EXECUTIONS", "")},
-	{name: "delete the registry", roles: "rie", do: request("$JS.API.STREAM.DELETE.KV_registry", "")},
-	{name: "delete the copy of the registry", roles: "rie", do: request("FEED.API.STREAM.DELETE.KV_registry", "")},
+	{
+		name:  "delete the registry",
+		roles: "rie",
+		do:    request("$JS.API.STREAM.DELETE.KV_registry", ""),
+	},
+	{
+		name:  "delete the copy of the registry",
+		roles: "rie",
+		do:    request("FEED.API.STREAM.DELETE.KV_registry", ""),
+	},
 	{name: "purge the stream", roles: "rie", do: request("$JS.API.STREAM.PURGE.EXECUTIONS", "")},
 	// An executor may do this, because it trims the history of the buckets. It can overwrite the
 	// tokens anyway.
-	{name: "purge the tokens", roles: "ri", do: request("$JS.API.STREAM.PURGE.KV_registry_secrets", "")},
-	{name: "delete a message", roles: "rie", do: request("$JS.API.STREAM.MSG.DELETE.EXECUTIONS", `{"seq": 1}`)},
-	{name: "edit the stream", roles: "ri", do: request("$JS.API.STREAM.UPDATE.REPORTS", `{"name": "REPORTS", "subjects": ["stolen.>"], "storage": "file", "retention": "limits", "discard": "old", "num_replicas": 1}`)},
-	{name: "make a stream", roles: "ri", do: request("$JS.API.STREAM.CREATE.MINE", `{"name": "MINE", "subjects": ["mine"]}`)},
+	{
+		name:  "purge the tokens",
+		roles: "ri",
+		do:    request("$JS.API.STREAM.PURGE.KV_registry_secrets", ""),
+	},
+	{
+		name:  "delete a message",
+		roles: "rie",
+		do:    request("$JS.API.STREAM.MSG.DELETE.EXECUTIONS", `{"seq": 1}`),
+	},
+	{
+		name:  "edit the stream",
+		roles: "ri",
+		do: request("$JS.API.STREAM.UPDATE.REPORTS",
+			`{"name": "REPORTS", "subjects": ["stolen.>"], "storage": "file", "retention": "limits", "discard": "old", "num_replicas": 1}`),
+	},
+	{
+		name:  "make a stream",
+		roles: "ri",
+		do:    request("$JS.API.STREAM.CREATE.MINE", `{"name": "MINE", "subjects": ["mine"]}`),
+	},
 
 	// These attempts concern consumers.
-	{name: "delete the executors' consumer", roles: "rie", do: request("$JS.API.CONSUMER.DELETE.EXECUTIONS.executor", "")},
-	{name: "delete a group's consumer", roles: "rie", do: request("$JS.API.CONSUMER.DELETE.EXECUTIONS.runner-default-main", "")},
+	{
+		name:  "delete the executors' consumer",
+		roles: "rie",
+		do:    request("$JS.API.CONSUMER.DELETE.EXECUTIONS.executor", ""),
+	},
+	{
+		name:  "delete a group's consumer",
+		roles: "rie",
+		do:    request("$JS.API.CONSUMER.DELETE.EXECUTIONS.runner-default-main", ""),
+	},
 	// An executor may do this, because it pauses queues: a permission cannot name the consumers of
 	// runners alone.
-	{name: "pause the executors' consumer", roles: "ri", do: request("$JS.API.CONSUMER.PAUSE.EXECUTIONS.executor", `{"pause_until": "2999-01-01T00:00:00Z"}`)},
 	{
-		name: "narrow the executors' consumer", roles: "ri", do: request("$JS.API.CONSUMER.CREATE.EXECUTIONS.executor.executions.start.default.>",
+		name:  "pause the executors' consumer",
+		roles: "ri",
+		do: request("$JS.API.CONSUMER.PAUSE.EXECUTIONS.executor",
+			`{"pause_until": "2999-01-01T00:00:00Z"}`),
+	},
+	{
+		name:  "narrow the executors' consumer",
+		roles: "ri",
+		do: request("$JS.API.CONSUMER.CREATE.EXECUTIONS.executor.executions.start.default.>",
 			`{"stream_name": "EXECUTIONS", "config": {"durable_name": "executor", "ack_policy": "explicit", "ack_wait": 3600000000000, "max_ack_pending": 1000, "filter_subject": "executions.start.default.>"}}`),
 	},
 	{
-		name: "widen a group's consumer", roles: "ri", do: request("$JS.API.CONSUMER.CREATE.EXECUTIONS.runner-default-main.executions.start.>",
+		name:  "widen a group's consumer",
+		roles: "ri",
+		do: request("$JS.API.CONSUMER.CREATE.EXECUTIONS.runner-default-main.executions.start.>",
 			`{"stream_name": "EXECUTIONS", "config": {"durable_name": "runner-default-main", "ack_policy": "explicit", "ack_wait": 15000000000, "max_ack_pending": 10000, "filter_subject": "executions.start.>"}}`),
 	},
-	{name: "acknowledge the executors' messages", roles: "ri", do: func(a *attacker) { a.send(a.ack, "", "", nil) }},
-	{name: "acknowledge the executors' messages by the longer form", roles: "ri", do: func(a *attacker) { a.send(strings.Replace(a.ack, shortAcks, longAcks, 1), "", "", nil) }},
-	{name: "give the executors' messages up", roles: "ri", do: func(a *attacker) { a.send(a.ack, "", "+TERM", nil) }},
+	{name: "acknowledge the executors' messages", roles: "ri", do: func(a *attacker) {
+		a.send(a.ack, "", "", nil)
+	}},
+	{name: "acknowledge the executors' messages by the longer form", roles: "ri", do: func(
+		a *attacker,
+	) {
+		a.send(strings.Replace(a.ack, shortAcks, longAcks, 1), "", "", nil)
+	}},
+	{name: "give the executors' messages up", roles: "ri", do: func(a *attacker) {
+		a.send(a.ack, "", "+TERM", nil)
+	}},
 }
 
 // No role can do what it must not do. The log lists the attempts (go test -v).

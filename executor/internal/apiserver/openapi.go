@@ -84,7 +84,7 @@ func humaConfig() huma.Config {
 func openAPIDocument(document *huma.OpenAPI) []byte {
 	text, err := json.Marshal(document)
 	if err != nil {
-		panic(err) // it would fail on every start
+		panic(err) // a mistake in the program, which every start would show
 	}
 	// huma writes the text for errors next to the pattern. OpenAPI does not define this member, and
 	// linters refuse it.

@@ -97,8 +97,8 @@ type Follower struct {
 	distrusted   string
 	distrustedAt uint64
 	distrustedIn time.Time
-	// Since when the stream has been a bucket other than the followed one; the zero time means that
-	// it is the same.
+	// differs is the time since which the stream has been a bucket other than the followed one. The
+	// zero time means that it is the followed one.
 	differs time.Time
 	moved   chan struct{} // closed and replaced when the fields above change
 }

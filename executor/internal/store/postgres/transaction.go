@@ -127,7 +127,7 @@ func (tx transaction) Insert(
 	return err
 }
 
-// arrayOf is a column of rows, and its type in the database.
+// arrayOf returns a column of rows as an array, and the array's type in the database.
 func arrayOf(rows [][]any, i int) (array any, kind string) {
 	switch rows[0][i].(type) {
 	case string:

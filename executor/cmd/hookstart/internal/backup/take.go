@@ -169,7 +169,7 @@ func (i Installation) leader(ctx context.Context, name string) (jetstream.Stream
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}
-	s.CachedInfo().Config.AllowDirect = false // of this handle only
+	s.CachedInfo().Config.AllowDirect = false // this changes only the handle, not the stream
 	return s, nil
 }
 

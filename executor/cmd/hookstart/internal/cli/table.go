@@ -69,6 +69,6 @@ func (s *session) printOwn(value any, people func() error) error {
 
 // note prints a text for people, separately from the output that scripts read.
 func (s *session) note(format string, args ...any) {
-	// The output itself is not affected.
+	// An error is ignored: the output itself is not affected.
 	_, _ = fmt.Fprintln(s.Err, oneLine(fmt.Sprintf(format, args...)))
 }
