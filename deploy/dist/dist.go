@@ -129,7 +129,7 @@ const keyMaker = "github.com/nats-io/nkeys/nk"
 // Compile compiles all programs for a platform. The bytes depend on the version of Go, too; every
 // program prints it with --version.
 func (r *Release) Compile(ctx context.Context, p Platform) error {
-	folder, err := filepath.Abs(filepath.Join(r.Out, ".bin", p.String()))
+	folder, err := filepath.Abs(filepath.Join(r.compiled(), p.String()))
 	if err != nil {
 		return err
 	}
@@ -149,6 +149,12 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 	r.Binaries[p] = folder
 	return nil
 }
+
+// compiled returns the folder to which Compile writes.
+func (r *Release) compiled() string { return filepath.Join(r.Out, ".bin") }
+
+// Clean deletes the programs that Compile has made. Pack is done with them.
+func (r *Release) Clean() error { return os.RemoveAll(r.compiled()) }
 
 // Pack makes everything from the programs in Binaries, and SHA256SUMS last.
 func (r *Release) Pack(ctx context.Context) error {

@@ -18,7 +18,7 @@ fail() {
 need() {
 	local program
 	for program; do
-		command -v "$program" >/dev/null || skip "there is no $program: apt-get install mmdebstrap lintian rpm podman buildah runc podman-compose systemd-container"
+		command -v "$program" >/dev/null || skip "there is no $program: apt-get install mmdebstrap lintian rpm podman buildah runc podman-compose systemd-container jq iptables iproute2 procps"
 	done
 }
 
@@ -30,7 +30,7 @@ debian_root() {
 	need mmdebstrap
 	as_root
 	if [[ ! -e $WORK/debian.tar ]]; then
-		mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,curl,openssl,ca-certificates bookworm "$WORK/debian.tar.new" >&2 ||
+		mmdebstrap --quiet --format=tar --variant=minbase --include=systemd,systemd-sysv,dbus,curl,openssl,ca-certificates bookworm "$WORK/debian.tar.new" >&2 ||
 			skip "mmdebstrap cannot make a Debian root: it needs a mirror"
 		mv "$WORK/debian.tar.new" "$WORK/debian.tar"
 	fi

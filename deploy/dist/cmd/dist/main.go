@@ -56,6 +56,9 @@ func makeRelease(ctx context.Context, out, version, nfpm, key string, platforms 
 	if err := release.Pack(ctx); err != nil {
 		return err
 	}
+	if err := release.Clean(); err != nil {
+		return err
+	}
 	if key != "" {
 		return release.Sign(ctx, key)
 	}
