@@ -133,7 +133,7 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o750); err != nil {
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // what is in Out is for everybody
 		return err
 	}
 	r.logf("compiling for %s/%s", p.OS, p.Arch)

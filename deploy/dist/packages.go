@@ -64,6 +64,9 @@ func Packages() map[string]Package {
 	}
 }
 
+// maintainer is the address that packages name for their maintainer.
+const maintainer = "hookstart <hookstart@users.noreply.github.com>"
+
 // content is one entry of nfpm's contents.
 type content struct {
 	Source      string      `json:"src"`
@@ -139,25 +142,28 @@ func (r *Release) pack(ctx context.Context, p Platform, name string, about Packa
 	}
 	config := map[string]any{
 		"name": name, "arch": p.Arch, "platform": "linux", "version": r.Version, "mtime": r.Time, "disable_globbing": true,
-		"section": "net", "priority": "optional", "homepage": "https://github.com/hookstart/hookstart", "license": "NONE",
-		"maintainer": "hookstart <hookstart@users.noreply.github.com>", "description": about.Summary + "\n" + about.Description,
+		"section": "net", "priority": "optional", "homepage": "https://github.com/hookstart/hookstart",
+		"maintainer": maintainer, "description": about.Summary + "\n" + about.Description,
 		"recommends": about.Recommends, "suggests": about.Suggests, "contents": s.contents, "scripts": scripts,
 		"rpm": map[string]any{"buildhost": "hookstart", "summary": about.Summary},
 		"deb": map[string]any{"compression": "xz"},
-	}
-	inJSON, err := json.Marshal(config) // JSON is YAML, too
-	if err != nil {
-		return err
-	}
-	configFile := filepath.Join(folder, "nfpm.yaml")
-	if err := os.WriteFile(configFile, inJSON, 0o600); err != nil {
-		return err
 	}
 	nfpm, err := filepath.Abs(r.NFPM)
 	if err != nil {
 		return err
 	}
 	for _, packager := range []string{"deb", "rpm"} {
+		if packager == "rpm" {
+			config["license"] = "NONE" // Debian has no such field: it is in the copyright file
+		}
+		inJSON, err := json.Marshal(config) // JSON is YAML, too
+		if err != nil {
+			return err
+		}
+		configFile := filepath.Join(folder, packager+".yaml")
+		if err := os.WriteFile(configFile, inJSON, 0o600); err != nil {
+			return err
+		}
 		file := fmt.Sprintf("%s_%s_%s.%s", name, r.Number(), p, packager)
 		target := filepath.Join(folder, file)
 		env := append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.Time.Unix()))
@@ -248,23 +254,27 @@ func (r *Release) stage(s *staged, p Platform, name string, about Package, shipp
 	if name == "hookstart" {
 		r.stageShells(s, made)
 		for _, f := range shipped.sorted() {
-			if strings.HasSuffix(f.path, ".md") {
+			if strings.HasSuffix(f.path, ".md") && f.path != "CHANGELOG.md" { // each package has it
 				s.add(doc+f.path, 0o644, "", "", f.content)
 			}
 		}
 	}
 	s.add(doc+"copyright", 0o644, "", "", get("deploy/dist/packages/copyright"))
-	log, err := compressed(get("CHANGELOG.md"))
+	s.add(doc+"CHANGELOG.md", 0o644, "", "", get("CHANGELOG.md"))
+	log, err := compressed([]byte(r.debianChangelog(name)))
 	if err != nil {
 		return nil, err
 	}
-	s.add(doc+"changelog.gz", 0o644, "", "", log)
-	for _, f := range shipped.under("deploy/dist/packages/lintian") {
-		if f.path == name {
-			s.add("/usr/share/lintian/overrides/"+name, 0o644, "", "deb", f.content)
-		}
-	}
+	s.add(doc+"changelog.gz", 0o644, "", "deb", log)
+	s.add("/usr/share/lintian/overrides/"+name, 0o644, "", "deb", get("deploy/dist/packages/lintian-overrides"))
 	return binaries, s.err
+}
+
+// debianChangelog returns the changelog that Debian demands, in its own format: one entry, which
+// refers to CHANGELOG.md.
+func (r *Release) debianChangelog(name string) string {
+	return fmt.Sprintf("%[1]s (%[2]s) unstable; urgency=medium\n\n  * Changes: /usr/share/doc/%[1]s/CHANGELOG.md.\n\n -- %[3]s  %[4]s\n",
+		name, strings.Replace(r.Number(), "-", "~", 1), maintainer, r.Time.Format(time.RFC1123Z))
 }
 
 // stageShells adds the completions in the folders where each distribution looks for them.

@@ -19,6 +19,7 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 		section = "1"
 	}
 	page.macro("TH", strings.ToUpper(app.Name), section, "", "hookstart "+version, "hookstart")
+	fmt.Fprintln(page, ".nh\n.ad l") // no word is cut, and a line with one word is not stretched
 	page.macro("SH", "NAME")
 	page.text(app.Name + " \\- " + escape(app.Help))
 	page.macro("SH", "SYNOPSIS")
@@ -125,8 +126,8 @@ func (m *manual) entry(term, help, variables string) {
 	}
 }
 
-// escape takes roff's own characters literally. A hyphen is a minus, so that an option can be
-// copied from the page.
+// escape takes roff's own characters literally. A hyphen is a minus, so that an option can be copied
+// from the page. A list without spaces may continue on the next line after each comma.
 func escape(text string) string {
-	return strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
+	return strings.NewReplacer(`\`, `\e`, "-", `\-`, ", ", ", ", ",", `,\:`).Replace(text)
 }

@@ -56,6 +56,7 @@ func TestManual(t *testing.T) {
 		Go     struct {
 			Where string `arg:"" help:"A place."`
 			After string `help:"'Quoted' first, a back\\slash." default:".5s" placeholder:"TIME"`
+			List  string `help:"Some, in order." default:"the-first-of-many-things,the-second-of-many-things,the-third-of-many-things,the-last"`
 		} `cmd:"" help:"Go there."`
 	}
 	page := printed(t, &flags, "--man")
@@ -63,6 +64,7 @@ func TestManual(t *testing.T) {
 		`.TH "SAMPLE" "1"`, `.SS "sample go"`, "Go there.\n", `.B "\-\-after=TIME"`,
 		"\n" + `\&'Quoted' first, a back\eslash. Default: .5s.` + "\n",
 		"Environment: HOOKSTART_AFTER.\n", `.B "<where>"`,
+		`Some, in order. Default: the\-first\-of\-many\-things,\:the`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)

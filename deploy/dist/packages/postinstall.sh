@@ -2,7 +2,7 @@
 # After an installation or an upgrade: Debian passes "configure" and the version before, Fedora the number of versions. Nothing is
 # started that did not run before: the settings come first.
 set -e
-if [ -x /usr/bin/systemd-sysusers ] && [ -e /usr/lib/sysusers.d/@PACKAGE@.conf ]; then
+if command -v systemd-sysusers > /dev/null && [ -e /usr/lib/sysusers.d/@PACKAGE@.conf ]; then
   systemd-sysusers @PACKAGE@.conf
   # It needs /proc, which a plain chroot lacks; then a boot makes the folders.
   if [ -e /proc/self ]; then
