@@ -24,13 +24,14 @@ var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals
 	return folder, makeAll(root, folder)
 })
 
-// makeAll makes the whole release in a folder as make dist does.
-func makeAll(checkout, folder string) error {
+// makeAll makes the whole release in a folder as make dist does. The last step runs as the arguments
+// of wrapper, if there are any, followed by the command.
+func makeAll(checkout, folder string, wrapper ...string) error {
 	program := folder + ".make" // the folder itself is emptied
 	defer os.Remove(program)
 	for _, args := range [][]string{
 		{"go", "build", "-buildvcs=false", "-o", program, "./deploy/dist/cmd/dist"},
-		{program, "-out", folder, "-nfpm", os.Getenv("HOOKSTART_NFPM"), "-platforms", os.Getenv("HOOKSTART_PLATFORMS"), "v0.1.0"},
+		append(wrapper, program, "-out", folder, "-nfpm", os.Getenv("HOOKSTART_NFPM"), "-platforms", os.Getenv("HOOKSTART_PLATFORMS"), "v0.1.0"),
 	} {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Dir = checkout
@@ -39,6 +40,25 @@ func makeAll(checkout, folder string) error {
 		}
 	}
 	return nil
+}
+
+// anotherUser returns the start of a command that runs the rest as the user nobody, with a umask, a
+// time zone and a home of its own. That user shares the caches of Go with this one, for which it
+// keeps the right to read and write everything. Without the program setpriv, or as another user than
+// root, only the umask and the time zone are changed.
+func anotherUser(t *testing.T) []string {
+	t.Helper()
+	shell := []string{"sh", "-c", `umask 077 && exec env TZ=Pacific/Auckland "$@"`, "sh"}
+	if _, err := exec.LookPath("setpriv"); err != nil || os.Geteuid() != 0 {
+		return shell
+	}
+	args := []string{"env", "HOME=" + t.TempDir(), "USER=nobody"}
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
+		args = append(args, name+"="+strings.TrimSpace(command(t, ".", "go", "env", name)))
+	}
+	const caps = "-all,+dac_override,+dac_read_search"
+	args = append(args, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps="+caps, "--ambient-caps="+caps)
+	return append(args, shell...)
 }
 
 // release returns the folder of the release. It skips the test if there is none.
@@ -89,7 +109,7 @@ func servers(t *testing.T) string {
 }
 
 // The whole release is made twice with the same result: in this folder, and in another folder by
-// another user, if this user is root.
+// another user, with another umask, at another time.
 func TestShippedTwice(t *testing.T) {
 	first := release(t)
 	second := filepath.Join(t.TempDir(), "dist")
@@ -101,7 +121,7 @@ func TestShippedTwice(t *testing.T) {
 	if strings.HasSuffix(r.Commit, "-dirty") {
 		t.Skip("the checkout has changes: the second one would be of another commit")
 	}
-	if err := makeAll(checkout, second); err != nil {
+	if err := makeAll(checkout, second, anotherUser(t)...); err != nil {
 		t.Fatal(err)
 	}
 	same(t, first, second)
@@ -111,6 +131,7 @@ func TestShippedPackages(t *testing.T)     { check(t, "packages") }
 func TestShippedFirstMinutes(t *testing.T) { check(t, "firstminutes") }
 func TestShippedUnits(t *testing.T)        { release(t); check(t, "units", "SERVERS="+servers(t)) }
 func TestShippedImages(t *testing.T)       { check(t, "images") }
+func TestShippedDockerfile(t *testing.T)   { check(t, "dockerfile") }
 func TestShippedCompose(t *testing.T) {
 	release(t)
 	check(t, "compose", "SERVERS="+servers(t), "KUSTOMIZE="+os.Getenv("HOOKSTART_KUSTOMIZE"))

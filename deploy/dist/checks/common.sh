@@ -36,6 +36,7 @@ debian_root() {
 	fi
 	mkdir -p "$1"
 	tar -C "$1" -xf "$WORK/debian.tar"
+	printf '127.0.0.1 localhost\n::1 localhost\n' >"$1/etc/hosts" # an installer of Debian writes it
 }
 
 # await repeats a command until it succeeds, for a minute at most: await COMMAND...

@@ -13,20 +13,16 @@ mkdir -p "$run"
 cp -r "$deploy/nats" "$deploy/compose" "$deploy/prometheus" "$deploy/grafana" "$run/"
 rm -rf "$run/compose/secrets" "$run/compose/.env"
 
-# import makes an image from a folder: import NAME FOLDER CHANGE...
-import() {
-	local name=$1 folder=$2 changes=() change
-	shift 2
-	for change; do changes+=(--change "$change"); done
-	tar -C "$folder" -cf - . | podman import -q "${changes[@]}" - "$name" >/dev/null
-}
 if ! podman image exists docker.io/library/postgres:18; then
 	mkdir -p "$run/nats-image/data" "$run/nats-image/tmp"
 	install "$SERVERS/nats-server" "$run/nats-image/nats-server"
 	import docker.io/library/nats:2.15.2 "$run/nats-image" 'ENTRYPOINT ["/nats-server"]' 'VOLUME /data'
 	debian_root "$run/postgres-image"
-	chroot "$run/postgres-image" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends postgresql prometheus >/dev/null 2>&1 ||
-		skip "apt-get install postgresql prometheus needs a mirror"
+	chroot "$run/postgres-image" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive sh -c '
+		apt-get update -q && apt-get install -qy --no-install-recommends -o Dpkg::Options::=--force-unsafe-io postgresql prometheus' >"$WORK/compose.log" 2>&1 || {
+		tail -3 "$WORK/compose.log" >&2
+		skip "PostgreSQL and Prometheus cannot be installed: apt-get needs a mirror"
+	}
 	cat >"$run/postgres-image/start.sh" <<'END'
 #!/bin/sh
 set -e

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Runs the images of the command line and of hookstart-local with a read-only root. compose.sh runs the others.
+# Runs the images of the command line and of hookstart-local with a read-only root: the shipped ones, or those with the tag TAG.
+# compose.sh runs the others.
 # shellcheck source=podman.sh
 . "$(dirname "$0")/podman.sh"
 works
-load hookstart-local
+tag=${TAG:-latest}
+[[ $tag != latest ]] || load hookstart-local
 trap 'podman rm -f shipped-local >/dev/null 2>&1 || true; podman volume rm -f shipped-data >/dev/null 2>&1 || true' EXIT
-podman run --rm "${confined[@]}" docker.io/hookstart/hookstart:latest --version
+podman run --rm "${confined[@]}" "docker.io/hookstart/hookstart:$tag" --version
 
 start() {
-	podman run -d --name shipped-local "${confined[@]}" --volume shipped-data:/data docker.io/hookstart/hookstart-local:latest --log-level=warn >/dev/null
+	podman run -d --name shipped-local "${confined[@]}" --volume shipped-data:/data "docker.io/hookstart/hookstart-local:$tag" --log-level=warn >/dev/null
 	await sh -c "podman logs shipped-local 2>&1 | grep -q 'hookstart is ready'"
 }
 logs() { podman logs shipped-local 2>&1; }
@@ -30,4 +32,3 @@ podman stop -t 60 shipped-local >/dev/null
 code=$(podman inspect -f '{{.State.ExitCode}}' shipped-local)
 [[ $code == 0 ]] || fail "SIGTERM ends hookstart-local with $code"
 echo "hookstart-local: read-only, user 65532, ready, remembers after SIGKILL, SIGTERM ends it with 0"
-

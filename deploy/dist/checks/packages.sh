@@ -20,7 +20,7 @@ for name in hookstart hookstart-server hookstart-local; do
 	for settings in "$root"/unpacked/etc/hookstart/*.env; do
 		[[ ! -e $settings ]] || echo '# a line of the version before' >>"$settings"
 	done
-	dpkg-deb -b "$root/unpacked" "$root/debs/before/$name.deb" >/dev/null
+	dpkg-deb -Znone -b "$root/unpacked" "$root/debs/before/$name.deb" >/dev/null
 	rm -r "$root/unpacked"
 done
 

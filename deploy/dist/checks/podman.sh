@@ -49,6 +49,14 @@ load() {
 	done
 }
 
+# import makes an image from a folder: import NAME FOLDER CHANGE...
+import() {
+	local name=$1 folder=$2 changes=() change
+	shift 2
+	for change; do changes+=(--change "$change"); done
+	tar -C "$folder" -cf - . | podman import -q "${changes[@]}" - "$name" >/dev/null
+}
+
 # works skips the check if podman cannot run a container on this machine.
 works() {
 	load hookstart

@@ -31,7 +31,7 @@ machine=$!
 inside() {
 	local leader
 	leader=$(pgrep -P "$machine" | tail -1)
-	nsenter --target "$leader" --mount --uts --ipc --net --pid --cgroup --root --wd=/ -- env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
+	nsenter --target "$leader" --mount --uts --ipc --net --pid --cgroup --root --wdns=/ -- env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 booted() { inside systemctl is-system-running 2>/dev/null | grep -qE 'running|degraded'; }
 for ((i = 0; i < 150; i++)); do
@@ -71,7 +71,7 @@ echo HOOKSTART_RUNNER_GROUPS=default/main,orders/run >> /etc/hookstart/executor.
 systemctl restart hookstart-executor
 END
 before=$(inside systemctl show -P MainPID hookstart-nats)
-inside sh /root/runner.sh
+inside sh /root/runner.sh || fail "a group of runners cannot be added: $(inside journalctl -n 30 --no-pager)"
 [[ $(inside systemctl show -P MainPID hookstart-nats) == "$before" ]] || fail "a reload restarts NATS"
 await ready 9091
 inside systemctl enable --now hookstart-run@orders 2>/dev/null

@@ -26,6 +26,10 @@ func TestSystemd(t *testing.T) {
 		if command == nil {
 			t.Fatalf("%s starts nothing", unit)
 		}
+		// systemd replaces a variable in the middle of a word only if the variable has braces.
+		if m := regexp.MustCompile(`(?m)^Exec.*[^\s$]\$\w.*$`).Find(text); m != nil {
+			t.Errorf("%s: systemd does not replace the variable in %s", unit, m)
+		}
 		env := map[string]string{}
 		for _, m := range regexp.MustCompile(`(?m)^Environment=(\w+)=(.*)$`).FindAllStringSubmatch(string(text), -1) {
 			env[m[1]] = m[2]
