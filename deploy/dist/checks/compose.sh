@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Starts deploy/compose with the shipped images. The images of NATS, PostgreSQL and Prometheus are made from the programs of this
-# machine, under the names in compose.yaml. Grafana is left out, because Debian has no package of it.
+# Starts deploy/compose with the shipped images. The images of NATS and PostgreSQL are made from programs of this machine, under the
+# names in compose.yaml; so is the image of Prometheus if PROMETHEUS is the path of a program of version 3. Debian 12 has version 2,
+# which cannot read the configuration, and no Grafana.
 # shellcheck source=podman.sh
 . "$(dirname "$0")/podman.sh"
 need podman-compose curl unshare
@@ -13,15 +14,16 @@ mkdir -p "$run"
 cp -r "$deploy/nats" "$deploy/compose" "$deploy/prometheus" "$deploy/grafana" "$run/"
 rm -rf "$run/compose/secrets" "$run/compose/.env"
 
+mkdir -p "$run/nats-image/data" "$run/nats-image/tmp"
+install "$SERVERS/nats-server" "$run/nats-image/nats-server"
+import docker.io/library/nats:2.15.2 "$run/nats-image" 'ENTRYPOINT ["/nats-server"]' 'VOLUME /data'
+rm -rf "$run/nats-image"
 if ! podman image exists docker.io/library/postgres:18; then
-	mkdir -p "$run/nats-image/data" "$run/nats-image/tmp"
-	install "$SERVERS/nats-server" "$run/nats-image/nats-server"
-	import docker.io/library/nats:2.15.2 "$run/nats-image" 'ENTRYPOINT ["/nats-server"]' 'VOLUME /data'
 	debian_root "$run/postgres-image"
 	chroot "$run/postgres-image" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive sh -c '
-		apt-get update -q && apt-get install -qy --no-install-recommends -o Dpkg::Options::=--force-unsafe-io postgresql prometheus' >"$WORK/compose.log" 2>&1 || {
+		apt-get update -q && apt-get install -qy --no-install-recommends -o Dpkg::Options::=--force-unsafe-io postgresql' >"$WORK/compose.log" 2>&1 || {
 		tail -3 "$WORK/compose.log" >&2
-		skip "PostgreSQL and Prometheus cannot be installed: apt-get needs a mirror"
+		skip "PostgreSQL cannot be installed: apt-get needs a mirror"
 	}
 	cat >"$run/postgres-image/start.sh" <<'END'
 #!/bin/sh
@@ -42,12 +44,19 @@ exec runuser -u postgres -- "$bin/postgres" -D "$data" -c 'listen_addresses=*'
 END
 	chmod +x "$run/postgres-image/start.sh"
 	import docker.io/library/postgres:18 "$run/postgres-image" 'ENTRYPOINT ["/start.sh"]' 'VOLUME /var/lib/postgresql'
-	import docker.io/prom/prometheus:v3.9.1 "$run/postgres-image" \
-		'ENTRYPOINT ["/usr/bin/prometheus", "--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]' 'VOLUME /prometheus'
-	rm -rf "$run/postgres-image" "$run/nats-image"
+	rm -rf "$run/postgres-image"
 fi
 
 HOOKSTART_PUBLIC_URL=http://ingress-0:8080 NK=$SERVERS/nk "$run/compose/prepare.sh"
+monitoring=()
+if [[ -x ${PROMETHEUS-} ]]; then
+	monitoring=(prometheus)
+	mkdir -p "$run/prometheus-image"/{usr/bin,prometheus,tmp}
+	install "$PROMETHEUS" "$run/prometheus-image/usr/bin/prometheus"
+	import "$(sed -n 's/^ *image: \(prom.*\)/docker.io\/\1/p' "$deploy/compose/compose.yaml")" "$run/prometheus-image" \
+		'ENTRYPOINT ["/usr/bin/prometheus", "--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]' 'VOLUME /prometheus'
+fi
+
 # Podman maps no users when it runs as root, and these files belong to root.
 chmod 755 "$run/compose/secrets"
 compose() { (cd "$run/compose" && podman-compose -p shipped -f compose.yaml "$@"); }
@@ -58,7 +67,7 @@ stop() {
 	rm -rf "$run"
 }
 trap stop EXIT
-compose up -d --no-build postgres nats-0 nats-1 nats-2 executor-0 executor-1 ingress-0 ingress-1 prometheus >"$WORK/compose.log" 2>&1 || {
+compose up -d --no-build postgres nats-0 nats-1 nats-2 executor-0 executor-1 ingress-0 ingress-1 "${monitoring[@]}" >"$WORK/compose.log" 2>&1 || {
 	tail -5 "$WORK/compose.log" >&2
 	fail "podman-compose up"
 }
@@ -99,11 +108,15 @@ done
 await ready ingress-0 9090
 await ready executor-0 9091
 echo "read-only, user 65532, SIGTERM ends them with 0, and they come back"
-rules() { at prometheus curl -fsS http://127.0.0.1:9090/api/v1/rules | grep -q WebhooksRefused; }
-await rules
-scraped() { [[ $(at prometheus curl -fsS http://127.0.0.1:9090/api/v1/targets | grep -o '"health":"up"' | wc -l) -ge 4 ]]; }
-await scraped
-echo "Prometheus has read its rules and scrapes"
+if [[ ${#monitoring[@]} -gt 0 ]]; then
+	rules() { at prometheus curl -fsS http://127.0.0.1:9090/api/v1/rules | grep -q WebhooksRefused; }
+	await rules
+	scraped() { [[ $(at prometheus curl -fsS http://127.0.0.1:9090/api/v1/targets | grep -o '"health":"up"' | wc -l) -ge 4 ]]; }
+	await scraped
+	echo "Prometheus has read its rules and scrapes"
+else
+	echo "SKIPPED: Prometheus: PROMETHEUS names no program of version 3"
+fi
 
 # Starts the Deployments of deploy/kubernetes, with the servers and the database that run here. This podman cannot mount Secrets, so
 # they are ConfigMaps here. It does not support StatefulSets, autoscalers, disruption budgets, network policies and preStop hooks.

@@ -25,8 +25,6 @@ mkdir -p "$root/usr/local/lib/hookstart"
 printf '#!/bin/sh\necho "got $(cat)"\n' >"$root/usr/local/lib/hookstart/orders"
 chmod +x "$root/usr/local/lib/hookstart/orders"
 
-systemd-nspawn --quiet --directory="$root" --boot --private-network --register=no --keep-unit --link-journal=no --console=pipe >"$WORK/units.log" 2>&1 &
-machine=$!
 # inside runs a command in the container.
 inside() {
 	local leader
@@ -34,12 +32,20 @@ inside() {
 	nsenter --target "$leader" --mount --uts --ipc --net --pid --cgroup --root --wdns=/ -- env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 booted() { inside systemctl is-system-running 2>/dev/null | grep -qE 'running|degraded'; }
-for ((i = 0; i < 150; i++)); do
-	if booted; then break; fi
-	kill -0 "$machine" 2>/dev/null || break
-	sleep 0.2
-done
-booted || {
+# boot starts the container, and waits until it has booted.
+boot() {
+	local i
+	systemd-nspawn --quiet --directory="$root" --boot --private-network --register=no --keep-unit --link-journal=no --console=pipe >>"$WORK/units.log" 2>&1 &
+	machine=$!
+	for ((i = 0; i < 300; i++)); do
+		if booted; then return; fi
+		kill -0 "$machine" 2>/dev/null || break
+		sleep 0.2
+	done
+	return 1
+}
+: >"$WORK/units.log"
+boot || {
 	tail -5 "$WORK/units.log" >&2
 	skip "systemd does not boot in a container of this machine"
 }
@@ -60,12 +66,14 @@ await ready 9090
 await ready 9091
 echo "active: $(inside systemctl is-active hookstart-nats hookstart-executor hookstart-ingress | tr '\n' ' ')"
 
-# Adds a group of runners. Its new key takes effect when the servers are reloaded.
+# Adds a group of runners. Its account takes effect when the servers are reloaded twice.
 cat >"$root/root/runner.sh" <<'END'
 set -e
 cd /root
 /usr/share/hookstart/nats/add-runners.sh secrets orders run > /dev/null
 install -m 600 secrets/runner-orders-run.nk /etc/hookstart/
+systemctl reload hookstart-nats
+sleep 1
 systemctl reload hookstart-nats
 echo HOOKSTART_RUNNER_GROUPS=default/main,orders/run >> /etc/hookstart/executor.env
 systemctl restart hookstart-executor
@@ -144,10 +152,11 @@ await ready 9090
 inside systemctl stop hookstart-local
 echo "hookstart-local: $(inside systemctl show -P Result hookstart-local)"
 
-leader=$(pgrep -P "$machine" | tail -1)
-inside systemctl reboot || true
-rebooted() { [[ $(pgrep -P "$machine" | tail -1) != "$leader" ]] && booted; }
-await rebooted
+inside systemctl reboot >/dev/null 2>&1 || true # the answer is lost
+code=0
+wait "$machine" || code=$?
+[[ $code == 133 ]] || fail "a reboot ends the container with $code" # with 133, systemd-nspawn asks to be started again
+boot || fail "the container does not boot again"
 await ready 9090
 await ready 9091
 webhook old two | grep deduplicated || fail "after the reboot, a repeat is not recognised"
