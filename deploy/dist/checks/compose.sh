@@ -88,12 +88,16 @@ at ingress-0 curl -fsS -X POST -H 'X-Webhook-Delivery-Id: 1' -d '{}' "http://127
 echo
 at ingress-1 curl -fsS -X POST -H 'X-Webhook-Delivery-Id: 1' -d '{}' "http://127.0.0.1:8080$path" | grep -q deduplicated || fail "the other ingress does not know the delivery"
 
-# Starts the runner of the tool container, which posts to a URL. /healthz of an ingress serves as that URL.
+# The runner of the tool container posts to a URL: that of a workflow whose executions no runner takes.
+tool workflow put sink --account shop --queue nowhere >/dev/null
+tool workflow activate sink >/dev/null
+sink=http://ingress-1:8080/$(tool trigger show sink --show-token | grep -o 'webhooks/[^ ]*token=[^ ]*' | head -1)
 podman run -d --name shipped-runner "${confined[@]}" --network shipped_default --volume "$run/compose/secrets:/run/secrets:ro" -e HOOKSTART_NATS_URL=tls://nats-0:4222 \
-	-e HOOKSTART_NATS_CA=/run/secrets/ca.crt -e HOOKSTART_NATS_CREDS=/run/secrets/runner.nk docker.io/hookstart/hookstart:latest run --queue default --group main --http http://ingress-1:9090/healthz >/dev/null
-ended() { tool execution list --workflow orders -o json | grep -qE '"status": *"(succeeded|failed)"'; }
-await ended
-echo "the webhook came to a runner's end: $(tool execution list --workflow orders -o json | grep -oE '"status": *"[a-z]+"' | head -1)"
+	-e HOOKSTART_NATS_CA=/run/secrets/ca.crt -e HOOKSTART_NATS_CREDS=/run/secrets/runner.nk docker.io/hookstart/hookstart:latest run --queue default --group main --http "$sink" >/dev/null
+ended() { tool execution list --workflow "$1" -o json | grep -qE "\"status\": *\"$2\""; }
+await ended orders succeeded
+await ended sink queued
+echo "a webhook came to the end of a runner, which posted it to another workflow"
 
 for service in ingress-0 executor-0; do
 	container=$(name "$service")
@@ -108,6 +112,15 @@ done
 await ready ingress-0 9090
 await ready executor-0 9091
 echo "read-only, user 65532, SIGTERM ends them with 0, and they come back"
+for service in ingress-1 executor-1 nats-2; do
+	pid=$(podman inspect -f '{{.State.Pid}}' "$(name "$service")")
+	kill -KILL "$pid"
+	another() { podman inspect -f '{{.State.Pid}}' "$(name "$service")" | grep -vqE "^(0|$pid)\$"; }
+	await another
+done
+await ready ingress-1 9090
+await ready executor-1 9091
+echo "killed containers come back"
 if [[ ${#monitoring[@]} -gt 0 ]]; then
 	rules() { at prometheus curl -fsS http://127.0.0.1:9090/api/v1/rules | grep -q WebhooksRefused; }
 	await rules
