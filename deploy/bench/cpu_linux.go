@@ -12,8 +12,8 @@ import (
 func cpuTime(pid int) (time.Duration, error) {
 	const schedClock = 2
 	var used unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|schedClock),
-		&used); err != nil { //nolint:gosec // a process's number is small
+	//nolint:gosec // a process's number is small
+	if err := unix.ClockGettime(int32(^pid<<3|schedClock), &used); err != nil {
 		return 0, err
 	}
 	return time.Duration(used.Nano()), nil

@@ -62,8 +62,9 @@ func clone(t *testing.T) string {
 }
 
 // program returns testdata/program, compiled for a platform. It compiles each platform once.
-var program = func() func(dist.Platform) ([]byte,
-	error) { //nolint:gochecknoglobals // compiled once
+//
+//nolint:gochecknoglobals // compiled once
+var program = func() func(dist.Platform) ([]byte, error) {
 	compiled := map[dist.Platform][]byte{}
 	return func(p dist.Platform) ([]byte, error) {
 		if compiled[p] != nil {
@@ -127,8 +128,9 @@ var shared struct { //nolint:gochecknoglobals // packed once
 func packed(t *testing.T) *dist.Release {
 	t.Helper()
 	shared.once.Do(func() {
-		if shared.folder, shared.err = os.MkdirTemp("",
-			"hookstart-dist-"); shared.err != nil { //nolint:usetesting // it outlives a test
+		//nolint:usetesting // it outlives a test
+		shared.folder, shared.err = os.MkdirTemp("", "hookstart-dist-")
+		if shared.err != nil {
 			return
 		}
 		r := newRelease(t, root)

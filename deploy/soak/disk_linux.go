@@ -20,8 +20,8 @@ func newDisk() (*disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(folder,
-		0o755); err != nil { //nolint:gosec // PostgreSQL runs as another user
+	//nolint:gosec // PostgreSQL runs as another user
+	if err := os.Chmod(folder, 0o755); err != nil {
 		return nil, errors.Join(err, os.Remove(folder))
 	}
 	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0,

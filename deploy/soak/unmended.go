@@ -133,7 +133,7 @@ func (f *faults) deleteRegistry(ctx context.Context, _ time.Duration) error {
 //   - The records still exist, and what is accepted from then on is recorded and ends.
 func (i *installation) loseStore(
 	ctx context.Context, s *senders, out io.Writer,
-) (broken []string, err error) { //nolint:funlen // one story, told in order
+) (broken []string, err error) {
 	if err := switchTo(ctx, i.client(), false); err != nil {
 		return nil, err
 	}

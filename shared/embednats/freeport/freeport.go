@@ -33,8 +33,9 @@ func Reserve() (*Port, error) {
 	for range last - first {
 		p := &Port{Number: first + int(next.Add(1)%(last-first))}
 		var err error
-		if p.reservation, err = net.ListenPacket("udp",
-			p.Addr()); err != nil { //nolint:noctx // it does not block
+		//nolint:noctx // it does not block
+		p.reservation, err = net.ListenPacket("udp", p.Addr())
+		if err != nil {
 			continue
 		}
 		l, err := net.Listen("tcp", p.Addr()) //nolint:noctx // it does not block

@@ -136,9 +136,11 @@ func installed(t testing.TB) string {
 }
 
 // exec runs statements in a database.
+//
+//nolint:revive // t first, as in all test helpers
 func (s *Server) exec(
 	t testing.TB, ctx context.Context, database string, statements ...string,
-) { //nolint:revive // t first, as in all test helpers
+) {
 	t.Helper()
 	if _, err := s.query(ctx, database, statements); err != nil {
 		t.Fatal(err)
