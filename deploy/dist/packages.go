@@ -195,7 +195,7 @@ func instances(units []string) (named []string) {
 }
 
 // stage adds all files of a package, and returns the programs in it.
-func (r *Release) stage(s *staged, p Platform, name string, about Package, shipped, made *tree) (binaries []string, err error) { //nolint:funlen // the list of a package's files
+func (r *Release) stage(s *staged, p Platform, name string, about Package, shipped, made *tree) (binaries []string, err error) {
 	doc := "/usr/share/doc/" + name + "/"
 	for _, program := range about.Programs {
 		binary := filepath.Join(r.Binaries[p], program)

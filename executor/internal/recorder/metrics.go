@@ -37,7 +37,7 @@ type metrics struct {
 	replicas                    *prometheus.GaugeVec
 }
 
-func newMetrics(registry *prometheus.Registry) *metrics { //nolint:funlen // the list of metrics
+func newMetrics(registry *prometheus.Registry) *metrics {
 	m := &metrics{
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hookstart_executor_messages_total", Help: "Messages that were recorded, by kind.",

@@ -113,7 +113,7 @@ func (v *executionShow) Run(s *session) error {
 	return s.print(func() error { return s.showExecution(e) })
 }
 
-func (s *session) showExecution(e api.ExecutionDetail) error { //nolint:funlen // the list of a record's fields
+func (s *session) showExecution(e api.ExecutionDetail) error {
 	table := [][]string{
 		{"Execution", e.ExecutionID},
 		{"Status", e.Status},
