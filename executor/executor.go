@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/console"
 	"github.com/hookstart/hookstart/executor/internal/events"
+	"github.com/hookstart/hookstart/executor/internal/holdings"
 	"github.com/hookstart/hookstart/executor/internal/home"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/queues"
@@ -359,6 +360,15 @@ func (e *executor) record(ctx context.Context) {
 	}
 }
 
+// accountOf returns the account of a workflow, or "" if the workflow is not known.
+func (e *executor) accountOf(workflowID string) string {
+	w, ok := e.directory.Workflow(workflowID)
+	if !ok {
+		return ""
+	}
+	return w.Record.AccountID
+}
+
 // maintain starts the background jobs for queues, keys, dead letters and the registry.
 func (e *executor) maintain(ctx context.Context) {
 	e.Go(ctx, e.waits.Run)
@@ -366,6 +376,12 @@ func (e *executor) maintain(ctx context.Context) {
 	e.Go(ctx, func(ctx context.Context) {
 		edited.watch(ctx, e.JetStream, e.config.streamSettings())
 	})
+	held := holdings.New(holdings.Config{
+		JetStream: e.JetStream,
+		Account:   e.accountOf,
+		Log:       e.Log,
+	})
+	e.Go(ctx, held.Run)
 	e.Go(ctx, e.keyring.Run)
 	e.Go(ctx, e.warnOfMissingKeys)
 	letters := newDeadLetters(e.Ops.Metrics)

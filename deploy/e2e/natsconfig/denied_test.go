@@ -178,6 +178,8 @@ var attempts = []attempt{
 	{name: "announce a process", roles: "r", do: publish("hookstart.presence")},
 	{name: "tell of changed records", roles: "ri", do: publish("hookstart.executions.changed")},
 
+	{name: "tell the ingresses what accounts hold", roles: "ri", do: publish("hookstart.storage")},
+
 	// These attempts write by an answer that goes to a subject.
 	{
 		name:  "write the registry by the answer to CONSUMER.INFO",

@@ -239,11 +239,14 @@ func (e *Events) storage(ctx context.Context) (f finding, err error) {
 		return f, fmt.Errorf("the account of NATS: %w", err)
 	}
 	info := executions.CachedInfo()
-	part, place := full(info.State.Bytes, info.Config.MaxBytes), "The stream of executions"
+	part := full(info.State.Bytes, info.Config.MaxBytes)
 	if other := fullest(account); other > part {
-		part, place = other, "The storage of NATS"
+		return storageState(other, "The storage of NATS",
+			"When it is full, requests are answered 503."), nil
 	}
-	return storageState(part, place), nil
+	return storageState(part, "The stream of executions",
+		"From 90 % on, requests of the accounts that hold the most in it are answered 503; "+
+			"when it is full, all are."), nil
 }
 
 // fullest returns how full the account is in the tier with the least room, from 0 to 1.
@@ -264,12 +267,11 @@ func full(bytes uint64, limit int64) float64 {
 	return float64(bytes) / float64(limit)
 }
 
-func storageState(part float64, place string) finding {
+// storageState returns the state of a storage, and what follows when it is full.
+func storageState(part float64, place, consequence string) finding {
 	f := finding{
-		begins: fmt.Sprintf("%s is %.0f %% full. When it is full, requests are answered 503.",
-			place,
-			100*part),
-		ends: fmt.Sprintf("%s has room again: it is %.0f %% full.", place, 100*part),
+		begins: fmt.Sprintf("%s is %.0f %% full. %s", place, 100*part, consequence),
+		ends:   fmt.Sprintf("%s has room again: it is %.0f %% full.", place, 100*part),
 	}
 	switch {
 	case part >= lowFrom:

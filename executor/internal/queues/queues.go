@@ -174,7 +174,7 @@ func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]b
 	given := map[string]bool{}
 	names := executions.ConsumerNames(ctx)
 	for name := range names.Name() {
-		if name == w.config.Recorder {
+		if name == w.config.Recorder || name == stream.StorageConsumer {
 			continue
 		}
 		consumer, err := executions.Consumer(ctx, name)

@@ -1095,14 +1095,18 @@ func (x *RateUsage) GetAccounts() []*AccountUsage {
 	return nil
 }
 
-// AccountUsage is the part of an account's bytes of the day that one ingress has counted.
+// AccountUsage is the part of an account's bytes of the day, and of the stream, that one ingress has
+// counted.
 type AccountUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The ID of the account.
 	AccountId string `protobuf:"bytes,1,opt,name=account_id,json=accountId,proto3" json:"account_id,omitempty"`
 	// The number of bytes of the bodies that were read. How much of the limit they use depends on the
 	// plan in force.
-	Bytes         int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Bytes int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The number of bytes by which its messages made the stream EXECUTIONS larger. A negative number
+	// corrects an earlier one. 0 if the stream has no size limit.
+	Stored        int64 `protobuf:"varint,3,opt,name=stored,proto3" json:"stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1151,6 +1155,125 @@ func (x *AccountUsage) GetBytes() int64 {
 	return 0
 }
 
+func (x *AccountUsage) GetStored() int64 {
+	if x != nil {
+		return x.Stored
+	}
+	return 0
+}
+
+// StreamStorage holds how much each account holds in a stream. An executor sends it to the
+// ingresses, on hookstart.storage, every second while the stream is nearly full. One that gets lost
+// is not sent again.
+type StreamStorage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the stream.
+	Stream string `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	// The accounts that hold the most, the heaviest first.
+	Accounts      []*AccountStorage `protobuf:"bytes,2,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamStorage) Reset() {
+	*x = StreamStorage{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamStorage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamStorage) ProtoMessage() {}
+
+func (x *StreamStorage) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamStorage.ProtoReflect.Descriptor instead.
+func (*StreamStorage) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *StreamStorage) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *StreamStorage) GetAccounts() []*AccountStorage {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+// AccountStorage is how much one account holds in a stream.
+type AccountStorage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ID of the account.
+	AccountId string `protobuf:"bytes,1,opt,name=account_id,json=accountId,proto3" json:"account_id,omitempty"`
+	// The number of bytes that its messages occupy.
+	Bytes         int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountStorage) Reset() {
+	*x = AccountStorage{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountStorage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountStorage) ProtoMessage() {}
+
+func (x *AccountStorage) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountStorage.ProtoReflect.Descriptor instead.
+func (*AccountStorage) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *AccountStorage) GetAccountId() string {
+	if x != nil {
+		return x.AccountId
+	}
+	return ""
+}
+
+func (x *AccountStorage) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // WorkflowUsage is what one ingress admitted for one workflow.
 type WorkflowUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1168,7 +1291,7 @@ type WorkflowUsage struct {
 
 func (x *WorkflowUsage) Reset() {
 	*x = WorkflowUsage{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[15]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1303,7 @@ func (x *WorkflowUsage) String() string {
 func (*WorkflowUsage) ProtoMessage() {}
 
 func (x *WorkflowUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[15]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1316,7 @@ func (x *WorkflowUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowUsage.ProtoReflect.Descriptor instead.
 func (*WorkflowUsage) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{15}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WorkflowUsage) GetWorkflowId() string {
@@ -1311,8 +1434,16 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x129\n" +
 	"\tworkflows\x18\x02 \x03(\v2\x1b.hookstart.v1.WorkflowUsageR\tworkflows\x126\n" +
-	"\baccounts\x18\x03 \x03(\v2\x1a.hookstart.v1.AccountUsageR\baccounts\"C\n" +
+	"\baccounts\x18\x03 \x03(\v2\x1a.hookstart.v1.AccountUsageR\baccounts\"[\n" +
 	"\fAccountUsage\x12\x1d\n" +
+	"\n" +
+	"account_id\x18\x01 \x01(\tR\taccountId\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06stored\x18\x03 \x01(\x03R\x06stored\"a\n" +
+	"\rStreamStorage\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x128\n" +
+	"\baccounts\x18\x02 \x03(\v2\x1c.hookstart.v1.AccountStorageR\baccounts\"E\n" +
+	"\x0eAccountStorage\x12\x1d\n" +
 	"\n" +
 	"account_id\x18\x01 \x01(\tR\taccountId\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"X\n" +
@@ -1334,7 +1465,7 @@ func file_hookstart_v1_internal_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_internal_proto_rawDescData
 }
 
-var file_hookstart_v1_internal_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_hookstart_v1_internal_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_hookstart_v1_internal_proto_goTypes = []any{
 	(*Presence)(nil),              // 0: hookstart.v1.Presence
 	(*IngressSettings)(nil),       // 1: hookstart.v1.IngressSettings
@@ -1351,34 +1482,37 @@ var file_hookstart_v1_internal_proto_goTypes = []any{
 	(*ExecutionsChanged)(nil),     // 12: hookstart.v1.ExecutionsChanged
 	(*RateUsage)(nil),             // 13: hookstart.v1.RateUsage
 	(*AccountUsage)(nil),          // 14: hookstart.v1.AccountUsage
-	(*WorkflowUsage)(nil),         // 15: hookstart.v1.WorkflowUsage
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*StreamStorage)(nil),         // 15: hookstart.v1.StreamStorage
+	(*AccountStorage)(nil),        // 16: hookstart.v1.AccountStorage
+	(*WorkflowUsage)(nil),         // 17: hookstart.v1.WorkflowUsage
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
 }
 var file_hookstart_v1_internal_proto_depIdxs = []int32{
 	1,  // 0: hookstart.v1.Presence.ingress:type_name -> hookstart.v1.IngressSettings
 	3,  // 1: hookstart.v1.DuplicateReport.counts:type_name -> hookstart.v1.DuplicateCount
-	16, // 2: hookstart.v1.DuplicateReport.at:type_name -> google.protobuf.Timestamp
+	18, // 2: hookstart.v1.DuplicateReport.at:type_name -> google.protobuf.Timestamp
 	5,  // 3: hookstart.v1.FilterReport.nodes:type_name -> hookstart.v1.FilteredNode
-	16, // 4: hookstart.v1.FilterReport.at:type_name -> google.protobuf.Timestamp
+	18, // 4: hookstart.v1.FilterReport.at:type_name -> google.protobuf.Timestamp
 	6,  // 5: hookstart.v1.FilteredNode.last:type_name -> hookstart.v1.FilteredRequest
-	16, // 6: hookstart.v1.FilteredRequest.at:type_name -> google.protobuf.Timestamp
+	18, // 6: hookstart.v1.FilteredRequest.at:type_name -> google.protobuf.Timestamp
 	8,  // 7: hookstart.v1.RefusalReport.counts:type_name -> hookstart.v1.RefusalCount
-	16, // 8: hookstart.v1.RefusalReport.at:type_name -> google.protobuf.Timestamp
-	16, // 9: hookstart.v1.RefusalCount.minute:type_name -> google.protobuf.Timestamp
+	18, // 8: hookstart.v1.RefusalReport.at:type_name -> google.protobuf.Timestamp
+	18, // 9: hookstart.v1.RefusalCount.minute:type_name -> google.protobuf.Timestamp
 	9,  // 10: hookstart.v1.RefusalCount.last:type_name -> hookstart.v1.RefusedRequest
-	16, // 11: hookstart.v1.RefusedRequest.at:type_name -> google.protobuf.Timestamp
+	18, // 11: hookstart.v1.RefusedRequest.at:type_name -> google.protobuf.Timestamp
 	11, // 12: hookstart.v1.SenderReport.seen:type_name -> hookstart.v1.SenderSeen
-	16, // 13: hookstart.v1.SenderReport.at:type_name -> google.protobuf.Timestamp
-	16, // 14: hookstart.v1.SenderSeen.verified_at:type_name -> google.protobuf.Timestamp
-	16, // 15: hookstart.v1.SenderSeen.handshake_at:type_name -> google.protobuf.Timestamp
-	16, // 16: hookstart.v1.SenderSeen.refused_at:type_name -> google.protobuf.Timestamp
-	15, // 17: hookstart.v1.RateUsage.workflows:type_name -> hookstart.v1.WorkflowUsage
+	18, // 13: hookstart.v1.SenderReport.at:type_name -> google.protobuf.Timestamp
+	18, // 14: hookstart.v1.SenderSeen.verified_at:type_name -> google.protobuf.Timestamp
+	18, // 15: hookstart.v1.SenderSeen.handshake_at:type_name -> google.protobuf.Timestamp
+	18, // 16: hookstart.v1.SenderSeen.refused_at:type_name -> google.protobuf.Timestamp
+	17, // 17: hookstart.v1.RateUsage.workflows:type_name -> hookstart.v1.WorkflowUsage
 	14, // 18: hookstart.v1.RateUsage.accounts:type_name -> hookstart.v1.AccountUsage
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	16, // 19: hookstart.v1.StreamStorage.accounts:type_name -> hookstart.v1.AccountStorage
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_internal_proto_init() }
@@ -1392,7 +1526,7 @@ func file_hookstart_v1_internal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_internal_proto_rawDesc), len(file_hookstart_v1_internal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,276 @@
+// Package holdings adds up what each account holds in a stream, and tells it to the ingresses,
+// which share the space of a stream that is nearly full among accounts.
+//
+// NATS knows the size of a stream only, so the sizes of all its messages are added up, from their
+// headers. Of several executors one does it: it owns the consumer that reads them, and the others
+// try to create that consumer until the owner has gone. Nothing is read while the stream is less
+// than eight tenths full, and nothing is stored: an executor that begins, or loses the connection,
+// reads the stream from its beginning. Meanwhile the ingresses go by their own counts.
+package holdings
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+const (
+	// every is the interval between two messages with sums.
+	every = time.Second
+	// The parts of the stream's size, in tenths, from which on sums are made and no longer made,
+	// and from which on operators are told.
+	beginFrom, endBelow, warnFrom = 8, 7, 9
+	tenths                        = 10
+	// chunks is the number of parts of the stream, by sequence, in which expired messages leave
+	// the sums.
+	chunks = 256
+	// batch is the number of messages that are requested at once.
+	batch = 2000
+	// abandonedAfter is the time after which the consumer of an executor that was killed is gone.
+	abandonedAfter = 10 * time.Second
+	// readFor is the maximum time for which messages are read until the stream is looked at again.
+	readFor = 5 * time.Second
+	// heaviest is the number of accounts in the log.
+	heaviest = 5
+)
+
+// Config holds the parts that Holdings uses, but does not own.
+type Config struct {
+	JetStream jetstream.JetStream
+	// Account returns the account of a workflow, or "" if the workflow is not known.
+	Account func(workflowID string) string
+	Log     logrus.FieldLogger
+}
+
+// Holdings adds up what accounts hold in EXECUTIONS.
+type Holdings struct {
+	config Config
+	owner  string // identifies the consumer as that of this process
+	read   *reading
+	warned bool // operators were told that the stream is nine tenths full
+}
+
+// reading is the state of one reading of the stream from its beginning.
+type reading struct {
+	consumer jetstream.Consumer
+	next     uint64 // the consumer sequence of the next message
+	chunk    uint64 // number of stream sequences in a chunk
+	// byChunk holds the bytes of each account, by the stream sequence divided by chunk.
+	byChunk map[uint64]map[string]int64
+	sums    map[string]int64 // of all chunks
+}
+
+// New returns a Holdings. Run starts it.
+func New(c Config) *Holdings { return &Holdings{config: c, owner: uuid.NewString()} }
+
+// Run adds up and publishes the sums until the context ends.
+func (h *Holdings) Run(ctx context.Context) {
+	failing := false
+	retry.Every(ctx, every, func() {
+		err := h.round(ctx)
+		if err != nil && ctx.Err() == nil {
+			h.end(ctx)
+			if !failing {
+				h.config.Log.WithError(err).
+					Warn("what accounts hold in the stream could not be added up; it is tried again")
+			}
+		}
+		failing = err != nil
+	})
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), every)
+	defer cancel()
+	h.end(ending)
+}
+
+// round looks at the stream, and publishes the sums if it is nearly full.
+func (h *Holdings) round(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
+	s, err := h.config.JetStream.Stream(asking, stream.Name)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", stream.Name, err)
+	}
+	info := s.CachedInfo()
+	limit, used := info.Config.MaxBytes, int64(info.State.Bytes) //nolint:gosec // it fits
+	if limit <= 0 || used < limit/tenths*endBelow {
+		h.end(asking)
+		h.warned = false
+		return nil
+	}
+	if h.read == nil {
+		if used < limit/tenths*beginFrom {
+			return nil
+		}
+		if h.read, err = h.begin(asking, info.State); h.read == nil || err != nil {
+			return err
+		}
+	}
+	complete, err := h.read.readOn(asking, h.config.Account)
+	if err != nil || !complete {
+		return err
+	}
+	h.read.expire(info.State.FirstSeq)
+	h.warn(limit, used)
+	data, err := stream.EncodeStorage(stream.Name, h.read.sums)
+	if err == nil {
+		err = h.config.JetStream.Conn().Publish(stream.StorageSubject, data)
+	}
+	if err != nil {
+		return fmt.Errorf("tell the ingresses what accounts hold: %w", err)
+	}
+	return nil
+}
+
+// ownerKey is the name under which the consumer holds the process that owns it.
+const ownerKey = "hookstart.owner"
+
+// begin creates the consumer. It returns nil if another executor has it.
+func (h *Holdings) begin(ctx context.Context, state jetstream.StreamState) (*reading, error) {
+	consumer, err := h.config.JetStream.CreateConsumer(ctx, stream.Name, jetstream.ConsumerConfig{
+		Name:              stream.StorageConsumer,
+		Description:       "hookstart: adds up what accounts hold",
+		AckPolicy:         jetstream.AckNonePolicy,
+		DeliverPolicy:     jetstream.DeliverAllPolicy,
+		HeadersOnly:       true,
+		InactiveThreshold: abandonedAfter,
+		MemoryStorage:     true,
+		Replicas:          1,
+		Metadata:          map[string]string{ownerKey: h.owner},
+	})
+	if errors.Is(err, jetstream.ErrConsumerExists) {
+		return nil, nil //nolint:nilnil // another executor adds up
+	}
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s: %w", stream.StorageConsumer, err)
+	}
+	if consumer.CachedInfo().Config.Metadata[ownerKey] != h.owner {
+		return nil, nil //nolint:nilnil // see above
+	}
+	return &reading{
+		consumer: consumer,
+		next:     1,
+		chunk:    max(1, state.Msgs/chunks),
+		byChunk:  map[uint64]map[string]int64{},
+		sums:     map[string]int64{},
+	}, nil
+}
+
+// end deletes the consumer, if this executor has it, so that another one can begin at once.
+func (h *Holdings) end(ctx context.Context) {
+	if h.read == nil {
+		return
+	}
+	info, err := h.read.consumer.Info(ctx)
+	h.read = nil
+	// A consumer that remains is gone after abandonedAfter. Another executor may have created its
+	// own meanwhile.
+	if err == nil && info.Config.Metadata[ownerKey] == h.owner {
+		_ = h.config.JetStream.DeleteConsumer(ctx, stream.Name, stream.StorageConsumer)
+	}
+}
+
+var errGap = errors.New("messages were lost on the way")
+
+// readOn reads the messages that have come since the last call. complete reports whether it has
+// reached the end of the stream.
+func (r *reading) readOn(
+	ctx context.Context, account func(workflowID string) string,
+) (complete bool, err error) {
+	for ctx.Err() == nil {
+		messages, err := r.consumer.FetchNoWait(batch)
+		if err != nil {
+			return false, fmt.Errorf("read the headers of the stream: %w", err)
+		}
+		pending, n := uint64(0), 0
+		for msg := range messages.Messages() {
+			meta, err := msg.Metadata()
+			if err != nil {
+				return false, fmt.Errorf("read the headers of the stream: %w", err)
+			}
+			if meta.Sequence.Consumer != r.next {
+				return false, errGap
+			}
+			r.next++
+			n++
+			pending = meta.NumPending
+			r.count(msg, meta.Sequence.Stream, account)
+		}
+		if err := messages.Error(); err != nil && !errors.Is(err, jetstream.ErrNoMessages) {
+			return false, fmt.Errorf("read the headers of the stream: %w", err)
+		}
+		if n == 0 || pending == 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// count adds a message, of which the data is not there.
+func (r *reading) count(msg jetstream.Msg, sequence uint64, account func(string) string) {
+	header := msg.Headers()
+	bytes, err := strconv.Atoi(header.Get(sizeHeader))
+	if err != nil {
+		return
+	}
+	header.Del(sizeHeader)
+	id := account(header.Get(stream.HeaderWorkflowID))
+	if id == "" {
+		return // the workflow was deleted: it stands for no account
+	}
+	size := stream.StoredSize(msg.Subject(), header, bytes)
+	of := r.byChunk[sequence/r.chunk]
+	if of == nil {
+		of = map[string]int64{}
+		r.byChunk[sequence/r.chunk] = of
+	}
+	of[id] += size
+	r.sums[id] += size
+}
+
+// sizeHeader is the header in which a server says how long the data is that it has left out.
+const sizeHeader = "Nats-Msg-Size"
+
+// expire removes the chunks whose messages have all expired.
+func (r *reading) expire(first uint64) {
+	for chunk, of := range r.byChunk {
+		if (chunk+1)*r.chunk > first {
+			continue
+		}
+		for id, size := range of {
+			if r.sums[id] -= size; r.sums[id] == 0 {
+				delete(r.sums, id)
+			}
+		}
+		delete(r.byChunk, chunk)
+	}
+}
+
+// warn logs once that the stream is nine tenths full, and which accounts hold the most.
+func (h *Holdings) warn(limit, used int64) {
+	if used < limit/tenths*warnFrom || h.warned {
+		return
+	}
+	h.warned = true
+	sums := h.read.sums
+	heavier := func(a, b string) int { return cmp.Compare(sums[b], sums[a]) }
+	ids := slices.SortedFunc(maps.Keys(sums), heavier)
+	most := make([]string, min(len(ids), heaviest))
+	for i := range most {
+		most[i] = fmt.Sprintf("%s %.1f %%", ids[i], 100*float64(sums[ids[i]])/float64(limit))
+	}
+	h.config.Log.WithFields(logrus.Fields{
+		"stream": stream.Name, "bytes": used, "max_bytes": limit, "accounts": len(ids), "most": most,
+	}).Warn("the stream is nine tenths full: the accounts that hold the most are refused first")
+}
