@@ -27,6 +27,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/admission"
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/ingress/internal/report"
+	"github.com/hookstart/hookstart/ingress/internal/storage"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/registry"
@@ -193,6 +194,10 @@ type storedMessages struct {
 	last *nats.Msg
 }
 
+func (s *storedMessages) Repeat(*nats.Msg) (publish.Ack, error) {
+	return publish.Ack{}, publish.ErrStorageFull
+}
+
 func (s *storedMessages) Publish(msg *nats.Msg) (publish.Ack, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,6 +272,7 @@ func tryHandler(
 		admission: admission.New(snapshot, admission.NewLimits()),
 		lease:     l,
 		publisher: messages,
+		space:     storage.New(snapshot.Accounts),
 		refused:   refused,
 		seen:      &seenSenders{},
 		probes:    probe.NewAnswerer(probe.NewKey()),

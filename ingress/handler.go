@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/await"
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/ingress/internal/report"
+	"github.com/hookstart/hookstart/ingress/internal/storage"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -27,6 +28,7 @@ type handler struct {
 	admission  *admission.Admission
 	lease      lease
 	publisher  publisher
+	space      *storage.Space
 	duplicates *report.Duplicates
 	refused    refusalCounter
 	seen       senderCounter
@@ -54,6 +56,7 @@ type handler struct {
 // publisher stores messages. It is implemented by *publish.Publisher.
 type publisher interface {
 	Publish(msg *nats.Msg) (publish.Ack, error)
+	Repeat(msg *nats.Msg) (publish.Ack, error)
 }
 
 // counted returns a publisher that counts in n the messages that p is storing. n may be nil.

@@ -19,6 +19,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/gossip"
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/ingress/internal/report"
+	"github.com/hookstart/hookstart/ingress/internal/storage"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/registry"
@@ -164,8 +165,13 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	filtered := report.NewFiltered(e.JetStream, e.Log) //nolint:contextcheck // see above
 	e.Add(filtered.Stop)
 
-	limits := admission.NewLimits()
-	talk, err := gossip.Start(e.NATS, limits, e.snapshot, e.Log)
+	limits, space := admission.NewLimits(), storage.New(e.snapshot.Accounts)
+	following, err := storage.Follow(ctx, e.JetStream, space, e.Log)
+	if err != nil {
+		return err
+	}
+	e.Add(following.Stop)
+	talk, err := gossip.Start(e.NATS, limits, space, e.snapshot, e.Log)
 	if err != nil {
 		return err
 	}
@@ -177,6 +183,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 		admission:  admission.New(e.snapshot, limits),
 		lease:      e.lease,
 		publisher:  counted(e.publisher, e.config.Publishing),
+		space:      space,
 		duplicates: duplicates,
 		refused:    refused,
 		seen:       seen,

@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -160,6 +161,7 @@ type requestMetrics struct {
 	unverified map[signatureRefusal]prometheus.Counter
 	duplicates prometheus.Counter
 	filtered   prometheus.Counter
+	overShare  prometheus.Counter
 	answers    map[await.Reason]prometheus.Counter
 	wait       prometheus.Histogram
 	bodyBytes  prometheus.Counter
@@ -237,6 +239,11 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 			Help: "Requests that did not meet the filter of their trigger node, and started " +
 				"nothing.",
 		}),
+		overShare: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_ingress_storage_share_refused_total",
+			Help: "Requests that were refused because the stream is nine tenths full, and their " +
+				"account holds its share of it or more.",
+		}),
 		bodyBytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_ingress_body_bytes_total", Help: "Bytes of the bodies that were read.",
 		}),
@@ -265,8 +272,8 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	}
 	m.requests[answerOf{status: customStatus}] = requests.WithLabelValues("output", "")
 	m.addSenders(verified, handshakes, unverified)
-	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered, waits,
-		m.wait, m.bodyBytes, m.duration, m.publish, m.active)
+	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered,
+		m.overShare, waits, m.wait, m.bodyBytes, m.duration, m.publish, m.active)
 	return m
 }
 
@@ -312,5 +319,8 @@ func (m *requestMetrics) observe(e *event, took time.Duration) {
 	}
 	if e.filtered {
 		m.filtered.Inc()
+	}
+	if errors.Is(e.err, errShare) {
+		m.overShare.Inc()
 	}
 }

@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -56,7 +57,7 @@ func (h *handler) store(d *delivery, id string) outcome {
 	}
 	start.Payload.ContentType = tokens.redact(start.Payload.ContentType)
 	msg, err := d.message.Message(start)
-	ack, refusal := h.publish(d.e, msg, err)
+	ack, refusal := h.publish(d.e, start.AccountID, msg, err)
 	if refusal != nil {
 		return outcome{refusal: refusal}
 	}
@@ -106,7 +107,7 @@ func (h *handler) reject(d *delivery) *outcome {
 	}
 	d.e.executionID = rejection.ID
 	msg, err := stream.RejectedMessage(rejection)
-	if _, refusal := h.publish(d.e, msg, err); refusal != nil {
+	if _, refusal := h.publish(d.e, rejection.AccountID, msg, err); refusal != nil {
 		return &outcome{refusal: refusal}
 	}
 	return &outcome{refusal: why}
@@ -116,17 +117,17 @@ func (h *handler) reject(d *delivery) *outcome {
 // server takes to restart, or a cluster to elect a leader.
 const retryUnavailable = 2 * time.Second
 
-// publish stores a message and maps an error of the stream to a refusal. unencoded is the error
-// from encoding the message.
+// publish stores a message of an account and maps an error of the stream to a refusal. unencoded is
+// the error from encoding the message.
 func (h *handler) publish(
-	e *event, msg *nats.Msg, unencoded error,
+	e *event, accountID string, msg *nats.Msg, unencoded error,
 ) (publish.Ack, *admission.Refusal) {
 	if unencoded != nil {
 		e.err = unencoded
 		return publish.Ack{}, &admission.Refusal{Code: webhook.Internal}
 	}
 	began := time.Now()
-	ack, err := h.publisher.Publish(msg)
+	ack, err := h.publishFairly(accountID, msg)
 	e.publish = time.Since(began)
 	e.endPublish(ack.Duplicate, err)
 	if err == nil {
@@ -143,4 +144,29 @@ func (h *handler) publish(
 	default:
 		return ack, &admission.Refusal{Code: webhook.Unavailable, RetryAfter: retryUnavailable}
 	}
+}
+
+// errShare means that the stream is nearly full, and that the account holds its share or more.
+var errShare = fmt.Errorf("%w for this account: it holds its share of a stream that is nearly full",
+	publish.ErrStorageFull)
+
+// publishFairly stores a message if the account may have the space. If it may not, a repeat is
+// recognised all the same.
+func (h *handler) publishFairly(accountID string, msg *nats.Msg) (publish.Ack, error) {
+	var size int64
+	if h.space.IsLimited() {
+		size = stream.StoredSize(msg.Subject, msg.Header, len(msg.Data))
+		if !h.space.Take(accountID, size) {
+			ack, err := h.publisher.Repeat(msg)
+			if errors.Is(err, publish.ErrStorageFull) {
+				err = errShare
+			}
+			return ack, err
+		}
+	}
+	ack, err := h.publisher.Publish(msg)
+	if size > 0 && (err != nil || ack.Duplicate) {
+		h.space.Return(accountID, size)
+	}
+	return ack, err
 }

@@ -164,6 +164,9 @@ func (s *Snapshot) PlanOf(accountID string) *Plan {
 	return nil
 }
 
+// Accounts returns the number of accounts.
+func (s *Snapshot) Accounts() int { return s.current.Load().accounts.len() }
+
 // Len returns the number of workflows.
 func (s *Snapshot) Len() int { return s.current.Load().workflows.len() }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/storage"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
 )
@@ -34,6 +35,7 @@ type Gossip struct {
 	nc       *nats.Conn
 	self     string
 	limits   *admission.Limits
+	space    *storage.Space
 	registry registryView
 	log      logrus.FieldLogger
 
@@ -48,13 +50,14 @@ type registryView interface {
 	PlanOf(accountID string) *registry.Plan
 }
 
-// Start announces what limits admits, and adds to limits what other ingresses admit for the
-// workflows in the registry.
+// Start announces what limits admits and what accounts take of space, and adds to both what other
+// ingresses admit and take.
 func Start(
-	nc *nats.Conn, limits *admission.Limits, registry registryView, log logrus.FieldLogger,
+	nc *nats.Conn, limits *admission.Limits, space *storage.Space, registry registryView,
+	log logrus.FieldLogger,
 ) (*Gossip, error) {
 	g := &Gossip{
-		nc: nc, self: uuid.NewString(), limits: limits, registry: registry, log: log,
+		nc: nc, self: uuid.NewString(), limits: limits, space: space, registry: registry, log: log,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	var err error
@@ -100,10 +103,15 @@ func (g *Gossip) announce() {
 			usage.Workflows = usage.Workflows[:0]
 		}
 	}
-	for id, bytes := range g.limits.TakeBytes() {
+	read, stored := g.limits.TakeBytes(), g.space.Untold()
+	for id := range stored {
+		read[id] += 0 // so that the account is there
+	}
+	for id, bytes := range read {
 		usage.Accounts = append(usage.Accounts, &hookstartv1.AccountUsage{
 			AccountId: id,
 			Bytes:     bytes,
+			Stored:    stored[id],
 		})
 		if len(usage.GetWorkflows())+len(usage.GetAccounts()) >= maxUsages {
 			g.publish(usage)
@@ -142,6 +150,9 @@ func (g *Gossip) receive(msg *nats.Msg) {
 		}
 	}
 	for _, a := range usage.GetAccounts() {
+		if a.GetStored() != 0 {
+			g.space.Receive(a.GetAccountId(), a.GetStored())
+		}
 		if plan := g.registry.PlanOf(a.GetAccountId()); plan != nil {
 			g.limits.ReceiveBytes(a.GetAccountId(), plan.BytesPerDay, a.GetBytes(), now)
 		}

@@ -171,6 +171,28 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	}
 }
 
+// Repeat returns the confirmation of a message whose Nats-Msg-Id the stream remembers. For any other
+// message its error wraps ErrStorageFull. It stores nothing in either case: it asks with a message
+// that has no data, and a header that the stream refuses after it has looked for the ID (Nats-Rollup
+// with a value that does not exist; processJetStreamMsg and checkMsgHeadersPreClusteredProposal of
+// nats-server 2.15.2).
+func (p *Publisher) Repeat(msg *nats.Msg) (Ack, error) {
+	id := msg.Header[jetstream.MsgIDHeader]
+	if len(id) == 0 {
+		return Ack{}, ErrStorageFull
+	}
+	question := &nats.Msg{Subject: msg.Subject, Header: nats.Header{jetstream.MsgIDHeader: id, jetstream.MsgRollup: {"none"}}}
+	got, err := p.acks.Publish(question, time.Now().Add(min(attemptTimeout, p.timeout)))
+	switch api, refused := errors.AsType[*jetstream.APIError](err); {
+	case err == nil && got.Duplicate:
+		return got, nil
+	case refused && uint16(api.ErrorCode) == codeRollup:
+		return Ack{}, ErrStorageFull
+	default: // for example, a message with this ID is being stored
+		return Ack{}, fmt.Errorf("%w: whether the request is a repeat is not known: %w", ErrUnavailable, err)
+	}
+}
+
 // outcome is the result of one attempt.
 type outcome int
 
@@ -196,6 +218,7 @@ const (
 	codeInsufficient        = 10023
 	codeAccountResources    = 10002
 	codeClusterNotAvailable = 10008
+	codeRollup              = 10111 // Nats-Rollup is not allowed, or has a wrong value
 )
 
 func classify(err error) outcome {

@@ -1,0 +1,103 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+const (
+	// asking is the interval at which NATS is asked how much the stream holds.
+	asking = time.Second
+	// askingSoon is the shortest interval, while the stream is nine tenths full and requests arrive.
+	askingSoon = 100 * time.Millisecond
+)
+
+// Follower keeps a Space up to date.
+type Follower struct {
+	space  *Space
+	stream jetstream.Stream
+	log    logrus.FieldLogger
+	sums   *nats.Subscription
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// Follow keeps the space of an existing stream up to date until Stop is called. It returns when the
+// present use of the stream is known.
+func Follow(
+	ctx context.Context, js jetstream.JetStream, space *Space, log logrus.FieldLogger,
+) (*Follower, error) {
+	f := &Follower{space: space, log: log, done: make(chan struct{})}
+	var err error
+	if f.stream, err = stream.Find(ctx, js); err != nil {
+		return nil, fmt.Errorf("how much the stream holds: %w", err)
+	}
+	f.set(f.stream.CachedInfo())
+	if f.sums, err = js.Conn().Subscribe(stream.StorageSubject, f.receive); err != nil {
+		return nil, fmt.Errorf("listen to what accounts hold: %w", err)
+	}
+	var running context.Context
+	running, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go f.run(running)
+	return f, nil
+}
+
+// Stop ends the updates, and waits until they have ended.
+func (f *Follower) Stop() {
+	_ = f.sums.Unsubscribe()
+	f.cancel()
+	<-f.done
+}
+
+func (f *Follower) run(ctx context.Context) {
+	defer close(f.done)
+	timer := time.NewTimer(asking)
+	defer timer.Stop()
+	soon := time.NewTimer(askingSoon)
+	defer soon.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-soon.C: // an earlier question would come too soon
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.space.Crossed:
+		case <-timer.C:
+		}
+		f.ask(ctx)
+		timer.Reset(asking)
+		soon.Reset(askingSoon)
+	}
+}
+
+func (f *Follower) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	info, err := f.stream.Info(ctx)
+	if err != nil {
+		f.log.WithError(err).Debug("how much the stream holds is not known now")
+		return
+	}
+	f.set(info)
+}
+
+func (f *Follower) set(info *jetstream.StreamInfo) {
+	used := int64(min(info.State.Bytes, 1<<62)) //nolint:gosec // within the bounds
+	f.space.SetUse(info.Config.MaxBytes, used, info.Config.MaxAge, time.Now())
+}
+
+func (f *Follower) receive(msg *nats.Msg) {
+	if name, sums, err := stream.DecodeStorage(msg.Data); err == nil && name == stream.Name {
+		f.space.SetSums(sums)
+	}
+}

@@ -1,0 +1,223 @@
+package storage_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/ingress/internal/storage"
+)
+
+const (
+	limit = 100_000
+	week  = 7 * 24 * time.Hour
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// space returns a space whose stream holds used bytes, in an installation of three accounts.
+func space(used int64) *storage.Space {
+	s := storage.New(func() int { return 3 })
+	s.SetUse(limit, used, week, noon)
+	return s
+}
+
+// fill takes messages of 100 bytes until one is refused, and returns how many bytes it took.
+func fill(s *storage.Space, accountID string) (taken int64) {
+	for taken < 2*limit && s.Take(accountID, 100) {
+		taken += 100
+	}
+	return taken
+}
+
+// An account is refused once the stream is nine tenths full, if it holds an equal share. One that
+// holds less finds room until it holds its share. However much others take, one that holds less
+// than they do still finds room.
+func TestTheHeaviestAreRefusedFirst(t *testing.T) {
+	t.Parallel()
+	s := space(0)
+	if got := fill(s, "heavy"); got != limit*9/10 {
+		t.Errorf("the first account took %d bytes", got)
+	}
+	if !s.Take("light", 100) {
+		t.Error("an account that holds nothing finds no room")
+	}
+	if s.Take("heavy", 1) {
+		t.Error("the heaviest account finds room")
+	}
+	if got := fill(s, "light"); got < limit/20-200 || got > limit/10-100 {
+		t.Errorf("the second account took %d bytes", got)
+	}
+	if !s.Take("lightest", 100) {
+		t.Error("a third account finds no room")
+	}
+}
+
+// Accounts below their share fill the stream up to the last twentieth while a heavier one is
+// refused.
+func TestAnEqualShare(t *testing.T) {
+	t.Parallel()
+	s := space(0)
+	for range limit / 100 * 6 / 10 {
+		s.Take("heavy", 100)
+	}
+	for range limit / 100 * 3 / 10 {
+		s.Take("middle", 100)
+	}
+	s.Take("light", 100)
+	if s.Take("heavy", 100) {
+		t.Error("0.6 of the stream is less than a third")
+	}
+	if got := fill(s, "middle"); got < limit/33-200 || got > limit/30+100 {
+		t.Errorf("an account with 0.3 of the stream took %d bytes more, its share is a third", got)
+	}
+}
+
+func TestALoneAccountFillsTheStream(t *testing.T) {
+	t.Parallel()
+	s := storage.New(func() int { return 1 })
+	s.SetUse(limit, 0, week, noon)
+	if got := fill(s, "alone"); got != 2*limit {
+		t.Errorf("it took %d bytes", got)
+	}
+}
+
+// Nothing is refused, nor counted, without a size limit.
+func TestNoLimit(t *testing.T) {
+	t.Parallel()
+	s := space(0)
+	fill(s, "heavy")
+	s.SetUse(-1, limit, week, noon)
+	if got := fill(s, "heavy"); got != 2*limit || s.IsLimited() || len(s.Untold()) != 0 {
+		t.Errorf("it took %d bytes, %v", got, s.Untold())
+	}
+	s.SetUse(limit, 95_000, week, noon)
+	if !s.Take("heavy", 100) {
+		t.Error("what was counted under another limit counts")
+	}
+}
+
+// What a message that was not stored has taken is free again.
+func TestReturn(t *testing.T) {
+	t.Parallel()
+	s := space(0)
+	for range 10_000 {
+		if !s.Take("a", 100) {
+			t.Fatal("refused")
+		}
+		s.Return("a", 100)
+	}
+	if untold := s.Untold(); len(untold) != 0 {
+		t.Errorf("%v", untold)
+	}
+}
+
+// Two ingresses know what each other takes.
+func TestOfTwoIngresses(t *testing.T) {
+	t.Parallel()
+	a, b := space(0), space(0)
+	gossip := func() {
+		for id, bytes := range a.Untold() {
+			b.Receive(id, bytes)
+		}
+		for id, bytes := range b.Untold() {
+			a.Receive(id, bytes)
+		}
+	}
+	for a.Take("heavy", 100) && b.Take("heavy", 100) {
+		gossip()
+	}
+	gossip()
+	if a.Take("heavy", 1) || b.Take("heavy", 1) {
+		t.Error("the heaviest account finds room")
+	}
+	if !a.Take("light", 1) || !b.Take("light", 1) {
+		t.Error("a light account finds no room")
+	}
+}
+
+// An ingress that has just started does not know who fills the stream. Until sums arrive, every
+// account finds a little room; then the heaviest one is refused.
+func TestAfterAStart(t *testing.T) {
+	t.Parallel()
+	s := space(92_000)
+	if got := fill(s, "heavy"); got == 0 || got > 8_000/4 {
+		t.Errorf("an account took %d of 8000 free bytes", got)
+	}
+	if !s.Take("light", 100) {
+		t.Error("an account that holds nothing finds no room")
+	}
+	s.SetSums(map[string]int64{"heavy": 90_000, "light": 4_000})
+	if s.Take("heavy", 1) {
+		t.Error("the heaviest account finds room")
+	}
+	if got := fill(s, "light"); got == 0 {
+		t.Error("a light account finds no room")
+	}
+}
+
+// Sums replace what was counted before the last but one of them.
+func TestSumsReplaceCounts(t *testing.T) {
+	t.Parallel()
+	s := space(0)
+	fill(s, "purged")
+	s.SetUse(limit, 91_000, week, noon)
+	s.SetSums(map[string]int64{"other": 88_000})
+	if s.Take("purged", 1) {
+		t.Error("what was taken just before the sums may be missing in them")
+	}
+	s.SetSums(map[string]int64{"other": 88_000})
+	if !s.Take("purged", 1) || s.Take("other", 1) {
+		t.Error("the sums are not in force")
+	}
+	// Below seven tenths they are forgotten, because no executor makes new ones.
+	s.SetUse(limit, 69_000, week, noon)
+	s.SetUse(limit, 91_000, week, noon)
+	if !s.Take("other", 1) {
+		t.Error("old sums count")
+	}
+}
+
+// Counts of messages that have expired do not count.
+func TestCountsExpire(t *testing.T) {
+	t.Parallel()
+	s := space(0)
+	fill(s, "old")
+	at := noon
+	for step := range 8 {
+		at = at.Add(week / 8)
+		s.SetUse(limit, 91_000, week, at)
+		if step < 7 && s.Take("old", 1) {
+			t.Fatalf("forgotten after %d of 8 parts of the age", step+1)
+		}
+		s.Take("new"+strconv.Itoa(step), 1)
+	}
+	for _, id := range []string{"new", "newer"} { // so that what the stream holds is known
+		s.Receive(id, 45_000)
+	}
+	s.SetUse(limit, 91_000, week, at)
+	if !s.Take("old", 1) {
+		t.Error("expired messages count")
+	}
+}
+
+// BenchmarkTake measures what a message costs in addition to its publication.
+func BenchmarkTake(b *testing.B) {
+	for name, size := range map[string]int64{"no limit": 0, "limit": 1 << 60} {
+		b.Run(name, func(b *testing.B) {
+			s := storage.New(func() int { return 1000 })
+			s.SetUse(size, 0, week, noon)
+			var ids [1000]string
+			for i := range ids {
+				ids[i] = fmt.Sprintf("account-%d", i)
+			}
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for n := 0; pb.Next(); n++ {
+					s.Take(ids[n%len(ids)], 1000)
+				}
+			})
+		})
+	}
+}
