@@ -413,6 +413,55 @@ func TestAMessageTooLongForTheStream(t *testing.T) {
 	}
 }
 
+// Repeat recognises a message that the stream remembers, and stores nothing, whatever the stream
+// allows.
+func TestRepeat(t *testing.T) {
+	t.Parallel()
+	t.Run("one server", func(t *testing.T) {
+		t.Parallel()
+		repeat(t, connect(t, natstest.Start(t).URL()), 1)
+	})
+	t.Run("three servers", func(t *testing.T) {
+		t.Parallel()
+		repeat(t, connect(t, natstest.StartCluster(t, 3).URLs()), 3)
+	})
+}
+
+func repeat(t *testing.T, nc *nats.Conn, replicas int) {
+	p := newPublisher(t, nc, replicas, 20*time.Second)
+	if _, err := p.Publish(message(t, "known")); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rollup := range []bool{false, true} {
+		config := stream.DefaultSettings.Config()
+		config.Replicas, config.AllowRollup = replicas, rollup
+		if _, err := js.UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		if ack, err := p.Repeat(message(t, "known")); err != nil || !ack.Duplicate || ack.Sequence != 1 {
+			t.Errorf("a repeat: %+v, %v", ack, err)
+		}
+		for _, deliveryID := range []string{"new", ""} {
+			ack, err := p.Repeat(message(t, deliveryID))
+			if !errors.Is(err, publish.ErrStorageFull) || ack != (publish.Ack{}) {
+				t.Errorf("delivery ID %q: %+v, %v", deliveryID, ack, err)
+			}
+		}
+	}
+	if ack, err := p.Publish(message(t, "new")); err != nil || ack.Duplicate {
+		t.Errorf("its first request: %+v, %v", ack, err)
+	}
+	for id, n := range counts(t, nc) {
+		if n != 1 {
+			t.Errorf("%s is %d times in the stream", id, n)
+		}
+	}
+}
+
 func TestPublishingAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())

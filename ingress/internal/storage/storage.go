@@ -56,7 +56,7 @@ import (
 
 // The parts of the stream's size, in twentieths, at which something changes.
 const (
-	forgetFrom  = 14 // below it, sums are forgotten
+	nearFrom    = 14 // from it on, what comes besides sums is counted; below it, sums are forgotten
 	sharedFrom  = 18 // from it on, accounts with more than their share are refused
 	scarceFrom  = 19 // from it on, the share becomes smaller
 	twentieths  = 20
@@ -74,6 +74,7 @@ type Space struct {
 	used    atomic.Int64 // content in bytes
 	holders atomic.Int64 // number of accounts that hold something
 	counted atomic.Int64 // sum of what is counted here, in bytes
+	near    atomic.Bool  // the stream is so full that executors may send sums
 	summed  atomic.Bool  // an executor's sums are in force
 
 	// Crossed receives a value with each message while the stream is nine tenths full: then a new
@@ -98,7 +99,7 @@ type holding struct {
 	counts   [ages]int64 // counted here, by age
 	sum      int64       // from an executor
 	previous int64       // counted between the last two sums
-	latest   int64       // counted since the last sums
+	latest   int64       // counted since the last sums, or since near was set
 	untold   int64       // of counts: what other ingresses do not know yet
 }
 
@@ -205,7 +206,9 @@ func (s *Space) fits(h *holding, limit, free int64) bool {
 // count counts bytes of an account whose shard is locked.
 func (s *Space) count(sh *shard, h *holding, bytes, untold int64) {
 	h.counts[sh.age] += bytes
-	h.latest += bytes
+	if s.near.Load() {
+		h.latest += bytes
+	}
 	h.untold += untold
 	s.used.Add(bytes)
 	s.counted.Add(bytes)
@@ -229,15 +232,21 @@ func (s *Space) SetUse(limit, used int64, maxAge time.Duration, now time.Time) {
 	defer s.mu.Unlock()
 	if limit <= 0 {
 		s.limit.Store(0)
-		s.forEach(func(sh *shard) { clear(sh.accounts) })
-		s.holders.Store(0)
-		s.counted.Store(0)
+		s.near.Store(false)
 		s.summed.Store(false)
+		s.forEach(func(sh *shard) {
+			for _, h := range sh.accounts {
+				s.counted.Add(-h.counted())
+			}
+			s.holders.Add(-int64(len(sh.accounts)))
+			clear(sh.accounts)
+		})
 		return
 	}
 	s.used.Store(used)
 	s.limit.Store(limit)
-	if s.summed.Load() && used < limit/twentieths*forgetFrom {
+	near := used >= limit/twentieths*nearFrom
+	if s.near.Swap(near) && !near {
 		s.summed.Store(false)
 		s.forEach(func(sh *shard) {
 			for _, h := range sh.accounts {

@@ -160,8 +160,8 @@ func TestAfterAStart(t *testing.T) {
 // Sums replace what was counted before the last but one of them.
 func TestSumsReplaceCounts(t *testing.T) {
 	t.Parallel()
-	s := space(0)
-	fill(s, "purged")
+	s := space(71_000)
+	s.Receive("purged", 40_000)
 	s.SetUse(limit, 91_000, week, noon)
 	s.SetSums(map[string]int64{"other": 88_000})
 	if s.Take("purged", 1) {
