@@ -83,6 +83,8 @@ func (g *Gossip) run() {
 		select {
 		case <-tick.C:
 			g.announce()
+		case <-g.space.Announce:
+			g.announce()
 		case <-g.stop:
 			g.announce()
 			return

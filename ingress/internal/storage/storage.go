@@ -14,12 +14,12 @@
 // # Where the figures come from
 //
 // NATS knows how much a stream holds, but not for whom. Every ingress counts what it takes for
-// each account, and tells the others ten times a second. That is enough for as long as the ingress
-// has run, up to the stream's age, after which messages expire. What an ingress cannot know,
-// because it was stored before its start or because an announcement was lost, comes from an
-// executor: while the stream is eight tenths full or more, one executor reads the headers of all
-// its messages, adds up their sizes by account, and sends the sums every second. They replace what
-// the ingress has counted, except for the latest.
+// each account, and tells the others ten times a second, and each time that it has taken a 256th
+// of the stream. That is enough for as long as the ingress has run, up to the stream's age, after
+// which messages expire. What an ingress cannot know, because it was stored before its start or
+// because an announcement was lost, comes from an executor: while the stream is eight tenths full
+// or more, one executor reads the headers of all its messages, adds up their sizes by account, and
+// sends the sums every second. They replace what the ingress has counted, except for the latest.
 //
 // The alternatives are worse. Sums over the records in the database know the size of the body
 // only, and none while the database is away. Counts that ingresses store lose what a killed
@@ -29,11 +29,11 @@
 //
 // The sums are one or two seconds old. What this ingress has counted since the last but one of
 // them is added, so up to two seconds of an account's messages count twice, and none is missing,
-// unless the executor lags by more than a second. What other ingresses take is known after a tenth
-// of a second: for that long, each of them may accept messages of an account that has reached its
-// share. Messages expire in the sums in steps of one 256th of the stream, and in the own counts in
-// steps of an eighth of the stream's age. What an executor publishes itself (reruns, replays,
-// operator events) is in the sums only, and is not refused.
+// unless the executor lags by more than a second. What another ingress takes is known after a
+// tenth of a second, or a 256th of the stream: until then, each of them may accept messages of an
+// account that has reached its share. Messages expire in the sums in steps of one 256th of the
+// stream, and in the own counts in steps of an eighth of the stream's age. What an executor
+// publishes itself (reruns, replays, operator events) is in the sums only, and is not refused.
 //
 // While no executor runs, the last sums stay in force, and expired messages count on. An ingress
 // that starts then, or before the first sums arrive, does not know who holds what. If more than a
@@ -63,6 +63,9 @@ const (
 	knownEnough = 10 // a tenth of the content may be unknown
 )
 
+// announceAfter is the part of the stream's size of which the other ingresses are told at once.
+const announceAfter = 256
+
 // ages is the number of steps in which own counts expire.
 const ages = 8
 
@@ -74,12 +77,16 @@ type Space struct {
 	used    atomic.Int64 // content in bytes
 	holders atomic.Int64 // number of accounts that hold something
 	counted atomic.Int64 // sum of what is counted here, in bytes
+	untold  atomic.Int64 // what other ingresses do not know yet of it, about
 	near    atomic.Bool  // the stream is so full that executors may send sums
 	summed  atomic.Bool  // an executor's sums are in force
 
 	// Crossed receives a value with each message while the stream is nine tenths full: then a new
 	// SetUse is worthwhile.
 	Crossed chan struct{}
+	// Announce receives a value when this ingress has taken so much that the others should be told at
+	// once.
+	Announce chan struct{}
 
 	seed   maphash.Seed
 	shards [64]shard
@@ -113,7 +120,12 @@ func (h *holding) counted() (n int64) {
 // New returns the space of a stream whose size is not known yet. accounts returns the number of
 // accounts of the installation.
 func New(accounts func() int) *Space {
-	s := &Space{accounts: accounts, Crossed: make(chan struct{}, 1), seed: maphash.MakeSeed()}
+	s := &Space{
+		accounts: accounts,
+		Crossed:  make(chan struct{}, 1),
+		Announce: make(chan struct{}, 1),
+		seed:     maphash.MakeSeed(),
+	}
 	for i := range s.shards {
 		s.shards[i].accounts = map[string]*holding{}
 	}
@@ -133,7 +145,7 @@ func (s *Space) Take(accountID string, bytes int64) bool {
 	defer sh.mu.Unlock()
 	h := s.holding(sh, accountID)
 	if free <= limit/twentieths*(twentieths-sharedFrom) {
-		s.crossed()
+		signal(s.Crossed)
 		if !s.fits(h, limit, free) {
 			return false
 		}
@@ -170,6 +182,7 @@ func (s *Space) Untold() map[string]int64 {
 	if s.limit.Load() == 0 {
 		return taken
 	}
+	s.untold.Store(0)
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
@@ -212,11 +225,14 @@ func (s *Space) count(sh *shard, h *holding, bytes, untold int64) {
 	h.untold += untold
 	s.used.Add(bytes)
 	s.counted.Add(bytes)
+	if untold > 0 && s.untold.Add(untold) >= s.limit.Load()/announceAfter {
+		signal(s.Announce)
+	}
 }
 
-func (s *Space) crossed() {
+func signal(c chan<- struct{}) {
 	select {
-	case s.Crossed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
