@@ -120,7 +120,7 @@ var problems = map[webhook.Code]problem{
 	webhook.StorageFull: {
 		status:    http.StatusServiceUnavailable,
 		title:     "Storage full",
-		detail:    "The stream is full, so nothing was accepted. Send it again later.",
+		detail:    "The stream has no room for it, so nothing was accepted. Send it again later.",
 		retryable: true,
 	},
 	webhook.RunFailed: {

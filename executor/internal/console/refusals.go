@@ -59,8 +59,9 @@ var advice = map[webhook.Code]string{
 	webhook.Unavailable:       "The stream was unavailable. The sender was told to try again.",
 	webhook.Overloaded:        "The ingress or the stream was overloaded. The sender was told to try again.",
 	webhook.RunFailed:         "The request was accepted, but its run failed, was canceled, or has an output that cannot be the answer. The execution says why.",
-	webhook.StorageFull:       "The stream was full. The sender was told to try again. “hookstart admin stream --max-bytes” gives it more room.",
-	webhook.Internal:          "The ingress's log says why.",
+	webhook.StorageFull: "The stream was full, or nearly full and the account held its share of it. " +
+		"The sender was told to try again. “hookstart admin stream --max-bytes” gives it more room.",
+	webhook.Internal: "The ingress's log says why.",
 }
 
 func (c *Console) refusals(ctx context.Context, workflowID string) (refusals, error) {
