@@ -145,7 +145,7 @@ END
 sed -i '/^secretGenerator:/d; /\.\.\/nats$/d; s/nats-\([012]\)\.nats:/nats-\1:/g' "$run/kubernetes/kustomization.yaml"
 sed -i 's/secret: {secretName: \([a-z]*\), defaultMode: 0440}/configMap: {name: \1}/; s/secretRef:/configMapRef:/; s/replicas: 2/replicas: 1/' \
 	"$run/kubernetes/ingress.yaml" "$run/kubernetes/executor.yaml"
-"$KUSTOMIZE" build "$run/kubernetes" | awk 'BEGIN { RS = "---\n" } /kind: (Deployment|ConfigMap)\n/ { printf "---\n%s", $0 }' >"$run/play.yaml"
+"$KUSTOMIZE" build "$run/kubernetes" | awk 'BEGIN { RS = "\n---\n" } /kind: (Deployment|ConfigMap)\n/ { printf "---\n%s\n", $0 }' >"$run/play.yaml"
 podman play kube --network shipped_default "$run/play.yaml" >"$WORK/kube.log" 2>&1 || {
 	tail -5 "$WORK/kube.log" >&2
 	fail "podman play kube"
