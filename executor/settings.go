@@ -32,11 +32,13 @@ type streamSettings struct {
 var comparedStreams = []string{stream.Name, stream.ProgressName, stream.ReportsName}
 
 func newStreamSettings(registry *prometheus.Registry, log logrus.FieldLogger) *streamSettings {
-	s := &streamSettings{log: log, logged: map[string]string{},
+	s := &streamSettings{
+		log: log, logged: map[string]string{},
 		differ: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hookstart_executor_stream_settings_differ",
 			Help: "Settings of a stream that are not as configured.",
-		}, []string{"stream"})}
+		}, []string{"stream"}),
+	}
 	for _, name := range comparedStreams {
 		s.differ.WithLabelValues(name)
 	}

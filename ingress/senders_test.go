@@ -179,11 +179,13 @@ func TestTheSecretIsNoDeliveryID(t *testing.T) {
 		if _, _, err := s.PutSender(t.Context(), "active", "node", spec); err != nil {
 			t.Fatal(err)
 		}
-		r := request{path: "/webhooks/active", token: s.token["active"], body: "x",
+		r := request{
+			path: "/webhooks/active", token: s.token["active"], body: "x",
 			header: map[string]string{
 				"X-Secret":      "the-secret-of-the-header",
 				"Authorization": "Bearer the-secret-of-the-header",
-			}}
+			},
+		}
 		if spec.Preset == "bearer" {
 			delete(r.header, "X-Secret")
 		}

@@ -98,10 +98,12 @@ func TestManyRequestsWait(t *testing.T) {
 		t.Helper()
 		s.account(account, "ultra-of-many")
 		_, _, err := s.PutWorkflow(t.Context(),
-			edit.WorkflowSpec{ID: id, AccountID: account, RateLimit: limit,
+			edit.WorkflowSpec{
+				ID: id, AccountID: account, RateLimit: limit,
 				Triggers: []edit.TriggerSpec{
 					{NodeID: "node", TriggerSettings: edit.TriggerSettings{Answer: answer}},
-				}})
+				},
+			})
 		if err == nil {
 			_, err = s.Activate(t.Context(), id)
 		}

@@ -309,8 +309,10 @@ func TestSignature(t *testing.T) {
 	}
 	folder := t.TempDir()
 	r := &dist.Release{Out: folder, Log: io.Discard}
-	for name, content := range map[string]string{"SHA256SUMS": "0  file\n",
-		"changed": "1  file\n"} {
+	for name, content := range map[string]string{
+		"SHA256SUMS": "0  file\n",
+		"changed":    "1  file\n",
+	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -33,11 +33,13 @@ func Images() map[string]Image {
 		"ingress":   {Ports: []string{"8080/tcp", "9090/tcp"}},
 		"executor":  {Ports: []string{"8081/tcp", "9091/tcp"}},
 		"hookstart": {},
-		"hookstart-local": {Ports: []string{"8080/tcp", "8081/tcp", "9090/tcp"}, Data: true,
+		"hookstart-local": {
+			Ports: []string{"8080/tcp", "8081/tcp", "9090/tcp"}, Data: true,
 			Env: []string{
 				"HOOKSTART_DATA_DIR=/data", "HOOKSTART_INGRESS_ADDR=:8080",
 				"HOOKSTART_EXECUTOR_ADDR=:8081", "HOOKSTART_OPS_ADDR=:9090",
-			}},
+			},
+		},
 	}
 }
 

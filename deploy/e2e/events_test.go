@@ -56,8 +56,10 @@ func (k *killable) startIngress() {
 // startRunner starts a runner of a queue: of fails, each execution fails, of alerts, each input is
 // kept.
 func (k *killable) startRunner(queue string) {
-	script := map[string]string{"fails": "exit 1",
-		"alerts": `cat >"$HOOKSTART_EXECUTION_ID"`}[queue]
+	script := map[string]string{
+		"fails":  "exit 1",
+		"alerts": `cat >"$HOOKSTART_EXECUTION_ID"`,
+	}[queue]
 	cmd := exec.Command(k.bin, "run", "--queue", queue, "--nats-url", k.nats.URL(), "--raw",
 		"--concurrency", "4", "--", "sh", "-c", script)
 	cmd.Dir = k.told
@@ -218,7 +220,8 @@ func TestEventScripts(t *testing.T) {
 		}
 	}
 	run := func(t *testing.T, script, input string, environment ...string) (code int,
-		stderr string) {
+		stderr string,
+	) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), filepath.Join("..", "events", script))
 		cmd.Env = append(os.Environ(), environment...)

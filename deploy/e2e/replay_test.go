@@ -184,8 +184,10 @@ func randomBody(random *rand.Rand, kind string) []byte {
 		return slices.Concat([]byte(strings.Repeat(" \r\n\t", random.IntN(3))), text,
 			[]byte(strings.Repeat("\n", random.IntN(3))))
 	case "form":
-		return []byte(url.Values{randomText(random, 5): {randomText(random, length),
-			"%"}}.Encode() + "&broken=%zz&=")
+		return []byte(url.Values{randomText(random, 5): {
+			randomText(random, length),
+			"%",
+		}}.Encode() + "&broken=%zz&=")
 	case "text":
 		return []byte(randomText(random, length))
 	case "empty":

@@ -152,12 +152,14 @@ func realSenders(public, nextPublic string) []realSender {
 		{preset: "github", delivery: id(`{"n":%d}`), header: "X-Github-Delivery"},
 		{preset: "gitlab", delivery: id(`{"n":%d}`), header: "Idempotency-Key"},
 		{preset: "stripe", delivery: id(`{"id":"evt_%d"}`)},
-		{preset: "slack", delivery: id(`{"type":"event_callback","event_id":"Ev%d"}`),
+		{
+			preset: "slack", delivery: id(`{"type":"event_callback","event_id":"Ev%d"}`),
 			handshake: func(s *senderAt) {
 				s.expect("challenge",
 					s.send("POST", "", `{"type":"url_verification","challenge":"3eZbrw1a"}`, "",
 						s.secret), 200, "3eZbrw1a")
-			}},
+			},
+		},
 		{
 			preset:   "standard-webhooks",
 			secret:   whsec("c2VjcmV0LW9mLXRoZS1zdGFuZGFyZA=="),
@@ -166,14 +168,16 @@ func realSenders(public, nextPublic string) []realSender {
 			header:   "Webhook-Id",
 		},
 		{preset: "shopify", delivery: id(`{"n":%d}`), header: "X-Shopify-Webhook-Id"},
-		{preset: "discord", secret: public, next: nextPublic, delivery: id(`{"type":2,"id":"%d"}`),
+		{
+			preset: "discord", secret: public, next: nextPublic, delivery: id(`{"type":2,"id":"%d"}`),
 			handshake: func(s *senderAt) {
 				s.expect("ping", s.send("POST", "", `{"type":1}`, "", s.secret), 200, `{"type":1}`)
 				s.expect("event ping", s.send("POST", "", `{"type":0}`, "", s.secret), 204, "")
 				if a := s.send("POST", "", `{"type":1}`, "", ""); a.status != 401 {
 					s.t.Errorf("a ping that is not signed: %+v", a)
 				}
-			}},
+			},
+		},
 		{
 			preset: "meta", settings: map[string]string{"verifyToken": "a-token-of-my-choice"},
 			delivery: id(`{"entry":[{"changes":[{"value":{"messages":[{"id":"wamid.%d"}]}}]}]}`),

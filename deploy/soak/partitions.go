@@ -209,7 +209,8 @@ func (p partition) String() string {
 func deckOfPartitions(random *rand.Rand) []partition {
 	var all []partition
 	add := func(kind string, hosts, cut []int,
-		apply func(ctx context.Context, n *network.Network)) {
+		apply func(ctx context.Context, n *network.Network),
+	) {
 		lasts := shortestPartition +
 			time.Duration(random.Int64N(int64(longestPartition-shortestPartition)))
 		all = append(all, partition{kind, hosts, cut, lasts, apply})

@@ -149,10 +149,12 @@ func TestClosedForGood(t *testing.T) {
 	closed := make(chan error, 2)
 	connect := func() *nats.Conn {
 		nc, err := bus.Connect(t.Context(),
-			bus.Options{URL: server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet(),
+			bus.Options{
+				URL: server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet(),
 				Closed: func(err error) {
 					closed <- err
-				}})
+				},
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -123,8 +123,10 @@ func Start(o Options) (*Server, error) {
 	}
 	s := &Server{options: o, lock: lock, nats: ns}
 	if addr, ok := ns.Addr().(*net.TCPAddr); ok {
-		s.url = (&url.URL{Scheme: "nats",
-			Host: net.JoinHostPort(o.Host, strconv.Itoa(addr.Port))}).String()
+		s.url = (&url.URL{
+			Scheme: "nats",
+			Host:   net.JoinHostPort(o.Host, strconv.Itoa(addr.Port)),
+		}).String()
 		s.options.Port = addr.Port
 	}
 	return s, nil

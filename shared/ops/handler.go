@@ -84,8 +84,10 @@ func setLevel(w http.ResponseWriter, r *http.Request, log *logrus.Logger) {
 	log.SetLevel(level)
 	// Log the change at a level that is written, so that a reader of the log sees why it became
 	// quieter or louder.
-	log.WithFields(logrus.Fields{"from": before.String(),
-		"to": level.String()}).Log(max(logrus.ErrorLevel, min(level, logrus.WarnLevel)),
+	log.WithFields(logrus.Fields{
+		"from": before.String(),
+		"to":   level.String(),
+	}).Log(max(logrus.ErrorLevel, min(level, logrus.WarnLevel)),
 		"log level changed")
 	writeText(w, http.StatusOK, level.String()+"\n")
 }

@@ -32,11 +32,13 @@ func TestWanted(t *testing.T) {
 			false, "",
 		},
 		"the protocol": {
-			map[string]string{endpoint: "http://collector:4318", protocol: "http/protobuf"}, true,
+			map[string]string{endpoint: "http://collector:4318", protocol: "http/protobuf"},
+			true,
 			"",
 		},
 		"gRPC": {
-			map[string]string{endpoint: "http://collector:4317", protocol: "grpc"}, false,
+			map[string]string{endpoint: "http://collector:4317", protocol: "grpc"},
+			false,
 			"http/protobuf",
 		},
 		"gRPC for others": {

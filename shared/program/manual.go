@@ -126,8 +126,9 @@ func (m *manual) entry(term, help, variables string) {
 	}
 }
 
-// escape takes roff's own characters literally. A hyphen is a minus, so that an option can be copied
-// from the page. A list without spaces may continue on the next line after each comma.
+// escape returns a text in which roff's own characters are literal. A hyphen is a minus, so that an
+// option can be copied from the page. A list without spaces may continue on the next line after
+// each comma.
 func escape(text string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`, ", ", ", ", ",", `,\:`).Replace(text)
 }

@@ -34,7 +34,8 @@ func TestSurvey(t *testing.T) {
 		}
 		return sealed
 	}
-	w := &registry.Workflow{ID: "wf",
+	w := &registry.Workflow{
+		ID: "wf",
 		Triggers: []registry.Trigger{{NodeID: "n", Sender: &registry.Sender{
 			Secrets: []registry.SenderSecret{
 				{ID: "s", Sealed: box(first, registry.AboutSecret("wf", "n", "s"))}, {
@@ -45,7 +46,8 @@ func TestSurvey(t *testing.T) {
 			SealedSettings: map[string][]byte{
 				"v": box(second, registry.AboutSetting("wf", "n", "v")),
 			},
-		}}, {NodeID: "plain"}}}
+		}}, {NodeID: "plain"}},
+	}
 	id := func(line string) string { name, _, _ := strings.Cut(line, ":"); return name }
 	for what, c := range map[string]struct {
 		keys           *seal.Keys

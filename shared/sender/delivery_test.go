@@ -262,9 +262,11 @@ func TestSignedIDOfForms(t *testing.T) {
 		},
 		{
 			sender.Config{Preset: "gitea", Settings: map[string]string{"deliveryId": "ptr:/after"}},
-			"payload=%7B%22after%22%3A%22a1%22%7D", "", []string{
+			"payload=%7B%22after%22%3A%22a1%22%7D", "",
+			[]string{
 				"application/x-www-form-urlencoded",
-			}, "a1",
+			},
+			"a1",
 		},
 	} {
 		c.config.Secrets = []sender.Secret{{Text: "secret"}}

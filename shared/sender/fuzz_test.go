@@ -20,10 +20,12 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, message string) {
-		s, err := Compile(Config{Preset: "hmac", Secrets: []Secret{{Text: "secret"}},
+		s, err := Compile(Config{
+			Preset: "hmac", Secrets: []Secret{{Text: "secret"}},
 			Settings: map[string]string{
 				"header": "X-Sig", "timeHeader": "X-Time", "idHeader": "X-Id", "message": message,
-			}})
+			},
+		})
 		if err != nil {
 			return
 		}

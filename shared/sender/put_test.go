@@ -157,7 +157,9 @@ func TestDeliverySources(t *testing.T) {
 		{"gitlab", nil, "header:Webhook-Id", "header:Idempotency-Key"},
 		{"github", nil, "", "header:X-GitHub-Delivery"},
 		{
-			"stripe", map[string]string{"deliveryId": "header:X-One , form:two"}, "form:two",
+			"stripe",
+			map[string]string{"deliveryId": "header:X-One , form:two"},
+			"form:two",
 			"header:X-One",
 		},
 		{"hmac", map[string]string{"header": "X-Signature", "idHeader": "X-Id"}, "", "header:X-Id"},

@@ -20,15 +20,21 @@ func TestNoSettingShowsASecret(t *testing.T) {
 		header   string // that has the secret
 	}{
 		{
-			"header", map[string]string{"header": "x-webhook-delivery-id"}, "settings.header",
+			"header",
+			map[string]string{"header": "x-webhook-delivery-id"},
+			"settings.header",
 			"X-Webhook-Delivery-Id",
 		},
 		{
-			"header", map[string]string{"header": "X-Partner-Delivery"}, "settings.header",
+			"header",
+			map[string]string{"header": "X-Partner-Delivery"},
+			"settings.header",
 			"X-Partner-Delivery",
 		},
 		{
-			"header", map[string]string{"header": "X-GitHub-Delivery"}, "settings.header",
+			"header",
+			map[string]string{"header": "X-GitHub-Delivery"},
+			"settings.header",
 			"X-Github-Delivery",
 		},
 		{"header", map[string]string{"header": "Content-Type"}, "settings.header", "Content-Type"},
@@ -40,27 +46,35 @@ func TestNoSettingShowsASecret(t *testing.T) {
 			}, "settings.deliveryId", "X-Secret",
 		},
 		{
-			"gitlab", map[string]string{"deliveryId": "header:X-Gitlab-Token"},
+			"gitlab",
+			map[string]string{"deliveryId": "header:X-Gitlab-Token"},
 			"settings.deliveryId", "X-Gitlab-Token",
 		},
 		{
-			"bearer", map[string]string{"deliveryId": "header:Authorization"},
+			"bearer",
+			map[string]string{"deliveryId": "header:Authorization"},
 			"settings.deliveryId", "Authorization",
 		},
 		{
-			"basic", map[string]string{"user": "u", "deliveryId": "header:authorization"},
+			"basic",
+			map[string]string{"user": "u", "deliveryId": "header:authorization"},
 			"settings.deliveryId", "Authorization",
 		},
 		{
-			"github", map[string]string{"deliveryId": "header:Cookie"}, "settings.deliveryId",
+			"github",
+			map[string]string{"deliveryId": "header:Cookie"},
+			"settings.deliveryId",
 			"Cookie",
 		},
 		{
-			"hmac", map[string]string{"header": "X-Signature", "idHeader": "Authorization"},
+			"hmac",
+			map[string]string{"header": "X-Signature", "idHeader": "Authorization"},
 			"settings.idHeader", "Authorization",
 		},
 		{
-			"header", map[string]string{"header": "X-Secret", "deliveryId": "header:X-Id"}, "",
+			"header",
+			map[string]string{"header": "X-Secret", "deliveryId": "header:X-Id"},
+			"",
 			"X-Secret",
 		},
 		{"header", map[string]string{"header": "Authorization"}, "", "Authorization"},

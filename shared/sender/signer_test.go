@@ -376,7 +376,8 @@ func signers() []signer {
 					"https://hooks.example.com:443/webhooks/wf?token=t", "Digits", "1")),
 			}, "Digits=1"
 		}},
-		{name: "hubspot", preset: "hubspot", secret: plainSecret, url: testURL, timed: true,
+		{
+			name: "hubspot", preset: "hubspot", secret: plainSecret, url: testURL, timed: true,
 			sign: func(key, body, target string, now int64) (map[string]string, string) {
 				at := itoa(now * 1000)
 				return map[string]string{
@@ -384,7 +385,8 @@ func signers() []signer {
 						body, at)),
 					"X-Hubspot-Request-Timestamp": at,
 				}, body
-			}},
+			},
+		},
 		{name: "hubspot v1", preset: "hubspot", secret: plainSecret, sign: func(
 			key, body, _ string, _ int64,
 		) (map[string]string, string) {
@@ -403,12 +405,15 @@ func signers() []signer {
 				"X-Hubspot-Signature-Version": "v2",
 			}, body
 		}},
-		{name: "mailgun", preset: "mailgun", secret: plainSecret, timed: true, uncovers: true,
+		{
+			name: "mailgun", preset: "mailgun", secret: plainSecret, timed: true, uncovers: true,
 			sign: func(key, body, _ string, now int64) (map[string]string, string) {
 				return nil,
 					fmt.Sprintf(`{"signature":{"timestamp":"%d","token":"tok","signature":%q},"event-data":{"x":%q}}`, now, hexOf(mac(sha256.New, []byte(key), itoa(now), "tok")), hexOf([]byte(body)))
-			}},
-		{name: "mailgun form", preset: "mailgun", secret: plainSecret, timed: true, uncovers: true,
+			},
+		},
+		{
+			name: "mailgun form", preset: "mailgun", secret: plainSecret, timed: true, uncovers: true,
 			sign: func(key, body, _ string, now int64) (map[string]string, string) {
 				form := url.Values{
 					"timestamp": {itoa(now)},
@@ -418,7 +423,8 @@ func signers() []signer {
 				}
 				return map[string]string{"Content-Type": "application/x-www-form-urlencoded"},
 					form.Encode()
-			}},
+			},
+		},
 		{
 			name: "sendgrid", preset: "sendgrid", timed: true, secret: func(string) string {
 				return ecdsaPublic()

@@ -185,8 +185,10 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		return err == nil && e.Status == "succeeded"
 	})
 	lane := acks + stream.Name + "." +
-		stream.RunnerGroup{Queue: "default",
-			Group: "main"}.LaneConsumer(execution.LaneOf("wf", "1"))
+		stream.RunnerGroup{
+			Queue: "default",
+			Group: "main",
+		}.LaneConsumer(execution.LaneOf("wf", "1"))
 	eventually(t, "acknowledged: "+lane, func() bool { return acknowledgements(lane) > 0 })
 	if _, err := operators.PatchTrigger(ctx, "wf", "node",
 		apiclient.Patch{"orderKey": nil}); err != nil {

@@ -25,7 +25,8 @@ func (s *server) routeAccounts(to huma.API) {
 		summary: "List the accounts", description: "By ID.",
 	},
 		func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Account],
-			error) {
+			error,
+		) {
 			return s.Operate.Accounts(ctx, caller, in.AccountID, in.page())
 		})
 	route(to, call{

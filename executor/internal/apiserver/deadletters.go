@@ -47,7 +47,8 @@ func (s *server) routeDeadLetters(to huma.API) {
 		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	},
 		func(ctx context.Context, caller operate.Caller,
-			in *struct{ Body api.SelectDeadLetters }) (api.Requeued, error) {
+			in *struct{ Body api.SelectDeadLetters },
+		) (api.Requeued, error) {
 			return s.Operate.RequeueDeadLetters(ctx, caller, selection(in.Body))
 		})
 	register(to, call{
@@ -61,7 +62,8 @@ func (s *server) routeDeadLetters(to huma.API) {
 		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	},
 		func(ctx context.Context, caller operate.Caller,
-			in *struct{ Body api.SelectDeadLetters }) (api.Dismissed, error) {
+			in *struct{ Body api.SelectDeadLetters },
+		) (api.Dismissed, error) {
 			return s.Operate.DismissDeadLetters(ctx, caller, selection(in.Body))
 		})
 }

@@ -58,7 +58,8 @@ func (s *server) routeExecutions(to huma.API) {
 		codes:       []string{api.CodeNotFound},
 	},
 		func(ctx context.Context, caller operate.Caller, in *ExecutionID) (api.ExecutionDetail,
-			error) {
+			error,
+		) {
 			found, err := s.Operate.ExecutionDetail(ctx, caller, in.ID)
 			return detailOnWire(found), err
 		})
@@ -151,7 +152,8 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	},
 		func(ctx context.Context, caller operate.Caller,
-			in *struct{ Body api.CancelExecutions }) (api.Canceled, error) {
+			in *struct{ Body api.CancelExecutions },
+		) (api.Canceled, error) {
 			body := in.Body
 			return s.Operate.CancelExecutions(ctx, caller, operate.CancelSelection{
 				IDs: body.IDs,

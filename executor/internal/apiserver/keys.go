@@ -43,7 +43,8 @@ func (s *server) routeKeys(to huma.API) {
 		status: http.StatusCreated,
 	},
 		func(ctx context.Context, caller operate.Caller, in *struct{ Body api.PutKey }) (api.NewKey,
-			error) {
+			error,
+		) {
 			return s.Operate.CreateKey(ctx, caller, in.Body)
 		})
 	registerBare(to, call{

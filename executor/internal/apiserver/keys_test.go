@@ -60,8 +60,10 @@ func TestKeys(t *testing.T) {
 	entry, err := bucket.Get(t.Context(), registry.APIKeyPrefix+made.ID)
 	r.check(err)
 	listed := r.get("/keys").is(200)
-	for what, text := range map[string][]byte{"the record": entry.Value(),
-		"the list": listed.body} {
+	for what, text := range map[string][]byte{
+		"the record": entry.Value(),
+		"the list":   listed.body,
+	} {
 		if bytes.Contains(text, []byte(made.Secret)) ||
 			bytes.Contains(text, []byte(made.Secret[len(operate.KeyPrefix):])) {
 			t.Errorf("%s has the key", what)

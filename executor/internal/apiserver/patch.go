@@ -129,8 +129,10 @@ func routePatch[T, I, O any](
 	schemas := to.OpenAPI().Components.Schemas
 	part := *schemas.SchemaFromRef(schemas.Schema(reflect.TypeFor[T](), true, "").Ref)
 	part.Required = nil
-	to.OpenAPI().Paths[root+c.path].Patch.RequestBody = &huma.RequestBody{Required: true,
+	to.OpenAPI().Paths[root+c.path].Patch.RequestBody = &huma.RequestBody{
+		Required: true,
 		Content: map[string]*huma.MediaType{
 			patchType: {Schema: &part}, "application/json": {Schema: &part},
-		}}
+		},
+	}
 }

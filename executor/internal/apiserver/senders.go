@@ -22,7 +22,8 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 		description: "The presets: what is known of each provider.",
 	},
 		func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.List[api.SenderPreset],
-			error) {
+			error,
+		) {
 			return s.Operate.SenderPresets(ctx, caller)
 		})
 	register(to, call{

@@ -261,8 +261,10 @@ func (r *rig) lag(t *testing.T) (leave func()) {
 	leave = sync.OnceFunc(func() {
 		close(done)
 		<-ended
-		if data, err := proto.Marshal(&hookstartv1.Presence{InstanceId: "stuck",
-			Leaving: true}); err == nil {
+		if data, err := proto.Marshal(&hookstartv1.Presence{
+			InstanceId: "stuck",
+			Leaving:    true,
+		}); err == nil {
 			_ = r.nc.Publish("hookstart.presence", data)
 		}
 	})

@@ -97,7 +97,8 @@ func (s *server) routeActive(to huma.API) {
 		},
 	},
 		func(ctx context.Context, caller operate.Caller, in *WorkflowChange) (*taggedWorkflow,
-			error) {
+			error,
+		) {
 			w, err := s.Operate.Activate(ctx, caller, in.ID)
 			return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 		})
@@ -111,7 +112,8 @@ func (s *server) routeActive(to huma.API) {
 		codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
 	},
 		func(ctx context.Context, caller operate.Caller, in *WorkflowChange) (*taggedWorkflow,
-			error) {
+			error,
+		) {
 			w, err := s.Operate.Deactivate(ctx, caller, in.ID)
 			return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 		})

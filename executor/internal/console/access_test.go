@@ -190,11 +190,13 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 		status int
 	}{
 		{
-			"another site", []func(*http.Request){with("Sec-Fetch-Site", "cross-site")},
+			"another site",
+			[]func(*http.Request){with("Sec-Fetch-Site", "cross-site")},
 			http.StatusUnauthorized,
 		},
 		{
-			"another host of this site", []func(*http.Request){with("Sec-Fetch-Site", "same-site")},
+			"another host of this site",
+			[]func(*http.Request){with("Sec-Fetch-Site", "same-site")},
 			http.StatusUnauthorized,
 		},
 		{
@@ -203,15 +205,18 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 			}, http.StatusUnauthorized,
 		},
 		{
-			"an old browser, a sandbox", []func(*http.Request){with("Origin", "null")},
+			"an old browser, a sandbox",
+			[]func(*http.Request){with("Origin", "null")},
 			http.StatusUnauthorized,
 		},
 		{
-			"the console", []func(*http.Request){with("Sec-Fetch-Site", "same-origin")},
+			"the console",
+			[]func(*http.Request){with("Sec-Fetch-Site", "same-origin")},
 			http.StatusCreated,
 		},
 		{
-			"the console in an old browser", []func(*http.Request){with("Origin", r.server.URL)},
+			"the console in an old browser",
+			[]func(*http.Request){with("Origin", r.server.URL)},
 			http.StatusOK,
 		},
 		{"no browser", nil, http.StatusOK},

@@ -59,7 +59,8 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 		}
 	}
 	kinds := []part{
-		{Name: operate.Accepted, Class: "started"}, {Name: operate.Deduplicated, Class: "repeated"},
+		{Name: operate.Accepted, Class: "started"},
+		{Name: operate.Deduplicated, Class: "repeated"},
 		{Name: operate.Refused, Class: "rejected"},
 	}
 	got := requests{

@@ -104,8 +104,10 @@ func start(t *testing.T) *rig {
 	}))
 	t.Cleanup(r.server.Close)
 	t.Cleanup(func() {
-		for _, secret := range []string{adminToken, nonce, registry.TokenPrefix,
-			operate.KeyPrefix} {
+		for _, secret := range []string{
+			adminToken, nonce, registry.TokenPrefix,
+			operate.KeyPrefix,
+		} {
 			if strings.Contains(r.log.String(), secret) {
 				t.Errorf("%s is in the log:\n%s", secret, r.log)
 			}

@@ -81,10 +81,14 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 	}
 	switch {
 	case errors.Is(err, store.ErrTooBroad):
-		return &Error{Code: api.CodeInvalid, Cause: err,
-			Fields: []api.FieldError{{Field: "deliveryId",
+		return &Error{
+			Code: api.CodeInvalid, Cause: err,
+			Fields: []api.FieldError{{
+				Field: "deliveryId",
 				Problem: "there are too many executions to look through: name the workflowId, or " +
-					"since and until that are nearer to each other"}}}
+					"since and until that are nearer to each other",
+			}},
+		}
 	case errors.Is(err, edit.ErrPlanLimit):
 		return failed(api.CodePlanLimitExceeded, "")
 	case errors.Is(err, edit.ErrNotInPlan):

@@ -182,11 +182,13 @@ func cannotSign(as *sender.Sender, why error) error {
 		"…/rerun, or hookstart trigger rerun."
 	switch {
 	case errors.Is(why, sender.ErrPublicKey):
-		return &Error{Code: api.CodeSenderCannotSign, Cause: why,
+		return &Error{
+			Code: api.CodeSenderCannotSign, Cause: why,
 			Detail: "Only " + preset.Title +
 				" can sign its requests: hookstart has the public key, and the private key never " +
 				"leaves " +
-				preset.Title + ". Let it send a test of its own." + instead}
+				preset.Title + ". Let it send a test of its own." + instead,
+		}
 	case errors.Is(why, sender.ErrNoSecret):
 		return &Error{
 			Code:  api.CodeSenderCannotSign,

@@ -72,7 +72,8 @@ func TestWhoAnswers(t *testing.T) {
 		{"an ingress of ours", ingress, alive, reachability.Reached, "of this installation", 1},
 		{"below a path, with a slash", ingress + "/below/", alive, reachability.Reached, "", 1},
 		{
-			"what an ingress was told", "", ingresses{{PublicURL: ingress + "/", ProbeKey: key}},
+			"what an ingress was told", "",
+			ingresses{{PublicURL: ingress + "/", ProbeKey: key}},
 			reachability.Reached, "", 1,
 		},
 		{"another installation", serve(func(w http.ResponseWriter, _ *http.Request) {

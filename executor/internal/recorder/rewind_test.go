@@ -386,8 +386,10 @@ func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lane := consumerOf(stream.RunnerGroup{Queue: "q",
-		Group: "g"}.LaneConfig(execution.LaneOf("wf", "key"), info))
+	lane := consumerOf(stream.RunnerGroup{
+		Queue: "q",
+		Group: "g",
+	}.LaneConfig(execution.LaneOf("wf", "key"), info))
 	acknowledge(group)
 	r.await("all is recorded", func() bool {
 		return r.has(ordered, execution.Queued) && r.has(acknowledged, execution.Queued)

@@ -91,7 +91,8 @@ func TestClientsThatGoAway(t *testing.T) {
 			}, "error=",
 		},
 		"a change that failed by itself": {
-			errors.New("the cause"), []string{"level=warning", "the cause", "status=503"},
+			errors.New("the cause"),
+			[]string{"level=warning", "the cause", "status=503"},
 			"client_gone",
 		},
 	} {

@@ -507,11 +507,13 @@ func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
 			}, false,
 		},
 		"no address is verified": {
-			map[string]any{"email": "boss@example.com"}, map[string]any{"email_verified": true},
+			map[string]any{"email": "boss@example.com"},
+			map[string]any{"email_verified": true},
 			false,
 		},
 		"another one was verified before": {
-			map[string]any{"email_verified": true}, map[string]any{"email": "boss@example.com"},
+			map[string]any{"email_verified": true},
+			map[string]any{"email": "boss@example.com"},
 			false,
 		},
 	} {

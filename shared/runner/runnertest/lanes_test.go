@@ -181,8 +181,10 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	}
 	ingress.Await(t, ids[1])
 	stop()
-	lane := stream.RunnerGroup{Queue: execution.DefaultQueue,
-		Group: "group"}.LaneConsumer(execution.LaneOf("workflow", "a"))
+	lane := stream.RunnerGroup{
+		Queue: execution.DefaultQueue,
+		Group: "group",
+	}.LaneConsumer(execution.LaneOf("workflow", "a"))
 	if _, err := js.ResetConsumerToSequence(t.Context(), stream.Name, lane, 1); err != nil {
 		t.Fatal(err)
 	}

@@ -102,11 +102,13 @@ func TestAHandlersValuesEndItsExecutionOnly(t *testing.T) {
 		"nil, later": {func() (any, error) {
 			return 1, runner.RetryAfter(nil, time.Second)
 		}, execution.Succeeded, ""},
-		"pointer": {func() (any, error) {
-			return nil, noCode
-		}, execution.Failed,
+		"pointer": {
+			func() (any, error) {
+				return nil, noCode
+			}, execution.Failed,
 			"returned a *runnertest_test.codeError whose methods panic: runtime error: invalid " +
-				"memory"},
+				"memory",
+		},
 		"permanent pointer": {func() (any, error) {
 			return nil, runner.Permanent(noCode)
 		}, execution.Failed, "methods panic: runtime error"},

@@ -13,7 +13,9 @@ var audit = table[store.AuditEntry]{
 		"node_id, changes",
 	fields: func(e *store.AuditEntry) []any {
 		return []any{
-			&e.ID, moment{&e.At}, &e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.AccountID,
+			&e.ID,
+			moment{&e.At},
+			&e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.AccountID,
 			&e.WorkflowID, &e.NodeID, &e.Changes,
 		}
 	},

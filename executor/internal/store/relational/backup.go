@@ -15,7 +15,9 @@ type kept interface {
 // kept returns the tables of a backup, in its order.
 func (s *Store) kept() []kept {
 	return []kept{
-		duplicates, reports, tokenUses, minutes{}, refusals, senders, filtered, audit, unreadable,
+		duplicates, reports, tokenUses,
+		minutes{},
+		refusals, senders, filtered, audit, unreadable,
 		early,
 	}
 }

@@ -14,7 +14,10 @@ var refusals = table[store.Refusal]{
 	columns: "workflow_id, minute, code, n, last_at, body_bytes, user_agent",
 	fields: func(r *store.Refusal) []any {
 		return []any{
-			&r.WorkflowID, moment{&r.Minute}, &r.Code, &r.Count, moment{&r.Last.At},
+			&r.WorkflowID,
+			moment{&r.Minute},
+			&r.Code, &r.Count,
+			moment{&r.Last.At},
 			&r.Last.BodyBytes, &r.Last.UserAgent,
 		}
 	},

@@ -12,7 +12,8 @@ var eventCauses = table[store.EventCause]{
 	columns: "id, account_id, kind, workflow_id, execution_id, queue, at, about",
 	fields: func(c *store.EventCause) []any {
 		return []any{
-			&c.ID, &c.AccountID, &c.Kind, &c.WorkflowID, &c.ExecutionID, &c.Queue, moment{&c.At},
+			&c.ID, &c.AccountID, &c.Kind, &c.WorkflowID, &c.ExecutionID, &c.Queue,
+			moment{&c.At},
 			&c.Text,
 		}
 	},
@@ -24,7 +25,8 @@ var events = table[store.Event]{
 	columns: "id, account_id, kind, workflow_id, node_id, input, decided_at, published_at",
 	fields: func(e *store.Event) []any {
 		return []any{
-			&e.ID, &e.AccountID, &e.Kind, &e.WorkflowID, &e.NodeID, &e.Input, moment{&e.DecidedAt},
+			&e.ID, &e.AccountID, &e.Kind, &e.WorkflowID, &e.NodeID, &e.Input,
+			moment{&e.DecidedAt},
 			optional{moment{&e.PublishedAt}},
 		}
 	},

@@ -15,8 +15,12 @@ var early = table[store.PendingProgress]{
 	fields: func(e *store.PendingProgress) []any {
 		keptAt := time.Now() // written; what is read is not used
 		return []any{
-			&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status), moment{&e.At},
-			optional{moment{&e.StartedAt}}, &e.Error, &e.Output, count{&e.Attempt}, moment{&keptAt},
+			&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status),
+			moment{&e.At},
+			optional{moment{&e.StartedAt}},
+			&e.Error, &e.Output,
+			count{&e.Attempt},
+			moment{&keptAt},
 		}
 	},
 	conflict: "ON CONFLICT DO NOTHING",

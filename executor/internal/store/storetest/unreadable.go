@@ -34,7 +34,8 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 			{at(4), 2, []uint64{3, 1}},
 			{at(1), 2, nil},
 			{
-				store.UnreadablePosition{At: message(4).At, StreamSequence: math.MaxUint64}, 1,
+				store.UnreadablePosition{At: message(4).At, StreamSequence: math.MaxUint64},
+				1,
 				[]uint64{4},
 			},
 			{store.UnreadablePosition{}, 0, nil},

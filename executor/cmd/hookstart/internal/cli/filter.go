@@ -61,8 +61,10 @@ func (v *triggerFilter) Run(s *session) error {
 // showFilter prints the filter, and the last requests that did not match it.
 func (s *session) showFilter(t api.Trigger) error {
 	return s.print(func() error {
-		if err := s.rows([][]string{{"Filter", filterOf(t)},
-			{"Filtered", filteredCount(t)}}); err != nil || t.Filtered == nil {
+		if err := s.rows([][]string{
+			{"Filter", filterOf(t)},
+			{"Filtered", filteredCount(t)},
+		}); err != nil || t.Filtered == nil {
 			return err
 		}
 		table := [][]string{{"AT", "DELIVERY ID", "PLACE"}}

@@ -173,14 +173,16 @@ func (a Account) eventsStep(before Account) *Step {
 	if a.Events != nil {
 		needs = append(needs, Workflow{ID: a.Events.WorkflowID}.key())
 	}
-	return &Step{Lines: append([]string{"~ " + a.key()}, lines...), key: a.key(), Needs: needs,
+	return &Step{
+		Lines: append([]string{"~ " + a.key()}, lines...), key: a.key(), Needs: needs,
 		Do: func(ctx context.Context, client *apiclient.Client) error {
 			if a.Events == nil {
 				return client.DeleteEvents(ctx, a.ID)
 			}
 			_, err := client.PutEvents(ctx, a.ID, api.PutEvents(*a.Events))
 			return err
-		}}
+		},
+	}
 }
 
 func (e *Events) fields() fields {

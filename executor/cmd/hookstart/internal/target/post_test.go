@@ -36,10 +36,12 @@ func posting(t *testing.T, ingress http.Handler, configure func(*target.Post)) *
 	done := make(chan error, 1)
 	go func() {
 		done <- runner.Run(ctx, nc,
-			runner.Options{Group: "run", Attempts: 3, Timeout: 2 * time.Second,
+			runner.Options{
+				Group: "run", Attempts: 3, Timeout: 2 * time.Second,
 				Backoff: func(int) time.Duration {
 					return time.Millisecond
-				}}, post.Handle)
+				},
+			}, post.Handle)
 	}()
 	t.Cleanup(func() {
 		cancel()
