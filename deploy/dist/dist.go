@@ -33,14 +33,16 @@ func (p Platform) String() string { return p.OS + "_" + p.Arch }
 
 // Platforms returns the platforms for which archives are made. Packages and images are for Linux.
 func Platforms() []Platform {
-	return []Platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
+	return []Platform{
+		{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"},
+	}
 }
 
 // Release is one release and the folders in which it is made. Its methods write below Out and
 // nowhere else.
 type Release struct {
-	// Root is the folder of the checkout. The files that git tracks there are shipped, as they are in
-	// the folder.
+	// Root is the folder of the checkout. The files that git tracks there are shipped, as they are
+	// in the folder.
 	Root string
 	// Out is the folder to which the files are written.
 	Out string
@@ -60,8 +62,10 @@ type Release struct {
 
 // New returns the release of the commit that is checked out in root.
 func New(ctx context.Context, root, out, version string, log io.Writer) (*Release, error) {
-	if !semver.IsValid(version) || semver.Canonical(version) != version || semver.Build(version) != "" {
-		return nil, fmt.Errorf("%q is not a version: it has to be like v0.1.0 or v0.1.0-rc.1", version)
+	if !semver.IsValid(version) || semver.Canonical(version) != version ||
+		semver.Build(version) != "" {
+		return nil,
+			fmt.Errorf("%q is not a version: it has to be like v0.1.0 or v0.1.0-rc.1", version)
 	}
 	r := &Release{Root: root, Out: out, Version: version, Log: log, Binaries: map[Platform]string{}}
 	head, err := r.git(ctx, "log", "-1", "--format=%H %ct")
@@ -95,19 +99,24 @@ func (r *Release) git(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := run(ctx, r.Root, nil, "git", append([]string{"-c", "safe.directory=" + root}, args...)...)
+	out, err := run(ctx, r.Root, nil, "git",
+		append([]string{"-c", "safe.directory=" + root}, args...)...)
 	return string(out), err
 }
 
 // run runs a program and returns what it wrote to stdout. Its error contains what the program wrote
 // to stderr.
-func run(ctx context.Context, folder string, env []string, name string, args ...string) ([]byte, error) {
+func run(
+	ctx context.Context, folder string, env []string, name string, args ...string,
+) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the names are constants
 	cmd.Dir, cmd.Env = folder, env
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", filepath.Base(name), strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+		return nil,
+			fmt.Errorf("%s %s: %w: %s", filepath.Base(name), strings.Join(args, " "), err,
+				bytes.TrimSpace(stderr.Bytes()))
 	}
 	return stdout.Bytes(), nil
 }
@@ -133,16 +142,22 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // what is in Out is for everybody
+	//nolint:gosec // the files in Out are for every user of the machine
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	r.logf("compiling for %s/%s", p.OS, p.Arch)
 	const ops = "github.com/hookstart/hookstart/shared/ops"
-	ldflags := fmt.Sprintf("-s -w -X %s.Version=%s -X '%s.Commit=%s of %s'", ops, r.Version, ops, r.Commit, r.Time.Format(time.RFC3339))
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-pgo=deploy/bench/load.pgo", "-ldflags", ldflags, "-o", folder + "/"}
+	ldflags := fmt.Sprintf("-s -w -X %s.Version=%s -X '%s.Commit=%s of %s'", ops, r.Version, ops,
+		r.Commit, r.Time.Format(time.RFC3339))
+	args := []string{
+		"build", "-trimpath", "-buildvcs=false", "-pgo=deploy/bench/load.pgo", "-ldflags", ldflags,
+		"-o", folder + "/",
+	}
 	args = append(args, slices.Sorted(maps.Values(programs()))...)
 	args = append(args, keyMaker)
-	env := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
+	env := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOAMD64=v1",
+		"GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
 	if _, err := run(ctx, r.Root, env, "go", args...); err != nil {
 		return err
 	}
@@ -158,7 +173,8 @@ func (r *Release) Clean() error { return os.RemoveAll(r.compiled()) }
 
 // Pack makes everything from the programs in Binaries, and SHA256SUMS last.
 func (r *Release) Pack(ctx context.Context) error {
-	if err := os.MkdirAll(r.Out, 0o755); err != nil { //nolint:gosec // what is in it is for everybody
+	//nolint:gosec // the files in Out are for every user of the machine
+	if err := os.MkdirAll(r.Out, 0o755); err != nil {
 		return err
 	}
 	made, err := r.generate(ctx)
@@ -169,7 +185,9 @@ func (r *Release) Pack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.SortedFunc(maps.Keys(r.Binaries), func(a, b Platform) int { return cmp.Compare(a.String(), b.String()) }) {
+	for _, p := range slices.SortedFunc(maps.Keys(r.Binaries), func(a, b Platform) int {
+		return cmp.Compare(a.String(), b.String())
+	}) {
 		if err := r.archive(p, shipped, made); err != nil {
 			return err
 		}
@@ -196,7 +214,9 @@ func (r *Release) generate(ctx context.Context) (*tree, error) {
 	host := Platform{runtime.GOOS, runtime.GOARCH}
 	folder, ok := r.Binaries[host]
 	if !ok {
-		return nil, fmt.Errorf("manual pages are made by running the programs, and there are none for %s/%s", host.OS, host.Arch)
+		return nil,
+			fmt.Errorf("manual pages are made by running the programs, and there are none for "+
+				"%s/%s", host.OS, host.Arch)
 	}
 	made := &tree{}
 	for name := range programs() {
@@ -206,8 +226,13 @@ func (r *Release) generate(ctx context.Context) (*tree, error) {
 		}
 		made.add(manualPath(name), 0o644, page)
 	}
-	for shell, name := range map[string]string{"bash": "hookstart.bash", "zsh": "_hookstart", "fish": "hookstart.fish"} {
-		script, err := run(ctx, "", []string{}, filepath.Join(folder, "hookstart"), "completion", shell)
+	for shell, name := range map[string]string{
+		"bash": "hookstart.bash",
+		"zsh":  "_hookstart",
+		"fish": "hookstart.fish",
+	} {
+		script, err := run(ctx, "", []string{}, filepath.Join(folder, "hookstart"), "completion",
+			shell)
 		if err != nil {
 			return nil, err
 		}
@@ -272,9 +297,11 @@ func sum(content []byte) string {
 // ssh-keygen and no network; an agent may hold the key.
 func (r *Release) Sign(ctx context.Context, key string) error {
 	sums := filepath.Join(r.Out, "SHA256SUMS")
-	if err := os.Remove(sums + ".sig"); err != nil && !errors.Is(err, os.ErrNotExist) { // otherwise ssh-keygen asks before it overwrites the file
+	if err := os.Remove(sums + ".sig"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		// Otherwise ssh-keygen asks before it overwrites the file.
 		return err
 	}
-	_, err := run(ctx, "", os.Environ(), "ssh-keygen", "-Y", "sign", "-f", key, "-n", "hookstart-release", sums)
+	_, err := run(ctx, "", os.Environ(), "ssh-keygen", "-Y", "sign", "-f", key, "-n",
+		"hookstart-release", sums)
 	return err
 }

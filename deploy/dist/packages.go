@@ -26,8 +26,8 @@ type Package struct {
 	// NATS is true if the package has the configuration of NATS, as /etc/hookstart/nats, and the
 	// scripts that make keys.
 	NATS bool
-	// State are the folders in /var/lib that belong to the units. They are deleted when the package is
-	// purged.
+	// State are the folders in /var/lib that belong to the units. They are deleted when the package
+	// is purged.
 	State []string
 	// Recommends and Suggests are the names of packages that complement the package.
 	Recommends, Suggests []string
@@ -37,29 +37,37 @@ type Package struct {
 func Packages() map[string]Package {
 	return map[string]Package{
 		"hookstart": {
-			Summary:     "command line of hookstart, for operators and runners",
-			Description: "It manages workflows and their webhooks, shows executions, backs up and\nrestores an installation, and runs a program for each execution of a queue.",
-			Programs:    []string{"hookstart"},
-			Units:       []string{"hookstart-run@.service"},
+			Summary: "command line of hookstart, for operators and runners",
+			Description: "It manages workflows and their webhooks, shows executions, backs up " +
+				"and\nrestores an installation, and runs a program for each execution of a queue.",
+			Programs: []string{"hookstart"},
+			Units:    []string{"hookstart-run@.service"},
 		},
 		"hookstart-server": {
-			Summary:     "webhook trigger service: ingress and executor",
-			Description: "A POST to a URL with a workflow's ID and a secret token starts exactly one\nexecution of that workflow. The ingress is the webhook endpoint; the executor\nrecords executions and serves the operators' API and the console. They need a\nNATS server of version 2.15 or newer.",
-			Programs:    []string{"ingress", "executor"},
-			Units:       []string{"hookstart-ingress.service", "hookstart-executor.service", "hookstart-nats.service"},
-			Settings:    []string{"ingress.env", "executor.env", "nats.env"},
-			NATS:        true,
-			State:       []string{"hookstart-executor", "hookstart-nats"},
-			Recommends:  []string{"hookstart", "openssl"},
+			Summary: "webhook trigger service: ingress and executor",
+			Description: "A POST to a URL with a workflow's ID and a secret token starts exactly " +
+				"one\nexecution of that workflow. The ingress is the webhook endpoint; the " +
+				"executor\nrecords executions and serves the operators' API and the console. " +
+				"They need a\nNATS server of version 2.15 or newer.",
+			Programs: []string{"ingress", "executor"},
+			Units: []string{
+				"hookstart-ingress.service", "hookstart-executor.service", "hookstart-nats.service",
+			},
+			Settings:   []string{"ingress.env", "executor.env", "nats.env"},
+			NATS:       true,
+			State:      []string{"hookstart-executor", "hookstart-nats"},
+			Recommends: []string{"hookstart", "openssl"},
 		},
 		"hookstart-local": {
-			Summary:     "webhook trigger service in one process",
-			Description: "A POST to a URL with a workflow's ID and a secret token starts exactly one\nexecution of that workflow. This is all of hookstart in one process, for one\nmachine, on an embedded NATS server and SQLite.",
-			Programs:    []string{"hookstart-local"},
-			Units:       []string{"hookstart-local.service"},
-			Settings:    []string{"local.env"},
-			State:       []string{"hookstart"},
-			Recommends:  []string{"hookstart"},
+			Summary: "webhook trigger service in one process",
+			Description: "A POST to a URL with a workflow's ID and a secret token starts exactly " +
+				"one\nexecution of that workflow. This is all of hookstart in one process, for " +
+				"one\nmachine, on an embedded NATS server and SQLite.",
+			Programs:   []string{"hookstart-local"},
+			Units:      []string{"hookstart-local.service"},
+			Settings:   []string{"local.env"},
+			State:      []string{"hookstart"},
+			Recommends: []string{"hookstart"},
 		},
 	}
 }
@@ -93,7 +101,8 @@ type staged struct {
 
 func (s *staged) source(name string, data []byte) string {
 	path := filepath.Join(s.folder, fmt.Sprintf("%03d-%s", len(s.contents), filepath.Base(name)))
-	if err := os.WriteFile(path, data, 0o600); err != nil && s.err == nil { //nolint:gosec // a path of the release's own
+	//nolint:gosec // a path of the release's own
+	if err := os.WriteFile(path, data, 0o600); err != nil && s.err == nil {
 		s.err = err
 	}
 	return path
@@ -102,7 +111,11 @@ func (s *staged) source(name string, data []byte) string {
 // add adds a file. packager is deb, rpm, or "" for both. kind is nfpm's type: "", or config for
 // files that upgrades keep.
 func (s *staged) add(destination string, mode int64, kind, packager string, data []byte) {
-	s.contents = append(s.contents, content{s.source(destination, data), destination, kind, packager, contentInfo{"root", "root", mode, s.at}})
+	s.contents = append(s.contents, content{
+		s.source(destination, data), destination, kind, packager, contentInfo{
+			"root", "root", mode, s.at,
+		},
+	})
 }
 
 // packages makes all packages for a platform.
@@ -115,7 +128,9 @@ func (r *Release) packages(ctx context.Context, p Platform, shipped, made *tree)
 	return nil
 }
 
-func (r *Release) pack(ctx context.Context, p Platform, name string, about Package, shipped, made *tree) error {
+func (r *Release) pack(
+	ctx context.Context, p Platform, name string, about Package, shipped, made *tree,
+) error {
 	folder, err := os.MkdirTemp("", "hookstart-dist-")
 	if err != nil {
 		return err
@@ -132,7 +147,9 @@ func (r *Release) pack(ctx context.Context, p Platform, name string, about Packa
 		if err != nil {
 			return err
 		}
-		filled := strings.NewReplacer("@PACKAGE@", name, "@UNITS@", strings.Join(instances(about.Units), " "), "@STATE@", strings.Join(about.State, " ")).Replace(string(text))
+		filled := strings.NewReplacer("@PACKAGE@", name, "@UNITS@",
+			strings.Join(instances(about.Units), " "), "@STATE@",
+			strings.Join(about.State, " ")).Replace(string(text))
 		scripts[when] = s.source(when, []byte(filled))
 		s.contents = append(s.contents, content{}) // keeps the names of the staged files distinct
 	}
@@ -141,12 +158,23 @@ func (r *Release) pack(ctx context.Context, p Platform, name string, about Packa
 		return s.err
 	}
 	config := map[string]any{
-		"name": name, "arch": p.Arch, "platform": "linux", "version": r.Version, "mtime": r.Time, "disable_globbing": true,
-		"section": "net", "priority": "optional", "homepage": "https://github.com/hookstart/hookstart",
-		"maintainer": maintainer, "description": about.Summary + "\n" + about.Description,
-		"recommends": about.Recommends, "suggests": about.Suggests, "contents": s.contents, "scripts": scripts,
-		"rpm": map[string]any{"buildhost": "hookstart", "summary": about.Summary},
-		"deb": map[string]any{"compression": "xz"},
+		"name":             name,
+		"arch":             p.Arch,
+		"platform":         "linux",
+		"version":          r.Version,
+		"mtime":            r.Time,
+		"disable_globbing": true,
+		"section":          "net",
+		"priority":         "optional",
+		"homepage":         "https://github.com/hookstart/hookstart",
+		"maintainer":       maintainer,
+		"description":      about.Summary + "\n" + about.Description,
+		"recommends":       about.Recommends,
+		"suggests":         about.Suggests,
+		"contents":         s.contents,
+		"scripts":          scripts,
+		"rpm":              map[string]any{"buildhost": "hookstart", "summary": about.Summary},
+		"deb":              map[string]any{"compression": "xz"},
 	}
 	nfpm, err := filepath.Abs(r.NFPM)
 	if err != nil {
@@ -167,7 +195,8 @@ func (r *Release) pack(ctx context.Context, p Platform, name string, about Packa
 		file := fmt.Sprintf("%s_%s_%s.%s", name, r.Number(), p, packager)
 		target := filepath.Join(folder, file)
 		env := append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.Time.Unix()))
-		if _, err := run(ctx, folder, env, nfpm, "package", "--config", configFile, "--packager", packager, "--target", target); err != nil {
+		if _, err := run(ctx, folder, env, nfpm, "package", "--config", configFile, "--packager",
+			packager, "--target", target); err != nil {
 			return err
 		}
 		content, err := os.ReadFile(target) //nolint:gosec // made just now
@@ -195,7 +224,9 @@ func instances(units []string) (named []string) {
 }
 
 // stage adds all files of a package, and returns the programs in it.
-func (r *Release) stage(s *staged, p Platform, name string, about Package, shipped, made *tree) (binaries []string, err error) {
+func (r *Release) stage(
+	s *staged, p Platform, name string, about Package, shipped, made *tree,
+) (binaries []string, err error) {
 	doc := "/usr/share/doc/" + name + "/"
 	for _, program := range about.Programs {
 		binary := filepath.Join(r.Binaries[p], program)
@@ -232,7 +263,8 @@ func (r *Release) stage(s *staged, p Platform, name string, about Package, shipp
 		}
 	}
 	for _, file := range about.Settings {
-		s.add("/etc/hookstart/"+file, 0o600, "config|noreplace", "", get("deploy/systemd/"+file+".example"))
+		s.add("/etc/hookstart/"+file, 0o600, "config|noreplace", "",
+			get("deploy/systemd/"+file+".example"))
 	}
 	if about.NATS {
 		binary := filepath.Join(r.Binaries[p], "nk")
@@ -266,14 +298,16 @@ func (r *Release) stage(s *staged, p Platform, name string, about Package, shipp
 		return nil, err
 	}
 	s.add(doc+"changelog.gz", 0o644, "", "deb", log)
-	s.add("/usr/share/lintian/overrides/"+name, 0o644, "", "deb", get("deploy/dist/packages/lintian-overrides"))
+	s.add("/usr/share/lintian/overrides/"+name, 0o644, "", "deb",
+		get("deploy/dist/packages/lintian-overrides"))
 	return binaries, s.err
 }
 
 // debianChangelog returns the changelog that Debian demands, in its own format: one entry, which
 // refers to CHANGELOG.md.
 func (r *Release) debianChangelog(name string) string {
-	return fmt.Sprintf("%[1]s (%[2]s) unstable; urgency=medium\n\n  * Changes: /usr/share/doc/%[1]s/CHANGELOG.md.\n\n -- %[3]s  %[4]s\n",
+	return fmt.Sprintf("%[1]s (%[2]s) unstable; urgency=medium\n\n  * Changes: "+
+		"/usr/share/doc/%[1]s/CHANGELOG.md.\n\n -- %[3]s  %[4]s\n",
 		name, strings.Replace(r.Number(), "-", "~", 1), maintainer, r.Time.Format(time.RFC1123Z))
 }
 

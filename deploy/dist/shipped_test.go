@@ -24,14 +24,15 @@ var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals
 	return folder, makeAll(root, folder)
 })
 
-// makeAll makes the whole release in a folder as make dist does. The last step runs as the arguments
-// of wrapper, if there are any, followed by the command.
+// makeAll makes the whole release in a folder as make dist does. The last step runs as the
+// arguments of wrapper, if there are any, followed by the command.
 func makeAll(checkout, folder string, wrapper ...string) error {
 	program := folder + ".make" // the folder itself is emptied
 	defer os.Remove(program)
 	for _, args := range [][]string{
 		{"go", "build", "-buildvcs=false", "-o", program, "./deploy/dist/cmd/dist"},
-		append(wrapper, program, "-out", folder, "-nfpm", os.Getenv("HOOKSTART_NFPM"), "-platforms", os.Getenv("HOOKSTART_PLATFORMS"), "v0.1.0"),
+		append(wrapper, program, "-out", folder, "-nfpm", os.Getenv("HOOKSTART_NFPM"), "-platforms",
+			os.Getenv("HOOKSTART_PLATFORMS"), "v0.1.0"),
 	} {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Dir = checkout
@@ -44,8 +45,8 @@ func makeAll(checkout, folder string, wrapper ...string) error {
 
 // anotherUser returns the start of a command that runs the rest as the user nobody, with a umask, a
 // time zone and a home of its own. That user shares the caches of Go with this one, for which it
-// keeps the right to read and write everything. Without the program setpriv, or as another user than
-// root, only the umask and the time zone are changed.
+// keeps the right to read and write everything. Without the program setpriv, or as another user
+// than root, only the umask and the time zone are changed.
 func anotherUser(t *testing.T) []string {
 	t.Helper()
 	shell := []string{"sh", "-c", `umask 077 && exec env TZ=Pacific/Auckland "$@"`, "sh"}
@@ -57,7 +58,8 @@ func anotherUser(t *testing.T) []string {
 		args = append(args, name+"="+strings.TrimSpace(command(t, ".", "go", "env", name)))
 	}
 	const caps = "-all,+dac_override,+dac_read_search"
-	args = append(args, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps="+caps, "--ambient-caps="+caps)
+	args = append(args, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+		"--inh-caps="+caps, "--ambient-caps="+caps)
 	return append(args, shell...)
 }
 
@@ -100,7 +102,8 @@ func check(t *testing.T, name string, env ...string) {
 func servers(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", folder+"/", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nkeys/nk")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", folder+"/",
+		"github.com/nats-io/nats-server/v2", "github.com/nats-io/nkeys/nk")
 	cmd.Dir, cmd.Env = filepath.Join(root, "shared"), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -413,7 +413,11 @@ func signers() []signer {
 			},
 		},
 		{
-			name: "mailgun form", preset: "mailgun", secret: plainSecret, timed: true, uncovers: true,
+			name:     "mailgun form",
+			preset:   "mailgun",
+			secret:   plainSecret,
+			timed:    true,
+			uncovers: true,
 			sign: func(key, body, _ string, now int64) (map[string]string, string) {
 				form := url.Values{
 					"timestamp": {itoa(now)},

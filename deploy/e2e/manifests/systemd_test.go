@@ -22,7 +22,8 @@ func TestSystemd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		command := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/(\S+) (.*)$`).FindStringSubmatch(string(text))
+		command := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/(\S+) (.*)$`).
+			FindStringSubmatch(string(text))
 		if command == nil {
 			t.Fatalf("%s starts nothing", unit)
 		}
@@ -31,7 +32,8 @@ func TestSystemd(t *testing.T) {
 			t.Errorf("%s: systemd does not replace the variable in %s", unit, m)
 		}
 		env := map[string]string{}
-		for _, m := range regexp.MustCompile(`(?m)^Environment=(\w+)=(.*)$`).FindAllStringSubmatch(string(text), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^Environment=(\w+)=(.*)$`).
+			FindAllStringSubmatch(string(text), -1) {
 			env[m[1]] = m[2]
 		}
 		switch command[1] {
@@ -39,7 +41,9 @@ func TestSystemd(t *testing.T) {
 		case "hookstart":
 			checkRunner(t, strings.Fields(command[2]))
 		default:
-			if !checkProgram(t, command[1], append(strings.Fields(command[2]), "--ops-addr=0.0.0.0:0"), env) { // on a separate machine the default is right
+			if !checkProgram(t, command[1],
+				append(strings.Fields(command[2]), "--ops-addr=0.0.0.0:0"), env) {
+				// On a separate machine the default is right.
 				t.Errorf("no such program: %s", command[1])
 			}
 		}
@@ -55,11 +59,14 @@ func TestSystemd(t *testing.T) {
 	if err != nil {
 		t.Skip("no systemd-analyze")
 	}
-	if out, err := exec.Command(analyze, append([]string{"verify"}, copies...)...).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := exec.Command(analyze,
+		append([]string{"verify"}, copies...)...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)
 	}
 	// The units are exposed to 1.2 on this scale, above all because they use the network.
-	if out, err := exec.Command(analyze, append([]string{"security", "--offline=true", "--threshold=15"}, copies...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(analyze,
+		append([]string{"security", "--offline=true", "--threshold=15"},
+			copies...)...).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -69,11 +76,13 @@ func TestSystemd(t *testing.T) {
 func checkRunner(t *testing.T, args []string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "hookstart")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, "github.com/hookstart/hookstart/executor/cmd/hookstart").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program,
+		"github.com/hookstart/hookstart/executor/cmd/hookstart").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	out, _ := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
-	if !strings.HasPrefix(string(out), "hookstart: there is no program /usr/local/lib/hookstart/%i\n") {
+	if !strings.HasPrefix(string(out),
+		"hookstart: there is no program /usr/local/lib/hookstart/%i\n") {
 		t.Errorf("hookstart %q: %s", args, out)
 	}
 }

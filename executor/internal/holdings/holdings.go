@@ -84,7 +84,8 @@ func (h *Holdings) Run(ctx context.Context) {
 			h.end(ctx)
 			if !failing {
 				h.config.Log.WithError(err).
-					Warn("what accounts hold in the stream could not be added up; it is tried again")
+					Warn("what accounts hold in the stream could not be added up; it is tried " +
+						"again")
 			}
 		}
 		failing = err != nil
@@ -271,6 +272,10 @@ func (h *Holdings) warn(limit, used int64) {
 		most[i] = fmt.Sprintf("%s %.1f %%", ids[i], 100*float64(sums[ids[i]])/float64(limit))
 	}
 	h.config.Log.WithFields(logrus.Fields{
-		"stream": stream.Name, "bytes": used, "max_bytes": limit, "accounts": len(ids), "most": most,
+		"stream":    stream.Name,
+		"bytes":     used,
+		"max_bytes": limit,
+		"accounts":  len(ids),
+		"most":      most,
 	}).Warn("the stream is nine tenths full: the accounts that hold the most are refused first")
 }

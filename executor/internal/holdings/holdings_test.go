@@ -107,7 +107,8 @@ func (r *rig) publish(workflowID string, bytes int) {
 		var err error
 		switch n % 3 {
 		case 0:
-			start.DeliveryID, start.Trace = "d", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+			start.DeliveryID, start.Trace = "d",
+				"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 			msg, err = stream.StartMessage(start)
 		case 1:
 			start.OrderKey = "k"
@@ -204,7 +205,9 @@ func TestSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.await("what expired", func(sums map[string]int64) bool { return known(sums) && sums["b"] == b })
+	r.await("what expired", func(sums map[string]int64) bool {
+		return known(sums) && sums["b"] == b
+	})
 	// Below seven tenths nothing is read.
 	if err := s.Purge(t.Context(), jetstream.WithPurgeKeep(10)); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,11 @@ import (
 // connect connects as an ingress does.
 func connect(t *testing.T, urls string) *nats.Conn {
 	t.Helper()
-	nc, err := bus.Connect(t.Context(), bus.Options{URL: urls, Timeout: 20 * time.Second, Log: logtest.Quiet()})
+	nc, err := bus.Connect(t.Context(), bus.Options{
+		URL:     urls,
+		Timeout: 20 * time.Second,
+		Log:     logtest.Quiet(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +37,9 @@ func connect(t *testing.T, urls string) *nats.Conn {
 	return nc
 }
 
-func newPublisher(t *testing.T, nc *nats.Conn, replicas int, timeout time.Duration) *publish.Publisher {
+func newPublisher(
+	t *testing.T, nc *nats.Conn, replicas int, timeout time.Duration,
+) *publish.Publisher {
 	t.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -61,8 +67,14 @@ func message(t *testing.T, deliveryID string) *nats.Msg {
 		id = execution.IDForDelivery("wf", "node", deliveryID)
 	}
 	msg, err := stream.StartMessage(execution.Start{
-		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", DeliveryID: deliveryID,
-		Payload: execution.Payload{Kind: execution.Text}, Trace: fmt.Sprintf("00-0af7651916cd43dd8448eb211c80319c-%016x-01", rand.Uint64()),
+		ID:         id,
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "a",
+		Queue:      "q",
+		DeliveryID: deliveryID,
+		Payload:    execution.Payload{Kind: execution.Text},
+		Trace:      fmt.Sprintf("00-0af7651916cd43dd8448eb211c80319c-%016x-01", rand.Uint64()),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -78,8 +90,10 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 		t.Fatal(err)
 	}
 	consumer, err := js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{})
-	for tries := 1; tries < 6 && errors.Is(err, context.DeadlineExceeded); tries++ { // no server answers while a cluster elects a leader
-		consumer, err = js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{})
+	for tries := 1; tries < 6 && errors.Is(err, context.DeadlineExceeded); tries++ {
+		// No server answers while a cluster elects a leader.
+		consumer, err = js.OrderedConsumer(t.Context(), stream.Name,
+			jetstream.OrderedConsumerConfig{})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +239,8 @@ func TestNoGhosts(t *testing.T) {
 			break
 		}
 	}
-	if ack, err := p.Publish(message(t, "before")); err != nil || !ack.Duplicate || ack.Sequence != 1 {
+	if ack, err := p.Publish(message(t, "before")); err != nil || !ack.Duplicate ||
+		ack.Sequence != 1 {
 		t.Errorf("a repeat over the restart: %+v, %v", ack, err)
 	}
 	if stored := counts(t, server.Connect(t)); len(stored) != 2 {
@@ -280,7 +295,12 @@ func TestNoAnswerAtFirst(t *testing.T) {
 	server.Pause()
 	before := nc.Stats().OutMsgs
 	var wg sync.WaitGroup
-	for deliveryID, duplicate := range map[string]bool{"known": true, "known without a trace": true, "new": false, "": false} {
+	for deliveryID, duplicate := range map[string]bool{
+		"known":                 true,
+		"known without a trace": true,
+		"new":                   false,
+		"":                      false,
+	} {
 		msg := message(t, deliveryID)
 		wg.Go(func() {
 			if ack, err := p.Publish(msg); err != nil || ack.Duplicate != duplicate {
@@ -378,10 +398,12 @@ func TestTroubleIsRemembered(t *testing.T) {
 		t.Fatalf("%v, %v", err, p.Trouble(time.Now()))
 	}
 	bound(1)
-	if _, err := p.Publish(message(t, "second")); !errors.Is(err, publish.ErrStorageFull) || !errors.Is(p.Trouble(time.Now()), publish.ErrStorageFull) {
+	if _, err := p.Publish(message(t, "second")); !errors.Is(err, publish.ErrStorageFull) ||
+		!errors.Is(p.Trouble(time.Now()), publish.ErrStorageFull) {
 		t.Errorf("a full stream: %v, %v", err, p.Trouble(time.Now()))
 	}
-	if ack, err := p.Publish(message(t, "first")); err != nil || !ack.Duplicate || p.Trouble(time.Now()) == nil {
+	if ack, err := p.Publish(message(t, "first")); err != nil || !ack.Duplicate ||
+		p.Trouble(time.Now()) == nil {
 		t.Errorf("a repeat, which stores nothing: %+v, %v, %v", ack, err, p.Trouble(time.Now()))
 	}
 	if err := p.Trouble(time.Now().Add(time.Minute)); err != nil {
@@ -442,7 +464,8 @@ func repeat(t *testing.T, nc *nats.Conn, replicas int) {
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)
 		}
-		if ack, err := p.Repeat(message(t, "known")); err != nil || !ack.Duplicate || ack.Sequence != 1 {
+		if ack, err := p.Repeat(message(t, "known")); err != nil || !ack.Duplicate ||
+			ack.Sequence != 1 {
 			t.Errorf("a repeat: %+v, %v", ack, err)
 		}
 		for _, deliveryID := range []string{"new", ""} {

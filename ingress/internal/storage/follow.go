@@ -15,7 +15,8 @@ import (
 const (
 	// asking is the interval at which NATS is asked how much the stream holds.
 	asking = time.Second
-	// askingSoon is the shortest interval, while the stream is nine tenths full and requests arrive.
+	// askingSoon is the shortest interval, while the stream is nine tenths full and requests
+	// arrive.
 	askingSoon = 100 * time.Millisecond
 )
 

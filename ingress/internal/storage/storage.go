@@ -84,8 +84,8 @@ type Space struct {
 	// Crossed receives a value with each message while the stream is nine tenths full: then a new
 	// SetUse is worthwhile.
 	Crossed chan struct{}
-	// Announce receives a value when this ingress has taken so much that the others should be told at
-	// once.
+	// Announce receives a value when this ingress has taken so much that the others should be told
+	// at once.
 	Announce chan struct{}
 
 	seed   maphash.Seed

@@ -16,13 +16,16 @@ import (
 func main() {
 	out := flag.String("out", "dist", "folder that gets the files; what is in it is deleted before")
 	nfpm := flag.String("nfpm", "nfpm", "the program nfpm, which makes packages")
-	only := flag.String("platforms", "", "platforms like linux/amd64, comma-separated, that alone are made. Empty: all")
+	only := flag.String("platforms", "",
+		"platforms like linux/amd64, comma-separated, that alone are made. Empty: all")
 	key := flag.String("sign-with", "", "SSH key that signs SHA256SUMS. Empty: nothing is signed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: dist [-out FOLDER] [-nfpm PROGRAM] [-platforms OS/ARCH,...] [-sign-with KEY] VERSION, such as v0.1.0")
+		fmt.Fprintln(os.Stderr,
+			"usage: dist [-out FOLDER] [-nfpm PROGRAM] [-platforms OS/ARCH,...] [-sign-with KEY] "+
+				"VERSION, such as v0.1.0")
 		os.Exit(2)
 	}
 	platforms := dist.Platforms()
@@ -39,7 +42,9 @@ func main() {
 	}
 }
 
-func makeRelease(ctx context.Context, out, version, nfpm, key string, platforms []dist.Platform) error {
+func makeRelease(
+	ctx context.Context, out, version, nfpm, key string, platforms []dist.Platform,
+) error {
 	release, err := dist.New(ctx, ".", out, version, os.Stdout)
 	if err != nil {
 		return err
