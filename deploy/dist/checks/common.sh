@@ -18,7 +18,7 @@ fail() {
 need() {
 	local program
 	for program; do
-		command -v "$program" >/dev/null || skip "there is no $program: apt-get install mmdebstrap lintian rpm podman buildah runc podman-compose systemd-container jq iptables iproute2 procps"
+		command -v "$program" >/dev/null || skip "there is no $program: apt-get install mmdebstrap lintian rpm podman buildah runc podman-compose systemd-container jq iptables catatonit iproute2 procps"
 	done
 }
 

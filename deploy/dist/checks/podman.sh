@@ -1,7 +1,7 @@
 # Configures Podman with separate storage below WORK. It uses runc, cgroupfs and vfs, because these work inside a container, too.
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-need podman runc iptables jq
+need podman runc iptables jq catatonit
 as_root
 # These are its only settings. It neither uses nor changes those of the machine.
 cat >"$WORK/storage.conf" <<END
