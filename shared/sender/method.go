@@ -299,6 +299,9 @@ func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 			closest, distance = v, d
 		}
 	}
+	if closest.Code != webhook.SignatureExpired {
+		closest.Reason += s.otherSender(r)
+	}
 	return closest
 }
 

@@ -1,0 +1,109 @@
+package sender
+
+import (
+	"fmt"
+	"net/textproto"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/tidwall/gjson"
+)
+
+// headerInMessage matches the headers in the template of a message.
+var headerInMessage = regexp.MustCompile(`\{(header:[^}]+)\}`)
+
+// telltales maps each header that one preset alone names to that preset. GitHub's
+// X-Hub-Signature-256 is not among them, because others send it, too.
+var telltales = sync.OnceValue(func() map[string]*entry {
+	owners := map[string][]*entry{}
+	for _, e := range table() {
+		named := map[string]bool{}
+		note := func(sources ...string) {
+			for _, s := range sources {
+				if name, ok := strings.CutPrefix(s, "header:"); ok {
+					named[textproto.CanonicalMIMEHeaderKey(name)] = true
+				}
+			}
+		}
+		note(e.Delivery...)
+		for i := range e.Verify {
+			m := &e.Verify[i]
+			note(m.Signature)
+			note(m.Delivery...)
+			if m.Time != nil {
+				note(m.Time.From)
+			}
+			for _, found := range headerInMessage.FindAllStringSubmatch(m.Message, -1) {
+				note(found[1])
+			}
+		}
+		for name := range named {
+			owners[name] = append(owners[name], e)
+		}
+	}
+	unique := map[string]*entry{}
+	for name, all := range owners {
+		if len(all) == 1 && name != "Authorization" {
+			unique[name] = all[0]
+		}
+	}
+	return unique
+})
+
+// Recognize returns the preset whose requests a request looks like, by the headers that no other
+// preset has. It verifies nothing: everybody can send these headers. ok is false if no preset, or
+// more than one, fits best.
+func Recognize(r *Request) (p Preset, ok bool) {
+	if e, _ := recognize(r); e != nil {
+		return e.preset(), true
+	}
+	return Preset{}, false
+}
+
+// recognize is Recognize, and returns one of the headers by which it recognised the request.
+func recognize(r *Request) (best *entry, header string) {
+	found := map[*entry]int{}
+	seen := map[*entry]string{}
+	for name := range r.Header {
+		if e := telltales()[name]; e != nil {
+			found[e]++
+			if seen[e] == "" || name < seen[e] {
+				seen[e] = name
+			}
+		}
+	}
+	tie := false
+	for e, n := range found {
+		switch {
+		case best == nil || n > found[best]:
+			best, tie = e, false
+		case n == found[best]:
+			tie = true
+		}
+	}
+	if tie {
+		return nil, ""
+	}
+	return best, seen[best]
+}
+
+// IsURLCheck reports whether a request is the check with which Slack, and others in the same form,
+// find out whether a URL is theirs to call. A node without a sender does not answer it.
+func IsURLCheck(r *Request) bool {
+	if !r.IsJSON {
+		return false
+	}
+	found := gjson.GetManyBytes(r.Body, "type", "challenge")
+	return found[0].Str == "url_verification" && found[1].Type == gjson.String
+}
+
+// otherSender describes the sender that a refused request looks like, if it is not the node's own,
+// or returns "".
+func (s *Sender) otherSender(r *Request) string {
+	other, header := recognize(r)
+	if other == nil || other == s.entry {
+		return ""
+	}
+	return fmt.Sprintf("; it looks like a request of %s (%s): is that the node's sender?", other.Title, header)
+}
