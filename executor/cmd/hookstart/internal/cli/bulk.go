@@ -9,7 +9,10 @@ import (
 )
 
 // errFilterWithoutAll prevents that a forgotten word applies a command to everything.
-var errFilterWithoutAll = &hintError{errors.New("--workflow, --reason, --since and --until say which of --all"), "hookstart dead-letter requeue --help"}
+var errFilterWithoutAll = &hintError{
+	errors.New("--workflow, --reason, --since and --until say which of --all"),
+	"hookstart dead-letter retry --help",
+}
 
 // count returns how many of some conditions hold.
 func count(conditions ...bool) (n int) {
@@ -24,7 +27,7 @@ func count(conditions ...bool) (n int) {
 // requeueAll repeats the call, which requeues about 10,000 dead letters at most, until no more are
 // left.
 func (v *deadLetterRequeue) requeueAll(s *session) error {
-	return s.repeat("requeued", func() (int, []api.Left, bool, error) {
+	return s.repeat("retried", func() (int, []api.Left, bool, error) {
 		done, err := s.client.RequeueDeadLetters(s.ctx, v.selected())
 		return done.Requeued, done.Left, done.More, err
 	})
@@ -38,7 +41,7 @@ type deadLetterDismiss struct {
 
 func (*deadLetterDismiss) Help() string {
 	return `What is dismissed leaves the list. An execution stays failed, and can still be
-requeued or replayed by its ID.
+retried, or run again, by its ID.
 
 Examples:
 
@@ -63,8 +66,9 @@ func (v *deadLetterDismiss) Run(s *session) error {
 	})
 }
 
-type executionReplay struct {
+type executionAgain struct {
 	Execution string `arg:"" optional:"" help:"The execution's ID, or latest."`
+	Sample    bool   `help:"On the trigger node's sample payload, not on the execution's request."`
 	Rejected  bool   `help:"All rejected executions, or all that match --workflow, --since and --until."`
 	Workflow  string `type:"id" help:"With --rejected: only this workflow's." placeholder:"ID"`
 	Since     moment `help:"With --rejected: accepted then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'." placeholder:"TIME"`
@@ -72,29 +76,39 @@ type executionReplay struct {
 	Key       string `help:"An idempotency key of your own: repeated with it, nothing starts twice." placeholder:"KEY"`
 }
 
-func (*executionReplay) Help() string {
-	return `A new execution starts on the original body, headers and query. (execution rerun
-starts on the trigger node's sample payload.) The original must have ended, or
-have been rejected.
+const helpOfRunAgain = "hookstart execution run-again --help"
+
+func (*executionAgain) Help() string {
+	return `Another execution starts on the same request: its body, headers and query. The
+original must have ended, or have been rejected. With --sample it starts on the
+sample payload of the trigger node. (dead-letter retry takes the place of an
+execution that failed.)
 
 With --rejected, what arrived while a workflow was not active starts, the oldest
-first. It can be broken off and repeated: each one is replayed once.
+first. It can be broken off and repeated: each one is run again once.
 
 Examples:
 
-  hookstart execution replay latest
-  hookstart execution replay --rejected --workflow demo --since 2h`
+  hookstart execution run-again latest
+  hookstart execution run-again latest --sample
+  hookstart execution run-again --rejected --workflow demo --since 2h`
 }
 
-func (v *executionReplay) Run(s *session) error {
+func (v *executionAgain) Run(s *session) error {
 	switch {
 	case v.Rejected == (v.Execution != ""):
 		return &hintError{errors.New("name one execution, or give --rejected"), "hookstart execution list --status rejected"}
 	case !v.Rejected && (v.Workflow != "" || !v.Since.IsZero() || !v.Until.IsZero()):
-		return &hintError{errors.New("--workflow, --since and --until say which of --rejected"), "hookstart execution replay --help"}
+		return &hintError{
+			errors.New("--workflow, --since and --until say which of --rejected"), helpOfRunAgain,
+		}
+	case v.Sample && (v.Rejected || v.Key != ""):
+		return &hintError{
+			errors.New("--sample goes with one execution, without --rejected and --key"), helpOfRunAgain,
+		}
 	case v.Rejected:
 		which := api.ReplayRejected{Status: "rejected", WorkflowID: v.Workflow, Since: v.Since.Time, Until: v.Until.Time}
-		return s.repeat("replayed", func() (int, []api.Left, bool, error) {
+		return s.repeat("run again", func() (int, []api.Left, bool, error) {
 			done, err := s.client.ReplayRejected(s.ctx, which, v.Key)
 			return done.Replayed, done.Left, done.More, err
 		})
@@ -102,6 +116,9 @@ func (v *executionReplay) Run(s *session) error {
 	id, err := (&executionArg{v.Execution}).id(s)
 	if err != nil {
 		return err
+	}
+	if v.Sample {
+		return s.runOnSample(id)
 	}
 	started, err := s.client.ReplayExecution(s.ctx, id, v.Key)
 	return s.done(err, "%s started on the original body of %s", started.ExecutionID, id)

@@ -103,7 +103,7 @@ var examples = kong.PostBuild(func(k *kong.Kong) error {
 func newParser(into *flags, std Streams) *kong.Kong {
 	return kong.Must(into,
 		kong.Name("hookstart"), kong.Description(description),
-		ownVariables, examples, kong.DefaultEnvars(program.EnvPrefix), program.Files, ids,
+		ownVariables, examples, kong.DefaultEnvars(program.EnvPrefix), program.Files, ids, nodeIDs,
 		kong.ExplicitGroups([]kong.Group{{Key: "all", Title: "Flags of all verbs:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(std.Out, std.Err),

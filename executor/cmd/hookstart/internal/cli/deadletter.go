@@ -13,7 +13,7 @@ import (
 
 type deadLetterVerbs struct {
 	List    deadLetterList    `cmd:"" help:"List dead letters, the newest first."`
-	Requeue deadLetterRequeue `cmd:"" help:"Start failed executions again, or record messages that were put aside."`
+	Retry   deadLetterRequeue `cmd:"" aliases:"requeue" help:"Start failed executions again, or record messages that were put aside."`
 	Dismiss deadLetterDismiss `cmd:"" help:"Take dead letters off the list."`
 }
 
@@ -39,9 +39,9 @@ type deadLetterList struct {
 }
 
 func (*deadLetterList) Help() string {
-	return `Executions that failed and were neither requeued nor dismissed, messages that the
+	return `Executions that failed and were neither retried nor dismissed, messages that the
 database refused, and messages that could not be decoded. The last cannot be
-requeued.
+retried.
 
 Example:
 
@@ -71,8 +71,8 @@ type deadLetterRequeue struct {
 
 func (*deadLetterRequeue) Help() string {
 	return `A new execution starts on the original's body, headers and query, and takes
-its place; asked for again, it is the same one. (execution rerun starts on the
-trigger node's sample payload.) With the demo, this makes a dead letter:
+its place; asked for again, it is the same one. (execution run-again starts another
+one beside it.) With the demo, this makes a dead letter:
 hookstart trigger send demo --data '{"fail":"on purpose"}'
 
 Of a message that was put aside (message-12), the record is made that is missing,
@@ -81,13 +81,13 @@ the message all the same. It can be repeated.
 
 Examples:
 
-  hookstart dead-letter requeue latest
-  hookstart dead-letter requeue message-12
-  hookstart dead-letter requeue --refused
-  hookstart dead-letter requeue --all --workflow demo --since 1h
+  hookstart dead-letter retry latest
+  hookstart dead-letter retry message-12
+  hookstart dead-letter retry --refused
+  hookstart dead-letter retry --all --workflow demo --since 1h
 
-With --all it goes on until nothing is left that can be requeued. It can be
-broken off and repeated: each one is requeued once.`
+With --all it goes on until nothing is left that can be retried. It can be
+broken off and repeated: each one is retried once.`
 }
 
 func (v *deadLetterRequeue) Run(s *session) error {
@@ -112,11 +112,13 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	started, err := s.client.RequeueExecution(s.ctx, id)
 	switch {
 	case api.IsCode(err, api.CodeNotFailed):
-		return &hintError{err, "hookstart dead-letter list; execution rerun starts any one again, on the sample payload"}
+		return &hintError{
+			err, "hookstart dead-letter list; execution run-again starts any one that has ended again",
+		}
 	case strings.HasPrefix(id, "message-") || strings.HasPrefix(id, "report-"):
 		return s.done(err, "%s is recorded, from %s", started.ExecutionID, id)
 	case before.RequeuedAs == started.ExecutionID:
-		return s.done(err, "%s was requeued before, as %s", id, started.ExecutionID)
+		return s.done(err, "%s was retried before, as %s", id, started.ExecutionID)
 	default:
 		return s.done(err, "%s started on the original body of %s", started.ExecutionID, id)
 	}
@@ -163,7 +165,9 @@ func latestDeadLetter(s *session) (string, error) {
 			return d.ID, err
 		}
 	}
-	return "", &hintError{errors.New("there is no failed execution that was not requeued"), "hookstart dead-letter list"}
+	return "", &hintError{
+		errors.New("there is no failed execution that was not retried"), "hookstart dead-letter list",
+	}
 }
 
 // deadLetters iterates over all dead letters, the newest first.

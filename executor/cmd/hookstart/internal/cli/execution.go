@@ -17,8 +17,8 @@ type executionVerbs struct {
 	List   executionList   `cmd:"" help:"List executions, the newest first." example:"hookstart execution list --workflow demo --status queued --since 1h"`
 	Show   executionShow   `cmd:"" help:"Show an execution, with its input." example:"hookstart execution show latest"`
 	Tail   executionTail   `cmd:"" help:"Watch executions change." detail:"Ctrl-C ends it. It connects again when the executor restarts. With -o json each change is one line." example:"hookstart execution tail --workflow demo"`
-	Rerun  executionRerun  `cmd:"" help:"Run the same trigger again, on its sample payload." detail:"It runs on the trigger node's sample payload, not on the original body." example:"hookstart execution rerun latest"`
-	Replay executionReplay `cmd:"" help:"Start executions again on their original body, headers and query."`
+	Again  executionAgain  `cmd:"" name:"run-again" aliases:"replay" help:"Run executions again: on the same request, or on the sample payload."`
+	Rerun  executionRerun  `cmd:"" hidden:"" help:"Run the same trigger again, on its sample payload." detail:"The same as run-again --sample." example:"hookstart execution rerun latest"`
 	Cancel executionCancel `cmd:"" help:"Cancel executions that have not ended." detail:"One that no runner was given is canceled at once; one that runs is asked to end." example:"hookstart execution cancel --workflow demo --since 1h"`
 	Verify executionVerify `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
 }
@@ -90,6 +90,11 @@ func (v *executionRerun) Run(s *session) error {
 	if err != nil {
 		return err
 	}
+	return s.runOnSample(id)
+}
+
+// runOnSample starts the trigger node of an execution on its sample payload.
+func (s *session) runOnSample(id string) error {
 	started, err := s.client.RerunExecution(s.ctx, id)
 	if err != nil {
 		if of, unknown := s.client.Execution(s.ctx, id); unknown == nil {
@@ -127,7 +132,7 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	}
 	add("Rerun of", e.RerunOf)
 	add("Replay of", e.ReplayOf)
-	add("Requeued as", e.RequeuedAs)
+	add("Retried as", e.RequeuedAs)
 	if !e.CancelRequestedAt.IsZero() {
 		add("Cancel asked", both(e.CancelRequestedAt, s.now()))
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -11,7 +12,26 @@ import (
 
 // ids refuses invalid IDs before anything is sent: a slash in an ID would lead to another path of
 // the API.
-var ids = kong.NamedMapper("id", kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+var ids = kong.NamedMapper("id", kong.MapperFunc(decodeID))
+
+// nodeIDs is ids for the trigger node of a command, after which people write the value that they
+// want to set.
+var nodeIDs = kong.NamedMapper("node", kong.MapperFunc(decodeNodeID))
+
+func decodeNodeID(ctx *kong.DecodeContext, target reflect.Value) error {
+	const format = "a node's ID comes here, and %q is %s; to set it, write %s"
+	if text, ok := ctx.Scan.Peek().Value.(string); ok && !execution.ValidName(text) {
+		switch {
+		case isPlace(text):
+			return fmt.Errorf(format, text, "a place", "--set "+text)
+		case strings.HasPrefix(text, "{"):
+			return fmt.Errorf(format, text, "JSON", "--set '"+text+"', or --data of a sample payload")
+		}
+	}
+	return decodeID(ctx, target)
+}
+
+func decodeID(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("ID", &text); err != nil {
 		return err
@@ -21,4 +41,14 @@ var ids = kong.NamedMapper("id", kong.MapperFunc(func(ctx *kong.DecodeContext, t
 	}
 	target.SetString(text)
 	return nil
-}))
+}
+
+// isPlace reports whether a text is a place in a request, or a JSON pointer without its kind.
+func isPlace(text string) bool {
+	for _, kind := range []string{"header:", "ptr:", "form:", "query:", "/"} {
+		if strings.HasPrefix(text, kind) {
+			return true
+		}
+	}
+	return false
+}

@@ -16,7 +16,7 @@ type keyVerbs struct {
 
 type keyCreate struct {
 	Name      string `arg:"" help:"For people: who has it, and what for."`
-	Role      string `help:"viewer reads, without tokens; editor also changes workflows, reruns and requeues; admin also changes accounts and keys." enum:"viewer,editor,admin" required:""`
+	Role      string `help:"viewer reads, without tokens; editor also changes workflows, runs again and retries; admin also changes accounts and keys." enum:"viewer,editor,admin" required:""`
 	Account   string `help:"The only account that it has access to; not with the role admin. Default: all of them." type:"id" placeholder:"ACCOUNT"`
 	ExpiresIn span   `help:"When it stops to work, like 1h or 90d. Default: never." placeholder:"DURATION"`
 }

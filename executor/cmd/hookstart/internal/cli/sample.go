@@ -15,7 +15,8 @@ type triggerSample struct {
 }
 
 func (*triggerSample) Help() string {
-	return `Reruns run on the sample payload: any JSON value. It is printed as it is.
+	return `Tests, and run-again --sample, run on the sample payload: any JSON value. It is
+printed as it is.
 
 Examples:
 

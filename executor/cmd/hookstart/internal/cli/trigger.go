@@ -23,7 +23,7 @@ type triggerVerbs struct {
 // node holds the arguments that name a trigger node.
 type node struct {
 	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
-	Node     string `arg:"" optional:"" type:"id" help:"The trigger node's ID. Default: its only one."`
+	Node     string `arg:"" optional:"" type:"node" help:"The trigger node's ID. Default: its only one."`
 }
 
 // patch sets one setting of the node. null, or a nil value, takes it away.
