@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -122,7 +123,9 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 		};
 		return "";
 	})()`)
-	b.click("[data-id] [data-run-again]") // the pointer and the focus stay there
+	b.click("[data-id] [data-run-again]")
+	b.click("dialog[open] [value=rerun]")
+	hover(b, "[data-id] [data-run-again]") // the pointer and the focus are there again
 	b.wait(`window.oldShown`)
 	b.evaluate(`document.dispatchEvent(new Event("visibilitychange")), ""`) // makes the page fetch the list once more
 	b.wait(newest + ` !== ` + quote(before))
@@ -139,6 +142,17 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	}
 	b.do(chromedp.MouseEvent("mouseMoved", 1, 1))
 	b.wait(newest + ` === ` + quote(others.ExecutionID))
+}
+
+// hover moves the pointer to an element.
+func hover(b *tab, selector string) {
+	b.t.Helper()
+	var x, y float64
+	at := b.evaluate(`{ const box = document.querySelector(` + quote(selector) + `).getBoundingClientRect(); box.x + box.width / 2 + " " + (box.y + box.height / 2); }`)
+	if _, err := fmt.Sscan(at, &x, &y); err != nil {
+		b.t.Fatalf("%s is at %s: %v", selector, at, err)
+	}
+	b.do(chromedp.MouseEvent("mouseMoved", x, y))
 }
 
 // failuresGo checks that a failure is shown until the next action, or until the executor is reached

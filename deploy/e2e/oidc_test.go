@@ -135,8 +135,8 @@ func TestSignInThroughAProvider(t *testing.T) {
 		b.text(".who", "viewer")
 		b.text("main", "Globex orders")
 		b.visit("/workflows/demo")
-		b.text("#parameters", "viewers do not see")
-		for _, selector := range []string{"[data-switch]", "[data-show-token]", "[data-rotate]", "[data-sample]", "[data-settings]", "[data-run-again]", "[data-delete]"} {
+		b.text("#url", "viewers do not see")
+		for _, selector := range []string{"[data-switch]", "[data-show-token]", "[data-rotate]", "[data-sample]", "[data-settings]", "[data-handling]", "[data-run-again]", "[data-delete]"} {
 			if n := b.evaluate(`String(document.querySelectorAll(` + quote(selector) + `).length)`); n != "0" {
 				t.Errorf("a viewer is offered %s", selector)
 			}

@@ -68,6 +68,7 @@ func TestScreenshots(t *testing.T) {
 				b.text("#webhook-url", "hst_")
 				b.click(".rotate summary")
 				b.click("#refusals summary")
+				b.evaluate(`document.querySelector(".call").open = true; ""`)
 				b.click("#tab-python")
 			}},
 			{name: "workflow-limit", path: "/workflows/invoices", do: func(b *tab) {
@@ -90,7 +91,10 @@ func TestScreenshots(t *testing.T) {
 				b.click("[data-delete]")
 				b.see("dialog[open]")
 			}},
-			{name: "workflow-github", path: "/workflows/demo", do: func(b *tab) { b.click("#tab-github") }},
+			{name: "workflow-github", path: "/workflows/demo", do: func(b *tab) {
+				b.evaluate(`document.querySelector(".call").open = true; ""`)
+				b.click("#tab-github")
+			}},
 			{name: "execution-succeeded", path: "/executions/" + ids["succeeded"]},
 			{name: "execution-failed", path: "/executions/" + ids["failed"]},
 			{name: "execution-queued", path: "/executions/" + ids["queued"]},
@@ -98,8 +102,12 @@ func TestScreenshots(t *testing.T) {
 			{name: "execution-rerun", path: "/executions/" + ids["rerun"]},
 			{name: "execution-run-again", path: "/executions/" + ids["succeeded"], do: func(b *tab) {
 				b.click("#input-raw-tab")
-				b.click("[data-run-again$='/rerun']")
-				b.text("[data-said]", "Started")
+				b.click("[data-run-again$='/replay']")
+				b.see("dialog[open]")
+			}},
+			{name: "executions-beside", path: "/executions", do: func(b *tab) {
+				b.evaluate(`matchMedia("(min-width: 66rem)").matches && document.querySelector(".execution:has(.failed) .when, .execution .when").click(); ""`)
+				b.wait(`!matchMedia("(min-width: 66rem)").matches || document.querySelector(".beside .timeline")`)
 			}},
 			{name: "executions", path: "/executions"},
 			{name: "executions-filtered", path: "/executions?status=failed&source=webhook&within=24h"},

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/operate"
@@ -20,8 +21,9 @@ const chartHeight = 40
 type chart struct {
 	Parts   []part // from the bottom
 	Bars    []bar
-	Max     int64 // of a bar
-	Missing bool  // the database was too slow
+	Step    time.Duration // that a bar stands for
+	Max     int64         // of a bar
+	Missing bool          // the database was too slow
 }
 
 // part is one of the kinds of things that a chart counts.
@@ -38,6 +40,18 @@ type bar struct {
 	Parts []barPart // those that are not empty
 }
 
+// Text returns the values of a bar for people.
+func (b bar) Text() string {
+	if b.Total == 0 {
+		return "none"
+	}
+	texts := make([]string, len(b.Parts))
+	for i, p := range b.Parts {
+		texts[i] = count(p.N) + " " + p.Name
+	}
+	return strings.Join(texts, ", ")
+}
+
 type barPart struct {
 	part
 	N         int64
@@ -47,12 +61,38 @@ type barPart struct {
 // Width returns the width of the chart in its own units.
 func (c chart) Width() int { return len(c.Bars) }
 
+// Seconds returns the time that a bar stands for, in seconds.
+func (c chart) Seconds() int64 { return int64(c.Step / time.Second) }
+
+// Top returns the value at the upper end of the scale: a round number that no bar exceeds.
+func (c chart) Top() int64 {
+	if c.Max <= 1 {
+		return 1
+	}
+	power := int64(1)
+	for power <= (c.Max-1)/10 {
+		power *= 10
+	}
+	for _, digit := range []int64{2, 4, 6, 8} {
+		if digit*power >= c.Max {
+			return digit * power
+		}
+	}
+	return 10 * power
+}
+
+// Half returns the value in the middle of the scale, or 0 if that is no whole number.
+func (c chart) Half() int64 { return c.Top() / 2 }
+
+// Middle returns the height of Half in the chart's own units.
+func (chart) Middle() int { return chartHeight / 2 }
+
 // Empty reports whether there is nothing to show.
 func (c chart) Empty() bool { return c.Max == 0 }
 
 // draw returns a chart of counts by the names of parts, for each of n steps of time.
 func draw(first time.Time, step time.Duration, n int, parts []part, counts map[string][]int64) chart {
-	drawn := chart{Parts: parts, Bars: make([]bar, n)}
+	drawn := chart{Parts: parts, Bars: make([]bar, n), Step: step}
 	for i := range parts {
 		parts[i].Total = sum(counts[parts[i].Name])
 	}
@@ -66,11 +106,12 @@ func draw(first time.Time, step time.Duration, n int, parts []part, counts map[s
 		}
 		drawn.Bars[at], drawn.Max = bar, max(drawn.Max, bar.Total)
 	}
+	scale := float64(drawn.Top())
 	for at := range drawn.Bars {
 		top := float64(chartHeight)
 		for i := range drawn.Bars[at].Parts {
 			p := &drawn.Bars[at].Parts[i]
-			p.Height = float64(p.N) / float64(drawn.Max) * chartHeight
+			p.Height = float64(p.N) / scale * chartHeight
 			top -= p.Height
 			p.Y = max(0, top)
 		}
@@ -107,8 +148,14 @@ func (c *Console) activity(ctx context.Context, filter operate.ExecutionFilter, 
 		started[i] = max(0, n.Total-n.Failed-n.Rejected) // these were counted one after the other
 		failed[i], rejected[i] = n.Failed, n.Rejected
 	}
-	parts := []part{{Name: "started", Class: "started"}, {Name: "failed", Class: "failed"}, {Name: "rejected", Class: "rejected"}}
-	drawn := activity{chart: draw(counted[0].At, step, steps, parts, map[string][]int64{"started": started, "failed": failed, "rejected": rejected})}
+	parts := []part{
+		{Name: "accepted", Class: "started"},
+		{Name: "failed", Class: "failed"},
+		{Name: "rejected", Class: "rejected"},
+	}
+	drawn := activity{chart: draw(counted[0].At, step, steps, parts, map[string][]int64{
+		"accepted": started, "failed": failed, "rejected": rejected,
+	})}
 	drawn.Failed, drawn.Rejected = parts[1].Total, parts[2].Total
 	drawn.Total = parts[0].Total + drawn.Failed + drawn.Rejected
 	return drawn, nil

@@ -54,6 +54,7 @@ func (c *Console) routes() http.Handler {
 		"GET /keys":            show(c, "keys", page{Title: "Keys", Section: "keys"}, c.keyList),
 		"GET /audit":           show(c, "audit", page{Title: "Audit", Section: "audit"}, c.auditList),
 
+		"POST /fragments/filter":     c.tryFilter,
 		"GET /fragments/execution":   c.executionFragment,
 		"GET /fragments/executions":  fragment(c, "fragment", "newest", c.newestRows),
 		"GET /fragments/numbers":     fragment(c, "fragment", "numbers", c.numbers),

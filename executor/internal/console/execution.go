@@ -22,7 +22,9 @@ type executionPage struct {
 	Request    request
 	Reruns     []operate.Execution // that were made of it, the newest first
 	MoreReruns bool                // there may be others
-	Output     *document           // nil: there is none
+	HasSample  bool                // its node has a sample payload
+	Recognized operate.Recognized
+	Output     *document // nil: there is none
 }
 
 // step is one event in the life of an execution.
@@ -102,12 +104,19 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 	if err != nil {
 		return p, err
 	}
-	p = executionPage{Execution: detail.Execution, Request: requestOf(detail)}
+	p = executionPage{Execution: detail.Execution, Request: requestOf(detail), Recognized: detail.Recognized}
 	if p.Origin, err = c.origin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
 		return p, err
 	}
 	if p.Reruns, p.MoreReruns, err = c.reruns(ctx, p.Execution); err != nil {
 		return p, err
+	}
+	if p.HasNode {
+		node, err := c.Operate.Trigger(ctx, signin.Caller(ctx), detail.WorkflowID, detail.NodeID)
+		if err != nil && !isNotFound(err) { // it may have been deleted a moment ago
+			return p, err
+		}
+		p.HasSample = len(node.SamplePayload) > 0 && string(node.SamplePayload) != "null"
 	}
 	if detail.Output != nil {
 		p.Output = newDocument("output", detail.Output, wholeRecord(id))
@@ -128,10 +137,13 @@ func (p executionPage) Fragment() string {
 // Took returns the time from acceptance to the end, or zero if the execution has not ended.
 func (p executionPage) Took() time.Duration { return took(p.Execution) }
 
+// Ended reports whether the execution has ended, or was rejected.
+func (p executionPage) Ended() bool { return execution.Status(p.Status).Final() }
+
 // CanReplay reports whether the execution has ended or was rejected and its request is still
 // available.
 func (p executionPage) CanReplay() bool {
-	return execution.Status(p.Status).Final() && p.Request.Known && p.Request.Input != nil
+	return p.Ended() && p.Request.Known && p.Request.Input != nil
 }
 
 // CanCancel reports whether it has not ended, and nobody has canceled it.
@@ -162,9 +174,9 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 		}
 	}()
 	if r.ReplayOf != "" {
-		add("Replayed", "an operator started the request of another execution once more", "done", r.AcceptedAt)
+		add("Run again", "an operator started the request of another execution once more", "done", r.AcceptedAt)
 	} else if r.IsRequeue {
-		add("Requeued", "an operator started the input of one that had failed", "done", r.AcceptedAt)
+		add("Retried", "an operator started the request of one that had failed", "done", r.AcceptedAt)
 	} else if r.Source == string(execution.Event) {
 		add("Event", "an operator event of the account started it", "done", r.AcceptedAt)
 	} else if isRerun := r.Source == string(execution.Rerun); isRerun && r.RerunOf == "" {

@@ -423,7 +423,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 	// A dead letter can also be requeued from the list of executions.
 	body := r.get("/executions", session).body
-	for part, want := range map[string]int{`<li class="execution"`: 25, `/requeue"`: 23, "id-029/requeue": 1, "id-030/requeue": 0, "id-031/requeue": 0} {
+	for part, want := range map[string]int{`<li class="execution"`: 25, `class="why"`: 25, `title="its node is gone"`: 1, `/requeue"`: 23, "id-029/requeue": 1, "id-030/requeue": 0, "id-031/requeue": 0} {
 		if got := strings.Count(body, part); got != want {
 			t.Errorf("executions: %q is there %d times, want %d", part, got, want)
 		}
@@ -520,6 +520,8 @@ func TestExecutionsOfADeletedWorkflow(t *testing.T) {
 	r := start(t)
 	r.Workflow(t, "gone", "free", true)
 	id := r.execution("gone", "{}")
+	_, err := r.store.Apply(t.Context(), store.Batch{Progress: []execution.Progress{{ID: id, WorkflowID: "gone", Queue: "default", Status: execution.Succeeded, At: time.Now()}}})
+	r.check(err)
 	session := r.signIn()
 	pages := map[string]string{"/executions": "gone (deleted)", "/executions/" + id: "its workflow is gone"}
 	for path := range pages {

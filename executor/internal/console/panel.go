@@ -62,6 +62,25 @@ func took(e operate.Execution) time.Duration {
 	return e.FinishedAt.Sub(e.AcceptedAt)
 }
 
+// Ended reports whether the execution has ended, or was rejected.
+func (r row) Ended() bool { return execution.Status(r.Status).Final() }
+
+// maxWhy is the maximum number of characters of a reason in a list.
+const maxWhy = 300
+
+// Why returns the first line of the reason for which the execution failed, or "" if it has not
+// failed.
+func (r row) Why() string {
+	if execution.Status(r.Status) != execution.Failed {
+		return ""
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(r.Error), "\n")
+	if text := []rune(line); len(text) > maxWhy {
+		return string(text[:maxWhy]) + "…"
+	}
+	return line
+}
+
 // CanRequeue reports whether the execution is a dead letter whose trigger node exists. The stream
 // may have deleted its input.
 func (r row) CanRequeue() bool {

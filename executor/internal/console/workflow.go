@@ -56,10 +56,18 @@ type trigger struct {
 	Sample                   string
 	Snippets                 []snippet
 
+	Conditions []condition // of its filter; empty means that every request starts an execution
+	FilterText string      // as JSON
+	OrderKey   string
+	Answer     *api.Answer   // nil means that it does not wait
+	Filtered   *api.Filtered // nil means that there is no filter, and nothing was filtered
+
 	Inactive bool        // the workflow is
 	Sender   *api.Sender // nil: it has none
-	Preset   api.SenderPreset
-	Presets  []api.SenderPreset // all
+	// Recognized is what the last request looks like, if the node has no sender.
+	Recognized operate.Recognized
+	Preset     api.SenderPreset
+	Presets    []api.SenderPreset // all
 }
 
 // maxOthers is the maximum number of other active workflows that are named.
@@ -71,6 +79,14 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var err error
+	if p.Trigger.Sender == nil {
+		ctx := r.Context()
+		p.Trigger.Recognized, err = c.Operate.LastRecognized(ctx, signin.Caller(ctx), p.ID, p.Trigger.NodeID)
+		if err != nil {
+			c.failed(w, r, err)
+			return
+		}
+	}
 	if p.Executions, err = c.panel(r, "/workflows/"+p.ID, p.ID); err == nil {
 		p.Refusals, err = c.refusals(r.Context(), p.ID)
 	}
@@ -152,6 +168,7 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 		Loopback: operate.Loopback(got.URL), Tokens: got.Tokens, DeliveryIDs: deliveryIDs(got.DeliveryIDSources), MaxBodyBytes: got.MaxBodyBytes,
 		Rate: rateText(got.RateLimit),
 	}
+	t.setHandling(got)
 	if sample := bytes.TrimSpace(got.SamplePayload); string(sample) != "null" {
 		t.Sample = readable(sample)
 	}
@@ -170,6 +187,11 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 		t.Tokens[i].Token = "" // a template must not be able to show it
 	}
 	return t, nil
+}
+
+// NeverCalled reports whether no sender has used any of the tokens.
+func (t trigger) NeverCalled() bool {
+	return !slices.ContainsFunc(t.Tokens, func(token api.Token) bool { return token.LastUsedAt != nil })
 }
 
 // NotCalledYet reports whether the sender has neither sent a verified request nor done its

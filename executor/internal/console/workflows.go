@@ -104,6 +104,8 @@ type newWorkflow struct {
 	Accounts []quota
 	Account  string // chosen already
 	More     bool   // there are more accounts than the form lists
+	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
+	DemoQueue string
 }
 
 // maxChoices is the maximum number of accounts in the list of a form.
@@ -111,7 +113,7 @@ const maxChoices = 500
 
 func (c *Console) newWorkflow(r *http.Request) (form newWorkflow, err error) {
 	ctx := r.Context()
-	form.Account = r.URL.Query().Get("account")
+	form.Account, form.DemoQueue = r.URL.Query().Get("account"), c.DemoQueue
 	accounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "", operate.Page{Limit: maxChoices})
 	if err != nil {
 		return form, err

@@ -30,6 +30,7 @@ type ExecutionDetail struct {
 	StoredAt       time.Time // when the stream stored the message; zero if InputExpired
 	Headers, Query execution.Values
 	Output         []byte // JSON; nil means that there is none
+	Recognized     Recognized
 }
 
 // ExecutionFilter selects executions. Zero fields do not filter.
@@ -87,6 +88,7 @@ func (s *Service) ExecutionDetail(
 			return ExecutionDetail{
 				Execution:    executionOf(record),
 				Output:       record.Output,
+				Recognized:   request.recognize(),
 				Input:        request.payload.Input(),
 				InputExpired: request.expired(),
 				StoredAt:     request.storedAt,

@@ -45,12 +45,12 @@ function watchLetters(bar) {
       return;
     }
     const requeue = button.dataset.bulkDo === "requeue";
-    const verb = requeue ? "Requeue" : "Dismiss";
+    const verb = requeue ? "Retry" : "Dismiss";
     const ids = checked();
     dialog.querySelector("[data-bulk-title]").textContent = `${verb} ${what()}`;
     dialog.querySelector("[data-bulk-text]").textContent = requeue
-      ? "Each starts once more on its original input, the oldest first. What cannot be requeued stays on the list."
-      : "What is dismissed leaves this list. An execution stays failed, and can still be replayed.";
+      ? "Each starts once more on its original input, the oldest first. What cannot be retried stays on the list."
+      : "What is dismissed leaves this list. An execution stays failed, and can still be run again.";
     const yes = dialog.querySelector("[data-bulk-yes]");
     yes.textContent = verb;
     yes.className = requeue ? "primary" : "danger";
@@ -61,7 +61,7 @@ function watchLetters(bar) {
     const selected = ids.length > 0 ? { ids } : JSON.parse(bar.dataset.bulk);
     try {
       const { done, left } = await busy(button, () => repeat(`/api/v1/dead-letters/${button.dataset.bulkDo}`, selected, requeue ? "requeued" : "dismissed", said));
-      goOn(location.pathname + location.search, `${done} ${requeue ? "requeued" : "dismissed"}.${left}`);
+      goOn(location.pathname + location.search, `${done} ${requeue ? "retried" : "dismissed"}.${left}`);
     } catch (problem) {
       fail(said, problem);
     }
@@ -78,7 +78,7 @@ function watchReplay(bar) {
     }
     try {
       const { done, left } = await busy(button, () => repeat("/api/v1/executions/replay", JSON.parse(bar.dataset.replayAll), "replayed", said));
-      goOn(location.pathname + location.search, `${done} replayed.${left}`);
+      goOn(location.pathname + location.search, `${done} run again.${left}`);
     } catch (problem) {
       fail(said, problem);
     }

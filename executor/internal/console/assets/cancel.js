@@ -9,7 +9,7 @@ export function watchCancel() {
     if (!button) {
       return;
     }
-    const said = document.querySelector("[data-said]");
+    const said = (button.closest("aside") ?? document).querySelector(".again [data-said]");
     try {
       const { status } = await busy(button, () => call("POST", button.dataset.cancel));
       succeed(said, status === "canceled" ? "It is canceled." : "It runs, and is asked to end.");

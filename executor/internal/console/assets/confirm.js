@@ -1,8 +1,8 @@
 let latest;
 
-// confirmed shows a dialog, and says whether its button "yes" was pressed. The browser keeps
+// chosen shows a dialog, and says which button was pressed: its value, or "". The browser keeps
 // the focus in it, closes it with Escape, and gives the focus back.
-export function confirmed(dialog) {
+export function chosen(dialog) {
   const mine = latest = {};
   return new Promise((resolve) => {
     const closed = () => {
@@ -10,10 +10,13 @@ export function confirmed(dialog) {
         return; // this is about the time before: browsers say late that a dialog was closed
       }
       dialog.removeEventListener("close", closed);
-      resolve(mine === latest && dialog.returnValue === "yes");
+      resolve(mine === latest ? dialog.returnValue : "");
     };
     dialog.addEventListener("close", closed);
     dialog.returnValue = "";
     dialog.showModal();
   });
 }
+
+// confirmed shows a dialog, and says whether its button "yes" was pressed.
+export const confirmed = async (dialog) => await chosen(dialog) === "yes";

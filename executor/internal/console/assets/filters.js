@@ -2,10 +2,15 @@
 // keyboard is on the same field afterwards.
 const key = "hookstart-filter";
 
+// focusNext focuses a field of the filters of the next page.
+export function focusNext(name) {
+  sessionStorage.setItem(key, name);
+}
+
 export function watchFilters() {
   for (const form of document.querySelectorAll("[data-auto-filter]")) {
     form.addEventListener("change", (event) => {
-      sessionStorage.setItem(key, event.target.name);
+      focusNext(event.target.name);
       form.requestSubmit();
     });
     // Empty fields would only make the address longer.

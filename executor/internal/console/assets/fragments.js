@@ -4,24 +4,29 @@ import { unchanged } from "./api.js";
 import { forget } from "./failures.js";
 import { showTimes } from "./times.js";
 
-const fragments = [];
+const fragments = new Set();
 
 export function watchFragments() {
-  for (const { dataset, childElementCount } of document.querySelectorAll("[data-fragment]")) {
-    const fragment = new Fragment(dataset.fragment);
-    fragments.push(fragment);
-    setInterval(() => document.hidden || fragment.refresh(), Number(dataset.every) * 1000);
-    if (childElementCount === 0) {
-      fragment.refresh();
-    }
-  }
+  showFragments(document);
   window.addEventListener("focus", refreshFragments);
   document.addEventListener("visibilitychange", () => document.hidden || refreshFragments());
 }
 
+// showFragments keeps the parts within an element up to date.
+export function showFragments(within) {
+  for (const { dataset, childElementCount } of within.querySelectorAll("[data-fragment]")) {
+    const fragment = new Fragment(dataset.fragment);
+    fragments.add(fragment);
+    fragment.timer = setInterval(() => document.hidden || fragment.refresh(), Number(dataset.every) * 1000);
+    if (childElementCount === 0) {
+      fragment.refresh();
+    }
+  }
+}
+
 // refreshFragments is for when something has probably changed.
 export async function refreshFragments() {
-  await Promise.all(fragments.map((fragment) => fragment.refresh()));
+  await Promise.all([...fragments].map((fragment) => fragment.refresh()));
 }
 
 class Fragment {
@@ -31,7 +36,9 @@ class Fragment {
 
   async refresh() {
     if (![...document.querySelectorAll("[data-fragment]")].some(({ dataset }) => dataset.fragment === this.path)) {
-      return; // what has replaced it says that nothing more will come
+      clearInterval(this.timer); // it has gone, or what has replaced it says that nothing more will come
+      fragments.delete(this);
+      return;
     }
     let text;
     const asked = this.asked = {};

@@ -216,7 +216,7 @@ function update(row, fresh) {
   if (!row) {
     return;
   }
-  for (const kind of ["status", "what", "came"]) {
+  for (const kind of ["status", "what", "came", "again"]) {
     const [before, after] = [row.querySelector(`:scope > .${kind}`), fresh.querySelector(`:scope > .${kind}`)];
     if (before.outerHTML !== after.outerHTML && !before.contains(document.activeElement)) {
       before.replaceWith(after.cloneNode(true));

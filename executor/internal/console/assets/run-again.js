@@ -1,8 +1,11 @@
-// "Run again" of rows and of an execution's page, and "Requeue". With data-once a button
-// works one time, and then says that.
+// "Run again" and "Retry", of rows and of an execution's page. With data-node, one chooses between the request and
+// the node's sample payload, if it has one. With data-once a button works one time, and then says that.
 import { busy, call } from "./api.js";
+import { chosen } from "./confirm.js";
 import { fail, succeed } from "./failures.js";
 import { showStarted } from "./live.js";
+
+const onSample = "Started on the sample payload.";
 
 export function watchRunAgain() {
   document.addEventListener("click", async (event) => {
@@ -10,10 +13,14 @@ export function watchRunAgain() {
     if (!button) {
       return;
     }
-    const said = (button.closest("tr") ?? button.closest("section") ?? document).querySelector("[data-said]") ?? document.querySelector("[data-said]");
+    const said = (button.closest("tr, aside") ?? button.closest("section") ?? document).querySelector("[data-said]") ?? document.querySelector("[data-said]");
     try {
-      const { executionId } = await busy(button, () => call("POST", button.dataset.runAgain));
-      started(said, executionId, button.dataset.started);
+      const path = await pathOf(button);
+      if (!path) {
+        return;
+      }
+      const { executionId } = await busy(button, () => call("POST", path));
+      started(said, executionId, path === button.dataset.runAgain ? button.dataset.started : onSample);
       if (button.dataset.once) { // it may have the focus, and keeps it
         button.textContent = button.dataset.once;
         button.setAttribute("aria-disabled", "true");
@@ -24,8 +31,18 @@ export function watchRunAgain() {
   });
 }
 
+// pathOf is what a button calls, or nothing if one does not choose.
+async function pathOf(button) {
+  const { runAgain, node } = button.dataset;
+  if (!node || (await busy(button, () => call("GET", node))).samplePayload === null) {
+    return runAgain;
+  }
+  const choice = await chosen(document.querySelector("[data-again-dialog]"));
+  return choice && runAgain.replace(/replay$/, choice);
+}
+
 // started says that an execution has been started, and where it is.
-export function started(said, executionId, text = "Started on the sample payload.") {
+export function started(said, executionId, text = onSample) {
   showStarted(executionId);
   const link = document.createElement("a");
   link.href = "/executions/" + encodeURIComponent(executionId);

@@ -104,7 +104,7 @@ function refusalOf(sent) {
 }
 
 // whatIsWrong says it with line and column; "": nothing.
-function whatIsWrong(text) {
+export function whatIsWrong(text) {
   const size = new TextEncoder().encode(text).length;
   if (size > maxBytes) {
     return `Too long: ${Math.ceil(size / 1024)} KB of at most ${maxBytes / 1024} KB.`;

@@ -1,12 +1,15 @@
 // Times come from the server as UTC and become local here; relative ones stay current.
+// Hours are 0 to 23, unless the browser's language says otherwise by itself, as en-US-u-hc-h12 does.
+const { hourCycle = "h23" } = new Intl.Locale(navigator.language);
 const exact = new Intl.DateTimeFormat(undefined, {
-  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, timeZoneName: "short",
+  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, timeZoneName: "short", hourCycle,
 });
 const moment = new Intl.DateTimeFormat(undefined, {
-  month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3,
+  month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hourCycle,
 });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle });
+const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle });
+const minute = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle });
 const everySecond = 1000;
 
 // relative uses the words of format.go.
@@ -27,6 +30,9 @@ function relative(at) {
 function local(at) {
   return new Date(at).toDateString() === new Date().toDateString() ? clock.format(at) : day.format(at);
 }
+
+// clockOf is a time of the last day, to the minute.
+export const clockOf = (at) => minute.format(at);
 
 export function showTimes(within) {
   for (const element of within.querySelectorAll("time[data-time]")) {

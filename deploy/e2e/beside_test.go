@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+)
+
+// signedInAt opens a browser at a page, and signs in.
+func signedInAt(b *tab, path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.base + path))
+	b.write("#token", adminToken)
+	b.do(chromedp.Submit(chromedp.CSS("#token")))
+	b.wait(`"ready" in document.documentElement.dataset && !document.querySelector("#token")`)
+}
+
+// In a wide window, an execution is shown beside its list, which stays where it is: the next one,
+// what one does with it, and the way back.
+func TestAnExecutionBesideItsList(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	var ids []string
+	for i := range 30 {
+		body := fmt.Sprintf(`{"n":%d}`, i)
+		if i >= 28 {
+			body = fmt.Sprintf(`{"fail":"reason %d\nand more"}`, i)
+		}
+		header := map[string]string{"Content-Type": "application/json"}
+		a, err := post(t.Context(), l.webhook, header, strings.NewReader(body))
+		if err != nil || a.status != 200 {
+			t.Fatalf("POST: %+v, %v", a, err)
+		}
+		recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool {
+			return e.Status == "succeeded" || e.Status == "failed"
+		})
+		ids = append(ids, a.ExecutionID)
+	}
+	b := openBrowser(t, l.executor)
+	signedInAt(b, "/executions")
+	b.do(chromedp.EmulateViewport(1440, 900))
+	b.text(`[data-id="`+ids[29]+`"] .why`, "reason 29")
+	if said := b.evaluate(`document.querySelector('[data-id="` + ids[29] + `"]').innerText`); strings.Contains(said, "and more") {
+		t.Errorf("the row has more than the first line: %s", said)
+	}
+	b.evaluate(`window.stayed = true; scrollTo(0, 300); ""`)
+	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
+	row := func(i int) string { return `[data-id="` + ids[i] + `"] .when` }
+	b.evaluate(`document.querySelector(` + quote(row(20)) + `).focus({ preventScroll: true }); ""`)
+	press(kb.Enter)
+	b.text(".beside #input-tree", `"n": 20`)
+	b.text(".beside h2", "Succeeded")
+	b.wait(`document.activeElement.matches(".beside") && window.stayed && scrollY === 300`)
+	b.wait(`document.querySelector(` + quote(row(20)) + `).ariaCurrent === "true"`)
+	b.click(".beside #input-raw-tab")
+	b.text(".beside #input-text", `{"n":20}`)
+	b.click(`.beside [data-beside-step="-1"]`)
+	b.text(".beside #input-tree", `"n": 21`)
+	press(kb.Escape)
+	b.wait(`!document.querySelector(".beside") && window.stayed`)
+	b.wait(`document.activeElement.matches(` + quote(row(21)) + `)`)
+
+	// What is done in the panel is said there.
+	b.evaluate(`scrollTo(0, 0); ""`)
+	b.click(row(29))
+	b.text(".beside #failure", "and more")
+	b.click(`.beside [data-run-again$="/requeue"]`)
+	b.text(".beside [data-said]", "Started on the same request.")
+	b.click(".beside [data-said] a")
+	b.text(".beside main, .beside .facts", "a retry of "+ids[29])
+	b.evaluate(`history.back(); ""`) // as the browser's button does
+	b.wait(`!document.querySelector(".beside") && window.stayed`)
+	b.text(`[data-id="`+ids[29]+`"] .came`, "retried")
+	if axe, installed := readAxe(t); installed {
+		b.click(row(28))
+		b.text(".beside #failure", "reason 28")
+		b.do(chromedp.Evaluate[chromedp.Void](axe))
+		for _, scheme := range []string{"light", "dark"} {
+			setLook(b, scheme, 1440)
+			if found := violations(b); found != "" {
+				t.Errorf("%s:\n%s", scheme, found)
+			}
+		}
+		press(kb.Escape)
+	}
+
+	// On a phone, a row leads to the execution's page.
+	b.do(chromedp.EmulateViewport(375, 900))
+	b.click(row(28))
+	b.page("Failed")
+	b.contented()
+}
+
+// The key / goes to the search, a chart says the values of the bar that one points at, and hours are 0
+// to 23.
+func TestSearchKeyChartsAndHours(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	sendActions(t, l, "opened", "closed")
+	b := openBrowser(t, l.executor)
+	signedInAt(b, "/")
+	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
+	b.text("#numbers", "accepted 2")
+	b.evaluate(`document.querySelectorAll("[data-chart]")[0].focus(); ""`)
+	press(kb.End)
+	for range 3 { // the requests came in this minute, or in one before
+		said := b.evaluate(`document.querySelector("[data-chart-value]").innerText`)
+		if said != "" && !strings.Contains(said, "none") {
+			break
+		}
+		press(kb.ArrowLeft)
+	}
+	b.text("[data-chart-value]", "accepted")
+	b.evaluate(`document.activeElement.blur(); ""`)
+	b.wait(`document.querySelector("[data-chart-value]").innerText === ""`)
+	b.evaluate(`[...document.querySelectorAll(".step")].find((each) => each.dataset.value.includes("accepted"))
+		.dispatchEvent(new PointerEvent("pointermove", { bubbles: true })); ""`)
+	b.text("[data-chart-value]", "accepted")
+
+	press("/")
+	b.page("Executions")
+	b.wait(`document.activeElement.name === "delivery"`)
+	locale := emulation.SetLocaleOverrideParams{Locale: "en-US"}
+	_, err := chromedp.Call(b.ctx, emulation.SetLocaleOverride, locale)
+	b.check(err)
+	b.visit("/executions")
+	b.wait(`/\d\d:\d\d/.test(document.querySelector(".execution time").title)`)
+	if title := b.evaluate(`document.querySelector(".execution time").title`); strings.Contains(title, "AM") ||
+		strings.Contains(title, "PM") {
+		t.Errorf("the time is %s", title)
+	}
+	b.contented()
+}
+
+// What is made first in the console of a program with a demo runner runs at once.
+func TestTheFirstWorkflowRuns(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	b := openBrowser(t, l.executor)
+	signedInAt(b, "/new-workflow")
+	b.write("#name", "My first")
+	b.click("[data-create-workflow] .primary")
+	b.page("My first")
+	b.text("#title", "A demo runner in this program takes its queue")
+	b.write("#sample", `{"hello": "world"}`)
+	b.click("[data-send-test]")
+	b.text(".execution .status", "Succeeded")
+	b.contented()
+}

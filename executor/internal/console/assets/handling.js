@@ -1,0 +1,253 @@
+// What a trigger node does with a request: its filter, order key and answer. The filter is tried on the
+// last requests before it is saved.
+import { Problem, call, busy, signIn, tagOf } from "./api.js";
+import { goOn } from "./done.js";
+import { fail, succeed } from "./failures.js";
+import { whatIsWrong } from "./sample.js";
+import { showTimes } from "./times.js";
+
+const pause = 400; // ms without a key before a filter is tried
+
+// Each setting: its field, its value as JSON text, and what is said when it is saved or taken away.
+const settings = {
+  filter: {
+    field: (form) => form.elements.filter,
+    value: (form) => form.elements.filter.value,
+    saved: "The filter is saved: it holds from the next request on.",
+    gone: "The filter is taken away: every request starts an execution.",
+    words: (filter) => JSON.stringify(filter),
+  },
+  orderKey: {
+    field: (form) => form.elements.place,
+    value: (form) => JSON.stringify(form.elements.place.value.trim()),
+    saved: "The order key is saved: it holds from the next request on.",
+    gone: "The order key is taken away: executions have no order.",
+    words: (place) => place,
+  },
+  answer: {
+    field: (form) => form.elements.wait,
+    value: (form) => JSON.stringify({ waitSeconds: Number(form.elements.wait.value), raw: form.elements.raw.checked || undefined }),
+    saved: "The answer is saved: it holds from the next request on.",
+    gone: "The answer does not wait any more.",
+    words: ({ waitSeconds, raw }) => `${waitSeconds} seconds${raw ? ", raw" : ""}`,
+  },
+};
+
+let path; // of the trigger node in the API
+
+export function watchHandling() {
+  const pane = document.querySelector("[data-trigger]");
+  if (!pane) {
+    return;
+  }
+  path = pane.dataset.trigger;
+  for (const form of pane.querySelectorAll("[data-handling]")) {
+    watchForm(form, settings[form.dataset.handling], form.dataset.handling);
+  }
+  const details = pane.querySelector("[data-filter-details]");
+  if (details) {
+    watchFilter(details, details.querySelector("form"), pane);
+  }
+}
+
+function watchForm(form, setting, name) {
+  const said = form.querySelector("[data-said]");
+  const change = (button, value, done) => busy(button, async () => {
+    try {
+      await save(form, setting, name, value);
+    } catch (problem) {
+      setting.field(form).setAttribute("aria-invalid", "true");
+      fail(said, words(problem, name));
+      return;
+    }
+    for (const field of form.elements) { // nothing is left to lose
+      if (field.type === "checkbox") {
+        field.defaultChecked = field.checked;
+      } else {
+        field.defaultValue = field.value;
+      }
+    }
+    goOn(location.pathname + location.search, done);
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    change(event.submitter ?? form.querySelector("button.primary"), setting.value(form), setting.saved);
+  });
+  form.addEventListener("input", () => {
+    setting.field(form).removeAttribute("aria-invalid");
+    succeed(said);
+  });
+  form.querySelector("[data-take-away]")?.addEventListener("click", ({ currentTarget }) => change(currentTarget, "null", setting.gone));
+  window.addEventListener("beforeunload", (event) => {
+    if ([...form.elements].some(isEdited)) {
+      event.preventDefault();
+    }
+  });
+}
+
+const isEdited = (field) => (field.type === "checkbox" ? field.checked !== field.defaultChecked
+  : field.matches("input, textarea") && field.value !== field.defaultValue);
+
+// save patches the setting, whose value is JSON. What somebody else has set meanwhile is not overwritten
+// at the first try.
+async function save(form, setting, name, value) {
+  const have = await call("GET", path);
+  const theirs = have[name] === undefined ? "" : name === "orderKey" ? have[name] : JSON.stringify(have[name]);
+  if (theirs !== same(form.dataset.have, name)) {
+    form.dataset.have = theirs;
+    const what = theirs === "" ? "taken it away" : `set it to ${setting.words(have[name])}`;
+    throw new Error(`Not saved: somebody else has ${what} since you opened the page. Save again to overwrite theirs, or reload the page to keep theirs.`);
+  }
+  // The text goes as it is: JSON.parse would round long numbers.
+  await call("PATCH", path, `{${JSON.stringify(name)}:${value}}`, tagOf(have));
+}
+
+const same = (text, name) => (text === "" || name === "orderKey" ? text : JSON.stringify(JSON.parse(text)));
+
+// words is a refusal without the name that the API has for the field.
+const words = (problem, name) => ({ code: problem.code, message: problem.message.replace(new RegExp(`^(\\S+\\.)?${name}(\\.\\w+)?: `), "") });
+
+// watchFilter proposes places and values of the last requests, and shows what the filter does with them.
+function watchFilter(details, form, pane) {
+  const area = form.elements.filter;
+  const said = form.querySelector("[data-said]");
+  const [trial, places, list] = ["[data-trial]", "[data-places]", "[data-places-list]"].map((s) => form.querySelector(s));
+  const { workflow, node } = pane.dataset;
+  let asked, timer;
+
+  const refuse = (text) => {
+    area.setAttribute("aria-invalid", "true");
+    fail(said, { message: text });
+    trial.replaceChildren(); // it was about another filter
+  };
+  const press = () => {
+    const filter = parse(area.value);
+    for (const chip of list.querySelectorAll("[data-value]")) {
+      const condition = filter && filter[nameOf(filter, chip.dataset.place)];
+      chip.setAttribute("aria-pressed", String(valuesOf(condition).map(text).includes(chip.dataset.value)));
+    }
+  };
+  const check = async () => {
+    press();
+    const wrong = area.value.trim() === "" ? "" : whatIsWrong(area.value);
+    if (wrong) {
+      refuse(wrong);
+      return;
+    }
+    const mine = asked = {};
+    const response = await fetch("/fragments/filter", { method: "POST", body: new URLSearchParams({ workflow, node, filter: area.value }) }).catch(() => undefined);
+    const answer = await response?.text().catch(() => undefined);
+    if (mine !== asked) {
+      return; // another one was written meanwhile
+    }
+    if (response?.status === 401) {
+      signIn();
+    } else if (response?.status === 422) {
+      refuse(answer);
+    } else if (response?.ok && answer !== undefined) {
+      area.removeAttribute("aria-invalid");
+      succeed(said);
+      show(answer);
+    } else {
+      fail(said, new Problem(0, "unreachable", "It is not known what the filter does: the executor cannot be reached. Try again in a moment."));
+    }
+  };
+  const show = (html) => {
+    const template = document.createElement("template");
+    template.innerHTML = html;
+    const [result, seen] = ["[data-trial-result]", "[data-trial-places]"].map((s) => template.content.querySelector(s));
+    showTimes(result);
+    trial.replaceChildren(result);
+    if (list.childElementCount === 0) { // they do not depend on the filter, and one may have the focus
+      list.replaceChildren(...seen.children);
+      places.hidden = list.childElementCount === 0;
+      press();
+    }
+  };
+
+  details.addEventListener("toggle", () => details.open && check());
+  area.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(check, pause);
+  });
+  list.addEventListener("click", (event) => {
+    const chip = event.target.closest("[data-value]");
+    if (!chip) {
+      return;
+    }
+    const filter = area.value.trim() === "" ? {} : parse(area.value);
+    if (!filter) {
+      refuse("Mend the filter first: it is no JSON object.");
+      return;
+    }
+    toggle(filter, nameOf(filter, chip.dataset.place), chip.dataset.value);
+    area.value = Object.keys(filter).length === 0 ? "" : lines(filter);
+    check();
+  });
+  const order = document.querySelector("[data-handling=orderKey]");
+  order?.parentElement.addEventListener("toggle", async () => suggest(order, workflow, node), { once: true });
+}
+
+// suggest offers the places of the last requests for the order key, with a value of each.
+async function suggest(form, workflow, node) {
+  const response = await fetch("/fragments/filter", { method: "POST", body: new URLSearchParams({ workflow, node, filter: "" }) }).catch(() => undefined);
+  if (!response?.ok) {
+    return; // the place can be written all the same
+  }
+  const template = document.createElement("template");
+  template.innerHTML = await response.text();
+  form.querySelector("datalist").replaceChildren(...[...template.content.querySelectorAll(".seen")].map((seen) => {
+    const option = document.createElement("option");
+    option.value = seen.querySelector("code").textContent;
+    option.textContent = `for example ${seen.querySelector(".chip")?.textContent ?? "a long value"}`;
+    return option;
+  }));
+}
+
+// parse reads a filter, and keeps numbers as they are written where the browser can. It is undefined if the text
+// is no JSON object.
+function parse(json) {
+  try {
+    const exact = (_, value, context) => (typeof value === "number" && context && JSON.rawJSON ? JSON.rawJSON(context.source) : value);
+    const value = JSON.parse(json, exact);
+    return value !== null && typeof value === "object" && !Array.isArray(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+// nameOf is a place as the filter writes it: the case of a header's name does not matter.
+const nameOf = (filter, place) => Object.keys(filter).find((name) => name === place
+  || (name.startsWith("header:") && name.toLowerCase() === place.toLowerCase())) ?? place;
+
+const text = (value) => JSON.stringify(value);
+
+// valuesOf are the values that a condition names; of one with operators, none.
+function valuesOf(condition) {
+  if (condition === undefined) {
+    return [];
+  }
+  if (Array.isArray(condition)) {
+    return condition;
+  }
+  return text(condition).startsWith("{") ? [] : [condition];
+}
+
+// toggle adds a value to the condition of a place, or takes it out of it. A condition with operators is replaced.
+function toggle(filter, place, json) {
+  const values = valuesOf(filter[place]);
+  const at = values.map(text).indexOf(json);
+  if (at >= 0) {
+    values.splice(at, 1);
+  } else {
+    values.push(parse(`{"value":${json}}`).value);
+  }
+  if (values.length === 0) {
+    delete filter[place];
+  } else {
+    filter[place] = values.length === 1 ? values[0] : [...values];
+  }
+}
+
+// lines writes a filter with one place on a line.
+const lines = (filter) => `{\n${Object.entries(filter).map(([place, condition]) => `  ${text(place)}: ${text(condition)}`).join(",\n")}\n}`;

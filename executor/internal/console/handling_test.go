@@ -1,0 +1,120 @@
+package console_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+// A filter is tried on the last requests and on the sample payload before it is saved. Places and
+// values are proposed from them, but none that holds a secret.
+func TestAFilterIsTried(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	r.Workflow(t, "others", "pro", true)
+	r.execution("orders", `{"action":"opened","n":12345678901234567890,"pull":{"draft":false,"title":"<b>&"},"list":[{"id":1}],"long":"`+strings.Repeat("y", 100)+`"}`)
+	closed := r.execution("orders", `{"action":"closed","n":5}`)
+	r.execution("others", `{"action":"of another workflow"}`)
+	r.check(r.SetSamplePayload(t.Context(), "orders", "node", []byte(`{"action":"opened"}`)))
+	session := r.signIn()
+	try := func(filter string) answer {
+		t.Helper()
+		return r.call(http.MethodPost, "/fragments/filter", url.Values{"workflow": {"orders"}, "node": {"node"}, "filter": {filter}}, session)
+	}
+	a := try(`{"ptr:/action": "opened", "header:X-Request": {"$not": "x"}}`)
+	wantSecured(t, "the trial", a)
+	for _, part := range []string{
+		"2 of the last 3 requests", `<a href="/executions/` + closed + `">`, "<code>ptr:/action</code> is <code>closed</code>", "sample payload",
+		`data-place="ptr:/action" data-value="&#34;opened&#34;"`, `data-place="ptr:/n" data-value="12345678901234567890"`, `data-place="ptr:/pull/draft" data-value="false"`,
+		`data-place="ptr:/pull/title" data-value="&#34;&lt;b&gt;&amp;&#34;"`, `data-place="query:debug" data-value="&#34;1&#34;"`, "<code>ptr:/long</code>",
+	} {
+		if a.status != http.StatusOK || !strings.Contains(a.body, part) {
+			t.Errorf("%d: it does not say %s:\n%s", a.status, part, a.body)
+		}
+	}
+	for _, part := range []string{"of another workflow", "yyy", "ptr:/list"} {
+		if strings.Contains(a.body, part) {
+			t.Errorf("it has %s", part)
+		}
+	}
+	if first, other := strings.Index(a.body, `data-place="ptr:/action"`), strings.Index(a.body, `data-place="ptr:/n"`); first > other {
+		t.Error("what says what happened is not proposed first")
+	}
+	if a := try(""); !strings.Contains(a.body, "3 of the last 3 requests") {
+		t.Errorf("without a filter: %s", a.body)
+	}
+	for filter, problem := range map[string]string{
+		`{"ptr:/action": {"$is": 1}}`: `ptr:/action: there is no operator "$is"`,
+		`{"header:Cookie": "x"}`:      "the header Cookie holds a secret",
+		`[]`:                          "must be a JSON object",
+	} {
+		if a := try(filter); a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, problem) {
+			t.Errorf("%s: %d %s", filter, a.status, a.body)
+		}
+	}
+	if a := r.call(http.MethodPost, "/fragments/filter", url.Values{"workflow": {"none"}, "node": {"node"}}, session); a.status != http.StatusNotFound {
+		t.Errorf("of no workflow: %d", a.status)
+	}
+	if a := r.call(http.MethodPost, "/fragments/filter", url.Values{"workflow": {"orders"}, "node": {"node"}}); a.status == http.StatusOK {
+		t.Error("without a session it is answered")
+	}
+}
+
+// The page of a workflow says what a node does with requests.
+func TestPageOfWhatANodeDoes(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	session := r.signIn()
+	body := r.get("/workflows/orders", session).body
+	for _, part := range []string{"None: every request starts an execution", "executions may run at the same time", "At once, when the start is stored"} {
+		if !strings.Contains(body, part) {
+			t.Errorf("without settings, it does not say %q", part)
+		}
+	}
+	_, err := r.ChangeWorkflow(t.Context(), "orders", func(spec *edit.WorkflowSpec) error {
+		spec.Triggers[0].Filter = []byte(`{"ptr:/action":["opened","reopened"],"ptr:/n":{"$gte":3,"$not":[4,5]},"header:X-A":{"$exists":false},"form:b":{"$not":{"$prefix":"x"}},"ptr:/x":null}`)
+		spec.Triggers[0].OrderKey = "ptr:/order/id"
+		return nil
+	})
+	r.check(err)
+	for path, fragment := range map[string]bool{"/workflows/orders": false, "/fragments/workflow?workflow=orders&node=node": true} {
+		body := r.get(path, session).body
+		for _, part := range []string{
+			"<code>ptr:/action</code> is &#34;opened&#34; or &#34;reopened&#34;", "<code>ptr:/n</code> is at least 3 and is not 4 or 5", "<code>header:X-A</code> is not there",
+			"<code>form:b</code> $not {&#34;$prefix&#34;:&#34;x&#34;}", "<code>ptr:/x</code> is null", "each value of <code>ptr:/order/id</code>", "No request was filtered yet",
+		} {
+			if !strings.Contains(body, part) {
+				t.Errorf("%s does not say %s", path, part)
+			}
+		}
+		if has := strings.Contains(body, "data-handling"); has == fragment {
+			t.Errorf("%s: whether it has the forms: %v", path, has)
+		}
+	}
+}
+
+// What a request to a node without a sender looks like is said on its page and on the node's.
+func TestARequestIsRecognised(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	session := r.signIn()
+	if body := r.get("/workflows/orders", session).body; strings.Contains(body, "check of the URL") {
+		t.Error("without a request it recognises one")
+	}
+	id := r.execution("orders", `{"type":"url_verification","challenge":"abc","token":"t"}`)
+	for _, path := range []string{"/workflows/orders", "/executions/" + id} {
+		if body := r.get(path, session).body; !strings.Contains(body, "choose the sender (Slack checks so)") {
+			t.Errorf("%s does not say what to do", path)
+		}
+	}
+	r.execution("orders", `{"type":"event_callback"}`)
+	if body := r.get("/workflows/orders", session).body; strings.Contains(body, "check of the URL") {
+		t.Error("an ordinary request is taken for a check")
+	}
+}

@@ -1,0 +1,328 @@
+package operate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/filter"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/sender"
+)
+
+// FilterTrial holds what a filter would have done with the last requests to a trigger node, and the
+// places that a filter for such requests can name.
+type FilterTrial struct {
+	Requests []TriedRequest // the newest first, at most 20
+	Expired  int            // number of further requests, which the stream no longer has
+	Places   []SeenPlace    // the most useful first
+}
+
+// Starts returns the number of requests that would have started an execution.
+func (t FilterTrial) Starts() (n int) {
+	for _, r := range t.Requests {
+		if r.Place == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// TriedRequest is a request, and the verdict of a filter.
+type TriedRequest struct {
+	ExecutionID string // "" means that it is the node's sample payload
+	AcceptedAt  time.Time
+	DeliveryID  string
+	Place       string // the place whose condition does not hold; "" means that an execution starts
+	Value       string // the value there, shortened; "" means that there is no single value
+}
+
+// SeenPlace is a place in a request at which requests had a value.
+type SeenPlace struct {
+	Place  string
+	Values []string // as JSON, the most frequent first, at most maxValues; long ones are left out
+	Seen   int      // number of requests with a value there
+}
+
+// These are the limits of a trial.
+const (
+	maxTried      = 20
+	maxPlaces     = 40
+	maxValues     = 6
+	maxValueBytes = 60
+	maxPlaceDepth = 5
+)
+
+// TryFilter evaluates a filter for the last requests that a trigger node has received and for its
+// sample payload. Requests that a filter kept out are not among them, because they are not stored.
+// An empty filter matches every request.
+func (s *Service) TryFilter(
+	ctx context.Context, caller Caller, workflowID, nodeID string, text []byte,
+) (FilterTrial, error) {
+	return read(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)),
+		func(ctx context.Context) (FilterTrial, error) {
+			return s.tryFilter(ctx, workflowID, nodeID, text)
+		})
+}
+
+func (s *Service) tryFilter(
+	ctx context.Context, workflowID, nodeID string, text []byte,
+) (trial FilterTrial, err error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		text = []byte("{}")
+	}
+	compiled, err := filter.Parse(text)
+	if err != nil {
+		problem := api.FieldError{Field: "filter", Problem: err.Error()}
+		return trial, &Error{Code: api.CodeInvalid, Fields: []api.FieldError{problem}}
+	}
+	node, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
+	if err != nil {
+		return trial, err
+	}
+	requests, err := s.lastRequests(ctx, node, &trial, maxTried)
+	if err != nil {
+		return trial, err
+	}
+	places := placesSeen{}
+	for i, r := range requests {
+		tried := &trial.Requests[i]
+		if place, ok := compiled.Match(r); !ok {
+			tried.Place, tried.Value = place, valueAt(place, r)
+		}
+		places.add(r)
+	}
+	trial.Places = places.best()
+	return trial, nil
+}
+
+// lastRequests reads the last requests that a trigger node has received, at most n, and its sample
+// payload. It adds each of them to the trial.
+func (s *Service) lastRequests(
+	ctx context.Context, node *edit.TriggerInfo, trial *FilterTrial, n int,
+) (requests []*sender.Request, err error) {
+	records, err := s.config.Store.List(ctx, store.Filter{
+		WorkflowID: node.Workflow.ID, NodeID: node.NodeID, Source: execution.Webhook,
+	}, store.Position{}, n)
+	if err != nil {
+		return nil, err
+	}
+	for _, record := range records {
+		stored, err := s.request(ctx, record)
+		if err != nil {
+			return nil, err
+		}
+		if stored.expired() || stored.payload.Kind == execution.NoBody {
+			trial.Expired++
+			continue
+		}
+		requests = append(requests, stored.asSent())
+		trial.Requests = append(trial.Requests, TriedRequest{
+			ExecutionID: record.ID, AcceptedAt: record.AcceptedAt, DeliveryID: record.DeliveryID,
+		})
+	}
+	if node.SamplePayload != nil {
+		sample := sender.Request{Method: "POST", Body: node.SamplePayload, IsJSON: true}
+		requests = append(requests, &sample)
+		trial.Requests = append(trial.Requests, TriedRequest{})
+	}
+	return requests, nil
+}
+
+// asSent returns the request as the ingress has seen it, without what is never passed on.
+func (r request) asSent() *sender.Request {
+	return &sender.Request{
+		Method: "POST", Header: r.headers, Query: rawQuery(r.query),
+		Body: r.payload.Body, IsJSON: r.payload.Kind == execution.JSON,
+	}
+}
+
+// valueAt returns the value at a place for people, or "" if there is no single value.
+func valueAt(place string, r *sender.Request) string {
+	key, err := filter.ParseKey(place)
+	if err != nil {
+		return ""
+	}
+	value := []rune(key.Of(r))
+	if len(value) > maxValueBytes {
+		return string(value[:maxValueBytes]) + "…"
+	}
+	return string(value)
+}
+
+// placesSeen counts the values at the places of requests, by place and by the value's JSON.
+type placesSeen map[string]map[string]int
+
+// long stands for the values that are too long to be proposed.
+const long = ""
+
+func (p placesSeen) note(place, value string) {
+	if _, err := sender.ParsePlace(place); err != nil {
+		return // it holds a secret
+	}
+	if p[place] == nil {
+		p[place] = map[string]int{}
+	}
+	if len(value) > maxValueBytes {
+		value = long
+	}
+	p[place][value]++
+}
+
+// noteText notes a text. Its JSON is the one of JSON.stringify, which does not escape HTML.
+func (p placesSeen) noteText(place, value string) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(value) == nil {
+		p.note(place, strings.TrimSuffix(text.String(), "\n"))
+	}
+}
+
+// add notes what a request has at each place.
+func (p placesSeen) add(r *sender.Request) {
+	for name, values := range r.Header {
+		if !isUsual(name) && len(values) > 0 {
+			p.noteText("header:"+name, values[0])
+		}
+	}
+	p.addFields("query:", r.Query)
+	if document := r.Document(); document != nil {
+		decoder := json.NewDecoder(bytes.NewReader(document))
+		decoder.UseNumber()
+		_ = p.addJSON(decoder, "", 0) // the document is valid
+		return
+	}
+	contentType := r.Header["Content-Type"]
+	if len(contentType) > 0 && strings.HasPrefix(contentType[0], "application/x-www-form-urlencoded") {
+		p.addFields("form:", string(r.Body))
+	}
+}
+
+func (p placesSeen) addFields(kind, text string) {
+	fields, _ := url.ParseQuery(text) // the pairs that can be read are enough
+	for name, values := range fields {
+		p.noteText(kind+name, values[0])
+	}
+}
+
+// addJSON notes the texts, numbers and truth values of the next value in a document, except elements
+// of arrays.
+func (p placesSeen) addJSON(decoder *json.Decoder, pointer string, depth int) error {
+	token, err := decoder.Token()
+	if err != nil {
+		return err
+	}
+	switch token := token.(type) {
+	case json.Delim:
+		for decoder.More() {
+			var name json.Token
+			if token == '{' {
+				if name, err = decoder.Token(); err != nil {
+					return err
+				}
+			}
+			below, isMember := name.(string)
+			if !isMember || depth == maxPlaceDepth {
+				var skipped json.RawMessage
+				err = decoder.Decode(&skipped)
+			} else {
+				err = p.addJSON(decoder, pointer+"/"+escaped.Replace(below), depth+1)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		_, err = decoder.Token()
+		return err
+	case string:
+		if pointer != "" {
+			p.noteText("ptr:"+pointer, token)
+		}
+	case json.Number:
+		if pointer != "" {
+			p.note("ptr:"+pointer, token.String())
+		}
+	case bool:
+		if pointer != "" {
+			p.note("ptr:"+pointer, strconv.FormatBool(token))
+		}
+	}
+	return nil
+}
+
+// escaped writes a name as a part of a JSON pointer.
+var escaped = strings.NewReplacer("~", "~0", "/", "~1")
+
+// isUsual reports whether a header says nothing about what happened at the sender.
+func isUsual(name string) bool {
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	return strings.Contains(name, "Signature") || slices.Contains(usualHeaders, name) ||
+		slices.ContainsFunc(usualPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+var (
+	usualPrefixes = []string{"Accept", "Content-", "X-Forwarded-", "X-Real-", "Cf-", "X-B3-", "Sec-"}
+	usualHeaders  = []string{
+		"User-Agent", "Host", "Connection", "Via", "Forwarded", "Traceparent", "Tracestate", "Baggage",
+		"Date", "X-Request-Id", "Priority",
+	}
+)
+
+// telling are words in the names of places that often say what happened.
+var telling = []string{"event", "action", "type", "kind", "topic", "status", "state", "object"}
+
+// best returns the places that are most likely to be of use, with their values.
+func (p placesSeen) best() []SeenPlace {
+	var all []SeenPlace
+	rank := map[string]int{}
+	for place, values := range p {
+		seen, distinct := 0, len(values)
+		for _, n := range values {
+			seen += n
+		}
+		delete(values, long)
+		short := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
+			return cmp.Or(values[b]-values[a], strings.Compare(a, b))
+		})
+		short = short[:min(len(short), maxValues)]
+		all = append(all, SeenPlace{Place: place, Values: short, Seen: seen})
+		rank[place] = rankOf(place, seen, distinct)
+	}
+	slices.SortFunc(all, func(a, b SeenPlace) int {
+		return cmp.Or(rank[b.Place]-rank[a.Place], strings.Compare(a.Place, b.Place))
+	})
+	return all[:min(len(all), maxPlaces)]
+}
+
+// rankOf returns how useful a place is for a filter: more, if its name tells what happened, if its
+// values come again, and if it is not deep in the document.
+func rankOf(place string, seen, distinct int) int {
+	rank := -10 * strings.Count(place, "/")
+	name := strings.ToLower(place[strings.LastIndexAny(place, "/:")+1:])
+	for i, word := range telling {
+		if name == word {
+			rank += 100 - i
+		} else if strings.Contains(name, word) {
+			rank += 60 - i
+		}
+	}
+	if seen > 1 && distinct > 1 {
+		rank += 40 * (seen - distinct) / seen
+	}
+	if distinct > maxValues {
+		rank -= 40
+	}
+	return rank
+}

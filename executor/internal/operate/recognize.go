@@ -1,0 +1,46 @@
+package operate
+
+import (
+	"context"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/sender"
+)
+
+// Recognized is the provider that a request to a node without a sender seems to come from. The zero
+// value means that the node had a sender, or that the request looks like no provider's.
+type Recognized struct {
+	Preset, Title string // of the provider; "" means that only URLCheck is known
+	URLCheck      bool   // it asks whether the URL may be called, which only a sender answers
+}
+
+// recognize returns what a request looks like.
+func (r request) recognize() (found Recognized) {
+	if r.expired() || r.sender != "" {
+		return found
+	}
+	sent := r.asSent()
+	found.URLCheck = sender.IsURLCheck(sent)
+	if p, ok := sender.Recognize(sent); ok {
+		found.Preset, found.Title = p.ID, p.Title
+	}
+	return found
+}
+
+// LastRecognized returns what the last request that a trigger node has received looks like.
+func (s *Service) LastRecognized(
+	ctx context.Context, caller Caller, workflowID, nodeID string,
+) (Recognized, error) {
+	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)),
+		func(ctx context.Context) (none Recognized, err error) {
+			last, err := s.config.Store.List(ctx, store.Filter{
+				WorkflowID: workflowID, NodeID: nodeID, Source: execution.Webhook,
+			}, store.Position{}, 1)
+			if err != nil || len(last) == 0 {
+				return none, err
+			}
+			request, err := s.request(ctx, last[0])
+			return request.recognize(), err
+		})
+}
