@@ -146,6 +146,8 @@ sed -i '/^secretGenerator:/d; /\.\.\/nats$/d; s/nats-\([012]\)\.nats:/nats-\1:/g
 sed -i 's/secret: {secretName: \([a-z]*\), defaultMode: 0440}/configMap: {name: \1}/; s/secretRef:/configMapRef:/; s/replicas: 2/replicas: 1/' \
 	"$run/kubernetes/ingress.yaml" "$run/kubernetes/executor.yaml"
 "$KUSTOMIZE" build "$run/kubernetes" | awk 'BEGIN { RS = "\n---\n" } /kind: (Deployment|ConfigMap)\n/ { printf "---\n%s\n", $0 }' >"$run/play.yaml"
+# Podman publishes the ports of a pod, which the services of compose have.
+for service in ingress-0 ingress-1 executor-0 executor-1; do podman stop -t 60 "$(name "$service")" >/dev/null; done
 podman play kube --network shipped_default "$run/play.yaml" >"$WORK/kube.log" 2>&1 || {
 	tail -5 "$WORK/kube.log" >&2
 	fail "podman play kube"
