@@ -102,7 +102,7 @@ func TestExamine(t *testing.T) {
 			b.refusal(d, "503", false)
 		}, nil, recorded("x"), "strange"},
 	} {
-		b := newBook()
+		b := newLedger()
 		c.told(b, b.open("m", c.hasID))
 		if got := found(examine(b, stored{starts: c.starts}, c.records, paused)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -131,7 +131,7 @@ func TestExamineEnds(t *testing.T) {
 		},
 		"there is no runner": {nil, execution.Queued, ""},
 	} {
-		b := newBook()
+		b := newLedger()
 		b.accepted(b.open("m", true), answer{ExecutionID: "x"})
 		s := stored{starts: map[string]start{"x": {marker: "m", messages: 1}}, ends: c.ends}
 		if got := found(examine(b, s, map[string]record{"x": {1, c.status}}, nil)); got != c.want {

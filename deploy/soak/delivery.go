@@ -44,7 +44,7 @@ type totals struct {
 	errors       map[string]int // by what happened to the connection
 }
 
-func newBook() *ledger {
+func newLedger() *ledger {
 	return &ledger{
 		deliveries: map[string]*delivery{},
 		totals:     totals{refused: map[string]int{}, errors: map[string]int{}},

@@ -55,7 +55,6 @@ type faults struct {
 	random       *rand.Rand
 	every        time.Duration // average time between two faults
 	only         string        // part of the names of the faults that happen; "" means all
-	unmended     bool          // includes faults that the programs are not yet made to survive
 	say          func(format string, args ...any)
 
 	mu        sync.Mutex
@@ -115,9 +114,7 @@ func (f *faults) deck() []fault {
 	}
 	f.addWays(add)
 	f.addDatabase(add)
-	if f.unmended {
-		f.addUnmended(add)
-	}
+	f.addLosses(add)
 	add("reports about unknown executions", []string{"noise"}, 0, time.Second, f.reportUnknown)
 
 	slot := []string{"nodes"}

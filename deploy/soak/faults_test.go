@@ -17,7 +17,7 @@ func TestFrozenAndLocked(t *testing.T) {
 	database := pgtest.StartServer(t)
 	i := set(t, shape{nodes: 1, ingresses: 1, executors: 2, runners: 1, database: database})
 	f := newFaults(i, database, nil, 1, time.Second, t.Logf)
-	s := newSenders(newBook(), i, "test")
+	s := newSenders(newLedger(), i, "test")
 
 	starting, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -76,7 +76,7 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 	const count, every = 16, 40 * time.Millisecond
 	ctx := t.Context()
 	starting, stop := context.WithCancel(ctx)
-	p := &posting{senders: newSenders(newBook(), i, "test"), stop: stop}
+	p := &posting{senders: newSenders(newLedger(), i, "test"), stop: stop}
 	for n := range count {
 		p.running.Go(func() {
 			tick := time.NewTicker(every)

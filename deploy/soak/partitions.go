@@ -95,7 +95,7 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 		return err
 	}
 	began := time.Now()
-	b := newBook()
+	b := newLedger()
 	s := newSenders(b, i, strconv.FormatUint(c.Seed, 10))
 	f := &partitioner{
 		hosts: hosts, installation: i, probes: newProbes(s, i), only: c.Only,

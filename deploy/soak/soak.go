@@ -25,8 +25,7 @@ type Config struct {
 	Senders  int           `help:"Number of senders that send at the same time." default:"1000"`
 	Every    time.Duration `help:"Average time between the beginnings of two faults." default:"4s"`
 	Only     string        `help:"Cause only the faults whose name contains this, such as 'lock' or 'node'."`
-	Restore  bool          `help:"At the end, put the stores of all NATS nodes back to an earlier copy, and check what holds after that." default:"true" negatable:""`
-	Unmended bool          `help:"Also cause faults that the programs are not yet made to survive: a database that goes back in time, a registry or a whole store of NATS that is lost, reports that are missing or cannot be read."`
+	Restore  bool          `help:"At the end, put the stores of all NATS nodes back to an earlier copy, then delete them, and check each time what holds after that." default:"true" negatable:""`
 	Verbose  bool          `help:"Print each fault when it is over."`
 	Keep     bool          `help:"Keep the folder with the data and the logs; otherwise it is kept only when something is wrong."`
 
@@ -112,10 +111,10 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 		return err
 	}
 
-	b := newBook()
+	b := newLedger()
 	s := newSenders(b, i, strconv.FormatUint(c.Seed, 10))
 	f := newFaults(i, database, databaseDisk, c.Seed, c.Every, func(string, ...any) {})
-	f.only, f.unmended = c.Only, c.Unmended
+	f.only = c.Only
 	r := &report{seed: c.Seed}
 	if err := c.loadAndBreak(ctx, i, s, f, r); err != nil {
 		return err
@@ -134,8 +133,6 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 			return fmt.Errorf("restore: %w", err)
 		}
 		r.writeRestored(c.Out)
-	}
-	if c.Unmended {
 		_, _ = fmt.Fprintln(c.Out,
 			"\nThe stores of all nodes are deleted: the registry comes back from the database, "+
 				"and until then nobody is refused for good")
@@ -180,7 +177,10 @@ func (c *Config) loadAndBreak(
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
-	return awaitConsumers(ctx, i.js, recordTimeout)
+	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
+		return err
+	}
+	return f.awaitCareless(ctx)
 }
 
 // compare reads the executions that are stored, recorded and in quarantine, and compares them with

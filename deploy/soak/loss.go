@@ -31,8 +31,9 @@ const carelessRuns = 10
 // unreadableReport is the data of a message that cannot be decoded as a report.
 const unreadableReport = "\xff this is no report"
 
-// addUnmended adds the faults that the programs are not yet made to survive.
-func (f *faults) addUnmended(add addFault) {
+// addLosses adds the faults in which something that was stored or acknowledged is lost: by the
+// database, by the registry, or by a runner that does not report.
+func (f *faults) addLosses(add addFault) {
 	slot := []string{"database"}
 	add("failover of database to a standby that lags", slot, shortestBack, longestBack,
 		f.takeBackDatabase(true))
@@ -110,6 +111,35 @@ func (f *faults) unreported() map[string]time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.careless)
+}
+
+// awaitCareless waits until the executions that were acknowledged without a readable report have
+// ended. Executors look for them when they start, and seldom otherwise, so it restarts them.
+func (f *faults) awaitCareless(ctx context.Context) error {
+	unreported := f.unreported()
+	if len(unreported) == 0 {
+		return nil
+	}
+	if err := roll(f.installation.executors)(ctx, 0); err != nil {
+		return err
+	}
+	return eventually(ctx, recordTimeout, func(ctx context.Context) error {
+		records, err := readRecords(ctx, f.installation.client())
+		if err != nil {
+			return err
+		}
+		waiting := 0
+		for id := range unreported {
+			if r, ok := records[id]; ok && !r.status.Final() {
+				waiting++
+			}
+		}
+		if waiting > 0 {
+			return fmt.Errorf("%d executions that were acknowledged without a report have not ended",
+				waiting)
+		}
+		return nil
+	})
 }
 
 // deleteRegistry deletes the bucket of the registry, and waits until all services are ready again.
