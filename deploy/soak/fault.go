@@ -73,11 +73,10 @@ func newFaults(
 	say func(string, ...any),
 ) *faults {
 	return &faults{
-		//nolint:gosec // not a secret
 		installation: i,
 		database:     database,
 		databaseDisk: databaseDisk,
-		random:       rand.New(rand.NewPCG(seed, 0)),
+		random:       rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // not a secret
 		every:        every,
 		say:          say,
 		busy:         map[string]bool{},

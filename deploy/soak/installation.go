@@ -274,7 +274,8 @@ func (i *installation) newService(name, role string, flags ...string) (*service,
 		return nil, err
 	}
 	args := append([]string{
-		role, "--addr=" + port.Addr(), "--ops-addr=" + opsPort.Addr(), "--log-level=warn", "--connect-timeout=2m",
+		role, "--addr=" + port.Addr(), "--ops-addr=" + opsPort.Addr(), "--log-level=warn",
+		"--connect-timeout=2m",
 		"--nats-url=" + natsURL,
 	}, flags...)
 	return &service{

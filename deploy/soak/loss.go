@@ -135,8 +135,8 @@ func (f *faults) awaitCareless(ctx context.Context) error {
 			}
 		}
 		if waiting > 0 {
-			return fmt.Errorf("%d executions that were acknowledged without a report have not ended",
-				waiting)
+			return fmt.Errorf(
+				"%d executions that were acknowledged without a report have not ended", waiting)
 		}
 		return nil
 	})

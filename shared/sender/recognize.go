@@ -105,5 +105,6 @@ func (s *Sender) otherSender(r *Request) string {
 	if other == nil || other == s.entry {
 		return ""
 	}
-	return fmt.Sprintf("; it looks like a request of %s (%s): is that the node's sender?", other.Title, header)
+	return fmt.Sprintf("; it looks like a request of %s (%s): is that the node's sender?",
+		other.Title, header)
 }

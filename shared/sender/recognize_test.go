@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A request is recognised by headers that one preset alone has, and a refusal at a node with another
-// sender names it.
+// A request is recognised by headers that one preset alone has, and a refusal at a node with
+// another sender names it.
 func TestRecognize(t *testing.T) {
 	for _, c := range []struct {
 		headers string
@@ -18,7 +18,10 @@ func TestRecognize(t *testing.T) {
 		{"", ""},
 		{"X-Hub-Signature-256", ""}, // GitHub's, and Meta's
 		{"X-Github-Delivery X-Hub-Signature-256", "github"},
-		{"X-Github-Delivery X-Gitea-Delivery X-Gitea-Signature X-Gogs-Delivery X-Hub-Signature-256", "gitea"}, // it sends GitHub's, too
+		{ // Gitea sends GitHub's headers, too.
+			"X-Github-Delivery X-Gitea-Delivery X-Gitea-Signature X-Gogs-Delivery " +
+				"X-Hub-Signature-256", "gitea",
+		},
 		{"Stripe-Signature", "stripe"},
 		{"X-Slack-Signature X-Slack-Request-Timestamp", "slack"},
 		{"Svix-Id Svix-Signature", "standard-webhooks"},
@@ -34,14 +37,17 @@ func TestRecognize(t *testing.T) {
 			t.Errorf("%q: %q, want %q", c.headers, p.ID, c.want)
 		}
 	}
-	slack, err := sender.Compile(sender.Config{Preset: "slack", Secrets: []sender.Secret{{Text: "the-secret"}}})
+	slack, err := sender.Compile(sender.Config{
+		Preset: "slack", Secrets: []sender.Secret{{Text: "the-secret"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for headers, want := range map[string]string{
-		"X-Github-Delivery X-Hub-Signature-256": "there is no header:X-Slack-Signature; it looks like a request of GitHub (X-Github-Delivery): is that the node's sender?",
-		"":                                      "there is no header:X-Slack-Signature",
-		"X-Slack-Request-Timestamp":             "there is no header:X-Slack-Signature",
+		"X-Github-Delivery X-Hub-Signature-256": "there is no header:X-Slack-Signature; it looks " +
+			"like a request of GitHub (X-Github-Delivery): is that the node's sender?",
+		"":                          "there is no header:X-Slack-Signature",
+		"X-Slack-Request-Timestamp": "there is no header:X-Slack-Signature",
 	} {
 		r := sender.Request{Method: "POST", Header: map[string][]string{}, Body: []byte("{}")}
 		for name := range strings.FieldsSeq(headers) {
@@ -60,7 +66,8 @@ func TestIsURLCheck(t *testing.T) {
 		`{"type":"event_callback","challenge":"x"}`:               false,
 		`"url_verification"`:                                      false,
 	} {
-		if got := sender.IsURLCheck(&sender.Request{Body: []byte(body), IsJSON: true}); got != want {
+		r := sender.Request{Body: []byte(body), IsJSON: true}
+		if got := sender.IsURLCheck(&r); got != want {
 			t.Errorf("%s: %v", body, got)
 		}
 	}

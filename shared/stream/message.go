@@ -33,8 +33,8 @@ const contentType = "application/protobuf"
 // the execution ID, a hash of the delivery ID.
 func StartMessage(s execution.Start) (*nats.Msg, error) { return new(Buffer).Message(s) }
 
-// StartRoom is memory for the message of one start at a time: its data, its headers and their
-// values. Its zero value is ready to use.
+// Buffer is memory for the message of one start at a time: its data, its headers and their values.
+// Its zero value is ready to use.
 type Buffer struct {
 	msg    nats.Msg
 	values *headerValues // the values of msg.Header

@@ -205,7 +205,8 @@ func (p placesSeen) add(r *sender.Request) {
 		return
 	}
 	contentType := r.Header["Content-Type"]
-	if len(contentType) > 0 && strings.HasPrefix(contentType[0], "application/x-www-form-urlencoded") {
+	const form = "application/x-www-form-urlencoded"
+	if len(contentType) > 0 && strings.HasPrefix(contentType[0], form) {
 		p.addFields("form:", string(r.Body))
 	}
 }
@@ -217,8 +218,8 @@ func (p placesSeen) addFields(kind, text string) {
 	}
 }
 
-// addJSON notes the texts, numbers and truth values of the next value in a document, except elements
-// of arrays.
+// addJSON notes the texts, numbers and truth values of the next value in a document, except
+// elements of arrays.
 func (p placesSeen) addJSON(decoder *json.Decoder, pointer string, depth int) error {
 	token, err := decoder.Token()
 	if err != nil {
@@ -269,14 +270,18 @@ var escaped = strings.NewReplacer("~", "~0", "/", "~1")
 func isUsual(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	return strings.Contains(name, "Signature") || slices.Contains(usualHeaders, name) ||
-		slices.ContainsFunc(usualPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		slices.ContainsFunc(usualPrefixes, func(prefix string) bool {
+			return strings.HasPrefix(name, prefix)
+		})
 }
 
 var (
-	usualPrefixes = []string{"Accept", "Content-", "X-Forwarded-", "X-Real-", "Cf-", "X-B3-", "Sec-"}
-	usualHeaders  = []string{
-		"User-Agent", "Host", "Connection", "Via", "Forwarded", "Traceparent", "Tracestate", "Baggage",
-		"Date", "X-Request-Id", "Priority",
+	usualPrefixes = []string{
+		"Accept", "Content-", "X-Forwarded-", "X-Real-", "Cf-", "X-B3-", "Sec-",
+	}
+	usualHeaders = []string{
+		"User-Agent", "Host", "Connection", "Via", "Forwarded", "Traceparent", "Tracestate",
+		"Baggage", "Date", "X-Request-Id", "Priority",
 	}
 )
 

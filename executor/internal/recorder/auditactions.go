@@ -77,8 +77,8 @@ func RequeueOf(letter string, aside, now time.Time, actor edit.Actor, r store.Re
 	return AuditAction(id, now, actor, ActionRequeue, r, edit.Changed{Field: FieldExecution, To: r.ID}, edit.Changed{Field: FieldDeadLetter, To: letter})
 }
 
-// Deed returns an audit entry about a record. The zero Record means that the entry is about no
-// record.
+// AuditAction returns an audit entry about a record. The zero Record means that the entry is about
+// no record.
 func AuditAction(id string, at time.Time, actor edit.Actor, action string, about store.Record, changes ...edit.Changed) store.AuditEntry {
 	return auditor.Stored(edit.Entry{
 		ID: id, At: at, Actor: actor, Action: action, Changes: changes,

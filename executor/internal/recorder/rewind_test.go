@@ -337,7 +337,7 @@ func TestAMissingReportIsFoundUnderLoad(t *testing.T) {
 	var load sync.WaitGroup
 	load.Go(func() {
 		for n := 0; loading.Err() == nil && n < 50_000; n++ {
-			_, _ = r.tryBegin()
+			_, _ = r.tryBegin() //nolint:contextcheck // it has the test's context
 		}
 	})
 	r.stop = r.again()
