@@ -232,6 +232,9 @@ func (b *tab) text(selector, part string) string {
 // fragmentsAreThere is true when all parts of the page that are fetched separately have arrived.
 const fragmentsAreThere = `[...document.querySelectorAll("[data-fragment]")].every((part) => part.childElementCount > 0 || part.id === "refusals")`
 
+// unfold opens every part of the page that can be folded.
+const unfold = `for (const part of document.querySelectorAll("details")) part.open = true; ""`
+
 // page waits until a page with the given heading is shown, and its scripts run.
 func (b *tab) page(heading string) {
 	b.t.Helper()

@@ -126,6 +126,7 @@ func tryOut(b *tab) {
 	b.text("main", "slack · verified")
 	b.do(chromedp.Navigate(b.base + "/workflows/demo"))
 	b.page("Demo")
+	b.evaluate(unfold)
 	b.text(".headers", "/event_id in the JSON")
 	b.wait(fragmentsAreThere) // parts that arrive later move what is below them
 }

@@ -69,6 +69,7 @@ func TestScreenshots(t *testing.T) {
 				b.click(".rotate summary")
 				b.click("#refusals summary")
 				b.evaluate(`document.querySelector(".call").open = true; ""`)
+				b.evaluate(unfold)
 				b.click("#tab-python")
 			}},
 			{name: "workflow-limit", path: "/workflows/invoices", do: func(b *tab) {
@@ -93,6 +94,7 @@ func TestScreenshots(t *testing.T) {
 			}},
 			{name: "workflow-github", path: "/workflows/demo", do: func(b *tab) {
 				b.evaluate(`document.querySelector(".call").open = true; ""`)
+				b.evaluate(unfold)
 				b.click("#tab-github")
 			}},
 			{name: "execution-succeeded", path: "/executions/" + ids["succeeded"]},

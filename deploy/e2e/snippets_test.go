@@ -39,6 +39,7 @@ func TestSnippetsRun(t *testing.T) {
 			t.Logf("%s is not run: %v", language.id, err)
 			continue
 		}
+		b.evaluate(unfold)
 		b.click("#tab-" + language.id)
 		path := filepath.Join(t.TempDir(), language.file)
 		if err := os.WriteFile(path, []byte(copied(b, "code-"+language.id)), 0o600); err != nil {

@@ -41,14 +41,14 @@ SELECT pg_sleep(3);
 // replaced by the second.
 var nextInserts = map[string][2]string{ // by file
 	"sqlite/insert.go": {
-		"INTO executions (` + i.columns + `) VALUES ` + values + `",
+		"INTO executions (` + i.columns + `) VALUES ` + values +",
 		"INTO executions (` + i.columns + `, made_by) SELECT *, 'next' FROM (VALUES ` + values + " +
-			"`) WHERE true",
+			"`) WHERE true` +",
 	},
 	"postgres/row.go": {
-		"insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort + `",
+		"insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort +",
 		"insertShort = `INSERT INTO executions (` + shortColumns + `, made_by) SELECT *, 'next' " +
-			"FROM unnest(` + shortArrays + `)",
+			"FROM unnest(` + shortArrays + `)` +",
 	},
 }
 
