@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// sayPresent sends heartbeats to the executors, which show that this process is a member of the
+// announcePresence sends heartbeats to the executors, which show that this process is a member of the
 // group, until the context ends. If they do not arrive, nothing else is affected.
 func (r *runner) announcePresence(ctx context.Context) {
 	subject := r.group().PresenceSubject(nuid.Next())

@@ -44,7 +44,7 @@ func NoteActor(header nats.Header, actor edit.Actor) {
 	header[stream.HeaderActor] = []string{edit.EncodeActor(actor)}
 }
 
-// deedOf returns the audit entry of a start that was recorded as r, or none if a sender caused the
+// auditActionOf returns the audit entry of a start that was recorded as r, or none if a sender caused the
 // start. Only the actor is taken from the header; the action follows from the record.
 func auditActionOf(header nats.Header, r store.Record, at time.Time) []store.AuditEntry {
 	encoded := header.Get(stream.HeaderActor)

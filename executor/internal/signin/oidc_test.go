@@ -168,7 +168,7 @@ func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
 	return w.Result().Cookies()[0], p.asked.Get("state")
 }
 
-// answer returns the result of the provider's answer: the caller who is signed in, or the reason
+// answered returns the result of the provider's answer: the caller who is signed in, or the reason
 // why none is.
 func answered(
 	s *SignIn, query string, cookies ...*http.Cookie,
