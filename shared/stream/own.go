@@ -36,7 +36,9 @@ func OwnProgressName(queue string) string { return ownProgressPrefix + queue }
 
 // QueueOfStream returns the queue whose own stream of starts has this name. ok is false for the
 // name of any other stream.
-func QueueOfStream(name string) (queue string, ok bool) { return strings.CutPrefix(name, ownNamePrefix) }
+func QueueOfStream(name string) (queue string, ok bool) {
+	return strings.CutPrefix(name, ownNamePrefix)
+}
 
 // Place is the place where a queue's starts are stored. The zero value is the shared stream.
 type Place struct {
