@@ -51,6 +51,8 @@ type QueueSettings struct {
 	// Lanes is the number of lanes. 0 means that the queue has none, because no workflow of it has had
 	// an order key.
 	Lanes int
+	// Stream is the queue's own stream.
+	Stream QueueStream
 }
 
 // DecodeQueueSettings decodes the record of a queue.
@@ -62,6 +64,7 @@ func DecodeQueueSettings(data []byte) (s QueueSettings, err error) {
 	s.Paused = wire.GetPausedSince() != nil
 	s.PausedUntil = timeFromWire(wire.GetPausedUntil())
 	s.Lanes = int(max(0, min(wire.GetLanes(), maxLanes)))
+	s.Stream = queueStreamFromWire(wire.GetStream())
 	for _, g := range wire.GetGroups() {
 		if s.MaxInFlight == nil {
 			s.MaxInFlight = map[string]int64{}
@@ -69,6 +72,13 @@ func DecodeQueueSettings(data []byte) (s QueueSettings, err error) {
 		s.MaxInFlight[g.GetGroup()] = g.GetMaxInFlight()
 	}
 	return s, nil
+}
+
+func queueStreamFromWire(wire *hookstartv1.QueueStream) QueueStream {
+	return QueueStream{Phase(wire.GetPhase()), OwnLimits{
+		MaxBytes: wire.GetMaxBytes(), MaxAge: time.Duration(wire.GetMaxAgeSeconds()) * time.Second,
+		Replicas: int(wire.GetReplicas()), PlacementTags: wire.GetPlacementTags(),
+	}}
 }
 
 // readQueueSettings returns the settings in the record of a queue, and the record's revision, or 0
@@ -125,6 +135,10 @@ func (s QueueSettings) ackPending(limit int64) int {
 
 // isLane reports whether a consumer is the consumer of a lane.
 func isLane(config jetstream.ConsumerConfig) bool {
+	_, tail, own := cutOwn(config.FilterSubject)
+	if own {
+		return strings.HasPrefix(tail, "ordered.")
+	}
 	return strings.HasPrefix(config.FilterSubject, orderedPrefix)
 }
 
@@ -199,7 +213,7 @@ const settingsWait = 5 * time.Second
 // created. A pause that was stored before that reading is applied here; a pause that was stored
 // later finds the consumer, because an executor stores the record before it lists the consumers.
 func EnsureRunnerConsumer(ctx context.Context, js jetstream.JetStream, g RunnerGroup, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	consumer, err := js.Consumer(ctx, Name, config.Durable)
+	consumer, err := js.Consumer(ctx, StreamOf(config.FilterSubject), config.Durable)
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
@@ -271,6 +285,8 @@ func OnlyOfQueue(config jetstream.ConsumerConfig, queue string) bool {
 		filters = append(slices.Clip(filters), config.FilterSubject)
 	}
 	return len(filters) > 0 && !slices.ContainsFunc(filters, func(filter string) bool {
-		return !strings.HasPrefix(filter, startPrefix+queue+".") && !strings.HasPrefix(filter, orderedPrefix+queue+".")
+		return !strings.HasPrefix(filter, startPrefix+queue+".") &&
+			!strings.HasPrefix(filter, orderedPrefix+queue+".") &&
+			!strings.HasPrefix(filter, ownPrefix+queue+".")
 	})
 }
