@@ -45,14 +45,19 @@ func OwnProgressName(queue string) string { return ownProgressPrefix + queue }
 
 // QueueOfStream returns the queue whose own stream of starts has this name. ok is false for the
 // name of any other stream.
-func QueueOfStream(name string) (queue string, ok bool) {
-	return strings.CutPrefix(name, ownNamePrefix)
+func QueueOfStream(name string) (queue string, ok bool) { return queueOf(name, ownNamePrefix) }
+
+func queueOf(name, prefix string) (queue string, ok bool) {
+	if queue, ok = strings.CutPrefix(name, prefix); !ok || !execution.ValidName(queue) {
+		return "", false
+	}
+	return queue, true
 }
 
 // QueueOfProgressStream returns the queue whose own stream of reports has this name. ok is false for
 // the name of any other stream.
 func QueueOfProgressStream(name string) (queue string, ok bool) {
-	return strings.CutPrefix(name, ownProgressPrefix)
+	return queueOf(name, ownProgressPrefix)
 }
 
 // Place is the place where a queue's starts are stored. The zero value is the shared stream.
@@ -406,10 +411,12 @@ func DeleteOwn(ctx context.Context, js jetstream.JetStream, queue string) error 
 func Streams(ctx context.Context, js jetstream.JetStream) (starts, reports []string, err error) {
 	names := js.StreamNames(ctx, jetstream.WithStreamListSubject("executions.>"))
 	for name := range names.Name() {
+		_, own := QueueOfStream(name)
+		_, ownReports := QueueOfProgressStream(name)
 		switch {
-		case name == Name || strings.HasPrefix(name, ownNamePrefix):
+		case own || name == Name:
 			starts = append(starts, name)
-		case name == ProgressName || strings.HasPrefix(name, ownProgressPrefix):
+		case ownReports || name == ProgressName:
 			reports = append(reports, name)
 		}
 	}

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -100,6 +101,34 @@ func readQueueSettings(ctx context.Context, js jetstream.JetStream, queue string
 	}
 	s, err = DecodeQueueSettings(entry.Value())
 	return s, entry.Revision(), err
+}
+
+// ReadPhase returns where the starts of a queue are stored, by the queue's record. The leader of the
+// registry answers, so that a phase that was stored before the call is seen.
+func ReadPhase(ctx context.Context, js jetstream.JetStream, queue string) (Phase, error) {
+	const name = "KV_" + settingsBucket
+	question := fmt.Appendf(nil, `{"last_by_subj":"$KV.%s.%s%s"}`, settingsBucket, settingsPrefix, queue)
+	msg, err := js.Conn().RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+name, question)
+	if err != nil {
+		return 0, fmt.Errorf("the settings of queue %s: %w", queue, err)
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message struct {
+			Data []byte `json:"data"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil {
+		return 0, fmt.Errorf("the settings of queue %s: %w", queue, err)
+	}
+	if failure := answer.Error; failure != nil {
+		if failure.ErrorCode == codeMessageNotFound || failure.ErrorCode == codeStreamNotFound {
+			return PhaseShared, nil
+		}
+		return 0, fmt.Errorf("the settings of queue %s: %w", queue, failure)
+	}
+	settings, err := DecodeQueueSettings(answer.Message.Data)
+	return settings.Stream.Phase, err
 }
 
 // pauseUntil returns the time until which the consumers of the queue are paused, or nil if they are

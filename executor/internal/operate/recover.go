@@ -84,7 +84,10 @@ func (s *Service) putAside(
 	ctx context.Context, key store.MessageKey, subject string,
 ) (*jetstream.RawStreamMsg, error) {
 	name := stream.Name
-	if key.Progress {
+	switch {
+	case subject != "":
+		name = stream.StreamOf(subject)
+	case key.Progress:
 		name = stream.ProgressName
 	}
 	from, err := s.config.JetStream.Stream(ctx, name)
