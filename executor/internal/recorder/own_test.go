@@ -134,6 +134,7 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 			r := start(t)
 			r.ownStreams()
 			r.stop()
+			r.deliverAgain = 10 * time.Second // lets transactions take their time
 			full, quiet := places[0], places[1]
 			const backlog = 30_000
 			for range backlog {
@@ -150,7 +151,7 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 			}
 			<-r.js.PublishAsyncComplete()
 			r.store.mu.Lock()
-			r.store.slow = 300 * time.Millisecond // for each batch
+			r.store.slow = 200 * time.Millisecond // for each batch
 			r.store.mu.Unlock()
 			r.stop = r.again()
 			r.await("the backlog is being recorded", func() bool {

@@ -259,7 +259,7 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 			return err == nil, err
 		}
 	}
-	_, err = r.store.GetUnreadable(ctx, store.MessageKey{StreamSequence: msg.Sequence})
+	_, err = r.store.GetUnreadable(ctx, KeyOf(msg.Sequence, msg.Subject))
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}

@@ -65,7 +65,7 @@ func (tx *transaction) Dismiss(
 		return nil, nil, err
 	}
 	of, err = changed(ctx, tx.Tx, dismissMessage, messages, func(key store.MessageKey) []any {
-		return []any{at.UnixMicro(), store.Sequence(key.StreamSequence), key.Progress}
+		return append([]any{at.UnixMicro()}, relational.KeyArgs(key)...)
 	})
 	return dismissed, of, err
 }
