@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
-	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
@@ -284,11 +283,6 @@ func EnsureRunnerConsumer(ctx context.Context, js jetstream.JetStream, g RunnerG
 	}
 }
 
-// EncodeLanes returns the stored settings of a queue that has lanes and no other settings.
-func EncodeLanes(queue string) ([]byte, error) {
-	return proto.Marshal(&hookstartv1.QueueSettings{Queue: queue, Lanes: execution.Lanes})
-}
-
 // ErrOtherConsumer means that a consumer has the name of a group's consumer and other subjects.
 var ErrOtherConsumer = errors.New("the consumer exists with other subjects")
 
@@ -299,12 +293,6 @@ func isOf(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
 		return fmt.Errorf("consumer %s: %w: %q, and not %q; choose another name of the group", config.Durable, ErrOtherConsumer, have, config.FilterSubject)
 	}
 	return nil
-}
-
-// ReadLanes returns the number of lanes of a queue, by its record.
-func ReadLanes(ctx context.Context, js jetstream.JetStream, queue string) (int, error) {
-	settings, _, err := readQueueSettings(ctx, js, queue)
-	return settings.Lanes, err
 }
 
 // OnlyOfQueue reports whether a consumer gets the starts of one queue, and of no other.
