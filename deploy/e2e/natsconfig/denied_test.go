@@ -86,6 +86,7 @@ func consumer(stream, name, filter string) func(*attacker) {
 const (
 	runnerInfo    = "$JS.API.CONSUMER.INFO.EXECUTIONS.runner-default-main"
 	runnerNext    = "$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-default-main"
+	runnerOwnNext = "$JS.API.CONSUMER.MSG.NEXT.QUEUE_default.runner-default-main"
 	runnerTells   = "executions.progress.default.allowed.execution"
 	runnerCancels = "$JS.API.STREAM.MSG.GET.KV_cancellations"
 	ingressInfo   = "$JS.API.STREAM.INFO.KV_registry"
@@ -115,6 +116,14 @@ var attempts = []attempt{
 	// Executors make the consumers of runner groups; reading from one is denied above.
 	{name: "read another queue by a consumer of one's own", roles: "ri", do: consumer("EXECUTIONS", "mine", "executions.start.gpu.>")},
 	{name: "read all executions by a consumer of one's own", roles: "rie", do: consumer("EXECUTIONS", "mine", "")},
+	{name: "read another queue's own stream directly", roles: "r", do: request("$JS.API.DIRECT.GET.QUEUE_gpu", `{"seq": 1}`)},
+	{name: "read its own queue's stream past its consumer", roles: "r", do: request("$JS.API.DIRECT.GET.QUEUE_default", `{"seq": 1}`)},
+	{name: "read another queue's own stream by its consumer", roles: "rie", do: request("$JS.API.CONSUMER.MSG.NEXT.QUEUE_gpu.runner-gpu-main", `{"batch": 1, "no_wait": true}`)},
+	{name: "read another queue's own stream by a consumer of one's own", roles: "ri", do: consumer("QUEUE_gpu", "mine", "executions.queue.gpu.start.>")},
+	{name: "read its queue's own stream by a consumer of one's own", roles: "ri", do: consumer("QUEUE_default", "mine", "executions.queue.default.start.>")},
+	{name: "read the registry directly", roles: "ri", do: request("$JS.API.DIRECT.GET.KV_registry."+aRecord, "")},
+	{name: "read the registry by its sequence", roles: "ri", do: request("$JS.API.DIRECT.GET.KV_registry", `{"seq": 1}`)},
+	{name: "read a token by its sequence", roles: "ri", do: request("$JS.API.DIRECT.GET.KV_registry_secrets", `{"seq": 1}`)},
 	{name: "take the executors' messages", roles: "ri", do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor", `{"batch": 1, "no_wait": true}`)},
 
 	// These attempts write messages.
@@ -123,6 +132,12 @@ var attempts = []attempt{
 	// An executor may do this, because it ends executions that no runner was given.
 	{name: "publish progress", roles: "i", do: publish("executions.progress.default.wf.execution")},
 	{name: "publish progress of another queue", roles: "r", do: publish("executions.progress.gpu.wf.execution")},
+	{name: "publish a start into its own stream", roles: "r", do: publish("executions.queue.default.start.wf.forged")},
+	{name: "publish a rejection into an own stream", roles: "re", do: publish("executions.queue.default.rejected.wf.node")},
+	{name: "make an own stream take a start for a repeat", roles: "ri", do: publish("executions.queue.default.remembered.wf")},
+	{name: "make the stream take a start for a repeat", roles: "ri", do: publish("executions.remembered.default.wf")},
+	{name: "publish progress into an own stream", roles: "i", do: publish("executions.reports.default.wf.execution")},
+	{name: "publish progress into another queue's own stream", roles: "r", do: publish("executions.reports.gpu.wf.execution")},
 	{name: "publish a report of repeats", roles: "re", do: publish("reports.duplicates")},
 	{name: "publish a report of refusals", roles: "re", do: publish("reports.refusals")},
 	{name: "publish a report of senders", roles: "re", do: publish("reports.senders")},
@@ -139,6 +154,10 @@ var attempts = []attempt{
 	{name: "write the registry by the answer to MSG.NEXT", roles: "r", do: answerTo(aRecord, runnerNext, `{"batch": 1}`)},
 	{name: "write the registry by the answer to a question about cancellations", roles: "r", do: answerTo(aRecord, runnerCancels, `{"seq": 1}`)},
 	{name: "write the registry by the PubAck of progress", roles: "r", do: answerTo(aRecord, runnerTells, "")},
+	{name: "write the registry by the answer to STREAM.NAMES", roles: "r", do: answerTo(aRecord, "$JS.API.STREAM.NAMES", `{}`)},
+	{name: "write the registry by the answer to MSG.NEXT of an own stream", roles: "r", do: answerTo(aRecord, runnerOwnNext, `{"batch": 1}`)},
+	{name: "publish a start by the answer to MSG.NEXT of an own stream", roles: "r", do: answerTo(aStart, runnerOwnNext, `{"batch": 1}`)},
+	{name: "write the registry by the PubAck of progress in an own stream", roles: "r", do: answerTo(aRecord, "executions.reports.default.allowed.execution", "")},
 	{name: "write the registry by the answer to INFO", roles: "ri", do: answerTo(aRecord, "$JS.API.INFO", "")},
 	{name: "write the registry by the answer to STREAM.INFO", roles: "i", do: answerTo(aRecord, ingressInfo, "")},
 	{name: "write the registry by the answer to DIRECT.GET", roles: "ri", do: answerTo(aRecord, ingressGet, `{"seq": 1}`)},
@@ -191,6 +210,10 @@ var attempts = []attempt{
 
 	// These attempts concern streams.
 	{name: "delete the stream", roles: "rie", do: request("$JS.API.STREAM.DELETE.EXECUTIONS", "")},
+	{name: "delete a queue's own stream", roles: "ri", do: request("$JS.API.STREAM.DELETE.QUEUE_default", "")},
+	{name: "delete the reports beside a queue's own stream", roles: "ri", do: request("$JS.API.STREAM.DELETE.PROGRESS_default", "")},
+	{name: "delete the tokens", roles: "rie", do: request("$JS.API.STREAM.DELETE.KV_registry_secrets", "")},
+	{name: "delete the stream of reports", roles: "rie", do: request("$JS.API.STREAM.DELETE.PROGRESS", "")},
 	{name: "delete the registry", roles: "rie", do: request("$JS.API.STREAM.DELETE.KV_registry", "")},
 	{name: "delete the copy of the registry", roles: "rie", do: request("FEED.API.STREAM.DELETE.KV_registry", "")},
 	{name: "purge the stream", roles: "rie", do: request("$JS.API.STREAM.PURGE.EXECUTIONS", "")},
@@ -217,6 +240,7 @@ var attempts = []attempt{
 	},
 	{name: "acknowledge the executors' messages", roles: "ri", do: func(a *attacker) { a.send(a.ack, "", "", nil) }},
 	{name: "acknowledge the executors' messages by the longer form", roles: "ri", do: func(a *attacker) { a.send(strings.Replace(a.ack, shortAcks, longAcks, 1), "", "", nil) }},
+	{name: "delete a group's consumer in an own stream", roles: "rie", do: request("$JS.API.CONSUMER.DELETE.QUEUE_default.runner-default-main", "")},
 	{name: "give the executors' messages up", roles: "ri", do: func(a *attacker) { a.send(a.ack, "", "+TERM", nil) }},
 }
 
