@@ -266,7 +266,7 @@ func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 		if err != nil {
 			return err
 		}
-		if err := w.enforce(ctx, settings, found.consumers); err != nil {
+		if err := w.enforce(ctx, settings, limits(settings), found.consumers); err != nil {
 			return err
 		}
 	}
@@ -294,12 +294,18 @@ func (w *Watch) place(ctx context.Context, at stream.Place, queue string) (*plac
 	return &place{at, in, consumers}, err
 }
 
-func (w *Watch) enforce(ctx context.Context, settings *registry.Queue, consumers []*jetstream.ConsumerInfo) error {
-	of := stream.QueueSettings{
-		Paused: !settings.PausedSince.IsZero(), PausedUntil: settings.PausedUntil, MaxInFlight: map[string]int64{},
-	}
+// limits returns the limits of groups in flight, by group.
+func limits(settings *registry.Queue) map[string]int64 {
+	all := map[string]int64{}
 	for _, g := range settings.Groups {
-		of.MaxInFlight[g.Group] = g.MaxInFlight
+		all[g.Group] = g.MaxInFlight
+	}
+	return all
+}
+
+func (w *Watch) enforce(ctx context.Context, settings *registry.Queue, maxInFlight map[string]int64, consumers []*jetstream.ConsumerInfo) error {
+	of := stream.QueueSettings{
+		Paused: !settings.PausedSince.IsZero(), PausedUntil: settings.PausedUntil, MaxInFlight: maxInFlight,
 	}
 	if err := w.addLanes(ctx, settings, consumers); err != nil {
 		return err
@@ -372,7 +378,10 @@ func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
 	}
 	all := w.settings()
 	for _, settings := range all {
-		if err := w.enforce(ctx, settings, shared.consumers); err != nil {
+		if slices.Contains(names, stream.OwnName(settings.Name)) && slices.Contains(named, settings.Name) {
+			continue // by ownQueue
+		}
+		if err := w.enforce(ctx, settings, limits(settings), shared.consumers); err != nil {
 			return nil, err
 		}
 	}
@@ -414,8 +423,14 @@ func (w *Watch) ownQueue(ctx context.Context, name string, settings *registry.Qu
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // it was deleted meanwhile
 		return w.queue(ctx, name, settings, shared)
 	}
+	if err == nil {
+		own, err = w.addGroups(ctx, name, shared, own)
+	}
 	if err == nil && settings != nil {
-		err = w.enforce(ctx, settings, own.consumers)
+		inShared, inOwn := shareLimits(settings, shared, own)
+		if err = w.enforce(ctx, settings, inShared, shared.consumers); err == nil {
+			err = w.enforce(ctx, settings, inOwn, own.consumers)
+		}
 	}
 	if err != nil {
 		return Queue{}, err

@@ -90,7 +90,7 @@ func stepsOf(e verified) []step {
 	if e.DeliveryID != "" {
 		received.Detail = "delivery " + e.DeliveryID
 	}
-	stored := step{Name: "stored", OK: e.kept(), At: e.StoredAt, Detail: fmt.Sprintf("in the stream EXECUTIONS, sequence %d", e.StreamSequence)}
+	stored := step{Name: "stored", OK: e.kept(), At: e.StoredAt, Detail: fmt.Sprintf("in the stream, sequence %d", e.StreamSequence)}
 	if e.InputExpired {
 		stored.Detail += "; no longer kept"
 	}
