@@ -121,8 +121,6 @@ var attempts = []attempt{
 	{name: "read another queue's own stream by its consumer", roles: "rie", do: request("$JS.API.CONSUMER.MSG.NEXT.QUEUE_gpu.runner-gpu-main", `{"batch": 1, "no_wait": true}`)},
 	{name: "read another queue's own stream by a consumer of one's own", roles: "ri", do: consumer("QUEUE_gpu", "mine", "executions.queue.gpu.start.>")},
 	{name: "read its queue's own stream by a consumer of one's own", roles: "ri", do: consumer("QUEUE_default", "mine", "executions.queue.default.start.>")},
-	{name: "read the registry directly", roles: "ri", do: request("$JS.API.DIRECT.GET.KV_registry."+aRecord, "")},
-	{name: "read the registry by its sequence", roles: "ri", do: request("$JS.API.DIRECT.GET.KV_registry", `{"seq": 1}`)},
 	{name: "read a token by its sequence", roles: "ri", do: request("$JS.API.DIRECT.GET.KV_registry_secrets", `{"seq": 1}`)},
 	{name: "take the executors' messages", roles: "ri", do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor", `{"batch": 1, "no_wait": true}`)},
 
