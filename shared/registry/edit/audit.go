@@ -236,6 +236,12 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 // actionOfQueue returns the stable name of the change of a queue's settings. is holds the fields
 // after the change.
 func actionOfQueue(fields []string, is map[string]value) string {
+	if i := slices.IndexFunc(fields, isStreamField); i >= 0 {
+		if slices.ContainsFunc(slices.Collect(maps.Keys(is)), isStreamField) {
+			return "queue-stream.set"
+		}
+		return "queue-stream.delete"
+	}
 	pause := slices.ContainsFunc(fields, func(field string) bool {
 		return strings.HasSuffix(field, "].pausedSince") ||
 			strings.HasSuffix(field, "].pausedUntil")
@@ -249,6 +255,12 @@ func actionOfQueue(fields []string, is map[string]value) string {
 		}
 	}
 	return "queue.resume"
+}
+
+// isStreamField reports whether a field of a queue is about the queue's own stream.
+func isStreamField(field string) bool {
+	_, name, _ := strings.Cut(field, "].")
+	return name == "stream" || strings.HasPrefix(name, "stream.")
 }
 
 func all(fields []string, is func(string) bool) bool {
@@ -314,6 +326,12 @@ func addFields(to map[string]value, prefix string, of reflect.Value) {
 				at := name + "[" + node.NodeID + "]"
 				to[at] = value{shown: true}
 				addFields(to, at+".", reflect.ValueOf(node))
+			}
+		case registry.QueueStream:
+			// The audit shows what operators asked for, and not the phases of the move that follows.
+			if content.Phase < registry.MovingOut {
+				to[name] = value{shown: "own"}
+				addFields(to, name+".", v)
 			}
 		case []registry.QueueGroup:
 			for _, group := range content {
