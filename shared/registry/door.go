@@ -39,6 +39,7 @@ type queueDoor struct {
 	place  atomic.Uint32 // a Place
 	before atomic.Uint32 // the place before it was closed
 	closed atomic.Int64  // clock at which the queue was closed; 0 means that it is open
+	hasOwn atomic.Bool   // the queue has an own stream, which may hold earlier starts
 
 	epoch  atomic.Uint32
 	inside [2]atomic.Int64 // number of requests by the epoch's lowest bit
@@ -50,6 +51,7 @@ func newQueueDoor() *queueDoor { return &queueDoor{left: make(chan struct{}, 1)}
 
 // set sets the place by the queue's record. It reports whether the place is another one.
 func (q *queueDoor) set(record *Queue) (changed bool) {
+	q.hasOwn.Store(record.Stream != nil)
 	place := record.Place()
 	was := Place(q.place.Load())
 	if place == was {
@@ -149,6 +151,8 @@ func (d *door) replace(next *door) (differs bool) {
 // Pass is the permission to store one start of a workflow.
 type Pass struct {
 	Place Place // where it is to be stored; PlaceClosed means that it must be refused for now
+	// HasOwn means that the queue has its own stream, in which starts may be whatever the place is.
+	HasOwn bool
 	// Moved means that the workflow has another record, which must be looked up.
 	Moved bool
 	queue *queueDoor
@@ -162,7 +166,7 @@ func (w *Webhook) Enter() Pass {
 	if q == nil {
 		return Pass{}
 	}
-	p := Pass{queue: q, epoch: q.enter()}
+	p := Pass{queue: q, epoch: q.enter(), HasOwn: q.hasOwn.Load()}
 	switch closed := w.door.closed.Load(); {
 	case closed == moved:
 		p.Place, p.Moved = PlaceClosed, true

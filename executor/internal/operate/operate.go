@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/queues"
+	"github.com/hookstart/hookstart/executor/internal/queuestreams"
 	"github.com/hookstart/hookstart/executor/internal/reachability"
 	"github.com/hookstart/hookstart/executor/internal/starts"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -44,6 +45,8 @@ type Config struct {
 	Consumer string
 	// Queues determines how many executions wait in each queue, and which runners take them.
 	Queues *queues.Watch
+	// Streams moves queues to their own streams. nil means that no queue can have one.
+	Streams *queuestreams.Mover
 	// Changes announces to watchers which records changed.
 	Changes *changes.Changes
 	// Keyring holds the keys. nil means that there are none.

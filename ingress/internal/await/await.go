@@ -131,6 +131,9 @@ func (w *Waits) leave(accountID string) {
 // Execution names the execution whose end is waited for.
 type Execution struct {
 	ID, AccountID, WorkflowID, Queue string
+
+	Place  stream.Place // where the start is stored
+	HasOwn bool         // the queue has its own stream, in which an earlier start may be
 }
 
 // Wait waits for the end of one execution. One goroutine uses it.
@@ -139,7 +142,15 @@ type Wait struct {
 	of      Execution
 	reports chan *nats.Msg
 	subs    []*nats.Subscription
-	running bool // a report said so
+	places  []place // where reports may be
+	running bool    // a report said so
+}
+
+// place is a stream of reports, and the queue of the reports in it, which may be AnyQueue.
+type place struct {
+	stream.Place
+
+	queue string
 }
 
 // Begin reserves a place and subscribes to the reports of an execution. It returns nil if there is
@@ -149,15 +160,16 @@ func (w *Waits) Begin(of Execution) (*Wait, error) {
 		return nil, nil //nolint:nilnil // no place is no error
 	}
 	wait := &Wait{waits: w, of: of, reports: make(chan *nats.Msg, signals)}
-	if err := wait.subscribe(of.Queue); err != nil {
+	if err := wait.subscribe(of.Place, of.Queue); err != nil {
 		wait.End()
 		return nil, err
 	}
 	return wait, nil
 }
 
-func (w *Wait) subscribe(queue string) error {
-	sub, err := w.waits.nc.ChanSubscribe(stream.ProgressSubject(queue, w.of.WorkflowID, w.of.ID),
+func (w *Wait) subscribe(at stream.Place, queue string) error {
+	w.places = append(w.places, place{at, queue})
+	sub, err := w.waits.nc.ChanSubscribe(at.ProgressSubject(queue, w.of.WorkflowID, w.of.ID),
 		w.reports)
 	if err != nil {
 		return fmt.Errorf("subscribe to the reports of execution %s: %w", w.of.ID, err)
@@ -181,8 +193,14 @@ func (w *Wait) End() {
 // Repeated says that an earlier request has started the execution. Then the execution may have
 // ended already, and the queue may have been another one.
 func (w *Wait) Repeated() {
-	w.of.Queue = stream.AnyQueue
-	_ = w.subscribe(w.of.Queue) // without it, the end is found a little later
+	w.places = nil
+	// Without a subscription, the end is found a little later.
+	_ = w.subscribe(stream.Place{}, stream.AnyQueue)
+	if w.of.HasOwn && w.of.Place.Own {
+		w.places = append(w.places, place{w.of.Place, w.of.Queue}) // it is subscribed to already
+	} else if w.of.HasOwn {
+		_ = w.subscribe(stream.Place{Own: true}, w.of.Queue)
+	}
 	w.signal()
 }
 
@@ -265,14 +283,16 @@ func (w *Wait) look(ctx context.Context, timeout time.Duration) *execution.Progr
 	case <-ctx.Done():
 		return nil
 	}
-	// After an error it is read again.
-	found, _ := stream.FirstEnd(ctx, w.waits.nc, w.of.Queue, w.of.WorkflowID, w.of.ID)
-	switch {
-	case found == nil:
-	case found.Status.Final():
-		return found
-	default:
-		w.running = true
+	for _, at := range w.places {
+		// After an error it is read again.
+		found, _ := at.FirstEnd(ctx, w.waits.nc, at.queue, w.of.WorkflowID, w.of.ID)
+		switch {
+		case found == nil:
+		case found.Status.Final():
+			return found
+		default:
+			w.running = true
+		}
 	}
 	return nil
 }

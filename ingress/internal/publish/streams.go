@@ -28,8 +28,9 @@ func NewStreams(nc *nats.Conn, shared *Publisher) *Streams {
 	return s
 }
 
-// Publish stores a message of a queue in its place, as Publisher.Publish does.
-func (s *Streams) Publish(place stream.Place, queue string, msg *nats.Msg) (Ack, error) {
+// Publish stores a message in the stream that has its subject, as Publisher.Publish does.
+func (s *Streams) Publish(msg *nats.Msg) (Ack, error) {
+	place, queue := stream.PlaceOf(msg.Subject)
 	if !place.Own {
 		return s.shared.Publish(msg)
 	}
@@ -64,12 +65,9 @@ func (s *Streams) of(queue string) (*Publisher, error) {
 	return p, nil
 }
 
-// Trouble returns the reason why the place of a queue did not store the last message: see
+// Trouble returns the reason why the own stream of a queue did not store the last message: see
 // Publisher.Trouble.
-func (s *Streams) Trouble(place stream.Place, queue string, now time.Time) error {
-	if !place.Own {
-		return s.shared.Trouble(now)
-	}
+func (s *Streams) Trouble(queue string, now time.Time) error {
 	if p := (*s.own.Load())[queue]; p != nil {
 		return p.Trouble(now)
 	}

@@ -189,6 +189,9 @@ func (e *Editor) entryOf(
 	}
 	was, is := fieldsOf(before), fieldsOf(after)
 	fields := changedFields(was, is)
+	if len(fields) == 0 && closedDiffers(before, after) {
+		return entry, false // a part of the change of the queue, which has an entry
+	}
 	if len(fields) == 0 && entry.WorkflowID == "" {
 		return entry, false // an intent, which the change of the workflow's record carries out
 	}
@@ -255,6 +258,13 @@ func actionOfQueue(fields []string, is map[string]value) string {
 		}
 	}
 	return "queue.resume"
+}
+
+// closedDiffers reports whether a workflow is closed or opened again.
+func closedDiffers(before, after registry.Record) bool {
+	was, wasOne := before.(*registry.Workflow)
+	is, isOne := after.(*registry.Workflow)
+	return wasOne && isOne && was.Closed != is.Closed
 }
 
 // isStreamField reports whether a field of a queue is about the queue's own stream.

@@ -2,6 +2,7 @@ package edit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +28,8 @@ type QueueStreamSpec struct {
 	PlacementTags []string
 }
 
-func (s *QueueStreamSpec) check() error {
+// Check returns an InvalidError if the settings are not valid.
+func (s *QueueStreamSpec) Check() error {
 	switch {
 	case s.MaxBytes < 0:
 		return &InvalidError{"maxBytes", "must not be negative; 0 means no limit"}
@@ -55,7 +57,7 @@ func StreamOf(s *registry.QueueStream) QueueStreamSpec {
 // it, and a queue that is on the way back stays in it; package queuestreams of the executor makes the
 // move. It fails with ErrIngressTooOld if a live ingress would go on storing in the shared stream.
 func (e *Editor) SetQueueStream(ctx context.Context, name string, spec QueueStreamSpec) (*registry.Queue, error) {
-	if err := spec.check(); err != nil {
+	if err := spec.Check(); err != nil {
 		return nil, err
 	}
 	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
@@ -99,20 +101,14 @@ func (e *Editor) DropQueueStream(ctx context.Context, name string) (*registry.Qu
 }
 
 // SetStreamPhase continues the move of a queue. The queue's record must have the given revision, or
-// SetStreamPhase fails with ErrChangedSince: another executor, or an operator, was first. It stores
-// the phase before the time storeBy, or fails; the zero time means no such limit. When it returns
-// without an error, the phase is in force. Phase 0 takes the setting away. SetStreamPhase returns the
-// revision of the new record, also when the phase is stored but not known to be in force.
-func (e *Editor) SetStreamPhase(ctx context.Context, name string, revision uint64, phase registry.StreamPhase, storeBy time.Time) (uint64, error) {
-	stored := marks{}
-	ctx = context.WithValue(ctx, marksKey{}, stored)
-	storing := ctx
-	if !storeBy.IsZero() {
-		var cancel context.CancelFunc
-		storing, cancel = context.WithDeadline(ctx, storeBy)
-		defer cancel()
-	}
-	is, err := e.store(storing, func() (uint64, error) {
+// SetStreamPhase fails with ErrChangedSince: another executor, or an operator, was first. When it
+// returns without an error, the phase is in force. Phase 0 takes the setting away. SetStreamPhase
+// returns the revision of the new record, also when the phase is stored but not known to be in force.
+func (e *Editor) SetStreamPhase(
+	ctx context.Context, name string, revision uint64, phase registry.StreamPhase,
+) (uint64, error) {
+	var is uint64
+	err := e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Queue(name)
 		if !ok || have.Revision != revision || have.Record.Stream == nil {
 			return 0, ErrChangedSince
@@ -121,11 +117,59 @@ func (e *Editor) SetStreamPhase(ctx context.Context, name string, revision uint6
 		if q.Stream.Phase = phase; phase == 0 {
 			q.Stream = nil
 		}
-		return e.put(storing, e.registry, registry.QueuePrefix+name, q, have.Revision)
+		var err error
+		is, err = e.put(ctx, e.registry, registry.QueuePrefix+name, q, have.Revision)
+		return is, err
 	})
-	if err != nil {
-		return 0, err
+	return is, err
+}
+
+// QueueChangeError means that a workflow cannot change its queue at once, because the queues' starts
+// are in different streams: its delivery IDs must be copied first, while the workflow is closed.
+type QueueChangeError struct{ WorkflowID, From, To string }
+
+func (e *QueueChangeError) Error() string {
+	return fmt.Sprintf("the starts of the queues %q and %q are in different streams", e.From, e.To)
+}
+
+// ErrQueueMoves means that a queue is on the way to its own stream, or back.
+var ErrQueueMoves = errors.New("the queue is moving to another stream")
+
+// mayChangeQueue returns an error if a workflow cannot change its queue now.
+func (e *Editor) mayChangeQueue(before, after *registry.Workflow) error {
+	if before == nil || before.Queue == after.Queue {
+		return nil
 	}
-	note(ctx, registry.Bucket, is)
-	return is, e.confirm(ctx, is, stored)
+	own := false
+	for _, name := range []string{before.Queue, after.Queue} {
+		q, ok := e.directory.Queue(name)
+		if !ok || q.Record.Stream == nil {
+			continue
+		}
+		if q.Record.Stream.Phase.Moves() {
+			return fmt.Errorf("%w: %s", ErrQueueMoves, name)
+		}
+		own = own || q.Record.Place() == registry.PlaceOwn
+	}
+	if own && !before.Closed {
+		return &QueueChangeError{after.ID, before.Queue, after.Queue}
+	}
+	return nil
+}
+
+// CloseWorkflow makes ingresses refuse the requests of a workflow temporarily, or accept them again.
+// The workflow stays the version that it is.
+func (e *Editor) CloseWorkflow(ctx context.Context, id string, closed bool) error {
+	return e.change(ctx, func() (uint64, error) {
+		have, ok := e.directory.Workflow(id)
+		if !ok {
+			return 0, noWorkflow(id)
+		}
+		if have.Record.Closed == closed {
+			return have.Revision, errUnchanged
+		}
+		w := have.Record.Clone()
+		w.Closed = closed
+		return e.put(ctx, e.registry, registry.WorkflowPrefix+id, w, have.Revision)
+	})
 }
