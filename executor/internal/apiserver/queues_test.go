@@ -279,14 +279,14 @@ func TestAQueuesOwnStream(t *testing.T) {
 		}
 	}
 	r.call("PUT", "/queues/unknown/stream", `{}`).is(404)
-	actions := r.audited("default")
+	actions := r.queueAudit("default")
 	if want := "queue-stream.set queue-stream.set queue-stream.delete"; strings.Join(actions, " ") != want {
 		t.Errorf("the audit has %q, want %q", actions, want)
 	}
 }
 
-// audited returns the actions of the entries in the history of a queue's record, the oldest first.
-func (r *rig) audited(queue string) (actions []string) {
+// queueAudit returns the actions of the entries in the history of a queue's record, the oldest first.
+func (r *rig) queueAudit(queue string) (actions []string) {
 	r.t.Helper()
 	kv, err := r.JetStream.KeyValue(r.t.Context(), registry.Bucket)
 	r.check(err)
