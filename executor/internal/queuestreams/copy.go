@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/stream"
@@ -160,7 +161,7 @@ func (c *copier) catchUpFull(ctx context.Context) error {
 				return err
 			}
 			continue
-		case !errors.Is(err, jetstream.ErrNoMessages) && !errors.Is(err, context.DeadlineExceeded):
+		case !errors.Is(err, nats.ErrTimeout):
 			return c.failed(ctx, err)
 		}
 		info, err := c.consumer.Info(ctx)
