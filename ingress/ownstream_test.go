@@ -191,8 +191,32 @@ func TestAFullStreamConcernsItsQueuesAlone(t *testing.T) {
 	if status, text := isReady(); status != 200 {
 		t.Errorf("with a full shared stream: %d %s", status, text)
 	}
-	f.phase("calm", registry.Draining)
-	if status, text := isReady(); status != 503 {
-		t.Errorf("when no stream takes anything: %d %s", status, text)
+	// The answer may be a moment old, so each state is waited for.
+	becomes := func(want int, when string) {
+		t.Helper()
+		for tries := 0; ; tries++ {
+			status, text := isReady()
+			if status == want {
+				return
+			}
+			if tries == 100 {
+				t.Fatalf("%s: %d %s", when, status, text)
+			}
+			<-time.After(100 * time.Millisecond)
+		}
 	}
+	f.phase("calm", registry.Draining)
+	becomes(503, "when no stream takes anything")
+	f.phase("calm", registry.Own)
+	becomes(200, "when only the shared stream takes nothing")
+	f.phase("calm", registry.Draining)
+	becomes(503, "when no stream takes anything, again")
+	config.MaxBytes = -1
+	if _, err := f.JetStream.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if a := f.send(request{path: "/webhooks/calm", token: calm}); a.status != 200 {
+		t.Errorf("in the shared stream: %+v", a)
+	}
+	becomes(200, "when only an own stream takes nothing")
 }
