@@ -127,7 +127,7 @@ func (s *server) routeQueues(to huma.API) {
 			"Called again, it changes the settings. It answers when the move is complete.",
 		codes: []string{
 			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed, api.CodeIngressTooOld,
-			api.CodeStreamFull, api.CodeChangedSince,
+			api.CodeStreamFull,
 		},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		QueueName
@@ -146,7 +146,7 @@ func (s *server) routeQueues(to huma.API) {
 		description: "The opposite of giving it a stream of its own, with the same promises. What waits in its own " +
 			"stream is run from there; the stream is deleted when all that it holds has expired. " +
 			"A queue that has none stays as it is.",
-		codes: []string{api.CodeNotFound, api.CodeNotConfirmed, api.CodeStreamFull, api.CodeChangedSince},
+		codes: []string{api.CodeNotFound, api.CodeNotConfirmed, api.CodeStreamFull},
 	}, func(ctx context.Context, caller operate.Caller, in *QueueName) error {
 		return s.Operate.DropQueueStream(ctx, caller, in.Queue)
 	})
