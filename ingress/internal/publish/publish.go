@@ -54,7 +54,8 @@ type Publisher struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	acks    *ack.Engine
-	name    string // of the stream
+	name    string                           // of the stream
+	stream  atomic.Pointer[jetstream.Stream] // nil until it was looked up
 	timeout time.Duration
 	trouble atomic.Pointer[trouble] // nil means that the last message that reached the stream was stored
 }
@@ -104,10 +105,12 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher,
 	if err != nil {
 		return nil, err
 	}
-	if _, err = stream.Find(ctx, p.js); err != nil {
+	found, err := stream.Find(ctx, p.js)
+	if err != nil {
 		p.Close()
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
+	p.stream.Store(&found)
 	return p, nil
 }
 
@@ -277,17 +280,30 @@ func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (
 // by this request. A replica that lags does not have the message either, but its last sequence is
 // lower.
 func (p *Publisher) isGone(ctx context.Context, sequence uint64) bool {
-	s, err := p.js.Stream(ctx, p.name)
+	s, err := p.lookUp(ctx)
 	if err != nil {
 		return false
 	}
-	state := s.CachedInfo().State
-	return state.LastSeq >= sequence && state.FirstSeq > sequence
+	info, err := s.Info(ctx)
+	return err == nil && info.State.LastSeq >= sequence && info.State.FirstSeq > sequence
+}
+
+// lookUp looks the stream up once, and not for each message.
+func (p *Publisher) lookUp(ctx context.Context) (jetstream.Stream, error) {
+	if known := p.stream.Load(); known != nil {
+		return *known, nil
+	}
+	found, err := p.js.Stream(ctx, p.name)
+	if err != nil {
+		return nil, err
+	}
+	p.stream.Store(&found)
+	return found, nil
 }
 
 // message reads a message of the stream.
 func (p *Publisher) message(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
-	s, err := p.js.Stream(ctx, p.name)
+	s, err := p.lookUp(ctx)
 	if err != nil {
 		return nil, err
 	}
