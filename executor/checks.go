@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,11 +27,15 @@ func checks(
 	records store.Store, c Config, log logrus.FieldLogger,
 ) []ops.Check {
 	known := &knownStreams{js: js, config: c, log: log, reached: map[string]reached{}}
+	own := &ownConsumers{js: js, missed: map[string]bool{}}
 	return []ops.Check{
 		bus.Check("executor NATS", nc),
 		{Part: "executor streams", Ask: known.keep},
 		{Part: "executor consumer", Ask: func(ctx context.Context) error {
-			return hasConsumer(ctx, js)
+			if err := hasConsumer(ctx, js); err != nil {
+				return err
+			}
+			return own.check(ctx)
 		}},
 		{Part: "executor registry", Ask: follower.CatchUp},
 		{Part: "executor registry copy", Ask: func(context.Context) error {
@@ -136,12 +141,54 @@ func hasConsumer(ctx context.Context, js jetstream.JetStream) error {
 		if err != nil {
 			return err
 		}
-		if info := consumer.CachedInfo(); info.Paused {
-			return fmt.Errorf("the recorder's consumer of the stream %s is paused for %s more, "+
-				"so nothing is recorded: a backup is being restored, or the restore was "+
-				"killed; then `nats consumer resume %s %s` ends the pause", name,
-				info.PauseRemaining.Round(time.Second), name, recorder.Durable)
+		if err := notPaused(name, consumer.CachedInfo()); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func notPaused(name string, info *jetstream.ConsumerInfo) error {
+	if !info.Paused {
+		return nil
+	}
+	return fmt.Errorf("the recorder's consumer of the stream %s is paused for %s more, "+
+		"so nothing is recorded: a backup is being restored, or the restore was "+
+		"killed; then `nats consumer resume %s %s` ends the pause", name,
+		info.PauseRemaining.Round(time.Second), name, recorder.Durable)
+}
+
+// ownConsumers checks the recorder's consumers of queues' own streams. Only one goroutine uses it.
+type ownConsumers struct {
+	js     jetstream.JetStream
+	missed map[string]bool // the streams without a consumer at the last check
+}
+
+// check returns an error if an own stream has been without a consumer for two checks, or has a
+// paused one. The recorder creates the consumer within about a second after the stream. An own
+// stream that does not answer is no reason not to be ready: everything else is recorded.
+func (c *ownConsumers) check(ctx context.Context) error {
+	starts, reports, err := stream.Streams(ctx, c.js)
+	if err != nil {
+		return err
+	}
+	missing := map[string]bool{}
+	for _, name := range slices.Concat(starts, reports) {
+		if name == stream.Name || name == stream.ProgressName {
+			continue
+		}
+		consumer, failed := c.js.Consumer(ctx, name, recorder.Durable)
+		switch {
+		case errors.Is(failed, jetstream.ErrConsumerNotFound):
+			missing[name] = true
+			if c.missed[name] {
+				err = errors.Join(err, fmt.Errorf("the recorder's consumer of the stream %s is "+
+					"not there; it is made anew", name))
+			}
+		case failed == nil:
+			err = errors.Join(err, notPaused(name, consumer.CachedInfo()))
+		}
+	}
+	c.missed = missing
+	return err
 }

@@ -132,6 +132,42 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 	}
 }
 
+// An own stream without the recorder's consumer makes an executor not ready, unless it was just
+// created.
+func TestReadinessOfOwnStreams(t *testing.T) {
+	t.Parallel()
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if err := errors.Join(stream.EnsureReports(ctx, js, 1), stream.Ensure(ctx, js, stream.DefaultSettings),
+		stream.EnsureOwn(ctx, js, stream.DefaultSettings, "q", stream.OwnLimits{})); err != nil {
+		t.Fatal(err)
+	}
+	own := &ownConsumers{js: js}
+	if err := own.check(ctx); err != nil {
+		t.Errorf("of a new stream: %v", err)
+	}
+	if err := own.check(ctx); err == nil || !strings.Contains(err.Error(), "QUEUE_q") || !strings.Contains(err.Error(), "PROGRESS_q") {
+		t.Errorf("without consumers: %v", err)
+	}
+	for _, name := range []string{"QUEUE_q", "PROGRESS_q"} {
+		if _, err := js.CreateConsumer(ctx, name, jetstream.ConsumerConfig{Durable: recorder.Durable, AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := own.check(ctx); err != nil {
+		t.Errorf("with consumers: %v", err)
+	}
+	if _, err := js.PauseConsumer(ctx, "QUEUE_q", recorder.Durable, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if err := own.check(ctx); err == nil || !strings.Contains(err.Error(), "is paused") {
+		t.Errorf("with a paused consumer: %v", err)
+	}
+}
+
 // If a stream is deleted while messages in it are not recorded, the log says which ones.
 func TestALostStreamIsNamed(t *testing.T) {
 	t.Parallel()

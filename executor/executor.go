@@ -20,6 +20,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/home"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/queues"
+	"github.com/hookstart/hookstart/executor/internal/queuestreams"
 	"github.com/hookstart/hookstart/executor/internal/reachability"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/signin"
@@ -100,6 +101,7 @@ type executor struct {
 	changed    *changes.Changes
 	waits      *queues.Watch
 	keyring    *operate.Keyring
+	streams    *queuestreams.Mover
 }
 
 func (e *executor) run(ctx context.Context) error {
@@ -277,7 +279,12 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	e.keyring = operate.NewKeyring(e.editor, e.directory, e.records, e.Log)
+	e.streams = queuestreams.New(queuestreams.Config{
+		JetStream: e.JetStream, Editor: e.editor, Directory: e.directory, Settings: c.streamSettings(), Log: e.Log,
+	})
+	e.Go(ctx, e.streams.Run)
 	calls := operate.New(operate.Config{
+		Streams:    e.streams,
 		Editor:     e.editor,
 		Directory:  e.directory,
 		Membership: e.membership,

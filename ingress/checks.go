@@ -12,6 +12,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -27,7 +28,7 @@ const smallestMessage = 512
 // checks returns the conditions of readiness. If one of them fails, the ingress cannot accept
 // webhooks.
 func checks(
-	nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, publisher *publish.Publisher,
+	nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, at places,
 ) []ops.Check {
 	return []ops.Check{
 		bus.Check("ingress NATS", nc),
@@ -45,29 +46,55 @@ func checks(
 			return nil
 		}},
 		{Part: "ingress stream", Ask: func(ctx context.Context) error {
-			return takesMessages(ctx, js, publisher)
+			return at.takeMessages(ctx, js)
 		}},
 	}
 }
 
-// takesMessages returns an error if the stream would not store a message now. The check itself
-// stores none.
+// places are the streams in which starts are stored.
+type places struct {
+	shared   *publish.Publisher
+	own      *publish.Streams
+	registry *registry.Snapshot
+}
+
+// takeMessages returns an error if no stream would store a message now. The check itself stores
+// none. A queue whose own stream takes none is refused alone, and so are the queues that share a
+// stream while others have streams that take messages: their requests are better answered 503 than
+// those of all.
+func (p places) takeMessages(ctx context.Context, js jetstream.JetStream) error {
+	err := takesMessages(ctx, js, stream.Name, p.shared.Trouble)
+	if err == nil {
+		return nil
+	}
+	for _, queue := range p.registry.OwnStreams() {
+		if takesMessages(ctx, js, stream.OwnName(queue), func(now time.Time) error {
+			return p.own.Trouble(queue, now)
+		}) == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// takesMessages returns an error if a stream would not store a message now. trouble returns the
+// reason why it did not store the last one.
 func takesMessages(
-	ctx context.Context, js jetstream.JetStream, publisher *publish.Publisher,
+	ctx context.Context, js jetstream.JetStream, name string, trouble func(time.Time) error,
 ) error {
-	s, err := js.Stream(ctx, stream.Name)
+	s, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return errors.New("there is no stream " + stream.Name + "; an executor makes it")
+		return errors.New("there is no stream " + name + "; an executor makes it")
 	}
 	if err != nil {
-		return fmt.Errorf("the stream %s: %w", stream.Name, err)
+		return fmt.Errorf("the stream %s: %w", name, err)
 	}
 	info := s.CachedInfo()
 	if most := info.Config.MaxBytes; most > 0 && info.State.Bytes+smallestMessage > uint64(most) {
-		return fmt.Errorf("the stream %s is full: it holds %d of %d bytes", stream.Name,
+		return fmt.Errorf("the stream %s is full: it holds %d of %d bytes", name,
 			info.State.Bytes, most)
 	}
-	if err := publisher.Trouble(time.Now()); err != nil {
+	if err := trouble(time.Now()); err != nil {
 		return fmt.Errorf("the last message was not stored: %w", err)
 	}
 	return nil

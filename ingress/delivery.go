@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/sender"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/webhook"
@@ -29,6 +30,8 @@ type delivery struct {
 	token      string
 
 	caller  admission.Admitted
+	pass    registry.Pass  // counts the request among those that store in its place
+	place   stream.Place   // where the start or the rejection is stored
 	request sender.Request // the request as the sender sees it, if the node has a sender
 
 	buffers

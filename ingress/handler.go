@@ -53,7 +53,7 @@ type handler struct {
 	shares         *fairShare
 }
 
-// publisher stores messages. It is implemented by *publish.Publisher.
+// publisher stores messages. It is implemented by *publish.Streams.
 type publisher interface {
 	Publish(msg *nats.Msg) (publish.Ack, error)
 	Repeat(msg *nats.Msg) (publish.Ack, error)

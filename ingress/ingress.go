@@ -93,7 +93,8 @@ type endpoint struct {
 
 	follower  *consistency.Follower
 	lease     *consistency.Lease
-	publisher *publish.Publisher
+	publisher *publish.Publisher // to the stream that all queues share
+	streams   *publish.Streams
 	handler   *handler
 }
 
@@ -113,7 +114,7 @@ func (e *endpoint) run(ctx context.Context) error {
 			e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr})
 		}
 	}
-	checks := checks(e.NATS, e.JetStream, e.lease, e.publisher)
+	checks := checks(e.NATS, e.JetStream, e.lease, places{e.publisher, e.streams, e.snapshot})
 	//nolint:contextcheck // each request has its own context
 	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{
 		"workflows": e.snapshot.Len(),
@@ -156,6 +157,8 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 		return err
 	}
 	e.Add(e.publisher.Close)
+	e.streams = publish.NewStreams(e.NATS, e.publisher)
+	e.Add(e.streams.Close)
 	duplicates := report.NewDuplicates(e.JetStream, e.Log) //nolint:contextcheck // see above
 	e.Add(duplicates.Stop)
 	refused := report.NewRefusals(e.JetStream, e.Log) //nolint:contextcheck // see above
@@ -182,7 +185,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	e.handler = newHandler(e.config, handler{
 		admission:  admission.New(e.snapshot, limits),
 		lease:      e.lease,
-		publisher:  counted(e.publisher, e.config.Publishing),
+		publisher:  counted(e.streams, e.config.Publishing),
 		space:      space,
 		duplicates: duplicates,
 		refused:    refused,

@@ -10,6 +10,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/admission"
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
@@ -17,20 +18,48 @@ import (
 // start starts an execution, and waits for its end if the node's answers do.
 func (h *handler) start(d *delivery) outcome {
 	id := d.caller.ExecutionID(d.id)
+	if out := h.enter(d); out != nil {
+		return *out
+	}
 	if a := d.caller.Node.Answer; a != nil {
 		return h.startAndWait(d, a, id)
 	}
 	return h.store(d, id)
 }
 
+// retryClosed is the Retry-After while a queue moves to another stream.
+const retryClosed = time.Second
+
+// enter finds the stream in which the start or the rejection is to be stored. After it, the pass of
+// the delivery must be left once.
+func (h *handler) enter(d *delivery) *outcome {
+	for {
+		d.pass = d.caller.Workflow.Enter()
+		if !d.pass.Moved && d.pass.Place != registry.PlaceClosed {
+			d.place = stream.Place{Own: d.pass.Place == registry.PlaceOwn}
+			return nil
+		}
+		d.pass.Leave()
+		if !d.pass.Moved {
+			return refused(webhook.Unavailable, retryClosed)
+		}
+		w := h.admission.Workflow(d.caller.Workflow.ID)
+		if w == nil || w == d.caller.Workflow { // it was deleted, or is being replaced
+			return refused(webhook.Unavailable, retryClosed)
+		}
+		d.caller.Workflow = w
+	}
+}
+
 // store stores the message that starts an execution.
 func (h *handler) store(d *delivery, id string) outcome {
+	defer d.pass.Leave()
 	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
-	orderKey, subject := "", stream.StartSubject
+	orderKey, subject := "", d.place.StartSubject
 	if key := d.caller.Node.OrderKey; key != nil {
 		if orderKey = tokens.redact(key.Of(&d.request)); orderKey != "" {
 			subject = func(queue, workflowID, nodeID string) string {
-				return stream.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey),
+				return d.place.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey),
 					workflowID, nodeID)
 			}
 		}
@@ -56,7 +85,7 @@ func (h *handler) store(d *delivery, id string) outcome {
 		OrderKey:        orderKey,
 	}
 	start.Payload.ContentType = tokens.redact(start.Payload.ContentType)
-	msg, err := d.message.Message(start)
+	msg, err := d.message.MessageAt(d.place, start)
 	ack, refusal := h.publish(d.e, start.AccountID, msg, err)
 	if refusal != nil {
 		return outcome{refusal: refusal}
@@ -82,6 +111,10 @@ func (h *handler) reject(d *delivery) *outcome {
 	_ = h.read(d)
 	h.identify(d)
 	why := d.caller.Inactive(d.id)
+	if out := h.enter(d); out != nil {
+		return out
+	}
+	defer d.pass.Leave()
 	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
 	rejection := execution.Rejection{
 		ID:           why.ExecutionID,
@@ -96,7 +129,7 @@ func (h *handler) reject(d *delivery) *outcome {
 		Query:        tokens.forwardedQuery(d.r.URL.RawQuery),
 		Code:         string(why.Code),
 		TokenID:      d.caller.TokenID,
-		Trace:        d.e.startPublish(d.r, stream.RejectedSubject, d.caller, why.ExecutionID),
+		Trace:        d.e.startPublish(d.r, d.place.RejectedSubject, d.caller, why.ExecutionID),
 		Sender:       d.preset(),
 		Verified:     d.verified,
 	}
@@ -106,7 +139,7 @@ func (h *handler) reject(d *delivery) *outcome {
 			d.id.Derived || d.id.Signed
 	}
 	d.e.executionID = rejection.ID
-	msg, err := stream.RejectedMessage(rejection)
+	msg, err := d.place.RejectedMessage(rejection)
 	if _, refusal := h.publish(d.e, rejection.AccountID, msg, err); refusal != nil {
 		return &outcome{refusal: refusal}
 	}
@@ -151,10 +184,11 @@ var errShare = fmt.Errorf("%w for this account: it holds its share of a stream t
 	publish.ErrStorageFull)
 
 // publishFairly stores a message if the account may have the space. If it may not, a repeat is
-// recognised all the same.
+// recognised all the same. The space of the shared stream is divided among accounts; a queue's own
+// stream is not, because an operator has given it to the queue.
 func (h *handler) publishFairly(accountID string, msg *nats.Msg) (publish.Ack, error) {
 	var size int64
-	if h.space.IsLimited() {
+	if place, _ := stream.PlaceOf(msg.Subject); !place.Own && h.space.IsLimited() {
 		size = stream.StoredSize(msg.Subject, msg.Header, len(msg.Data))
 		if !h.space.Take(accountID, size) {
 			ack, err := h.publisher.Repeat(msg)

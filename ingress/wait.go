@@ -28,12 +28,11 @@ type waited struct {
 func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outcome {
 	caller := d.caller.Workflow
 	wait, err := h.waits.Begin(await.Execution{
-		ID:         id,
-		AccountID:  caller.AccountID,
-		WorkflowID: caller.ID,
-		Queue:      caller.Queue,
+		ID: id, AccountID: caller.AccountID, WorkflowID: caller.ID, Queue: caller.Queue,
+		Place: d.place, HasOwn: d.pass.HasOwn,
 	})
 	if err != nil { // the connection is closed for good: nothing can be stored either
+		d.pass.Leave()
 		d.e.err = err
 		return *refused(webhook.Unavailable, retryUnavailable)
 	}

@@ -48,25 +48,37 @@ RUNNER-$queue-$group {
   ]
   imports: [
     { service: { account: HOOKSTART, subject: "\$JS.API.INFO" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.STREAM.NAMES" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.DIRECT.GET.KV_registry.\$KV.registry.queue.$queue" } }
     { service: { account: HOOKSTART, subject: "executions.progress.$queue.*.*" } }
+    { service: { account: HOOKSTART, subject: "executions.reports.$queue.*.*" } }
     { service: { account: HOOKSTART, subject: "hookstart.runners.$queue.$group.*" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.INFO.EXECUTIONS.$consumer" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.INFO.QUEUE_$queue.$consumer" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.$consumer" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.MSG.NEXT.QUEUE_$queue.$consumer" } }
     { service: { account: HOOKSTART, subject: "\$JS.ACK.EXECUTIONS.$consumer.>" } }
+    { service: { account: HOOKSTART, subject: "\$JS.ACK.QUEUE_$queue.$consumer.>" } }
     { service: { account: HOOKSTART, subject: "\$JS.ACK._.qKA9brpj.EXECUTIONS.$consumer.>" } }
+    { service: { account: HOOKSTART, subject: "\$JS.ACK._.qKA9brpj.QUEUE_$queue.$consumer.>" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.STREAM.INFO.KV_cancellations" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.STREAM.MSG.GET.KV_cancellations" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.DIRECT.GET.KV_cancellations.>" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.DIRECT.GET.PROGRESS.executions.progress.$queue.*.*" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.DIRECT.GET.PROGRESS_$queue.executions.reports.$queue.*.*" } }
     # The lanes of executions with an order key: one consumer each.
 END
 lane=0
 while [ $lane -lt 16 ]; do
   cat >> "$runners" <<END
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.INFO.EXECUTIONS.$consumer-$lane" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.INFO.QUEUE_$queue.$consumer-$lane" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.$consumer-$lane" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.MSG.NEXT.QUEUE_$queue.$consumer-$lane" } }
     { service: { account: HOOKSTART, subject: "\$JS.ACK.EXECUTIONS.$consumer-$lane.>" } }
+    { service: { account: HOOKSTART, subject: "\$JS.ACK.QUEUE_$queue.$consumer-$lane.>" } }
     { service: { account: HOOKSTART, subject: "\$JS.ACK._.qKA9brpj.EXECUTIONS.$consumer-$lane.>" } }
+    { service: { account: HOOKSTART, subject: "\$JS.ACK._.qKA9brpj.QUEUE_$queue.$consumer-$lane.>" } }
 END
   lane=$((lane + 1))
 done

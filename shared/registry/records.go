@@ -100,6 +100,9 @@ type Workflow struct {
 	Triggers   []Trigger `audit:"triggers"`  // webhook trigger nodes, in the operator's order
 	CreatedAt  time.Time `audit:"-"`
 	UpdatedAt  time.Time `audit:"-"`
+	// Closed means that no request of the workflow is accepted while an executor copies its delivery
+	// IDs to the stream of another queue. It lasts for seconds: see ClosedFor.
+	Closed bool `audit:"-"`
 
 	unknown unknown `audit:"-"`
 }
@@ -247,8 +250,67 @@ type Queue struct {
 	// Lanes is the number of lanes, each with a consumer of its own in every group. 0 means that no
 	// workflow of the queue has had an order key, so that the queue has no lanes.
 	Lanes int64 `audit:"-"`
+	// Stream is the queue's own stream. nil means that the starts of the queue are in the stream that
+	// all queues share.
+	Stream *QueueStream `audit:"stream"`
 
 	unknown unknown `audit:"-"`
+}
+
+// QueueStream holds the phase and the settings of a queue's own stream.
+type QueueStream struct {
+	Phase         StreamPhase   `audit:"-"`
+	MaxBytes      int64         `audit:"maxBytes"`      // maximum size; 0 means no limit
+	MaxAge        time.Duration `audit:"maxAgeSeconds"` // whole seconds; 0 means as the shared stream
+	Replicas      int64         `audit:"replicas"`      // 0 means as many as the shared stream
+	PlacementTags []string      `audit:"placementTags"` // tags of the servers that hold it; empty means any server
+
+	unknown unknown `audit:"-"`
+}
+
+// StreamPhase says where the starts of a queue are stored while the queue moves to its own stream or
+// back. Its values are the values of the enum in proto.
+type StreamPhase int32
+
+// These are the phases, in their order.
+const (
+	MovingIn  StreamPhase = iota + 1 // to the shared stream; the delivery IDs are copied to the own one
+	ClosedIn                         // nowhere, while the last delivery IDs are copied to the own stream
+	Own                              // to the own stream
+	MovingOut                        // to the own stream; the delivery IDs are copied to the shared one
+	ClosedOut                        // nowhere, while the last delivery IDs are copied to the shared stream
+	Draining                         // to the shared stream; the own one is kept until it is empty
+)
+
+// streamPhases are the names of the phases in the operators' API.
+var streamPhases = [...]string{"", "movingIn", "closedIn", "own", "movingOut", "closedOut", "draining"}
+
+// String returns the name of the phase in the operators' API, or "" for an unknown phase.
+func (p StreamPhase) String() string {
+	if p < 0 || int(p) >= len(streamPhases) {
+		return ""
+	}
+	return streamPhases[p]
+}
+
+// Moves reports whether the queue is on the way to its own stream, or back.
+func (p StreamPhase) Moves() bool {
+	return p == MovingIn || p == ClosedIn || p == MovingOut || p == ClosedOut
+}
+
+// Place returns the place where an ingress stores the starts of the queue. The queue may be nil.
+func (q *Queue) Place() Place {
+	switch {
+	case q == nil || q.Stream == nil:
+		return PlaceShared
+	case q.Stream.Phase == ClosedIn || q.Stream.Phase == ClosedOut:
+		return PlaceClosed
+	case q.Stream.Phase == Own || q.Stream.Phase == MovingOut:
+		return PlaceOwn
+	case q.Stream.Phase == MovingIn || q.Stream.Phase == Draining || q.Stream.Phase == 0:
+		return PlaceShared
+	}
+	return PlaceClosed // a later version knows the phase
 }
 
 // QueueGroup holds the settings of a group of runners.
@@ -268,6 +330,11 @@ func (q *Queue) Paused(now time.Time) bool {
 func (q *Queue) Clone() *Queue {
 	own := *q
 	own.Groups = slices.Clone(q.Groups)
+	if q.Stream != nil {
+		stream := *q.Stream
+		stream.PlacementTags = slices.Clone(q.Stream.PlacementTags)
+		own.Stream = &stream
+	}
 	return &own
 }
 

@@ -58,7 +58,7 @@ type Change struct {
 	Account  *Account
 	Workflow *Workflow
 	APIKey   *Key   // ingresses ignore it
-	Queue    *Queue // ingresses ignore it; there is no deletion
+	Queue    *Queue // there is no deletion
 	// Installation is zero if the record was deleted.
 	Installation *Installation
 

@@ -22,6 +22,7 @@ type Webhook struct {
 	Transition int64     // orders the active workflows of an account
 	RateLimit  RateLimit // zero means the plan's rate limit
 	Nodes      []Node
+	door       door // decides where the workflow's starts are stored
 }
 
 func (w *Webhook) key() string { return w.ID }
@@ -107,6 +108,7 @@ type Snapshot struct {
 	// loaded.
 	filling *tables
 	keys    *seal.Keys
+	drains  drains
 }
 
 // tables holds the records of one snapshot. Lookup's maps are split into shards, and a change
@@ -126,7 +128,8 @@ type tables struct {
 	unusable map[string]error
 	// opened holds the workflows whose senders' secrets are encrypted and were all decrypted.
 	opened map[string]struct{}
-	keys   *seal.Keys // decrypt senders' secrets
+	queues map[string]*queueDoor // the queues that workflows or records name
+	keys   *seal.Keys            // decrypt senders' secrets
 }
 
 // NewSnapshot returns an empty snapshot. Lookup finds nothing before Loaded is called. keys decrypt
@@ -144,6 +147,7 @@ func newTables(keys *seal.Keys) *tables {
 		texts:    map[string]string{},
 		unusable: map[string]error{},
 		opened:   map[string]struct{}{},
+		queues:   map[string]*queueDoor{},
 		keys:     keys,
 	}
 	t.workflows.init()
@@ -213,8 +217,14 @@ func (s *Snapshot) Survey() (found Survey) {
 func (s *Snapshot) Apply(c Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.filling.apply(c)
+	for _, q := range s.filling.apply(c) {
+		s.drains.add(q, c.Revision)
+	}
 }
+
+// Unsettled implements consistency.Settler: the changes from the revision since on are not in force
+// yet, because requests that began before them are still storing. since is 0 if all are in force.
+func (s *Snapshot) Unsettled() (since uint64, settled <-chan struct{}) { return s.drains.unsettled() }
 
 // Loaded implements consistency.Sink.
 func (s *Snapshot) Loaded() {
@@ -257,7 +267,9 @@ func (t *tables) viewOf(w *Webhook) View {
 	return view
 }
 
-func (t *tables) apply(c Change) {
+// apply applies a change. It returns the queues to which requests may still be storing as before the
+// change.
+func (t *tables) apply(c Change) (moved []*queueDoor) {
 	switch {
 	case c.Plans != nil:
 		t.plans = c.Plans
@@ -271,7 +283,11 @@ func (t *tables) apply(c Change) {
 		t.forget(c.DeletedAccount)
 		t.accounts.remove(c.DeletedAccount)
 	case c.Workflow != nil:
-		t.setWorkflow(t.webhookOf(c.Workflow))
+		return t.setWorkflow(t.webhookOf(c.Workflow))
+	case c.Queue != nil:
+		if q := t.queue(c.Queue.Name); q.set(c.Queue) {
+			return []*queueDoor{q}
+		}
 	case c.DeletedWorkflow != "":
 		if before, existed := t.workflows.last(c.DeletedWorkflow); existed {
 			t.workflows.remove(c.DeletedWorkflow)
@@ -280,6 +296,7 @@ func (t *tables) apply(c Change) {
 			t.deactivate(before)
 		}
 	}
+	return nil
 }
 
 func (t *tables) loaded() {
@@ -290,7 +307,7 @@ func (t *tables) loaded() {
 	t.workflows.publish()
 }
 
-func (t *tables) setWorkflow(w *Webhook) {
+func (t *tables) setWorkflow(w *Webhook) (moved []*queueDoor) {
 	before, existed := t.workflows.last(w.ID)
 	stays := existed && before.Active && w.Active && before.AccountID == w.AccountID
 	// A lookup that finds an active workflow must find it within its plan. So the account is
@@ -313,6 +330,10 @@ func (t *tables) setWorkflow(w *Webhook) {
 	if existed && !stays {
 		t.deactivate(before)
 	}
+	if existed && before.door.replace(&w.door) {
+		moved = []*queueDoor{before.door.queue}
+	}
+	return moved
 }
 
 // deactivate removes a workflow from the active ones, if it is among them.
@@ -382,6 +403,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 		Nodes: whole.node[:0],
 	}
 	w, tokens := &whole.Webhook, whole.token[:0]
+	w.door.init(t.queue(w.Queue), r.Closed)
 	if o := t.owners[w.AccountID]; o != nil {
 		w.AccountID = o.id
 	}

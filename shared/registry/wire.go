@@ -141,6 +141,7 @@ func (w *Workflow) Encode() ([]byte, error) {
 		RateLimit:   rateLimitToWire(w.RateLimit),
 		CreatedAt:   timeToWire(w.CreatedAt),
 		UpdatedAt:   timeToWire(w.UpdatedAt),
+		Closed:      w.Closed,
 	}
 	for _, t := range w.Triggers {
 		node := &hookstartv1.TriggerNode{
@@ -190,6 +191,7 @@ func decodeAnyWorkflow(data []byte) (*Workflow, error) {
 		CreatedAt:   timeFromWire(wire.GetCreatedAt()),
 		UpdatedAt:   timeFromWire(wire.GetUpdatedAt()),
 		unknown:     unknownOf(&wire),
+		Closed:      wire.GetClosed(),
 	}
 	for _, node := range wire.GetTriggers() {
 		t := Trigger{
@@ -361,6 +363,13 @@ func (q *Queue) Encode() ([]byte, error) {
 		g.unknown.into(group)
 		wire.Groups = append(wire.Groups, group)
 	}
+	if s := q.Stream; s != nil {
+		wire.Stream = &hookstartv1.QueueStream{
+			Phase: hookstartv1.QueueStreamPhase(s.Phase), MaxBytes: s.MaxBytes,
+			MaxAgeSeconds: int64(s.MaxAge / time.Second), Replicas: s.Replicas, PlacementTags: s.PlacementTags,
+		}
+		s.unknown.into(wire.Stream)
+	}
 	q.unknown.into(wire)
 	return marshal.Marshal(wire)
 }
@@ -384,6 +393,13 @@ func DecodeQueue(data []byte) (*Queue, error) {
 			MaxInFlight: g.GetMaxInFlight(),
 			unknown:     unknownOf(g),
 		})
+	}
+	if s := wire.GetStream(); s != nil {
+		q.Stream = &QueueStream{
+			Phase: StreamPhase(s.GetPhase()), MaxBytes: s.GetMaxBytes(),
+			MaxAge: time.Duration(s.GetMaxAgeSeconds()) * time.Second, Replicas: s.GetReplicas(),
+			PlacementTags: s.GetPlacementTags(), unknown: unknownOf(s),
+		}
 	}
 	return q, nil
 }

@@ -69,6 +69,8 @@ func setScalar(m protoreflect.Message, field protoreflect.FieldDescriptor, i int
 		m.Set(field, protoreflect.ValueOfBool(true))
 	case protoreflect.Int64Kind:
 		m.Set(field, protoreflect.ValueOfInt64(int64(i+1)))
+	case protoreflect.EnumKind:
+		m.Set(field, protoreflect.ValueOfEnum(1))
 	case protoreflect.BytesKind:
 		m.Set(field, protoreflect.ValueOfBytes([]byte(strings.Repeat("x", 32))))
 	default:

@@ -38,7 +38,7 @@ func (r *runner) begin(msg jetstream.Msg, o *ordered) {
 	}
 	m := &message{
 		key: key{meta.Sequence.Stream, event.Start.ID}, Msg: msg, heartbeat: began,
-		start: event.Start, attempt: int(min(meta.NumDelivered, 1<<30)), began: began, ordered: o,
+		place: placeOf(msg), start: event.Start, attempt: int(min(meta.NumDelivered, 1<<30)), began: began, ordered: o,
 	}
 	if !r.underway.add(m) {
 		r.leave()
@@ -161,7 +161,7 @@ func (r *runner) pause(attempt int, o outcome) (wait time.Duration) {
 func (r *runner) end(m *message, p execution.Progress, o outcome) {
 	p.Error = o.reason
 	p.Attempt = m.attempt
-	report, err := r.progress(m.start, p)
+	report, err := r.progress(m, p)
 	if err != nil {
 		r.note(m.start, m.attempt, m.began, NotReported, failure(err))
 		r.handBack(m, time.Second)
@@ -195,12 +195,20 @@ func (r *runner) handBack(m *message, after time.Duration) {
 // reportRunning publishes a report that a handler is working. It is not confirmed: the final report
 // makes up for a lost one. A report that arrives after the final report changes nothing.
 func (r *runner) reportRunning(m *message) {
-	if msg, err := r.progress(m.start, execution.Progress{Status: execution.Running, At: m.called, Attempt: m.attempt}); err == nil {
+	if msg, err := r.progress(m, execution.Progress{Status: execution.Running, At: m.called, Attempt: m.attempt}); err == nil {
 		_ = r.nc.PublishMsg(msg)
 	}
 }
 
-func (r *runner) progress(start *execution.Start, p execution.Progress) (*nats.Msg, error) {
+// placeOf returns the place of the queue from which a message came.
+func placeOf(msg jetstream.Msg) stream.Place {
+	place, _ := stream.PlaceOf(msg.Subject())
+	return place
+}
+
+// progress returns a report, which goes to the stream of reports beside the stream of the start.
+func (r *runner) progress(m *message, p execution.Progress) (*nats.Msg, error) {
+	start := m.start
 	p.ID = start.ID
 	if p.At.IsZero() {
 		p.At = time.Now()
@@ -209,7 +217,7 @@ func (r *runner) progress(start *execution.Start, p execution.Progress) (*nats.M
 		p.Error = p.Error[:maxError] + " …"
 	}
 	p.Error = strings.ToValidUTF8(p.Error, "\uFFFD")
-	return stream.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)
+	return m.place.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)
 }
 
 // note reports an attempt to Observe, and writes its log line.

@@ -31,97 +31,172 @@ import (
 var ErrLost = errors.New("the runner was frozen or cut off for longer than the ack wait: another member may have the execution")
 
 const (
-	// lanesEvery is the interval at which a runner checks whether its queue has lanes.
-	lanesEvery = 2 * time.Second
-	// laneReading is the maximum duration of one check.
-	laneReading = 5 * time.Second
-	// laneSoonest and laneLatest are the shortest and the longest pause between two requests for the
-	// next message of a lane that has none.
-	laneSoonest, laneLatest = 50 * time.Millisecond, 500 * time.Millisecond
 	// laneHold is the time for which a place is kept for the answer to such a request. The server
 	// does not answer at once while a message of the lane is out.
 	laneHold = 50 * time.Millisecond
-	// laneErrors is the number of consecutive failed requests after which the consumer is looked up
-	// again.
-	laneErrors = 5
-	// pullExpiryWithLanes is the expiry of a request for executions without an order key while the
-	// queue has lanes: it keeps places that lanes could use.
-	pullExpiryWithLanes = time.Second
+	// pullExpiryShared is the expiry of a request for executions without an order key while others need
+	// places, too: it keeps places that they could use.
+	pullExpiryShared = time.Second
 )
 
-// takeLanes takes the executions of the queue's lanes, as soon as it has some, until the context
-// ends. main is the group's consumer.
-func (r *runner) takeLanes(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo) {
-	var taking sync.WaitGroup
-	defer taking.Wait()
-	tick := time.NewTicker(lanesEvery)
-	defer tick.Stop()
-	for begun := 0; ; {
-		for lanes := r.countLanes(ctx, js); begun < lanes; begun++ {
-			lane := begun
-			r.lanesBegin()
-			taking.Go(func() { r.takeLane(ctx, js, main, lane) })
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+// lane is a lane of the queue. Its executions are in the shared stream, and in the queue's own
+// stream while there is one; they have one order in both.
+//
+// At any time, all executions of a lane in one of the two places are older than all in the other: an
+// operator cannot move a queue to a place in which executions with an order key still wait from
+// before. So the newer place is asked only when the group is done with the older one. The queue's
+// record says which one is newer, and is read again after a message has come from the newer place:
+// the queue may have moved in between.
+type lane struct {
+	number      int
+	shared, own laneConsumer
+	held        *held // nil: none
 }
 
-// countLanes returns the number of lanes of the queue, or 0 if it cannot be determined. A runner with
-// an account of its own cannot read the queue's record: it counts the consumers that the executor has
-// made for its group.
-func (r *runner) countLanes(ctx context.Context, js jetstream.JetStream) (lanes int) {
-	ctx, cancel := context.WithTimeout(ctx, laneReading)
-	defer cancel()
-	if !r.ownAccount {
-		lanes, err := stream.ReadLanes(ctx, js, r.Queue)
-		if err == nil {
-			return lanes
-		}
-		// The bucket's stream is not reachable, which says that the account has no permission.
-		if !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, jetstream.ErrJetStreamNotEnabled) {
-			return 0
-		}
-	}
-	for ; ; lanes++ {
-		if _, err := js.Consumer(ctx, stream.Name, r.group().LaneConsumer(lanes)); err != nil {
-			r.ownAccount = r.ownAccount || lanes > 0
-			return lanes
-		}
-	}
+// laneConsumer is the group's consumer of a lane in one place.
+type laneConsumer struct {
+	stream.Place
+	consumer jetstream.Consumer // nil: it was not looked up
+	failed   int                // number of consecutive requests that have failed
 }
 
-// takeLane takes the executions of one lane, one after the other, until the context ends.
-func (r *runner) takeLane(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, lane int) {
-	var consumer jetstream.Consumer
-	wait, failed := laneSoonest, 0
+// takeLane takes the executions of one lane, one after the other, until the context ends. main is
+// the group's consumer in the shared stream.
+func (r *runner) takeLane(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, number int) {
+	l := &lane{number: number, own: laneConsumer{Place: stream.Place{Own: true}}}
+	wait := soonest
 	for ctx.Err() == nil {
-		if consumer == nil || failed >= laneErrors {
-			found, err := stream.EnsureRunnerConsumer(ctx, js, r.group(), r.group().LaneConfig(lane, main))
-			if err != nil {
-				r.laneFailed(ctx, lane, err)
-				pause(ctx, lanesEvery)
-				continue
-			}
-			consumer, failed = found, 0
+		if !r.findLane(ctx, js, main, l) {
+			pause(ctx, followEvery)
+			continue
 		}
-		msg, asked, err := r.pullLane(ctx, consumer)
+		taken, err := r.takeNext(ctx, js, l)
 		switch {
 		case err != nil:
-			failed++
-			pause(ctx, laneLatest)
-		case msg == nil:
-			failed = 0
-			pause(ctx, wait)
-			wait = min(wait*3/2, laneLatest)
+			pause(ctx, latest)
+		case taken:
+			wait = soonest
 		default:
-			wait, failed = laneSoonest, 0
-			r.takeOrdered(ctx, msg, asked)
+			pause(ctx, wait)
+			wait = min(wait*3/2, latest)
 		}
 	}
+	if l.held != nil {
+		_ = l.held.release().Nak() // not begun: another member gets it at once
+	}
+}
+
+// findLane looks up the consumers of a lane that were not found before, or have failed several
+// times, and reports whether all were found.
+func (r *runner) findLane(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, l *lane) bool {
+	find := func(c *laneConsumer, main *jetstream.ConsumerInfo) bool {
+		if c.consumer != nil && c.failed < pullErrors {
+			return true
+		}
+		found, err := stream.EnsureRunnerConsumer(ctx, js, r.group(), r.group().LaneConfig(l.number, main))
+		if err != nil {
+			r.laneFailed(ctx, l.number, err)
+			return false
+		}
+		c.consumer, c.failed = found, 0
+		return true
+	}
+	if own := r.own.Load(); own == nil {
+		l.own.consumer = nil
+	} else if !find(&l.own, own.consumer.CachedInfo()) {
+		return false
+	}
+	return find(&l.shared, main)
+}
+
+// takeNext takes the next execution of a lane, and waits until it is acknowledged or handed back.
+// taken is false if there is none now.
+func (r *runner) takeNext(ctx context.Context, js jetstream.JetStream, l *lane) (taken bool, err error) {
+	if l.own.consumer == nil && l.held == nil {
+		return r.takeFrom(ctx, js, l, &l.shared)
+	}
+	older, newer := &l.own, &l.shared
+	if stream.Phase(r.phase.Load()).NewPlace().Own {
+		older, newer = newer, older
+	}
+	if older.consumer != nil {
+		if taken, err = r.takeFrom(ctx, js, l, older); taken || err != nil {
+			return taken, err
+		}
+	}
+	if l.held != nil {
+		return r.takeHeld(ctx, js, l)
+	}
+	if drained, err := r.laneDrained(ctx, js, l, older.Place); !drained || newer.consumer == nil {
+		return false, err
+	}
+	return r.takeFrom(ctx, js, l, newer)
+}
+
+// takeFrom takes the next execution of a lane in one place.
+func (r *runner) takeFrom(ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer) (taken bool, err error) {
+	msg, asked, err := r.pullLane(ctx, c.consumer)
+	if err != nil {
+		c.failed++
+		return false, err
+	}
+	c.failed = 0
+	if msg == nil {
+		return false, nil
+	}
+	if l.own.consumer == nil || r.mayBegin(ctx, js, l, c.Place, asked.Add(r.AckWait)) {
+		r.takeOrdered(ctx, msg, asked)
+		return true, nil
+	}
+	r.leave()
+	l.held = r.hold(msg, asked.Add(r.AckWait)) //nolint:contextcheck // it is held until it is begun or released
+	return true, nil
+}
+
+// takeHeld takes the execution that is held, if it may begin now.
+func (r *runner) takeHeld(ctx context.Context, js jetstream.JetStream, l *lane) (taken bool, err error) {
+	place := placeOf(l.held.msg)
+	if !r.mayBegin(ctx, js, l, place, time.Now().Add(latest)) {
+		return false, nil
+	}
+	select {
+	case <-r.places:
+	case <-ctx.Done():
+		return false, nil
+	}
+	until := l.held.until()
+	msg := l.held.release()
+	l.held = nil
+	r.takeOrdered(ctx, msg, until.Add(-r.AckWait))
+	return true, nil
+}
+
+// mayBegin reports whether an execution of a lane that has come from a place may begin: the place is
+// the older one, or the group is done with the lane in the other place. It tries to find that out
+// until a time.
+func (r *runner) mayBegin(ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place, until time.Time) bool {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	for ctx.Err() == nil {
+		settings, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
+		if err == nil {
+			r.phase.Store(int32(settings.Stream.Phase))
+			if settings.Stream.Phase.NewPlace() != place {
+				return true
+			}
+			var drained bool
+			if drained, err = r.laneDrained(ctx, js, l, stream.Place{Own: !place.Own}); err == nil {
+				return drained
+			}
+		}
+		pause(ctx, latest)
+	}
+	return false
+}
+
+// laneDrained reports whether the group is done with all executions of a lane in a place.
+func (r *runner) laneDrained(ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place) (bool, error) {
+	return stream.Drained(ctx, js, place.Name(r.Queue), r.group().LaneConsumer(l.number))
 }
 
 // laneFailed logs that the consumer of a lane cannot be used.
@@ -131,6 +206,51 @@ func (r *runner) laneFailed(ctx context.Context, lane int, err error) {
 			return []slog.Attr{slog.Int("lane", lane), slog.String("error", err.Error())}
 		})
 	}
+}
+
+// held is a message of a lane that must not begin yet. Its heartbeats go on.
+type held struct {
+	msg  jetstream.Msg
+	stop func() // ends the heartbeats, and waits for the last one
+
+	mu    sync.Mutex
+	lease time.Time // until when no other member can have the message
+}
+
+// hold keeps a message whose lease lasts until a time.
+func (r *runner) hold(msg jetstream.Msg, lease time.Time) *held {
+	ctx, cancel := context.WithCancel(r.working)
+	h := &held{msg: msg, lease: lease}
+	stopped := make(chan struct{})
+	h.stop = func() { cancel(); <-stopped }
+	go func() {
+		defer close(stopped)
+		for ctx.Err() == nil {
+			sent := time.Now()
+			asking, done := context.WithTimeout(ctx, r.AckWait)
+			_, err := r.nc.RequestWithContext(asking, msg.Reply(), []byte("+WPI"))
+			done()
+			h.mu.Lock()
+			if err == nil && time.Now().Before(h.lease) {
+				h.lease = sent.Add(r.AckWait)
+			}
+			h.mu.Unlock()
+			pause(ctx, r.AckWait/4)
+		}
+	}()
+	return h
+}
+
+func (h *held) until() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lease
+}
+
+// release ends the heartbeats, and returns the message.
+func (h *held) release() jetstream.Msg {
+	h.stop()
+	return h.msg
 }
 
 // takeOrdered begins an execution of a lane in a place that was taken, and waits until it is
@@ -254,7 +374,7 @@ func (u *underway) renew(m *message, msg jetstream.Msg) {
 // hasEnded reports whether an execution has ended, by the last report that is stored of it. It waits
 // for the answer as long as the context lasts. Where reports cannot be read, it returns false.
 func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
-	subject := stream.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
+	subject := m.place.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
 	for tries := 0; ; tries++ {
 		ended, err := stream.HasEnded(ctx, r.nc, subject)
 		switch {

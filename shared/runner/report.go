@@ -25,7 +25,8 @@ const hangGrace = time.Second
 // each message would cost more than a quick handler.
 type underway struct {
 	nc            *nats.Conn
-	acks          *ack.Engine
+	acks          *ack.Engine // for reports about executions of the shared stream
+	ownAcks       *ack.Engine // for reports about executions of the queue's own stream; nil until openOwn
 	ackWait       time.Duration
 	announceAfter time.Duration
 	announce      func(*message) // called when a handler has worked for announceAfter
@@ -49,6 +50,7 @@ type key struct {
 // below the comment "guarded" until the message is removed.
 type message struct {
 	key
+	place   stream.Place // where its start is stored
 	start   *execution.Start
 	attempt int       // counts from 1
 	began   time.Time // when the message arrived
@@ -82,10 +84,27 @@ func newUnderway(r *runner) (*underway, error) {
 	return u, nil
 }
 
+// openOwn makes u able to publish reports about executions of the own stream of a queue. It is
+// called before the first of them is added.
+func (u *underway) openOwn(queue string) error {
+	if u.ownAcks != nil {
+		return nil
+	}
+	acks, err := ack.New(u.nc, stream.OwnProgressName(queue))
+	if err != nil {
+		return fmt.Errorf("subscribe to the own stream's confirmations: %w", err)
+	}
+	u.ownAcks = acks
+	return nil
+}
+
 func (u *underway) close() {
 	close(u.stop)
 	<-u.stopped
 	u.acks.Close()
+	if u.ownAcks != nil {
+		u.ownAcks.Close()
+	}
 }
 
 // add sends heartbeats for a message until it is removed or its report is published. It returns
@@ -164,7 +183,11 @@ func (u *underway) publish(m *message, report *nats.Msg, published func(error)) 
 // send publishes a report once. The answer to any attempt counts until AckWait is over.
 func (u *underway) send(m *message) {
 	attempt := *m.report // the engine gives each attempt its own reply subject
-	u.acks.Send(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) { u.answered(m, err) })
+	acks := u.acks
+	if m.place.Own {
+		acks = u.ownAcks
+	}
+	acks.Send(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) { u.answered(m, err) })
 }
 
 // answered handles the stream's answer to a report. After an error, the next round sends it again.

@@ -54,6 +54,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -232,10 +233,18 @@ type runner struct {
 	underway *underway
 	// cancellations knows what is not to run.
 	cancellations *cancellations
-	// lanes ends, by a call of lanesBegin, when the queue has lanes.
-	lanes      context.Context //nolint:containedctx // it says since when the queue has lanes
-	lanesBegin context.CancelFunc
-	// ownAccount reports whether the runner's account may not read the queue's record. Only takeLanes
+	// sharing ends, by a call of share, when the group's consumer in the shared stream must share the
+	// places for handlers: with lanes, or with the consumer in the queue's own stream.
+	sharing context.Context //nolint:containedctx // it says since when places are shared
+	share   context.CancelFunc
+	// phase says where new starts of the queue are stored, by the last reading of the queue's record.
+	// It holds a stream.Phase.
+	phase atomic.Int32
+	// own is the consumer in the queue's own stream; nil while the runner takes nothing from there.
+	own atomic.Pointer[source]
+	// ownActive reports whether the last execution came from the queue's own stream.
+	ownActive atomic.Bool
+	// ownAccount reports whether the runner's account may not read the queue's record. Only follow
 	// uses it.
 	ownAccount bool
 	// places holds a token for each place that is free.
@@ -283,7 +292,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		Options: options, nc: nc, handler: handler, working: working, cancellations: newCancellations(nc),
 		places: make(chan struct{}, options.Concurrency), unconfirmed: make(chan struct{}, options.Concurrency),
 	}
-	r.lanes, r.lanesBegin = context.WithCancel(working)
+	r.sharing, r.share = context.WithCancel(working)
 	r.spans = r.tracer()
 	r.ready()
 	for range options.Concurrency {
@@ -312,10 +321,12 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	go func() { r.announcePresence(taking); close(present) }()
 	go r.watchCancellations(working)
 	go r.replaceConsumer(taking, js)
-	var laning sync.WaitGroup
-	laning.Go(func() { r.takeLanes(taking, js, consumer.CachedInfo()) })
-	err = r.take(taking, stop, consumer)
-	laning.Wait()
+	var following sync.WaitGroup
+	following.Go(func() { r.follow(taking, js, consumer.CachedInfo()) })
+	if err = r.take(taking, &source{consumer: consumer}); err != nil {
+		stop()
+	}
+	following.Wait()
 	r.unacknowledged.Wait()
 	stop()
 	<-present

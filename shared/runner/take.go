@@ -16,30 +16,76 @@ import (
 // message that it sends for the request is delivered again after AckWait, as the next attempt.
 const pullExpiry = 5 * time.Second
 
-// take begins executions until the context ends. It calls stop when it fails; executions that were
-// begun may finish.
-func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consumer) error {
+// source is a consumer of the group from which the runner takes executions without an order key: in
+// the shared stream, or in the queue's own stream.
+type source struct {
+	stream.Place
+	consumer jetstream.Consumer
+}
+
+// take begins executions of a source until the context ends. It fails when the source cannot be used
+// any more; executions that were begun may finish.
+func (r *runner) take(ctx context.Context, s *source) error {
+	wait, failed := soonest, 0
 	for {
 		free := takeAll(ctx, r.places)
 		if free == 0 {
 			return nil
 		}
 		pull := r.pull
-		if r.lanes.Err() != nil { // lanes need places, too
-			pull = r.pullBesideLanes
+		if r.sharing.Err() != nil { // others need places, too
+			pull = r.pullShared
 			for ; free > (r.Concurrency+1)/2; free-- {
 				r.leave()
 			}
 		}
-		began, err := pull(ctx, consumer, free)
+		began, err := pull(ctx, s, free)
 		for range free - began {
 			r.leave()
 		}
-		if err != nil {
-			stop()
-			return fmt.Errorf("runner: consumer %s: %w", r.consumer(), err)
+		switch {
+		case began > 0:
+			wait, failed = soonest, 0
+			r.ownActive.Store(s.Own)
+		case err == nil && !r.waitsAt(s):
+			failed = 0
+			pause(ctx, wait)
+			wait = min(wait*3/2, latest)
 		}
+		if err == nil {
+			continue
+		}
+		// The server restarts, or has no leader; or the consumer is gone.
+		failed++
+		if !passes(err) || s.Own && failed >= pullErrors {
+			return fmt.Errorf("runner: consumer %s of %s: %w", r.consumer(), s.Name(r.Queue), err)
+		}
+		pause(ctx, latest)
 	}
+}
+
+const (
+	// soonest and latest are the shortest and the longest pause between two requests that the server
+	// answers at once, while there is nothing.
+	soonest, latest = 50 * time.Millisecond, 500 * time.Millisecond
+	// pullErrors is the number of consecutive failed requests after which a consumer is looked up
+	// again. The consumer in the shared stream is looked up only at the start.
+	pullErrors = 5
+)
+
+// passes reports whether a request for messages can succeed later, though it has failed.
+func passes(err error) bool {
+	return !errors.Is(err, jetstream.ErrConsumerDeleted) && !errors.Is(err, jetstream.ErrBadRequest) && !errors.Is(err, errPull)
+}
+
+// errPull means that the iterator of a request has failed.
+var errPull = errors.New("the request for messages has failed")
+
+// waitsAt reports whether requests wait at a source until there are messages. If the queue has an
+// own stream, they wait where the last execution came from, because a request that waits keeps
+// places. The other source is asked at intervals.
+func (r *runner) waitsAt(s *source) bool {
+	return r.own.Load() == nil || r.ownActive.Load() == s.Own
 }
 
 // takeAll takes all available tokens, after it has waited for the first one. It returns 0 when the
@@ -64,45 +110,45 @@ func takeAll(ctx context.Context, tokens <-chan struct{}) (n int) {
 // with a longer life asks for more when half of its messages were taken, however long their
 // handlers work. A message that waits for a place longer than AckWait would also run in another
 // member.
-func (r *runner) pull(ctx context.Context, consumer jetstream.Consumer, places int) (began int, err error) {
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(places), jetstream.StopAfter(places), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullExpiry/2))
+func (r *runner) pull(ctx context.Context, s *source, places int) (began int, err error) {
+	messages, err := s.consumer.Messages(jetstream.PullMaxMessages(places), jetstream.StopAfter(places), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullExpiry/2))
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(errPull, err)
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Drain)()
-	defer context.AfterFunc(r.lanes, messages.Drain)() //nolint:contextcheck // it says since when the queue has lanes
+	defer context.AfterFunc(r.sharing, messages.Drain)() //nolint:contextcheck // it says since when places are shared
 	for {
 		msg, err := stream.Next(messages)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgIteratorClosed):
 			return began, nil
 		case err != nil:
-			return began, err
+			return began, errors.Join(errPull, err)
 		case r.beginOrNak(ctx, msg):
 			began++
 		}
 	}
 }
 
-// pullBesideLanes does the same as pull, but asks once, and returns when the request has expired:
-// lanes can use the places then.
-func (r *runner) pullBesideLanes(ctx context.Context, consumer jetstream.Consumer, places int) (began int, err error) {
-	batch, err := consumer.Fetch(places, jetstream.FetchMaxWait(pullExpiryWithLanes))
+// pullShared does the same as pull, but asks once, and returns when the request has expired: lanes,
+// or the other source, can use the places then.
+func (r *runner) pullShared(ctx context.Context, s *source, places int) (began int, err error) {
+	var batch jetstream.MessageBatch
+	if r.waitsAt(s) {
+		batch, err = s.consumer.Fetch(places, jetstream.FetchMaxWait(pullExpiryShared))
+	} else {
+		batch, err = s.consumer.FetchNoWait(places)
+	}
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(errPull, err)
 	}
 	for msg := range batch.Messages() {
 		if r.beginOrNak(ctx, msg) {
 			began++
 		}
 	}
-	if err := batch.Error(); errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrBadRequest) {
-		return began, err
-	} else if err != nil { // the server restarts, or has no leader
-		pause(ctx, laneLatest)
-	}
-	return began, nil
+	return began, ignored(batch.Error())
 }
 
 // beginOrNak begins an execution without an order key, and returns true. When the runner stops, it

@@ -39,7 +39,8 @@ func ReadState(ctx context.Context, js jetstream.JetStream) (State, error) {
 }
 
 // Change sets the age, the dedup window and the size of EXECUTIONS, and the age of PROGRESS, on a
-// running installation. A shorter age deletes older messages at once. A longer dedup window applies
+// running installation. Own streams of queues get the same age, if they have none of their own, and
+// the same dedup window. A shorter age deletes older messages at once. A longer dedup window applies
 // to deliveries that the server still remembers, and to later ones. Change can be repeated.
 // Executors that start afterwards must have the same settings.
 func Change(ctx context.Context, js jetstream.JetStream, to Settings) error {
@@ -58,6 +59,15 @@ func Change(ctx context.Context, js jetstream.JetStream, to Settings) error {
 		}
 		if _, err := js.UpdateStream(ctx, config); err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
+		}
+	}
+	owned, err := OwnQueues(ctx, js)
+	if err != nil {
+		return err
+	}
+	for _, own := range owned {
+		if err := EnsureOwn(ctx, js, to, own.Queue, own.Limits); err != nil {
+			return err
 		}
 	}
 	return nil

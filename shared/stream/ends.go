@@ -24,14 +24,20 @@ const statusNotFound = "404"
 // execution runs, or nil. queue may be AnyQueue. A replica of the stream may answer, which lags
 // behind for moments.
 func FirstEnd(ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string) (found *execution.Progress, err error) {
-	subject := ProgressSubject(queue, workflowID, executionID)
+	return Place{}.FirstEnd(ctx, nc, queue, workflowID, executionID)
+}
+
+// FirstEnd works like the function FirstEnd, with the stream of reports of this place. For an own
+// stream, queue must not be AnyQueue.
+func (p Place) FirstEnd(ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string) (found *execution.Progress, err error) {
+	subject := p.ProgressSubject(queue, workflowID, executionID)
 	for from := uint64(1); ; from++ {
 		msg, err := nextMessage(ctx, nc, subject, from)
 		if err != nil || msg == nil {
 			return found, err
 		}
 		if from, err = strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64); err != nil {
-			return found, fmt.Errorf("stream %s: the sequence of a message: %w", ProgressName, err)
+			return found, fmt.Errorf("stream %s: the sequence of a message: %w", p.ProgressName(queue), err)
 		}
 		event, err := Decode(msg.Header.Get(jetstream.SubjectHeader), msg.Header, msg.Data)
 		if err != nil {
@@ -43,13 +49,13 @@ func FirstEnd(ctx context.Context, nc *nats.Conn, queue, workflowID, executionID
 	}
 }
 
-// nextMessage returns the first message of PROGRESS with this subject from a sequence on, or nil if
-// there is none.
+// nextMessage returns the first report with this subject from a sequence on, or nil if there is none.
 func nextMessage(ctx context.Context, nc *nats.Conn, subject string, from uint64) (*nats.Msg, error) {
+	name := StreamOf(subject)
 	request := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":"%s"}`, from, subject)
-	msg, err := nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+ProgressName, request)
+	msg, err := nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+name, request)
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", ProgressName, err)
+		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}
 	switch status := msg.Header.Get("Status"); status {
 	case "":
@@ -57,6 +63,6 @@ func nextMessage(ctx context.Context, nc *nats.Conn, subject string, from uint64
 	case statusNotFound:
 		return nil, nil //nolint:nilnil // there is none
 	default:
-		return nil, fmt.Errorf("stream %s: %w", ProgressName, errors.New(status+" "+msg.Header.Get("Description")))
+		return nil, fmt.Errorf("stream %s: %w", name, errors.New(status+" "+msg.Header.Get("Description")))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 )
@@ -32,21 +31,21 @@ func OrderedSubjects(queue string) string { return orderedPrefix + queue + ".>" 
 // ConsumerSubject returns the filter subject of the runners' consumers that get a start, by the
 // start's subject. It returns "" for the subject of any other message.
 func ConsumerSubject(subject string) string {
-	parts := strings.Split(subject, ".")
+	start, ok := ParseStartSubject(subject)
 	switch {
-	case strings.HasPrefix(subject, startPrefix) && len(parts) == 5:
-		return QueueSubject(parts[2])
-	case strings.HasPrefix(subject, orderedPrefix) && len(parts) == 6:
-		return orderedPrefix + parts[2] + "." + parts[3] + ".>"
-	default:
+	case !ok:
 		return ""
+	case start.Lane < 0:
+		return start.QueueSubject(start.Queue)
+	default:
+		return start.LaneSubject(start.Queue, start.Lane)
 	}
 }
 
 // HasEnded reports whether the last report on a subject, the subject of one execution's reports, is a
 // final one. A replica answers, which may lag a moment behind the leader.
 func HasEnded(ctx context.Context, nc *nats.Conn, subject string) (bool, error) {
-	msg, err := nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+ProgressName+"."+subject, nil)
+	msg, err := nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+StreamOf(subject)+"."+subject, nil)
 	if err != nil {
 		return false, fmt.Errorf("the last report on %s: %w", subject, err)
 	}

@@ -3,7 +3,6 @@ package stream
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,7 +30,12 @@ const contentType = "application/protobuf"
 
 // StartMessage returns the message that starts an execution. With a delivery ID, its Nats-Msg-Id is
 // the execution ID, a hash of the delivery ID.
-func StartMessage(s execution.Start) (*nats.Msg, error) { return new(Buffer).Message(s) }
+func StartMessage(s execution.Start) (*nats.Msg, error) { return Place{}.StartMessage(s) }
+
+// StartMessage returns the message that starts an execution in this place.
+func (p Place) StartMessage(s execution.Start) (*nats.Msg, error) {
+	return new(Buffer).MessageAt(p, s)
+}
 
 // Buffer is memory for the message of one start at a time: its data, its headers and their values.
 // Its zero value is ready to use.
@@ -42,7 +46,11 @@ type Buffer struct {
 
 // Message returns the same message as StartMessage, in the memory of r. The message is valid until
 // the next call.
-func (r *Buffer) Message(s execution.Start) (*nats.Msg, error) {
+func (r *Buffer) Message(s execution.Start) (*nats.Msg, error) { return r.MessageAt(Place{}, s) }
+
+// MessageAt returns the message of a start that is stored in a place. It is valid until the next
+// call of Message or MessageAt.
+func (r *Buffer) MessageAt(p Place, s execution.Start) (*nats.Msg, error) {
 	data, err := encodeStart(r.msg.Data, &s)
 	if err != nil {
 		return nil, fmt.Errorf("encode the start of %q: %w", s.ID, err)
@@ -51,7 +59,7 @@ func (r *Buffer) Message(s execution.Start) (*nats.Msg, error) {
 		r.msg.Header, r.values = headers()
 	}
 	*r.values = headerValues{s.ID, s.WorkflowID, s.NodeID, contentType, s.Trace}
-	r.msg.Subject, r.msg.Reply, r.msg.Data = SubjectOf(&s), "", data
+	r.msg.Subject, r.msg.Reply, r.msg.Data = p.SubjectOf(&s), "", data
 	if s.DeliveryID != "" {
 		r.msg.Header[jetstream.MsgIDHeader] = r.msg.Header[HeaderExecutionID]
 	} else {
@@ -68,7 +76,10 @@ func (r *Buffer) Trim(most int) {
 }
 
 // RejectedMessage returns the message that records a rejected request.
-func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
+func RejectedMessage(r execution.Rejection) (*nats.Msg, error) { return Place{}.RejectedMessage(r) }
+
+// RejectedMessage returns the message that records a rejected request in this place.
+func (p Place) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 	data, err := proto.Marshal(&hookstartv1.ExecutionRejected{
 		ExecutionId: r.ID,
 		WorkflowId:  r.WorkflowID,
@@ -94,7 +105,7 @@ func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 		return nil, fmt.Errorf("encode a rejection: %w", err)
 	}
 	msg := &nats.Msg{
-		Subject: RejectedSubject(r.Queue, r.WorkflowID, r.NodeID),
+		Subject: p.RejectedSubject(r.Queue, r.WorkflowID, r.NodeID),
 		Header:  headersOf(r.ID, r.WorkflowID, r.NodeID, r.Trace),
 		Data:    data,
 	}
@@ -106,13 +117,19 @@ func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 // ProgressMessage returns the message of a runner's report. It has the node and the trace of the
 // execution's start.
 func ProgressMessage(queue, workflowID, nodeID, trace string, p execution.Progress) (*nats.Msg, error) {
-	data, err := encodeProgress(&p)
+	return Place{}.ProgressMessage(queue, workflowID, nodeID, trace, p)
+}
+
+// ProgressMessage returns the message of a runner's report about an execution whose start is in this
+// place.
+func (p Place) ProgressMessage(queue, workflowID, nodeID, trace string, of execution.Progress) (*nats.Msg, error) {
+	data, err := encodeProgress(&of)
 	if err != nil {
-		return nil, fmt.Errorf("encode progress of %q: %w", p.ID, err)
+		return nil, fmt.Errorf("encode progress of %q: %w", of.ID, err)
 	}
 	return &nats.Msg{
-		Subject: ProgressSubject(queue, workflowID, p.ID),
-		Header:  headersOf(p.ID, workflowID, nodeID, trace),
+		Subject: p.ProgressSubject(queue, workflowID, of.ID),
+		Header:  headersOf(of.ID, workflowID, nodeID, trace),
 		Data:    data,
 	}, nil
 }
@@ -163,9 +180,9 @@ func Decode(subject string, header nats.Header, data []byte) (Event, error) {
 	switch {
 	case IsStart(subject):
 		event.Start, err = decodeStart(data, trace)
-	case strings.HasPrefix(subject, rejectedPrefix):
+	case isRejected(subject):
 		event.Rejection, err = decodeRejection(data, trace)
-	case strings.HasPrefix(subject, progressPrefix):
+	case IsProgress(subject):
 		event.Progress, err = decodeProgress(subject, data)
 	default:
 		err = errors.New("no such subject")
@@ -260,8 +277,8 @@ func decodeProgress(subject string, data []byte) (*execution.Progress, error) {
 	if !isUUID(m.GetExecutionId()) {
 		return nil, fmt.Errorf("%.80q is not an execution ID", m.GetExecutionId())
 	}
-	of := strings.Split(strings.TrimPrefix(subject, progressPrefix), ".")
-	if len(of) != 3 || of[2] != m.GetExecutionId() {
+	queue, workflowID, id, ok := ParseProgressSubject(subject)
+	if !ok || id != m.GetExecutionId() {
 		return nil, fmt.Errorf("it is about execution %s, its subject is not", m.GetExecutionId())
 	}
 	status, err := stateFromWire(m.GetState())
@@ -272,7 +289,7 @@ func decodeProgress(subject string, data []byte) (*execution.Progress, error) {
 		return nil, errors.New("the output is not one JSON text")
 	}
 	return &execution.Progress{
-		ID: m.GetExecutionId(), Queue: of[0], WorkflowID: of[1],
+		ID: m.GetExecutionId(), Queue: queue, WorkflowID: workflowID,
 		Status: status, At: timeFromWire(m.GetAt()), StartedAt: timeFromWire(m.GetStartedAt()), Attempt: int(m.GetAttempt()), Error: m.GetError(), Output: m.GetOutput(),
 	}, nil
 }

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
-	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
@@ -51,6 +51,8 @@ type QueueSettings struct {
 	// Lanes is the number of lanes. 0 means that the queue has none, because no workflow of it has had
 	// an order key.
 	Lanes int
+	// Stream is the queue's own stream.
+	Stream QueueStream
 }
 
 // DecodeQueueSettings decodes the record of a queue.
@@ -62,6 +64,7 @@ func DecodeQueueSettings(data []byte) (s QueueSettings, err error) {
 	s.Paused = wire.GetPausedSince() != nil
 	s.PausedUntil = timeFromWire(wire.GetPausedUntil())
 	s.Lanes = int(max(0, min(wire.GetLanes(), maxLanes)))
+	s.Stream = queueStreamFromWire(wire.GetStream())
 	for _, g := range wire.GetGroups() {
 		if s.MaxInFlight == nil {
 			s.MaxInFlight = map[string]int64{}
@@ -69,6 +72,13 @@ func DecodeQueueSettings(data []byte) (s QueueSettings, err error) {
 		s.MaxInFlight[g.GetGroup()] = g.GetMaxInFlight()
 	}
 	return s, nil
+}
+
+func queueStreamFromWire(wire *hookstartv1.QueueStream) QueueStream {
+	return QueueStream{Phase(wire.GetPhase()), OwnLimits{
+		MaxBytes: wire.GetMaxBytes(), MaxAge: time.Duration(wire.GetMaxAgeSeconds()) * time.Second,
+		Replicas: int(wire.GetReplicas()), PlacementTags: wire.GetPlacementTags(),
+	}}
 }
 
 // readQueueSettings returns the settings in the record of a queue, and the record's revision, or 0
@@ -90,6 +100,34 @@ func readQueueSettings(ctx context.Context, js jetstream.JetStream, queue string
 	}
 	s, err = DecodeQueueSettings(entry.Value())
 	return s, entry.Revision(), err
+}
+
+// ReadPhase returns where the starts of a queue are stored, by the queue's record. The leader of the
+// registry answers, so that a phase that was stored before the call is seen.
+func ReadPhase(ctx context.Context, js jetstream.JetStream, queue string) (Phase, error) {
+	const name = "KV_" + settingsBucket
+	question := fmt.Appendf(nil, `{"last_by_subj":"$KV.%s.%s%s"}`, settingsBucket, settingsPrefix, queue)
+	msg, err := js.Conn().RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+name, question)
+	if err != nil {
+		return 0, fmt.Errorf("the settings of queue %s: %w", queue, err)
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message struct {
+			Data []byte `json:"data"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil {
+		return 0, fmt.Errorf("the settings of queue %s: %w", queue, err)
+	}
+	if failure := answer.Error; failure != nil {
+		if failure.ErrorCode == codeMessageNotFound || failure.ErrorCode == codeStreamNotFound {
+			return PhaseShared, nil
+		}
+		return 0, fmt.Errorf("the settings of queue %s: %w", queue, failure)
+	}
+	settings, err := DecodeQueueSettings(answer.Message.Data)
+	return settings.Stream.Phase, err
 }
 
 // pauseUntil returns the time until which the consumers of the queue are paused, or nil if they are
@@ -125,6 +163,10 @@ func (s QueueSettings) ackPending(limit int64) int {
 
 // isLane reports whether a consumer is the consumer of a lane.
 func isLane(config jetstream.ConsumerConfig) bool {
+	_, tail, own := cutOwn(config.FilterSubject)
+	if own {
+		return strings.HasPrefix(tail, "ordered.")
+	}
 	return strings.HasPrefix(config.FilterSubject, orderedPrefix)
 }
 
@@ -199,7 +241,7 @@ const settingsWait = 5 * time.Second
 // created. A pause that was stored before that reading is applied here; a pause that was stored
 // later finds the consumer, because an executor stores the record before it lists the consumers.
 func EnsureRunnerConsumer(ctx context.Context, js jetstream.JetStream, g RunnerGroup, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	consumer, err := js.Consumer(ctx, Name, config.Durable)
+	consumer, err := js.Consumer(ctx, StreamOf(config.FilterSubject), config.Durable)
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
@@ -241,11 +283,6 @@ func EnsureRunnerConsumer(ctx context.Context, js jetstream.JetStream, g RunnerG
 	}
 }
 
-// EncodeLanes returns the stored settings of a queue that has lanes and no other settings.
-func EncodeLanes(queue string) ([]byte, error) {
-	return proto.Marshal(&hookstartv1.QueueSettings{Queue: queue, Lanes: execution.Lanes})
-}
-
 // ErrOtherConsumer means that a consumer has the name of a group's consumer and other subjects.
 var ErrOtherConsumer = errors.New("the consumer exists with other subjects")
 
@@ -258,12 +295,6 @@ func isOf(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
 	return nil
 }
 
-// ReadLanes returns the number of lanes of a queue, by its record.
-func ReadLanes(ctx context.Context, js jetstream.JetStream, queue string) (int, error) {
-	settings, _, err := readQueueSettings(ctx, js, queue)
-	return settings.Lanes, err
-}
-
 // OnlyOfQueue reports whether a consumer gets the starts of one queue, and of no other.
 func OnlyOfQueue(config jetstream.ConsumerConfig, queue string) bool {
 	filters := config.FilterSubjects
@@ -271,6 +302,8 @@ func OnlyOfQueue(config jetstream.ConsumerConfig, queue string) bool {
 		filters = append(slices.Clip(filters), config.FilterSubject)
 	}
 	return len(filters) > 0 && !slices.ContainsFunc(filters, func(filter string) bool {
-		return !strings.HasPrefix(filter, startPrefix+queue+".") && !strings.HasPrefix(filter, orderedPrefix+queue+".")
+		return !strings.HasPrefix(filter, startPrefix+queue+".") &&
+			!strings.HasPrefix(filter, orderedPrefix+queue+".") &&
+			!strings.HasPrefix(filter, ownPrefix+queue+".")
 	})
 }

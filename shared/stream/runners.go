@@ -41,9 +41,15 @@ func (g RunnerGroup) Consumer() string { return RunnerConsumerPrefix + g.Queue +
 // ConsumerConfig returns the configuration of the group's consumer. A new group starts with the
 // oldest message in the stream.
 func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerConfig {
+	return g.ConsumerConfigAt(Place{}, ackWait)
+}
+
+// ConsumerConfigAt returns the configuration of the group's consumer in a place of the queue. Its
+// name is the same in every place.
+func (g RunnerGroup) ConsumerConfigAt(p Place, ackWait time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       g.Consumer(),
-		FilterSubject: QueueSubject(g.Queue),
+		FilterSubject: p.QueueSubject(g.Queue),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
 		MaxAckPending: maxInFlight,
@@ -55,10 +61,12 @@ func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerCon
 func (g RunnerGroup) LaneConsumer(lane int) string { return g.Consumer() + "-" + strconv.Itoa(lane) }
 
 // LaneConfig returns the configuration of the group's consumer of a lane. It begins where the
-// group's consumer, which is main, began. The server gives out one message at a time.
+// group's consumer in the same place, which is main, began. The server gives out one message at a
+// time.
 func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
-	config := g.ConsumerConfig(main.Config.AckWait)
-	config.Durable, config.FilterSubject, config.MaxAckPending = g.LaneConsumer(lane), LaneSubject(g.Queue, lane), 1
+	p, _ := PlaceOf(main.Config.FilterSubject)
+	config := g.ConsumerConfigAt(p, main.Config.AckWait)
+	config.Durable, config.FilterSubject, config.MaxAckPending = g.LaneConsumer(lane), p.LaneSubject(g.Queue, lane), 1
 	switch main.Config.DeliverPolicy {
 	case jetstream.DeliverNewPolicy:
 		created := main.Created
@@ -76,6 +84,9 @@ func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstrea
 func LaneOfConsumer(config jetstream.ConsumerConfig, queue string) (group string, lane int, ok bool) {
 	rest, ok := strings.CutPrefix(config.FilterSubject, orderedPrefix+queue+".")
 	if !ok {
+		rest, ok = strings.CutPrefix(config.FilterSubject, ownPrefix+queue+".ordered.")
+	}
+	if !ok {
 		return "", 0, false
 	}
 	number, ok := strings.CutSuffix(rest, ".>")
@@ -88,14 +99,15 @@ func LaneOfConsumer(config jetstream.ConsumerConfig, queue string) (group string
 	return group, lane, ours && suffixed
 }
 
-// EnsureConsumer returns the durable consumer of EXECUTIONS, and creates it if it does not exist.
-// It never changes an existing consumer.
+// EnsureConsumer returns the durable consumer of the stream that has the consumer's subject, and
+// creates it if it does not exist. It never changes an existing consumer.
 func EnsureConsumer(ctx context.Context, js jetstream.JetStream, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	consumer, err := js.Consumer(ctx, Name, config.Durable)
+	name := StreamOf(config.FilterSubject)
+	consumer, err := js.Consumer(ctx, name, config.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		consumer, err = js.CreateConsumer(ctx, Name, config)
+		consumer, err = js.CreateConsumer(ctx, name, config)
 		if errors.Is(err, jetstream.ErrConsumerExists) { // another process has created it
-			consumer, err = js.Consumer(ctx, Name, config.Durable)
+			consumer, err = js.Consumer(ctx, name, config.Durable)
 		}
 	}
 	if err != nil {

@@ -38,17 +38,23 @@ func OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
 	return orderedPrefix + queue + "." + strconv.Itoa(lane) + "." + workflowID + "." + nodeID
 }
 
-// SubjectOf returns the subject of a start.
-func SubjectOf(s *execution.Start) string {
-	if s.OrderKey == "" {
-		return StartSubject(s.Queue, s.WorkflowID, s.NodeID)
-	}
-	return OrderedSubject(s.Queue, execution.LaneOf(s.WorkflowID, s.OrderKey), s.WorkflowID, s.NodeID)
-}
+// SubjectOf returns the subject of a start in the shared stream.
+func SubjectOf(s *execution.Start) string { return Place{}.SubjectOf(s) }
 
 // IsStart reports whether a subject is the subject of a start, with or without an order key.
 func IsStart(subject string) bool {
+	if _, tail, ok := cutOwn(subject); ok {
+		return strings.HasPrefix(tail, "start.") || strings.HasPrefix(tail, "ordered.")
+	}
 	return strings.HasPrefix(subject, startPrefix) || strings.HasPrefix(subject, orderedPrefix)
+}
+
+// isRejected reports whether a subject is the subject of a rejected request.
+func isRejected(subject string) bool {
+	if _, tail, ok := cutOwn(subject); ok {
+		return strings.HasPrefix(tail, "rejected.")
+	}
+	return strings.HasPrefix(subject, rejectedPrefix)
 }
 
 // RejectedSubject returns the subject of a rejected request.
@@ -62,12 +68,17 @@ func ProgressSubject(queue, workflowID, executionID string) string {
 }
 
 // IsProgress reports whether a subject is the subject of a runner's report.
-func IsProgress(subject string) bool { return strings.HasPrefix(subject, progressPrefix) }
+func IsProgress(subject string) bool {
+	return strings.HasPrefix(subject, progressPrefix) || strings.HasPrefix(subject, reportsPrefix)
+}
 
 // ParseProgressSubject returns the parts of the subject of a runner's report. ok is false if it
 // names no execution.
 func ParseProgressSubject(subject string) (queue, workflowID, executionID string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, progressPrefix)
+	if !ok {
+		rest, ok = strings.CutPrefix(subject, reportsPrefix)
+	}
 	parts := strings.Split(rest, ".")
 	if !ok || len(parts) != 3 || !isUUID(parts[2]) {
 		return "", "", "", false
@@ -104,7 +115,10 @@ func (s Settings) Config() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        Name,
 		Description: "hookstart: starts and rejections of executions",
-		Subjects:    []string{startPrefix + "*.*.*", rejectedPrefix + "*.*.*", orderedPrefix + "*.*.*.*"},
+		Subjects: []string{
+			startPrefix + "*.*.*", rejectedPrefix + "*.*.*", orderedPrefix + "*.*.*.*",
+			rememberedPrefix + "*.*",
+		},
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardNew,
 		Storage:     jetstream.FileStorage,

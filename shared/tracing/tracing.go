@@ -133,7 +133,12 @@ func Fail(span trace.Span, kind, why string) {
 // executions.start.{queue}.{workflowId}.{nodeId}.
 func template(subject string) string {
 	_, rest, _ := strings.Cut(subject, ".")
-	kind, _, _ := strings.Cut(rest, ".")
+	kind, rest, _ := strings.Cut(rest, ".")
+	if kind == "queue" { // in the queue's own stream
+		_, rest, _ = strings.Cut(rest, ".")
+		kind, _, _ = strings.Cut(rest, ".")
+		kind = "queue." + kind
+	}
 	switch kind {
 	case "start":
 		return "executions.start.{queue}.{workflowId}.{nodeId}"
@@ -143,6 +148,14 @@ func template(subject string) string {
 		return "executions.rejected.{queue}.{workflowId}.{nodeId}"
 	case "progress":
 		return "executions.progress.{queue}.{workflowId}.{executionId}"
+	case "queue.start":
+		return "executions.queue.{queue}.start.{workflowId}.{nodeId}"
+	case "queue.ordered":
+		return "executions.queue.{queue}.ordered.{lane}.{workflowId}.{nodeId}"
+	case "queue.rejected":
+		return "executions.queue.{queue}.rejected.{workflowId}.{nodeId}"
+	case "reports":
+		return "executions.reports.{queue}.{workflowId}.{executionId}"
 	default:
 		return "_OTHER"
 	}

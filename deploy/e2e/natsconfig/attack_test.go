@@ -75,6 +75,25 @@ func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	return js
 }
 
+// makeOwn does what an executor does to give two queues streams of their own.
+func makeOwn(tb testing.TB, js jetstream.JetStream) {
+	tb.Helper()
+	for _, queue := range []string{"default", "gpu"} {
+		err := stream.EnsureOwn(tb.Context(), js, stream.DefaultSettings, queue, stream.OwnLimits{})
+		if err == nil {
+			group := stream.RunnerGroup{Queue: queue, Group: "main"}
+			config := group.ConsumerConfigAt(stream.Place{Own: true}, stream.RunnerAckWait)
+			if queue == "gpu" {
+				config.AckWait = time.Hour // it delivers no message twice while a test runs
+			}
+			_, err = stream.EnsureConsumer(tb.Context(), js, config)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
 // copyOf returns JetStream as it appears in the account of the registry's copy.
 func copyOf(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	tb.Helper()
@@ -89,6 +108,7 @@ func newTarget(tb testing.TB) *target {
 	tb.Helper()
 	t := &target{site: startOne(tb), tb: tb}
 	js := makeStreams(tb, t.connect(tb, "executor"))
+	makeOwn(tb, js)
 	t.admin = t.connect(tb, "admin")
 	var err error
 	if t.js, err = jetstream.New(t.admin); err != nil {
@@ -109,6 +129,7 @@ func newTarget(tb testing.TB) *target {
 	}
 	for _, subject := range []string{
 		"executions.start.default.wf.node", "executions.start.gpu.wf.node",
+		"executions.queue.default.start.wf.node", "executions.queue.gpu.start.wf.node",
 	} {
 		if _, err := t.js.Publish(ctx, subject, []byte(secretInput)); err != nil {
 			tb.Fatal(err)

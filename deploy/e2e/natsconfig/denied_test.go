@@ -88,6 +88,7 @@ func consumer(stream, name, filter string) func(*attacker) {
 const (
 	runnerInfo    = "$JS.API.CONSUMER.INFO.EXECUTIONS.runner-default-main"
 	runnerNext    = "$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-default-main"
+	runnerOwnNext = "$JS.API.CONSUMER.MSG.NEXT.QUEUE_default.runner-default-main"
 	runnerTells   = "executions.progress.default.allowed.execution"
 	runnerCancels = "$JS.API.STREAM.MSG.GET.KV_cancellations"
 	ingressInfo   = "$JS.API.STREAM.INFO.KV_registry"
@@ -151,10 +152,39 @@ var attempts = []attempt{
 		do:    consumer("EXECUTIONS", "mine", ""),
 	},
 	{
+		name:  "read another queue's own stream directly",
+		roles: "r",
+		do:    request("$JS.API.DIRECT.GET.QUEUE_gpu", `{"seq": 1}`),
+	},
+	{
+		name:  "read its own queue's stream past its consumer",
+		roles: "r",
+		do:    request("$JS.API.DIRECT.GET.QUEUE_default", `{"seq": 1}`),
+	},
+	{
+		name:  "read another queue's own stream by its consumer",
+		roles: "rie",
+		do:    request("$JS.API.CONSUMER.MSG.NEXT.QUEUE_gpu.runner-gpu-main", `{"batch": 1, "no_wait": true}`),
+	},
+	{
+		name:  "read another queue's own stream by a consumer of one's own",
+		roles: "ri",
+		do:    consumer("QUEUE_gpu", "mine", "executions.queue.gpu.start.>"),
+	},
+	{
+		name:  "read its queue's own stream by a consumer of one's own",
+		roles: "ri",
+		do:    consumer("QUEUE_default", "mine", "executions.queue.default.start.>"),
+	},
+	{
+		name:  "read a token by its sequence",
+		roles: "ri",
+		do:    request("$JS.API.DIRECT.GET.KV_registry_secrets", `{"seq": 1}`),
+	},
+	{
 		name:  "take the executors' messages",
 		roles: "ri",
-		do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor",
-			`{"batch": 1, "no_wait": true}`),
+		do:    request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor", `{"batch": 1, "no_wait": true}`),
 	},
 
 	// These attempts write messages.
@@ -166,6 +196,36 @@ var attempts = []attempt{
 		name:  "publish progress of another queue",
 		roles: "r",
 		do:    publish("executions.progress.gpu.wf.execution"),
+	},
+	{
+		name:  "publish a start into its own stream",
+		roles: "r",
+		do:    publish("executions.queue.default.start.wf.forged"),
+	},
+	{
+		name:  "publish a rejection into an own stream",
+		roles: "re",
+		do:    publish("executions.queue.default.rejected.wf.node"),
+	},
+	{
+		name:  "make an own stream take a start for a repeat",
+		roles: "ri",
+		do:    publish("executions.queue.default.remembered.wf"),
+	},
+	{
+		name:  "make the stream take a start for a repeat",
+		roles: "ri",
+		do:    publish("executions.remembered.default.wf"),
+	},
+	{
+		name:  "publish progress into an own stream",
+		roles: "i",
+		do:    publish("executions.reports.default.wf.execution"),
+	},
+	{
+		name:  "publish progress into another queue's own stream",
+		roles: "r",
+		do:    publish("executions.reports.gpu.wf.execution"),
 	},
 	{name: "publish a report of repeats", roles: "re", do: publish("reports.duplicates")},
 	{name: "publish a report of refusals", roles: "re", do: publish("reports.refusals")},
@@ -200,6 +260,26 @@ var attempts = []attempt{
 		name:  "write the registry by the PubAck of progress",
 		roles: "r",
 		do:    answerTo(aRecord, runnerTells, ""),
+	},
+	{
+		name:  "write the registry by the answer to STREAM.NAMES",
+		roles: "r",
+		do:    answerTo(aRecord, "$JS.API.STREAM.NAMES", `{}`),
+	},
+	{
+		name:  "write the registry by the answer to MSG.NEXT of an own stream",
+		roles: "r",
+		do:    answerTo(aRecord, runnerOwnNext, `{"batch": 1}`),
+	},
+	{
+		name:  "publish a start by the answer to MSG.NEXT of an own stream",
+		roles: "r",
+		do:    answerTo(aStart, runnerOwnNext, `{"batch": 1}`),
+	},
+	{
+		name:  "write the registry by the PubAck of progress in an own stream",
+		roles: "r",
+		do:    answerTo(aRecord, "executions.reports.default.allowed.execution", ""),
 	},
 	{
 		name:  "write the registry by the answer to INFO",
@@ -302,6 +382,26 @@ var attempts = []attempt{
 	// These attempts concern streams.
 	{name: "delete the stream", roles: "rie", do: request("$JS.API.STREAM.DELETE.EXECUTIONS", "")},
 	{
+		name:  "delete a queue's own stream",
+		roles: "ri",
+		do:    request("$JS.API.STREAM.DELETE.QUEUE_default", ""),
+	},
+	{
+		name:  "delete the reports beside a queue's own stream",
+		roles: "ri",
+		do:    request("$JS.API.STREAM.DELETE.PROGRESS_default", ""),
+	},
+	{
+		name:  "delete the tokens",
+		roles: "rie",
+		do:    request("$JS.API.STREAM.DELETE.KV_registry_secrets", ""),
+	},
+	{
+		name:  "delete the stream of reports",
+		roles: "rie",
+		do:    request("$JS.API.STREAM.DELETE.PROGRESS", ""),
+	},
+	{
 		name:  "delete the registry",
 		roles: "rie",
 		do:    request("$JS.API.STREAM.DELETE.KV_registry", ""),
@@ -367,17 +467,26 @@ var attempts = []attempt{
 		do: request("$JS.API.CONSUMER.CREATE.EXECUTIONS.runner-default-main.executions.start.>",
 			`{"stream_name": "EXECUTIONS", "config": {"durable_name": "runner-default-main", "ack_policy": "explicit", "ack_wait": 15000000000, "max_ack_pending": 10000, "filter_subject": "executions.start.>"}}`),
 	},
-	{name: "acknowledge the executors' messages", roles: "ri", do: func(a *attacker) {
-		a.send(a.ack, "", "", nil)
-	}},
-	{name: "acknowledge the executors' messages by the longer form", roles: "ri", do: func(
-		a *attacker,
-	) {
-		a.send(strings.Replace(a.ack, shortAcks, longAcks, 1), "", "", nil)
-	}},
-	{name: "give the executors' messages up", roles: "ri", do: func(a *attacker) {
-		a.send(a.ack, "", "+TERM", nil)
-	}},
+	{
+		name:  "acknowledge the executors' messages",
+		roles: "ri",
+		do:    func(a *attacker) { a.send(a.ack, "", "", nil) },
+	},
+	{
+		name:  "acknowledge the executors' messages by the longer form",
+		roles: "ri",
+		do:    func(a *attacker) { a.send(strings.Replace(a.ack, shortAcks, longAcks, 1), "", "", nil) },
+	},
+	{
+		name:  "delete a group's consumer in an own stream",
+		roles: "rie",
+		do:    request("$JS.API.CONSUMER.DELETE.QUEUE_default.runner-default-main", ""),
+	},
+	{
+		name:  "give the executors' messages up",
+		roles: "ri",
+		do:    func(a *attacker) { a.send(a.ack, "", "+TERM", nil) },
+	},
 }
 
 // No role can do what it must not do. The log lists the attempts (go test -v).

@@ -58,6 +58,8 @@ const (
 	CodeTooManyStreams       = "too_many_streams"
 	CodeLastSecret           = "last_secret"
 	CodeIngressTooOld        = "ingress_too_old"
+	CodeQueueMoves           = "queue_moves"
+	CodeStreamFull           = "stream_full"
 	CodeSecretsKeyMissing    = "secrets_key_missing"
 	CodeSenderCannotSign     = "sender_cannot_sign"
 	CodeEndpointUnreachable  = "endpoint_unreachable"

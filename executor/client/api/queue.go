@@ -8,6 +8,7 @@ type Queue struct {
 	Queue            string       `json:"queue" example:"default"`
 	Paused           *QueuePause  `json:"paused,omitempty" doc:"No group of it is handed anything new. Absent: it is not paused."`
 	Stream           string       `json:"stream" doc:"The stream that holds its starts." example:"EXECUTIONS"`
+	OwnStream        *QueueStream `json:"ownStream,omitempty" doc:"Its own stream. Absent: its starts are in the stream that all queues share."`
 	Waiting          uint64       `json:"waiting" doc:"Starts that no runner was given yet, of the group that is furthest ahead. Without a group: all that the stream holds, with which a new group begins."`
 	OldestAcceptedAt time.Time    `json:"oldestAcceptedAt,omitzero" doc:"When the oldest of those was accepted. Absent: none waits."`
 	Shared           bool         `json:"shared,omitempty" doc:"True: workflows of accounts that the caller does not see name it, too, so what waits is not told: waiting is 0 everywhere. Absent: false."`
@@ -48,4 +49,21 @@ type PauseQueue struct {
 // PutQueueGroup holds the settings of a group of runners.
 type PutQueueGroup struct {
 	MaxInFlight *int64 `json:"maxInFlight" nullable:"true" minimum:"1" maximum:"1000000" doc:"How many of its executions are out at all its members together. null: as many as they ask for." example:"1"`
+}
+
+// QueueStream is the own stream of a queue.
+type QueueStream struct {
+	Phase         string   `json:"phase" enum:"movingIn,closedIn,own,movingOut,closedOut,draining" doc:"own: its starts are in it. draining: they are in the shared stream again, and what waits in this one is run from it; it goes when all of it has expired. Others: the queue is moving; while it is closed, for seconds at most, requests are answered 503."`
+	MaxBytes      int64    `json:"maxBytes,omitempty" doc:"At this size it refuses what is new. Absent: no limit."`
+	MaxAgeSeconds int64    `json:"maxAgeSeconds,omitempty" doc:"How long it keeps messages. Absent: as long as the shared stream."`
+	Replicas      int64    `json:"replicas,omitempty" doc:"How many servers hold it. Absent: as many as the shared stream."`
+	PlacementTags []string `json:"placementTags,omitempty" nullable:"false" doc:"The tags of the servers that hold it. Absent: any server."`
+}
+
+// PutQueueStream holds the settings of a queue's own stream.
+type PutQueueStream struct {
+	MaxBytes      int64    `json:"maxBytes,omitempty" minimum:"0" doc:"At this size it refuses what is new. Absent: no limit."`
+	MaxAgeSeconds int64    `json:"maxAgeSeconds,omitempty" minimum:"0" doc:"How long it keeps messages: at least as long as delivery IDs are remembered. Absent: as long as the shared stream. A shorter age deletes older messages at once."`
+	Replicas      int64    `json:"replicas,omitempty" minimum:"0" doc:"How many servers hold it: 1, 3 or 5. Absent: as many as the shared stream."`
+	PlacementTags []string `json:"placementTags,omitempty" nullable:"false" maxItems:"20" doc:"The tags of the servers that hold it. Absent: any server."`
 }

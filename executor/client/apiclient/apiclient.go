@@ -275,6 +275,18 @@ func (c *Client) ResumeQueue(ctx context.Context, queue string) (api.Queue, erro
 	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/resume", nil)
 }
 
+// SetQueueStream gives a queue a stream of its own, or changes the stream's settings. It returns when
+// the queue has moved.
+func (c *Client) SetQueueStream(ctx context.Context, queue string, put api.PutQueueStream) (api.Queue, error) {
+	return send[api.Queue](ctx, c, http.MethodPut, "/queues/"+url.PathEscape(queue)+"/stream", put)
+}
+
+// DropQueueStream moves a queue back to the stream that all queues share. It returns when the queue
+// has moved.
+func (c *Client) DropQueueStream(ctx context.Context, queue string) error {
+	return c.delete(ctx, "/queues/"+url.PathEscape(queue)+"/stream")
+}
+
 // SetQueueGroup sets how many executions a group of runners may have in flight. nil means that
 // there is no limit.
 func (c *Client) SetQueueGroup(

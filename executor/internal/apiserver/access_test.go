@@ -105,6 +105,8 @@ var operations = map[string]operation{
 	// The accounts share the queue.
 	"pause-queue":          {operate.Editor, nothing, `{}`, api.CodeForbidden},
 	"resume-queue":         {operate.Editor, nothing, "", api.CodeForbidden},
+	"put-queue-stream":     {operate.Admin, nothing, `{}`, ""},
+	"delete-queue-stream":  {operate.Admin, nothing, "", ""},
 	"put-queue-group":      {operate.Editor, nothing, `{"maxInFlight":null}`, api.CodeForbidden},
 	"replay-execution":     {operate.Editor, anExecution, "", ""},
 	"replay-rejected":      {operate.Editor, nothing, `{"status":"rejected"}`, ""},

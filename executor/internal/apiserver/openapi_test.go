@@ -99,6 +99,8 @@ func TestOpenAPIDocument(t *testing.T) {
 		"POST /queues/{queue}/pause":                           "200 404 413",
 		"POST /queues/{queue}/resume":                          "200 404",
 		"PUT /queues/{queue}/groups/{group}":                   "200 404 413",
+		"PUT /queues/{queue}/stream":                           "200 404 409 413",
+		"DELETE /queues/{queue}/stream":                        "204 404 409",
 		"GET /executions":                                      "200 422",
 		"GET /executions/{id}":                                 "200 404",
 		"POST /executions/{id}/rerun":                          "200 404 409",

@@ -75,9 +75,15 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeIngressTooOld: {
 		status: http.StatusConflict, title: "Ingress too old",
-		detail: "An ingress that runs is of a version that cannot verify this sender, and would " +
-			"accept what is not the sender's. Upgrade all ingresses, and repeat the call.",
+		detail: "An ingress that runs is of a version that does not know this setting, and would " +
+			"act against it. Upgrade all ingresses, and repeat the call.",
 	},
+	api.CodeQueueMoves: {
+		status: http.StatusConflict, title: "Queue moves",
+		detail: "The queue is on the way to a stream of its own, or back. Repeat the call when it " +
+			"has moved.",
+	},
+	api.CodeStreamFull: {status: http.StatusConflict, title: "Stream full"},
 	api.CodeSecretsKeyMissing: {
 		status: http.StatusConflict, title: "Secrets key missing",
 		detail: "There is no key to seal the secret with. Give the executors and ingresses " +

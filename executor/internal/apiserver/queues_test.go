@@ -2,7 +2,9 @@ package apiserver_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/runner"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -230,4 +233,77 @@ func entryIn(t *testing.T, msg jetstream.Msg) string {
 		t.Fatalf("%+v, %v, %v", entry, exists, err)
 	}
 	return entry.Action + " " + entry.Changes[0].Field
+}
+
+// A queue gets its own stream, other settings, and goes back; each call can be repeated.
+func TestAQueuesOwnStream(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "wf", "pro", true)
+	own := func() *api.QueueStream {
+		t.Helper()
+		return decode[api.List[api.Queue]](r.get("/queues").is(200)).Items[0].OwnStream
+	}
+	if got := own(); got != nil {
+		t.Fatalf("at the beginning: %+v", got)
+	}
+	for range 2 {
+		q := decode[api.Queue](r.call("PUT", "/queues/default/stream", `{"maxBytes":1048576}`).is(200))
+		if q.Stream != stream.OwnName("default") || q.OwnStream.Phase != "own" || q.OwnStream.MaxBytes != 1<<20 {
+			t.Errorf("after the move in: %+v, %+v", q, q.OwnStream)
+		}
+	}
+	r.call("PUT", "/queues/default/stream", `{"maxAgeSeconds":864000}`).is(200)
+	if got := own(); got.MaxBytes != 0 || got.MaxAgeSeconds != 864000 {
+		t.Errorf("with other settings: %+v", got)
+	}
+	r.call("PUT", "/workflows/wf/triggers/node/sample-payload", `{"a":1}`).is(200)
+	r.call("POST", "/workflows/wf/triggers/node/rerun", "").is(200)
+	s, err := r.JetStream.Stream(t.Context(), stream.OwnName("default"))
+	r.check(err)
+	if _, err := s.GetLastMsgForSubject(t.Context(), "executions.queue.default.start.wf.node"); err != nil {
+		t.Errorf("a rerun is not in the own stream: %v", err)
+	}
+	for range 2 {
+		r.call("DELETE", "/queues/default/stream", "").is(204)
+	}
+	if got := own(); got.Phase != "draining" {
+		t.Errorf("after the move out: %+v", got)
+	}
+	for body, field := range map[string]string{
+		`{"replicas":2}`: "replicas", `{"replicas":3}`: "replicas", `{"maxAgeSeconds":60}`: "maxAgeSeconds",
+	} {
+		a := r.call("PUT", "/queues/default/stream", body).is(422)
+		if !strings.Contains(string(a.body), field) {
+			t.Errorf("%s: %s", body, a.body)
+		}
+	}
+	r.call("PUT", "/queues/unknown/stream", `{}`).is(404)
+	actions := r.queueAudit("default")
+	if want := "queue-stream.set queue-stream.set queue-stream.delete"; strings.Join(actions, " ") != want {
+		t.Errorf("the audit has %q, want %q", actions, want)
+	}
+}
+
+// queueAudit returns the actions of the entries in the history of a queue's record, the oldest first.
+func (r *rig) queueAudit(queue string) (actions []string) {
+	r.t.Helper()
+	kv, err := r.JetStream.KeyValue(r.t.Context(), registry.Bucket)
+	r.check(err)
+	s, err := r.JetStream.Stream(r.t.Context(), "KV_"+kv.Bucket())
+	r.check(err)
+	info := s.CachedInfo()
+	for sequence := info.State.FirstSeq; sequence <= info.State.LastSeq; sequence++ {
+		msg, err := s.GetMsg(r.t.Context(), sequence)
+		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && !strings.HasSuffix(msg.Subject, ".queue."+queue) {
+			continue
+		}
+		r.check(err)
+		entry, ok, err := edit.DecodeEntry(msg.Header)
+		r.check(err)
+		if ok {
+			actions = append(actions, entry.Action)
+		}
+	}
+	return actions
 }

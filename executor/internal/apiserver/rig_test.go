@@ -22,6 +22,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/queues"
+	"github.com/hookstart/hookstart/executor/internal/queuestreams"
 	"github.com/hookstart/hookstart/executor/internal/reachability"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -100,11 +101,15 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 			Store:      r.store,
 			JetStream:  r.JetStream,
 			Queues:     waits,
-			Changes:    r.changes,
-			Keyring:    r.keyring,
-			PublicURL:  "https://hooks.example.com/",
-			Reach:      reachability.New("https://hooks.example.com/", r.Membership),
-			Tryout:     testsend.New(),
+			Streams: queuestreams.New(queuestreams.Config{
+				JetStream: r.JetStream, Editor: r.Editor, Directory: r.Directory,
+				Settings: stream.DefaultSettings, Log: log,
+			}),
+			Changes:   r.changes,
+			Keyring:   r.keyring,
+			PublicURL: "https://hooks.example.com/",
+			Reach:     reachability.New("https://hooks.example.com/", r.Membership),
+			Tryout:    testsend.New(),
 		},
 		access: access{
 			AdminToken: adminToken,

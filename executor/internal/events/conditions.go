@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -85,7 +86,7 @@ func (e *Events) look(ctx context.Context, now time.Time) error {
 type seen struct {
 	queues  []queues.Queue
 	senders map[string]store.SenderSeen // by subject
-	storage finding
+	storage map[string]finding          // by queue with a stream of its own; "" is the shared stream
 }
 
 // see reads the observations that are the same for all accounts.
@@ -145,7 +146,7 @@ func (e *Events) find(
 		found[registry.SenderRefused] = refused(now, a.Events, workflows, seen.senders)
 	}
 	if wants(a.Events, registry.StorageLow) {
-		found[registry.StorageLow] = map[string]finding{"": seen.storage}
+		found[registry.StorageLow] = storageOf(workflows, seen.storage)
 	}
 	if wants(a.Events, registry.SenderSilent) {
 		silent, err := e.silent(ctx, now, a.Events, workflows, open)
@@ -227,26 +228,54 @@ func refused(
 
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// storage returns the state of the storage of NATS: how full the stream, and the account that holds
-// it, are.
-func (e *Events) storage(ctx context.Context) (f finding, err error) {
-	executions, err := e.config.JetStream.Stream(ctx, stream.Name)
+// storageOf returns the states of the storage that the executions of workflows use.
+func storageOf(workflows []*registry.Workflow, all map[string]finding) map[string]finding {
+	found := map[string]finding{"": all[""]}
+	for _, w := range workflows {
+		if f, ok := all[w.Queue]; ok {
+			found[w.Queue] = f
+		}
+	}
+	return found
+}
+
+// storage returns the state of the storage of NATS: how full the shared stream, and the account that
+// holds it, are, and how full the own streams of queues are.
+func (e *Events) storage(ctx context.Context) (map[string]finding, error) {
+	names, _, err := stream.Streams(ctx, e.config.JetStream)
 	if err != nil {
-		return f, fmt.Errorf("stream %s: %w", stream.Name, err)
+		return nil, err
 	}
 	account, err := e.config.JetStream.AccountInfo(ctx)
 	if err != nil {
-		return f, fmt.Errorf("the account of NATS: %w", err)
+		return nil, fmt.Errorf("the account of NATS: %w", err)
 	}
-	info := executions.CachedInfo()
-	part := full(info.State.Bytes, info.Config.MaxBytes)
-	if other := fullest(account); other > part {
-		return storageState(other, "The storage of NATS",
-			"When it is full, requests are answered 503."), nil
+	all := map[string]finding{}
+	for _, name := range append(names, stream.Name) {
+		queue, own := stream.QueueOfStream(name)
+		executions, err := e.config.JetStream.Stream(ctx, name)
+		if own && errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue // it was deleted meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", name, err)
+		}
+		info := executions.CachedInfo()
+		part := full(info.State.Bytes, info.Config.MaxBytes)
+		f := storageState(part, "The stream of executions",
+			"From 90 % on, requests of the accounts that hold the most in it are answered 503; "+
+				"when it is full, all are.")
+		if own {
+			f = storageState(part, "The stream of queue "+queue,
+				"When it is full, requests for the queue are answered 503.")
+		} else if other := fullest(account); other > part {
+			f = storageState(other, "The storage of NATS",
+				"When it is full, requests are answered 503.")
+		}
+		f.queue = queue
+		all[queue] = f
 	}
-	return storageState(part, "The stream of executions",
-		"From 90 % on, requests of the accounts that hold the most in it are answered 503; "+
-			"when it is full, all are."), nil
+	return all, nil
 }
 
 // fullest returns how full the account is in the tier with the least room, from 0 to 1.

@@ -17,6 +17,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/queues"
+	"github.com/hookstart/hookstart/executor/internal/starts"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -66,6 +67,7 @@ type Config struct {
 // Events makes and publishes the operator events. Run and Look each have one goroutine.
 type Events struct {
 	config Config
+	starts *starts.Streams
 	paces  map[string]pace // by the subject of the condition sender.silent; only Look uses it
 
 	failing map[string]time.Time // when a failure was last logged, by what failed; only Run uses it
@@ -73,7 +75,10 @@ type Events struct {
 
 // New returns Events.
 func New(c Config) *Events {
-	return &Events{config: c, paces: map[string]pace{}, failing: map[string]time.Time{}}
+	return &Events{
+		config: c, starts: starts.New(c.JetStream),
+		paces: map[string]pace{}, failing: map[string]time.Time{},
+	}
 }
 
 // FailureCause returns the cause of an event for a failed execution, or nil if the account has not

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -89,7 +91,7 @@ func (e *Events) start(ctx context.Context, event store.Event) error {
 	if err != nil {
 		return err
 	}
-	msg, err := stream.StartMessage(execution.Start{
+	start := execution.Start{
 		ID:         executionID(event),
 		WorkflowID: event.WorkflowID,
 		NodeID:     event.NodeID,
@@ -100,11 +102,9 @@ func (e *Events) start(ctx context.Context, event store.Event) error {
 		AcceptedAt: event.DecidedAt,
 		Payload:    payload,
 		Trace:      newTrace(),
-	})
-	if err != nil {
-		return err
 	}
-	_, err = e.config.JetStream.PublishMsg(ctx, msg)
+	_, err = e.starts.Publish(ctx, start.Queue, start.WorkflowID,
+		func(place stream.Place) (*nats.Msg, error) { return place.StartMessage(start) })
 	return err
 }
 

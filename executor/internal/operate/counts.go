@@ -2,8 +2,11 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
@@ -115,13 +118,31 @@ func (s *Service) Installation(ctx context.Context, caller Caller) (Installation
 			}
 			ctx, cancel := context.WithTimeout(ctx, unrecordedTimeout)
 			defer cancel()
-			if consumer, err := s.config.JetStream.Consumer(ctx, stream.Name,
-				s.config.Consumer); err == nil {
-				info := consumer.CachedInfo() // may be a moment old
-				//nolint:gosec // messages in a stream are fewer than 2^63
-				waiting := int64(info.NumPending) + int64(info.NumAckPending)
-				now.Unrecorded = &waiting
-			}
+			now.Unrecorded = s.unrecorded(ctx)
 			return now, nil
 		})
+}
+
+// unrecorded returns the number of messages of the streams of starts that have no record yet, or nil
+// if NATS did not answer. It may be a moment old.
+func (s *Service) unrecorded(ctx context.Context) *int64 {
+	names, _, err := stream.Streams(ctx, s.config.JetStream)
+	if err != nil {
+		return nil
+	}
+	waiting := int64(0)
+	for _, name := range names {
+		consumer, err := s.config.JetStream.Consumer(ctx, name, s.config.Consumer)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) ||
+			errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue // it was just created, or deleted
+		}
+		if err != nil {
+			return nil
+		}
+		info := consumer.CachedInfo()
+		//nolint:gosec // messages in a stream are fewer than 2^63
+		waiting += int64(info.NumPending) + int64(info.NumAckPending)
+	}
+	return &waiting
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -13,7 +14,7 @@ import (
 const deadLettersList = "dead-letters"
 
 // These are the prefixes of the IDs of messages: of a start or a rejection, and of a report, which
-// is in another stream.
+// is in another stream. In a queue's own stream, the queue and a dot come before the sequence.
 const (
 	messagePrefix = "message-"
 	reportPrefix  = "report-"
@@ -27,6 +28,9 @@ func messageKey(id string) (key store.MessageKey, ok bool) {
 			return key, false
 		}
 		key.Progress = true
+	}
+	if queue, rest, own := strings.Cut(number, "."); own {
+		key.Queue, number = queue, rest
 	}
 	key.StreamSequence, _ = strconv.ParseUint(number, 10, 64) // no message has the sequence 0
 	return key, true
@@ -69,14 +73,14 @@ func letterID(key store.MessageKey) string {
 	if key.Progress {
 		prefix = reportPrefix
 	}
+	if key.Queue != "" {
+		prefix += key.Queue + "."
+	}
 	return prefix + strconv.FormatUint(key.StreamSequence, 10)
 }
 
 func messageKeyOf(u store.Unreadable) store.MessageKey {
-	return store.MessageKey{
-		StreamSequence: u.StreamSequence,
-		Progress:       stream.IsProgress(u.Subject),
-	}
+	return recorder.KeyOf(u.StreamSequence, u.Subject)
 }
 
 func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {
@@ -103,7 +107,7 @@ func deadLetterOf(d store.DeadLetter) api.DeadLetter {
 		if parts := strings.Split(m.Subject, "."); m.Refused() && len(parts) >= 5 {
 			// The message was decoded, so its subject is valid.
 			letter.Kind, letter.WorkflowID = api.DeadLetterRefused, parts[len(parts)-2]
-			if parts[1] != "progress" {
+			if !stream.IsProgress(m.Subject) {
 				letter.NodeID = parts[len(parts)-1]
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/queuestreams"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -99,6 +100,10 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 		return failed(api.CodeAccountNotEmpty, "")
 	case errors.Is(err, edit.ErrChangedSince):
 		return failed(api.CodeChangedSince, "")
+	case errors.Is(err, edit.ErrQueueMoves):
+		return failed(api.CodeQueueMoves, "")
+	case isFull(err):
+		return failed(api.CodeStreamFull, fullText(err))
 	case errors.Is(err, edit.ErrIngressTooOld):
 		return failed(api.CodeIngressTooOld, "")
 	case errors.Is(err, edit.ErrTooManyTokens):
@@ -119,6 +124,18 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 	default:
 		return failed(api.CodeInternal, "")
 	}
+}
+
+// isFull reports whether a stream has no space for the delivery IDs that move to it.
+func isFull(err error) bool { return fullText(err) != "" }
+
+func fullText(err error) string {
+	full, ok := errors.AsType[*queuestreams.FullError](err)
+	if !ok {
+		return ""
+	}
+	return "The stream " + full.Stream + " has no space for the delivery IDs that move to it. Give it more " +
+		"space, or take the setting back."
 }
 
 // keyMissing returns a text that says which key a sealed record needs. "" means the general text of

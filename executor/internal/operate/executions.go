@@ -3,7 +3,6 @@ package operate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -151,12 +150,21 @@ type request struct {
 
 func (r request) expired() bool { return r.storedAt.IsZero() }
 
-// request reads an execution's message by its sequence.
+// request reads an execution's message by its sequence. A request without a message has expired:
+// there is no message, or another one, as the stream was recreated after the execution was recorded.
 func (s *Service) request(ctx context.Context, r store.Record) (request, error) {
-	storedAt, event, err := s.message(ctx, r.StreamSequence)
-	switch {
-	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
+	msg, err := s.starts.Get(ctx, r.Queue, r.StreamSequence, r.ID)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return request{}, nil
+	}
+	if err != nil {
 		return request{}, err
+	}
+	storedAt := msg.Time
+	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+	switch {
+	case err != nil:
+		return request{}, nil //nolint:nilerr // a message that cannot be decoded has no request
 	case event.Start != nil && event.Start.ID == r.ID:
 		s := event.Start
 		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, s.OrderKey},
@@ -169,37 +177,4 @@ func (s *Service) request(ctx context.Context, r store.Record) (request, error) 
 		// recorded.
 		return request{}, nil
 	}
-}
-
-// message reads a message of the stream, or fails with jetstream.ErrMsgNotFound. The event is empty
-// if it cannot be decoded.
-func (s *Service) message(
-	ctx context.Context, sequence uint64,
-) (storedAt time.Time, event stream.Event, err error) {
-	from, err := s.executionsStream(ctx)
-	if err != nil {
-		return storedAt, event, err
-	}
-	msg, err := from.GetMsg(ctx, sequence)
-	if err != nil {
-		return storedAt, event, fmt.Errorf("read message %d: %w", sequence, err)
-	}
-	event, err = stream.Decode(msg.Subject, msg.Header, msg.Data)
-	if err != nil {
-		event = stream.Event{}
-	}
-	return msg.Time, event, nil
-}
-
-// executionsStream looks up the stream only once, and not for each message.
-func (s *Service) executionsStream(ctx context.Context) (jetstream.Stream, error) {
-	if known := s.executions.Load(); known != nil {
-		return *known, nil
-	}
-	found, err := s.config.JetStream.Stream(ctx, stream.Name)
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", stream.Name, err)
-	}
-	s.executions.Store(&found)
-	return found, nil
 }

@@ -6,7 +6,6 @@ package operate
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,7 +13,9 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/queues"
+	"github.com/hookstart/hookstart/executor/internal/queuestreams"
 	"github.com/hookstart/hookstart/executor/internal/reachability"
+	"github.com/hookstart/hookstart/executor/internal/starts"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/testsend"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
@@ -36,14 +37,16 @@ type Config struct {
 	// AuditCaughtUp waits until the audit log contains the changes made so far, or its context
 	// ends. nil means that lists of the audit log do not wait.
 	AuditCaughtUp func(context.Context)
-	// JetStream holds the stream EXECUTIONS: requests are read from it, and reruns are published to
-	// it.
+	// JetStream holds the streams of executions: requests are read from them, and reruns are
+	// published to them.
 	JetStream jetstream.JetStream
 	// Consumer is the name of the recorder's consumer: messages that it has not acknowledged are
 	// not recorded yet.
 	Consumer string
 	// Queues determines how many executions wait in each queue, and which runners take them.
 	Queues *queues.Watch
+	// Streams moves queues to their own streams. nil means that no queue can have one.
+	Streams *queuestreams.Mover
 	// Changes announces to watchers which records changed.
 	Changes *changes.Changes
 	// Keyring holds the keys. nil means that there are none.
@@ -75,9 +78,9 @@ const (
 // Service answers the calls. It is safe for concurrent use. Every error of its methods is an
 // *Error.
 type Service struct {
-	config     Config
-	executions atomic.Pointer[jetstream.Stream]
-	streams    streams
+	config  Config
+	starts  *starts.Streams
+	streams streams
 }
 
 // New returns a Service.
@@ -86,5 +89,5 @@ func New(c Config) *Service {
 		c.ChangeTimeout = defaultChangeTimeout
 	}
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
-	return &Service{config: c}
+	return &Service{config: c, starts: starts.New(c.JetStream)}
 }

@@ -64,9 +64,9 @@ var mayCall = map[string]operate.Role{
 	"DismissDeadLetters": operate.Editor,
 	"PauseQueue":         operate.Editor,
 	"ResumeQueue":        operate.Editor,
-	"SetQueueGroup":      operate.Editor,
-	"CancelExecution":    operate.Editor,
-	"CancelExecutions":   operate.Editor,
+	"SetQueueStream":     operate.Admin, "DropQueueStream": operate.Admin, "SetQueueGroup": operate.Editor,
+	"CancelExecution":  operate.Editor,
+	"CancelExecutions": operate.Editor,
 
 	"Audit":          operate.Admin,
 	"BackUpAudit":    operate.Admin,

@@ -40,7 +40,7 @@ func (s *Service) Queues(
 				return none, err
 			}
 			return list(queuesList, rest, page, func(q queues.Queue) api.Queue {
-				return queueOf(q, shared[q.Name])
+				return s.queueOf(q, shared[q.Name])
 			}, func(q queues.Queue) string { return q.Name }), nil
 		})
 }
@@ -105,7 +105,7 @@ func (s *Service) NobodyTakes(ctx context.Context, caller Caller) (map[string]ap
 			shared := s.sharedQueues(caller)
 			for _, q := range s.queuesOf(caller.AccountID, last) {
 				if q.Members() == 0 {
-					idle[q.Name] = queueOf(q, shared[q.Name])
+					idle[q.Name] = s.queueOf(q, shared[q.Name])
 				}
 			}
 			return idle, nil
@@ -127,7 +127,8 @@ func (s *Service) sharedQueues(caller Caller) map[string]bool {
 	return shared
 }
 
-func queueOf(q queues.Queue, shared bool) api.Queue {
+// queueOf returns a queue in the form of the API.
+func (s *Service) queueOf(q queues.Queue, shared bool) api.Queue {
 	if shared {
 		q.Waiting, q.Oldest, q.Groups = 0, time.Time{}, slices.Clone(q.Groups)
 		for i := range q.Groups {
@@ -142,6 +143,10 @@ func queueOf(q queues.Queue, shared bool) api.Queue {
 		Groups:           make([]api.QueueGroup, len(q.Groups)),
 	}
 	result.Stream = stream.Name
+	if result.OwnStream = s.queueStream(q.Name); result.OwnStream != nil &&
+		s.config.Directory.PlaceOf(q.Name) == registry.PlaceOwn {
+		result.Stream = stream.OwnName(q.Name)
+	}
 	if !q.PausedSince.IsZero() {
 		result.Paused = &api.QueuePause{Since: q.PausedSince, Until: q.PausedUntil}
 	}
@@ -261,7 +266,7 @@ func (s *Service) changeQueue(
 		}
 		for _, q := range all {
 			if q.Name == name {
-				return queueOf(q, s.sharedQueues(caller)[name]), nil
+				return s.queueOf(q, s.sharedQueues(caller)[name]), nil
 			}
 		}
 		// No workflow names the queue yet.
@@ -269,6 +274,6 @@ func (s *Service) changeQueue(
 		if settings.Paused(time.Now()) {
 			q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
 		}
-		return queueOf(q, false), nil
+		return s.queueOf(q, false), nil
 	})
 }

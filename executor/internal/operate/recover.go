@@ -83,11 +83,15 @@ func (s *Service) recoverMessage(
 func (s *Service) putAside(
 	ctx context.Context, key store.MessageKey, subject string,
 ) (*jetstream.RawStreamMsg, error) {
-	name := stream.Name
+	at := stream.Place{Own: key.Queue != ""}
+	name := at.Name(key.Queue)
 	if key.Progress {
-		name = stream.ProgressName
+		name = at.ProgressName(key.Queue)
 	}
 	from, err := s.config.JetStream.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) && key.Queue != "" {
+		return nil, jetstream.ErrMsgNotFound // the queue's own stream was deleted
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
-	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/tracing"
 )
@@ -112,22 +111,26 @@ func (s *Service) start(
 	traceparent, endSpan := s.startTrace(ctx, stream.SubjectOf(&start), start.ID)
 	defer func() { endSpan(err) }()
 	start.Trace = traceparent
-	msg, err := stream.StartMessage(start)
-	if err != nil {
-		return false, err
+	publish := func(once bool) (*jetstream.PubAck, error) {
+		return s.starts.Publish(ctx, start.Queue, start.WorkflowID,
+			func(place stream.Place) (*nats.Msg, error) {
+				msg, err := place.StartMessage(start)
+				if err == nil {
+					recorder.NoteActor(msg.Header, edit.ActorOf(ctx))
+				}
+				if err == nil && once {
+					msg.Header[jetstream.MsgIDHeader] = []string{start.ID}
+				}
+				return msg, err
+			})
 	}
-	recorder.NoteActor(msg.Header, edit.ActorOf(ctx))
-	if once {
-		msg.Header[jetstream.MsgIDHeader] = []string{start.ID}
-	}
-	ack, err := s.publish(ctx, msg)
+	ack, err := publish(once)
 	if err == nil && ack.Duplicate {
-		if s.isStart(ctx, ack.Sequence, start.ID) {
+		if s.isStart(ctx, ack, start.ID) {
 			return false, nil
 		}
 		// Another message has used the ID, so the start is stored without a message ID.
-		delete(msg.Header, jetstream.MsgIDHeader)
-		_, err = s.publish(ctx, msg)
+		_, err = publish(false)
 	}
 	if err != nil {
 		return false, fmt.Errorf("%w: publish a start: %w", errAway, err)
@@ -135,29 +138,16 @@ func (s *Service) start(
 	return true, nil
 }
 
-// inProcess is the server's error code for a message with the ID of another message that is being
-// stored, perhaps without success.
-const inProcess = 10158
-
-// publish publishes a message to the stream. It waits while another message with the same ID is
-// being stored.
-func (s *Service) publish(ctx context.Context, msg *nats.Msg) (ack *jetstream.PubAck, err error) {
-	retry.Until(ctx, 20*time.Millisecond, func() bool {
-		ack, err = s.config.JetStream.PublishMsg(ctx, msg)
-		refused, ok := errors.AsType[*jetstream.APIError](err)
-		return !ok || refused.ErrorCode != inProcess
-	})
-	return ack, err
-}
-
-// isStart reports whether a message is the start of an execution. A message that cannot be read now
-// counts as a start, because it has the ID.
-func (s *Service) isStart(ctx context.Context, sequence uint64, id string) bool {
-	_, event, err := s.message(ctx, sequence)
+// isStart reports whether the message of which another was a duplicate is the start of an execution,
+// or carries the ID of one in another stream. A message that cannot be read now counts as a start,
+// because it has the ID.
+func (s *Service) isStart(ctx context.Context, ack *jetstream.PubAck, id string) bool {
+	msg, err := s.starts.At(ctx, ack.Stream, ack.Sequence)
 	if err != nil {
 		return !errors.Is(err, jetstream.ErrMsgNotFound)
 	}
-	return event.Start != nil && event.Start.ID == id
+	return stream.IsRemembered(msg.Subject) ||
+		stream.IsStart(msg.Subject) && msg.Header.Get(stream.HeaderExecutionID) == id
 }
 
 // startTrace starts a trace and returns its W3C traceparent. end must be called with the outcome.

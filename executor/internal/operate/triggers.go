@@ -70,7 +70,7 @@ func (s *Service) PatchTrigger(
 ) (api.Trigger, error) {
 	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
-			_, err = s.config.Editor.ChangeWorkflow(ctx, workflowID,
+			_, err = s.changeWorkflow(ctx, workflowID,
 				func(spec *edit.WorkflowSpec) error {
 					spec.Within = caller.AccountID
 					i := slices.IndexFunc(spec.Triggers, func(t edit.TriggerSpec) bool {

@@ -157,7 +157,12 @@ func (s *Service) PutWorkflow(
 	return change(ctx, s, caller, needs(Editor, ofNewWorkflow(id, put.AccountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
-			w, created, err := s.config.Editor.PutWorkflow(ctx, spec)
+			var w *registry.Workflow
+			created := false
+			err = s.withQueueChange(ctx, func(ctx context.Context) (err error) {
+				w, created, err = s.config.Editor.PutWorkflow(ctx, spec)
+				return err
+			})
 			if err != nil {
 				return none, err
 			}
@@ -218,7 +223,7 @@ func (s *Service) PatchWorkflow(
 	return change(ctx, s, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) (none api.Workflow, err error) {
-		w, err := s.config.Editor.ChangeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
+		w, err := s.changeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
 			put := putOf(spec)
 			if err := patch(&put); err != nil {
 				return err

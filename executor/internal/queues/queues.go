@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/executor/internal/starts"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -23,7 +24,7 @@ import (
 type Queue struct {
 	Name string
 	// Waiting is the number of starts that the most advanced group has not received; without a group,
-	// it is the number of all starts of the queue in the stream.
+	// it is the number of all starts of the queue in its streams.
 	Waiting uint64
 	Oldest  time.Time // when the oldest waiting start was accepted; zero means that none waits
 	// PausedSince is the time at which the queue was paused; zero means that it is not paused.
@@ -43,9 +44,8 @@ type Group struct {
 	// MaxInFlight is the limit that an operator has set; 0 means that there is none.
 	MaxInFlight int64
 	// Held are the executions that hold up others with an order key, at most one for each lane.
-	Held   []Held
-	oldest uint64 // the stream sequence at or after which the first waiting start without a key is
-	lanes  []lane // that have waiting starts
+	Held  []Held
+	lanes []lane // of all streams of the queue that have waiting starts, and starts without a key
 }
 
 // Held is an execution with an order key that a runner was given and that has not ended, while other
@@ -59,10 +59,18 @@ type Held struct {
 	Waiting     uint64 // number of executions behind it, of its key and of other keys of the lane
 }
 
-// lane is a lane of a queue with waiting starts.
+// lane is a lane of a queue with waiting starts, or its starts without an order key, in one stream.
 type lane struct {
+	in      jetstream.Stream
 	subject string
 	oldest  uint64 // the stream sequence at or after which its first waiting start is
+}
+
+// place is one of the streams of a queue, and the consumers of it.
+type place struct {
+	stream.Place
+	in        jetstream.Stream
+	consumers []*jetstream.ConsumerInfo // by name
 }
 
 // Members returns the number of members of all groups.
@@ -103,6 +111,7 @@ type Config struct {
 // Watch determines the state of the queues. It is safe for concurrent use.
 type Watch struct {
 	config  Config
+	starts  *starts.Streams
 	members members
 	heard   *nats.Subscription
 
@@ -122,7 +131,7 @@ const (
 
 // New returns a Watch, which listens to the announcements of runners. Stop must be called.
 func New(c Config) (*Watch, error) {
-	w := &Watch{config: c, members: members{groups: map[stream.RunnerGroup]*heard{}}}
+	w := &Watch{config: c, starts: starts.New(c.JetStream), members: members{groups: map[stream.RunnerGroup]*heard{}}}
 	var err error
 	if w.heard, err = c.Conn.Subscribe(stream.RunnerPresence+"*.*.*", w.members.receive); err != nil {
 		return nil, fmt.Errorf("listen to runners: %w", err)
@@ -163,15 +172,34 @@ func (w *Watch) Look(ctx context.Context) ([]Queue, error) {
 // Given returns those of some records of which a group was given the start, at the time of the call. A group that gets
 // it later finds whatever was stored before the call.
 func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]bool, error) {
-	executions, err := w.config.JetStream.Stream(ctx, stream.Name)
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", stream.Name, err)
-	}
-	subjects, err := w.subjects(ctx, executions, records)
+	names, err := w.streams(ctx)
 	if err != nil {
 		return nil, err
 	}
+	subjects, err := w.subjects(ctx, names, records)
+	if err != nil {
+		return nil, err
+	}
+	of := map[string][]store.Record{} // by stream
+	for _, r := range records {
+		name := stream.StreamOf(subjects[r.ID])
+		of[name] = append(of[name], r)
+	}
 	given := map[string]bool{}
+	for name, some := range of {
+		if err := w.givenOf(ctx, name, some, subjects, given); err != nil {
+			return nil, err
+		}
+	}
+	return given, nil
+}
+
+// givenOf adds to given those records of a stream of which a group was given the start.
+func (w *Watch) givenOf(ctx context.Context, of string, records []store.Record, subjects map[string]string, given map[string]bool) error {
+	executions, err := w.config.JetStream.Stream(ctx, of)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", of, err)
+	}
 	names := executions.ConsumerNames(ctx)
 	for name := range names.Name() {
 		if name == w.config.Recorder || name == stream.StorageConsumer {
@@ -182,7 +210,7 @@ func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]b
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("consumer %s: %w", name, err)
+			return fmt.Errorf("consumer %s: %w", name, err)
 		}
 		info := consumer.CachedInfo()
 		for _, r := range records {
@@ -192,26 +220,33 @@ func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]b
 		}
 	}
 	if err := names.Err(); err != nil {
-		return nil, fmt.Errorf("consumers of %s: %w", stream.Name, err)
+		return fmt.Errorf("consumers of %s: %w", of, err)
 	}
-	return given, nil
+	return nil
+}
+
+// streams returns the names of the streams of starts that exist.
+func (w *Watch) streams(ctx context.Context) ([]string, error) {
+	names, _, err := stream.Streams(ctx, w.config.JetStream)
+	return names, err
 }
 
 // subjects returns the subjects of the starts of records, by ID. Only the subject of a start in a
-// queue with lanes needs the start.
-func (w *Watch) subjects(ctx context.Context, executions jetstream.Stream, records []store.Record) (map[string]string, error) {
+// queue with lanes, or with a stream of its own, needs the start.
+func (w *Watch) subjects(ctx context.Context, names []string, records []store.Record) (map[string]string, error) {
 	settings, subjects := w.settings(), make(map[string]string, len(records))
 	for _, r := range records {
 		subjects[r.ID] = stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)
-		if of := settings[r.Queue]; of == nil || of.Lanes == 0 {
+		of := settings[r.Queue]
+		if (of == nil || of.Lanes == 0) && !slices.Contains(names, stream.OwnName(r.Queue)) {
 			continue
 		}
-		msg, err := executions.GetMsg(ctx, r.StreamSequence)
+		msg, err := w.starts.Get(ctx, r.Queue, r.StreamSequence, r.ID)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("message %d: %w", r.StreamSequence, err)
+			return nil, err
 		}
 		subjects[r.ID] = msg.Subject
 	}
@@ -222,16 +257,18 @@ func (w *Watch) subjects(ctx context.Context, executions jetstream.Stream, recor
 // result of the last look. When it returns without an error, the consumers match, and the next look
 // queries the server again.
 func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
-	executions, err := w.config.JetStream.Stream(ctx, stream.Name)
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", stream.Name, err)
-	}
-	consumers, err := w.consumers(ctx, executions)
+	names, err := w.streams(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.enforce(ctx, settings, consumers); err != nil {
-		return err
+	for _, at := range placesOf(settings.Name, names) {
+		found, err := w.place(ctx, at, settings.Name)
+		if err != nil {
+			return err
+		}
+		if err := w.enforce(ctx, settings, limits(settings), found.consumers); err != nil {
+			return err
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,12 +276,36 @@ func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 	return nil
 }
 
-func (w *Watch) enforce(ctx context.Context, settings *registry.Queue, consumers []*jetstream.ConsumerInfo) error {
-	of := stream.QueueSettings{
-		Paused: !settings.PausedSince.IsZero(), PausedUntil: settings.PausedUntil, MaxInFlight: map[string]int64{},
+// placesOf returns the places of a queue, by the names of the streams that exist.
+func placesOf(queue string, names []string) []stream.Place {
+	if slices.Contains(names, stream.OwnName(queue)) {
+		return []stream.Place{{}, {Own: true}}
 	}
+	return []stream.Place{{}}
+}
+
+// place reads one of the streams of a queue.
+func (w *Watch) place(ctx context.Context, at stream.Place, queue string) (*place, error) {
+	in, err := w.config.JetStream.Stream(ctx, at.Name(queue))
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", at.Name(queue), err)
+	}
+	consumers, err := w.consumers(ctx, in)
+	return &place{at, in, consumers}, err
+}
+
+// limits returns the limits of groups in flight, by group.
+func limits(settings *registry.Queue) map[string]int64 {
+	all := map[string]int64{}
 	for _, g := range settings.Groups {
-		of.MaxInFlight[g.Group] = g.MaxInFlight
+		all[g.Group] = g.MaxInFlight
+	}
+	return all
+}
+
+func (w *Watch) enforce(ctx context.Context, settings *registry.Queue, maxInFlight map[string]int64, consumers []*jetstream.ConsumerInfo) error {
+	of := stream.QueueSettings{
+		Paused: !settings.PausedSince.IsZero(), PausedUntil: settings.PausedUntil, MaxInFlight: maxInFlight,
 	}
 	if err := w.addLanes(ctx, settings, consumers); err != nil {
 		return err
@@ -272,7 +333,8 @@ func (w *Watch) addLanes(ctx context.Context, settings *registry.Queue, consumer
 	}
 	for _, c := range consumers {
 		name, ours := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+settings.Name+"-")
-		if !ours || c.Config.FilterSubject != stream.QueueSubject(settings.Name) {
+		at, _ := stream.PlaceOf(c.Config.FilterSubject)
+		if !ours || c.Config.FilterSubject != at.QueueSubject(settings.Name) {
 			continue
 		}
 		group := stream.RunnerGroup{Queue: settings.Name, Group: name}
@@ -306,42 +368,116 @@ func (w *Watch) settings() map[string]*registry.Queue {
 }
 
 func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
-	executions, err := w.config.JetStream.Stream(ctx, stream.Name)
+	names, err := w.streams(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", stream.Name, err)
+		return nil, err
 	}
-	consumers, err := w.consumers(ctx, executions)
+	shared, err := w.place(ctx, stream.Place{}, "")
 	if err != nil {
 		return nil, err
 	}
 	all := w.settings()
 	for _, settings := range all {
-		if err := w.enforce(ctx, settings, consumers); err != nil {
+		if slices.Contains(names, stream.OwnName(settings.Name)) && slices.Contains(named, settings.Name) {
+			continue // by ownQueue
+		}
+		if err := w.enforce(ctx, settings, limits(settings), shared.consumers); err != nil {
 			return nil, err
 		}
 	}
-	queues := []Queue{}
-	for _, name := range named {
-		q := Queue{Name: name}
-		settings := all[name]
-		if settings != nil && settings.Paused(time.Now()) {
-			q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
-		}
-		for _, c := range consumers {
-			if takes(c.Config, stream.StartSubject(name, "*", "*")) {
-				q.Groups = append(q.Groups, w.group(name, c))
+	last, _ := w.Last()
+	queues := make([]Queue, len(named))
+	failed := make([]error, len(named))
+	var own sync.WaitGroup
+	for i, name := range named {
+		if !slices.Contains(names, stream.OwnName(name)) {
+			if queues[i], err = w.queue(ctx, name, all[name], shared); err != nil {
+				return nil, err
 			}
+			continue
 		}
-		if err := w.addOrdered(ctx, executions, &q, consumers); err != nil {
+		// A stream that cannot be reached delays, or hides, no other queue.
+		own.Go(func() {
+			asking, cancel := context.WithTimeout(ctx, lookTimeout/2)
+			defer cancel()
+			queues[i], failed[i] = w.ownQueue(asking, name, all[name], shared)
+		})
+	}
+	own.Wait()
+	for i, err := range failed {
+		if err == nil {
+			continue
+		}
+		known := slices.IndexFunc(last, func(q Queue) bool { return q.Name == named[i] })
+		if known < 0 || len(named) == 1 {
 			return nil, err
 		}
-		if err := w.fill(ctx, executions, &q); err != nil {
-			return nil, err
-		}
-		q.limit(settings)
-		queues = append(queues, q)
+		queues[i] = last[known]
 	}
 	return queues, nil
+}
+
+// ownQueue returns the state of a queue that has a stream of its own.
+func (w *Watch) ownQueue(ctx context.Context, name string, settings *registry.Queue, shared *place) (Queue, error) {
+	own, err := w.place(ctx, stream.Place{Own: true}, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // it was deleted meanwhile
+		return w.queue(ctx, name, settings, shared)
+	}
+	if err == nil {
+		own, err = w.addGroups(ctx, name, shared, own)
+	}
+	if err == nil && settings != nil {
+		inShared, inOwn := shareLimits(settings, shared, own)
+		if err = w.enforce(ctx, settings, inShared, shared.consumers); err == nil {
+			err = w.enforce(ctx, settings, inOwn, own.consumers)
+		}
+	}
+	if err != nil {
+		return Queue{}, err
+	}
+	return w.queue(ctx, name, settings, shared, own)
+}
+
+// queue returns the state of a queue that has starts in some places.
+func (w *Watch) queue(ctx context.Context, name string, settings *registry.Queue, places ...*place) (Queue, error) {
+	q := Queue{Name: name}
+	if settings != nil && settings.Paused(time.Now()) {
+		q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
+	}
+	for _, at := range places {
+		for _, c := range at.consumers {
+			if takes(c.Config, at.StartSubject(name, "*", "*")) {
+				q.add(w.group(name, c, at))
+			}
+		}
+	}
+	slices.SortFunc(q.Groups, func(a, b Group) int { return strings.Compare(a.Name, b.Name) })
+	for _, at := range places {
+		if err := w.addOrdered(ctx, at, &q); err != nil {
+			return q, err
+		}
+	}
+	if err := w.fill(ctx, places, &q); err != nil {
+		return q, err
+	}
+	q.limit(settings)
+	return q, nil
+}
+
+// add adds a group. A group that takes starts in several places is one group.
+func (q *Queue) add(g Group) {
+	for i := range q.Groups {
+		if known := &q.Groups[i]; known.Name == g.Name {
+			known.Waiting += g.Waiting
+			known.Members = max(known.Members, g.Members)
+			known.lanes = append(known.lanes, g.lanes...)
+			if g.LastSeen.After(known.LastSeen) {
+				known.LastSeen = g.LastSeen
+			}
+			return
+		}
+	}
+	q.Groups = append(q.Groups, g)
 }
 
 // limit sets the limits of the groups from the settings.
@@ -358,7 +494,7 @@ func (q Queue) limit(settings *registry.Queue) {
 	}
 }
 
-// consumers returns the consumers of EXECUTIONS that groups of runners share.
+// consumers returns the consumers of a stream that groups of runners share.
 func (w *Watch) consumers(ctx context.Context, of jetstream.Stream) ([]*jetstream.ConsumerInfo, error) {
 	var found []*jetstream.ConsumerInfo
 	names := of.ConsumerNames(ctx)
@@ -378,15 +514,16 @@ func (w *Watch) consumers(ctx context.Context, of jetstream.Stream) ([]*jetstrea
 		}
 	}
 	if err := names.Err(); err != nil {
-		return nil, fmt.Errorf("consumers of %s: %w", stream.Name, err)
+		return nil, fmt.Errorf("consumers of %s: %w", of.CachedInfo().Config.Name, err)
 	}
 	slices.SortFunc(found, func(a, b *jetstream.ConsumerInfo) int { return strings.Compare(a.Name, b.Name) })
 	return found, nil
 }
 
-// addOrdered adds the lanes of a queue to its groups: what waits in them, and what holds it up.
-func (w *Watch) addOrdered(ctx context.Context, executions jetstream.Stream, q *Queue, consumers []*jetstream.ConsumerInfo) error {
-	for _, c := range consumers {
+// addOrdered adds the lanes of a queue in one place to its groups: what waits in them, and what holds
+// it up.
+func (w *Watch) addOrdered(ctx context.Context, at *place, q *Queue) error {
+	for _, c := range at.consumers {
 		name, number, ok := stream.LaneOfConsumer(c.Config, q.Name)
 		if !ok {
 			continue
@@ -397,7 +534,7 @@ func (w *Watch) addOrdered(ctx context.Context, executions jetstream.Stream, q *
 		}
 		g := &q.Groups[i]
 		g.Waiting += c.NumPending
-		of := lane{c.Config.FilterSubject, c.Delivered.Stream + 1}
+		of := lane{at.in, c.Config.FilterSubject, c.Delivered.Stream + 1}
 		if g.Members == 0 {
 			g.Waiting += uint64(max(c.NumAckPending, 0))
 			of.oldest = c.AckFloor.Stream + 1
@@ -408,7 +545,7 @@ func (w *Watch) addOrdered(ctx context.Context, executions jetstream.Stream, q *
 		if c.NumPending == 0 || c.NumAckPending == 0 {
 			continue
 		}
-		msg, err := executions.GetMsg(ctx, c.Delivered.Stream) // the only one that is out
+		msg, err := at.in.GetMsg(ctx, c.Delivered.Stream) // the only one that is out
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
@@ -454,10 +591,11 @@ func takes(c jetstream.ConsumerConfig, of string) bool {
 	})
 }
 
-func (w *Watch) group(queue string, c *jetstream.ConsumerInfo) Group {
+func (w *Watch) group(queue string, c *jetstream.ConsumerInfo, at *place) Group {
 	name, of := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 	now := time.Now()
-	g := Group{Name: name, Waiting: c.NumPending, oldest: c.Delivered.Stream + 1}
+	g := Group{Name: name, Waiting: c.NumPending}
+	g.lanes = []lane{{at.in, at.QueueSubject(queue), c.Delivered.Stream + 1}}
 	if of {
 		g.Members, g.LastSeen = w.members.of(stream.RunnerGroup{Queue: queue, Group: name}, now)
 	}
@@ -474,47 +612,80 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo) Group {
 		}
 	}
 	g.Waiting += uint64(max(c.NumAckPending, 0))
-	g.oldest = c.AckFloor.Stream + 1
+	g.lanes[0].oldest = c.AckFloor.Stream + 1
 	return g
 }
 
 // fill determines what waits in a queue with its groups.
-func (w *Watch) fill(ctx context.Context, executions jetstream.Stream, q *Queue) error {
-	all := []lane{{stream.QueueSubject(q.Name), 1}, {stream.OrderedSubjects(q.Name), 1}}
-	if len(q.Groups) > 0 {
-		ahead := slices.MinFunc(q.Groups, func(a, b Group) int { return cmp.Compare(a.Waiting, b.Waiting) })
-		q.Waiting = ahead.Waiting
-		all = append([]lane{{stream.QueueSubject(q.Name), ahead.oldest}}, ahead.lanes...)
-	} else {
-		for _, of := range all {
-			info, err := executions.Info(ctx, jetstream.WithSubjectFilter(of.subject))
-			if err != nil {
-				return fmt.Errorf("stream %s: %w", stream.Name, err)
-			}
-			for _, n := range info.State.Subjects {
-				q.Waiting += n
+func (w *Watch) fill(ctx context.Context, places []*place, q *Queue) error {
+	var oldest []lane
+	for _, at := range places {
+		all := []lane{
+			{at.in, at.QueueSubject(q.Name), 1}, {at.in, at.OrderedSubjects(q.Name), 1},
+		}
+		if len(q.Groups) == 0 || at.Own {
+			if err := q.count(ctx, at, all); err != nil {
+				return err
 			}
 		}
+		if len(q.Groups) == 0 {
+			oldest = append(oldest, all...)
+		}
+	}
+	if len(q.Groups) > 0 {
+		ahead := slices.MinFunc(q.Groups, func(a, b Group) int { return cmp.Compare(a.Waiting, b.Waiting) })
+		q.Waiting, oldest = ahead.Waiting, ahead.lanes
 	}
 	if q.Waiting == 0 {
 		return nil
 	}
-	for _, of := range all {
-		oldest, err := acceptedAt(ctx, executions, of)
+	for _, of := range oldest {
+		at, err := acceptedAt(ctx, of)
 		if err != nil {
 			return fmt.Errorf("read the oldest start of queue %s: %w", q.Name, err)
 		}
-		if q.Oldest.IsZero() || !oldest.IsZero() && oldest.Before(q.Oldest) {
-			q.Oldest = oldest
+		if q.Oldest.IsZero() || !at.IsZero() && at.Before(q.Oldest) {
+			q.Oldest = at
 		}
+	}
+	return nil
+}
+
+// count adds the number of the queue's starts in a place to the queue, or to those groups that have
+// no consumer there yet.
+func (q *Queue) count(ctx context.Context, at *place, all []lane) error {
+	var without []*Group
+	for i := range q.Groups {
+		g := &q.Groups[i]
+		if !slices.ContainsFunc(g.lanes, func(of lane) bool { return of.in == at.in }) {
+			without = append(without, g)
+		}
+	}
+	if len(without) == 0 && len(q.Groups) > 0 {
+		return nil
+	}
+	var starts uint64
+	for _, of := range all {
+		info, err := at.in.Info(ctx, jetstream.WithSubjectFilter(of.subject))
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", at.Name(q.Name), err)
+		}
+		for _, n := range info.State.Subjects {
+			starts += n
+		}
+	}
+	q.Waiting += starts
+	for _, g := range without {
+		g.Waiting += starts
+		g.lanes = append(g.lanes, all...)
 	}
 	return nil
 }
 
 // acceptedAt returns the time at which the oldest waiting start was accepted. It returns the zero time
 // if there is none: it was taken, or has expired, meanwhile.
-func acceptedAt(ctx context.Context, executions jetstream.Stream, of lane) (time.Time, error) {
-	msg, err := executions.GetMsg(ctx, of.oldest, jetstream.WithGetMsgSubject(of.subject))
+func acceptedAt(ctx context.Context, of lane) (time.Time, error) {
+	msg, err := of.in.GetMsg(ctx, of.oldest, jetstream.WithGetMsgSubject(of.subject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return time.Time{}, nil
 	}

@@ -3,6 +3,7 @@ package recorder
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -86,18 +87,38 @@ func AuditAction(id string, at time.Time, actor edit.Actor, action string, about
 	})
 }
 
-// CaughtUp waits until everything that the stream holds now is recorded, or the context ends.
+// CaughtUp waits until everything that the streams of starts hold now is recorded, or the context
+// ends.
 func CaughtUp(ctx context.Context, js jetstream.JetStream) {
+	var names []string
+	retry.Until(ctx, 20*time.Millisecond, func() bool {
+		starts, _, err := stream.Streams(ctx, js)
+		names = starts
+		return err == nil
+	})
+	for _, name := range names {
+		caughtUp(ctx, js, name)
+	}
+}
+
+func caughtUp(ctx context.Context, js jetstream.JetStream, name string) {
 	var last uint64
 	for ctx.Err() == nil {
-		consumer, err := js.Consumer(ctx, stream.Name, Durable)
+		consumer, err := js.Consumer(ctx, name, Durable)
 		if err == nil && last == 0 {
-			if s, err := js.Stream(ctx, stream.Name); err == nil {
+			if s, err := js.Stream(ctx, name); err == nil {
 				last = s.CachedInfo().State.LastSeq
 			}
 		}
-		if err == nil && (consumer.CachedInfo().AckFloor.Stream >= last || consumer.CachedInfo().NumPending+uint64(consumer.CachedInfo().NumAckPending) == 0) { //nolint:gosec // a count
-			return
+		if errors.Is(err, jetstream.ErrStreamNotFound) && name != stream.Name {
+			return // it was deleted meanwhile
+		}
+		if err == nil {
+			info := consumer.CachedInfo()
+			unrecorded := info.NumPending + uint64(max(info.NumAckPending, 0))
+			if info.AckFloor.Stream >= last || unrecorded == 0 {
+				return
+			}
 		}
 		retry.Sleep(ctx, 20*time.Millisecond)
 	}

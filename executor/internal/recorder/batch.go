@@ -37,6 +37,7 @@ const (
 	rejection
 	progress
 	unreadable
+	remembered // carries only the Nats-Msg-Id of a start in another stream; nothing is recorded of it
 )
 
 // verdict is the result for an entry.
@@ -72,6 +73,10 @@ func decode(messages []jetstream.Msg, now time.Time) []*entry {
 }
 
 func (e *entry) decode(now time.Time) {
+	if stream.IsRemembered(e.msg.Subject()) {
+		e.kind = remembered
+		return
+	}
 	event, bodyBytes, err := stream.DecodeBrief(e.msg.Subject(), e.msg.Headers(), e.msg.Data())
 	if err != nil {
 		e.kind = unreadable
@@ -121,7 +126,7 @@ func (e *entry) aside(reason string) store.Unreadable {
 
 // batchOf combines entries into one batch for the store.
 func batchOf(entries []*entry) store.Batch {
-	var count [unreadable + 1]int
+	var count [remembered + 1]int
 	for _, e := range entries {
 		count[e.kind]++
 	}
@@ -142,6 +147,7 @@ func batchOf(entries []*entry) store.Batch {
 			if e.progress.ID != "" {
 				b.Progress = append(b.Progress, e.progress)
 			}
+		case remembered:
 		}
 	}
 	followCopies(entries, b.New)

@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/retry"
-	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // source is a stream whose messages are recorded.
@@ -20,19 +19,8 @@ type source struct {
 	created  string // the stream's identity; set when its messages are fetched
 }
 
-// sources returns the streams that feed the batches. A transaction records messages of all streams,
-// starts first.
-func (r *Recorder) sources() []source {
-	consumer := jetstream.ConsumerConfig{
-		Durable:       Durable,
-		Description:   "hookstart: the executors record every message",
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       r.deliverAgain,
-		MaxAckPending: 10 * maxBatch,
-		DeliverPolicy: jetstream.DeliverAllPolicy,
-	}
-	return []source{{stream: stream.Name, consumer: consumer}, {stream: stream.ProgressName, consumer: consumer}}
-}
+// ofStarts reports whether the source is a stream of starts.
+func (s source) ofStarts() bool { return s.stream == placeOf(s.stream).starts }
 
 // maxAhead is the minimum number of waiting starts that delays reports.
 const maxAhead = 2_000
@@ -42,7 +30,7 @@ const maxAhead = 2_000
 // number of such reports. It lets some reports through, so that a steady flow of starts does not
 // block reports for ever. It reports whether reports have to wait.
 func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool) {
-	if from.stream != stream.ProgressName || r.startsWaiting.Load() <= maxAhead {
+	if p := placeOf(from.stream); from.stream != p.reports || r.startsWaiting.Load(p.starts) <= maxAhead {
 		return false
 	}
 	retry.Sleep(ctx, 10*time.Millisecond)
@@ -99,7 +87,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	}
 	// A new consumer is compared, too: a server that could not read a consumer's settings creates the
 	// consumer with the state in its folder.
-	if _, err := r.compare(ctx); err != nil {
+	if _, err := r.compare(ctx, placeOf(from.stream)); err != nil {
 		return err
 	}
 	s, err := r.js.Stream(ctx, from.stream)
@@ -155,20 +143,22 @@ func (r *Recorder) request(ctx context.Context, from source, consumer jetstream.
 	return n, batch.Error()
 }
 
-// burst fetches the messages that are available, about maxBatch messages or maxBatchBytes, and adds
-// them to arrived together. drained reports whether no more messages were available.
+// burst fetches the messages that are available, about the stream's share of a batch, and adds them
+// to arrived together. drained reports whether no more messages were available.
 func (r *Recorder) burst(ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivals) (n int, drained bool, err error) {
 	var messages []jetstream.Msg
-	for size := 0; len(messages) < maxBatch && size < maxBatchBytes && !drained && err == nil && ctx.Err() == nil; {
+	most, mostBytes := r.share()
+	request := min(many, most)
+	for size := 0; len(messages) < most && size < mostBytes && !drained && err == nil && ctx.Err() == nil; {
 		var batch jetstream.MessageBatch
-		if batch, err = consumer.FetchNoWait(many); err != nil {
+		if batch, err = consumer.FetchNoWait(request); err != nil {
 			break
 		}
 		before := len(messages)
 		for msg := range batch.Messages() {
 			messages, size = append(messages, msg), size+len(msg.Data())
 		}
-		drained, err = len(messages)-before < many, batch.Error()
+		drained, err = len(messages)-before < request, batch.Error()
 	}
 	r.pass(from, messages, arrived)
 	return len(messages), drained, err
@@ -180,8 +170,8 @@ func (r *Recorder) pass(from source, messages []jetstream.Msg, arrived *arrivals
 	if len(messages) == 0 {
 		return
 	}
-	if from.stream == stream.Name {
-		r.startsWaiting.Store(pending(messages[len(messages)-1]))
+	if from.ofStarts() {
+		r.startsWaiting.Store(from.stream, pending(messages[len(messages)-1]))
 	}
 	for i, msg := range messages {
 		messages[i] = message{msg, from.created}
@@ -190,13 +180,13 @@ func (r *Recorder) pass(from source, messages []jetstream.Msg, arrived *arrivals
 }
 
 // lag stores the number of messages of a stream that are not recorded.
-func (r *Recorder) lag(name string, info *jetstream.ConsumerInfo) {
+func (r *Recorder) lag(from source, info *jetstream.ConsumerInfo) {
 	waiting := float64(info.NumPending) + float64(info.NumAckPending)
-	if name == stream.Name {
-		r.startsWaiting.Store(info.NumPending)
-		r.metrics.lag.Set(waiting)
+	if from.ofStarts() {
+		r.startsWaiting.Store(from.stream, info.NumPending)
+		r.metrics.lag.WithLabelValues(from.stream).Set(waiting)
 	} else {
-		r.metrics.progressLag.Set(waiting)
+		r.metrics.progressLag.WithLabelValues(from.stream).Set(waiting)
 	}
 }
 
@@ -219,14 +209,13 @@ func (r *Recorder) watch(ctx context.Context, from source, consumer jetstream.Co
 		case errors.Is(err, jetstream.ErrConsumerNotFound):
 			anew(err)
 		case err == nil:
-			r.lag(from.stream, info)
+			r.lag(from, info)
 			r.noticeFloor(from.stream, from.created, info.AckFloor.Stream)
 		}
-		if s, err := r.js.Stream(asking, stream.Name); err == nil && from.stream == stream.Name {
-			info := s.CachedInfo()
-			r.metrics.streamBytes.Set(float64(info.State.Bytes))
-			r.metrics.streamMaxBytes.Set(float64(max(0, info.Config.MaxBytes)))
-			r.metrics.observeReplicas(info.Cluster)
+		if from.ofStarts() {
+			if s, err := r.js.Stream(asking, from.stream); err == nil {
+				r.metrics.observeStream(s.CachedInfo())
+			}
 		}
 		cancel()
 		timer := time.NewTimer(r.watchEvery)

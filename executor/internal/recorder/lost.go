@@ -3,6 +3,8 @@ package recorder
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -80,52 +82,77 @@ func (r *Recorder) EndLost(ctx context.Context) {
 }
 
 // endLost ends executions that were accepted a while ago and that no runner will end. It returns
-// the stream's maximum age.
+// the age of the stream that keeps its messages for the shortest time.
 func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error) {
 	now := time.Now()
-	s, err := r.js.Stream(ctx, stream.Name)
-	if err != nil {
-		return 0, err
-	}
-	maxAge = s.CachedInfo().Config.MaxAge
-	// The groups are read first: runners report before they acknowledge, so the reports of everything
-	// that they have acknowledged by now are recorded as soon as the recorder has caught up.
-	groups, err := runnersOf(ctx, s)
+	streams, err := r.startStreams(ctx)
 	if err == nil {
-		err = r.complete(ctx)
+		err = r.prepare(ctx, streams)
 	}
 	if err != nil {
 		return 0, err
 	}
-	found, subjects, err := r.findUnended(ctx, s, now, groups)
+	found, err := r.findUnended(ctx, streams, now)
 	if err == nil {
-		found[endUnheard], err = r.givePassedOver(ctx, s, groups, found[endUnheard], subjects)
+		found[endUnheard], err = r.givePassedOver(ctx, streams, found[endUnheard])
 	}
 	if err != nil || len(found[endLost])+len(found[endExpired])+len(found[endUnheard]) == 0 {
-		return maxAge, err
+		return streams.maxAge(), err
 	}
 	retry.Sleep(ctx, r.lostAgain)
+	// The streams are listed again: the own stream of a queue may have been created meanwhile.
+	again, err := r.startStreams(ctx)
+	if err != nil {
+		return 0, err
+	}
 	for why, some := range found {
 		if why != endUnheard {
-			if some, _, err = r.stillLost(ctx, s, some); err != nil {
+			if some, err = r.locate(ctx, again, some); err != nil {
 				return 0, err
 			}
 		}
-		if err := r.end(ctx, why, some); err != nil {
+		if err := r.end(ctx, streams, why, some); err != nil {
 			return 0, err
 		}
 	}
-	return maxAge, nil
+	return streams.maxAge(), nil
 }
 
-// complete returns an error until the database has everything that the streams hold.
-func (r *Recorder) complete(ctx context.Context) error {
-	for _, name := range []string{stream.Name, stream.ProgressName} {
+// prepare reads the groups of runners of each stream, and returns an error unless the database has
+// everything that the shared place holds. An own stream whose place is not complete, or that cannot
+// be reached, is marked: executions whose starts may be in it are not judged.
+func (r *Recorder) prepare(ctx context.Context, streams startStreams) error {
+	if err := r.prepareOne(ctx, streams, shared.starts); err != nil {
+		return err
+	}
+	var preparing sync.WaitGroup
+	for name, at := range streams {
+		if name != shared.starts && at.err == nil {
+			preparing.Go(func() { at.err = r.prepareOne(ctx, streams, name) })
+		}
+	}
+	preparing.Wait()
+	return nil
+}
+
+func (r *Recorder) prepareOne(ctx context.Context, streams startStreams, name string) (err error) {
+	// The groups are read first: runners report before they acknowledge, so the reports of everything
+	// that they have acknowledged by now are recorded as soon as the recorder has caught up.
+	at := streams[name]
+	if at.groups, err = runnersOf(ctx, at.stream); err != nil {
+		return err
+	}
+	return r.complete(ctx, placeOf(name))
+}
+
+// complete returns an error until the database has everything that the streams of a place hold.
+func (r *Recorder) complete(ctx context.Context, at place) error {
+	for _, name := range at.names() {
 		if err := r.caughtUp(ctx, name); err != nil {
 			return err
 		}
 	}
-	behind, err := r.compare(ctx)
+	behind, err := r.compare(ctx, at)
 	if err == nil && (behind || r.recovery.underWay()) {
 		err = errBehind
 	}
@@ -134,17 +161,26 @@ func (r *Recorder) complete(ctx context.Context) error {
 
 // end marks executions as failed, unless the database has been replaced meanwhile by a database
 // that is behind.
-func (r *Recorder) end(ctx context.Context, why end, some []store.Lost) error {
+func (r *Recorder) end(ctx context.Context, streams startStreams, why end, some []candidate) error {
 	const page = 500
 	for len(some) > 0 {
-		if err := r.complete(ctx); err != nil {
-			return err
+		for name, at := range streams {
+			if at.err != nil {
+				continue
+			}
+			if err := r.complete(ctx, placeOf(name)); err != nil {
+				return err
+			}
 		}
-		ended, err := r.store.EndLost(ctx, some[:min(page, len(some))], time.Now(), why.reason)
+		var now []store.Lost
+		for _, one := range some[:min(page, len(some))] {
+			now = append(now, one.Lost)
+		}
+		ended, err := r.store.EndLost(ctx, now, time.Now(), why.reason)
 		if err != nil {
 			return err
 		}
-		some = some[min(page, len(some)):]
+		some = some[len(now):]
 		if len(ended) == 0 {
 			continue
 		}
@@ -192,34 +228,37 @@ func (r *Recorder) caughtUp(ctx context.Context, name string) error {
 	}
 }
 
-// findUnended returns the unfinished executions that no runner will end, by reason, and the subjects
-// of the starts of those that runners have acknowledged, by ID.
-func (r *Recorder) findUnended(ctx context.Context, s jetstream.Stream, now time.Time, groups []runners) (found map[end][]store.Lost, unheard map[string]string, err error) {
+// findUnended returns the unfinished executions that no runner will end, by reason.
+func (r *Recorder) findUnended(ctx context.Context, streams startStreams, now time.Time) (found map[end][]candidate, err error) {
 	const page = 500
-	found, unheard = map[end][]store.Lost{}, map[string]string{}
+	found = map[end][]candidate{}
 	filter := store.Filter{Until: now.Add(-r.lostAgain)}
 	for _, filter.Status = range []execution.Status{execution.Queued, execution.Running} {
 		var after store.Position
 		for {
 			records, err := r.store.List(ctx, filter, after, page)
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			subjects, err := r.subjectsOf(ctx, s, records)
-			if err != nil {
-				return nil, nil, err
-			}
-			// The ages are those after the stream was asked. With an earlier time, a start that expired
-			// meanwhile would seem to be lost.
-			asked := time.Now()
+			candidates := make([]candidate, 0, len(records))
 			for _, record := range records {
+				candidates = append(candidates, candidateOf(record))
+			}
+			if _, err := r.locate(ctx, streams, candidates); err != nil {
+				return nil, err
+			}
+			// The ages are those after the streams were asked. With an earlier time, a start that
+			// expired meanwhile would seem to be lost.
+			asked := time.Now()
+			for i, record := range records {
 				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
-				subject := subjects[record.ID]
-				if why, ok := whyUnended(record, subject, asked, s.CachedInfo().Config.MaxAge, groups); ok {
-					if why == endUnheard {
-						unheard[record.ID] = subject
-					}
-					found[why] = append(found[why], store.Lost{ID: record.ID, StreamSequence: record.StreamSequence})
+				one := candidates[i]
+				maxAge, groups, ok := streams.judge(one)
+				if !ok {
+					continue
+				}
+				if why, ok := whyUnended(record, one.subject, asked, maxAge, groups); ok {
+					found[why] = append(found[why], one)
 				}
 			}
 			if len(records) < page {
@@ -227,20 +266,7 @@ func (r *Recorder) findUnended(ctx context.Context, s jetstream.Stream, now time
 			}
 		}
 	}
-	return found, unheard, nil
-}
-
-// subjectsOf returns the subjects of the records' starts, by ID, without the starts that are no longer
-// in the stream.
-func (r *Recorder) subjectsOf(ctx context.Context, s jetstream.Stream, records []store.Record) (map[string]string, error) {
-	var asked []store.Lost
-	for _, one := range messagesOf(records) {
-		if one.StreamSequence >= s.CachedInfo().State.FirstSeq {
-			asked = append(asked, one)
-		}
-	}
-	_, subjects, err := r.stillLost(ctx, s, asked)
-	return subjects, err
+	return found, nil
 }
 
 // whyUnended returns the reason why no runner will end an unfinished execution. ok is false if a
@@ -262,39 +288,147 @@ func whyUnended(record store.Record, subject string, now time.Time, maxAge time.
 	}
 }
 
-// stillLost returns the candidates whose start is not in the stream at their sequence, and the
-// subjects of the other starts by ID.
-func (r *Recorder) stillLost(ctx context.Context, s jetstream.Stream, candidates []store.Lost) (lost []store.Lost, subjects map[string]string, err error) {
+// startStream is a stream of starts in which the starts of executions are looked up.
+type startStream struct {
+	stream jetstream.Stream // nil if err is not nil and the stream could not be reached
+	groups []runners
+	err    error // the reason why executions whose starts may be in it cannot be judged
+}
+
+// startStreams are the streams of starts, by name. The shared one is always there.
+type startStreams map[string]*startStream
+
+// startStreams returns the streams of starts that exist now.
+func (r *Recorder) startStreams(ctx context.Context) (startStreams, error) {
+	places, err := r.places(ctx)
+	if err != nil {
+		return nil, err
+	}
+	streams := startStreams{}
+	for _, p := range places {
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		s, err := r.js.Stream(asking, p.starts)
+		cancel()
+		switch {
+		case err != nil && p == shared:
+			return nil, fmt.Errorf("stream %s: %w", p.starts, err)
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+		default:
+			streams[p.starts] = &startStream{stream: s, err: err}
+		}
+	}
+	return streams, nil
+}
+
+// of returns the streams in which the start of an execution of a queue may be. Its queue may have
+// moved since it was accepted.
+func (s startStreams) of(queue string) []*startStream {
+	if own := s[stream.OwnName(queue)]; own != nil {
+		return []*startStream{own, s[shared.starts]}
+	}
+	return []*startStream{s[shared.starts]}
+}
+
+// maxAge returns the shortest age of the streams, or 0 if one of them could not be judged.
+func (s startStreams) maxAge() time.Duration {
+	age := time.Duration(math.MaxInt64)
+	for _, at := range s {
+		if at.err != nil {
+			return 0
+		}
+		age = min(age, at.stream.CachedInfo().Config.MaxAge)
+	}
+	return age
+}
+
+// judge returns the maximum age of the stream that has, or had, the start of an execution, and the
+// groups that take it there. ok is false if that is not known now.
+func (s startStreams) judge(one candidate) (maxAge time.Duration, groups []runners, ok bool) {
+	if one.unknown {
+		return 0, nil, false
+	}
+	at := s[one.stream]
+	if at == nil { // the start is in no stream
+		at = s[shared.starts]
+		for _, other := range s.of(one.queue) {
+			if other != at && one.StreamSequence < other.stream.CachedInfo().State.FirstSeq {
+				at = other
+			}
+		}
+	}
+	return at.stream.CachedInfo().Config.MaxAge, at.groups, true
+}
+
+// candidate is an execution whose start is looked up.
+type candidate struct {
+	store.Lost
+	queue   string
+	stream  string // the name of the stream that has the start; "" if none has it
+	subject string // of the start
+	unknown bool   // a stream that may have the start could not be judged
+}
+
+func candidateOf(record store.Record) candidate {
+	return candidate{
+		Lost:  store.Lost{ID: record.ID, StreamSequence: record.StreamSequence},
+		queue: record.Queue,
+	}
+}
+
+// locate finds the streams and subjects of the starts of candidates. It returns the candidates whose
+// start is in no stream at their sequence, without those of which that is not known.
+func (r *Recorder) locate(ctx context.Context, streams startStreams, candidates []candidate) (lost []candidate, err error) {
 	var (
 		asking sync.WaitGroup
-		next   = make(chan store.Lost)
+		next   = make(chan *candidate)
 		mu     sync.Mutex
-		failed error
 	)
-	subjects = map[string]string{}
 	for range min(lostAtOnce, len(candidates)) {
 		asking.Go(func() {
 			for one := range next {
-				subject, err := r.subjectOf(ctx, s, one)
+				failed := r.locateOne(ctx, streams, one)
 				mu.Lock()
-				failed = errors.Join(failed, err)
-				switch {
-				case err != nil:
-				case subject == "":
-					lost = append(lost, one)
-				default:
-					subjects[one.ID] = subject
+				err = errors.Join(err, failed)
+				if failed == nil && one.subject == "" && !one.unknown {
+					lost = append(lost, *one)
 				}
 				mu.Unlock()
 			}
 		})
 	}
-	for _, one := range candidates {
-		next <- one
+	for i := range candidates {
+		next <- &candidates[i]
 	}
 	close(next)
 	asking.Wait()
-	return lost, subjects, failed
+	return lost, err
+}
+
+// locateOne sets the stream and the subject of the start of a candidate.
+func (r *Recorder) locateOne(ctx context.Context, streams startStreams, one *candidate) error {
+	one.stream, one.subject, one.unknown = "", "", false
+	for _, at := range streams.of(one.queue) {
+		if at.err != nil {
+			one.unknown = true
+			continue
+		}
+		if one.StreamSequence < at.stream.CachedInfo().State.FirstSeq {
+			continue
+		}
+		subject, err := r.subjectOf(ctx, at.stream, one.Lost)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue // it was deleted meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		if subject != "" {
+			one.stream, one.subject = at.stream.CachedInfo().Config.Name, subject
+			one.unknown = false
+			return nil
+		}
+	}
+	return nil
 }
 
 func (r *Recorder) isLost(ctx context.Context, s jetstream.Stream, one store.Lost) (bool, error) {

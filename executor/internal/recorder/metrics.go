@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // These are the causes of rewinds.
@@ -28,13 +29,12 @@ type metrics struct {
 	batch                      prometheus.Histogram
 	duration                   prometheus.Histogram
 	delay                      prometheus.Histogram
-	lag, progressLag           prometheus.Gauge
+	lag, progressLag           *prometheus.GaugeVec
 
 	rewinds *prometheus.CounterVec
 	ended   *prometheus.CounterVec
 
-	streamBytes, streamMaxBytes prometheus.Gauge
-	replicas                    *prometheus.GaugeVec
+	streamBytes, streamMaxBytes, replicas *prometheus.GaugeVec
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
@@ -69,18 +69,20 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			ops.Seconds)),
 		delay: prometheus.NewHistogram(ops.Histogram("hookstart_executor_record_delay_seconds", "From the stream's storing of a batch's first message to the commit.",
 			prometheus.ExponentialBuckets(0.001, 4, 10))),
-		lag: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hookstart_executor_lag_messages", Help: "Messages of the stream that are not recorded yet, by all executors.",
-		}),
-		progressLag: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hookstart_executor_progress_lag_messages", Help: "Reports of runners that are not recorded yet, by all executors.",
-		}),
-		streamBytes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hookstart_executor_stream_bytes", Help: "Size of the stream.",
-		}),
-		streamMaxBytes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hookstart_executor_stream_max_bytes", Help: "Size past which the stream takes no more; 0: no bound of its own.",
-		}),
+		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "hookstart_executor_lag_messages", Help: "Messages of a stream that are not recorded yet, by all executors.",
+		}, []string{"stream"}),
+		progressLag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "hookstart_executor_progress_lag_messages",
+			Help: "Reports of runners in a stream that are not recorded yet, by all executors.",
+		}, []string{"stream"}),
+		streamBytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "hookstart_executor_stream_bytes", Help: "Size of a stream.",
+		}, []string{"stream"}),
+		streamMaxBytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "hookstart_executor_stream_max_bytes",
+			Help: "Size past which a stream takes no more; 0: no bound of its own.",
+		}, []string{"stream"}),
 	}
 	m.rewinds = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_executor_rewinds_total",
@@ -98,9 +100,13 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	}
 	registry.MustRegister(m.rewinds, m.ended)
 	m.replicas = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "hookstart_executor_stream_replicas", Help: "Replicas of the stream, by whether their server is there and has everything.",
-	}, []string{"state"})
-	m.observeReplicas(nil)
+		Name: "hookstart_executor_stream_replicas", Help: "Replicas of a stream, by whether their server is there and has everything.",
+	}, []string{"stream", "state"})
+	m.observeReplicas(stream.Name, nil)
+	m.lag.WithLabelValues(stream.Name)
+	m.progressLag.WithLabelValues(stream.ProgressName)
+	m.streamBytes.WithLabelValues(stream.Name)
+	m.streamMaxBytes.WithLabelValues(stream.Name)
 	registry.MustRegister(m.replicas)
 	m.start, m.rejection, m.progress = m.records.WithLabelValues("start"), m.records.WithLabelValues("rejection"), m.records.WithLabelValues("progress")
 	registry.MustRegister(m.delay, m.streamBytes, m.streamMaxBytes)
@@ -131,9 +137,25 @@ func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Dur
 	m.duration.Observe(took.Seconds())
 }
 
+// observeStream stores the size and the replicas of a stream.
+func (m *metrics) observeStream(info *jetstream.StreamInfo) {
+	name := info.Config.Name
+	m.streamBytes.WithLabelValues(name).Set(float64(info.State.Bytes))
+	m.streamMaxBytes.WithLabelValues(name).Set(float64(max(0, info.Config.MaxBytes)))
+	m.observeReplicas(name, info.Cluster)
+}
+
+// forget removes the values of a stream that was deleted.
+func (m *metrics) forget(name string) {
+	of := prometheus.Labels{"stream": name}
+	for _, gauge := range []*prometheus.GaugeVec{m.lag, m.progressLag, m.streamBytes, m.streamMaxBytes, m.replicas} {
+		gauge.DeletePartialMatch(of)
+	}
+}
+
 // observeReplicas counts a stream's replicas. nil means that the replicas are not known, or that
 // there is a single server.
-func (m *metrics) observeReplicas(of *jetstream.ClusterInfo) {
+func (m *metrics) observeReplicas(name string, of *jetstream.ClusterInfo) {
 	current, behind, offline := 1, 0, 0 // the leader
 	if of != nil {
 		for _, r := range of.Replicas {
@@ -148,6 +170,6 @@ func (m *metrics) observeReplicas(of *jetstream.ClusterInfo) {
 		}
 	}
 	for state, n := range map[string]int{"current": current, "behind": behind, "offline": offline} {
-		m.replicas.WithLabelValues(state).Set(float64(n))
+		m.replicas.WithLabelValues(name, state).Set(float64(n))
 	}
 }

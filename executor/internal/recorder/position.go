@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -124,6 +126,21 @@ func (r *recovery) goal(stream string) uint64 {
 	return r.goals[stream]
 }
 
+// forget removes what is known of a stream that was deleted.
+func (r *recovery) forget(stream string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.goals, stream)
+	delete(r.floors, stream)
+}
+
+// behind returns the streams that are recorded again.
+func (r *recovery) behind() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.goals))
+}
+
 func (r *recovery) reached(stream string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +174,7 @@ func (r *Recorder) followDatabase(ctx context.Context) {
 		case <-r.behind:
 		}
 		for ctx.Err() == nil {
-			_, err := r.compare(ctx)
+			_, err := r.compareAll(ctx)
 			for err == nil && ctx.Err() == nil && r.recovery.underWay() {
 				retry.Sleep(ctx, recoveryEvery)
 				err = r.recovered(ctx)
@@ -184,12 +201,13 @@ func (r *Recorder) noticeFloor(name, created string, sequence uint64) {
 func (r *Recorder) recovered(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
-	for _, name := range []string{stream.Name, stream.ProgressName} {
+	for _, name := range r.recovery.behind() {
 		goal := r.recovery.goal(name)
-		if goal == 0 {
+		consumer, err := r.js.Consumer(ctx, name, Durable)
+		if errors.Is(err, jetstream.ErrStreamNotFound) && placeOf(name) != shared {
+			r.recovery.reached(name) // it was deleted
 			continue
 		}
-		consumer, err := r.js.Consumer(ctx, name, Durable)
 		if err != nil {
 			return err
 		}
@@ -202,9 +220,9 @@ func (r *Recorder) recovered(ctx context.Context) error {
 		return nil
 	}
 	// Messages that were acknowledged late, for the previous database, would still be missing.
-	if behind, err := r.compare(ctx); err != nil || behind {
+	if behind, err := r.compareAll(ctx); err != nil || behind {
 		if err != nil {
-			r.recovery.start(stream.Name, 1, r.ready) // so that the stream is checked again
+			r.recovery.start(shared.starts, 1, r.ready) // so that the stream is checked again
 		}
 		return err
 	}
@@ -214,19 +232,33 @@ func (r *Recorder) recovered(ctx context.Context) error {
 	return nil
 }
 
-// compare moves the recorder's consumers back to the first message that they would skip because a
-// stream was taken back or the database has lost transactions. It reports whether the database was
-// behind.
-func (r *Recorder) compare(ctx context.Context) (behind bool, err error) {
+// compareAll compares the streams of all places with the database. A place that cannot be compared
+// does not prevent the comparison of the others.
+func (r *Recorder) compareAll(ctx context.Context) (behind bool, err error) {
+	places, err := r.places(ctx)
+	if err != nil {
+		places = []place{shared}
+	}
+	for _, p := range places {
+		lacks, failed := r.compare(ctx, p)
+		behind, err = behind || lacks, errors.Join(err, failed)
+	}
+	return behind, err
+}
+
+// compare moves the recorder's consumers of a place back to the first message that they would skip
+// because a stream was taken back or the database has lost transactions. It reports whether the
+// database was behind.
+func (r *Recorder) compare(ctx context.Context, at place) (behind bool, err error) {
 	r.recovery.comparing.Lock()
 	defer r.recovery.comparing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
-	starts, err := r.positionOf(ctx, stream.Name)
+	starts, err := r.positionOf(ctx, at.starts)
 	if err != nil {
 		return false, err
 	}
-	reports, err := r.positionOf(ctx, stream.ProgressName)
+	reports, err := r.positionOf(ctx, at.reports)
 	if err != nil {
 		return false, err
 	}
@@ -394,7 +426,7 @@ func (r *Recorder) adopt(ctx context.Context, p, starts *position) (err error) {
 func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	first, cause := p.missing, causeDatabase
 	if p.takenBack > 0 {
-		if p.name == stream.Name {
+		if p.name == placeOf(p.name).starts {
 			if err := r.giveAgain(ctx, p); err != nil {
 				return err
 			}

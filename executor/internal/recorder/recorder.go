@@ -80,8 +80,9 @@ type Recorder struct {
 	recovery recovery
 	search   chan struct{} // has room for one value, which asks EndLost to search now
 	behind   chan struct{} // has room for one value, which means that a recovery has begun
-	// startsWaiting is the number of undelivered messages of EXECUTIONS, as last reported by the server.
-	startsWaiting atomic.Uint64
+	// startsWaiting holds the number of undelivered messages of each stream of starts.
+	startsWaiting waiting
+	streams       atomic.Int64 // number of streams that are followed
 
 	// The following fields are the constants of the same names, except in tests. deliverAgain is the
 	// consumers' setting of ackWait.
@@ -111,14 +112,9 @@ func (r *Recorder) Run(ctx context.Context) {
 
 	// While one batch is recorded, the messages of the next batch arrive.
 	var arrived arrivals
-	var fetching, keeping sync.WaitGroup
-	for _, from := range r.sources() {
-		fetching.Go(func() {
-			r.keepOn(ctx, "the recorder", func(ctx context.Context) error { return r.fetch(ctx, from, &arrived) })
-		})
-	}
+	var keeping sync.WaitGroup
 	go func() {
-		fetching.Wait()
+		r.fetchAll(ctx, &arrived)
 		arrived.end()
 	}()
 	keeping.Go(func() { r.keepAlive(recording, &arrived) })
@@ -131,7 +127,8 @@ func (r *Recorder) Run(ctx context.Context) {
 		began := time.Now()
 		r.record(recording, messages)
 		if r.Publishing != nil {
-			retry.Sleep(ctx, rest(time.Since(began), pending(messages[len(messages)-1])))
+			waiting := max(pending(messages[len(messages)-1]), r.startsWaiting.most())
+			retry.Sleep(ctx, rest(time.Since(began), waiting))
 		}
 	}
 }

@@ -24,8 +24,14 @@ func Recovering(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error)
 	}
 	e.take(event, bodyBytes, msg.Header, store.Time(now))
 	batch := batchOf([]*entry{e})
-	batch.Recovered = []store.MessageKey{
-		{StreamSequence: msg.Sequence, Progress: stream.IsProgress(msg.Subject)},
-	}
+	batch.Recovered = []store.MessageKey{KeyOf(msg.Sequence, msg.Subject)}
 	return batch, nil
+}
+
+// KeyOf returns the key of a message by its subject.
+func KeyOf(sequence uint64, subject string) store.MessageKey {
+	_, queue := stream.PlaceOf(subject)
+	return store.MessageKey{
+		StreamSequence: sequence, Progress: stream.IsProgress(subject), Queue: queue,
+	}
 }

@@ -61,6 +61,13 @@ func (m *marks) of(stream string) []mark {
 	return slices.Clone(m.last[stream])
 }
 
+// forget removes the marks of a stream that was deleted.
+func (m *marks) forget(stream string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.last, stream)
+}
+
 // checked removes all but the newest mark of a stream.
 func (m *marks) checked(stream string) {
 	m.mu.Lock()
@@ -121,7 +128,7 @@ func (r *Recorder) passedOver(ctx context.Context, s jetstream.Stream, last, old
 		if at < oldest || at > last {
 			break
 		}
-		done, err := r.isRecordedAt(ctx, s, at)
+		done, known, err := r.isRecordedAt(ctx, s, at)
 		if err != nil {
 			return 0, err
 		}
@@ -129,14 +136,16 @@ func (r *Recorder) passedOver(ctx context.Context, s jetstream.Stream, last, old
 			low = at + 1
 			break
 		}
-		missing = at
+		if known || missing > 0 {
+			missing = at
+		}
 		if at == oldest {
 			break
 		}
 	}
 	for missing > 0 && low < missing {
 		middle := low + (missing-low)/2
-		done, err := r.isRecordedAt(ctx, s, middle)
+		done, _, err := r.isRecordedAt(ctx, s, middle)
 		if err != nil {
 			return 0, err
 		}
@@ -165,25 +174,43 @@ func (r *Recorder) wasTakenBack(ctx context.Context, s jetstream.Stream, floor u
 			return other, err
 		}
 	}
-	if info.Config.Name != stream.Name {
+	name := info.Config.Name
+	if name != placeOf(name).starts {
 		return true, nil // the progress is missing in its record
 	}
-	const newest = 500
-	records, err := r.store.List(ctx, store.Filter{Since: time.Now().Add(-r.maxAge(info))}, store.Position{}, newest)
+	streams, err := r.startStreams(ctx)
 	if err != nil {
 		return false, err
 	}
-	gone, _, err := r.stillLost(ctx, s, messagesOf(records))
-	return len(gone) > 0, err
+	candidates, err := r.newest(ctx, name, time.Now().Add(-r.maxAge(info)))
+	if err != nil {
+		return false, err
+	}
+	lost, err := r.locate(ctx, streams, candidates)
+	return len(lost) > 0, err
 }
 
-// messagesOf returns the messages that started the executions of records, by their sequences.
-func messagesOf(records []store.Record) []store.Lost {
-	messages := make([]store.Lost, len(records))
-	for i, record := range records {
-		messages[i] = store.Lost{ID: record.ID, StreamSequence: record.StreamSequence}
+// newest returns the newest executions since a time whose starts may be in a stream.
+func (r *Recorder) newest(ctx context.Context, name string, since time.Time) (found []candidate, err error) {
+	const page, pages = 500, 10
+	var after store.Position
+	queue, own := stream.QueueOfStream(name)
+	for range pages {
+		records, err := r.store.List(ctx, store.Filter{Since: since}, after, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, record := range records {
+			after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
+			if !own || record.Queue == queue {
+				found = append(found, candidateOf(record))
+			}
+		}
+		if !own || len(records) < page || len(found) >= page {
+			break
+		}
 	}
-	return messages
+	return found, nil
 }
 
 // maxAge returns the maximum age of a message that must be in the database.
@@ -195,21 +222,26 @@ func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 	return age - min(time.Minute, age/10)
 }
 
-// isRecordedAt reports whether the message of a sequence is recorded, deleted, or older than the retention of records.
-func (r *Recorder) isRecordedAt(ctx context.Context, s jetstream.Stream, sequence uint64) (bool, error) {
+// isRecordedAt reports whether the message of a sequence is recorded, deleted, or older than the
+// retention of records. known is false for a message of which nothing is recorded.
+func (r *Recorder) isRecordedAt(ctx context.Context, s jetstream.Stream, sequence uint64) (recorded, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	msg, err := r.getMessage(ctx, s, sequence)
 	if errors.Is(err, errNotStored) {
-		return true, nil
+		return true, true, nil
 	}
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if time.Since(msg.Time) > r.maxAge(s.CachedInfo()) {
-		return true, nil
+		return true, true, nil
 	}
-	return r.isRecorded(ctx, msg)
+	if stream.IsRemembered(msg.Subject) {
+		return false, false, nil
+	}
+	recorded, err = r.isRecorded(ctx, msg)
+	return recorded, true, err
 }
 
 // isRecorded reports whether a message is in the database: as a record, as progress of a record, or as a dead letter.
@@ -227,7 +259,7 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 			return err == nil, err
 		}
 	}
-	_, err = r.store.GetUnreadable(ctx, store.MessageKey{StreamSequence: msg.Sequence})
+	_, err = r.store.GetUnreadable(ctx, KeyOf(msg.Sequence, msg.Subject))
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}

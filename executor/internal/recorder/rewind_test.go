@@ -23,10 +23,16 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// taken creates a consumer of the stream of starts that has acknowledged a number of messages.
+// taken creates a consumer of the shared stream that has acknowledged a number of messages.
 func (r *rig) taken(config jetstream.ConsumerConfig, messages int) jetstream.Consumer {
 	r.t.Helper()
-	consumer, err := r.js.CreateOrUpdateConsumer(r.t.Context(), stream.Name, config)
+	return r.takenOf(stream.Name, config, messages)
+}
+
+// takenOf creates a consumer of a stream that has acknowledged a number of messages.
+func (r *rig) takenOf(name string, config jetstream.ConsumerConfig, messages int) jetstream.Consumer {
+	r.t.Helper()
+	consumer, err := r.js.CreateOrUpdateConsumer(r.t.Context(), name, config)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func (r *Recorder) giveAgain(ctx context.Context, p *position) error {
 		switch {
 		case g.floor < p.takenBack:
 		case g.floor > info.State.LastSeq:
-			if _, err := r.js.ResetConsumerToSequence(ctx, stream.Name, g.consumer, p.takenBack); err != nil {
+			if _, err := r.js.ResetConsumerToSequence(ctx, p.name, g.consumer, p.takenBack); err != nil {
 				return fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, p.takenBack, err)
 			}
 			r.metrics.rewinds.WithLabelValues(causeRunners).Inc()
@@ -160,11 +160,12 @@ func (r *Recorder) giveCopy(ctx context.Context, s jetstream.Stream, groups []ru
 	}
 	// The execution may have ended after other executions were skipped: runners report before they
 	// acknowledge.
-	reports, err := r.js.Stream(ctx, stream.ProgressName)
+	at, _ := stream.PlaceOf(raw.Subject)
+	reports, err := r.js.Stream(ctx, placeOf(s.CachedInfo().Config.Name).reports)
 	if err != nil {
-		return false, fmt.Errorf("stream %s: %w", stream.ProgressName, err)
+		return false, fmt.Errorf("the stream of reports: %w", err)
 	}
-	report, err := reports.GetLastMsgForSubject(getting, stream.ProgressSubject(event.Start.Queue, event.Start.WorkflowID, event.Start.ID))
+	report, err := reports.GetLastMsgForSubject(getting, at.ProgressSubject(event.Start.Queue, event.Start.WorkflowID, event.Start.ID))
 	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return false, fmt.Errorf("reports of %s: %w", event.Start.ID, err)
 	}
@@ -181,8 +182,8 @@ func (r *Recorder) giveCopy(ctx context.Context, s jetstream.Stream, groups []ru
 
 // givePassedOver adds copies of unfinished executions to the stream whose starts the runners'
 // consumers have skipped without running them. It returns the other executions, which their runners
-// have acknowledged.
-func (r *Recorder) givePassedOver(ctx context.Context, s jetstream.Stream, groups []runners, unheard []store.Lost, subjects map[string]string) (acknowledged []store.Lost, err error) {
+// have acknowledged. Only consumers of the shared stream can have skipped starts.
+func (r *Recorder) givePassedOver(ctx context.Context, at startStreams, unheard []candidate) (acknowledged []candidate, err error) {
 	if r.PassedOver == nil {
 		return unheard, nil
 	}
@@ -190,6 +191,7 @@ func (r *Recorder) givePassedOver(ctx context.Context, s jetstream.Stream, group
 	if err != nil || len(consumers) == 0 {
 		return unheard, err
 	}
+	s, groups := at[shared.starts].stream, at[shared.starts].groups
 	var passing []runners // groups that have skipped starts
 	for _, g := range groups {
 		if slices.Contains(consumers, g.consumer) {
@@ -198,7 +200,7 @@ func (r *Recorder) givePassedOver(ctx context.Context, s jetstream.Stream, group
 	}
 	copied := 0
 	for _, one := range unheard {
-		if !areDoneWith(passing, subjects[one.ID], one.StreamSequence) {
+		if placeOf(one.stream) != shared || !areDoneWith(passing, one.subject, one.StreamSequence) {
 			acknowledged = append(acknowledged, one)
 			continue
 		}

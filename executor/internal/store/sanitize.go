@@ -111,8 +111,24 @@ func (r Record) sanitized() Record {
 // (executions.kind.queue.workflow.rest). The escape character is \. A subject must be compared with
 // the pattern for its own kind only, because the other one takes a lane for a workflow.
 func SubjectPatterns(workflowID string) (ordered, others string) {
-	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(workflowID))
+	escaped := escapedPattern(workflowID)
 	return "%.%.%.%." + escaped + ".%", "%.%.%." + escaped + ".%"
+}
+
+// OwnPatterns returns the LIKE patterns for the subjects of one workflow's starts and rejections in a
+// queue's own stream (executions.queue.queue.kind.workflow.node).
+func OwnPatterns(workflowID string) [3]string {
+	const queue = "executions.queue.%"
+	escaped := escapedPattern(workflowID)
+	return [3]string{
+		queue + ".start." + escaped + ".%", queue + ".rejected." + escaped + ".%",
+		queue + ".ordered.%." + escaped + ".%",
+	}
+}
+
+// escapedPattern returns a text in which the wildcards of LIKE are escaped.
+func escapedPattern(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(text))
 }
 
 // LastWithPrefix returns a text that sorts after every text with the prefix, and before all other

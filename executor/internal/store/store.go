@@ -136,11 +136,41 @@ type Unreadable struct {
 	At             time.Time
 }
 
-// MessageKey identifies an unreadable message. Progress messages have a stream of their own, so a
-// sequence alone is ambiguous.
+// MessageKey identifies an unreadable message. There are several streams, so a sequence alone is
+// ambiguous.
 type MessageKey struct {
 	StreamSequence uint64
-	Progress       bool
+	Progress       bool   // in a stream of reports
+	Queue          string // the queue whose own stream it is; "" means the stream that queues share
+}
+
+// sharedStarts stands for the prefix of the subjects in the shared stream of starts, which have no
+// prefix that the subjects in other streams do not have.
+const sharedStarts = "-"
+
+// Prefix returns the prefix of the subjects in the message's stream. Conditions in SQL compare it.
+func (k MessageKey) Prefix() string {
+	switch {
+	case k.Queue == "" && k.Progress:
+		return "executions.progress."
+	case k.Queue == "":
+		return sharedStarts
+	case k.Progress:
+		return "executions.reports." + k.Queue + "."
+	default:
+		return "executions.queue." + k.Queue + "."
+	}
+}
+
+// MessageKeyOf returns the key of a message of the stream whose subjects have a prefix.
+func MessageKeyOf(sequence uint64, prefix string) MessageKey {
+	key := MessageKey{StreamSequence: sequence, Progress: prefix == "executions.progress."}
+	for _, own := range []string{"executions.reports.", "executions.queue."} {
+		if queue, ok := strings.CutPrefix(prefix, own); ok {
+			key.Progress, key.Queue = own == "executions.reports.", strings.TrimSuffix(queue, ".")
+		}
+	}
+	return key
 }
 
 // Refused reports whether the database refused the message, which itself can be decoded.

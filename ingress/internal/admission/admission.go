@@ -134,6 +134,15 @@ func (a *Admission) CountBody(admitted Admitted, bytes int, at time.Time) {
 	a.limits.AddBytes(admitted.Workflow.AccountID, admitted.bytesPerDay(), int64(bytes), at)
 }
 
+// Workflow returns the present record of a workflow, or nil if it does not exist.
+func (a *Admission) Workflow(workflowID string) *registry.Webhook {
+	view, ok := a.registry.Lookup(workflowID)
+	if !ok {
+		return nil
+	}
+	return view.Workflow
+}
+
 // Known returns the ID of an existing workflow, or "" if it does not exist.
 func (a *Admission) Known(workflowID string) string {
 	view, ok := a.registry.Lookup(workflowID)

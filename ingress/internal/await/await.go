@@ -131,6 +131,9 @@ func (w *Waits) leave(accountID string) {
 // Execution names the execution whose end is waited for.
 type Execution struct {
 	ID, AccountID, WorkflowID, Queue string
+
+	Place  stream.Place // where the start is stored
+	HasOwn bool         // the queue has its own stream, in which an earlier start may be
 }
 
 // Wait waits for the end of one execution. One goroutine uses it.
@@ -139,7 +142,15 @@ type Wait struct {
 	execution Execution
 	reports   chan *nats.Msg
 	subs      []*nats.Subscription
-	running   bool // a report said so
+	places    []place // where reports may be
+	running   bool    // a report said so
+}
+
+// place is a stream of reports, and the queue of the reports in it, which may be AnyQueue.
+type place struct {
+	stream.Place
+
+	queue string
 }
 
 // Begin reserves a place and subscribes to the reports of an execution. It returns nil if there is
@@ -149,16 +160,17 @@ func (w *Waits) Begin(execution Execution) (*Wait, error) {
 		return nil, nil //nolint:nilnil // no place is no error
 	}
 	wait := &Wait{waits: w, execution: execution, reports: make(chan *nats.Msg, signals)}
-	if err := wait.subscribe(execution.Queue); err != nil {
+	if err := wait.subscribe(execution.Place, execution.Queue); err != nil {
 		wait.End()
 		return nil, err
 	}
 	return wait, nil
 }
 
-func (w *Wait) subscribe(queue string) error {
-	sub, err := w.waits.nc.ChanSubscribe(stream.ProgressSubject(queue, w.execution.WorkflowID,
-		w.execution.ID),
+func (w *Wait) subscribe(at stream.Place, queue string) error {
+	w.places = append(w.places, place{at, queue})
+	sub, err := w.waits.nc.ChanSubscribe(
+		at.ProgressSubject(queue, w.execution.WorkflowID, w.execution.ID),
 		w.reports)
 	if err != nil {
 		return fmt.Errorf("subscribe to the reports of execution %s: %w", w.execution.ID, err)
@@ -182,8 +194,15 @@ func (w *Wait) End() {
 // Repeated says that an earlier request has started the execution. Then the execution may have
 // ended already, and the queue may have been another one.
 func (w *Wait) Repeated() {
-	w.execution.Queue = stream.AnyQueue
-	_ = w.subscribe(w.execution.Queue) // without it, the end is found a little later
+	w.places = nil
+	// Without a subscription, the end is found a little later.
+	_ = w.subscribe(stream.Place{}, stream.AnyQueue)
+	if w.execution.HasOwn && w.execution.Place.Own {
+		// The execution's own place is subscribed to already.
+		w.places = append(w.places, place{w.execution.Place, w.execution.Queue})
+	} else if w.execution.HasOwn {
+		_ = w.subscribe(stream.Place{Own: true}, w.execution.Queue)
+	}
 	w.signal()
 }
 
@@ -266,15 +285,16 @@ func (w *Wait) look(ctx context.Context, timeout time.Duration) *execution.Progr
 	case <-ctx.Done():
 		return nil
 	}
-	// After an error it is read again.
-	found, _ := stream.FirstEnd(ctx, w.waits.nc, w.execution.Queue, w.execution.WorkflowID,
-		w.execution.ID)
-	switch {
-	case found == nil:
-	case found.Status.Final():
-		return found
-	default:
-		w.running = true
+	for _, at := range w.places {
+		// After an error it is read again.
+		found, _ := at.FirstEnd(ctx, w.waits.nc, at.queue, w.execution.WorkflowID, w.execution.ID)
+		switch {
+		case found == nil:
+		case found.Status.Final():
+			return found
+		default:
+			w.running = true
+		}
 	}
 	return nil
 }

@@ -49,11 +49,13 @@ const lookUpAtLeast = 2 * time.Second
 // Ack is the confirmation that a message is stored.
 type Ack = ack.Ack
 
-// Publisher publishes messages. It is safe for concurrent use.
+// Publisher publishes messages to one stream. It is safe for concurrent use.
 type Publisher struct {
 	nc      *nats.Conn
+	js      jetstream.JetStream
 	acks    *ack.Engine
-	stream  jetstream.Stream
+	name    string                           // of the stream
+	stream  atomic.Pointer[jetstream.Stream] // nil until it was looked up
 	timeout time.Duration
 	trouble atomic.Pointer[trouble] // nil means that the last message that reached the stream was stored
 }
@@ -95,18 +97,31 @@ func (p *Publisher) unavailable(err error) error {
 	return because
 }
 
-// New returns a Publisher that uses one connection; in measurements, more connections were no
-// faster. The stream must exist. timeout is the maximum time that a sender waits for an answer.
+// New returns a Publisher for the stream that all queues share. It uses one connection; in
+// measurements, more connections were no faster. The stream must exist. timeout is the maximum time
+// that a sender waits for an answer.
 func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher, error) {
+	p, err := NewFor(nc, stream.Name, timeout)
+	if err != nil {
+		return nil, err
+	}
+	found, err := stream.Find(ctx, p.js)
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("set up publishing: %w", err)
+	}
+	p.stream.Store(&found)
+	return p, nil
+}
+
+// NewFor returns a Publisher for the stream with a name. It makes no remote call.
+func NewFor(nc *nats.Conn, streamName string, timeout time.Duration) (*Publisher, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
-	p := &Publisher{nc: nc, timeout: timeout}
-	if p.stream, err = stream.Find(ctx, js); err != nil {
-		return nil, fmt.Errorf("set up publishing: %w", err)
-	}
-	if p.acks, err = ack.New(nc, stream.Name); err != nil {
+	p := &Publisher{nc: nc, js: js, name: streamName, timeout: timeout}
+	if p.acks, err = ack.New(nc, streamName); err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
 	return p, nil
@@ -267,7 +282,7 @@ func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (
 	defer cancel()
 	for {
 		asking, stop := context.WithTimeout(ctx, attemptTimeout/2)
-		have, err := p.stream.GetMsg(asking, sequence)
+		have, err := p.message(asking, sequence)
 		stop()
 		switch {
 		case err == nil:
@@ -288,6 +303,32 @@ func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (
 // by this request. A replica that lags does not have the message either, but its last sequence is
 // lower.
 func (p *Publisher) isGone(ctx context.Context, sequence uint64) bool {
-	info, err := p.stream.Info(ctx)
+	s, err := p.lookUp(ctx)
+	if err != nil {
+		return false
+	}
+	info, err := s.Info(ctx)
 	return err == nil && info.State.LastSeq >= sequence && info.State.FirstSeq > sequence
+}
+
+// lookUp looks the stream up once, and not for each message.
+func (p *Publisher) lookUp(ctx context.Context) (jetstream.Stream, error) {
+	if known := p.stream.Load(); known != nil {
+		return *known, nil
+	}
+	found, err := p.js.Stream(ctx, p.name)
+	if err != nil {
+		return nil, err
+	}
+	p.stream.Store(&found)
+	return found, nil
+}
+
+// message reads a message of the stream.
+func (p *Publisher) message(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
+	s, err := p.lookUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.GetMsg(ctx, sequence)
 }

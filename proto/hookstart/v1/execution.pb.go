@@ -204,6 +204,76 @@ func (ExecutionState) EnumDescriptor() ([]byte, []int) {
 	return file_hookstart_v1_execution_proto_rawDescGZIP(), []int{2}
 }
 
+// QueueStreamPhase says where an ingress stores the queue's starts while the queue moves.
+type QueueStreamPhase int32
+
+const (
+	// In the shared stream.
+	QueueStreamPhase_QUEUE_STREAM_PHASE_UNSPECIFIED QueueStreamPhase = 0
+	// In the shared stream, while an executor copies the remembered delivery IDs to the own stream.
+	QueueStreamPhase_QUEUE_STREAM_PHASE_MOVING_IN QueueStreamPhase = 1
+	// Nowhere: ingresses answer 503, while an executor copies the last delivery IDs to the own stream.
+	QueueStreamPhase_QUEUE_STREAM_PHASE_CLOSED_IN QueueStreamPhase = 2
+	// In the own stream.
+	QueueStreamPhase_QUEUE_STREAM_PHASE_OWN QueueStreamPhase = 3
+	// In the own stream, while an executor copies the remembered delivery IDs to the shared stream.
+	QueueStreamPhase_QUEUE_STREAM_PHASE_MOVING_OUT QueueStreamPhase = 4
+	// Nowhere: ingresses answer 503, while an executor copies the last delivery IDs to the shared stream.
+	QueueStreamPhase_QUEUE_STREAM_PHASE_CLOSED_OUT QueueStreamPhase = 5
+	// In the shared stream. The own stream is kept until its messages have expired; an executor then
+	// deletes it and takes this setting away.
+	QueueStreamPhase_QUEUE_STREAM_PHASE_DRAINING QueueStreamPhase = 6
+)
+
+// Enum value maps for QueueStreamPhase.
+var (
+	QueueStreamPhase_name = map[int32]string{
+		0: "QUEUE_STREAM_PHASE_UNSPECIFIED",
+		1: "QUEUE_STREAM_PHASE_MOVING_IN",
+		2: "QUEUE_STREAM_PHASE_CLOSED_IN",
+		3: "QUEUE_STREAM_PHASE_OWN",
+		4: "QUEUE_STREAM_PHASE_MOVING_OUT",
+		5: "QUEUE_STREAM_PHASE_CLOSED_OUT",
+		6: "QUEUE_STREAM_PHASE_DRAINING",
+	}
+	QueueStreamPhase_value = map[string]int32{
+		"QUEUE_STREAM_PHASE_UNSPECIFIED": 0,
+		"QUEUE_STREAM_PHASE_MOVING_IN":   1,
+		"QUEUE_STREAM_PHASE_CLOSED_IN":   2,
+		"QUEUE_STREAM_PHASE_OWN":         3,
+		"QUEUE_STREAM_PHASE_MOVING_OUT":  4,
+		"QUEUE_STREAM_PHASE_CLOSED_OUT":  5,
+		"QUEUE_STREAM_PHASE_DRAINING":    6,
+	}
+)
+
+func (x QueueStreamPhase) Enum() *QueueStreamPhase {
+	p := new(QueueStreamPhase)
+	*p = x
+	return p
+}
+
+func (x QueueStreamPhase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (QueueStreamPhase) Descriptor() protoreflect.EnumDescriptor {
+	return file_hookstart_v1_execution_proto_enumTypes[3].Descriptor()
+}
+
+func (QueueStreamPhase) Type() protoreflect.EnumType {
+	return &file_hookstart_v1_execution_proto_enumTypes[3]
+}
+
+func (x QueueStreamPhase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use QueueStreamPhase.Descriptor instead.
+func (QueueStreamPhase) EnumDescriptor() ([]byte, []int) {
+	return file_hookstart_v1_execution_proto_rawDescGZIP(), []int{3}
+}
+
 // NamedValues is one request header or query parameter.
 type NamedValues struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -854,7 +924,9 @@ type QueueSettings struct {
 	Groups []*QueueGroupSettings `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
 	// The number of lanes of the queue. Each lane has a consumer of its own in every group. 0 if no
 	// workflow of the queue has had an order key, so that there are no lanes.
-	Lanes         int64 `protobuf:"varint,5,opt,name=lanes,proto3" json:"lanes,omitempty"`
+	Lanes int64 `protobuf:"varint,5,opt,name=lanes,proto3" json:"lanes,omitempty"`
+	// The queue's own stream. Absent: its starts are in the stream that all queues share.
+	Stream        *QueueStream `protobuf:"bytes,6,opt,name=stream,proto3" json:"stream,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -924,6 +996,94 @@ func (x *QueueSettings) GetLanes() int64 {
 	return 0
 }
 
+func (x *QueueSettings) GetStream() *QueueStream {
+	if x != nil {
+		return x.Stream
+	}
+	return nil
+}
+
+// QueueStream is the own stream of a queue, QUEUE_{queue}.
+type QueueStream struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Phase QueueStreamPhase       `protobuf:"varint,1,opt,name=phase,proto3,enum=hookstart.v1.QueueStreamPhase" json:"phase,omitempty"`
+	// Maximum size in bytes, after which it refuses new messages. 0: no limit.
+	MaxBytes int64 `protobuf:"varint,2,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	// How long it keeps messages, in seconds. 0: as long as the shared stream.
+	MaxAgeSeconds int64 `protobuf:"varint,3,opt,name=max_age_seconds,json=maxAgeSeconds,proto3" json:"max_age_seconds,omitempty"`
+	// Number of replicas. 0: as many as the shared stream.
+	Replicas int64 `protobuf:"varint,4,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	// Tags that a server must have to hold a replica. Empty: any server.
+	PlacementTags []string `protobuf:"bytes,5,rep,name=placement_tags,json=placementTags,proto3" json:"placement_tags,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueStream) Reset() {
+	*x = QueueStream{}
+	mi := &file_hookstart_v1_execution_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueStream) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueStream) ProtoMessage() {}
+
+func (x *QueueStream) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_execution_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueStream.ProtoReflect.Descriptor instead.
+func (*QueueStream) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_execution_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *QueueStream) GetPhase() QueueStreamPhase {
+	if x != nil {
+		return x.Phase
+	}
+	return QueueStreamPhase_QUEUE_STREAM_PHASE_UNSPECIFIED
+}
+
+func (x *QueueStream) GetMaxBytes() int64 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *QueueStream) GetMaxAgeSeconds() int64 {
+	if x != nil {
+		return x.MaxAgeSeconds
+	}
+	return 0
+}
+
+func (x *QueueStream) GetReplicas() int64 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *QueueStream) GetPlacementTags() []string {
+	if x != nil {
+		return x.PlacementTags
+	}
+	return nil
+}
+
 // QueueGroupSettings holds what an operator has set for one group of runners.
 type QueueGroupSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -938,7 +1098,7 @@ type QueueGroupSettings struct {
 
 func (x *QueueGroupSettings) Reset() {
 	*x = QueueGroupSettings{}
-	mi := &file_hookstart_v1_execution_proto_msgTypes[6]
+	mi := &file_hookstart_v1_execution_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1110,7 @@ func (x *QueueGroupSettings) String() string {
 func (*QueueGroupSettings) ProtoMessage() {}
 
 func (x *QueueGroupSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_execution_proto_msgTypes[6]
+	mi := &file_hookstart_v1_execution_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1123,7 @@ func (x *QueueGroupSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueGroupSettings.ProtoReflect.Descriptor instead.
 func (*QueueGroupSettings) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_execution_proto_rawDescGZIP(), []int{6}
+	return file_hookstart_v1_execution_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *QueueGroupSettings) GetGroup() string {
@@ -1049,13 +1209,20 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x06output\x18\x05 \x01(\fR\x06output\x129\n" +
 	"\n" +
 	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x18\n" +
-	"\aattempt\x18\a \x01(\rR\aattempt\"\xf3\x01\n" +
+	"\aattempt\x18\a \x01(\rR\aattempt\"\xa6\x02\n" +
 	"\rQueueSettings\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12=\n" +
 	"\fpaused_since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vpausedSince\x12=\n" +
 	"\fpaused_until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x128\n" +
 	"\x06groups\x18\x04 \x03(\v2 .hookstart.v1.QueueGroupSettingsR\x06groups\x12\x14\n" +
-	"\x05lanes\x18\x05 \x01(\x03R\x05lanes\"N\n" +
+	"\x05lanes\x18\x05 \x01(\x03R\x05lanes\x121\n" +
+	"\x06stream\x18\x06 \x01(\v2\x19.hookstart.v1.QueueStreamR\x06stream\"\xcb\x01\n" +
+	"\vQueueStream\x124\n" +
+	"\x05phase\x18\x01 \x01(\x0e2\x1e.hookstart.v1.QueueStreamPhaseR\x05phase\x12\x1b\n" +
+	"\tmax_bytes\x18\x02 \x01(\x03R\bmaxBytes\x12&\n" +
+	"\x0fmax_age_seconds\x18\x03 \x01(\x03R\rmaxAgeSeconds\x12\x1a\n" +
+	"\breplicas\x18\x04 \x01(\x03R\breplicas\x12%\n" +
+	"\x0eplacement_tags\x18\x05 \x03(\tR\rplacementTags\"N\n" +
 	"\x12QueueGroupSettings\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\"\n" +
 	"\rmax_in_flight\x18\x02 \x01(\x03R\vmaxInFlight*\x89\x01\n" +
@@ -1074,7 +1241,15 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x17EXECUTION_STATE_RUNNING\x10\x01\x12\x1d\n" +
 	"\x19EXECUTION_STATE_SUCCEEDED\x10\x02\x12\x1a\n" +
 	"\x16EXECUTION_STATE_FAILED\x10\x03\x12\x1c\n" +
-	"\x18EXECUTION_STATE_CANCELED\x10\x04B?Z=github.com/hookstart/hookstart/proto/hookstart/v1;hookstartv1b\x06proto3"
+	"\x18EXECUTION_STATE_CANCELED\x10\x04*\xfd\x01\n" +
+	"\x10QueueStreamPhase\x12\"\n" +
+	"\x1eQUEUE_STREAM_PHASE_UNSPECIFIED\x10\x00\x12 \n" +
+	"\x1cQUEUE_STREAM_PHASE_MOVING_IN\x10\x01\x12 \n" +
+	"\x1cQUEUE_STREAM_PHASE_CLOSED_IN\x10\x02\x12\x1a\n" +
+	"\x16QUEUE_STREAM_PHASE_OWN\x10\x03\x12!\n" +
+	"\x1dQUEUE_STREAM_PHASE_MOVING_OUT\x10\x04\x12!\n" +
+	"\x1dQUEUE_STREAM_PHASE_CLOSED_OUT\x10\x05\x12\x1f\n" +
+	"\x1bQUEUE_STREAM_PHASE_DRAINING\x10\x06B?Z=github.com/hookstart/hookstart/proto/hookstart/v1;hookstartv1b\x06proto3"
 
 var (
 	file_hookstart_v1_execution_proto_rawDescOnce sync.Once
@@ -1088,43 +1263,47 @@ func file_hookstart_v1_execution_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_execution_proto_rawDescData
 }
 
-var file_hookstart_v1_execution_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_hookstart_v1_execution_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_hookstart_v1_execution_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_hookstart_v1_execution_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_hookstart_v1_execution_proto_goTypes = []any{
 	(ExecutionSource)(0),          // 0: hookstart.v1.ExecutionSource
 	(BodyKind)(0),                 // 1: hookstart.v1.BodyKind
 	(ExecutionState)(0),           // 2: hookstart.v1.ExecutionState
-	(*NamedValues)(nil),           // 3: hookstart.v1.NamedValues
-	(*ExecutionStart)(nil),        // 4: hookstart.v1.ExecutionStart
-	(*ExecutionRejected)(nil),     // 5: hookstart.v1.ExecutionRejected
-	(*Cancellation)(nil),          // 6: hookstart.v1.Cancellation
-	(*ExecutionProgress)(nil),     // 7: hookstart.v1.ExecutionProgress
-	(*QueueSettings)(nil),         // 8: hookstart.v1.QueueSettings
-	(*QueueGroupSettings)(nil),    // 9: hookstart.v1.QueueGroupSettings
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(QueueStreamPhase)(0),         // 3: hookstart.v1.QueueStreamPhase
+	(*NamedValues)(nil),           // 4: hookstart.v1.NamedValues
+	(*ExecutionStart)(nil),        // 5: hookstart.v1.ExecutionStart
+	(*ExecutionRejected)(nil),     // 6: hookstart.v1.ExecutionRejected
+	(*Cancellation)(nil),          // 7: hookstart.v1.Cancellation
+	(*ExecutionProgress)(nil),     // 8: hookstart.v1.ExecutionProgress
+	(*QueueSettings)(nil),         // 9: hookstart.v1.QueueSettings
+	(*QueueStream)(nil),           // 10: hookstart.v1.QueueStream
+	(*QueueGroupSettings)(nil),    // 11: hookstart.v1.QueueGroupSettings
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
 }
 var file_hookstart_v1_execution_proto_depIdxs = []int32{
 	0,  // 0: hookstart.v1.ExecutionStart.source:type_name -> hookstart.v1.ExecutionSource
-	10, // 1: hookstart.v1.ExecutionStart.accepted_at:type_name -> google.protobuf.Timestamp
+	12, // 1: hookstart.v1.ExecutionStart.accepted_at:type_name -> google.protobuf.Timestamp
 	1,  // 2: hookstart.v1.ExecutionStart.body_kind:type_name -> hookstart.v1.BodyKind
-	3,  // 3: hookstart.v1.ExecutionStart.headers:type_name -> hookstart.v1.NamedValues
-	3,  // 4: hookstart.v1.ExecutionStart.query:type_name -> hookstart.v1.NamedValues
-	10, // 5: hookstart.v1.ExecutionRejected.accepted_at:type_name -> google.protobuf.Timestamp
-	3,  // 6: hookstart.v1.ExecutionRejected.headers:type_name -> hookstart.v1.NamedValues
-	3,  // 7: hookstart.v1.ExecutionRejected.query:type_name -> hookstart.v1.NamedValues
+	4,  // 3: hookstart.v1.ExecutionStart.headers:type_name -> hookstart.v1.NamedValues
+	4,  // 4: hookstart.v1.ExecutionStart.query:type_name -> hookstart.v1.NamedValues
+	12, // 5: hookstart.v1.ExecutionRejected.accepted_at:type_name -> google.protobuf.Timestamp
+	4,  // 6: hookstart.v1.ExecutionRejected.headers:type_name -> hookstart.v1.NamedValues
+	4,  // 7: hookstart.v1.ExecutionRejected.query:type_name -> hookstart.v1.NamedValues
 	1,  // 8: hookstart.v1.ExecutionRejected.body_kind:type_name -> hookstart.v1.BodyKind
-	10, // 9: hookstart.v1.Cancellation.requested_at:type_name -> google.protobuf.Timestamp
+	12, // 9: hookstart.v1.Cancellation.requested_at:type_name -> google.protobuf.Timestamp
 	2,  // 10: hookstart.v1.ExecutionProgress.state:type_name -> hookstart.v1.ExecutionState
-	10, // 11: hookstart.v1.ExecutionProgress.at:type_name -> google.protobuf.Timestamp
-	10, // 12: hookstart.v1.ExecutionProgress.started_at:type_name -> google.protobuf.Timestamp
-	10, // 13: hookstart.v1.QueueSettings.paused_since:type_name -> google.protobuf.Timestamp
-	10, // 14: hookstart.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
-	9,  // 15: hookstart.v1.QueueSettings.groups:type_name -> hookstart.v1.QueueGroupSettings
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	12, // 11: hookstart.v1.ExecutionProgress.at:type_name -> google.protobuf.Timestamp
+	12, // 12: hookstart.v1.ExecutionProgress.started_at:type_name -> google.protobuf.Timestamp
+	12, // 13: hookstart.v1.QueueSettings.paused_since:type_name -> google.protobuf.Timestamp
+	12, // 14: hookstart.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
+	11, // 15: hookstart.v1.QueueSettings.groups:type_name -> hookstart.v1.QueueGroupSettings
+	10, // 16: hookstart.v1.QueueSettings.stream:type_name -> hookstart.v1.QueueStream
+	3,  // 17: hookstart.v1.QueueStream.phase:type_name -> hookstart.v1.QueueStreamPhase
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_execution_proto_init() }
@@ -1137,8 +1316,8 @@ func file_hookstart_v1_execution_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_execution_proto_rawDesc), len(file_hookstart_v1_execution_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   7,
+			NumEnums:      4,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -18,10 +18,14 @@ const (
 	// OrderKeys is the capability to give the executions of a trigger node an order, by its order
 	// key.
 	OrderKeys Capability = "orderKey"
+	// OwnStreams is the capability to store the starts of a queue in the queue's own stream.
+	OwnStreams Capability = "ownStreams"
 )
 
 // Capabilities returns the capabilities of an ingress of this version.
-func Capabilities() []Capability { return []Capability{Senders, Filters, Answers, OrderKeys} }
+func Capabilities() []Capability {
+	return []Capability{Senders, Filters, Answers, OrderKeys, OwnStreams}
+}
 
 // namesOf returns the names of capabilities in the form in which they are announced.
 func namesOf(capabilities []Capability) []string {

@@ -36,6 +36,14 @@ type Sink interface {
 	Reset()
 }
 
+// Settler is a Sink whose changes may be applied before they are in force. The barrier waits for
+// them: see Heartbeat.
+type Settler interface {
+	// Unsettled returns the first revision that is not in force, or 0 if all are, and a channel that is
+	// closed when another one is. A nil channel means that there is nothing to wait for.
+	Unsettled() (since uint64, settled <-chan struct{})
+}
+
 // ErrUnidentified means that the registry has no identity: it was lost, or is being restored. It
 // wraps ErrNotCurrent.
 var ErrUnidentified = fmt.Errorf("%w: it was lost, or is being restored", ErrNotCurrent)
@@ -440,6 +448,21 @@ func (f *Follower) Revision() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.revision
+}
+
+// inForce returns the last revision that is in force, and a channel that is closed when a revision
+// comes into force that was applied before. The channel may be nil.
+func (f *Follower) inForce() (revision uint64, settled <-chan struct{}) {
+	revision = f.Revision()
+	s, ok := f.sink.(Settler)
+	if !ok {
+		return revision, nil
+	}
+	since, settled := s.Unsettled()
+	if since > 0 {
+		revision = min(revision, since-1)
+	}
+	return revision, settled
 }
 
 // untilMoved returns a channel that is closed at the next change.

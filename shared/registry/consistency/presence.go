@@ -93,18 +93,20 @@ func (a *Heartbeat) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		moved := a.follower.untilMoved()
+		_, settled := a.follower.inForce()
 		a.announceAgain()
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		case <-moved:
+		case <-settled:
 		}
 	}
 }
 
 func (a *Heartbeat) announce() error {
-	a.self.revision = a.follower.Revision()
+	a.self.revision, _ = a.follower.inForce()
 	data, err := a.self.encode()
 	if err != nil {
 		return err

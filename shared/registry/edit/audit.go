@@ -189,6 +189,9 @@ func (e *Editor) entryOf(
 	}
 	was, now := fieldsOf(before), fieldsOf(after)
 	fields := changedFields(was, now)
+	if len(fields) == 0 && closedDiffers(before, after) {
+		return entry, false // a part of the change of the queue, which has an entry
+	}
 	if len(fields) == 0 && entry.WorkflowID == "" {
 		return entry, false // an intent, which the change of the workflow's record carries out
 	}
@@ -236,6 +239,12 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 // actionOfQueue returns the stable name of the change of a queue's settings. is holds the fields
 // after the change.
 func actionOfQueue(fields []string, now map[string]value) string {
+	if i := slices.IndexFunc(fields, isStreamField); i >= 0 {
+		if slices.ContainsFunc(slices.Collect(maps.Keys(now)), isStreamField) {
+			return "queue-stream.set"
+		}
+		return "queue-stream.delete"
+	}
 	pause := slices.ContainsFunc(fields, func(field string) bool {
 		return strings.HasSuffix(field, "].pausedSince") ||
 			strings.HasSuffix(field, "].pausedUntil")
@@ -249,6 +258,19 @@ func actionOfQueue(fields []string, now map[string]value) string {
 		}
 	}
 	return "queue.resume"
+}
+
+// closedDiffers reports whether a workflow is closed or opened again.
+func closedDiffers(before, after registry.Record) bool {
+	was, wasOne := before.(*registry.Workflow)
+	now, nowOne := after.(*registry.Workflow)
+	return wasOne && nowOne && was.Closed != now.Closed
+}
+
+// isStreamField reports whether a field of a queue is about the queue's own stream.
+func isStreamField(field string) bool {
+	_, name, _ := strings.Cut(field, "].")
+	return name == "stream" || strings.HasPrefix(name, "stream.")
 }
 
 func all(fields []string, holds func(string) bool) bool {
@@ -314,6 +336,12 @@ func addFields(to map[string]value, prefix string, record reflect.Value) {
 				at := name + "[" + node.NodeID + "]"
 				to[at] = value{shown: true}
 				addFields(to, at+".", reflect.ValueOf(node))
+			}
+		case registry.QueueStream:
+			// The audit shows what operators asked for, and not the phases of the move that follows.
+			if content.Phase < registry.MovingOut {
+				to[name] = value{shown: "own"}
+				addFields(to, name+".", v)
 			}
 		case []registry.QueueGroup:
 			for _, group := range content {

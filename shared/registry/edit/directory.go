@@ -32,6 +32,7 @@ type records struct {
 	accounts  btree.Map[string, Versioned[*registry.Account]]
 	events    map[string]*registry.Account // the accounts whose events start a workflow
 	workflows btree.Map[string, Versioned[*registry.Workflow]]
+	closed    map[string]struct{}                   // the workflows that are closed
 	byAccount btree.Map[string, struct{}]           // by accountKey
 	queues    map[string]int                        // number of workflows that name each queue
 	settings  map[string]Versioned[*registry.Queue] // settings of queues, by name
@@ -43,6 +44,7 @@ type records struct {
 func newRecords() *records {
 	return &records{
 		events:     map[string]*registry.Account{},
+		closed:     map[string]struct{}{},
 		queues:     map[string]int{},
 		settings:   map[string]Versioned[*registry.Queue]{},
 		keysByHash: map[[sha256.Size]byte]*registry.Key{},
@@ -125,6 +127,9 @@ func (r *records) apply(c registry.Change) {
 		before, existed := r.workflows.Set(id, Versioned[*registry.Workflow]{
 			c.Workflow, c.Revision,
 		})
+		if delete(r.closed, id); c.Workflow.Closed {
+			r.closed[id] = struct{}{}
+		}
 		if existed {
 			r.byAccount.Delete(accountKey(before.Record.AccountID, id))
 			r.count(before.Record, -1)
@@ -138,6 +143,7 @@ func (r *records) apply(c registry.Change) {
 	case c.Queue != nil:
 		r.settings[c.Queue.Name] = Versioned[*registry.Queue]{c.Queue, c.Revision}
 	case c.DeletedWorkflow != "":
+		delete(r.closed, c.DeletedWorkflow)
 		if before, existed := r.workflows.Delete(c.DeletedWorkflow); existed {
 			r.byAccount.Delete(accountKey(before.Record.AccountID, c.DeletedWorkflow))
 			r.count(before.Record, -1)
@@ -185,6 +191,13 @@ func (d *Directory) Workflow(id string) (Versioned[*registry.Workflow], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.workflows.Get(id)
+}
+
+// ClosedWorkflows returns the IDs of the workflows that are closed.
+func (d *Directory) ClosedWorkflows() []string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.Sorted(maps.Keys(d.current.closed))
 }
 
 // Queues returns the queues that workflows name, in order.

@@ -104,6 +104,19 @@ func (e *Editor) CurrentOrRestoring(ctx context.Context) error {
 	return nil
 }
 
+type storeByKey struct{}
+
+// StoreBy returns a context whose changes are stored before a time, or fail. That they are in force
+// may take longer.
+func StoreBy(ctx context.Context, at time.Time) context.Context {
+	return context.WithValue(ctx, storeByKey{}, at)
+}
+
+// AwaitInForce waits until everything that was stored up to a revision is in force.
+func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
+	return e.confirm(ctx, revision, marks{})
+}
+
 // change stores a change, and waits until it is in force everywhere.
 func (e *Editor) change(ctx context.Context, try func() (revision uint64, err error)) error {
 	stored := marks{}
@@ -123,6 +136,11 @@ func (e *Editor) change(ctx context.Context, try func() (revision uint64, err er
 func (e *Editor) store(
 	ctx context.Context, try func() (revision uint64, err error),
 ) (uint64, error) {
+	if by, ok := ctx.Value(storeByKey{}).(time.Time); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, by)
+		defer cancel()
+	}
 	if err := e.Current(ctx); err != nil { // nothing is stored in a registry that is being restored
 		return 0, err
 	}

@@ -14,6 +14,9 @@ func (e *Editor) mayStore(ctx context.Context, before, after *registry.Workflow)
 	if err := unchanged(ctx, before); err != nil {
 		return err
 	}
+	if err := e.mayChangeQueue(before, after); err != nil {
+		return err
+	}
 	return e.prepareOrder(ctx, before, after)
 }
 

@@ -314,6 +314,7 @@ func (e *Editor) replace(
 		if err := moveTo(account.Record, w); err != nil {
 			return 0, err
 		}
+		w.Closed = false
 		w.Name, w.Queue, w.RateLimit = spec.Name, spec.Queue, registry.RateLimit{}
 		if spec.RateLimit != nil {
 			w.RateLimit = *spec.RateLimit

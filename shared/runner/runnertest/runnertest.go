@@ -5,7 +5,9 @@ package runnertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/textproto"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,9 +19,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Ingress starts executions on the stream of a NATS server, which may be started by natstest.
+// Ingress starts executions on the stream of a NATS server, which may be started by natstest. It is
+// safe for concurrent use.
 type Ingress struct {
 	js jetstream.JetStream
+
+	mu     sync.Mutex
+	lanes  map[string]bool         // queues with lanes
+	phases map[string]stream.Phase // of queues that have, or had, an own stream
 }
 
 // NewIngress returns an Ingress. It creates the stream if it does not exist.
@@ -35,7 +42,74 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &Ingress{js: js}
+	return &Ingress{js: js, lanes: map[string]bool{}, phases: map[string]stream.Phase{}}
+}
+
+// MoveIn gives a queue a stream of its own, as an operator does, or moves it into the stream that it
+// still has. Executions that are started afterwards are stored there.
+func (i *Ingress) MoveIn(tb testing.TB, queue string) {
+	tb.Helper()
+	if err := stream.EnsureOwn(tb.Context(), i.js, stream.DefaultSettings, queue, stream.OwnLimits{}); err != nil {
+		tb.Fatal(err)
+	}
+	i.setPhase(tb, queue, stream.PhaseOwn)
+}
+
+// MoveOut moves a queue back into the stream that all queues share. The own stream remains with what
+// it holds.
+func (i *Ingress) MoveOut(tb testing.TB, queue string) {
+	tb.Helper()
+	i.setPhase(tb, queue, stream.PhaseDraining)
+}
+
+// DeleteOwn deletes the own stream of a queue that has moved out, as an executor does when all of its
+// messages have expired.
+func (i *Ingress) DeleteOwn(tb testing.TB, queue string) {
+	tb.Helper()
+	i.setPhase(tb, queue, stream.PhaseShared)
+	if err := stream.DeleteOwn(tb.Context(), i.js, queue); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// place returns where a start is to be stored.
+func (i *Ingress) place(tb testing.TB, start *execution.Start) stream.Place {
+	tb.Helper()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if start.OrderKey != "" && !i.lanes[start.Queue] { // an executor does so when a trigger node gets an order key
+		i.lanes[start.Queue] = true
+		i.store(tb, start.Queue)
+	}
+	return i.phases[start.Queue].NewPlace()
+}
+
+func (i *Ingress) setPhase(tb testing.TB, queue string, phase stream.Phase) {
+	tb.Helper()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.phases[queue] = phase
+	i.store(tb, queue)
+}
+
+// store stores the settings of a queue, as an executor does.
+func (i *Ingress) store(tb testing.TB, queue string) {
+	tb.Helper()
+	lanes := 0
+	if i.lanes[queue] {
+		lanes = execution.Lanes
+	}
+	settings, err := stream.EncodePhase(queue, lanes, i.phases[queue])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	registry, err := i.js.CreateOrUpdateKeyValue(tb.Context(), jetstream.KeyValueConfig{Bucket: "registry"})
+	if err == nil {
+		_, err = registry.Put(tb.Context(), "queue."+queue, settings)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // Post is a request of a sender. Its zero value is an empty body to the workflow "workflow" on the
@@ -87,10 +161,7 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 	if p.DeliveryID != "" {
 		start.ID = execution.IDForDelivery(start.WorkflowID, start.NodeID, p.DeliveryID)
 	}
-	if p.OrderKey != "" {
-		i.addLanes(tb, start.Queue)
-	}
-	msg, err := stream.StartMessage(start)
+	msg, err := i.place(tb, &start).StartMessage(start)
 	if err == nil {
 		_, err = i.js.PublishMsg(tb.Context(), msg)
 	}
@@ -98,26 +169,6 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 		tb.Fatal(err)
 	}
 	return start.ID
-}
-
-// addLanes stores that a queue has lanes, as an executor does when a trigger node gets an order
-// key.
-func (i *Ingress) addLanes(tb testing.TB, queue string) {
-	tb.Helper()
-	const bucket = "registry"
-	settings, err := stream.EncodeLanes(queue)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	registry, err := i.js.CreateOrUpdateKeyValue(tb.Context(), jetstream.KeyValueConfig{
-		Bucket: bucket,
-	})
-	if err == nil {
-		_, err = registry.Create(tb.Context(), "queue."+queue, settings)
-	}
-	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
-		tb.Fatal(err)
-	}
 }
 
 // Cancel asks for the end of an execution, as an operator does.
@@ -156,9 +207,7 @@ func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)
 	defer cancel()
-	consumer, err := i.js.OrderedConsumer(ctx, stream.ProgressName, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{"executions.progress.*.*." + executionID},
-	})
+	consumer, err := i.reports(ctx, executionID)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -181,6 +230,39 @@ func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress
 		states = append(states, *event.Progress)
 		if event.Progress.Status.Final() {
 			return states
+		}
+	}
+}
+
+// reports returns a consumer of the reports of an execution, from the stream that has the first.
+func (i *Ingress) reports(ctx context.Context, executionID string) (jetstream.Consumer, error) {
+	names := map[string]string{stream.ProgressName: "executions.progress.*.*." + executionID}
+	i.mu.Lock()
+	for queue, phase := range i.phases {
+		if phase.Exists() {
+			names[stream.OwnProgressName(queue)] = stream.Place{Own: true}.ProgressSubject(queue, "*", executionID)
+		}
+	}
+	i.mu.Unlock()
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		for name, subject := range names {
+			reports, err := i.js.Stream(ctx, name)
+			if err == nil && len(names) > 1 {
+				_, err = reports.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(subject))
+			}
+			if err == nil {
+				return i.js.OrderedConsumer(ctx, name, jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
+			}
+			if !errors.Is(err, jetstream.ErrMsgNotFound) {
+				return nil, err
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("execution %s has reported nothing: %w", executionID, ctx.Err())
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Pausing and resuming queues.
+// Pausing and resuming queues, and moving them between streams.
 import { busy, call } from "./api.js";
 import { fail } from "./failures.js";
 import { refreshFragments } from "./fragments.js";
@@ -10,9 +10,10 @@ export function watchQueues() {
     if (!button) {
       return;
     }
+    const { queue, method, body } = button.dataset;
     refusal.hidden = true;
     try {
-      await busy(button, () => call("POST", button.dataset.queue));
+      await busy(button, () => call(method || "POST", queue, body));
       await refreshFragments();
     } catch (problem) {
       fail(refusal, problem);

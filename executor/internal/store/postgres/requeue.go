@@ -42,13 +42,16 @@ const (
 		WHERE e.id = m.id RETURNING e.id`
 
 	dismissMessages = `UPDATE unreadable u SET dismissed_at = $3
-		FROM (SELECT u.stream_sequence, u.subject, n.progress
-			FROM unreadable u JOIN unnest($1::bigint[], $2::boolean[]) AS n (stream_sequence,
-			progress) USING (stream_sequence)
-			WHERE (u.subject LIKE 'executions.progress.%') = n.progress AND u.dismissed_at IS NULL
+		FROM (SELECT u.stream_sequence, u.subject, n.prefix
+			FROM unreadable u JOIN unnest($1::bigint[], $2::text[]) AS n (stream_sequence, prefix)
+			USING (stream_sequence)
+			WHERE CASE WHEN u.subject LIKE 'executions.progress.%' THEN 'executions.progress.'
+				WHEN u.subject LIKE 'executions.queue.%' OR u.subject LIKE 'executions.reports.%'
+					THEN substr(u.subject, 1, length(n.prefix))
+				ELSE '-' END = n.prefix AND u.dismissed_at IS NULL
 			ORDER BY u.stream_sequence, u.subject FOR NO KEY UPDATE OF u) AS m
 		WHERE u.stream_sequence = m.stream_sequence AND u.subject = m.subject
-		RETURNING u.stream_sequence, m.progress`
+		RETURNING u.stream_sequence, m.prefix`
 )
 
 // EndLost implements relational.Tx.
@@ -96,16 +99,16 @@ func (tx transaction) Dismiss(
 		column(messages, func(key store.MessageKey) int64 {
 			return store.Sequence(key.StreamSequence)
 		}),
-		column(messages, func(key store.MessageKey) bool { return key.Progress }), at)
+		column(messages, store.MessageKey.Prefix), at)
 	return dismissed, messageKeys, err
 }
 
 func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 	var sequence int64
-	err = row.Scan(&sequence, &key.Progress)
+	var prefix string
+	err = row.Scan(&sequence, &prefix)
 	//nolint:gosec // written by store.Sequence, never negative
-	key.StreamSequence = uint64(sequence)
-	return key, err
+	return store.MessageKeyOf(uint64(sequence), prefix), err
 }
 
 // updated runs a statement and returns the rows that it returns.

@@ -21,8 +21,17 @@ var unreadable = table[store.KeptMessage]{
 	part:     func(p *store.Part) *[]store.KeptMessage { return &p.Unreadable },
 }
 
-// HasKey is the condition for the message with a store.MessageKey.
-const HasKey = `stream_sequence = ? AND (subject LIKE 'executions.progress.%') = ?`
+// HasKey is the condition for the message with a store.MessageKey. KeyArgs returns its arguments.
+const HasKey = `stream_sequence = ? AND CASE
+	WHEN subject LIKE 'executions.progress.%' THEN 'executions.progress.'
+	WHEN subject LIKE 'executions.queue.%' OR subject LIKE 'executions.reports.%'
+		THEN substr(subject, 1, length(CAST(? AS text)))
+	ELSE '-' END = ?`
+
+// KeyArgs returns the arguments of HasKey.
+func KeyArgs(key store.MessageKey) []any {
+	return []any{store.Sequence(key.StreamSequence), key.Prefix(), key.Prefix()}
+}
 
 // putAside stores and deletes the unreadable messages of a batch, and stores its audit entries.
 func putAside(ctx context.Context, tx Tx, batch store.Batch) error {
@@ -38,7 +47,7 @@ func putAside(ctx context.Context, tx Tx, batch store.Batch) error {
 	}
 	for _, key := range batch.Recovered { // one, as a rule
 		if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE `+HasKey,
-			store.Sequence(key.StreamSequence), key.Progress); err != nil {
+			KeyArgs(key)...); err != nil {
 			return err
 		}
 	}
@@ -48,7 +57,7 @@ func putAside(ctx context.Context, tx Tx, batch store.Batch) error {
 // GetUnreadable implements store.Store.
 func (s *Store) GetUnreadable(ctx context.Context, key store.MessageKey) (store.Unreadable, error) {
 	found, err := Collect(ctx, s.db, "get unreadable", unreadable.scan,
-		unreadable.selection()+`WHERE `+HasKey, store.Sequence(key.StreamSequence), key.Progress)
+		unreadable.selection()+`WHERE `+HasKey, KeyArgs(key)...)
 	if err != nil {
 		return store.Unreadable{}, err
 	}
@@ -70,7 +79,11 @@ func (s *Store) ListUnreadable(
 	}
 	if filter.WorkflowID != "" {
 		ordered, others := store.SubjectPatterns(filter.WorkflowID)
-		where.Add(`CASE WHEN subject LIKE 'executions.ordered.%' THEN subject LIKE ? ESCAPE '\' ELSE subject LIKE ? ESCAPE '\' END`, ordered, others)
+		own := store.OwnPatterns(filter.WorkflowID)
+		where.Add(`CASE WHEN subject LIKE 'executions.queue.%' THEN subject LIKE ? ESCAPE '\'
+			OR subject LIKE ? ESCAPE '\' OR subject LIKE ? ESCAPE '\'
+			WHEN subject LIKE 'executions.ordered.%' THEN subject LIKE ? ESCAPE '\'
+			ELSE subject LIKE ? ESCAPE '\' END`, own[0], own[1], own[2], ordered, others)
 	}
 	if filter.Reason != "" {
 		where.Add(`strpos(reason, ?) > 0`, store.SanitizeText(filter.Reason))

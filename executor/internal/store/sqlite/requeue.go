@@ -66,7 +66,7 @@ func (tx *transaction) Dismiss(
 	}
 	messageKeys, err = changed(ctx, tx.Tx, dismissMessage, messages,
 		func(key store.MessageKey) []any {
-			return []any{at.UnixMicro(), store.Sequence(key.StreamSequence), key.Progress}
+			return append([]any{at.UnixMicro()}, relational.KeyArgs(key)...)
 		})
 	return dismissed, messageKeys, err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -94,6 +95,12 @@ func (of Stream) subjects() []string {
 		return stream.DefaultSettings.ProgressConfig().Subjects
 	case stream.ReportsName:
 		return []string{stream.ReportsSubjects}
+	}
+	if queue, ok := stream.QueueOfStream(of.Name); ok && execution.ValidName(queue) {
+		return stream.DefaultSettings.OwnConfig(queue, stream.OwnLimits{}).Subjects
+	}
+	if queue, ok := stream.QueueOfProgressStream(of.Name); ok && execution.ValidName(queue) {
+		return stream.DefaultSettings.OwnProgressConfig(queue, stream.OwnLimits{}).Subjects
 	}
 	return nil
 }

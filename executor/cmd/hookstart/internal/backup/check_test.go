@@ -61,6 +61,15 @@ func sound(t *testing.T) contents {
 	}
 }
 
+// addOwn adds the own streams of the queue "default", with a start that has the subject of a place.
+func (c *contents) addOwn(sequence uint64, p stream.Place) {
+	starts, reports := stream.OwnName("default"), stream.OwnProgressName("default")
+	c.manifest.Streams = append(c.manifest.Streams,
+		Stream{Name: starts, First: 1, Last: sequence, Messages: 1}, Stream{Name: reports, First: 1, Last: 1, Messages: 1})
+	c.messages[streamEntry(starts)] = []message{{Sequence: sequence, Subject: p.StartSubject("default", "wf", "node")}}
+	c.messages[streamEntry(reports)] = []message{{Sequence: 1, Subject: stream.Place{Own: true}.ProgressSubject("default", "wf", "execution")}}
+}
+
 func (c contents) write(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "hookstart.backup")
@@ -133,6 +142,16 @@ func TestCheck(t *testing.T) {
 		"a stream of another version": {func(c *contents) {
 			c.manifest.Streams = append(c.manifest.Streams, Stream{Name: "ELSEWHERE"})
 		}, "there is no stream ELSEWHERE in this version"},
+		"a queue's own streams": {func(c *contents) {
+			c.addOwn(2, stream.Place{Own: true})
+		}, ""},
+		"a start of the shared stream in an own one": {func(c *contents) {
+			c.addOwn(2, stream.Place{})
+		}, "stream QUEUE_default: message 2 has the subject " +
+			stream.StartSubject("default", "wf", "node")},
+		"an own stream of a queue that cannot be one": {func(c *contents) {
+			c.manifest.Streams = append(c.manifest.Streams, Stream{Name: stream.OwnName("a b")})
+		}, "there is no stream QUEUE_a b in this version"},
 		"a record that is missing": {func(c *contents) {
 			c.records = []string{`{"Records":[{}]}`}
 		}, "there are 1 records, and must be 2"},

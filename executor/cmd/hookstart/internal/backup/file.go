@@ -11,7 +11,9 @@
 //	                       of SQLite can be restored into PostgreSQL
 //	streams/EXECUTIONS     the messages of a stream, one JSON text per line, in the order of
 //	                       their sequences
+//	streams/QUEUE_{queue}  likewise, for each queue with a stream of its own
 //	streams/PROGRESS
+//	streams/PROGRESS_{queue}
 //	streams/REPORTS        the messages that are not applied yet
 //	buckets/registry       the records of a bucket, in the same form
 //	buckets/registry_secrets
@@ -26,8 +28,9 @@
 //  1. The recorder's position (its consumers' floors). Every message up to it is recorded.
 //  2. The database, as it is at one moment after that.
 //  3. The position of each group of runners. A runner has reported before it acknowledges.
-//  4. EXECUTIONS, up to its end after that; then PROGRESS, likewise, so that it has each report of
-//     an acknowledged execution.
+//  4. EXECUTIONS and the queues' own streams, up to their ends after that; then PROGRESS and the
+//     streams of reports beside the own ones, likewise, so that they have each report of an
+//     acknowledged execution.
 //  5. The registry, then the secrets: a token's hash is stored after the token.
 //  6. The audit entries of the changes between 2 and 5, once the executors have copied them into
 //     the database. An entry that is in the database of 2, too, is restored once.
@@ -56,8 +59,13 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// format is the version of the file's contents. A program reads all versions up to its own.
-const format = 1
+// These are the versions of the file's contents. A program reads all versions up to its own. Only
+// a file with queues' own streams has the newer one, so that earlier programs read the others.
+const (
+	formatShared = 1
+	formatOwn    = 2
+	format       = formatOwn
+)
 
 const manifestName = "manifest.json"
 

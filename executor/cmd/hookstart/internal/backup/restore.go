@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -120,6 +121,13 @@ func (i Installation) mustBeEmpty(ctx context.Context) error {
 			return &NotEmptyError{"the stream " + name + " has, or had, messages"}
 		}
 	}
+	owned, err := stream.OwnQueues(ctx, i.JetStream)
+	if err != nil {
+		return err
+	}
+	if len(owned) > 0 {
+		return &NotEmptyError{"the queue " + owned[0].Queue + " has a stream of its own"}
+	}
 	bucket, err := i.JetStream.KeyValue(ctx, registry.Bucket)
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", registry.Bucket, err)
@@ -136,6 +144,9 @@ func (i Installation) mustBeEmpty(ctx context.Context) error {
 }
 
 func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error {
+	if err := i.makeOwn(ctx, r, m); err != nil {
+		return err
+	}
 	var positions []position
 	streams := slices.DeleteFunc(slices.Clone(m.Streams), func(of Stream) bool {
 		return of.Name == stream.ReportsName
@@ -208,6 +219,70 @@ func (i Installation) identify(ctx context.Context, restoring bool) error {
 	identity.Restoring = restoring
 	if _, err := edit.WriteInstallation(ctx, i.JetStream, identity, over); err != nil {
 		return fmt.Errorf("the installation's identity: %w", err)
+	}
+	return nil
+}
+
+// recorderWait is the maximum time until the executors read a stream that was made.
+const recorderWait = 30 * time.Second
+
+// makeOwn makes the own streams of the queues in the file, with the limits in the queues' records,
+// and waits until the executors read them. If there are too few servers for the replicas, or none
+// with the tags, a stream gets as many replicas as EXECUTIONS, on any servers.
+func (i Installation) makeOwn(ctx context.Context, r *reader, m Manifest) error {
+	limits := map[string]stream.OwnLimits{}
+	for _, of := range m.Streams {
+		if queue, ok := stream.QueueOfStream(of.Name); ok {
+			limits[queue] = stream.OwnLimits{}
+		}
+	}
+	if len(limits) == 0 {
+		return nil
+	}
+	if err := r.messages(bucketEntry(registry.Bucket), func(m message) error {
+		queue, ok := strings.CutPrefix(m.Subject, subjectOf("queue."))
+		if _, own := limits[queue]; !ok || !own || m.deletes() {
+			return nil
+		}
+		settings, err := stream.DecodeQueueSettings(m.Data)
+		limits[queue] = settings.Stream.Limits
+		return err
+	}); err != nil {
+		return err
+	}
+	shared, err := stream.ReadState(ctx, i.JetStream)
+	if err != nil {
+		return err
+	}
+	for queue, of := range limits {
+		err := stream.EnsureOwn(ctx, i.JetStream, shared.Settings, queue, of)
+		if errors.Is(err, stream.ErrTooFewServers) || errors.Is(err, stream.ErrNoPlacement) {
+			i.say("queue %s: its own stream gets the replicas of %s, on any servers: %v", queue, stream.Name, err)
+			of.Replicas, of.PlacementTags = 0, nil
+			err = stream.EnsureOwn(ctx, i.JetStream, shared.Settings, queue, of)
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range []string{stream.OwnName(queue), stream.OwnProgressName(queue)} {
+			if err := i.awaitRecorder(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// awaitRecorder waits until the executors have a consumer of a stream.
+func (i Installation) awaitRecorder(ctx context.Context, name string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, recorderWait)
+	defer cancel()
+	retry.Until(ctx, 100*time.Millisecond, func() bool {
+		_, err = i.JetStream.Consumer(ctx, name, recorder)
+		return err == nil || !errors.Is(err, jetstream.ErrConsumerNotFound)
+	})
+	if err != nil {
+		return fmt.Errorf("no executor reads the stream %s: %w", name, err)
 	}
 	return nil
 }
@@ -360,6 +435,13 @@ func (p *publisher) fill(ctx context.Context, name string, before uint64) error 
 
 // subjectOfGap returns a subject of a stream.
 func subjectOfGap(name string) string {
+	own := stream.Place{Own: true}
+	if queue, ok := stream.QueueOfStream(name); ok {
+		return own.RejectedSubject(queue, "gap", "gap")
+	}
+	if queue, ok := stream.QueueOfProgressStream(name); ok {
+		return own.ProgressSubject(queue, "gap", "gap")
+	}
 	if name == stream.ProgressName {
 		return stream.ProgressSubject("restore", "gap", "gap")
 	}

@@ -74,7 +74,7 @@ func Take(
 	}
 	defer w.abandon()
 	m = Manifest{
-		Format:       format,
+		Format:       formatShared,
 		Version:      i.Version,
 		TakenAt:      time.Now().UTC(),
 		WithMessages: withMessages,
@@ -94,12 +94,19 @@ func Take(
 
 // take reads the parts in the order that the package's comment explains.
 func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
-	for _, name := range []string{stream.Name, stream.ProgressName, stream.ReportsName} {
+	names, err := i.streams(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
 		floor, err := i.floorOf(ctx, name, recorder)
 		if err != nil {
 			return err
 		}
 		m.Streams = append(m.Streams, Stream{Name: name, Recorded: floor})
+		if _, own := stream.QueueOfStream(name); own {
+			m.Format = formatOwn
+		}
 	}
 	audited, err := i.audited(ctx)
 	if err != nil {
@@ -109,8 +116,10 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 		return err
 	}
 	i.say("records: %d executions", m.Records)
-	if m.Streams[0].Consumers, err = i.groups(ctx); err != nil {
-		return err
+	for n := range m.Streams {
+		if m.Streams[n].Consumers, err = i.groups(ctx, m.Streams[n].Name); err != nil {
+			return err
+		}
 	}
 	for n := range m.Streams {
 		if err := i.takeStream(ctx, w, &m.Streams[n], m.WithMessages); err != nil {
@@ -131,6 +140,20 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 	}
 	m.Keys = slices.Sorted(maps.Keys(keys))
 	return i.takeAudit(ctx, w, m, audited, until)
+}
+
+// streams returns the names of the streams in the order in which they are read: reports come after
+// starts.
+func (i Installation) streams(ctx context.Context) ([]string, error) {
+	names, reports := []string{stream.Name}, []string{stream.ProgressName}
+	owned, err := stream.OwnQueues(ctx, i.JetStream)
+	if err != nil {
+		return nil, err
+	}
+	for _, own := range owned {
+		names, reports = append(names, stream.OwnName(own.Queue)), append(reports, stream.OwnProgressName(own.Queue))
+	}
+	return append(append(names, reports...), stream.ReportsName), nil
 }
 
 // clocks is the maximum difference between the clocks of two NATS servers.
@@ -323,11 +346,15 @@ func writeLine(to io.Writer, line []byte) error {
 	return err
 }
 
-// groups returns the groups of runners, and all other durable consumers of EXECUTIONS.
-func (i Installation) groups(ctx context.Context) (groups []Consumer, err error) {
-	s, err := i.JetStream.Stream(ctx, stream.Name)
+// groups returns the groups of runners, and all other durable consumers of a stream of starts. It
+// returns none for another stream.
+func (i Installation) groups(ctx context.Context, name string) (groups []Consumer, err error) {
+	if _, own := stream.QueueOfStream(name); !own && name != stream.Name {
+		return nil, nil
+	}
+	s, err := i.JetStream.Stream(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", stream.Name, err)
+		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}
 	list := s.ListConsumers(ctx)
 	for info := range list.Info() {
@@ -336,7 +363,7 @@ func (i Installation) groups(ctx context.Context) (groups []Consumer, err error)
 		}
 	}
 	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("the consumers of %s: %w", stream.Name, err)
+		return nil, fmt.Errorf("the consumers of %s: %w", name, err)
 	}
 	return groups, nil
 }

@@ -114,6 +114,15 @@ func (v *adminReplicas) Run(s *session) error {
 	names := append([]string{
 		stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
 	}, registry.Streams()...)
+	owned, err := stream.OwnQueues(ctx, js)
+	if err != nil {
+		return err
+	}
+	for _, own := range owned {
+		if own.Limits.Replicas == 0 { // otherwise an operator has set it for this queue
+			names = append(names, stream.OwnName(own.Queue), stream.OwnProgressName(own.Queue))
+		}
+	}
 	if err := stream.SetReplicas(ctx, js, names, v.Number, progress); err != nil || v.Copy == "" {
 		return explained(err)
 	}

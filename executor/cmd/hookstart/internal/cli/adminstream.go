@@ -23,7 +23,8 @@ func (*adminStream) Help() string {
 	return `Shows how long the stream keeps messages, remembers delivery IDs and how large it may
 be; with flags, changes it while everything runs. Give the executors (or hookstart-local)
 the same values before they start again: --stream-max-age, --dedup-window and
---stream-max-bytes.
+--stream-max-bytes. Queues with streams of their own get the same age and dedup window,
+unless an age is set for the queue.
 
 Examples:
 

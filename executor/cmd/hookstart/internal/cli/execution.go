@@ -152,7 +152,7 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 		add("Attempts", strconv.Itoa(e.Attempts))
 	}
 	add("Repeats", fmt.Sprintf("%d suppressed", e.Duplicates))
-	add("Stream", "EXECUTIONS, sequence "+strconv.FormatUint(e.StreamSequence, 10))
+	add("Stream sequence", strconv.FormatUint(e.StreamSequence, 10))
 	add("Body", strings.TrimSuffix(fmt.Sprintf("%d bytes, %s", e.BodyBytes, e.ContentType), ", "))
 	add("Accepted", both(e.AcceptedAt, s.now()))
 	add("Stored", after(time.Time{}, e.StoredAt))

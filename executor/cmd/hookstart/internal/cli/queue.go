@@ -15,6 +15,7 @@ type queueVerbs struct {
 	Pause  queuePause  `cmd:"" help:"Hand nothing new to the runners of a queue." detail:"What runs goes on; what is accepted waits. It also holds for groups that are made later, and after restarts." example:"hookstart queue pause default --for 2h"`
 	Resume queueResume `cmd:"" help:"End the pause of a queue." example:"hookstart queue resume default"`
 	Limit  queueLimit  `cmd:"" help:"Limit how many executions a group of runners has in flight at all its members together." example:"hookstart queue limit default main 1"`
+	Stream queueStream `cmd:"" help:"Give a queue a stream of its own, or take it away."`
 	List   queueList   `cmd:"" help:"List the queues: what waits, and which runners take it." detail:"Of every queue that a workflow names: how many starts wait, since when, and which groups of runners take them, with how many members." example:"hookstart queue list"`
 }
 
@@ -51,6 +52,9 @@ func (v *queueList) Run(s *session) error {
 			if q.Paused != nil {
 				name += " (" + pausedText(*q.Paused) + ")"
 			}
+			if q.OwnStream != nil {
+				name += " (" + streamText(q.OwnStream) + ")"
+			}
 			return []string{
 				name, strconv.FormatUint(q.Waiting, 10), agoOr(q.OldestAcceptedAt, s.now(), "–"),
 				strconv.Itoa(members), strings.Join(groups, ", "),
@@ -66,6 +70,44 @@ func pausedText(p api.QueuePause) string {
 		return "paused"
 	}
 	return "paused until " + p.Until.UTC().Format(time.RFC3339)
+}
+
+type queueStream struct {
+	Set    queueStreamSet    `cmd:"" help:"Give a queue a stream of its own, or change its settings." detail:"What is not named becomes as in the shared stream. It returns when the queue has moved; senders are answered 503 for seconds at most." example:"hookstart queue stream set default --max-bytes 10737418240"`
+	Delete queueStreamDelete `cmd:"" help:"Move a queue back to the stream that all queues share." detail:"What waits in its own stream is run from there. It returns when the queue has moved." example:"hookstart queue stream delete default"`
+}
+
+type queueStreamSet struct {
+	queueArg
+	MaxBytes  int64    `help:"The size in bytes at which it refuses what is new. Default: no limit." placeholder:"BYTES"`
+	MaxAge    span     `help:"How long it keeps messages, like 36h or 7d. Default: as long as the shared stream." placeholder:"DURATION"`
+	Replicas  int64    `help:"How many servers hold it: 1, 3 or 5. Default: as many as the shared stream." placeholder:"N"`
+	Placement []string `help:"Tag of the servers that hold it; repeatable. Default: any server." placeholder:"TAG"`
+}
+
+func (v *queueStreamSet) Run(s *session) error {
+	_, err := s.client.SetQueueStream(s.ctx, v.Queue, api.PutQueueStream{
+		MaxBytes: v.MaxBytes, MaxAgeSeconds: v.MaxAge.seconds, Replicas: v.Replicas, PlacementTags: v.Placement,
+	})
+	return s.done(err, "%s has a stream of its own", v.Queue)
+}
+
+type queueStreamDelete struct{ queueArg }
+
+func (v *queueStreamDelete) Run(s *session) error {
+	return s.done(s.client.DropQueueStream(s.ctx, v.Queue), "%s is in the shared stream", v.Queue)
+}
+
+// streamText returns a text about a queue's own stream.
+func streamText(q *api.QueueStream) string {
+	switch q.Phase {
+	case "own":
+		return "own stream"
+	case "draining":
+		return "own stream drains"
+	default:
+		return "moves"
+	}
 }
 
 type queueArg struct {

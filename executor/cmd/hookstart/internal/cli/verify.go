@@ -99,7 +99,7 @@ func stepsOf(e verified) []step {
 		Name:   "stored",
 		OK:     e.kept(),
 		At:     e.StoredAt,
-		Detail: fmt.Sprintf("in the stream EXECUTIONS, sequence %d", e.StreamSequence),
+		Detail: fmt.Sprintf("in the stream, sequence %d", e.StreamSequence),
 	}
 	if e.InputExpired {
 		stored.Detail += "; no longer kept"

@@ -477,6 +477,13 @@ export declare type QueueSettings = Message<"hookstart.v1.QueueSettings"> & {
    * @generated from field: int64 lanes = 5;
    */
   lanes: bigint;
+
+  /**
+   * The queue's own stream. Absent: its starts are in the stream that all queues share.
+   *
+   * @generated from field: hookstart.v1.QueueStream stream = 6;
+   */
+  stream?: QueueStream;
 };
 
 /**
@@ -484,6 +491,52 @@ export declare type QueueSettings = Message<"hookstart.v1.QueueSettings"> & {
  * Use `create(QueueSettingsSchema)` to create a new message.
  */
 export declare const QueueSettingsSchema: GenMessage<QueueSettings>;
+
+/**
+ * QueueStream is the own stream of a queue, QUEUE_{queue}.
+ *
+ * @generated from message hookstart.v1.QueueStream
+ */
+export declare type QueueStream = Message<"hookstart.v1.QueueStream"> & {
+  /**
+   * @generated from field: hookstart.v1.QueueStreamPhase phase = 1;
+   */
+  phase: QueueStreamPhase;
+
+  /**
+   * Maximum size in bytes, after which it refuses new messages. 0: no limit.
+   *
+   * @generated from field: int64 max_bytes = 2;
+   */
+  maxBytes: bigint;
+
+  /**
+   * How long it keeps messages, in seconds. 0: as long as the shared stream.
+   *
+   * @generated from field: int64 max_age_seconds = 3;
+   */
+  maxAgeSeconds: bigint;
+
+  /**
+   * Number of replicas. 0: as many as the shared stream.
+   *
+   * @generated from field: int64 replicas = 4;
+   */
+  replicas: bigint;
+
+  /**
+   * Tags that a server must have to hold a replica. Empty: any server.
+   *
+   * @generated from field: repeated string placement_tags = 5;
+   */
+  placementTags: string[];
+};
+
+/**
+ * Describes the message hookstart.v1.QueueStream.
+ * Use `create(QueueStreamSchema)` to create a new message.
+ */
+export declare const QueueStreamSchema: GenMessage<QueueStream>;
 
 /**
  * QueueGroupSettings holds what an operator has set for one group of runners.
@@ -642,4 +695,66 @@ export enum ExecutionState {
  * Describes the enum hookstart.v1.ExecutionState.
  */
 export declare const ExecutionStateSchema: GenEnum<ExecutionState>;
+
+/**
+ * QueueStreamPhase says where an ingress stores the queue's starts while the queue moves.
+ *
+ * @generated from enum hookstart.v1.QueueStreamPhase
+ */
+export enum QueueStreamPhase {
+  /**
+   * In the shared stream.
+   *
+   * @generated from enum value: QUEUE_STREAM_PHASE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * In the shared stream, while an executor copies the remembered delivery IDs to the own stream.
+   *
+   * @generated from enum value: QUEUE_STREAM_PHASE_MOVING_IN = 1;
+   */
+  MOVING_IN = 1,
+
+  /**
+   * Nowhere: ingresses answer 503, while an executor copies the last delivery IDs to the own stream.
+   *
+   * @generated from enum value: QUEUE_STREAM_PHASE_CLOSED_IN = 2;
+   */
+  CLOSED_IN = 2,
+
+  /**
+   * In the own stream.
+   *
+   * @generated from enum value: QUEUE_STREAM_PHASE_OWN = 3;
+   */
+  OWN = 3,
+
+  /**
+   * In the own stream, while an executor copies the remembered delivery IDs to the shared stream.
+   *
+   * @generated from enum value: QUEUE_STREAM_PHASE_MOVING_OUT = 4;
+   */
+  MOVING_OUT = 4,
+
+  /**
+   * Nowhere: ingresses answer 503, while an executor copies the last delivery IDs to the shared stream.
+   *
+   * @generated from enum value: QUEUE_STREAM_PHASE_CLOSED_OUT = 5;
+   */
+  CLOSED_OUT = 5,
+
+  /**
+   * In the shared stream. The own stream is kept until its messages have expired; an executor then
+   * deletes it and takes this setting away.
+   *
+   * @generated from enum value: QUEUE_STREAM_PHASE_DRAINING = 6;
+   */
+  DRAINING = 6,
+}
+
+/**
+ * Describes the enum hookstart.v1.QueueStreamPhase.
+ */
+export declare const QueueStreamPhaseSchema: GenEnum<QueueStreamPhase>;
 

@@ -1,0 +1,103 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+// moveTimeout is the maximum duration of a call that moves a queue. A move that takes longer goes on,
+// and another call waits for it.
+const moveTimeout = 50 * time.Second
+
+// SetQueueStream gives a queue a stream of its own, or changes the stream's settings. It returns when
+// the move is complete. It is idempotent.
+func (s *Service) SetQueueStream(
+	ctx context.Context, caller Caller, name string, put api.PutQueueStream,
+) (api.Queue, error) {
+	return s.moveQueue(ctx, caller, name, func(ctx context.Context) error {
+		return s.config.Streams.Set(ctx, name, edit.QueueStreamSpec{
+			MaxBytes: put.MaxBytes, MaxAge: time.Duration(put.MaxAgeSeconds) * time.Second,
+			Replicas: put.Replicas, PlacementTags: put.PlacementTags,
+		})
+	})
+}
+
+// DropQueueStream moves a queue back to the stream that all queues share. It returns when the move is
+// complete. It is idempotent. What waits in the queue's own stream is run from there.
+func (s *Service) DropQueueStream(ctx context.Context, caller Caller, name string) error {
+	_, err := s.moveQueue(ctx, caller, name, func(ctx context.Context) error {
+		return s.config.Streams.Drop(ctx, name)
+	})
+	return err
+}
+
+func (s *Service) moveQueue(
+	ctx context.Context, caller Caller, name string, move func(context.Context) error,
+) (api.Queue, error) {
+	return change(ctx, s, caller, needs(Admin, ofQueue(name)), moveTimeout,
+		func(ctx context.Context) (none api.Queue, err error) {
+			err = move(ctx)
+			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+				return none, &Error{Code: api.CodeNotConfirmed, Cause: err, Detail: "The queue is " +
+					"still moving. Repeat the call: it is idempotent, and waits again."}
+			}
+			if err != nil {
+				return none, err
+			}
+			all, err := s.config.Queues.Look(ctx)
+			if err != nil {
+				return none, err
+			}
+			for _, q := range all {
+				if q.Name == name {
+					return s.queueOf(q, s.sharedQueues(caller)[name]), nil
+				}
+			}
+			return none, notFound("queue", name, "")
+		})
+}
+
+// queueStream returns the own stream of a queue, or nil if it has none.
+func (s *Service) queueStream(name string) *api.QueueStream {
+	q, ok := s.config.Directory.Queue(name)
+	if !ok || q.Record.Stream == nil {
+		return nil
+	}
+	own := q.Record.Stream
+	return &api.QueueStream{
+		Phase: own.Phase.String(), MaxBytes: own.MaxBytes, MaxAgeSeconds: int64(own.MaxAge / time.Second),
+		Replicas: own.Replicas, PlacementTags: own.PlacementTags,
+	}
+}
+
+// withQueueChange makes a change of a workflow. If the change gives the workflow a queue whose starts
+// are in another stream, its delivery IDs are copied to that stream first.
+func (s *Service) withQueueChange(ctx context.Context, store func(context.Context) error) error {
+	err := store(ctx)
+	move, ok := errors.AsType[*edit.QueueChangeError](err)
+	if !ok || s.config.Streams == nil {
+		return err
+	}
+	err = s.config.Streams.MoveWorkflow(ctx, move, store)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", errAway, err)
+	}
+	return err
+}
+
+// changeWorkflow does what Editor.ChangeWorkflow does, also for another queue.
+func (s *Service) changeWorkflow(
+	ctx context.Context, id string, modify func(*edit.WorkflowSpec) error,
+) (w *registry.Workflow, err error) {
+	err = s.withQueueChange(ctx, func(ctx context.Context) (err error) {
+		w, err = s.config.Editor.ChangeWorkflow(ctx, id, modify)
+		return err
+	})
+	return w, err
+}

@@ -1,0 +1,271 @@
+package queuestreams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+const (
+	// headerSince is the header of a copied delivery ID with the Unix time, in seconds, at which its
+	// start was stored.
+	headerSince = "Hookstart-Remembered-Since"
+	// maxPending is the number of copies whose acknowledgements are awaited together.
+	maxPending = 1000
+	// quiet is the time without a message after which a stream that is full is asked whether it has
+	// more.
+	quiet = 200 * time.Millisecond
+	// maxFilters is the number of workflows whose IDs are looked for by subject; the server compares
+	// all subjects of a consumer with each other.
+	maxFilters = 200
+)
+
+// copier copies delivery IDs from one place to another.
+type copier struct {
+	js       jetstream.JetStream
+	from, to stream.Place
+	queue    string // the queue of the place from which IDs are copied
+	target   string // the queue of the place to which they are copied
+	marker   string // the workflow in the subjects of markers, which the filters must select
+	since    time.Time
+	consumer jetstream.Consumer
+	messages jetstream.MessagesContext
+	pending  []jetstream.PubAckFuture
+}
+
+// filtersOfQueue returns the subjects of the delivery IDs of a queue.
+func filtersOfQueue(from stream.Place, queue string) []string {
+	if from.Own {
+		return nil // the whole stream
+	}
+	return []string{
+		from.StartSubject(queue, "*", "*"), "executions.ordered." + queue + ".*.*.*",
+		from.RejectedSubject(queue, "*", "*"), from.RememberedSubject(queue, "*"),
+	}
+}
+
+// filtersOfWorkflow returns the subjects of the delivery IDs of a workflow, in whichever queue of the
+// shared stream.
+func filtersOfWorkflow(from stream.Place, queue, workflowID string) []string {
+	if from.Own {
+		return []string{
+			from.StartSubject(queue, workflowID, "*"), "executions.queue." + queue + ".ordered.*." + workflowID + ".*",
+			from.RejectedSubject(queue, workflowID, "*"), from.RememberedSubject(queue, workflowID),
+		}
+	}
+	return []string{
+		from.StartSubject("*", workflowID, "*"), "executions.ordered.*.*." + workflowID + ".*",
+		from.RejectedSubject("*", workflowID, "*"), from.RememberedSubject("*", workflowID),
+	}
+}
+
+func (m *Mover) newCopier(ctx context.Context, from, to stream.Place, queue, target string, filters []string) (*copier, error) {
+	window := m.config.Settings.DedupWindow
+	c := &copier{js: m.config.JetStream, from: from, to: to, queue: queue, target: target, marker: "-", since: time.Now().Add(-window)}
+	var err error
+	c.consumer, err = c.js.OrderedConsumer(ctx, from.Name(queue), jetstream.OrderedConsumerConfig{
+		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &c.since, HeadersOnly: true,
+	})
+	if err == nil {
+		c.messages, err = c.consumer.Messages(jetstream.PullMaxMessages(maxPending))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the delivery IDs of %s: %w", from.Name(queue), err)
+	}
+	return c, nil
+}
+
+func (c *copier) stop() { c.messages.Stop() }
+
+// copyOthers copies the IDs of the queue's workflows that they had in other queues of the shared
+// stream.
+func (m *Mover) copyOthers(ctx context.Context, queue string) error {
+	var ids []string
+	for after := ""; ; {
+		some := m.config.Directory.Workflows("", after, 1000)
+		for _, w := range some {
+			if w.Queue == queue {
+				ids = append(ids, w.ID)
+			}
+			after = w.ID
+		}
+		if len(some) < 1000 {
+			break
+		}
+	}
+	for len(ids) > 0 {
+		var filters []string
+		batch := ids[:min(len(ids), maxFilters)]
+		for _, id := range batch {
+			filters = append(filters, filtersOfWorkflow(stream.Place{}, queue, id)...)
+		}
+		c, err := m.newCopier(ctx, stream.Place{}, stream.Place{Own: true}, queue, queue, filters)
+		if err != nil {
+			return err
+		}
+		c.marker = batch[0]
+		err = c.catchUp(ctx)
+		c.stop()
+		if err != nil {
+			return err
+		}
+		ids = ids[len(batch):]
+	}
+	return nil
+}
+
+// catchUp copies everything that is stored at the time of the call. It stores a marker behind it, and
+// copies until it finds the marker: whichever replica delivers, nothing before the marker is missed.
+func (c *copier) catchUp(ctx context.Context) error {
+	marker := uuid.NewString()
+	msg := c.from.RememberedMessage(c.queue, c.marker, marker)
+	msg.Header.Set(headerSince, strconv.FormatInt(time.Now().Unix(), 10))
+	_, err := c.js.PublishMsg(ctx, msg)
+	if isFull(err) {
+		return c.catchUpFull(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("mark the end of %s: %w", c.from.Name(c.queue), err)
+	}
+	for {
+		got, err := c.messages.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return c.failed(ctx, err)
+		}
+		if got.Headers().Get(jetstream.MsgIDHeader) == marker {
+			return c.settle(ctx)
+		}
+		if err := c.copy(ctx, got); err != nil {
+			return err
+		}
+	}
+}
+
+// catchUpFull does the same for a stream that is full and takes no marker: it copies until nothing is
+// left.
+func (c *copier) catchUpFull(ctx context.Context) error {
+	for {
+		got, err := c.messages.Next(jetstream.NextMaxWait(quiet))
+		switch {
+		case err == nil:
+			if err := c.copy(ctx, got); err != nil {
+				return err
+			}
+			continue
+		case !errors.Is(err, nats.ErrTimeout):
+			return c.failed(ctx, err)
+		}
+		info, err := c.consumer.Info(ctx)
+		if err != nil {
+			return c.failed(ctx, err)
+		}
+		if info.NumPending == 0 {
+			return c.settle(ctx)
+		}
+	}
+}
+
+func (c *copier) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return fmt.Errorf("read the delivery IDs of %s: %w", c.from.Name(c.queue), err)
+}
+
+// copy copies the delivery ID of one message, if it has one.
+func (c *copier) copy(ctx context.Context, got jetstream.Msg) error {
+	id := got.Headers().Get(jetstream.MsgIDHeader)
+	if id == "" {
+		return nil
+	}
+	meta, err := got.Metadata()
+	if err != nil {
+		return fmt.Errorf("a delivery ID of %s: %w", c.from.Name(c.queue), err)
+	}
+	since, workflowID := meta.Timestamp, got.Headers().Get(stream.HeaderWorkflowID)
+	if stream.IsRemembered(got.Subject()) {
+		if seconds, err := strconv.ParseInt(got.Headers().Get(headerSince), 10, 64); err == nil {
+			since = time.Unix(seconds, 0)
+		}
+		workflowID = got.Subject()[strings.LastIndexByte(got.Subject(), '.')+1:]
+	}
+	if since.Before(c.since) || workflowID == "" {
+		return nil
+	}
+	msg := c.to.RememberedMessage(c.target, workflowID, id)
+	msg.Header.Set(headerSince, strconv.FormatInt(since.Unix(), 10))
+	if len(c.pending) >= maxPending {
+		if err := c.settle(ctx); err != nil {
+			return err
+		}
+	}
+	ack, err := c.js.PublishMsgAsync(msg)
+	if err != nil {
+		return fmt.Errorf("copy a delivery ID to %s: %w", c.to.Name(c.target), err)
+	}
+	c.pending = append(c.pending, ack)
+	return nil
+}
+
+// settle waits until all copies are stored.
+func (c *copier) settle(ctx context.Context) error {
+	for _, ack := range c.pending {
+		select {
+		case <-ack.Ok():
+		case err := <-ack.Err():
+			if isInProcess(err) {
+				err = c.again(ctx, ack)
+			}
+			if isFull(err) {
+				err = &FullError{c.to.Name(c.target)}
+			}
+			if err != nil {
+				return fmt.Errorf("copy a delivery ID to %s: %w", c.to.Name(c.target), err)
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	c.pending = c.pending[:0]
+	return nil
+}
+
+// again publishes a copy again that another executor was publishing, too.
+func (c *copier) again(ctx context.Context, of jetstream.PubAckFuture) (err error) {
+	for range 100 {
+		if _, err = c.js.PublishMsg(ctx, of.Msg()); !isInProcess(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// FullError means that a stream has no space for the delivery IDs that a move takes along.
+type FullError struct{ Stream string }
+
+func (e *FullError) Error() string {
+	return "the stream " + e.Stream + " has no space for the delivery IDs that move to it"
+}
+
+// These are the server's error codes; see errors.json of nats-server.
+const (
+	codeStoreFailed        = 10077
+	codeDuplicateInProcess = 10158
+)
+
+func isFull(err error) bool      { return hasCode(err, codeStoreFailed) }
+func isInProcess(err error) bool { return hasCode(err, codeDuplicateInProcess) }
+
+func hasCode(err error, code jetstream.ErrorCode) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.ErrorCode == code
+}

@@ -1,0 +1,509 @@
+// Package queuestreams moves queues to their own streams, and back.
+//
+// A move takes along the delivery IDs that the old stream remembers, so that the new one recognises
+// repeats. It copies them in messages that carry a Nats-Msg-Id and nothing else, while the queue
+// still uses the old stream. Then it closes the queue for a moment, copies the last ones, and opens
+// the queue in the new stream. Each phase is a record in the registry, and holds at all ingresses
+// when the next one begins. Starts that wait in the old stream stay there, and are run from there.
+//
+// Every step may be repeated: a repeated copy of an ID is a duplicate. So any executor can continue a
+// move whose executor has ended: see Run.
+package queuestreams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Config holds the parts that a Mover uses, but does not own.
+type Config struct {
+	JetStream jetstream.JetStream
+	Editor    *edit.Editor
+	Directory *edit.Directory
+	Settings  stream.Settings // of the shared stream
+	Log       logrus.FieldLogger
+	// Reached is called before each step of a move with the step's name, for tests. nil means that
+	// nothing is called.
+	Reached func(step string)
+}
+
+// Mover moves queues. It is safe for concurrent use, also by several executors.
+type Mover struct {
+	config Config
+
+	mu      sync.Mutex
+	driving map[string]*sync.Mutex // by queue: held by the goroutine that moves it
+	seen    map[string]sighting    // by queue or workflow
+	empty   map[string]time.Time   // by queue: since when its own stream has been seen empty
+}
+
+// sighting is a revision of a record, and the time at which this process has first seen it.
+type sighting struct {
+	revision uint64
+	at       time.Time
+}
+
+const (
+	// resumeClosed and resumeMoving are the ages of a phase at which an executor continues a move that
+	// it did not begin.
+	resumeClosed = 2500 * time.Millisecond
+	resumeMoving = 5 * time.Second
+	resumeEvery  = 500 * time.Millisecond
+	// emptyFor is the time for which an own stream must have been empty before it is deleted: much
+	// longer than a publish takes.
+	emptyFor = time.Minute
+	// drainEvery is the interval of looks at own streams that are no longer used.
+	drainEvery = 15 * time.Second
+	// changeTimeout is the maximum duration of the change of one phase.
+	changeTimeout = 10 * time.Second
+)
+
+// New returns a Mover.
+func New(c Config) *Mover {
+	return &Mover{config: c, driving: map[string]*sync.Mutex{}, seen: map[string]sighting{}, empty: map[string]time.Time{}}
+}
+
+// Set gives a queue its own stream, or changes the stream's settings. It returns when the move is
+// complete.
+func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec) error {
+	if err := m.check(spec); err != nil {
+		return err
+	}
+	limits := stream.OwnLimits{
+		MaxBytes: spec.MaxBytes, MaxAge: spec.MaxAge, Replicas: int(spec.Replicas), PlacementTags: spec.PlacementTags,
+	}
+	err := stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, limits)
+	switch {
+	case errors.Is(err, stream.ErrTooFewServers) && len(spec.PlacementTags) > 0:
+		return &edit.InvalidError{Field: "placementTags", Problem: fmt.Sprintf("too few servers have them: %v", err)}
+	case errors.Is(err, stream.ErrTooFewServers):
+		return &edit.InvalidError{Field: "replicas", Problem: err.Error()}
+	case errors.Is(err, stream.ErrNoPlacement):
+		return &edit.InvalidError{Field: "placementTags", Problem: err.Error()}
+	case err != nil:
+		return err
+	}
+	if _, err := m.config.Editor.SetQueueStream(ctx, queue, spec); err != nil {
+		return err
+	}
+	return m.drive(ctx, queue)
+}
+
+// check checks the settings, also against those of the shared stream.
+func (m *Mover) check(spec edit.QueueStreamSpec) error {
+	if err := spec.Check(); err != nil {
+		return err
+	}
+	if spec.MaxAge > 0 && spec.MaxAge < m.config.Settings.DedupWindow {
+		return &edit.InvalidError{Field: "maxAgeSeconds", Problem: fmt.Sprintf(
+			"must be at least %d, the time for which delivery IDs are remembered: a delivery is known only while its message is stored",
+			int64(m.config.Settings.DedupWindow/time.Second))}
+	}
+	return nil
+}
+
+// Drop moves a queue back to the shared stream. It returns when the move is complete. What waits in
+// the own stream stays there until it has expired.
+func (m *Mover) Drop(ctx context.Context, queue string) error {
+	if _, err := m.config.Editor.DropQueueStream(ctx, queue); err != nil {
+		return err
+	}
+	return m.drive(ctx, queue)
+}
+
+// Run continues the moves that their executors have not completed, and deletes own streams that are
+// empty and no longer used, until the context ends.
+func (m *Mover) Run(ctx context.Context) {
+	failing := false
+	lastDrain := time.Time{}
+	retry.Every(ctx, resumeEvery, func() {
+		err := m.resume(ctx)
+		if time.Since(lastDrain) > drainEvery {
+			lastDrain = time.Now()
+			err = errors.Join(err, m.deleteEmpty(ctx))
+		}
+		if err != nil && !failing && ctx.Err() == nil {
+			m.config.Log.WithError(err).Warn("the move of a queue could not be continued; it is tried again")
+		}
+		failing = err != nil
+	})
+}
+
+// resume continues every move that has stood still for some time.
+func (m *Mover) resume(ctx context.Context) (err error) {
+	for _, q := range m.config.Directory.QueueSettings() {
+		if q.Stream == nil || !q.Stream.Phase.Moves() {
+			continue
+		}
+		have, ok := m.config.Directory.Queue(q.Name)
+		after := resumeMoving
+		if q.Place() == registry.PlaceClosed {
+			after = resumeClosed
+		}
+		if ok && m.isIdle(q.Name) && m.standsStill("queue."+q.Name, have.Revision, after) {
+			err = errors.Join(err, m.drive(ctx, q.Name))
+		}
+	}
+	for _, id := range m.config.Directory.ClosedWorkflows() {
+		have, ok := m.config.Directory.Workflow(id)
+		if ok && m.standsStill("workflow."+id, have.Revision, resumeClosed) {
+			changing, cancel := context.WithTimeout(ctx, changeTimeout)
+			err = errors.Join(err, m.config.Editor.CloseWorkflow(changing, id, false))
+			cancel()
+		}
+	}
+	return err
+}
+
+// standsStill reports whether a record has had a revision for some time.
+func (m *Mover) standsStill(key string, revision uint64, after time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.seen[key]; s.revision == revision {
+		return time.Since(s.at) > after
+	}
+	m.seen[key] = sighting{revision, time.Now()}
+	return false
+}
+
+// isIdle reports whether no goroutine of this process moves a queue.
+func (m *Mover) isIdle(queue string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.driving[queue]
+	if l == nil || l.TryLock() {
+		if l != nil {
+			l.Unlock()
+		}
+		return true
+	}
+	return false
+}
+
+// lock waits until no other goroutine of this process moves a queue.
+func (m *Mover) lock(queue string) (unlock func()) {
+	m.mu.Lock()
+	l := m.driving[queue]
+	if l == nil {
+		l = &sync.Mutex{}
+		m.driving[queue] = l
+	}
+	m.mu.Unlock()
+	l.Lock()
+	return l.Unlock
+}
+
+// drive continues the move of a queue until it is complete, whichever executor completes it.
+func (m *Mover) drive(ctx context.Context, queue string) error {
+	defer m.lock(queue)()
+	for attempt := 0; ; attempt++ {
+		if err := m.config.Editor.Current(ctx); err != nil {
+			return err
+		}
+		have, ok := m.config.Directory.Queue(queue)
+		if !ok || have.Record.Stream == nil || !have.Record.Stream.Phase.Moves() {
+			return nil
+		}
+		err := m.step(ctx, queue, have)
+		if err != nil && !errors.Is(err, edit.ErrChangedSince) && !errors.Is(err, errAgain) {
+			return err
+		}
+		if err := retry.SleepBackoff(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// errAgain means that a move was interrupted and must begin again.
+var errAgain = errors.New("the move begins again")
+
+func (m *Mover) step(ctx context.Context, queue string, have edit.Versioned[*registry.Queue]) error {
+	switch have.Record.Stream.Phase {
+	case registry.MovingIn:
+		return m.move(ctx, queue, have.Revision, direction{
+			to: stream.Place{Own: true}, closed: registry.ClosedIn, moving: registry.MovingIn, done: registry.Own,
+		})
+	case registry.MovingOut:
+		return m.move(ctx, queue, have.Revision, direction{
+			from: stream.Place{Own: true}, closed: registry.ClosedOut, moving: registry.MovingOut, done: registry.Draining,
+		})
+	case registry.ClosedIn:
+		return m.reopen(ctx, queue, have.Revision, registry.MovingIn)
+	case registry.ClosedOut:
+		return m.reopen(ctx, queue, have.Revision, registry.MovingOut)
+	case registry.Own, registry.Draining:
+	}
+	return nil
+}
+
+// reopen lets a queue whose executor does not end the copying go on in its old place.
+func (m *Mover) reopen(ctx context.Context, queue string, revision uint64, phase registry.StreamPhase) error {
+	if !m.standsStill("queue."+queue, revision, resumeClosed) {
+		return errAgain
+	}
+	_, err := m.config.Editor.SetStreamPhase(ctx, queue, revision, phase)
+	return err
+}
+
+// direction is a move in, or a move out.
+type direction struct {
+	from, to             stream.Place
+	moving, closed, done registry.StreamPhase
+}
+
+// move copies the delivery IDs of a queue to the place to which it moves, and opens it there.
+func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direction) (err error) {
+	m.reached(d.moving.String())
+	own, err := m.config.JetStream.Stream(ctx, stream.OwnName(queue))
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted by hand, or not in a backup
+		q, _ := m.config.Directory.Queue(queue)
+		if q.Record == nil || q.Record.Stream == nil {
+			return errAgain
+		}
+		s := edit.StreamOf(q.Record.Stream)
+		err = stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, stream.OwnLimits{
+			MaxBytes: s.MaxBytes, MaxAge: s.MaxAge, Replicas: int(s.Replicas), PlacementTags: s.PlacementTags,
+		})
+		if err == nil {
+			own, err = m.config.JetStream.Stream(ctx, stream.OwnName(queue))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", stream.OwnName(queue), err)
+	}
+	ids, err := m.newCopier(ctx, d.from, d.to, queue, queue, filtersOfQueue(d.from, queue))
+	if err != nil {
+		return err
+	}
+	defer ids.stop()
+	if !d.from.Own {
+		if err := m.copyOthers(ctx, queue); err != nil {
+			return err
+		}
+	}
+	for range 2 { // the second time, little is left
+		if err := ids.catchUp(ctx); err != nil {
+			return err
+		}
+	}
+	// A process that was just killed holds up the barrier for seconds: wait for it before the queue is
+	// closed.
+	if err := m.config.Editor.AwaitInForce(ctx, revision); err != nil {
+		return err
+	}
+	if err := ids.catchUp(ctx); err != nil {
+		return err
+	}
+	m.reached("close")
+	by := time.Now().Add(registry.ClosedFor)
+	closing, cancel := context.WithDeadline(ctx, by)
+	defer cancel()
+	closed, err := m.config.Editor.SetStreamPhase(edit.StoreBy(closing, by), queue, revision, d.closed)
+	if err == nil {
+		m.reached(d.closed.String())
+		if err = ids.catchUp(closing); err == nil {
+			err = unchanged(closing, m.config.JetStream, queue, own)
+		}
+	}
+	if err != nil {
+		return m.giveUp(ctx, queue, closed, d.moving, err)
+	}
+	m.reached("open")
+	if _, err = m.config.Editor.SetStreamPhase(edit.StoreBy(ctx, by), queue, closed, d.done); err != nil {
+		return m.giveUp(ctx, queue, closed, d.moving, err)
+	}
+	m.reached(d.done.String())
+	_ = ids.catchUp(ctx) // a message that a server stored late, after a fault
+	return nil
+}
+
+// giveUp opens a queue in its old place after an error, and returns the error. The record of the
+// closed queue has the given revision; 0 means that it is not known to be stored.
+func (m *Mover) giveUp(ctx context.Context, queue string, closed uint64, phase registry.StreamPhase, because error) error {
+	if closed == 0 {
+		return because
+	}
+	if ctx.Err() != nil { // another executor, or this one when it runs again, opens it
+		return because
+	}
+	changing, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	_, err := m.config.Editor.SetStreamPhase(changing, queue, closed, phase)
+	if errors.Is(err, edit.ErrChangedSince) {
+		return because
+	}
+	if err != nil {
+		return errors.Join(because, err)
+	}
+	_, lagging := errors.AsType[*consistency.LaggingError](because)
+	if lagging || errors.Is(because, context.DeadlineExceeded) {
+		m.config.Log.WithField("queue", queue).WithError(because).Warn("the queue could not move in time; it is tried again")
+		return errAgain
+	}
+	return because
+}
+
+// unchanged returns an error if the own stream of a queue was deleted, or made anew.
+func unchanged(ctx context.Context, js jetstream.JetStream, queue string, own jetstream.Stream) error {
+	now, err := js.Stream(ctx, stream.OwnName(queue))
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", stream.OwnName(queue), err)
+	}
+	if !now.CachedInfo().Created.Equal(own.CachedInfo().Created) {
+		return errAgain
+	}
+	return nil
+}
+
+func (m *Mover) reached(step string) {
+	if m.config.Reached != nil {
+		m.config.Reached(step)
+	}
+}
+
+// MoveWorkflow copies the delivery IDs of a workflow to the stream of another queue, and calls store
+// while the workflow is closed, which must store the workflow with that queue.
+func (m *Mover) MoveWorkflow(ctx context.Context, change *edit.QueueChangeError, store func(context.Context) error) error {
+	from, to := m.placeOf(change.From), m.placeOf(change.To)
+	fromQueue, err := m.revisionOf(change.From, change.To)
+	if err != nil {
+		return err
+	}
+	ids, err := m.newCopier(ctx, from, to, change.From, change.To, filtersOfWorkflow(from, change.From, change.WorkflowID))
+	if err != nil {
+		return err
+	}
+	defer ids.stop()
+	ids.marker = change.WorkflowID
+	for range 2 {
+		if err := ids.catchUp(ctx); err != nil {
+			return err
+		}
+	}
+	m.reached("close workflow")
+	by := time.Now().Add(registry.ClosedFor)
+	closing, cancel := context.WithDeadline(ctx, by)
+	defer cancel()
+	err = m.config.Editor.CloseWorkflow(closing, change.WorkflowID, true)
+	if err == nil {
+		m.reached("workflow closed")
+		err = ids.catchUp(closing)
+	}
+	if err == nil {
+		var now [2]uint64
+		if now, err = m.revisionOf(change.From, change.To); err == nil && now != fromQueue {
+			err = edit.ErrQueueMoves
+		}
+	}
+	if err == nil {
+		err = store(edit.StoreBy(ctx, by))
+	}
+	if err != nil {
+		opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
+		defer cancel()
+		return errors.Join(err, m.config.Editor.CloseWorkflow(opening, change.WorkflowID, false))
+	}
+	_ = ids.catchUp(ctx) // a message that a server stored late, after a fault
+	return nil
+}
+
+// placeOf returns the place of a queue that does not move.
+func (m *Mover) placeOf(queue string) stream.Place {
+	q, _ := m.config.Directory.Queue(queue)
+	return stream.Place{Own: q.Record.Place() == registry.PlaceOwn}
+}
+
+// revisionOf returns the revisions of the records of two queues. It fails if one of them moves.
+func (m *Mover) revisionOf(queues ...string) (revisions [2]uint64, err error) {
+	for i, name := range queues {
+		q, ok := m.config.Directory.Queue(name)
+		if ok && q.Record.Stream != nil && q.Record.Stream.Phase.Moves() {
+			return revisions, fmt.Errorf("%w: %s", edit.ErrQueueMoves, name)
+		}
+		revisions[i] = q.Revision
+	}
+	return revisions, nil
+}
+
+// deleteEmpty deletes the own streams that no queue uses any more and that are empty.
+func (m *Mover) deleteEmpty(ctx context.Context) error {
+	starts, _, err := stream.Streams(ctx, m.config.JetStream)
+	if err != nil {
+		return err
+	}
+	for _, name := range starts {
+		queue, ok := stream.QueueOfStream(name)
+		if !ok {
+			continue
+		}
+		err = errors.Join(err, m.deleteIfEmpty(ctx, queue))
+	}
+	return err
+}
+
+func (m *Mover) deleteIfEmpty(ctx context.Context, queue string) error {
+	have, _ := m.config.Directory.Queue(queue)
+	if have.Record != nil && have.Record.Stream != nil && have.Record.Stream.Phase != registry.Draining {
+		delete(m.empty, queue)
+		return nil
+	}
+	empty, err := m.isEmpty(ctx, queue)
+	if err != nil || !empty {
+		delete(m.empty, queue)
+		return err
+	}
+	if m.empty[queue].IsZero() {
+		m.empty[queue] = time.Now()
+	}
+	if time.Since(m.empty[queue]) < emptyFor {
+		return nil
+	}
+	if have.Record != nil && have.Record.Stream != nil {
+		changing, cancel := context.WithTimeout(ctx, changeTimeout)
+		defer cancel()
+		if _, err := m.config.Editor.SetStreamPhase(changing, queue, have.Revision, 0); err != nil {
+			return err
+		}
+	}
+	delete(m.empty, queue)
+	return stream.DeleteOwn(ctx, m.config.JetStream, queue)
+}
+
+// isEmpty reports whether the own stream of a queue holds nothing, and everything that was reported
+// of its executions is recorded.
+func (m *Mover) isEmpty(ctx context.Context, queue string) (bool, error) {
+	for _, name := range []string{stream.OwnName(queue), stream.OwnProgressName(queue)} {
+		s, err := m.config.JetStream.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("stream %s: %w", name, err)
+		}
+		if name == stream.OwnName(queue) && s.CachedInfo().State.Msgs > 0 {
+			return false, nil
+		}
+		consumers := s.ListConsumers(ctx)
+		for info := range consumers.Info() {
+			if info.NumPending > 0 || info.NumAckPending > 0 {
+				return false, nil
+			}
+		}
+		if err := consumers.Err(); err != nil {
+			return false, fmt.Errorf("consumers of %s: %w", name, err)
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,276 @@
+package recorder_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+var own = stream.Place{Own: true}
+
+// ownStreams creates the own streams of the queue q.
+func (r *rig) ownStreams() {
+	r.t.Helper()
+	if err := stream.EnsureOwn(r.t.Context(), r.js, stream.DefaultSettings, "q", stream.OwnLimits{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// beginIn publishes a start of the queue q in a place, and returns its ID.
+func (r *rig) beginIn(at stream.Place) string {
+	r.t.Helper()
+	id := uuid.NewString()
+	r.publish(at.StartMessage(execution.Start{
+		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
+		AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text}, TokenID: "t",
+	}))
+	return id
+}
+
+func (r *rig) progressIn(at stream.Place, id string, status execution.Status) {
+	r.t.Helper()
+	r.publish(at.ProgressMessage("q", "wf", "node", "", execution.Progress{ID: id, Status: status, At: time.Now()}))
+}
+
+// unrecorded returns the number of messages of a stream that are not acknowledged.
+func (r *rig) unrecorded(name string) uint64 {
+	r.t.Helper()
+	consumer, err := r.js.Consumer(r.t.Context(), name, recorder.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 1 // it is created in a moment
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	info := consumer.CachedInfo()
+	return info.NumPending + uint64(info.NumAckPending)
+}
+
+// hasStream reports whether a metric has a value for a stream.
+func (r *rig) hasStream(metric, name string) bool {
+	_, ok := r.counted()[metric+" "+name]
+	return ok
+}
+
+// An own stream that is created while the recorder runs is recorded beside the shared one, from the
+// start to the end, also by a recorder that starts in the middle. Nothing is recorded of the
+// messages that only carry an ID. The recorder goes on when the stream is deleted, and when it is
+// created again.
+func TestAnOwnStreamIsRecorded(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	before := r.begin("wf")
+	r.await("the shared stream is recorded", func() bool { return r.has(before, execution.Queued) })
+	for range 2 {
+		r.ownStreams()
+		first, sharedOne := r.beginIn(own), r.begin("wf")
+		for n := range 20 {
+			r.publish(own.RememberedMessage("q", "wf", fmt.Sprint("remembered-", n)), nil)
+			r.publish(stream.Place{}.RememberedMessage("q", "wf", fmt.Sprint("remembered-", uuid.NewString())), nil)
+		}
+		r.progressIn(own, first, execution.Succeeded)
+		r.progress(sharedOne, execution.Succeeded)
+		r.await("both have ended", func() bool {
+			return r.has(first, execution.Succeeded) && r.has(sharedOne, execution.Succeeded)
+		})
+		second := r.beginIn(own)
+		r.await("the start is recorded", func() bool { return r.has(second, execution.Queued) })
+		r.stop()
+		third := r.beginIn(own)
+		r.progressIn(own, second, execution.Failed)
+		r.progressIn(own, third, execution.Succeeded)
+		r.stop = r.again()
+		r.await("all have ended", func() bool {
+			return r.has(second, execution.Failed) && r.has(third, execution.Succeeded)
+		})
+		for _, name := range []string{"QUEUE_q", "PROGRESS_q", stream.Name, stream.ProgressName} {
+			r.await("everything is acknowledged", func() bool { return r.unrecorded(name) == 0 })
+		}
+		r.await("the lag is known", func() bool {
+			return r.hasStream("hookstart_executor_lag_messages", "QUEUE_q") &&
+				r.hasStream("hookstart_executor_progress_lag_messages", "PROGRESS_q") &&
+				r.hasStream("hookstart_executor_stream_bytes", "QUEUE_q")
+		})
+		if letters := r.aside(); len(letters) != 0 {
+			t.Errorf("dead letters: %+v", letters)
+		}
+		if err := stream.DeleteOwn(t.Context(), r.js, "q"); err != nil {
+			t.Fatal(err)
+		}
+		r.await("the deleted stream has no lag", func() bool {
+			return !r.hasStream("hookstart_executor_lag_messages", "QUEUE_q") &&
+				!r.hasStream("hookstart_executor_stream_replicas", "QUEUE_q")
+		})
+		if !r.hasStream("hookstart_executor_lag_messages", stream.Name) {
+			t.Error("the shared stream has no lag")
+		}
+	}
+	all, err := r.store.List(t.Context(), store.Filter{}, store.Position{}, 100)
+	if err != nil || len(all) != 9 {
+		t.Errorf("%d records, %v", len(all), err)
+	}
+	after := r.begin("wf")
+	r.await("the shared stream is recorded on", func() bool { return r.has(after, execution.Queued) })
+}
+
+// A backlog in one stream delays the messages of another one only for a few batches.
+func TestABacklogStarvesNoOtherStream(t *testing.T) {
+	t.Parallel()
+	for name, places := range map[string][2]stream.Place{
+		"in an own stream": {own, {}}, "in the shared stream": {{}, own},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t)
+			r.ownStreams()
+			r.stop()
+			r.deliverAgain = 10 * time.Second // lets transactions take their time
+			full, quiet := places[0], places[1]
+			const backlog = 30_000
+			for range backlog {
+				msg, err := full.StartMessage(execution.Start{
+					ID: uuid.NewString(), WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q",
+					Source: execution.Webhook, AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text},
+				})
+				if err == nil {
+					_, err = r.js.PublishMsgAsync(msg, jetstream.WithStallWait(10*time.Second))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-r.js.PublishAsyncComplete()
+			r.store.mu.Lock()
+			r.store.slow = 200 * time.Millisecond // for each batch
+			r.store.mu.Unlock()
+			r.stop = r.again()
+			r.await("the backlog is being recorded", func() bool {
+				r.store.mu.Lock()
+				defer r.store.mu.Unlock()
+				return r.store.applied > 0
+			})
+			id := r.beginIn(quiet)
+			r.progressIn(quiet, id, execution.Succeeded)
+			r.await("the quiet stream is recorded", func() bool { return r.has(id, execution.Succeeded) })
+			if left := r.unrecorded(full.Name("q")); left < backlog/4 {
+				t.Errorf("only %d of %d messages of the backlog were left", left, backlog)
+			}
+		})
+	}
+}
+
+// A database that was put back gets again what was acknowledged in an own stream.
+func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.ownStreams()
+	known := r.beginIn(own)
+	r.await("it is recorded", func() bool { return r.has(known, execution.Queued) })
+	copied := r.copied()
+	later, sharedOne := r.beginIn(own), r.begin("wf")
+	r.progressIn(own, known, execution.Succeeded)
+	r.progressIn(own, later, execution.Failed)
+	r.await("all is recorded", func() bool {
+		return r.has(known, execution.Succeeded) && r.has(later, execution.Failed) && r.has(sharedOne, execution.Queued) &&
+			r.unrecorded("QUEUE_q")+r.unrecorded("PROGRESS_q")+r.pending() == 0
+	})
+	r.putBack(copied)
+	r.await("all is recorded again", func() bool {
+		return r.has(known, execution.Succeeded) && r.has(later, execution.Failed) && r.has(sharedOne, execution.Queued)
+	})
+	r.await("the recovery ends", func() bool {
+		return r.counted()["hookstart_executor_rewinds_total database"] > 0 && len(r.ops.Ready.Reasons()) == 0
+	})
+}
+
+// An own stream that was taken back, and has grown again, is recorded from there, and its runners
+// get the starts that their consumer would skip.
+func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.ownStreams()
+	var lost []string
+	for range 3 {
+		lost = append(lost, r.beginIn(own))
+	}
+	r.await("all are recorded", func() bool { return r.has(lost[2], execution.Queued) })
+	r.stop()
+	if err := r.js.DeleteStream(t.Context(), "QUEUE_q"); err != nil {
+		t.Fatal(err)
+	}
+	r.ownStreams()
+	var since []string
+	for range 4 {
+		since = append(since, r.beginIn(own))
+	}
+	r.takenOf("QUEUE_q", recordersConsumer, 3)
+	runners := r.takenOf("QUEUE_q", stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfigAt(own, 15*time.Second), 3)
+	r.stop = r.again()
+	for _, id := range since {
+		r.await("what was accepted since is recorded", func() bool { return r.has(id, execution.Queued) })
+	}
+	for _, id := range lost {
+		r.await("what was lost has failed", func() bool { return r.has(id, execution.Failed) })
+	}
+	batch, err := runners.Fetch(4, jetstream.FetchMaxWait(5*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for msg := range batch.Messages() {
+		got[msg.Headers().Get(stream.HeaderExecutionID)]++
+	}
+	for _, id := range since {
+		if got[id] != 1 {
+			t.Errorf("the runners were given %s %d times", id, got[id])
+		}
+	}
+}
+
+// The search for executions that no runner will end finds starts in both streams of a queue: one
+// that waits in either is left alone, one that is gone is ended, and so is one that runners of the
+// own stream have acknowledged without a report.
+func TestLostStartsOfBothPlaces(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	oldPlace := r.begin("wf") // the shared stream's first message
+	r.await("it is recorded", func() bool { return r.has(oldPlace, execution.Queued) })
+	r.ownStreams()
+	unheard := r.beginIn(own) // has the same sequence in the own stream
+	waiting, gone := r.beginIn(own), r.beginIn(own)
+	r.await("all are recorded", func() bool {
+		return r.has(unheard, execution.Queued) && r.has(waiting, execution.Queued) && r.has(gone, execution.Queued)
+	})
+	r.takenOf("QUEUE_q", stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfigAt(own, 15*time.Second), 1)
+	s, err := r.js.Stream(t.Context(), "QUEUE_q")
+	if err == nil {
+		err = s.DeleteMsg(t.Context(), 3)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.searchEvery = 50 * time.Millisecond
+	r.stop = r.again()
+	for id, reason := range map[string]string{gone: "its start was lost", unheard: "without a report"} {
+		r.await("it has failed", func() bool { return r.has(id, execution.Failed) })
+		if record, err := r.store.Get(t.Context(), id); err != nil || !strings.Contains(record.Error, reason) {
+			t.Errorf("%q, %v", record.Error, err)
+		}
+	}
+	for _, id := range []string{oldPlace, waiting} {
+		if !r.has(id, execution.Queued) {
+			t.Errorf("%s was ended, though its start waits", id)
+		}
+	}
+}

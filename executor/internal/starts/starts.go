@@ -1,0 +1,174 @@
+// Package starts reads the starts of executions in the streams, and stores new ones there. A queue's
+// starts are in the stream that all queues share, or in one of its own; while a queue moves, and
+// until its messages have expired, it has starts in both.
+package starts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Streams are the streams of starts. It is safe for concurrent use.
+type Streams struct {
+	js jetstream.JetStream
+
+	mu    sync.Mutex
+	known map[string]jetstream.Stream // by name: streams that were looked up
+}
+
+// New returns the streams of an installation.
+func New(js jetstream.JetStream) *Streams {
+	return &Streams{js: js, known: map[string]jetstream.Stream{}}
+}
+
+// Get returns the message that started, or rejected, an execution of a queue, by its sequence in
+// either stream of the queue. It fails with jetstream.ErrMsgNotFound if neither stream has it.
+func (s *Streams) Get(
+	ctx context.Context, queue string, sequence uint64, executionID string,
+) (*jetstream.RawStreamMsg, error) {
+	var failed error
+	for _, name := range []string{stream.Name, stream.OwnName(queue)} {
+		msg, err := s.At(ctx, name, sequence)
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+		case errors.Is(err, jetstream.ErrStreamNotFound) && name != stream.Name:
+		case err != nil:
+			failed = errors.Join(failed, err)
+		case msg.Header.Get(stream.HeaderExecutionID) == executionID:
+			return msg, nil
+		}
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return nil, jetstream.ErrMsgNotFound
+}
+
+// At returns the message at a sequence of a stream. It fails with jetstream.ErrStreamNotFound if
+// there is no such stream.
+func (s *Streams) At(
+	ctx context.Context, name string, sequence uint64,
+) (*jetstream.RawStreamMsg, error) {
+	from, err := s.stream(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", name, err)
+	}
+	msg, err := from.GetMsg(ctx, sequence)
+	if errors.Is(err, nats.ErrNoResponders) { // the stream may have been deleted
+		s.mu.Lock()
+		delete(s.known, name)
+		s.mu.Unlock()
+		if _, found := s.stream(ctx, name); found != nil {
+			err = found
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read message %d of %s: %w", sequence, name, err)
+	}
+	return msg, nil
+}
+
+// stream looks a stream up once, and not for each message.
+func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s.mu.Lock()
+	found := s.known[name]
+	s.mu.Unlock()
+	if found != nil {
+		return found, nil
+	}
+	found, err := s.js.Stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known[name] = found
+	return found, nil
+}
+
+// ErrMoving means that a queue moves to another stream, and takes no starts meanwhile.
+var ErrMoving = errors.New("the queue is being moved to another stream; try again in a moment")
+
+const (
+	// movingWait is the maximum time for which Publish waits while a queue takes no starts.
+	movingWait  = 5 * time.Second
+	movingEvery = 50 * time.Millisecond
+)
+
+// Publish stores the start of an execution of a workflow in the stream of its queue. message returns
+// the message for a place. While the queue is closed, because it moves, Publish waits for a moment,
+// and fails with ErrMoving then.
+//
+// The queue may move while the message is being stored, after the last delivery IDs were copied to
+// the other stream. So Publish looks again afterwards, and makes the other stream remember the ID.
+func (s *Streams) Publish(
+	ctx context.Context, queue, workflowID string,
+	message func(stream.Place) (*nats.Msg, error),
+) (*jetstream.PubAck, error) {
+	place, err := s.place(ctx, queue)
+	if err != nil {
+		return nil, err
+	}
+	msg, err := message(place)
+	if err != nil {
+		return nil, err
+	}
+	ack, err := s.store(ctx, msg)
+	id := msg.Header.Get(jetstream.MsgIDHeader)
+	if err != nil || id == "" {
+		return ack, err
+	}
+	phase, err := stream.ReadPhase(ctx, s.js, queue)
+	if err != nil {
+		return nil, err
+	}
+	now, open := phase.Place()
+	if !open { // it leaves this place
+		now.Own = !now.Own
+	}
+	if now != place {
+		_, err = s.store(ctx, now.RememberedMessage(queue, workflowID, id))
+	}
+	return ack, err
+}
+
+// place waits until the queue takes starts, and returns the place where they are stored.
+func (s *Streams) place(ctx context.Context, queue string) (place stream.Place, err error) {
+	waiting, cancel := context.WithTimeout(ctx, movingWait)
+	defer cancel()
+	open := false
+	retry.Until(waiting, movingEvery, func() bool {
+		var phase stream.Phase
+		if phase, err = stream.ReadPhase(ctx, s.js, queue); err == nil {
+			place, open = phase.Place()
+		}
+		return err != nil || open
+	})
+	if err == nil && !open {
+		err = ErrMoving
+	}
+	return place, err
+}
+
+// inProcess is the server's error code for a message with the ID of another message that is being
+// stored, perhaps without success.
+const inProcess = 10158
+
+// store stores a message. It waits while another message with the same ID is being stored.
+func (s *Streams) store(ctx context.Context, msg *nats.Msg) (ack *jetstream.PubAck, err error) {
+	retry.Until(ctx, 20*time.Millisecond, func() bool {
+		ack, err = s.js.PublishMsg(ctx, msg)
+		refused, ok := errors.AsType[*jetstream.APIError](err)
+		return !ok || refused.ErrorCode != inProcess
+	})
+	return ack, err
+}

@@ -1,0 +1,177 @@
+package starts_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hookstart/hookstart/executor/internal/starts"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+var own = stream.Place{Own: true}
+
+type rig struct {
+	*testing.T
+	js     jetstream.JetStream
+	bucket jetstream.KeyValue
+	starts *starts.Streams
+}
+
+func start(t *testing.T) *rig {
+	t.Helper()
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{T: t, js: js, starts: starts.New(js)}
+	r.check(stream.EnsureReports(t.Context(), js, 1))
+	r.check(stream.Ensure(t.Context(), js, stream.DefaultSettings))
+	r.bucket, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "registry"})
+	r.check(err)
+	return r
+}
+
+func (r *rig) check(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// phase stores where the starts of the queue q are.
+func (r *rig) phase(phase stream.Phase) {
+	r.Helper()
+	data, err := proto.Marshal(&hookstartv1.QueueSettings{
+		Queue: "q", Stream: &hookstartv1.QueueStream{Phase: hookstartv1.QueueStreamPhase(phase)},
+	})
+	r.check(err)
+	_, err = r.bucket.Put(r.Context(), "queue.q", data)
+	r.check(err)
+}
+
+// message returns the message of a start with an ID of a delivery.
+func message(id string) func(stream.Place) (*nats.Msg, error) {
+	return func(p stream.Place) (*nats.Msg, error) {
+		return p.StartMessage(execution.Start{
+			ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", DeliveryID: "d",
+			AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text, Body: []byte(id)},
+		})
+	}
+}
+
+// A start is stored where its queue is, and is found in either stream, also when the streams have
+// other messages with the same sequence.
+func TestStartsOfBothPlaces(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	ctx := t.Context()
+	var ids []string
+	for i, phase := range []stream.Phase{stream.PhaseShared, stream.PhaseOwn, stream.PhaseMovingOut, stream.PhaseDraining} {
+		if i > 0 {
+			r.check(stream.EnsureOwn(ctx, r.js, stream.DefaultSettings, "q", stream.OwnLimits{}))
+			r.phase(phase)
+		}
+		id := uuid.NewString()
+		ids = append(ids, id)
+		place, _ := phase.Place()
+		ack, err := r.starts.Publish(ctx, "q", "wf", message(id))
+		if err != nil || ack.Stream != place.Name("q") {
+			t.Errorf("phase %d: %+v, %v", phase, ack, err)
+		}
+	}
+	sequences := []uint64{1, 1, 2, 2}
+	for i, id := range ids {
+		msg, err := r.starts.Get(ctx, "q", sequences[i], id)
+		if err != nil || msg.Header.Get(stream.HeaderExecutionID) != id {
+			t.Errorf("%d: %v, %v", i, msg, err)
+		}
+		if _, err := r.starts.Get(ctx, "q", 3, id); !errors.Is(err, jetstream.ErrMsgNotFound) {
+			t.Errorf("%d: a message of another sequence: %v", i, err)
+		}
+	}
+	// After the own stream was deleted, its starts are gone, and the others are there.
+	r.check(stream.DeleteOwn(ctx, r.js, "q"))
+	if _, err := r.starts.Get(ctx, "q", 1, ids[1]); !errors.Is(err, jetstream.ErrMsgNotFound) {
+		t.Errorf("of a deleted stream: %v", err)
+	}
+	if _, err := r.starts.Get(ctx, "q", 1, ids[0]); err != nil {
+		t.Error(err)
+	}
+}
+
+// While a queue is closed, a start waits until it is open.
+func TestAStartWaitsForAMove(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.check(stream.EnsureOwn(t.Context(), r.js, stream.DefaultSettings, "q", stream.OwnLimits{}))
+	r.phase(stream.PhaseClosedIn)
+	asked, err := r.js.Conn().SubscribeSync("$JS.API.STREAM.MSG.GET.KV_registry")
+	r.check(err)
+	type result struct {
+		ack *jetstream.PubAck
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		ack, err := r.starts.Publish(t.Context(), "q", "wf", message(uuid.NewString()))
+		done <- result{ack, err}
+	}()
+	for range 2 { // it has asked, and asks again
+		if _, err := asked.NextMsgWithContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.phase(stream.PhaseOwn)
+	if got := <-done; got.err != nil || got.ack.Stream != "QUEUE_q" {
+		t.Errorf("%+v", got)
+	}
+
+	r.phase(stream.PhaseClosedOut)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := r.starts.Publish(ctx, "q", "wf", message(uuid.NewString())); err == nil {
+		t.Error("a start was stored though its queue is closed")
+	}
+}
+
+// If a queue moves while a start is being stored, the other stream remembers the start's ID.
+func TestAMoveMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, after stream.Phase
+		repeat        stream.Place
+	}{
+		"in":            {stream.PhaseMovingIn, stream.PhaseOwn, own},
+		"in, closed":    {stream.PhaseMovingIn, stream.PhaseClosedIn, own},
+		"out":           {stream.PhaseMovingOut, stream.PhaseDraining, stream.Place{}},
+		"out, complete": {stream.PhaseMovingOut, stream.PhaseShared, stream.Place{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t)
+			r.check(stream.EnsureOwn(t.Context(), r.js, stream.DefaultSettings, "q", stream.OwnLimits{}))
+			r.phase(c.before)
+			id := uuid.NewString()
+			_, err := r.starts.Publish(t.Context(), "q", "wf", func(p stream.Place) (*nats.Msg, error) {
+				r.phase(c.after)
+				return message(id)(p)
+			})
+			r.check(err)
+			again, err := message(id)(c.repeat)
+			r.check(err)
+			if ack, err := r.js.PublishMsg(t.Context(), again); err != nil || !ack.Duplicate {
+				t.Errorf("a repeat in the other stream: %+v, %v", ack, err)
+			}
+		})
+	}
+}

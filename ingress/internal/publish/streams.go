@@ -1,0 +1,98 @@
+package publish
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Streams publishes to the shared stream and to the own streams of queues, each by a Publisher of its
+// own: what one stream does not store, or does not answer, holds up no message of another. It is safe
+// for concurrent use.
+type Streams struct {
+	nc     *nats.Conn
+	shared *Publisher
+
+	own atomic.Pointer[map[string]*Publisher] // by queue; replaced at each change
+	mu  sync.Mutex                            // held while own is changed
+}
+
+// NewStreams returns a Streams. shared publishes to the shared stream, and stays the caller's.
+func NewStreams(nc *nats.Conn, shared *Publisher) *Streams {
+	s := &Streams{nc: nc, shared: shared}
+	s.own.Store(&map[string]*Publisher{})
+	return s
+}
+
+// Publish stores a message in the stream that has its subject, as Publisher.Publish does.
+func (s *Streams) Publish(msg *nats.Msg) (Ack, error) {
+	place, queue := stream.PlaceOf(msg.Subject)
+	if !place.Own {
+		return s.shared.Publish(msg)
+	}
+	p, err := s.of(queue)
+	if err != nil {
+		return Ack{}, err
+	}
+	return p.Publish(msg)
+}
+
+// Repeat returns the confirmation of a message that the stream with its subject remembers, as
+// Publisher.Repeat does.
+func (s *Streams) Repeat(msg *nats.Msg) (Ack, error) {
+	place, queue := stream.PlaceOf(msg.Subject)
+	if !place.Own {
+		return s.shared.Repeat(msg)
+	}
+	p, err := s.of(queue)
+	if err != nil {
+		return Ack{}, err
+	}
+	return p.Repeat(msg)
+}
+
+// of returns the Publisher of a queue's own stream.
+func (s *Streams) of(queue string) (*Publisher, error) {
+	if p := (*s.own.Load())[queue]; p != nil {
+		return p, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	have := *s.own.Load()
+	if p := have[queue]; p != nil {
+		return p, nil
+	}
+	p, err := NewFor(s.nc, stream.OwnName(queue), s.shared.timeout)
+	if err != nil {
+		return nil, s.shared.unavailable(err)
+	}
+	next := make(map[string]*Publisher, len(have)+1)
+	for name, other := range have {
+		next[name] = other
+	}
+	next[queue] = p
+	s.own.Store(&next)
+	return p, nil
+}
+
+// Trouble returns the reason why the own stream of a queue did not store the last message: see
+// Publisher.Trouble.
+func (s *Streams) Trouble(queue string, now time.Time) error {
+	if p := (*s.own.Load())[queue]; p != nil {
+		return p.Trouble(now)
+	}
+	return nil
+}
+
+// Close ends publishing to own streams. Messages without a confirmation fail.
+func (s *Streams) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range *s.own.Load() {
+		p.Close()
+	}
+}

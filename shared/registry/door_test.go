@@ -1,0 +1,115 @@
+package registry_test
+
+import (
+	"testing"
+
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// following returns a snapshot with a workflow of the queue q.
+func following(t *testing.T) (*registry.Snapshot, func() *registry.Webhook) {
+	t.Helper()
+	s := registry.NewSnapshot(nil)
+	s.Apply(registry.Change{Revision: 1, Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q"}})
+	s.Loaded()
+	return s, func() *registry.Webhook {
+		view, ok := s.Lookup("wf")
+		if !ok {
+			t.Fatal("no workflow")
+		}
+		return view.Workflow
+	}
+}
+
+func queue(revision uint64, phase registry.StreamPhase) registry.Change {
+	return registry.Change{Revision: revision, Queue: &registry.Queue{Name: "q", Stream: &registry.QueueStream{Phase: phase}}}
+}
+
+func TestThePlaceFollowsThePhase(t *testing.T) {
+	t.Parallel()
+	s, workflow := following(t)
+	for i, c := range []struct {
+		phase registry.StreamPhase
+		place registry.Place
+	}{
+		{registry.MovingIn, registry.PlaceShared},
+		{registry.ClosedIn, registry.PlaceClosed},
+		{registry.Own, registry.PlaceOwn},
+		{registry.MovingOut, registry.PlaceOwn},
+		{registry.ClosedOut, registry.PlaceClosed},
+		{registry.Draining, registry.PlaceShared},
+		{99, registry.PlaceClosed}, // of a later version
+	} {
+		s.Apply(queue(uint64(i+2), c.phase))
+		pass := workflow().Enter()
+		if pass.Place != c.place || !pass.HasOwn || pass.Moved {
+			t.Errorf("in phase %s: %+v", c.phase, pass)
+		}
+		pass.Leave()
+		if since, _ := s.Unsettled(); since != 0 {
+			t.Errorf("in phase %s, revision %d waits for nothing", c.phase, since)
+		}
+	}
+	s.Apply(registry.Change{Revision: 20, Queue: &registry.Queue{Name: "q"}})
+	if pass := workflow().Enter(); pass.Place != registry.PlaceShared || pass.HasOwn {
+		t.Errorf("without its own stream: %+v", pass)
+	}
+}
+
+// A change of the place is in force when the requests that began before it have ended.
+func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
+	t.Parallel()
+	s, workflow := following(t)
+	s.Apply(queue(2, registry.MovingIn))
+	before := workflow().Enter()
+	if since, _ := s.Unsettled(); since != 0 {
+		t.Errorf("a phase in the same place waits: %d", since)
+	}
+	s.Apply(queue(3, registry.ClosedIn))
+	since, settled := s.Unsettled()
+	if since != 3 {
+		t.Fatalf("revision 3 is in force while a request stores in the old place (%d)", since)
+	}
+	after := workflow().Enter()
+	if after.Place != registry.PlaceClosed {
+		t.Errorf("a later request: %+v", after)
+	}
+	after.Leave()
+	if since, _ := s.Unsettled(); since != 3 {
+		t.Error("the end of a later request counts")
+	}
+	before.Leave()
+	<-settled
+	if since, _ := s.Unsettled(); since != 0 {
+		t.Errorf("revision %d is not in force after the last request has ended", since)
+	}
+}
+
+// A request that found the record of a workflow before its queue changed looks it up again.
+func TestAWorkflowThatMoved(t *testing.T) {
+	t.Parallel()
+	s, workflow := following(t)
+	old := workflow()
+	inside := old.Enter()
+	s.Apply(registry.Change{Revision: 2, Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Name: "renamed"}})
+	if pass := old.Enter(); pass.Moved || pass.Place != registry.PlaceShared {
+		t.Errorf("after another change: %+v", pass)
+	} else {
+		pass.Leave()
+	}
+	closed := &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Closed: true}
+	s.Apply(registry.Change{Revision: 3, Workflow: closed})
+	if since, _ := s.Unsettled(); since != 3 {
+		t.Errorf("the closing is in force while a request is inside: %d", since)
+	}
+	if pass := workflow().Enter(); pass.Place != registry.PlaceClosed || pass.Moved {
+		t.Errorf("while it is closed: %+v", pass)
+	} else {
+		pass.Leave()
+	}
+	inside.Leave()
+	s.Apply(registry.Change{Revision: 4, Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "other"}})
+	if pass := workflow().Enter(); pass.Place != registry.PlaceShared {
+		t.Errorf("in its new queue: %+v", pass)
+	}
+}

@@ -1,0 +1,175 @@
+package edit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
+)
+
+// Limits of the settings of a queue's own stream.
+const (
+	maxPlacementTags = 20
+	maxTagLength     = 100
+	maxStreamAge     = 10 * 365 * 24 * time.Hour
+)
+
+// QueueStreamSpec is the part of a queue's own stream that an operator sets. The zero value means
+// that it is like the shared stream, without a limit of its size.
+type QueueStreamSpec struct {
+	MaxBytes      int64
+	MaxAge        time.Duration
+	Replicas      int64
+	PlacementTags []string
+}
+
+// Check returns an InvalidError if the settings are not valid.
+func (s *QueueStreamSpec) Check() error {
+	switch {
+	case s.MaxBytes < 0:
+		return &InvalidError{"maxBytes", "must not be negative; 0 means no limit"}
+	case s.MaxAge < 0 || s.MaxAge > maxStreamAge || s.MaxAge%time.Second != 0:
+		return &InvalidError{"maxAgeSeconds", fmt.Sprintf("must be 0 to %d seconds; 0 means as the shared stream", int64(maxStreamAge/time.Second))}
+	case s.Replicas != 0 && s.Replicas != 1 && s.Replicas != 3 && s.Replicas != 5:
+		return &InvalidError{"replicas", fmt.Sprintf("must be 1, 3 or 5, not %d", s.Replicas)}
+	case len(s.PlacementTags) > maxPlacementTags:
+		return &InvalidError{"placementTags", fmt.Sprintf("must be at most %d tags", maxPlacementTags)}
+	}
+	for i, tag := range s.PlacementTags {
+		if tag == "" || len(tag) > maxTagLength || strings.ContainsAny(tag, " \t\r\n") {
+			return &InvalidError{fmt.Sprintf("placementTags[%d]", i), fmt.Sprintf("must be 1 to %d bytes without white space", maxTagLength)}
+		}
+	}
+	return nil
+}
+
+// StreamOf returns the part of a queue's own stream that an operator sets.
+func StreamOf(s *registry.QueueStream) QueueStreamSpec {
+	return QueueStreamSpec{MaxBytes: s.MaxBytes, MaxAge: s.MaxAge, Replicas: s.Replicas, PlacementTags: s.PlacementTags}
+}
+
+// SetQueueStream sets the settings of a queue's own stream. A queue without one begins to move to
+// it, and a queue that is on the way back stays in it; package queuestreams of the executor makes the
+// move. It fails with ErrIngressTooOld if a live ingress would go on storing in the shared stream.
+func (e *Editor) SetQueueStream(ctx context.Context, name string, spec QueueStreamSpec) (*registry.Queue, error) {
+	if err := spec.Check(); err != nil {
+		return nil, err
+	}
+	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
+		if q.Stream == nil {
+			q.Stream = &registry.QueueStream{}
+		}
+		if q.Place() == registry.PlaceShared && q.Stream.Phase != registry.MovingIn {
+			if err := e.enforceable(consistency.OwnStreams); err != nil {
+				return err
+			}
+		}
+		switch q.Stream.Phase {
+		case 0, registry.Draining:
+			q.Stream.Phase = registry.MovingIn
+		case registry.MovingOut, registry.ClosedOut:
+			q.Stream.Phase = registry.Own // everything is there still
+		case registry.MovingIn, registry.ClosedIn, registry.Own:
+		}
+		q.Stream.MaxBytes, q.Stream.MaxAge, q.Stream.Replicas = spec.MaxBytes, spec.MaxAge, spec.Replicas
+		q.Stream.PlacementTags = slices.Clone(spec.PlacementTags)
+		return nil
+	})
+}
+
+// DropQueueStream begins to move a queue back to the shared stream. A queue that is on the way to its
+// own stream stays in the shared one.
+func (e *Editor) DropQueueStream(ctx context.Context, name string) (*registry.Queue, error) {
+	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
+		if q.Stream == nil {
+			return nil
+		}
+		switch q.Stream.Phase {
+		case registry.Own:
+			q.Stream.Phase = registry.MovingOut
+		case registry.MovingIn, registry.ClosedIn:
+			q.Stream.Phase = registry.Draining
+		case registry.MovingOut, registry.ClosedOut, registry.Draining:
+		}
+		return nil
+	})
+}
+
+// SetStreamPhase continues the move of a queue. The queue's record must have the given revision, or
+// SetStreamPhase fails with ErrChangedSince: another executor, or an operator, was first. When it
+// returns without an error, the phase is in force. Phase 0 takes the setting away. SetStreamPhase
+// returns the revision of the new record, also when the phase is stored but not known to be in force.
+func (e *Editor) SetStreamPhase(
+	ctx context.Context, name string, revision uint64, phase registry.StreamPhase,
+) (uint64, error) {
+	var is uint64
+	err := e.change(ctx, func() (uint64, error) {
+		have, ok := e.directory.Queue(name)
+		if !ok || have.Revision != revision || have.Record.Stream == nil {
+			return 0, ErrChangedSince
+		}
+		q := have.Record.Clone()
+		if q.Stream.Phase = phase; phase == 0 {
+			q.Stream = nil
+		}
+		var err error
+		is, err = e.put(ctx, e.registry, registry.QueuePrefix+name, q, have.Revision)
+		return is, err
+	})
+	return is, err
+}
+
+// QueueChangeError means that a workflow cannot change its queue at once, because the queues' starts
+// are in different streams: its delivery IDs must be copied first, while the workflow is closed.
+type QueueChangeError struct{ WorkflowID, From, To string }
+
+func (e *QueueChangeError) Error() string {
+	return fmt.Sprintf("the starts of the queues %q and %q are in different streams", e.From, e.To)
+}
+
+// ErrQueueMoves means that a queue is on the way to its own stream, or back.
+var ErrQueueMoves = errors.New("the queue is moving to another stream")
+
+// mayChangeQueue returns an error if a workflow cannot change its queue now.
+func (e *Editor) mayChangeQueue(before, after *registry.Workflow) error {
+	if before == nil || before.Queue == after.Queue {
+		return nil
+	}
+	own := false
+	for _, name := range []string{before.Queue, after.Queue} {
+		q, ok := e.directory.Queue(name)
+		if !ok || q.Record.Stream == nil {
+			continue
+		}
+		if q.Record.Stream.Phase.Moves() {
+			return fmt.Errorf("%w: %s", ErrQueueMoves, name)
+		}
+		own = own || q.Record.Place() == registry.PlaceOwn
+	}
+	if own && !before.Closed {
+		return &QueueChangeError{after.ID, before.Queue, after.Queue}
+	}
+	return nil
+}
+
+// CloseWorkflow makes ingresses refuse the requests of a workflow temporarily, or accept them again.
+// The workflow stays the version that it is.
+func (e *Editor) CloseWorkflow(ctx context.Context, id string, closed bool) error {
+	return e.change(ctx, func() (uint64, error) {
+		have, ok := e.directory.Workflow(id)
+		if !ok {
+			return 0, noWorkflow(id)
+		}
+		if have.Record.Closed == closed {
+			return have.Revision, errUnchanged
+		}
+		w := have.Record.Clone()
+		w.Closed = closed
+		return e.put(ctx, e.registry, registry.WorkflowPrefix+id, w, have.Revision)
+	})
+}

@@ -1,0 +1,114 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// A queue may get lanes while a runner works, and a stream of its own, and lose that one again. Its
+// record in the registry says so, and the runner reads the record at intervals. Starts that are in
+// the shared stream when a queue gets its own one stay there, so the runner takes from both.
+
+const (
+	// followEvery is the interval at which a runner reads its queue's record.
+	followEvery = 2 * time.Second
+	// followReading is the maximum duration of one reading.
+	followReading = 5 * time.Second
+)
+
+// follow takes executions from the queue's lanes and from its own stream, as soon as it has them,
+// until the context ends. main is the group's consumer in the shared stream.
+func (r *runner) follow(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo) {
+	var taking sync.WaitGroup
+	defer taking.Wait()
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	leave := func() {} // ends the taking from the own stream
+	begun := 0         // the number of lanes
+	for {
+		settings, known := r.readSettings(ctx, js)
+		if known {
+			r.phase.Store(int32(settings.Stream.Phase))
+		}
+		switch {
+		case !known:
+		case !settings.Stream.Phase.Exists():
+			leave()
+		case r.own.Load() == nil:
+			leave = r.takeOwn(ctx, js, main, &taking)
+		}
+		for ; begun < settings.Lanes; begun++ {
+			lane := begun
+			r.share()
+			taking.Go(func() { r.takeLane(ctx, js, main, lane) })
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// readSettings reads the queue's record. known is false if it cannot be read. A runner with an account
+// of its own may not be allowed to: it counts the consumers of lanes that the executor has made for
+// its group.
+func (r *runner) readSettings(ctx context.Context, js jetstream.JetStream) (s stream.QueueSettings, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, followReading)
+	defer cancel()
+	if !r.ownAccount {
+		s, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
+		if !errors.Is(err, nats.ErrNoResponders) { // which says that the account has no permission
+			return s, err == nil
+		}
+	}
+	for ; ; s.Lanes++ {
+		if _, err := js.Consumer(ctx, stream.Name, r.group().LaneConsumer(s.Lanes)); err != nil {
+			r.ownAccount = r.ownAccount || s.Lanes > 0
+			return s, false
+		}
+	}
+}
+
+// takeOwn begins to take executions from the queue's own stream, and returns a function that ends
+// that.
+func (r *runner) takeOwn(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, taking *sync.WaitGroup) (leave func()) {
+	consumer, err := r.ensureOwn(ctx, js, main)
+	if err == nil {
+		err = r.underway.openOwn(r.Queue)
+	}
+	if err != nil {
+		if ctx.Err() == nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			r.log(slog.LevelWarn, "the queue's own stream cannot be taken", func() []slog.Attr {
+				return []slog.Attr{slog.String("error", err.Error())}
+			})
+		}
+		return func() {}
+	}
+	own := &source{stream.Place{Own: true}, consumer}
+	ctx, leave = context.WithCancel(ctx)
+	r.own.Store(own)
+	r.share()
+	taking.Go(func() {
+		defer leave()
+		_ = r.take(ctx, own) // after an error, the next reading begins again
+		r.own.CompareAndSwap(own, nil)
+	})
+	return leave
+}
+
+// ensureOwn returns the group's consumer in the queue's own stream, and creates it if it does not
+// exist. A runner with an account of its own may not create it: the executor does.
+func (r *runner) ensureOwn(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, followReading)
+	defer cancel()
+	return stream.EnsureRunnerConsumer(ctx, js, r.group(), r.group().OwnConfig(main))
+}

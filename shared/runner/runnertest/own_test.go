@@ -1,0 +1,201 @@
+package runnertest_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/runner/runnertest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// A runner takes the executions of its queue from the stream that all queues share and from the
+// queue's own stream, follows moves without a restart, and reports each beside its start. Each runs
+// once.
+func TestARunnerFollowsItsQueue(t *testing.T) {
+	t.Parallel()
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			t.Parallel()
+			nc := natstest.Start(t).Connect(t)
+			ingress := runnertest.NewIngress(t, nc)
+			var mu sync.Mutex
+			ran := map[string]int{}
+			stop := start(t, nc, runner.Options{Concurrency: concurrency}, func(_ context.Context, e runner.Execution) (any, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				ran[e.ID]++
+				return nil, nil
+			})
+			var started []string
+			begin := func(n int) {
+				for range n {
+					started = append(started, ingress.Start(t, runnertest.Post{}))
+				}
+			}
+			await := func() {
+				for _, id := range started {
+					if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+						t.Fatalf("%s ended as %+v", id, final)
+					}
+				}
+			}
+			begin(20)
+			ingress.MoveIn(t, execution.DefaultQueue)
+			begin(20)
+			await()
+			if n := messages(t, nc, stream.OwnProgressName(execution.DefaultQueue)); n != 20 {
+				t.Errorf("the own stream of reports has %d reports, want 20", n)
+			}
+			ingress.MoveOut(t, execution.DefaultQueue)
+			begin(20)
+			ingress.MoveIn(t, execution.DefaultQueue)
+			begin(20)
+			await()
+			ingress.MoveOut(t, execution.DefaultQueue)
+			ingress.DeleteOwn(t, execution.DefaultQueue)
+			first := len(started)
+			begin(5)
+			started = started[first:]
+			await()
+			ingress.MoveIn(t, execution.DefaultQueue) // another stream of that name
+			begin(20)
+			await()
+			stop()
+			for id, n := range ran {
+				if n != 1 {
+					t.Errorf("%s ran %d times", id, n)
+				}
+			}
+			if len(ran) != 105 {
+				t.Errorf("%d executions ran, want 105", len(ran))
+			}
+		})
+	}
+}
+
+func messages(t *testing.T, nc *nats.Conn, name string) uint64 {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+// A group that is new gets what its queue's own stream holds from before, unless it wants only new
+// executions.
+func TestANewGroupInAnOwnStream(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	ingress.MoveIn(t, execution.DefaultQueue)
+	before := ingress.Start(t, runnertest.Post{})
+	got := map[string]chan string{}
+	for _, group := range []string{"all", "new"} {
+		ran := make(chan string, 2)
+		got[group] = ran
+		start(t, nc, runner.Options{Group: group, OnlyNew: group == "new"}, func(_ context.Context, e runner.Execution) (any, error) {
+			ran <- e.ID
+			return nil, nil
+		})
+	}
+	if id := <-got["all"]; id != before {
+		t.Errorf("it got %s first", id)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	name := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: "new"}.Consumer()
+	for {
+		if _, err := js.Consumer(ctx, stream.OwnName(execution.DefaultQueue), name); err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal("the group has no consumer in the own stream")
+		}
+	}
+	after := ingress.Start(t, runnertest.Post{})
+	if id := <-got["new"]; id != after {
+		t.Errorf("it got %s first, want %s", id, after)
+	}
+}
+
+// Executions of one key keep their order when their queue moves while they wait, and when members of
+// the group notice that late.
+func TestOrderAcrossMoves(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	b := &begins{t: t, running: map[string]string{}, order: map[string][]string{}}
+	var gate atomic.Pointer[chan struct{}]
+	closeGate := func() (open func()) {
+		closed := make(chan struct{})
+		gate.Store(&closed)
+		return func() { close(closed) }
+	}
+	open := closeGate()
+	handler := func(_ context.Context, e runner.Execution) (any, error) {
+		b.begin(e.OrderKey, e.ID)
+		defer b.end(e.OrderKey)
+		<-*gate.Load()
+		return nil, nil
+	}
+	const keys = 12
+	want := map[string][]string{}
+	last := map[string]string{}
+	begin := func(each int) {
+		for n := range each {
+			for k := range keys {
+				key := fmt.Sprint("key ", k)
+				id := ingress.Start(t, runnertest.Post{OrderKey: key, WorkflowID: fmt.Sprint("wf", k%3), NodeID: fmt.Sprint("n", n)})
+				want[key], last[key] = append(want[key], id), id
+			}
+		}
+	}
+	await := func() {
+		for _, id := range last {
+			if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+				t.Fatalf("%s ended as %+v", id, final)
+			}
+		}
+	}
+	options := runner.Options{Concurrency: 3}
+	begin(4)
+	start(t, server.Connect(t), options, handler)
+	start(t, server.Connect(t), options, handler)
+	ingress.MoveIn(t, execution.DefaultQueue) // while everything waits in the shared stream
+	begin(4)
+	open()
+	await()
+	// The members know that the queue has an own stream, and learn late that it has moved out: what they
+	// get from the shared stream is newer than what waits in the own one.
+	open = closeGate()
+	begin(4)
+	ingress.MoveOut(t, execution.DefaultQueue)
+	begin(4)
+	open()
+	await()
+	for key := range want {
+		if !slices.Equal(b.order[key], want[key]) {
+			t.Errorf("%s began in the order\n%v, started in\n%v", key, b.order[key], want[key])
+		}
+	}
+}

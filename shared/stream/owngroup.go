@@ -1,0 +1,142 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+// OwnConfig returns the configuration of the group's consumer in the queue's own stream. shared is
+// the group's consumer in the shared stream. The group gets everything that it has not passed over:
+// the own stream from its beginning, unless the group itself began later.
+func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
+	config := g.ConsumerConfigAt(Place{Own: true}, shared.Config.AckWait)
+	switch shared.Config.DeliverPolicy { //nolint:exhaustive // the others begin with the oldest message
+	case jetstream.DeliverNewPolicy:
+		created := shared.Created
+		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &created
+	case jetstream.DeliverByStartTimePolicy:
+		config.DeliverPolicy, config.OptStartTime = shared.Config.DeliverPolicy, shared.Config.OptStartTime
+	}
+	return config
+}
+
+// NewPlace returns the place whose starts are the newer ones of the queue: the one that new starts
+// go to, or the last one that they went to.
+func (p Phase) NewPlace() Place {
+	place, _ := p.Place()
+	return place
+}
+
+// Exists reports whether the queue has an own stream in this phase.
+func (p Phase) Exists() bool { return p != PhaseShared }
+
+// ReadQueueSettings returns the settings in the record of a queue, or no settings if there is no
+// record. It needs one request. It fails with nats.ErrNoResponders if there is no registry, or the
+// account may not read the record. A replica may answer, which may lag a moment behind the leader.
+func ReadQueueSettings(ctx context.Context, nc *nats.Conn, queue string) (s QueueSettings, err error) {
+	msg, err := nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET.KV_"+settingsBucket+".$KV."+settingsBucket+"."+settingsPrefix+queue, nil)
+	if err != nil {
+		return s, fmt.Errorf("the settings of queue %s: %w", queue, err)
+	}
+	switch status := msg.Header.Get("Status"); {
+	case status == statusNotFound, msg.Header.Get("KV-Operation") != "":
+		return s, nil
+	case status != "":
+		return s, fmt.Errorf("the settings of queue %s: %w", queue, errors.New(status+" "+msg.Header.Get("Description")))
+	}
+	return DecodeQueueSettings(msg.Data)
+}
+
+// EncodePhase returns the stored settings of a queue that has lanes or an own stream, and no other
+// settings.
+func EncodePhase(queue string, lanes int, phase Phase) ([]byte, error) {
+	settings := &hookstartv1.QueueSettings{Queue: queue, Lanes: int64(lanes)}
+	if phase.Exists() {
+		settings.Stream = &hookstartv1.QueueStream{Phase: hookstartv1.QueueStreamPhase(phase)}
+	}
+	return proto.Marshal(settings)
+}
+
+// Drained reports whether a group is done with all messages of its consumer, by the consumer's
+// leader. A consumer or a stream that does not exist has nothing that the group could do.
+func Drained(ctx context.Context, js jetstream.JetStream, streamName, consumer string) (bool, error) {
+	found, err := js.Consumer(ctx, streamName, consumer)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("consumer %s: %w", consumer, err)
+	}
+	info := found.CachedInfo()
+	return info.NumPending == 0 && info.NumAckPending == 0, nil
+}
+
+// Owned is a queue that has streams of its own.
+type Owned struct {
+	Queue  string
+	Limits OwnLimits // by the queue's record; the zero value if it has none
+}
+
+// OwnQueues returns the queues that have streams of their own.
+func OwnQueues(ctx context.Context, js jetstream.JetStream) (queues []Owned, err error) {
+	starts, _, err := Streams(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range starts {
+		queue, ok := QueueOfStream(name)
+		if !ok {
+			continue
+		}
+		settings, _, err := readQueueSettings(ctx, js, queue)
+		if err != nil {
+			return nil, err
+		}
+		queues = append(queues, Owned{queue, settings.Stream.Limits})
+	}
+	return queues, nil
+}
+
+// EnsureOwnGroups creates, in a queue's own stream, the consumers of the groups that have one in the
+// shared stream, if they do not exist. So a group that is away while its queue moves, or may not
+// create consumers, has its consumer when it comes.
+func EnsureOwnGroups(ctx context.Context, js jetstream.JetStream, queue string) error {
+	shared, err := js.Stream(ctx, Name)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", Name, err)
+	}
+	names := shared.ConsumerNames(ctx)
+	for name := range names.Name() {
+		group, ok := strings.CutPrefix(name, RunnerConsumerPrefix+queue+"-")
+		if !ok {
+			continue
+		}
+		consumer, err := js.Consumer(ctx, Name, name)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			continue // it was deleted meanwhile
+		}
+		if err != nil {
+			return fmt.Errorf("consumer %s: %w", name, err)
+		}
+		info := consumer.CachedInfo()
+		if info.Config.FilterSubject != QueueSubject(queue) {
+			continue // of another queue, or of a lane
+		}
+		g := RunnerGroup{Queue: queue, Group: group}
+		if _, err := EnsureRunnerConsumer(ctx, js, g, g.OwnConfig(info)); err != nil {
+			return err
+		}
+	}
+	if err := names.Err(); err != nil {
+		return fmt.Errorf("list the consumers of %s: %w", Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package streamtest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// The own streams of a queue are created beside the shared ones, get other limits, and are deleted.
+func TestEnsureOwn(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, settings := t.Context(), stream.DefaultSettings
+	if err := errors.Join(stream.Ensure(ctx, js, settings), stream.EnsureReports(ctx, js, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, limits := range []stream.OwnLimits{{}, {MaxBytes: 1 << 20, MaxAge: time.Hour}, {MaxBytes: 1 << 20, MaxAge: time.Hour}} {
+		if err := stream.EnsureOwn(ctx, js, settings, "q", limits); err != nil {
+			t.Fatal(err)
+		}
+		own, err := js.Stream(ctx, "QUEUE_q")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, have := settings.OwnConfig("q", limits), own.CachedInfo().Config
+		if have.MaxAge != want.MaxAge || have.MaxBytes != want.MaxBytes || have.Duplicates != want.Duplicates || have.Discard != jetstream.DiscardNew {
+			t.Errorf("%+v, want %+v", have, want)
+		}
+		reports, err := js.Stream(ctx, "PROGRESS_q")
+		if err != nil || reports.CachedInfo().Config.MaxAge != want.MaxAge {
+			t.Errorf("%v: %+v", err, reports)
+		}
+	}
+	own := stream.Place{Own: true}
+	for subject, name := range map[string]string{
+		own.StartSubject("q", "w", "n"): "QUEUE_q", own.OrderedSubject("q", 3, "w", "n"): "QUEUE_q",
+		own.RejectedSubject("q", "w", "n"): "QUEUE_q", own.RememberedSubject("q", "w"): "QUEUE_q",
+		own.ProgressSubject("q", "w", id): "PROGRESS_q", stream.Place{}.RememberedSubject("q", "w"): stream.Name,
+		stream.StartSubject("q", "w", "n"): stream.Name,
+	} {
+		if ack, err := js.Publish(ctx, subject, nil); err != nil || ack.Stream != name {
+			t.Errorf("%s: %+v, %v", subject, ack, err)
+		}
+	}
+	// A repeat of a delivery is recognised by its remembered ID.
+	if ack, err := js.PublishMsg(ctx, own.RememberedMessage("q", "w", "id-1")); err != nil || ack.Duplicate {
+		t.Errorf("%+v, %v", ack, err)
+	}
+	repeat := nats.NewMsg(own.StartSubject("q", "w", "n"))
+	repeat.Header.Set(jetstream.MsgIDHeader, "id-1")
+	if ack, err := js.PublishMsg(ctx, repeat); err != nil || !ack.Duplicate {
+		t.Errorf("%+v, %v", ack, err)
+	}
+	starts, reports, err := stream.Streams(ctx, js)
+	slices.Sort(starts)
+	slices.Sort(reports)
+	if err != nil || strings.Join(starts, " ") != "EXECUTIONS QUEUE_q" || strings.Join(reports, " ") != "PROGRESS PROGRESS_q" {
+		t.Errorf("%v %v %v", starts, reports, err)
+	}
+	if err := stream.EnsureOwn(ctx, js, settings, "q", stream.OwnLimits{PlacementTags: []string{"a"}}); !errors.Is(err, stream.ErrNoPlacement) {
+		t.Errorf("placement without a cluster: %v", err)
+	}
+	if err := stream.EnsureOwn(ctx, js, settings, "q", stream.OwnLimits{Replicas: 3}); !errors.Is(err, stream.ErrTooFewServers) {
+		t.Errorf("three replicas on one server: %v", err)
+	}
+	for range 2 {
+		if err := stream.DeleteOwn(ctx, js, "q"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if starts, reports, err = stream.Streams(ctx, js); err != nil || len(starts)+len(reports) != 2 {
+		t.Errorf("%v %v %v", starts, reports, err)
+	}
+}
