@@ -141,7 +141,8 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	if err := errors.Join(stream.EnsureReports(ctx, js, 1), stream.Ensure(ctx, js, stream.DefaultSettings),
+	if err := errors.Join(stream.EnsureReports(ctx, js, 1),
+		stream.Ensure(ctx, js, stream.DefaultSettings),
 		stream.EnsureOwn(ctx, js, stream.DefaultSettings, "q", stream.OwnLimits{})); err != nil {
 		t.Fatal(err)
 	}
@@ -149,18 +150,23 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 	if err := own.check(ctx); err != nil {
 		t.Errorf("of a new stream: %v", err)
 	}
-	if err := own.check(ctx); err == nil || !strings.Contains(err.Error(), "QUEUE_q") || !strings.Contains(err.Error(), "PROGRESS_q") {
+	if err := own.check(ctx); err == nil || !strings.Contains(err.Error(), "QUEUE_q") ||
+		!strings.Contains(err.Error(), "PROGRESS_q") {
 		t.Errorf("without consumers: %v", err)
 	}
 	for _, name := range []string{"QUEUE_q", "PROGRESS_q"} {
-		if _, err := js.CreateConsumer(ctx, name, jetstream.ConsumerConfig{Durable: recorder.Durable, AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+		if _, err := js.CreateConsumer(ctx, name, jetstream.ConsumerConfig{
+			Durable:   recorder.Durable,
+			AckPolicy: jetstream.AckExplicitPolicy,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := own.check(ctx); err != nil {
 		t.Errorf("with consumers: %v", err)
 	}
-	if _, err := js.PauseConsumer(ctx, "QUEUE_q", recorder.Durable, time.Now().Add(time.Hour)); err != nil {
+	if _, err := js.PauseConsumer(ctx, "QUEUE_q", recorder.Durable,
+		time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if err := own.check(ctx); err == nil || !strings.Contains(err.Error(), "is paused") {

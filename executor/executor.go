@@ -280,7 +280,11 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	}
 	e.keyring = operate.NewKeyring(e.editor, e.directory, e.records, e.Log)
 	e.streams = queuestreams.New(queuestreams.Config{
-		JetStream: e.JetStream, Editor: e.editor, Directory: e.directory, Settings: c.streamSettings(), Log: e.Log,
+		JetStream: e.JetStream,
+		Editor:    e.editor,
+		Directory: e.directory,
+		Settings:  c.streamSettings(),
+		Log:       e.Log,
 	})
 	e.Go(ctx, e.streams.Run)
 	calls := operate.New(operate.Config{

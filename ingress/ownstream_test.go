@@ -21,7 +21,11 @@ func (f *fixture) inQueue(id, queue string) (token string) {
 	_, _, err := f.PutAccount(ctx, "ultra", "An account", "ultra")
 	if err == nil {
 		_, _, err = f.PutWorkflow(ctx, edit.WorkflowSpec{
-			ID: id, AccountID: "ultra", Name: id, Queue: queue, Triggers: []edit.TriggerSpec{{NodeID: "node"}},
+			ID:        id,
+			AccountID: "ultra",
+			Name:      id,
+			Queue:     queue,
+			Triggers:  []edit.TriggerSpec{{NodeID: "node"}},
 			RateLimit: &registry.RateLimit{Requests: 100_000, Window: time.Second},
 		})
 	}
@@ -38,7 +42,8 @@ func (f *fixture) inQueue(id, queue string) (token string) {
 func (f *fixture) moveIn(queue string, limits stream.OwnLimits) {
 	f.t.Helper()
 	ctx := f.t.Context()
-	if err := stream.EnsureOwn(ctx, f.JetStream, stream.DefaultSettings, queue, limits); err != nil {
+	if err := stream.EnsureOwn(ctx, f.JetStream, stream.DefaultSettings, queue,
+		limits); err != nil {
 		f.t.Fatal(err)
 	}
 	if _, err := f.SetQueueStream(ctx, queue, edit.QueueStreamSpec{}); err != nil {
@@ -93,12 +98,17 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 		for _, addr := range addresses {
 			n++
 			shared, own := f.stored(stream.Name), f.stored(stream.OwnName("q"))
-			delivery := request{path: "/webhooks/wf", token: token, header: map[string]string{"X-Webhook-Delivery-Id": fmt.Sprint(n)}}
+			delivery := request{
+				path:   "/webhooks/wf",
+				token:  token,
+				header: map[string]string{"X-Webhook-Delivery-Id": fmt.Sprint(n)},
+			}
 			a := f.sendTo(addr, delivery)
 			wantShared, wantOwn := shared, own
 			switch c.name {
 			case "":
-				if a.status != 503 || a.code() != "unavailable" || a.header.Get("Retry-After") != "1" {
+				if a.status != 503 || a.code() != "unavailable" ||
+					a.header.Get("Retry-After") != "1" {
 					t.Errorf("%s: %+v", c.phase, a)
 				}
 			case stream.Name:
@@ -115,7 +125,8 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 					t.Errorf("%s, again: %+v", c.phase, again)
 				}
 			}
-			if s, o := f.stored(stream.Name), f.stored(stream.OwnName("q")); s != wantShared || o != wantOwn {
+			if s, o := f.stored(stream.Name), f.stored(stream.OwnName("q")); s != wantShared ||
+				o != wantOwn {
 				t.Errorf("%s: %d and %d messages became %d and %d", c.phase, shared, own, s, o)
 			}
 		}
@@ -124,7 +135,8 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := f.stored(stream.OwnName("q"))
-	if a := f.send(request{path: "/webhooks/wf", token: token}); a.code() != "workflow_inactive" || f.stored(stream.OwnName("q")) != before+1 {
+	if a := f.send(request{path: "/webhooks/wf", token: token}); a.code() != "workflow_inactive" ||
+		f.stored(stream.OwnName("q")) != before+1 {
 		t.Errorf("a rejection: %+v", a)
 	}
 }
@@ -154,7 +166,11 @@ func TestAFullStreamConcernsItsQueuesAlone(t *testing.T) {
 	fill := func(id, token string) {
 		t.Helper()
 		for range 100 {
-			a := f.send(request{path: "/webhooks/" + id, token: token, body: strings.Repeat("x", 50_000)})
+			a := f.send(request{
+				path:  "/webhooks/" + id,
+				token: token,
+				body:  strings.Repeat("x", 50_000),
+			})
 			if a.status != 200 {
 				if a.code() != "storage_full" {
 					t.Fatalf("%+v", a)

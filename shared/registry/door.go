@@ -16,12 +16,12 @@ const (
 	PlaceClosed              // none, for seconds at most
 )
 
-// These are the limits of the time for which nothing of a queue, or of a workflow, is accepted while
-// delivery IDs are copied. An executor ends it within ClosedFor, or gives up. If the executor is
-// killed and no other one ends it, then from reopenAfter on everything goes where it went before.
-// That is safe, because the later of the two cannot be overlooked: an executor that has copied
-// everything has stored the new place within ClosedFor, and a process that answers requests has
-// applied everything that was stored longer ago than its lease is valid, which is 2 s.
+// These are the limits of the time for which nothing of a queue, or of a workflow, is accepted
+// while delivery IDs are copied. An executor ends it within ClosedFor, or gives up. If the executor
+// is killed and no other one ends it, then from reopenAfter on everything goes where it went
+// before. That is safe, because the later of the two cannot be overlooked: an executor that has
+// copied everything has stored the new place within ClosedFor, and a process that answers requests
+// has applied everything that was stored longer ago than its lease is valid, which is 2 s.
 const (
 	ClosedFor   = 1800 * time.Millisecond
 	reopenAfter = 4 * time.Second
@@ -125,8 +125,8 @@ func (q *queueDoor) await() {
 // door decides where the starts of one workflow are stored.
 type door struct {
 	queue *queueDoor
-	// closed is the clock at which the workflow was closed. 0 means that it is open; moved means that
-	// a later record of the workflow has another queue, or is closed.
+	// closed is the clock at which the workflow was closed. 0 means that it is open; moved means
+	// that a later record of the workflow has another queue, or is closed.
 	closed atomic.Int64
 }
 
@@ -195,8 +195,8 @@ func (t *tables) queue(name string) *queueDoor {
 	return q
 }
 
-// PlaceOf returns the place of a queue's starts at present. It is for messages; what is stored needs
-// a Pass.
+// PlaceOf returns the place of a queue's starts at present. It is for messages; what is stored
+// needs a Pass.
 func (s *Snapshot) PlaceOf(queue string) Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,10 @@ import (
 func following(t *testing.T) (*registry.Snapshot, func() *registry.Webhook) {
 	t.Helper()
 	s := registry.NewSnapshot(nil)
-	s.Apply(registry.Change{Revision: 1, Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q"}})
+	s.Apply(registry.Change{
+		Revision: 1,
+		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q"},
+	})
 	s.Loaded()
 	return s, func() *registry.Webhook {
 		view, ok := s.Lookup("wf")
@@ -22,7 +25,10 @@ func following(t *testing.T) (*registry.Snapshot, func() *registry.Webhook) {
 }
 
 func queue(revision uint64, phase registry.StreamPhase) registry.Change {
-	return registry.Change{Revision: revision, Queue: &registry.Queue{Name: "q", Stream: &registry.QueueStream{Phase: phase}}}
+	return registry.Change{
+		Revision: revision,
+		Queue:    &registry.Queue{Name: "q", Stream: &registry.QueueStream{Phase: phase}},
+	}
 }
 
 func TestThePlaceFollowsThePhase(t *testing.T) {
@@ -91,7 +97,10 @@ func TestAWorkflowThatMoved(t *testing.T) {
 	s, workflow := following(t)
 	old := workflow()
 	inside := old.Enter()
-	s.Apply(registry.Change{Revision: 2, Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Name: "renamed"}})
+	s.Apply(registry.Change{
+		Revision: 2,
+		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Name: "renamed"},
+	})
 	if pass := old.Enter(); pass.Moved || pass.Place != registry.PlaceShared {
 		t.Errorf("after another change: %+v", pass)
 	} else {
@@ -108,7 +117,10 @@ func TestAWorkflowThatMoved(t *testing.T) {
 		pass.Leave()
 	}
 	inside.Leave()
-	s.Apply(registry.Change{Revision: 4, Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "other"}})
+	s.Apply(registry.Change{
+		Revision: 4,
+		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "other"},
+	})
 	if pass := workflow().Enter(); pass.Place != registry.PlaceShared {
 		t.Errorf("in its new queue: %+v", pass)
 	}

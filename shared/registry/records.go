@@ -100,8 +100,8 @@ type Workflow struct {
 	Triggers   []Trigger `audit:"triggers"`  // webhook trigger nodes, in the operator's order
 	CreatedAt  time.Time `audit:"-"`
 	UpdatedAt  time.Time `audit:"-"`
-	// Closed means that no request of the workflow is accepted while an executor copies its delivery
-	// IDs to the stream of another queue. It lasts for seconds: see ClosedFor.
+	// Closed means that no request of the workflow is accepted while an executor copies its
+	// delivery IDs to the stream of another queue. It lasts for seconds: see ClosedFor.
 	Closed bool `audit:"-"`
 
 	unknown unknown `audit:"-"`
@@ -250,8 +250,8 @@ type Queue struct {
 	// Lanes is the number of lanes, each with a consumer of its own in every group. 0 means that no
 	// workflow of the queue has had an order key, so that the queue has no lanes.
 	Lanes int64 `audit:"-"`
-	// Stream is the queue's own stream. nil means that the starts of the queue are in the stream that
-	// all queues share.
+	// Stream is the queue's own stream. nil means that the starts of the queue are in the stream
+	// that all queues share.
 	Stream *QueueStream `audit:"stream"`
 
 	unknown unknown `audit:"-"`
@@ -259,31 +259,36 @@ type Queue struct {
 
 // QueueStream holds the phase and the settings of a queue's own stream.
 type QueueStream struct {
-	Phase         StreamPhase   `audit:"-"`
-	MaxBytes      int64         `audit:"maxBytes"`      // maximum size; 0 means no limit
-	MaxAge        time.Duration `audit:"maxAgeSeconds"` // whole seconds; 0 means as the shared stream
-	Replicas      int64         `audit:"replicas"`      // 0 means as many as the shared stream
-	PlacementTags []string      `audit:"placementTags"` // tags of the servers that hold it; empty means any server
+	Phase    StreamPhase `audit:"-"`
+	MaxBytes int64       `audit:"maxBytes"` // maximum size; 0 means no limit
+	// Whole seconds; 0 means as the shared stream.
+	MaxAge   time.Duration `audit:"maxAgeSeconds"`
+	Replicas int64         `audit:"replicas"` // 0 means as many as the shared stream
+	// Tags of the servers that hold it; empty means any server.
+	PlacementTags []string `audit:"placementTags"`
 
 	unknown unknown `audit:"-"`
 }
 
-// StreamPhase says where the starts of a queue are stored while the queue moves to its own stream or
-// back. Its values are the values of the enum in proto.
+// StreamPhase says where the starts of a queue are stored while the queue moves to its own stream
+// or back. Its values are the values of the enum in proto.
 type StreamPhase int32
 
 // These are the phases, in their order.
 const (
-	MovingIn  StreamPhase = iota + 1 // to the shared stream; the delivery IDs are copied to the own one
-	ClosedIn                         // nowhere, while the last delivery IDs are copied to the own stream
-	Own                              // to the own stream
-	MovingOut                        // to the own stream; the delivery IDs are copied to the shared one
-	ClosedOut                        // nowhere, while the last delivery IDs are copied to the shared stream
-	Draining                         // to the shared stream; the own one is kept until it is empty
+	// To the shared stream; the delivery IDs are copied to the own one.
+	MovingIn  StreamPhase = iota + 1
+	ClosedIn              // nowhere, while the last delivery IDs are copied to the own stream
+	Own                   // to the own stream
+	MovingOut             // to the own stream; the delivery IDs are copied to the shared one
+	ClosedOut             // nowhere, while the last delivery IDs are copied to the shared stream
+	Draining              // to the shared stream; the own one is kept until it is empty
 )
 
 // streamPhases are the names of the phases in the operators' API.
-var streamPhases = [...]string{"", "movingIn", "closedIn", "own", "movingOut", "closedOut", "draining"}
+var streamPhases = [...]string{
+	"", "movingIn", "closedIn", "own", "movingOut", "closedOut", "draining",
+}
 
 // String returns the name of the phase in the operators' API, or "" for an unknown phase.
 func (p StreamPhase) String() string {

@@ -224,7 +224,9 @@ func (s *Snapshot) Apply(c Change) {
 
 // Unsettled implements consistency.Settler: the changes from the revision since on are not in force
 // yet, because requests that began before them are still storing. since is 0 if all are in force.
-func (s *Snapshot) Unsettled() (since uint64, settled <-chan struct{}) { return s.drains.unsettled() }
+func (s *Snapshot) Unsettled() (since uint64, settled <-chan struct{}) {
+	return s.drains.unsettled()
+}
 
 // Loaded implements consistency.Sink.
 func (s *Snapshot) Loaded() {
@@ -267,8 +269,8 @@ func (t *tables) viewOf(w *Webhook) View {
 	return view
 }
 
-// apply applies a change. It returns the queues to which requests may still be storing as before the
-// change.
+// apply applies a change. It returns the queues to which requests may still be storing as before
+// the change.
 func (t *tables) apply(c Change) (moved []*queueDoor) {
 	switch {
 	case c.Plans != nil:

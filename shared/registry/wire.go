@@ -365,8 +365,11 @@ func (q *Queue) Encode() ([]byte, error) {
 	}
 	if s := q.Stream; s != nil {
 		wire.Stream = &hookstartv1.QueueStream{
-			Phase: hookstartv1.QueueStreamPhase(s.Phase), MaxBytes: s.MaxBytes,
-			MaxAgeSeconds: int64(s.MaxAge / time.Second), Replicas: s.Replicas, PlacementTags: s.PlacementTags,
+			Phase:         hookstartv1.QueueStreamPhase(s.Phase),
+			MaxBytes:      s.MaxBytes,
+			MaxAgeSeconds: int64(s.MaxAge / time.Second),
+			Replicas:      s.Replicas,
+			PlacementTags: s.PlacementTags,
 		}
 		s.unknown.into(wire.Stream)
 	}

@@ -37,8 +37,14 @@ func (r *runner) begin(msg jetstream.Msg, o *ordered) {
 		return
 	}
 	m := &message{
-		key: key{meta.Sequence.Stream, event.Start.ID}, Msg: msg, heartbeat: began,
-		place: placeOf(msg), start: event.Start, attempt: int(min(meta.NumDelivered, 1<<30)), began: began, ordered: o,
+		key:       key{meta.Sequence.Stream, event.Start.ID},
+		Msg:       msg,
+		heartbeat: began,
+		place:     placeOf(msg),
+		start:     event.Start,
+		attempt:   int(min(meta.NumDelivered, 1<<30)),
+		began:     began,
+		ordered:   o,
 	}
 	if !r.underway.add(m) {
 		r.leave()
@@ -62,15 +68,17 @@ func (r *runner) leave() { r.places <- struct{}{} }
 // giveUp ends an execution that no runner has finished in any of its attempts.
 func (r *runner) giveUp(m *message) {
 	m.attempt = r.Attempts // the last attempt that a handler may have seen
-	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not return in time", r.Attempts)
+	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not "+
+		"return in time", r.Attempts)
 	r.end(m, execution.Progress{Status: execution.Failed}, failure(err))
 	r.leave()
 }
 
-// runOrdered makes an attempt with an execution that has an order key, unless it has ended already, or
-// another member may have it.
+// runOrdered makes an attempt with an execution that has an order key, unless it has ended already,
+// or another member may have it.
 func (r *runner) runOrdered(ctx context.Context, m *message) {
-	ended, err := r.hasEnded(r.working, m) //nolint:contextcheck // the context of all handlers, which outlives the attempt's
+	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
+	ended, err := r.hasEnded(r.working, m)
 	switch {
 	case err != nil: // the runner stops
 		r.note(m.start, m.attempt, m.began, HandedBack, failure(err))
@@ -94,7 +102,8 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 }
 
 // errNotRun is the error of the span of an attempt whose handler was not called.
-var errNotRun = errors.New("the handler was not called: the execution has ended, or another member may have it")
+var errNotRun = errors.New("the handler was not called: the execution has ended, or another " +
+	"member may have it")
 
 // run makes an attempt, in the context of its span.
 func (r *runner) run(ctx context.Context, m *message) {
@@ -108,7 +117,11 @@ func (r *runner) run(ctx context.Context, m *message) {
 		r.reportRunning(m)
 	}
 	r.underway.called(ctx, m)
-	o := call(ctx, r.handler, Execution{Start: *m.start, Input: m.start.Payload.Input(), Attempt: m.attempt})
+	o := call(ctx, r.handler, Execution{
+		Start:   *m.start,
+		Input:   m.start.Payload.Input(),
+		Attempt: m.attempt,
+	})
 	if r.underway.returned(m) {
 		r.finish(ctx, m, o)
 	}
@@ -124,7 +137,8 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	defer r.leave()
 	if most := MaxOutput(r.nc); int64(len(o.output)) > most {
 		// The NATS server would refuse the report each time.
-		o = failure(Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most %d: store it elsewhere and return a reference", len(o.output), most)))
+		o = failure(Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most "+
+			"%d: store it elsewhere and return a reference", len(o.output), most)))
 	}
 	r.endSpan(ctx, o)
 
@@ -132,7 +146,11 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	case !r.underway.holds(m):
 		r.drop(m, o)
 	case o.err == nil:
-		r.end(m, execution.Progress{Status: execution.Succeeded, StartedAt: m.called, Output: o.output}, o)
+		r.end(m, execution.Progress{
+			Status:    execution.Succeeded,
+			StartedAt: m.called,
+			Output:    o.output,
+		}, o)
 	case errors.Is(context.Cause(ctx), ErrCanceled):
 		r.end(m, execution.Progress{Status: execution.Canceled, StartedAt: m.called}, o)
 	case r.working.Err() != nil:
@@ -195,7 +213,11 @@ func (r *runner) handBack(m *message, after time.Duration) {
 // reportRunning publishes a report that a handler is working. It is not confirmed: the final report
 // makes up for a lost one. A report that arrives after the final report changes nothing.
 func (r *runner) reportRunning(m *message) {
-	if msg, err := r.progress(m, execution.Progress{Status: execution.Running, At: m.called, Attempt: m.attempt}); err == nil {
+	if msg, err := r.progress(m, execution.Progress{
+		Status:  execution.Running,
+		At:      m.called,
+		Attempt: m.attempt,
+	}); err == nil {
 		_ = r.nc.PublishMsg(msg)
 	}
 }
@@ -221,7 +243,9 @@ func (r *runner) progress(m *message, p execution.Progress) (*nats.Msg, error) {
 }
 
 // note reports an attempt to Observe, and writes its log line.
-func (r *runner) note(start *execution.Start, attempt int, began time.Time, what Result, o outcome) {
+func (r *runner) note(
+	start *execution.Start, attempt int, began time.Time, what Result, o outcome,
+) {
 	took := time.Since(began)
 	r.observe(Attempt{Execution: start, Result: what, Number: attempt, Took: took, Err: o.err})
 	level := slog.LevelWarn

@@ -58,10 +58,12 @@ func (r *runner) follow(ctx context.Context, js jetstream.JetStream, main *jetst
 	}
 }
 
-// readSettings reads the queue's record. known is false if it cannot be read. A runner with an account
-// of its own may not be allowed to: it counts the consumers of lanes that the executor has made for
-// its group.
-func (r *runner) readSettings(ctx context.Context, js jetstream.JetStream) (s stream.QueueSettings, known bool) {
+// readSettings reads the queue's record. known is false if it cannot be read. A runner with an
+// account of its own may not be allowed to: it counts the consumers of lanes that the executor has
+// made for its group.
+func (r *runner) readSettings(
+	ctx context.Context, js jetstream.JetStream,
+) (s stream.QueueSettings, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, followReading)
 	defer cancel()
 	if !r.ownAccount {
@@ -80,7 +82,10 @@ func (r *runner) readSettings(ctx context.Context, js jetstream.JetStream) (s st
 
 // takeOwn begins to take executions from the queue's own stream, and returns a function that ends
 // that.
-func (r *runner) takeOwn(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, taking *sync.WaitGroup) (leave func()) {
+func (r *runner) takeOwn(
+	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
+	taking *sync.WaitGroup,
+) (leave func()) {
 	consumer, err := r.ensureOwn(ctx, js, main)
 	if err == nil {
 		err = r.underway.openOwn(r.Queue)
@@ -107,7 +112,9 @@ func (r *runner) takeOwn(ctx context.Context, js jetstream.JetStream, main *jets
 
 // ensureOwn returns the group's consumer in the queue's own stream, and creates it if it does not
 // exist. A runner with an account of its own may not create it: the executor does.
-func (r *runner) ensureOwn(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo) (jetstream.Consumer, error) {
+func (r *runner) ensureOwn(
+	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
+) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, followReading)
 	defer cancel()
 	return stream.EnsureRunnerConsumer(ctx, js, r.group(), r.group().OwnConfig(main))

@@ -22,28 +22,29 @@ import (
 // that another member may have by now: see lease.
 //
 // A server that has lost what its consumer had acknowledged delivers an execution again that has
-// ended, after later ones of its key. Its final report was stored before it was acknowledged, so the
-// runner looks for that before it calls the handler: see hasEnded.
+// ended, after later ones of its key. Its final report was stored before it was acknowledged, so
+// the runner looks for that before it calls the handler: see hasEnded.
 
-// ErrLost is the cause of the end of a handler's context (context.Cause) when another member may have
-// its execution: the server has confirmed no heartbeat for as long as AckWait. It concerns executions
-// with an order key only. What the handler returns is ignored.
-var ErrLost = errors.New("the runner was frozen or cut off for longer than the ack wait: another member may have the execution")
+// ErrLost is the cause of the end of a handler's context (context.Cause) when another member may
+// have its execution: the server has confirmed no heartbeat for as long as AckWait. It concerns
+// executions with an order key only. What the handler returns is ignored.
+var ErrLost = errors.New("the runner was frozen or cut off for longer than the ack wait: another " +
+	"member may have the execution")
 
 const (
 	// laneHold is the time for which a place is kept for the answer to such a request. The server
 	// does not answer at once while a message of the lane is out.
 	laneHold = 50 * time.Millisecond
-	// pullExpiryShared is the expiry of a request for executions without an order key while others need
-	// places, too: it keeps places that they could use.
+	// pullExpiryShared is the expiry of a request for executions without an order key while others
+	// need places, too: it keeps places that they could use.
 	pullExpiryShared = time.Second
 )
 
 // lane is a lane of the queue. Its executions are in the shared stream, and in the queue's own
 // stream while there is one; they have one order in both.
 //
-// At any time, all executions of a lane in one of the two places are older than all in the other: an
-// operator cannot move a queue to a place in which executions with an order key still wait from
+// At any time, all executions of a lane in one of the two places are older than all in the other:
+// an operator cannot move a queue to a place in which executions with an order key still wait from
 // before. So the newer place is asked only when the group is done with the older one. The queue's
 // record says which one is newer, and is read again after a message has come from the newer place:
 // the queue may have moved in between.
@@ -62,7 +63,9 @@ type laneConsumer struct {
 
 // takeLane takes the executions of one lane, one after the other, until the context ends. main is
 // the group's consumer in the shared stream.
-func (r *runner) takeLane(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, number int) {
+func (r *runner) takeLane(
+	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, number int,
+) {
 	l := &lane{number: number, own: laneConsumer{Place: stream.Place{Own: true}}}
 	wait := soonest
 	for ctx.Err() == nil {
@@ -88,12 +91,15 @@ func (r *runner) takeLane(ctx context.Context, js jetstream.JetStream, main *jet
 
 // findLane looks up the consumers of a lane that were not found before, or have failed several
 // times, and reports whether all were found.
-func (r *runner) findLane(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, l *lane) bool {
+func (r *runner) findLane(
+	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, l *lane,
+) bool {
 	find := func(c *laneConsumer, main *jetstream.ConsumerInfo) bool {
 		if c.consumer != nil && c.failed < pullErrors {
 			return true
 		}
-		found, err := stream.EnsureRunnerConsumer(ctx, js, r.group(), r.group().LaneConfig(l.number, main))
+		found, err := stream.EnsureRunnerConsumer(ctx, js, r.group(),
+			r.group().LaneConfig(l.number, main))
 		if err != nil {
 			r.laneFailed(ctx, l.number, err)
 			return false
@@ -111,7 +117,9 @@ func (r *runner) findLane(ctx context.Context, js jetstream.JetStream, main *jet
 
 // takeNext takes the next execution of a lane, and waits until it is acknowledged or handed back.
 // taken is false if there is none now.
-func (r *runner) takeNext(ctx context.Context, js jetstream.JetStream, l *lane) (taken bool, err error) {
+func (r *runner) takeNext(
+	ctx context.Context, js jetstream.JetStream, l *lane,
+) (taken bool, err error) {
 	if l.own.consumer == nil && l.held == nil {
 		return r.takeFrom(ctx, js, l, &l.shared)
 	}
@@ -134,7 +142,9 @@ func (r *runner) takeNext(ctx context.Context, js jetstream.JetStream, l *lane) 
 }
 
 // takeFrom takes the next execution of a lane in one place.
-func (r *runner) takeFrom(ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer) (taken bool, err error) {
+func (r *runner) takeFrom(
+	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
+) (taken bool, err error) {
 	msg, asked, err := r.pullLane(ctx, c.consumer)
 	if err != nil {
 		c.failed++
@@ -149,12 +159,15 @@ func (r *runner) takeFrom(ctx context.Context, js jetstream.JetStream, l *lane, 
 		return true, nil
 	}
 	r.leave()
-	l.held = r.hold(msg, asked.Add(r.AckWait)) //nolint:contextcheck // it is held until it is begun or released
+	//nolint:contextcheck // it is held until it is begun or released
+	l.held = r.hold(msg, asked.Add(r.AckWait))
 	return true, nil
 }
 
 // takeHeld takes the execution that is held, if it may begin now.
-func (r *runner) takeHeld(ctx context.Context, js jetstream.JetStream, l *lane) (taken bool, err error) {
+func (r *runner) takeHeld(
+	ctx context.Context, js jetstream.JetStream, l *lane,
+) (taken bool, err error) {
 	place := placeOf(l.held.msg)
 	if !r.mayBegin(ctx, js, l, place, time.Now().Add(latest)) {
 		return false, nil
@@ -171,10 +184,12 @@ func (r *runner) takeHeld(ctx context.Context, js jetstream.JetStream, l *lane) 
 	return true, nil
 }
 
-// mayBegin reports whether an execution of a lane that has come from a place may begin: the place is
-// the older one, or the group is done with the lane in the other place. It tries to find that out
-// until a time.
-func (r *runner) mayBegin(ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place, until time.Time) bool {
+// mayBegin reports whether an execution of a lane that has come from a place may begin: the place
+// is the older one, or the group is done with the lane in the other place. It tries to find that
+// out until a time.
+func (r *runner) mayBegin(
+	ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place, until time.Time,
+) bool {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	for ctx.Err() == nil {
@@ -195,7 +210,9 @@ func (r *runner) mayBegin(ctx context.Context, js jetstream.JetStream, l *lane, 
 }
 
 // laneDrained reports whether the group is done with all executions of a lane in a place.
-func (r *runner) laneDrained(ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place) (bool, error) {
+func (r *runner) laneDrained(
+	ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place,
+) (bool, error) {
 	return stream.Drained(ctx, js, place.Name(r.Queue), r.group().LaneConsumer(l.number))
 }
 
@@ -263,13 +280,16 @@ func (r *runner) takeOrdered(ctx context.Context, msg jetstream.Msg, asked time.
 	}
 	r.unacknowledged.Add(1)
 	o := &ordered{until: asked.Add(r.AckWait), ended: make(chan struct{})}
-	r.begin(msg, o) //nolint:contextcheck // what a handler has done is reported after ctx has ended, too
+	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
+	r.begin(msg, o)
 	<-o.ended
 }
 
-// pullLane asks for the next message of a lane. The message is nil if there is none now; otherwise a
-// place is taken for it.
-func (r *runner) pullLane(ctx context.Context, consumer jetstream.Consumer) (msg jetstream.Msg, asked time.Time, err error) {
+// pullLane asks for the next message of a lane. The message is nil if there is none now; otherwise
+// a place is taken for it.
+func (r *runner) pullLane(
+	ctx context.Context, consumer jetstream.Consumer,
+) (msg jetstream.Msg, asked time.Time, err error) {
 	select {
 	case <-r.places:
 	case <-ctx.Done():
@@ -335,9 +355,9 @@ type ordered struct {
 
 // A lease says until when no other member can have a message of a lane: at least for AckWait after
 // the server has noted that it is worked on. The first lease begins with the request for the
-// message, which is not later than its delivery. A heartbeat extends the lease from the time at which
-// it was sent, if the server's confirmation comes before the lease has ended: a confirmation that
-// comes later does not tell whether the server had delivered the message to another member in
+// message, which is not later than its delivery. A heartbeat extends the lease from the time at
+// which it was sent, if the server's confirmation comes before the lease has ended: a confirmation
+// that comes later does not tell whether the server had delivered the message to another member in
 // between.
 
 // holds reports whether the lease of a message has not ended. A message without an order key needs
@@ -371,8 +391,9 @@ func (u *underway) renew(m *message, msg jetstream.Msg) {
 	}
 }
 
-// hasEnded reports whether an execution has ended, by the last report that is stored of it. It waits
-// for the answer as long as the context lasts. Where reports cannot be read, it returns false.
+// hasEnded reports whether an execution has ended, by the last report that is stored of it. It
+// waits for the answer as long as the context lasts. Where reports cannot be read, it returns
+// false.
 func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	subject := m.place.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
 	for tries := 0; ; tries++ {
@@ -393,10 +414,11 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 // runner's account may not read reports.
 const reportTries = 20
 
-// drop gives up a message whose lease has ended: it is neither acknowledged nor handed back, because
-// another member may have it.
+// drop gives up a message whose lease has ended: it is neither acknowledged nor handed back,
+// because another member may have it.
 func (r *runner) drop(m *message, o outcome) {
-	r.note(m.start, m.attempt, m.began, HandedBack, failure(fmt.Errorf("%w (%s)", ErrLost, o.reason)))
+	r.note(m.start, m.attempt, m.began, HandedBack,
+		failure(fmt.Errorf("%w (%s)", ErrLost, o.reason)))
 	r.underway.remove(m)
 	r.done(m)
 }

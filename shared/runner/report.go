@@ -24,9 +24,10 @@ const hangGrace = time.Second
 // report until the stream has stored it. One loop serves all messages: a goroutine and timers for
 // each message would cost more than a quick handler.
 type underway struct {
-	nc            *nats.Conn
-	acks          *ack.Engine // for reports about executions of the shared stream
-	ownAcks       *ack.Engine // for reports about executions of the queue's own stream; nil until openOwn
+	nc   *nats.Conn
+	acks *ack.Engine // for reports about executions of the shared stream
+	// For reports about executions of the queue's own stream; nil until openOwn.
+	ownAcks       *ack.Engine
 	ackWait       time.Duration
 	announceAfter time.Duration
 	announce      func(*message) // called when a handler has worked for announceAfter
@@ -58,16 +59,17 @@ type message struct {
 	ordered *ordered  // nil for a message without an order key
 
 	// guarded
-	jetstream.Msg                 // the last delivery
-	heartbeat     time.Time       // when the last heartbeat was sent
-	handling      context.Context //nolint:containedctx // the handler's; nil before it is called, and when it has returned or was abandoned
-	stop          context.CancelCauseFunc
-	announced     bool
-	overdue       time.Time // when the end of handling was noticed
-	report        *nats.Msg // nil until there is a final state
-	reported      time.Time
-	err           error // error of the last attempt to publish the report
-	published     func(error)
+	jetstream.Msg           // the last delivery
+	heartbeat     time.Time // when the last heartbeat was sent
+	//nolint:containedctx // the handler's; nil before it is called, and when it has returned or was abandoned
+	handling  context.Context
+	stop      context.CancelCauseFunc
+	announced bool
+	overdue   time.Time // when the end of handling was noticed
+	report    *nats.Msg // nil until there is a final state
+	reported  time.Time
+	err       error // error of the last attempt to publish the report
+	published func(error)
 }
 
 // newUnderway returns an underway, which the caller must close.
@@ -77,8 +79,16 @@ func newUnderway(r *runner) (*underway, error) {
 		return nil, fmt.Errorf("subscribe to the stream's confirmations: %w", err)
 	}
 	u := &underway{
-		nc: r.nc, acks: acks, ackWait: r.AckWait, announce: r.reportRunning, announceAfter: r.ReportRunningAfter, abandon: r.abandon, timeout: r.Timeout,
-		stop: make(chan struct{}), stopped: make(chan struct{}), messages: map[key]*message{},
+		nc:            r.nc,
+		acks:          acks,
+		ackWait:       r.AckWait,
+		announce:      r.reportRunning,
+		announceAfter: r.ReportRunningAfter,
+		abandon:       r.abandon,
+		timeout:       r.Timeout,
+		stop:          make(chan struct{}),
+		stopped:       make(chan struct{}),
+		messages:      map[key]*message{},
 	}
 	go u.tend()
 	return u, nil
@@ -187,13 +197,16 @@ func (u *underway) send(m *message) {
 	if m.place.Own {
 		acks = u.ownAcks
 	}
-	acks.Send(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) { u.answered(m, err) })
+	acks.Send(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) {
+		u.answered(m, err)
+	})
 }
 
 // answered handles the stream's answer to a report. After an error, the next round sends it again.
 func (u *underway) answered(m *message, err error) {
 	u.mu.Lock()
-	waits := u.messages[m.key] == m // otherwise an earlier attempt was confirmed, or AckWait is over
+	// Otherwise an earlier attempt was confirmed, or AckWait is over.
+	waits := u.messages[m.key] == m
 	if m.err = err; waits && err == nil {
 		delete(u.messages, m.key)
 	}
@@ -256,10 +269,12 @@ func (u *underway) round(now time.Time) {
 // dueForHandler returns the action that is due for a working handler, or nil if there is none.
 func (u *underway) dueForHandler(m *message, now time.Time) func() {
 	ctx := m.handling
-	canceled := ctx != nil && errors.Is(context.Cause(ctx), ErrCanceled) && now.Sub(m.called) < u.timeout
+	canceled := ctx != nil && errors.Is(context.Cause(ctx), ErrCanceled) &&
+		now.Sub(m.called) < u.timeout
 	switch {
 	case ctx == nil:
-	case ctx.Err() == nil, canceled: // one that is canceled may take as long to end as it could have taken
+	// One that is canceled may take as long to end as it could have taken.
+	case ctx.Err() == nil, canceled:
 		if u.announceAfter > 0 && !m.announced && now.Sub(m.called) >= u.announceAfter {
 			m.announced = true
 			return func() { u.announce(m) }
@@ -279,7 +294,8 @@ func (u *underway) dueForReport(m *message, now time.Time) func() {
 	case m.report == nil:
 	case waited > u.ackWait:
 		delete(u.messages, m.key)
-		err := errors.Join(fmt.Errorf("the stream has not confirmed the report within %s", u.ackWait), m.err)
+		err := errors.Join(fmt.Errorf("the stream has not confirmed the report within %s",
+			u.ackWait), m.err)
 		return func() { m.published(err) }
 	case errors.Is(m.err, nats.ErrConnectionClosed): // for good: the stream will not confirm it
 		delete(u.messages, m.key)

@@ -9,12 +9,12 @@
 // time, and after an error. Make its effects idempotent, with the execution's ID as the key: the
 // primary key of an insert, the idempotency key of a call.
 //
-// Executions with an order key (a setting of a trigger node) begin one after the other: those of one
-// workflow and one key are in the group one at a time, in the order in which they were accepted, also
-// after retries, and when a member dies. One that keeps failing holds up its key until its last
-// attempt. Executions without a key have no order. A runner that was frozen or cut off for longer
-// than AckWait ends the context of a handler of such an execution with the cause ErrLost, because
-// another member may have begun it.
+// Executions with an order key (a setting of a trigger node) begin one after the other: those of
+// one workflow and one key are in the group one at a time, in the order in which they were
+// accepted, also after retries, and when a member dies. One that keeps failing holds up its key
+// until its last attempt. Executions without a key have no order. A runner that was frozen or cut
+// off for longer than AckWait ends the context of a handler of such an execution with the cause
+// ErrLost, because another member may have begun it.
 //
 // An execution ends once, as succeeded or failed; later reports change nothing.
 //
@@ -33,19 +33,21 @@
 //	                                    the execution runs again
 //	the message cannot be decoded       the runner terminates it
 //
-// Nothing that a handler returns or panics with ends the process, and neither does a panic in the code
-// that the runner calls beside it: an error's or an output's methods, and the functions, the log and the
-// tracer in Options. The runner logs that panic, and goes on. Out of its reach are os.Exit, goroutines that
-// a handler starts, and what the Go runtime ends a process for, such as concurrent writes to a map.
+// Nothing that a handler returns or panics with ends the process, and neither does a panic in the
+// code that the runner calls beside it: an error's or an output's methods, and the functions, the
+// log and the tracer in Options. The runner logs that panic, and goes on. Out of its reach are
+// os.Exit, goroutines that a handler starts, and what the Go runtime ends a process for, such as
+// concurrent writes to a map.
 //
 // Failed executions and undecodable messages are dead letters, which operators see. A failed
 // execution can be requeued: that starts another execution, with another ID and RerunOf set.
 //
 // # What runs again after a kill
 //
-// The runner acknowledges a message when the stream has confirmed the final report. If a process
-// is killed, these executions run again: those in its handlers, and those whose report was not
-// confirmed yet (at most Options.Concurrency of each), and those whose acknowledgement was in flight.
+// The runner acknowledges a message when the stream has confirmed the final report. If a process is
+// killed, these executions run again: those in its handlers, and those whose report was not
+// confirmed yet (at most Options.Concurrency of each), and those whose acknowledgement was in
+// flight.
 package runner
 
 import (
@@ -193,7 +195,9 @@ func (o Options) withDefaults() (Options, error) {
 		o.Queue = execution.DefaultQueue
 	}
 	if !execution.ValidName(o.Queue) || !execution.ValidName(o.Group) {
-		return o, fmt.Errorf("runner: queue %q and group %q must match %s", o.Queue, o.Group, execution.NamePattern)
+		return o,
+			fmt.Errorf("runner: queue %q and group %q must match %s", o.Queue, o.Group,
+				execution.NamePattern)
 	}
 	orElse(&o.Concurrency, 10)
 	orElse(&o.Attempts, 5)
@@ -233,12 +237,12 @@ type runner struct {
 	underway *underway
 	// cancellations knows what is not to run.
 	cancellations *cancellations
-	// sharing ends, by a call of share, when the group's consumer in the shared stream must share the
-	// places for handlers: with lanes, or with the consumer in the queue's own stream.
+	// sharing ends, by a call of share, when the group's consumer in the shared stream must share
+	// the places for handlers: with lanes, or with the consumer in the queue's own stream.
 	sharing context.Context //nolint:containedctx // it says since when places are shared
 	share   context.CancelFunc
-	// phase says where new starts of the queue are stored, by the last reading of the queue's record.
-	// It holds a stream.Phase.
+	// phase says where new starts of the queue are stored, by the last reading of the queue's
+	// record. It holds a stream.Phase.
 	phase atomic.Int32
 	// own is the consumer in the queue's own stream; nil while the runner takes nothing from there.
 	own atomic.Pointer[source]
@@ -258,7 +262,8 @@ type runner struct {
 	working context.Context //nolint:containedctx // it is that of all handlers, not of a call
 }
 
-// ErrConnectionClosed means that the connection to NATS is closed for good: Run cannot continue with it.
+// ErrConnectionClosed means that the connection to NATS is closed for good: Run cannot continue
+// with it.
 var ErrConnectionClosed = errors.New("runner: the connection to NATS is closed for good")
 
 // Run runs executions until the context ends, then lets handlers finish, and returns nil. It
@@ -289,8 +294,13 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	r := &runner{
-		Options: options, nc: nc, handler: handler, working: working, cancellations: newCancellations(nc),
-		places: make(chan struct{}, options.Concurrency), unconfirmed: make(chan struct{}, options.Concurrency),
+		Options:       options,
+		nc:            nc,
+		handler:       handler,
+		working:       working,
+		cancellations: newCancellations(nc),
+		places:        make(chan struct{}, options.Concurrency),
+		unconfirmed:   make(chan struct{}, options.Concurrency),
 	}
 	r.sharing, r.share = context.WithCancel(working)
 	r.spans = r.tracer()
@@ -298,7 +308,8 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	for range options.Concurrency {
 		r.leave()
 	}
-	if r.underway, err = newUnderway(r); err != nil { //nolint:contextcheck // a handler has its own, which outlives ctx
+	if r.underway, err = newUnderway(r); err !=
+		nil { //nolint:contextcheck // a handler has its own, which outlives ctx
 		return fmt.Errorf("runner: %w", err)
 	}
 	defer r.underway.close()
@@ -353,7 +364,9 @@ const waitAtStart = 30 * time.Second
 
 // ensureConsumer creates the group's consumer. A runner with an account of its own may not create
 // it, and waits until the executor has.
-func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.Consumer, error) {
+func ensureConsumer(
+	ctx context.Context, js jetstream.JetStream, o Options,
+) (jetstream.Consumer, error) {
 	config := o.group().ConsumerConfig(o.AckWait)
 	if o.OnlyNew {
 		config.DeliverPolicy = jetstream.DeliverNewPolicy
@@ -373,7 +386,10 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jet
 		return nil, fmt.Errorf("runner: %w", refused)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("runner: %w; the executor creates the stream, and, with --runner-groups=%s/%s, the consumer of a runner that may not create it", err, o.Queue, o.Group)
+		return nil,
+			fmt.Errorf("runner: %w; the executor creates the stream, and, with "+
+				"--runner-groups=%s/%s, the consumer of a runner that may not create it", err,
+				o.Queue, o.Group)
 	}
 	return consumer, nil
 }

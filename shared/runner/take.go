@@ -23,8 +23,8 @@ type source struct {
 	consumer jetstream.Consumer
 }
 
-// take begins executions of a source until the context ends. It fails when the source cannot be used
-// any more; executions that were begun may finish.
+// take begins executions of a source until the context ends. It fails when the source cannot be
+// used any more; executions that were begun may finish.
 func (r *runner) take(ctx context.Context, s *source) error {
 	wait, failed := soonest, 0
 	for {
@@ -65,8 +65,8 @@ func (r *runner) take(ctx context.Context, s *source) error {
 }
 
 const (
-	// soonest and latest are the shortest and the longest pause between two requests that the server
-	// answers at once, while there is nothing.
+	// soonest and latest are the shortest and the longest pause between two requests that the
+	// server answers at once, while there is nothing.
 	soonest, latest = 50 * time.Millisecond, 500 * time.Millisecond
 	// pullErrors is the number of consecutive failed requests after which a consumer is looked up
 	// again. The consumer in the shared stream is looked up only at the start.
@@ -75,7 +75,8 @@ const (
 
 // passes reports whether a request for messages can succeed later, though it has failed.
 func passes(err error) bool {
-	return !errors.Is(err, jetstream.ErrConsumerDeleted) && !errors.Is(err, jetstream.ErrBadRequest) && !errors.Is(err, errPull)
+	return !errors.Is(err, jetstream.ErrConsumerDeleted) &&
+		!errors.Is(err, jetstream.ErrBadRequest) && !errors.Is(err, errPull)
 }
 
 // errPull means that the iterator of a request has failed.
@@ -111,13 +112,16 @@ func takeAll(ctx context.Context, tokens <-chan struct{}) (n int) {
 // handlers work. A message that waits for a place longer than AckWait would also run in another
 // member.
 func (r *runner) pull(ctx context.Context, s *source, places int) (began int, err error) {
-	messages, err := s.consumer.Messages(jetstream.PullMaxMessages(places), jetstream.StopAfter(places), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullExpiry/2))
+	messages, err := s.consumer.Messages(jetstream.PullMaxMessages(places),
+		jetstream.StopAfter(places), jetstream.PullExpiry(pullExpiry),
+		jetstream.PullHeartbeat(pullExpiry/2))
 	if err != nil {
 		return 0, errors.Join(errPull, err)
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Drain)()
-	defer context.AfterFunc(r.sharing, messages.Drain)() //nolint:contextcheck // it says since when places are shared
+	//nolint:contextcheck // it says since when places are shared
+	defer context.AfterFunc(r.sharing, messages.Drain)()
 	for {
 		msg, err := stream.Next(messages)
 		switch {
@@ -159,7 +163,8 @@ func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 		return false
 	}
 	r.unacknowledged.Add(1)
-	r.begin(msg, nil) //nolint:contextcheck // what a handler has done is reported after ctx has ended, too
+	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
+	r.begin(msg, nil)
 	return true
 }
 

@@ -40,8 +40,8 @@ func ReadState(ctx context.Context, js jetstream.JetStream) (State, error) {
 
 // Change sets the age, the dedup window and the size of EXECUTIONS, and the age of PROGRESS, on a
 // running installation. Own streams of queues get the same age, if they have none of their own, and
-// the same dedup window. A shorter age deletes older messages at once. A longer dedup window applies
-// to deliveries that the server still remembers, and to later ones. Change can be repeated.
+// the same dedup window. A shorter age deletes older messages at once. A longer dedup window
+// applies to deliveries that the server still remembers, and to later ones. Change can be repeated.
 // Executors that start afterwards must have the same settings.
 func Change(ctx context.Context, js jetstream.JetStream, to Settings) error {
 	if err := to.Validate(); err != nil {

@@ -23,21 +23,27 @@ const statusNotFound = "404"
 // one that counts: later ones change nothing. Without one, it returns the last report that the
 // execution runs, or nil. queue may be AnyQueue. A replica of the stream may answer, which lags
 // behind for moments.
-func FirstEnd(ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string) (found *execution.Progress, err error) {
+func FirstEnd(
+	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
+) (found *execution.Progress, err error) {
 	return Place{}.FirstEnd(ctx, nc, queue, workflowID, executionID)
 }
 
 // FirstEnd works like the function FirstEnd, with the stream of reports of this place. For an own
 // stream, queue must not be AnyQueue.
-func (p Place) FirstEnd(ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string) (found *execution.Progress, err error) {
+func (p Place) FirstEnd(
+	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
+) (found *execution.Progress, err error) {
 	subject := p.ProgressSubject(queue, workflowID, executionID)
 	for from := uint64(1); ; from++ {
 		msg, err := nextMessage(ctx, nc, subject, from)
 		if err != nil || msg == nil {
 			return found, err
 		}
-		if from, err = strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64); err != nil {
-			return found, fmt.Errorf("stream %s: the sequence of a message: %w", p.ProgressName(queue), err)
+		if from, err = strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10,
+			64); err != nil {
+			return found,
+				fmt.Errorf("stream %s: the sequence of a message: %w", p.ProgressName(queue), err)
 		}
 		event, err := Decode(msg.Header.Get(jetstream.SubjectHeader), msg.Header, msg.Data)
 		if err != nil {
@@ -49,8 +55,11 @@ func (p Place) FirstEnd(ctx context.Context, nc *nats.Conn, queue, workflowID, e
 	}
 }
 
-// nextMessage returns the first report with this subject from a sequence on, or nil if there is none.
-func nextMessage(ctx context.Context, nc *nats.Conn, subject string, from uint64) (*nats.Msg, error) {
+// nextMessage returns the first report with this subject from a sequence on, or nil if there is
+// none.
+func nextMessage(
+	ctx context.Context, nc *nats.Conn, subject string, from uint64,
+) (*nats.Msg, error) {
 	name := StreamOf(subject)
 	request := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":"%s"}`, from, subject)
 	msg, err := nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+name, request)
@@ -63,6 +72,7 @@ func nextMessage(ctx context.Context, nc *nats.Conn, subject string, from uint64
 	case statusNotFound:
 		return nil, nil //nolint:nilnil // there is none
 	default:
-		return nil, fmt.Errorf("stream %s: %w", name, errors.New(status+" "+msg.Header.Get("Description")))
+		return nil,
+			fmt.Errorf("stream %s: %w", name, errors.New(status+" "+msg.Header.Get("Description")))
 	}
 }

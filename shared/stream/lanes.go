@@ -8,19 +8,20 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Executions of one workflow with one order key are given to each group of runners one at a time, in
-// the order of the stream. The starts of a queue that have a key are divided into lanes, by their
-// workflow and key. Each group has one consumer for each lane, of which one message at a time may be
-// unacknowledged. So the server hands out the next start of a lane only after the one before was
-// acknowledged, however often that one was tried, and whichever member of the group died meanwhile.
+// Executions of one workflow with one order key are given to each group of runners one at a time,
+// in the order of the stream. The starts of a queue that have a key are divided into lanes, by
+// their workflow and key. Each group has one consumer for each lane, of which one message at a time
+// may be unacknowledged. So the server hands out the next start of a lane only after the one before
+// was acknowledged, however often that one was tried, and whichever member of the group died
+// meanwhile.
 //
 // The number of lanes bounds the number of consumers. Keys that share a lane wait for each other.
 
 // maxLanes is the maximum number of lanes in the record of a queue that a runner accepts.
 const maxLanes = 1_000
 
-// LaneSubject returns the wildcard for all starts of one lane of a queue. It is the filter subject of
-// the lane's consumers.
+// LaneSubject returns the wildcard for all starts of one lane of a queue. It is the filter subject
+// of the lane's consumers.
 func LaneSubject(queue string, lane int) string {
 	return orderedPrefix + queue + "." + strconv.Itoa(lane) + ".>"
 }
@@ -42,8 +43,8 @@ func ConsumerSubject(subject string) string {
 	}
 }
 
-// HasEnded reports whether the last report on a subject, the subject of one execution's reports, is a
-// final one. A replica answers, which may lag a moment behind the leader.
+// HasEnded reports whether the last report on a subject, the subject of one execution's reports, is
+// a final one. A replica answers, which may lag a moment behind the leader.
 func HasEnded(ctx context.Context, nc *nats.Conn, subject string) (bool, error) {
 	msg, err := nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+StreamOf(subject)+"."+subject, nil)
 	if err != nil {
@@ -54,7 +55,9 @@ func HasEnded(ctx context.Context, nc *nats.Conn, subject string) (bool, error) 
 	case "404":
 		return false, nil
 	default:
-		return false, fmt.Errorf("the last report on %s: status %s %s", subject, status, msg.Header.Get("Description"))
+		return false,
+			fmt.Errorf("the last report on %s: status %s %s", subject, status,
+				msg.Header.Get("Description"))
 	}
 	event, err := Decode(subject, msg.Header, msg.Data)
 	if err != nil || event.Progress == nil {

@@ -116,13 +116,17 @@ func (p Place) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 
 // ProgressMessage returns the message of a runner's report. It has the node and the trace of the
 // execution's start.
-func ProgressMessage(queue, workflowID, nodeID, trace string, p execution.Progress) (*nats.Msg, error) {
+func ProgressMessage(
+	queue, workflowID, nodeID, trace string, p execution.Progress,
+) (*nats.Msg, error) {
 	return Place{}.ProgressMessage(queue, workflowID, nodeID, trace, p)
 }
 
-// ProgressMessage returns the message of a runner's report about an execution whose start is in this
-// place.
-func (p Place) ProgressMessage(queue, workflowID, nodeID, trace string, of execution.Progress) (*nats.Msg, error) {
+// ProgressMessage returns the message of a runner's report about an execution whose start is in
+// this place.
+func (p Place) ProgressMessage(
+	queue, workflowID, nodeID, trace string, of execution.Progress,
+) (*nats.Msg, error) {
 	data, err := encodeProgress(&of)
 	if err != nil {
 		return nil, fmt.Errorf("encode progress of %q: %w", of.ID, err)
@@ -198,7 +202,8 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 	if err := proto.Unmarshal(data, &m); err != nil {
 		return nil, err
 	}
-	if err := checkIDs(m.GetExecutionId(), m.GetWorkflowId(), m.GetNodeId(), m.GetAccountId(), m.GetQueue()); err != nil {
+	if err := checkIDs(m.GetExecutionId(), m.GetWorkflowId(), m.GetNodeId(), m.GetAccountId(),
+		m.GetQueue()); err != nil {
 		return nil, err
 	}
 	kind, err := bodyKind(int32(m.GetBodyKind()))
@@ -226,12 +231,16 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 		TokenID: m.GetTokenId(),
 		Trace:   trace,
 
-		Sender: m.GetSender(), Verified: m.GetVerified(), DeliveryDerived: m.GetDeliveryDerived(), OrderKey: m.GetOrderKey(),
+		Sender:          m.GetSender(),
+		Verified:        m.GetVerified(),
+		DeliveryDerived: m.GetDeliveryDerived(),
+		OrderKey:        m.GetOrderKey(),
 	}, nil
 }
 
 func bodyKind(number int32) (execution.BodyKind, error) {
-	if k := hookstartv1.BodyKind(number); k < hookstartv1.BodyKind_BODY_KIND_JSON || k > hookstartv1.BodyKind_BODY_KIND_BINARY {
+	if k := hookstartv1.BodyKind(number); k < hookstartv1.BodyKind_BODY_KIND_JSON ||
+		k > hookstartv1.BodyKind_BODY_KIND_BINARY {
 		return 0, fmt.Errorf("body kind %d is not known", number)
 	}
 	return execution.BodyKind(number), nil //nolint:gosec // within the bounds
@@ -242,22 +251,29 @@ func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
 	if err := proto.Unmarshal(data, &m); err != nil {
 		return nil, err
 	}
-	if err := checkIDs(m.GetExecutionId(), m.GetWorkflowId(), m.GetNodeId(), m.GetAccountId(), m.GetQueue()); err != nil {
+	if err := checkIDs(m.GetExecutionId(), m.GetWorkflowId(), m.GetNodeId(), m.GetAccountId(),
+		m.GetQueue()); err != nil {
 		return nil, err
 	}
-	kind := execution.NoBody // also for a kind that only a later version knows: the rejection can be looked up all the same
-	if k := m.GetBodyKind(); k >= hookstartv1.BodyKind_BODY_KIND_JSON && k <= hookstartv1.BodyKind_BODY_KIND_BINARY {
+	// Also for a kind that only a later version knows: the rejection can be looked up all the same.
+	kind := execution.NoBody
+	if k := m.GetBodyKind(); k >= hookstartv1.BodyKind_BODY_KIND_JSON &&
+		k <= hookstartv1.BodyKind_BODY_KIND_BINARY {
 		kind = execution.BodyKind(k)
 	}
 	return &execution.Rejection{
-		ID:           m.GetExecutionId(),
-		WorkflowID:   m.GetWorkflowId(),
-		NodeID:       m.GetNodeId(),
-		AccountID:    m.GetAccountId(),
-		Queue:        m.GetQueue(),
-		DeliveryID:   m.GetDeliveryId(),
-		At:           timeFromWire(m.GetAcceptedAt()),
-		Payload:      execution.Payload{ContentType: m.GetContentType(), Kind: kind, Body: m.GetBody()},
+		ID:         m.GetExecutionId(),
+		WorkflowID: m.GetWorkflowId(),
+		NodeID:     m.GetNodeId(),
+		AccountID:  m.GetAccountId(),
+		Queue:      m.GetQueue(),
+		DeliveryID: m.GetDeliveryId(),
+		At:         timeFromWire(m.GetAcceptedAt()),
+		Payload: execution.Payload{
+			ContentType: m.GetContentType(),
+			Kind:        kind,
+			Body:        m.GetBody(),
+		},
 		DeclaredSize: m.GetBodyBytes(),
 		Headers:      valuesFromWire(m.GetHeaders()),
 		Query:        valuesFromWire(m.GetQuery()),
@@ -289,8 +305,15 @@ func decodeProgress(subject string, data []byte) (*execution.Progress, error) {
 		return nil, errors.New("the output is not one JSON text")
 	}
 	return &execution.Progress{
-		ID: m.GetExecutionId(), Queue: queue, WorkflowID: workflowID,
-		Status: status, At: timeFromWire(m.GetAt()), StartedAt: timeFromWire(m.GetStartedAt()), Attempt: int(m.GetAttempt()), Error: m.GetError(), Output: m.GetOutput(),
+		ID:         m.GetExecutionId(),
+		Queue:      queue,
+		WorkflowID: workflowID,
+		Status:     status,
+		At:         timeFromWire(m.GetAt()),
+		StartedAt:  timeFromWire(m.GetStartedAt()),
+		Attempt:    int(m.GetAttempt()),
+		Error:      m.GetError(),
+		Output:     m.GetOutput(),
 	}, nil
 }
 

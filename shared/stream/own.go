@@ -26,8 +26,8 @@ import (
 //	executions.reports.{queue}.{workflowId}.{executionId}
 //
 // A message on a subject "remembered" carries only the Nats-Msg-Id of a start in another stream, so
-// that this stream recognises repeats of the delivery after a move. Runners have no consumer for it,
-// and the executor records nothing of it.
+// that this stream recognises repeats of the delivery after a move. Runners have no consumer for
+// it, and the executor records nothing of it.
 
 const (
 	ownNamePrefix     = "QUEUE_"
@@ -54,8 +54,8 @@ func queueOf(name, prefix string) (queue string, ok bool) {
 	return queue, true
 }
 
-// QueueOfProgressStream returns the queue whose own stream of reports has this name. ok is false for
-// the name of any other stream.
+// QueueOfProgressStream returns the queue whose own stream of reports has this name. ok is false
+// for the name of any other stream.
 func QueueOfProgressStream(name string) (queue string, ok bool) {
 	return queueOf(name, ownProgressPrefix)
 }
@@ -92,7 +92,8 @@ func (p Place) StartSubject(queue, workflowID, nodeID string) string {
 // OrderedSubject returns the subject of a start with an order key.
 func (p Place) OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
 	if p.Own {
-		return ownPrefix + queue + ".ordered." + strconv.Itoa(lane) + "." + workflowID + "." + nodeID
+		return ownPrefix + queue + ".ordered." + strconv.Itoa(lane) + "." + workflowID + "." +
+			nodeID
 	}
 	return OrderedSubject(queue, lane, workflowID, nodeID)
 }
@@ -233,7 +234,8 @@ func ParseStartSubject(subject string) (s StartParts, ok bool) {
 		s.Lane = lane
 	}
 	s.WorkflowID, s.NodeID, ok = strings.Cut(rest, ".")
-	if !ok || s.Queue == "" || s.WorkflowID == "" || s.NodeID == "" || strings.Contains(s.NodeID, ".") {
+	if !ok || s.Queue == "" || s.WorkflowID == "" || s.NodeID == "" ||
+		strings.Contains(s.NodeID, ".") {
 		return StartParts{}, false
 	}
 	return s, true
@@ -254,13 +256,14 @@ type Phase int32
 
 // These are the phases, in the order in which a queue goes through them.
 const (
-	PhaseShared    Phase = iota // in the shared stream; the queue has no own stream
-	PhaseMovingIn               // in the shared stream, while delivery IDs are copied to the own one
-	PhaseClosedIn               // nowhere, while the last delivery IDs are copied to the own stream
-	PhaseOwn                    // in the own stream
-	PhaseMovingOut              // in the own stream, while delivery IDs are copied to the shared one
-	PhaseClosedOut              // nowhere, while the last delivery IDs are copied to the shared stream
-	PhaseDraining               // in the shared stream, until the own stream's messages have expired
+	PhaseShared Phase = iota // in the shared stream; the queue has no own stream
+	// In the shared stream, while delivery IDs are copied to the own one.
+	PhaseMovingIn
+	PhaseClosedIn  // nowhere, while the last delivery IDs are copied to the own stream
+	PhaseOwn       // in the own stream
+	PhaseMovingOut // in the own stream, while delivery IDs are copied to the shared one
+	PhaseClosedOut // nowhere, while the last delivery IDs are copied to the shared stream
+	PhaseDraining  // in the shared stream, until the own stream's messages have expired
 )
 
 // Place returns the place where the queue's starts are stored. open is false if none are stored
@@ -287,7 +290,8 @@ type QueueStream struct {
 // OwnLimits are the limits of a queue's own stream. The zero value means those of the shared one,
 // without a maximum size.
 type OwnLimits struct {
-	MaxBytes      int64         // when the stream has this size, it refuses new messages; 0: no limit
+	// When the stream has this size, it refuses new messages; 0: no limit.
+	MaxBytes      int64
 	MaxAge        time.Duration // how long messages are kept; 0: as long as in EXECUTIONS
 	Replicas      int           // 0: as many as EXECUTIONS
 	PlacementTags []string      // tags that a server must have to hold a replica; empty: any server
@@ -322,8 +326,8 @@ func (s Settings) OwnConfig(queue string, limits OwnLimits) jetstream.StreamConf
 	return config
 }
 
-// OwnProgressConfig returns the configuration of the stream of reports that belongs to a queue's own
-// stream.
+// OwnProgressConfig returns the configuration of the stream of reports that belongs to a queue's
+// own stream.
 func (s Settings) OwnProgressConfig(queue string, limits OwnLimits) jetstream.StreamConfig {
 	config := s.of(limits).ProgressConfig()
 	config.Name, config.Subjects = OwnProgressName(queue), []string{reportsPrefix + queue + ".*.*"}
@@ -337,7 +341,9 @@ var ErrNoPlacement = errors.New("placement tags need a cluster of NATS servers")
 
 // EnsureOwn creates the own streams of a queue, or changes their limits. s are the settings of
 // EXECUTIONS. A shorter age deletes older messages at once. EnsureOwn can be repeated.
-func EnsureOwn(ctx context.Context, js jetstream.JetStream, s Settings, queue string, limits OwnLimits) error {
+func EnsureOwn(
+	ctx context.Context, js jetstream.JetStream, s Settings, queue string, limits OwnLimits,
+) error {
 	if err := s.of(limits).Validate(); err != nil {
 		return err
 	}
@@ -368,7 +374,9 @@ func EnsureOwn(ctx context.Context, js jetstream.JetStream, s Settings, queue st
 }
 
 // createOrUpdate creates a stream. If it exists, its limits are changed.
-func createOrUpdate(ctx context.Context, js jetstream.JetStream, want *jetstream.StreamConfig) error {
+func createOrUpdate(
+	ctx context.Context, js jetstream.JetStream, want *jetstream.StreamConfig,
+) error {
 	existing, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = js.CreateStream(ctx, *want)
@@ -379,7 +387,8 @@ func createOrUpdate(ctx context.Context, js jetstream.JetStream, want *jetstream
 	if err == nil && existing != nil {
 		have := existing.CachedInfo().Config
 		config := have
-		config.MaxAge, config.Replicas, config.Placement = want.MaxAge, want.Replicas, want.Placement
+		config.MaxAge, config.Replicas, config.Placement = want.MaxAge, want.Replicas,
+			want.Placement
 		if want.Discard == jetstream.DiscardNew { // a stream of reports keeps its size
 			config.MaxBytes = want.MaxBytes
 		}

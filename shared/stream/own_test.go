@@ -18,9 +18,27 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 	for _, place := range []stream.Place{{}, {Own: true}} {
 		starts := place.Name("q")
 		for subject, want := range map[string]stream.StartParts{
-			place.StartSubject("q", "wf", "n"):        {Place: place, Queue: "q", Lane: -1, WorkflowID: "wf", NodeID: "n"},
-			place.OrderedSubject("q", 12, "wf", "n"):  {Place: place, Queue: "q", Lane: 12, WorkflowID: "wf", NodeID: "n"},
-			place.StartSubject("start", "queue", "n"): {Place: place, Queue: "start", Lane: -1, WorkflowID: "queue", NodeID: "n"},
+			place.StartSubject("q", "wf", "n"): {
+				Place:      place,
+				Queue:      "q",
+				Lane:       -1,
+				WorkflowID: "wf",
+				NodeID:     "n",
+			},
+			place.OrderedSubject("q", 12, "wf", "n"): {
+				Place:      place,
+				Queue:      "q",
+				Lane:       12,
+				WorkflowID: "wf",
+				NodeID:     "n",
+			},
+			place.StartSubject("start", "queue", "n"): {
+				Place:      place,
+				Queue:      "start",
+				Lane:       -1,
+				WorkflowID: "queue",
+				NodeID:     "n",
+			},
 		} {
 			got, ok := stream.ParseStartSubject(subject)
 			if diff := cmp.Diff(want, got); diff != "" || !ok || !stream.IsStart(subject) ||
@@ -31,25 +49,34 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 				t.Errorf("%s is in %s", subject, name)
 			}
 		}
-		rejected, remembered := place.RejectedSubject("q", "wf", "n"), place.RememberedSubject("q", "wf")
+		rejected, remembered := place.RejectedSubject("q", "wf", "n"),
+			place.RememberedSubject("q", "wf")
 		report := place.ProgressSubject("q", "wf", id)
-		for _, subject := range []string{rejected, remembered, report, "executions.queue.q", "executions.queue.q.start.wf", "nonsense"} {
-			if _, ok := stream.ParseStartSubject(subject); ok || stream.ConsumerSubject(subject) != "" {
+		for _, subject := range []string{
+			rejected, remembered, report, "executions.queue.q", "executions.queue.q.start.wf",
+			"nonsense",
+		} {
+			if _, ok := stream.ParseStartSubject(subject); ok ||
+				stream.ConsumerSubject(subject) != "" {
 				t.Errorf("%s is a start", subject)
 			}
 		}
-		if stream.IsRemembered(rejected) || !stream.IsRemembered(remembered) || stream.IsStart(remembered) || stream.IsStart(rejected) {
+		if stream.IsRemembered(rejected) || !stream.IsRemembered(remembered) ||
+			stream.IsStart(remembered) || stream.IsStart(rejected) {
 			t.Error(rejected, remembered)
 		}
 		queue, workflowID, executionID, ok := stream.ParseProgressSubject(report)
-		if !ok || queue != "q" || workflowID != "wf" || executionID != id || !stream.IsProgress(report) {
+		if !ok || queue != "q" || workflowID != "wf" || executionID != id ||
+			!stream.IsProgress(report) {
 			t.Error(report, queue, workflowID, executionID, ok)
 		}
-		if stream.StreamOf(report) != place.ProgressName("q") || stream.StreamOf(rejected) != starts || stream.StreamOf(remembered) != starts {
+		if stream.StreamOf(report) != place.ProgressName("q") ||
+			stream.StreamOf(rejected) != starts || stream.StreamOf(remembered) != starts {
 			t.Error(stream.StreamOf(report), stream.StreamOf(rejected))
 		}
 		if place.QueueSubject("q") != stream.ConsumerSubject(place.StartSubject("q", "wf", "n")) ||
-			place.LaneSubject("q", 3) != stream.ConsumerSubject(place.OrderedSubject("q", 3, "wf", "n")) {
+			place.LaneSubject("q",
+				3) != stream.ConsumerSubject(place.OrderedSubject("q", 3, "wf", "n")) {
 			t.Error("the filters of runners' consumers do not match")
 		}
 		group := stream.RunnerGroup{Queue: "q", Group: "g-3"}
@@ -59,7 +86,8 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 		if !ok || name != "g-3" || number != 3 || lane.FilterSubject != place.LaneSubject("q", 3) {
 			t.Error(name, number, ok, lane.FilterSubject)
 		}
-		if !stream.OnlyOfQueue(lane, "q") || !stream.OnlyOfQueue(main, "q") || stream.OnlyOfQueue(main, "other") {
+		if !stream.OnlyOfQueue(lane, "q") || !stream.OnlyOfQueue(main, "q") ||
+			stream.OnlyOfQueue(main, "other") {
 			t.Error("the queue of the consumers is not known")
 		}
 	}
@@ -77,23 +105,37 @@ func TestMessagesOfOwnStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 		event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
-		if diff := cmp.Diff(&start, event.Start); diff != "" || err != nil || stream.StreamOf(msg.Subject) != "QUEUE_gpu" {
+		if diff := cmp.Diff(&start, event.Start); diff != "" || err != nil ||
+			stream.StreamOf(msg.Subject) != "QUEUE_gpu" {
 			t.Errorf("%s %v\n%s", msg.Subject, err, diff)
 		}
 	}
-	msg, err := own.ProgressMessage("gpu", "wf", "n", "", execution.Progress{ID: id, Status: execution.Running, At: start.AcceptedAt})
+	msg, err := own.ProgressMessage("gpu", "wf", "n", "", execution.Progress{
+		ID:     id,
+		Status: execution.Running,
+		At:     start.AcceptedAt,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
-	if err != nil || event.Progress.Queue != "gpu" || event.Progress.WorkflowID != "wf" || stream.StreamOf(msg.Subject) != "PROGRESS_gpu" {
+	if err != nil || event.Progress.Queue != "gpu" || event.Progress.WorkflowID != "wf" ||
+		stream.StreamOf(msg.Subject) != "PROGRESS_gpu" {
 		t.Errorf("%s %v %+v", msg.Subject, err, event.Progress)
 	}
-	rejection := execution.Rejection{ID: id, WorkflowID: "wf", NodeID: "n", AccountID: "acme", Queue: "gpu", At: start.AcceptedAt}
+	rejection := execution.Rejection{
+		ID:         id,
+		WorkflowID: "wf",
+		NodeID:     "n",
+		AccountID:  "acme",
+		Queue:      "gpu",
+		At:         start.AcceptedAt,
+	}
 	if msg, err = own.RejectedMessage(rejection); err != nil {
 		t.Fatal(err)
 	}
-	if event, err = stream.Decode(msg.Subject, msg.Header, msg.Data); err != nil || event.Rejection.ID != id {
+	if event, err = stream.Decode(msg.Subject, msg.Header, msg.Data); err != nil ||
+		event.Rejection.ID != id {
 		t.Errorf("%s %v %+v", msg.Subject, err, event.Rejection)
 	}
 }
@@ -101,7 +143,12 @@ func TestMessagesOfOwnStreams(t *testing.T) {
 func TestPhases(t *testing.T) {
 	t.Parallel()
 	for number, name := range hookstartv1.QueueStreamPhase_name {
-		data, err := proto.Marshal(&hookstartv1.QueueSettings{Stream: &hookstartv1.QueueStream{Phase: hookstartv1.QueueStreamPhase(number), MaxAgeSeconds: 60}})
+		data, err := proto.Marshal(&hookstartv1.QueueSettings{
+			Stream: &hookstartv1.QueueStream{
+				Phase:         hookstartv1.QueueStreamPhase(number),
+				MaxAgeSeconds: 60,
+			},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,8 +157,10 @@ func TestPhases(t *testing.T) {
 			t.Fatal(settings, err)
 		}
 		place, open := settings.Stream.Phase.Place()
-		wantOwn := name == "QUEUE_STREAM_PHASE_OWN" || name == "QUEUE_STREAM_PHASE_MOVING_OUT" || name == "QUEUE_STREAM_PHASE_CLOSED_OUT"
-		wantOpen := name != "QUEUE_STREAM_PHASE_CLOSED_IN" && name != "QUEUE_STREAM_PHASE_CLOSED_OUT"
+		wantOwn := name == "QUEUE_STREAM_PHASE_OWN" || name == "QUEUE_STREAM_PHASE_MOVING_OUT" ||
+			name == "QUEUE_STREAM_PHASE_CLOSED_OUT"
+		wantOpen := name != "QUEUE_STREAM_PHASE_CLOSED_IN" &&
+			name != "QUEUE_STREAM_PHASE_CLOSED_OUT"
 		if place.Own != wantOwn || open != wantOpen {
 			t.Errorf("%s: own %v, open %v", name, place.Own, open)
 		}

@@ -23,7 +23,8 @@ func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.Consume
 		created := shared.Created
 		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &created
 	case jetstream.DeliverByStartTimePolicy:
-		config.DeliverPolicy, config.OptStartTime = shared.Config.DeliverPolicy, shared.Config.OptStartTime
+		config.DeliverPolicy, config.OptStartTime = shared.Config.DeliverPolicy,
+			shared.Config.OptStartTime
 	}
 	return config
 }
@@ -41,8 +42,12 @@ func (p Phase) Exists() bool { return p != PhaseShared }
 // ReadQueueSettings returns the settings in the record of a queue, or no settings if there is no
 // record. It needs one request. It fails with nats.ErrNoResponders if there is no registry, or the
 // account may not read the record. A replica may answer, which may lag a moment behind the leader.
-func ReadQueueSettings(ctx context.Context, nc *nats.Conn, queue string) (s QueueSettings, err error) {
-	msg, err := nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET.KV_"+settingsBucket+".$KV."+settingsBucket+"."+settingsPrefix+queue, nil)
+func ReadQueueSettings(
+	ctx context.Context, nc *nats.Conn, queue string,
+) (s QueueSettings, err error) {
+	msg, err := nc.RequestWithContext(ctx,
+		"$JS.API.DIRECT.GET.KV_"+settingsBucket+".$KV."+settingsBucket+"."+settingsPrefix+queue,
+		nil)
 	if err != nil {
 		return s, fmt.Errorf("the settings of queue %s: %w", queue, err)
 	}
@@ -50,7 +55,9 @@ func ReadQueueSettings(ctx context.Context, nc *nats.Conn, queue string) (s Queu
 	case status == statusNotFound, msg.Header.Get("KV-Operation") != "":
 		return s, nil
 	case status != "":
-		return s, fmt.Errorf("the settings of queue %s: %w", queue, errors.New(status+" "+msg.Header.Get("Description")))
+		return s,
+			fmt.Errorf("the settings of queue %s: %w", queue,
+				errors.New(status+" "+msg.Header.Get("Description")))
 	}
 	return DecodeQueueSettings(msg.Data)
 }
@@ -67,9 +74,12 @@ func EncodePhase(queue string, lanes int, phase Phase) ([]byte, error) {
 
 // Drained reports whether a group is done with all messages of its consumer, by the consumer's
 // leader. A consumer or a stream that does not exist has nothing that the group could do.
-func Drained(ctx context.Context, js jetstream.JetStream, streamName, consumer string) (bool, error) {
+func Drained(
+	ctx context.Context, js jetstream.JetStream, streamName, consumer string,
+) (bool, error) {
 	found, err := js.Consumer(ctx, streamName, consumer)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
+		errors.Is(err, jetstream.ErrStreamNotFound) {
 		return true, nil
 	}
 	if err != nil {
@@ -105,9 +115,9 @@ func OwnQueues(ctx context.Context, js jetstream.JetStream) (queues []Owned, err
 	return queues, nil
 }
 
-// EnsureOwnGroups creates, in a queue's own stream, the consumers of the groups that have one in the
-// shared stream, if they do not exist. So a group that is away while its queue moves, or may not
-// create consumers, has its consumer when it comes.
+// EnsureOwnGroups creates, in a queue's own stream, the consumers of the groups that have one in
+// the shared stream, if they do not exist. So a group that is away while its queue moves, or may
+// not create consumers, has its consumer when it comes.
 func EnsureOwnGroups(ctx context.Context, js jetstream.JetStream, queue string) error {
 	shared, err := js.Stream(ctx, Name)
 	if err != nil {

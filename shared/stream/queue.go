@@ -45,11 +45,12 @@ const mark = time.Nanosecond
 // QueueSettings are the settings of a queue that an operator has stored. The zero value means no
 // settings.
 type QueueSettings struct {
-	Paused      bool             // the queue was paused; the pause may have ended: see PausedUntil
-	PausedUntil time.Time        // the zero time means until it is resumed
-	MaxInFlight map[string]int64 // by group; 0 means as many as its members ask for; absent means never set
-	// Lanes is the number of lanes. 0 means that the queue has none, because no workflow of it has had
-	// an order key.
+	Paused      bool      // the queue was paused; the pause may have ended: see PausedUntil
+	PausedUntil time.Time // the zero time means until it is resumed
+	// By group; 0 means as many as its members ask for; absent means never set.
+	MaxInFlight map[string]int64
+	// Lanes is the number of lanes. 0 means that the queue has none, because no workflow of it has
+	// had an order key.
 	Lanes int
 	// Stream is the queue's own stream.
 	Stream QueueStream
@@ -83,7 +84,9 @@ func queueStreamFromWire(wire *hookstartv1.QueueStream) QueueStream {
 
 // readQueueSettings returns the settings in the record of a queue, and the record's revision, or 0
 // if there is no record.
-func readQueueSettings(ctx context.Context, js jetstream.JetStream, queue string) (s QueueSettings, revision uint64, err error) {
+func readQueueSettings(
+	ctx context.Context, js jetstream.JetStream, queue string,
+) (s QueueSettings, revision uint64, err error) {
 	bucket, err := js.KeyValue(ctx, settingsBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return s, 0, nil
@@ -102,12 +105,14 @@ func readQueueSettings(ctx context.Context, js jetstream.JetStream, queue string
 	return s, entry.Revision(), err
 }
 
-// ReadPhase returns where the starts of a queue are stored, by the queue's record. The leader of the
-// registry answers, so that a phase that was stored before the call is seen.
+// ReadPhase returns where the starts of a queue are stored, by the queue's record. The leader of
+// the registry answers, so that a phase that was stored before the call is seen.
 func ReadPhase(ctx context.Context, js jetstream.JetStream, queue string) (Phase, error) {
 	const name = "KV_" + settingsBucket
-	question := fmt.Appendf(nil, `{"last_by_subj":"$KV.%s.%s%s"}`, settingsBucket, settingsPrefix, queue)
-	msg, err := js.Conn().RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+name, question)
+	question := fmt.Appendf(nil, `{"last_by_subj":"$KV.%s.%s%s"}`, settingsBucket, settingsPrefix,
+		queue)
+	msg, err := js.Conn().RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+name,
+		question)
 	if err != nil {
 		return 0, fmt.Errorf("the settings of queue %s: %w", queue, err)
 	}
@@ -152,8 +157,8 @@ func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, n
 	}
 }
 
-// ackPending returns the MaxAckPending of a group's consumer by the group's limit. Each lane may have
-// one more execution in flight, so their number is subtracted; one remains in any case.
+// ackPending returns the MaxAckPending of a group's consumer by the group's limit. Each lane may
+// have one more execution in flight, so their number is subtracted; one remains in any case.
 func (s QueueSettings) ackPending(limit int64) int {
 	if limit == 0 {
 		return maxInFlight
@@ -173,9 +178,13 @@ func isLane(config jetstream.ConsumerConfig) bool {
 // EnforceQueueSettings makes the existing consumer of a group agree with the settings of its queue.
 // It does nothing if the consumer agrees already, and leaves pauses unchanged that are not an
 // operator's.
-func EnforceQueueSettings(ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo, group string, s QueueSettings) error {
+func EnforceQueueSettings(
+	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo, group string,
+	s QueueSettings,
+) error {
 	now := time.Now()
-	if limit, isSet := s.MaxInFlight[group]; isSet && !isLane(info.Config) && info.Config.MaxAckPending != s.ackPending(limit) {
+	if limit, isSet := s.MaxInFlight[group]; isSet && !isLane(info.Config) &&
+		info.Config.MaxAckPending != s.ackPending(limit) {
 		config := info.Config
 		config.MaxAckPending = s.ackPending(limit)
 		config.Metadata = nil // it belongs to the server
@@ -205,10 +214,12 @@ func EnforceQueueSettings(ctx context.Context, js jetstream.JetStream, info *jet
 // pauseWait is the maximum time that the pause of a consumer may take in a cluster.
 const pauseWait = 5 * time.Second
 
-// awaitPause waits until the leader of a consumer says that it is paused. A clustered server answers
-// the request to pause when it has proposed the pause to the others (jsConsumerPauseRequest of
-// nats-server 2.15), so the consumer's leader may give out messages for a moment longer.
-func awaitPause(ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo) (err error) {
+// awaitPause waits until the leader of a consumer says that it is paused. A clustered server
+// answers the request to pause when it has proposed the pause to the others (jsConsumerPauseRequest
+// of nats-server 2.15), so the consumer's leader may give out messages for a moment longer.
+func awaitPause(
+	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo,
+) (err error) {
 	if info.Cluster == nil {
 		return nil
 	}
@@ -240,7 +251,9 @@ const settingsWait = 5 * time.Second
 // its queue if it does not exist. The record of the settings is read again after the consumer was
 // created. A pause that was stored before that reading is applied here; a pause that was stored
 // later finds the consumer, because an executor stores the record before it lists the consumers.
-func EnsureRunnerConsumer(ctx context.Context, js jetstream.JetStream, g RunnerGroup, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+func EnsureRunnerConsumer(
+	ctx context.Context, js jetstream.JetStream, g RunnerGroup, config jetstream.ConsumerConfig,
+) (jetstream.Consumer, error) {
 	consumer, err := js.Consumer(ctx, StreamOf(config.FilterSubject), config.Durable)
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		if err != nil {
@@ -251,7 +264,8 @@ func EnsureRunnerConsumer(ctx context.Context, js jetstream.JetStream, g RunnerG
 	read := func() (s QueueSettings, revision uint64, err error) {
 		reading, cancel := context.WithTimeout(ctx, settingsWait)
 		defer cancel()
-		if s, revision, err = readQueueSettings(reading, js, g.Queue); ctx.Err() == nil && (reading.Err() != nil || errors.Is(err, nats.ErrNoResponders)) {
+		if s, revision, err = readQueueSettings(reading, js, g.Queue); ctx.Err() == nil &&
+			(reading.Err() != nil || errors.Is(err, nats.ErrNoResponders)) {
 			return QueueSettings{}, 0, nil
 		}
 		return s, revision, err
@@ -290,7 +304,8 @@ var ErrOtherConsumer = errors.New("the consumer exists with other subjects")
 // another group of the queue ends with a hyphen and a number.
 func isOf(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
 	if have := consumer.CachedInfo().Config.FilterSubject; have != config.FilterSubject {
-		return fmt.Errorf("consumer %s: %w: %q, and not %q; choose another name of the group", config.Durable, ErrOtherConsumer, have, config.FilterSubject)
+		return fmt.Errorf("consumer %s: %w: %q, and not %q; choose another name of the group",
+			config.Durable, ErrOtherConsumer, have, config.FilterSubject)
 	}
 	return nil
 }

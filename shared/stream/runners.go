@@ -27,7 +27,9 @@ type RunnerGroup struct {
 func ParseRunnerGroup(text string) (RunnerGroup, error) {
 	queue, group, both := strings.Cut(text, "/")
 	if !both || !execution.ValidName(queue) || !execution.ValidName(group) {
-		return RunnerGroup{}, fmt.Errorf("%q is not QUEUE/GROUP, each of which must match %s", text, execution.NamePattern)
+		return RunnerGroup{},
+			fmt.Errorf("%q is not QUEUE/GROUP, each of which must match %s", text,
+				execution.NamePattern)
 	}
 	return RunnerGroup{queue, group}, nil
 }
@@ -58,7 +60,9 @@ func (g RunnerGroup) ConsumerConfigAt(p Place, ackWait time.Duration) jetstream.
 }
 
 // LaneConsumer returns the name of the group's durable consumer of a lane.
-func (g RunnerGroup) LaneConsumer(lane int) string { return g.Consumer() + "-" + strconv.Itoa(lane) }
+func (g RunnerGroup) LaneConsumer(lane int) string {
+	return g.Consumer() + "-" + strconv.Itoa(lane)
+}
 
 // LaneConfig returns the configuration of the group's consumer of a lane. It begins where the
 // group's consumer in the same place, which is main, began. The server gives out one message at a
@@ -66,7 +70,8 @@ func (g RunnerGroup) LaneConsumer(lane int) string { return g.Consumer() + "-" +
 func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
 	p, _ := PlaceOf(main.Config.FilterSubject)
 	config := g.ConsumerConfigAt(p, main.Config.AckWait)
-	config.Durable, config.FilterSubject, config.MaxAckPending = g.LaneConsumer(lane), p.LaneSubject(g.Queue, lane), 1
+	config.Durable, config.FilterSubject, config.MaxAckPending = g.LaneConsumer(lane),
+		p.LaneSubject(g.Queue, lane), 1
 	switch main.Config.DeliverPolicy {
 	case jetstream.DeliverNewPolicy:
 		created := main.Created
@@ -74,14 +79,17 @@ func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstrea
 	case jetstream.DeliverByStartSequencePolicy, jetstream.DeliverByStartTimePolicy:
 		config.DeliverPolicy = main.Config.DeliverPolicy
 		config.OptStartSeq, config.OptStartTime = main.Config.OptStartSeq, main.Config.OptStartTime
-	case jetstream.DeliverAllPolicy, jetstream.DeliverLastPolicy, jetstream.DeliverLastPerSubjectPolicy:
+	case jetstream.DeliverAllPolicy, jetstream.DeliverLastPolicy,
+		jetstream.DeliverLastPerSubjectPolicy:
 	}
 	return config
 }
 
 // LaneOfConsumer returns the group and the lane of a consumer that is the consumer of a lane of a
 // queue. ok is false for any other consumer.
-func LaneOfConsumer(config jetstream.ConsumerConfig, queue string) (group string, lane int, ok bool) {
+func LaneOfConsumer(
+	config jetstream.ConsumerConfig, queue string,
+) (group string, lane int, ok bool) {
 	rest, ok := strings.CutPrefix(config.FilterSubject, orderedPrefix+queue+".")
 	if !ok {
 		rest, ok = strings.CutPrefix(config.FilterSubject, ownPrefix+queue+".ordered.")
@@ -101,7 +109,9 @@ func LaneOfConsumer(config jetstream.ConsumerConfig, queue string) (group string
 
 // EnsureConsumer returns the durable consumer of the stream that has the consumer's subject, and
 // creates it if it does not exist. It never changes an existing consumer.
-func EnsureConsumer(ctx context.Context, js jetstream.JetStream, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+func EnsureConsumer(
+	ctx context.Context, js jetstream.JetStream, config jetstream.ConsumerConfig,
+) (jetstream.Consumer, error) {
 	name := StreamOf(config.FilterSubject)
 	consumer, err := js.Consumer(ctx, name, config.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -137,7 +147,8 @@ func (g RunnerGroup) PresenceSubject(instance string) string {
 func ParsePresence(subject string) (group RunnerGroup, instance string, is bool) {
 	rest, is := strings.CutPrefix(subject, RunnerPresence)
 	parts := strings.Split(rest, ".")
-	if !is || len(parts) != 3 || !execution.ValidName(parts[0]) || !execution.ValidName(parts[1]) || !execution.ValidName(parts[2]) {
+	if !is || len(parts) != 3 || !execution.ValidName(parts[0]) || !execution.ValidName(parts[1]) ||
+		!execution.ValidName(parts[2]) {
 		return group, "", false
 	}
 	return RunnerGroup{parts[0], parts[1]}, parts[2], true

@@ -95,14 +95,20 @@ type Settings struct {
 	Replicas    int           // 1, or 3 on a cluster
 	MaxAge      time.Duration // how long messages are kept, whether consumed or not
 	DedupWindow time.Duration // how long a delivery ID is remembered; at most MaxAge
-	MaxBytes    int64         // when EXECUTIONS has this size, it refuses new messages; 0 means no limit
+	// When EXECUTIONS has this size, it refuses new messages; 0 means no limit.
+	MaxBytes int64
 	// ProgressMaxBytes is the size limit with which PROGRESS is created. When it is reached,
 	// PROGRESS drops its oldest messages. 0 means the value of DefaultSettings.
 	ProgressMaxBytes int64
 }
 
 // DefaultSettings are the settings of an installation that configures nothing.
-var DefaultSettings = Settings{Replicas: 1, MaxAge: 7 * 24 * time.Hour, DedupWindow: 24 * time.Hour, ProgressMaxBytes: 1 << 30}
+var DefaultSettings = Settings{
+	Replicas:         1,
+	MaxAge:           7 * 24 * time.Hour,
+	DedupWindow:      24 * time.Hour,
+	ProgressMaxBytes: 1 << 30,
+}
 
 // Config returns the configuration of EXECUTIONS. After a restart the server rebuilds the dedup
 // window from the stored messages, so no message may be removed before it exceeds the age.
@@ -140,16 +146,19 @@ func (s Settings) Validate() error {
 	case s.DedupWindow < 100*time.Millisecond:
 		return fmt.Errorf("the dedup window must be at least 100ms, not %s", s.DedupWindow)
 	case s.DedupWindow > s.MaxAge:
-		return fmt.Errorf("the dedup window (%s) must not be longer than the stream's age (%s): a delivery is known only while its message is stored", s.DedupWindow, s.MaxAge)
+		return fmt.Errorf("the dedup window (%s) must not be longer than the stream's age (%s): "+
+			"a delivery is known only while its message is stored", s.DedupWindow, s.MaxAge)
 	case s.MaxBytes < 0:
 		return fmt.Errorf("the stream's size must not be negative: %d", s.MaxBytes)
 	case s.ProgressMaxBytes < 0:
-		return fmt.Errorf("the size of the stream of reports must not be negative: %d", s.ProgressMaxBytes)
+		return fmt.Errorf("the size of the stream of reports must not be negative: %d",
+			s.ProgressMaxBytes)
 	}
 	return nil
 }
 
-// ErrMismatch means that a stream exists with other settings. Ensure does not change them: a shorter age would delete messages.
+// ErrMismatch means that a stream exists with other settings. Ensure does not change them: a
+// shorter age would delete messages.
 var ErrMismatch = errors.New("exists with other settings")
 
 // Ensure creates the streams EXECUTIONS and PROGRESS, or checks the settings of existing ones. It
@@ -176,7 +185,9 @@ func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 
 // reconcile adds the subjects that an existing stream lacks. It returns an error, and changes
 // nothing, if the stream differs in anything else. Several executors may do the same at once.
-func reconcile(ctx context.Context, js jetstream.JetStream, have, want jetstream.StreamConfig) error {
+func reconcile(
+	ctx context.Context, js jetstream.JetStream, have, want jetstream.StreamConfig,
+) error {
 	missing := without(want.Subjects, have.Subjects)
 	have.Subjects = append(slices.Clone(have.Subjects), missing...)
 	if differences := mismatches(have, want); len(differences) > 0 {
@@ -186,33 +197,43 @@ func reconcile(ctx context.Context, js jetstream.JetStream, have, want jetstream
 		return nil
 	}
 	_, err := js.UpdateStream(ctx, have)
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && uint16(api.ErrorCode) == codeInvalidConfig {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok &&
+		uint16(api.ErrorCode) == codeInvalidConfig {
 		// For example, the stream has a wildcard that contains the subject.
-		return mismatch(want.Name, []string{fmt.Sprintf("it lacks the subjects %s, which cannot be added: %s", strings.Join(missing, " "), api.Description)})
+		return mismatch(want.Name, []string{
+			fmt.Sprintf("it lacks the subjects %s, which cannot be added: %s",
+				strings.Join(missing, " "), api.Description),
+		})
 	}
 	if err != nil {
-		return fmt.Errorf("add the subjects %s to the stream %s: %w", strings.Join(missing, " "), want.Name, err)
+		return fmt.Errorf("add the subjects %s to the stream %s: %w", strings.Join(missing, " "),
+			want.Name, err)
 	}
 	return nil
 }
 
-// codeInvalidConfig is the server's error code for a configuration that cannot be; see errors.json of
-// nats-server.
+// codeInvalidConfig is the server's error code for a configuration that cannot be; see errors.json
+// of nats-server.
 const codeInvalidConfig = 10052
 
 // without returns the elements of all that are not among some.
 func without(all, some []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(some, s) })
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool {
+		return slices.Contains(some, s)
+	})
 }
 
 func mismatch(name string, differences []string) error {
-	return fmt.Errorf("the stream %s %w: %s; configure it as it is, or change age, size and dedup window with `hookstart admin stream`",
+	return fmt.Errorf("the stream %s %w: %s; configure it as it is, or change age, size and "+
+		"dedup window with `hookstart admin stream`",
 		name, ErrMismatch, strings.Join(differences, ", "))
 }
 
 // Differences returns the differences between the settings of an existing stream and the configured
 // settings, as Ensure compares them.
-func Differences(ctx context.Context, js jetstream.JetStream, name string, s Settings) ([]string, error) {
+func Differences(
+	ctx context.Context, js jetstream.JetStream, name string, s Settings,
+) ([]string, error) {
 	existing, err := js.Stream(ctx, name)
 	if err != nil {
 		return nil, err
@@ -245,7 +266,9 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 	}
 	// A later version may have added subjects of executions. They do not disturb this one.
 	others := without(have.Subjects, want.Subjects)
-	others = slices.DeleteFunc(others, func(s string) bool { return strings.HasPrefix(s, "executions.") })
+	others = slices.DeleteFunc(others, func(s string) bool {
+		return strings.HasPrefix(s, "executions.")
+	})
 	if len(others)+len(without(want.Subjects, have.Subjects)) > 0 {
 		check("subjects", strings.Join(have.Subjects, " "), strings.Join(want.Subjects, " "))
 	}

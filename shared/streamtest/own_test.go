@@ -23,10 +23,13 @@ func TestEnsureOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, settings := t.Context(), stream.DefaultSettings
-	if err := errors.Join(stream.Ensure(ctx, js, settings), stream.EnsureReports(ctx, js, 1)); err != nil {
+	if err := errors.Join(stream.Ensure(ctx, js, settings),
+		stream.EnsureReports(ctx, js, 1)); err != nil {
 		t.Fatal(err)
 	}
-	for _, limits := range []stream.OwnLimits{{}, {MaxBytes: 1 << 20, MaxAge: time.Hour}, {MaxBytes: 1 << 20, MaxAge: time.Hour}} {
+	for _, limits := range []stream.OwnLimits{
+		{}, {MaxBytes: 1 << 20, MaxAge: time.Hour}, {MaxBytes: 1 << 20, MaxAge: time.Hour},
+	} {
 		if err := stream.EnsureOwn(ctx, js, settings, "q", limits); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +38,8 @@ func TestEnsureOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, have := settings.OwnConfig("q", limits), own.CachedInfo().Config
-		if have.MaxAge != want.MaxAge || have.MaxBytes != want.MaxBytes || have.Duplicates != want.Duplicates || have.Discard != jetstream.DiscardNew {
+		if have.MaxAge != want.MaxAge || have.MaxBytes != want.MaxBytes ||
+			have.Duplicates != want.Duplicates || have.Discard != jetstream.DiscardNew {
 			t.Errorf("%+v, want %+v", have, want)
 		}
 		reports, err := js.Stream(ctx, "PROGRESS_q")
@@ -45,17 +49,21 @@ func TestEnsureOwn(t *testing.T) {
 	}
 	own := stream.Place{Own: true}
 	for subject, name := range map[string]string{
-		own.StartSubject("q", "w", "n"): "QUEUE_q", own.OrderedSubject("q", 3, "w", "n"): "QUEUE_q",
-		own.RejectedSubject("q", "w", "n"): "QUEUE_q", own.RememberedSubject("q", "w"): "QUEUE_q",
-		own.ProgressSubject("q", "w", id): "PROGRESS_q", stream.Place{}.RememberedSubject("q", "w"): stream.Name,
-		stream.StartSubject("q", "w", "n"): stream.Name,
+		own.StartSubject("q", "w", "n"):            "QUEUE_q",
+		own.OrderedSubject("q", 3, "w", "n"):       "QUEUE_q",
+		own.RejectedSubject("q", "w", "n"):         "QUEUE_q",
+		own.RememberedSubject("q", "w"):            "QUEUE_q",
+		own.ProgressSubject("q", "w", id):          "PROGRESS_q",
+		stream.Place{}.RememberedSubject("q", "w"): stream.Name,
+		stream.StartSubject("q", "w", "n"):         stream.Name,
 	} {
 		if ack, err := js.Publish(ctx, subject, nil); err != nil || ack.Stream != name {
 			t.Errorf("%s: %+v, %v", subject, ack, err)
 		}
 	}
 	// A repeat of a delivery is recognised by its remembered ID.
-	if ack, err := js.PublishMsg(ctx, own.RememberedMessage("q", "w", "id-1")); err != nil || ack.Duplicate {
+	if ack, err := js.PublishMsg(ctx, own.RememberedMessage("q", "w", "id-1")); err != nil ||
+		ack.Duplicate {
 		t.Errorf("%+v, %v", ack, err)
 	}
 	repeat := nats.NewMsg(own.StartSubject("q", "w", "n"))
@@ -66,13 +74,17 @@ func TestEnsureOwn(t *testing.T) {
 	starts, reports, err := stream.Streams(ctx, js)
 	slices.Sort(starts)
 	slices.Sort(reports)
-	if err != nil || strings.Join(starts, " ") != "EXECUTIONS QUEUE_q" || strings.Join(reports, " ") != "PROGRESS PROGRESS_q" {
+	if err != nil || strings.Join(starts, " ") != "EXECUTIONS QUEUE_q" ||
+		strings.Join(reports, " ") != "PROGRESS PROGRESS_q" {
 		t.Errorf("%v %v %v", starts, reports, err)
 	}
-	if err := stream.EnsureOwn(ctx, js, settings, "q", stream.OwnLimits{PlacementTags: []string{"a"}}); !errors.Is(err, stream.ErrNoPlacement) {
+	if err := stream.EnsureOwn(ctx, js, settings, "q", stream.OwnLimits{
+		PlacementTags: []string{"a"},
+	}); !errors.Is(err, stream.ErrNoPlacement) {
 		t.Errorf("placement without a cluster: %v", err)
 	}
-	if err := stream.EnsureOwn(ctx, js, settings, "q", stream.OwnLimits{Replicas: 3}); !errors.Is(err, stream.ErrTooFewServers) {
+	if err := stream.EnsureOwn(ctx, js, settings, "q",
+		stream.OwnLimits{Replicas: 3}); !errors.Is(err, stream.ErrTooFewServers) {
 		t.Errorf("three replicas on one server: %v", err)
 	}
 	for range 2 {

@@ -164,7 +164,8 @@ var attempts = []attempt{
 	{
 		name:  "read another queue's own stream by its consumer",
 		roles: "rie",
-		do:    request("$JS.API.CONSUMER.MSG.NEXT.QUEUE_gpu.runner-gpu-main", `{"batch": 1, "no_wait": true}`),
+		do: request("$JS.API.CONSUMER.MSG.NEXT.QUEUE_gpu.runner-gpu-main",
+			`{"batch": 1, "no_wait": true}`),
 	},
 	{
 		name:  "read another queue's own stream by a consumer of one's own",
@@ -184,7 +185,8 @@ var attempts = []attempt{
 	{
 		name:  "take the executors' messages",
 		roles: "ri",
-		do:    request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor", `{"batch": 1, "no_wait": true}`),
+		do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor",
+			`{"batch": 1, "no_wait": true}`),
 	},
 
 	// These attempts write messages.
@@ -475,7 +477,9 @@ var attempts = []attempt{
 	{
 		name:  "acknowledge the executors' messages by the longer form",
 		roles: "ri",
-		do:    func(a *attacker) { a.send(strings.Replace(a.ack, shortAcks, longAcks, 1), "", "", nil) },
+		do: func(a *attacker) {
+			a.send(strings.Replace(a.ack, shortAcks, longAcks, 1), "", "", nil)
+		},
 	},
 	{
 		name:  "delete a group's consumer in an own stream",

@@ -275,9 +275,11 @@ func (c *Client) ResumeQueue(ctx context.Context, queue string) (api.Queue, erro
 	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/resume", nil)
 }
 
-// SetQueueStream gives a queue a stream of its own, or changes the stream's settings. It returns when
-// the queue has moved.
-func (c *Client) SetQueueStream(ctx context.Context, queue string, put api.PutQueueStream) (api.Queue, error) {
+// SetQueueStream gives a queue a stream of its own, or changes the stream's settings. It returns
+// when the queue has moved.
+func (c *Client) SetQueueStream(
+	ctx context.Context, queue string, put api.PutQueueStream,
+) (api.Queue, error) {
 	return send[api.Queue](ctx, c, http.MethodPut, "/queues/"+url.PathEscape(queue)+"/stream", put)
 }
 

@@ -121,9 +121,12 @@ func (s *server) routeQueues(to huma.API) {
 		tag:     tagInstallation,
 		least:   operate.Admin,
 		summary: "Give a queue a stream of its own",
-		description: "Its starts, rejections and reports are stored in streams of their own from the answer on. " +
-			"Nothing acknowledged is lost, nothing runs twice, and repeats of deliveries from before are recognised; " +
-			"for seconds at most, requests are answered 503. What waits in the shared stream is run from there. " +
+		description: "Its starts, rejections and reports are stored in streams of their own from " +
+			"the answer on. " +
+			"Nothing acknowledged is lost, nothing runs twice, and repeats of deliveries from " +
+			"before are recognised; " +
+			"for seconds at most, requests are answered 503. What waits in the shared stream is " +
+			"run from there. " +
 			"Called again, it changes the settings. It answers when the move is complete.",
 		codes: []string{
 			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed, api.CodeIngressTooOld,
@@ -143,7 +146,8 @@ func (s *server) routeQueues(to huma.API) {
 		tag:     tagInstallation,
 		least:   operate.Admin,
 		summary: "Move a queue back to the shared stream",
-		description: "The opposite of giving it a stream of its own, with the same promises. What waits in its own " +
+		description: "The opposite of giving it a stream of its own, with the same promises. " +
+			"What waits in its own " +
 			"stream is run from there; the stream is deleted when all that it holds has expired. " +
 			"A queue that has none stays as it is.",
 		codes: []string{api.CodeNotFound, api.CodeNotConfirmed, api.CodeStreamFull},

@@ -19,14 +19,16 @@ var own = stream.Place{Own: true}
 // ownStreams creates the own streams of the default queue.
 func (r *rig) ownStreams() {
 	r.t.Helper()
-	r.check(stream.EnsureOwn(r.t.Context(), r.JetStream, stream.DefaultSettings, execution.DefaultQueue, stream.OwnLimits{}))
+	r.check(stream.EnsureOwn(r.t.Context(), r.JetStream, stream.DefaultSettings,
+		execution.DefaultQueue, stream.OwnLimits{}))
 }
 
 // phase stores where the starts of the default queue are.
 func (r *rig) phase(phase stream.Phase) {
 	r.t.Helper()
 	data, err := proto.Marshal(&hookstartv1.QueueSettings{
-		Queue: execution.DefaultQueue, Stream: &hookstartv1.QueueStream{Phase: hookstartv1.QueueStreamPhase(phase)},
+		Queue:  execution.DefaultQueue,
+		Stream: &hookstartv1.QueueStream{Phase: hookstartv1.QueueStreamPhase(phase)},
 	})
 	r.check(err)
 	bucket, err := r.JetStream.KeyValue(r.t.Context(), "registry")
@@ -39,8 +41,17 @@ func (r *rig) phase(phase stream.Phase) {
 func (r *rig) startAt(at stream.Place, n int, body string) {
 	r.t.Helper()
 	sequence := r.message(at.StartMessage(execution.Start{
-		ID: id(n), AccountID: "acme", WorkflowID: "wf", NodeID: "node", Queue: execution.DefaultQueue,
-		AcceptedAt: epoch, Payload: execution.Payload{ContentType: "application/json", Kind: execution.JSON, Body: []byte(body)},
+		ID:         id(n),
+		AccountID:  "acme",
+		WorkflowID: "wf",
+		NodeID:     "node",
+		Queue:      execution.DefaultQueue,
+		AcceptedAt: epoch,
+		Payload: execution.Payload{
+			ContentType: "application/json",
+			Kind:        execution.JSON,
+			Body:        []byte(body),
+		},
 	}))
 	r.records(store.Batch{New: []store.Record{record(id(n), func(rec *store.Record) {
 		rec.StreamSequence, rec.Status = sequence, execution.Failed
@@ -52,7 +63,8 @@ func (r *rig) ofPlace(at stream.Place) (n uint64) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), at.Name(execution.DefaultQueue))
 	r.check(err)
-	info, err := s.Info(r.t.Context(), jetstream.WithSubjectFilter(at.QueueSubject(execution.DefaultQueue)))
+	info, err := s.Info(r.t.Context(),
+		jetstream.WithSubjectFilter(at.QueueSubject(execution.DefaultQueue)))
 	r.check(err)
 	for _, of := range info.State.Subjects {
 		n += of
@@ -71,13 +83,15 @@ func TestExecutionsOfBothPlaces(t *testing.T) {
 	r.ownStreams()
 	r.startAt(own, 2, `{"in":"own"}`) // with the same sequence
 	for n, want := range map[int]string{1: "shared", 2: "own"} {
-		if got := r.get("/executions/" + id(n)).is(200); !strings.Contains(string(got.body), `"in":"`+want+`"`) {
+		if got := r.get("/executions/" + id(n)).is(200); !strings.Contains(string(got.body),
+			`"in":"`+want+`"`) {
 			t.Errorf("%d: %s", n, got.body)
 		}
 	}
 	replay := func(n int) string {
 		t.Helper()
-		return decode[api.Started](r.call("POST", "/executions/"+id(n)+"/replay", "", withKey("k")).is(200)).ExecutionID
+		return decode[api.Started](r.call("POST", "/executions/"+id(n)+"/replay", "",
+			withKey("k")).is(200)).ExecutionID
 	}
 	first := replay(2)
 	if shared, own := r.ofPlace(stream.Place{}), r.ofPlace(own); shared != 2 || own != 1 {
@@ -86,7 +100,8 @@ func TestExecutionsOfBothPlaces(t *testing.T) {
 	r.message(own.RememberedMessage(execution.DefaultQueue, "wf", first), nil)
 	r.phase(stream.PhaseOwn)
 	if again := replay(2); again != first || r.ofPlace(own) != 1 {
-		t.Errorf("the replay was repeated as %s, and %d starts are in the own stream", again, r.ofPlace(own))
+		t.Errorf("the replay was repeated as %s, and %d starts are in the own stream", again,
+			r.ofPlace(own))
 	}
 	replay(1)
 	if shared, own := r.ofPlace(stream.Place{}), r.ofPlace(own); shared != 2 || own != 2 {
@@ -105,11 +120,13 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: "g"}
 	of := func(at stream.Place) *jetstream.ConsumerInfo {
 		t.Helper()
-		consumer, err := r.JetStream.Consumer(t.Context(), at.Name(execution.DefaultQueue), group.Consumer())
+		consumer, err := r.JetStream.Consumer(t.Context(), at.Name(execution.DefaultQueue),
+			group.Consumer())
 		r.check(err)
 		return consumer.CachedInfo()
 	}
-	_, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group, group.ConsumerConfig(stream.RunnerAckWait))
+	_, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
+		group.ConsumerConfig(stream.RunnerAckWait))
 	r.check(err)
 	r.startAt(stream.Place{}, 1, "1")
 	r.startAt(own, 2, "2")
@@ -121,11 +138,13 @@ func TestAQueueInBothPlaces(t *testing.T) {
 		eventually(t, func() bool {
 			list := decode[api.List[api.Queue]](r.get("/queues").is(200))
 			queue = list.Items[0]
-			return queue.Waiting == want && len(queue.Groups) == 1 && queue.Groups[0].Waiting == want
+			return queue.Waiting == want && len(queue.Groups) == 1 &&
+				queue.Groups[0].Waiting == want
 		})
 	}
 	wait(3)
-	_, err = stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group, group.ConsumerConfigAt(own, stream.RunnerAckWait))
+	_, err = stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
+		group.ConsumerConfigAt(own, stream.RunnerAckWait))
 	r.check(err)
 	r.startAt(own, 4, "4")
 	wait(4)
@@ -136,7 +155,8 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	r.put("/queues/default/groups/g", `{"maxInFlight":7}`).is(200)
 	for _, at := range []stream.Place{{}, own} {
 		if info := of(at); !info.Paused || info.Config.MaxAckPending != 7 {
-			t.Errorf("%s: paused %v, at most %d in flight", at.Name("default"), info.Paused, info.Config.MaxAckPending)
+			t.Errorf("%s: paused %v, at most %d in flight", at.Name("default"), info.Paused,
+				info.Config.MaxAckPending)
 		}
 	}
 	r.post("/queues/default/resume", "").is(200)

@@ -80,7 +80,8 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeQueueMoves: {
 		status: http.StatusConflict, title: "Queue moves",
-		detail: "The queue is on the way to a stream of its own, or back. Repeat the call when it " +
+		detail: "The queue is on the way to a stream of its own, or back. Repeat the call when " +
+			"it " +
 			"has moved.",
 	},
 	api.CodeStreamFull: {status: http.StatusConflict, title: "Stream full"},

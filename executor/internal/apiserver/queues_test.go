@@ -248,8 +248,10 @@ func TestAQueuesOwnStream(t *testing.T) {
 		t.Fatalf("at the beginning: %+v", got)
 	}
 	for range 2 {
-		q := decode[api.Queue](r.call("PUT", "/queues/default/stream", `{"maxBytes":1048576}`).is(200))
-		if q.Stream != stream.OwnName("default") || q.OwnStream.Phase != "own" || q.OwnStream.MaxBytes != 1<<20 {
+		q := decode[api.Queue](r.call("PUT", "/queues/default/stream",
+			`{"maxBytes":1048576}`).is(200))
+		if q.Stream != stream.OwnName("default") || q.OwnStream.Phase != "own" ||
+			q.OwnStream.MaxBytes != 1<<20 {
 			t.Errorf("after the move in: %+v, %+v", q, q.OwnStream)
 		}
 	}
@@ -261,7 +263,8 @@ func TestAQueuesOwnStream(t *testing.T) {
 	r.call("POST", "/workflows/wf/triggers/node/rerun", "").is(200)
 	s, err := r.JetStream.Stream(t.Context(), stream.OwnName("default"))
 	r.check(err)
-	if _, err := s.GetLastMsgForSubject(t.Context(), "executions.queue.default.start.wf.node"); err != nil {
+	if _, err := s.GetLastMsgForSubject(t.Context(),
+		"executions.queue.default.start.wf.node"); err != nil {
 		t.Errorf("a rerun is not in the own stream: %v", err)
 	}
 	for range 2 {
@@ -271,7 +274,9 @@ func TestAQueuesOwnStream(t *testing.T) {
 		t.Errorf("after the move out: %+v", got)
 	}
 	for body, field := range map[string]string{
-		`{"replicas":2}`: "replicas", `{"replicas":3}`: "replicas", `{"maxAgeSeconds":60}`: "maxAgeSeconds",
+		`{"replicas":2}`:       "replicas",
+		`{"replicas":3}`:       "replicas",
+		`{"maxAgeSeconds":60}`: "maxAgeSeconds",
 	} {
 		a := r.call("PUT", "/queues/default/stream", body).is(422)
 		if !strings.Contains(string(a.body), field) {
@@ -280,12 +285,14 @@ func TestAQueuesOwnStream(t *testing.T) {
 	}
 	r.call("PUT", "/queues/unknown/stream", `{}`).is(404)
 	actions := r.queueAudit("default")
-	if want := "queue-stream.set queue-stream.set queue-stream.delete"; strings.Join(actions, " ") != want {
+	if want := "queue-stream.set queue-stream.set queue-stream.delete"; strings.Join(actions,
+		" ") != want {
 		t.Errorf("the audit has %q, want %q", actions, want)
 	}
 }
 
-// queueAudit returns the actions of the entries in the history of a queue's record, the oldest first.
+// queueAudit returns the actions of the entries in the history of a queue's record, the oldest
+// first.
 func (r *rig) queueAudit(queue string) (actions []string) {
 	r.t.Helper()
 	kv, err := r.JetStream.KeyValue(r.t.Context(), registry.Bucket)
@@ -295,7 +302,8 @@ func (r *rig) queueAudit(queue string) (actions []string) {
 	info := s.CachedInfo()
 	for sequence := info.State.FirstSeq; sequence <= info.State.LastSeq; sequence++ {
 		msg, err := s.GetMsg(r.t.Context(), sequence)
-		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && !strings.HasSuffix(msg.Subject, ".queue."+queue) {
+		if errors.Is(err, jetstream.ErrMsgNotFound) ||
+			err == nil && !strings.HasSuffix(msg.Subject, ".queue."+queue) {
 			continue
 		}
 		r.check(err)

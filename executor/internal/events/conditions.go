@@ -86,7 +86,8 @@ func (e *Events) look(ctx context.Context, now time.Time) error {
 type seen struct {
 	queues  []queues.Queue
 	senders map[string]store.SenderSeen // by subject
-	storage map[string]finding          // by queue with a stream of its own; "" is the shared stream
+	// By queue with a stream of its own; "" is the shared stream.
+	storage map[string]finding
 }
 
 // see reads the observations that are the same for all accounts.
@@ -239,8 +240,8 @@ func storageOf(workflows []*registry.Workflow, all map[string]finding) map[strin
 	return found
 }
 
-// storage returns the state of the storage of NATS: how full the shared stream, and the account that
-// holds it, are, and how full the own streams of queues are.
+// storage returns the state of the storage of NATS: how full the shared stream, and the account
+// that holds it, are, and how full the own streams of queues are.
 func (e *Events) storage(ctx context.Context) (map[string]finding, error) {
 	names, _, err := stream.Streams(ctx, e.config.JetStream)
 	if err != nil {

@@ -123,8 +123,8 @@ func (s *Service) Installation(ctx context.Context, caller Caller) (Installation
 		})
 }
 
-// unrecorded returns the number of messages of the streams of starts that have no record yet, or nil
-// if NATS did not answer. It may be a moment old.
+// unrecorded returns the number of messages of the streams of starts that have no record yet, or
+// nil if NATS did not answer. It may be a moment old.
 func (s *Service) unrecorded(ctx context.Context) *int64 {
 	names, _, err := stream.Streams(ctx, s.config.JetStream)
 	if err != nil {

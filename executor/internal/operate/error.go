@@ -134,7 +134,8 @@ func fullText(err error) string {
 	if !ok {
 		return ""
 	}
-	return "The stream " + full.Stream + " has no space for the delivery IDs that move to it. Give it more " +
+	return "The stream " + full.Stream +
+		" has no space for the delivery IDs that move to it. Give it more " +
 		"space, or take the setting back."
 }
 

@@ -151,7 +151,8 @@ type request struct {
 func (r request) expired() bool { return r.storedAt.IsZero() }
 
 // request reads an execution's message by its sequence. A request without a message has expired:
-// there is no message, or another one, as the stream was recreated after the execution was recorded.
+// there is no message, or another one, as the stream was recreated after the execution was
+// recorded.
 func (s *Service) request(ctx context.Context, r store.Record) (request, error) {
 	msg, err := s.starts.Get(ctx, r.Queue, r.StreamSequence, r.ID)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

@@ -11,12 +11,12 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// moveTimeout is the maximum duration of a call that moves a queue. A move that takes longer goes on,
-// and another call waits for it.
+// moveTimeout is the maximum duration of a call that moves a queue. A move that takes longer goes
+// on, and another call waits for it.
 const moveTimeout = 50 * time.Second
 
-// SetQueueStream gives a queue a stream of its own, or changes the stream's settings. It returns when
-// the move is complete. It is idempotent.
+// SetQueueStream gives a queue a stream of its own, or changes the stream's settings. It returns
+// when the move is complete. It is idempotent.
 func (s *Service) SetQueueStream(
 	ctx context.Context, caller Caller, name string, put api.PutQueueStream,
 ) (api.Queue, error) {
@@ -28,8 +28,8 @@ func (s *Service) SetQueueStream(
 	})
 }
 
-// DropQueueStream moves a queue back to the stream that all queues share. It returns when the move is
-// complete. It is idempotent. What waits in the queue's own stream is run from there.
+// DropQueueStream moves a queue back to the stream that all queues share. It returns when the move
+// is complete. It is idempotent. What waits in the queue's own stream is run from there.
 func (s *Service) DropQueueStream(ctx context.Context, caller Caller, name string) error {
 	_, err := s.moveQueue(ctx, caller, name, func(ctx context.Context) error {
 		return s.config.Streams.Drop(ctx, name)
@@ -44,8 +44,9 @@ func (s *Service) moveQueue(
 		func(ctx context.Context) (none api.Queue, err error) {
 			err = move(ctx)
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
-				return none, &Error{Code: api.CodeNotConfirmed, Cause: err, Detail: "The queue is " +
-					"still moving. Repeat the call: it is idempotent, and waits again."}
+				return none,
+					&Error{Code: api.CodeNotConfirmed, Cause: err, Detail: "The queue is " +
+						"still moving. Repeat the call: it is idempotent, and waits again."}
 			}
 			if err != nil {
 				return none, err
@@ -71,13 +72,16 @@ func (s *Service) queueStream(name string) *api.QueueStream {
 	}
 	own := q.Record.Stream
 	return &api.QueueStream{
-		Phase: own.Phase.String(), MaxBytes: own.MaxBytes, MaxAgeSeconds: int64(own.MaxAge / time.Second),
-		Replicas: own.Replicas, PlacementTags: own.PlacementTags,
+		Phase:         own.Phase.String(),
+		MaxBytes:      own.MaxBytes,
+		MaxAgeSeconds: int64(own.MaxAge / time.Second),
+		Replicas:      own.Replicas,
+		PlacementTags: own.PlacementTags,
 	}
 }
 
-// withQueueChange makes a change of a workflow. If the change gives the workflow a queue whose starts
-// are in another stream, its delivery IDs are copied to that stream first.
+// withQueueChange makes a change of a workflow. If the change gives the workflow a queue whose
+// starts are in another stream, its delivery IDs are copied to that stream first.
 func (s *Service) withQueueChange(ctx context.Context, store func(context.Context) error) error {
 	err := store(ctx)
 	move, ok := errors.AsType[*edit.QueueChangeError](err)

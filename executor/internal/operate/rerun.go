@@ -138,9 +138,9 @@ func (s *Service) start(
 	return true, nil
 }
 
-// isStart reports whether the message of which another was a duplicate is the start of an execution,
-// or carries the ID of one in another stream. A message that cannot be read now counts as a start,
-// because it has the ID.
+// isStart reports whether the message of which another was a duplicate is the start of an
+// execution, or carries the ID of one in another stream. A message that cannot be read now counts
+// as a start, because it has the ID.
 func (s *Service) isStart(ctx context.Context, ack *jetstream.PubAck, id string) bool {
 	msg, err := s.starts.At(ctx, ack.Stream, ack.Sequence)
 	if err != nil {

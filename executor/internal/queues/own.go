@@ -28,7 +28,9 @@ func (w *Watch) addGroups(ctx context.Context, queue string, shared, own *place)
 
 // consumer returns a consumer by its name, or nil.
 func (p *place) consumer(name string) *jetstream.ConsumerInfo {
-	i := slices.IndexFunc(p.consumers, func(c *jetstream.ConsumerInfo) bool { return c.Name == name })
+	i := slices.IndexFunc(p.consumers, func(c *jetstream.ConsumerInfo) bool {
+		return c.Name == name
+	})
 	if i < 0 {
 		return nil
 	}
@@ -37,8 +39,8 @@ func (p *place) consumer(name string) *jetstream.ConsumerInfo {
 
 // shareLimits divides the limits of groups in flight between the two streams of a queue. Where a
 // group has nothing to do, it gets one; what it has to do in both, it gets in halves. A group that
-// has nothing to do in either keeps its shares. So the sum is the limit, plus one; after a move that
-// begins a new division it takes until the next look.
+// has nothing to do in either keeps its shares. So the sum is the limit, plus one; after a move
+// that begins a new division it takes until the next look.
 func shareLimits(settings *registry.Queue, shared, own *place) (inShared, inOwn map[string]int64) {
 	inShared, inOwn = map[string]int64{}, map[string]int64{}
 	for _, g := range settings.Groups {

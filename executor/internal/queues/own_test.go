@@ -17,17 +17,23 @@ import (
 func TestGroupsInAnOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	settings := &registry.Queue{Name: "q", Groups: []registry.QueueGroup{{Group: "g", MaxInFlight: 5}}}
+	settings := &registry.Queue{
+		Name:   "q",
+		Groups: []registry.QueueGroup{{Group: "g", MaxInFlight: 5}},
+	}
 	watch, err := queues.New(queues.Config{
 		Conn: r.nc, JetStream: r.js, Named: func() []string { return []string{"q"} },
-		Settings: func() []*registry.Queue { return []*registry.Queue{settings} }, Recorder: "executor",
+		Settings: func() []*registry.Queue {
+			return []*registry.Queue{settings}
+		}, Recorder: "executor",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(watch.Stop)
 	group := stream.RunnerGroup{Queue: "q", Group: "g"}
-	if _, err := stream.EnsureRunnerConsumer(t.Context(), r.js, group, group.ConsumerConfig(7*time.Second)); err != nil {
+	if _, err := stream.EnsureRunnerConsumer(t.Context(), r.js, group,
+		group.ConsumerConfig(7*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	until := func(shared, own int) {

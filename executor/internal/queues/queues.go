@@ -23,8 +23,8 @@ import (
 // Queue is the state of a queue: the executions that wait in it, and the groups that take them.
 type Queue struct {
 	Name string
-	// Waiting is the number of starts that the most advanced group has not received; without a group,
-	// it is the number of all starts of the queue in its streams.
+	// Waiting is the number of starts that the most advanced group has not received; without a
+	// group, it is the number of all starts of the queue in its streams.
 	Waiting uint64
 	Oldest  time.Time // when the oldest waiting start was accepted; zero means that none waits
 	// PausedSince is the time at which the queue was paused; zero means that it is not paused.
@@ -36,11 +36,14 @@ type Queue struct {
 // Group is a group of runners.
 type Group struct {
 	Name string
-	// Members is the number of processes that sent a heartbeat in the last seconds. For runners that
-	// send no heartbeats, it is the number of waiting requests for work.
-	Members  int
-	Waiting  uint64    // number of starts that no member has received; without members, it includes starts that were received but are not done
-	LastSeen time.Time // when a member last sent a heartbeat or took a start; zero means that it is not known
+	// Members is the number of processes that sent a heartbeat in the last seconds. For runners
+	// that send no heartbeats, it is the number of waiting requests for work.
+	Members int
+	// Number of starts that no member has received; without members, it includes starts that were
+	// received but are not done.
+	Waiting uint64
+	// When a member last sent a heartbeat or took a start; zero means that it is not known.
+	LastSeen time.Time
 	// MaxInFlight is the limit that an operator has set; 0 means that there is none.
 	MaxInFlight int64
 	// Held are the executions that hold up others with an order key, at most one for each lane.
@@ -48,8 +51,8 @@ type Group struct {
 	lanes []lane // of all streams of the queue that have waiting starts, and starts without a key
 }
 
-// Held is an execution with an order key that a runner was given and that has not ended, while other
-// executions wait behind it.
+// Held is an execution with an order key that a runner was given and that has not ended, while
+// other executions wait behind it.
 type Held struct {
 	Lane        int
 	WorkflowID  string
@@ -131,9 +134,14 @@ const (
 
 // New returns a Watch, which listens to the announcements of runners. Stop must be called.
 func New(c Config) (*Watch, error) {
-	w := &Watch{config: c, starts: starts.New(c.JetStream), members: members{groups: map[stream.RunnerGroup]*heard{}}}
+	w := &Watch{
+		config:  c,
+		starts:  starts.New(c.JetStream),
+		members: members{groups: map[stream.RunnerGroup]*heard{}},
+	}
 	var err error
-	if w.heard, err = c.Conn.Subscribe(stream.RunnerPresence+"*.*.*", w.members.receive); err != nil {
+	if w.heard, err = c.Conn.Subscribe(stream.RunnerPresence+"*.*.*",
+		w.members.receive); err != nil {
 		return nil, fmt.Errorf("listen to runners: %w", err)
 	}
 	return w, nil
@@ -154,7 +162,10 @@ func (w *Watch) Look(ctx context.Context) ([]Queue, error) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
 	named := w.config.Named()
-	if last, at := w.Last(); last != nil && time.Since(at) < fresh && slices.EqualFunc(last, named, func(q Queue, name string) bool { return q.Name == name }) {
+	if last, at := w.Last(); last != nil && time.Since(at) < fresh &&
+		slices.EqualFunc(last, named, func(q Queue, name string) bool {
+			return q.Name == name
+		}) {
 		return last, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -169,8 +180,8 @@ func (w *Watch) Look(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// Given returns those of some records of which a group was given the start, at the time of the call. A group that gets
-// it later finds whatever was stored before the call.
+// Given returns those of some records of which a group was given the start, at the time of the
+// call. A group that gets it later finds whatever was stored before the call.
 func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]bool, error) {
 	names, err := w.streams(ctx)
 	if err != nil {
@@ -195,7 +206,10 @@ func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]b
 }
 
 // givenOf adds to given those records of a stream of which a group was given the start.
-func (w *Watch) givenOf(ctx context.Context, of string, records []store.Record, subjects map[string]string, given map[string]bool) error {
+func (w *Watch) givenOf(
+	ctx context.Context, of string, records []store.Record, subjects map[string]string,
+	given map[string]bool,
+) error {
 	executions, err := w.config.JetStream.Stream(ctx, of)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", of, err)
@@ -233,7 +247,9 @@ func (w *Watch) streams(ctx context.Context) ([]string, error) {
 
 // subjects returns the subjects of the starts of records, by ID. Only the subject of a start in a
 // queue with lanes, or with a stream of its own, needs the start.
-func (w *Watch) subjects(ctx context.Context, names []string, records []store.Record) (map[string]string, error) {
+func (w *Watch) subjects(
+	ctx context.Context, names []string, records []store.Record,
+) (map[string]string, error) {
 	settings, subjects := w.settings(), make(map[string]string, len(records))
 	for _, r := range records {
 		subjects[r.ID] = stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)
@@ -303,9 +319,14 @@ func limits(settings *registry.Queue) map[string]int64 {
 	return all
 }
 
-func (w *Watch) enforce(ctx context.Context, settings *registry.Queue, maxInFlight map[string]int64, consumers []*jetstream.ConsumerInfo) error {
+func (w *Watch) enforce(
+	ctx context.Context, settings *registry.Queue, maxInFlight map[string]int64,
+	consumers []*jetstream.ConsumerInfo,
+) error {
 	of := stream.QueueSettings{
-		Paused: !settings.PausedSince.IsZero(), PausedUntil: settings.PausedUntil, MaxInFlight: maxInFlight,
+		Paused:      !settings.PausedSince.IsZero(),
+		PausedUntil: settings.PausedUntil,
+		MaxInFlight: maxInFlight,
 	}
 	if err := w.addLanes(ctx, settings, consumers); err != nil {
 		return err
@@ -314,16 +335,20 @@ func (w *Watch) enforce(ctx context.Context, settings *registry.Queue, maxInFlig
 		if !stream.OnlyOfQueue(c.Config, settings.Name) {
 			continue
 		}
-		if err := stream.EnforceQueueSettings(ctx, w.config.JetStream, c, groupName(settings.Name, c), of); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if err := stream.EnforceQueueSettings(ctx, w.config.JetStream, c,
+			groupName(settings.Name, c), of); err != nil &&
+			!errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return err
 		}
 	}
 	return nil
 }
 
-// addLanes creates the lanes' consumers that groups of a queue lack: runners with an account of their
-// own cannot create them.
-func (w *Watch) addLanes(ctx context.Context, settings *registry.Queue, consumers []*jetstream.ConsumerInfo) error {
+// addLanes creates the lanes' consumers that groups of a queue lack: runners with an account of
+// their own cannot create them.
+func (w *Watch) addLanes(
+	ctx context.Context, settings *registry.Queue, consumers []*jetstream.ConsumerInfo,
+) error {
 	if settings.Lanes == 0 {
 		return nil
 	}
@@ -342,7 +367,8 @@ func (w *Watch) addLanes(ctx context.Context, settings *registry.Queue, consumer
 			if exists[group.LaneConsumer(lane)] {
 				continue
 			}
-			if _, err := stream.EnsureRunnerConsumer(ctx, w.config.JetStream, group, group.LaneConfig(lane, c)); err != nil {
+			if _, err := stream.EnsureRunnerConsumer(ctx, w.config.JetStream, group,
+				group.LaneConfig(lane, c)); err != nil {
 				return err
 			}
 		}
@@ -378,7 +404,8 @@ func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
 	}
 	all := w.settings()
 	for _, settings := range all {
-		if slices.Contains(names, stream.OwnName(settings.Name)) && slices.Contains(named, settings.Name) {
+		if slices.Contains(names, stream.OwnName(settings.Name)) &&
+			slices.Contains(named, settings.Name) {
 			continue // by ownQueue
 		}
 		if err := w.enforce(ctx, settings, limits(settings), shared.consumers); err != nil {
@@ -418,7 +445,9 @@ func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
 }
 
 // ownQueue returns the state of a queue that has a stream of its own.
-func (w *Watch) ownQueue(ctx context.Context, name string, settings *registry.Queue, shared *place) (Queue, error) {
+func (w *Watch) ownQueue(
+	ctx context.Context, name string, settings *registry.Queue, shared *place,
+) (Queue, error) {
 	own, err := w.place(ctx, stream.Place{Own: true}, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // it was deleted meanwhile
 		return w.queue(ctx, name, settings, shared)
@@ -439,7 +468,9 @@ func (w *Watch) ownQueue(ctx context.Context, name string, settings *registry.Qu
 }
 
 // queue returns the state of a queue that has starts in some places.
-func (w *Watch) queue(ctx context.Context, name string, settings *registry.Queue, places ...*place) (Queue, error) {
+func (w *Watch) queue(
+	ctx context.Context, name string, settings *registry.Queue, places ...*place,
+) (Queue, error) {
 	q := Queue{Name: name}
 	if settings != nil && settings.Paused(time.Now()) {
 		q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
@@ -495,7 +526,9 @@ func (q Queue) limit(settings *registry.Queue) {
 }
 
 // consumers returns the consumers of a stream that groups of runners share.
-func (w *Watch) consumers(ctx context.Context, of jetstream.Stream) ([]*jetstream.ConsumerInfo, error) {
+func (w *Watch) consumers(
+	ctx context.Context, of jetstream.Stream,
+) ([]*jetstream.ConsumerInfo, error) {
 	var found []*jetstream.ConsumerInfo
 	names := of.ConsumerNames(ctx)
 	for name := range names.Name() {
@@ -516,12 +549,14 @@ func (w *Watch) consumers(ctx context.Context, of jetstream.Stream) ([]*jetstrea
 	if err := names.Err(); err != nil {
 		return nil, fmt.Errorf("consumers of %s: %w", of.CachedInfo().Config.Name, err)
 	}
-	slices.SortFunc(found, func(a, b *jetstream.ConsumerInfo) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(found, func(a, b *jetstream.ConsumerInfo) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	return found, nil
 }
 
-// addOrdered adds the lanes of a queue in one place to its groups: what waits in them, and what holds
-// it up.
+// addOrdered adds the lanes of a queue in one place to its groups: what waits in them, and what
+// holds it up.
 func (w *Watch) addOrdered(ctx context.Context, at *place, q *Queue) error {
 	for _, c := range at.consumers {
 		name, number, ok := stream.LaneOfConsumer(c.Config, q.Name)
@@ -550,19 +585,26 @@ func (w *Watch) addOrdered(ctx context.Context, at *place, q *Queue) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("read the start that holds up lane %d of queue %s: %w", number, q.Name, err)
+			return fmt.Errorf("read the start that holds up lane %d of queue %s: %w", number,
+				q.Name, err)
 		}
 		event, _, err := stream.DecodeBrief(msg.Subject, msg.Header, msg.Data)
 		if err != nil || event.Start == nil {
 			continue
 		}
 		g.Held = append(g.Held, Held{
-			Lane: number, WorkflowID: event.Start.WorkflowID, OrderKey: event.Start.OrderKey, ExecutionID: event.Start.ID,
-			AcceptedAt: event.Start.AcceptedAt, Waiting: c.NumPending,
+			Lane:        number,
+			WorkflowID:  event.Start.WorkflowID,
+			OrderKey:    event.Start.OrderKey,
+			ExecutionID: event.Start.ID,
+			AcceptedAt:  event.Start.AcceptedAt,
+			Waiting:     c.NumPending,
 		})
 	}
 	for i := range q.Groups {
-		slices.SortFunc(q.Groups[i].Held, func(a, b Held) int { return cmp.Compare(a.Lane, b.Lane) })
+		slices.SortFunc(q.Groups[i].Held, func(a, b Held) int {
+			return cmp.Compare(a.Lane, b.Lane)
+		})
 	}
 	return nil
 }
@@ -633,7 +675,9 @@ func (w *Watch) fill(ctx context.Context, places []*place, q *Queue) error {
 		}
 	}
 	if len(q.Groups) > 0 {
-		ahead := slices.MinFunc(q.Groups, func(a, b Group) int { return cmp.Compare(a.Waiting, b.Waiting) })
+		ahead := slices.MinFunc(q.Groups, func(a, b Group) int {
+			return cmp.Compare(a.Waiting, b.Waiting)
+		})
 		q.Waiting, oldest = ahead.Waiting, ahead.lanes
 	}
 	if q.Waiting == 0 {
@@ -682,8 +726,8 @@ func (q *Queue) count(ctx context.Context, at *place, all []lane) error {
 	return nil
 }
 
-// acceptedAt returns the time at which the oldest waiting start was accepted. It returns the zero time
-// if there is none: it was taken, or has expired, meanwhile.
+// acceptedAt returns the time at which the oldest waiting start was accepted. It returns the zero
+// time if there is none: it was taken, or has expired, meanwhile.
 func acceptedAt(ctx context.Context, of lane) (time.Time, error) {
 	msg, err := of.in.GetMsg(ctx, of.oldest, jetstream.WithGetMsgSubject(of.subject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -692,7 +736,8 @@ func acceptedAt(ctx context.Context, of lane) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil && event.Start != nil && !event.Start.AcceptedAt.IsZero() {
+	if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil &&
+		event.Start != nil && !event.Start.AcceptedAt.IsZero() {
 		return event.Start.AcceptedAt, nil
 	}
 	return msg.Time, nil

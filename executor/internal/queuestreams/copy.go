@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// headerSince is the header of a copied delivery ID with the Unix time, in seconds, at which its
-	// start was stored.
+	// headerSince is the header of a copied delivery ID with the Unix time, in seconds, at which
+	// its start was stored.
 	headerSince = "Hookstart-Remembered-Since"
 	// maxPending is the number of copies whose acknowledgements are awaited together.
 	maxPending = 1000
 	// quiet is the time without a message after which a stream that is full is asked whether it has
 	// more.
 	quiet = 200 * time.Millisecond
-	// maxFilters is the number of workflows whose IDs are looked for by subject; the server compares
-	// all subjects of a consumer with each other.
+	// maxFilters is the number of workflows whose IDs are looked for by subject; the server
+	// compares all subjects of a consumer with each other.
 	maxFilters = 200
 )
 
@@ -53,12 +53,13 @@ func filtersOfQueue(from stream.Place, queue string) []string {
 	}
 }
 
-// filtersOfWorkflow returns the subjects of the delivery IDs of a workflow, in whichever queue of the
-// shared stream.
+// filtersOfWorkflow returns the subjects of the delivery IDs of a workflow, in whichever queue of
+// the shared stream.
 func filtersOfWorkflow(from stream.Place, queue, workflowID string) []string {
 	if from.Own {
 		return []string{
-			from.StartSubject(queue, workflowID, "*"), "executions.queue." + queue + ".ordered.*." + workflowID + ".*",
+			from.StartSubject(queue, workflowID, "*"),
+			"executions.queue." + queue + ".ordered.*." + workflowID + ".*",
 			from.RejectedSubject(queue, workflowID, "*"), from.RememberedSubject(queue, workflowID),
 		}
 	}
@@ -68,12 +69,25 @@ func filtersOfWorkflow(from stream.Place, queue, workflowID string) []string {
 	}
 }
 
-func (m *Mover) newCopier(ctx context.Context, from, to stream.Place, queue, target string, filters []string) (*copier, error) {
+func (m *Mover) newCopier(
+	ctx context.Context, from, to stream.Place, queue, target string, filters []string,
+) (*copier, error) {
 	window := m.config.Settings.DedupWindow
-	c := &copier{js: m.config.JetStream, from: from, to: to, queue: queue, target: target, marker: "-", since: time.Now().Add(-window)}
+	c := &copier{
+		js:     m.config.JetStream,
+		from:   from,
+		to:     to,
+		queue:  queue,
+		target: target,
+		marker: "-",
+		since:  time.Now().Add(-window),
+	}
 	var err error
 	c.consumer, err = c.js.OrderedConsumer(ctx, from.Name(queue), jetstream.OrderedConsumerConfig{
-		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &c.since, HeadersOnly: true,
+		FilterSubjects: filters,
+		DeliverPolicy:  jetstream.DeliverByStartTimePolicy,
+		OptStartTime:   &c.since,
+		HeadersOnly:    true,
 	})
 	if err == nil {
 		c.messages, err = c.consumer.Messages(jetstream.PullMaxMessages(maxPending))
@@ -123,8 +137,9 @@ func (m *Mover) copyOthers(ctx context.Context, queue string) error {
 	return nil
 }
 
-// catchUp copies everything that is stored at the time of the call. It stores a marker behind it, and
-// copies until it finds the marker: whichever replica delivers, nothing before the marker is missed.
+// catchUp copies everything that is stored at the time of the call. It stores a marker behind it,
+// and copies until it finds the marker: whichever replica delivers, nothing before the marker is
+// missed.
 func (c *copier) catchUp(ctx context.Context) error {
 	marker := uuid.NewString()
 	msg := c.from.RememberedMessage(c.queue, c.marker, marker)
@@ -150,8 +165,8 @@ func (c *copier) catchUp(ctx context.Context) error {
 	}
 }
 
-// catchUpFull does the same for a stream that is full and takes no marker: it copies until nothing is
-// left.
+// catchUpFull does the same for a stream that is full and takes no marker: it copies until nothing
+// is left.
 func (c *copier) catchUpFull(ctx context.Context) error {
 	for {
 		got, err := c.messages.Next(jetstream.NextMaxWait(quiet))

@@ -6,8 +6,8 @@
 // the queue in the new stream. Each phase is a record in the registry, and holds at all ingresses
 // when the next one begins. Starts that wait in the old stream stay there, and are run from there.
 //
-// Every step may be repeated: a repeated copy of an ID is a duplicate. So any executor can continue a
-// move whose executor has ended: see Run.
+// Every step may be repeated: a repeated copy of an ID is a duplicate. So any executor can continue
+// a move whose executor has ended: see Run.
 package queuestreams
 
 import (
@@ -56,8 +56,8 @@ type sighting struct {
 }
 
 const (
-	// resumeClosed and resumeMoving are the ages of a phase at which an executor continues a move that
-	// it did not begin.
+	// resumeClosed and resumeMoving are the ages of a phase at which an executor continues a move
+	// that it did not begin.
 	resumeClosed = 2500 * time.Millisecond
 	resumeMoving = 5 * time.Second
 	resumeEvery  = 500 * time.Millisecond
@@ -72,7 +72,12 @@ const (
 
 // New returns a Mover.
 func New(c Config) *Mover {
-	return &Mover{config: c, driving: map[string]*sync.Mutex{}, seen: map[string]sighting{}, empty: map[string]time.Time{}}
+	return &Mover{
+		config:  c,
+		driving: map[string]*sync.Mutex{},
+		seen:    map[string]sighting{},
+		empty:   map[string]time.Time{},
+	}
 }
 
 // Set gives a queue its own stream, or changes the stream's settings. It returns when the move is
@@ -82,12 +87,18 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 		return err
 	}
 	limits := stream.OwnLimits{
-		MaxBytes: spec.MaxBytes, MaxAge: spec.MaxAge, Replicas: int(spec.Replicas), PlacementTags: spec.PlacementTags,
+		MaxBytes:      spec.MaxBytes,
+		MaxAge:        spec.MaxAge,
+		Replicas:      int(spec.Replicas),
+		PlacementTags: spec.PlacementTags,
 	}
 	err := stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, limits)
 	switch {
 	case errors.Is(err, stream.ErrTooFewServers) && len(spec.PlacementTags) > 0:
-		return &edit.InvalidError{Field: "placementTags", Problem: fmt.Sprintf("too few servers have them: %v", err)}
+		return &edit.InvalidError{
+			Field:   "placementTags",
+			Problem: fmt.Sprintf("too few servers have them: %v", err),
+		}
 	case errors.Is(err, stream.ErrTooFewServers):
 		return &edit.InvalidError{Field: "replicas", Problem: err.Error()}
 	case errors.Is(err, stream.ErrNoPlacement):
@@ -108,7 +119,8 @@ func (m *Mover) check(spec edit.QueueStreamSpec) error {
 	}
 	if spec.MaxAge > 0 && spec.MaxAge < m.config.Settings.DedupWindow {
 		return &edit.InvalidError{Field: "maxAgeSeconds", Problem: fmt.Sprintf(
-			"must be at least %d, the time for which delivery IDs are remembered: a delivery is known only while its message is stored",
+			"must be at least %d, the time for which delivery IDs are remembered: a delivery is "+
+				"known only while its message is stored",
 			int64(m.config.Settings.DedupWindow/time.Second))}
 	}
 	return nil
@@ -135,7 +147,8 @@ func (m *Mover) Run(ctx context.Context) {
 			err = errors.Join(err, m.deleteEmpty(ctx))
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			m.config.Log.WithError(err).Warn("the move of a queue could not be continued; it is tried again")
+			m.config.Log.WithError(err).Warn("the move of a queue could not be continued; it is " +
+				"tried again")
 		}
 		failing = err != nil
 	})
@@ -229,15 +242,23 @@ func (m *Mover) drive(ctx context.Context, queue string) error {
 // errAgain means that a move was interrupted and must begin again.
 var errAgain = errors.New("the move begins again")
 
-func (m *Mover) step(ctx context.Context, queue string, have edit.Versioned[*registry.Queue]) error {
+func (m *Mover) step(
+	ctx context.Context, queue string, have edit.Versioned[*registry.Queue],
+) error {
 	switch have.Record.Stream.Phase {
 	case registry.MovingIn:
 		return m.move(ctx, queue, have.Revision, direction{
-			to: stream.Place{Own: true}, closed: registry.ClosedIn, moving: registry.MovingIn, done: registry.Own,
+			to:     stream.Place{Own: true},
+			closed: registry.ClosedIn,
+			moving: registry.MovingIn,
+			done:   registry.Own,
 		})
 	case registry.MovingOut:
 		return m.move(ctx, queue, have.Revision, direction{
-			from: stream.Place{Own: true}, closed: registry.ClosedOut, moving: registry.MovingOut, done: registry.Draining,
+			from:   stream.Place{Own: true},
+			closed: registry.ClosedOut,
+			moving: registry.MovingOut,
+			done:   registry.Draining,
 		})
 	case registry.ClosedIn:
 		return m.reopen(ctx, queue, have.Revision, registry.MovingIn)
@@ -249,7 +270,9 @@ func (m *Mover) step(ctx context.Context, queue string, have edit.Versioned[*reg
 }
 
 // reopen lets a queue whose executor does not end the copying go on in its old place.
-func (m *Mover) reopen(ctx context.Context, queue string, revision uint64, phase registry.StreamPhase) error {
+func (m *Mover) reopen(
+	ctx context.Context, queue string, revision uint64, phase registry.StreamPhase,
+) error {
 	if !m.standsStill("queue."+queue, revision, resumeClosed) {
 		return errAgain
 	}
@@ -274,7 +297,10 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 		}
 		s := edit.StreamOf(q.Record.Stream)
 		err = stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, stream.OwnLimits{
-			MaxBytes: s.MaxBytes, MaxAge: s.MaxAge, Replicas: int(s.Replicas), PlacementTags: s.PlacementTags,
+			MaxBytes:      s.MaxBytes,
+			MaxAge:        s.MaxAge,
+			Replicas:      int(s.Replicas),
+			PlacementTags: s.PlacementTags,
 		})
 		if err == nil {
 			own, err = m.config.JetStream.Stream(ctx, stream.OwnName(queue))
@@ -298,8 +324,8 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 			return err
 		}
 	}
-	// A process that was just killed holds up the barrier for seconds: wait for it before the queue is
-	// closed.
+	// A process that was just killed holds up the barrier for seconds: wait for it before the queue
+	// is closed.
 	if err := m.config.Editor.AwaitInForce(ctx, revision); err != nil {
 		return err
 	}
@@ -310,7 +336,8 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 	by := time.Now().Add(registry.ClosedFor)
 	closing, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
-	closed, err := m.config.Editor.SetStreamPhase(edit.StoreBy(closing, by), queue, revision, d.closed)
+	closed, err := m.config.Editor.SetStreamPhase(edit.StoreBy(closing, by), queue, revision,
+		d.closed)
 	if err == nil {
 		m.reached(d.closed.String())
 		if err = ids.catchUp(closing); err == nil {
@@ -321,7 +348,8 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 		return m.giveUp(ctx, queue, closed, d.moving, err)
 	}
 	m.reached("open")
-	if _, err = m.config.Editor.SetStreamPhase(edit.StoreBy(ctx, by), queue, closed, d.done); err != nil {
+	if _, err = m.config.Editor.SetStreamPhase(edit.StoreBy(ctx, by), queue, closed,
+		d.done); err != nil {
 		return m.giveUp(ctx, queue, closed, d.moving, err)
 	}
 	m.reached(d.done.String())
@@ -331,7 +359,9 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 
 // giveUp opens a queue in its old place after an error, and returns the error. The record of the
 // closed queue has the given revision; 0 means that it is not known to be stored.
-func (m *Mover) giveUp(ctx context.Context, queue string, closed uint64, phase registry.StreamPhase, because error) error {
+func (m *Mover) giveUp(
+	ctx context.Context, queue string, closed uint64, phase registry.StreamPhase, because error,
+) error {
 	if closed == 0 {
 		return because
 	}
@@ -349,14 +379,17 @@ func (m *Mover) giveUp(ctx context.Context, queue string, closed uint64, phase r
 	}
 	_, lagging := errors.AsType[*consistency.LaggingError](because)
 	if lagging || errors.Is(because, context.DeadlineExceeded) {
-		m.config.Log.WithField("queue", queue).WithError(because).Warn("the queue could not move in time; it is tried again")
+		m.config.Log.WithField("queue",
+			queue).WithError(because).Warn("the queue could not move in time; it is tried again")
 		return errAgain
 	}
 	return because
 }
 
 // unchanged returns an error if the own stream of a queue was deleted, or made anew.
-func unchanged(ctx context.Context, js jetstream.JetStream, queue string, own jetstream.Stream) error {
+func unchanged(
+	ctx context.Context, js jetstream.JetStream, queue string, own jetstream.Stream,
+) error {
 	now, err := js.Stream(ctx, stream.OwnName(queue))
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", stream.OwnName(queue), err)
@@ -373,15 +406,18 @@ func (m *Mover) reached(step string) {
 	}
 }
 
-// MoveWorkflow copies the delivery IDs of a workflow to the stream of another queue, and calls store
-// while the workflow is closed, which must store the workflow with that queue.
-func (m *Mover) MoveWorkflow(ctx context.Context, change *edit.QueueChangeError, store func(context.Context) error) error {
+// MoveWorkflow copies the delivery IDs of a workflow to the stream of another queue, and calls
+// store while the workflow is closed, which must store the workflow with that queue.
+func (m *Mover) MoveWorkflow(
+	ctx context.Context, change *edit.QueueChangeError, store func(context.Context) error,
+) error {
 	from, to := m.placeOf(change.From), m.placeOf(change.To)
 	fromQueue, err := m.revisionOf(change.From, change.To)
 	if err != nil {
 		return err
 	}
-	ids, err := m.newCopier(ctx, from, to, change.From, change.To, filtersOfWorkflow(from, change.From, change.WorkflowID))
+	ids, err := m.newCopier(ctx, from, to, change.From, change.To,
+		filtersOfWorkflow(from, change.From, change.WorkflowID))
 	if err != nil {
 		return err
 	}
@@ -455,7 +491,8 @@ func (m *Mover) deleteEmpty(ctx context.Context) error {
 
 func (m *Mover) deleteIfEmpty(ctx context.Context, queue string) error {
 	have, _ := m.config.Directory.Queue(queue)
-	if have.Record != nil && have.Record.Stream != nil && have.Record.Stream.Phase != registry.Draining {
+	if have.Record != nil && have.Record.Stream != nil &&
+		have.Record.Stream.Phase != registry.Draining {
 		delete(m.empty, queue)
 		return nil
 	}

@@ -66,7 +66,11 @@ func (f *fixture) workflow(id, queue string) {
 
 func (f *fixture) put(ctx context.Context, id, queue string) error {
 	_, _, err := f.PutWorkflow(ctx, edit.WorkflowSpec{
-		ID: id, AccountID: "a", Name: id, Queue: queue, Triggers: []edit.TriggerSpec{{NodeID: "node"}},
+		ID:        id,
+		AccountID: "a",
+		Name:      id,
+		Queue:     queue,
+		Triggers:  []edit.TriggerSpec{{NodeID: "node"}},
 	})
 	return err
 }
@@ -85,8 +89,13 @@ func (f *fixture) send(ingress int, workflowID, deliveryID string) (duplicate bo
 		return false, errClosed
 	}
 	msg, err := stream.Place{Own: pass.Place == registry.PlaceOwn}.StartMessage(execution.Start{
-		ID: execution.IDForDelivery(workflowID, "node", deliveryID), WorkflowID: workflowID, NodeID: "node",
-		AccountID: "a", Queue: view.Workflow.Queue, DeliveryID: deliveryID, Payload: execution.Payload{Kind: execution.Text},
+		ID:         execution.IDForDelivery(workflowID, "node", deliveryID),
+		WorkflowID: workflowID,
+		NodeID:     "node",
+		AccountID:  "a",
+		Queue:      view.Workflow.Queue,
+		DeliveryID: deliveryID,
+		Payload:    execution.Payload{Kind: execution.Text},
 	})
 	if err != nil {
 		return false, err
@@ -114,7 +123,9 @@ func (f *fixture) starts() map[string]int {
 			f.t.Fatal(err)
 		}
 		left := s.CachedInfo().State.Msgs
-		consumer, err := s.OrderedConsumer(f.t.Context(), jetstream.OrderedConsumerConfig{HeadersOnly: true})
+		consumer, err := s.OrderedConsumer(f.t.Context(), jetstream.OrderedConsumerConfig{
+			HeadersOnly: true,
+		})
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -171,7 +182,8 @@ func (l *load) run(n int) {
 			return
 		case <-time.After(2 * time.Millisecond):
 		}
-		d, repeat := delivery{l.workflows[rand.IntN(len(l.workflows))], fmt.Sprintf("%d-%d", n, i)}, false
+		d, repeat := delivery{l.workflows[rand.IntN(len(l.workflows))], fmt.Sprintf("%d-%d", n, i)},
+			false
 		l.mu.Lock()
 		if len(l.stored) > 0 && i%3 == 0 {
 			d, repeat = l.stored[rand.IntN(len(l.stored))], true
@@ -221,9 +233,11 @@ func (l *load) end() {
 			doubled++
 		}
 	}
-	t.Logf("%d stored, %d repeats, %d refused, the longest refusal %s", len(l.stored), l.repeats, l.refused, l.longest.Round(time.Millisecond))
+	t.Logf("%d stored, %d repeats, %d refused, the longest refusal %s", len(l.stored), l.repeats,
+		l.refused, l.longest.Round(time.Millisecond))
 	if lost > 0 || doubled > 0 || len(l.missed) > 0 || len(l.unexpected) > 0 {
-		t.Errorf("lost %d, doubled %d, unrecognised repeats %d (%.3v), errors %.3v", lost, doubled, len(l.missed), l.missed, l.unexpected)
+		t.Errorf("lost %d, doubled %d, unrecognised repeats %d (%.3v), errors %.3v", lost, doubled,
+			len(l.missed), l.missed, l.unexpected)
 	}
 	if len(l.stored) < 50 || l.repeats < 20 {
 		t.Errorf("only %d deliveries and %d repeats", len(l.stored), l.repeats)
@@ -293,7 +307,8 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 				f := start(t, natstest.Start(t).Connect(t))
 				f.workflow("wf", "q")
 				if out {
-					if err := f.mover(stream.DefaultSettings, nil).Set(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
+					if err := f.mover(stream.DefaultSettings, nil).Set(t.Context(), "q",
+						edit.QueueStreamSpec{}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -365,7 +380,8 @@ func TestAClosedQueueReopensByItself(t *testing.T) {
 		t.Fatalf("the queue is %s", q.Record.Stream.Phase)
 	}
 	l.await(60)
-	if err := f.mover(stream.DefaultSettings, nil).Set(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
+	if err := f.mover(stream.DefaultSettings, nil).Set(t.Context(), "q",
+		edit.QueueStreamSpec{}); err != nil {
 		t.Fatal(err)
 	}
 	l.await(20)
@@ -375,7 +391,8 @@ func TestAClosedQueueReopensByItself(t *testing.T) {
 	}
 }
 
-// A workflow that changes its queue takes its delivery IDs along, from own stream to own stream too.
+// A workflow that changes its queue takes its delivery IDs along, from own stream to own stream
+// too.
 func TestAWorkflowChangesItsQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -396,7 +413,9 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 		if !ok {
 			t.Fatalf("to %s: %v", queue, err)
 		}
-		if err := m.MoveWorkflow(t.Context(), change, func(ctx context.Context) error { return f.put(ctx, "wf", queue) }); err != nil {
+		if err := m.MoveWorkflow(t.Context(), change, func(ctx context.Context) error {
+			return f.put(ctx, "wf", queue)
+		}); err != nil {
 			t.Fatalf("to %s: %v", queue, err)
 		}
 		w, _ := f.Directory.Workflow("wf")
@@ -420,7 +439,8 @@ func TestIDsOfAnEarlierQueueMoveAlong(t *testing.T) {
 	if err := f.put(t.Context(), "wf", "q"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.mover(stream.DefaultSettings, nil).Set(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
+	if err := f.mover(stream.DefaultSettings, nil).Set(t.Context(), "q",
+		edit.QueueStreamSpec{}); err != nil {
 		t.Fatal(err)
 	}
 	if duplicate, err := f.send(1, "wf", "1"); err != nil || !duplicate {
@@ -451,7 +471,8 @@ func TestThreeServers(t *testing.T) {
 	l.await(30)
 	l.end()
 	var invalid *edit.InvalidError
-	if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{Replicas: 5}); !errors.As(err, &invalid) || invalid.Field != "replicas" {
+	if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{Replicas: 5}); !errors.As(err,
+		&invalid) || invalid.Field != "replicas" {
 		t.Errorf("more replicas than servers: %v", err)
 	}
 }
@@ -473,7 +494,8 @@ func TestSettingsAreChecked(t *testing.T) {
 		{edit.QueueStreamSpec{PlacementTags: []string{"ssd"}}, "placementTags"}, // no cluster
 	} {
 		var invalid *edit.InvalidError
-		if err := m.Set(t.Context(), "q", c.spec); !errors.As(err, &invalid) || invalid.Field != c.field {
+		if err := m.Set(t.Context(), "q", c.spec); !errors.As(err, &invalid) ||
+			invalid.Field != c.field {
 			t.Errorf("%+v: %v", c.spec, err)
 		}
 	}

@@ -45,8 +45,8 @@ func NoteActor(header nats.Header, actor edit.Actor) {
 	header[stream.HeaderActor] = []string{edit.EncodeActor(actor)}
 }
 
-// auditActionOf returns the audit entry of a start that was recorded as r, or none if a sender caused the
-// start. Only the actor is taken from the header; the action follows from the record.
+// auditActionOf returns the audit entry of a start that was recorded as r, or none if a sender
+// caused the start. Only the actor is taken from the header; the action follows from the record.
 func auditActionOf(header nats.Header, r store.Record, at time.Time) []store.AuditEntry {
 	encoded := header.Get(stream.HeaderActor)
 	if encoded == "" || r.Source != execution.Rerun {
@@ -73,14 +73,23 @@ func auditActionOf(header nats.Header, r store.Record, at time.Time) []store.Aud
 // RequeueOf returns the audit entry of a message that was quarantined at the time aside and is
 // recorded now, as r or as a report of r. The entry's ID is derived from the message's key, so that
 // repeated attempts add only one entry.
-func RequeueOf(letter string, aside, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
-	id := uuid.NewSHA1(uuid.NameSpaceOID, []byte(ActionRequeue+" "+letter+" "+store.Time(aside).Format(time.RFC3339Nano))).String()
-	return AuditAction(id, now, actor, ActionRequeue, r, edit.Changed{Field: FieldExecution, To: r.ID}, edit.Changed{Field: FieldDeadLetter, To: letter})
+func RequeueOf(
+	letter string, aside, now time.Time, actor edit.Actor, r store.Record,
+) store.AuditEntry {
+	id := uuid.NewSHA1(uuid.NameSpaceOID,
+		[]byte(ActionRequeue+" "+letter+" "+store.Time(aside).Format(time.RFC3339Nano))).String()
+	return AuditAction(id, now, actor, ActionRequeue, r, edit.Changed{
+		Field: FieldExecution,
+		To:    r.ID,
+	}, edit.Changed{Field: FieldDeadLetter, To: letter})
 }
 
 // AuditAction returns an audit entry about a record. The zero Record means that the entry is about
 // no record.
-func AuditAction(id string, at time.Time, actor edit.Actor, action string, about store.Record, changes ...edit.Changed) store.AuditEntry {
+func AuditAction(
+	id string, at time.Time, actor edit.Actor, action string, about store.Record,
+	changes ...edit.Changed,
+) store.AuditEntry {
 	return auditor.Stored(edit.Entry{
 		ID: id, At: at, Actor: actor, Action: action, Changes: changes,
 		AccountID: about.AccountID, WorkflowID: about.WorkflowID, NodeID: about.NodeID,

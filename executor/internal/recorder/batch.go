@@ -22,9 +22,10 @@ type entry struct {
 	kind    kind
 	verdict verdict
 	// The fields that the entry adds to the batch, depending on its kind.
-	record     store.Record       // start, rejection
-	isCopy     bool               // a start that was published again for groups that passed it over
-	progress   execution.Progress // an unreadable report has it, too: the end of the execution that its subject names
+	record store.Record // start, rejection
+	isCopy bool         // a start that was published again for groups that passed it over
+	// An unreadable report has it, too: the end of the execution that its subject names.
+	progress   execution.Progress
 	unreadable store.Unreadable
 	audit      []store.AuditEntry // the audit entry of a start that an operator asked for
 }
@@ -37,7 +38,8 @@ const (
 	rejection
 	progress
 	unreadable
-	remembered // carries only the Nats-Msg-Id of a start in another stream; nothing is recorded of it
+	// Carries only the Nats-Msg-Id of a start in another stream; nothing is recorded of it.
+	remembered
 )
 
 // verdict is the result for an entry.
@@ -83,8 +85,12 @@ func (e *entry) decode(now time.Time) {
 		e.unreadable = e.aside(err.Error())
 		if queue, workflowID, id, ok := stream.ParseProgressSubject(e.msg.Subject()); ok {
 			e.progress = execution.Progress{
-				ID: id, Queue: queue, WorkflowID: workflowID, Status: execution.Failed, At: store.Time(e.meta.Timestamp),
-				Error: unreadableReason + err.Error(),
+				ID:         id,
+				Queue:      queue,
+				WorkflowID: workflowID,
+				Status:     execution.Failed,
+				At:         store.Time(e.meta.Timestamp),
+				Error:      unreadableReason + err.Error(),
 			}
 		}
 		return
@@ -94,7 +100,8 @@ func (e *entry) decode(now time.Time) {
 
 // unreadableReason is the beginning of the error of an execution that has a report that cannot be
 // read.
-const unreadableReason = "its runner sent a report that cannot be read, so how it ended is not known: "
+const unreadableReason = "its runner sent a report that cannot be read, so how it ended is not " +
+	"known: "
 
 // executionID returns the execution ID in a message's header.
 func (e *entry) executionID() string { return e.msg.Headers().Get(stream.HeaderExecutionID) }
@@ -120,7 +127,10 @@ func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now 
 // aside returns the dead letter of an entry that is quarantined.
 func (e *entry) aside(reason string) store.Unreadable {
 	return store.Unreadable{
-		StreamSequence: e.meta.Sequence.Stream, Subject: e.msg.Subject(), Reason: reason, At: store.Time(e.meta.Timestamp),
+		StreamSequence: e.meta.Sequence.Stream,
+		Subject:        e.msg.Subject(),
+		Reason:         reason,
+		At:             store.Time(e.meta.Timestamp),
 	}
 }
 
@@ -154,7 +164,9 @@ func batchOf(entries []*entry) store.Batch {
 	return b
 }
 
-func queued(s *execution.Start, bodyBytes int, meta *jetstream.MsgMetadata, now time.Time) store.Record {
+func queued(
+	s *execution.Start, bodyBytes int, meta *jetstream.MsgMetadata, now time.Time,
+) store.Record {
 	return store.Record{
 		ID:             s.ID,
 		AccountID:      s.AccountID,

@@ -30,7 +30,8 @@ const maxAhead = 2_000
 // number of such reports. It lets some reports through, so that a steady flow of starts does not
 // block reports for ever. It reports whether reports have to wait.
 func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool) {
-	if p := placeOf(from.stream); from.stream != p.reports || r.startsWaiting.Load(p.starts) <= maxAhead {
+	if p := placeOf(from.stream); from.stream != p.reports ||
+		r.startsWaiting.Load(p.starts) <= maxAhead {
 		return false
 	}
 	retry.Sleep(ctx, 10*time.Millisecond)
@@ -59,8 +60,8 @@ const (
 	// leastPause and mostPause bound the pause after a burst, and thereby the delay that the pause
 	// adds to a record.
 	leastPause, mostPause = 50 * time.Millisecond, 200 * time.Millisecond
-	// pausePerMany is the pause for each thousand messages per second. The higher the rate, the more
-	// the CPU time matters, and the less the delay.
+	// pausePerMany is the pause for each thousand messages per second. The higher the rate, the
+	// more the CPU time matters, and the less the delay.
 	pausePerMany = 20 * time.Millisecond
 	fewInBurst   = int(manyPerSecond * leastPause / time.Second / 4)
 )
@@ -78,15 +79,17 @@ func pause(messages int, since time.Duration) time.Duration {
 func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) error {
 	connection := r.connection()
 	config := from.consumer
-	if existing, err := r.js.Consumer(ctx, from.stream, config.Durable); err == nil && existing.CachedInfo().Paused {
-		config.PauseUntil = existing.CachedInfo().Config.PauseUntil // a backup is being restored: without this, the update would end the pause
+	if existing, err := r.js.Consumer(ctx, from.stream, config.Durable); err == nil &&
+		existing.CachedInfo().Paused {
+		// A backup is being restored: without this, the update would end the pause.
+		config.PauseUntil = existing.CachedInfo().Config.PauseUntil
 	}
 	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.stream, config)
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
-	// A new consumer is compared, too: a server that could not read a consumer's settings creates the
-	// consumer with the state in its folder.
+	// A new consumer is compared, too: a server that could not read a consumer's settings creates
+	// the consumer with the state in its folder.
 	if _, err := r.compare(ctx, placeOf(from.stream)); err != nil {
 		return err
 	}
@@ -116,7 +119,8 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 		switch why := context.Cause(watching); {
 		case why != nil:
 			return why
-		case err != nil && !errors.Is(err, jetstream.ErrNoHeartbeat): // after ErrNoHeartbeat, the request is repeated
+		// After ErrNoHeartbeat, the request is repeated.
+		case err != nil && !errors.Is(err, jetstream.ErrNoHeartbeat):
 			return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 		case wait:
 		case !inBursts:
@@ -131,7 +135,9 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 }
 
 // request waits for at most a number of messages, and adds each message to arrived as it comes.
-func (r *Recorder) request(ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivals) (n int, err error) {
+func (r *Recorder) request(
+	ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivals,
+) (n int, err error) {
 	batch, err := consumer.Fetch(most, jetstream.FetchContext(ctx))
 	if err != nil {
 		return 0, err
@@ -145,11 +151,14 @@ func (r *Recorder) request(ctx context.Context, from source, consumer jetstream.
 
 // burst fetches the messages that are available, about the stream's share of a batch, and adds them
 // to arrived together. drained reports whether no more messages were available.
-func (r *Recorder) burst(ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivals) (n int, drained bool, err error) {
+func (r *Recorder) burst(
+	ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivals,
+) (n int, drained bool, err error) {
 	var messages []jetstream.Msg
 	most, mostBytes := r.share()
 	request := min(many, most)
-	for size := 0; len(messages) < most && size < mostBytes && !drained && err == nil && ctx.Err() == nil; {
+	for size := 0; len(messages) < most && size < mostBytes && !drained && err == nil &&
+		ctx.Err() == nil; {
 		var batch jetstream.MessageBatch
 		if batch, err = consumer.FetchNoWait(request); err != nil {
 			break
@@ -195,7 +204,10 @@ var errReconnected = errors.New("the connection was lost, and the stream may be 
 // watch polls the consumer's lag and the stream's size. It makes fetch start again when the
 // consumer was deleted, and after a reconnect, so that the consumer is rewound if the stream was
 // taken back meanwhile.
-func (r *Recorder) watch(ctx context.Context, from source, consumer jetstream.Consumer, anew func(why error), connection uint64) {
+func (r *Recorder) watch(
+	ctx context.Context, from source, consumer jetstream.Consumer, anew func(why error),
+	connection uint64,
+) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
 	for ctx.Err() == nil {

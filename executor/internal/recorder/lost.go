@@ -35,7 +35,9 @@ const (
 
 // lostEvery returns the interval between searches for executions that no runner will end: one hour,
 // or maxAge if that is shorter, but at least one minute.
-func lostEvery(maxAge time.Duration) time.Duration { return max(time.Minute, min(maxAge, time.Hour)) }
+func lostEvery(maxAge time.Duration) time.Duration {
+	return max(time.Minute, min(maxAge, time.Hour))
+}
 
 // end is the reason why an execution is ended that no runner will end.
 type end struct {
@@ -44,9 +46,20 @@ type end struct {
 }
 
 var (
-	endLost    = end{"lost", "its start was lost: the stream no longer has the message, after a power cut or a restored copy; nothing can run it"}
-	endExpired = end{"expired", "no runner took it, or ended it, within the age of the stream, which no longer has its start; nothing can run it"}
-	endUnheard = end{"unreported", "a runner acknowledged it without a report that can be read, so how it ended is not known"}
+	endLost = end{
+		"lost",
+		"its start was lost: the stream no longer has the message, after a power cut or a " +
+			"restored copy; nothing can run it",
+	}
+	endExpired = end{
+		"expired",
+		"no runner took it, or ended it, within the age of the stream, which no longer has its " +
+			"start; nothing can run it",
+	}
+	endUnheard = end{
+		"unreported",
+		"a runner acknowledged it without a report that can be read, so how it ended is not known",
+	}
 
 	ends = []end{endLost, endExpired, endUnheard}
 )
@@ -67,7 +80,8 @@ func (r *Recorder) EndLost(ctx context.Context) {
 				every = r.lostEvery(maxAge)
 				break
 			}
-			r.log.WithError(err).Debug("executions that no runner will end could not be looked for; it is tried again")
+			r.log.WithError(err).Debug("executions that no runner will end could not be looked " +
+				"for; it is tried again")
 			retry.Sleep(ctx, time.Second)
 		}
 		timer := time.NewTimer(every)
@@ -136,8 +150,9 @@ func (r *Recorder) prepare(ctx context.Context, streams startStreams) error {
 }
 
 func (r *Recorder) prepareOne(ctx context.Context, streams startStreams, name string) (err error) {
-	// The groups are read first: runners report before they acknowledge, so the reports of everything
-	// that they have acknowledged by now are recorded as soon as the recorder has caught up.
+	// The groups are read first: runners report before they acknowledge, so the reports of
+	// everything that they have acknowledged by now are recorded as soon as the recorder has caught
+	// up.
 	at := streams[name]
 	if at.groups, err = runnersOf(ctx, at.stream); err != nil {
 		return err
@@ -185,7 +200,10 @@ func (r *Recorder) end(ctx context.Context, streams startStreams, why end, some 
 			continue
 		}
 		r.metrics.ended.WithLabelValues(why.label).Add(float64(len(ended)))
-		r.log.WithFields(logrus.Fields{"executions": len(ended), "first": ended[0]}).Error("executions were ended as failed: " + why.reason)
+		r.log.WithFields(logrus.Fields{
+			"executions": len(ended),
+			"first":      ended[0],
+		}).Error("executions were ended as failed: " + why.reason)
 		if err := r.changes.Publish(ended); err != nil {
 			r.log.WithError(err).Debug("watchers were not told of changes")
 		}
@@ -203,9 +221,9 @@ const (
 )
 
 // caughtUp waits until everything that the stream holds at the call is recorded, at most for
-// catchUpFor. A delivery that was sent again is then recorded with its new sequence, and an end that
-// was reported is known. It does not wait for messages that arrive after the call, so that it returns
-// under steady load, too.
+// catchUpFor. A delivery that was sent again is then recorded with its new sequence, and an end
+// that was reported is known. It does not wait for messages that arrive after the call, so that it
+// returns under steady load, too.
 func (r *Recorder) caughtUp(ctx context.Context, name string) error {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {
@@ -218,7 +236,8 @@ func (r *Recorder) caughtUp(ctx context.Context, name string) error {
 			return err
 		}
 		info := consumer.CachedInfo()
-		if info.AckFloor.Stream >= last || info.NumPending+uint64(info.NumAckPending) == 0 { //nolint:gosec // a count
+		if info.AckFloor.Stream >= last ||
+			info.NumPending+uint64(info.NumAckPending) == 0 { //nolint:gosec // a count
 			return nil
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
@@ -229,7 +248,9 @@ func (r *Recorder) caughtUp(ctx context.Context, name string) error {
 }
 
 // findUnended returns the unfinished executions that no runner will end, by reason.
-func (r *Recorder) findUnended(ctx context.Context, streams startStreams, now time.Time) (found map[end][]candidate, err error) {
+func (r *Recorder) findUnended(
+	ctx context.Context, streams startStreams, now time.Time,
+) (found map[end][]candidate, err error) {
 	const page = 500
 	found = map[end][]candidate{}
 	filter := store.Filter{Until: now.Add(-r.lostAgain)}
@@ -271,9 +292,11 @@ func (r *Recorder) findUnended(ctx context.Context, streams startStreams, now ti
 
 // whyUnended returns the reason why no runner will end an unfinished execution. ok is false if a
 // runner may end it. subject is the subject of its start, or "" if the stream no longer has it.
-func whyUnended(record store.Record, subject string, now time.Time, maxAge time.Duration, groups []runners) (why end, ok bool) {
-	// The margin is for a start that is missing when it is about as old as the stream's maximum age:
-	// it has expired, and a runner may have begun it at the last moment.
+func whyUnended(
+	record store.Record, subject string, now time.Time, maxAge time.Duration, groups []runners,
+) (why end, ok bool) {
+	// The margin is for a start that is missing when it is about as old as the stream's maximum
+	// age: it has expired, and a runner may have begun it at the last moment.
 	margin := min(time.Minute, maxAge/10)
 	age := now.Sub(record.AcceptedAt)
 	switch {
@@ -375,9 +398,11 @@ func candidateOf(record store.Record) candidate {
 	}
 }
 
-// locate finds the streams and subjects of the starts of candidates. It returns the candidates whose
-// start is in no stream at their sequence, without those of which that is not known.
-func (r *Recorder) locate(ctx context.Context, streams startStreams, candidates []candidate) (lost []candidate, err error) {
+// locate finds the streams and subjects of the starts of candidates. It returns the candidates
+// whose start is in no stream at their sequence, without those of which that is not known.
+func (r *Recorder) locate(
+	ctx context.Context, streams startStreams, candidates []candidate,
+) (lost []candidate, err error) {
 	var (
 		asking sync.WaitGroup
 		next   = make(chan *candidate)
@@ -436,9 +461,11 @@ func (r *Recorder) isLost(ctx context.Context, s jetstream.Stream, one store.Los
 	return err == nil && subject == "", err
 }
 
-// subjectOf returns the subject of the message at the sequence of one, or "" if it is not the start of
-// that execution, or there is none.
-func (r *Recorder) subjectOf(ctx context.Context, s jetstream.Stream, one store.Lost) (string, error) {
+// subjectOf returns the subject of the message at the sequence of one, or "" if it is not the start
+// of that execution, or there is none.
+func (r *Recorder) subjectOf(
+	ctx context.Context, s jetstream.Stream, one store.Lost,
+) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	msg, err := r.getMessage(ctx, s, one.StreamSequence)

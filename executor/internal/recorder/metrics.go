@@ -15,7 +15,8 @@ import (
 const (
 	causeDatabase = "database" // it lacked what was acknowledged
 	causeStream   = "stream"   // it was taken back
-	causeRunners  = "runners"  // the stream was taken back behind what a group of runners had acknowledged
+	// The stream was taken back behind what a group of runners had acknowledged.
+	causeRunners = "runners"
 )
 
 type metrics struct {
@@ -40,37 +41,48 @@ type metrics struct {
 func newMetrics(registry *prometheus.Registry) *metrics {
 	m := &metrics{
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hookstart_executor_messages_total", Help: "Messages that were recorded, by kind.",
+			Name: "hookstart_executor_messages_total",
+			Help: "Messages that were recorded, by kind.",
 		}, []string{"kind"}),
 		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hookstart_executor_unreadable_total", Help: "Messages that could not be decoded and were put aside.",
+			Name: "hookstart_executor_unreadable_total",
+			Help: "Messages that could not be decoded and were put aside.",
 		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hookstart_executor_refused_total", Help: "Messages that the database refused for what they hold, and that were put aside.",
+			Name: "hookstart_executor_refused_total",
+			Help: "Messages that the database refused for what they hold, and that were put aside.",
 		}),
 		foreign: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_foreign_progress_total",
-			Help: "Executions of which progress was reported on another queue or workflow than theirs: a runner that is wrong, or forges.",
+			Help: "Executions of which progress was reported on another queue or workflow than " +
+				"theirs: a runner that is wrong, or forges.",
 		}),
 		early: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_early_progress_total",
-			Help: "Executions of which progress came before their start was recorded, and was kept for it.",
+			Help: "Executions of which progress came before their start was recorded, and was " +
+				"kept for it.",
 		}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_early_progress_dropped_total",
-			Help: "Reports about executions that are not recorded that were dropped, because too many are kept.",
+			Help: "Reports about executions that are not recorded that were dropped, because too " +
+				"many are kept.",
 		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hookstart_executor_transaction_failures_total", Help: "Transactions that failed and were tried again.",
+			Name: "hookstart_executor_transaction_failures_total",
+			Help: "Transactions that failed and were tried again.",
 		}),
-		batch: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_messages", "Messages of one transaction.",
+		batch: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_messages",
+			"Messages of one transaction.",
 			prometheus.ExponentialBuckets(1, 2, 10))),
-		duration: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_duration_seconds", "From the batch's last message to its commit.",
+		duration: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_duration_seconds",
+			"From the batch's last message to its commit.",
 			ops.Seconds)),
-		delay: prometheus.NewHistogram(ops.Histogram("hookstart_executor_record_delay_seconds", "From the stream's storing of a batch's first message to the commit.",
+		delay: prometheus.NewHistogram(ops.Histogram("hookstart_executor_record_delay_seconds",
+			"From the stream's storing of a batch's first message to the commit.",
 			prometheus.ExponentialBuckets(0.001, 4, 10))),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "hookstart_executor_lag_messages", Help: "Messages of a stream that are not recorded yet, by all executors.",
+			Name: "hookstart_executor_lag_messages",
+			Help: "Messages of a stream that are not recorded yet, by all executors.",
 		}, []string{"stream"}),
 		progressLag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hookstart_executor_progress_lag_messages",
@@ -86,21 +98,25 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	}
 	m.rewinds = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_executor_rewinds_total",
-		Help: "Consumers that were moved back, and messages that runners were given again, by cause: the database or the stream had lost what was acknowledged.",
+		Help: "Consumers that were moved back, and messages that runners were given again, by " +
+			"cause: the database or the stream had lost what was acknowledged.",
 	}, []string{"cause"})
 	for _, cause := range []string{causeDatabase, causeStream, causeRunners} {
 		m.rewinds.WithLabelValues(cause)
 	}
 	m.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_executor_ended_total",
-		Help: "Executions that were ended as failed because no runner will end them, by reason: their start was lost, no runner took it in time, or a runner acknowledged it without a report that can be read.",
+		Help: "Executions that were ended as failed because no runner will end them, by reason: " +
+			"their start was lost, no runner took it in time, or a runner acknowledged it " +
+			"without a report that can be read.",
 	}, []string{"reason"})
 	for _, end := range ends {
 		m.ended.WithLabelValues(end.label)
 	}
 	registry.MustRegister(m.rewinds, m.ended)
 	m.replicas = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "hookstart_executor_stream_replicas", Help: "Replicas of a stream, by whether their server is there and has everything.",
+		Name: "hookstart_executor_stream_replicas",
+		Help: "Replicas of a stream, by whether their server is there and has everything.",
 	}, []string{"stream", "state"})
 	m.observeReplicas(stream.Name, nil)
 	m.lag.WithLabelValues(stream.Name)
@@ -108,14 +124,16 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	m.streamBytes.WithLabelValues(stream.Name)
 	m.streamMaxBytes.WithLabelValues(stream.Name)
 	registry.MustRegister(m.replicas)
-	m.start, m.rejection, m.progress = m.records.WithLabelValues("start"), m.records.WithLabelValues("rejection"), m.records.WithLabelValues("progress")
+	m.start, m.rejection, m.progress = m.records.WithLabelValues("start"),
+		m.records.WithLabelValues("rejection"), m.records.WithLabelValues("progress")
 	registry.MustRegister(m.delay, m.streamBytes, m.streamMaxBytes)
-	registry.MustRegister(m.records, m.unreadable, m.refused, m.foreign, m.early, m.dropped, m.failures, m.batch, m.duration, m.lag, m.progressLag)
+	registry.MustRegister(m.records, m.unreadable, m.refused, m.foreign, m.early, m.dropped,
+		m.failures, m.batch, m.duration, m.lag, m.progressLag)
 	return m
 }
 
-// observe counts the decided entries. An undecided message is counted once it is delivered again and
-// decided.
+// observe counts the decided entries. An undecided message is counted once it is delivered again
+// and decided.
 func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Duration) {
 	for _, e := range entries {
 		switch {
@@ -148,7 +166,9 @@ func (m *metrics) observeStream(info *jetstream.StreamInfo) {
 // forget removes the values of a stream that was deleted.
 func (m *metrics) forget(name string) {
 	of := prometheus.Labels{"stream": name}
-	for _, gauge := range []*prometheus.GaugeVec{m.lag, m.progressLag, m.streamBytes, m.streamMaxBytes, m.replicas} {
+	for _, gauge := range []*prometheus.GaugeVec{
+		m.lag, m.progressLag, m.streamBytes, m.streamMaxBytes, m.replicas,
+	} {
 		gauge.DeletePartialMatch(of)
 	}
 }

@@ -21,7 +21,8 @@ var own = stream.Place{Own: true}
 // ownStreams creates the own streams of the queue q.
 func (r *rig) ownStreams() {
 	r.t.Helper()
-	if err := stream.EnsureOwn(r.t.Context(), r.js, stream.DefaultSettings, "q", stream.OwnLimits{}); err != nil {
+	if err := stream.EnsureOwn(r.t.Context(), r.js, stream.DefaultSettings, "q",
+		stream.OwnLimits{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -31,22 +32,34 @@ func (r *rig) beginIn(at stream.Place) string {
 	r.t.Helper()
 	id := uuid.NewString()
 	r.publish(at.StartMessage(execution.Start{
-		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
-		AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text}, TokenID: "t",
+		ID:         id,
+		WorkflowID: "wf",
+		NodeID:     "node",
+		AccountID:  "a",
+		Queue:      "q",
+		Source:     execution.Webhook,
+		AcceptedAt: time.Now(),
+		Payload:    execution.Payload{Kind: execution.Text},
+		TokenID:    "t",
 	}))
 	return id
 }
 
 func (r *rig) progressIn(at stream.Place, id string, status execution.Status) {
 	r.t.Helper()
-	r.publish(at.ProgressMessage("q", "wf", "node", "", execution.Progress{ID: id, Status: status, At: time.Now()}))
+	r.publish(at.ProgressMessage("q", "wf", "node", "", execution.Progress{
+		ID:     id,
+		Status: status,
+		At:     time.Now(),
+	}))
 }
 
 // unrecorded returns the number of messages of a stream that are not acknowledged.
 func (r *rig) unrecorded(name string) uint64 {
 	r.t.Helper()
 	consumer, err := r.js.Consumer(r.t.Context(), name, recorder.Durable)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
+		errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 1 // it is created in a moment
 	}
 	if err != nil {
@@ -76,7 +89,8 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 		first, sharedOne := r.beginIn(own), r.begin("wf")
 		for n := range 20 {
 			r.publish(own.RememberedMessage("q", "wf", fmt.Sprint("remembered-", n)), nil)
-			r.publish(stream.Place{}.RememberedMessage("q", "wf", fmt.Sprint("remembered-", uuid.NewString())), nil)
+			r.publish(stream.Place{}.RememberedMessage("q", "wf",
+				fmt.Sprint("remembered-", uuid.NewString())), nil)
 		}
 		r.progressIn(own, first, execution.Succeeded)
 		r.progress(sharedOne, execution.Succeeded)
@@ -120,7 +134,9 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 		t.Errorf("%d records, %v", len(all), err)
 	}
 	after := r.begin("wf")
-	r.await("the shared stream is recorded on", func() bool { return r.has(after, execution.Queued) })
+	r.await("the shared stream is recorded on", func() bool {
+		return r.has(after, execution.Queued)
+	})
 }
 
 // A backlog in one stream delays the messages of another one only for a few batches.
@@ -139,8 +155,14 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 			const backlog = 30_000
 			for range backlog {
 				msg, err := full.StartMessage(execution.Start{
-					ID: uuid.NewString(), WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q",
-					Source: execution.Webhook, AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text},
+					ID:         uuid.NewString(),
+					WorkflowID: "wf",
+					NodeID:     "node",
+					AccountID:  "a",
+					Queue:      "q",
+					Source:     execution.Webhook,
+					AcceptedAt: time.Now(),
+					Payload:    execution.Payload{Kind: execution.Text},
 				})
 				if err == nil {
 					_, err = r.js.PublishMsgAsync(msg, jetstream.WithStallWait(10*time.Second))
@@ -161,7 +183,9 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 			})
 			id := r.beginIn(quiet)
 			r.progressIn(quiet, id, execution.Succeeded)
-			r.await("the quiet stream is recorded", func() bool { return r.has(id, execution.Succeeded) })
+			r.await("the quiet stream is recorded", func() bool {
+				return r.has(id, execution.Succeeded)
+			})
 			if left := r.unrecorded(full.Name("q")); left < backlog/4 {
 				t.Errorf("only %d of %d messages of the backlog were left", left, backlog)
 			}
@@ -181,15 +205,18 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	r.progressIn(own, known, execution.Succeeded)
 	r.progressIn(own, later, execution.Failed)
 	r.await("all is recorded", func() bool {
-		return r.has(known, execution.Succeeded) && r.has(later, execution.Failed) && r.has(sharedOne, execution.Queued) &&
+		return r.has(known, execution.Succeeded) && r.has(later, execution.Failed) &&
+			r.has(sharedOne, execution.Queued) &&
 			r.unrecorded("QUEUE_q")+r.unrecorded("PROGRESS_q")+r.pending() == 0
 	})
 	r.putBack(copied)
 	r.await("all is recorded again", func() bool {
-		return r.has(known, execution.Succeeded) && r.has(later, execution.Failed) && r.has(sharedOne, execution.Queued)
+		return r.has(known, execution.Succeeded) && r.has(later, execution.Failed) &&
+			r.has(sharedOne, execution.Queued)
 	})
 	r.await("the recovery ends", func() bool {
-		return r.counted()["hookstart_executor_rewinds_total database"] > 0 && len(r.ops.Ready.Reasons()) == 0
+		return r.counted()["hookstart_executor_rewinds_total database"] > 0 &&
+			len(r.ops.Ready.Reasons()) == 0
 	})
 }
 
@@ -214,10 +241,13 @@ func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 		since = append(since, r.beginIn(own))
 	}
 	r.takenOf("QUEUE_q", recordersConsumer, 3)
-	runners := r.takenOf("QUEUE_q", stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfigAt(own, 15*time.Second), 3)
+	runners := r.takenOf("QUEUE_q",
+		stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfigAt(own, 15*time.Second), 3)
 	r.stop = r.again()
 	for _, id := range since {
-		r.await("what was accepted since is recorded", func() bool { return r.has(id, execution.Queued) })
+		r.await("what was accepted since is recorded", func() bool {
+			return r.has(id, execution.Queued)
+		})
 	}
 	for _, id := range lost {
 		r.await("what was lost has failed", func() bool { return r.has(id, execution.Failed) })
@@ -249,9 +279,11 @@ func TestLostStartsOfBothPlaces(t *testing.T) {
 	unheard := r.beginIn(own) // has the same sequence in the own stream
 	waiting, gone := r.beginIn(own), r.beginIn(own)
 	r.await("all are recorded", func() bool {
-		return r.has(unheard, execution.Queued) && r.has(waiting, execution.Queued) && r.has(gone, execution.Queued)
+		return r.has(unheard, execution.Queued) && r.has(waiting, execution.Queued) &&
+			r.has(gone, execution.Queued)
 	})
-	r.takenOf("QUEUE_q", stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfigAt(own, 15*time.Second), 1)
+	r.takenOf("QUEUE_q",
+		stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfigAt(own, 15*time.Second), 1)
 	s, err := r.js.Stream(t.Context(), "QUEUE_q")
 	if err == nil {
 		err = s.DeleteMsg(t.Context(), 3)
@@ -262,9 +294,13 @@ func TestLostStartsOfBothPlaces(t *testing.T) {
 	r.stop()
 	r.searchEvery = 50 * time.Millisecond
 	r.stop = r.again()
-	for id, reason := range map[string]string{gone: "its start was lost", unheard: "without a report"} {
+	for id, reason := range map[string]string{
+		gone:    "its start was lost",
+		unheard: "without a report",
+	} {
 		r.await("it has failed", func() bool { return r.has(id, execution.Failed) })
-		if record, err := r.store.Get(t.Context(), id); err != nil || !strings.Contains(record.Error, reason) {
+		if record, err := r.store.Get(t.Context(), id); err != nil ||
+			!strings.Contains(record.Error, reason) {
 			t.Errorf("%q, %v", record.Error, err)
 		}
 	}

@@ -27,7 +27,8 @@ import (
 // back to the first missing message. A message that is recorded already is not recorded twice.
 
 const (
-	// compareEvery is the interval at which the database is compared with the acknowledged messages.
+	// compareEvery is the interval at which the database is compared with the acknowledged
+	// messages.
 	compareEvery = time.Minute
 	// compareTimeout is the maximum duration of one comparison.
 	compareTimeout = 30 * time.Second
@@ -61,11 +62,14 @@ func decidedBy(entries []*entry) (ranges []store.Range) {
 			continue
 		}
 		i := 0
-		for i < len(sources) && (sources[i].stream != e.meta.Stream || sources[i].created != e.created) {
+		for i < len(sources) &&
+			(sources[i].stream != e.meta.Stream || sources[i].created != e.created) {
 			i++
 		}
 		if i == len(sources) {
-			sources = append(sources, source{e.meta.Stream, e.created, make([]uint64, 0, len(entries))})
+			sources = append(sources, source{
+				e.meta.Stream, e.created, make([]uint64, 0, len(entries)),
+			})
 		}
 		sources[i].sequences = append(sources[i].sequences, e.meta.Sequence.Stream)
 	}
@@ -79,9 +83,11 @@ func decidedBy(entries []*entry) (ranges []store.Range) {
 type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
-	mu     sync.Mutex
-	goals  map[string]uint64 // by stream: the database is behind until every message up to this sequence is acknowledged again
-	floors map[string]floor  // by stream: the highest floor that was seen
+	mu sync.Mutex
+	// By stream: the database is behind until every message up to this sequence is acknowledged
+	// again.
+	goals  map[string]uint64
+	floors map[string]floor // by stream: the highest floor that was seen
 }
 
 // floor is a position in a stream: every message up to it is acknowledged.
@@ -100,7 +106,9 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 		r.goals = map[string]uint64{}
 	}
 	r.goals[stream] = max(r.goals[stream], goal)
-	ready.NotReady(recoveryPart, "what was acknowledged is recorded again from the streams: the database lacks some of it, as after a failover to a standby that lagged")
+	ready.NotReady(recoveryPart,
+		"what was acknowledged is recorded again from the streams: the database lacks some of "+
+			"it, as after a failover to a standby that lagged")
 }
 
 // rises stores how far a stream is acknowledged. If the stream was acknowledged further before,
@@ -182,7 +190,8 @@ func (r *Recorder) followDatabase(ctx context.Context) {
 			if err == nil {
 				break
 			}
-			r.log.WithError(err).Debug("the database could not be compared with the streams; it is tried again")
+			r.log.WithError(err).Debug("the database could not be compared with the streams; it " +
+				"is tried again")
 			retry.Sleep(ctx, time.Second)
 		}
 	}
@@ -212,7 +221,8 @@ func (r *Recorder) recovered(ctx context.Context) error {
 			return err
 		}
 		info := consumer.CachedInfo()
-		if info.AckFloor.Stream >= goal || info.NumPending+uint64(info.NumAckPending) == 0 { //nolint:gosec // a count
+		if info.AckFloor.Stream >= goal ||
+			info.NumPending+uint64(info.NumAckPending) == 0 { //nolint:gosec // a count
 			r.recovery.reached(name)
 		}
 	}
@@ -291,11 +301,15 @@ func (r *Recorder) compare(ctx context.Context, at place) (behind bool, err erro
 
 // position is the position of the recorder's consumer of a stream.
 type position struct {
-	stream    jetstream.Stream // nil if there is no such stream or consumer, so that nothing is acknowledged
-	name      string
-	floor     uint64 // every message up to this sequence is acknowledged
-	takenBack uint64 // the first message that replaced an acknowledged one, because the stream was taken back; 0 if there is none
-	missing   uint64 // the first message that is acknowledged, but missing from the database; 0 if there is none
+	// nil if there is no such stream or consumer, so that nothing is acknowledged.
+	stream jetstream.Stream
+	name   string
+	floor  uint64 // every message up to this sequence is acknowledged
+	// The first message that replaced an acknowledged one, because the stream was taken back; 0 if
+	// there is none.
+	takenBack uint64
+	// The first message that is acknowledged, but missing from the database; 0 if there is none.
+	missing uint64
 }
 
 // positionOf returns the position of a stream's consumer. The floor is read before the ranges in
@@ -305,7 +319,8 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*position, erro
 	ctx, cancel := context.WithTimeout(ctx, askTimeout) // the connection may be lost meanwhile
 	defer cancel()
 	consumer, err := r.js.Consumer(ctx, name, Durable)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
+		errors.Is(err, jetstream.ErrStreamNotFound) {
 		return p, nil
 	}
 	if err != nil {
@@ -431,7 +446,8 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 				return err
 			}
 		}
-		if err := r.store.ForgetDecided(ctx, p.name, identityOf(p.stream.CachedInfo()), p.takenBack); err != nil {
+		if err := r.store.ForgetDecided(ctx, p.name, identityOf(p.stream.CachedInfo()),
+			p.takenBack); err != nil {
 			return err
 		}
 		if first == 0 {
@@ -453,11 +469,17 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	r.marks.checked(p.name)
 	r.recovery.rises(p.name, floor{identityOf(p.stream.CachedInfo()), first - 1})
 	r.metrics.rewinds.WithLabelValues(cause).Inc()
-	why := "the database is behind what was acknowledged, after a failover to a standby that lagged, or because an older copy was put back, or because an executor of an earlier version runs beside this one; it is recorded again from there"
+	why := "the database is behind what was acknowledged, after a failover to a standby that " +
+		"lagged, or because an older copy was put back, or because an executor of an earlier " +
+		"version runs beside this one; it is recorded again from there"
 	if cause == causeStream {
-		why = "the stream was taken back behind what was acknowledged, by a power cut or a restored copy; it is recorded from there"
+		why = "the stream was taken back behind what was acknowledged, by a power cut or a " +
+			"restored copy; it is recorded from there"
 	}
-	r.log.WithFields(logrus.Fields{"stream": p.name, "acknowledged": p.floor, "first": first}).Error(why)
+	r.log.WithFields(logrus.Fields{
+		"stream": p.name, "acknowledged": p.floor,
+		"first": first,
+	}).Error(why)
 	return nil
 }
 
@@ -466,7 +488,8 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 func (r *Recorder) recordAgain(ctx context.Context) {
 	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, Durable, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		r.log.WithError(err).Warn("the ingresses' reports are not applied again; counts of before the database's loss stay too low")
+		r.log.WithError(err).Warn("the ingresses' reports are not applied again; counts of " +
+			"before the database's loss stay too low")
 	}
 	if r.Behind != nil {
 		r.Behind(ctx)

@@ -1,5 +1,6 @@
-// Package recorder turns the stream's messages into records. It acknowledges a message only after the transaction that
-// records it is committed. A message that is delivered twice is recorded once, because an execution's ID is unique.
+// Package recorder turns the stream's messages into records. It acknowledges a message only after
+// the transaction that records it is committed. A message that is delivered twice is recorded once,
+// because an execution's ID is unique.
 package recorder
 
 import (
@@ -25,12 +26,13 @@ import (
 const Durable = "executor"
 
 const (
-	// maxBatch is the maximum number of messages in one transaction. The larger it is, the less each
-	// message costs. With SQLite, more messages share a page of the index of IDs. Measured with 1,000
-	// and 4,000 messages, and with matching pauses, one message takes 31 and 26 µs of CPU time.
+	// maxBatch is the maximum number of messages in one transaction. The larger it is, the less
+	// each message costs. With SQLite, more messages share a page of the index of IDs. Measured
+	// with 1,000 and 4,000 messages, and with matching pauses, one message takes 31 and 26 µs of
+	// CPU time.
 	maxBatch = 4_000
-	// ackWait is the time after which unacknowledged messages are delivered to another executor. It is
-	// the delay of records after an executor was killed.
+	// ackWait is the time after which unacknowledged messages are delivered to another executor. It
+	// is the delay of records after an executor was killed.
 	ackWait = 5 * time.Second
 	// finishWait is the maximum time for which Run records the messages that have arrived when its
 	// context ends.
@@ -39,30 +41,30 @@ const (
 
 // Recorder records the streams' messages. Several recorders, in several executors, share the work.
 type Recorder struct {
-	// Publishing is the number of requests whose messages an ingress in this process is storing; the
-	// recorder lets a burst of them pass first. Set it before Run. nil means that this process has no
-	// ingress.
+	// Publishing is the number of requests whose messages an ingress in this process is storing;
+	// the recorder lets a burst of them pass first. Set it before Run. nil means that this process
+	// has no ingress.
 	Publishing *atomic.Int64
-	// Retention is the time for which records are kept; the recorder does not search for older ones.
-	// Set it before Run. 0 means that records are kept for ever.
+	// Retention is the time for which records are kept; the recorder does not search for older
+	// ones. Set it before Run. 0 means that records are kept for ever.
 	Retention time.Duration
 	// Captured stores a sealed secret that a node's provider sent. It may be called repeatedly with
-	// the same secret, and is retried after an error without end. Set it before RunReports. nil means
-	// that such secrets are ignored.
+	// the same secret, and is retried after an error without end. Set it before RunReports. nil
+	// means that such secrets are ignored.
 	Captured func(ctx context.Context, workflowID, nodeID string, box []byte) error
 	// SenderPreset returns the current preset of a node's sender, or "" if the node has none. What
-	// ingresses saw of a sender with another preset is not counted. The call is retried after an error
-	// without end. Set it before RunReports. nil means that everything is counted.
+	// ingresses saw of a sender with another preset is not counted. The call is retried after an
+	// error without end. Set it before RunReports. nil means that everything is counted.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
 
-	// Behind is called when the database was found to lack acknowledged messages, because updates from
-	// other streams may be missing, too. Set it before Run. nil means that no other streams need an
-	// action.
+	// Behind is called when the database was found to lack acknowledged messages, because updates
+	// from other streams may be missing, too. Set it before Run. nil means that no other streams
+	// need an action.
 	Behind func(ctx context.Context)
 
 	// PassedOver returns the consumers of runners that have skipped starts without running them.
-	// Redelivered is called with such a consumer when its group has received these starts again. Set
-	// both before EndLost. nil means that there are no such consumers.
+	// Redelivered is called with such a consumer when its group has received these starts again.
+	// Set both before EndLost. nil means that there are no such consumers.
 	PassedOver  func() (consumers []string, err error)
 	Redelivered func(consumer string) error
 
@@ -84,21 +86,43 @@ type Recorder struct {
 	startsWaiting waiting
 	streams       atomic.Int64 // number of streams that are followed
 
-	// The following fields are the constants of the same names, except in tests. deliverAgain is the
-	// consumers' setting of ackWait.
+	// The following fields are the constants of the same names, except in tests. deliverAgain is
+	// the consumers' setting of ackWait.
 	deliverAgain, ackWait, applyTimeout, suspectPause, watchEvery, compareEvery, lostAfter, lostAgain, catchUpEvery time.Duration
 	lostEvery                                                                                                       func(maxAge time.Duration) time.Duration
 }
 
 // New returns a recorder that records the streams' messages in s.
-func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, log logrus.FieldLogger) *Recorder {
+func New(
+	js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, log logrus.FieldLogger,
+) *Recorder {
 	m := newMetrics(o.Metrics)
 	return &Recorder{
-		js: js, store: s, ready: o.Ready, changes: c, metrics: m, search: make(chan struct{}, 1), behind: make(chan struct{}, 1), tracer: tracing.Tracer(o.Traces, "executor"), log: log,
-		database:     &database{ready: o.Ready, failures: m.failures, log: log},
-		suspects:     poisonMessages{tries: suspectTries, time: suspectTime, seen: map[origin]*poisonMessage{}},
-		deliverAgain: ackWait, ackWait: ackWait, applyTimeout: applyTimeout, suspectPause: suspectPause, watchEvery: watchEvery,
-		compareEvery: compareEvery, lostAfter: lostAfter, lostAgain: lostAgain, catchUpEvery: catchUpEvery, lostEvery: lostEvery,
+		js:       js,
+		store:    s,
+		ready:    o.Ready,
+		changes:  c,
+		metrics:  m,
+		search:   make(chan struct{}, 1),
+		behind:   make(chan struct{}, 1),
+		tracer:   tracing.Tracer(o.Traces, "executor"),
+		log:      log,
+		database: &database{ready: o.Ready, failures: m.failures, log: log},
+		suspects: poisonMessages{
+			tries: suspectTries,
+			time:  suspectTime,
+			seen:  map[origin]*poisonMessage{},
+		},
+		deliverAgain: ackWait,
+		ackWait:      ackWait,
+		applyTimeout: applyTimeout,
+		suspectPause: suspectPause,
+		watchEvery:   watchEvery,
+		compareEvery: compareEvery,
+		lostAfter:    lostAfter,
+		lostAgain:    lostAgain,
+		catchUpEvery: catchUpEvery,
+		lostEvery:    lostEvery,
 	}
 }
 
@@ -195,16 +219,19 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	}
 	if len(applied.Foreign) > 0 {
 		r.log.WithField("executions", applied.Foreign[:min(len(applied.Foreign), 10)]).
-			Warn("progress was reported on another queue or workflow than the execution's; it changed nothing")
+			Warn("progress was reported on another queue or workflow than the execution's; it " +
+				"changed nothing")
 	}
 	if applied.Dropped > 0 {
 		r.log.WithField("reports", applied.Dropped).
-			Warn("reports of executions that are not recorded were dropped: too many are kept already")
+			Warn("reports of executions that are not recorded were dropped: too many are kept " +
+				"already")
 	}
 	took := time.Since(began)
 	r.metrics.observe(entries, applied, took)
 	if meta, err := messages[0].Metadata(); err == nil {
-		r.metrics.delay.Observe(max(0, time.Since(meta.Timestamp)).Seconds()) // the server's clock may be ahead
+		// The server's clock may be ahead.
+		r.metrics.delay.Observe(max(0, time.Since(meta.Timestamp)).Seconds())
 	}
 	r.trace(ctx, entries, began)
 	count := map[kind]int{}
@@ -216,8 +243,13 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 		}
 	}
 	r.log.WithFields(logrus.Fields{
-		"messages": len(messages), "decided": decided, "starts": count[start] + count[rejection], "progress": count[progress], "unreadable": count[unreadable],
-		"changed": len(applied.Changed), "duration_ms": float64(took.Microseconds()) / 1000,
+		"messages":    len(messages),
+		"decided":     decided,
+		"starts":      count[start] + count[rejection],
+		"progress":    count[progress],
+		"unreadable":  count[unreadable],
+		"changed":     len(applied.Changed),
+		"duration_ms": float64(took.Microseconds()) / 1000,
 	}).Info("recorded")
 }
 

@@ -96,7 +96,9 @@ func (r *Recorder) findTakenBack(ctx context.Context, p *position) error {
 
 // firstPassedOver returns the sequence of the first message that the consumer would skip, or 0 if
 // there is none. The consumer has acknowledged everything up to floor.
-func (r *Recorder) firstPassedOver(ctx context.Context, s jetstream.Stream, floor uint64) (first uint64, err error) {
+func (r *Recorder) firstPassedOver(
+	ctx context.Context, s jetstream.Stream, floor uint64,
+) (first uint64, err error) {
 	state := s.CachedInfo().State
 	if floor > state.LastSeq {
 		first = state.LastSeq + 1
@@ -120,7 +122,9 @@ func (r *Recorder) firstPassedOver(ctx context.Context, s jetstream.Stream, floo
 // passedOver returns the sequence of the first message up to last that is not recorded, or 0 if
 // last is recorded. Skipped messages are adjacent, so passedOver searches backwards in growing
 // steps, and then bisects.
-func (r *Recorder) passedOver(ctx context.Context, s jetstream.Stream, last, oldest uint64) (uint64, error) {
+func (r *Recorder) passedOver(
+	ctx context.Context, s jetstream.Stream, last, oldest uint64,
+) (uint64, error) {
 	missing := uint64(0) // the first message that is known not to be recorded
 	low := oldest        // every message before it is recorded, or no longer in the stream
 	for step := uint64(1); ; step *= 2 {
@@ -158,9 +162,11 @@ func (r *Recorder) passedOver(ctx context.Context, s jetstream.Stream, last, old
 	return missing, nil
 }
 
-// wasTakenBack reports whether the stream holds other messages at acknowledged sequences, according to this process's
-// marks and to the newest records.
-func (r *Recorder) wasTakenBack(ctx context.Context, s jetstream.Stream, floor uint64) (bool, error) {
+// wasTakenBack reports whether the stream holds other messages at acknowledged sequences, according
+// to this process's marks and to the newest records.
+func (r *Recorder) wasTakenBack(
+	ctx context.Context, s jetstream.Stream, floor uint64,
+) (bool, error) {
 	info := s.CachedInfo()
 	if !consistency.Leads(info.Cluster) {
 		return false, errNoMajority
@@ -191,7 +197,9 @@ func (r *Recorder) wasTakenBack(ctx context.Context, s jetstream.Stream, floor u
 }
 
 // newest returns the newest executions since a time whose starts may be in a stream.
-func (r *Recorder) newest(ctx context.Context, name string, since time.Time) (found []candidate, err error) {
+func (r *Recorder) newest(
+	ctx context.Context, name string, since time.Time,
+) (found []candidate, err error) {
 	const page, pages = 500, 10
 	var after store.Position
 	queue, own := stream.QueueOfStream(name)
@@ -224,7 +232,9 @@ func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 
 // isRecordedAt reports whether the message of a sequence is recorded, deleted, or older than the
 // retention of records. known is false for a message of which nothing is recorded.
-func (r *Recorder) isRecordedAt(ctx context.Context, s jetstream.Stream, sequence uint64) (recorded, known bool, err error) {
+func (r *Recorder) isRecordedAt(
+	ctx context.Context, s jetstream.Stream, sequence uint64,
+) (recorded, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	msg, err := r.getMessage(ctx, s, sequence)
@@ -244,7 +254,8 @@ func (r *Recorder) isRecordedAt(ctx context.Context, s jetstream.Stream, sequenc
 	return recorded, true, err
 }
 
-// isRecorded reports whether a message is in the database: as a record, as progress of a record, or as a dead letter.
+// isRecorded reports whether a message is in the database: as a record, as progress of a record, or
+// as a dead letter.
 func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) (bool, error) {
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 	switch {

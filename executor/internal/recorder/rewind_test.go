@@ -30,7 +30,9 @@ func (r *rig) taken(config jetstream.ConsumerConfig, messages int) jetstream.Con
 }
 
 // takenOf creates a consumer of a stream that has acknowledged a number of messages.
-func (r *rig) takenOf(name string, config jetstream.ConsumerConfig, messages int) jetstream.Consumer {
+func (r *rig) takenOf(
+	name string, config jetstream.ConsumerConfig, messages int,
+) jetstream.Consumer {
 	r.t.Helper()
 	consumer, err := r.js.CreateOrUpdateConsumer(r.t.Context(), name, config)
 	if err != nil {

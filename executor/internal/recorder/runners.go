@@ -47,15 +47,18 @@ func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err e
 		}
 		info := consumer.CachedInfo()
 		groups = append(groups, runners{
-			consumer: name, subject: info.Config.FilterSubject, floor: info.AckFloor.Stream, present: info.NumWaiting+info.NumAckPending > 0,
+			consumer: name,
+			subject:  info.Config.FilterSubject,
+			floor:    info.AckFloor.Stream,
+			present:  info.NumWaiting+info.NumAckPending > 0,
 		})
 	}
 	return groups, nil
 }
 
 // areDoneWith reports whether a group has acknowledged a start, of the groups that receive starts
-// with its subject, and no group that is present has yet to receive it. If the execution has no report, all groups acknowledged it without one,
-// because runners report before they acknowledge.
+// with its subject, and no group that is present has yet to receive it. If the execution has no
+// report, all groups acknowledged it without one, because runners report before they acknowledge.
 func areDoneWith(groups []runners, subject string, sequence uint64) (done bool) {
 	filter := stream.ConsumerSubject(subject)
 	for _, g := range groups {
@@ -93,12 +96,18 @@ func (r *Recorder) giveAgain(ctx context.Context, p *position) error {
 		switch {
 		case g.floor < p.takenBack:
 		case g.floor > info.State.LastSeq:
-			if _, err := r.js.ResetConsumerToSequence(ctx, p.name, g.consumer, p.takenBack); err != nil {
+			if _, err := r.js.ResetConsumerToSequence(ctx, p.name, g.consumer,
+				p.takenBack); err != nil {
 				return fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, p.takenBack, err)
 			}
 			r.metrics.rewinds.WithLabelValues(causeRunners).Inc()
-			r.log.WithFields(logrus.Fields{"consumer": g.consumer, "acknowledged": g.floor, "first": p.takenBack}).
-				Error("the stream was taken back behind what runners have acknowledged; their consumer is moved back to its end")
+			r.log.WithFields(logrus.Fields{
+				"consumer":     g.consumer,
+				"acknowledged": g.floor,
+				"first":        p.takenBack,
+			}).
+				Error("the stream was taken back behind what runners have acknowledged; their " +
+					"consumer is moved back to its end")
 			g.floor = p.takenBack - 1
 		default:
 			last = max(last, g.floor)
@@ -117,14 +126,17 @@ func (r *Recorder) giveAgain(ctx context.Context, p *position) error {
 	if copied > 0 {
 		r.metrics.rewinds.WithLabelValues(causeRunners).Add(float64(copied))
 		r.log.WithFields(logrus.Fields{"executions": copied, "first": p.takenBack, "last": last}).
-			Error("the stream was taken back, and runners have passed over new starts; they are given copies of these")
+			Error("the stream was taken back, and runners have passed over new starts; they are " +
+				"given copies of these")
 	}
 	return nil
 }
 
 // giveCopy copies the start at a sequence to the end of the stream, if all groups of its queue have
 // skipped it.
-func (r *Recorder) giveCopy(ctx context.Context, s jetstream.Stream, groups []runners, sequence uint64) (copied bool, err error) {
+func (r *Recorder) giveCopy(
+	ctx context.Context, s jetstream.Stream, groups []runners, sequence uint64,
+) (copied bool, err error) {
 	getting, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	raw, err := s.GetMsg(getting, sequence)
@@ -165,12 +177,14 @@ func (r *Recorder) giveCopy(ctx context.Context, s jetstream.Stream, groups []ru
 	if err != nil {
 		return false, fmt.Errorf("the stream of reports: %w", err)
 	}
-	report, err := reports.GetLastMsgForSubject(getting, at.ProgressSubject(event.Start.Queue, event.Start.WorkflowID, event.Start.ID))
+	report, err := reports.GetLastMsgForSubject(getting,
+		at.ProgressSubject(event.Start.Queue, event.Start.WorkflowID, event.Start.ID))
 	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return false, fmt.Errorf("reports of %s: %w", event.Start.ID, err)
 	}
 	if err == nil {
-		if said, err := stream.Decode(report.Subject, report.Header, report.Data); err != nil || said.Progress.Status.Final() {
+		if said, err := stream.Decode(report.Subject, report.Header, report.Data); err != nil ||
+			said.Progress.Status.Final() {
 			return false, nil
 		}
 	}
@@ -183,7 +197,9 @@ func (r *Recorder) giveCopy(ctx context.Context, s jetstream.Stream, groups []ru
 // givePassedOver adds copies of unfinished executions to the stream whose starts the runners'
 // consumers have skipped without running them. It returns the other executions, which their runners
 // have acknowledged. Only consumers of the shared stream can have skipped starts.
-func (r *Recorder) givePassedOver(ctx context.Context, at startStreams, unheard []candidate) (acknowledged []candidate, err error) {
+func (r *Recorder) givePassedOver(
+	ctx context.Context, at startStreams, unheard []candidate,
+) (acknowledged []candidate, err error) {
 	if r.PassedOver == nil {
 		return unheard, nil
 	}
@@ -215,7 +231,8 @@ func (r *Recorder) givePassedOver(ctx context.Context, at startStreams, unheard 
 	if copied > 0 {
 		r.metrics.rewinds.WithLabelValues(causeRunners).Add(float64(copied))
 		r.log.WithFields(logrus.Fields{"executions": copied, "consumers": consumers}).
-			Error("NATS had lost what runners have acknowledged; they are given copies of the starts that have not ended")
+			Error("NATS had lost what runners have acknowledged; they are given copies of the " +
+				"starts that have not ended")
 	}
 	for _, consumer := range consumers {
 		if err := r.Redelivered(consumer); err != nil {

@@ -1,6 +1,6 @@
-// Package starts reads the starts of executions in the streams, and stores new ones there. A queue's
-// starts are in the stream that all queues share, or in one of its own; while a queue moves, and
-// until its messages have expired, it has starts in both.
+// Package starts reads the starts of executions in the streams, and stores new ones there. A
+// queue's starts are in the stream that all queues share, or in one of its own; while a queue
+// moves, and until its messages have expired, it has starts in both.
 package starts
 
 import (
@@ -104,9 +104,9 @@ const (
 	movingEvery = 50 * time.Millisecond
 )
 
-// Publish stores the start of an execution of a workflow in the stream of its queue. message returns
-// the message for a place. While the queue is closed, because it moves, Publish waits for a moment,
-// and fails with ErrMoving then.
+// Publish stores the start of an execution of a workflow in the stream of its queue. message
+// returns the message for a place. While the queue is closed, because it moves, Publish waits for a
+// moment, and fails with ErrMoving then.
 //
 // The queue may move while the message is being stored, after the last delivery IDs were copied to
 // the other stream. So Publish looks again afterwards, and makes the other stream remember the ID.

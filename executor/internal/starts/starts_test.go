@@ -63,8 +63,14 @@ func (r *rig) phase(phase stream.Phase) {
 func message(id string) func(stream.Place) (*nats.Msg, error) {
 	return func(p stream.Place) (*nats.Msg, error) {
 		return p.StartMessage(execution.Start{
-			ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", DeliveryID: "d",
-			AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text, Body: []byte(id)},
+			ID:         id,
+			WorkflowID: "wf",
+			NodeID:     "node",
+			AccountID:  "a",
+			Queue:      "q",
+			DeliveryID: "d",
+			AcceptedAt: time.Now(),
+			Payload:    execution.Payload{Kind: execution.Text, Body: []byte(id)},
 		})
 	}
 }
@@ -76,7 +82,9 @@ func TestStartsOfBothPlaces(t *testing.T) {
 	r := start(t)
 	ctx := t.Context()
 	var ids []string
-	for i, phase := range []stream.Phase{stream.PhaseShared, stream.PhaseOwn, stream.PhaseMovingOut, stream.PhaseDraining} {
+	for i, phase := range []stream.Phase{
+		stream.PhaseShared, stream.PhaseOwn, stream.PhaseMovingOut, stream.PhaseDraining,
+	} {
 		if i > 0 {
 			r.check(stream.EnsureOwn(ctx, r.js, stream.DefaultSettings, "q", stream.OwnLimits{}))
 			r.phase(phase)
@@ -159,13 +167,15 @@ func TestAMoveMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := start(t)
-			r.check(stream.EnsureOwn(t.Context(), r.js, stream.DefaultSettings, "q", stream.OwnLimits{}))
+			r.check(stream.EnsureOwn(t.Context(), r.js, stream.DefaultSettings, "q",
+				stream.OwnLimits{}))
 			r.phase(c.before)
 			id := uuid.NewString()
-			_, err := r.starts.Publish(t.Context(), "q", "wf", func(p stream.Place) (*nats.Msg, error) {
-				r.phase(c.after)
-				return message(id)(p)
-			})
+			_, err := r.starts.Publish(t.Context(), "q", "wf",
+				func(p stream.Place) (*nats.Msg, error) {
+					r.phase(c.after)
+					return message(id)(p)
+				})
 			r.check(err)
 			again, err := message(id)(c.repeat)
 			r.check(err)

@@ -57,7 +57,8 @@ type Publisher struct {
 	name    string                           // of the stream
 	stream  atomic.Pointer[jetstream.Stream] // nil until it was looked up
 	timeout time.Duration
-	trouble atomic.Pointer[trouble] // nil means that the last message that reached the stream was stored
+	// nil means that the last message that reached the stream was stored.
+	trouble atomic.Pointer[trouble]
 }
 
 // trouble is a failure of the stream to store a message although it is reachable.
@@ -75,7 +76,8 @@ const troubleFor = 15 * time.Second
 // message was stored, or if the failure is long ago or occurred on an earlier connection. Trouble
 // sends no test message, because the stream would record it.
 func (p *Publisher) Trouble(now time.Time) error {
-	if t := p.trouble.Load(); t != nil && now.Sub(t.at) < troubleFor && t.reconnects == p.nc.Stats().Reconnects {
+	if t := p.trouble.Load(); t != nil && now.Sub(t.at) < troubleFor &&
+		t.reconnects == p.nc.Stats().Reconnects {
 		return t.err
 	}
 	return nil
@@ -186,17 +188,20 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	}
 }
 
-// Repeat returns the confirmation of a message whose Nats-Msg-Id the stream remembers. For any other
-// message its error wraps ErrStorageFull. It stores nothing in either case: it asks with a message
-// that has no data, and a header that the stream refuses after it has looked for the ID (Nats-Rollup
-// with a value that does not exist; processJetStreamMsg and checkMsgHeadersPreClusteredProposal of
-// nats-server 2.15.2).
+// Repeat returns the confirmation of a message whose Nats-Msg-Id the stream remembers. For any
+// other message its error wraps ErrStorageFull. It stores nothing in either case: it asks with a
+// message that has no data, and a header that the stream refuses after it has looked for the ID
+// (Nats-Rollup with a value that does not exist; processJetStreamMsg and
+// checkMsgHeadersPreClusteredProposal of nats-server 2.15.2).
 func (p *Publisher) Repeat(msg *nats.Msg) (Ack, error) {
 	id := msg.Header[jetstream.MsgIDHeader]
 	if len(id) == 0 {
 		return Ack{}, ErrStorageFull
 	}
-	question := &nats.Msg{Subject: msg.Subject, Header: nats.Header{jetstream.MsgIDHeader: id, jetstream.MsgRollup: {"none"}}}
+	question := &nats.Msg{
+		Subject: msg.Subject,
+		Header:  nats.Header{jetstream.MsgIDHeader: id, jetstream.MsgRollup: {"none"}},
+	}
 	got, err := p.acks.Publish(question, time.Now().Add(min(attemptTimeout, p.timeout)))
 	switch api, refused := errors.AsType[*jetstream.APIError](err); {
 	case err == nil && got.Duplicate:
@@ -204,7 +209,8 @@ func (p *Publisher) Repeat(msg *nats.Msg) (Ack, error) {
 	case refused && uint16(api.ErrorCode) == codeRollup:
 		return Ack{}, ErrStorageFull
 	default: // for example, a message with this ID is being stored
-		return Ack{}, fmt.Errorf("%w: whether the request is a repeat is not known: %w", ErrUnavailable, err)
+		return Ack{},
+			fmt.Errorf("%w: whether the request is a repeat is not known: %w", ErrUnavailable, err)
 	}
 }
 
@@ -219,7 +225,8 @@ const (
 	inProcess            // another message with the same ID is being stored
 	overloaded           // refused
 	full                 // refused
-	tooLong              // refused, or never sent: it is longer than the maximum of the stream or the server
+	// Refused, or never sent: it is longer than the maximum of the stream or the server.
+	tooLong
 )
 
 // These are the server's error codes; see errors.json of nats-server.
@@ -293,7 +300,9 @@ func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (
 		}
 		select {
 		case <-ctx.Done():
-			return false, fmt.Errorf("%w: the message is stored, and could not be read to see whether this request or an earlier one sent it: %w", ErrUnavailable, err)
+			return false,
+				fmt.Errorf("%w: the message is stored, and could not be read to see whether this "+
+					"request or an earlier one sent it: %w", ErrUnavailable, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

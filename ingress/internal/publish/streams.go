@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Streams publishes to the shared stream and to the own streams of queues, each by a Publisher of its
-// own: what one stream does not store, or does not answer, holds up no message of another. It is safe
-// for concurrent use.
+// Streams publishes to the shared stream and to the own streams of queues, each by a Publisher of
+// its own: what one stream does not store, or does not answer, holds up no message of another. It
+// is safe for concurrent use.
 type Streams struct {
 	nc     *nats.Conn
 	shared *Publisher

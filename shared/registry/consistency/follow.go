@@ -39,8 +39,8 @@ type Sink interface {
 // Settler is a Sink whose changes may be applied before they are in force. The barrier waits for
 // them: see Heartbeat.
 type Settler interface {
-	// Unsettled returns the first revision that is not in force, or 0 if all are, and a channel that is
-	// closed when another one is. A nil channel means that there is nothing to wait for.
+	// Unsettled returns the first revision that is not in force, or 0 if all are, and a channel
+	// that is closed when another one is. A nil channel means that there is nothing to wait for.
 	Unsettled() (since uint64, settled <-chan struct{})
 }
 

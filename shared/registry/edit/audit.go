@@ -338,7 +338,8 @@ func addFields(to map[string]value, prefix string, record reflect.Value) {
 				addFields(to, at+".", reflect.ValueOf(node))
 			}
 		case registry.QueueStream:
-			// The audit shows what operators asked for, and not the phases of the move that follows.
+			// The audit shows what operators asked for, and not the phases of the move that
+			// follows.
 			if content.Phase < registry.MovingOut {
 				to[name] = value{shown: "own"}
 				addFields(to, name+".", v)

@@ -34,15 +34,24 @@ func (s *QueueStreamSpec) Check() error {
 	case s.MaxBytes < 0:
 		return &InvalidError{"maxBytes", "must not be negative; 0 means no limit"}
 	case s.MaxAge < 0 || s.MaxAge > maxStreamAge || s.MaxAge%time.Second != 0:
-		return &InvalidError{"maxAgeSeconds", fmt.Sprintf("must be 0 to %d seconds; 0 means as the shared stream", int64(maxStreamAge/time.Second))}
+		return &InvalidError{
+			"maxAgeSeconds",
+			fmt.Sprintf("must be 0 to %d seconds; 0 means as the shared stream",
+				int64(maxStreamAge/time.Second)),
+		}
 	case s.Replicas != 0 && s.Replicas != 1 && s.Replicas != 3 && s.Replicas != 5:
 		return &InvalidError{"replicas", fmt.Sprintf("must be 1, 3 or 5, not %d", s.Replicas)}
 	case len(s.PlacementTags) > maxPlacementTags:
-		return &InvalidError{"placementTags", fmt.Sprintf("must be at most %d tags", maxPlacementTags)}
+		return &InvalidError{
+			"placementTags", fmt.Sprintf("must be at most %d tags", maxPlacementTags),
+		}
 	}
 	for i, tag := range s.PlacementTags {
 		if tag == "" || len(tag) > maxTagLength || strings.ContainsAny(tag, " \t\r\n") {
-			return &InvalidError{fmt.Sprintf("placementTags[%d]", i), fmt.Sprintf("must be 1 to %d bytes without white space", maxTagLength)}
+			return &InvalidError{
+				fmt.Sprintf("placementTags[%d]", i),
+				fmt.Sprintf("must be 1 to %d bytes without white space", maxTagLength),
+			}
 		}
 	}
 	return nil
@@ -50,13 +59,21 @@ func (s *QueueStreamSpec) Check() error {
 
 // StreamOf returns the part of a queue's own stream that an operator sets.
 func StreamOf(s *registry.QueueStream) QueueStreamSpec {
-	return QueueStreamSpec{MaxBytes: s.MaxBytes, MaxAge: s.MaxAge, Replicas: s.Replicas, PlacementTags: s.PlacementTags}
+	return QueueStreamSpec{
+		MaxBytes:      s.MaxBytes,
+		MaxAge:        s.MaxAge,
+		Replicas:      s.Replicas,
+		PlacementTags: s.PlacementTags,
+	}
 }
 
 // SetQueueStream sets the settings of a queue's own stream. A queue without one begins to move to
-// it, and a queue that is on the way back stays in it; package queuestreams of the executor makes the
-// move. It fails with ErrIngressTooOld if a live ingress would go on storing in the shared stream.
-func (e *Editor) SetQueueStream(ctx context.Context, name string, spec QueueStreamSpec) (*registry.Queue, error) {
+// it, and a queue that is on the way back stays in it; package queuestreams of the executor makes
+// the move. It fails with ErrIngressTooOld if a live ingress would go on storing in the shared
+// stream.
+func (e *Editor) SetQueueStream(
+	ctx context.Context, name string, spec QueueStreamSpec,
+) (*registry.Queue, error) {
 	if err := spec.Check(); err != nil {
 		return nil, err
 	}
@@ -76,14 +93,15 @@ func (e *Editor) SetQueueStream(ctx context.Context, name string, spec QueueStre
 			q.Stream.Phase = registry.Own // everything is there still
 		case registry.MovingIn, registry.ClosedIn, registry.Own:
 		}
-		q.Stream.MaxBytes, q.Stream.MaxAge, q.Stream.Replicas = spec.MaxBytes, spec.MaxAge, spec.Replicas
+		q.Stream.MaxBytes, q.Stream.MaxAge, q.Stream.Replicas = spec.MaxBytes, spec.MaxAge,
+			spec.Replicas
 		q.Stream.PlacementTags = slices.Clone(spec.PlacementTags)
 		return nil
 	})
 }
 
-// DropQueueStream begins to move a queue back to the shared stream. A queue that is on the way to its
-// own stream stays in the shared one.
+// DropQueueStream begins to move a queue back to the shared stream. A queue that is on the way to
+// its own stream stays in the shared one.
 func (e *Editor) DropQueueStream(ctx context.Context, name string) (*registry.Queue, error) {
 	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
 		if q.Stream == nil {
@@ -103,7 +121,8 @@ func (e *Editor) DropQueueStream(ctx context.Context, name string) (*registry.Qu
 // SetStreamPhase continues the move of a queue. The queue's record must have the given revision, or
 // SetStreamPhase fails with ErrChangedSince: another executor, or an operator, was first. When it
 // returns without an error, the phase is in force. Phase 0 takes the setting away. SetStreamPhase
-// returns the revision of the new record, also when the phase is stored but not known to be in force.
+// returns the revision of the new record, also when the phase is stored but not known to be in
+// force.
 func (e *Editor) SetStreamPhase(
 	ctx context.Context, name string, revision uint64, phase registry.StreamPhase,
 ) (uint64, error) {
@@ -124,8 +143,9 @@ func (e *Editor) SetStreamPhase(
 	return is, err
 }
 
-// QueueChangeError means that a workflow cannot change its queue at once, because the queues' starts
-// are in different streams: its delivery IDs must be copied first, while the workflow is closed.
+// QueueChangeError means that a workflow cannot change its queue at once, because the queues'
+// starts are in different streams: its delivery IDs must be copied first, while the workflow is
+// closed.
 type QueueChangeError struct{ WorkflowID, From, To string }
 
 func (e *QueueChangeError) Error() string {
@@ -157,8 +177,8 @@ func (e *Editor) mayChangeQueue(before, after *registry.Workflow) error {
 	return nil
 }
 
-// CloseWorkflow makes ingresses refuse the requests of a workflow temporarily, or accept them again.
-// The workflow stays the version that it is.
+// CloseWorkflow makes ingresses refuse the requests of a workflow temporarily, or accept them
+// again. The workflow stays the version that it is.
 func (e *Editor) CloseWorkflow(ctx context.Context, id string, closed bool) error {
 	return e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)

@@ -31,7 +31,9 @@ func TestARunnerFollowsItsQueue(t *testing.T) {
 			ingress := runnertest.NewIngress(t, nc)
 			var mu sync.Mutex
 			ran := map[string]int{}
-			stop := start(t, nc, runner.Options{Concurrency: concurrency}, func(_ context.Context, e runner.Execution) (any, error) {
+			stop := start(t, nc, runner.Options{Concurrency: concurrency}, func(
+				_ context.Context, e runner.Execution,
+			) (any, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				ran[e.ID]++
@@ -109,7 +111,9 @@ func TestANewGroupInAnOwnStream(t *testing.T) {
 	for _, group := range []string{"all", "new"} {
 		ran := make(chan string, 2)
 		got[group] = ran
-		start(t, nc, runner.Options{Group: group, OnlyNew: group == "new"}, func(_ context.Context, e runner.Execution) (any, error) {
+		start(t, nc, runner.Options{Group: group, OnlyNew: group == "new"}, func(
+			_ context.Context, e runner.Execution,
+		) (any, error) {
 			ran <- e.ID
 			return nil, nil
 		})
@@ -138,8 +142,8 @@ func TestANewGroupInAnOwnStream(t *testing.T) {
 	}
 }
 
-// Executions of one key keep their order when their queue moves while they wait, and when members of
-// the group notice that late.
+// Executions of one key keep their order when their queue moves while they wait, and when members
+// of the group notice that late.
 func TestOrderAcrossMoves(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -165,7 +169,11 @@ func TestOrderAcrossMoves(t *testing.T) {
 		for n := range each {
 			for k := range keys {
 				key := fmt.Sprint("key ", k)
-				id := ingress.Start(t, runnertest.Post{OrderKey: key, WorkflowID: fmt.Sprint("wf", k%3), NodeID: fmt.Sprint("n", n)})
+				id := ingress.Start(t, runnertest.Post{
+					OrderKey:   key,
+					WorkflowID: fmt.Sprint("wf", k%3),
+					NodeID:     fmt.Sprint("n", n),
+				})
 				want[key], last[key] = append(want[key], id), id
 			}
 		}
@@ -185,8 +193,8 @@ func TestOrderAcrossMoves(t *testing.T) {
 	begin(4)
 	open()
 	await()
-	// The members know that the queue has an own stream, and learn late that it has moved out: what they
-	// get from the shared stream is newer than what waits in the own one.
+	// The members know that the queue has an own stream, and learn late that it has moved out: what
+	// they get from the shared stream is newer than what waits in the own one.
 	open = closeGate()
 	begin(4)
 	ingress.MoveOut(t, execution.DefaultQueue)

@@ -45,25 +45,26 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	return &Ingress{js: js, lanes: map[string]bool{}, phases: map[string]stream.Phase{}}
 }
 
-// MoveIn gives a queue a stream of its own, as an operator does, or moves it into the stream that it
-// still has. Executions that are started afterwards are stored there.
+// MoveIn gives a queue a stream of its own, as an operator does, or moves it into the stream that
+// it still has. Executions that are started afterwards are stored there.
 func (i *Ingress) MoveIn(tb testing.TB, queue string) {
 	tb.Helper()
-	if err := stream.EnsureOwn(tb.Context(), i.js, stream.DefaultSettings, queue, stream.OwnLimits{}); err != nil {
+	if err := stream.EnsureOwn(tb.Context(), i.js, stream.DefaultSettings, queue,
+		stream.OwnLimits{}); err != nil {
 		tb.Fatal(err)
 	}
 	i.setPhase(tb, queue, stream.PhaseOwn)
 }
 
-// MoveOut moves a queue back into the stream that all queues share. The own stream remains with what
-// it holds.
+// MoveOut moves a queue back into the stream that all queues share. The own stream remains with
+// what it holds.
 func (i *Ingress) MoveOut(tb testing.TB, queue string) {
 	tb.Helper()
 	i.setPhase(tb, queue, stream.PhaseDraining)
 }
 
-// DeleteOwn deletes the own stream of a queue that has moved out, as an executor does when all of its
-// messages have expired.
+// DeleteOwn deletes the own stream of a queue that has moved out, as an executor does when all of
+// its messages have expired.
 func (i *Ingress) DeleteOwn(tb testing.TB, queue string) {
 	tb.Helper()
 	i.setPhase(tb, queue, stream.PhaseShared)
@@ -77,7 +78,8 @@ func (i *Ingress) place(tb testing.TB, start *execution.Start) stream.Place {
 	tb.Helper()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if start.OrderKey != "" && !i.lanes[start.Queue] { // an executor does so when a trigger node gets an order key
+	if start.OrderKey != "" && !i.lanes[start.Queue] {
+		// An executor does so when a trigger node gets an order key.
 		i.lanes[start.Queue] = true
 		i.store(tb, start.Queue)
 	}
@@ -103,7 +105,9 @@ func (i *Ingress) store(tb testing.TB, queue string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	registry, err := i.js.CreateOrUpdateKeyValue(tb.Context(), jetstream.KeyValueConfig{Bucket: "registry"})
+	registry, err := i.js.CreateOrUpdateKeyValue(tb.Context(), jetstream.KeyValueConfig{
+		Bucket: "registry",
+	})
 	if err == nil {
 		_, err = registry.Put(tb.Context(), "queue."+queue, settings)
 	}
@@ -240,7 +244,8 @@ func (i *Ingress) reports(ctx context.Context, executionID string) (jetstream.Co
 	i.mu.Lock()
 	for queue, phase := range i.phases {
 		if phase.Exists() {
-			names[stream.OwnProgressName(queue)] = stream.Place{Own: true}.ProgressSubject(queue, "*", executionID)
+			names[stream.OwnProgressName(queue)] = stream.Place{Own: true}.ProgressSubject(queue,
+				"*", executionID)
 		}
 	}
 	i.mu.Unlock()
@@ -251,7 +256,9 @@ func (i *Ingress) reports(ctx context.Context, executionID string) (jetstream.Co
 				_, err = reports.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(subject))
 			}
 			if err == nil {
-				return i.js.OrderedConsumer(ctx, name, jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
+				return i.js.OrderedConsumer(ctx, name, jetstream.OrderedConsumerConfig{
+					FilterSubjects: []string{subject},
+				})
 			}
 			if !errors.Is(err, jetstream.ErrMsgNotFound) {
 				return nil, err

@@ -93,11 +93,15 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 	},
 	"the own streams of queues may have one sequence, too": func(t *testing.T, s store.Store) {
 		subjects := map[string]store.MessageKey{
-			"executions.start.q_1.wf.node":             {StreamSequence: 7},
-			"executions.progress.q_1.wf.id":            {StreamSequence: 7, Progress: true},
-			"executions.queue.q_1.start.wf.node":       {StreamSequence: 7, Queue: "q_1"},
-			"executions.queue.qx1.ordered.3.wf.node":   {StreamSequence: 7, Queue: "qx1"},
-			"executions.reports.q_1.wf.id":             {StreamSequence: 7, Progress: true, Queue: "q_1"},
+			"executions.start.q_1.wf.node":           {StreamSequence: 7},
+			"executions.progress.q_1.wf.id":          {StreamSequence: 7, Progress: true},
+			"executions.queue.q_1.start.wf.node":     {StreamSequence: 7, Queue: "q_1"},
+			"executions.queue.qx1.ordered.3.wf.node": {StreamSequence: 7, Queue: "qx1"},
+			"executions.reports.q_1.wf.id": {
+				StreamSequence: 7,
+				Progress:       true,
+				Queue:          "q_1",
+			},
 			"executions.queue.q_12.rejected.other.3":   {StreamSequence: 7, Queue: "q_12"},
 			"executions.queue.wf.start.start.ordered":  {StreamSequence: 7, Queue: "wf"},
 			"executions.queue.2.ordered.1.start.start": {StreamSequence: 7, Queue: "2"},
@@ -112,18 +116,30 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("%+v: %+v, %v", key, got, err)
 			}
 		}
-		for workflowID, want := range map[string]int{"wf": 5, "other": 1, "start": 2, "3": 0, "1": 0} {
-			if got := unreadable(t, s, workflowID, store.UnreadablePosition{}, 10); len(got) != want {
+		for workflowID, want := range map[string]int{
+			"wf":    5,
+			"other": 1,
+			"start": 2,
+			"3":     0,
+			"1":     0,
+		} {
+			if got := unreadable(t, s, workflowID, store.UnreadablePosition{},
+				10); len(got) != want {
 				t.Errorf("of workflow %s: %+v", workflowID, got)
 			}
 		}
 		one := subjects["executions.queue.q_1.start.wf.node"]
-		_, of, err := s.Dismiss(t.Context(), nil, []store.MessageKey{one, subjects["executions.reports.q_1.wf.id"]}, epoch, dismissal)
+		_, of, err := s.Dismiss(t.Context(), nil, []store.MessageKey{
+			one, subjects["executions.reports.q_1.wf.id"],
+		}, epoch, dismissal)
 		if err != nil || len(of) != 2 || !slices.Contains(of, one) {
 			t.Errorf("dismissed %+v, %v", of, err)
 		}
-		apply(t, s, store.Batch{Recovered: []store.MessageKey{subjects["executions.queue.qx1.ordered.3.wf.node"]}})
-		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != len(subjects)-3 {
+		apply(t, s, store.Batch{
+			Recovered: []store.MessageKey{subjects["executions.queue.qx1.ordered.3.wf.node"]},
+		})
+		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != len(subjects)-
+			3 {
 			t.Errorf("left: %+v", left)
 		}
 	},

@@ -65,9 +65,21 @@ func sound(t *testing.T) contents {
 func (c *contents) addOwn(sequence uint64, p stream.Place) {
 	starts, reports := stream.OwnName("default"), stream.OwnProgressName("default")
 	c.manifest.Streams = append(c.manifest.Streams,
-		Stream{Name: starts, First: 1, Last: sequence, Messages: 1}, Stream{Name: reports, First: 1, Last: 1, Messages: 1})
-	c.messages[streamEntry(starts)] = []message{{Sequence: sequence, Subject: p.StartSubject("default", "wf", "node")}}
-	c.messages[streamEntry(reports)] = []message{{Sequence: 1, Subject: stream.Place{Own: true}.ProgressSubject("default", "wf", "execution")}}
+		Stream{Name: starts, First: 1, Last: sequence, Messages: 1}, Stream{
+			Name:     reports,
+			First:    1,
+			Last:     1,
+			Messages: 1,
+		})
+	c.messages[streamEntry(starts)] = []message{
+		{Sequence: sequence, Subject: p.StartSubject("default", "wf", "node")},
+	}
+	c.messages[streamEntry(reports)] = []message{
+		{
+			Sequence: 1,
+			Subject:  stream.Place{Own: true}.ProgressSubject("default", "wf", "execution"),
+		},
+	}
 }
 
 func (c contents) write(t *testing.T) (path string) {

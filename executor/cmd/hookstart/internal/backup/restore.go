@@ -257,7 +257,8 @@ func (i Installation) makeOwn(ctx context.Context, r *reader, m Manifest) error 
 	for queue, of := range limits {
 		err := stream.EnsureOwn(ctx, i.JetStream, shared.Settings, queue, of)
 		if errors.Is(err, stream.ErrTooFewServers) || errors.Is(err, stream.ErrNoPlacement) {
-			i.say("queue %s: its own stream gets the replicas of %s, on any servers: %v", queue, stream.Name, err)
+			i.say("queue %s: its own stream gets the replicas of %s, on any servers: %v", queue,
+				stream.Name, err)
 			of.Replicas, of.PlacementTags = 0, nil
 			err = stream.EnsureOwn(ctx, i.JetStream, shared.Settings, queue, of)
 		}

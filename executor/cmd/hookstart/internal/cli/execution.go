@@ -61,15 +61,25 @@ type executionList struct {
 func (v *executionList) Run(s *session) error {
 	filter := apiclient.ExecutionFilter{
 		AccountID:  v.Account,
-		WorkflowID: v.Workflow, Status: v.Status, Source: v.Source, DeliveryID: v.DeliveryID, Since: v.Since.Time, Until: v.Until.Time,
+		WorkflowID: v.Workflow,
+		Status:     v.Status,
+		Source:     v.Source,
+		DeliveryID: v.DeliveryID,
+		Since:      v.Since.Time,
+		Until:      v.Until.Time,
 	}
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Execution], error) {
 		return s.client.Executions(s.ctx, filter, p)
 	}, listing[api.Execution]{
 		// The workflow comes last, because it is the only cell that may be long.
-		head: []string{"EXECUTION", "STATUS", "SOURCE", "ATTEMPTS", "ACCEPTED", "QUEUE", "WORKFLOW"},
+		head: []string{
+			"EXECUTION", "STATUS", "SOURCE", "ATTEMPTS", "ACCEPTED", "QUEUE", "WORKFLOW",
+		},
 		row: func(e api.Execution) []string {
-			return []string{e.ExecutionID, e.Status, e.Source, attempts(e.Attempts), ago(e.AcceptedAt, s.now()), e.Queue, e.WorkflowID}
+			return []string{
+				e.ExecutionID, e.Status, e.Source, attempts(e.Attempts), ago(e.AcceptedAt, s.now()),
+				e.Queue, e.WorkflowID,
+			}
 		},
 		none: "No such executions.",
 	})
@@ -177,7 +187,8 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 		if part.text == "" || part.text == "null" {
 			continue
 		}
-		if _, err := fmt.Fprintf(s.Out, "\n%s\n  %s\n", part.name, strings.ReplaceAll(part.text, "\n", "\n  ")); err != nil {
+		if _, err := fmt.Fprintf(s.Out, "\n%s\n  %s\n", part.name,
+			strings.ReplaceAll(part.text, "\n", "\n  ")); err != nil {
 			return err
 		}
 	}
@@ -228,7 +239,11 @@ func (v *executionCancel) many(s *session) error {
 	}
 	var all api.Canceled
 	for {
-		done, err := s.client.CancelExecutions(s.ctx, api.CancelExecutions{WorkflowID: v.Workflow, Since: v.Since.Time, Until: v.Until.Time})
+		done, err := s.client.CancelExecutions(s.ctx, api.CancelExecutions{
+			WorkflowID: v.Workflow,
+			Since:      v.Since.Time,
+			Until:      v.Until.Time,
+		})
 		if err != nil {
 			return err
 		}

@@ -87,7 +87,10 @@ type queueStreamSet struct {
 
 func (v *queueStreamSet) Run(s *session) error {
 	_, err := s.client.SetQueueStream(s.ctx, v.Queue, api.PutQueueStream{
-		MaxBytes: v.MaxBytes, MaxAgeSeconds: v.MaxAge.seconds, Replicas: v.Replicas, PlacementTags: v.Placement,
+		MaxBytes:      v.MaxBytes,
+		MaxAgeSeconds: v.MaxAge.seconds,
+		Replicas:      v.Replicas,
+		PlacementTags: v.Placement,
 	})
 	return s.done(err, "%s has a stream of its own", v.Queue)
 }
