@@ -111,17 +111,19 @@ func (s *Service) start(
 	traceparent, endSpan := s.startTrace(ctx, stream.SubjectOf(&start), start.ID)
 	defer func() { endSpan(err) }()
 	start.Trace = traceparent
+	var unfit error // the start cannot be encoded
 	publish := func(once bool) (*jetstream.PubAck, error) {
 		return s.starts.Publish(ctx, start.Queue, start.WorkflowID,
 			func(place stream.Place) (*nats.Msg, error) {
-				msg, err := place.StartMessage(start)
-				if err == nil {
-					recorder.NoteActor(msg.Header, edit.ActorOf(ctx))
+				var msg *nats.Msg
+				if msg, unfit = place.StartMessage(start); unfit != nil {
+					return nil, unfit
 				}
-				if err == nil && once {
+				recorder.NoteActor(msg.Header, edit.ActorOf(ctx))
+				if once {
 					msg.Header[jetstream.MsgIDHeader] = []string{start.ID}
 				}
-				return msg, err
+				return msg, nil
 			})
 	}
 	ack, err := publish(once)
@@ -131,6 +133,9 @@ func (s *Service) start(
 		}
 		// Another message has used the ID, so the start is stored without a message ID.
 		_, err = publish(false)
+	}
+	if unfit != nil {
+		return false, unfit
 	}
 	if err != nil {
 		return false, fmt.Errorf("%w: publish a start: %w", errAway, err)
