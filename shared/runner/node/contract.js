@@ -3,7 +3,7 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { timestampDate, timestampFromMs, timestampNow } from "@bufbuild/protobuf/wkt";
 import { headers } from "@nats-io/transport-node";
-import { BodyKind, ExecutionProgressSchema, ExecutionStartSchema, ExecutionState, QueueSettingsSchema } from "./gen/hookstart/v1/execution_pb.js";
+import { BodyKind, ExecutionProgressSchema, ExecutionStartSchema, ExecutionState, QueueSettingsSchema, QueueStreamPhase } from "./gen/hookstart/v1/execution_pb.js";
 
 /** @typedef {import("./gen/hookstart/v1/execution_pb.js").NamedValues} NamedValues */
 /** @typedef {ReturnType<typeof decodeStart>} Start what an execution begins with */
@@ -11,28 +11,31 @@ import { BodyKind, ExecutionProgressSchema, ExecutionStartSchema, ExecutionState
 
 export { ExecutionState };
 
-export const streamName = "EXECUTIONS";
+// A queue's starts are in the stream that all queues share, or, own, in the queue's own stream.
+/** @param {string} queue @param {boolean} own */
+export const streamName = (queue, own) => own ? `QUEUE_${queue}` : "EXECUTIONS";
 
-/** @param {string} queue */
-export const startSubject = (queue) => `executions.start.${queue}.>`;
+/** @param {string} queue @param {boolean} own */
+export const startSubject = (queue, own) => own ? `executions.queue.${queue}.start.>` : `executions.start.${queue}.>`;
 
 /** @param {string} queue @param {string} group */
 export const consumerName = (queue, group) => `runner-${queue}-${group}`;
 
-/** @param {string} queue @param {number} lane */
-export const laneSubject = (queue, lane) => `executions.ordered.${queue}.${lane}.>`;
+/** @param {string} queue @param {number} lane @param {boolean} own */
+export const laneSubject = (queue, lane, own) => own ? `executions.queue.${queue}.ordered.${lane}.>` : `executions.ordered.${queue}.${lane}.>`;
 
 /** @param {string} queue @param {string} group @param {number} lane */
 export const laneConsumerName = (queue, group, lane) => `${consumerName(queue, group)}-${lane}`;
 
+// A report goes beside the start.
 /** @param {Start} start */
-const progressSubject = (start) => `executions.progress.${start.queue}.${start.workflowId}.${start.executionId}`;
+const progressSubject = (start) => `executions.${start.own ? "reports" : "progress"}.${start.queue}.${start.workflowId}.${start.executionId}`;
 
 /**
  * lastReport is the request for the last report of an execution, which the stream of reports answers.
  * @param {Start} start
  */
-export const lastReport = (start) => `$JS.API.DIRECT.GET.PROGRESS.${progressSubject(start)}`;
+export const lastReport = (start) => `$JS.API.DIRECT.GET.${start.own ? `PROGRESS_${start.queue}` : "PROGRESS"}.${progressSubject(start)}`;
 
 /**
  * isFinal reports whether a report says that its execution has ended.
@@ -60,14 +63,26 @@ export const heartbeat = 3000;
  * @param {Uint8Array} data
  */
 export function decodeSettings(data) {
-  const { pausedSince, pausedUntil, groups, lanes } = fromBinary(QueueSettingsSchema, data);
+  const { pausedSince, pausedUntil, groups, lanes, stream } = fromBinary(QueueSettingsSchema, data);
   return {
     paused: pausedSince !== undefined,
     pausedUntil: pausedUntil && timestampDate(pausedUntil), // undefined: until it is resumed
     lanes: Number(lanes), // 0: no workflow of the queue has had an order key
+    hasOwn: stream !== undefined && stream.phase !== QueueStreamPhase.UNSPECIFIED, // the queue has a stream of its own
+    // New starts go to the queue's own stream, or went there last.
+    ownIsNewer: stream !== undefined && ownPhases.includes(stream.phase),
     maxInFlight: Object.fromEntries(groups.map(({ group, maxInFlight }) => [group, Number(maxInFlight)])), // 0: no limit
   };
 }
+
+// ownPhases are the phases of a move in which the own stream holds the newer starts.
+const ownPhases = [QueueStreamPhase.OWN, QueueStreamPhase.MOVING_OUT, QueueStreamPhase.CLOSED_OUT];
+
+/**
+ * settingsRequest is the request for the record of what an operator has set of a queue.
+ * @param {string} queue
+ */
+export const settingsRequest = (queue) => `$JS.API.DIRECT.GET.KV_registry.$KV.registry.queue.${queue}`;
 
 // forever is when a pause without an end would end.
 const forever = "2200-01-01T00:00:00.000000001Z";
@@ -93,8 +108,9 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
  * decodeStart reads the message that starts an execution. It throws what no further attempt
  * would make better.
  * @param {Uint8Array} data
+ * @param {string} [subject] the message's
  */
-export function decodeStart(data) {
+export function decodeStart(data, subject = "") {
   const start = fromBinary(ExecutionStartSchema, data);
   if (!uuid.test(start.executionId)) {
     throw new Error(`${JSON.stringify(start.executionId.slice(0, 80))} is not an execution ID`);
@@ -111,6 +127,7 @@ export function decodeStart(data) {
     replayOf: start.replayOf,
     sender: start.sender, // the preset of the node's sender; empty: it has none
     orderKey: start.orderKey, // empty: it has no order
+    own: subject.startsWith("executions.queue."), // the start is in its queue's own stream
     verified: start.verified, // the request was verified as the sender's
     contentType: start.contentType,
     body, // the bytes as sent: what a signature is about

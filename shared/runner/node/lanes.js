@@ -51,6 +51,7 @@ export class LaneMessage {
   constructor(msg) {
     this.msg = msg;
     this.data = msg.data;
+    this.subject = msg.subject;
     this.headers = msg.headers;
     this.reply = msg.reply ?? "";
     // $JS.ACK.(domain.account.)stream.consumer.deliveries.sequence.…
@@ -76,6 +77,29 @@ export class LaneMessage {
   /** @param {string} [why] */
   term(why) {
     this.msg.respond(`+TERM ${why ?? ""}`);
+  }
+}
+
+/**
+ * Held is a message of a lane that must not begin yet, because older executions of the lane are in another stream. Its
+ * heartbeats go on.
+ */
+export class Held {
+  /**
+   * @param {import("@nats-io/transport-node").NatsConnection} nc
+   * @param {LaneMessage} msg @param {Lease} lease @param {boolean} own it is from the queue's own stream
+   */
+  constructor(nc, msg, lease, own) {
+    this.msg = msg;
+    this.lease = lease;
+    this.own = own;
+    const beat = () => lease.holds() && lease.renew(nc, msg.reply).catch(() => {});
+    void beat();
+    this.beating = setInterval(beat, lease.ackWait / 4);
+  }
+
+  release() {
+    clearInterval(this.beating);
   }
 }
 

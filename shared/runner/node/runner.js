@@ -5,8 +5,8 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Canceled, Cancellations } from "./cancel.js";
 import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { createInbox, nanos } from "@nats-io/transport-node";
-import { LaneMessage, Lease, Lost, hasEnded } from "./lanes.js";
-import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, laneConsumerName, laneSubject, presenceSubject, progress, startSubject, streamName } from "./contract.js";
+import { Held, LaneMessage, Lease, Lost, hasEnded } from "./lanes.js";
+import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, laneConsumerName, laneSubject, presenceSubject, progress, settingsRequest, startSubject, streamName } from "./contract.js";
 
 /** @typedef {import("./contract.js").Execution} Execution */
 /** @typedef {import("./contract.js").Start} Start */
@@ -26,8 +26,10 @@ const pullExpiry = 5000;
 // onceExpiry is that of a runner with one attempt, in milliseconds. When it stops, it waits for what its last request brings, and runs it: what
 // is sent to a request that nobody waits for would be an attempt, and fail although no handler has seen it. No request can expire sooner.
 const onceExpiry = 1000;
-// consumerNotFound is the server's error code.
-const consumerNotFound = 10014;
+// consumerNotFound and streamNotFound are the server's error codes.
+const consumerNotFound = 10014, streamNotFound = 10059;
+// noResponders is the status of an answer that says that nothing listens.
+const noResponders = 503;
 
 // reportOverhead is room in a report for all but the output.
 const reportOverhead = 16 * 1024;
@@ -37,15 +39,77 @@ export { Canceled, Lost };
 // cancelPoll is how often the runner asks for cancellations of what its handlers work on, in milliseconds.
 const cancelPoll = 1000;
 
-// lanesEvery is how often a runner looks whether its queue has lanes, in milliseconds.
-const lanesEvery = 2000;
-// laneSoonest and laneLatest are the shortest and the longest pause, in milliseconds, between two requests for the next
-// message of a lane that has none.
-const laneSoonest = 50, laneLatest = 500;
+// followEvery is how often a runner looks whether its queue has lanes, and a stream of its own, in milliseconds.
+const followEvery = 2000;
+// settingsTimeout is how long a runner waits for the record of its queue, in milliseconds.
+const settingsTimeout = 5000;
+// soonest and latest are the shortest and the longest pause, in milliseconds, between two requests that the server answers
+// at once, while there is nothing.
+const soonest = 50, latest = 500;
+// pullErrors is how many requests in a row may fail until the consumer in the queue's own stream is looked up again.
+const pullErrors = 5;
 // laneHold is how long a place is kept for the answer to such a request, in milliseconds.
 const laneHold = 50;
-// pullExpiryWithLanes is pullExpiry while the queue has lanes, which could use the places that a request keeps.
-const pullExpiryWithLanes = 1000;
+// pullExpiryShared is pullExpiry while others could use the places that a request keeps: lanes, or the other stream.
+const pullExpiryShared = 1000;
+
+/** Places are the places for handlers. Who waits first gets one first. */
+class Places {
+  /** @param {number} free */
+  constructor(free) {
+    this.free = free;
+    /** @type {((taken: boolean) => void)[]} */
+    this.waiting = [];
+  }
+
+  tryTake() {
+    if (this.free === 0 || this.waiting.length > 0) {
+      return false;
+    }
+    this.free--;
+    return true;
+  }
+
+  /**
+   * take waits for a place. It returns false when the signal ends first.
+   * @param {AbortSignal} stop
+   * @returns {Promise<boolean>}
+   */
+  take(stop) {
+    if (stop.aborted) {
+      return Promise.resolve(false);
+    }
+    if (this.tryTake()) {
+      return Promise.resolve(true);
+    }
+    return new Promise((resolve) => {
+      const end = () => {
+        this.waiting = this.waiting.filter((one) => one !== got);
+        resolve(false);
+      };
+      const got = (/** @type {boolean} */ taken) => {
+        stop.removeEventListener("abort", end);
+        resolve(taken);
+      };
+      this.waiting.push(got);
+      stop.addEventListener("abort", end, { once: true });
+    });
+  }
+
+  leave() {
+    const next = this.waiting.shift();
+    if (next) {
+      next(true);
+    } else {
+      this.free++;
+    }
+  }
+}
+
+/**
+ * A Source is the group's consumer in one of the two streams.
+ * @typedef {{ own: boolean, over: boolean, consumer: import("@nats-io/jetstream").Consumer }} Source
+ */
 
 // Permanent is an error that is not tried again.
 export class Permanent extends Error {}
@@ -93,7 +157,7 @@ export async function run(nc, options, handler, stop) {
   const o = { ...defaults, ...options };
   const js = jetstream(nc);
   const manager = await jetstreamManager(nc);
-  const consumer = await ensureConsumer(js, manager, o);
+  const consumer = await ensureConsumer(nc, js, manager, o);
   const working = new AbortController(); // ends when handlers may not go on
   /** @type {Set<Promise<void>>} */
   const underway = new Set();
@@ -118,121 +182,299 @@ export async function run(nc, options, handler, stop) {
   const presence = presenceSubject(o.queue, o.group, randomUUID());
   nc.publish(presence);
   const present = setInterval(() => unlessClosed(() => nc.publish(presence)), heartbeat);
-  /** @type {import("@nats-io/jetstream").ConsumerMessages | undefined} */
-  let messages;
+  /** @type {Set<import("@nats-io/jetstream").ConsumerMessages>} */
+  const requests = new Set();
   const once = o.attempts === 1;
-  const end = () => void (once || messages?.close());
+  const end = () => {
+    if (!once) {
+      requests.forEach((messages) => void messages.close());
+    }
+  };
   stop.addEventListener("abort", end, { once: true });
+  const over = new AbortController(); // stop, or the connection is closed
+  stop.addEventListener("abort", () => over.abort(), { once: true });
+  if (stop.aborted) {
+    over.abort();
+  }
   const closed = nc.closed().then((cause) => {
     working.abort();
-    messages?.close();
+    over.abort();
+    requests.forEach((messages) => void messages.close());
     return new ConnectionClosed("the connection to NATS is closed for good", { cause });
   });
-  const group = await consumer.info(true);
-  const laneTaker = takeLanes();
+  const places = new Places(o.concurrency);
   let laned = 0; // how many lanes are taken
+  /** @type {Source | undefined} */
+  let own; // undefined: nothing is taken from the queue's own stream
+  let ownActive = false; // the last execution came from there
+  let ownIsNewer = false; // by the last reading of the queue's record
+  const group = await consumer.info(true);
+  const following = follow();
+  await take({ own: false, over: false, consumer });
 
-  /** takeLanes takes the queue's lanes, as soon as it has some. */
-  async function takeLanes() {
+  /** follow takes the queue's lanes, and its own stream, as soon as it has them. */
+  async function follow() {
     const taking = [];
-    while (!stop.aborted && !nc.isClosed()) {
-      for (const lanes = await countLanes(js, manager, o); laned < lanes; laned++) {
+    while (!over.signal.aborted) {
+      const settings = await readSettings(nc, o.queue);
+      if (settings.readable) {
+        ownIsNewer = settings.ownIsNewer;
+        if (own && !settings.hasOwn) {
+          own.over = true;
+        }
+        if (!own && settings.hasOwn) {
+          taking.push(takeOwn());
+        }
+      }
+      for (const lanes = settings.readable ? settings.lanes : await countLanes(js, o); laned < lanes; laned++) {
         taking.push(takeLane(laned));
       }
-      await pause(lanesEvery, undefined, { signal: stop }).catch(() => {});
+      await idle(followEvery);
     }
     await Promise.all(taking);
   }
 
-  /** takePlace takes one of the places for handlers. */
-  function takePlace() {
-    const place = { left: false, leave: () => {} };
-    const taken = /** @type {Promise<void>} */ (new Promise((resolve) => {
-      place.leave = () => {
-        place.left = true;
-        underway.delete(taken);
-        resolve();
-      };
-    }));
-    underway.add(taken);
-    return place;
+  /**
+   * idle waits, or until the end.
+   * @param {number} ms
+   */
+  async function idle(ms) {
+    await pause(ms, undefined, { signal: over.signal }).catch(() => {});
+  }
+
+  /** takeOwn takes executions from the queue's own stream, until it is gone. */
+  async function takeOwn() {
+    try {
+      own = { own: true, over: false, consumer: await ensureConsumer(nc, js, manager, o, { shared: group }) };
+      await take(own);
+    } catch (failure) {
+      if (!(failure instanceof JetStreamApiError) || failure.code !== streamNotFound) {
+        log(o, { result: "the queue's own stream cannot be taken", error: reason(failure) });
+      }
+    } finally {
+      own = undefined;
+    }
   }
 
   /**
-   * takeLane takes the executions of one lane, one after the other.
-   * @param {number} lane
+   * take takes executions without an order key from a source.
+   * @param {Source} source
    */
-  async function takeLane(lane) {
-    let found = false;
-    let wait = laneSoonest;
-    while (!stop.aborted && !nc.isClosed()) {
+  async function take(source) {
+    let wait = soonest;
+    let failed = 0;
+    while (!source.over && await places.take(over.signal)) {
+      // No more than there are places: what waits for one longer than ackWait is run by another member, too.
+      let taken = 1;
+      const sharing = laned > 0 || own !== undefined;
+      // A request that waits keeps places, so it waits where the last execution came from.
+      const waits = own === undefined || ownActive === source.own;
+      const most = !waits ? 1 : sharing ? Math.ceil(o.concurrency / 2) : o.concurrency;
+      while (taken < most && places.tryTake()) {
+        taken++;
+      }
+      let began = 0;
+      const begin = (/** @type {Message} */ msg) => {
+        if (stop.aborted && msg.info.deliveryCount < o.attempts) {
+          msg.nak(); // fetched, not begun: for another member, at once
+          return;
+        }
+        began++;
+        ownActive = source.own;
+        const one = attempt(nc, js, o, handler, working.signal, deliveries, cancellations, msg)
+          .catch((failure) => log(o, { result: "not reported", error: reason(failure) })) // the connection was closed
+          .finally(() => {
+            underway.delete(one);
+            places.leave();
+          });
+        underway.add(one);
+      };
       try {
-        if (!found) {
-          await ensureConsumer(js, manager, o, { lane, main: group });
-          found = true;
+        if (waits) {
+          const messages = await source.consumer.fetch({ max_messages: taken, expires: sharing ? pullExpiryShared : once ? onceExpiry : pullExpiry });
+          requests.add(messages);
+          if (stop.aborted) {
+            end();
+          }
+          try {
+            for await (const msg of messages) {
+              begin(msg);
+            }
+          } finally {
+            requests.delete(messages);
+          }
+        } else {
+          const msg = await nextMessage(nc, streamName(o.queue, source.own), consumerName(o.queue, o.group), () => {});
+          if (msg) {
+            begin(msg);
+          }
         }
-        if (underway.size >= o.concurrency) {
-          await Promise.race(underway);
-          continue;
+        failed = 0;
+      } catch {
+        if (source.own && ++failed >= pullErrors) {
+          source.over = true;
         }
-        const asked = performance.now();
-        const place = takePlace();
-        const msg = await nextOfLane(nc, laneConsumerName(o.queue, o.group, lane), place.leave);
-        if (!msg) {
-          place.leave();
-          await pause(wait, undefined, { signal: stop }).catch(() => {});
-          wait = Math.min(wait * 1.5, laneLatest);
-          continue;
+        if (!nc.isClosed()) {
+          await pause(250); // the server restarts, or has no leader
         }
-        wait = laneSoonest;
-        const late = place.left && underway.size >= o.concurrency; // it came after the place was left, and there is no other
-        if (late || (stop.aborted && msg.info.deliveryCount < o.attempts)) {
-          place.leave();
-          msg.nak();
-          continue;
+      } finally {
+        for (; taken > began; taken--) {
+          places.leave();
         }
-        const mine = place.left ? takePlace() : place;
-        await attempt(nc, js, o, handler, working.signal, deliveries, cancellations, msg, new Lease(asked, o.ackWait))
-          .catch((failure) => log(o, { result: "not reported", error: reason(failure) }))
-          .finally(mine.leave);
-      } catch (failure) {
-        log(o, { result: "a lane of ordered executions cannot be taken", error: reason(failure) });
-        await pause(lanesEvery, undefined, { signal: stop }).catch(() => {});
+      }
+      if (began > 0) {
+        wait = soonest;
+      } else if (!waits) {
+        await idle(wait);
+        wait = Math.min(wait * 1.5, latest);
       }
     }
   }
 
-  while (!stop.aborted && !nc.isClosed()) {
-    try {
-      // No more than there are places: what waits for one longer than ackWait is run by another member, too.
-      const free = o.concurrency - underway.size;
-      messages = await consumer.fetch(laned > 0
-        ? { max_messages: Math.max(1, Math.min(free, Math.ceil(o.concurrency / 2))), expires: pullExpiryWithLanes }
-        : { max_messages: free, expires: once ? onceExpiry : pullExpiry });
-      if (stop.aborted) {
-        end();
-      }
-      for await (const msg of messages) {
-        if (stop.aborted && msg.info.deliveryCount < o.attempts) {
-          msg.nak(); // fetched, not begun: for another member, at once
-          continue;
+  /**
+   * takeLane takes the executions of one lane, one after the other. At any time, all of a lane in one of the two streams
+   * are older than all in the other; so the newer stream is asked only when the group is done with the older one. Which
+   * one is newer, the queue's record says; it is read again after a message has come.
+   * @param {number} lane
+   */
+  async function takeLane(lane) {
+    const found = { shared: false, own: /** @type {Source | undefined} */ (undefined) };
+    /** @type {Held | undefined} */
+    let held;
+    let wait = soonest;
+    while (!over.signal.aborted) {
+      try {
+        if (!found.shared) {
+          await ensureConsumer(nc, js, manager, o, { lane, main: group });
+          found.shared = true;
         }
-        const one = attempt(nc, js, o, handler, working.signal, deliveries, cancellations, msg)
-          .catch((failure) => log(o, { result: "not reported", error: reason(failure) })) // the connection was closed
-          .finally(() => underway.delete(one));
-        underway.add(one);
-      }
-    } catch {
-      if (!nc.isClosed()) {
-        await pause(250); // the server restarts, or has no leader
+        if (own && found.own !== own) {
+          const source = own;
+          await ensureConsumer(nc, js, manager, o, { lane, main: await source.consumer.info(true), shared: group });
+          found.own = source;
+        }
+        if (await takeNext()) {
+          wait = soonest;
+        } else {
+          await idle(wait);
+          wait = Math.min(wait * 1.5, latest);
+        }
+      } catch (failure) {
+        log(o, { result: "a lane of ordered executions cannot be taken", error: reason(failure) });
+        await idle(followEvery);
       }
     }
-    if (underway.size >= o.concurrency) {
-      await Promise.race(underway);
+    held?.release();
+    held?.msg.nak(); // not begun: another member gets it at once
+
+    /** takeNext takes the next execution of the lane. It returns false if there is none now. */
+    async function takeNext() {
+      if (!own && !held) {
+        return takeFrom(false);
+      }
+      const older = !ownIsNewer;
+      if ((!older || own) && await takeFrom(older)) {
+        return true;
+      }
+      if (held) {
+        return takeHeld(held);
+      }
+      return await drained(older) && (older || own !== undefined) && takeFrom(!older);
+    }
+
+    /** @param {boolean} fromOwn */
+    async function takeFrom(fromOwn) {
+      if (!await places.take(over.signal)) {
+        return false;
+      }
+      const asked = performance.now();
+      let placed = true;
+      const leave = () => {
+        if (placed) {
+          placed = false;
+          places.leave();
+        }
+      };
+      try {
+        const msg = await nextMessage(nc, streamName(o.queue, fromOwn), laneConsumerName(o.queue, o.group, lane), leave);
+        if (!msg) {
+          return false;
+        }
+        placed ||= places.tryTake();
+        if (!placed || (stop.aborted && msg.info.deliveryCount < o.attempts)) {
+          msg.nak(); // it came after the place was left, and there is no other
+          return false;
+        }
+        const lease = new Lease(asked, o.ackWait);
+        if ((own || held) && !await mayBegin(fromOwn)) {
+          held = new Held(nc, msg, lease, fromOwn);
+          return true;
+        }
+        await begin(msg, lease);
+        return true;
+      } finally {
+        leave();
+      }
+    }
+
+    /** @param {Held} waiting */
+    async function takeHeld(waiting) {
+      if (!await mayBegin(waiting.own) || !await places.take(over.signal)) {
+        return false;
+      }
+      waiting.release();
+      held = undefined;
+      try {
+        await begin(waiting.msg, waiting.lease);
+      } finally {
+        places.leave();
+      }
+      return true;
+    }
+
+    /** @param {LaneMessage} msg @param {Lease} lease */
+    async function begin(msg, lease) {
+      const one = attempt(nc, js, o, handler, working.signal, deliveries, cancellations, msg, lease)
+        .catch((failure) => log(o, { result: "not reported", error: reason(failure) }));
+      underway.add(one);
+      await one;
+      underway.delete(one);
+    }
+
+    /**
+     * mayBegin reports whether an execution that has come from a stream may begin: it is the older one, or the group is
+     * done with the lane in the other.
+     * @param {boolean} fromOwn
+     */
+    async function mayBegin(fromOwn) {
+      const settings = await readSettings(nc, o.queue);
+      if (!settings.readable) {
+        return false;
+      }
+      ownIsNewer = settings.ownIsNewer;
+      return ownIsNewer !== fromOwn || drained(!fromOwn);
+    }
+
+    /**
+     * drained reports whether the group is done with the lane in a stream.
+     * @param {boolean} ofOwn
+     */
+    async function drained(ofOwn) {
+      try {
+        const info = await manager.consumers.info(streamName(o.queue, ofOwn), laneConsumerName(o.queue, o.group, lane));
+        return info.num_pending === 0 && info.num_ack_pending === 0;
+      } catch (failure) {
+        if (failure instanceof JetStreamApiError && (failure.code === consumerNotFound || failure.code === streamNotFound)) {
+          return true;
+        }
+        throw failure;
+      }
     }
   }
+
   const late = setTimeout(() => working.abort(), o.drainTimeout);
-  await Promise.all([laneTaker, ...underway]);
+  await following;
+  await Promise.all(underway);
   clearTimeout(late);
   clearInterval(present);
   clearInterval(canceling);
@@ -244,20 +486,15 @@ export async function run(nc, options, handler, stop) {
 }
 
 /**
- * countLanes returns how many lanes the queue has; 0 if that cannot be determined. A runner with an account of its own
- * cannot read the queue's record: it counts the consumers that the executor has made for its group.
+ * countLanes returns how many lanes the queue has, for a runner with an account of its own that cannot read the queue's
+ * record: it counts the consumers that the executor has made for its group.
  * @param {JetStream} js
- * @param {import("@nats-io/jetstream").JetStreamManager} manager
  * @param {Options} o
  */
-async function countLanes(js, manager, o) {
-  const { readable, lanes } = await readSettings(manager, o.queue);
-  if (readable) {
-    return Number(lanes);
-  }
+async function countLanes(js, o) {
   for (let lane = 0; ; lane++) {
     try {
-      await js.consumers.get(streamName, laneConsumerName(o.queue, o.group, lane));
+      await js.consumers.get(streamName(o.queue, false), laneConsumerName(o.queue, o.group, lane));
     } catch {
       return lane;
     }
@@ -265,22 +502,27 @@ async function countLanes(js, manager, o) {
 }
 
 /**
- * nextOfLane asks for the next message of a lane. It calls leave when the server does not answer at once, as while a message
- * of the lane is out.
+ * nextMessage asks for the next message of a consumer, which the server has now or not. It calls leave when the server does
+ * not answer at once, as while a message of a lane is out.
  * @param {NatsConnection} nc
+ * @param {string} stream
  * @param {string} consumer
  * @param {() => void} leave
- * @returns {Promise<Message | null>}
+ * @returns {Promise<LaneMessage | null>}
  */
-async function nextOfLane(nc, consumer, leave) {
+async function nextMessage(nc, stream, consumer, leave) {
   const inbox = createInbox();
   const answers = nc.subscribe(inbox, { max: 1 });
   const held = setTimeout(leave, laneHold);
-  const over = setTimeout(() => answers.unsubscribe(), pullExpiryWithLanes);
+  const over = setTimeout(() => answers.unsubscribe(), pullExpiryShared);
   try {
-    nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${streamName}.${consumer}`, JSON.stringify({ batch: 1, no_wait: true }), { reply: inbox });
+    nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, JSON.stringify({ batch: 1, no_wait: true }), { reply: inbox });
     for await (const answer of answers) {
-      return answer.headers?.code ? null : new LaneMessage(answer);
+      const code = answer.headers?.code;
+      if (code === noResponders) {
+        throw new Error(`nothing answers for the consumer ${consumer} of ${stream}`);
+      }
+      return code ? null : new LaneMessage(answer);
     }
     return null;
   } finally {
@@ -291,17 +533,21 @@ async function nextOfLane(nc, consumer, leave) {
 
 /**
  * ensureConsumer finds the group's durable consumer, or that of a lane, or makes it. A lane begins where the group's
- * consumer began.
+ * consumer began, main. With shared, the group's consumer in the shared stream, it is a consumer in the queue's own stream.
+ * @param {NatsConnection} nc
  * @param {JetStream} js
  * @param {import("@nats-io/jetstream").JetStreamManager} manager
  * @param {Options} o
- * @param {{ lane: number, main: import("@nats-io/jetstream").ConsumerInfo }} [of]
+ * @param {{ lane?: number, main?: import("@nats-io/jetstream").ConsumerInfo, shared?: import("@nats-io/jetstream").ConsumerInfo }} [of]
  */
-async function ensureConsumer(js, manager, o, of) {
-  const name = of ? laneConsumerName(o.queue, o.group, of.lane) : consumerName(o.queue, o.group);
-  const subject = of ? laneSubject(o.queue, of.lane) : startSubject(o.queue);
+async function ensureConsumer(nc, js, manager, o, { lane, main, shared } = {}) {
+  const own = shared !== undefined;
+  const stream = streamName(o.queue, own);
+  const name = lane === undefined ? consumerName(o.queue, o.group) : laneConsumerName(o.queue, o.group, lane);
+  const subject = lane === undefined ? startSubject(o.queue, own) : laneSubject(o.queue, lane, own);
+  const ordered = lane !== undefined && { max_ack_pending: 1 };
   try {
-    const consumer = await js.consumers.get(streamName, name);
+    const consumer = await js.consumers.get(stream, name);
     if ((await consumer.info(true)).config.filter_subject !== subject) {
       throw new Error(`the consumer ${name} has other subjects than ${subject}: choose another name of the group`);
     }
@@ -311,27 +557,27 @@ async function ensureConsumer(js, manager, o, of) {
       throw err;
     }
   }
-  let settings = await readSettings(manager, o.queue);
-  await manager.consumers.add(streamName, {
+  let settings = await readSettings(nc, o.queue);
+  await manager.consumers.add(stream, {
     durable_name: name,
     filter_subject: subject,
     ack_policy: AckPolicy.Explicit,
-    ack_wait: of?.main.config.ack_wait ?? nanos(o.ackWait),
-    ...begin(of?.main),
+    ack_wait: (main ?? shared)?.config.ack_wait ?? nanos(o.ackWait),
+    ...(main ? begin(main) : beginOwn(shared)),
     ...consumerSettings(settings, o.group),
-    ...of && { max_ack_pending: 1 },
+    ...ordered,
   });
   // What an operator sets meanwhile holds from the beginning, too: executors see the consumer, or the kit sees the settings.
   for (;;) {
-    const now = await readSettings(manager, o.queue);
+    const now = await readSettings(nc, o.queue);
     if (now.revision === settings.revision) {
       break;
     }
     settings = now;
     // An update without pause_until ends a pause.
-    await manager.consumers.update(streamName, name, { pause_until: undefined, ...consumerSettings(settings, o.group), ...of && { max_ack_pending: 1 } });
+    await manager.consumers.update(stream, name, { pause_until: undefined, ...consumerSettings(settings, o.group), ...ordered });
   }
-  return js.consumers.get(streamName, name);
+  return js.consumers.get(stream, name);
 }
 
 /**
@@ -352,15 +598,29 @@ function begin(main) {
 }
 
 /**
+ * beginOwn returns where a group's consumer begins in the queue's own stream: with the oldest message, unless the group
+ * itself began later.
+ * @param {import("@nats-io/jetstream").ConsumerInfo} [shared] the group's consumer in the shared stream
+ */
+function beginOwn(shared) {
+  return shared?.config.deliver_policy === DeliverPolicy.StartSequence ? { deliver_policy: DeliverPolicy.All } : begin(shared);
+}
+
+/**
  * readSettings reads what an operator has set of a queue. Where that cannot be read, the executors see to it.
- * @param {import("@nats-io/jetstream").JetStreamManager} manager
+ * @param {NatsConnection} nc
  * @param {string} queue
  */
-async function readSettings(manager, queue) {
+async function readSettings(nc, queue) {
   const none = new Uint8Array();
   try {
-    const found = await manager.streams.getMessage("KV_registry", { last_by_subj: `$KV.registry.queue.${queue}` });
-    return { readable: true, revision: found?.seq ?? 0, ...decodeSettings(found?.data ?? none) };
+    const answer = await nc.request(settingsRequest(queue), undefined, { timeout: settingsTimeout });
+    const status = answer.headers?.code ?? 0;
+    if (status !== 0 && status !== 404) {
+      throw new Error(`status ${status}`);
+    }
+    const deleted = status === 404 || Boolean(answer.headers?.get("KV-Operation"));
+    return { readable: true, revision: Number(answer.headers?.get("Nats-Sequence") ?? 0), ...decodeSettings(deleted ? none : answer.data) };
   } catch {
     return { readable: false, revision: 0, ...decodeSettings(none) };
   }
@@ -387,7 +647,7 @@ async function attempt(nc, js, o, handler, working, deliveries, cancellations, m
     result, attempt: count, executionId: start?.executionId, ms: Date.now() - began, error,
   });
   try {
-    start = decodeStart(msg.data);
+    start = decodeStart(msg.data, msg.subject);
   } catch (failure) {
     // No attempt would make it better. The executor puts it on the list of dead letters.
     const why = reason(failure);
