@@ -1,0 +1,358 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
+	"github.com/hookstart/hookstart/shared/child/childtest"
+	"github.com/hookstart/hookstart/shared/embednats/freeport"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+var (
+	moves     = flag.Int("moves", 4, "number of moves in TestQueuesMoveUnderLoad, in and out in turn")
+	movesSeed = flag.Uint64("moves-seed", 1, "seed of what TestQueuesMoveUnderLoad kills")
+)
+
+// A queue moves into a stream of its own and back, again and again, while deliveries and repeats of
+// them arrive, and at each move one process is killed: an executor, an ingress or a runner. Nothing
+// acknowledged is lost or stored twice, repeats are recognised, only what was in flight at a kill
+// runs again, and senders wait no longer than 5 s.
+func TestQueuesMoveUnderLoad(t *testing.T) {
+	t.Parallel()
+	m := newMoving(t)
+	stop := m.load()
+	random := rand.New(rand.NewPCG(*movesSeed, 0)) //nolint:gosec // not a secret
+	for n := range *moves {
+		method := http.MethodPut
+		if n%2 == 1 {
+			method = http.MethodDelete
+		}
+		killed := make(chan struct{})
+		go func() {
+			defer close(killed)
+			<-time.After(time.Duration(random.IntN(300)) * time.Millisecond)
+			m.killOne(n)
+		}()
+		m.move(method)
+		<-killed
+		m.awaitMore(100)
+	}
+	stop()
+	m.check()
+}
+
+// moving is an installation with two workflows, each in a queue of its own: the executions of "killed"
+// are taken by runners of the kit, those of "other" by hookstart run. The queue "killed" moves.
+type moving struct {
+	t       *testing.T
+	server  *natstest.Node
+	client  *apiclient.Client
+	api     string
+	urls    []string // of the ingresses
+	paths   map[string]string
+	folder  string // hookstart run writes a file for each execution
+	command string // the program hookstart
+
+	mu        sync.Mutex
+	executor  func() *process // starts it
+	running   map[string]*process
+	ingress   []func() *process
+	runners   []*testRunner
+	member    []*testRunner
+	accepted  map[string]map[string]string // execution IDs, by workflow and delivery
+	repeats   int
+	longest   time.Duration // the longest time for which a sender was refused
+	longestOf string
+	done      atomic.Int64
+}
+
+func newMoving(t *testing.T) *moving {
+	m := &moving{
+		t: t, server: natstest.Start(t), folder: t.TempDir(), command: filepath.Join(buildCommandLine(t), "hookstart"),
+		running: map[string]*process{}, accepted: map[string]map[string]string{"killed": {}, "other": {}}, paths: map[string]string{},
+	}
+	address := func() string {
+		port, err := freeport.Reserve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		port.Release()
+		return port.Addr()
+	}
+	addr, database := address(), "sqlite:"+filepath.Join(t.TempDir(), "executions.db")
+	m.executor = func() *process {
+		p := launch(t, "executor", "--addr="+addr, "--ops-addr=127.0.0.1:0", "--nats-url="+m.server.URL(),
+			"--database-url="+database, "--admin-token="+adminToken, "--public-url=https://hooks.example.com", "--log-level=warn")
+		return p
+	}
+	m.api = "http://" + addr
+	m.client = apiclient.New(m.api, adminToken)
+	m.running["executor"] = m.executor()
+	within(t, time.Minute, "executor", func() bool { _, err := m.client.Plans(t.Context()); return err == nil })
+	for range 2 {
+		addr := address()
+		m.ingress = append(m.ingress, func() *process {
+			return launch(t, "ingress", "--addr="+addr, "--ops-addr=127.0.0.1:0", "--nats-url="+m.server.URL(), "--log-level=warn")
+		})
+		m.urls = append(m.urls, "http://"+addr)
+	}
+	for n, start := range m.ingress {
+		m.running[fmt.Sprint("ingress ", n)] = start()
+	}
+	for _, id := range []string{"killed", "other"} {
+		path := makeWorkflow(t, m.client, id)
+		if _, err := m.client.PutWorkflow(t.Context(), id, api.PutWorkflow{
+			AccountID: "tests", Name: id, Queue: id, RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1}, Triggers: []api.PutTrigger{{NodeID: "node"}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		m.paths[id] = path
+	}
+	for range 2 {
+		m.member = append(m.member, m.startRunner())
+	}
+	m.startRun()
+	return m
+}
+
+func (m *moving) startRunner() *testRunner {
+	r := &testRunner{process: launch(m.t, "test-runner", m.server.URL(), "5ms")}
+	r.Await("(ready)")
+	m.runners = append(m.runners, r)
+	return r
+}
+
+// startRun starts hookstart run. Its program appends a line to a file of the execution.
+func (m *moving) startRun() {
+	command := exec.Command(m.command, "run", "--queue", "other", "--nats-url", m.server.URL(), "--concurrency", "4", "--",
+		"sh", "-c", `echo "$HOOKSTART_ATTEMPT" >> "$HOOKSTART_EXECUTION_ID"`)
+	command.Dir = m.folder
+	m.running["hookstart run"] = childtest.Launch(m.t, command)
+}
+
+// killOne kills one process and starts it again.
+func (m *moving) killOne(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch n % 4 {
+	case 0:
+		m.running["executor"].Kill()
+		m.running["executor"] = m.executor()
+	case 1, 3:
+		i := n / 2 % len(m.ingress)
+		name := fmt.Sprint("ingress ", i)
+		m.running[name].Kill()
+		m.running[name] = m.ingress[i]()
+	default:
+		i := n / 4 % len(m.member)
+		m.member[i].Kill()
+		m.member[i].killed = true
+		m.member[i] = m.startRunner()
+	}
+}
+
+// move moves the queue, and repeats the request while the executor is away.
+func (m *moving) move(method string) {
+	m.t.Helper()
+	within(m.t, 2*time.Minute, method+" of the queue's stream", func() bool {
+		ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, method, m.api+"/api/v1/queues/killed/stream", strings.NewReader("{}"))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+adminToken)
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, _ := io.ReadAll(response.Body)
+		if response.StatusCode >= 400 && response.StatusCode < 500 {
+			m.t.Logf("%s: %d %s", method, response.StatusCode, text)
+		}
+		return response.StatusCode < 300
+	})
+}
+
+// load sends deliveries to both workflows, about a quarter of them again, until stop.
+func (m *moving) load() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var senders sync.WaitGroup
+	for sender := range 4 {
+		workflow := []string{"killed", "other"}[sender%2]
+		senders.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				delivery := fmt.Sprintf("%d-%d", sender, n)
+				id := m.deliver(workflow, delivery, n, "")
+				m.mu.Lock()
+				m.accepted[workflow][delivery] = id
+				m.mu.Unlock()
+				m.done.Add(1)
+				if n%4 == 3 { // one from before, which may be in another stream
+					again := fmt.Sprintf("%d-%d", sender, n/2)
+					m.mu.Lock()
+					want := m.accepted[workflow][again]
+					m.repeats++
+					m.mu.Unlock()
+					m.deliver(workflow, again, n, want)
+				}
+				pause := time.NewTimer(5 * time.Millisecond)
+				<-pause.C
+			}
+		})
+	}
+	return func() { cancel(); senders.Wait() }
+}
+
+// deliver sends a delivery until it is accepted, as senders do. If it is a repeat, the answer must be
+// the original execution.
+func (m *moving) deliver(workflow, delivery string, n int, original string) (id string) {
+	began := time.Now()
+	refused := ""
+	for attempt := 0; ; attempt++ {
+		url := m.urls[(n+attempt)%len(m.urls)] + m.paths[workflow]
+		a, err := post(context.Background(), url, map[string]string{"X-GitHub-Delivery": delivery}, strings.NewReader("{}"))
+		if err == nil && a.status == http.StatusOK {
+			if original != "" && (!a.Deduplicated || a.ExecutionID != original) {
+				m.t.Errorf("%s: the repeat of delivery %s was answered with %+v, the original execution is %s", workflow, delivery, a, original)
+			}
+			m.mu.Lock()
+			if waited := time.Since(began); refused != "" && waited > m.longest {
+				m.longest, m.longestOf = waited, refused
+			}
+			m.mu.Unlock()
+			return a.ExecutionID
+		}
+		if err == nil {
+			refused = fmt.Sprint(a.status, " ", a.Code)
+			if a.status != http.StatusServiceUnavailable {
+				m.t.Errorf("%s: delivery %s was answered with %+v", workflow, delivery, a)
+				return ""
+			}
+		}
+		if time.Since(began) > time.Minute {
+			m.t.Errorf("%s: delivery %s was refused for a minute: %+v, %v", workflow, delivery, a, err)
+			return ""
+		}
+		pause := time.NewTimer(20 * time.Millisecond)
+		<-pause.C
+	}
+}
+
+// awaitMore waits until as many more deliveries are accepted.
+func (m *moving) awaitMore(n int64) {
+	m.t.Helper()
+	until := m.done.Load() + n
+	within(m.t, 2*time.Minute, "deliveries", func() bool { return m.done.Load() >= until })
+}
+
+// check compares what senders were told with the records, the streams and the runs.
+func (m *moving) check() {
+	t := m.t
+	for workflow, accepted := range m.accepted {
+		want := map[string]bool{}
+		for _, id := range accepted {
+			want[id] = true
+		}
+		final := map[string]api.Execution{}
+		within(t, 2*time.Minute, "end of all executions of "+workflow, func() bool {
+			finalStates(t, m.client, workflow, final)
+			return len(final) >= len(want)
+		})
+		for id := range want {
+			if e := final[id]; execution.Status(e.Status) != execution.Succeeded {
+				t.Errorf("%s: %s is lost: %+v", workflow, id, e)
+			}
+		}
+		for id, n := range recordedIDs(t, m.client, workflow) {
+			if n != 1 || !want[id] {
+				t.Errorf("%s: %s is recorded %d times, and was accepted: %t", workflow, id, n, want[id])
+			}
+		}
+		for id, n := range m.stored(workflow) {
+			if n != 1 {
+				t.Errorf("%s: %s is %d times in the streams", workflow, id, n)
+			}
+		}
+	}
+	for _, r := range m.member {
+		r.Terminate()
+	}
+	again, _ := checkRepeats(t, m.runners)
+	ran, err := os.ReadDir(m.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ran) != len(m.accepted["other"]) {
+		t.Errorf("hookstart run ran %d executions of %d", len(ran), len(m.accepted["other"]))
+	}
+	for _, file := range ran {
+		if text, err := os.ReadFile(filepath.Join(m.folder, file.Name())); err != nil || string(text) != "1\n" {
+			t.Errorf("hookstart run ran %s as %q, %v", file.Name(), text, err)
+		}
+	}
+	if m.longest > 5*time.Second {
+		t.Errorf("a sender was refused for %s (%s)", m.longest, m.longestOf)
+	}
+	t.Logf("%d moves: %d deliveries, %d repeats, longest refusal %s %s; %d handler runs were repeats of what was in flight at a kill",
+		*moves, len(m.accepted["killed"])+len(m.accepted["other"]), m.repeats, m.longest, m.longestOf, again)
+}
+
+// stored counts the starts of a workflow in the streams, by execution ID.
+func (m *moving) stored(workflow string) map[string]int {
+	m.t.Helper()
+	js := jetStream(m.t, m.server.URL())
+	counts := map[string]int{}
+	for _, own := range []bool{false, true} {
+		place := stream.Place{Own: own}
+		subject := place.StartSubject(workflow, workflow, "node")
+		s, err := js.Stream(m.t.Context(), place.Name(workflow))
+		if own && err != nil {
+			continue
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		info, err := s.Info(m.t.Context(), jetstream.WithSubjectFilter(subject))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		left := info.State.Subjects[subject]
+		if left == 0 {
+			continue
+		}
+		consumer, err := js.OrderedConsumer(m.t.Context(), place.Name(workflow), jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		for ; left > 0; left-- {
+			msg, err := consumer.Next(jetstream.FetchMaxWait(10 * time.Second))
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			counts[msg.Headers().Get(stream.HeaderExecutionID)]++
+		}
+	}
+	return counts
+}
