@@ -16,7 +16,8 @@ import (
 // moveQueue gives a queue a stream of its own (PUT), or takes it away (DELETE).
 func moveQueue(t *testing.T, base, method, queue string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, base+"/api/v1/queues/"+queue+"/stream", strings.NewReader("{}"))
+	request, err := http.NewRequestWithContext(t.Context(), method,
+		base+"/api/v1/queues/"+queue+"/stream", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +33,8 @@ func moveQueue(t *testing.T, base, method, queue string) {
 	}
 }
 
-// A backup holds a queue's own stream. After a restore the queue has it again: repeats are recognised,
-// what waits in it is run, and what runners had acknowledged is not run again.
+// A backup holds a queue's own stream. After a restore the queue has it again: repeats are
+// recognised, what waits in it is run, and what runners had acknowledged is not run again.
 func TestBackupOfOwnStreams(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -44,7 +45,9 @@ func TestBackupOfOwnStreams(t *testing.T) {
 	moveQueue(t, from.api, http.MethodPut, "default")
 	done = append(done, from.send(t, paths, "own", 20)...)
 	for _, s := range done {
-		recorded(t, from.client, s.id, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+		recorded(t, from.client, s.id, func(e api.ExecutionDetail) bool {
+			return e.Status == "succeeded"
+		})
 	}
 	stopRunner()
 	waiting := from.send(t, paths, "waiting", 10)
@@ -52,7 +55,8 @@ func TestBackupOfOwnStreams(t *testing.T) {
 		recorded(t, from.client, s.id, func(api.ExecutionDetail) bool { return true })
 	}
 	file := filepath.Join(t.TempDir(), "hookstart.backup")
-	if output, err := from.admin(t, bin, "backup", file); err != nil || !strings.Contains(output, stream.OwnName("default")+": ") {
+	if output, err := from.admin(t, bin, "backup", file); err != nil ||
+		!strings.Contains(output, stream.OwnName("default")+": ") {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	if output, err := from.admin(t, bin, "restore", "--check", file); err != nil {
@@ -64,16 +68,21 @@ func TestBackupOfOwnStreams(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	for _, s := range slices.Concat(done, waiting) {
-		a, err := post(t.Context(), to.urls[0]+s.path, map[string]string{"X-Webhook-Delivery-Id": s.delivery}, strings.NewReader(`{}`))
+		a, err := post(t.Context(), to.urls[0]+s.path, map[string]string{
+			"X-Webhook-Delivery-Id": s.delivery,
+		}, strings.NewReader(`{}`))
 		if err != nil || a.status != 200 || !a.Deduplicated || a.ExecutionID != s.id {
 			t.Errorf("%+v: %+v, %v", s, a, err)
 		}
 	}
 	ran, _ := to.runs(t)
 	for _, s := range waiting {
-		is := recorded(t, to.client, s.id, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+		is := recorded(t, to.client, s.id, func(e api.ExecutionDetail) bool {
+			return e.Status == "succeeded"
+		})
 		was, err := from.client.Execution(t.Context(), s.id)
-		if err != nil || is.StreamSequence != was.StreamSequence || string(is.Input) != string(was.Input) || is.InputExpired {
+		if err != nil || is.StreamSequence != was.StreamSequence ||
+			string(is.Input) != string(was.Input) || is.InputExpired {
 			t.Errorf("\nis  %+v\nwas %+v, %v", is, was, err)
 		}
 	}
@@ -83,13 +92,17 @@ func TestBackupOfOwnStreams(t *testing.T) {
 		}
 	}
 	after := to.send(t, paths, "after", 1)[0]
-	recorded(t, to.client, after.id, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+	recorded(t, to.client, after.id, func(e api.ExecutionDetail) bool {
+		return e.Status == "succeeded"
+	})
 	own, err := jetStream(t, to.nats.URL()).Stream(t.Context(), stream.OwnName("default"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	msg, err := own.GetLastMsgForSubject(t.Context(), stream.Place{Own: true}.StartSubject("default", "wf", "node"))
+	msg, err := own.GetLastMsgForSubject(t.Context(),
+		stream.Place{Own: true}.StartSubject("default", "wf", "node"))
 	if err != nil || msg.Header.Get(stream.HeaderExecutionID) != after.id {
-		t.Errorf("the last start in the own stream is %s, %v; want %s", fmt.Sprint(msg), err, after.id)
+		t.Errorf("the last start in the own stream is %s, %v; want %s", fmt.Sprint(msg), err,
+			after.id)
 	}
 }

@@ -28,7 +28,8 @@ import (
 )
 
 var (
-	moves     = flag.Int("moves", 4, "number of moves in TestQueuesMoveUnderLoad, in and out in turn")
+	moves = flag.Int("moves", 4,
+		"number of moves in TestQueuesMoveUnderLoad, in and out in turn")
 	movesSeed = flag.Uint64("moves-seed", 1, "seed of what TestQueuesMoveUnderLoad kills")
 )
 
@@ -60,8 +61,9 @@ func TestQueuesMoveUnderLoad(t *testing.T) {
 	m.check()
 }
 
-// moving is an installation with two workflows, each in a queue of its own: the executions of "killed"
-// are taken by runners of the kit, those of "other" by hookstart run. The queue "killed" moves.
+// moving is an installation with two workflows, each in a queue of its own: the executions of
+// "killed" are taken by runners of the kit, those of "other" by hookstart run. The queue "killed"
+// moves.
 type moving struct {
 	t       *testing.T
 	server  *natstest.Node
@@ -87,8 +89,13 @@ type moving struct {
 
 func newMoving(t *testing.T) *moving {
 	m := &moving{
-		t: t, server: natstest.Start(t), folder: t.TempDir(), command: filepath.Join(buildCommandLine(t), "hookstart"),
-		running: map[string]*process{}, accepted: map[string]map[string]string{"killed": {}, "other": {}}, paths: map[string]string{},
+		t:        t,
+		server:   natstest.Start(t),
+		folder:   t.TempDir(),
+		command:  filepath.Join(buildCommandLine(t), "hookstart"),
+		running:  map[string]*process{},
+		accepted: map[string]map[string]string{"killed": {}, "other": {}},
+		paths:    map[string]string{},
 	}
 	address := func() string {
 		port, err := freeport.Reserve()
@@ -100,18 +107,24 @@ func newMoving(t *testing.T) *moving {
 	}
 	addr, database := address(), "sqlite:"+filepath.Join(t.TempDir(), "executions.db")
 	m.executor = func() *process {
-		p := launch(t, "executor", "--addr="+addr, "--ops-addr=127.0.0.1:0", "--nats-url="+m.server.URL(),
-			"--database-url="+database, "--admin-token="+adminToken, "--public-url=https://hooks.example.com", "--log-level=warn")
+		p := launch(t, "executor", "--addr="+addr, "--ops-addr=127.0.0.1:0",
+			"--nats-url="+m.server.URL(),
+			"--database-url="+database, "--admin-token="+adminToken,
+			"--public-url=https://hooks.example.com", "--log-level=warn")
 		return p
 	}
 	m.api = "http://" + addr
 	m.client = apiclient.New(m.api, adminToken)
 	m.running["executor"] = m.executor()
-	within(t, time.Minute, "executor", func() bool { _, err := m.client.Plans(t.Context()); return err == nil })
+	within(t, time.Minute, "executor", func() bool {
+		_, err := m.client.Plans(t.Context())
+		return err == nil
+	})
 	for range 2 {
 		addr := address()
 		m.ingress = append(m.ingress, func() *process {
-			return launch(t, "ingress", "--addr="+addr, "--ops-addr=127.0.0.1:0", "--nats-url="+m.server.URL(), "--log-level=warn")
+			return launch(t, "ingress", "--addr="+addr, "--ops-addr=127.0.0.1:0",
+				"--nats-url="+m.server.URL(), "--log-level=warn")
 		})
 		m.urls = append(m.urls, "http://"+addr)
 	}
@@ -121,7 +134,11 @@ func newMoving(t *testing.T) *moving {
 	for _, id := range []string{"killed", "other"} {
 		path := makeWorkflow(t, m.client, id)
 		if _, err := m.client.PutWorkflow(t.Context(), id, api.PutWorkflow{
-			AccountID: "tests", Name: id, Queue: id, RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1}, Triggers: []api.PutTrigger{{NodeID: "node"}},
+			AccountID: "tests",
+			Name:      id,
+			Queue:     id,
+			RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+			Triggers:  []api.PutTrigger{{NodeID: "node"}},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +160,8 @@ func (m *moving) startRunner() *testRunner {
 
 // startRun starts hookstart run. Its program appends a line to a file of the execution.
 func (m *moving) startRun() {
-	command := exec.Command(m.command, "run", "--queue", "other", "--nats-url", m.server.URL(), "--concurrency", "4", "--",
+	command := exec.Command(m.command, "run", "--queue", "other", "--nats-url", m.server.URL(),
+		"--concurrency", "4", "--",
 		"sh", "-c", `echo "$HOOKSTART_ATTEMPT" >> "$HOOKSTART_EXECUTION_ID"`)
 	command.Dir = m.folder
 	m.running["hookstart run"] = childtest.Launch(m.t, command)
@@ -176,7 +194,8 @@ func (m *moving) move(method string) {
 	within(m.t, 2*time.Minute, method+" of the queue's stream", func() bool {
 		ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, method, m.api+"/api/v1/queues/killed/stream", strings.NewReader("{}"))
+		request, err := http.NewRequestWithContext(ctx, method,
+			m.api+"/api/v1/queues/killed/stream", strings.NewReader("{}"))
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -225,17 +244,19 @@ func (m *moving) load() (stop func()) {
 	return func() { cancel(); senders.Wait() }
 }
 
-// deliver sends a delivery until it is accepted, as senders do. If it is a repeat, the answer must be
-// the original execution.
+// deliver sends a delivery until it is accepted, as senders do. If it is a repeat, the answer must
+// be the original execution.
 func (m *moving) deliver(workflow, delivery string, n int, original string) (id string) {
 	began := time.Now()
 	refused := ""
 	for attempt := 0; ; attempt++ {
 		url := m.urls[(n+attempt)%len(m.urls)] + m.paths[workflow]
-		a, err := post(context.Background(), url, map[string]string{"X-GitHub-Delivery": delivery}, strings.NewReader("{}"))
+		a, err := post(context.Background(), url, map[string]string{"X-GitHub-Delivery": delivery},
+			strings.NewReader("{}"))
 		if err == nil && a.status == http.StatusOK {
 			if original != "" && (!a.Deduplicated || a.ExecutionID != original) {
-				m.t.Errorf("%s: the repeat of delivery %s was answered with %+v, the original execution is %s", workflow, delivery, a, original)
+				m.t.Errorf("%s: the repeat of delivery %s was answered with %+v, the original "+
+					"execution is %s", workflow, delivery, a, original)
 			}
 			m.mu.Lock()
 			if waited := time.Since(began); refused != "" && waited > m.longest {
@@ -252,7 +273,8 @@ func (m *moving) deliver(workflow, delivery string, n int, original string) (id 
 			}
 		}
 		if time.Since(began) > time.Minute {
-			m.t.Errorf("%s: delivery %s was refused for a minute: %+v, %v", workflow, delivery, a, err)
+			m.t.Errorf("%s: delivery %s was refused for a minute: %+v, %v", workflow, delivery, a,
+				err)
 			return ""
 		}
 		pause := time.NewTimer(20 * time.Millisecond)
@@ -287,7 +309,8 @@ func (m *moving) check() {
 		}
 		for id, n := range recordedIDs(t, m.client, workflow) {
 			if n != 1 || !want[id] {
-				t.Errorf("%s: %s is recorded %d times, and was accepted: %t", workflow, id, n, want[id])
+				t.Errorf("%s: %s is recorded %d times, and was accepted: %t", workflow, id, n,
+					want[id])
 			}
 		}
 		for id, n := range m.stored(workflow) {
@@ -308,15 +331,18 @@ func (m *moving) check() {
 		t.Errorf("hookstart run ran %d executions of %d", len(ran), len(m.accepted["other"]))
 	}
 	for _, file := range ran {
-		if text, err := os.ReadFile(filepath.Join(m.folder, file.Name())); err != nil || string(text) != "1\n" {
+		if text, err := os.ReadFile(filepath.Join(m.folder, file.Name())); err != nil ||
+			string(text) != "1\n" {
 			t.Errorf("hookstart run ran %s as %q, %v", file.Name(), text, err)
 		}
 	}
 	if m.longest > 5*time.Second {
 		t.Errorf("a sender was refused for %s (%s)", m.longest, m.longestOf)
 	}
-	t.Logf("%d moves: %d deliveries, %d repeats, longest refusal %s %s; %d handler runs were repeats of what was in flight at a kill",
-		*moves, len(m.accepted["killed"])+len(m.accepted["other"]), m.repeats, m.longest, m.longestOf, again)
+	t.Logf("%d moves: %d deliveries, %d repeats, longest refusal %s %s; %d handler runs were "+
+		"repeats of what was in flight at a kill",
+		*moves, len(m.accepted["killed"])+len(m.accepted["other"]), m.repeats, m.longest,
+		m.longestOf, again)
 }
 
 // stored counts the starts of a workflow in the streams, by execution ID.
@@ -342,7 +368,8 @@ func (m *moving) stored(workflow string) map[string]int {
 		if left == 0 {
 			continue
 		}
-		consumer, err := js.OrderedConsumer(m.t.Context(), place.Name(workflow), jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
+		consumer, err := js.OrderedConsumer(m.t.Context(), place.Name(workflow),
+			jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
 		if err != nil {
 			m.t.Fatal(err)
 		}

@@ -21,9 +21,13 @@ const lookEvery = time.Second
 // ask for messages for ever. It creates the consumer only in a new stream: in the stream that the
 // runner knows, a new consumer would deliver executions again that have ended.
 //
+// It does the same for the queue's own stream. main is the group's consumer in the shared stream.
+//
 // A runner that may not read the stream has an account of its own. An executor creates its
 // consumer.
-func (r *runner) replaceConsumer(ctx context.Context, js jetstream.JetStream) {
+func (r *runner) replaceConsumer(
+	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
+) {
 	connected := r.nc.StatusChanged(nats.CONNECTED)
 	defer r.nc.RemoveStatusListener(connected)
 	known, err := js.Stream(ctx, stream.Name)
@@ -44,10 +48,29 @@ func (r *runner) replaceConsumer(ctx context.Context, js jetstream.JetStream) {
 					created = now.CachedInfo().Created
 				}
 			}
+			if err == nil {
+				err = r.replaceOwnConsumer(ctx, js, main)
+			}
 			if err == nil || errors.Is(err, stream.ErrOtherConsumer) {
 				break
 			}
 			pause(ctx, lookEvery)
 		}
 	}
+}
+
+// replaceOwnConsumer creates the group's consumer again if the queue's own stream is newer than the
+// consumer that the runner uses.
+func (r *runner) replaceOwnConsumer(
+	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
+) error {
+	own := r.own.Load()
+	if own == nil {
+		return nil
+	}
+	now, err := js.Stream(ctx, stream.OwnName(r.Queue))
+	if err == nil && now.CachedInfo().Created.After(own.consumer.CachedInfo().Created) {
+		_, err = r.ensureOwn(ctx, js, main)
+	}
+	return err
 }

@@ -331,7 +331,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	present := make(chan struct{})
 	go func() { r.announcePresence(taking); close(present) }()
 	go r.watchCancellations(working)
-	go r.replaceConsumer(taking, js)
+	go r.replaceConsumer(taking, js, consumer.CachedInfo())
 	var following sync.WaitGroup
 	following.Go(func() { r.follow(taking, js, consumer.CachedInfo()) })
 	if err = r.take(taking, &source{consumer: consumer}); err != nil {

@@ -89,6 +89,44 @@ func Drained(
 	return info.NumPending == 0 && info.NumAckPending == 0, nil
 }
 
+// OrderedDrained reports whether no execution of a queue with an order key waits in a place: every
+// group with lanes there is done with all of them. Without such a group it reports whether none is
+// stored there. A stream that does not exist holds none.
+func OrderedDrained(
+	ctx context.Context, js jetstream.JetStream, place Place, queue string,
+) (bool, error) {
+	name := place.Name(queue)
+	found, err := js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return true, nil
+	}
+	var info *jetstream.StreamInfo
+	if err == nil {
+		info, err = found.Info(ctx, jetstream.WithSubjectFilter(place.OrderedSubjects(queue)))
+	}
+	if err != nil {
+		return false, fmt.Errorf("stream %s: %w", name, err)
+	}
+	if len(info.State.Subjects) == 0 {
+		return true, nil
+	}
+	taken := false
+	consumers := found.ListConsumers(ctx)
+	for c := range consumers.Info() {
+		if _, _, ok := LaneOfConsumer(c.Config, queue); !ok {
+			continue
+		}
+		if c.NumPending > 0 || c.NumAckPending > 0 {
+			return false, nil
+		}
+		taken = true
+	}
+	if err := consumers.Err(); err != nil {
+		return false, fmt.Errorf("consumers of the stream %s: %w", name, err)
+	}
+	return taken, nil
+}
+
 // Owned is a queue that has streams of its own.
 type Owned struct {
 	Queue  string

@@ -65,3 +65,7 @@ func DecodeStorage(data []byte) (streamName string, sums map[string]int64, err e
 	}
 	return message.GetStream(), sums, nil
 }
+
+// MoveConsumer is the name of the consumer by which an executor reads the delivery IDs of a stream
+// that a queue, or a workflow, leaves. It takes no work.
+const MoveConsumer = "move"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/queuestreams"
+	"github.com/hookstart/hookstart/executor/internal/starts"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -102,6 +103,10 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 		return failed(api.CodeChangedSince, "")
 	case errors.Is(err, edit.ErrQueueMoves):
 		return failed(api.CodeQueueMoves, "")
+	case errors.Is(err, edit.ErrOrderedWait):
+		return failed(api.CodeQueueMoves, "Executions with an order key still wait in the stream "+
+			"to which the queue would move, from before it left that stream. Move the queue when "+
+			"they have been run, or canceled.")
 	case isFull(err):
 		return failed(api.CodeStreamFull, fullText(err))
 	case errors.Is(err, edit.ErrIngressTooOld):
@@ -114,7 +119,7 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 		return failed(api.CodeLastSecret, "")
 	case errors.Is(err, seal.ErrNoKey):
 		return failed(api.CodeSecretsKeyMissing, keyMissing(err))
-	case errors.Is(err, errAway) || errors.Is(err, consistency.ErrNotCurrent) || natsIsAway(err) ||
+	case errors.Is(err, errAway) || errors.Is(err, starts.ErrMoving) || errors.Is(err, consistency.ErrNotCurrent) || natsIsAway(err) ||
 		!s.config.JetStream.Conn().IsConnected():
 		return failed(api.CodeUnavailable, "")
 	case ctx.Err() != nil: // a driver need not say that its time was over

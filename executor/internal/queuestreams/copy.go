@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -27,6 +29,13 @@ const (
 	// maxFilters is the number of workflows whose IDs are looked for by subject; the server
 	// compares all subjects of a consumer with each other.
 	maxFilters = 200
+	// moveWait is the maximum time for which a move waits for another one that reads its stream.
+	moveWait = 15 * time.Second
+	// abandonedAfter is the time after which the server deletes the consumer of a copier that has
+	// ended without doing so.
+	abandonedAfter = 5 * time.Second
+	// ownerKey is the key of the copier in the consumer's metadata.
+	ownerKey = "owner"
 )
 
 // copier copies delivery IDs from one place to another.
@@ -37,8 +46,10 @@ type copier struct {
 	target   string // the queue of the place to which they are copied
 	marker   string // the workflow in the subjects of markers, which the filters must select
 	since    time.Time
+	owner    string // identifies this copier in the consumer's metadata
 	consumer jetstream.Consumer
 	messages jetstream.MessagesContext
+	next     uint64 // the consumer sequence of the next message
 	pending  []jetstream.PubAckFuture
 }
 
@@ -69,10 +80,12 @@ func filtersOfWorkflow(from stream.Place, queue, workflowID string) []string {
 	}
 }
 
+// newCopier returns a copier of the delivery IDs of a queue, or of those that filters select. It
+// waits while another move reads the same stream, and fails with edit.ErrQueueMoves if that takes
+// too long.
 func (m *Mover) newCopier(
 	ctx context.Context, from, to stream.Place, queue, target string, filters []string,
 ) (*copier, error) {
-	window := m.config.Settings.DedupWindow
 	c := &copier{
 		js:     m.config.JetStream,
 		from:   from,
@@ -80,25 +93,81 @@ func (m *Mover) newCopier(
 		queue:  queue,
 		target: target,
 		marker: "-",
-		since:  time.Now().Add(-window),
+		since:  time.Now().Add(-m.config.Settings.DedupWindow),
+		owner:  uuid.NewString(),
+		next:   1,
 	}
-	var err error
-	c.consumer, err = c.js.OrderedConsumer(ctx, from.Name(queue), jetstream.OrderedConsumerConfig{
-		FilterSubjects: filters,
-		DeliverPolicy:  jetstream.DeliverByStartTimePolicy,
-		OptStartTime:   &c.since,
-		HeadersOnly:    true,
+	err := edit.ErrQueueMoves
+	waiting, cancel := context.WithTimeout(ctx, moveWait)
+	defer cancel()
+	retry.Until(waiting, 100*time.Millisecond, func() bool {
+		err = c.begin(waiting, filters)
+		return !errors.Is(err, edit.ErrQueueMoves)
 	})
-	if err == nil {
-		c.messages, err = c.consumer.Messages(jetstream.PullMaxMessages(maxPending))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the delivery IDs of %s: %w", from.Name(queue), err)
-	}
-	return c, nil
+	return c, err
 }
 
-func (c *copier) stop() { c.messages.Stop() }
+// begin creates the consumer by which IDs are read. It fails with edit.ErrQueueMoves if another
+// move has it. All moves from one stream use one name, because the permissions of executors name
+// it.
+func (c *copier) begin(ctx context.Context, filters []string) error {
+	name := c.from.Name(c.queue)
+	consumer, err := c.js.CreateConsumer(ctx, name, jetstream.ConsumerConfig{
+		Name:              stream.MoveConsumer,
+		Description:       "hookstart: copies delivery IDs to another stream",
+		FilterSubjects:    filters,
+		DeliverPolicy:     jetstream.DeliverByStartTimePolicy,
+		OptStartTime:      &c.since,
+		AckPolicy:         jetstream.AckNonePolicy,
+		HeadersOnly:       true,
+		InactiveThreshold: abandonedAfter,
+		MemoryStorage:     true,
+		Replicas:          1,
+		Metadata:          map[string]string{ownerKey: c.owner},
+	})
+	if errors.Is(err, jetstream.ErrConsumerExists) ||
+		err == nil && consumer.CachedInfo().Config.Metadata[ownerKey] != c.owner {
+		return fmt.Errorf("%w: another move reads the stream %s", edit.ErrQueueMoves, name)
+	}
+	if err == nil {
+		c.consumer = consumer
+		c.messages, err = consumer.Messages(jetstream.PullMaxMessages(maxPending))
+	}
+	if err != nil {
+		return fmt.Errorf("read the delivery IDs of %s: %w", name, err)
+	}
+	return nil
+}
+
+// stop ends the reading, and deletes the consumer, so that another move can begin at once. A
+// consumer that remains is gone after abandonedAfter.
+func (c *copier) stop() {
+	c.messages.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), changeTimeout)
+	defer cancel()
+	if info, err := c.consumer.Info(ctx); err == nil && info.Config.Metadata[ownerKey] == c.owner {
+		_ = c.js.DeleteConsumer(ctx, c.from.Name(c.queue), stream.MoveConsumer)
+	}
+}
+
+// nextMessage returns the next message of the stream.
+func (c *copier) nextMessage(option jetstream.NextOpt) (jetstream.Msg, error) {
+	got, err := c.messages.Next(option)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := got.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	if meta.Sequence.Consumer != c.next {
+		return nil, errGap
+	}
+	c.next++
+	return got, nil
+}
+
+var errGap = errors.New("messages were lost on the way")
 
 // copyOthers copies the IDs of the queue's workflows that they had in other queues of the shared
 // stream.
@@ -152,7 +221,7 @@ func (c *copier) catchUp(ctx context.Context) error {
 		return fmt.Errorf("mark the end of %s: %w", c.from.Name(c.queue), err)
 	}
 	for {
-		got, err := c.messages.Next(jetstream.NextContext(ctx))
+		got, err := c.nextMessage(jetstream.NextContext(ctx))
 		if err != nil {
 			return c.failed(ctx, err)
 		}
@@ -169,7 +238,7 @@ func (c *copier) catchUp(ctx context.Context) error {
 // is left.
 func (c *copier) catchUpFull(ctx context.Context) error {
 	for {
-		got, err := c.messages.Next(jetstream.NextMaxWait(quiet))
+		got, err := c.nextMessage(jetstream.NextMaxWait(quiet))
 		switch {
 		case err == nil:
 			if err := c.copy(ctx, got); err != nil {
@@ -189,9 +258,13 @@ func (c *copier) catchUpFull(ctx context.Context) error {
 	}
 }
 
+// failed returns the error of a reading that has ended early. The move begins again, because the
+// consumer may have been lost with its server.
 func (c *copier) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
+	} else {
+		err = fmt.Errorf("%w: %w", errAgain, err)
 	}
 	return fmt.Errorf("read the delivery IDs of %s: %w", c.from.Name(c.queue), err)
 }

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -92,6 +93,12 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 		Replicas:      int(spec.Replicas),
 		PlacementTags: spec.PlacementTags,
 	}
+	q, _ := m.config.Directory.Queue(queue)
+	if q.Record == nil || q.Record.Stream == nil || q.Record.Stream.Phase == registry.Draining {
+		if err := m.mayMove(ctx, queue, stream.Place{Own: true}); err != nil {
+			return err
+		}
+	}
 	err := stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, limits)
 	switch {
 	case errors.Is(err, stream.ErrTooFewServers) && len(spec.PlacementTags) > 0:
@@ -123,12 +130,34 @@ func (m *Mover) check(spec edit.QueueStreamSpec) error {
 				"known only while its message is stored",
 			int64(m.config.Settings.DedupWindow/time.Second))}
 	}
+	if spec.MaxAge > m.config.Settings.MaxAge {
+		return &edit.InvalidError{Field: "maxAgeSeconds", Problem: fmt.Sprintf(
+			"must be at most %d, the age of the shared stream: cancellations and reports are kept "+
+				"as long as that", int64(m.config.Settings.MaxAge/time.Second))}
+	}
 	return nil
+}
+
+// mayMove returns edit.ErrOrderedWait if executions with an order key still wait in the place to
+// which a queue would move. A lane is run from the older place first, and then from the newer one,
+// so it must not have executions in both that are older than those in the other.
+func (m *Mover) mayMove(ctx context.Context, queue string, to stream.Place) error {
+	drained, err := stream.OrderedDrained(ctx, m.config.JetStream, to, queue)
+	if err == nil && !drained {
+		err = edit.ErrOrderedWait
+	}
+	return err
 }
 
 // Drop moves a queue back to the shared stream. It returns when the move is complete. What waits in
 // the own stream stays there until it has expired.
 func (m *Mover) Drop(ctx context.Context, queue string) error {
+	q, ok := m.config.Directory.Queue(queue)
+	if ok && q.Record.Stream != nil && q.Record.Stream.Phase == registry.Own {
+		if err := m.mayMove(ctx, queue, stream.Place{}); err != nil {
+			return err
+		}
+	}
 	if _, err := m.config.Editor.DropQueueStream(ctx, queue); err != nil {
 		return err
 	}
@@ -230,7 +259,9 @@ func (m *Mover) drive(ctx context.Context, queue string) error {
 			return nil
 		}
 		err := m.step(ctx, queue, have)
-		if err != nil && !errors.Is(err, edit.ErrChangedSince) && !errors.Is(err, errAgain) {
+		if err != nil && !errors.Is(err, edit.ErrChangedSince) && !errors.Is(err, errAgain) &&
+			!errors.Is(err, edit.ErrQueueMoves) { // another queue moves from the same stream
+
 			return err
 		}
 		if err := retry.SleepBackoff(ctx, attempt); err != nil {
@@ -295,13 +326,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 		if q.Record == nil || q.Record.Stream == nil {
 			return errAgain
 		}
-		s := edit.StreamOf(q.Record.Stream)
-		err = stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, stream.OwnLimits{
-			MaxBytes:      s.MaxBytes,
-			MaxAge:        s.MaxAge,
-			Replicas:      int(s.Replicas),
-			PlacementTags: s.PlacementTags,
-		})
+		err = m.ensureOwn(ctx, queue, q.Record.Stream)
 		if err == nil {
 			own, err = m.config.JetStream.Stream(ctx, stream.OwnName(queue))
 		}
@@ -309,16 +334,16 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", stream.OwnName(queue), err)
 	}
-	ids, err := m.newCopier(ctx, d.from, d.to, queue, queue, filtersOfQueue(d.from, queue))
-	if err != nil {
-		return err
-	}
-	defer ids.stop()
 	if !d.from.Own {
 		if err := m.copyOthers(ctx, queue); err != nil {
 			return err
 		}
 	}
+	ids, err := m.newCopier(ctx, d.from, d.to, queue, queue, filtersOfQueue(d.from, queue))
+	if err != nil {
+		return err
+	}
+	defer ids.stop()
 	for range 2 { // the second time, little is left
 		if err := ids.catchUp(ctx); err != nil {
 			return err
@@ -355,6 +380,17 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 	m.reached(d.done.String())
 	_ = ids.catchUp(ctx) // a message that a server stored late, after a fault
 	return nil
+}
+
+// ensureOwn creates the own streams of a queue as its record describes them.
+func (m *Mover) ensureOwn(ctx context.Context, queue string, record *registry.QueueStream) error {
+	spec := edit.StreamOf(record)
+	return stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, stream.OwnLimits{
+		MaxBytes:      spec.MaxBytes,
+		MaxAge:        spec.MaxAge,
+		Replicas:      int(spec.Replicas),
+		PlacementTags: spec.PlacementTags,
+	})
 }
 
 // giveUp opens a queue in its old place after an error, and returns the error. The record of the
@@ -473,11 +509,19 @@ func (m *Mover) revisionOf(queues ...string) (revisions [2]uint64, err error) {
 	return revisions, nil
 }
 
-// deleteEmpty deletes the own streams that no queue uses any more and that are empty.
+// deleteEmpty deletes the own streams that no queue uses any more and that are empty. It creates
+// own streams again that NATS has lost.
 func (m *Mover) deleteEmpty(ctx context.Context) error {
-	starts, _, err := stream.Streams(ctx, m.config.JetStream)
+	starts, reports, err := stream.Streams(ctx, m.config.JetStream)
 	if err != nil {
 		return err
+	}
+	for _, q := range m.config.Directory.QueueSettings() {
+		if q.Stream != nil && q.Stream.Phase != registry.Draining &&
+			!(slices.Contains(starts, stream.OwnName(q.Name)) &&
+				slices.Contains(reports, stream.OwnProgressName(q.Name))) {
+			err = errors.Join(err, m.ensureOwn(ctx, q.Name, q.Stream))
+		}
 	}
 	for _, name := range starts {
 		queue, ok := stream.QueueOfStream(name)

@@ -155,6 +155,11 @@ func (e *QueueChangeError) Error() string {
 // ErrQueueMoves means that a queue is on the way to its own stream, or back.
 var ErrQueueMoves = errors.New("the queue is moving to another stream")
 
+// ErrOrderedWait means that a queue cannot move to a stream in which executions with an order key
+// still wait from before: they would no longer be run in the order in which they were accepted.
+var ErrOrderedWait = errors.New("executions with an order key still wait in the stream to which " +
+	"the queue would move")
+
 // mayChangeQueue returns an error if a workflow cannot change its queue now.
 func (e *Editor) mayChangeQueue(before, after *registry.Workflow) error {
 	if before == nil || before.Queue == after.Queue {
