@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -249,6 +250,38 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	}
 	if _, err := operators.ResumeQueue(ctx, "default"); err != nil {
 		t.Fatal(err)
+	}
+
+	// The queue moves to a stream of its own, and back. Its delivery IDs move along.
+	moved := map[string]string{"d4": last} // executions by delivery
+	for _, inOwn := range []bool{true, false} {
+		if inOwn {
+			_, err = operators.SetQueueStream(ctx, "default", api.PutQueueStream{})
+		} else {
+			err = operators.DropQueueStream(ctx, "default")
+		}
+		if err != nil {
+			t.Fatalf("move the queue to its own stream: %t: %v", inOwn, err)
+		}
+		for delivery, id := range moved {
+			if _, repeat := post(t, url, delivery); repeat != id {
+				t.Errorf("after a move, a repeat of %s got %s", id, repeat)
+			}
+		}
+		delivery := fmt.Sprintf("moved %t", inOwn)
+		_, id := post(t, url, delivery)
+		moved[delivery] = id
+		eventually(t, "recorded as succeeded, after a move", func() bool {
+			e, err := operators.Execution(ctx, id)
+			return err == nil && e.Status == "succeeded" && string(e.Input) == `{"a":1}`
+		})
+	}
+	for _, consumer := range []string{
+		"QUEUE_default.executor", "PROGRESS_default.executor", "QUEUE_default.runner-default-main",
+	} {
+		eventually(t, "acknowledged: "+acks+consumer, func() bool {
+			return acknowledgements(acks+consumer) > 0
+		})
 	}
 
 	// After the loss of the copy, an executor makes it anew, and the ingress goes on by itself.

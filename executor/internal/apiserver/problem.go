@@ -81,8 +81,7 @@ var problemKinds = map[string]problemKind{
 	api.CodeQueueMoves: {
 		status: http.StatusConflict, title: "Queue moves",
 		detail: "The queue is on the way to a stream of its own, or back. Repeat the call when " +
-			"it " +
-			"has moved.",
+			"it has moved.",
 	},
 	api.CodeStreamFull: {status: http.StatusConflict, title: "Stream full"},
 	api.CodeSecretsKeyMissing: {
