@@ -255,8 +255,8 @@ func TestAQueuesOwnStream(t *testing.T) {
 			t.Errorf("after the move in: %+v, %+v", q, q.OwnStream)
 		}
 	}
-	r.call("PUT", "/queues/default/stream", `{"maxAgeSeconds":864000}`).is(200)
-	if got := own(); got.MaxBytes != 0 || got.MaxAgeSeconds != 864000 {
+	r.call("PUT", "/queues/default/stream", `{"maxAgeSeconds":500000}`).is(200)
+	if got := own(); got.MaxBytes != 0 || got.MaxAgeSeconds != 500000 {
 		t.Errorf("with other settings: %+v", got)
 	}
 	r.call("PUT", "/workflows/wf/triggers/node/sample-payload", `{"a":1}`).is(200)
@@ -274,9 +274,10 @@ func TestAQueuesOwnStream(t *testing.T) {
 		t.Errorf("after the move out: %+v", got)
 	}
 	for body, field := range map[string]string{
-		`{"replicas":2}`:       "replicas",
-		`{"replicas":3}`:       "replicas",
-		`{"maxAgeSeconds":60}`: "maxAgeSeconds",
+		`{"replicas":2}`:           "replicas",
+		`{"replicas":3}`:           "replicas",
+		`{"maxAgeSeconds":60}`:     "maxAgeSeconds",
+		`{"maxAgeSeconds":864000}`: "maxAgeSeconds", // longer than the shared stream keeps messages
 	} {
 		a := r.call("PUT", "/queues/default/stream", body).is(422)
 		if !strings.Contains(string(a.body), field) {

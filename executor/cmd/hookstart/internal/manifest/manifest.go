@@ -1,5 +1,5 @@
 // Package manifest keeps an installation in files that can be reviewed. It reads and writes YAML
-// documents of accounts, workflows and senders, and determines how an installation differs from
+// documents of accounts, workflows, senders and queues, and determines how an installation differs from
 // them.
 package manifest
 
@@ -23,7 +23,11 @@ const (
 	KindAccount  = "Account"
 	KindWorkflow = "Workflow"
 	KindSender   = "Sender"
+	KindQueue    = "Queue"
 )
+
+// kinds lists the kinds for people.
+const kinds = KindAccount + ", " + KindWorkflow + ", " + KindSender + " or " + KindQueue
 
 // Set holds documents, or the corresponding state of an installation. Each list is in the order of
 // its documents.
@@ -31,6 +35,7 @@ type Set struct {
 	Accounts  []Account
 	Workflows []Workflow
 	Senders   []Sender
+	Queues    []Queue
 
 	// By the documents' keys; nil if the manifest was read from an installation.
 	places map[string]place
@@ -284,13 +289,12 @@ func (s *Set) add(document map[string]any) (key string, err error) {
 		return with(&s.Workflows, data)
 	case KindSender:
 		return with(&s.Senders, data)
+	case KindQueue:
+		return with(&s.Queues, data)
 	case nil:
-		return "",
-			fmt.Errorf("kind is missing: %s, %s or %s", KindAccount, KindWorkflow, KindSender)
+		return "", fmt.Errorf("kind is missing: %s", kinds)
 	default:
-		return "",
-			fmt.Errorf("kind: there is no kind %v: %s, %s and %s are", kind, KindAccount,
-				KindWorkflow, KindSender)
+		return "", fmt.Errorf("kind: there is no kind %v, only %s", kind, kinds)
 	}
 }
 
@@ -344,6 +348,9 @@ func (s *Set) Write(to io.Writer) error {
 	}
 	for _, sender := range s.Senders {
 		errs = append(errs, documents.Encode(sender))
+	}
+	for _, q := range s.Queues {
+		errs = append(errs, documents.Encode(q))
 	}
 	return errors.Join(append(errs, documents.Close())...)
 }

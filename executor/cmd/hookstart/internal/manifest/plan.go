@@ -59,6 +59,10 @@ func Plan(have, want *Set, prune bool) []Step {
 		before, ok := senders[s.key()]
 		add(s.step(before, ok))
 	}
+	queues := byKey(have.Queues)
+	for _, q := range want.Queues {
+		add(q.step(queues[q.key()]))
+	}
 	for _, w := range want.Workflows {
 		before := workflows[w.key()]
 		step := w.switching(before.Active != nil && *before.Active)
@@ -378,6 +382,15 @@ func pruned(have, want *Set) (steps []Step) {
 				}
 				return err
 			})
+		}
+	}
+	queues := byKey(want.Queues)
+	for _, q := range have.Queues {
+		if _, stays := queues[q.key()]; !stays {
+			remove(q.key()+": its own stream",
+				func(ctx context.Context, client *apiclient.Client) error {
+					return client.DropQueueStream(ctx, q.ID)
+				})
 		}
 	}
 	for _, w := range have.Workflows {

@@ -37,6 +37,8 @@ func TestSchemaHasTheFields(t *testing.T) {
 		manifest.KindAccount:  manifest.Account{},
 		manifest.KindWorkflow: manifest.Workflow{},
 		manifest.KindSender:   manifest.Sender{},
+		manifest.KindQueue:    manifest.Queue{},
+		"QueueStream":         manifest.QueueStream{},
 		"Trigger":             manifest.Trigger{},
 		"RateLimit":           manifest.RateLimit{},
 		"Answer":              manifest.Answer{},

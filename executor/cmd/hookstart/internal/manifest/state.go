@@ -39,11 +39,15 @@ func State(ctx context.Context, client *apiclient.Client) (*Set, error) {
 			return nil, err
 		}
 	}
+	if err := s.addQueues(ctx, client); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(s.Accounts, func(a, b Account) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Workflows, func(a, b Workflow) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Senders, func(a, b Sender) int {
 		return cmp.Or(cmp.Compare(a.WorkflowID, b.WorkflowID), cmp.Compare(a.NodeID, b.NodeID))
 	})
+	slices.SortFunc(s.Queues, func(a, b Queue) int { return cmp.Compare(a.ID, b.ID) })
 	return s, nil
 }
 

@@ -1,0 +1,93 @@
+package manifest
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
+)
+
+// Queue is a document of kind Queue. A queue that has no document, or a document without a stream,
+// is in the stream that all queues share.
+type Queue struct {
+	Kind string `json:"kind" yaml:"kind"`
+	ID   string `json:"id" yaml:"id"`
+	// Stream holds the settings of the queue's own stream. If it is absent (nil), the queue has
+	// none.
+	Stream *QueueStream `json:"stream,omitempty" yaml:"stream,omitempty"`
+}
+
+// QueueStream holds the settings of a queue's own stream. What is left out is as in the stream that
+// all queues share.
+type QueueStream struct {
+	MaxBytes      int64    `json:"maxBytes,omitempty" yaml:"maxBytes,omitempty"` // 0 means no limit
+	MaxAgeSeconds int64    `json:"maxAgeSeconds,omitempty" yaml:"maxAgeSeconds,omitempty"`
+	Replicas      int64    `json:"replicas,omitempty" yaml:"replicas,omitempty"`
+	PlacementTags []string `json:"placementTags,omitempty" yaml:"placementTags,omitempty"`
+}
+
+func (q Queue) key() string { return "queue " + q.ID }
+
+// addQueues adds the queues that have a stream of their own, or are moving to one.
+func (s *Set) addQueues(ctx context.Context, client *apiclient.Client) error {
+	for q, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Queue], error) {
+		return client.Queues(ctx, p)
+	}) {
+		if err != nil {
+			return err
+		}
+		own := q.OwnStream
+		if own == nil || slices.Contains([]string{"movingOut", "closedOut", "draining"}, own.Phase) {
+			continue
+		}
+		s.Queues = append(s.Queues, Queue{Kind: KindQueue, ID: q.Queue, Stream: &QueueStream{
+			MaxBytes:      own.MaxBytes,
+			MaxAgeSeconds: own.MaxAgeSeconds,
+			Replicas:      own.Replicas,
+			PlacementTags: own.PlacementTags,
+		}})
+	}
+	return nil
+}
+
+// step returns the step that gives the queue its stream, changes the stream, or takes it away. It
+// comes after the workflows, one of which must name the queue. It returns when the queue has moved.
+func (q Queue) step(before Queue) *Step {
+	lines := changed(before.fields(), q.fields())
+	if len(lines) == 0 {
+		return nil
+	}
+	return &Step{
+		Lines: append([]string{"~ " + q.key()}, lines...), key: q.key(),
+		Do: func(ctx context.Context, client *apiclient.Client) error {
+			if q.Stream == nil {
+				return client.DropQueueStream(ctx, q.ID)
+			}
+			_, err := client.SetQueueStream(ctx, q.ID, api.PutQueueStream(*q.Stream))
+			return err
+		},
+	}
+}
+
+func (q Queue) fields() fields {
+	if q.Stream == nil {
+		return nil
+	}
+	f := fields{"stream": "its own"}
+	for name, number := range map[string]int64{
+		"maxBytes":      q.Stream.MaxBytes,
+		"maxAgeSeconds": q.Stream.MaxAgeSeconds,
+		"replicas":      q.Stream.Replicas,
+	} {
+		if number != 0 {
+			f["stream."+name] = strconv.FormatInt(number, 10)
+		}
+	}
+	if len(q.Stream.PlacementTags) > 0 {
+		f["stream.placementTags"] = strings.Join(q.Stream.PlacementTags, ", ")
+	}
+	return f
+}
