@@ -136,7 +136,7 @@ type Progress struct {
 	// Queue and WorkflowID come from the subject of the report. A runner can name any execution of
 	// its queue, so the recorder compares them with the record.
 	Queue      string
-	WorkflowID string
+	WorkflowID string    // see Queue
 	Status     Status    // Running, Succeeded, Failed or Canceled
 	At         time.Time // when the execution reached the status, by the runner's clock
 	// StartedAt is the time at which the last attempt began, with Succeeded, Failed or Canceled.

@@ -24,8 +24,9 @@ const (
 // Payload is the body of a request and how to interpret it.
 type Payload struct {
 	ContentType string // as sent
-	Kind        BodyKind
-	Body        []byte // as sent
+	// Kind says how the input is made from Body.
+	Kind BodyKind
+	Body []byte // as sent
 }
 
 // ErrNotJSON means that a body was declared as application/json and is not one JSON text.

@@ -31,6 +31,7 @@ type Error struct {
 	Detail string // what is wrong and what to do
 }
 
+// Error returns the place, if there is one, and what is wrong with it.
 func (e *Error) Error() string {
 	if e.Place == "" {
 		return e.Detail

@@ -18,14 +18,16 @@ import (
 
 // Answer is an answer that a provider demands in place of the ordinary one.
 type Answer struct {
+	// Status is the HTTP status.
 	Status      int
 	ContentType string            // "" means that there is no body
-	Body        []byte            //
+	Body        []byte            // as sent to the provider
 	Header      map[string]string // further headers, by canonical names
 }
 
 // Handshake is a request with which a provider checks a URL. It starts nothing.
 type Handshake struct {
+	// Answer is the answer if the Verdict is OK.
 	Answer Answer
 	// Verdict reports whether the request is the provider's, where that can be determined. If it is
 	// not OK, the request is refused.

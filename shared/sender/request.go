@@ -14,6 +14,7 @@ import (
 
 // Request is a request of a sender. It caches what was parsed, so only one goroutine may use it.
 type Request struct {
+	// Method is the HTTP method in upper case.
 	Method string
 	Header map[string][]string // by canonical names
 	Query  string              // raw

@@ -6,7 +6,8 @@ import "time"
 type Batch struct {
 	// At is the time at which this process received the announcement. It is later than the time of
 	// every earlier batch.
-	At  time.Time
+	At time.Time
+	// IDs holds the IDs of the records, in no order.
 	IDs []string
 }
 

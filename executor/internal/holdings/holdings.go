@@ -48,10 +48,12 @@ const (
 
 // Config holds the parts that Holdings uses, but does not own.
 type Config struct {
+	// JetStream is used to read the messages and the state of EXECUTIONS.
 	JetStream jetstream.JetStream
 	// Account returns the account of a workflow, or "" if the workflow is not known.
 	Account func(workflowID string) string
-	Log     logrus.FieldLogger
+	// Log receives a warning when reading begins to fail, and when the stream is nearly full.
+	Log logrus.FieldLogger
 }
 
 // Holdings adds up what accounts hold in EXECUTIONS.
