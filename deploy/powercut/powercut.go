@@ -197,7 +197,7 @@ type lifetime struct {
 	// lost holds the IDs of deliveries that were counted as lost or unrecorded already.
 	lost   map[string]bool
 	client *apiclient.Client
-	url    string // of the webhook
+	url    string // the URL of the webhook
 }
 
 // run cuts the power the given number of times, and checks after each cut what is left.

@@ -125,9 +125,9 @@ type Rejection struct {
 	TokenID      string // the ID of the token that was used
 	Trace        string // the W3C traceparent
 
-	Sender          string // as in Start
-	Verified        bool   // as in Start
-	DeliveryDerived bool   // as in Start
+	Sender          string // see Start.Sender
+	Verified        bool   // see Start.Verified
+	DeliveryDerived bool   // see Start.DeliveryDerived
 }
 
 // Progress is a runner's report on an execution.

@@ -23,10 +23,10 @@ const (
 
 // Payload is the body of a request and how to interpret it.
 type Payload struct {
-	ContentType string // as sent
+	ContentType string // the media type as sent, with its parameters
 	// Kind says how the input is made from Body.
 	Kind BodyKind
-	Body []byte // as sent
+	Body []byte // the body as sent
 }
 
 // ErrNotJSON means that a body was declared as application/json and is not one JSON text.

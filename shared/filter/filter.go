@@ -50,7 +50,8 @@ type Filter struct {
 type condition struct {
 	text  string // the place as it is written in the filter
 	place sender.Place
-	// Index of the place's JSON pointer in pointers; -1 means that the place is not a JSON pointer.
+	// slot is the index of the place's JSON pointer in pointers. -1 means that the place is not a
+	// JSON pointer.
 	slot int
 	test test
 }

@@ -26,7 +26,7 @@ const MaxSecrets = 4
 type Config struct {
 	Preset   string            // an ID of Presets, or an alias
 	Secrets  []Secret          // the newest first; in clear
-	Settings map[string]string // by the names that the preset has
+	Settings map[string]string // the settings, by the names in Preset.Settings
 }
 
 // Secret is one secret of a sender, in clear.

@@ -70,9 +70,10 @@ type entry struct {
 	Settings []Setting    `json:"settings"`
 	Setup    []string     `json:"setup"`
 	Verify   []methodSpec `json:"verify"`
-	// Hmac, header: its method is made of the settings.
+	// General is hmac or header if the method is made from the settings. "" means that Verify holds
+	// the methods.
 	General string `json:"general"`
-	// The sources of delivery IDs that no signature covers, in order.
+	// Delivery holds the sources of delivery IDs that no signature covers, in order.
 	Delivery     []string        `json:"delivery"`
 	Handshakes   []handshakeSpec `json:"handshakes"`
 	Replies      []replySpec     `json:"replies"`

@@ -25,7 +25,7 @@ import (
 // services' configurations.
 type Config struct {
 	Name   string // "ingress" or "executor": in logs, metrics and readiness
-	Serves string // for people, like "the webhook endpoint"
+	Serves string // what the service is, for people, such as "the webhook endpoint"
 
 	Addr     string // address of the service; not used if Listener is set
 	OpsAddr  string // address of metrics and health checks; not used if Ops is set
@@ -52,8 +52,8 @@ type Service struct {
 	lifecycle.Parts
 	Ops       *ops.Ops            // Config.Ops, or the service's own
 	Log       *logrus.Logger      // Config.Log, or the service's own
-	NATS      *nats.Conn          // since Connect
-	JetStream jetstream.JetStream // since Connect
+	NATS      *nats.Conn          // the connection; nil before Connect
+	JetStream jetstream.JetStream // the same connection; nil before Connect
 
 	config   Config
 	listener net.Listener

@@ -29,7 +29,7 @@ type Client struct {
 	key   string // idempotency key of a call that must not start anything twice
 	// ifMatch and ifNoneMatch are the conditions of a call. "" means that there is none.
 	ifMatch, ifNoneMatch string
-	// Receives the ETag of each answer; nil means that it is not stored.
+	// etag receives the ETag of each answer. nil means that it is not stored.
 	etag *string
 }
 

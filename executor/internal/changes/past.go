@@ -23,7 +23,7 @@ const (
 type past struct {
 	since   time.Time // batches holds everything that was received after this time
 	batches []Batch
-	ids     int // in all batches
+	ids     int // the number of IDs in all batches
 }
 
 func (p *past) add(b Batch) {

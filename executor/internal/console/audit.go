@@ -53,10 +53,10 @@ func (f auditFilter) query() url.Values {
 // auditRow is one audit entry in the list.
 type auditRow struct {
 	api.AuditEntry
-	Who  string // for people
-	Same string // the link to all entries of this actor
+	Who  string // the actor, for people
+	Same string // the URL of the list with all entries of this actor
 	What []changeText
-	More int // fields that are not shown
+	More int // the number of changed fields that are not shown
 }
 
 // changeText is the change of a field as text. An empty text means that the field was not set.

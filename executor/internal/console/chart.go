@@ -19,10 +19,10 @@ const chartHeight = 40
 // chart is a bar chart over time, oldest bar first. Each bar is divided into parts. A bar is one
 // unit wide; the tallest is chartHeight high.
 type chart struct {
-	Parts   []part // from the bottom
+	Parts   []part // the kinds of things that are counted, the lowest part of a bar first
 	Bars    []bar
-	Step    time.Duration // that a bar stands for
-	Max     int64         // of a bar
+	Step    time.Duration // the period that each bar counts
+	Max     int64         // the total of the tallest bar
 	Missing bool          // the database was too slow
 }
 
@@ -37,7 +37,7 @@ type bar struct {
 	X     int
 	At    time.Time
 	Total int64
-	Parts []barPart // those that are not empty
+	Parts []barPart // the parts with a count above 0
 }
 
 // Text returns the values of a bar for people.

@@ -66,7 +66,8 @@ func (q quota) Text() string {
 // plan.
 type state struct {
 	Active bool
-	// Active, but past the plan's limit, or not in it at all: its webhooks are refused.
+	// Over means that the workflow is active although the plan does not permit it, so its webhooks
+	// are refused.
 	Over      bool
 	NotInPlan bool // the plan has no webhook triggers
 }

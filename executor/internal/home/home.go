@@ -64,7 +64,7 @@ type Home struct {
 	// process knows.
 	reached map[string]uint64
 	moved   chan struct{}     // closed and replaced when reached changes
-	restart map[string]func() // by bucket: restarts its mirror
+	restart map[string]func() // the functions that restart the mirror of a bucket, by bucket
 	// trouble is the error of the last comparison; nil means that the registry is in order.
 	trouble error
 

@@ -26,7 +26,7 @@ type State string
 
 // The states.
 const (
-	Reached     State = "reached"     // to an ingress of this installation
+	Reached     State = "reached"     // an ingress of this installation answers
 	Unreachable State = "unreachable" // no server answers
 	// Redirected means that the server redirects. A sender that follows may lose the body, and
 	// many do not follow.
@@ -48,7 +48,7 @@ const (
 // Result is the result of a check.
 type Result struct {
 	URL      string // without a slash at its end; "" means that none is known
-	Loopback bool   // only this machine can reach it
+	Loopback bool   // whether only this machine can reach it
 	// State says where the URL leads.
 	State  State
 	Detail string // what the state means, for people

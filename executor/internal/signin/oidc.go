@@ -55,8 +55,8 @@ type OIDC struct {
 
 	mu       sync.Mutex
 	provider *oidc.Provider
-	away     error     // why it could not be asked for its configuration
-	until    time.Time // when that is tried again
+	away     error     // the error of the last attempt to fetch the configuration
+	until    time.Time // time of the next attempt
 }
 
 // tryAgain is the pause after a provider did not answer: strangers can cause requests to it, which
