@@ -21,7 +21,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// The schemes.
+// These are the schemes of verification.
 const (
 	schemeStatic  = "static"     // the signature is the secret
 	schemeBasic   = "basic"      // basic authentication

@@ -202,7 +202,7 @@ func checkSecret(text string) error {
 	return nil
 }
 
-// Preset returns the ID of the preset, also if an alias was set.
+// Preset returns the ID of the preset, even if the Config has an alias.
 func (s *Sender) Preset() string { return s.entry.ID }
 
 // Verifies reports whether the sender's requests are verified.

@@ -16,7 +16,7 @@ type auditList struct {
 	listPage
 	Filter    auditFilter
 	Spans     []span
-	Accounts  []choice // that the filter suggests
+	Accounts  []choice // suggestions for the filter
 	Workflows []choice
 	Rows      []auditRow
 }
@@ -62,7 +62,7 @@ type auditRow struct {
 // changeText is the change of a field as text. An empty text means that the field was not set.
 type changeText struct {
 	Field, From, To string
-	Execution       bool // To is the ID of one
+	Execution       bool // whether To is the ID of an execution
 }
 
 // maxShownChanges is the maximum number of changed fields that a row shows.

@@ -23,13 +23,13 @@ type chart struct {
 	Bars    []bar
 	Step    time.Duration // the period that each bar counts
 	Max     int64         // the total of the tallest bar
-	Missing bool          // the database was too slow
+	Missing bool          // whether the database was too slow
 }
 
 // part is one of the kinds of things that a chart counts.
 type part struct {
 	Name  string
-	Class string // its colour
+	Class string // the CSS class with its colour
 	Total int64
 }
 

@@ -22,7 +22,7 @@ type executionPage struct {
 	Request    request
 	Reruns     []operate.Execution // the executions that reran or replayed it, the newest first
 	MoreReruns bool                // there may be more reruns than are shown
-	HasSample  bool                // its node has a sample payload
+	HasSample  bool                // whether the node has a sample payload
 	Recognized operate.Recognized
 	Output     *document // nil means that there is no output
 }
@@ -146,7 +146,7 @@ func (p executionPage) CanReplay() bool {
 	return p.Ended() && p.Request.Known && p.Request.Input != nil
 }
 
-// CanCancel reports whether it has not ended, and nobody has canceled it.
+// CanCancel reports whether the execution has neither ended nor been canceled.
 func (p executionPage) CanCancel() bool {
 	return !execution.Status(p.Status).Final() && p.CancelRequestedAt.IsZero()
 }

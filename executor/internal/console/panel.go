@@ -27,7 +27,7 @@ type panel struct {
 	WorkflowID string // the workflow whose executions are listed; "" means all workflows
 	NodeID     string // the node that the page shows, to be kept in links
 	Filter     panelFilter
-	Ignored    []string // parts of the query that say nothing, for people
+	Ignored    []string // the invalid parts of the query, for people
 	Rows       []row
 	First      bool         // whether this is the newest page, which is kept up to date
 	Older      template.URL // the query of the next page; "" means that this is the last one
@@ -126,7 +126,7 @@ func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
 	}
 	found, ignored, err := askPage(after, p.Limit, ask)
-	if isInvalid(err) && filter.DeliveryPrefix != "" { // there are too many to look at each one's beginning
+	if isInvalid(err) && filter.DeliveryPrefix != "" { // too many records to compare their prefixes
 		filter.DeliveryPrefix, filter.DeliveryID = "", filter.DeliveryPrefix
 		found, ignored, err = askPage(after, p.Limit, ask)
 		ignored = append(ignored, "delivery IDs that only begin so, because there are too many executions: choose a time")

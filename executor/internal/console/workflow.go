@@ -21,7 +21,7 @@ type workflowPage struct {
 	Account         quota
 	State           state
 	Idle            *api.Queue // the queue, if no runner takes from it
-	Demo            bool       // the demo runner of this process takes its queue
+	Demo            bool       // whether this process's demo runner takes from the queue
 	Others          []choice   // the active workflows of the account, if it is full
 	OwnRate         *api.RateLimit
 	Nodes           []choice

@@ -102,7 +102,7 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 // newWorkflow is the data of the form for a new workflow.
 type newWorkflow struct {
 	Accounts []quota
-	Account  string // chosen already
+	Account  string // the account that is selected at first
 	More     bool   // whether there are more accounts than the form lists
 	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
 	DemoQueue string
