@@ -215,7 +215,7 @@ func (s *scanner) skip() value {
 	}
 }
 
-// ends reports whether a number or a word ends before a character.
+// ends reports whether c is a character that can follow a number or a word.
 func ends(c byte) bool {
 	switch c {
 	case ',', '}', ']', ' ', '\t', '\r', '\n':
