@@ -50,7 +50,7 @@ type knownStreams struct {
 	js      jetstream.JetStream
 	config  Config
 	log     logrus.FieldLogger
-	reached map[string]reached // by stream
+	reached map[string]reached // the last known position of each stream, by its name
 }
 
 // reached is the position that a stream had reached.

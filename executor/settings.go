@@ -22,7 +22,7 @@ const settingsEvery = 20 * time.Second
 type streamSettings struct {
 	log    logrus.FieldLogger
 	differ *prometheus.GaugeVec
-	logged map[string]string // by stream: the differences that were logged last
+	logged map[string]string // the differences that were logged last, by stream
 }
 
 // comparedStreams lists the streams whose settings are compared with the configuration. The buckets

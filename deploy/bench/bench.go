@@ -256,7 +256,7 @@ type result struct {
 // turn is the measurement of one burst at one variant.
 type turn struct {
 	result
-	lag time.Duration // from the last answer until everything was recorded
+	lag time.Duration // time from the last answer until everything was recorded
 	cpu usage
 }
 

@@ -36,8 +36,8 @@ func (c *Remembered) validate() error {
 
 // kept is the measurement of a server that holds the messages.
 type kept struct {
-	resident, inUse     int // MB when everything is published, and after a garbage collection
-	restarted           int // in use after the last restart
+	resident, inUse     int // memory in MB: resident, and in use after a garbage collection
+	restarted           int // memory in MB in use after the last restart
 	afterEnd, afterKill []float64
 }
 

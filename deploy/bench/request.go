@@ -31,7 +31,8 @@ type request struct {
 	id       []byte // the part of text with the delivery ID
 	workflow []byte // the part of text with the workflow's number
 	first    uint64 // number of the first workflow
-	// nil means that the request is not signed, and that its delivery ID is in a header.
+	// signed is the signature of the request. nil means that the request is not signed and has its
+	// delivery ID in a header.
 	signed *stripeSignature
 }
 

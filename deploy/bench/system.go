@@ -40,7 +40,8 @@ type system struct {
 	records bool // an executor is at work
 	runs    bool // a runner is at work, too
 
-	// Removes what is left after the processes have ended; nil means that nothing is.
+	// remove deletes the files of the processes after they have ended. nil means that there are
+	// none.
 	remove func() error
 }
 

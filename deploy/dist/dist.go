@@ -27,8 +27,12 @@ import (
 )
 
 // Platform is an operating system and an architecture, in Go's names.
-type Platform struct{ OS, Arch string }
+type Platform struct {
+	OS   string // a GOOS, such as linux
+	Arch string // a GOARCH, such as amd64
+}
 
+// String returns the form that names of files have: linux_amd64.
 func (p Platform) String() string { return p.OS + "_" + p.Arch }
 
 // Platforms returns the platforms for which archives are made. Packages and images are for Linux.

@@ -84,12 +84,12 @@ type Config struct {
 
 // Started describes what was started, and where.
 type Started struct {
-	IngressURL  string // URL without /webhooks
-	ExecutorURL string
-	NATSURL     string
-	OpsURL      string
+	IngressURL  string // URL of the webhook endpoint, without /webhooks
+	ExecutorURL string // URL of the operators' API and the console
+	NATSURL     string // URL of the embedded NATS server
+	OpsURL      string // URL of metrics, /healthz and /readyz
 	ConsoleURL  string // signs in, once and within ten minutes, if AdminTokenMade is true
-	AdminToken  string
+	AdminToken  string // the token in force: the configured one, or the one in the data folder
 	// AdminTokenMade reports whether the token was made here, and may be shown.
 	AdminTokenMade bool
 	WebhookURL     string // of the demo workflow; "" means that there is none

@@ -33,7 +33,7 @@ func recoverNATS(
 	tick := time.NewTicker(healthEvery)
 	defer tick.Stop()
 	var (
-		failed    int  // how many times in a row it was unhealthy
+		failed    int  // the number of checks in a row that found the server unhealthy
 		restarted bool // whether it was restarted since it was last healthy
 		// outSince is the time since which the server is unhealthy with room on the disk. Zero
 		// means that it is not.

@@ -63,7 +63,7 @@ func readStarts(ctx context.Context, natsURL string) (map[string]int, error) {
 
 // record is one execution as the operators' API returns it.
 type record struct {
-	times      int // how many records have this execution ID; more than 1 is a fault
+	times      int // the number of records with this execution ID; more than 1 is a fault
 	deliveryID string
 	status     execution.Status
 }

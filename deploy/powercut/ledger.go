@@ -10,7 +10,7 @@ import (
 // ledger holds everything that one installation has acknowledged to senders and operators.
 type ledger struct {
 	mu       sync.Mutex
-	prefix   string            // of the delivery IDs
+	prefix   string            // the beginning of every delivery ID
 	last     int               // the number in the newest delivery ID
 	accepted map[string]string // execution IDs by delivery ID
 	// unanswered holds the IDs of deliveries that got no answer; their sender sends them again.

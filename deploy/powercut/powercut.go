@@ -59,8 +59,18 @@ const (
 
 // Result counts the deliveries and changes of one mode, by what became of them.
 type Result struct {
-	Mode                                             string
-	Cuts, Accepted, Lost, Unrecorded, Doubled, Stuck int
+	// Mode is the name of the mode for people.
+	Mode string
+	// Cuts is the number of power cuts, Accepted the number of deliveries that were answered with
+	// a success.
+	Cuts, Accepted int
+	// Lost counts accepted deliveries without a start in the stream, Unrecorded the others that
+	// have no record in the database.
+	Lost, Unrecorded int
+	// Doubled counts the times that a delivery was found with more than one start or record.
+	Doubled int
+	// Stuck counts executions that did not end although a runner was running.
+	Stuck int
 	// Changes counts the changes that the operators' API has confirmed, LostChanges the workflows
 	// whose state differed from the confirmed one after a cut.
 	Changes, LostChanges int
@@ -187,7 +197,7 @@ type lifetime struct {
 	// lost holds the IDs of deliveries that were counted as lost or unrecorded already.
 	lost   map[string]bool
 	client *apiclient.Client
-	url    string // of the webhook
+	url    string // the URL of the webhook
 }
 
 // run cuts the power the given number of times, and checks after each cut what is left.

@@ -34,7 +34,7 @@ func BeProgram() bool {
 // process is a running hookstart-local.
 type process struct {
 	*child.Process
-	// The addresses of the operators' API and of NATS, set by awaitReady.
+	// executor and nats are the addresses of the operators' API and of NATS. awaitReady sets them.
 	executor, nats string
 
 	stdout child.Output

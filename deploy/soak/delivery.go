@@ -40,8 +40,8 @@ type totals struct {
 	sent         int
 	acknowledged int
 	deduplicated int
-	refused      map[string]int // by status and code
-	errors       map[string]int // by what happened to the connection
+	refused      map[string]int // counts of refused requests, by status and code
+	errors       map[string]int // counts of requests without an answer, by the kind of error
 }
 
 func newLedger() *ledger {

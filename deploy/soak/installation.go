@@ -39,7 +39,7 @@ type shape struct {
 type installation struct {
 	folder    string
 	ports     []*freeport.Port      // held until close
-	links     map[[2]int]*link.Link // by the numbers of the two nodes
+	links     map[[2]int]*link.Link // the link between two nodes, by their numbers
 	nodes     []*node
 	ingresses []*service
 	executors []*service

@@ -27,7 +27,7 @@ type process struct {
 	name string
 	args []string // the first one is its role
 	log  string   // the file to which it writes
-	host *place   // where the process runs; nil means on this machine, as this binary
+	host *place   // the host on which the process runs; nil means this machine
 	env  []string // NAME=value, in addition to this process's own environment; only with a host
 
 	mu       sync.Mutex

@@ -21,7 +21,7 @@ import (
 // stored holds the contents of the streams.
 type stored struct {
 	starts map[string]start
-	// First end that runners reported of each execution, by execution ID.
+	// ends holds the first final status that runners reported, by execution ID.
 	ends  map[string]execution.Status
 	ended map[string]time.Time // when that report was stored
 }
@@ -34,7 +34,7 @@ type start struct {
 
 // readStored reads every start and every report in the streams, by execution ID.
 func readStored(ctx context.Context, js jetstream.JetStream) (stored, error) {
-	// After a failure the reading begins anew and counts from the beginning, so that the result is
+	// A failed attempt is repeated from the beginning, with new counts, so that the result is
 	// complete.
 	var all stored
 	err := eventually(ctx, 2*time.Minute, func(ctx context.Context) (err error) {

@@ -20,8 +20,8 @@ import (
 // on without the consumer, and refuses to create it.
 type consumer struct{ account, stream, name string }
 
-// unreadable returns the consumer that a warning of the server is about. is reports whether the
-// warning is about such a consumer at all.
+// unreadable returns the consumer that a warning of the server is about. ok is false if the warning
+// is about something else.
 func unreadable(args []any) (c consumer, ok bool) {
 	if len(args) != 4 {
 		return c, false

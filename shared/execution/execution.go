@@ -125,9 +125,9 @@ type Rejection struct {
 	TokenID      string // the ID of the token that was used
 	Trace        string // the W3C traceparent
 
-	Sender          string // as in Start
-	Verified        bool   // as in Start
-	DeliveryDerived bool   // as in Start
+	Sender          string // see Start.Sender
+	Verified        bool   // see Start.Verified
+	DeliveryDerived bool   // see Start.DeliveryDerived
 }
 
 // Progress is a runner's report on an execution.
@@ -136,7 +136,7 @@ type Progress struct {
 	// Queue and WorkflowID come from the subject of the report. A runner can name any execution of
 	// its queue, so the recorder compares them with the record.
 	Queue      string
-	WorkflowID string
+	WorkflowID string    // see Queue
 	Status     Status    // Running, Succeeded, Failed or Canceled
 	At         time.Time // when the execution reached the status, by the runner's clock
 	// StartedAt is the time at which the last attempt began, with Succeeded, Failed or Canceled.

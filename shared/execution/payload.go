@@ -23,9 +23,10 @@ const (
 
 // Payload is the body of a request and how to interpret it.
 type Payload struct {
-	ContentType string // as sent
-	Kind        BodyKind
-	Body        []byte // as sent
+	ContentType string // the media type as sent, with its parameters
+	// Kind says how the input is made from Body.
+	Kind BodyKind
+	Body []byte // the body as sent
 }
 
 // ErrNotJSON means that a body was declared as application/json and is not one JSON text.

@@ -31,6 +31,7 @@ type Error struct {
 	Detail string // what is wrong and what to do
 }
 
+// Error returns the place, if there is one, and what is wrong with it.
 func (e *Error) Error() string {
 	if e.Place == "" {
 		return e.Detail
@@ -49,7 +50,8 @@ type Filter struct {
 type condition struct {
 	text  string // the place as it is written in the filter
 	place sender.Place
-	// Index of the place's JSON pointer in pointers; -1 means that the place is not a JSON pointer.
+	// slot is the index of the place's JSON pointer in pointers. -1 means that the place is not a
+	// JSON pointer.
 	slot int
 	test test
 }

@@ -81,7 +81,7 @@ type scanner struct {
 	at    int
 	found []value
 	left  int    // number of pointers that are not decided
-	seen  []bool // by node: the node was reached, so another member of that name does not count
+	seen  []bool // whether a node was reached, by node: a second member of that name is ignored
 }
 
 // value reads the value at the position, to which a node leads. It stops as soon as all pointers
@@ -215,7 +215,7 @@ func (s *scanner) skip() value {
 	}
 }
 
-// ends reports whether a number or a word ends before a character.
+// ends reports whether c is a character that can follow a number or a word.
 func ends(c byte) bool {
 	switch c {
 	case ',', '}', ']', ' ', '\t', '\r', '\n':

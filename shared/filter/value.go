@@ -11,7 +11,7 @@ import (
 type kind uint8
 
 const (
-	kindAbsent kind = iota // there is nothing at the place
+	kindAbsent kind = iota // there is no value at the place
 	kindNull
 	kindBool
 	kindNumber
@@ -22,9 +22,9 @@ const (
 // value is the value at a place of a request.
 type value struct {
 	kind kind
-	// For a text outside of the JSON, which has no types: a header, a field or a parameter.
+	// text is the value of a header, a field or a parameter, which has no type. "" for JSON.
 	text string
-	// The value as it stands in the document; nil means that it is not from the document.
+	// json is the value as the document writes it. nil means that it is not from the document.
 	json []byte
 }
 

@@ -10,6 +10,7 @@ import (
 
 // Member is one member of an event's JSON line.
 type Member struct {
+	// Name is the member's name in the JSON object.
 	Name string
 
 	kind   memberKind

@@ -62,8 +62,10 @@ func (r *Readiness) Reasons() []string {
 
 // Ops holds what a process exposes to operators. Services in one process share it.
 type Ops struct {
+	// Metrics is the registry of the metrics that the process exposes.
 	Metrics *prometheus.Registry
-	Ready   *Readiness
+	// Ready collects the reasons for which the process is not ready.
+	Ready *Readiness
 	// Traces makes spans. nil means that tracing is off, which costs nothing.
 	Traces trace.TracerProvider
 }

@@ -18,14 +18,16 @@ import (
 
 // Answer is an answer that a provider demands in place of the ordinary one.
 type Answer struct {
+	// Status is the HTTP status.
 	Status      int
 	ContentType string            // "" means that there is no body
-	Body        []byte            //
+	Body        []byte            // as sent to the provider
 	Header      map[string]string // further headers, by canonical names
 }
 
 // Handshake is a request with which a provider checks a URL. It starts nothing.
 type Handshake struct {
+	// Answer is the answer if the Verdict is OK.
 	Answer Answer
 	// Verdict reports whether the request is the provider's, where that can be determined. If it is
 	// not OK, the request is refused.
@@ -40,13 +42,14 @@ type handshakeSpec struct {
 	Title  string            `json:"title"`
 	Method string            `json:"method"` // POST by default
 	When   map[string]string `json:"when"`
-	Signed bool              `json:"signed"` // it must verify
+	Signed bool              `json:"signed"` // whether the request must also be verified
 	Check  map[string]string `json:"check"`  // sources that must be equal to secret settings
 	Echo   string            `json:"echo"`   // a source, sent back as text
 	HMAC   *hmacAnswer       `json:"hmac"`
 	JSON   string            `json:"json"`
 	Status int               `json:"status"` // 200 by default
-	// Of the answer: their sources, text:…, or rate: and the source of a rate that is asked for.
+	// Headers holds further headers of the answer: the source of each value, or text:…, or rate:
+	// and the source of the rate that the provider asks for.
 	Headers map[string]string `json:"headers"`
 }
 
@@ -63,9 +66,9 @@ type handshake struct {
 	method string
 	when   []condition
 	check  []condition
-	value  source // of echo or of the token; none: neither
-	has    bool   // value is one
-	answer Answer // what of it is the same for every request
+	value  source // the source of the value to echo, or of the token to sign
+	has    bool   // whether there is a value
+	answer Answer // the part of the answer that is the same for every request
 }
 
 // fixedAnswer returns an answer with a JSON text, or without a body if the text is empty.

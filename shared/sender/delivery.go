@@ -12,10 +12,10 @@ import (
 
 // idSource is one place of a delivery ID: one source, or several sources that are all needed.
 type idSource struct {
-	text   string // as it is written in the table or the setting
+	text   string // the place as the table or the setting writes it
 	parts  []source
-	absent []source // there must be nothing
-	body   bool     // a part is in the body
+	absent []source // sources that must have no value
+	body   bool     // whether a part is in the body
 	// signedBy reports for each of the sender's methods whether its signature covers this place.
 	signedBy []bool
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// The schemes.
+// These are the schemes of verification.
 const (
 	schemeStatic  = "static"     // the signature is the secret
 	schemeBasic   = "basic"      // basic authentication
@@ -40,22 +40,22 @@ type methodSpec struct {
 	Scheme    string     `json:"scheme"`
 	Hash      string     `json:"hash"`      // sha1, sha256, sha512, named
 	Signature string     `json:"signature"` // its source
-	Split     *splitSpec `json:"split"`     // several signatures in one value
-	Prefix    string     `json:"prefix"`    // of each signature; required
+	Split     *splitSpec `json:"split"`     // nil means one signature in the value
+	Prefix    string     `json:"prefix"`    // the required beginning of each signature
 	Encoding  string     `json:"encoding"`  // hex, base64
-	// Text (default), base64, hex, whsec, whpk, spki.
+	// Key is the form of the secret: text (the default), base64, hex, whsec, whpk or spki.
 	Key             string    `json:"key"`
 	SecretPrefix    string    `json:"secretPrefix"`
 	NotSecretPrefix string    `json:"notSecretPrefix"`
 	Message         string    `json:"message"` // {body} by default
 	Time            *timeSpec `json:"time"`
 	RefuseEmptyBody bool      `json:"refuseEmptyBody"`
-	// The sources of delivery IDs that are under this signature, in order.
+	// Delivery holds the sources of delivery IDs that this signature covers, in order.
 	Delivery []string          `json:"delivery"`
-	When     map[string]string `json:"when"`    // the method counts for such requests only
-	Setting  map[string]string `json:"setting"` // the method is there with these settings only
+	When     map[string]string `json:"when"`    // conditions for using the method
+	Setting  map[string]string `json:"setting"` // the settings with which the method exists
 
-	id *source // what {id} stands for
+	id *source // the source of {id} in the message
 	by string  // list separator of the general hmac
 }
 
@@ -71,7 +71,7 @@ type splitSpec struct {
 type timeSpec struct {
 	From     string `json:"from"`     // a source, or signature:NAME for an item of the signature
 	Unit     string `json:"unit"`     // s, ms, auto
-	Unsigned string `json:"unsigned"` // why it is checked although it is not signed
+	Unsigned string `json:"unsigned"` // why an unsigned time is checked
 }
 
 // method is one verification method, compiled.
@@ -83,7 +83,7 @@ type method struct {
 	time      source
 	unit      string // "" means that no time is signed
 	when      []condition
-	user      string // of basic
+	user      string // the user name of basic authentication
 }
 
 func (m *methodSpec) appliesTo(settings map[string]string) bool {

@@ -61,7 +61,8 @@ func Recognize(r *Request) (p Preset, ok bool) {
 	return Preset{}, false
 }
 
-// recognize is Recognize, and returns one of the headers by which it recognised the request.
+// recognize does the same as Recognize, and also returns one of the headers by which it recognised
+// the request.
 func recognize(r *Request) (best *entry, header string) {
 	found := map[*entry]int{}
 	seen := map[*entry]string{}
@@ -88,8 +89,8 @@ func recognize(r *Request) (best *entry, header string) {
 	return best, seen[best]
 }
 
-// IsURLCheck reports whether a request is the check with which Slack, and others in the same form,
-// find out whether a URL is theirs to call. A node without a sender does not answer it.
+// IsURLCheck reports whether a request is the check by which Slack, and providers with the same
+// form of check, verify a webhook URL. A node without a sender does not answer it.
 func IsURLCheck(r *Request) bool {
 	if !r.IsJSON {
 		return false

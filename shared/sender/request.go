@@ -14,14 +14,15 @@ import (
 
 // Request is a request of a sender. It caches what was parsed, so only one goroutine may use it.
 type Request struct {
+	// Method is the HTTP method in upper case.
 	Method string
-	Header map[string][]string // by canonical names
-	Query  string              // raw
+	Header map[string][]string // the headers, by canonical names
+	Query  string              // the query as sent, without the question mark
 	// URL is the URL that the sender called: the configured public URL with path and query as
 	// received, and never the Host header's. "" means that no public URL is configured; then no
 	// signature over the URL verifies.
 	URL  string
-	Body []byte // as sent
+	Body []byte // the body as sent
 	// IsJSON means that Body is known to be one JSON text. If it is false, that still has to be
 	// determined.
 	IsJSON bool
@@ -29,7 +30,7 @@ type Request struct {
 	// any number.
 	PerMinute int
 
-	document *gjson.Result // of the body, read when it is first needed
+	document *gjson.Result // the parsed body; nil means that it was not needed yet
 	form     *form
 }
 

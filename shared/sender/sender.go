@@ -26,7 +26,7 @@ const MaxSecrets = 4
 type Config struct {
 	Preset   string            // an ID of Presets, or an alias
 	Secrets  []Secret          // the newest first; in clear
-	Settings map[string]string // by the names that the preset has
+	Settings map[string]string // the settings, by the names in Preset.Settings
 }
 
 // Secret is one secret of a sender, in clear.
@@ -43,6 +43,7 @@ type ConfigError struct {
 	Detail string // what is wrong and what to do
 }
 
+// Error returns the field and what is wrong with it.
 func (e *ConfigError) Error() string { return e.Field + ": " + e.Detail }
 
 // Verdict is the result of verifying a request: whether it is the sender's.
@@ -201,7 +202,7 @@ func checkSecret(text string) error {
 	return nil
 }
 
-// Preset returns the ID of the preset, also if an alias was set.
+// Preset returns the ID of the preset, even if the Config has an alias.
 func (s *Sender) Preset() string { return s.entry.ID }
 
 // Verifies reports whether the sender's requests are verified.

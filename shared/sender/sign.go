@@ -30,8 +30,8 @@ var (
 
 // Signed is a request as the sender would send it.
 type Signed struct {
-	Header map[string][]string // all of the request's, and those that sign it
-	Query  string              // raw; Twilio adds the body's hash to it when the body is no form
+	Header map[string][]string // all headers, including the signature's
+	Query  string              // the query as sent; Twilio adds the hash of a body that is no form
 	Body   []byte              // changed where the signature is in the body
 }
 
@@ -83,7 +83,7 @@ func (r *Request) changeable() Request {
 	return c
 }
 
-// sign adds to a request what the method looks for.
+// sign adds the signature to a request, in the form that the method verifies.
 func (m *method) sign(r *Request, k *key, now time.Time) error {
 	if m.signsURL() && r.URL == "" {
 		return ErrNoURL

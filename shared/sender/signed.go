@@ -75,7 +75,7 @@ func (m *method) signedView(r *Request) *Request {
 func (r *Request) readSigned(sent *Request) {
 	document := sent.json()
 	if !document.Exists() || sent.form.isForm() {
-		// By its headers it may have been read as something else.
+		// The headers may have caused the body to be read in another form.
 		document = gjson.Result{}
 		if execution.ValidJSON(r.Body) {
 			document = gjson.ParseBytes(r.Body)

@@ -12,7 +12,8 @@ import (
 // source is one place in a request where a value may be.
 type source struct {
 	kind sourceKind
-	// Of a header, in canonical form; of a field or a parameter; of a part of the signature.
+	// name is the name of a header in canonical form, of a field or parameter, or of a part of the
+	// signature.
 	name    string
 	pointer []string // the tokens of a JSON pointer
 	every   bool     // the token * in the pointer is every element of an array

@@ -16,12 +16,17 @@ var presetsJSON []byte
 
 // Preset describes one entry of the table to operators.
 type Preset struct {
-	ID         string
-	Aliases    []string
-	Title      string
-	Docs       string // URL of the provider's own page
-	Verifies   bool
-	Secret     *SecretInfo // nil means that it has none
+	// ID is the name of the preset in a Config.
+	ID string
+	// Aliases holds other names that a Config may have in place of ID.
+	Aliases []string
+	// Title is the provider's name, for people.
+	Title string
+	Docs  string // URL of the provider's own page
+	// Verifies reports whether requests are verified with a secret or a public key.
+	Verifies bool
+	Secret   *SecretInfo // nil means that it has none
+	// Settings holds the settings that a Config of this preset may have.
 	Settings   []Setting
 	Setup      []string // the steps to connect it, in the provider's words
 	DeliveryID []string // the preset's sources of the delivery ID, in order; signed ones come first
@@ -33,6 +38,7 @@ type Preset struct {
 
 // SecretInfo describes the secret of a preset.
 type SecretInfo struct {
+	// Label is the name of the secret on the provider's pages.
 	Label    string
 	Public   bool // a public key, which may be shown
 	Choose   bool // the operator chooses it, and gives it to the provider
@@ -42,12 +48,16 @@ type SecretInfo struct {
 
 // Setting is one setting of a preset.
 type Setting struct {
-	Name     string   `json:"name"`
-	Label    string   `json:"label"`
-	Required bool     `json:"required"`
-	Secret   bool     `json:"secret"` // its value is never shown again
-	Default  string   `json:"default"`
-	Values   []string `json:"values"` // the valid values; empty means that any value is valid
+	// Name is the key of the setting in Config.Settings.
+	Name string `json:"name"`
+	// Label describes the setting and its values for people.
+	Label string `json:"label"`
+	// Required means that a Config without the setting is refused.
+	Required bool `json:"required"`
+	Secret   bool `json:"secret"` // its value is never shown again
+	// Default is the value if a Config lacks the setting. "" means none.
+	Default string   `json:"default"`
+	Values  []string `json:"values"` // the valid values; empty means that any value is valid
 }
 
 // entry is one entry of presets.json.
@@ -60,9 +70,10 @@ type entry struct {
 	Settings []Setting    `json:"settings"`
 	Setup    []string     `json:"setup"`
 	Verify   []methodSpec `json:"verify"`
-	// Hmac, header: its method is made of the settings.
+	// General is hmac or header if the method is made from the settings. "" means that Verify holds
+	// the methods.
 	General string `json:"general"`
-	// The sources of delivery IDs that no signature covers, in order.
+	// Delivery holds the sources of delivery IDs that no signature covers, in order.
 	Delivery     []string        `json:"delivery"`
 	Handshakes   []handshakeSpec `json:"handshakes"`
 	Replies      []replySpec     `json:"replies"`

@@ -21,8 +21,8 @@ type partKind uint8
 const (
 	partLiteral partKind = iota
 	partBody
-	partPayload // see Request.payload
-	partTime    // as sent
+	partPayload // the body as Request.payload returns it
+	partTime    // the time as sent
 	partURL
 	partMethod
 	partSecret

@@ -25,13 +25,22 @@ import (
 // services' configurations.
 type Config struct {
 	Name   string // "ingress" or "executor": in logs, metrics and readiness
-	Serves string // for people, like "the webhook endpoint"
+	Serves string // what the service is, for people, such as "the webhook endpoint"
 
-	Addr, OpsAddr, LogLevel       string
-	TLSCert, TLSKey               string
-	NATSURL, NATSCreds, NATSCA    string
-	NATSOptions                   []nats.Option
-	ConnectTimeout, ShutdownGrace time.Duration
+	Addr     string // address of the service; not used if Listener is set
+	OpsAddr  string // address of metrics and health checks; not used if Ops is set
+	LogLevel string // error, warn, info or debug; not used if Log is set
+
+	TLSCert string // certificate chain file; "" means that the service speaks plain HTTP
+	TLSKey  string // private key file of TLSCert
+
+	NATSURL     string        // URLs of the NATS servers, comma-separated
+	NATSCreds   string        // credentials file; "" means none
+	NATSCA      string        // file with the servers' certificate authority; "" means the system's
+	NATSOptions []nats.Option // further options of the connection
+
+	ConnectTimeout time.Duration // maximum time for which Connect waits for a server
+	ShutdownGrace  time.Duration // time for which requests in flight may go on after ctx ends
 
 	Listener net.Listener   // nil means that the service listens on Addr
 	Log      *logrus.Logger // nil means a log of its own
@@ -41,10 +50,10 @@ type Config struct {
 // Service is a service that has begun. Its Parts stop in the reverse order.
 type Service struct {
 	lifecycle.Parts
-	Ops       *ops.Ops
-	Log       *logrus.Logger
-	NATS      *nats.Conn          // since Connect
-	JetStream jetstream.JetStream // since Connect
+	Ops       *ops.Ops            // Config.Ops, or the service's own
+	Log       *logrus.Logger      // Config.Log, or the service's own
+	NATS      *nats.Conn          // the connection; nil before Connect
+	JetStream jetstream.JetStream // the same connection; nil before Connect
 
 	config   Config
 	listener net.Listener

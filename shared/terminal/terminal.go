@@ -22,7 +22,7 @@ func Is(out io.Writer) bool {
 type Line struct {
 	out     io.Writer
 	rewrite bool
-	open    bool // there is a line that the next one takes the place of
+	open    bool // whether a line is shown that the next one replaces
 }
 
 // NewLine returns a Line that writes to out.

@@ -63,7 +63,7 @@ type files struct {
 
 	mu     sync.Mutex
 	loaded *tls.Certificate
-	seen   [2]state // of the files, when they were read
+	seen   [2]state // the state of both files when they were read
 	looked time.Time
 }
 

@@ -26,8 +26,8 @@ const (
 	WorkflowID   = attribute.Key("hookstart.workflow.id")
 	NodeID       = attribute.Key("hookstart.node.id")
 	ExecutionID  = attribute.Key("hookstart.execution.id")
-	Code         = attribute.Key("hookstart.code")         // of a refusal
-	Deduplicated = attribute.Key("hookstart.deduplicated") // the delivery came before
+	Code         = attribute.Key("hookstart.code")         // the code of a refusal
+	Deduplicated = attribute.Key("hookstart.deduplicated") // whether it was a repeat
 	Attempt      = attribute.Key("hookstart.attempt")
 )
 

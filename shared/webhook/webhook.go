@@ -16,7 +16,7 @@ const (
 	TokenInvalid      Code = "token_invalid"
 	WebhooksNotInPlan Code = "webhooks_not_in_plan"
 	PlanLimitExceeded Code = "plan_limit_exceeded"
-	SignatureMissing  Code = "signature_missing" // with a sender that verifies, after the body
+	SignatureMissing  Code = "signature_missing" // checked after the body is read
 	SignatureInvalid  Code = "signature_invalid"
 	SignatureExpired  Code = "signature_expired"
 	RateLimited       Code = "rate_limited"
@@ -27,7 +27,7 @@ const (
 	Unavailable       Code = "unavailable"
 	Overloaded        Code = "overloaded"
 	StorageFull       Code = "storage_full"
-	// No refusal: the execution was started, and its output cannot be the answer.
+	// RunFailed is not a refusal: the execution was started, but its output cannot be the answer.
 	RunFailed Code = "run_failed"
 	Internal  Code = "internal"
 )

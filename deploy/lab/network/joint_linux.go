@@ -19,7 +19,7 @@ const longestWay = 4096
 type joint struct {
 	devices []*os.File
 	addrs   map[netip.Addr]int // the index of each device by its address
-	ways    [][]*way           // by the index of the sending and of the receiving device
+	ways    [][]*way           // the ways, by the indexes of the sending and the receiving device
 	reading sync.WaitGroup
 	passing sync.WaitGroup
 }

@@ -18,9 +18,11 @@ const (
 
 // WhoAmI describes the caller. Absent values are omitted.
 type WhoAmI struct {
-	Kind      string `json:"kind" enum:"admin-token,key,user"`
-	ID        string `json:"id,omitempty" doc:"The key's, or the user's at their identity provider. Absent: the admin token."`
-	Name      string `json:"name" doc:"For people." example:"CI of team A"`
+	// Kind is CallerAdminToken, CallerKey or CallerUser.
+	Kind string `json:"kind" enum:"admin-token,key,user"`
+	ID   string `json:"id,omitempty" doc:"The key's, or the user's at their identity provider. Absent: the admin token."`
+	Name string `json:"name" doc:"For people." example:"CI of team A"`
+	// Role is RoleViewer, RoleEditor or RoleAdmin.
 	Role      string `json:"role" enum:"viewer,editor,admin"`
 	AccountID string `json:"accountId,omitempty" doc:"The only account that the caller has access to. Absent: all of them." example:"acme"`
 }
@@ -35,10 +37,13 @@ type PutKey struct {
 
 // Key is a key of the operators' API. Absent values are omitted.
 type Key struct {
-	ID         string    `json:"id" example:"key_q2VnT0pXbWs"`
-	Name       string    `json:"name" doc:"For people." example:"CI of team A"`
-	Role       string    `json:"role" enum:"viewer,editor,admin"`
-	AccountID  string    `json:"accountId,omitempty" doc:"The only account that it has access to. Absent: all of them." example:"acme"`
+	// ID identifies the key in calls. It is not secret.
+	ID   string `json:"id" example:"key_q2VnT0pXbWs"`
+	Name string `json:"name" doc:"For people." example:"CI of team A"`
+	// Role is RoleViewer, RoleEditor or RoleAdmin.
+	Role      string `json:"role" enum:"viewer,editor,admin"`
+	AccountID string `json:"accountId,omitempty" doc:"The only account that it has access to. Absent: all of them." example:"acme"`
+	// CreatedAt is the time at which the key was created.
 	CreatedAt  time.Time `json:"createdAt"`
 	ExpiresAt  time.Time `json:"expiresAt,omitzero" doc:"When it stops to work. Absent: never."`
 	LastUsedAt time.Time `json:"lastUsedAt,omitzero" doc:"When a call was made with it last, within a minute or so. Absent: never."`

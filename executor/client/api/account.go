@@ -4,6 +4,7 @@ import "time"
 
 // Plan holds the limits of an account.
 type Plan struct {
+	// ID is the name by which accounts refer to the plan.
 	ID                        string    `json:"id" example:"free"`
 	WebhookTriggers           bool      `json:"webhookTriggers" doc:"Whether workflows may have webhook triggers at all."`
 	MaxActiveWebhookWorkflows *int64    `json:"maxActiveWebhookWorkflows" doc:"How many workflows with webhook triggers may be active at once. null: any number."`
@@ -15,15 +16,19 @@ type Plan struct {
 // RateLimit is the limit of a token bucket: after a pause, it accepts Requests requests at once,
 // then one every WindowSeconds/Requests seconds.
 type RateLimit struct {
-	Requests      int64 `json:"requests" minimum:"1" maximum:"1000000" example:"60"`
+	// Requests is the number of requests that are accepted in a window.
+	Requests int64 `json:"requests" minimum:"1" maximum:"1000000" example:"60"`
+	// WindowSeconds is the length of the window in seconds.
 	WindowSeconds int64 `json:"windowSeconds" minimum:"1" maximum:"86400" example:"60"`
 }
 
 // Account is the owner of workflows.
 type Account struct {
-	ID        string    `json:"id" example:"acme"`
-	Name      string    `json:"name" doc:"For people."`
-	Plan      string    `json:"plan" doc:"The ID of a plan." example:"free"`
+	// ID is the name by which workflows refer to the account. It never changes.
+	ID   string `json:"id" example:"acme"`
+	Name string `json:"name" doc:"For people."`
+	Plan string `json:"plan" doc:"The ID of a plan." example:"free"`
+	// CreatedAt is the time at which the account was created.
 	CreatedAt time.Time `json:"createdAt"`
 	// Events is nil if the account's events start no workflow.
 	Events *PutEvents `json:"events,omitempty" doc:"Which workflow is started by the account's operator events. Absent: none."`

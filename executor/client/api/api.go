@@ -1,11 +1,13 @@
 // Package api has the types of the operators' API: the JSON that the executor and its clients
 // exchange, with the descriptions for the OpenAPI document.
 //
-// Each type says whether absent values are omitted or null. Times are RFC 3339, in UTC.
+// The doc tag of a field says what the field holds and what its absence means; a field without such
+// a tag has a comment. An absent value is the field's zero value in Go. Times are RFC 3339, in UTC.
 package api
 
 // List is one page of a list.
 type List[T any] struct {
+	// Items holds the page in the order of the list. It is never null.
 	Items      []T    `json:"items" nullable:"false"`
 	NextCursor string `json:"nextCursor" doc:"The cursor of the next page. Empty: this is the last page."`
 }

@@ -4,14 +4,21 @@ import "time"
 
 // AuditEntry is an entry of the audit log: one action with its actor and its time.
 type AuditEntry struct {
-	ID         string        `json:"id"`
-	At         time.Time     `json:"at"`
-	Actor      Actor         `json:"actor"`
-	Action     string        `json:"action" example:"workflow.activate"`
-	AccountID  string        `json:"accountId,omitempty"`
-	WorkflowID string        `json:"workflowId,omitempty"`
-	NodeID     string        `json:"nodeId,omitempty"`
-	Changes    []AuditChange `json:"changes" nullable:"false" doc:"What became of which fields. Secrets are never in it."`
+	// ID identifies the entry.
+	ID string `json:"id"`
+	// At is the time of the action.
+	At time.Time `json:"at"`
+	// Actor is the caller who asked for the action.
+	Actor Actor `json:"actor"`
+	// Action names what was done.
+	Action string `json:"action" example:"workflow.activate"`
+	// AccountID is the account that the action concerns. "" means none.
+	AccountID string `json:"accountId,omitempty"`
+	// WorkflowID is the workflow that the action concerns. "" means none.
+	WorkflowID string `json:"workflowId,omitempty"`
+	// NodeID is the trigger node that the action concerns. "" means none.
+	NodeID  string        `json:"nodeId,omitempty"`
+	Changes []AuditChange `json:"changes" nullable:"false" doc:"What became of which fields. Secrets are never in it."`
 }
 
 // Actor is the caller who made a change.
@@ -23,6 +30,7 @@ type Actor struct {
 
 // AuditChange is a field that was changed.
 type AuditChange struct {
+	// Field is the path of the field in the record.
 	Field string `json:"field" example:"triggers[webhook].name"`
 	From  any    `json:"from,omitempty" doc:"Left out: it was not set."`
 	To    any    `json:"to,omitempty" doc:"Left out: it is not set."`

@@ -21,9 +21,14 @@ type Events struct {
 
 // EventCondition is a state whose beginning an operator event has reported, and that has not ended.
 type EventCondition struct {
-	Kind       string    `json:"kind" example:"queue.unattended"`
-	Since      time.Time `json:"since"`
-	Queue      string    `json:"queue,omitempty" example:"default"`
-	WorkflowID string    `json:"workflowId,omitempty" example:"orders"`
-	NodeID     string    `json:"nodeId,omitempty" example:"webhook"`
+	// Kind is the kind of the event that reported the condition.
+	Kind string `json:"kind" example:"queue.unattended"`
+	// Since is the time at which the condition began.
+	Since time.Time `json:"since"`
+	// Queue is the queue in this condition. "" means that it concerns none.
+	Queue string `json:"queue,omitempty" example:"default"`
+	// WorkflowID is the workflow in this condition. "" means that it concerns none.
+	WorkflowID string `json:"workflowId,omitempty" example:"orders"`
+	// NodeID is the trigger node in this condition. "" means that it concerns none.
+	NodeID string `json:"nodeId,omitempty" example:"webhook"`
 }

@@ -22,22 +22,27 @@ const (
 
 // Execution is the record of one execution.
 type Execution struct {
-	ExecutionID string    `json:"executionId" format:"uuid"`
-	AccountID   string    `json:"accountId" example:"acme"`
-	WorkflowID  string    `json:"workflowId" example:"orders"`
-	NodeID      string    `json:"nodeId" example:"webhook"`
-	Source      string    `json:"source" enum:"webhook,rerun,event" doc:"What started it: a request to the webhook, an operator (rerun, replay, requeue), or an operator event of the account."`
-	Status      string    `json:"status" enum:"queued,running,succeeded,failed,rejected,canceled" doc:"queued, then running, then succeeded, failed or canceled; or rejected. The last four are final."`
-	DeliveryID  string    `json:"deliveryId,omitempty" doc:"The sender's delivery ID. Absent: it sent none."`
-	Sender      string    `json:"sender,omitempty" doc:"The preset of the sender that the node had. Absent: it had none." example:"stripe"`
-	Verified    bool      `json:"verified" doc:"Whether the request was verified as the sender's."`
-	RerunOf     string    `json:"rerunOf,omitempty" doc:"The execution that was run again."`
-	ReplayOf    string    `json:"replayOf,omitempty" doc:"The execution whose original request it has once more: body, headers and query."`
-	RequeuedAs  string    `json:"requeuedAs,omitempty" doc:"The execution that a requeue started in its place."`
-	AcceptedAt  time.Time `json:"acceptedAt" doc:"When the request was answered, or an operator started it."`
-	RecordedAt  time.Time `json:"recordedAt"`
-	StartedAt   time.Time `json:"startedAt,omitzero" doc:"Absent until a runner reports that it started."`
-	FinishedAt  time.Time `json:"finishedAt,omitzero" doc:"Absent until it has succeeded, failed or been canceled."`
+	// ExecutionID is the ID that the sender got in the answer.
+	ExecutionID string `json:"executionId" format:"uuid"`
+	// AccountID is the account of the workflow when the execution was accepted.
+	AccountID string `json:"accountId" example:"acme"`
+	// WorkflowID is the workflow that runs.
+	WorkflowID string `json:"workflowId" example:"orders"`
+	// NodeID is the trigger node that received the request.
+	NodeID     string    `json:"nodeId" example:"webhook"`
+	Source     string    `json:"source" enum:"webhook,rerun,event" doc:"What started it: a request to the webhook, an operator (rerun, replay, requeue), or an operator event of the account."`
+	Status     string    `json:"status" enum:"queued,running,succeeded,failed,rejected,canceled" doc:"queued, then running, then succeeded, failed or canceled; or rejected. The last four are final."`
+	DeliveryID string    `json:"deliveryId,omitempty" doc:"The sender's delivery ID. Absent: it sent none."`
+	Sender     string    `json:"sender,omitempty" doc:"The preset of the sender that the node had. Absent: it had none." example:"stripe"`
+	Verified   bool      `json:"verified" doc:"Whether the request was verified as the sender's."`
+	RerunOf    string    `json:"rerunOf,omitempty" doc:"The execution that was run again."`
+	ReplayOf   string    `json:"replayOf,omitempty" doc:"The execution whose original request it has once more: body, headers and query."`
+	RequeuedAs string    `json:"requeuedAs,omitempty" doc:"The execution that a requeue started in its place."`
+	AcceptedAt time.Time `json:"acceptedAt" doc:"When the request was answered, or an operator started it."`
+	// RecordedAt is the time at which the executor began to write the record.
+	RecordedAt time.Time `json:"recordedAt"`
+	StartedAt  time.Time `json:"startedAt,omitzero" doc:"Absent until a runner reports that it started."`
+	FinishedAt time.Time `json:"finishedAt,omitzero" doc:"Absent until it has succeeded, failed or been canceled."`
 	// CancelRequestedAt is the time at which an operator asked to end the execution. Zero means
 	// that none did.
 	CancelRequestedAt time.Time `json:"cancelRequestedAt,omitzero" doc:"When an operator canceled it. While it runs, its end is asked for. Absent: nobody did."`
@@ -80,8 +85,9 @@ type Replayed struct {
 
 // Left is the number of executions that a bulk call left out for one reason.
 type Left struct {
-	Code  string `json:"code" doc:"Why: the code that the same call for one answers." example:"input_expired"`
-	Count int    `json:"count"`
+	Code string `json:"code" doc:"Why: the code that the same call for one answers." example:"input_expired"`
+	// Count is the number of executions or dead letters.
+	Count int `json:"count"`
 }
 
 // CancelExecutions says which executions are to be canceled.

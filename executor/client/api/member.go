@@ -2,6 +2,7 @@ package api
 
 // Members are the running executors and ingresses.
 type Members struct {
+	// Items holds the members. It is never null.
 	Items []Member `json:"items" nullable:"false"`
 	// Database is the version of the tables. 0 means that it could not be read.
 	Database int64 `json:"database,omitempty" doc:"The version of the database's tables. Absent: the database is away."`

@@ -7,8 +7,11 @@ import (
 
 // Problem is the body of every answer that is not a success: application/problem+json (RFC 9457).
 type Problem struct {
-	Type       string       `json:"type" format:"uri" example:"https://github.com/hookstart/hookstart#not_found"`
-	Title      string       `json:"title" example:"Not found"`
+	// Type is the URL of the code's explanation.
+	Type string `json:"type" format:"uri" example:"https://github.com/hookstart/hookstart#not_found"`
+	// Title is the same for all problems with one code. It is for people.
+	Title string `json:"title" example:"Not found"`
+	// Status is the HTTP status of the answer.
 	Status     int          `json:"status" example:"404"`
 	Detail     string       `json:"detail" doc:"What happened, and what to do." example:"There is no workflow \"orders\"."`
 	Success    bool         `json:"success" doc:"Always false." example:"false"`
@@ -20,7 +23,8 @@ type Problem struct {
 
 // FieldError describes what is wrong with one part of a request.
 type FieldError struct {
-	Field   string `json:"field" doc:"A member of the body, a parameter, or body." example:"triggers[0].nodeId"`
+	Field string `json:"field" doc:"A member of the body, a parameter, or body." example:"triggers[0].nodeId"`
+	// Problem says what is wrong, for people.
 	Problem string `json:"problem" example:"must be 1 to 64 of the characters A-Z a-z 0-9 _ -"`
 }
 
@@ -44,36 +48,36 @@ func IsCode(err error, code string) bool {
 
 // These are the codes of problems.
 const (
-	CodeUnauthorized         = "unauthorized"
-	CodeForbidden            = "forbidden"
-	CodeNotFound             = "not_found"
-	CodeMethodNotAllowed     = "method_not_allowed"
-	CodeInvalid              = "invalid"
-	CodeBodyTooLarge         = "body_too_large"
-	CodePlanLimitExceeded    = "plan_limit_exceeded"
-	CodeWebhooksNotInPlan    = "webhooks_not_in_plan"
-	CodeSamplePayloadMissing = "sample_payload_missing"
-	CodeTooManyTokens        = "too_many_tokens"
-	CodeTooManySecrets       = "too_many_secrets"
-	CodeTooManyStreams       = "too_many_streams"
-	CodeLastSecret           = "last_secret"
-	CodeIngressTooOld        = "ingress_too_old"
-	CodeQueueMoves           = "queue_moves"
-	CodeStreamFull           = "stream_full"
-	CodeSecretsKeyMissing    = "secrets_key_missing"
-	CodeSenderCannotSign     = "sender_cannot_sign"
-	CodeEndpointUnreachable  = "endpoint_unreachable"
-	CodeNotFailed            = "not_failed"
-	CodeInputExpired         = "input_expired"
-	CodeNotFinished          = "not_finished"
-	CodeAlreadyEnded         = "already_ended"
-	CodeBodyNotKept          = "body_not_kept"
-	CodeAccountNotEmpty      = "account_not_empty"
-	CodeChangedSince         = "changed_since"
-	CodeUndecodable          = "undecodable"
-	CodeRefused              = "refused"
-	CodeNotEmpty             = "not_empty"
-	CodeNotConfirmed         = "not_confirmed"
-	CodeUnavailable          = "unavailable"
-	CodeInternal             = "internal"
+	CodeUnauthorized         = "unauthorized"           // the call has no valid token or key
+	CodeForbidden            = "forbidden"              // the caller may not make the call
+	CodeNotFound             = "not_found"              // no such record for this caller
+	CodeMethodNotAllowed     = "method_not_allowed"     // the path has no such method
+	CodeInvalid              = "invalid"                // see Problem.Errors
+	CodeBodyTooLarge         = "body_too_large"         // the body of the call is too long
+	CodePlanLimitExceeded    = "plan_limit_exceeded"    // the plan's active workflows are used up
+	CodeWebhooksNotInPlan    = "webhooks_not_in_plan"   // the plan has no webhook triggers
+	CodeSamplePayloadMissing = "sample_payload_missing" // the node has no sample payload
+	CodeTooManyTokens        = "too_many_tokens"        // the node has the maximum number of them
+	CodeTooManySecrets       = "too_many_secrets"       // the sender has the maximum of secrets
+	CodeTooManyStreams       = "too_many_streams"       // the caller has the maximum of them open
+	CodeLastSecret           = "last_secret"            // no request could be verified without it
+	CodeIngressTooOld        = "ingress_too_old"        // an ingress is too old for the change
+	CodeQueueMoves           = "queue_moves"            // the queue is moving to another stream
+	CodeStreamFull           = "stream_full"            // the stream has no space for the change
+	CodeSecretsKeyMissing    = "secrets_key_missing"    // the executor has no key to seal it with
+	CodeSenderCannotSign     = "sender_cannot_sign"     // no test request can be made
+	CodeEndpointUnreachable  = "endpoint_unreachable"   // the endpoint did not answer the test
+	CodeNotFailed            = "not_failed"             // the execution has not failed
+	CodeInputExpired         = "input_expired"          // the stream no longer has the message
+	CodeNotFinished          = "not_finished"           // the execution has not ended yet
+	CodeAlreadyEnded         = "already_ended"          // an ended execution is not canceled
+	CodeBodyNotKept          = "body_not_kept"          // the rejected body was not stored
+	CodeAccountNotEmpty      = "account_not_empty"      // the account has workflows or keys
+	CodeChangedSince         = "changed_since"          // If-Match or If-None-Match does not hold
+	CodeUndecodable          = "undecodable"            // the message cannot be decoded
+	CodeRefused              = "refused"                // the database refuses the message
+	CodeNotEmpty             = "not_empty"              // the installation is not a new one
+	CodeNotConfirmed         = "not_confirmed"          // stored, but not yet in force everywhere
+	CodeUnavailable          = "unavailable"            // NATS or the database is unreachable
+	CodeInternal             = "internal"               // the executor's log has the cause
 )

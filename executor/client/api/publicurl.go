@@ -14,9 +14,9 @@ type PublicURL struct {
 // These are the states of a public URL.
 const (
 	PublicURLReached     = "reached"     // an ingress of this installation answered
-	PublicURLUnreachable = "unreachable" // there was no answer
+	PublicURLUnreachable = "unreachable" // no server answered
 	PublicURLRedirected  = "redirected"
-	PublicURLStranger    = "stranger" // the answer was no hookstart's
-	PublicURLAnother     = "another"  // the answer was another installation's
-	PublicURLUnknown     = "unknown"  // there is no public URL to ask
+	PublicURLStranger    = "stranger" // another program answered
+	PublicURLAnother     = "another"  // another installation answered
+	PublicURLUnknown     = "unknown"  // the URL could not be checked
 )

@@ -5,6 +5,7 @@ import "time"
 // Queue is the state of a queue that workflows name: the executions that wait in it, and the groups
 // that take them.
 type Queue struct {
+	// Queue is the name of the queue.
 	Queue            string       `json:"queue" example:"default"`
 	Paused           *QueuePause  `json:"paused,omitempty" doc:"No group of it is handed anything new. Absent: it is not paused."`
 	Stream           string       `json:"stream" doc:"The stream that holds its starts." example:"EXECUTIONS"`
@@ -28,7 +29,8 @@ type QueueGroup struct {
 
 // HeldKey is an order key that is held up in a group, and the execution that holds it up.
 type HeldKey struct {
-	OrderKey    string    `json:"orderKey" doc:"The order key of the execution." example:"4711"`
+	OrderKey string `json:"orderKey" doc:"The order key of the execution." example:"4711"`
+	// WorkflowID is the workflow of the execution.
 	WorkflowID  string    `json:"workflowId" example:"orders"`
 	ExecutionID string    `json:"executionId" format:"uuid" doc:"The execution that a runner was given, and that has not ended."`
 	Since       time.Time `json:"since" doc:"When its handler began; if that was not reported, when it was accepted."`
@@ -37,6 +39,7 @@ type HeldKey struct {
 
 // QueuePause is the pause of a queue.
 type QueuePause struct {
+	// Since is the time at which the queue was paused.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until,omitzero" doc:"When it ends by itself. Absent: when the queue is resumed."`
 }

@@ -7,6 +7,7 @@ import (
 
 // Trigger holds the settings of a webhook trigger node.
 type Trigger struct {
+	// NodeID identifies the node in its workflow.
 	NodeID            string          `json:"nodeId" example:"webhook"`
 	Name              string          `json:"name" doc:"For people."`
 	URL               string          `json:"url,omitempty" doc:"What senders call, with the newest token. Absent: the caller may only read." example:"https://hooks.example.com/webhooks/orders?token=hst_…"`
@@ -39,6 +40,7 @@ type Filtered struct {
 // FilteredRequest is the part of a request that did not match a filter that is stored. It contains
 // nothing of the body.
 type FilteredRequest struct {
+	// At is the time at which the request arrived.
 	At         time.Time `json:"at"`
 	DeliveryID string    `json:"deliveryId,omitempty" doc:"Absent: it has none."`
 	Place      string    `json:"place" doc:"The place whose condition did not hold." example:"ptr:/action"`
@@ -55,7 +57,8 @@ type TriggerSettings struct {
 
 // Token is a token of a trigger node.
 type Token struct {
-	Token      string     `json:"token,omitempty" doc:"Absent: the caller may only read." example:"hst_…"`
+	Token string `json:"token,omitempty" doc:"Absent: the caller may only read." example:"hst_…"`
+	// CreatedAt is the time at which the token was made.
 	CreatedAt  time.Time  `json:"createdAt"`
 	LastUsedAt *time.Time `json:"lastUsedAt" doc:"When it was last used, according to the records. null: never."`
 	ExpiresAt  time.Time  `json:"expiresAt,omitzero" doc:"When it expires. Absent: never."`
@@ -89,5 +92,6 @@ type SentTest struct {
 
 // Started names an execution that was started.
 type Started struct {
+	// ExecutionID is the ID of the new execution.
 	ExecutionID string `json:"executionId" format:"uuid"`
 }

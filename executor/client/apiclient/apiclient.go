@@ -29,7 +29,7 @@ type Client struct {
 	key   string // idempotency key of a call that must not start anything twice
 	// ifMatch and ifNoneMatch are the conditions of a call. "" means that there is none.
 	ifMatch, ifNoneMatch string
-	// Receives the ETag of each answer; nil means that it is not stored.
+	// etag receives the ETag of each answer. nil means that it is not stored.
 	etag *string
 }
 
@@ -96,6 +96,7 @@ type Patch map[string]any
 // ConnectionError means that the API did not answer, or that another server did.
 type ConnectionError struct{ err error }
 
+// Error says what failed and what to check.
 func (e *ConnectionError) Error() string { return e.err.Error() }
 
 // Unwrap returns the cause.
@@ -107,7 +108,8 @@ func noConnection(format string, args ...any) error {
 
 // Page selects a part of a list. Its zero value is the beginning.
 type Page struct {
-	Limit  int // 0 means the API's default
+	Limit int // 0 means the API's default
+	// Cursor is the NextCursor of the page before. "" means the first page.
 	Cursor string
 }
 
@@ -135,8 +137,16 @@ func Items[T any](fetch func(Page) (api.List[T], error)) iter.Seq2[T, error] {
 
 // ExecutionFilter selects executions. Zero fields do not filter.
 type ExecutionFilter struct {
-	AccountID, WorkflowID, Status, Source, DeliveryID string
-	Since, Until                                      time.Time
+	// AccountID and WorkflowID are complete IDs.
+	AccountID, WorkflowID string
+	// Status is one of the constants api.StatusQueued, api.StatusRunning and so on.
+	Status string
+	// Source is api.SourceWebhook, api.SourceRerun or api.SourceEvent.
+	Source string
+	// DeliveryID is the sender's ID of the delivery.
+	DeliveryID string
+	// Since and Until select executions that were accepted at Since or later, and before Until.
+	Since, Until time.Time
 }
 
 // Plans lists the plan catalog.
@@ -411,8 +421,12 @@ func (c *Client) DismissDeadLetters(
 
 // DeadLetterFilter selects dead letters. Zero fields do not filter.
 type DeadLetterFilter struct {
-	WorkflowID, Reason string
-	Since, Until       time.Time
+	// WorkflowID is a complete ID.
+	WorkflowID string
+	// Reason is a part of the reason. Upper and lower case differ.
+	Reason string
+	// Since and Until select dead letters whose At is Since or later, and before Until.
+	Since, Until time.Time
 }
 
 // DeadLetters lists dead letters, the newest first.

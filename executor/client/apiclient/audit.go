@@ -9,8 +9,12 @@ import (
 
 // AuditFilter selects entries of the audit log. Zero fields do not filter.
 type AuditFilter struct {
-	Actor, AccountID, WorkflowID string
-	Since, Until                 time.Time
+	// Actor is the ID, the name or the kind of an api.Actor.
+	Actor string
+	// AccountID and WorkflowID are complete IDs.
+	AccountID, WorkflowID string
+	// Since and Until select entries whose At is Since or later, and before Until.
+	Since, Until time.Time
 }
 
 // Audit lists the entries of the audit log, the newest first.

@@ -6,7 +6,8 @@ import "time"
 type Batch struct {
 	// At is the time at which this process received the announcement. It is later than the time of
 	// every earlier batch.
-	At  time.Time
+	At time.Time
+	// IDs holds the IDs of the records, in no order.
 	IDs []string
 }
 
@@ -22,7 +23,7 @@ const (
 type past struct {
 	since   time.Time // batches holds everything that was received after this time
 	batches []Batch
-	ids     int // in all batches
+	ids     int // the number of IDs in all batches
 }
 
 func (p *past) add(b Batch) {

@@ -23,7 +23,7 @@ type accountList struct {
 // planChoice is a plan in the list of a form.
 type planChoice struct {
 	ID, Text string
-	Selected bool // for a new account
+	Selected bool // whether it is selected in the form of a new account
 }
 
 func (c *Console) accountList(r *http.Request) (list accountList, err error) {

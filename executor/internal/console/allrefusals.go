@@ -13,7 +13,7 @@ import (
 // allRefusals is the data of the page that shows the refused requests to all workflows.
 type allRefusals struct {
 	listPage
-	Within string // one of spans
+	Within string // the time span: one of the values in spans
 	Rows   []refusedRow
 }
 

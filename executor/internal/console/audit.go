@@ -16,7 +16,7 @@ type auditList struct {
 	listPage
 	Filter    auditFilter
 	Spans     []span
-	Accounts  []choice // that the filter suggests
+	Accounts  []choice // suggestions for the filter
 	Workflows []choice
 	Rows      []auditRow
 }
@@ -53,16 +53,16 @@ func (f auditFilter) query() url.Values {
 // auditRow is one audit entry in the list.
 type auditRow struct {
 	api.AuditEntry
-	Who  string // for people
-	Same string // the link to all entries of this actor
+	Who  string // the actor, for people
+	Same string // the URL of the list with all entries of this actor
 	What []changeText
-	More int // fields that are not shown
+	More int // the number of changed fields that are not shown
 }
 
 // changeText is the change of a field as text. An empty text means that the field was not set.
 type changeText struct {
 	Field, From, To string
-	Execution       bool // To is the ID of one
+	Execution       bool // whether To is the ID of an execution
 }
 
 // maxShownChanges is the maximum number of changed fields that a row shows.

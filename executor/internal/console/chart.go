@@ -19,17 +19,17 @@ const chartHeight = 40
 // chart is a bar chart over time, oldest bar first. Each bar is divided into parts. A bar is one
 // unit wide; the tallest is chartHeight high.
 type chart struct {
-	Parts   []part // from the bottom
+	Parts   []part // the kinds of things that are counted, the lowest part of a bar first
 	Bars    []bar
-	Step    time.Duration // that a bar stands for
-	Max     int64         // of a bar
-	Missing bool          // the database was too slow
+	Step    time.Duration // the period that each bar counts
+	Max     int64         // the total of the tallest bar
+	Missing bool          // whether the database was too slow
 }
 
 // part is one of the kinds of things that a chart counts.
 type part struct {
 	Name  string
-	Class string // its colour
+	Class string // the CSS class with its colour
 	Total int64
 }
 
@@ -37,7 +37,7 @@ type bar struct {
 	X     int
 	At    time.Time
 	Total int64
-	Parts []barPart // those that are not empty
+	Parts []barPart // the parts with a count above 0
 }
 
 // Text returns the values of a bar for people.

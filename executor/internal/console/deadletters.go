@@ -14,7 +14,7 @@ import (
 type deadLetterList struct {
 	listPage
 	Filter    deadLetterFilter
-	Workflows []choice // that the filter suggests
+	Workflows []choice // suggestions for the filter
 	Rows      []deadLetterRow
 }
 

@@ -18,28 +18,28 @@ type executionPage struct {
 	operate.Execution
 	operate.Origin
 	Steps      []step
-	Waiting    string // what it waits for; "": it has ended
+	Waiting    string // what the execution waits for; "" means that it has ended
 	Request    request
-	Reruns     []operate.Execution // that were made of it, the newest first
-	MoreReruns bool                // there may be others
-	HasSample  bool                // its node has a sample payload
+	Reruns     []operate.Execution // the executions that reran or replayed it, the newest first
+	MoreReruns bool                // there may be more reruns than are shown
+	HasSample  bool                // whether the node has a sample payload
 	Recognized operate.Recognized
-	Output     *document // nil: there is none
+	Output     *document // nil means that there is no output
 }
 
 // step is one event in the life of an execution.
 type step struct {
 	Name, Note string
 	At         time.Time
-	After      time.Duration // since the step before
+	After      time.Duration // time since the step before
 	First      bool
-	Kind       string // of its mark
+	Kind       string // CSS class of the step's mark
 }
 
 // request is the request that started an execution, as far as the stream still has it.
 type request struct {
 	Known          bool
-	Input          *document // nil: the body was not read
+	Input          *document // nil means that the body was not read
 	Headers, Query []field
 }
 
@@ -146,7 +146,7 @@ func (p executionPage) CanReplay() bool {
 	return p.Ended() && p.Request.Known && p.Request.Input != nil
 }
 
-// CanCancel reports whether it has not ended, and nobody has canceled it.
+// CanCancel reports whether the execution has neither ended nor been canceled.
 func (p executionPage) CanCancel() bool {
 	return !execution.Status(p.Status).Final() && p.CancelRequestedAt.IsZero()
 }

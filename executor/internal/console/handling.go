@@ -16,7 +16,7 @@ import (
 // condition is one condition of a node's filter, for people.
 type condition struct {
 	Place string
-	Text  string // what the value there must be
+	Text  string // the condition on the value at Place, in words
 }
 
 // conditionsOf returns the conditions of a filter in their order. An invalid filter, which is never

@@ -14,19 +14,19 @@ import (
 const (
 	maxTreeNodes = 2000
 	maxTreeDepth = 30
-	maxTreeText  = 2000 // of one string
-	openDepth    = 3    // unfolded to begin with
+	maxTreeText  = 2000 // maximum length of one string
+	openDepth    = 3    // depth to which the tree is unfolded at first
 )
 
 // jsonTree is a value of a JSON text that can be folded.
 type jsonTree struct {
-	Key      string // in quotes; "" means that it is not a member of an object
+	Key      string // the name in quotes; "" means that the value is not a member of an object
 	Kind     string // object, array, string, number, word
-	Text     string // of a scalar
+	Text     string // the text of a scalar value
 	Children []*jsonTree
 	Count    int   // the number of children, including omitted ones
-	Left     int64 // out, of the children
-	Open     bool  // to begin with
+	Left     int64 // the number of omitted children
+	Open     bool  // the value is unfolded at first
 }
 
 // Folds reports whether the value has children to fold.

@@ -16,7 +16,7 @@ type keyList struct {
 	listPage
 	Rows     []keyRow
 	Accounts []quota
-	More     bool // there are more accounts than the form lists
+	More     bool // whether there are more accounts than the form lists
 }
 
 type keyRow struct {

@@ -12,7 +12,7 @@ import (
 
 // overview is the data of the first page.
 type overview struct {
-	Accounts, Workflows bool   // there are any
+	Accounts, Workflows bool   // whether there are any accounts and any workflows
 	Loopback            string // the public URL, if only this machine can reach it
 	Numbers             numbers
 	Newest              panel
@@ -24,7 +24,8 @@ type numbers struct {
 	Day        activity
 	Ingresses  int
 	Unrecorded *int64 // number of messages; nil means that NATS did not answer
-	// The number; "" means that there are none, or that the database was too slow.
+	// DeadLetters is the number of dead letters, for people. "" means that there are none, or that
+	// the database was too slow.
 	DeadLetters string
 }
 

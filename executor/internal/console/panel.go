@@ -23,23 +23,23 @@ const panelRows = 25
 
 // panel is a list of executions with its filters.
 type panel struct {
-	Path       string // of the page that it is on
-	WorkflowID string // "": of all workflows
+	Path       string // the path of the page that shows the panel
+	WorkflowID string // the workflow whose executions are listed; "" means all workflows
 	NodeID     string // the node that the page shows, to be kept in links
 	Filter     panelFilter
-	Ignored    []string // parts of the query that say nothing, for people
+	Ignored    []string // the invalid parts of the query, for people
 	Rows       []row
-	First      bool         // the newest page: the one that is kept up to date
-	Older      template.URL // the query of the next page; "": this is the last
+	First      bool         // whether this is the newest page, which is kept up to date
+	Older      template.URL // the query of the next page; "" means that this is the last one
 	Limit      int
 
-	Workflows, Accounts []choice // that the filters suggest
+	Workflows, Accounts []choice // suggestions for the filters
 }
 
 // panelFilter holds an operator's filters. Empty fields do not filter.
 type panelFilter struct {
 	Status, Source, Within, DeliveryID string
-	Workflow, Account                  string // where the panel is of all workflows
+	Workflow, Account                  string // only where the panel lists all workflows
 }
 
 // Any reports whether any field filters.
@@ -126,7 +126,7 @@ func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
 	}
 	found, ignored, err := askPage(after, p.Limit, ask)
-	if isInvalid(err) && filter.DeliveryPrefix != "" { // there are too many to look at each one's beginning
+	if isInvalid(err) && filter.DeliveryPrefix != "" { // too many records to compare their prefixes
 		filter.DeliveryPrefix, filter.DeliveryID = "", filter.DeliveryPrefix
 		found, ignored, err = askPage(after, p.Limit, ask)
 		ignored = append(ignored, "delivery IDs that only begin so, because there are too many executions: choose a time")

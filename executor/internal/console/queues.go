@@ -17,7 +17,7 @@ type queueList struct {
 
 type queueRow struct {
 	api.Queue
-	Members int // of all groups
+	Members int // the number of members of all groups
 }
 
 func (c *Console) queueList(r *http.Request) (list queueList, err error) {

@@ -13,7 +13,7 @@ import (
 type quota struct {
 	operate.Quota
 	ID, Name, Plan string
-	Rate           string // the plan's, of a workflow that has none of its own
+	Rate           string // the rate limit of workflows without one of their own
 	// Events is the setting of the account's operator events, or nil if these start no workflow.
 	Events *api.PutEvents
 }
@@ -66,9 +66,10 @@ func (q quota) Text() string {
 // plan.
 type state struct {
 	Active bool
-	// Active, but past the plan's limit, or not in it at all: its webhooks are refused.
+	// Over means that the workflow is active although the plan does not permit it, so its webhooks
+	// are refused.
 	Over      bool
-	NotInPlan bool // the plan has no webhook triggers
+	NotInPlan bool // whether the plan has no webhook triggers
 }
 
 func stateOf(w api.Workflow) state {

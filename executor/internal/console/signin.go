@@ -124,9 +124,9 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 }
 
-// goOn redirects by a page. A browser sends a SameSite=Strict cookie only with a request that a
-// page of this site has initiated, and an HTTP redirect counts as initiated by the site with the
-// link.
+// goOn sends the browser to a path by a page and not by an HTTP redirect. A browser sends a
+// SameSite=Strict cookie only with a request that a page of this site has initiated, and it
+// attributes a redirect to the site with the link.
 func (c *Console) goOn(w http.ResponseWriter, r *http.Request, to string) {
 	c.render(w, r, http.StatusOK, "go-on", page{Title: "One moment", Refresh: to, Body: to})
 }

@@ -20,9 +20,9 @@ type workflowPage struct {
 	ID, Name, Queue string
 	Account         quota
 	State           state
-	Idle            *api.Queue // its queue, if nobody takes it
-	Demo            bool       // the demo runner of this process takes its queue
-	Others          []choice   // active workflows of a full account: those that could be switched off
+	Idle            *api.Queue // the queue, if no runner takes from it
+	Demo            bool       // whether this process's demo runner takes from the queue
+	Others          []choice   // the active workflows of the account, if it is full
 	OwnRate         *api.RateLimit
 	Nodes           []choice
 	Trigger         trigger
@@ -47,27 +47,29 @@ func choiceOf(w api.Workflow) choice { return choice{ID: w.ID, Name: nameOr(w.Na
 // operator shows or copies it.
 type trigger struct {
 	WorkflowID, NodeID, Name string
-	URL                      string // up to and with "token="
+	URL                      string // the URL up to and including "token="
 	Loopback                 string // the public URL, if only this machine can reach it
 	Tokens                   []api.Token
-	DeliveryIDs              [][]place // where a delivery ID may be: all places of one are needed together
-	MaxBodyBytes             int64
-	Rate                     string
-	Sample                   string
-	Snippets                 []snippet
+	// DeliveryIDs holds the places of a delivery ID. An item has several places if all of them are
+	// needed together.
+	DeliveryIDs  [][]place
+	MaxBodyBytes int64
+	Rate         string
+	Sample       string
+	Snippets     []snippet
 
-	Conditions []condition // of its filter; empty means that every request starts an execution
-	FilterText string      // as JSON
+	Conditions []condition // the filter; empty means that every request starts an execution
+	FilterText string      // the filter as JSON
 	OrderKey   string
-	Answer     *api.Answer   // nil means that it does not wait
+	Answer     *api.Answer   // nil means that the answer does not wait
 	Filtered   *api.Filtered // nil means that there is no filter, and nothing was filtered
 
-	Inactive bool        // the workflow is
-	Sender   *api.Sender // nil: it has none
+	Inactive bool        // whether the workflow is inactive
+	Sender   *api.Sender // nil means that the node has no sender
 	// Recognized is what the last request looks like, if the node has no sender.
 	Recognized operate.Recognized
 	Preset     api.SenderPreset
-	Presets    []api.SenderPreset // all
+	Presets    []api.SenderPreset // all presets
 }
 
 // maxOthers is the maximum number of other active workflows that are named.
@@ -215,8 +217,8 @@ func (t trigger) OnlyItSigns() bool { return t.Preset.Secret != nil && t.Preset.
 
 // place is the location of a value in a request.
 type place struct {
-	Name  string // of a header or a field; a JSON pointer
-	Where string // "": it is a header
+	Name  string // the name of a header or a field, or a JSON pointer
+	Where string // where the value is, for people; "" means in a header
 }
 
 // deliveryIDs returns sources of delivery IDs in a form for people.

@@ -15,10 +15,10 @@ import (
 type workflowList struct {
 	listPage
 	Search    string
-	Account   *quota // of which it is; nil: of all
+	Account   *quota // the account whose workflows are listed; nil means all accounts
 	Rows      []workflowRow
 	AnyAtAll  bool
-	AnyOwners bool // there are accounts
+	AnyOwners bool // whether there are any accounts
 }
 
 type workflowRow struct {
@@ -26,9 +26,9 @@ type workflowRow struct {
 	Account  quota
 	State    state
 	Queue    string
-	Idle     bool // nobody takes its queue
+	Idle     bool // whether no runner takes from its queue
 	Day      activity
-	Last     *operate.Execution // nil: there was none, or it is not known in time
+	Last     *operate.Execution // nil means none, or that the database was too slow
 }
 
 func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
@@ -102,8 +102,8 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 // newWorkflow is the data of the form for a new workflow.
 type newWorkflow struct {
 	Accounts []quota
-	Account  string // chosen already
-	More     bool   // there are more accounts than the form lists
+	Account  string // the account that is selected at first
+	More     bool   // whether there are more accounts than the form lists
 	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
 	DemoQueue string
 }

@@ -29,8 +29,8 @@ import (
 const (
 	// every is the interval between two messages with sums.
 	every = time.Second
-	// The parts of the stream's size, in tenths, from which on sums are made and no longer made,
-	// and from which on operators are told.
+	// These are parts of the stream's maximum size, in tenths: sums are made from beginFrom on,
+	// until the size falls below endBelow; from warnFrom on, operators are warned.
 	beginFrom, endBelow, warnFrom = 8, 7, 9
 	tenths                        = 10
 	// chunks is the number of parts of the stream, by sequence, in which expired messages leave
@@ -48,10 +48,12 @@ const (
 
 // Config holds the parts that Holdings uses, but does not own.
 type Config struct {
+	// JetStream is used to read the messages and the state of EXECUTIONS.
 	JetStream jetstream.JetStream
 	// Account returns the account of a workflow, or "" if the workflow is not known.
 	Account func(workflowID string) string
-	Log     logrus.FieldLogger
+	// Log receives a warning when reading begins to fail, and when the stream is nearly full.
+	Log logrus.FieldLogger
 }
 
 // Holdings adds up what accounts hold in EXECUTIONS.
@@ -69,7 +71,7 @@ type reading struct {
 	chunk    uint64 // number of stream sequences in a chunk
 	// byChunk holds the bytes of each account, by the stream sequence divided by chunk.
 	byChunk map[uint64]map[string]int64
-	sums    map[string]int64 // of all chunks
+	sums    map[string]int64 // bytes of each account in all chunks
 }
 
 // New returns a Holdings. Run starts it.

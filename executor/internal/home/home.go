@@ -40,14 +40,18 @@ func buckets() []string { return []string{registry.SecretsBucket, registry.Bucke
 
 // Config holds the parts that a Home uses, but does not own.
 type Config struct {
+	// JetStream holds the registry's buckets.
 	JetStream jetstream.JetStream
-	Store     store.Store
-	Follower  *consistency.Follower
+	// Store holds the copy of the registry.
+	Store store.Store
+	// Follower follows the registry's bucket.
+	Follower *consistency.Follower
 	// Ensure creates the registry's buckets if they do not exist.
 	Ensure func(context.Context) error
 	// AdoptDatabase allows an empty database to join a registry that has an identity.
 	AdoptDatabase bool
-	Log           logrus.FieldLogger
+	// Log receives a warning while the registry is not in order, and what was done about it.
+	Log logrus.FieldLogger
 }
 
 // Home maintains the copy. It is safe for concurrent use.
@@ -60,7 +64,7 @@ type Home struct {
 	// process knows.
 	reached map[string]uint64
 	moved   chan struct{}     // closed and replaced when reached changes
-	restart map[string]func() // by bucket: restarts its mirror
+	restart map[string]func() // the functions that restart the mirror of a bucket, by bucket
 	// trouble is the error of the last comparison; nil means that the registry is in order.
 	trouble error
 
@@ -83,6 +87,7 @@ func New(c Config) *Home {
 // ForeignError means that the registry and the database belong to two installations.
 type ForeignError struct{ problem string }
 
+// Error says which installations they are and what to do.
 func (e *ForeignError) Error() string { return e.problem }
 
 // errRestoring is returned while a backup is being restored.

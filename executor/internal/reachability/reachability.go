@@ -26,13 +26,14 @@ type State string
 
 // The states.
 const (
-	Reached     State = "reached"     // to an ingress of this installation
-	Unreachable State = "unreachable" // nobody answers
-	// The server redirects to another address; senders do not follow, or lose the body.
+	Reached     State = "reached"     // an ingress of this installation answers
+	Unreachable State = "unreachable" // no server answers
+	// Redirected means that the server redirects. A sender that follows may lose the body, and
+	// many do not follow.
 	Redirected State = "redirected"
-	Stranger   State = "stranger" // something answers that is no hookstart
-	Another    State = "another"  // the answer is a hookstart's, but not of this installation
-	Unknown    State = "unknown"  // it could not be asked
+	Stranger   State = "stranger" // another program answers
+	Another    State = "another"  // another installation of hookstart answers
+	Unknown    State = "unknown"  // it could not be checked
 )
 
 const (
@@ -47,14 +48,17 @@ const (
 // Result is the result of a check.
 type Result struct {
 	URL      string // without a slash at its end; "" means that none is known
-	Loopback bool   // only this machine can reach it
-	State    State
-	Detail   string // what the state means, for people
-	At       time.Time
+	Loopback bool   // whether only this machine can reach it
+	// State says where the URL leads.
+	State  State
+	Detail string // what the state means, for people
+	// At is the time of the check.
+	At time.Time
 }
 
 // Ingresses lists the running ingresses. *consistency.Membership implements it.
 type Ingresses interface {
+	// Ingress returns the settings of the running ingresses.
 	Ingress() []*consistency.IngressSettings
 }
 

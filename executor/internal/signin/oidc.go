@@ -31,10 +31,14 @@ const (
 
 // OIDCConfig describes an identity provider that supports OpenID Connect.
 type OIDCConfig struct {
-	Issuer       string
+	// Issuer is the URL of the provider.
+	Issuer string
+	// ClientID is the console's client ID at the provider.
 	ClientID     string
 	ClientSecret string // "" for a public client
-	Roles        []RoleRule
+	// Roles gives users their roles: the first rule that matches a user counts. A user without a
+	// matching rule is refused.
+	Roles []RoleRule
 	// Session is the duration of a sign-in. Afterwards the provider is asked again for the user's
 	// current groups. Zero means DefaultSession. The maximum is 12 hours.
 	Session time.Duration
@@ -51,8 +55,8 @@ type OIDC struct {
 
 	mu       sync.Mutex
 	provider *oidc.Provider
-	away     error     // why it could not be asked for its configuration
-	until    time.Time // when that is tried again
+	away     error     // the error of the last attempt to fetch the configuration
+	until    time.Time // time of the next attempt
 }
 
 // tryAgain is the pause after a provider did not answer: strangers can cause requests to it, which
@@ -111,10 +115,12 @@ func (s *SignIn) ToProvider(
 // RefusedError is the reason why a sign-in at the provider failed, for the person who tried. Its
 // cause is for the log.
 type RefusedError struct {
+	// Detail says what was wrong and what to do.
 	Detail string
 	cause  error
 }
 
+// Error returns the detail and the cause, for the log.
 func (e *RefusedError) Error() string { return e.Detail + " " + fmt.Sprint(e.cause) }
 
 // Unwrap returns the cause.

@@ -13,9 +13,10 @@ import (
 
 // RoleRule gives a role to users who have a claim with a certain value.
 type RoleRule struct {
-	Claim, Value string
-	Role         operate.Role
-	AccountID    string // "" means all accounts
+	Claim     string       // the name of the claim
+	Value     string       // the claim's value, or an element of it if it is a list
+	Role      operate.Role // the role that matching users have
+	AccountID string       // the only account that they have access to; "" means all accounts
 }
 
 // ParseRoleRule parses a rule such as groups=team-a:editor@acme or email=eve@example.com:admin. The

@@ -44,14 +44,20 @@ type Config struct {
 // Keys looks up the callers that API keys authenticate. An error means that a key cannot be looked
 // up now.
 type Keys interface {
+	// ByText returns the caller of the key with this text. known is false if there is no such key,
+	// or it has expired.
 	ByText(ctx context.Context, text string) (caller operate.Caller, known bool, err error)
+	// ByID does the same for the key with this ID, which a session holds.
 	ByID(ctx context.Context, id string) (caller operate.Caller, known bool, err error)
 }
 
 // Ended stores, for all executors, the sessions that were signed out before they expired. An error
 // means that it cannot be asked now.
 type Ended interface {
+	// End stores that a session was signed out. The entry may be removed at the time until, when
+	// the session has expired anyway.
 	End(ctx context.Context, id string, until time.Time) error
+	// Ended reports whether a session was signed out.
 	Ended(ctx context.Context, id string) (bool, error)
 }
 

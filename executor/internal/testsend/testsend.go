@@ -27,19 +27,22 @@ const maxAnswer = 64 << 10
 // Request is a POST as a sender sends it.
 type Request struct {
 	URL    string              // holds the token
-	Header map[string][]string // by canonical names
-	Body   []byte
+	Header map[string][]string // the headers, by canonical names
+	// Body is sent as it is.
+	Body []byte
 }
 
 // Answer is the endpoint's answer. If it has neither an ExecutionID nor a Code, it answered a
 // handshake or a request that did not meet the filter, or another server answered.
 type Answer struct {
-	Status       int
-	ExecutionID  string // from the answer's header, which is set whatever the body is
+	// Status is the HTTP status of the answer.
+	Status      int
+	ExecutionID string // the ID in the answer's header; "" means that there is none
+	// Deduplicated means that an earlier request with the delivery ID started the execution.
 	Deduplicated bool
-	Filtered     bool   // it does not meet the node's filter
-	Code, Detail string // of a refusal
-	RetryAfter   int64  // seconds
+	Filtered     bool   // the request does not meet the node's filter
+	Code, Detail string // the refusal; "" means that the request was not refused
+	RetryAfter   int64  // time in seconds after which a retry can succeed; 0 means not stated
 }
 
 // Client posts requests. It is safe for concurrent use.

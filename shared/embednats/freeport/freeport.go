@@ -23,6 +23,7 @@ func init() { next.Store(rand.Int64N(last - first)) } //nolint:gosec // not a se
 
 // Port is a TCP port of 127.0.0.1 that is reserved until Release.
 type Port struct {
+	// Number is the TCP port, and the UDP port that reserves it.
 	Number      int
 	reservation net.PacketConn
 }

@@ -22,6 +22,7 @@ type Buffer struct {
 	text bytes.Buffer
 }
 
+// Write adds one line of the log.
 func (b *Buffer) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -47,9 +47,10 @@ type inode struct {
 	links    uint32 // number of names
 	modified time.Time
 
-	content content // of a file
+	content content // the content of a file
 
-	entries, stored map[string]*inode // of a folder: now, and what is durable
+	// entries holds the names in a folder, stored the names that are durable.
+	entries, stored map[string]*inode
 	journal         *journal
 }
 
