@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -63,12 +62,6 @@ func PutCancellation(
 	return nil
 }
 
-// The server's error codes; see errors.json of nats-server.
-const (
-	codeMessageNotFound = 10037
-	codeStreamNotFound  = 10059
-)
-
 // NextCancellation returns the ID of the first canceled execution from a revision on, and its
 // revision. The ID is "" if there is none. The leader of the bucket answers, so that everything
 // that PutCancellation has stored before is found. It fails with jetstream.ErrBucketNotFound if
@@ -76,30 +69,17 @@ const (
 func NextCancellation(
 	ctx context.Context, nc *nats.Conn, from uint64,
 ) (executionID string, revision uint64, err error) {
-	ask := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":"%s*"}`, max(from, 1), cancellationsPrefix)
-	msg, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+CancellationsStream, ask)
-	if err != nil {
+	msg, err := AskLeader(ctx, nc, CancellationsStream, Question{
+		Sequence:      max(from, 1),
+		NextBySubject: cancellationsPrefix + "*",
+	})
+	switch {
+	case errors.Is(err, ErrNoMessage):
+		return "", 0, nil
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return "", 0, jetstream.ErrBucketNotFound
+	case err != nil:
 		return "", 0, fmt.Errorf("bucket %s: %w", CancellationsBucket, err)
 	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message struct {
-			Subject  string `json:"subject"`
-			Sequence uint64 `json:"seq"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(msg.Data, &answer); err != nil {
-		return "", 0, fmt.Errorf("bucket %s: %w", CancellationsBucket, err)
-	}
-	if failure := answer.Error; failure != nil {
-		if failure.ErrorCode == codeMessageNotFound {
-			return "", 0, nil
-		}
-		if failure.ErrorCode == codeStreamNotFound {
-			return "", 0, jetstream.ErrBucketNotFound
-		}
-		return "", 0, fmt.Errorf("bucket %s: %w", CancellationsBucket, failure)
-	}
-	return strings.TrimPrefix(answer.Message.Subject, cancellationsPrefix), answer.Message.Sequence,
-		nil
+	return strings.TrimPrefix(msg.Subject, cancellationsPrefix), msg.Sequence, nil
 }

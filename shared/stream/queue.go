@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -108,30 +107,16 @@ func readQueueSettings(
 // ReadPhase returns where the starts of a queue are stored, by the queue's record. The leader of
 // the registry answers, so that a phase that was stored before the call is seen.
 func ReadPhase(ctx context.Context, js jetstream.JetStream, queue string) (Phase, error) {
-	const name = "KV_" + settingsBucket
-	question := fmt.Appendf(nil, `{"last_by_subj":"$KV.%s.%s%s"}`, settingsBucket, settingsPrefix,
-		queue)
-	msg, err := js.Conn().RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+name,
-		question)
+	msg, err := AskLeader(ctx, js.Conn(), "KV_"+settingsBucket, Question{
+		LastBySubject: "$KV." + settingsBucket + "." + settingsPrefix + queue,
+	})
+	if errors.Is(err, ErrNoMessage) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return PhaseShared, nil
+	}
 	if err != nil {
 		return 0, fmt.Errorf("the settings of queue %s: %w", queue, err)
 	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message struct {
-			Data []byte `json:"data"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(msg.Data, &answer); err != nil {
-		return 0, fmt.Errorf("the settings of queue %s: %w", queue, err)
-	}
-	if failure := answer.Error; failure != nil {
-		if failure.ErrorCode == codeMessageNotFound || failure.ErrorCode == codeStreamNotFound {
-			return PhaseShared, nil
-		}
-		return 0, fmt.Errorf("the settings of queue %s: %w", queue, failure)
-	}
-	settings, err := DecodeQueueSettings(answer.Message.Data)
+	settings, err := DecodeQueueSettings(msg.Data)
 	return settings.Stream.Phase, err
 }
 

@@ -200,14 +200,6 @@ func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
 // ends, so that a reader finds a change right after it was made.
 func CaughtUp(ctx context.Context, js jetstream.JetStream) {
 	for _, name := range registry.Streams() {
-		for ctx.Err() == nil {
-			consumer, err := js.Consumer(ctx, name, Durable)
-			if err == nil &&
-				consumer.CachedInfo().NumPending+
-					uint64(consumer.CachedInfo().NumAckPending) == 0 { //nolint:gosec // a count
-				break
-			}
-			retry.Sleep(ctx, 20*time.Millisecond)
-		}
+		stream.AwaitConsumed(ctx, js, name, Durable)
 	}
 }

@@ -3,7 +3,6 @@ package recorder
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -106,29 +105,6 @@ func CaughtUp(ctx context.Context, js jetstream.JetStream) {
 		return err == nil
 	})
 	for _, name := range names {
-		caughtUp(ctx, js, name)
-	}
-}
-
-func caughtUp(ctx context.Context, js jetstream.JetStream, name string) {
-	var last uint64
-	for ctx.Err() == nil {
-		consumer, err := js.Consumer(ctx, name, Durable)
-		if err == nil && last == 0 {
-			if s, err := js.Stream(ctx, name); err == nil {
-				last = s.CachedInfo().State.LastSeq
-			}
-		}
-		if errors.Is(err, jetstream.ErrStreamNotFound) && name != stream.Name {
-			return // it was deleted meanwhile
-		}
-		if err == nil {
-			info := consumer.CachedInfo()
-			unrecorded := info.NumPending + uint64(max(info.NumAckPending, 0))
-			if info.AckFloor.Stream >= last || unrecorded == 0 {
-				return
-			}
-		}
-		retry.Sleep(ctx, 20*time.Millisecond)
+		stream.AwaitConsumed(ctx, js, name, Durable)
 	}
 }

@@ -50,7 +50,7 @@ func TestALaggingReplicaDoesNotDecide(t *testing.T) {
 		msg.Header.Get(stream.HeaderExecutionID) != "e1" || msg.Time.IsZero() {
 		t.Errorf("the stored message: %+v, %v", msg, err)
 	}
-	if _, err := r.getMessage(ctx, lagging{s}, 2); !errors.Is(err, errNotStored) {
+	if _, err := r.getMessage(ctx, lagging{s}, 2); !errors.Is(err, stream.ErrNoMessage) {
 		t.Errorf("a message that was never stored: %v", err)
 	}
 }

@@ -469,7 +469,7 @@ func (r *Recorder) subjectOf(
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	msg, err := r.getMessage(ctx, s, one.StreamSequence)
-	if errors.Is(err, errNotStored) {
+	if errors.Is(err, stream.ErrNoMessage) {
 		return "", nil
 	}
 	if err != nil {

@@ -169,7 +169,7 @@ func (r *Recorder) wasTakenBack(
 ) (bool, error) {
 	info := s.CachedInfo()
 	if !consistency.Leads(info.Cluster) {
-		return false, errNoMajority
+		return false, consistency.ErrNoMajority
 	}
 	if floor > info.State.LastSeq {
 		return true, nil
@@ -238,7 +238,7 @@ func (r *Recorder) isRecordedAt(
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	msg, err := r.getMessage(ctx, s, sequence)
-	if errors.Is(err, errNotStored) {
+	if errors.Is(err, stream.ErrNoMessage) {
 		return true, true, nil
 	}
 	if err != nil {

@@ -1,0 +1,30 @@
+package consistency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// ErrNoMajority means that the server that answers for a stream does not reach a majority of its
+// replicas, so that its answers may be out of date.
+var ErrNoMajority = errors.New("the stream's leader does not reach a majority of its replicas")
+
+// Get returns one message of a stream as its leader has it, which must have a majority. It fails
+// with stream.ErrNoMessage if there is no such message, and with ErrNoMajority if that is not known.
+func Get(
+	ctx context.Context, js jetstream.JetStream, name string, question stream.Question,
+) (*jetstream.RawStreamMsg, error) {
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if !Leads(s.CachedInfo().Cluster) {
+		return nil, fmt.Errorf("%w: %s", ErrNoMajority, name)
+	}
+	return stream.AskLeader(ctx, js.Conn(), name, question)
+}

@@ -1,0 +1,81 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ErrNoMessage means that a stream has no such message, by the word of its leader.
+var ErrNoMessage = errors.New("the stream has no such message")
+
+// Question selects one message of a stream.
+type Question struct {
+	// Sequence is the sequence of the message. With NextBySubject, it is the first sequence that is
+	// looked at. 0 means that LastBySubject selects the message.
+	Sequence      uint64 `json:"seq,omitempty"`
+	LastBySubject string `json:"last_by_subj,omitempty"` // the last message of a subject
+	NextBySubject string `json:"next_by_subj,omitempty"` // may contain wildcards
+}
+
+// AskLeader returns one message of a stream, as the stream's leader has it: the methods of
+// jetstream.Stream ask any replica, which may not have the newest messages yet. It fails with
+// ErrNoMessage if the leader has no such message, and with jetstream.ErrStreamNotFound if there is
+// no such stream. A leader that others have left does not notice it at once: see
+// consistency.Get of the registry.
+func AskLeader(
+	ctx context.Context, nc *nats.Conn, name string, question Question,
+) (*jetstream.RawStreamMsg, error) {
+	data, err := json.Marshal(question)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := nc.RequestWithContext(ctx,
+		jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+name, data)
+	if err != nil {
+		return nil, err
+	}
+	var found struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject  string    `json:"subject"`
+			Sequence uint64    `json:"seq"`
+			Header   []byte    `json:"hdrs"`
+			Data     []byte    `json:"data"`
+			Time     time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(answer.Data, &found); err != nil {
+		return nil, fmt.Errorf("the server's answer: %w", err)
+	}
+	if failure := found.Error; failure != nil {
+		switch failure.ErrorCode {
+		case jetstream.JSErrCodeMessageNotFound:
+			return nil, ErrNoMessage
+		case jetstream.JSErrCodeStreamNotFound:
+			return nil, jetstream.ErrStreamNotFound
+		default:
+			return nil, failure
+		}
+	}
+	if found.Message == nil {
+		return nil, jetstream.ErrInvalidJetStreamResponse
+	}
+	msg := &jetstream.RawStreamMsg{
+		Subject:  found.Message.Subject,
+		Sequence: found.Message.Sequence,
+		Data:     found.Message.Data,
+		Time:     found.Message.Time,
+	}
+	if len(found.Message.Header) > 0 {
+		if msg.Header, err = nats.DecodeHeadersMsg(found.Message.Header); err != nil {
+			return nil, fmt.Errorf("headers of the message: %w", err)
+		}
+	}
+	return msg, nil
+}
