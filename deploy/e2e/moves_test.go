@@ -41,7 +41,7 @@ func TestQueuesMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	m := newMoving(t)
 	stop := m.load()
-	random := rand.New(rand.NewPCG(*movesSeed, 0)) //nolint:gosec // not a secret
+	random := rand.New(rand.NewPCG(*movesSeed, 0))
 	for n := range *moves {
 		method := http.MethodPut
 		if n%2 == 1 {
@@ -223,6 +223,7 @@ func (m *moving) load() (stop func()) {
 		senders.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				delivery := fmt.Sprintf("%d-%d", sender, n)
+				//nolint:contextcheck // a delivery that was begun is ended
 				id := m.deliver(workflow, delivery, n, "")
 				m.mu.Lock()
 				m.accepted[workflow][delivery] = id
@@ -234,6 +235,7 @@ func (m *moving) load() (stop func()) {
 					want := m.accepted[workflow][again]
 					m.repeats++
 					m.mu.Unlock()
+					//nolint:contextcheck // as above
 					m.deliver(workflow, again, n, want)
 				}
 				pause := time.NewTimer(5 * time.Millisecond)

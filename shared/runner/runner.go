@@ -308,8 +308,8 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	for range options.Concurrency {
 		r.leave()
 	}
-	if r.underway, err = newUnderway(r); err !=
-		nil { //nolint:contextcheck // a handler has its own, which outlives ctx
+	//nolint:contextcheck // a handler has its own, which outlives ctx
+	if r.underway, err = newUnderway(r); err != nil {
 		return fmt.Errorf("runner: %w", err)
 	}
 	defer r.underway.close()

@@ -114,46 +114,7 @@ func (s *server) routeQueues(to huma.API) {
 	}, func(ctx context.Context, caller operate.Caller, in *QueueName) (api.Queue, error) {
 		return s.Operate.ResumeQueue(ctx, caller, in.Queue)
 	})
-	register(to, call{
-		method:  http.MethodPut,
-		path:    "/queues/{queue}/stream",
-		id:      "put-queue-stream",
-		tag:     tagInstallation,
-		least:   operate.Admin,
-		summary: "Give a queue a stream of its own",
-		description: "Its starts, rejections and reports are stored in streams of their own from " +
-			"the answer on. " +
-			"Nothing acknowledged is lost, nothing runs twice, and repeats of deliveries from " +
-			"before are recognised; " +
-			"for seconds at most, requests are answered 503. What waits in the shared stream is " +
-			"run from there. " +
-			"Called again, it changes the settings. It answers when the move is complete.",
-		codes: []string{
-			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed, api.CodeIngressTooOld,
-			api.CodeStreamFull,
-		},
-	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		QueueName
-		Body api.PutQueueStream
-	},
-	) (api.Queue, error) {
-		return s.Operate.SetQueueStream(ctx, caller, in.Queue, in.Body)
-	})
-	registerBare(to, call{
-		method:  http.MethodDelete,
-		path:    "/queues/{queue}/stream",
-		id:      "delete-queue-stream",
-		tag:     tagInstallation,
-		least:   operate.Admin,
-		summary: "Move a queue back to the shared stream",
-		description: "The opposite of giving it a stream of its own, with the same promises. " +
-			"What waits in its own " +
-			"stream is run from there; the stream is deleted when all that it holds has expired. " +
-			"A queue that has none stays as it is.",
-		codes: []string{api.CodeNotFound, api.CodeNotConfirmed, api.CodeStreamFull},
-	}, func(ctx context.Context, caller operate.Caller, in *QueueName) error {
-		return s.Operate.DropQueueStream(ctx, caller, in.Queue)
-	})
+	s.routeQueueStreams(to)
 	register(to, call{
 		method:  http.MethodPut,
 		path:    "/queues/{queue}/groups/{group}",
@@ -171,5 +132,48 @@ func (s *server) routeQueues(to huma.API) {
 	},
 	) (api.QueueGroup, error) {
 		return s.Operate.SetQueueGroup(ctx, caller, in.Queue, in.Group, in.Body.MaxInFlight)
+	})
+}
+
+// routeQueueStreams adds the calls that move a queue to a stream of its own, and back.
+func (s *server) routeQueueStreams(to huma.API) {
+	register(to, call{
+		method:  http.MethodPut,
+		path:    "/queues/{queue}/stream",
+		id:      "put-queue-stream",
+		tag:     tagInstallation,
+		least:   operate.Admin,
+		summary: "Give a queue a stream of its own",
+		description: "Its starts, rejections and reports are stored in streams of their own from " +
+			"the answer on. Nothing acknowledged is lost, nothing runs twice, and repeats of " +
+			"deliveries from before are recognised; for seconds at most, requests are answered " +
+			"503. What waits in the shared stream is run from there. Called again, it changes " +
+			"the settings. It answers when the move is complete.",
+		codes: []string{
+			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed, api.CodeIngressTooOld,
+			api.CodeStreamFull, api.CodeQueueMoves,
+		},
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		QueueName
+		Body api.PutQueueStream
+	},
+	) (api.Queue, error) {
+		return s.Operate.SetQueueStream(ctx, caller, in.Queue, in.Body)
+	})
+	registerBare(to, call{
+		method:  http.MethodDelete,
+		path:    "/queues/{queue}/stream",
+		id:      "delete-queue-stream",
+		tag:     tagInstallation,
+		least:   operate.Admin,
+		summary: "Move a queue back to the shared stream",
+		description: "The opposite of giving it a stream of its own, with the same promises. " +
+			"What waits in its own stream is run from there; the stream is deleted when all that " +
+			"it holds has expired. A queue that has none stays as it is.",
+		codes: []string{
+			api.CodeNotFound, api.CodeNotConfirmed, api.CodeStreamFull, api.CodeQueueMoves,
+		},
+	}, func(ctx context.Context, caller operate.Caller, in *QueueName) error {
+		return s.Operate.DropQueueStream(ctx, caller, in.Queue)
 	})
 }

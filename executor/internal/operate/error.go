@@ -119,7 +119,8 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 		return failed(api.CodeLastSecret, "")
 	case errors.Is(err, seal.ErrNoKey):
 		return failed(api.CodeSecretsKeyMissing, keyMissing(err))
-	case errors.Is(err, errAway) || errors.Is(err, starts.ErrMoving) || errors.Is(err, consistency.ErrNotCurrent) || natsIsAway(err) ||
+	case errors.Is(err, errAway) || errors.Is(err, starts.ErrMoving) ||
+		errors.Is(err, consistency.ErrNotCurrent) || natsIsAway(err) ||
 		!s.config.JetStream.Conn().IsConnected():
 		return failed(api.CodeUnavailable, "")
 	case ctx.Err() != nil: // a driver need not say that its time was over

@@ -141,9 +141,9 @@ func (c *copier) begin(ctx context.Context, filters []string) error {
 
 // stop ends the reading, and deletes the consumer, so that another move can begin at once. A
 // consumer that remains is gone after abandonedAfter.
-func (c *copier) stop() {
+func (c *copier) stop(ctx context.Context) {
 	c.messages.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), changeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
 	defer cancel()
 	if info, err := c.consumer.Info(ctx); err == nil && info.Config.Metadata[ownerKey] == c.owner {
 		_ = c.js.DeleteConsumer(ctx, c.from.Name(c.queue), stream.MoveConsumer)
@@ -197,7 +197,7 @@ func (m *Mover) copyOthers(ctx context.Context, queue string) error {
 		}
 		c.marker = batch[0]
 		err = c.catchUp(ctx)
-		c.stop()
+		c.stop(ctx)
 		if err != nil {
 			return err
 		}

@@ -343,7 +343,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 	if err != nil {
 		return err
 	}
-	defer ids.stop()
+	defer ids.stop(ctx)
 	for range 2 { // the second time, little is left
 		if err := ids.catchUp(ctx); err != nil {
 			return err
@@ -457,7 +457,7 @@ func (m *Mover) MoveWorkflow(
 	if err != nil {
 		return err
 	}
-	defer ids.stop()
+	defer ids.stop(ctx)
 	ids.marker = change.WorkflowID
 	for range 2 {
 		if err := ids.catchUp(ctx); err != nil {
@@ -518,8 +518,8 @@ func (m *Mover) deleteEmpty(ctx context.Context) error {
 	}
 	for _, q := range m.config.Directory.QueueSettings() {
 		if q.Stream != nil && q.Stream.Phase != registry.Draining &&
-			!(slices.Contains(starts, stream.OwnName(q.Name)) &&
-				slices.Contains(reports, stream.OwnProgressName(q.Name))) {
+			(!slices.Contains(starts, stream.OwnName(q.Name)) ||
+				!slices.Contains(reports, stream.OwnProgressName(q.Name))) {
 			err = errors.Join(err, m.ensureOwn(ctx, q.Name, q.Stream))
 		}
 	}

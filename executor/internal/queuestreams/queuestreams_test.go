@@ -154,14 +154,13 @@ type load struct {
 	stop      chan struct{}
 	done      sync.WaitGroup
 
-	mu          sync.Mutex
-	stored      []delivery
-	refused     int
-	repeats     int
-	longest     time.Duration // for which one sender was refused
-	missed      []delivery    // repeats that were not recognised
-	unexpected  []error
-	tolerateAll bool
+	mu         sync.Mutex
+	stored     []delivery
+	refused    int
+	repeats    int
+	longest    time.Duration // for which one sender was refused
+	missed     []delivery    // repeats that were not recognised
+	unexpected []error
 }
 
 type delivery struct{ workflowID, id string }

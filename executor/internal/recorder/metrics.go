@@ -80,21 +80,6 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		delay: prometheus.NewHistogram(ops.Histogram("hookstart_executor_record_delay_seconds",
 			"From the stream's storing of a batch's first message to the commit.",
 			prometheus.ExponentialBuckets(0.001, 4, 10))),
-		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "hookstart_executor_lag_messages",
-			Help: "Messages of a stream that are not recorded yet, by all executors.",
-		}, []string{"stream"}),
-		progressLag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "hookstart_executor_progress_lag_messages",
-			Help: "Reports of runners in a stream that are not recorded yet, by all executors.",
-		}, []string{"stream"}),
-		streamBytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "hookstart_executor_stream_bytes", Help: "Size of a stream.",
-		}, []string{"stream"}),
-		streamMaxBytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "hookstart_executor_stream_max_bytes",
-			Help: "Size past which a stream takes no more; 0: no bound of its own.",
-		}, []string{"stream"}),
 	}
 	m.rewinds = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_executor_rewinds_total",
@@ -114,6 +99,33 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		m.ended.WithLabelValues(end.label)
 	}
 	registry.MustRegister(m.rewinds, m.ended)
+	m.makeStreams()
+	registry.MustRegister(m.replicas)
+	m.start, m.rejection, m.progress = m.records.WithLabelValues("start"),
+		m.records.WithLabelValues("rejection"), m.records.WithLabelValues("progress")
+	registry.MustRegister(m.delay, m.streamBytes, m.streamMaxBytes)
+	registry.MustRegister(m.records, m.unreadable, m.refused, m.foreign, m.early, m.dropped,
+		m.failures, m.batch, m.duration, m.lag, m.progressLag)
+	return m
+}
+
+// makeStreams makes the gauges of streams, and shows the streams that every installation has.
+func (m *metrics) makeStreams() {
+	m.lag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "hookstart_executor_lag_messages",
+		Help: "Messages of a stream that are not recorded yet, by all executors.",
+	}, []string{"stream"})
+	m.progressLag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "hookstart_executor_progress_lag_messages",
+		Help: "Reports of runners in a stream that are not recorded yet, by all executors.",
+	}, []string{"stream"})
+	m.streamBytes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "hookstart_executor_stream_bytes", Help: "Size of a stream.",
+	}, []string{"stream"})
+	m.streamMaxBytes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "hookstart_executor_stream_max_bytes",
+		Help: "Size past which a stream takes no more; 0: no bound of its own.",
+	}, []string{"stream"})
 	m.replicas = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hookstart_executor_stream_replicas",
 		Help: "Replicas of a stream, by whether their server is there and has everything.",
@@ -123,13 +135,6 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	m.progressLag.WithLabelValues(stream.ProgressName)
 	m.streamBytes.WithLabelValues(stream.Name)
 	m.streamMaxBytes.WithLabelValues(stream.Name)
-	registry.MustRegister(m.replicas)
-	m.start, m.rejection, m.progress = m.records.WithLabelValues("start"),
-		m.records.WithLabelValues("rejection"), m.records.WithLabelValues("progress")
-	registry.MustRegister(m.delay, m.streamBytes, m.streamMaxBytes)
-	registry.MustRegister(m.records, m.unreadable, m.refused, m.foreign, m.early, m.dropped,
-		m.failures, m.batch, m.duration, m.lag, m.progressLag)
-	return m
 }
 
 // observe counts the decided entries. An undecided message is counted once it is delivered again

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,10 +71,7 @@ func (s *Streams) of(queue string) (*Publisher, error) {
 	if err != nil {
 		return nil, s.shared.unavailable(err)
 	}
-	next := make(map[string]*Publisher, len(have)+1)
-	for name, other := range have {
-		next[name] = other
-	}
+	next := maps.Clone(have)
 	next[queue] = p
 	s.own.Store(&next)
 	return p, nil
