@@ -45,8 +45,9 @@ func makeAll(checkout, folder string, wrapper ...string) error {
 
 // anotherUser returns the start of a command that runs the rest as the user nobody, with a umask, a
 // time zone and a home of its own. That user shares the caches of Go with this one, for which it
-// keeps the right to read and write everything. Without the program setpriv, or as another user
-// than root, only the umask and the time zone are changed.
+// keeps the right to read and write everything; the securebit keeps it for access(2), too, with
+// which git looks for files. Without the program setpriv, or as another user than root, only the
+// umask and the time zone are changed.
 func anotherUser(t *testing.T) []string {
 	t.Helper()
 	shell := []string{"sh", "-c", `umask 077 && exec env TZ=Pacific/Auckland "$@"`, "sh"}
@@ -59,7 +60,7 @@ func anotherUser(t *testing.T) []string {
 	}
 	const caps = "-all,+dac_override,+dac_read_search"
 	args = append(args, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
-		"--inh-caps="+caps, "--ambient-caps="+caps)
+		"--securebits=+no_setuid_fixup", "--inh-caps="+caps, "--ambient-caps="+caps)
 	return append(args, shell...)
 }
 
