@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -131,11 +132,50 @@ func TestShippedTwice(t *testing.T) {
 	same(t, first, second)
 }
 
+// make release makes the files of the commit that it tags, and leaves the checkout as it was.
+func TestShippedRelease(t *testing.T) {
+	release(t)
+	checkout := clone(t)
+	changelog := filepath.Join(checkout, "CHANGELOG.md")
+	text, err := os.ReadFile(changelog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, "\n## [0.1.0] - 2026-11-24\n- All of it.\n"...)
+	if err := os.WriteFile(changelog, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, checkout, "git", "config", "user.name", "Tests")
+	command(t, checkout, "git", "config", "user.email", "tests@example.com")
+	command(t, checkout, "git", "commit", "-q", "--all", "--message", "a changelog")
+	command(t, checkout, "make", "release", "VERSION=v0.1.0", "NFPM="+os.Getenv("HOOKSTART_NFPM"),
+		"PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH)
+
+	made := filepath.Join(checkout, "dist")
+	command(t, made, "sha256sum", "--check", "--strict", "SHA256SUMS")
+	name := "hookstart_0.1.0_" + runtime.GOOS + "_" + runtime.GOARCH
+	unpacked := t.TempDir()
+	command(t, unpacked, "tar", "-xzf", filepath.Join(made, name+".tar.gz"))
+	said := command(t, unpacked, filepath.Join(unpacked, name, "bin", "hookstart"), "--version")
+	tagged := strings.TrimSpace(command(t, checkout, "git", "rev-parse", "v0.1.0^{commit}"))
+	if !strings.Contains(said, "v0.1.0") || !strings.Contains(said, tagged+" of ") {
+		t.Errorf("the tag is of %s, and what is shipped says %s", tagged, said)
+	}
+	if worktrees := command(t, checkout, "git", "worktree", "list"); strings.Count(worktrees,
+		"\n") != 1 {
+		t.Errorf("it left %s", worktrees)
+	}
+}
+
 func TestShippedPackages(t *testing.T)     { check(t, "packages") }
 func TestShippedFirstMinutes(t *testing.T) { check(t, "firstminutes") }
 func TestShippedUnits(t *testing.T)        { release(t); check(t, "units", "SERVERS="+servers(t)) }
 func TestShippedImages(t *testing.T)       { check(t, "images") }
-func TestShippedDockerfile(t *testing.T)   { check(t, "dockerfile") }
+func TestShippedDockerfile(t *testing.T) {
+	release(t)
+	check(t, "dockerfile", "SERVERS="+servers(t))
+}
+
 func TestShippedCompose(t *testing.T) {
 	release(t)
 	check(t, "compose", "SERVERS="+servers(t), "KUSTOMIZE="+os.Getenv("HOOKSTART_KUSTOMIZE"))
