@@ -34,7 +34,7 @@ for cache in buildah-cache buildah-cache-0; do
 	ln -s "$(go env GOCACHE)" "$TMPDIR/$cache/go/cache"
 done
 for program in hookstart hookstart-local ingress executor; do
-	unshare --net buildah bud --quiet --isolation chroot --layers --volume "$(go env GOMODCACHE)/cache/download:/modules:ro" --build-arg VERSION=v0.0.1 \
+	unshare --net buildah bud --quiet --isolation chroot --layers=false --volume "$(go env GOMODCACHE)/cache/download:/modules:ro" --build-arg VERSION=v0.0.1 \
 		--file "$run/context/deploy/Dockerfile" --target "$program" --tag "docker.io/hookstart/$program:built" "$run/context" >"$WORK/dockerfile.log" 2>&1 || {
 		tail -5 "$WORK/dockerfile.log" >&2
 		fail "deploy/Dockerfile does not build $program"
