@@ -3,7 +3,8 @@
 # commands bring a webhook to the end of a script.
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-need dpkg-deb unshare ip
+need dpkg-deb
+namespaces
 root=$WORK/firstminutes
 debian_root "$root"
 trap 'rm -rf "$root"' EXIT

@@ -3,6 +3,7 @@
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need dpkg-deb lintian rpm
+namespaces
 root=$WORK/packages
 debian_root "$root"
 mount -t proc proc "$root/proc"
