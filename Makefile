@@ -157,13 +157,17 @@ generate: $(BUF) $(PROTOC_GEN_GO) $(NODE_MODULES) ## generate Go, and the kit's 
 	$(BUF_GENERATE_NODE)
 	go test ./shared/sender -run TestPages -update
 
-release: ## a release of the commit that is checked out, as a commit beside the branch with a tag for each module; pushes nothing: make release VERSION=v0.1.0
-	go run -buildvcs=false ./deploy/release/cmd/release $(VERSION)
-
 # Everything that users install, to the byte the same on every machine with this version of Go. The programs are compiled with
 # what is in the cache of modules; only the tools have to be fetched once.
-dist: $(NFPM) ## what is shipped of a release, in dist/: make dist VERSION=v0.1.0 SIGN_WITH=~/.ssh/id_ed25519
-	@go run -buildvcs=false ./deploy/dist/cmd/dist -nfpm $(NFPM) $(if $(SIGN_WITH),-sign-with $(SIGN_WITH)) $(VERSION)
+MAKE_DIST = go run -buildvcs=false ./deploy/dist/cmd/dist -nfpm "$(CURDIR)/$(NFPM)" -out "$(CURDIR)/dist" -platforms "$(PLATFORMS)" \
+	$(if $(SIGN_WITH),-sign-with "$$(realpath $(SIGN_WITH))") $(VERSION)
+
+# It makes dist/ of the commit that it tags.
+release: $(NFPM) ## a release of the commit that is checked out, as a commit beside the branch with a tag for each module, and its files in dist/; pushes nothing: make release VERSION=v0.1.0
+	@go run -buildvcs=false ./deploy/release/cmd/release $(VERSION) $(MAKE_DIST)
+
+dist: $(NFPM) ## what is shipped of a release, in dist/: make dist VERSION=v0.1.0 SIGN_WITH=~/.ssh/id_ed25519 PLATFORMS=linux/amd64
+	@$(MAKE_DIST)
 
 # Each check that this machine cannot do is skipped with its reason. DIST=dist checks what is there already; else a release is made in
 # shipped/, for PLATFORMS=linux/amd64 if all take too long.

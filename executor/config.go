@@ -112,7 +112,7 @@ type Config struct {
 // the port.
 type Listening struct {
 	Addr    string // address of the operators' API and the console
-	OpsAddr string // "" means that Ops is shared
+	OpsAddr string // address of the ops listener; "" means that Ops is shared
 }
 
 func (c *Config) streamSettings() stream.Settings {

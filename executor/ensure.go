@@ -58,7 +58,7 @@ func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, 
 	return nil
 }
 
-// streams are the names of the streams that ensureStreams creates.
+// streams lists the names of the streams that ensureStreams creates.
 var streams = []string{
 	stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
 }

@@ -24,7 +24,7 @@ func runBare(ctx context.Context, natsURL string) error {
 	return publishAll(ctx, roleBare, nc)
 }
 
-// runEmbedded serves the same with the NATS server in the same process.
+// runEmbedded serves the bare combination with the NATS server in the same process.
 func runEmbedded(ctx context.Context, dir string) error {
 	server, err := embednats.Start(embednats.Options{StoreDir: dir, NoListener: true})
 	if err != nil {

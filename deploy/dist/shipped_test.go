@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -21,18 +22,18 @@ var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals
 	if _, err := os.Stat(filepath.Join(folder, "SHA256SUMS")); err == nil {
 		return folder, nil
 	}
-	return folder, makeAll(root, folder)
+	return folder, makeAll(root, folder, "v0.1.0")
 })
 
 // makeAll makes the whole release in a folder as make dist does. The last step runs as the
 // arguments of wrapper, if there are any, followed by the command.
-func makeAll(checkout, folder string, wrapper ...string) error {
+func makeAll(checkout, folder, version string, wrapper ...string) error {
 	program := folder + ".make" // the folder itself is emptied
 	defer os.Remove(program)
 	for _, args := range [][]string{
 		{"go", "build", "-buildvcs=false", "-o", program, "./deploy/dist/cmd/dist"},
 		append(wrapper, program, "-out", folder, "-nfpm", os.Getenv("HOOKSTART_NFPM"), "-platforms",
-			os.Getenv("HOOKSTART_PLATFORMS"), "v0.1.0"),
+			os.Getenv("HOOKSTART_PLATFORMS"), version),
 	} {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Dir = checkout
@@ -45,8 +46,9 @@ func makeAll(checkout, folder string, wrapper ...string) error {
 
 // anotherUser returns the start of a command that runs the rest as the user nobody, with a umask, a
 // time zone and a home of its own. That user shares the caches of Go with this one, for which it
-// keeps the right to read and write everything. Without the program setpriv, or as another user
-// than root, only the umask and the time zone are changed.
+// keeps the right to read and write everything; the securebit keeps it for access(2), too, with
+// which git looks for files. Without the program setpriv, or as another user than root, only the
+// umask and the time zone are changed.
 func anotherUser(t *testing.T) []string {
 	t.Helper()
 	shell := []string{"sh", "-c", `umask 077 && exec env TZ=Pacific/Auckland "$@"`, "sh"}
@@ -59,7 +61,7 @@ func anotherUser(t *testing.T) []string {
 	}
 	const caps = "-all,+dac_override,+dac_read_search"
 	args = append(args, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
-		"--inh-caps="+caps, "--ambient-caps="+caps)
+		"--securebits=+no_setuid_fixup", "--inh-caps="+caps, "--ambient-caps="+caps)
 	return append(args, shell...)
 }
 
@@ -124,17 +126,78 @@ func TestShippedTwice(t *testing.T) {
 	if strings.HasSuffix(r.Commit, "-dirty") {
 		t.Skip("the checkout has changes: the second one would be of another commit")
 	}
-	if err := makeAll(checkout, second, anotherUser(t)...); err != nil {
+	if err := makeAll(checkout, second, "v0.1.0", anotherUser(t)...); err != nil {
 		t.Fatal(err)
 	}
 	same(t, first, second)
 }
 
+// make release makes the files of the commit that it tags, and leaves the checkout as it was.
+func TestShippedRelease(t *testing.T) {
+	release(t)
+	checkout := clone(t)
+	changelog := filepath.Join(checkout, "CHANGELOG.md")
+	text, err := os.ReadFile(changelog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, "\n## [0.1.0] - 2026-11-24\n- All of it.\n"...)
+	if err := os.WriteFile(changelog, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, checkout, "git", "config", "user.name", "Tests")
+	command(t, checkout, "git", "config", "user.email", "tests@example.com")
+	command(t, checkout, "git", "commit", "-q", "--all", "--message", "a changelog")
+	tools := filepath.Dir(filepath.Dir(os.Getenv("HOOKSTART_NFPM")))
+	if err := os.Symlink(tools, filepath.Join(checkout, ".tools")); err != nil {
+		t.Fatal(err)
+	}
+	command(t, checkout, "make", "release", "VERSION=v0.1.0", "PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH)
+
+	made := filepath.Join(checkout, "dist")
+	command(t, made, "sha256sum", "--check", "--strict", "SHA256SUMS")
+	name := "hookstart_0.1.0_" + runtime.GOOS + "_" + runtime.GOARCH
+	unpacked := t.TempDir()
+	command(t, unpacked, "tar", "-xzf", filepath.Join(made, name+".tar.gz"))
+	said := command(t, unpacked, filepath.Join(unpacked, name, "bin", "hookstart"), "--version")
+	tagged := strings.TrimSpace(command(t, checkout, "git", "rev-parse", "v0.1.0^{commit}"))
+	if !strings.Contains(said, "v0.1.0") || !strings.Contains(said, tagged+" of ") {
+		t.Errorf("the tag is of %s, and what is shipped says %s", tagged, said)
+	}
+	if worktrees := command(t, checkout, "git", "worktree", "list"); strings.Count(worktrees,
+		"\n") != 1 {
+		t.Errorf("it left %s", worktrees)
+	}
+}
+
 func TestShippedPackages(t *testing.T)     { check(t, "packages") }
 func TestShippedFirstMinutes(t *testing.T) { check(t, "firstminutes") }
-func TestShippedUnits(t *testing.T)        { release(t); check(t, "units", "SERVERS="+servers(t)) }
 func TestShippedImages(t *testing.T)       { check(t, "images") }
-func TestShippedDockerfile(t *testing.T)   { check(t, "dockerfile") }
+
+// The release after the one under test has one more migration, which programs of this one do not
+// know and refuse.
+func TestShippedUnits(t *testing.T) {
+	release(t)
+	checkout, next := clone(t), filepath.Join(t.TempDir(), "next")
+	for _, database := range []string{"sqlite", "postgres"} {
+		name := filepath.Join(checkout, "executor", "internal", "store", database, "migrations",
+			"00101_next.sql")
+		const migration = "ALTER TABLE executions ADD COLUMN made_by TEXT;\n"
+		if err := os.WriteFile(name, []byte(migration), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := makeAll(checkout, next, "v0.1.1"); err != nil {
+		t.Fatal(err)
+	}
+	check(t, "units", "SERVERS="+servers(t), "NEXT="+next)
+}
+
+func TestShippedDockerfile(t *testing.T) {
+	release(t)
+	check(t, "dockerfile", "SERVERS="+servers(t))
+}
+
 func TestShippedCompose(t *testing.T) {
 	release(t)
 	check(t, "compose", "SERVERS="+servers(t), "KUSTOMIZE="+os.Getenv("HOOKSTART_KUSTOMIZE"))

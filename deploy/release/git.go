@@ -14,8 +14,12 @@ import (
 
 // Prepare makes a release of the commit that is checked out at root: a commit beside the branch,
 // which differs in the versions only, and its tags. The branch and its work tree stay as they are,
-// and nothing is pushed. Prepare prints to out what to push.
-func Prepare(ctx context.Context, root, version string, out io.Writer) (err error) {
+// and nothing is pushed. Before it makes the tags, Prepare runs command in a folder that has the
+// commit checked out, and gives up if that fails; an empty command is not run. Prepare prints to
+// out what command prints, and what to push.
+func Prepare(
+	ctx context.Context, root, version string, command []string, out io.Writer,
+) (err error) {
 	if err := CheckVersion(version); err != nil {
 		return err
 	}
@@ -68,6 +72,14 @@ func Prepare(ctx context.Context, root, version string, out io.Writer) (err erro
 	if _, err := git(ctx, tree, "commit", "--quiet", "--all", "--message",
 		"release: "+version); err != nil {
 		return err
+	}
+	if len(command) > 0 {
+		cmd := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // the releaser's
+		cmd.Dir, cmd.Stdout, cmd.Stderr = tree, out, out
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("nothing is released, because %s failed: %w",
+				strings.Join(command, " "), err)
+		}
 	}
 	for _, tag := range tags {
 		if _, err := git(ctx, tree, "tag", "--annotate", "--message", "hookstart "+version,

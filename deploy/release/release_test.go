@@ -121,15 +121,30 @@ func TestPrepare(t *testing.T) {
 
 	write("new", "")
 	var out bytes.Buffer
-	if err := release.Prepare(t.Context(), checkout, "v0.1.0", &out); err == nil ||
+	if err := release.Prepare(t.Context(), checkout, "v0.1.0", nil, &out); err == nil ||
 		!strings.Contains(err.Error(), "not committed") {
 		t.Errorf("with a change: %v", err)
 	}
 	if err := os.Remove(filepath.Join(checkout, "new")); err != nil {
 		t.Fatal(err)
 	}
-	if err := release.Prepare(t.Context(), checkout, "v0.1.0", &out); err != nil {
+
+	// The files of a release are made of its commit, and without them nothing is released.
+	fails := []string{"sh", "-c", "exit 3"}
+	if err := release.Prepare(t.Context(), checkout, "v0.1.0", fails, &out); err == nil ||
+		!strings.Contains(err.Error(), "nothing is released") {
+		t.Errorf("with a command that fails: %v", err)
+	}
+	if tags := git("tag", "--list"); tags != "" {
+		t.Errorf("after a command that failed there is %s", tags)
+	}
+	made := []string{"sh", "-c", `grep '"version"' ` + versioned[0] + "; git rev-parse HEAD"}
+	if err := release.Prepare(t.Context(), checkout, "v0.1.0", made, &out); err != nil {
 		t.Fatal(err)
+	}
+	if want := `"version": "0.1.0",` + "\n" + git("rev-parse", "v0.1.0^{commit}") +
+		"\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("the command ran elsewhere: it printed %s, and not %s", &out, want)
 	}
 	if got := git("rev-parse", "main"); got != before || git("status", "--porcelain") != "" {
 		t.Error("the branch or its work tree changed")
@@ -151,7 +166,7 @@ func TestPrepare(t *testing.T) {
 		`"version": "0.1.0"`) {
 		t.Errorf("package.json of the release:\n%s", text)
 	}
-	if err := release.Prepare(t.Context(), checkout, "v0.1.0", &out); err == nil ||
+	if err := release.Prepare(t.Context(), checkout, "v0.1.0", nil, &out); err == nil ||
 		!strings.Contains(err.Error(), "there is a tag") {
 		t.Errorf("a second time: %v", err)
 	}

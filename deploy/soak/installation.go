@@ -361,8 +361,8 @@ func (i *installation) connect() (err error) {
 	return err
 }
 
-// These constants are the workflows that senders call, and the workflow that is switched on and
-// off.
+// workflows is the number of workflows that senders call. switchedWorkflow is the workflow that is
+// switched on and off.
 const (
 	workflows        = 3
 	switchedWorkflow = "switched"

@@ -161,7 +161,7 @@ func checkCA(file string) error {
 
 // checkURLs returns an error for a URL that cannot be a server's, so that it is not waited for.
 func checkURLs(urls string) error {
-	urls = strings.Trim(urls, ", ") // nats.go, too, takes no notice of a comma too many
+	urls = strings.Trim(urls, ", ") // nats.go also ignores a superfluous comma
 	for text := range strings.SplitSeq(urls, ",") {
 		text = strings.TrimSpace(text)
 		whole := text

@@ -27,7 +27,7 @@ type lineWriter struct {
 	mu      sync.Mutex
 	waiting []byte
 	written time.Time // when lines were last written
-	timer   bool      // runs: it will write what waits
+	timer   bool      // whether a timer runs that will write the collected lines
 }
 
 // Write writes a line at once, after the collected ones.
@@ -46,7 +46,7 @@ func (w *lineWriter) add(line []byte, now time.Time) {
 	switch {
 	case len(w.waiting) > maxWaiting, !w.timer && now.Sub(w.written) >= lateBy:
 		w.written = now
-		_ = w.write() // as logrus: who cannot log goes on
+		_ = w.write() // like logrus, go on if the log cannot be written
 	case !w.timer:
 		w.timer = true
 		time.AfterFunc(lateBy, w.flush)

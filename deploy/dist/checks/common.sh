@@ -25,6 +25,13 @@ need() {
 # as_root skips the check unless the user is root.
 as_root() { ((EUID == 0)) || skip "only root can do this"; }
 
+# namespaces skips the check unless this machine lets root mount file systems and make networks.
+namespaces() {
+	need unshare ip
+	as_root
+	unshare --net --pid --fork --mount-proc ip link set lo up 2>/dev/null || skip "this machine has no namespaces for root: it is a container without privileges"
+}
+
 # debian_root unpacks a Debian without Go, with systemd and curl, into a folder. The archive is made once: debian_root FOLDER
 debian_root() {
 	need mmdebstrap

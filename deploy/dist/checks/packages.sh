@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs, upgrades, removes and purges the packages in a Debian root.
+# Installs, upgrades, downgrades, removes and purges the packages in a Debian root.
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need dpkg-deb lintian rpm
+namespaces
 root=$WORK/packages
 debian_root "$root"
 mount -t proc proc "$root/proc"
@@ -46,6 +47,12 @@ inside sh -c 'apt-get install -qy -o Dpkg::Options::=--force-confold /debs/now/*
 grep -q mine "$root/etc/hookstart/local.env" || fail "the upgrade lost a setting"
 ! grep -q before "$root/etc/hookstart/executor.env" || fail "the upgrade kept a file that nobody changed"
 
+# So it is on the way back to the version before.
+inside sh -c 'apt-get install -qy --allow-downgrades -o Dpkg::Options::=--force-confold /debs/before/*.deb' >/dev/null
+[[ $(inside dpkg-query -W -f '${Version}' hookstart-local) == 0.0.1* ]] || fail "it is $(inside dpkg-query -W -f '${Version}' hookstart-local)"
+grep -q mine "$root/etc/hookstart/local.env" || fail "the downgrade lost a setting"
+inside sh -c 'apt-get install -qy -o Dpkg::Options::=--force-confold /debs/now/*.deb' >/dev/null
+
 inside apt-get remove -qy hookstart hookstart-server hookstart-local >/dev/null
 [[ ! -e $root/usr/bin/hookstart-local ]] || fail "remove left the program"
 grep -q mine "$root/etc/hookstart/local.env" || fail "remove took the settings"
@@ -53,7 +60,7 @@ grep -q mine "$root/etc/hookstart/local.env" || fail "remove took the settings"
 inside apt-get purge -qy hookstart hookstart-server hookstart-local >/dev/null
 [[ ! -e $root/etc/hookstart/local.env && ! -e $root/etc/hookstart/nats/server.conf && ! -e $root/var/lib/hookstart ]] || fail "purge left settings or data"
 [[ -e $root/etc/hookstart/ingress.nk ]] || fail "purge took a key that was not the package's"
-echo "installed, upgraded, removed and purged: $(cd "$root/debs/now" && echo *.deb)"
+echo "installed, upgraded, downgraded, removed and purged: $(cd "$root/debs/now" && echo *.deb)"
 
 lintian --fail-on error,warning --tag-display-limit 0 "$DIST"/*.deb || fail lintian
 echo "lintian finds nothing above info without a reason"

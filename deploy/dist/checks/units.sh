@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Starts the units of the packages under systemd as PID 1 in a container, following the steps of deploy/README.md.
+# Starts the units of the packages under systemd as PID 1 in a container, following the steps of deploy/README.md. Then upgrades them
+# under load to the release in the folder NEXT, whose executor migrates the database once more, and back.
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need systemd-nspawn nsenter unshare
@@ -162,3 +163,72 @@ await ready 9091
 webhook old two | grep deduplicated || fail "after the reboot, a repeat is not recognised"
 webhook old three
 echo "after a reboot, webhooks come to the end and repeats are recognised"
+
+# deliver posts deliveries one after the other, and repeats each until it is answered with 200, as senders do.
+cat >"$root/root/deliver.sh" <<'END'
+export $(grep ^HOOKSTART_ADMIN_TOKEN /etc/hookstart/executor.env)
+url=$(hookstart trigger show orders --show-token | grep -o 'http[^ ]*token=[^ ]*' | head -1)
+n=0
+until [ -e enough ]; do
+  n=$((n + 1))
+  until [ "$(curl -s -o /dev/null -w '%{http_code}\n' -X POST "$url" -H "X-Webhook-Delivery-Id: load-$n" -d 'an order' | tee -a answers)" = 200 ]; do
+    sleep 0.05
+  done
+  echo "load-$n" >> sent
+done
+END
+: >"$root/root/sent"
+inside sh -c 'cd /root && exec sh deliver.sh' &
+load=$!
+sent() { wc -l <"$root/root/sent"; }
+more() {
+	local want
+	want=$(($(sent) + 50))
+	enough() { [[ $(sent) -ge $want ]]; }
+	await enough
+}
+install_debs() { # install_debs FOLDER OPTION...
+	local folder=$1 number
+	shift
+	rm -rf "$root/root/debs"
+	mkdir "$root/root/debs"
+	cp "$folder"/*_linux_amd64.deb "$root/root/debs/"
+	inside env DEBIAN_FRONTEND=noninteractive sh -c 'apt-get install -qy "$@" /root/debs/*.deb' sh "$@" >>"$WORK/units.log" 2>&1 ||
+		fail "apt-get install: $(tail -5 "$WORK/units.log")"
+}
+versions() { inside sh -c 'export $(grep ^HOOKSTART_ADMIN_TOKEN /etc/hookstart/executor.env) && hookstart admin versions'; }
+settings=$(inside sh -c 'cat /etc/hookstart/*.env /etc/hookstart/*.nk | sha256sum')
+kept() { [[ $(inside sh -c 'cat /etc/hookstart/*.env /etc/hookstart/*.nk | sha256sum') == "$settings" ]] || fail "settings or keys changed"; }
+more
+install_debs "$NEXT"
+await ready 9090
+await ready 9091
+more
+kept
+now=$(versions 2>/dev/null | tr -s ' \n' ' ')
+[[ $now == *" v0.1.1 101 "*" v0.1.1 "* && $now != *" v$number "* ]] || fail "after the upgrade there are: $now"
+echo "upgraded under load: $now"
+
+# The executor of the version before refuses the database. Ingresses go on, and nothing that they accept is lost.
+install_debs "$DIST" --allow-downgrades
+refused() { inside journalctl -u hookstart-executor -o cat --no-pager | grep -o 'another version of the program has migrated the database[^"]*'; }
+await refused
+kept
+await ready 9090
+more
+! ready 9091 >/dev/null 2>&1 || fail "the executor before the migration is ready"
+echo "back at v$number under load, the executor says: $(refused | tail -1)"
+install_debs "$NEXT"
+await ready 9091
+more
+kept
+touch "$root/root/enough"
+wait "$load"
+recorded() {
+	inside sh -c 'export $(grep ^HOOKSTART_ADMIN_TOKEN /etc/hookstart/executor.env) && hookstart execution list --workflow orders --status succeeded --all -o json' |
+		grep -o '"deliveryId": *"load-[0-9]*"' | grep -o 'load-[0-9]*' | sort
+}
+sort "$root/root/sent" >"$WORK/sent"
+all() { cmp <(recorded) "$WORK/sent"; }
+await all
+echo "upgraded again: $(wc -l <"$WORK/sent") deliveries, each has one execution that succeeded; answers: $(sort "$root/root/answers" | uniq -c | awk '{ printf "%s %s × %s", (NR > 1 ? "," : ""), $1, $2 }'), where 000 is no connection"

@@ -22,7 +22,7 @@ type assets struct {
 func loadAssets() assets {
 	files, err := fs.Sub(assetFiles, "assets")
 	if err != nil {
-		panic(err) // they are in the program
+		panic(err) // the files are embedded in the program
 	}
 	hash := sha256.New()
 	err = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {

@@ -139,7 +139,7 @@ func problemOf(err error) string {
 	return err.Error()
 }
 
-// setHandling adds to t what the node does with requests.
+// setHandling sets the fields that describe the node's filter, order key and answer.
 func (t *trigger) setHandling(of api.Trigger) {
 	t.Conditions, t.Filtered = conditionsOf(of.Filter), of.Filtered
 	t.OrderKey, t.Answer = of.OrderKey, of.Answer

@@ -33,7 +33,7 @@ func snippets(baseURL, header string) []snippet {
 	for i, s := range languages {
 		code, err := snippetFiles.ReadFile("snippets/" + s.file)
 		if err != nil {
-			panic(err) // they are in the program
+			panic(err) // the files are embedded in the program
 		}
 		made[i] = snippet{
 			s.id, s.name,

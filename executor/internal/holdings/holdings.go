@@ -61,7 +61,7 @@ type Holdings struct {
 	config Config
 	owner  string // identifies the consumer as that of this process
 	read   *reading
-	warned bool // operators were told that the stream is nine tenths full
+	warned bool // whether operators were told that the stream is nine tenths full
 }
 
 // reading is the state of one reading of the stream from its beginning.
@@ -220,7 +220,7 @@ func (r *reading) readOn(
 	return false, nil
 }
 
-// count adds a message, of which the data is not there.
+// count adds a message, whose data the server has left out.
 func (r *reading) count(msg jetstream.Msg, sequence uint64, account func(string) string) {
 	header := msg.Headers()
 	bytes, err := strconv.Atoi(header.Get(sizeHeader))

@@ -71,7 +71,7 @@ type Home struct {
 	// older is the time since which a cluster reports an older registry; zero means that it does
 	// not.
 	older   time.Time
-	stamped bool // this process has written the identity's stamp
+	stamped bool // whether this process has written the identity's stamp
 }
 
 // New returns a Home. Begin must be called before all other methods.

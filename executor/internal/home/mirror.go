@@ -19,7 +19,7 @@ import (
 const (
 	// maxBatch is the maximum number of revisions that one transaction writes.
 	maxBatch = 500
-	// retryDelay is the delay before a mirror that failed begins anew.
+	// retryDelay is the delay before a mirror that failed begins again.
 	retryDelay = 500 * time.Millisecond
 )
 

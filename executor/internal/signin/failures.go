@@ -25,7 +25,7 @@ const (
 	// longestPause.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 3 * time.Second
-	// forgetAfter is the time after its last failure after which a source starts anew.
+	// forgetAfter is the time after its last failure at which a source is forgotten.
 	forgetAfter = 10 * time.Minute
 	// maxSources is the number of sources that are remembered.
 	maxSources = 10_000
