@@ -41,7 +41,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	t.Parallel()
 	readme := string(file(t, repository+"/README.md"))
 	var codes []string
-	for _, found := range regexp.MustCompile(`(?m)^\tCode\w+ += "(\w+)"$`).
+	for _, found := range regexp.MustCompile(`(?m)^\tCode\w+ += "(\w+)"`).
 		FindAllStringSubmatch(string(file(t, repository+"/executor/client/api/problem.go")), -1) {
 		codes = append(codes, found[1])
 	}

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
@@ -100,6 +101,9 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 		}
 	}
 	err := stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, limits)
+	for attempt := 0; passes(err) && retry.SleepBackoff(ctx, attempt) == nil; attempt++ {
+		err = stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, limits)
+	}
 	switch {
 	case errors.Is(err, stream.ErrTooFewServers) && len(spec.PlacementTags) > 0:
 		return &edit.InvalidError{
@@ -260,7 +264,8 @@ func (m *Mover) drive(ctx context.Context, queue string) error {
 		}
 		err := m.step(ctx, queue, have)
 		if err != nil && !errors.Is(err, edit.ErrChangedSince) && !errors.Is(err, errAgain) &&
-			!errors.Is(err, edit.ErrQueueMoves) { // another queue moves from the same stream
+			!errors.Is(err, edit.ErrQueueMoves) && // another queue moves from the same stream
+			!passes(err) {
 
 			return err
 		}
@@ -268,6 +273,21 @@ func (m *Mover) drive(ctx context.Context, queue string) error {
 			return err
 		}
 	}
+}
+
+// passes reports whether an error passes by itself: servers restart, or a stream that was just
+// created has no leader yet.
+func passes(err error) bool {
+	for _, away := range []error{
+		nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded,
+		jetstream.ErrNoStreamResponse,
+	} {
+		if errors.Is(err, away) {
+			return true
+		}
+	}
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && refused.Code == 503
 }
 
 // errAgain means that a move was interrupted and must begin again.
