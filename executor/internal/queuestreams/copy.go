@@ -346,6 +346,8 @@ func (e *FullError) Error() string {
 
 // These are the server's error codes; see errors.json of nats-server.
 const (
+	codeNotAvailable       = 10008
+	codeNotLeader          = 10009
 	codeStoreFailed        = 10077
 	codeDuplicateInProcess = 10158
 )

@@ -287,7 +287,7 @@ func passes(err error) bool {
 		}
 	}
 	refused, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && refused.Code == 503
+	return ok && (refused.ErrorCode == codeNotAvailable || refused.ErrorCode == codeNotLeader)
 }
 
 // errAgain means that a move was interrupted and must begin again.
