@@ -230,7 +230,7 @@ func (b *breakdown) add(o observed, serving *goroutine, front *timeline, all []*
 			stage(stageUnread, from, to)
 		case s.state == waits && n == len(spans)-1:
 			stage(stageAnswered, from, to)
-		case s.state == waits && s.reason == "chan receive":
+		case s.state == waits && (s.reason == "chan receive" || s.reason == "select"):
 			stage(stageAck, from, to)
 			acked = true
 			for _, t := range all {

@@ -50,7 +50,7 @@ func TestBreakdown(t *testing.T) {
 			"ingress: client's writer waits to run": 10, "ingress: client's writer runs": 10,
 			"ingress: the world is stopped": 25, "ingress: nothing of it is ready": 105,
 		}},
-		"occupants": {b.occupied, shares{"nothing: a thread wakes up": 30}},
+		"occupants": {b.occupied, shares{unoccupied: 30}},
 	} {
 		if !maps.Equal(same.got, same.want) {
 			t.Errorf("%s: %v, want %v", what, same.got, same.want)

@@ -311,19 +311,23 @@ func (t *timeline) way() (all []*goroutine) {
 	return all
 }
 
-// occupants adds what the process ran during a time, in parts of its Ps.
+// unoccupied is the name of the time of Ps that ran no goroutine.
+const unoccupied = "no goroutine: a thread wakes up, or ends a system call"
+
+// occupants adds what the process ran during a time, in parts of its Ps. A goroutine in a system
+// call does not count: it gives its P away when the call takes long.
 func (t *timeline) occupants(to shares, from, end int64) {
 	free := time.Duration(end-from) * time.Duration(t.procs)
 	for _, g := range t.goroutines {
 		for _, s := range g.within(from, end) {
-			if s.state == runs || s.state == calls {
+			if s.state == runs {
 				took := time.Duration(min(s.to, end) - max(s.from, from))
 				free -= took
 				to[g.name] += took / time.Duration(t.procs)
 			}
 		}
 	}
-	to["nothing: a thread wakes up"] += max(0, free) / time.Duration(t.procs)
+	to[unoccupied] += max(0, free) / time.Duration(t.procs)
 }
 
 // write writes the row of a process.
