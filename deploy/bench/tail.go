@@ -313,8 +313,9 @@ func writeTail(
 		func(b breakdown) shares { return b.ack })
 	rows("What the process runs while the request waits to run:", slowest.occupied.largest(12),
 		func(b breakdown) shares { return b.occupied })
-	table(out, "Processes:", "\tready goroutines wait, p50, p99 ms\tGC cycles\tmarking, of the time"+
-		"\tworld stopped, times, longest ms\tthreads wait for a CPU, of one",
+	table(out, "Processes:",
+		"\tready goroutines wait, p50, p99 ms\tGC cycles\tmarking, of the time"+
+			"\tworld stopped, times, longest ms\tthreads wait for a CPU, of one",
 		func(w io.Writer) {
 			for _, t := range all {
 				t.write(w)
