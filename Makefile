@@ -48,7 +48,7 @@ BUF_GENERATE_NODE = cd $(NODE_KIT) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)/pro
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test quick soak soak-runners failovers partitions powercut lint bench profile microbench fuzz generate node release dist shipped clean
+.PHONY: help run build test quick soak soak-runners failovers partitions powercut lint bench tail profile microbench fuzz generate node release dist shipped clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node
 
 help: ## list the targets
@@ -139,6 +139,9 @@ node: $(NODE_EXAMPLE_MODULES) ## pack the kit for runners in Node.js, and instal
 
 bench: build ## speed, against the bare combination of the parts: make bench ROUNDS=12 ARGS="--connections=8"; other measurements: ARGS="--help"
 	CGO_ENABLED=0 go build -o bin/bench ./deploy/bench/cmd/bench && exec bin/bench $(ARGS) $(if $(ROUNDS),--rounds=$(ROUNDS))
+
+tail: build ## where the slowest requests wait at a constant rate, by execution traces: make tail ARGS="--rate=5000 --variants=hookstart-local"
+	CGO_ENABLED=0 go build -o bin/bench ./deploy/bench/cmd/bench && exec bin/bench tail $(ARGS)
 
 profile: ## measure again where the programs spend their time under load: deploy/bench/load.pgo, for make build
 	CGO_ENABLED=0 go build -o bin/bench ./deploy/bench/cmd/bench

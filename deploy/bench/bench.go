@@ -26,7 +26,7 @@ type Config struct {
 	Burst      time.Duration `help:"How long a turn is." default:"1500ms"`
 	OpenRounds int           `help:"The same for the open loop; 0: none." default:"4"`
 	OpenBurst  time.Duration `help:"How long a turn of the open loop is." default:"3s"`
-	OpenRate   float64       `help:"Requests per second in the open loop." default:"2000"`
+	OpenRate   []float64     `help:"Requests per second in the open loop: each rate has its rounds and its table." default:"2000"`
 	Load
 	Workflows int      `help:"Active workflows of hookstart; the requests go round them." default:"1"`
 	Variants  []string `help:"Which variants are measured; bare always is." default:"http,bare-embedded,hookstart,hookstart-recording,hookstart-local"`
@@ -77,8 +77,10 @@ func (c *Config) validate() error {
 		within("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
 		within("open-rounds", float64(c.OpenRounds), 0, maxRounds),
 		within("open-burst", c.OpenBurst.Seconds(), 0.01, maxBurst.Seconds()),
-		within("open-rate", c.OpenRate, 1, maxRate),
 		within("workflows", float64(c.Workflows), 1, maxWorkflows),
+	}
+	for _, rate := range c.OpenRate {
+		problems = append(problems, within("open-rate", rate, 1, maxRate))
 	}
 	for _, name := range c.Variants {
 		if strings.HasSuffix(name, otherSuffix) && c.Other == "" {
@@ -136,9 +138,12 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	open, err := s.rounds(ctx, "open loop, round", c.OpenRounds, c.OpenBurst, c.OpenRate)
-	if err != nil {
-		return err
+	open := make([]map[string][]turn, len(c.OpenRate))
+	for n, rate := range c.OpenRate {
+		what := fmt.Sprintf("open loop, %.0f/s, round", rate)
+		if open[n], err = s.rounds(ctx, what, c.OpenRounds, c.OpenBurst, rate); err != nil {
+			return err
+		}
 	}
 	s.line.Done()
 	names := s.names()
@@ -154,7 +159,9 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 	}
 	if c.OpenRounds > 0 {
-		writeOpen(c.Out, names, open, c.OpenRate)
+		for n, rate := range c.OpenRate {
+			writeOpen(c.Out, names, open[n], rate)
+		}
 	}
 	return nil
 }

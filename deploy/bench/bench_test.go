@@ -44,7 +44,7 @@ func TestRun(t *testing.T) {
 		Burst:      50 * time.Millisecond,
 		OpenRounds: 1,
 		OpenBurst:  50 * time.Millisecond,
-		OpenRate:   200,
+		OpenRate:   []float64{100, 200},
 		Load:       Load{Connections: 4, BodyBytes: 1024, Out: &out},
 		Workflows:  10,
 		Variants:   names,
@@ -57,7 +57,7 @@ func TestRun(t *testing.T) {
 	}
 	_, tables, _ := strings.Cut(out.String(), "req/s x bare")
 	for _, name := range names {
-		if strings.Count(tables, "\n"+name+" ") != 2 {
+		if strings.Count(tables, "\n"+name+" ") != 3 {
 			t.Errorf("no rows of %s:\n%s", name, &out)
 		}
 	}

@@ -13,6 +13,7 @@ type Commands struct {
 	Recording  Recording  `cmd:"" help:"From the answer to the record, at a constant rate."`
 	Neighbours Neighbours `cmd:"" help:"What calm workflows notice of one that is flooded."`
 	Remembered Remembered `cmd:"" help:"What remembered delivery IDs cost a NATS server: memory, and time to start."`
+	Tail       Tail       `cmd:"" help:"Where the slowest requests wait, at a constant rate, by execution traces."`
 
 	chosen string
 }
@@ -35,6 +36,9 @@ func (c *Commands) Run(ctx context.Context, out io.Writer) error {
 	case "remembered":
 		c.Remembered.Out = out
 		return c.Remembered.Run(ctx)
+	case "tail":
+		c.Tail.Out = out
+		return c.Tail.Run(ctx)
 	default:
 		c.Speed.Out = out
 		return Run(ctx, c.Speed)

@@ -26,6 +26,8 @@ type generator struct {
 	limits bool
 	// answered is called for each answer with the number of its request. It may be nil.
 	answered func(number uint64, at time.Time)
+	// finished is called for each answer with its connection. It may be nil.
+	finished func(c *connection, at time.Time)
 }
 
 // connection is one keep-alive connection with at most one request in flight.
@@ -36,6 +38,7 @@ type connection struct {
 	answer  []byte
 	have    int
 	began   time.Time // when the request was sent, or should have been
+	sent    time.Time // when the request was sent
 }
 
 // patience bounds the wait for the last answers.
@@ -182,6 +185,7 @@ func (l *load) next(c *connection, now time.Time) error {
 		return nil
 	}
 	l.issued++
+	c.sent = now
 	return l.send(c)
 }
 
@@ -214,6 +218,9 @@ func (l *load) read(c *connection) error {
 	}
 	if l.answered != nil {
 		l.answered(c.number, now)
+	}
+	if l.finished != nil {
+		l.finished(c, now)
 	}
 	l.count++
 	l.took = now.Sub(l.began)

@@ -19,6 +19,7 @@ require (
 	github.com/hookstart/hookstart/shared/stream v0.0.0
 	github.com/julienschmidt/httprouter v1.3.0
 	github.com/nats-io/nats.go v1.55.0
+	golang.org/x/exp v0.0.0-20260709172345-9ea1abe57597
 	golang.org/x/sys v0.49.0
 )
 
@@ -111,3 +112,6 @@ replace (
 )
 
 replace github.com/hookstart/hookstart/shared/runner/runnertest => ../../shared/runner/runnertest
+
+// The module proxy has the go.mod of this version without its content.
+exclude golang.org/x/exp v0.0.0-20261011100332-faecfb24eb49

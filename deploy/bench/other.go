@@ -13,9 +13,19 @@ func cpuTime(int) (time.Duration, error) { return 0, errLinux }
 
 func residentMB(int) (int, error) { return 0, errLinux }
 
+func runDelay(int) (time.Duration, error) { return 0, errLinux }
+
+func monotonic() int64 { return 0 }
+
 type generator struct {
 	limits   bool
 	answered func(number uint64, at time.Time)
+	finished func(c *connection, at time.Time)
+}
+
+type connection struct {
+	fd          int
+	began, sent time.Time
 }
 
 func newGenerator(target, int, int, int, uint64, *uint64) (*generator, error) {

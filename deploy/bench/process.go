@@ -24,6 +24,8 @@ type process struct {
 	*child.Process
 	name string
 	log  string
+	// opsAddr is the address of /debug/pprof; "" means that the process has none.
+	opsAddr string
 }
 
 func startProcess(cmd *exec.Cmd, name, log string, environment ...string) (*process, error) {
@@ -53,6 +55,9 @@ func (p *process) awaitReady(ctx context.Context, service string) (found announc
 	err = p.awaitLine(ctx, func(line string) bool {
 		return json.Unmarshal([]byte(line), &found) == nil && found.Message == isReady(service)
 	})
+	if found.OpsAddr != "" {
+		p.opsAddr = found.OpsAddr
+	}
 	return found, err
 }
 
@@ -90,6 +95,9 @@ type builder struct {
 	name     string
 	profiles string // folder for CPU profiles; "" means that none are written
 
+	// traced makes the benchmark's own programs serve execution traces, as the services do.
+	traced bool
+
 	workflows   int
 	databaseURL string // URL of PostgreSQL; "" means a SQLite file in the folder
 	// secretsKey is the file of the key for senders' secrets. "" means that the workflows have no
@@ -111,6 +119,9 @@ func (b *builder) start(role string, args ...string) (*process, error) {
 	var environment []string
 	if b.profiles != "" { // the bench's own programs ignore it
 		environment = append(environment, profileEnv+"="+filepath.Join(b.profiles, name+".prof"))
+	}
+	if b.traced {
+		environment = append(environment, tracedEnv+"=yes")
 	}
 	return startProcess(cmd, name, filepath.Join(b.folder, name+".log"), environment...)
 }

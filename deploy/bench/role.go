@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -73,9 +76,24 @@ func BeProgram() bool {
 	return true
 }
 
+// tracedEnv is the environment variable that makes the bench's own programs serve execution traces.
+const tracedEnv = "BENCH_TRACED"
+
 // announce logs that one of the bench's own programs is ready.
 func announce(role, addr string) error {
-	return json.NewEncoder(os.Stdout).Encode(announcement{Message: isReady(role), Addr: addr})
+	ready := announcement{Message: isReady(role), Addr: addr}
+	if os.Getenv(tracedEnv) != "" {
+		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		ready.OpsAddr = listener.Addr().String()
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		server := &http.Server{Handler: mux} //nolint:gosec // on loopback, until the process ends
+		go func() { _ = server.Serve(listener) }()
+	}
+	return json.NewEncoder(os.Stdout).Encode(ready)
 }
 
 // runnerGroup is the group of the bench's runner.

@@ -266,8 +266,13 @@ func installLocal(ctx context.Context, b *builder) (*system, error) {
 	natsURL := ""
 	if err := p.awaitLine(ctx, func(line string) bool {
 		key, value, _ := strings.Cut(line, " ")
-		natsURL = strings.TrimSpace(value)
-		return key == "NATS"
+		switch value = strings.TrimSpace(value); key {
+		case "NATS":
+			natsURL = value
+		case "Metrics":
+			p.opsAddr = strings.TrimSuffix(strings.TrimPrefix(value, "http://"), "/metrics")
+		}
+		return natsURL != "" && p.opsAddr != ""
 	}); err != nil {
 		return s, err
 	}

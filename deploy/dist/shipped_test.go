@@ -152,7 +152,8 @@ func TestShippedRelease(t *testing.T) {
 	if err := os.Symlink(tools, filepath.Join(checkout, ".tools")); err != nil {
 		t.Fatal(err)
 	}
-	command(t, checkout, "make", "release", "VERSION=v0.1.0", "PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH)
+	command(t, checkout, "make", "release", "VERSION=v0.1.0",
+		"PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH)
 
 	made := filepath.Join(checkout, "dist")
 	command(t, made, "sha256sum", "--check", "--strict", "SHA256SUMS")

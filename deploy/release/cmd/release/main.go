@@ -14,7 +14,8 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: release VERSION [COMMAND...], such as release v0.1.0 make dist")
+		fmt.Fprintln(os.Stderr,
+			"usage: release VERSION [COMMAND...], such as release v0.1.0 make dist")
 		os.Exit(2)
 	}
 	err := release.Prepare(context.Background(), ".", os.Args[1], os.Args[2:], os.Stdout)

@@ -1,0 +1,37 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// monotonic returns the system's monotonic clock, which execution traces have, too, in nanoseconds.
+func monotonic() int64 {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	return now.Nano()
+}
+
+// runDelay returns how long all threads of a process together were ready and had no CPU.
+func runDelay(pid int) (sum time.Duration, err error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread) //nolint:gosec // of a process of this benchmark
+		if err != nil {
+			continue // the thread has ended
+		}
+		var ran, delayed int64
+		if _, err := fmt.Sscan(string(text), &ran, &delayed); err != nil {
+			return 0, fmt.Errorf("%s: %w", thread, err)
+		}
+		sum += time.Duration(delayed)
+	}
+	return sum, nil
+}

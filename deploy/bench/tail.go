@@ -1,0 +1,337 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Tail shows where the slowest requests wait at a constant rate. It records execution traces of all
+// processes of a variant and compares them with the generator's times. The tags are the program's
+// flags.
+type Tail struct {
+	Variants []string      `help:"Which variants are traced, one after the other." default:"bare,hookstart,hookstart-recording,hookstart-local"`
+	Rate     float64       `help:"Requests per second." default:"5000"`
+	Duration time.Duration `help:"How long the traces are." default:"4s"`
+	Slowest  float64       `help:"Percent of the requests that count as slow." default:"1"`
+	Load
+}
+
+// maxTrace bounds the traces, which are read into memory.
+const maxTrace = 30 * time.Second
+
+func (c *Tail) validate() error {
+	problems := []error{
+		c.Load.validate(),
+		within("rate", c.Rate, 1, maxRate),
+		within("duration", c.Duration.Seconds(), 0.1, maxTrace.Seconds()),
+		within("slowest", c.Slowest, 0.01, 50),
+	}
+	for _, name := range c.Variants {
+		if variants[name].install == nil {
+			problems = append(problems, fmt.Errorf("--variants: %q is none of %s", name,
+				strings.Join(variantNames, ", ")))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Run traces and writes the tables of each variant.
+func (c *Tail) Run(ctx context.Context) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	for _, name := range c.Variants {
+		if err := c.measure(ctx, name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// observed is one request as the generator saw it. The times are nanoseconds of the system's
+// monotonic clock.
+type observed struct {
+	connection          int // the connection's file descriptor
+	due, sent, answered int64
+}
+
+func (o observed) took() time.Duration { return time.Duration(o.answered - o.due) }
+
+func (c *Tail) measure(ctx context.Context, name string) (err error) {
+	at, err := newPlace(c.Out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, at.close()) }()
+	s, err := at.start(ctx, variants[name].install, &builder{
+		bin: c.Bin, folder: at.folder, name: name, workflows: 1, traced: true,
+	})
+	if err != nil {
+		return err
+	}
+	var sent uint64
+	g, err := newGenerator(s.target, c.Connections, c.BodyBytes, 1, 0, &sent)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	at.line.Show("%s: warming up", name)
+	if _, err := g.run(2*warmUp, c.Rate); err != nil {
+		return err
+	}
+	at.line.Show("%s: sending for %s", name, c.Duration)
+	var requests []observed
+	wall, mono := time.Now(), monotonic()
+	g.finished = func(done *connection, at time.Time) {
+		requests = append(requests, observed{
+			done.fd, mono + done.began.Sub(wall).Nanoseconds(),
+			mono + done.sent.Sub(wall).Nanoseconds(), mono + at.Sub(wall).Nanoseconds(),
+		})
+	}
+	delayed, err := s.runDelays()
+	if err != nil {
+		return err
+	}
+	recording := s.record(ctx, c.Duration)
+	if _, err := g.run(c.Duration, c.Rate); err != nil {
+		return err
+	}
+	delayedAfter, err := s.runDelays()
+	if err != nil {
+		return err
+	}
+	traces, err := recording()
+	if err != nil {
+		return err
+	}
+	at.line.Show("%s: reading the traces", name)
+	var timelines []*timeline
+	for i, p := range s.processes {
+		t, err := readTimeline(bytes.NewReader(traces[i]))
+		if err != nil {
+			return fmt.Errorf("the trace of %s: %w", p.name, err)
+		}
+		t.name = strings.TrimPrefix(p.name, name+"-")
+		t.delayed = delayedAfter[i] - delayed[i]
+		timelines = append(timelines, t)
+	}
+	at.line.Done()
+	return writeTail(c.Out, name, c.Rate, c.Slowest, requests, timelines)
+}
+
+// runDelays returns for each process how long its threads have been ready without a CPU.
+func (s *system) runDelays() ([]time.Duration, error) {
+	delays := make([]time.Duration, len(s.processes))
+	for i, p := range s.processes {
+		delay, err := runDelay(p.PID())
+		if err != nil {
+			return nil, err
+		}
+		delays[i] = delay
+	}
+	return delays, nil
+}
+
+// record begins an execution trace of each process. Its result waits for the ends of all.
+func (s *system) record(ctx context.Context, duration time.Duration) func() ([][]byte, error) {
+	type end struct {
+		index int
+		trace []byte
+		err   error
+	}
+	ends := make(chan end, len(s.processes))
+	for i, p := range s.processes {
+		go func() {
+			trace, err := p.trace(ctx, duration)
+			ends <- end{i, trace, err}
+		}()
+	}
+	return func() ([][]byte, error) {
+		traces := make([][]byte, len(s.processes))
+		var problems error
+		for range s.processes {
+			e := <-ends
+			traces[e.index] = e.trace
+			problems = errors.Join(problems, e.err)
+		}
+		return traces, problems
+	}
+}
+
+func (p *process) trace(ctx context.Context, duration time.Duration) ([]byte, error) {
+	url := fmt.Sprintf("http://%s/debug/pprof/trace?seconds=%g", p.opsAddr, duration.Seconds())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", url, answer.Status)
+	}
+	return io.ReadAll(answer.Body)
+}
+
+// shares adds up times under names.
+type shares map[string]time.Duration
+
+// The stages of a request, in order.
+const (
+	stageUnsent   = "due, not sent: no connection is free, or the generator is late"
+	stageUnread   = "sent, not noticed by the process"
+	stageReady    = "noticed, waits to run"
+	stageRuns     = "runs: reads, checks, encodes, logs, answers"
+	stageAssist   = "runs, to help the garbage collector"
+	stageSyscall  = "system calls"
+	stageLock     = "waits for a lock or a queue"
+	stageAck      = "waits for the acknowledgement"
+	stageAgain    = "acknowledged, waits to run"
+	stageAnswered = "answered, not noticed by the generator"
+)
+
+var stages = []string{
+	stageUnsent, stageUnread, stageReady, stageRuns, stageAssist, stageSyscall, stageLock,
+	stageAck, stageAgain, stageAnswered,
+}
+
+// breakdown is what a group of requests spent its time on.
+type breakdown struct {
+	count    int
+	total    time.Duration
+	stages   shares
+	ack      shares // the state of the processes during stageAck
+	occupied shares // what ran while a request waited to run
+}
+
+func (b *breakdown) add(o observed, serving *goroutine, front *timeline, all []*timeline) {
+	b.count++
+	b.total += o.took()
+	stage := func(name string, from, to int64) {
+		b.stages[name] += time.Duration(max(0, to-from))
+	}
+	stage(stageUnsent, o.due, o.sent)
+	acked := false
+	spans := serving.within(o.sent, o.answered)
+	for n, s := range spans {
+		from, to := max(s.from, o.sent), min(s.to, o.answered)
+		switch {
+		case s.state == waits && n == 0:
+			stage(stageUnread, from, to)
+		case s.state == waits && n == len(spans)-1:
+			stage(stageAnswered, from, to)
+		case s.state == waits && (s.reason == "chan receive" || s.reason == "select"):
+			stage(stageAck, from, to)
+			acked = true
+			for _, t := range all {
+				t.explain(b.ack, from, to)
+			}
+		case s.state == waits:
+			stage(stageLock, from, to)
+		case s.state == ready:
+			if acked {
+				stage(stageAgain, from, to)
+			} else {
+				stage(stageReady, from, to)
+			}
+			front.occupants(b.occupied, from, to)
+		case s.state == calls:
+			stage(stageSyscall, from, to)
+		default:
+			helping := overlap(serving.assists, from, to)
+			stage(stageAssist, 0, helping)
+			stage(stageRuns, 0, to-from-helping)
+		}
+	}
+}
+
+func writeTail(
+	out io.Writer, name string, rate, percent float64, requests []observed, all []*timeline,
+) error {
+	front := all[0]
+	for _, t := range all {
+		if len(t.serving()) > len(front.serving()) {
+			front = t
+		}
+	}
+	serving := match(requests, front.serving())
+	// Only requests that the traces cover whole.
+	from, to := front.from, front.to
+	for _, t := range all {
+		from, to = max(from, t.from), min(to, t.to)
+	}
+	requests = slices.DeleteFunc(requests, func(o observed) bool {
+		return o.due < from || o.answered > to || serving[o.connection] == nil
+	})
+	if len(requests) == 0 {
+		return errors.New("the traces cover no request")
+	}
+	slices.SortFunc(requests, func(a, b observed) int { return int(b.took() - a.took()) })
+	slow := max(1, int(float64(len(requests))*percent/100))
+	groups := make([]breakdown, 2)
+	for n := range groups {
+		groups[n] = breakdown{stages: shares{}, ack: shares{}, occupied: shares{}}
+	}
+	for n, o := range requests {
+		group := &groups[1]
+		if n < slow {
+			group = &groups[0]
+		} else if n%20 != 0 { // of the others, one in 20 is enough
+			continue
+		}
+		group.add(o, serving[o.connection], front, all)
+	}
+	slowest, others := groups[0], groups[1]
+	_, _ = fmt.Fprintf(out, "\n%s, %.0f requests per second, traced: p50 %.2f ms, the slowest "+
+		"%g %% took %.2f ms or more\n", name, rate,
+		milliseconds(requests[len(requests)/2].took()), percent,
+		milliseconds(requests[slow-1].took()))
+	rows := func(title string, names []string, of func(breakdown) shares) {
+		table(out, title, fmt.Sprintf("\tslowest %g %%: ms\tshare\tothers: ms\tshare", percent),
+			func(w io.Writer) {
+				for _, row := range names {
+					s, o := of(slowest)[row], of(others)[row]
+					_, _ = fmt.Fprintf(w, "%s\t%.2f\t%.0f %%\t%.3f\t%.0f %%\n", row,
+						milliseconds(s)/float64(slowest.count), percentOf(s, slowest.total),
+						milliseconds(o)/float64(max(1, others.count)),
+						percentOf(o, others.total))
+				}
+			})
+	}
+	rows("Where a request is, mean:", stages, func(b breakdown) shares { return b.stages })
+	rows("While it waits for the acknowledgement:", slowest.ack.largest(12),
+		func(b breakdown) shares { return b.ack })
+	rows("What the process runs while the request waits to run:", slowest.occupied.largest(12),
+		func(b breakdown) shares { return b.occupied })
+	table(out, "Processes:",
+		"\tready goroutines wait, p50, p99 ms\tGC cycles\tmarking, of the time"+
+			"\tworld stopped, times, longest ms\tthreads wait for a CPU, of one",
+		func(w io.Writer) {
+			for _, t := range all {
+				t.write(w)
+			}
+		})
+	return nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func percentOf(part, whole time.Duration) float64 {
+	return 100 * float64(part) / float64(max(1, whole))
+}
+
+// largest returns the names of the largest shares, the largest first.
+func (s shares) largest(count int) []string {
+	names := slices.SortedFunc(maps.Keys(s), func(a, b string) int { return int(s[b] - s[a]) })
+	return names[:min(count, len(names))]
+}

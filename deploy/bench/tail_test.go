@@ -1,0 +1,84 @@
+package bench
+
+import (
+	"bytes"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/exp/trace"
+)
+
+// Every nanosecond of a request is counted in one stage, and every nanosecond of its wait for the
+// acknowledgement once for each process.
+func TestBreakdown(t *testing.T) {
+	t.Parallel()
+	serving := &goroutine{
+		name: "http.(*conn).serve",
+		spans: []span{
+			{0, 100, waits, "network"},
+			{100, 110, ready, ""},
+			{110, 150, runs, ""},
+			{150, 300, waits, "chan receive"},
+			{300, 320, ready, ""},
+			{320, 330, runs, ""},
+			{330, 340, calls, ""},
+			{340, 1000, waits, "network"},
+		},
+		assists: []span{{from: 120, to: 130}},
+	}
+	writer := &goroutine{name: "nats%2ego.(*Conn).flusher", spans: []span{
+		{0, 160, waits, "chan receive"},
+		{160, 170, ready, ""},
+		{170, 190, runs, ""},
+		{190, 1000, waits, "chan receive"},
+	}}
+	front := &timeline{
+		name: "ingress", to: 1000, procs: 2,
+		goroutines: map[trace.GoID]*goroutine{1: serving, 2: writer},
+		stopped:    []span{{from: 180, to: 205}},
+	}
+	b := breakdown{stages: shares{}, ack: shares{}, occupied: shares{}}
+	b.add(observed{due: 50, sent: 60, answered: 350}, serving, front, []*timeline{front})
+	for what, same := range map[string]struct{ got, want shares }{
+		"stages": {b.stages, shares{
+			stageUnsent: 10, stageUnread: 40, stageReady: 10, stageRuns: 40, stageAssist: 10,
+			stageAck: 150, stageAgain: 20, stageSyscall: 10, stageAnswered: 10,
+		}},
+		"acknowledgement": {b.ack, shares{
+			"ingress: client's writer waits to run": 10, "ingress: client's writer runs": 10,
+			"ingress: the world is stopped": 25, "ingress: nothing of it is ready": 105,
+		}},
+		"occupants": {b.occupied, shares{unoccupied: 30}},
+	} {
+		if !maps.Equal(same.got, same.want) {
+			t.Errorf("%s: %v, want %v", what, same.got, same.want)
+		}
+	}
+	if b.total != 300 {
+		t.Errorf("the request took %d", b.total)
+	}
+}
+
+// The traces of real programs have the goroutines that the tables name.
+func TestTail(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	tail := Tail{
+		Variants: []string{"bare", "hookstart", "hookstart-local"}, Rate: 400,
+		Duration: 500 * time.Millisecond, Slowest: 50,
+		Load: Load{Connections: 4, BodyBytes: 1024, Out: &out},
+	}
+	if err := tail.Run(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	for _, row := range []string{
+		stageAck, "\nbench-nats: server's stream loop", "\ningress: client's ",
+		"\nhookstart-local: server's stream loop", "\nbench-bare ",
+	} {
+		if !strings.Contains(out.String(), row) {
+			t.Errorf("no row %q:\n%s", row, &out)
+		}
+	}
+}

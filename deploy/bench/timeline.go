@@ -1,0 +1,353 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/exp/trace"
+)
+
+// state is what a goroutine does.
+type state int
+
+const (
+	waits state = iota
+	ready       // it could run, and has no P
+	runs
+	calls // it is in a system call
+)
+
+// span is a time in which a goroutine has one state. The times are nanoseconds of the system's
+// monotonic clock.
+type span struct {
+	from, to int64
+	state    state
+	reason   string // why it waits
+}
+
+// goroutine is one goroutine of a trace.
+type goroutine struct {
+	name    string // the function that it began with, without wrappers
+	spans   []span
+	assists []span // when it helped the garbage collector
+}
+
+// within returns the spans that overlap a time.
+func (g *goroutine) within(from, to int64) []span {
+	first, _ := slices.BinarySearchFunc(g.spans, from, func(s span, at int64) int {
+		if s.to <= at {
+			return -1
+		}
+		return 1
+	})
+	last := first
+	for last < len(g.spans) && g.spans[last].from < to {
+		last++
+	}
+	return g.spans[first:last]
+}
+
+// overlap returns how many nanoseconds of a time the spans cover.
+func overlap(spans []span, from, to int64) (sum int64) {
+	for _, s := range spans {
+		sum += max(0, min(s.to, to)-max(s.from, from))
+	}
+	return sum
+}
+
+// timeline is the trace of one process.
+type timeline struct {
+	name       string
+	from, to   int64
+	goroutines map[trace.GoID]*goroutine
+	stopped    []span // when the world was stopped
+	marking    []span // when the garbage collector marked
+	procs      int    // GOMAXPROCS
+	delayed    time.Duration
+}
+
+// readTimeline reads an execution trace.
+func readTimeline(in io.Reader) (*timeline, error) {
+	r, err := trace.NewReader(in)
+	if err != nil {
+		return nil, err
+	}
+	t := &timeline{goroutines: map[trace.GoID]*goroutine{}}
+	open := map[rangeID]int64{} // beginnings of the ranges that have not ended
+	var shift int64             // from the trace's clock to the monotonic one
+	var events []trace.Event
+	for {
+		e, err := r.ReadEvent()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if e.Kind() == trace.EventSync {
+			if s := e.Sync().ClockSnapshot; s != nil && shift == 0 {
+				//nolint:gosec // it fits for 292 years
+				shift = int64(s.Mono) - int64(s.Trace)
+			}
+			continue
+		}
+		events = append(events, e)
+	}
+	if shift == 0 || len(events) == 0 {
+		return nil, errors.New("it has no clock snapshot")
+	}
+	t.from, t.to = int64(events[0].Time())+shift, int64(events[len(events)-1].Time())+shift
+	for _, e := range events {
+		at := int64(e.Time()) + shift
+		switch e.Kind() { //nolint:exhaustive // the others say nothing of waiting
+		case trace.EventStateTransition:
+			t.transition(e, at)
+		case trace.EventRangeBegin, trace.EventRangeActive:
+			open[rangeOf(e)] = at
+		case trace.EventRangeEnd:
+			t.addRange(e, open[rangeOf(e)], at)
+			delete(open, rangeOf(e))
+		case trace.EventMetric:
+			if m := e.Metric(); m.Name == "/sched/gomaxprocs:threads" {
+				t.procs = int(m.Value.Uint64()) //nolint:gosec // few
+			}
+		}
+	}
+	for _, g := range t.goroutines {
+		if n := len(g.spans); n > 0 && g.spans[n-1].to == 0 {
+			g.spans[n-1].to = t.to
+		}
+	}
+	t.procs = max(1, t.procs)
+	return t, nil
+}
+
+type rangeID struct {
+	name  string
+	scope trace.ResourceID
+}
+
+func rangeOf(e trace.Event) rangeID { return rangeID{e.Range().Name, e.Range().Scope} }
+
+func (t *timeline) addRange(e trace.Event, from, to int64) {
+	s := span{from: from, to: to}
+	switch r := e.Range(); {
+	case strings.HasPrefix(r.Name, "stop-the-world"):
+		t.stopped = append(t.stopped, s)
+	case r.Name == "GC concurrent mark phase":
+		t.marking = append(t.marking, s)
+	case r.Name == "GC mark assist" && r.Scope.Kind == trace.ResourceGoroutine:
+		if g := t.goroutines[r.Scope.Goroutine()]; g != nil {
+			g.assists = append(g.assists, s)
+		}
+	}
+}
+
+func (t *timeline) transition(e trace.Event, at int64) {
+	change := e.StateTransition()
+	if change.Resource.Kind != trace.ResourceGoroutine {
+		return
+	}
+	id := change.Resource.Goroutine()
+	g := t.goroutines[id]
+	if g == nil {
+		g = &goroutine{}
+		t.goroutines[id] = g
+	}
+	if g.name == "" || isWrapper(g.name) {
+		if name := beginning(change.Stack); name != "" {
+			g.name = name
+		} else if e.Goroutine() == id {
+			g.name = beginning(e.Stack())
+		}
+	}
+	if n := len(g.spans); n > 0 && g.spans[n-1].to == 0 {
+		g.spans[n-1].to = at
+	}
+	_, next := change.Goroutine()
+	s := span{from: at, reason: change.Reason}
+	switch next {
+	case trace.GoRunnable:
+		s.state = ready
+	case trace.GoRunning:
+		s.state = runs
+	case trace.GoSyscall:
+		s.state = calls
+	case trace.GoWaiting:
+		s.state = waits
+	case trace.GoNotExist, trace.GoUndetermined:
+		return
+	}
+	g.spans = append(g.spans, s)
+}
+
+// beginning returns the outermost function of a stack that is no wrapper, or the one on the way of
+// messages that is in it.
+func beginning(stack trace.Stack) (name string) {
+	for frame := range stack.Frames() {
+		short := frame.Func[strings.LastIndexByte(frame.Func, '/')+1:]
+		if onTheWay[short] != "" {
+			return short
+		}
+		if name == "" || !isWrapper(short) {
+			name = short
+		}
+	}
+	return name
+}
+
+// isWrapper reports whether a function only calls what a goroutine does.
+func isWrapper(function string) bool {
+	return strings.HasPrefix(function, "sync.") || function == "runtime.goexit" ||
+		strings.HasPrefix(function, "server.(*Server).startGoRoutine")
+}
+
+// serving returns the goroutines that serve HTTP connections.
+func (t *timeline) serving() (all []*goroutine) {
+	for _, g := range t.goroutines {
+		if g.name == "http.(*conn).serve" {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// match finds the goroutine of each connection: it runs between sending and answer, and the other
+// ones only by chance.
+func match(requests []observed, serving []*goroutine) map[int]*goroutine {
+	byConnection := map[int][]observed{}
+	for _, o := range requests {
+		byConnection[o.connection] = append(byConnection[o.connection], o)
+	}
+	found := map[int]*goroutine{}
+	for connection, own := range byConnection {
+		best := 0.0
+		for _, g := range serving {
+			var inside, outside float64
+			n := 0
+			for _, s := range g.spans {
+				if s.state == waits {
+					continue
+				}
+				for n < len(own)-1 && own[n].answered < s.from {
+					n++
+				}
+				in := float64(max(0, min(s.to, own[n].answered)-max(s.from, own[n].sent)))
+				inside, outside = inside+in, outside+float64(s.to-s.from)-in
+			}
+			if score := inside / (inside + outside + 1); score > best && inside > 0 {
+				best, found[connection] = score, g
+			}
+		}
+	}
+	return found
+}
+
+// onTheWay names the goroutines through which a message and its acknowledgement pass.
+var onTheWay = map[string]string{
+	"nats%2ego.(*Conn).flusher":     "client's writer",
+	"nats%2ego.(*Conn).readLoop":    "client's reader",
+	"nats%2ego.(*Conn).waitForMsgs": "client's receiver of acknowledgements",
+	"server.(*client).readLoop":     "server's reader",
+	"server.(*client).writeLoop":    "server's writer",
+	"server.(*stream).internalLoop": "server's stream loop",
+}
+
+// explain adds what a process did for messages during a time. Each instant counts once: for a
+// stopped world first, then for a goroutine on the message's way that waits to run, runs, or is in
+// a system call.
+func (t *timeline) explain(to shares, from, end int64) {
+	type doing struct {
+		what string
+		span span
+	}
+	var all []doing
+	cuts := []int64{from, end}
+	for _, s := range t.stopped {
+		if s.from < end && s.to > from {
+			all = append(all, doing{"the world is stopped", s})
+		}
+	}
+	for _, wanted := range []struct {
+		state state
+		does  string
+	}{{ready, " waits to run"}, {calls, " is in a system call"}, {runs, " runs"}} {
+		for _, g := range t.way() {
+			for _, s := range g.within(from, end) {
+				if s.state == wanted.state {
+					all = append(all, doing{onTheWay[g.name] + wanted.does, s})
+				}
+			}
+		}
+	}
+	for _, d := range all {
+		cuts = append(cuts, max(from, d.span.from), min(end, d.span.to))
+	}
+	slices.Sort(cuts)
+	for n := range cuts[1:] {
+		a, b := cuts[n], cuts[n+1]
+		what := "nothing of it is ready"
+		for _, d := range all {
+			if d.span.from <= a && d.span.to >= b {
+				what = d.what
+				break
+			}
+		}
+		to[t.name+": "+what] += time.Duration(b - a)
+	}
+}
+
+// way returns the goroutines on the way of messages.
+func (t *timeline) way() (all []*goroutine) {
+	for _, g := range t.goroutines {
+		if onTheWay[g.name] != "" {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// unoccupied is the name of the time of Ps that ran no goroutine.
+const unoccupied = "no goroutine: a thread wakes up, or ends a system call"
+
+// occupants adds what the process ran during a time, in parts of its Ps. A goroutine in a system
+// call does not count: it gives its P away when the call takes long.
+func (t *timeline) occupants(to shares, from, end int64) {
+	free := time.Duration(end-from) * time.Duration(t.procs)
+	for _, g := range t.goroutines {
+		for _, s := range g.within(from, end) {
+			if s.state == runs {
+				took := time.Duration(min(s.to, end) - max(s.from, from))
+				free -= took
+				to[g.name] += took / time.Duration(t.procs)
+			}
+		}
+	}
+	to[unoccupied] += max(0, free) / time.Duration(t.procs)
+}
+
+// write writes the row of a process.
+func (t *timeline) write(w io.Writer) {
+	var waited []time.Duration
+	for _, g := range t.goroutines {
+		for _, s := range g.spans {
+			if s.state == ready {
+				waited = append(waited, time.Duration(s.to-s.from))
+			}
+		}
+	}
+	slices.Sort(waited)
+	longest := int64(0)
+	for _, s := range t.stopped {
+		longest = max(longest, s.to-s.from)
+	}
+	whole := time.Duration(t.to - t.from)
+	_, _ = fmt.Fprintf(w, "%s\t%.3f, %.2f\t%d\t%.0f %%\t%d, %.2f\t%.0f %%\n", t.name,
+		percentile(waited, 0.5), percentile(waited, 0.99), len(t.marking),
+		percentOf(time.Duration(overlap(t.marking, t.from, t.to)), whole), len(t.stopped),
+		milliseconds(time.Duration(longest)), percentOf(t.delayed, whole))
+}
