@@ -1,0 +1,75 @@
+package ingress
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/sender"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// parse reads the request line and the declared length of the body.
+func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
+	if workflowID == "" {
+		return &admission.Refusal{Code: webhook.WorkflowIDMissing}
+	}
+	token := findToken(d.r.URL.RawQuery, d.r.Header)
+	if token == "" {
+		h.answerProbe(d.w, d.r, d.e)
+		return &admission.Refusal{Code: webhook.TokenMissing}
+	}
+	if d.r.ContentLength > h.maxBody {
+		return &admission.Refusal{Code: webhook.BodyTooLarge}
+	}
+	d.workflowID, d.token = workflowID, token
+	return nil
+}
+
+// admit finds the workflow and the node by the path and the token.
+func (h *handler) admit(d *delivery) *outcome {
+	if !execution.ValidName(d.workflowID) {
+		return refused(webhook.WorkflowNotFound, 0)
+	}
+	// With a stale copy of the registry nothing is accepted or refused, because a sender does not
+	// retry after 404 or 403.
+	if !h.lease.Valid(d.e.start) {
+		return refused(webhook.Unavailable, retryUnavailable)
+	}
+	found, refusal := h.admission.Find(d.workflowID, d.token, time.Now())
+	if refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	d.caller = found
+	h.admitted(d.r, d.e, found)
+	if err := found.Node.Unusable; err != nil {
+		// The secrets of the node cannot be decrypted, so no request can be verified.
+		d.e.err = err
+		return refused(webhook.Unavailable, retryUnavailable)
+	}
+	if s := found.Node.Sender; s != nil || found.Node.Filter != nil || found.Node.OrderKey != nil {
+		d.request = sender.Request{Method: d.r.Method, Header: d.r.Header, Query: d.r.URL.RawQuery}
+		if s != nil && s.NeedsURL() && h.publicURL != "" {
+			d.request.URL = h.publicURL + pathAndQuery(d.r)
+		}
+	}
+	return nil
+}
+
+// pathAndQuery returns the path and the query as they were received.
+func pathAndQuery(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		return r.RequestURI
+	}
+	return r.URL.RequestURI() // for a request line with a whole URL
+}
+
+// plan checks the plan of the account.
+func (h *handler) plan(d *delivery) *outcome {
+	if refusal := d.caller.Plan(); refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package ingress
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// limit counts the request against the limits. It uses the current time and not the time when the
+// request began: the rate limit needs monotonic times, and the request may have waited for the
+// lease or for its body.
+func (h *handler) limit(d *delivery) *outcome {
+	length := d.r.ContentLength
+	if d.isRead {
+		length = int64(d.reading.read)
+	}
+	if refusal := h.admission.Limit(d.caller, length, time.Now()); refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	d.counted = true
+	if d.isRead {
+		h.admission.CountBody(d.caller, d.reading.read, time.Now())
+	}
+	return nil
+}
+
+// complete makes the last checks, 11 to 13, of a request that may start an execution.
+func (h *handler) complete(d *delivery) *outcome {
+	if out := h.whole(d); out != nil {
+		return out
+	}
+	if d.notJSON {
+		return refused(webhook.JSONInvalid, 0)
+	}
+	return nil
+}
+
+// whole reads the body and finds the delivery ID. If the ID may be covered by a signature, it is
+// looked for only after the request was verified.
+func (h *handler) whole(d *delivery) *outcome {
+	unknown := d.signsID() && !d.verified
+	if !d.isRead && !unknown && !h.idInBody(d) {
+		if out := h.checkID(d); out != nil {
+			return out
+		}
+	}
+	if refusal := h.read(d); refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	if unknown {
+		return nil
+	}
+	return h.checkID(d)
+}
+
+// checkID finds the delivery ID and refuses one that is too long.
+func (h *handler) checkID(d *delivery) *outcome {
+	h.identify(d)
+	if d.tooLong() {
+		return refused(webhook.DeliveryIDInvalid, 0)
+	}
+	return nil
+}
+
+// signsID reports whether the delivery ID may be covered by the sender's signature.
+func (d *delivery) signsID() bool {
+	s := d.sender()
+	return s != nil && s.SignsDelivery()
+}
+
+// filter ends a request that does not meet the node's filter. Such a request starts nothing, leaves
+// no record, and uses up no delivery ID.
+func (h *handler) filter(d *delivery) *outcome {
+	f := d.caller.Node.Filter
+	if f == nil {
+		return nil
+	}
+	place, ok := f.Match(&d.request)
+	if ok {
+		return nil
+	}
+	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
+	h.filtered.Count(d.caller.Workflow.ID, d.caller.NodeID, stream.FilteredRequest{
+		At:         d.e.start,
+		DeliveryID: tokens.redact(headerText(d.id.ID)),
+		Place:      place,
+	})
+	out := &outcome{filtered: true}
+	if s := d.sender(); s != nil {
+		out.answer = s.Reply(&d.request)
+	}
+	return out
+}
+
+// read reads the body, once, and parses it. It returns a refusal if the body could not be read.
+func (h *handler) read(d *delivery) *admission.Refusal {
+	if d.isRead {
+		return d.unread
+	}
+	d.isRead = true
+	var body []byte
+	body, d.reading, d.unread = h.readBody(d.w, d.r, d.e, &d.buffers, d.caller.Workflow.AccountID)
+	if d.counted {
+		h.admission.CountBody(d.caller, d.reading.read, time.Now())
+	}
+	if d.unread != nil {
+		return d.unread
+	}
+	d.e.bodyBytes, d.request.Body = len(body), body
+	payload, err := execution.NewPayload(headerText(d.r.Header.Get("Content-Type")), body)
+	if d.notJSON = err != nil; d.notJSON {
+		payload.Body = body
+	}
+	d.payload = payload
+	d.request.IsJSON = payload.Kind == execution.JSON
+	return nil
+}
+
+// idInBody reports whether the delivery ID may come from the body.
+func (h *handler) idInBody(d *delivery) bool {
+	s := d.sender()
+	return s != nil && s.DeliveryInBody() && d.firstOf(h.firstIDHeaders) == ""
+}
+
+// identify determines the delivery ID. In order of preference it uses the ID that the signature
+// covers, the ID of the first headers, the ID of the sender's own sources, and the ID of the other
+// headers.
+func (h *handler) identify(d *delivery) {
+	if d.identified {
+		return
+	}
+	d.identified = true
+	s := d.sender()
+	if s != nil && d.verified {
+		if signed := s.SignedDelivery(&d.request, d.verdict); signed.ID != "" {
+			d.id = admission.Delivery(signed)
+			return
+		}
+	}
+	d.id.ID = d.firstOf(h.firstIDHeaders)
+	if s != nil && d.id.ID == "" {
+		d.id = admission.Delivery(s.Delivery(&d.request, d.verdict))
+	}
+	if d.id.ID == "" {
+		d.id.ID = d.firstOf(h.otherIDHeaders)
+	}
+}
+
+// tooLong reports whether the delivery ID is too long. An ID from the sender's own sources never
+// is, because long ones are hashed.
+func (d *delivery) tooLong() bool { return len(d.id.ID) > execution.MaxDeliveryID }
+
+// firstOf returns the first value that is not empty among the headers, which are named in canonical
+// form. It skips headers that hold a secret, because delivery IDs are recorded and shown.
+func (d *delivery) firstOf(names []string) string {
+	for _, name := range names {
+		for _, value := range d.r.Header[name] {
+			if value != "" && !slices.Contains(secretHeaders, name) &&
+				!slices.Contains(d.dropped(), name) {
+				return value
+			}
+		}
+	}
+	return ""
+}
