@@ -23,7 +23,7 @@ type fairShare struct {
 
 type shareShard struct {
 	mu   sync.Mutex
-	held map[string]share // by account; accounts without requests have no entry
+	held map[string]share // what each account holds now; accounts without requests have no entry
 }
 
 // share holds the requests in flight and the bytes of one account.

@@ -42,7 +42,8 @@ type handler struct {
 	sealer func(workflowID, nodeID, secret string) ([]byte, error)
 
 	publicURL string // without a slash at the end; "" means that it is not known
-	// Headers that are searched first for the delivery ID, in canonical form and in order.
+	// firstIDHeaders holds the headers that are searched first for the delivery ID, in canonical
+	// form and in order.
 	firstIDHeaders []string
 	otherIDHeaders []string // headers that are searched after the sender's own sources
 	maxBody        int64
@@ -170,8 +171,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	d.reading.release() // before the end of the request, which may wait for the rest of a body
 }
 
-// steps are the checks of a request in the order of the contract; the comments give the contract's
-// numbers. The first step that returns an outcome ends the request.
+// steps are the checks of a request, in order. The numbers are also the beginnings of the names of
+// the scripts in testdata/webhook. The first step that returns an outcome ends the request.
 var steps = [...]func(*handler, *delivery) *outcome{
 	(*handler).admit, // 5, 6
 	// A handshake starts nothing, whatever the state of the plan and the workflow is.

@@ -36,7 +36,7 @@ const (
 	maxHeaderBytes    = 32<<10 - 4<<10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	answerTimeout     = 10 * time.Second // for a client to read the answer
+	answerTimeout     = 10 * time.Second // maximum time for a client to read the answer
 )
 
 // Run serves until the context ends, then drains the requests in flight and returns nil. Its errors

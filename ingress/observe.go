@@ -34,12 +34,13 @@ type event struct {
 	handshake   bool // the request is a sender's handshake, which starts nothing
 	filtered    bool // the request does not meet the node's filter
 	custom      bool // the output of the execution chose the status
-	// Why the answer did not wait any longer for the execution; "" means that it never waited.
+	// waiting is the reason why the answer no longer waited for the execution. "" means that it
+	// never waited.
 	waiting   await.Reason
-	waited    time.Duration // how long it waited
+	waited    time.Duration // time for which the answer waited
 	bodyBytes int
 	probe     bool // the request is an executor's check of the public URL
-	unread    bool // there is a body that was not read
+	unread    bool // whether there is a body that was not read
 	publish   time.Duration
 	err       error
 	spans     *spans // nil means that tracing is off
@@ -144,7 +145,9 @@ type signatureRefusal struct {
 
 // answerOf is a label pair of the metric of requests.
 type answerOf struct {
-	status int          // customStatus means one that the output of an execution chose
+	// status is the HTTP status; customStatus means a status that the output of an execution has
+	// set.
+	status int
 	code   webhook.Code // "" means accepted, or a handshake
 }
 
@@ -156,8 +159,8 @@ const customStatus = 0
 // senders, so their number is bounded.
 type requestMetrics struct {
 	requests   map[answerOf]prometheus.Counter
-	verified   map[string]prometheus.Counter // by preset
-	handshakes map[string]prometheus.Counter // by preset
+	verified   map[string]prometheus.Counter // counters of verified requests, by preset
+	handshakes map[string]prometheus.Counter // counters of handshakes, by preset
 	unverified map[signatureRefusal]prometheus.Counter
 	duplicates prometheus.Counter
 	filtered   prometheus.Counter

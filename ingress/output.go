@@ -18,7 +18,7 @@ import (
 type response struct {
 	status      int
 	custom      bool        // the output has set the status
-	headers     http.Header // by canonical names
+	headers     http.Header // further headers, by canonical names
 	contentType []string    // nil if headers has it, or there is no body
 	body        []byte
 }

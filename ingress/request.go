@@ -36,10 +36,11 @@ func findToken(raw string, header http.Header) string {
 	return bearerToken(header)
 }
 
-// These are the parameters that hold a token.
+// These are the names of the parameters that may hold a token.
 const (
 	tokenParameter = "token"
-	// As in RFC 6750, which the CloudEvents specification for webhooks asks for.
+	// accessParameter is the name in RFC 6750, which the CloudEvents specification for webhooks
+	// demands.
 	accessParameter = "access_token"
 )
 

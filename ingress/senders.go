@@ -92,7 +92,7 @@ func (h *handler) sawDelivery(d *delivery) {
 // overloadStatus is the status of temporary refusals for a sender that stops retrying after a 4xx.
 const overloadStatus = http.StatusServiceUnavailable
 
-// retryInactive is the Retry-After for an inactive workflow, for such a sender.
+// retryInactive is the Retry-After for an inactive workflow whose sender gives up on a 4xx.
 const retryInactive = time.Minute
 
 // forSender adapts a refusal to the node's sender.

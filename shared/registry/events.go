@@ -8,7 +8,7 @@ import (
 // OperatorEvents is the setting of an account by which its events start a workflow.
 type OperatorEvents struct {
 	WorkflowID string `audit:"workflowId"` // a workflow of the account
-	// The kinds that start it, sorted; empty means all kinds.
+	// Kinds holds the kinds that start it, sorted. Empty means all kinds.
 	Kinds []string `audit:"kinds"`
 	// SilentAfter is the time without a request after which a trigger node counts as silent. 0
 	// means that it follows from the node's own usual pace.

@@ -25,7 +25,7 @@ type Plan struct {
 	ID              string
 	WebhookTriggers bool
 	MaxActive       int64     // active workflows with webhook triggers; Unlimited means any number
-	RateLimit       RateLimit // for each workflow that sets none of its own
+	RateLimit       RateLimit // the limit of each workflow without a limit of its own
 	BytesPerDay     int64     // bytes of all bodies of the account; Unlimited means any number
 }
 
@@ -66,8 +66,8 @@ type Account struct {
 
 // Transition is one activation or deactivation of a workflow.
 type Transition struct {
-	// Counts the account's transitions from 1; a workflow's record holds the number of its last
-	// transition.
+	// Number counts the account's transitions from 1. A workflow's record holds the number of its
+	// last transition.
 	Number     int64
 	WorkflowID string
 	Active     bool
@@ -112,11 +112,12 @@ type Trigger struct {
 	NodeID string      `audit:"-"`
 	Name   string      `audit:"name"`
 	Tokens []NodeToken `audit:"tokens,hidden"` // tokens that open the node, newest first
-	// The sender that calls the node; nil means that only the token is checked.
+	// Sender is the sender that calls the node. nil means that only the token is checked.
 	Sender *Sender `audit:"sender"`
-	// Selects the requests that start an execution, as compact JSON; "" selects all.
+	// Filter selects the requests that start an execution, as compact JSON. "" selects all.
 	Filter string `audit:"filter"`
-	// How an answer waits for the end of its execution; nil means that it does not.
+	// Answer says how an answer waits for the end of its execution. nil means that it does not
+	// wait.
 	Answer *Answer `audit:"answer"`
 	// OrderKey is the place of a request whose value is its order key. "" means that the executions
 	// have no order.
@@ -127,7 +128,7 @@ type Trigger struct {
 
 // Answer is the setting with which the answer to a request waits for the end of its execution.
 type Answer struct {
-	WaitSeconds int64 `audit:"waitSeconds"` // how long it waits at most
+	WaitSeconds int64 `audit:"waitSeconds"` // the maximum wait in seconds
 	Raw         bool  `audit:"raw"`         // the output of the execution is the body of the answer
 
 	unknown unknown `audit:"-"`
@@ -165,7 +166,7 @@ func (t NodeToken) Expiry() time.Time {
 // verifies them: see OpenSender.
 type Sender struct {
 	Preset string `audit:"preset"`
-	// Newest first; expired secrets may still be included.
+	// Secrets holds the secrets, newest first. Expired secrets may still be among them.
 	Secrets []SenderSecret `audit:"secrets,hidden"`
 	// Settings are the settings that are not secret, by the preset's names. SealedSettings are the
 	// secret ones, each encrypted for AboutSetting.
@@ -201,7 +202,8 @@ type SenderSecret struct {
 	Last4     string // the last characters of the text, for people; "" if the text is short
 	SetAt     time.Time
 	ExpiresAt time.Time // the zero time means never
-	// The provider sent it, and it was not yet shown to an operator, which happens once.
+	// Unseen means that the provider sent the secret, and that it was not yet shown to an operator,
+	// which happens once.
 	Unseen bool
 
 	unknown unknown
@@ -212,7 +214,7 @@ type Key struct {
 	ID   string `audit:"-"` // key_ and random characters of base64url
 	Name string `audit:"name"`
 	Role string `audit:"role"` // viewer, editor or admin
-	// The only account that the key has access to; "" means all accounts.
+	// AccountID is the only account that the key has access to. "" means all accounts.
 	AccountID string            `audit:"accountId"`
 	Hash      [sha256.Size]byte `audit:"-"` // SHA-256 of the key's text
 	CreatedAt time.Time         `audit:"-"`

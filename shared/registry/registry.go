@@ -54,7 +54,7 @@ type Change struct {
 	// At is the time when the server stored the revision.
 	At time.Time
 
-	Plans    Plans // not nil, but perhaps empty
+	Plans    Plans // the plans; may be empty, but not nil
 	Account  *Account
 	Workflow *Workflow
 	APIKey   *Key   // ingresses ignore it
@@ -67,8 +67,8 @@ type Change struct {
 	DeletedAPIKey   string
 }
 
-// DecodeChange decodes a message of the bucket's stream from its subject, whether it is a deletion,
-// its sequence, its time and its record.
+// DecodeChange decodes a message of the bucket's stream. deleted says whether the message is a
+// deletion, revision is its sequence, and data is its record.
 func DecodeChange(
 	subject string, deleted bool, revision uint64, at time.Time, data []byte,
 ) (c Change, err error) {

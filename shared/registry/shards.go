@@ -19,8 +19,8 @@ type keyed interface {
 // shard, which is 8 KB in a table of that size.
 type shards[V keyed] struct {
 	seed maphash.Seed
-	// false until the table is complete: until then the writer fills the shards in place, and
-	// readers find nothing.
+	// whether the table is complete: before that, the writer fills the shards in place, and readers
+	// find nothing
 	published atomic.Bool
 	shard     [shardCount]atomic.Pointer[shard[V]]
 }

@@ -95,7 +95,7 @@ type owner struct {
 	id     string
 	known  bool // the account's record exists; without it there are only workflows
 	plan   string
-	active []*Webhook // in no particular order
+	active []*Webhook // the active triggers, in no order
 }
 
 // Snapshot is the registry in memory. Lookup takes no lock. When the bucket was recreated or
@@ -104,8 +104,8 @@ type Snapshot struct {
 	current atomic.Pointer[tables] // read by Lookup
 
 	mu sync.Mutex
-	// The tables that changes are applied to: the same as current, except while another copy is
-	// loaded.
+	// filling holds the tables to which changes are applied: the same as current, except while
+	// another copy is loaded.
 	filling *tables
 	keys    *seal.Keys
 	drains  drains
@@ -122,7 +122,7 @@ type tables struct {
 	// them.
 	loading bool
 	plans   Plans
-	owners  map[string]*owner // by account
+	owners  map[string]*owner // the owners, by account
 	texts   map[string]string // texts that many records share: see shared
 	// unusable holds the workflows with an unusable sender, and the reason (see Node.Unusable).
 	unusable map[string]error

@@ -17,7 +17,7 @@ type Survey struct {
 	Why     error    // the reason for one of the closed ones
 }
 
-// Add counts one box, or one sender. err is nil if it was decrypted.
+// Add counts one encrypted value. err is the error of decrypting it, or nil.
 func (s *Survey) Add(err error) {
 	switch {
 	case err == nil:

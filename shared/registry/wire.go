@@ -538,7 +538,7 @@ type fields struct {
 	rest   []byte
 	failed bool
 
-	// The following fields hold the field that was read last: a number or bytes.
+	// number and the following fields describe the field that was read last.
 	number int32
 	again  bool // the field before had the same number
 	kind   protowire.Type

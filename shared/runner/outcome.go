@@ -15,7 +15,7 @@ type outcome struct {
 	output    []byte        // JSON; nil means none
 	err       error         // nil means that the attempt succeeded
 	reason    string        // the text of err
-	permanent bool          // there is no further attempt
+	permanent bool          // whether there is no further attempt
 	after     time.Duration // wait before the next attempt; 0 means that Options.Backoff decides
 }
 

@@ -32,7 +32,7 @@ type underway struct {
 	announceAfter time.Duration
 	announce      func(*message) // called when a handler has worked for announceAfter
 	abandon       func(context.Context, *message)
-	timeout       time.Duration // of an attempt
+	timeout       time.Duration // maximum time of an attempt
 	stop          chan struct{}
 	stopped       chan struct{}
 

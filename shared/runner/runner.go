@@ -184,7 +184,7 @@ const (
 	Succeeded   Result = "succeeded"
 	Failed      Result = "failed"       // final: the execution has failed
 	Canceled    Result = "canceled"     // final: an operator has canceled the execution
-	TriedAgain  Result = "tried again"  // it failed, and there will be another attempt
+	TriedAgain  Result = "tried again"  // the attempt failed, and another one follows
 	HandedBack  Result = "handed back"  // the runner stopped: another member takes it
 	NotReported Result = "not reported" // the final report was not stored: the execution runs again
 	Unreadable  Result = "unreadable"   // the message cannot be decoded

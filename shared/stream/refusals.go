@@ -20,7 +20,7 @@ const RefusalsSubject = "reports.refusals"
 // RefusalCount is the number of requests to one workflow that were refused with one code within one
 // minute.
 type RefusalCount struct {
-	// "" means that no workflow has that ID, or that the ingress counts no further workflows.
+	// WorkflowID is "" if no workflow has the ID, or if the ingress counts no further workflows.
 	WorkflowID string
 	Code       string
 	Minute     time.Time // the beginning of the minute

@@ -24,7 +24,8 @@ type SenderSeen struct {
 	VerifiedAt  time.Time // time of the last verified request; the zero time means none
 	HandshakeAt time.Time // time of the last handshake; the zero time means none
 
-	// Time of the last request that was refused by its signature; the zero time means none.
+	// RefusedAt is the time of the last request that was refused because of its signature. Zero
+	// means none.
 	RefusedAt     time.Time
 	RefusedCode   string // code of that refusal
 	RefusedReason string // reason of that refusal in words; at most MaxReason bytes

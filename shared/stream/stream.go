@@ -93,8 +93,8 @@ func QueueSubject(queue string) string { return startPrefix + queue + ".>" }
 // Settings are the configurable settings of the streams.
 type Settings struct {
 	Replicas    int           // 1, or 3 on a cluster
-	MaxAge      time.Duration // how long messages are kept, whether consumed or not
-	DedupWindow time.Duration // how long a delivery ID is remembered; at most MaxAge
+	MaxAge      time.Duration // the time for which messages are kept, whether consumed or not
+	DedupWindow time.Duration // the time for which a delivery ID is remembered; at most MaxAge
 	// When EXECUTIONS has this size, it refuses new messages; 0 means no limit.
 	MaxBytes int64
 	// ProgressMaxBytes is the size limit with which PROGRESS is created. When it is reached,

@@ -23,10 +23,12 @@ const problemType = "https://github.com/hookstart/hookstart#"
 
 // problemKind holds what all problems with one code have in common.
 type problemKind struct {
-	status     int
-	title      string
-	detail     string // default detail
-	retryAfter int64  // in seconds; more than 0 means that the same call can succeed later
+	status int
+	title  string
+	detail string // default detail
+	// retryAfter is the time in seconds after which the same call can succeed. 0 means that it
+	// cannot.
+	retryAfter int64
 }
 
 // problemKinds is the only place where a code is mapped to a status.

@@ -32,7 +32,7 @@ const (
 type state int
 
 const (
-	unclear state = iota // not known: a condition that began goes on
+	unclear state = iota // the state could not be determined; a condition that began goes on
 	good
 	bad
 )
@@ -85,7 +85,7 @@ func (e *Events) look(ctx context.Context, now time.Time) error {
 // seen holds the observations that are the same for all accounts.
 type seen struct {
 	queues  []queues.Queue
-	senders map[string]store.SenderSeen // by subject
+	senders map[string]store.SenderSeen // the senders seen, by subject
 	// By queue with a stream of its own; "" is the shared stream.
 	storage map[string]finding
 }
@@ -297,7 +297,8 @@ func full(bytes uint64, limit int64) float64 {
 	return float64(bytes) / float64(limit)
 }
 
-// storageState returns the state of a storage, and what follows when it is full.
+// storageState returns the state of a storage whose used part is part, from 0 to 1. consequence
+// says what happens when it is full.
 func storageState(part float64, place, consequence string) finding {
 	f := finding{
 		begins: fmt.Sprintf("%s is %.0f %% full. %s", place, 100*part, consequence),

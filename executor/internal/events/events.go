@@ -68,7 +68,9 @@ type Config struct {
 type Events struct {
 	config Config
 	starts *starts.Streams
-	paces  map[string]pace // by the subject of the condition sender.silent; only Look uses it
+	// paces holds the pace of each sender's requests, by the subject of the condition
+	// sender.silent. Only Look uses it.
+	paces map[string]pace
 
 	failing map[string]time.Time // when a failure was last logged, by what failed; only Run uses it
 }

@@ -116,7 +116,7 @@ func (s *Service) Account(ctx context.Context, caller Caller, id string) (api.Ac
 // PutResult is an object that a call has created or replaced.
 type PutResult[T any] struct {
 	Value   T
-	Created bool // it is new
+	Created bool // whether the call created the account
 }
 
 // TagOfAccount returns a text that differs for accounts that differ.

@@ -38,11 +38,12 @@ type bulk struct {
 	requeue bool
 
 	started int
-	more    bool // there may be more executions that match
+	more    bool // whether more executions may match
 
-	mu     sync.Mutex
-	nodes  map[[2]string]func() (*edit.TriggerInfo, error)
-	leftBy map[string]int // by the code of the reason
+	mu    sync.Mutex
+	nodes map[[2]string]func() (*edit.TriggerInfo, error)
+	// leftBy counts the executions that were left out, by the code of the reason.
+	leftBy map[string]int
 }
 
 func (s *Service) bulk(caller Caller, as func(record store.Record) execution.Start) *bulk {

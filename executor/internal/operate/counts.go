@@ -96,8 +96,8 @@ func (s *Service) Requests(
 type Installation struct {
 	PublicURL string // without a trailing slash; "" means that it is not configured
 	Ingresses int    // number of live ingresses
-	// Number of messages of the stream that have no record yet; nil if NATS did not answer, or if
-	// the caller sees one account.
+	// Unrecorded is the number of messages of the stream that have no record yet. nil means that
+	// NATS did not answer, or that the caller sees one account only.
 	Unrecorded *int64
 }
 

@@ -70,7 +70,7 @@ func Loopback(base string) string {
 // endpoint is the configuration of the webhook endpoint, as senders see it.
 type endpoint struct {
 	publicURL string // without a slash at its end
-	// The public URL is configured, so that ingresses can verify signatures over it.
+	// whether the public URL is configured, so that ingresses can verify signatures over it
 	known             bool
 	deliveryIDHeaders []string
 	maxBodyBytes      int64

@@ -22,7 +22,7 @@ import (
 // Error is the reason why a call failed. All of it except Cause may be shown to the operator.
 type Error struct {
 	Code string // a code of package api, for programs
-	// Says what happened and what to do; "" means the general text of the code.
+	// Detail says what happened and what to do. "" means the general text of the code.
 	Detail string
 	Fields []api.FieldError // each thing that is wrong, if Code is api.CodeInvalid
 	// Final means that the call must not be repeated as it is, although its code is a temporary

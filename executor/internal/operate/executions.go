@@ -16,9 +16,10 @@ import (
 // Execution is a record with fields that the API's lists leave out.
 type Execution struct {
 	api.Execution
-	// Why it failed, or the code with which it was rejected; "" if neither happened.
+	// Error is the reason of the failure, or the code with which the request was rejected. "" means
+	// neither.
 	Error     string
-	IsRequeue bool // it is a rerun with the original's body that takes the original's place
+	IsRequeue bool // whether a requeue started it in place of the original
 }
 
 // ExecutionDetail is a record with the request from the stream and the runners' results.

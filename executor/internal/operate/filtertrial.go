@@ -50,9 +50,11 @@ type TriedRequest struct {
 
 // SeenPlace is a place in a request at which requests had a value.
 type SeenPlace struct {
-	Place  string
-	Values []string // as JSON, the most frequent first, at most maxValues; long ones are left out
-	Seen   int      // number of requests with a value there
+	Place string
+	// Values holds at most maxValues values as JSON, the most frequent first. Long values are left
+	// out.
+	Values []string
+	Seen   int // number of requests with a value there
 }
 
 // These are the limits of a trial.

@@ -40,7 +40,7 @@ type Keyring struct {
 	now       func() time.Time
 
 	mu   sync.Mutex
-	used map[string]time.Time // by key ID: uses that are not in the database yet
+	used map[string]time.Time // times of uses that are not in the database yet, by key ID
 }
 
 // NewKeyring returns a Keyring that reads keys from directory, which must be the editor's. Run must

@@ -11,8 +11,10 @@ import (
 // Recognized is the provider that a request to a node without a sender seems to come from. The zero
 // value means that the node had a sender, or that the request looks like no provider's.
 type Recognized struct {
-	Preset, Title string // of the provider; "" means that only URLCheck is known
-	URLCheck      bool   // it asks whether the URL may be called, which only a sender answers
+	Preset, Title string // the provider; "" means that only URLCheck is known
+	// URLCheck reports whether the request is a provider's check of the URL, which only a sender
+	// answers.
+	URLCheck bool
 }
 
 // recognize returns what a request looks like.

@@ -19,7 +19,7 @@ const workflowsList = "workflows"
 type WorkflowFilter struct {
 	AccountID string
 	Text      string // contained in the ID or the name, ignoring case
-	Active    bool   // only active ones
+	Active    bool   // whether only active workflows are listed
 }
 
 func (f WorkflowFilter) matches(w *registry.Workflow) bool {
@@ -115,7 +115,7 @@ func (s *Service) current(ctx context.Context, id string) (*registry.Workflow, e
 // Origin is the workflow and the node of an execution or a message. They may have been deleted.
 type Origin struct {
 	WorkflowName string
-	HasWorkflow  bool // it still exists
+	HasWorkflow  bool // whether the workflow still exists
 	HasNode      bool // its trigger node, too
 }
 
@@ -196,7 +196,7 @@ func specOf(put api.PutWorkflow) edit.WorkflowSpec {
 	return spec
 }
 
-// putOf does the reverse of specOf.
+// putOf returns the API's form of a specification. It is the inverse of specOf.
 func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
 	put := api.PutWorkflow{AccountID: spec.AccountID, Name: spec.Name, Queue: spec.Queue}
 	if spec.RateLimit != nil {

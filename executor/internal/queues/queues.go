@@ -30,7 +30,7 @@ type Queue struct {
 	// PausedSince is the time at which the queue was paused; zero means that it is not paused.
 	// PausedUntil is the time at which the pause ends by itself; zero means that it does not.
 	PausedSince, PausedUntil time.Time
-	Groups                   []Group // by name
+	Groups                   []Group // the groups, sorted by name
 }
 
 // Group is a group of runners.

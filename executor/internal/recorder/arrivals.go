@@ -16,7 +16,8 @@ type arrivals struct {
 	bytes   int // total length of the bodies of waiting
 	batch   []arrival
 	ended   bool // no more messages will arrive
-	// Closed at the next change of the fields above; nil if no goroutine waits for it.
+	// moved is closed at the next change of the fields above. nil means that no goroutine waits for
+	// it.
 	moved chan struct{}
 }
 

@@ -13,8 +13,8 @@ import (
 
 // These are the causes of rewinds.
 const (
-	causeDatabase = "database" // it lacked what was acknowledged
-	causeStream   = "stream"   // it was taken back
+	causeDatabase = "database" // the database lacks acknowledged messages
+	causeStream   = "stream"   // the stream was restored to an earlier state
 	// The stream was taken back behind what a group of runners had acknowledged.
 	causeRunners = "runners"
 )

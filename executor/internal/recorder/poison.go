@@ -11,8 +11,9 @@ const (
 	maxSuspects  = 1_000
 )
 
-// suspects are the messages that the database refused, until they are recorded or quarantined. They
-// wait in the stream, so that they do not block other messages. Only the recorder's loop uses them.
+// poisonMessages holds the messages that the database refused, until they are recorded or
+// quarantined. They wait in the stream, so that they do not block other messages. Only the
+// recorder's loop uses them.
 type poisonMessages struct {
 	tries int
 	time  time.Duration

@@ -87,7 +87,7 @@ type recovery struct {
 	// By stream: the database is behind until every message up to this sequence is acknowledged
 	// again.
 	goals  map[string]uint64
-	floors map[string]floor // by stream: the highest floor that was seen
+	floors map[string]floor // the highest floor that was seen, by stream
 }
 
 // floor is a position in a stream: every message up to it is acknowledged.
@@ -358,8 +358,8 @@ func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) e
 	return nil
 }
 
-// acknowledged returns the first and the last message of a stream that are acknowledged and were
-// not replaced since.
+// acknowledged returns the sequences of the first and the last message of a stream that have been
+// acknowledged and not replaced since.
 func (p *position) acknowledged() (first, last uint64) {
 	state := p.stream.CachedInfo().State
 	last = min(p.floor, state.LastSeq)

@@ -31,13 +31,13 @@ import (
 // again.
 type marks struct {
 	mu   sync.Mutex
-	last map[string][]mark // by stream
+	last map[string][]mark // the last marks, by stream
 }
 
 type mark struct {
 	connection uint64 // the number of reconnects by then
 	sequence   uint64
-	id         string // of the execution
+	id         string // ID of the execution
 }
 
 func (m *marks) acknowledged(connection uint64, e *entry) {

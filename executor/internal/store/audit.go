@@ -4,7 +4,7 @@ import "time"
 
 // AuditEntry is one action with its actor and its time. It holds no secret.
 type AuditEntry struct {
-	ID         string // unique: of several entries of one ID the first is kept
+	ID         string // unique; of several entries with one ID, the first is kept
 	At         time.Time
 	ActorKind  string
 	ActorID    string

@@ -11,7 +11,8 @@ import (
 // Refusal is the number of requests to one workflow that were refused with one code within one
 // minute.
 type Refusal struct {
-	// "" if no such workflow exists, or if there were more workflows than are counted.
+	// WorkflowID is "" if no such workflow exists, or if there were more workflows than are
+	// counted.
 	WorkflowID string
 	Code       string
 	Minute     time.Time // its beginning
@@ -22,7 +23,7 @@ type Refusal struct {
 // RefusedRequest is the last request that was refused with a code.
 type RefusedRequest struct {
 	At        time.Time
-	BodyBytes int64 // as declared; -1 if it was not declared
+	BodyBytes int64 // the declared length of the body in bytes; -1 means that none was declared
 	UserAgent string
 }
 
@@ -35,7 +36,7 @@ type RefusalSum struct {
 
 // WorkflowRefusalSum is a RefusalSum with its workflow.
 type WorkflowRefusalSum struct {
-	WorkflowID string // as in Refusal
+	WorkflowID string // see Refusal.WorkflowID
 	RefusalSum
 }
 

@@ -6,7 +6,7 @@ import "errors"
 // errors whose cause is the data: a value out of range, a broken constraint, a row that is too
 // large. After any other error the same call can succeed later, so nothing may be given up.
 type DataError struct {
-	Err error // of the driver
+	Err error // the driver's error
 }
 
 // Error implements error.

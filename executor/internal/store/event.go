@@ -11,7 +11,7 @@ import (
 type EventCause struct {
 	ID          string // what happened to what, and when, if that can happen again; unique
 	AccountID   string
-	Kind        string    // of the events
+	Kind        string    // the kind of the events, such as execution.failed
 	WorkflowID  string    // the workflow that it is about; "" means none
 	ExecutionID string    // the execution that it is about; "" means none
 	Queue       string    // the queue that it is about; "" means none
@@ -47,7 +47,7 @@ type ConditionChange struct {
 	// Cause is stored if the condition did not exist before or, for an end, if it did. nil means
 	// that no event reports the change.
 	Cause *EventCause
-	Ended bool // it is the end; Since is then ignored
+	Ended bool // whether the condition has ended; Since is ignored then
 }
 
 // Bounds of the operator events.

@@ -10,10 +10,11 @@ import (
 type SenderSeen struct {
 	WorkflowID, NodeID string
 
-	VerifiedAt  time.Time `json:",omitzero"` // of the last verified request; zero if there was none
-	HandshakeAt time.Time `json:",omitzero"` // of the last handshake; zero if there was none
+	VerifiedAt  time.Time `json:",omitzero"` // time of the last verified request; zero means none
+	HandshakeAt time.Time `json:",omitzero"` // time of the last handshake; zero means none
 
-	// Of the last request that was refused because of its signature; zero if there was none.
+	// RefusedAt is the time of the last request that was refused because of its signature. Zero
+	// means none.
 	RefusedAt     time.Time `json:",omitzero"`
 	RefusedCode   string    // its code
 	RefusedReason string    // its reason in words

@@ -41,7 +41,7 @@ type Record struct {
 	WorkflowID string
 	NodeID     string           // the trigger node
 	Queue      string           // the runner queue
-	Source     execution.Source // what started it
+	Source     execution.Source // what started the execution
 	Status     execution.Status
 	DeliveryID string // the sender's ID of the delivery; "" for none
 	RerunOf    string // the ID of the execution that it reruns; "" for none
@@ -117,7 +117,8 @@ type Applied struct {
 	Foreign []string
 }
 
-// Lost is a record whose start is no longer in the stream, as it was when that was noticed.
+// Lost is a record whose start is no longer in the stream, with the sequence that the record had
+// when that was noticed.
 type Lost struct {
 	ID             string
 	StreamSequence uint64

@@ -38,7 +38,7 @@ type Admitted struct {
 
 // Delivery is the delivery ID in force.
 type Delivery struct {
-	ID      string // as sent; "" means that the request has none
+	ID      string // the delivery ID as sent; "" means that the request has none
 	Derived bool   // the ID was read from the body, or is a hash
 	Signed  bool   // the ID is covered by the sender's signature
 }

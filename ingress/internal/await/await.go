@@ -50,7 +50,7 @@ const (
 	Ended    Reason = "ended"    // the execution has ended
 	Limit    Reason = "limit"    // the limit is reached
 	Stopping Reason = "stopping" // the ingress stops
-	Full     Reason = "full"     // as many requests wait as may: this one did not
+	Full     Reason = "full"     // the maximum number of requests is waiting, so this one did not
 	Gone     Reason = "gone"     // the sender has closed the connection
 )
 
@@ -72,9 +72,10 @@ type Waits struct {
 	most  int
 	looks chan struct{} // places for readings
 
-	mu       sync.Mutex
-	waiting  int
-	accounts map[string]int // by account; accounts without requests have no entry
+	mu      sync.Mutex
+	waiting int
+	// accounts counts the waiting requests of each account. An account without any has no entry.
+	accounts map[string]int
 	stopping chan struct{}
 	stopped  bool
 }

@@ -35,7 +35,7 @@ type Filtered struct {
 
 type nodeOf struct{ workflowID, nodeID string }
 
-// NewFiltered starts to report.
+// NewFiltered returns a Filtered, which sends its counts until Stop.
 func NewFiltered(js jetstream.JetStream, log logrus.FieldLogger) *Filtered {
 	f := &Filtered{nodes: map[nodeOf]*stream.Filtered{}}
 	f.sender = startSender(js, log, "filtered requests", filteredInterval, f.message)

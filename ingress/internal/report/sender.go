@@ -13,8 +13,8 @@ import (
 type sender struct {
 	js   jetstream.JetStream
 	log  logrus.FieldLogger
-	what string // for the log
-	// Returns the counts since the last call, or nil if there are none.
+	what string // what is sent, for the log
+	// take returns the message with the counts since the last call, or nil if there are none.
 	take func() (*nats.Msg, error)
 
 	pending *nats.Msg // a report that is not confirmed yet; sent again as it is, it counts once

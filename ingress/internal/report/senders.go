@@ -25,9 +25,9 @@ type Seen struct {
 	HandshakeAt time.Time // zero if the request was no handshake
 	Captured    []byte    // a secret that the provider brought, sealed
 	RefusedAt   time.Time // zero if the request was not refused by its signature
-	Code        string    // of that refusal
-	Reason      string    // in words
-	Delivery    bool      // it was stored
+	Code        string    // the code of the last refusal
+	Reason      string    // the reason in words
+	Delivery    bool      // whether the delivery was stored
 	WithoutID   bool      // and had no delivery ID
 }
 

@@ -56,9 +56,11 @@ import (
 
 // The parts of the stream's size, in twentieths, at which something changes.
 const (
-	nearFrom    = 14 // from it on, what comes besides sums is counted; below it, sums are forgotten
-	sharedFrom  = 18 // from it on, accounts with more than their share are refused
-	scarceFrom  = 19 // from it on, the share becomes smaller
+	// From nearFrom on, the ingress counts the bytes that the sums do not contain yet. Below it,
+	// sums are forgotten.
+	nearFrom    = 14
+	sharedFrom  = 18 // accounts with more than their share are refused from here on
+	scarceFrom  = 19 // the share becomes smaller from here on
 	twentieths  = 20
 	knownEnough = 10 // a tenth of the content may be unknown
 )
@@ -77,9 +79,10 @@ type Space struct {
 	used    atomic.Int64 // content in bytes
 	holders atomic.Int64 // number of accounts that hold something
 	counted atomic.Int64 // sum of what is counted here, in bytes
-	untold  atomic.Int64 // what other ingresses do not know yet of it, about
-	near    atomic.Bool  // the stream is so full that executors may send sums
-	summed  atomic.Bool  // an executor's sums are in force
+	// untold is the approximate number of bytes that the other ingresses do not know of yet.
+	untold atomic.Int64
+	near   atomic.Bool // the stream is so full that executors may send sums
+	summed atomic.Bool // an executor's sums are in force
 
 	// Crossed receives a value with each message while the stream is nine tenths full: then a new
 	// SetUse is worthwhile.
@@ -104,10 +107,10 @@ type shard struct {
 // holding is what one account holds, in bytes.
 type holding struct {
 	counts   [ages]int64 // counted here, by age
-	sum      int64       // from an executor
+	sum      int64       // bytes of the account in an executor's last sum
 	previous int64       // counted between the last two sums
 	latest   int64       // counted since the last sums, or since near was set
-	untold   int64       // of counts: what other ingresses do not know yet
+	untold   int64       // the part of counts that was not announced to the other ingresses yet
 }
 
 func (h *holding) counted() (n int64) {

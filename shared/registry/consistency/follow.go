@@ -76,7 +76,7 @@ type Follower struct {
 	restoring atomic.Bool
 
 	applying sync.Mutex // held while the sink works, and taken before mu
-	// Serial number of the consumer whose messages are applied; guarded by applying.
+	// serial is the serial number of the consumer whose messages are applied. applying guards it.
 	serial    int
 	delivered uint64 // number of messages from that consumer; guarded by applying
 	covers    extent // the end of the bucket when that consumer was created; guarded by applying
@@ -86,7 +86,8 @@ type Follower struct {
 	target   uint64    // the revision at which the sink is loaded
 	loaded   bool
 	revision uint64
-	// When the server stored that revision; the zero time means that this is not known.
+	// storedAt is the time at which the server stored that revision. Zero means that it is not
+	// known.
 	storedAt time.Time
 	stored   extent // the end of the bucket, as it was last seen
 	applied  uint64 // the end of the last extent that is applied completely
@@ -116,7 +117,7 @@ type Follower struct {
 // nothing more to deliver shows that everything up to it is applied. That conclusion is only valid
 // for a bucket without replicas, on its one server: other servers may lag behind.
 type extent struct {
-	load int // of the bucket, or of an older copy of it
+	load int // the number of the load that the records belong to
 	last uint64
 }
 

@@ -39,7 +39,8 @@ type IngressSettings struct {
 	PublicURL         string // "" means not configured
 	MaxBodyBytes      int64
 	DeliveryIDHeaders []string
-	// See package probe; empty means that the ingress has a version without probes.
+	// ProbeKey is the key of package probe. Empty means that the ingress has a version without
+	// probes.
 	ProbeKey []byte
 }
 

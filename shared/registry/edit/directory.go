@@ -20,8 +20,8 @@ type Directory struct {
 
 	mu      sync.RWMutex
 	current *records // the records that are read
-	// The records that changes are applied to: the same as current, except while another copy is
-	// loaded.
+	// filling holds the records to which changes are applied: the same as current, except while
+	// another copy is loaded.
 	filling *records
 
 	keyWatches map[*keyWatch]struct{}
@@ -33,7 +33,7 @@ type records struct {
 	events    map[string]*registry.Account // the accounts whose events start a workflow
 	workflows btree.Map[string, Versioned[*registry.Workflow]]
 	closed    map[string]struct{}                   // the workflows that are closed
-	byAccount btree.Map[string, struct{}]           // by accountKey
+	byAccount btree.Map[string, struct{}]           // the keys of accountKey
 	queues    map[string]int                        // number of workflows that name each queue
 	settings  map[string]Versioned[*registry.Queue] // settings of queues, by name
 

@@ -28,7 +28,8 @@ type Editor struct {
 	follower   *consistency.Follower // fills directory
 	lease      *consistency.Lease    // the lease of follower
 	membership *consistency.Membership
-	// nil means that secrets are stored unencrypted, and senders' secrets are not stored at all.
+	// keys encrypts secrets. nil means that secrets are stored unencrypted, and senders' secrets
+	// not at all.
 	keys *seal.Keys
 	now  func() time.Time
 	home Home // nil means that there is no second home

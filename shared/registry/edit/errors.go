@@ -52,7 +52,7 @@ var ErrNoSample = errors.New("no sample payload is configured")
 
 // InvalidError describes a request of an operator that is not valid.
 type InvalidError struct {
-	Field   string // in the form of the operators' API, for example triggers[0].nodeId
+	Field   string // the field in the form of the operators' API, such as triggers[0].nodeId
 	Problem string
 }
 

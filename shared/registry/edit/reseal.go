@@ -17,8 +17,8 @@ import (
 // Resealed holds the result of Reseal.
 type Resealed struct {
 	Read int // records that were read
-	// Records that were encrypted again; the others hold no secret, or were already encrypted with
-	// the first key.
+	// Written counts the records that were encrypted again. The others hold no secret, or were
+	// already encrypted with the first key.
 	Written int
 }
 

@@ -31,7 +31,7 @@ type SenderInfo struct {
 	Workflow *registry.Workflow
 	NodeID   string
 	Preset   string
-	// The preset that PutSender has replaced; "" means that there was none.
+	// Before is the preset that PutSender has replaced. "" means that there was none.
 	Before   string
 	Secrets  []SecretInfo      // the valid secrets, newest first
 	Settings map[string]string // the settings that are not secret
@@ -41,7 +41,7 @@ type SenderInfo struct {
 type SecretInfo struct {
 	ID        string
 	Last4     string // "" means that the secret is too short to show them
-	PublicKey string // "" means that it is not a public key, and its text is not shown
+	PublicKey string // the text of a public key; "" means that the secret is not a public key
 	Unseen    bool   // the provider has sent it, and SeeCaptured has not shown it yet
 	SetAt     time.Time
 	ExpiresAt time.Time // the zero time means never

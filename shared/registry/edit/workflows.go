@@ -80,7 +80,8 @@ type TriggerSpec struct {
 // TriggerSettings are the settings with which a node handles requests. They are set as a whole: a
 // setting that is left out is removed.
 type TriggerSettings struct {
-	// Selects the requests that start an execution, see package filter; nil or null selects all.
+	// Filter selects the requests that start an execution: see package filter. nil or null selects
+	// all.
 	Filter []byte
 	// OrderKey is the place of a request whose value is its order key. "" means that the executions
 	// have no order.

@@ -38,18 +38,19 @@ type Engine struct {
 	nc     *nats.Conn
 	stream string
 	start  []byte // begins every PubAck of the stream
-	prefix string // of reply subjects; a waiter's number follows
+	prefix string // the beginning of reply subjects; a waiter's number follows
 	sub    *nats.Subscription
 
 	mu      sync.Mutex
 	waiting map[uint64]*waiter
 	next    uint64
 	closed  bool // no answer can arrive any more
-	// Messages that are not sent yet; the caller that enqueued the first sends all.
+	// queue holds the messages that are not sent yet. The caller that enqueued the first one sends
+	// all.
 	queue []*waiter
 	spare []*waiter // an empty queue; nil means that it is in use
 
-	idle sync.Pool // of *waiter, for Publish
+	idle sync.Pool // waiters that Publish uses again
 	stop chan struct{}
 	done chan struct{}
 }
@@ -58,12 +59,14 @@ type Engine struct {
 type waiter struct {
 	msg      *nats.Msg
 	deadline time.Time
-	// Called once, by the goroutine that takes the waiter out of the table.
+	// answered is called once, by the goroutine that takes the waiter out of the table.
 	answered func(Ack, error)
 
-	// These fields are used by Publish only.
-	answer chan answer   // it holds one
-	sent   chan struct{} // it holds one: the message was handed to the connection, or never will be
+	// answer and sent are used by Publish only.
+	answer chan answer // capacity 1
+	// sent has capacity 1. It receives a value when the message was handed to the connection, or
+	// never will be.
+	sent chan struct{}
 }
 
 type answer struct {

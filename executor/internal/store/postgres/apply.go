@@ -26,7 +26,7 @@ const (
 			WHERE NOT EXISTS (SELECT FROM executions e
 			WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
 
-	// The rows are locked in the order of IDs, because locking comes after sorting.
+	// lockStanding locks the rows in the order of IDs, because it locks after sorting.
 	lockStanding = `SELECT id, status, origin, accepted_at, coalesce(attempts, 0) FROM executions
 		WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 

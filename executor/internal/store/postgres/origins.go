@@ -42,9 +42,10 @@ type runner interface {
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 }
 
-// numbersOf returns the numbers of the origins of records, and adds origins that are not there.
-// Executors add the same ones at the same time. On a pool each statement is a transaction of its
-// own that adds in one order, so no executor waits for a whole batch of another, and none deadlock.
+// numbersOf returns the numbers of the records' origins, and adds missing origins. Several
+// executors may add the same origins at the same time. On a pool, each statement is a transaction
+// of its own and adds origins in one order, so that no executor waits for the whole batch of
+// another one, and none deadlock.
 func numbersOf(
 	ctx context.Context, on runner, known *relational.Origins, records []store.Record,
 ) (map[store.Origin]relational.Numbers, error) {

@@ -32,7 +32,7 @@ type Store struct {
 	// same.
 	writer int16
 	schema int64 // the version of the tables that this program knows
-	// renewed has room for one value: see Renewed.
+	// renewed has capacity for one value: see Renewed.
 	renewed chan struct{}
 }
 

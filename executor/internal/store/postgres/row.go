@@ -150,7 +150,7 @@ func count(n int) *int64 {
 	return &number
 }
 
-// optional is nil for the zero time, and so NULL.
+// optional returns nil, which is stored as NULL, for the zero time.
 func optional(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

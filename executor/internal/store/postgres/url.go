@@ -47,7 +47,7 @@ func parse(text string) (*pgxpool.Config, error) {
 	return nil, fmt.Errorf("%w: %s", errWrongURL, reason)
 }
 
-// openError says which database it is about, without the password.
+// openError returns err with the names of the database, server and user, and without the password.
 func openError(config *pgxpool.Config, err error) error {
 	c := config.ConnConfig
 	return &connectError{

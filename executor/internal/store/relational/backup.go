@@ -82,7 +82,7 @@ func Pages[T any](
 
 // Backup implements store.Store.
 func (s *Store) Backup(ctx context.Context, write func(store.Part) error) error {
-	var refused error // by write
+	var refused error // the first error of write
 	parts := store.NewParts(func(part store.Part) error {
 		refused = write(part)
 		return refused

@@ -112,7 +112,7 @@ func (s *Store) PruneCounts(ctx context.Context, before time.Time, keep, limit i
 				return 0, err
 			}
 		}
-		var oldest time.Time // of those that are kept
+		var oldest time.Time // the beginning of the oldest counts that are kept
 		if err := tx.Query(ctx, func(row Row) error { return row.Scan(moment{&oldest}) },
 			`SELECT minute FROM refusals ORDER BY minute DESC LIMIT 1 OFFSET ?`,
 			max(keep, 1)-1); err != nil {

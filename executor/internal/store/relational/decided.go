@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Each batch adds rows to the table decided, and waits for no other executor: it has no index and
-// no row that two of them change.
+// decided is the table decided. Each batch adds rows to it and waits for no other executor: the
+// table has no index and no row that two executors change.
 var decided = table[store.Range]{
 	name:    "decided",
 	columns: "stream, created, first_sequence, last_sequence",

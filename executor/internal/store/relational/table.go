@@ -14,8 +14,8 @@ type table[T any] struct {
 	name     string
 	columns  string
 	fields   func(*T) []any // pointers to the values of columns, for reading and for writing
-	conflict string         // what becomes of a row whose key is there already
-	order    string         // of a backup
+	conflict string         // the clause for a row whose key already exists
+	order    string         // the order of the rows in a backup
 	part     func(*store.Part) *[]T
 }
 

@@ -27,8 +27,8 @@ const busyTimeout = 10 * time.Second
 type Store struct {
 	relational.Store
 
-	// One connection: SQLite has one writer at a time, and waiting here is cheaper than busy
-	// polling.
+	// writer has one connection: SQLite has one writer at a time, and waiting here is cheaper than
+	// busy polling.
 	writer *sql.DB
 	reader *sql.DB // refuses writes
 	schema int64   // the version of the tables that this program knows

@@ -10,7 +10,7 @@ import (
 // Manifest describes the content of a file.
 type Manifest struct {
 	Format       int       `json:"format"`
-	Version      string    `json:"version"` // of the program that made the file
+	Version      string    `json:"version"` // version of the program that made the file
 	TakenAt      time.Time `json:"takenAt"`
 	WithMessages bool      `json:"withMessages"`
 	// Records is the number of executions in the database.
@@ -47,7 +47,7 @@ type Stream struct {
 // Consumer is the position of a group of runners.
 type Consumer struct {
 	Config jetstream.ConsumerConfig `json:"config"`
-	// Every message up to this sequence is acknowledged.
+	// Floor is the sequence up to which every message is acknowledged.
 	Floor uint64 `json:"floor"`
 }
 

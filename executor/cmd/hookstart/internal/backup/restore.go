@@ -35,7 +35,7 @@ func (e *MissingKeysError) Error() string {
 
 // Options are the options of a restore.
 type Options struct {
-	WithMessages bool // also restores the messages in the file
+	WithMessages bool // whether the messages in the file are restored, too
 	// WithoutKeys also restores records that the installation cannot open.
 	WithoutKeys bool
 }
@@ -292,7 +292,8 @@ func (i Installation) awaitRecorder(ctx context.Context, name string) (err error
 type position struct {
 	stream, consumer string
 	next             uint64
-	// An operator's pause in the backup; nil means that the queue was not paused.
+	// pausedUntil is the end of an operator's pause in the backup. nil means that the queue was not
+	// paused.
 	pausedUntil *time.Time
 }
 

@@ -44,9 +44,9 @@ type Member struct {
 
 // Installation is an installation to back up, or to restore into.
 type Installation struct {
-	JetStream jetstream.JetStream // with the rights of an administrator
+	JetStream jetstream.JetStream // a connection with the rights of an administrator
 	API       API
-	Version   string    // of this program
+	Version   string    // version of this program
 	Say       io.Writer // receives a line about each part that is done
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnermetrics"
 )
 
-// runVerb is a runner for any program, and for HTTP targets. The help of its flags is its manual.
+// runVerb runs any program, or an HTTP target, as a runner. The help of its flags is the manual.
 type runVerb struct {
 	Command []string `arg:"" optional:"" name:"program" help:"The program to run for each execution, with its arguments, after --." passthrough:"partial"`
 

@@ -124,7 +124,7 @@ func (t *tail) opened() error {
 	return nil
 }
 
-// missed returns the records that may have changed without a connection, the newest first.
+// missed returns the records that may have changed while the connection was lost, newest first.
 func (t *tail) missed() (records []json.RawMessage, err error) {
 	filter, page := apiclient.ExecutionFilter{
 		WorkflowID: t.workflowID,

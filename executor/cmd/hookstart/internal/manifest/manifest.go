@@ -37,7 +37,8 @@ type Set struct {
 	Senders   []Sender
 	Queues    []Queue
 
-	// By the documents' keys; nil if the manifest was read from an installation.
+	// places holds the places of documents in the files, by the documents' keys. nil means that the
+	// manifest was read from an installation.
 	places map[string]place
 }
 
