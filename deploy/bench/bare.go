@@ -92,7 +92,7 @@ func serve(ctx context.Context, role string, handle httprouter.Handle) error {
 	}
 	web := &http.Server{Handler: router} //nolint:gosec // on loopback, and as bare as can be
 	defer context.AfterFunc(ctx, func() { _ = web.Close() })()
-	if err := announce(role, listener.Addr().String()); err != nil {
+	if err := announce(ctx, role, listener.Addr().String()); err != nil {
 		return err
 	}
 	_ = web.Serve(listener)

@@ -80,10 +80,10 @@ func BeProgram() bool {
 const tracedEnv = "BENCH_TRACED"
 
 // announce logs that one of the bench's own programs is ready.
-func announce(role, addr string) error {
+func announce(ctx context.Context, role, addr string) error {
 	ready := announcement{Message: isReady(role), Addr: addr}
 	if os.Getenv(tracedEnv) != "" {
-		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func runRunner(ctx context.Context, natsURL string) error {
 	defer nc.Close()
 	var ready error
 	options := runner.Options{Group: runnerGroup, Concurrency: 500, OnReady: func() {
-		ready = announce(roleRunner, "")
+		ready = announce(ctx, roleRunner, "")
 	}}
 	err = runner.Run(ctx, nc, options, func(context.Context, runner.Execution) (any, error) {
 		return map[string]bool{"ok": true}, nil
@@ -124,7 +124,7 @@ func runNATS(ctx context.Context, dir string) error {
 		return err
 	}
 	defer server.Shutdown()
-	if err := announce(roleNATS, strings.TrimPrefix(server.ClientURL(), "nats://")); err != nil {
+	if err := announce(ctx, roleNATS, strings.TrimPrefix(server.ClientURL(), "nats://")); err != nil {
 		return err
 	}
 	collect := make(chan os.Signal, 1)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // CancellationsBucket is the bucket of the executions whose end an operator asked for: the key is
@@ -69,12 +70,12 @@ func PutCancellation(
 func NextCancellation(
 	ctx context.Context, nc *nats.Conn, from uint64,
 ) (executionID string, revision uint64, err error) {
-	msg, err := AskLeader(ctx, nc, CancellationsStream, Question{
+	msg, err := leader.Get(ctx, nc, CancellationsStream, leader.Question{
 		Sequence:      max(from, 1),
 		NextBySubject: cancellationsPrefix + "*",
 	})
 	switch {
-	case errors.Is(err, ErrNoMessage):
+	case errors.Is(err, leader.ErrNoMessage):
 		return "", 0, nil
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return "", 0, jetstream.ErrBucketNotFound

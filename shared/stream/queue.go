@@ -14,6 +14,7 @@ import (
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // A queue is paused by pausing the consumers of its groups: the server delivers no messages of a
@@ -107,10 +108,10 @@ func readQueueSettings(
 // ReadPhase returns where the starts of a queue are stored, by the queue's record. The leader of
 // the registry answers, so that a phase that was stored before the call is seen.
 func ReadPhase(ctx context.Context, js jetstream.JetStream, queue string) (Phase, error) {
-	msg, err := AskLeader(ctx, js.Conn(), "KV_"+settingsBucket, Question{
+	msg, err := leader.Get(ctx, js.Conn(), "KV_"+settingsBucket, leader.Question{
 		LastBySubject: "$KV." + settingsBucket + "." + settingsPrefix + queue,
 	})
-	if errors.Is(err, ErrNoMessage) || errors.Is(err, jetstream.ErrStreamNotFound) {
+	if errors.Is(err, leader.ErrNoMessage) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return PhaseShared, nil
 	}
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/registry/consistency"
-	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// getMessage returns the message at a sequence of a stream, or stream.ErrNoMessage. Any replica may
+// getMessage returns the message at a sequence of a stream, or leader.ErrNoMessage. Any replica may
 // answer that it has the message. Only the leader may answer that there is none: a replica that
 // catches up after a partition has not received the newest messages.
 func (r *Recorder) getMessage(
@@ -20,9 +20,9 @@ func (r *Recorder) getMessage(
 	msg, err := s.GetMsg(ctx, sequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		msg, err = consistency.Get(ctx, r.js, s.CachedInfo().Config.Name,
-			stream.Question{Sequence: sequence})
+			leader.Question{Sequence: sequence})
 	}
-	if err != nil && !errors.Is(err, stream.ErrNoMessage) {
+	if err != nil && !errors.Is(err, leader.ErrNoMessage) {
 		return nil, fmt.Errorf("message %d: %w", sequence, err)
 	}
 	return msg, err

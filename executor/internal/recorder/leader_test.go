@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // lagging is a stream whose direct reads are answered by a replica that has received nothing yet.
@@ -50,7 +51,7 @@ func TestALaggingReplicaDoesNotDecide(t *testing.T) {
 		msg.Header.Get(stream.HeaderExecutionID) != "e1" || msg.Time.IsZero() {
 		t.Errorf("the stored message: %+v, %v", msg, err)
 	}
-	if _, err := r.getMessage(ctx, lagging{s}, 2); !errors.Is(err, stream.ErrNoMessage) {
+	if _, err := r.getMessage(ctx, lagging{s}, 2); !errors.Is(err, leader.ErrNoMessage) {
 		t.Errorf("a message that was never stored: %v", err)
 	}
 }

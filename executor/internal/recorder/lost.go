@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 const (
@@ -469,7 +470,7 @@ func (r *Recorder) subjectOf(
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	msg, err := r.getMessage(ctx, s, one.StreamSequence)
-	if errors.Is(err, stream.ErrNoMessage) {
+	if errors.Is(err, leader.ErrNoMessage) {
 		return "", nil
 	}
 	if err != nil {

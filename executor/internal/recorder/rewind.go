@@ -13,6 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // A power cut, or a restored copy, can take a stream back behind the messages that its consumers
@@ -238,7 +239,7 @@ func (r *Recorder) isRecordedAt(
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	msg, err := r.getMessage(ctx, s, sequence)
-	if errors.Is(err, stream.ErrNoMessage) {
+	if errors.Is(err, leader.ErrNoMessage) {
 		return true, true, nil
 	}
 	if err != nil {

@@ -1006,7 +1006,8 @@ func (x *QueueSettings) GetStream() *QueueStream {
 // QueueStream is the own stream of a queue, QUEUE_{queue}.
 type QueueStream struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Phase QueueStreamPhase       `protobuf:"varint,1,opt,name=phase,proto3,enum=hookstart.v1.QueueStreamPhase" json:"phase,omitempty"`
+	// Whether the queue is in the stream, or on which way to it or from it.
+	Phase QueueStreamPhase `protobuf:"varint,1,opt,name=phase,proto3,enum=hookstart.v1.QueueStreamPhase" json:"phase,omitempty"`
 	// Maximum size in bytes, after which it refuses new messages. 0: no limit.
 	MaxBytes int64 `protobuf:"varint,2,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	// How long it keeps messages, in seconds. 0: as long as the shared stream.

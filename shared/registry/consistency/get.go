@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // ErrNoMajority means that the server that answers for a stream does not reach a majority of its
@@ -15,9 +15,10 @@ import (
 var ErrNoMajority = errors.New("the stream's leader does not reach a majority of its replicas")
 
 // Get returns one message of a stream as its leader has it, which must have a majority. It fails
-// with stream.ErrNoMessage if there is no such message, and with ErrNoMajority if that is not known.
+// with leader.ErrNoMessage if there is no such message, and with ErrNoMajority if that is not
+// known.
 func Get(
-	ctx context.Context, js jetstream.JetStream, name string, question stream.Question,
+	ctx context.Context, js jetstream.JetStream, name string, question leader.Question,
 ) (*jetstream.RawStreamMsg, error) {
 	s, err := js.Stream(ctx, name)
 	if err != nil {
@@ -26,5 +27,5 @@ func Get(
 	if !Leads(s.CachedInfo().Cluster) {
 		return nil, fmt.Errorf("%w: %s", ErrNoMajority, name)
 	}
-	return stream.AskLeader(ctx, js.Conn(), name, question)
+	return leader.Get(ctx, js.Conn(), name, question)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/registry/consistency"
-	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // revision is one revision of a record in its bucket.
@@ -23,9 +23,9 @@ type revision struct {
 // leader of the bucket's stream, which must have a majority.
 func newest(ctx context.Context, js jetstream.JetStream, bucket, key string) (*revision, error) {
 	msg, err := consistency.Get(ctx, js, streamOf(bucket),
-		stream.Question{LastBySubject: subjectOf(bucket, key)})
+		leader.Question{LastBySubject: subjectOf(bucket, key)})
 	switch {
-	case errors.Is(err, stream.ErrNoMessage):
+	case errors.Is(err, leader.ErrNoMessage):
 		return nil, nil //nolint:nilnil // that is the answer
 	case errors.Is(err, consistency.ErrNoMajority):
 		return nil, fmt.Errorf("%w: %w", consistency.ErrNotCurrent, err)

@@ -499,6 +499,8 @@ export declare const QueueSettingsSchema: GenMessage<QueueSettings>;
  */
 export declare type QueueStream = Message<"hookstart.v1.QueueStream"> & {
   /**
+   * Whether the queue is in the stream, or on which way to it or from it.
+   *
    * @generated from field: hookstart.v1.QueueStreamPhase phase = 1;
    */
   phase: QueueStreamPhase;

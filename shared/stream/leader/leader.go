@@ -1,4 +1,5 @@
-package stream
+// Package leader asks the leader of a stream for a message.
+package leader
 
 import (
 	"context"
@@ -23,12 +24,12 @@ type Question struct {
 	NextBySubject string `json:"next_by_subj,omitempty"` // may contain wildcards
 }
 
-// AskLeader returns one message of a stream, as the stream's leader has it: the methods of
+// Get returns one message of a stream, as the stream's leader has it: the methods of
 // jetstream.Stream ask any replica, which may not have the newest messages yet. It fails with
 // ErrNoMessage if the leader has no such message, and with jetstream.ErrStreamNotFound if there is
 // no such stream. A leader that others have left does not notice it at once: see
 // consistency.Get of the registry.
-func AskLeader(
+func Get(
 	ctx context.Context, nc *nats.Conn, name string, question Question,
 ) (*jetstream.RawStreamMsg, error) {
 	data, err := json.Marshal(question)
@@ -54,14 +55,13 @@ func AskLeader(
 		return nil, fmt.Errorf("the server's answer: %w", err)
 	}
 	if failure := found.Error; failure != nil {
-		switch failure.ErrorCode {
-		case jetstream.JSErrCodeMessageNotFound:
+		if failure.ErrorCode == jetstream.JSErrCodeMessageNotFound {
 			return nil, ErrNoMessage
-		case jetstream.JSErrCodeStreamNotFound:
-			return nil, jetstream.ErrStreamNotFound
-		default:
-			return nil, failure
 		}
+		if failure.ErrorCode == jetstream.JSErrCodeStreamNotFound {
+			return nil, jetstream.ErrStreamNotFound
+		}
+		return nil, failure
 	}
 	if found.Message == nil {
 		return nil, jetstream.ErrInvalidJetStreamResponse
