@@ -124,7 +124,8 @@ func runNATS(ctx context.Context, dir string) error {
 		return err
 	}
 	defer server.Shutdown()
-	if err := announce(ctx, roleNATS, strings.TrimPrefix(server.ClientURL(), "nats://")); err != nil {
+	addr := strings.TrimPrefix(server.ClientURL(), "nats://")
+	if err := announce(ctx, roleNATS, addr); err != nil {
 		return err
 	}
 	collect := make(chan os.Signal, 1)
