@@ -78,7 +78,8 @@ func readTimeline(in io.Reader) (*timeline, error) {
 	}
 	t := &timeline{goroutines: map[trace.GoID]*goroutine{}}
 	open := map[rangeID]int64{} // beginnings of the ranges that have not ended
-	var shift int64             // from the trace's clock to the monotonic one
+	var shift int64             // from the trace's clock to the monotonic one; 0 where they agree
+	synced := false             // whether shift is known
 	var events []trace.Event
 	for {
 		e, err := r.ReadEvent()
@@ -89,15 +90,16 @@ func readTimeline(in io.Reader) (*timeline, error) {
 			return nil, err
 		}
 		if e.Kind() == trace.EventSync {
-			if s := e.Sync().ClockSnapshot; s != nil && shift == 0 {
+			if s := e.Sync().ClockSnapshot; s != nil && !synced {
 				//nolint:gosec // it fits for 292 years
 				shift = int64(s.Mono) - int64(s.Trace)
+				synced = true
 			}
 			continue
 		}
 		events = append(events, e)
 	}
-	if shift == 0 || len(events) == 0 {
+	if !synced || len(events) == 0 {
 		return nil, errors.New("it has no clock snapshot")
 	}
 	t.from, t.to = int64(events[0].Time())+shift, int64(events[len(events)-1].Time())+shift
