@@ -9,6 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // moveTimeout is the maximum duration of a call that moves a queue. A move that takes longer goes
@@ -52,6 +53,10 @@ func (s *Service) moveQueue(
 				return none, err
 			}
 			all, err := s.config.Queues.Look(ctx)
+			// A consumer that was just created may have no leader yet.
+			for attempt := 0; natsIsAway(err) && retry.SleepBackoff(ctx, attempt) == nil; attempt++ {
+				all, err = s.config.Queues.Look(ctx)
+			}
 			if err != nil {
 				return none, err
 			}

@@ -100,10 +100,9 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 			return err
 		}
 	}
-	err := stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, limits)
-	for attempt := 0; passes(err) && retry.SleepBackoff(ctx, attempt) == nil; attempt++ {
-		err = stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, limits)
-	}
+	err := patiently(ctx, func() error {
+		return stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, limits)
+	})
 	switch {
 	case errors.Is(err, stream.ErrTooFewServers) && len(spec.PlacementTags) > 0:
 		return &edit.InvalidError{
@@ -146,11 +145,13 @@ func (m *Mover) check(spec edit.QueueStreamSpec) error {
 // which a queue would move. A lane is run from the older place first, and then from the newer one,
 // so it must not have executions in both that are older than those in the other.
 func (m *Mover) mayMove(ctx context.Context, queue string, to stream.Place) error {
-	drained, err := stream.OrderedDrained(ctx, m.config.JetStream, to, queue)
-	if err == nil && !drained {
-		err = edit.ErrOrderedWait
-	}
-	return err
+	return patiently(ctx, func() error {
+		drained, err := stream.OrderedDrained(ctx, m.config.JetStream, to, queue)
+		if err == nil && !drained {
+			err = edit.ErrOrderedWait
+		}
+		return err
+	})
 }
 
 // Drop moves a queue back to the shared stream. It returns when the move is complete. What waits in
@@ -255,14 +256,15 @@ func (m *Mover) lock(queue string) (unlock func()) {
 func (m *Mover) drive(ctx context.Context, queue string) error {
 	defer m.lock(queue)()
 	for attempt := 0; ; attempt++ {
-		if err := m.config.Editor.Current(ctx); err != nil {
+		err := patiently(ctx, func() error { return m.config.Editor.Current(ctx) })
+		if err != nil {
 			return err
 		}
 		have, ok := m.config.Directory.Queue(queue)
 		if !ok || have.Record.Stream == nil || !have.Record.Stream.Phase.Moves() {
 			return nil
 		}
-		err := m.step(ctx, queue, have)
+		err = m.step(ctx, queue, have)
 		if err != nil && !errors.Is(err, edit.ErrChangedSince) && !errors.Is(err, errAgain) &&
 			!errors.Is(err, edit.ErrQueueMoves) && // another queue moves from the same stream
 			!passes(err) {
@@ -275,12 +277,22 @@ func (m *Mover) drive(ctx context.Context, queue string) error {
 	}
 }
 
+// patiently repeats a call until it succeeds, or fails with an error that does not pass, or the
+// context ends.
+func patiently(ctx context.Context, call func() error) (err error) {
+	for attempt := 0; ; attempt++ {
+		if err = call(); !passes(err) || retry.SleepBackoff(ctx, attempt) != nil {
+			return err
+		}
+	}
+}
+
 // passes reports whether an error passes by itself: servers restart, or a stream that was just
 // created has no leader yet.
 func passes(err error) bool {
 	for _, away := range []error{
 		nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded,
-		jetstream.ErrNoStreamResponse,
+		jetstream.ErrNoStreamResponse, consistency.ErrNotCurrent,
 	} {
 		if errors.Is(err, away) {
 			return true

@@ -73,11 +73,16 @@ class Places {
   /**
    * take waits for a place. It returns false when the signal ends first.
    * @param {AbortSignal} stop
+   * @param {boolean} [first] before those who wait already
    * @returns {Promise<boolean>}
    */
-  take(stop) {
+  take(stop, first) {
     if (stop.aborted) {
       return Promise.resolve(false);
+    }
+    if (first && this.free > 0) {
+      this.free--;
+      return Promise.resolve(true);
     }
     if (this.tryTake()) {
       return Promise.resolve(true);
@@ -91,7 +96,11 @@ class Places {
         stop.removeEventListener("abort", end);
         resolve(taken);
       };
-      this.waiting.push(got);
+      if (first) {
+        this.waiting.unshift(got);
+      } else {
+        this.waiting.push(got);
+      }
       stop.addEventListener("abort", end, { once: true });
     });
   }
@@ -400,9 +409,10 @@ export async function run(nc, options, handler, stop) {
         if (!msg) {
           return false;
         }
-        placed ||= places.tryTake();
+        // It may have come after the place was left. Then it is the first to get one: handed back, it would be an attempt.
+        placed ||= await places.take(AbortSignal.timeout(o.ackWait / 4), true);
         if (!placed || (stop.aborted && msg.info.deliveryCount < o.attempts)) {
-          msg.nak(); // it came after the place was left, and there is no other
+          msg.nak();
           return false;
         }
         const lease = new Lease(asked, o.ackWait);
