@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -545,4 +546,48 @@ func TestAFullOwnStream(t *testing.T) {
 	if duplicate, err := f.send(1, "wf", "new"); err != nil || duplicate {
 		t.Errorf("a new one after the move out: duplicate %t, %v", duplicate, err)
 	}
+}
+
+// A queue does not move to a stream in which executions with an order key still wait from before:
+// runners would take them after newer ones.
+func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "q")
+	m := f.mover(stream.DefaultSettings, nil)
+	own := stream.Place{Own: true}
+	move := func() error { return m.Set(t.Context(), "q", edit.QueueStreamSpec{}) }
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(move())
+	msg, err := own.StartMessage(execution.Start{
+		ID: uuid.NewString(), WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q",
+		OrderKey: "k", Payload: execution.Payload{Kind: execution.Text},
+	})
+	check(err)
+	_, err = f.JetStream.PublishMsg(t.Context(), msg)
+	check(err)
+	check(m.Drop(t.Context(), "q")) // nothing waits in the shared stream
+	if err := move(); !errors.Is(err, edit.ErrOrderedWait) {
+		t.Fatalf("while an execution waits there: %v", err)
+	}
+
+	group := stream.RunnerGroup{Queue: "q", Group: "g"}
+	all, err := stream.EnsureRunnerConsumer(t.Context(), f.JetStream, group,
+		group.ConsumerConfigAt(own, stream.RunnerAckWait))
+	check(err)
+	lane, err := stream.EnsureRunnerConsumer(t.Context(), f.JetStream, group,
+		group.LaneConfig(execution.LaneOf("wf", "k"), all.CachedInfo()))
+	check(err)
+	got, err := lane.Next()
+	check(err)
+	if err := move(); !errors.Is(err, edit.ErrOrderedWait) {
+		t.Fatalf("while a runner has it: %v", err)
+	}
+	check(got.DoubleAck(t.Context()))
+	check(move())
 }
