@@ -272,6 +272,7 @@ func finalStates(
 			return
 		}
 		for _, e := range list.Items {
+			e.Duplicates = 0 // repeats are counted later, also those of an execution that has ended
 			before, ended := known[e.ExecutionID]
 			switch {
 			case ended && before != e:
