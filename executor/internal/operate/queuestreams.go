@@ -54,7 +54,7 @@ func (s *Service) moveQueue(
 			}
 			all, err := s.config.Queues.Look(ctx)
 			// A consumer that was just created may have no leader yet.
-			for attempt := 0; natsIsAway(err) && retry.SleepBackoff(ctx, attempt) == nil; attempt++ {
+			for n := 0; natsIsAway(err) && retry.SleepBackoff(ctx, n) == nil; n++ {
 				all, err = s.config.Queues.Look(ctx)
 			}
 			if err != nil {
