@@ -179,6 +179,11 @@ func (h *handler) publish(
 	}
 }
 
+func inOwnStream(msg *nats.Msg) bool {
+	place, _ := stream.PlaceOf(msg.Subject)
+	return place.Own
+}
+
 // errShare means that the stream is nearly full, and that the account holds its share or more.
 var errShare = fmt.Errorf("%w for this account: it holds its share of a stream that is nearly full",
 	publish.ErrStorageFull)
@@ -188,7 +193,7 @@ var errShare = fmt.Errorf("%w for this account: it holds its share of a stream t
 // stream is not, because an operator has given it to the queue.
 func (h *handler) publishFairly(accountID string, msg *nats.Msg) (publish.Ack, error) {
 	var size int64
-	if place, _ := stream.PlaceOf(msg.Subject); !place.Own && h.space.IsLimited() {
+	if h.space.IsLimited() && !inOwnStream(msg) {
 		size = stream.StoredSize(msg.Subject, msg.Header, len(msg.Data))
 		if !h.space.Take(accountID, size) {
 			ack, err := h.publisher.Repeat(msg)

@@ -3,7 +3,7 @@
 //
 // NATS knows the size of a stream only, so the sizes of all its messages are added up, from their
 // headers. Of several executors one does it: it owns the consumer that reads them, and the others
-// try to create that consumer until the owner has gone. Nothing is read while the stream is less
+// try to create that consumer until its executor has gone. Nothing is read while the stream is less
 // than eight tenths full, and nothing is stored: an executor that begins, or loses the connection,
 // reads the stream from its beginning. Meanwhile the ingresses go by their own counts.
 package holdings
@@ -18,10 +18,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/executor/internal/headerreader"
 	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -38,8 +38,6 @@ const (
 	chunks = 256
 	// batch is the number of messages that are requested at once.
 	batch = 2000
-	// abandonedAfter is the time after which the consumer of an executor that was killed is gone.
-	abandonedAfter = 10 * time.Second
 	// readFor is the maximum time for which messages are read until the stream is looked at again.
 	readFor = 5 * time.Second
 	// heaviest is the number of accounts in the log.
@@ -59,23 +57,21 @@ type Config struct {
 // Holdings adds up what accounts hold in EXECUTIONS.
 type Holdings struct {
 	config Config
-	owner  string // identifies the consumer as that of this process
 	read   *reading
 	warned bool // whether operators were told that the stream is nine tenths full
 }
 
 // reading is the state of one reading of the stream from its beginning.
 type reading struct {
-	consumer jetstream.Consumer
-	next     uint64 // the consumer sequence of the next message
-	chunk    uint64 // number of stream sequences in a chunk
+	reader *headerreader.Reader
+	chunk  uint64 // number of stream sequences in a chunk
 	// byChunk holds the bytes of each account, by the stream sequence divided by chunk.
 	byChunk map[uint64]map[string]int64
 	sums    map[string]int64 // bytes of each account in all chunks
 }
 
 // New returns a Holdings. Run starts it.
-func New(c Config) *Holdings { return &Holdings{config: c, owner: uuid.NewString()} }
+func New(c Config) *Holdings { return &Holdings{config: c} }
 
 // Run adds up and publishes the sums until the context ends.
 func (h *Holdings) Run(ctx context.Context) {
@@ -136,55 +132,35 @@ func (h *Holdings) round(ctx context.Context) error {
 	return nil
 }
 
-// ownerKey is the name under which the consumer holds the process that owns it.
-const ownerKey = "hookstart.owner"
-
 // begin creates the consumer. It returns nil if another executor has it.
 func (h *Holdings) begin(ctx context.Context, state jetstream.StreamState) (*reading, error) {
-	consumer, err := h.config.JetStream.CreateConsumer(ctx, stream.Name, jetstream.ConsumerConfig{
-		Name:              stream.StorageConsumer,
-		Description:       "hookstart: adds up what accounts hold",
-		AckPolicy:         jetstream.AckNonePolicy,
-		DeliverPolicy:     jetstream.DeliverAllPolicy,
-		HeadersOnly:       true,
-		InactiveThreshold: abandonedAfter,
-		MemoryStorage:     true,
-		Replicas:          1,
-		Metadata:          map[string]string{ownerKey: h.owner},
-	})
-	if errors.Is(err, jetstream.ErrConsumerExists) {
+	reader, err := headerreader.Begin(ctx, h.config.JetStream, stream.Name,
+		jetstream.ConsumerConfig{
+			Name:          stream.StorageConsumer,
+			Description:   "hookstart: adds up what accounts hold",
+			DeliverPolicy: jetstream.DeliverAllPolicy,
+		})
+	if errors.Is(err, headerreader.ErrTaken) {
 		return nil, nil //nolint:nilnil // another executor adds up
 	}
 	if err != nil {
-		return nil, fmt.Errorf("consumer %s: %w", stream.StorageConsumer, err)
-	}
-	if consumer.CachedInfo().Config.Metadata[ownerKey] != h.owner {
-		return nil, nil //nolint:nilnil // see above
+		return nil, err
 	}
 	return &reading{
-		consumer: consumer,
-		next:     1,
-		chunk:    max(1, state.Msgs/chunks),
-		byChunk:  map[uint64]map[string]int64{},
-		sums:     map[string]int64{},
+		reader:  reader,
+		chunk:   max(1, state.Msgs/chunks),
+		byChunk: map[uint64]map[string]int64{},
+		sums:    map[string]int64{},
 	}, nil
 }
 
 // end deletes the consumer, if this executor has it, so that another one can begin at once.
 func (h *Holdings) end(ctx context.Context) {
-	if h.read == nil {
-		return
-	}
-	info, err := h.read.consumer.Info(ctx)
-	h.read = nil
-	// A consumer that remains is gone after abandonedAfter. Another executor may have created its
-	// own meanwhile.
-	if err == nil && info.Config.Metadata[ownerKey] == h.owner {
-		_ = h.config.JetStream.DeleteConsumer(ctx, stream.Name, stream.StorageConsumer)
+	if h.read != nil {
+		h.read.reader.End(ctx)
+		h.read = nil
 	}
 }
-
-var errGap = errors.New("messages were lost on the way")
 
 // readOn reads the messages that have come since the last call. complete reports whether it has
 // reached the end of the stream.
@@ -192,20 +168,16 @@ func (r *reading) readOn(
 	ctx context.Context, account func(workflowID string) string,
 ) (complete bool, err error) {
 	for ctx.Err() == nil {
-		messages, err := r.consumer.FetchNoWait(batch)
+		messages, err := r.reader.FetchNoWait(batch)
 		if err != nil {
 			return false, fmt.Errorf("read the headers of the stream: %w", err)
 		}
 		pending, n := uint64(0), 0
 		for msg := range messages.Messages() {
-			meta, err := msg.Metadata()
+			meta, err := r.reader.Metadata(msg)
 			if err != nil {
 				return false, fmt.Errorf("read the headers of the stream: %w", err)
 			}
-			if meta.Sequence.Consumer != r.next {
-				return false, errGap
-			}
-			r.next++
 			n++
 			pending = meta.NumPending
 			r.count(msg, meta.Sequence.Stream, account)

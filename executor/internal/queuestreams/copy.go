@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/executor/internal/headerreader"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -31,11 +32,6 @@ const (
 	maxFilters = 200
 	// moveWait is the maximum time for which a move waits for another one that reads its stream.
 	moveWait = 15 * time.Second
-	// abandonedAfter is the time after which the server deletes the consumer of a copier that has
-	// ended without doing so.
-	abandonedAfter = 5 * time.Second
-	// ownerKey is the key of the copier in the consumer's metadata.
-	ownerKey = "owner"
 )
 
 // copier copies delivery IDs from one place to another.
@@ -46,10 +42,8 @@ type copier struct {
 	target   string // the queue of the place to which they are copied
 	marker   string // the workflow in the subjects of markers, which the filters must select
 	since    time.Time
-	owner    string // identifies this copier in the consumer's metadata
-	consumer jetstream.Consumer
+	reader   *headerreader.Reader
 	messages jetstream.MessagesContext
-	next     uint64 // the consumer sequence of the next message
 	pending  []jetstream.PubAckFuture
 }
 
@@ -94,8 +88,6 @@ func (m *Mover) newCopier(
 		target: target,
 		marker: "-",
 		since:  time.Now().Add(-m.config.Settings.DedupWindow),
-		owner:  uuid.NewString(),
-		next:   1,
 	}
 	err := edit.ErrQueueMoves
 	waiting, cancel := context.WithTimeout(ctx, moveWait)
@@ -108,30 +100,22 @@ func (m *Mover) newCopier(
 }
 
 // begin creates the consumer by which IDs are read. It fails with edit.ErrQueueMoves if another
-// move has it. All moves from one stream use one name, because the permissions of executors name
-// it.
+// move has it.
 func (c *copier) begin(ctx context.Context, filters []string) error {
 	name := c.from.Name(c.queue)
-	consumer, err := c.js.CreateConsumer(ctx, name, jetstream.ConsumerConfig{
-		Name:              stream.MoveConsumer,
-		Description:       "hookstart: copies delivery IDs to another stream",
-		FilterSubjects:    filters,
-		DeliverPolicy:     jetstream.DeliverByStartTimePolicy,
-		OptStartTime:      &c.since,
-		AckPolicy:         jetstream.AckNonePolicy,
-		HeadersOnly:       true,
-		InactiveThreshold: abandonedAfter,
-		MemoryStorage:     true,
-		Replicas:          1,
-		Metadata:          map[string]string{ownerKey: c.owner},
+	var err error
+	c.reader, err = headerreader.Begin(ctx, c.js, name, jetstream.ConsumerConfig{
+		Name:           stream.MoveConsumer,
+		Description:    "hookstart: copies delivery IDs to another stream",
+		FilterSubjects: filters,
+		DeliverPolicy:  jetstream.DeliverByStartTimePolicy,
+		OptStartTime:   &c.since,
 	})
-	if errors.Is(err, jetstream.ErrConsumerExists) ||
-		err == nil && consumer.CachedInfo().Config.Metadata[ownerKey] != c.owner {
-		return fmt.Errorf("%w: another move reads the stream %s", edit.ErrQueueMoves, name)
+	if errors.Is(err, headerreader.ErrTaken) {
+		return fmt.Errorf("%w: %w", edit.ErrQueueMoves, err)
 	}
 	if err == nil {
-		c.consumer = consumer
-		c.messages, err = consumer.Messages(jetstream.PullMaxMessages(maxPending))
+		c.messages, err = c.reader.Messages(jetstream.PullMaxMessages(maxPending))
 	}
 	if err != nil {
 		return fmt.Errorf("read the delivery IDs of %s: %w", name, err)
@@ -139,35 +123,23 @@ func (c *copier) begin(ctx context.Context, filters []string) error {
 	return nil
 }
 
-// stop ends the reading, and deletes the consumer, so that another move can begin at once. A
-// consumer that remains is gone after abandonedAfter.
+// stop ends the reading, so that another move can begin at once.
 func (c *copier) stop(ctx context.Context) {
 	c.messages.Stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
 	defer cancel()
-	if info, err := c.consumer.Info(ctx); err == nil && info.Config.Metadata[ownerKey] == c.owner {
-		_ = c.js.DeleteConsumer(ctx, c.from.Name(c.queue), stream.MoveConsumer)
-	}
+	c.reader.End(ctx)
 }
 
-// nextMessage returns the next message of the stream.
-func (c *copier) nextMessage(option jetstream.NextOpt) (jetstream.Msg, error) {
+// next returns the next message of the stream, and its metadata.
+func (c *copier) next(option jetstream.NextOpt) (jetstream.Msg, *jetstream.MsgMetadata, error) {
 	got, err := c.messages.Next(option)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	meta, err := got.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	if meta.Sequence.Consumer != c.next {
-		return nil, errGap
-	}
-	c.next++
-	return got, nil
+	meta, err := c.reader.Metadata(got)
+	return got, meta, err
 }
-
-var errGap = errors.New("messages were lost on the way")
 
 // copyOthers copies the IDs of the queue's workflows that they had in other queues of the shared
 // stream.
@@ -221,14 +193,14 @@ func (c *copier) catchUp(ctx context.Context) error {
 		return fmt.Errorf("mark the end of %s: %w", c.from.Name(c.queue), err)
 	}
 	for {
-		got, err := c.nextMessage(jetstream.NextContext(ctx))
+		got, meta, err := c.next(jetstream.NextContext(ctx))
 		if err != nil {
 			return c.failed(ctx, err)
 		}
 		if got.Headers().Get(jetstream.MsgIDHeader) == marker {
 			return c.settle(ctx)
 		}
-		if err := c.copy(ctx, got); err != nil {
+		if err := c.copy(ctx, got, meta); err != nil {
 			return err
 		}
 	}
@@ -238,17 +210,17 @@ func (c *copier) catchUp(ctx context.Context) error {
 // is left.
 func (c *copier) catchUpFull(ctx context.Context) error {
 	for {
-		got, err := c.nextMessage(jetstream.NextMaxWait(quiet))
+		got, meta, err := c.next(jetstream.NextMaxWait(quiet))
 		switch {
 		case err == nil:
-			if err := c.copy(ctx, got); err != nil {
+			if err := c.copy(ctx, got, meta); err != nil {
 				return err
 			}
 			continue
 		case !errors.Is(err, nats.ErrTimeout):
 			return c.failed(ctx, err)
 		}
-		info, err := c.consumer.Info(ctx)
+		info, err := c.reader.Info(ctx)
 		if err != nil {
 			return c.failed(ctx, err)
 		}
@@ -270,14 +242,12 @@ func (c *copier) failed(ctx context.Context, err error) error {
 }
 
 // copy copies the delivery ID of one message, if it has one.
-func (c *copier) copy(ctx context.Context, got jetstream.Msg) error {
+func (c *copier) copy(
+	ctx context.Context, got jetstream.Msg, meta *jetstream.MsgMetadata,
+) error {
 	id := got.Headers().Get(jetstream.MsgIDHeader)
 	if id == "" {
 		return nil
-	}
-	meta, err := got.Metadata()
-	if err != nil {
-		return fmt.Errorf("a delivery ID of %s: %w", c.from.Name(c.queue), err)
 	}
 	since, workflowID := meta.Timestamp, got.Headers().Get(stream.HeaderWorkflowID)
 	if stream.IsRemembered(got.Subject()) {
