@@ -46,7 +46,7 @@ func checks(
 			return nil
 		}},
 		{Part: "ingress stream", Ask: func(ctx context.Context) error {
-			return at.takeMessages(ctx, js)
+			return at.anyTakesMessages(ctx, js)
 		}},
 	}
 }
@@ -58,11 +58,10 @@ type places struct {
 	registry *registry.Snapshot
 }
 
-// takeMessages returns an error if no stream would store a message now. The check itself stores
-// none. A queue whose own stream takes none is refused alone, and so are the queues that share a
-// stream while others have streams that take messages: their requests are better answered 503 than
-// those of all.
-func (p places) takeMessages(ctx context.Context, js jetstream.JetStream) error {
+// anyTakesMessages returns an error if no stream would store a message now. The check itself stores
+// none. While one stream takes messages the ingress stays ready: requests for queues in the other
+// streams are answered 503, and those for its own queues are accepted.
+func (p places) anyTakesMessages(ctx context.Context, js jetstream.JetStream) error {
 	err := takesMessages(ctx, js, stream.Name, p.shared.Trouble)
 	if err == nil {
 		return nil

@@ -61,8 +61,8 @@ func TestQueuesMoveUnderLoad(t *testing.T) {
 	m.check()
 }
 
-// moving is an installation with two workflows, each in a queue of its own: the executions of
-// "killed" are taken by runners of the kit, those of "other" by hookstart run. The queue "killed"
+// moving is an installation with two workflows, each in a queue of its own. Runners of the kit take
+// the executions of "killed", and hookstart run takes the executions of "other". The queue "killed"
 // moves.
 type moving struct {
 	t       *testing.T

@@ -287,8 +287,8 @@ type QueueStream struct {
 	Limits OwnLimits
 }
 
-// OwnLimits are the limits of a queue's own stream. The zero value means those of the shared one,
-// without a maximum size.
+// OwnLimits are the limits of a queue's own stream. The zero value means the limits of the shared
+// stream, without a maximum size.
 type OwnLimits struct {
 	// When the stream has this size, it refuses new messages; 0: no limit.
 	MaxBytes      int64

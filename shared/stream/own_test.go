@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Every subject of either place is understood as what it is, and nothing else.
+// Every subject of either place is recognised as its own kind, and as no other.
 func TestSubjectsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	for _, place := range []stream.Place{{}, {Own: true}} {

@@ -143,8 +143,8 @@ func (s *Service) start(
 	return true, nil
 }
 
-// isStart reports whether the message of which another was a duplicate is the start of an
-// execution, or carries the ID of one in another stream. A message that cannot be read now counts
+// isStart reports whether the original of a duplicate message is the start of an execution, or
+// carries the ID of a start in another stream. A message that cannot be read now counts
 // as a start, because it has the ID.
 func (s *Service) isStart(ctx context.Context, ack *jetstream.PubAck, id string) bool {
 	msg, err := s.starts.At(ctx, ack.Stream, ack.Sequence)

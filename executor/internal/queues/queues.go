@@ -180,8 +180,8 @@ func (w *Watch) Look(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// Given returns those of some records of which a group was given the start, at the time of the
-// call. A group that gets it later finds whatever was stored before the call.
+// Given returns the records whose starts a group had been given at the time of the call. A group
+// that gets a start later finds whatever was stored before the call.
 func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]bool, error) {
 	names, err := w.streams(ctx)
 	if err != nil {
@@ -205,7 +205,7 @@ func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]b
 	return given, nil
 }
 
-// givenOf adds to given those records of a stream of which a group was given the start.
+// givenOf adds to given the records of a stream whose starts a group had been given.
 func (w *Watch) givenOf(
 	ctx context.Context, of string, records []store.Record, subjects map[string]string,
 	given map[string]bool,

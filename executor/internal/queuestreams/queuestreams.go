@@ -122,7 +122,7 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 	return m.drive(ctx, queue)
 }
 
-// check checks the settings, also against those of the shared stream.
+// check checks the settings, also against the settings of the shared stream.
 func (m *Mover) check(spec edit.QueueStreamSpec) error {
 	if err := spec.Check(); err != nil {
 		return err

@@ -400,7 +400,8 @@ func candidateOf(record store.Record) candidate {
 }
 
 // locate finds the streams and subjects of the starts of candidates. It returns the candidates
-// whose start is in no stream at their sequence, without those of which that is not known.
+// whose start is in no stream at their sequence. A candidate is left out if one of
+// its streams could not be looked up.
 func (r *Recorder) locate(
 	ctx context.Context, streams startStreams, candidates []candidate,
 ) (lost []candidate, err error) {

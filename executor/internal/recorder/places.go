@@ -114,7 +114,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 	}
 }
 
-// forget removes what is known of a stream that was deleted.
+// forget removes the state of a stream that was deleted.
 func (r *Recorder) forget(name string) {
 	r.metrics.forget(name)
 	r.marks.forget(name)

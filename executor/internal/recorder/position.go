@@ -134,7 +134,7 @@ func (r *recovery) goal(stream string) uint64 {
 	return r.goals[stream]
 }
 
-// forget removes what is known of a stream that was deleted.
+// forget removes the state of a stream that was deleted.
 func (r *recovery) forget(stream string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
