@@ -105,6 +105,13 @@ func (w *way) set(c Condition) {
 	w.condition = c
 }
 
+// cut loses every packet, or delivers packets again under the condition that is set otherwise.
+func (w *way) cut(cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.condition.Cut = cut
+}
+
 // pass lets a packet arrive at once, later or not at all. The caller may use the bytes again when
 // pass returns.
 func (w *way) pass(bytes []byte) {

@@ -262,6 +262,23 @@ func (n *Network) Hosts() []*Host { return n.hosts }
 // Set sets what happens to packets from one host to another from now on.
 func (n *Network) Set(from, to *Host, c Condition) { n.join.way(from.index, to.index).set(c) }
 
+// SetBoth sets what happens to packets between two hosts, in both directions, from now on.
+func (n *Network) SetBoth(a, b *Host, c Condition) {
+	n.Set(a, b, c)
+	n.Set(b, a, c)
+}
+
+// Isolate cuts a host off from all other hosts, in both directions, or ends that. The delay and the
+// loss of its connections stay as they are set.
+func (n *Network) Isolate(h *Host, cut bool) {
+	for _, other := range n.hosts {
+		if other != h {
+			n.join.way(h.index, other.index).cut(cut)
+			n.join.way(other.index, h.index).cut(cut)
+		}
+	}
+}
+
 // Heal delivers every packet between hosts again, at once. Lost packets stay lost.
 func (n *Network) Heal() {
 	for _, from := range n.hosts {

@@ -22,6 +22,12 @@ func (*Network) Hosts() []*Host { return nil }
 // Set does nothing.
 func (*Network) Set(*Host, *Host, Condition) {}
 
+// SetBoth does nothing.
+func (*Network) SetBoth(*Host, *Host, Condition) {}
+
+// Isolate does nothing.
+func (*Network) Isolate(*Host, bool) {}
+
 // Heal does nothing.
 func (*Network) Heal() {}
 

@@ -21,6 +21,7 @@ import (
 const (
 	roleEcho  = "echo-datagrams"
 	roleCount = "send-datagrams"
+	roleTrips = "measure-round-trips"
 )
 
 const port = "7007"
@@ -32,6 +33,8 @@ func TestMain(m *testing.M) {
 		err = echo()
 	case roleCount:
 		err = count(os.Args[1])
+	case roleTrips:
+		err = measure(os.Args[1])
 	default:
 		os.Exit(m.Run())
 	}
@@ -79,6 +82,28 @@ func count(to string) error {
 	}
 }
 
+// measure sends one datagram after another to a host, and prints how many nanoseconds each takes
+// there and back.
+func measure(to string) error {
+	conn, err := net.Dial("udp", to)
+	if err != nil {
+		return err
+	}
+	buffer := make([]byte, 100)
+	for number := 0; ; number++ {
+		text := strconv.Itoa(number)
+		began := time.Now()
+		_, _ = conn.Write([]byte(text))
+		if err := conn.SetReadDeadline(began.Add(time.Second)); err != nil {
+			return err
+		}
+		// An answer that comes after the deadline is the answer to an earlier datagram.
+		if size, err := conn.Read(buffer); err == nil && string(buffer[:size]) == text {
+			fmt.Printf("took %d.\n", time.Since(began).Nanoseconds())
+		}
+	}
+}
+
 // pair is two hosts. near sends datagrams to far, which sends them back.
 type pair struct {
 	network      *network.Network
@@ -88,7 +113,18 @@ type pair struct {
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	n, err := network.New(1, "near", "far")
+	n := newNetwork(t, "near", "far")
+	p := &pair{network: n, near: n.Hosts()[0], far: n.Hosts()[1]}
+	launch := launcher(t)
+	p.echo = launch(p.far, roleEcho)
+	p.sender = launch(p.near, roleCount, "far:"+port)
+	p.sender.Await(`(back \d+\.)`)
+	return p
+}
+
+func newNetwork(t *testing.T, names ...string) *network.Network {
+	t.Helper()
+	n, err := network.New(1, names...)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
@@ -100,24 +136,25 @@ func newPair(t *testing.T) *pair {
 			t.Error(err)
 		}
 	})
-	p := &pair{network: n, near: n.Hosts()[0], far: n.Hosts()[1]}
+	return n
+}
+
+// launcher returns a function that starts one of the test binary's programs in a host.
+func launcher(t *testing.T) func(h *network.Host, role string, args ...string) *childtest.Process {
+	t.Helper()
 	folder := t.TempDir()
-	program := func(role string) string {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(folder, role)
-		if err := os.Symlink(self, path); err != nil {
-			t.Fatal(err)
-		}
-		return path
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
-	launch := func(cmd *exec.Cmd) *childtest.Process { return childtest.Launch(t, cmd) }
-	p.echo = launch(p.far.Command(program(roleEcho)))
-	p.sender = launch(p.near.Command(program(roleCount), "far:"+port))
-	p.sender.Await(`(back \d+\.)`)
-	return p
+	for _, role := range []string{roleEcho, roleCount, roleTrips} {
+		if err := os.Symlink(self, filepath.Join(folder, role)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(h *network.Host, role string, args ...string) *childtest.Process {
+		return childtest.Launch(t, h.Command(filepath.Join(folder, role), args...))
+	}
 }
 
 var numbers = regexp.MustCompile(`(got|back|sent) (\d+)\.`)
@@ -216,6 +253,73 @@ func TestDelayedOnesComeLaterInOrder(t *testing.T) {
 		}
 		newest = number
 	}
+}
+
+// No datagram comes back before both delays are over.
+func TestARoundTripTakesBothDelays(t *testing.T) {
+	n := newNetwork(t, "near", "far")
+	near, far := n.Hosts()[0], n.Hosts()[1]
+	const latency = 20 * time.Millisecond
+	n.SetBoth(near, far, network.Condition{Delay: latency})
+	launch := launcher(t)
+	launch(far, roleEcho)
+	checkTrips(t, launch(near, roleTrips, "far:"+port), 2*latency)
+}
+
+// checkTrips checks that each of ten round trips takes at least the given time.
+func checkTrips(t *testing.T, trips *childtest.Process, least time.Duration) {
+	t.Helper()
+	const count = 10
+	trips.Await(`(?s)((?:took \d+\..*){` + strconv.Itoa(count) + `})`)
+	all := regexp.MustCompile(`took (\d+)\.`).FindAllStringSubmatch(trips.Output(), count)
+	for _, match := range all {
+		nanos, err := strconv.ParseInt(match[1], 10, 64)
+		if took := time.Duration(nanos); err != nil || took < least {
+			t.Errorf("a round trip took %s, not at least %s (%v)", took, least, err)
+		}
+	}
+}
+
+// An isolated host gets nothing and is not heard. The other hosts still reach each other, and the
+// delay of the host's connections is the same afterwards.
+func TestAnIsolatedHost(t *testing.T) {
+	n := newNetwork(t, "a", "b", "c")
+	a, b, c := n.Hosts()[0], n.Hosts()[1], n.Hosts()[2]
+	const latency = 20 * time.Millisecond
+	n.SetBoth(a, c, network.Condition{Delay: latency})
+	launch := launcher(t)
+	type way struct {
+		from, to *network.Host
+		arrives  bool
+		echo     *childtest.Process
+		sender   *childtest.Process
+		begin    int
+	}
+	// Each echo hears one sender only.
+	ways := []*way{{from: a, to: c}, {from: c, to: a}, {from: a, to: b, arrives: true}}
+	for _, w := range ways {
+		w.echo = launch(w.to, roleEcho)
+		w.sender = launch(w.from, roleCount, w.to.Name+":"+port)
+		w.sender.Await(`(back \d+\.)`)
+	}
+
+	const sent = 20
+	n.Isolate(c, true)
+	for _, w := range ways {
+		w.begin = last(w.sender, "sent") + 2 // one datagram may be on its way
+	}
+	for _, w := range ways {
+		// So many are sent that a datagram that is only delayed has arrived.
+		w.sender.Await(fmt.Sprintf(`(sent %d\.)`, w.begin+10*sent))
+		got := arrived(seen(w.echo, "got"), w.begin, w.begin+sent)
+		if want := map[bool]int{true: sent}[w.arrives]; got != want {
+			t.Errorf("%s is isolated, and %d of %d datagrams from %s arrived at %s", c.Name, got,
+				sent, w.from.Name, w.to.Name)
+		}
+	}
+
+	n.Isolate(c, false)
+	checkTrips(t, launch(a, roleTrips, "c:"+port), 2*latency)
 }
 
 func TestNothingStays(t *testing.T) {
