@@ -131,12 +131,15 @@ func (s *secrets) makeCertificates(hosts []*network.Host) error {
 
 // installOnHosts starts a NATS server with the shipped configuration, an ingress, an executor and a
 // runner on each host, and makes the workflows. All executors reach one PostgreSQL by its socket,
-// which no partition cuts. After an error nothing is left running; otherwise close ends everything.
+// which no partition cuts. If nearest is true, an ingress connects to the NATS server of its host
+// only, otherwise to any of them. After an error nothing is left running; otherwise close ends
+// everything.
 func installOnHosts(
 	ctx context.Context, folder, natsConfig string, hosts []*network.Host, database *pgtest.Server,
+	nearest bool,
 ) (*installation, error) {
 	i := &installation{folder: folder}
-	err := i.prepareHosts(natsConfig, hosts, database)
+	err := i.prepareHosts(natsConfig, hosts, database, nearest)
 	if err == nil {
 		err = i.startAll(ctx)
 	}
@@ -151,7 +154,7 @@ func installOnHosts(
 }
 
 func (i *installation) prepareHosts(
-	natsConfig string, hosts []*network.Host, database *pgtest.Server,
+	natsConfig string, hosts []*network.Host, database *pgtest.Server, nearest bool,
 ) error {
 	config, err := filepath.Abs(natsConfig)
 	if err != nil {
@@ -172,7 +175,7 @@ func (i *installation) prepareHosts(
 	i.access = []nats.Option{admin, nats.RootCAs(keys.file("ca.crt"))}
 	var clients, routes []string
 	for _, h := range hosts {
-		clients = append(clients, "tls://"+net.JoinHostPort(h.Name, portClients))
+		clients = append(clients, clientURL(h))
 		routes = append(routes, "nats://"+net.JoinHostPort(h.Name, portRoutes))
 	}
 	site := site{
@@ -181,6 +184,7 @@ func (i *installation) prepareHosts(
 		routes:   "[" + strings.Join(routes, ", ") + "]",
 		config:   config,
 		database: database.URL(),
+		nearest:  nearest,
 	}
 	for _, h := range hosts {
 		i.addHost(&place{Host: h, programs: programs}, site)
@@ -188,11 +192,17 @@ func (i *installation) prepareHosts(
 	return nil
 }
 
+// clientURL returns the URL of a host's NATS server for the programs on the hosts.
+func clientURL(h *network.Host) string {
+	return "tls://" + net.JoinHostPort(h.Name, portClients)
+}
+
 // site holds what all hosts have in common.
 type site struct {
 	keys                    *secrets
 	natsURL, routes, config string
 	database                string
+	nearest                 bool // whether an ingress connects to the server of its host only
 }
 
 func (i *installation) addHost(h *place, s site) {
@@ -219,19 +229,25 @@ func (i *installation) addHost(h *place, s site) {
 	}, s.keys.public...)
 	i.nodes = append(i.nodes, n)
 
-	common := func(role, port, opsPort string) []string {
+	ingressNATS := s.natsURL
+	if s.nearest {
+		ingressNATS = clientURL(h.Host)
+	}
+	common := func(role, natsURL, port, opsPort string) []string {
 		return []string{
 			"--addr=" + everywhere(port), "--ops-addr=" + everywhere(opsPort), "--log-level=warn",
-			"--nats-url=" + s.natsURL,
+			"--nats-url=" + natsURL,
 			"--nats-creds=" + s.keys.file(role+".nk"), "--nats-ca=" + s.keys.file("ca.crt"),
 			"--secrets-key-file=" + s.keys.file("secrets.key"),
 		}
 	}
 	i.ingresses = append(i.ingresses, &service{
-		process: add(roleIngress, "ingress", common("ingress", portIngress, portOps)...),
-		url:     "http://" + reach(portIngress), opsURL: "http://" + reach(portOps),
+		process: add(roleIngress, "ingress",
+			common("ingress", ingressNATS, portIngress, portOps)...),
+		url: "http://" + reach(portIngress), opsURL: "http://" + reach(portOps),
 	})
-	executor := append(common("executor", portExecutor, portOps2), "--database-url="+s.database,
+	executor := append(common("executor", s.natsURL, portExecutor, portOps2),
+		"--database-url="+s.database,
 		"--admin-token="+adminToken,
 		"--replicas=3", "--registry-copy=FEED.API", "--runner-groups=default/"+hostGroup,
 		"--public-url=https://hooks.example.com")

@@ -59,20 +59,9 @@ func RunPartitions(ctx context.Context, c Partitions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, hosts.Close()) }()
-	folder, err := os.MkdirTemp("", "hookstart-partitions-")
-	if err != nil {
-		return err
-	}
-	err = c.runIn(ctx, folder, hosts)
-	switch {
-	case !c.Keep && (err == nil || ctx.Err() != nil):
-		_ = os.RemoveAll(folder)
-	case err == nil:
-		_, _ = fmt.Fprintln(c.Out, "the data and the logs are in", folder)
-	default:
-		err = fmt.Errorf("%w; the logs are in %s", err, folder)
-	}
-	return err
+	return inFolder(ctx, "hookstart-partitions-", c.Keep, c.Out, func(folder string) error {
+		return c.runIn(ctx, folder, hosts)
+	})
 }
 
 func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Network) (err error) {
@@ -84,7 +73,7 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 		return err
 	}
 	defer func() { err = errors.Join(err, database.Remove()) }()
-	i, err := installOnHosts(ctx, folder, c.NATSConfig, hosts.Hosts(), database)
+	i, err := installOnHosts(ctx, folder, c.NATSConfig, hosts.Hosts(), database, false)
 	if err == nil {
 		defer i.close()
 	}

@@ -3,14 +3,17 @@ package soak
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// probeEach is the interval at which each ingress is probed.
+// probeEach is the interval at which each ingress is probed, unless a soak sets another one.
 const probeEach = 100 * time.Millisecond
 
 // probe is one request to one ingress, which is not repeated.
@@ -23,6 +26,7 @@ type probe struct {
 type probes struct {
 	senders *senders
 	urls    []string
+	every   time.Duration // interval of the probes of each ingress
 
 	mu    sync.Mutex
 	each  [][]probe     // probes of each ingress, in the order of the answers
@@ -30,7 +34,10 @@ type probes struct {
 }
 
 func newProbes(s *senders, i *installation) *probes {
-	p := &probes{senders: s, each: make([][]probe, len(i.ingresses)), grown: make(chan struct{})}
+	p := &probes{
+		senders: s, every: probeEach,
+		each: make([][]probe, len(i.ingresses)), grown: make(chan struct{}),
+	}
 	for _, e := range i.ingresses {
 		p.urls = append(p.urls, e.url)
 	}
@@ -43,7 +50,7 @@ func (p *probes) run(ctx, measuring context.Context) {
 	defer all.Wait()
 	for host := range p.urls {
 		all.Go(func() {
-			tick := time.NewTicker(probeEach)
+			tick := time.NewTicker(p.every)
 			defer tick.Stop()
 			for number := 0; ; number++ {
 				select {
@@ -163,4 +170,68 @@ func (p *probes) available(partition parted) (within, after []share) {
 		}
 	}
 	return within, after
+}
+
+// between returns the requests to an ingress that began in a time and are answered, in the order of
+// their beginnings.
+func (p *probes) between(host int, from, to time.Time) (all []probe) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, answer := range p.each[host] {
+		if !answer.began.Before(from) && answer.began.Before(to) {
+			all = append(all, answer)
+		}
+	}
+	slices.SortFunc(all, func(a, b probe) int { return a.began.Compare(b.began) })
+	return all
+}
+
+func accepted(answers []probe) (s share) {
+	for _, answer := range answers {
+		s.all++
+		if answer.accepted {
+			s.accepted++
+		}
+	}
+	return s
+}
+
+// refusedFor returns for how long requests were not accepted: from the beginning of the first one
+// that was not accepted to the beginning of the one that follows the last one, or to the end of the
+// last one if none follows. The requests are in the order of their beginnings.
+func refusedFor(answers []probe) time.Duration {
+	refused := func(answer probe) bool { return !answer.accepted }
+	first := slices.IndexFunc(answers, refused)
+	if first < 0 {
+		return 0
+	}
+	last := len(answers) - 1
+	for !refused(answers[last]) {
+		last--
+	}
+	if last+1 < len(answers) {
+		return answers[last+1].began.Sub(answers[first].began)
+	}
+	return answers[last].ended.Sub(answers[first].began)
+}
+
+// quantile returns the smallest duration that at least the given share of all is not longer than.
+// The share is more than 0 and at most 1. The durations are sorted; without any it returns 0.
+func quantile(sorted []time.Duration, share float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[int(math.Ceil(share*float64(len(sorted))))-1]
+}
+
+// spread describes durations by their p50, p99 and number.
+func spread(all []time.Duration) string {
+	sorted := slices.Sorted(slices.Values(all))
+	return fmt.Sprintf("%s %s (%d)", milliseconds(quantile(sorted, 0.50)), //nolint:mnd // p50
+		milliseconds(quantile(sorted, 0.99)), len(sorted)) //nolint:mnd // p99
+}
+
+// milliseconds returns a duration as a number of milliseconds with one decimal.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64)
 }

@@ -61,16 +61,26 @@ func Run(ctx context.Context, c Config) (err error) {
 	for c.Seed == 0 {
 		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // not a secret
 	}
-	folder, err := os.MkdirTemp("", "hookstart-soak-")
+	return inFolder(ctx, "hookstart-soak-", c.Keep, c.Out, func(folder string) error {
+		return c.runIn(ctx, folder)
+	})
+}
+
+// inFolder calls run with a new folder. It removes the folder afterwards, unless keep is set or run
+// has failed for another reason than the end of ctx.
+func inFolder(
+	ctx context.Context, prefix string, keep bool, out io.Writer, run func(folder string) error,
+) error {
+	folder, err := os.MkdirTemp("", prefix)
 	if err != nil {
 		return err
 	}
-	err = c.runIn(ctx, folder)
+	err = run(folder)
 	switch {
-	case !c.Keep && (err == nil || ctx.Err() != nil):
+	case !keep && (err == nil || ctx.Err() != nil):
 		_ = os.RemoveAll(folder)
 	case err == nil:
-		_, _ = fmt.Fprintln(c.Out, "the data and the logs are in", folder)
+		_, _ = fmt.Fprintln(out, "the data and the logs are in", folder)
 	default:
 		err = fmt.Errorf("%w; the logs are in %s", err, folder)
 	}

@@ -1,0 +1,345 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hookstart/hookstart/deploy/lab/network"
+	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/retry"
+)
+
+// Regions is the configuration of a measurement of three zones. The tags are the flags of the
+// program.
+type Regions struct {
+	Latencies  []time.Duration `help:"Latencies between two zones in one direction, one after the other." default:"0s,2ms,10ms,30ms"`
+	Measure    time.Duration   `help:"Duration of the measurement of answers, for each latency." default:"20s"`
+	Cut        time.Duration   `help:"Duration for which a zone is cut off. For each latency this happens twice: to the zone of the streams' leaders, then to another one." default:"15s"`
+	Every      time.Duration   `help:"Interval of the requests to the ingress of each zone that are measured." default:"20ms"`
+	Rate       float64         `help:"Further deliveries per second while a zone is cut off, which are repeated until they are accepted." default:"60"`
+	Senders    int             `help:"Number of senders that send these at the same time." default:"60"`
+	Nearest    bool            `help:"Let an ingress connect to the NATS server of its own zone only. Without it, to a server that it chooses among all three." default:"true" negatable:""`
+	Seed       uint64          `help:"Seed of the random choice of workflows and pauses. 0: another one each time; it is printed." default:"0"`
+	NATSConfig string          `name:"nats-config" help:"The configuration of the NATS servers." default:"deploy/nats/cluster.conf" type:"path"`
+	Keep       bool            `help:"Keep the folder with the data and the logs; otherwise it is kept only when something is wrong."`
+
+	// Out receives the progress, the table and the ledger. nil means stdout.
+	Out io.Writer `kong:"-"`
+}
+
+func (c *Regions) validate() error {
+	if c.Measure <= 0 || c.Cut <= 0 || c.Every <= 0 || c.Rate <= 0 || c.Senders <= 0 {
+		return errors.New("--measure, --cut, --every, --rate and --senders must be more than 0")
+	}
+	if len(c.Latencies) == 0 {
+		return errors.New("--latencies must have at least one latency")
+	}
+	for _, latency := range c.Latencies {
+		if latency < 0 {
+			return fmt.Errorf("--latencies must not be negative: %s", latency)
+		}
+	}
+	return nil
+}
+
+// RunRegions measures what an answer 200 costs in three zones, each with a NATS server, an ingress,
+// an executor and a runner, with latency between them; and what happens while one of the zones is
+// cut off. It returns an error when something acknowledged is lost or exists twice, and when the
+// remaining zones refuse requests for long. If the machine cannot make hosts, RunRegions returns an
+// errors.ErrUnsupported.
+func RunRegions(ctx context.Context, c Regions) (err error) {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	if c.Out == nil {
+		c.Out = os.Stdout
+	}
+	for c.Seed == 0 {
+		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // not a secret
+	}
+	hosts, err := network.New(c.Seed, hostNames...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hosts.Close()) }()
+	return inFolder(ctx, "hookstart-regions-", c.Keep, c.Out, func(folder string) error {
+		return c.runIn(ctx, folder, hosts)
+	})
+}
+
+func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Network) (err error) {
+	connects := "the NATS server of its own zone"
+	if !c.Nearest {
+		connects = "any of the NATS servers"
+	}
+	_, _ = fmt.Fprintf(c.Out,
+		"seed %d: 3 zones with a NATS server, an ingress, an executor and a runner each; "+
+			"PostgreSQL; each ingress connects to %s\n", c.Seed, connects)
+	database, err := pgtest.Create()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, database.Remove()) }()
+	i, err := installOnHosts(ctx, folder, c.NATSConfig, hosts.Hosts(), database, c.Nearest)
+	if err == nil {
+		defer i.close()
+	}
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	z := &zones{config: c, hosts: hosts, installation: i, book: newLedger()}
+	for _, latency := range c.Latencies {
+		if err := z.measure(ctx, latency); err != nil {
+			if ctx.Err() != nil {
+				return errInterrupted
+			}
+			return err
+		}
+	}
+	r := &report{seed: c.Seed, took: time.Since(began)}
+	if err := i.settle(ctx); err != nil {
+		return err
+	}
+	if err := r.compare(ctx, i, z.book, z.incidents(), nil); err != nil {
+		return err
+	}
+	r.ended = i.complaints()
+	r.write(c.Out)
+	z.write(c.Out)
+	return errors.Join(r.err(), r.misjudged(), z.err())
+}
+
+// settle waits until the services are ready, the replicas complete, and everything is recorded and
+// run.
+func (i *installation) settle(ctx context.Context) error {
+	if err := i.awaitReady(ctx, readyTimeout); err != nil {
+		return err
+	}
+	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
+		return err
+	}
+	return awaitConsumers(ctx, i.js, recordTimeout)
+}
+
+// zones measures an installation whose hosts are zones.
+type zones struct {
+	config       *Regions
+	hosts        *network.Network
+	installation *installation
+	book         *ledger
+	stages       []*stage
+}
+
+// stage is what was measured with one latency.
+type stage struct {
+	latency time.Duration
+	// near and far hold how long the ingress of the leader's zone and the other two took until an
+	// answer 200, sorted.
+	near, far []time.Duration
+	refused   int // requests that were not accepted though no zone was cut off
+	cuts      []zoneCut
+}
+
+// zoneCut is one time that a zone was cut off.
+type zoneCut struct {
+	what      string // which zone it was
+	zone      int
+	from, to  time.Time
+	remaining share // requests at the ingresses of the other zones
+	cutOff    share // requests at the ingress of the zone
+	// refusedFor is the longest time for which the ingress of another zone refused requests. 0
+	// means that each was accepted.
+	refusedFor time.Duration
+	slowest    time.Duration // the longest that an accepted request took in the other zones
+	// back is the time from the reconnection to the first 200 of the zone that was cut off. 0 means
+	// that there was none in time.
+	back time.Duration
+}
+
+// measure measures with one latency: first with all zones connected, then with one cut off.
+func (z *zones) measure(ctx context.Context, latency time.Duration) error {
+	hosts := z.hosts.Hosts()
+	for n, a := range hosts {
+		for _, b := range hosts[n+1:] {
+			z.hosts.SetBoth(a, b, network.Condition{Delay: latency})
+		}
+	}
+	s := &stage{latency: latency}
+	z.stages = append(z.stages, s)
+	const leader, other = 0, 2
+	if err := z.installation.lead(ctx, hostNames[leader]); err != nil {
+		return err
+	}
+	senders := newSenders(z.book, z.installation, fmt.Sprintf("%d-%s", z.config.Seed, latency))
+	p := newProbes(senders, z.installation)
+	p.every = z.config.Every
+	measuring, stopMeasuring := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stopMeasuring()
+	running.Go(func() { p.run(ctx, measuring) })
+
+	from := time.Now()
+	retry.Sleep(ctx, z.config.Measure)
+	z.measured(s, p, leader, from, time.Now())
+
+	starting, stopLoad := context.WithCancel(ctx)
+	defer stopLoad()
+	running.Go(func() {
+		senders.post(ctx, starting, z.config.Senders, z.config.Rate, z.config.Seed)
+	})
+	if err := z.cutOff(ctx, s, p, "leaders", leader); err != nil {
+		return err
+	}
+	if err := z.installation.lead(ctx, hostNames[leader]); err != nil {
+		return err
+	}
+	return z.cutOff(ctx, s, p, "other", other)
+}
+
+// measured adds the answers of a time in which all zones were connected.
+func (z *zones) measured(s *stage, p *probes, leader int, from, to time.Time) {
+	for host := range p.urls {
+		for _, answer := range p.between(host, from, to) {
+			took := answer.ended.Sub(answer.began)
+			switch {
+			case !answer.accepted:
+				s.refused++
+			case host == leader:
+				s.near = append(s.near, took)
+			default:
+				s.far = append(s.far, took)
+			}
+		}
+	}
+	z.say("%s: 200 in the leader's zone %s, in the others %s", s.latency, spread(s.near),
+		spread(s.far))
+}
+
+// cutOff cuts a zone off for a while, and waits until it has recovered.
+func (z *zones) cutOff(ctx context.Context, s *stage, p *probes, what string, zone int) error {
+	c := zoneCut{what: what, zone: zone, from: time.Now()}
+	host := z.hosts.Hosts()[zone]
+	z.hosts.Isolate(host, true)
+	retry.Sleep(ctx, z.config.Cut)
+	z.hosts.Isolate(host, false)
+	c.to = time.Now()
+	c.back = p.awaitAll(ctx, c.to, reunionTimeout)[zone]
+	if err := z.installation.awaitReplicas(ctx, replicaTimeout); err != nil {
+		return err
+	}
+	for n := range p.urls {
+		answers := p.between(n, c.from, c.to)
+		if n == zone {
+			c.cutOff.add(accepted(answers))
+			continue
+		}
+		c.remaining.add(accepted(answers))
+		c.refusedFor = max(c.refusedFor, refusedFor(answers))
+		for _, answer := range answers {
+			if answer.accepted {
+				c.slowest = max(c.slowest, answer.ended.Sub(answer.began))
+			}
+		}
+	}
+	s.cuts = append(s.cuts, c)
+	z.say("%s: %s zone cut off for %s: the others accepted %s, refused for %s; back after %s",
+		s.latency, what, z.config.Cut, c.remaining, milliseconds(c.refusedFor), orNever(c.back))
+	return ctx.Err()
+}
+
+func (z *zones) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(z.config.Out, format+"\n", args...)
+}
+
+func (z *zones) incidents() (all []incident) {
+	for _, s := range z.stages {
+		for _, c := range s.cuts {
+			kind := fmt.Sprintf("%s zone cut off at %s", c.what, s.latency)
+			all = append(all, incident{kind: kind, from: c.from, to: c.to})
+		}
+	}
+	return all
+}
+
+// err returns an error if the remaining zones refused requests for long, or if a zone did not come
+// back.
+func (z *zones) err() error {
+	var broken []string
+	for _, s := range z.stages {
+		if len(s.near) == 0 || len(s.far) == 0 {
+			broken = append(broken, fmt.Sprintf("%s: nothing was accepted", s.latency))
+		}
+		for _, c := range s.cuts {
+			if c.refusedFor > availableWithin {
+				broken = append(broken, fmt.Sprintf("%s, %s zone: refused for %s", s.latency,
+					c.what, c.refusedFor))
+			}
+			if c.back == 0 || c.back > availableWithin {
+				broken = append(broken, fmt.Sprintf("%s, %s zone: back after %s", s.latency,
+					c.what, orNever(c.back)))
+			}
+		}
+	}
+	if len(broken) == 0 {
+		return nil
+	}
+	return fmt.Errorf("more than %s: %s", availableWithin, strings.Join(broken, "; "))
+}
+
+// write prints the two tables.
+func (z *zones) write(out io.Writer) {
+	const answers = "%-8s %20s %20s %10v\n"
+	_, _ = fmt.Fprintf(out, "\nMilliseconds until a 200, p50 and p99 (number of requests); all "+
+		"zones connected\n"+answers, "latency", "leader's zone", "other zones", "refused")
+	for _, s := range z.stages {
+		_, _ = fmt.Fprintf(out, answers, s.latency, spread(s.near), spread(s.far), s.refused)
+	}
+	const cuts = "%-8s %-10s %10s %12s %12s %10s %10s\n"
+	_, _ = fmt.Fprintf(out, "\nOne zone cut off for %s\n"+cuts, z.config.Cut, "latency", "zone cut",
+		"accepted", "refused for", "slowest 200", "cut off", "back after")
+	for _, s := range z.stages {
+		for _, c := range s.cuts {
+			_, _ = fmt.Fprintf(out, cuts, s.latency, c.what, c.remaining,
+				milliseconds(c.refusedFor), milliseconds(c.slowest), c.cutOff,
+				milliseconds(c.back))
+		}
+	}
+	_, _ = fmt.Fprintln(out, "accepted, refused for, slowest 200: the two zones that remain; cut "+
+		"off: accepted in the zone that is cut off; back after: its first 200 after the end")
+}
+
+// lead makes a server the leader of all streams.
+func (i *installation) lead(ctx context.Context, server string) error {
+	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
+		return err
+	}
+	return eventually(ctx, replicaTimeout, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		all := i.js.ListStreams(ctx)
+		var errs []error
+		for info := range all.Info() {
+			if info.Cluster == nil || info.Cluster.Leader == server {
+				continue
+			}
+			name := info.Config.Name
+			errs = append(errs, fmt.Errorf("%s leads %s", info.Cluster.Leader, name))
+			_, err := i.nc.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+name,
+				[]byte(`{"placement":{"preferred":"`+server+`"}}`))
+			errs = append(errs, err)
+		}
+		return errors.Join(append(errs, all.Err())...)
+	})
+}
