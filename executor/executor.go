@@ -219,7 +219,7 @@ func (e *executor) edits(starting context.Context) (err error) {
 		e.membership); err != nil {
 		return err
 	}
-	e.editor.SealWith(e.keys).KeepIn(e.home)
+	e.editor.WithKeys(e.keys).WithHome(e.home)
 	if n, why := e.directory.Unusable(); n > 0 {
 		e.Log.WithError(why).WithField("workflows",
 			n).Error("senders' secrets cannot be opened: their nodes refuse everything until " +
@@ -297,9 +297,9 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 		Queues:     e.waits,
 		Changes:    e.changed,
 		Keyring:    e.keyring,
-		AuditCaughtUp: func(ctx context.Context) {
-			auditor.CaughtUp(ctx, e.JetStream)
-			recorder.CaughtUp(ctx, e.JetStream)
+		AwaitAudited: func(ctx context.Context) {
+			auditor.AwaitAudited(ctx, e.JetStream)
+			recorder.AwaitRecorded(ctx, e.JetStream)
 		},
 		DefaultPlan: c.DefaultPlan,
 		PublicURL:   c.PublicURL,
@@ -308,7 +308,9 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 		Consumer:    recorder.Durable,
 		Tracer:      tracing.Tracer(e.Ops.Traces, "executor"),
 	})
-	e.Go(ctx, func(ctx context.Context) { operate.SettleCancellations(ctx, calls, c.StreamMaxAge) })
+	e.Go(ctx, func(ctx context.Context) {
+		operate.CompleteCancellations(ctx, calls, c.StreamMaxAge)
+	})
 	signIn := signin.New(signin.Config{
 		AdminToken:   c.AdminToken,
 		Note:         calls.NoteSignIn,
@@ -339,20 +341,20 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 // their causes.
 func (e *executor) startEvents(ctx context.Context) {
 	made := events.New(events.Config{
-		Store:       e.records,
-		Directory:   e.directory,
-		JetStream:   e.JetStream,
-		Queues:      e.waits,
-		Caller:      uuid.NewString(),
-		Trusted:     func() bool { return e.home.Trouble() == nil },
-		Current:     e.editor.Current,
-		CaughtUp:    func(ctx context.Context) { recorder.CaughtUp(ctx, e.JetStream) },
-		DedupWindow: e.config.DedupWindow,
-		Log:         e.Log,
+		Store:         e.records,
+		Directory:     e.directory,
+		JetStream:     e.JetStream,
+		Queues:        e.waits,
+		Caller:        uuid.NewString(),
+		Trusted:       func() bool { return e.home.Trouble() == nil },
+		Current:       e.editor.Current,
+		AwaitRecorded: func(ctx context.Context) { recorder.AwaitRecorded(ctx, e.JetStream) },
+		DedupWindow:   e.config.DedupWindow,
+		Log:           e.Log,
 	})
 	e.records.OnFailure(made.FailureCause)
 	e.Go(ctx, made.Run)
-	e.Go(ctx, made.Look)
+	e.Go(ctx, made.WatchConditions)
 }
 
 // record starts to record executions.

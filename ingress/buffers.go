@@ -20,8 +20,8 @@ const keptBuffer = 16 << 10
 // keptHeaders is the maximum number of headers in a map that returns to the pool.
 const keptHeaders = 64
 
-// trim clears the buffers of a request and drops those that have become too large for the pool.
-func (b *buffers) trim() {
+// reset clears the buffers of a request and drops those that have become too large for the pool.
+func (b *buffers) reset() {
 	if cap(b.body) > keptBuffer {
 		b.body = nil
 	}

@@ -78,7 +78,7 @@ func acquireDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 func (d *delivery) release() {
 	d.reading.release()
 	kept := d.buffers
-	kept.trim()
+	kept.reset()
 	*d = delivery{buffers: kept}
 	spareDeliveries.Put(d)
 }
@@ -99,10 +99,10 @@ func (d *delivery) preset() string {
 	return ""
 }
 
-// dropped returns the headers that hold the sender's secret and must not be forwarded.
-func (d *delivery) dropped() []string {
+// senderSecretHeaders returns the headers that hold the sender's secret and must not be forwarded.
+func (d *delivery) senderSecretHeaders() []string {
 	if s := d.sender(); s != nil {
-		return s.Drop()
+		return s.SecretHeaders()
 	}
 	return nil
 }

@@ -176,13 +176,13 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 var steps = [...]func(*handler, *delivery) *outcome{
 	(*handler).admit, // 5, 6
 	// A handshake starts nothing, whatever the state of the plan and the workflow is.
-	(*handler).shake,
-	(*handler).plan,     // 7, 8
-	(*handler).verify,   // 11, 12 and the signature, for a node whose sender verifies requests
-	(*handler).limit,    // 9
-	(*handler).reject,   // 10
-	(*handler).complete, // 11, 12, 13
-	(*handler).filter,   // the node's filter: a request that does not meet it starts nothing
+	(*handler).answerHandshake,
+	(*handler).plan,      // 7, 8
+	(*handler).verify,    // 11, 12 and the signature, for a node whose sender verifies requests
+	(*handler).limit,     // 9
+	(*handler).reject,    // 10
+	(*handler).checkBody, // 11, 12, 13
+	(*handler).filter,    // the node's filter: a request that does not meet it starts nothing
 }
 
 func (h *handler) decide(d *delivery, workflowID string) outcome {
@@ -221,7 +221,7 @@ func (h *handler) decideOther(d *delivery, workflowID string) outcome {
 	if out := h.admit(d); out != nil {
 		return *out
 	}
-	if out := h.shake(d); out != nil {
+	if out := h.answerHandshake(d); out != nil {
 		return *out
 	}
 	return notAllowed

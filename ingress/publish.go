@@ -18,7 +18,7 @@ import (
 // start starts an execution, and waits for its end if the node's answers do.
 func (h *handler) start(d *delivery) outcome {
 	id := d.caller.ExecutionID(d.id)
-	if out := h.enter(d); out != nil {
+	if out := h.chooseStream(d); out != nil {
 		return *out
 	}
 	if a := d.caller.Node.Answer; a != nil {
@@ -30,9 +30,9 @@ func (h *handler) start(d *delivery) outcome {
 // retryClosed is the Retry-After while a queue moves to another stream.
 const retryClosed = time.Second
 
-// enter finds the stream in which the start or the rejection is to be stored. After it, the pass of
-// the delivery must be left once.
-func (h *handler) enter(d *delivery) *outcome {
+// chooseStream finds the stream in which the start or the rejection is to be stored. After it, the
+// pass of the delivery must be left once.
+func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
 		d.pass = d.caller.Workflow.Enter()
 		if !d.pass.Moved && d.pass.Place != registry.PlaceClosed {
@@ -75,7 +75,7 @@ func (h *handler) store(d *delivery, id string) outcome {
 		AcceptedAt: d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:    d.payload,
 		Trace:      d.e.startPublish(d.r, subject, d.caller, id),
-		Headers:    tokens.forwardedHeaders(d.headers, d.r, d.dropped()),
+		Headers:    tokens.forwardedHeaders(d.headers, d.r, d.senderSecretHeaders()),
 		Query:      tokens.forwardedQuery(d.r.URL.RawQuery),
 		TokenID:    d.caller.TokenID,
 		Sender:     d.preset(),
@@ -96,7 +96,7 @@ func (h *handler) store(d *delivery, id string) outcome {
 	out := outcome{executionID: id, duplicate: ack.Duplicate}
 	if s := d.sender(); s != nil {
 		out.answer = s.Reply(&d.request)
-		h.sawDelivery(d)
+		h.countSenderDelivery(d)
 	}
 	return out
 }
@@ -111,7 +111,7 @@ func (h *handler) reject(d *delivery) *outcome {
 	_ = h.read(d)
 	h.identify(d)
 	why := d.caller.Inactive(d.id)
-	if out := h.enter(d); out != nil {
+	if out := h.chooseStream(d); out != nil {
 		return out
 	}
 	defer d.pass.Leave()
@@ -125,7 +125,7 @@ func (h *handler) reject(d *delivery) *outcome {
 		At:           d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:      d.payload,
 		DeclaredSize: max(d.r.ContentLength, int64(len(d.payload.Body)), 0),
-		Headers:      tokens.forwardedHeaders(d.headers, d.r, d.dropped()),
+		Headers:      tokens.forwardedHeaders(d.headers, d.r, d.senderSecretHeaders()),
 		Query:        tokens.forwardedQuery(d.r.URL.RawQuery),
 		Code:         string(why.Code),
 		TokenID:      d.caller.TokenID,

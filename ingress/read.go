@@ -28,9 +28,9 @@ func (h *handler) limit(d *delivery) *outcome {
 	return nil
 }
 
-// complete makes the last checks, 11 to 13, of a request that may start an execution.
-func (h *handler) complete(d *delivery) *outcome {
-	if out := h.whole(d); out != nil {
+// checkBody makes the last checks, 11 to 13, of a request that may start an execution.
+func (h *handler) checkBody(d *delivery) *outcome {
+	if out := h.readWithID(d); out != nil {
 		return out
 	}
 	if d.notJSON {
@@ -39,9 +39,9 @@ func (h *handler) complete(d *delivery) *outcome {
 	return nil
 }
 
-// whole reads the body and finds the delivery ID. If the ID may be covered by a signature, it is
-// looked for only after the request was verified.
-func (h *handler) whole(d *delivery) *outcome {
+// readWithID reads the body and finds the delivery ID. If the ID may be covered by a signature, it
+// is looked for only after the request was verified.
+func (h *handler) readWithID(d *delivery) *outcome {
 	unknown := d.signsID() && !d.verified
 	if !d.isRead && !unknown && !h.idInBody(d) {
 		if out := h.checkID(d); out != nil {
@@ -123,7 +123,7 @@ func (h *handler) read(d *delivery) *admission.Refusal {
 // idInBody reports whether the delivery ID may come from the body.
 func (h *handler) idInBody(d *delivery) bool {
 	s := d.sender()
-	return s != nil && s.DeliveryInBody() && d.firstOf(h.firstIDHeaders) == ""
+	return s != nil && s.DeliveryInBody() && d.firstHeader(h.firstIDHeaders) == ""
 }
 
 // identify determines the delivery ID. In order of preference it uses the ID that the signature
@@ -141,12 +141,12 @@ func (h *handler) identify(d *delivery) {
 			return
 		}
 	}
-	d.id.ID = d.firstOf(h.firstIDHeaders)
+	d.id.ID = d.firstHeader(h.firstIDHeaders)
 	if s != nil && d.id.ID == "" {
 		d.id = admission.Delivery(s.Delivery(&d.request, d.verdict))
 	}
 	if d.id.ID == "" {
-		d.id.ID = d.firstOf(h.otherIDHeaders)
+		d.id.ID = d.firstHeader(h.otherIDHeaders)
 	}
 }
 
@@ -154,13 +154,13 @@ func (h *handler) identify(d *delivery) {
 // is, because long ones are hashed.
 func (d *delivery) tooLong() bool { return len(d.id.ID) > execution.MaxDeliveryID }
 
-// firstOf returns the first value that is not empty among the headers, which are named in canonical
-// form. It skips headers that hold a secret, because delivery IDs are recorded and shown.
-func (d *delivery) firstOf(names []string) string {
+// firstHeader returns the first value that is not empty among the headers, which are named in
+// canonical form. It skips headers that hold a secret, because delivery IDs are recorded and shown.
+func (d *delivery) firstHeader(names []string) string {
 	for _, name := range names {
 		for _, value := range d.r.Header[name] {
 			if value != "" && !slices.Contains(secretHeaders, name) &&
-				!slices.Contains(d.dropped(), name) {
+				!slices.Contains(d.senderSecretHeaders(), name) {
 				return value
 			}
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// shake answers a handshake of the node's sender. A handshake starts nothing, leaves no record, and
-// counts against no limit.
-func (h *handler) shake(d *delivery) *outcome {
+// answerHandshake answers a handshake of the node's sender. A handshake starts nothing, leaves no
+// record, and counts against no limit.
+func (h *handler) answerHandshake(d *delivery) *outcome {
 	s := d.sender()
 	if s == nil {
 		return nil
@@ -53,7 +53,7 @@ func (h *handler) verify(d *delivery) *outcome {
 	if s == nil || !s.Verifies() {
 		return nil
 	}
-	if out := h.whole(d); out != nil {
+	if out := h.readWithID(d); out != nil {
 		return out
 	}
 	now := time.Now()
@@ -80,8 +80,8 @@ func (h *handler) unverified(d *delivery, v sender.Verdict, now time.Time) *outc
 	return &outcome{refusal: &admission.Refusal{Code: v.Code}}
 }
 
-// sawDelivery counts a stored delivery for its sender.
-func (h *handler) sawDelivery(d *delivery) {
+// countSenderDelivery counts a stored delivery for its sender.
+func (h *handler) countSenderDelivery(d *delivery) {
 	seen := report.Seen{Delivery: true, WithoutID: d.id.ID == ""}
 	if d.verified {
 		seen.VerifiedAt = d.e.start

@@ -51,7 +51,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outco
 	out.waited = got
 	if wait != nil {
 		if out.duplicate {
-			wait.Repeated()
+			wait.MarkRepeated()
 		}
 		h.wait(d, a, wait, got)
 	}
@@ -70,13 +70,15 @@ func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *w
 	// The server's own deadline counts from the headers, and HTTP/2 resets a stream when it passes.
 	// If setting a deadline is not supported, there is no limit either.
 	_ = http.NewResponseController(d.w).SetWriteDeadline(limit.Add(2 * h.answerTimeout))
-	got.Result = wait.For(d.r.Context(), limit, func(bytes int) bool { return h.hold(d, bytes) })
+	got.Result = wait.Await(d.r.Context(), limit, func(bytes int) bool {
+		return h.reserveOutput(d, bytes)
+	})
 	d.e.waited = time.Since(began)
 }
 
-// hold reserves memory for an output until the request has been answered, and reports whether there
-// was enough. Outputs and bodies share the same limits.
-func (h *handler) hold(d *delivery, bytes int) bool {
+// reserveOutput reserves memory for an output until the request has been answered, and reports
+// whether there was enough. Outputs and bodies share the same limits.
+func (h *handler) reserveOutput(d *delivery, bytes int) bool {
 	account := d.caller.Workflow.AccountID
 	if !h.shares.enter(account, int64(bytes)) {
 		return false

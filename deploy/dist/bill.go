@@ -129,7 +129,7 @@ func (r *Release) program(binary string) (program spdxPackage, linked []spdxPack
 	}
 	name := filepath.Base(binary)
 	version, licence := r.Version, "NONE"
-	if !ours(info.Path) {
+	if !isOurs(info.Path) {
 		version, licence = info.Main.Version, unasserted
 	}
 	program = goPackage(info.Path, version)
@@ -142,7 +142,7 @@ func (r *Release) program(binary string) (program spdxPackage, linked []spdxPack
 			module = module.Replace
 		}
 		// Modules of the checkout have the version of the release.
-		if ours(module.Path) {
+		if isOurs(module.Path) {
 			module.Version = r.Version
 		}
 		linked = append(linked, goPackage(module.Path, module.Version))
@@ -150,7 +150,7 @@ func (r *Release) program(binary string) (program spdxPackage, linked []spdxPack
 	return program, linked, nil
 }
 
-func ours(path string) bool { return strings.HasPrefix(path, "github.com/hookstart/hookstart/") }
+func isOurs(path string) bool { return strings.HasPrefix(path, "github.com/hookstart/hookstart/") }
 
 func goPackage(path, version string) spdxPackage {
 	return spdxPackage{

@@ -34,7 +34,7 @@ const (
 func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL string, err error) {
 	client := apiclient.New(s.ExecutorURL, s.AdminToken)
 	if certFile != "" {
-		transport, err := trusting(certFile)
+		transport, err := transportTrusting(certFile)
 		if err != nil {
 			return "", err
 		}
@@ -63,9 +63,9 @@ func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL strin
 	return trigger.URL, err
 }
 
-// trusting returns a transport to this process's own listener, which trusts the certificate in
-// certFile. The listener is reached by address, while the certificate is for a name.
-func trusting(certFile string) (http.RoundTripper, error) {
+// transportTrusting returns a transport to this process's own listener, which trusts the
+// certificate in certFile. The listener is reached by address, while the certificate is for a name.
+func transportTrusting(certFile string) (http.RoundTripper, error) {
 	//nolint:gosec // the operator's own file, which the listener has read
 	chain, err := os.ReadFile(certFile)
 	if err != nil {

@@ -99,7 +99,7 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 				!strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
 				return false
 			}
-			if err := notePassedOver(c.DataDir, consumer); err != nil {
+			if err := noteSkipped(c.DataDir, consumer); err != nil {
 				log.WithError(err).Error("executions that were not run will be ended as failed, " +
 					"not given to runners: " + consumer)
 			}
@@ -127,7 +127,7 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 // ended. The file stays until these starts are given to the runners again.
 const passedOverFolder = "passed-over"
 
-func notePassedOver(dataDir, consumer string) error {
+func noteSkipped(dataDir, consumer string) error {
 	folder := filepath.Join(dataDir, passedOverFolder)
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return err
@@ -135,8 +135,8 @@ func notePassedOver(dataDir, consumer string) error {
 	return durable.WriteFile(filepath.Join(folder, consumer), nil, 0o600)
 }
 
-// passedOver returns the names of the consumers that have a file in passedOverFolder.
-func passedOver(dataDir string) (consumers []string, err error) {
+// skippedConsumers returns the names of the consumers that have a file in passedOverFolder.
+func skippedConsumers(dataDir string) (consumers []string, err error) {
 	files, err := os.ReadDir(filepath.Join(dataDir, passedOverFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -149,8 +149,8 @@ func passedOver(dataDir string) (consumers []string, err error) {
 	return consumers, err
 }
 
-// forgetPassedOver removes the file of a consumer from passedOverFolder.
-func forgetPassedOver(dataDir, consumer string) error {
+// forgetSkipped removes the file of a consumer from passedOverFolder.
+func forgetSkipped(dataDir, consumer string) error {
 	return os.Remove(filepath.Join(dataDir, passedOverFolder, filepath.Base(consumer)))
 }
 

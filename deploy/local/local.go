@@ -224,9 +224,9 @@ func (l *local) describe(adminToken string) {
 	l.executor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
 	l.executor.AdminToken, l.executor.Publishing, l.executor.FreshNATS = adminToken,
 		new(atomic.Int64), true
-	l.executor.PassedOver = func() ([]string, error) { return passedOver(c.DataDir) }
+	l.executor.PassedOver = func() ([]string, error) { return skippedConsumers(c.DataDir) }
 	l.executor.Redelivered = func(consumer string) error {
-		return forgetPassedOver(c.DataDir, consumer)
+		return forgetSkipped(c.DataDir, consumer)
 	}
 	if !c.NoDemo {
 		l.executor.DemoQueue = demoQueue

@@ -53,7 +53,7 @@ func recoverNATS(
 		case failed < transient: // it is also unhealthy for a moment while a stream is deleted
 			failed++
 			continue
-		case hasRoom(storeDir) != nil:
+		case checkRoom(storeDir) != nil:
 			outSince = time.Time{} // a restart would only fail again
 			continue
 		case outSince.IsZero():
@@ -74,8 +74,8 @@ func recoverNATS(
 	}
 }
 
-// hasRoom returns an error unless room bytes can be written to a folder.
-func hasRoom(dir string) error {
+// checkRoom returns an error unless room bytes can be written to a folder.
+func checkRoom(dir string) error {
 	path := filepath.Join(dir, "room-is-tried")
 	//nolint:gosec // the operator's own folder
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)

@@ -25,8 +25,8 @@ func (c *Config) services() (forExecutor executor.Config, forIngress ingress.Con
 		return forExecutor, forIngress,
 			errors.New("--executor-tls-cert and --executor-tls-key go together")
 	}
-	adopt(reflect.ValueOf(&forExecutor).Elem(), reflect.ValueOf(*c))
-	adopt(reflect.ValueOf(&forIngress).Elem(), reflect.ValueOf(*c))
+	copyFlags(reflect.ValueOf(&forExecutor).Elem(), reflect.ValueOf(*c))
+	copyFlags(reflect.ValueOf(&forIngress).Elem(), reflect.ValueOf(*c))
 	forExecutor.TLSCert, forExecutor.TLSKey = c.ExecutorTLSCert, c.ExecutorTLSKey
 	forExecutor.AdoptDatabase = true // both are in one data folder
 	forExecutor.StreamMaxAge = max(c.StreamMaxAge, c.DedupWindow)
@@ -37,8 +37,8 @@ func (c *Config) services() (forExecutor executor.Config, forIngress ingress.Con
 	return forExecutor, forIngress, nil
 }
 
-// adopt sets every flag of a service to the value of the flag of the same name here.
-func adopt(service, here reflect.Value) {
+// copyFlags sets every flag of a service to the value of the flag of the same name here.
+func copyFlags(service, here reflect.Value) {
 	for i := range service.NumField() {
 		field := service.Type().Field(i)
 		if field.Tag.Get("kong") == "-" {

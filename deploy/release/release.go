@@ -55,14 +55,14 @@ func GoMod(root, folder, version string) ([]byte, error) {
 		return nil, err
 	}
 	for _, required := range file.Require {
-		if ours(required.Mod.Path) {
+		if isOurs(required.Mod.Path) {
 			if err := file.AddRequire(required.Mod.Path, version); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, replaced := range file.Replace {
-		if !ours(replaced.Old.Path) {
+		if !isOurs(replaced.Old.Path) {
 			return nil,
 				fmt.Errorf("%s replaces %s, but a replace directive has no effect in modules "+
 					"that require it", name, replaced.Old.Path)
@@ -75,7 +75,7 @@ func GoMod(root, folder, version string) ([]byte, error) {
 	return file.Format()
 }
 
-func ours(modulePath string) bool { return strings.HasPrefix(modulePath, Root+"/") }
+func isOurs(modulePath string) bool { return strings.HasPrefix(modulePath, Root+"/") }
 
 // CheckChangelog returns an error that tells what CHANGELOG.md lacks for a release: its section,
 // with the date, and text in it.

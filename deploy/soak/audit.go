@@ -55,7 +55,7 @@ func examine(b *ledger, s stored, records map[string]record, incidents []inciden
 	a.examineStored(b, s.starts, records, incidents, acknowledged)
 	a.examineEnds(s, records, func(marker string) string {
 		if d := b.deliveries[marker]; d != nil {
-			return when(d, incidents)
+			return describeTime(d, incidents)
 		}
 		return "not ours"
 	})
@@ -82,33 +82,33 @@ func (a *audit) examineTold(
 			case !isStored:
 				a.lost = append(a.lost,
 					fmt.Sprintf("%s (delivery %s, %s) is not in the stream", id, d.marker,
-						when(d, incidents)))
+						describeTime(d, incidents)))
 			case s.marker != d.marker:
 				a.strange = append(a.strange,
 					fmt.Sprintf("%s was given to delivery %s and is of delivery %s", id, d.marker,
 						s.marker))
 			case records[id].count == 0:
 				a.unrecorded = append(a.unrecorded,
-					fmt.Sprintf("%s (delivery %s, %s)", id, d.marker, when(d, incidents)))
+					fmt.Sprintf("%s (delivery %s, %s)", id, d.marker, describeTime(d, incidents)))
 			}
 		}
 		if len(d.executions) > 1 {
 			a.doubled = append(a.doubled,
-				fmt.Sprintf("delivery %s (%s) was given %s", d.marker, when(d, incidents),
+				fmt.Sprintf("delivery %s (%s) was given %s", d.marker, describeTime(d, incidents),
 					strings.Join(d.executions, " and ")))
 		}
 		if d.originals > 1 {
 			a.doubled = append(a.doubled,
 				fmt.Sprintf("delivery %s (%s) was told %d times that it is the first", d.marker,
-					when(d, incidents), d.originals))
+					describeTime(d, incidents), d.originals))
 		}
 		if d.early {
 			a.misjudged++
 		}
 		if d.refusedForGood != "" {
 			a.refused = append(a.refused,
-				fmt.Sprintf("delivery %s (%s) was answered %s", d.marker, when(d, incidents),
-					d.refusedForGood))
+				fmt.Sprintf("delivery %s (%s) was answered %s",
+					d.marker, describeTime(d, incidents), d.refusedForGood))
 		}
 	}
 	return acknowledged
@@ -188,8 +188,9 @@ func cause(d *delivery, incidents []incident) string {
 	return kind
 }
 
-// when describes when a delivery was sent and answered, and which faults happened around that time.
-func when(d *delivery, incidents []incident) string {
+// describeTime describes when a delivery was sent and answered, and which faults happened around
+// that time.
+func describeTime(d *delivery, incidents []incident) string {
 	var kinds []string
 	for _, i := range incidents {
 		if i.from.Before(d.ended) && (i.to.IsZero() || i.to.Add(recoverTimeout/4).After(d.began)) {

@@ -104,9 +104,9 @@ func (f *faults) deck() []fault {
 		add("pause "+kind, []string{s.name}, shortestHang, longestHang, hang(s.process))
 	}
 	add("rolling restart of ingresses", rolled["ingress"], 0, time.Second,
-		roll(f.installation.ingresses))
+		rollingRestart(f.installation.ingresses))
 	add("rolling restart of executors", rolled["executor"], 0, time.Second,
-		roll(f.installation.executors))
+		rollingRestart(f.installation.executors))
 	for _, r := range f.installation.runners {
 		add("kill runner", []string{r.name}, 0, longestDown, down(r.process, r.kill))
 		add("pause runner", []string{r.name}, shortestHang, longestHang, hang(r.process))
@@ -128,17 +128,18 @@ func (f *faults) deck() []fault {
 				return fillNode(ctx, p, room, lasts)
 			})
 		}
-		links := f.installation.around(n)
+		links := f.installation.linksAround(n)
 		if f.random.IntN(2) == 0 {
-			links = f.installation.between(n, (n+1)%len(nodes))
+			links = f.installation.linksBetween(n, (n+1)%len(nodes))
 		}
-		add("cut between nodes", slot, shortestHang, longestHang, apart(links, (*link.Link).Cut))
+		add("cut between nodes", slot, shortestHang, longestHang,
+			breakLinks(links, (*link.Link).Cut))
 		if n == f.random.IntN(len(nodes)) {
 			continue // fewer of these, because they take longest
 		}
 		add("pause node", slot, shortestHang, longestHang, hang(p.process))
 		add("silence between nodes", slot, shortestHang, longestHang,
-			apart(links, (*link.Link).Silence))
+			breakLinks(links, (*link.Link).Silence))
 	}
 	last := nodes[f.random.IntN(len(nodes))]
 	add("stop node", slot, 0, longestDown, down(last.process, last.terminate))
@@ -155,13 +156,13 @@ func (f *faults) addWays(add addFault) {
 		kind, _, _ := strings.Cut(s.name, "-")
 		slot := []string{s.name}
 		add("silence between "+kind+" and nodes", slot, shortestHang, longestFreeze,
-			apart(s.nats, (*link.Link).Silence))
+			breakLinks(s.nats, (*link.Link).Silence))
 		if s.database != nil {
 			add("silence between executor and database", slot, shortestHang, longestFreeze,
-				apart([]*link.Link{s.database}, (*link.Link).Silence))
+				breakLinks([]*link.Link{s.database}, (*link.Link).Silence))
 		} else if f.random.IntN(2) == 0 {
 			add("cut between "+kind+" and nodes", slot, shortestHang, longestHang,
-				apart(s.nats, (*link.Link).Cut))
+				breakLinks(s.nats, (*link.Link).Cut))
 		}
 	}
 }
@@ -307,15 +308,15 @@ func (f *faults) happen(ctx context.Context, next fault) {
 	f.freed = make(chan struct{})
 }
 
-// stand notes that recording made no progress.
-func (f *faults) stand(text string) {
+// noteStalled notes that recording made no progress.
+func (f *faults) noteStalled(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.standing = append(f.standing, text)
 }
 
-// at reports whether there is a fault at a target now.
-func (f *faults) at(slot string) bool {
+// hasFaultAt reports whether there is a fault at a target now.
+func (f *faults) hasFaultAt(slot string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.busy[slot]
@@ -349,8 +350,8 @@ func hang(p *process) injection {
 	}
 }
 
-// apart returns an injection that applies do to links, and heals them afterwards.
-func apart(links []*link.Link, do func(*link.Link)) injection {
+// breakLinks returns an injection that applies do to links, and heals them afterwards.
+func breakLinks(links []*link.Link, do func(*link.Link)) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		for _, l := range links {
 			do(l)
@@ -363,9 +364,9 @@ func apart(links []*link.Link, do func(*link.Link)) injection {
 	}
 }
 
-// roll returns an injection that restarts services one after another in an orderly way, as an
-// upgrade does.
-func roll(services []*service) injection {
+// rollingRestart returns an injection that restarts services one after another in an orderly way,
+// as an upgrade does.
+func rollingRestart(services []*service) injection {
 	return func(ctx context.Context, _ time.Duration) error {
 		for _, s := range services {
 			s.terminate()

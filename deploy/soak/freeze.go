@@ -69,7 +69,7 @@ func (f *faults) freezeAlone(ctx context.Context, s *service, lasts time.Duratio
 			return err
 		}
 		if lag := behind(ctx, f.installation.js); lag != nil {
-			f.stand(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody recorded "+
+			f.noteStalled(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody recorded "+
 				"anything: %v", s.name, lasts-takeOver, lag))
 		}
 		return nil

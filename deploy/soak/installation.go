@@ -472,17 +472,17 @@ func (i *installation) answers(ctx context.Context, url string) error {
 	return err
 }
 
-// between returns the links between two nodes.
-func (i *installation) between(a, b int) []*link.Link {
+// linksBetween returns the links between two nodes.
+func (i *installation) linksBetween(a, b int) []*link.Link {
 	return []*link.Link{i.links[[2]int{a, b}], i.links[[2]int{b, a}]}
 }
 
-// around returns the links between a node and all others.
-func (i *installation) around(node int) []*link.Link {
+// linksAround returns the links between a node and all others.
+func (i *installation) linksAround(node int) []*link.Link {
 	var all []*link.Link
 	for other := range i.nodes {
 		if other != node {
-			all = append(all, i.between(node, other)...)
+			all = append(all, i.linksBetween(node, other)...)
 		}
 	}
 	return all

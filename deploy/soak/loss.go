@@ -120,7 +120,7 @@ func (f *faults) awaitCareless(ctx context.Context) error {
 	if len(unreported) == 0 {
 		return nil
 	}
-	if err := roll(f.installation.executors)(ctx, 0); err != nil {
+	if err := rollingRestart(f.installation.executors)(ctx, 0); err != nil {
 		return err
 	}
 	return eventually(ctx, recordTimeout, func(ctx context.Context) error {

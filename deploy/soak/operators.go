@@ -128,7 +128,7 @@ func (all *operators) settle(ctx context.Context) {
 	}
 }
 
-func (all *operators) untrue() []string {
+func (all *operators) wrongAnswers() []string {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return slices.Clone(all.wrong)
@@ -145,8 +145,8 @@ func (all *operators) write(out io.Writer) {
 			"do not know\n", "checks", all.asked.Load(), all.answered.Load())
 }
 
-// possible returns the changes that can be made now, by name.
-func (o *operator) possible() map[string]func(context.Context, *apiclient.Client) error {
+// possibleChanges returns the changes that can be made now, by name.
+func (o *operator) possibleChanges() map[string]func(context.Context, *apiclient.Client) error {
 	if !o.exists {
 		return map[string]func(context.Context, *apiclient.Client) error{"put": o.put}
 	}
@@ -176,7 +176,7 @@ func (o *operator) possible() map[string]func(context.Context, *apiclient.Client
 // changeOnce makes one change, through one executor after another until it is confirmed, and then
 // checks the answers of all services.
 func (o *operator) changeOnce(ctx, measuring context.Context) {
-	changes := o.possible()
+	changes := o.possibleChanges()
 	names := slices.Sorted(maps.Keys(changes))
 	name := names[o.random.IntN(len(names))]
 	if name == "delete" && o.random.IntN(3) > 0 {

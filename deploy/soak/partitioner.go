@@ -127,11 +127,11 @@ func (f *partitioner) status(b *ledger, all *operators) string {
 	return fmt.Sprintf("partitions %d  acknowledged %d  refused %d  no answer %d  changes %d  "+
 		"untrue %d",
 		len(f.happened()), t.acknowledged, sum(t.refused), sum(t.errors), all.confirmed.Load(),
-		len(all.untrue()))
+		len(all.wrongAnswers()))
 }
 
-// late names the ingresses that gave no 200 soon enough after a partition was healed.
-func (f *partitioner) late() (late []string) {
+// slowIngresses names the ingresses that gave no 200 soon enough after a partition was healed.
+func (f *partitioner) slowIngresses() (late []string) {
 	for _, p := range f.happened() {
 		for host, took := range p.reunion {
 			if took == 0 || took > availableWithin {
@@ -151,7 +151,7 @@ func orNever(took time.Duration) string {
 
 // err returns an error that names the ingresses that came back too late, or nil if there are none.
 func (f *partitioner) err() error {
-	if late := f.late(); len(late) > 0 {
+	if late := f.slowIngresses(); len(late) > 0 {
 		return fmt.Errorf("%d ingresses took more than %s after healing until their first 200",
 			len(late), availableWithin)
 	}
@@ -216,7 +216,7 @@ func (f *partitioner) write(out io.Writer) {
 	_, _ = fmt.Fprintf(out,
 		"below 95 %%: hosts in the first %s; first 200, replicas: the slowest after healing, of "+
 			"all hosts\n", availableWithin)
-	late := f.late()
+	late := f.slowIngresses()
 	_, _ = fmt.Fprintf(out,
 		"%-14s %8d  ingresses whose first 200 came more than %s after healing\n", "late", len(late),
 		availableWithin)

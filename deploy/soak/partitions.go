@@ -107,7 +107,7 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 	if err := r.compare(ctx, i, b, f.incidents(), nil); err != nil {
 		return err
 	}
-	r.ended, r.untrue = i.complaints(), all.untrue()
+	r.ended, r.untrue = i.complaints(), all.wrongAnswers()
 	r.write(c.Out)
 	all.write(c.Out)
 	f.write(c.Out)

@@ -17,7 +17,7 @@ func TestRollingRestart(t *testing.T) {
 	p.awaitAccepted(t, 200)
 
 	for _, services := range [][]*service{i.ingresses, i.executors} {
-		if err := roll(services)(t.Context(), 0); err != nil {
+		if err := rollingRestart(services)(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -27,7 +27,7 @@ import (
 func runRunner(natsURL, runs string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	handle, err := noting(runs)
+	handle, err := recordingHandler(runs)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func runRunner(natsURL, runs string) error {
 func runHostRunner(natsURL, credsFile, caFile, runs string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	handle, err := noting(runs)
+	handle, err := recordingHandler(runs)
 	if err != nil {
 		return err
 	}
@@ -67,9 +67,9 @@ func runHostRunner(natsURL, credsFile, caFile, runs string) error {
 	return runner.Run(ctx, nc, options, handle)
 }
 
-// noting returns the handler of the runners. The handler notes in a file which executions it
-// receives; the file stays open as long as the process runs.
-func noting(runs string) (func(context.Context, runner.Execution) (any, error), error) {
+// recordingHandler returns the handler of the runners. The handler notes in a file which executions
+// it receives; the file stays open as long as the process runs.
+func recordingHandler(runs string) (func(context.Context, runner.Execution) (any, error), error) {
 	//nolint:gosec // a path of the caller's own
 	file, err := os.OpenFile(runs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -208,7 +208,7 @@ func (r *report) compare(
 	if err != nil {
 		return fmt.Errorf("read the records: %w", err)
 	}
-	if r.aside, err = readAside(ctx, i.client()); err != nil {
+	if r.aside, err = readQuarantined(ctx, i.client()); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	for id, acknowledged := range unreported {

@@ -198,9 +198,9 @@ func items[T any](
 
 const startSubjects = "executions.start."
 
-// readAside describes the starts that executors have put into quarantine, though all starts can be
-// recorded.
-func readAside(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
+// readQuarantined describes the starts that executors have put into quarantine, though all starts
+// can be recorded.
+func readQuarantined(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
 	for d, err := range items(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
 			return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)

@@ -32,7 +32,7 @@ func (i *installation) switching(
 	for number := 0; starting.Err() == nil; number++ {
 		retry.Sleep(starting, switchEvery)
 		e := i.executors[random.IntN(len(i.executors))]
-		if f.at(e.name) {
+		if f.hasFaultAt(e.name) {
 			continue
 		}
 		active = !active

@@ -32,7 +32,7 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 			page.text(escape(leaf.Help))
 			page.preformatted(leaf.Detail)
 			page.values(leaf.Positional)
-			for _, flags := range ownFlags(leaf) {
+			for _, flags := range flagsOf(leaf) {
 				page.flags(flags)
 			}
 		}
@@ -47,9 +47,9 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 	return page.Flush()
 }
 
-// ownFlags returns the flags of a verb and of the verbs that it belongs to, without those of the
+// flagsOf returns the flags of a verb and of the verbs that it belongs to, without those of the
 // whole program.
-func ownFlags(leaf *kong.Node) (all [][]*kong.Flag) {
+func flagsOf(leaf *kong.Node) (all [][]*kong.Flag) {
 	for node := leaf; node != nil && node.Parent != nil; node = node.Parent {
 		all = append(all, visible(node.Flags))
 	}

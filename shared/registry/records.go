@@ -149,8 +149,8 @@ type NodeToken struct {
 	ExpiresAt int64 // Unix nanoseconds; 0 means never
 }
 
-// Works reports whether the token has not expired.
-func (t NodeToken) Works(now time.Time) bool {
+// IsValid reports whether the token has not expired.
+func (t NodeToken) IsValid(now time.Time) bool {
 	return t.ExpiresAt == 0 || t.ExpiresAt > now.UnixNano()
 }
 

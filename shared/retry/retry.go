@@ -12,9 +12,9 @@ import (
 // the question has to be asked again.
 const AskTimeout = 2 * time.Second
 
-// Ask calls question up to four times a second until it returns nil or the context ends. Then it
+// Do calls question up to four times a second until it returns nil or the context ends. Then it
 // returns the last error.
-func Ask(ctx context.Context, question func(context.Context) error) (err error) {
+func Do(ctx context.Context, question func(context.Context) error) (err error) {
 	Until(ctx, 250*time.Millisecond, func() bool {
 		asking, cancel := context.WithTimeout(ctx, AskTimeout)
 		defer cancel()

@@ -2,10 +2,11 @@ package runner
 
 import "encoding/json"
 
-// HTTP is an output that is the whole answer to the request which started the execution. It has
-// this effect if the trigger node has an answer that waits and is raw, or a sender that shows the
-// answer; otherwise it is an output like any other. An HTTP that cannot be sent is answered 502.
-type HTTP struct {
+// HTTPResponse is an output that is the whole answer to the request which started the execution. It
+// has this effect if the trigger node has an answer that waits and is raw, or a sender that shows
+// the answer; otherwise it is an output like any other. An HTTPResponse that cannot be sent is
+// answered 502.
+type HTTPResponse struct {
 	// Status is 200 to 599. 0 means 200.
 	Status int
 	// Headers are set in the answer, except those about the connection or the length of the body.
@@ -17,7 +18,7 @@ type HTTP struct {
 }
 
 // MarshalJSON implements json.Marshaler.
-func (h HTTP) MarshalJSON() ([]byte, error) {
+func (h HTTPResponse) MarshalJSON() ([]byte, error) {
 	type members struct {
 		Status  int               `json:"status,omitempty"`
 		Headers map[string]string `json:"headers,omitempty"`

@@ -30,7 +30,7 @@ type underway struct {
 	ownAcks       *ack.Engine
 	ackWait       time.Duration
 	announceAfter time.Duration
-	announce      func(*message) // called when a handler has worked for announceAfter
+	announce      func(*message) // watchHandler when a handler has worked for announceAfter
 	abandon       func(context.Context, *message)
 	timeout       time.Duration // maximum time of an attempt
 	stop          chan struct{}
@@ -51,12 +51,12 @@ type key struct {
 // below the comment "guarded" until the message is removed.
 type message struct {
 	key
-	place   stream.Place // where its start is stored
-	start   *execution.Start
-	attempt int       // counts from 1
-	began   time.Time // when the message arrived
-	called  time.Time // when the handler was called
-	ordered *ordered  // nil for a message without an order key
+	place        stream.Place // where its start is stored
+	start        *execution.Start
+	attempt      int       // counts from 1
+	began        time.Time // when the message arrived
+	watchHandler time.Time // when the handler was called
+	ordered      *ordered  // nil for a message without an order key
 
 	// guarded
 	jetstream.Msg           // the last delivery
@@ -90,7 +90,7 @@ func newUnderway(r *runner) (*underway, error) {
 		stopped:       make(chan struct{}),
 		messages:      map[key]*message{},
 	}
-	go u.tend()
+	go u.runRounds()
 	return u, nil
 }
 
@@ -140,16 +140,16 @@ func (u *underway) remove(m *message) {
 	delete(u.messages, m.key)
 }
 
-// called begins to watch a handler, whose context is ctx, until it has returned.
-func (u *underway) called(ctx context.Context, m *message) {
+// watchHandler begins to watch a handler, whose context is ctx, until it has returned.
+func (u *underway) watchHandler(ctx context.Context, m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	m.handling = ctx
 }
 
-// returned ends the watch of a handler that has returned. It returns false if the handler was
+// unwatchHandler ends the watch of a handler that has returned. It returns false if the handler was
 // abandoned before.
-func (u *underway) returned(m *message) bool {
+func (u *underway) unwatchHandler(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	watched := m.handling != nil
@@ -198,12 +198,13 @@ func (u *underway) send(m *message) {
 		acks = u.ownAcks
 	}
 	acks.Send(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) {
-		u.answered(m, err)
+		u.reportAnswered(m, err)
 	})
 }
 
-// answered handles the stream's answer to a report. After an error, the next round sends it again.
-func (u *underway) answered(m *message, err error) {
+// reportAnswered handles the stream's answer to a report. After an error, the next round sends it
+// again.
+func (u *underway) reportAnswered(m *message, err error) {
 	u.mu.Lock()
 	// Otherwise an earlier attempt was confirmed, or AckWait is over.
 	waits := u.messages[m.key] == m
@@ -216,8 +217,8 @@ func (u *underway) answered(m *message, err error) {
 	}
 }
 
-// tend calls round at regular intervals until stop.
-func (u *underway) tend() {
+// runRounds calls round at regular intervals until stop.
+func (u *underway) runRounds() {
 	defer close(u.stopped)
 	often := min(u.ackWait/10, hangGrace/4)
 	if u.announceAfter > 0 {
@@ -270,12 +271,12 @@ func (u *underway) round(now time.Time) {
 func (u *underway) dueForHandler(m *message, now time.Time) func() {
 	ctx := m.handling
 	canceled := ctx != nil && errors.Is(context.Cause(ctx), ErrCanceled) &&
-		now.Sub(m.called) < u.timeout
+		now.Sub(m.watchHandler) < u.timeout
 	switch {
 	case ctx == nil:
 	// One that is canceled may take as long to end as it could have taken.
 	case ctx.Err() == nil, canceled:
-		if u.announceAfter > 0 && !m.announced && now.Sub(m.called) >= u.announceAfter {
+		if u.announceAfter > 0 && !m.announced && now.Sub(m.watchHandler) >= u.announceAfter {
 			m.announced = true
 			return func() { u.announce(m) }
 		}

@@ -375,7 +375,7 @@ func ensureConsumer(
 	defer cancel()
 	var consumer jetstream.Consumer
 	var refused error // waiting would not help
-	err := retry.Ask(ctx, func(ctx context.Context) (err error) {
+	err := retry.Do(ctx, func(ctx context.Context) (err error) {
 		consumer, err = stream.EnsureRunnerConsumer(ctx, js, o.group(), config)
 		if errors.Is(err, stream.ErrOtherConsumer) {
 			refused, err = err, nil

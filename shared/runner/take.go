@@ -57,7 +57,7 @@ func (r *runner) take(ctx context.Context, s *source) error {
 		}
 		// The server restarts, or has no leader; or the consumer is gone.
 		failed++
-		if !passes(err) || s.Own && failed >= pullErrors {
+		if !isTemporary(err) || s.Own && failed >= pullErrors {
 			return fmt.Errorf("runner: consumer %s of %s: %w", r.consumer(), s.Name(r.Queue), err)
 		}
 		pause(ctx, latest)
@@ -73,8 +73,8 @@ const (
 	pullErrors = 5
 )
 
-// passes reports whether a request for messages can succeed later, though it has failed.
-func passes(err error) bool {
+// isTemporary reports whether a request for messages can succeed later, though it has failed.
+func isTemporary(err error) bool {
 	return !errors.Is(err, jetstream.ErrConsumerDeleted) &&
 		!errors.Is(err, jetstream.ErrBadRequest) && !errors.Is(err, errPull)
 }

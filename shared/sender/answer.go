@@ -151,12 +151,12 @@ func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 				continue
 			}
 		}
-		return s.shake(h, value, r, now)
+		return s.answerHandshake(h, value, r, now)
 	}
 	return nil
 }
 
-func (s *Sender) shake(h *handshake, value string, r *Request, now time.Time) *Handshake {
+func (s *Sender) answerHandshake(h *handshake, value string, r *Request, now time.Time) *Handshake {
 	done := &Handshake{}
 	if s.Capturing() {
 		from, err := parseSource(s.entry.Secret.Captured, true)

@@ -51,7 +51,7 @@ func hmacOf(settings map[string]string) (methodSpec, error) {
 		spec.Time = &timeSpec{From: "header:" + name, Unit: "auto"}
 	}
 	m, err := spec.compile(nil)
-	if err == nil && !m.message.covers() {
+	if err == nil && !m.message.coversBody() {
 		err = errors.New("the message must contain {body}: else anybody could change the body")
 	}
 	if err != nil {

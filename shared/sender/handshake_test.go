@@ -222,11 +222,11 @@ func TestReplies(t *testing.T) {
 
 func TestWhatIsSpecial(t *testing.T) {
 	if s := compile(t, configOf(t, "gitlab")); !s.GivesUpOn4xx() ||
-		s.Drop()[0] != "X-Gitlab-Token" {
+		s.SecretHeaders()[0] != "X-Gitlab-Token" {
 		t.Error("GitLab")
 	}
-	if s := compile(t, configOf(t, "header")); s.GivesUpOn4xx() || s.Drop()[0] != "X-Api-Key" ||
-		s.HandshakeInBody() || s.DeliveryInBody() {
+	if s := compile(t, configOf(t, "header")); s.GivesUpOn4xx() ||
+		s.SecretHeaders()[0] != "X-Api-Key" || s.HandshakeInBody() || s.DeliveryInBody() {
 		t.Error("header")
 	}
 	if s := compile(t, configOf(t, "slack")); !s.HandshakeInBody() || !s.DeliveryInBody() ||

@@ -285,7 +285,7 @@ func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	if !s.Verifies() {
 		return Verdict{}
 	}
-	if s.live(now) == 0 {
+	if s.countValid(now) == 0 {
 		return Verdict{Code: webhook.SignatureMissing, Reason: "no secret is set"}
 	}
 	closest := Verdict{Code: webhook.SignatureMissing, Reason: "the request has no signature"}
@@ -319,8 +319,8 @@ func distanceOf(v Verdict) int {
 	}
 }
 
-// live returns the number of keys that are in force.
-func (s *Sender) live(now time.Time) int {
+// countValid returns the number of keys that are in force.
+func (s *Sender) countValid(now time.Time) int {
 	n := 0
 	for i := range s.keys {
 		if s.keys[i].works(now) {
@@ -354,7 +354,7 @@ func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 		}
 	}
 	if m.scheme == schemeStatic && m.signature.kind == fromPointer {
-		return s.tryEvery(i, values, now)
+		return s.compareEach(i, values, now)
 	}
 	var found []candidate
 	timeText := ""
@@ -386,7 +386,7 @@ func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 		}
 	}
 	if m.message.has(partPayload) {
-		if beside := r.besidePayload(); beside != "" {
+		if beside := r.fieldsBesidePayload(); beside != "" {
 			return Verdict{Code: webhook.SignatureInvalid, Reason: beside}
 		}
 	}
@@ -432,8 +432,8 @@ func (s *Sender) compare(
 	return Verdict{SecretID: s.keys[match].id, method: i + 1}
 }
 
-// tryEvery compares secrets in a body. Each must be right.
-func (s *Sender) tryEvery(i int, values []string, now time.Time) Verdict {
+// compareEach compares secrets in a body. Each must be right.
+func (s *Sender) compareEach(i int, values []string, now time.Time) Verdict {
 	id, all := "", 1
 	for _, value := range values {
 		right := 0

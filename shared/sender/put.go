@@ -93,7 +93,7 @@ func (s source) putJSON(r *Request, value string) error {
 	} else if !r.json().Exists() || decoder.Decode(&document) != nil {
 		return ErrBody
 	}
-	if !putAt(document, s.pointer, s.every, value) {
+	if !setAt(document, s.pointer, s.every, value) {
 		return ErrBody
 	}
 	var text bytes.Buffer
@@ -126,9 +126,9 @@ func (s source) putField(r *Request, value string) error {
 
 func (r *Request) changeBody(body []byte) { r.Body, r.document, r.form = body, nil, nil }
 
-// putAt sets a member, in every element where the pointer says so, and creates missing objects on
+// setAt sets a member, in every element where the pointer says so, and creates missing objects on
 // the way.
-func putAt(in any, pointer []string, every bool, value string) bool {
+func setAt(in any, pointer []string, every bool, value string) bool {
 	object, ok := in.(map[string]any)
 	if !ok {
 		return false
@@ -142,7 +142,7 @@ func putAt(in any, pointer []string, every bool, value string) bool {
 		if object[name] == nil {
 			object[name] = map[string]any{}
 		}
-		return putAt(object[name], rest, every, value)
+		return setAt(object[name], rest, every, value)
 	}
 	elements, _ := object[name].([]any)
 	if len(elements) == 0 {
@@ -150,7 +150,7 @@ func putAt(in any, pointer []string, every bool, value string) bool {
 		object[name] = elements
 	}
 	for _, element := range elements {
-		if len(rest) < 2 || !putAt(element, rest[1:], every, value) {
+		if len(rest) < 2 || !setAt(element, rest[1:], every, value) {
 			return false
 		}
 	}

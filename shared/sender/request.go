@@ -68,9 +68,9 @@ func (r *Request) payload() []byte {
 	return r.Body
 }
 
-// besidePayload describes what a form contains beside its field payload, which alone is signed. It
-// returns "" if there is nothing.
-func (r *Request) besidePayload() string {
+// fieldsBesidePayload describes what a form contains beside its field payload, which alone is
+// signed. It returns "" if there is nothing.
+func (r *Request) fieldsBesidePayload() string {
 	if !isFormType(r.header("Content-Type")) {
 		return "" // the whole body is signed
 	}

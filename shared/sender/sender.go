@@ -216,9 +216,9 @@ func (s *Sender) Capturing() bool { return s.entry.captures() && len(s.keys) == 
 // that may be accepted later must then be refused with 503.
 func (s *Sender) GivesUpOn4xx() bool { return s.entry.GivesUpOn4xx }
 
-// Drop returns the canonical names of headers that hold the secret itself. They are never passed
-// on.
-func (s *Sender) Drop() []string { return s.drop }
+// SecretHeaders returns the canonical names of headers that hold the secret itself. They are never
+// passed on.
+func (s *Sender) SecretHeaders() []string { return s.drop }
 
 // Challenge returns the value of WWW-Authenticate for a refusal.
 func (s *Sender) Challenge() string { return s.challenge }

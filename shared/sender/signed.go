@@ -35,7 +35,7 @@ func (m *method) signs(s source) bool {
 	}
 	switch s.kind {
 	case fromPointer:
-		return m.message.covers()
+		return m.message.coversBody()
 	case fromForm:
 		return m.message.has(partBody)
 	case fromHeader, fromQuery, fromSignature:

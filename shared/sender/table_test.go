@@ -26,7 +26,7 @@ func TestTable(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", e.ID, err)
 			}
-			if !m.message.covers() && m.scheme != schemeStatic && m.scheme != schemeBasic &&
+			if !m.message.coversBody() && m.scheme != schemeStatic && m.scheme != schemeBasic &&
 				!strings.Contains(strings.Join(e.Notes, " "), "not the event") {
 				t.Errorf("%s: the body is not signed, and no note says so", e.ID)
 			}

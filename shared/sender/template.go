@@ -99,8 +99,8 @@ func (t template) has(kind partKind) bool {
 	return false
 }
 
-// covers reports whether the whole body is signed.
-func (t template) covers() bool { return t.has(partBody) || t.has(partPayload) }
+// coversBody reports whether the whole body is signed.
+func (t template) coversBody() bool { return t.has(partBody) || t.has(partPayload) }
 
 // missing returns the first part of the template that a request lacks, or "".
 func (t template) missing(r *Request) string {

@@ -52,8 +52,8 @@ func FilteredMessage(reportID string, at time.Time, nodes []Filtered) (*nats.Msg
 		for _, r := range n.Last {
 			node.Last = append(node.Last, &hookstartv1.FilteredRequest{
 				At:         timestamppb.New(r.At),
-				DeliveryId: kept(r.DeliveryID, execution.MaxDeliveryID),
-				Place:      kept(r.Place, MaxPlace),
+				DeliveryId: truncate(r.DeliveryID, execution.MaxDeliveryID),
+				Place:      truncate(r.Place, MaxPlace),
 			})
 		}
 		report.Nodes = append(report.Nodes, node)
@@ -61,8 +61,8 @@ func FilteredMessage(reportID string, at time.Time, nodes []Filtered) (*nats.Msg
 	return reportMessage(FilteredSubject, reportID, report)
 }
 
-// kept returns the beginning of a text, of at most length bytes.
-func kept(text string, length int) string {
+// truncate returns the beginning of a text, of at most length bytes.
+func truncate(text string, length int) string {
 	return strings.ToValidUTF8(text[:min(len(text), length)], "")
 }
 
@@ -84,8 +84,8 @@ func DecodeFiltered(data []byte) (reportID string, at time.Time, nodes []Filtere
 		for _, r := range n.GetLast()[:min(len(n.GetLast()), MaxFilteredRequests)] {
 			node.Last = append(node.Last, FilteredRequest{
 				At:         timeFromWire(r.GetAt()),
-				DeliveryID: kept(r.GetDeliveryId(), execution.MaxDeliveryID),
-				Place:      kept(r.GetPlace(), MaxPlace),
+				DeliveryID: truncate(r.GetDeliveryId(), execution.MaxDeliveryID),
+				Place:      truncate(r.GetPlace(), MaxPlace),
 			})
 		}
 		nodes = append(nodes, node)

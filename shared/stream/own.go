@@ -167,7 +167,7 @@ func (p Place) RememberedMessage(queue, workflowID, id string) *nats.Msg {
 // PlaceOf returns the place of the messages with a subject, and the queue whose own stream it is. A
 // subject that is not in an own stream is in the shared place, and queue is "" then.
 func PlaceOf(subject string) (p Place, queue string) {
-	if queue, _, ok := cutOwn(subject); ok {
+	if queue, _, ok := parseOwnSubject(subject); ok {
 		return Place{Own: true}, queue
 	}
 	if rest, ok := strings.CutPrefix(subject, reportsPrefix); ok {
@@ -186,9 +186,9 @@ func StreamOf(subject string) string {
 	return p.Name(queue)
 }
 
-// cutOwn divides a subject of an own stream of starts into its queue and its tail, which begins as
-// the subject of the shared stream does after "executions.".
-func cutOwn(subject string) (queue, tail string, ok bool) {
+// parseOwnSubject divides a subject of an own stream of starts into its queue and its tail, which
+// begins as the subject of the shared stream does after "executions.".
+func parseOwnSubject(subject string) (queue, tail string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, ownPrefix)
 	if !ok {
 		return "", "", false
@@ -210,7 +210,7 @@ func ParseStartSubject(subject string) (s StartParts, ok bool) {
 	s.Lane = -1
 	ordered := false
 	var rest string
-	if queue, tail, own := cutOwn(subject); own {
+	if queue, tail, own := parseOwnSubject(subject); own {
 		s.Own, s.Queue = true, queue
 		if rest, ok = strings.CutPrefix(tail, "start."); !ok {
 			rest, ordered = strings.CutPrefix(tail, "ordered.")
@@ -244,7 +244,7 @@ func ParseStartSubject(subject string) (s StartParts, ok bool) {
 // IsRemembered reports whether a subject is the subject of a message that carries only a
 // Nats-Msg-Id.
 func IsRemembered(subject string) bool {
-	if _, tail, ok := cutOwn(subject); ok {
+	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "remembered.")
 	}
 	return strings.HasPrefix(subject, rememberedPrefix)
@@ -297,8 +297,8 @@ type OwnLimits struct {
 	PlacementTags []string      // tags that a server must have to hold a replica; empty: any server
 }
 
-// of returns the settings of EXECUTIONS with the limits of an own stream.
-func (s Settings) of(limits OwnLimits) Settings {
+// withLimits returns the settings of EXECUTIONS with the limits of an own stream.
+func (s Settings) withLimits(limits OwnLimits) Settings {
 	s.MaxBytes = limits.MaxBytes
 	if limits.MaxAge > 0 {
 		s.MaxAge = limits.MaxAge
@@ -319,7 +319,7 @@ func (l OwnLimits) placement() *jetstream.Placement {
 
 // OwnConfig returns the configuration of a queue's own stream of starts and rejections.
 func (s Settings) OwnConfig(queue string, limits OwnLimits) jetstream.StreamConfig {
-	config := s.of(limits).Config()
+	config := s.withLimits(limits).Config()
 	config.Name, config.Subjects = OwnName(queue), []string{ownPrefix + queue + ".>"}
 	config.Description = "hookstart: starts and rejections of the queue " + queue
 	config.Placement = limits.placement()
@@ -329,7 +329,7 @@ func (s Settings) OwnConfig(queue string, limits OwnLimits) jetstream.StreamConf
 // OwnProgressConfig returns the configuration of the stream of reports that belongs to a queue's
 // own stream.
 func (s Settings) OwnProgressConfig(queue string, limits OwnLimits) jetstream.StreamConfig {
-	config := s.of(limits).ProgressConfig()
+	config := s.withLimits(limits).ProgressConfig()
 	config.Name, config.Subjects = OwnProgressName(queue), []string{reportsPrefix + queue + ".*.*"}
 	config.Description = "hookstart: what runners report of executions of the queue " + queue
 	config.Placement = limits.placement()
@@ -344,7 +344,7 @@ var ErrNoPlacement = errors.New("placement tags need a cluster of NATS servers")
 func EnsureOwn(
 	ctx context.Context, js jetstream.JetStream, s Settings, queue string, limits OwnLimits,
 ) error {
-	if err := s.of(limits).Validate(); err != nil {
+	if err := s.withLimits(limits).Validate(); err != nil {
 		return err
 	}
 	if len(limits.PlacementTags) > 0 {

@@ -86,8 +86,8 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 		if !ok || name != "g-3" || number != 3 || lane.FilterSubject != place.LaneSubject("q", 3) {
 			t.Error(name, number, ok, lane.FilterSubject)
 		}
-		if !stream.OnlyOfQueue(lane, "q") || !stream.OnlyOfQueue(main, "q") ||
-			stream.OnlyOfQueue(main, "other") {
+		if !stream.IsQueueConsumer(lane, "q") || !stream.IsQueueConsumer(main, "q") ||
+			stream.IsQueueConsumer(main, "other") {
 			t.Error("the queue of the consumers is not known")
 		}
 	}

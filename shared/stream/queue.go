@@ -154,7 +154,7 @@ func (s QueueSettings) ackPending(limit int64) int {
 
 // isLane reports whether a consumer is the consumer of a lane.
 func isLane(config jetstream.ConsumerConfig) bool {
-	_, tail, own := cutOwn(config.FilterSubject)
+	_, tail, own := parseOwnSubject(config.FilterSubject)
 	if own {
 		return strings.HasPrefix(tail, "ordered.")
 	}
@@ -245,7 +245,7 @@ func EnsureRunnerConsumer(
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
 		}
-		return consumer, isOf(consumer, config)
+		return consumer, checkSubject(consumer, config)
 	}
 	read := func() (s QueueSettings, revision uint64, err error) {
 		reading, cancel := context.WithTimeout(ctx, settingsWait)
@@ -267,7 +267,7 @@ func EnsureRunnerConsumer(
 	for {
 		again, now, err := read()
 		if err == nil && now == revision {
-			err = isOf(consumer, config)
+			err = checkSubject(consumer, config)
 		}
 		if err != nil || now == revision {
 			return consumer, err
@@ -286,9 +286,9 @@ func EnsureRunnerConsumer(
 // ErrOtherConsumer means that a consumer has the name of a group's consumer and other subjects.
 var ErrOtherConsumer = errors.New("the consumer exists with other subjects")
 
-// isOf returns ErrOtherConsumer if a consumer has other subjects than config, as when the name of
-// another group of the queue ends with a hyphen and a number.
-func isOf(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
+// checkSubject returns ErrOtherConsumer if a consumer has other subjects than config, as when the
+// name of another group of the queue ends with a hyphen and a number.
+func checkSubject(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
 	if have := consumer.CachedInfo().Config.FilterSubject; have != config.FilterSubject {
 		return fmt.Errorf("consumer %s: %w: %q, and not %q; choose another name of the group",
 			config.Durable, ErrOtherConsumer, have, config.FilterSubject)
@@ -296,8 +296,8 @@ func isOf(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
 	return nil
 }
 
-// OnlyOfQueue reports whether a consumer gets the starts of one queue, and of no other.
-func OnlyOfQueue(config jetstream.ConsumerConfig, queue string) bool {
+// IsQueueConsumer reports whether a consumer gets the starts of one queue, and of no other.
+func IsQueueConsumer(config jetstream.ConsumerConfig, queue string) bool {
 	filters := config.FilterSubjects
 	if config.FilterSubject != "" {
 		filters = append(slices.Clip(filters), config.FilterSubject)

@@ -43,7 +43,7 @@ func SubjectOf(s *execution.Start) string { return Place{}.SubjectOf(s) }
 
 // IsStart reports whether a subject is the subject of a start, with or without an order key.
 func IsStart(subject string) bool {
-	if _, tail, ok := cutOwn(subject); ok {
+	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "start.") || strings.HasPrefix(tail, "ordered.")
 	}
 	return strings.HasPrefix(subject, startPrefix) || strings.HasPrefix(subject, orderedPrefix)
@@ -51,7 +51,7 @@ func IsStart(subject string) bool {
 
 // isRejected reports whether a subject is the subject of a rejected request.
 func isRejected(subject string) bool {
-	if _, tail, ok := cutOwn(subject); ok {
+	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "rejected.")
 	}
 	return strings.HasPrefix(subject, rejectedPrefix)
@@ -188,7 +188,7 @@ func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 func reconcile(
 	ctx context.Context, js jetstream.JetStream, have, want jetstream.StreamConfig,
 ) error {
-	missing := without(want.Subjects, have.Subjects)
+	missing := difference(want.Subjects, have.Subjects)
 	have.Subjects = append(slices.Clone(have.Subjects), missing...)
 	if differences := mismatches(have, want); len(differences) > 0 {
 		return mismatch(want.Name, differences)
@@ -216,8 +216,8 @@ func reconcile(
 // of nats-server.
 const codeInvalidConfig = 10052
 
-// without returns the elements of all that are not among some.
-func without(all, some []string) []string {
+// difference returns the elements of all that are not among some.
+func difference(all, some []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool {
 		return slices.Contains(some, s)
 	})
@@ -249,8 +249,8 @@ func Differences(
 	return mismatches(have, want), nil
 }
 
-// orNone returns a limit in the server's form, in which -1 means no limit.
-func orNone[N int32 | int64](limit N) N {
+// orUnlimited returns a limit in the server's form, in which -1 means no limit.
+func orUnlimited[N int32 | int64](limit N) N {
 	if limit == 0 {
 		return -1
 	}
@@ -265,11 +265,11 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 		}
 	}
 	// A later version may have added subjects of executions. They do not disturb this one.
-	others := without(have.Subjects, want.Subjects)
+	others := difference(have.Subjects, want.Subjects)
 	others = slices.DeleteFunc(others, func(s string) bool {
 		return strings.HasPrefix(s, "executions.")
 	})
-	if len(others)+len(without(want.Subjects, have.Subjects)) > 0 {
+	if len(others)+len(difference(want.Subjects, have.Subjects)) > 0 {
 		check("subjects", strings.Join(have.Subjects, " "), strings.Join(want.Subjects, " "))
 	}
 	check("retention", have.Retention, want.Retention)
@@ -278,9 +278,9 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 	check("age", have.MaxAge, want.MaxAge)
 	check("size", have.MaxBytes, want.MaxBytes)
 	check("dedup window", have.Duplicates, want.Duplicates)
-	check("number of messages", orNone(have.MaxMsgs), orNone(want.MaxMsgs))
-	check("messages per subject", orNone(have.MaxMsgsPerSubject), orNone(want.MaxMsgsPerSubject))
-	check("size of a message", orNone(have.MaxMsgSize), orNone(want.MaxMsgSize))
+	check("number of messages", orUnlimited(have.MaxMsgs), orUnlimited(want.MaxMsgs))
+	check("messages per subject", orUnlimited(have.MaxMsgsPerSubject), orUnlimited(want.MaxMsgsPerSubject))
+	check("size of a message", orUnlimited(have.MaxMsgSize), orUnlimited(want.MaxMsgSize))
 	check("acknowledging", !have.NoAck, !want.NoAck)
 	check("sealed", have.Sealed, want.Sealed)
 	check("direct reads", have.AllowDirect, want.AllowDirect)
@@ -296,7 +296,7 @@ func Wait(ctx context.Context, js jetstream.JetStream) error {
 
 // Find waits until the stream exists, and returns it.
 func Find(ctx context.Context, js jetstream.JetStream) (found jetstream.Stream, err error) {
-	err = retry.Ask(ctx, func(ctx context.Context) (err error) {
+	err = retry.Do(ctx, func(ctx context.Context) (err error) {
 		found, err = js.Stream(ctx, Name)
 		return err
 	})

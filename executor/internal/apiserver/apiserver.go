@@ -92,7 +92,7 @@ func (s *server) router() http.Handler {
 	router.GET(root+"/openapi.json", func(
 		w http.ResponseWriter, r *http.Request, _ httprouter.Params,
 	) {
-		requestlog.Of(r.Context()).Fields["operation"] = "get-openapi"
+		requestlog.FromContext(r.Context()).Fields["operation"] = "get-openapi"
 		for name := range r.URL.Query() {
 			answer(w, r, invalid(api.FieldError{
 				Field:   name,

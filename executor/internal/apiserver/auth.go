@@ -13,7 +13,7 @@ import (
 // paths exist.
 func (s *server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		caller, err := s.SignIn.Call(r)
+		caller, err := s.SignIn.APICaller(r)
 		if errors.Is(err, signin.ErrUnknown) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			answer(w, r,
@@ -28,9 +28,9 @@ func (s *server) guarded(next http.Handler) http.Handler {
 			p.write(w)
 			return
 		}
-		fields := requestlog.Of(r.Context()).Fields
+		fields := requestlog.FromContext(r.Context()).Fields
 		fields["caller"], fields["caller_id"] = string(caller.Kind), caller.ID
-		ctx := signin.WithEnd(signin.WithCaller(r.Context(), caller), s.SignIn.Ends(r))
-		next.ServeHTTP(w, r.WithContext(signin.WithStill(ctx, s.SignIn.Still(r))))
+		ctx := signin.WithEnd(signin.WithCaller(r.Context(), caller), s.SignIn.ExpiresAt(r))
+		next.ServeHTTP(w, r.WithContext(signin.WithSessionCheck(ctx, s.SignIn.SessionCheck(r))))
 	})
 }

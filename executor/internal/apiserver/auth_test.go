@@ -142,7 +142,7 @@ func TestSessionsLetBrowsersIn(t *testing.T) {
 	r := start(t)
 	session := func(adminToken string) string {
 		w := httptest.NewRecorder()
-		r.check(signin.New(signin.Config{AdminToken: adminToken}).ByToken(w,
+		r.check(signin.New(signin.Config{AdminToken: adminToken}).SignInByToken(w,
 			httptest.NewRequest(http.MethodPost, "/sign-in", nil), adminToken))
 		return w.Result().Cookies()[0].String()
 	}

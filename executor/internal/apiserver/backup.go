@@ -117,6 +117,6 @@ func (*server) inLines(
 			p.write(w)
 			return
 		}
-		requestlog.Of(ctx).Err = err
+		requestlog.FromContext(ctx).Err = err
 	}}, nil
 }

@@ -164,7 +164,7 @@ func TestCancelIsSettled(t *testing.T) {
 	r.check(stream.PutCancellation(t.Context(), bucket, id(2), time.Now()))
 	ctx, cancel := context.WithCancel(t.Context())
 	settled := make(chan struct{})
-	go func() { operate.SettleCancellations(ctx, r.operate, time.Hour); close(settled) }()
+	go func() { operate.CompleteCancellations(ctx, r.operate, time.Hour); close(settled) }()
 	defer func() { cancel(); <-settled }()
 	for n := 1; n <= 2; n++ {
 		eventually(t, func() bool {

@@ -17,7 +17,7 @@ import (
 // observed logs one event for each request, and answers when a handler panics.
 func (s *server) observed(next http.Handler) http.Handler {
 	noting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requestlog.Of(r.Context()).Fields["method"] = knownMethod(r.Method)
+		requestlog.FromContext(r.Context()).Fields["method"] = knownMethod(r.Method)
 		// Answers may contain tokens.
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -51,7 +51,7 @@ func (s *server) level(_ *http.Request, e *requestlog.Event) logrus.Level {
 // noteProblem adds to the log event the problem that the client receives. The cause is added only
 // for 5xx.
 func noteProblem(ctx context.Context, p *problem, cause error) {
-	e := requestlog.Of(ctx)
+	e := requestlog.FromContext(ctx)
 	e.Fields["code"] = p.Code
 	if p.Status >= http.StatusInternalServerError {
 		e.Err = errors.Join(e.Err, cause)
@@ -78,7 +78,7 @@ func knownMethod(method string) string {
 
 // noteOperation is a middleware that adds the call's name to the log event.
 func noteOperation(ctx huma.Context, next func(huma.Context)) {
-	fields, op := requestlog.Of(ctx.Context()).Fields, ctx.Operation()
+	fields, op := requestlog.FromContext(ctx.Context()).Fields, ctx.Operation()
 	fields["operation"] = op.OperationID
 	fields["node_id"] = ctx.Param("nodeId")
 	switch op.Tags[0] {

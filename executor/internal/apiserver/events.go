@@ -96,7 +96,7 @@ func (s *server) streamExecutions(
 		header.Set("X-Accel-Buffering", "no") // otherwise nginx would hold events back
 		err := s.sendEvents(ctx, eventWriter{w, http.NewResponseController(w)}, watching, in)
 		if !errors.Is(err, errStreamEnded) {
-			requestlog.Of(ctx).Err = err
+			requestlog.FromContext(ctx).Err = err
 		}
 	}}, nil
 }

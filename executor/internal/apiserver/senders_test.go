@@ -32,7 +32,7 @@ func sealed(t *testing.T) *rig {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Editor.SealWith(keys)
+		c.Editor.WithKeys(keys)
 	})
 	r.Workflow(t, "wf", "free", true)
 	return r
@@ -189,7 +189,7 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, func(c *config, _ *http.Server) { c.Editor.SealWith(keys) })
+	r := start(t, func(c *config, _ *http.Server) { c.Editor.WithKeys(keys) })
 	r.Workflow(t, "wf", "free", true)
 	one, _ := registrytest.StartSealedIngress(t, r.nats.Connect(t), keys)
 	r.put(senderAt, `{"preset":"notion"}`).is(201)

@@ -196,9 +196,9 @@ func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
 	}
 }
 
-// CaughtUp waits until everything that the registry holds now is in the audit log, or the context
-// ends, so that a reader finds a change right after it was made.
-func CaughtUp(ctx context.Context, js jetstream.JetStream) {
+// AwaitAudited waits until everything that the registry holds now is in the audit log, or the
+// context ends, so that a reader finds a change right after it was made.
+func AwaitAudited(ctx context.Context, js jetstream.JetStream) {
 	for _, name := range registry.Streams() {
 		stream.AwaitConsumed(ctx, js, name, Durable)
 	}

@@ -31,7 +31,7 @@ func (c *Console) allRefusals(r *http.Request) (p allRefusals, err error) {
 	ctx, read := r.Context(), filterReader{query: r.URL.Query()}
 	within := read.within(spans)
 	p.Within = cmp.Or(within, refusedWithin)
-	from := since(p.Within)
+	from := beginOf(p.Within)
 	found, at, err := askList(r, queryOf(map[string]string{"within": within}), read.ignored, func(
 		p operate.Page,
 	) (api.List[api.WorkflowRefusal], error) {

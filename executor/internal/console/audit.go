@@ -77,7 +77,7 @@ func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 				Actor:      filter.Actor,
 				AccountID:  filter.Account,
 				WorkflowID: filter.Workflow,
-				Since:      since(filter.Within),
+				Since:      beginOf(filter.Within),
 			}, p)
 		})
 	if err != nil {

@@ -51,7 +51,7 @@ func (l deadLetterList) Selected() api.SelectDeadLetters {
 	return api.SelectDeadLetters{
 		WorkflowID: l.Filter.Workflow,
 		Reason:     l.Filter.Reason,
-		Since:      since(l.Filter.Within),
+		Since:      beginOf(l.Filter.Within),
 		Until:      time.Now().UTC(),
 	}
 }
@@ -70,7 +70,7 @@ func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err erro
 	found, at, err := askList(r, filter.query(), ignored,
 		func(p operate.Page) (api.List[api.DeadLetter], error) {
 			return c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{
-				WorkflowID: filter.Workflow, Reason: filter.Reason, Since: since(filter.Within),
+				WorkflowID: filter.Workflow, Reason: filter.Reason, Since: beginOf(filter.Within),
 			}, p)
 		})
 	if err != nil {

@@ -31,7 +31,7 @@ func level(_ *http.Request, e *requestlog.Event) logrus.Level {
 
 // note adds the page and the error to the log event of a request.
 func note(r *http.Request, page string, err error) {
-	e := requestlog.Of(r.Context())
+	e := requestlog.FromContext(r.Context())
 	e.Fields["page"] = page
 	if err != nil {
 		e.Err = err

@@ -27,9 +27,9 @@ var (
 	})
 )
 
-// since returns the beginning of a time span that ends now, or the zero time if nothing is
+// beginOf returns the beginning of a time span that ends now, or the zero time if nothing is
 // filtered.
-func since(within string) (at time.Time) {
+func beginOf(within string) (at time.Time) {
 	if i := slices.IndexFunc(auditSpans, func(s span) bool { return s.ID == within }); i >= 0 {
 		at = time.Now().Add(-auditSpans[i].Length).UTC()
 	}

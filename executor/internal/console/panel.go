@@ -120,7 +120,7 @@ func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error)
 func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 	filter := operate.ExecutionFilter{
 		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
-		Status: execution.Status(p.Filter.Status), Source: execution.Source(p.Filter.Source), DeliveryPrefix: p.Filter.DeliveryID, Since: since(p.Filter.Within),
+		Status: execution.Status(p.Filter.Status), Source: execution.Source(p.Filter.Source), DeliveryPrefix: p.Filter.DeliveryID, Since: beginOf(p.Filter.Within),
 	}
 	ask := func(page operate.Page) (api.List[operate.Execution], error) {
 		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
@@ -189,7 +189,7 @@ func (p panel) ReplayAll() *api.ReplayRejected {
 		return nil
 	}
 	return &api.ReplayRejected{
-		Status: string(execution.Rejected), WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account, Since: since(p.Filter.Within),
+		Status: string(execution.Rejected), WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account, Since: beginOf(p.Filter.Within),
 	}
 }
 

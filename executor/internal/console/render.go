@@ -131,7 +131,7 @@ func callerOf(c *Console, r *http.Request) operate.Caller {
 	if caller := signin.Caller(r.Context()); caller.Kind != "" {
 		return caller
 	}
-	caller, err := c.SignIn.Visit(r)
+	caller, err := c.SignIn.PageCaller(r)
 	if err != nil {
 		return operate.Caller{}
 	}

@@ -36,16 +36,16 @@ func providerPath(next string) string { return "/sign-in/provider?next=" + url.Q
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 	next := localPath(r.URL.Query().Get("next"))
 	nonce := r.URL.Query().Get("once")
-	if nonce != "" && c.SignIn.ByLink(w, r, nonce) {
+	if nonce != "" && c.SignIn.SignInByLink(w, r, nonce) {
 		c.goOn(w, r, next)
 		return
 	}
-	_, err := c.SignIn.Visit(r)
+	_, err := c.SignIn.PageCaller(r)
 	switch {
 	case err == nil:
 		//nolint:gosec // localPath has made sure that it stays here
 		http.Redirect(w, r, next, http.StatusSeeOther)
-	case nonce == "" && c.SignIn.Returns(r):
+	case nonce == "" && c.SignIn.OIDCSessionExpired(r):
 		//nolint:gosec // a path of this site
 		http.Redirect(w, r, providerPath(next), http.StatusSeeOther)
 	case nonce != "":
@@ -60,7 +60,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 func (c *Console) doSignIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 	next := localPath(r.PostFormValue("next"))
-	err := c.SignIn.ByToken(w, r, r.PostFormValue("token"))
+	err := c.SignIn.SignInByToken(w, r, r.PostFormValue("token"))
 	switch {
 	case errors.Is(err, signin.ErrUnknown):
 		c.askToSignIn(w, r, http.StatusForbidden, next,
@@ -79,7 +79,7 @@ func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next := localPath(r.URL.Query().Get("next"))
-	to, err := c.SignIn.ToProvider(w, r, next)
+	to, err := c.SignIn.BeginOIDC(w, r, next)
 	if err != nil {
 		note(r, "", err)
 		c.askToSignIn(w, r, http.StatusServiceUnavailable, next,
@@ -97,7 +97,7 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 		c.unknown(w, r)
 		return
 	}
-	next, err := c.SignIn.FromProvider(w, r)
+	next, err := c.SignIn.FinishOIDC(w, r)
 	refused, ok := errors.AsType[*signin.RefusedError](err)
 	switch {
 	case ok:
@@ -114,7 +114,7 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
-	if err := c.SignIn.Out(w, r); err != nil {
+	if err := c.SignIn.SignOut(w, r); err != nil {
 		note(r, "", err)
 		c.fail(w, r, http.StatusServiceUnavailable, "You are still signed in",
 			"The database cannot be reached now, in which the end of the session is noted. Try "+
@@ -135,7 +135,7 @@ func (c *Console) goOn(w http.ResponseWriter, r *http.Request, to string) {
 // cookie, so it is sent to the page again, from a page of this site.
 func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		caller, err := c.SignIn.Visit(r)
+		caller, err := c.SignIn.PageCaller(r)
 		switch {
 		case err == nil:
 			next(w, r.WithContext(signin.WithCaller(r.Context(), caller)))

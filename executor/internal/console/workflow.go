@@ -134,7 +134,7 @@ func (c *Console) workflowPage(ctx context.Context, w api.Workflow, node string)
 		ID: w.ID, Name: nameOr(w.Name, w.ID), Queue: w.Queue, State: stateOf(w), OwnRate: w.RateLimit,
 		Demo: c.DemoQueue != "" && w.Queue == c.DemoQueue,
 	}
-	idle, err := c.Operate.NobodyTakes(ctx, signin.Caller(ctx))
+	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
 	if err != nil {
 		return p, err
 	}

@@ -55,7 +55,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	// This bounds the time for all rows together.
 	counting, cancel := context.WithTimeout(ctx, 2*countTimeout)
 	defer cancel()
-	idle, err := c.Operate.NobodyTakes(ctx, signin.Caller(ctx))
+	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
 	if err != nil {
 		return list, err
 	}

@@ -50,8 +50,9 @@ type finding struct {
 // missing was not examined.
 type findings map[string]map[string]finding
 
-// look compares the present states with the stored conditions, and makes events of the differences.
-func (e *Events) look(ctx context.Context, now time.Time) error {
+// updateConditions compares the present states with the stored conditions, and makes events of the
+// differences.
+func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	accounts := e.config.Directory.AccountsWithEvents()
 	open, err := e.config.Store.EventConditions(ctx)
 	if err != nil || len(accounts)+len(open) == 0 {
@@ -61,13 +62,13 @@ func (e *Events) look(ctx context.Context, now time.Time) error {
 	for _, c := range open {
 		byAccount[c.AccountID] = append(byAccount[c.AccountID], c)
 	}
-	seen, err := e.see(ctx, accounts)
+	seen, err := e.observe(ctx, accounts)
 	if err != nil {
 		return err
 	}
 	var changes []store.ConditionChange
 	for _, a := range accounts {
-		found, err := e.find(ctx, now, a, seen, byAccount[a.ID])
+		found, err := e.currentStates(ctx, now, a, seen, byAccount[a.ID])
 		if err != nil {
 			return err
 		}
@@ -90,8 +91,8 @@ type seen struct {
 	storage map[string]finding
 }
 
-// see reads the observations that are the same for all accounts.
-func (e *Events) see(ctx context.Context, accounts []*registry.Account) (s seen, err error) {
+// observe reads the observations that are the same for all accounts.
+func (e *Events) observe(ctx context.Context, accounts []*registry.Account) (s seen, err error) {
 	wanted := func(kind string) bool {
 		for _, a := range accounts {
 			if wants(a.Events, kind) {
@@ -101,7 +102,7 @@ func (e *Events) see(ctx context.Context, accounts []*registry.Account) (s seen,
 		return false
 	}
 	if wanted(registry.QueueUnattended) {
-		if s.queues, err = e.config.Queues.Look(ctx); err != nil {
+		if s.queues, err = e.config.Queues.Poll(ctx); err != nil {
 			return s, err
 		}
 	}
@@ -128,9 +129,9 @@ func wants(setting *registry.OperatorEvents, kind string) bool {
 
 func subjectOf(workflowID, nodeID string) string { return workflowID + "/" + nodeID }
 
-// find returns the states of everything for which an account has chosen events. It leaves out the
-// workflow that the events start.
-func (e *Events) find(
+// currentStates returns the states of everything for which an account has chosen events. It leaves
+// out the workflow that the events start.
+func (e *Events) currentStates(
 	ctx context.Context, now time.Time, a *registry.Account, seen seen, open []store.Condition,
 ) (findings, error) {
 	found := findings{}
@@ -141,7 +142,7 @@ func (e *Events) find(
 		}
 	}
 	if wants(a.Events, registry.QueueUnattended) {
-		found[registry.QueueUnattended] = unattended(now, workflows, seen.queues)
+		found[registry.QueueUnattended] = unattendedQueues(now, workflows, seen.queues)
 	}
 	if wants(a.Events, registry.SenderRefused) {
 		found[registry.SenderRefused] = refused(now, a.Events, workflows, seen.senders)
@@ -150,7 +151,7 @@ func (e *Events) find(
 		found[registry.StorageLow] = storageOf(workflows, seen.storage)
 	}
 	if wants(a.Events, registry.SenderSilent) {
-		silent, err := e.silent(ctx, now, a.Events, workflows, open)
+		silent, err := e.silentNodes(ctx, now, a.Events, workflows, open)
 		if err != nil {
 			return nil, err
 		}
@@ -159,8 +160,8 @@ func (e *Events) find(
 	return found, nil
 }
 
-// unattended returns the states of the queues that workflows name.
-func unattended(
+// unattendedQueues returns the states of the queues that workflows name.
+func unattendedQueues(
 	now time.Time, workflows []*registry.Workflow, all []queues.Queue,
 ) map[string]finding {
 	named := map[string]bool{}
@@ -208,10 +209,10 @@ func refused(
 			f := finding{
 				workflowID: w.ID,
 				begins: fmt.Sprintf("Requests to node %s of workflow %s are refused, the "+
-					"last one at %s: %s.", node.NodeID, w.ID, moment(s.RefusedAt),
+					"last one at %s: %s.", node.NodeID, w.ID, formatTime(s.RefusedAt),
 					shortened(s.RefusedReason)),
 				ends: fmt.Sprintf("Requests to node %s of workflow %s are verified again, since "+
-					"%s.", node.NodeID, w.ID, moment(s.VerifiedAt)),
+					"%s.", node.NodeID, w.ID, formatTime(s.VerifiedAt)),
 			}
 			switch {
 			case s.RefusedAt.Before(setting.Since):
@@ -227,7 +228,7 @@ func refused(
 	return found
 }
 
-func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // storageOf returns the states of the storage that the executions of workflows use.
 func storageOf(workflows []*registry.Workflow, all map[string]finding) map[string]finding {
@@ -262,14 +263,14 @@ func (e *Events) storage(ctx context.Context) (map[string]finding, error) {
 			return nil, fmt.Errorf("stream %s: %w", name, err)
 		}
 		info := executions.CachedInfo()
-		part := full(info.State.Bytes, info.Config.MaxBytes)
+		part := usedShare(info.State.Bytes, info.Config.MaxBytes)
 		f := storageState(part, "The stream of executions",
 			"From 90 % on, requests of the accounts that hold the most in it are answered 503; "+
 				"when it is full, all are.")
 		if own {
 			f = storageState(part, "The stream of queue "+queue,
 				"When it is full, requests for the queue are answered 503.")
-		} else if other := fullest(account); other > part {
+		} else if other := fullestTier(account); other > part {
 			f = storageState(other, "The storage of NATS",
 				"When it is full, requests are answered 503.")
 		}
@@ -279,18 +280,18 @@ func (e *Events) storage(ctx context.Context) (map[string]finding, error) {
 	return all, nil
 }
 
-// fullest returns how full the account is in the tier with the least room, from 0 to 1.
-func fullest(account *jetstream.AccountInfo) float64 {
-	part := full(account.Store, account.Limits.MaxStore)
+// fullestTier returns how full the account is in the tier with the least room, from 0 to 1.
+func fullestTier(account *jetstream.AccountInfo) float64 {
+	part := usedShare(account.Store, account.Limits.MaxStore)
 	for _, tier := range account.Tiers {
-		part = max(part, full(tier.Store, tier.Limits.MaxStore))
+		part = max(part, usedShare(tier.Store, tier.Limits.MaxStore))
 	}
 	return part
 }
 
-// full returns the used part of a limit, from 0 to 1. A limit that is not positive means that there
-// is no limit.
-func full(bytes uint64, limit int64) float64 {
+// usedShare returns the used part of a limit, from 0 to 1. A limit that is not positive means that
+// there is no limit.
+func usedShare(bytes uint64, limit int64) float64 {
 	if limit <= 0 {
 		return 0
 	}

@@ -75,7 +75,7 @@ func (e *Events) decide(
 		g := group{c.AccountID, c.Kind}
 		setting := e.config.Directory.Events(c.AccountID)
 		if !setting.Wants(c.Kind) || c.WorkflowID == setting.WorkflowID ||
-			e.target(c.AccountID, setting) == nil {
+			e.targetWorkflow(c.AccountID, setting) == nil {
 			used = append(used, c.ID)
 			continue
 		}
@@ -92,11 +92,11 @@ func (e *Events) decide(
 				n, last = n+1, d.DecidedAt
 			}
 		}
-		target := e.target(g.accountID, e.config.Directory.Events(g.accountID))
+		target := e.targetWorkflow(g.accountID, e.config.Directory.Events(g.accountID))
 		if target == nil {
 			continue // it was deleted just now: the next turn leaves the causes out
 		}
-		for _, causes := range together(waiting[g], n, now.Sub(last) >= pause) {
+		for _, causes := range groupCauses(waiting[g], n, now.Sub(last) >= pause) {
 			events = append(events, eventOf(now, causes, target))
 			for _, c := range causes {
 				used = append(used, c.ID)
@@ -106,9 +106,9 @@ func (e *Events) decide(
 	return events, used
 }
 
-// together divides causes into groups; each group makes one event. n is the number of events of the
-// last window, and rested reports whether none was decided for a while.
-func together(causes []store.EventCause, n int, rested bool) [][]store.EventCause {
+// groupCauses divides causes into groups; each group makes one event. n is the number of events of
+// the last window, and rested reports whether none was decided for a while.
+func groupCauses(causes []store.EventCause, n int, rested bool) [][]store.EventCause {
 	switch {
 	case n+len(causes) <= burst:
 		return slices.Collect(slices.Chunk(causes, 1))
@@ -118,9 +118,11 @@ func together(causes []store.EventCause, n int, rested bool) [][]store.EventCaus
 	return nil
 }
 
-// target returns the workflow that an account's events start, or nil if it does not belong to the
-// account any more.
-func (e *Events) target(accountID string, setting *registry.OperatorEvents) *registry.Workflow {
+// targetWorkflow returns the workflow that an account's events start, or nil if it does not belong
+// to the account any more.
+func (e *Events) targetWorkflow(
+	accountID string, setting *registry.OperatorEvents,
+) *registry.Workflow {
 	if setting == nil {
 		return nil
 	}

@@ -57,19 +57,20 @@ type Config struct {
 	Trusted func() bool
 	// Current returns an error unless the directory has every change that was made so far.
 	Current func(context.Context) error
-	// CaughtUp waits until everything that the stream holds now is recorded, or its context ends.
-	CaughtUp func(context.Context)
+	// AwaitRecorded waits until everything that the stream holds now is recorded, or its context
+	// ends.
+	AwaitRecorded func(context.Context)
 	// DedupWindow is the time for which the stream remembers message IDs.
 	DedupWindow time.Duration
 	Log         logrus.FieldLogger
 }
 
-// Events makes and publishes the operator events. Run and Look each have one goroutine.
+// Events makes and publishes the operator events. Run and WatchConditions each have one goroutine.
 type Events struct {
 	config Config
 	starts *starts.Streams
 	// paces holds the pace of each sender's requests, by the subject of the condition
-	// sender.silent. Only Look uses it.
+	// sender.silent. Only WatchConditions uses it.
 	paces map[string]pace
 
 	failing map[string]time.Time // when a failure was last logged, by what failed; only Run uses it
@@ -124,15 +125,15 @@ func (e *Events) Run(ctx context.Context) {
 	})
 }
 
-// Look looks for conditions until the context ends, while this executor leads.
-func (e *Events) Look(ctx context.Context) {
+// WatchConditions looks for conditions until the context ends, while this executor leads.
+func (e *Events) WatchConditions(ctx context.Context) {
 	e.every(ctx, lookEvery, func(ctx context.Context) {
 		now := time.Now()
 		if leads, err := e.config.Store.LeadEvents(ctx, e.config.Caller, now,
 			now.Add(leadFor)); err != nil || !leads {
 			return
 		}
-		if err := e.look(ctx, now); err != nil && ctx.Err() == nil {
+		if err := e.updateConditions(ctx, now); err != nil && ctx.Err() == nil {
 			e.config.Log.WithError(err).Debug("conditions of operator events could not be looked " +
 				"for; it is tried again")
 		}

@@ -59,16 +59,16 @@ func start(t *testing.T, setting registry.OperatorEvents) *rig {
 	_, _, err = r.PutEvents(t.Context(), "on-pro", setting)
 	r.check(err)
 	r.Events = New(Config{
-		Store:       records,
-		Directory:   r.Directory,
-		JetStream:   r.JetStream,
-		Queues:      waits,
-		Caller:      "here",
-		Log:         logtest.Quiet(),
-		Trusted:     func() bool { return true },
-		Current:     r.Current,
-		CaughtUp:    func(context.Context) {},
-		DedupWindow: stream.DefaultSettings.DedupWindow,
+		Store:         records,
+		Directory:     r.Directory,
+		JetStream:     r.JetStream,
+		Queues:        waits,
+		Caller:        "here",
+		Log:           logtest.Quiet(),
+		Trusted:       func() bool { return true },
+		Current:       r.Current,
+		AwaitRecorded: func(context.Context) {},
+		DedupWindow:   stream.DefaultSettings.DedupWindow,
 	})
 	records.OnFailure(r.FailureCause)
 	return r
@@ -224,7 +224,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	old := waiting[0]
 	old.DecidedAt = time.Now().Add(-2 * r.config.DedupWindow)
 	caughtUp := false
-	r.config.CaughtUp = func(ctx context.Context) {
+	r.config.AwaitRecorded = func(ctx context.Context) {
 		caughtUp = true
 		_, err := r.store.Apply(ctx, store.Batch{New: []store.Record{{
 			ID:         executionID(old),
@@ -349,7 +349,7 @@ func TestAStormMakesFewEvents(t *testing.T) {
 
 func (r *rig) lookAt(now time.Time) {
 	r.t.Helper()
-	r.check(r.look(r.t.Context(), now))
+	r.check(r.updateConditions(r.t.Context(), now))
 	r.turn()
 }
 

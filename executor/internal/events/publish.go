@@ -36,7 +36,7 @@ func (e *Events) publish(ctx context.Context) error {
 func (e *Events) publishSome(
 	ctx context.Context, waiting []store.Event,
 ) (published []string, err error) {
-	recorded, err := e.recorded(ctx, waiting)
+	recorded, err := e.recordedExecutions(ctx, waiting)
 	if err != nil {
 		return nil, err
 	}
@@ -56,12 +56,14 @@ func executionID(e store.Event) string {
 	return execution.IDForDelivery(e.WorkflowID, e.NodeID, execution.EventDelivery(e.ID))
 }
 
-// recorded returns the executions of events that are recorded. The stream recognises a start that
-// is published again only for the dedup window: an older one is looked for after everything in the
-// stream is recorded.
-func (e *Events) recorded(ctx context.Context, events []store.Event) (map[string]bool, error) {
+// recordedExecutions returns the executions of events that are recorded. The stream recognises a
+// start that is published again only for the dedup window: an older one is looked for after
+// everything in the stream is recorded.
+func (e *Events) recordedExecutions(
+	ctx context.Context, events []store.Event,
+) (map[string]bool, error) {
 	if time.Since(events[0].DecidedAt) > e.config.DedupWindow/2 {
-		e.config.CaughtUp(ctx)
+		e.config.AwaitRecorded(ctx)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

@@ -29,8 +29,8 @@ type pace struct {
 	longest time.Duration // the longest pause; 0 means that there is no usual pace
 }
 
-// silent returns the states of the trigger nodes of active workflows.
-func (e *Events) silent(
+// silentNodes returns the states of the trigger nodes of active workflows.
+func (e *Events) silentNodes(
 	ctx context.Context, now time.Time, setting *registry.OperatorEvents,
 	workflows []*registry.Workflow, open []store.Condition,
 ) (map[string]finding, error) {
@@ -55,14 +55,14 @@ func (e *Events) silent(
 			if last.IsZero() {
 				continue // its tokens were never used
 			}
-			f, err := e.silence(ctx, now, setting, w, node.NodeID, last)
+			f, err := e.nodeSilence(ctx, now, setting, w, node.NodeID, last)
 			if err == nil && f.state == bad {
 				// Requests that started nothing count, too.
 				if other, failed := e.otherRequest(ctx, w.ID, node.NodeID); failed != nil {
 					err = failed
 				} else if other.After(last) {
 					last = other
-					f, err = e.silence(ctx, now, setting, w, node.NodeID, last)
+					f, err = e.nodeSilence(ctx, now, setting, w, node.NodeID, last)
 				}
 			}
 			if err != nil {
@@ -77,8 +77,8 @@ func (e *Events) silent(
 	return found, nil
 }
 
-// silence returns the state of one node.
-func (e *Events) silence(
+// nodeSilence returns the state of one node.
+func (e *Events) nodeSilence(
 	ctx context.Context, now time.Time, setting *registry.OperatorEvents, w *registry.Workflow,
 	nodeID string, last time.Time,
 ) (f finding, err error) {
@@ -86,7 +86,7 @@ func (e *Events) silence(
 		state:      good,
 		workflowID: w.ID,
 		ends: fmt.Sprintf("Node %s of workflow %s gets requests again: one came at %s.",
-			nodeID, w.ID, moment(last)),
+			nodeID, w.ID, formatTime(last)),
 	}
 	from := last
 	if w.ActivatedAt.After(from) {
@@ -97,21 +97,22 @@ func (e *Events) silence(
 		if silence >= after {
 			f.state = bad
 			f.begins = fmt.Sprintf("Node %s of workflow %s has had no request since %s. It is to "+
-				"be told after %s.", nodeID, w.ID, moment(last), after)
+				"be told after %s.", nodeID, w.ID, formatTime(last), after)
 		}
 		return f, nil
 	}
 	if silence < minSilence {
 		return f, nil
 	}
-	usual, err := e.paceOf(ctx, w.ID, nodeID, last)
+	usual, err := e.usualPace(ctx, w.ID, nodeID, last)
 	if err != nil {
 		return f, err
 	}
 	if usual.longest > 0 && silence >= usualPauses*usual.longest {
 		f.state = bad
 		f.begins = fmt.Sprintf("Node %s of workflow %s has had no request since %s. The longest "+
-			"pause of the 7 days before was about %s.", nodeID, w.ID, moment(last), usual.longest)
+			"pause of the 7 days before was about %s.",
+			nodeID, w.ID, formatTime(last), usual.longest)
 	}
 	return f, nil
 }
@@ -172,9 +173,9 @@ func (e *Events) otherRequest(
 	return slices.MaxFunc(times, time.Time.Compare), nil
 }
 
-// paceOf returns the usual pace of a node whose last request is known. It reads the requests of the
-// days before that once.
-func (e *Events) paceOf(
+// usualPace returns the usual pace of a node whose last request is known. It reads the requests of
+// the days before that once.
+func (e *Events) usualPace(
 	ctx context.Context, workflowID, nodeID string, last time.Time,
 ) (pace, error) {
 	subject := subjectOf(workflowID, nodeID)

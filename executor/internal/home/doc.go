@@ -13,9 +13,9 @@
 // told that the change was made.
 //
 // The revisions of a bucket only grow, also when the bucket was lost: a bucket that is restored
-// begins after the copy's position (edit.Lift). So of two revisions of a record, the higher one is
-// always the newer one, and the copy replaces no record by an earlier one, even if revisions are
-// delivered twice or late. The copy keeps deletions: a deleted record stays deleted.
+// begins after the copy's position (edit.AdvanceRevision). So of two revisions of a record, the
+// higher one is always the newer one, and the copy replaces no record by an earlier one, even if
+// revisions are delivered twice or late. The copy keeps deletions: a deleted record stays deleted.
 //
 // # No requests are answered during a restore
 //
@@ -35,10 +35,10 @@
 // identity with Restoring set belongs to a backup that is being restored: the executors do not
 // change such a registry, and only follow it.
 //
-// Two executors that restore at the same time do the same: Lift deletes nothing that was stored
-// after the first one, Fill stores no record that exists, and both use the same copy. The identity
-// is written over the revision that was read. An executor that was frozen meanwhile and resumes
-// changes nothing any more, for the same reasons.
+// Two executors that restore at the same time do the same: AdvanceRevision deletes nothing that was
+// stored after the first one, RestoreMissing stores no record that exists, and both use the same
+// copy. The identity is written over the revision that was read. An executor that was frozen
+// meanwhile and resumes changes nothing any more, for the same reasons.
 //
 // # The identity of the registry
 //

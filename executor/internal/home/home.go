@@ -284,7 +284,7 @@ func (h *Home) olderBuckets(
 // restore restores the registry from the copy.
 func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 	for bucket, position := range older {
-		if err := edit.Lift(ctx, h.JetStream, bucket, position); err != nil {
+		if err := edit.AdvanceRevision(ctx, h.JetStream, bucket, position); err != nil {
 			return err
 		}
 	}
@@ -309,7 +309,7 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 	}
 	stored := 0
 	for _, bucket := range buckets() {
-		n, err := h.fill(ctx, bucket)
+		n, err := h.restoreMissing(ctx, bucket)
 		if err != nil {
 			return err
 		}
@@ -353,8 +353,8 @@ func (h *Home) keptIdentity(ctx context.Context) (i registry.Installation, err e
 	return *read, nil
 }
 
-// fill stores the records of a bucket that are in the copy and missing in the bucket.
-func (h *Home) fill(ctx context.Context, bucket string) (stored int, err error) {
+// restoreMissing stores the records of a bucket that are in the copy and missing in the bucket.
+func (h *Home) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
 	for after, more := "", true; more && err == nil; {
 		var n int
 		n, after, more, err = h.fillPage(ctx, bucket, after)
@@ -378,7 +378,7 @@ func (h *Home) fillPage(
 	for i, r := range records {
 		kept[i] = edit.KeptRecord{Key: r.Key, Data: r.Data, Deleted: r.Deleted != 0}
 	}
-	stored, err = edit.Fill(ctx, h.JetStream, bucket, kept)
+	stored, err = edit.RestoreMissing(ctx, h.JetStream, bucket, kept)
 	return stored, records[len(records)-1].Key, true, err
 }
 

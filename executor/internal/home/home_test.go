@@ -84,7 +84,7 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 		p.Editor, err = edit.NewEditor(ctx, js, p.directory, follower, lease, membership)
 		return err
 	})
-	p.KeepIn(p.home)
+	p.WithHome(p.home)
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	fatal(t, err)
 	inForce(t, func(ctx context.Context) error { return p.PutPlans(ctx, plans) })

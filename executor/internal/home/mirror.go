@@ -109,11 +109,12 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)()
-	return h.take(ctx, bucket, at.Revision, messages)
+	return h.copyMessages(ctx, bucket, at.Revision, messages)
 }
 
-// take writes messages to the copy until they end. The copy already has every message up to after.
-func (h *Home) take(
+// copyMessages writes messages to the copy until they end. The copy already has every message up to
+// after.
+func (h *Home) copyMessages(
 	ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext,
 ) error {
 	var delivered uint64

@@ -126,13 +126,13 @@ func ofNewWorkflow(id, accountID string) subject {
 			return notFound("workflow", id, "")
 		}
 		if accountID != caller.AccountID {
-			return noAccountToPutInto(accountID)
+			return unknownAccount(accountID)
 		}
 		return nil
 	}
 }
 
-func noAccountToPutInto(id string) error {
+func unknownAccount(id string) error {
 	return &Error{Code: api.CodeInvalid, Fields: []api.FieldError{{
 		Field: "accountId", Problem: fmt.Sprintf("there is no account %q; create it first", id),
 	}}}
@@ -207,7 +207,7 @@ func (s *Service) allowed(ctx context.Context, caller Caller, r rule) error {
 	if caller.Kind == Key {
 		// This is checked for each event of a stream, too, so that a revocation applies to the very
 		// next answer.
-		if err := s.config.Keyring.still(ctx, caller); err != nil {
+		if err := s.config.Keyring.recheck(ctx, caller); err != nil {
 			return err
 		}
 	}
@@ -240,7 +240,7 @@ func change[T any](
 ) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
-	return checked(madeBy(ctx, caller), s, caller, r, call)
+	return checked(withActor(ctx, caller), s, caller, r, call)
 }
 
 // changeOnly does the same as change for a call that returns nothing.
@@ -254,9 +254,11 @@ func (s *Service) changeOnly(
 	return err
 }
 
-// madeBy returns a context whose changes are attributed to the caller.
-func madeBy(ctx context.Context, caller Caller) context.Context {
-	return edit.By(ctx, edit.Actor{Kind: string(caller.Kind), ID: caller.ID, Name: caller.Name})
+// withActor returns a context whose changes are attributed to the caller.
+func withActor(ctx context.Context, caller Caller) context.Context {
+	return edit.WithActor(ctx, edit.Actor{
+		Kind: string(caller.Kind), ID: caller.ID, Name: caller.Name,
+	})
 }
 
 func checked[T any](

@@ -210,13 +210,13 @@ func (s *Service) planOf(p registry.Plan) api.Plan {
 	return api.Plan{
 		Default: p.ID == s.config.DefaultPlan,
 		ID:      p.ID, WebhookTriggers: p.WebhookTriggers,
-		MaxActiveWebhookWorkflows: unlessUnlimited(p.MaxActive),
-		BytesPerDay:               unlessUnlimited(p.BytesPerDay),
+		MaxActiveWebhookWorkflows: nilIfUnlimited(p.MaxActive),
+		BytesPerDay:               nilIfUnlimited(p.BytesPerDay),
 		RateLimit:                 rateLimitOf(p.RateLimit),
 	}
 }
 
-func unlessUnlimited(n int64) *int64 {
+func nilIfUnlimited(n int64) *int64 {
 	if n == registry.Unlimited {
 		return nil
 	}

@@ -33,9 +33,9 @@ func (s *Service) Audit(
 			var after store.AuditPosition
 			if !at.IsZero() {
 				after = store.AuditPosition{At: at, ID: id[0]}
-			} else if s.config.AuditCaughtUp != nil {
+			} else if s.config.AwaitAudited != nil {
 				waiting, cancel := context.WithTimeout(ctx, auditWait)
-				s.config.AuditCaughtUp(waiting)
+				s.config.AwaitAudited(waiting)
 				cancel()
 			}
 			found, err := s.config.Store.ListAudit(ctx, filter, after, page.Limit+1)

@@ -104,7 +104,7 @@ func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 	var mark []store.Requeue
 	stored := 0
 	for chunk := range slices.Chunk(indexes(records), bulkWorkers) {
-		if err = b.inOrder(ctx, chunk, records, known, starts, func(i int, fresh bool) {
+		if err = b.startInOrder(ctx, chunk, records, known, starts, func(i int, fresh bool) {
 			if fresh {
 				stored++
 			}
@@ -132,10 +132,10 @@ func indexes(records []store.Record) []int {
 	return all
 }
 
-// inOrder reads the requests of some records concurrently, and then starts them one after the
+// startInOrder reads the requests of some records concurrently, and then starts them one after the
 // other, so that the stream has the new executions in the order of the records. It calls started
 // for each execution that has been started, now or before.
-func (b *bulk) inOrder(
+func (b *bulk) startInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, started func(i int, fresh bool),
 ) error {
@@ -160,16 +160,16 @@ func (b *bulk) inOrder(
 		starts[i] = execution.Start{} // release the body, which may be large
 		if err == nil {
 			started(i, fresh)
-		} else if err = b.leave(err); err != nil {
+		} else if err = b.skip(err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leave counts an execution that cannot be started again. It returns an error that concerns all
+// skip counts an execution that cannot be started again. It returns an error that concerns all
 // executions unchanged.
-func (b *bulk) leave(err error) error {
+func (b *bulk) skip(err error) error {
 	failure, ok := errors.AsType[*Error](err)
 	if !ok ||
 		!slices.Contains([]string{
@@ -184,8 +184,8 @@ func (b *bulk) leave(err error) error {
 	return nil
 }
 
-// left returns the summary of the executions that were not started again.
-func (b *bulk) left() []api.Left {
+// skipped returns the summary of the executions that were not started again.
+func (b *bulk) skipped() []api.Left {
 	var all []api.Left
 	for _, code := range slices.Sorted(maps.Keys(b.leftBy)) {
 		all = append(all, api.Left{Code: code, Count: b.leftBy[code]})

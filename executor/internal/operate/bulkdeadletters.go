@@ -74,7 +74,7 @@ func (s *Service) RequeueDeadLetters(
 			} else {
 				err = b.filtered(ctx, selected.Filter)
 			}
-			return api.Requeued{Requeued: b.started, Left: b.left(), More: b.more}, err
+			return api.Requeued{Requeued: b.started, Left: b.skipped(), More: b.more}, err
 		})
 }
 
@@ -86,7 +86,7 @@ func (b *bulk) selected(ctx context.Context, selected Selection) error {
 	for len(ids) > 0 && !b.done() {
 		chunk := ids[:min(len(ids), bulkBatch)]
 		ids = ids[len(chunk):]
-		letters, err := b.s.lettersOf(ctx, chunk, selected.Filter.AccountID)
+		letters, err := b.s.deadLettersOf(ctx, chunk, selected.Filter.AccountID)
 		if err == nil {
 			err = b.batch(ctx, letters)
 		}
@@ -97,7 +97,7 @@ func (b *bulk) selected(ctx context.Context, selected Selection) error {
 	if selected.Filter.AccountID != "" { // the account of messages is not known
 		return nil
 	}
-	return b.recover(ctx, messages)
+	return b.recoverMessages(ctx, messages)
 }
 
 // sortByAcceptance sorts the IDs of executions into the order in which they were accepted.
@@ -118,9 +118,9 @@ func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// lettersOf returns the records of some executions that are dead letters of an account. "" means
-// any account.
-func (s *Service) lettersOf(
+// deadLettersOf returns the records of some executions that are dead letters of an account. ""
+// means any account.
+func (s *Service) deadLettersOf(
 	ctx context.Context, ids []string, accountID string,
 ) ([]store.Record, error) {
 	found, err := s.config.Store.GetMany(ctx, ids)
@@ -161,22 +161,22 @@ func (b *bulk) filtered(ctx context.Context, filter DeadLetterFilter) error {
 			keys[i] = messageKeyOf(u)
 			after = store.UnreadablePosition{At: u.At, StreamSequence: u.StreamSequence}
 		}
-		if err := b.recover(ctx, keys); err != nil || len(found) < bulkBatch {
+		if err := b.recoverMessages(ctx, keys); err != nil || len(found) < bulkBatch {
 			return err
 		}
 	}
 	return nil
 }
 
-// recover records quarantined messages.
-func (b *bulk) recover(ctx context.Context, messages []store.MessageKey) error {
+// recoverMessages records quarantined messages.
+func (b *bulk) recoverMessages(ctx context.Context, messages []store.MessageKey) error {
 	for _, key := range messages {
 		if b.done() {
 			return nil
 		}
 		_, recovered, err := b.s.recoverMessage(ctx, letterID(key), key)
 		if err != nil {
-			err = b.leave(err)
+			err = b.skip(err)
 		}
 		if err != nil {
 			return err
@@ -218,7 +218,7 @@ func (s *Service) dismissSelected(
 		chunk := ids[:min(len(ids), bulkBatch)]
 		ids = ids[len(chunk):]
 		if selected.Filter.AccountID != "" {
-			letters, err := s.lettersOf(ctx, chunk, selected.Filter.AccountID)
+			letters, err := s.deadLettersOf(ctx, chunk, selected.Filter.AccountID)
 			if err != nil {
 				return dismissed, err
 			}

@@ -23,7 +23,7 @@ import (
 // process ends at whatever time:
 //
 //  1. The database notes that the end was asked for, in one transaction with the audit entry. From
-//     then on the request survives: after a process has ended, SettleCancellations repeats the
+//     then on the request survives: after a process has ended, CompleteCancellations repeats the
 //     other steps.
 //  2. The bucket cancellations gets the key of the execution. Runners look for the key after a
 //     message has arrived, before its handler begins, and while the handler works: see package
@@ -41,7 +41,8 @@ import (
 // begins only after this one has ended.
 
 const (
-	// settleEvery is the interval at which SettleCancellations looks for unfinished cancellations.
+	// settleEvery is the interval at which CompleteCancellations looks for unfinished
+	// cancellations.
 	settleEvery = 5 * time.Second
 	// cancelBatch is the maximum number of executions that are canceled together.
 	cancelBatch = 500
@@ -229,7 +230,7 @@ func (s *Service) finishCancel(
 	if err := putCancellations(ctx, bucket, idsOf(records)); err != nil {
 		return nil, err
 	}
-	given, err := s.config.Queues.Given(ctx, records)
+	given, err := s.config.Queues.Delivered(ctx, records)
 	if err != nil {
 		return nil, err
 	}
@@ -281,10 +282,10 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 	return failed
 }
 
-// SettleCancellations completes cancellations until the context ends: those that an ended process
+// CompleteCancellations completes cancellations until the context ends: those that an ended process
 // has begun, and those that the database or the bucket has lost because it was replaced by an older
 // copy. maxAge is the maximum age of the stream's messages.
-func SettleCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
+func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
 	for restored := false; ctx.Err() == nil; retry.Sleep(ctx, settleEvery) {
 		if !restored {
 			restored = s.compareCancellations(ctx, maxAge) == nil

@@ -108,7 +108,7 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 			"to which the queue would move, from before it left that stream. Move the queue when "+
 			"they have been run, or canceled.")
 	case isFull(err):
-		return failed(api.CodeStreamFull, fullText(err))
+		return failed(api.CodeStreamFull, fullStreamText(err))
 	case errors.Is(err, edit.ErrIngressTooOld):
 		return failed(api.CodeIngressTooOld, "")
 	case errors.Is(err, edit.ErrTooManyTokens):
@@ -133,9 +133,9 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 }
 
 // isFull reports whether a stream has no space for the delivery IDs that move to it.
-func isFull(err error) bool { return fullText(err) != "" }
+func isFull(err error) bool { return fullStreamText(err) != "" }
 
-func fullText(err error) string {
+func fullStreamText(err error) string {
 	full, ok := errors.AsType[*queuestreams.FullError](err)
 	if !ok {
 		return ""

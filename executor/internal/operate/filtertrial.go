@@ -195,7 +195,7 @@ func (p placesSeen) noteText(place, value string) {
 // add notes what a request has at each place.
 func (p placesSeen) add(r *sender.Request) {
 	for name, values := range r.Header {
-		if !isUsual(name) && len(values) > 0 {
+		if !isCommonHeader(name) && len(values) > 0 {
 			p.noteText("header:"+name, values[0])
 		}
 	}
@@ -268,8 +268,8 @@ func (p placesSeen) addJSON(decoder *json.Decoder, pointer string, depth int) er
 // escaped writes a name as a part of a JSON pointer.
 var escaped = strings.NewReplacer("~", "~0", "/", "~1")
 
-// isUsual reports whether a header says nothing about what happened at the sender.
-func isUsual(name string) bool {
+// isCommonHeader reports whether a header says nothing about what happened at the sender.
+func isCommonHeader(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	return strings.Contains(name, "Signature") || slices.Contains(usualHeaders, name) ||
 		slices.ContainsFunc(usualPrefixes, func(prefix string) bool {

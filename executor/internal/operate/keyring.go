@@ -109,9 +109,9 @@ func hasExpired(key *registry.Key, now time.Time) bool {
 	return !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt)
 }
 
-// still returns an error if the caller's key is no longer known. k may be nil, which means that
+// recheck returns an error if the caller's key is no longer known. k may be nil, which means that
 // there are no keys.
-func (k *Keyring) still(ctx context.Context, caller Caller) error {
+func (k *Keyring) recheck(ctx context.Context, caller Caller) error {
 	revoked := &Error{Code: api.CodeUnauthorized, Detail: "The key was revoked, or has expired."}
 	if k == nil {
 		return revoked

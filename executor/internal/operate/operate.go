@@ -34,9 +34,9 @@ type Config struct {
 	Membership *consistency.Membership
 	// Store holds the records.
 	Store store.Store
-	// AuditCaughtUp waits until the audit log contains the changes made so far, or its context
+	// AwaitAudited waits until the audit log contains the changes made so far, or its context
 	// ends. nil means that lists of the audit log do not wait.
-	AuditCaughtUp func(context.Context)
+	AwaitAudited func(context.Context)
 	// JetStream holds the streams of executions: requests are read from them, and reruns are
 	// published to them.
 	JetStream jetstream.JetStream

@@ -57,7 +57,7 @@ var mayCall = map[string]operate.Role{
 	"SetSamplePayload":   operate.Editor,
 	"SendTest":           operate.Editor,
 	"Queues":             operate.Viewer,
-	"NobodyTakes":        operate.Viewer,
+	"UnattendedQueues":   operate.Viewer,
 	"ReplayExecution":    operate.Editor,
 	"ReplayRejected":     operate.Editor,
 	"RequeueDeadLetters": operate.Editor,

@@ -26,7 +26,7 @@ func (s *Service) Queues(
 			if err != nil {
 				return none, err
 			}
-			all, err := s.config.Queues.Look(ctx)
+			all, err := s.config.Queues.Poll(ctx)
 			if err != nil {
 				return none, err
 			}
@@ -36,7 +36,7 @@ func (s *Service) Queues(
 			})
 			shared := s.sharedQueues(caller)
 			rest = rest[:min(len(rest), page.Limit+1)]
-			if rest, err = s.since(ctx, rest); err != nil {
+			if rest, err = s.withHandlerStarts(ctx, rest); err != nil {
 				return none, err
 			}
 			return list(queuesList, rest, page, func(q queues.Queue) api.Queue {
@@ -45,9 +45,11 @@ func (s *Service) Queues(
 		})
 }
 
-// since replaces the times of the executions that hold up others by the times at which their
-// handlers began, as far as these are recorded.
-func (s *Service) since(ctx context.Context, all []queues.Queue) ([]queues.Queue, error) {
+// withHandlerStarts replaces the times of the executions that hold up others by the times at which
+// their handlers began, as far as these are recorded.
+func (s *Service) withHandlerStarts(
+	ctx context.Context, all []queues.Queue,
+) ([]queues.Queue, error) {
 	var ids []string
 	for _, q := range all {
 		for _, g := range q.Groups {
@@ -95,13 +97,15 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 	return slices.DeleteFunc(slices.Clone(all), func(q queues.Queue) bool { return !named[q.Name] })
 }
 
-// NobodyTakes returns the queues of workflows without a runner at the last poll, a few seconds ago.
-// It makes no remote call.
-func (s *Service) NobodyTakes(ctx context.Context, caller Caller) (map[string]api.Queue, error) {
+// UnattendedQueues returns the queues of workflows without a runner at the last poll, a few seconds
+// ago. It makes no remote call.
+func (s *Service) UnattendedQueues(
+	ctx context.Context, caller Caller,
+) (map[string]api.Queue, error) {
 	return read(ctx, s, caller, needs(Viewer, ofNone),
 		func(context.Context) (map[string]api.Queue, error) {
 			idle := map[string]api.Queue{}
-			last, _ := s.config.Queues.Last()
+			last, _ := s.config.Queues.LastPoll()
 			shared := s.sharedQueues(caller)
 			for _, q := range s.queuesOf(caller.AccountID, last) {
 				if q.Members() == 0 {
@@ -260,7 +264,7 @@ func (s *Service) changeQueue(
 		if err := s.config.Queues.Enforce(ctx, settings); err != nil {
 			return none, err
 		}
-		all, err := s.config.Queues.Look(ctx)
+		all, err := s.config.Queues.Poll(ctx)
 		if err != nil {
 			return none, err
 		}

@@ -52,10 +52,10 @@ func (s *Service) moveQueue(
 			if err != nil {
 				return none, err
 			}
-			all, err := s.config.Queues.Look(ctx)
+			all, err := s.config.Queues.Poll(ctx)
 			// A consumer that was just created may have no leader yet.
 			for n := 0; natsIsAway(err) && retry.SleepBackoff(ctx, n) == nil; n++ {
-				all, err = s.config.Queues.Look(ctx)
+				all, err = s.config.Queues.Poll(ctx)
 			}
 			if err != nil {
 				return none, err

@@ -18,7 +18,7 @@ const (
 // beginning.
 const refusalsSpan = 24 * time.Hour
 
-func orLastDay(since time.Time) time.Time {
+func defaultToLastDay(since time.Time) time.Time {
 	if since.IsZero() {
 		return time.Now().Add(-refusalsSpan)
 	}
@@ -44,7 +44,7 @@ func (s *Service) Refusals(
 			var sums []store.RefusalSum
 			if accountID == "" || accountID == have.Record.AccountID {
 				if sums, err = s.config.Store.Refusals(ctx, workflowID,
-					orLastDay(since)); err != nil {
+					defaultToLastDay(since)); err != nil {
 					return none, err
 				}
 			}
@@ -70,7 +70,8 @@ func (s *Service) AllRefusals(
 				return none, err
 			}
 			position := store.RefusalPosition{LastAt: at, WorkflowID: code[0], Code: code[1]}
-			sums, err := s.refusalsOf(ctx, accountID, orLastDay(since), position, page.Limit+1)
+			sums, err := s.refusalsOf(ctx, accountID, defaultToLastDay(since), position,
+				page.Limit+1)
 			if err != nil {
 				return none, err
 			}

@@ -94,7 +94,7 @@ func (s *Service) ReplayRejected(
 			return execution.Start{ID: execution.IDForReplay(record.ID, key), ReplayOf: record.ID}
 		})
 		err = b.all(ctx, filter)
-		return api.Replayed{Replayed: b.started, Left: b.left(), More: b.more}, err
+		return api.Replayed{Replayed: b.started, Left: b.skipped(), More: b.more}, err
 	})
 }
 

@@ -96,7 +96,7 @@ func (s *Service) showCaptured(
 			continue
 		}
 		// The audit log has an entry about the caller who has seen it.
-		texts, err := s.config.Editor.SeeCaptured(madeBy(ctx, caller), info.Workflow.ID,
+		texts, err := s.config.Editor.RevealCaptured(withActor(ctx, caller), info.Workflow.ID,
 			info.NodeID)
 		if err != nil {
 			return err

@@ -86,13 +86,13 @@ func (s *Service) PatchTrigger(
 						Name:     node.Name,
 						Filter:   node.Filter,
 						OrderKey: node.OrderKey,
-						Answer:   answerOf(node.Answer),
+						Answer:   answerToAPI(node.Answer),
 					}
 					if err := patch(&settings); err != nil {
 						return err
 					}
 					node.Name, node.Filter, node.OrderKey, node.Answer = settings.Name,
-						settings.Filter, settings.OrderKey, answerFrom(settings.Answer)
+						settings.Filter, settings.OrderKey, answerFromAPI(settings.Answer)
 					if settings.SamplePayload != nil {
 						node.SamplePayload = settings.SamplePayload
 					}
@@ -202,7 +202,7 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, observed seen) api.Trigg
 		RateLimit:    rateLimitOf(info.RateLimit),
 		Filter:       info.Filter,
 		OrderKey:     info.OrderKey,
-		Answer:       answerOf(info.Answer),
+		Answer:       answerToAPI(info.Answer),
 		Filtered:     filteredOf(info, observed.filtered),
 	}
 	if info.Sender != nil {
@@ -223,16 +223,16 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, observed seen) api.Trigg
 	return wire
 }
 
-// answerOf returns the API's form of a setting. a may be nil.
-func answerOf(a *registry.Answer) *api.Answer {
+// answerToAPI returns the API's form of a setting. a may be nil.
+func answerToAPI(a *registry.Answer) *api.Answer {
 	if a == nil {
 		return nil
 	}
 	return &api.Answer{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
 }
 
-// answerFrom does the reverse of answerOf.
-func answerFrom(a *api.Answer) *registry.Answer {
+// answerFromAPI does the reverse of answerToAPI.
+func answerFromAPI(a *api.Answer) *registry.Answer {
 	if a == nil {
 		return nil
 	}

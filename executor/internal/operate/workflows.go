@@ -185,7 +185,7 @@ func specOf(put api.PutWorkflow) edit.WorkflowSpec {
 			TriggerSettings: edit.TriggerSettings{
 				Filter:   t.Filter,
 				OrderKey: t.OrderKey,
-				Answer:   answerFrom(t.Answer),
+				Answer:   answerFromAPI(t.Answer),
 			},
 		}
 		if !bytes.Equal(t.SamplePayload, []byte("null")) {
@@ -209,7 +209,7 @@ func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
 			Name:     t.Name,
 			Filter:   t.Filter,
 			OrderKey: t.OrderKey,
-			Answer:   answerOf(t.Answer),
+			Answer:   answerToAPI(t.Answer),
 		})
 	}
 	return put
@@ -229,7 +229,7 @@ func (s *Service) PatchWorkflow(
 				return err
 			}
 			if !caller.sees(put.AccountID) {
-				return noAccountToPutInto(put.AccountID)
+				return unknownAccount(put.AccountID)
 			}
 			*spec = specOf(put)
 			spec.Within = caller.AccountID
@@ -299,7 +299,7 @@ func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 			Name:     t.Name,
 			Filter:   json.RawMessage(t.Filter),
 			OrderKey: t.OrderKey,
-			Answer:   answerOf(t.Answer),
+			Answer:   answerToAPI(t.Answer),
 		})
 	}
 	return result

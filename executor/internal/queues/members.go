@@ -57,9 +57,9 @@ func (m *members) receive(msg *nats.Msg) {
 	}
 }
 
-// of returns the number of members of a group and the time of the last announcement, which is zero
-// if there was none.
-func (m *members) of(group stream.RunnerGroup, now time.Time) (n int, last time.Time) {
+// count returns the number of members of a group and the time of the last announcement, which is
+// zero if there was none.
+func (m *members) count(group stream.RunnerGroup, now time.Time) (n int, last time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.groups[group]

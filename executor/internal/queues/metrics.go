@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	lookEvery = 5 * time.Second
+	pollEvery = 5 * time.Second
 	// maxSeries is the maximum number of queues with metrics. It is bounded because every caller
 	// who may change a workflow can invent a queue.
 	maxSeries = 1_000
@@ -36,8 +36,8 @@ var (
 
 // Run inspects the queues every few seconds until the context ends.
 func (w *Watch) Run(ctx context.Context) {
-	// Callers of Look get the error; an outage of NATS is reported elsewhere.
-	retry.Every(ctx, lookEvery, func() { _, _ = w.Look(ctx) })
+	// Callers of Poll get the error; an outage of NATS is reported elsewhere.
+	retry.Every(ctx, pollEvery, func() { _, _ = w.Poll(ctx) })
 }
 
 // Describe implements prometheus.Collector.
@@ -49,7 +49,7 @@ func (w *Watch) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. The default queue is always included.
 func (w *Watch) Collect(to chan<- prometheus.Metric) {
-	queues, _ := w.Last()
+	queues, _ := w.LastPoll()
 	now := time.Now()
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)

@@ -40,7 +40,7 @@ func TestGroupsInAnOwnStream(t *testing.T) {
 		t.Helper()
 		var have [2]int
 		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-			if _, err := watch.Look(t.Context()); err != nil {
+			if _, err := watch.Poll(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			for i, name := range []string{stream.Name, stream.OwnName("q")} {

@@ -118,17 +118,17 @@ type Watch struct {
 	members members
 	heard   *nats.Subscription
 
-	looking sync.Mutex // held while one caller looks; the others wait for its result
+	polling sync.Mutex // held while one caller polls; the others wait for its result
 
 	mu   sync.Mutex
 	last []Queue
 	at   time.Time
 }
 
-// lookTimeout is the maximum duration of a look. fresh is the time for which the result of a look
+// pollTimeout is the maximum duration of a poll. fresh is the time for which the result of a poll
 // is reused, as long as the same queues are named.
 const (
-	lookTimeout = 4 * time.Second
+	pollTimeout = 4 * time.Second
 	fresh       = time.Second
 )
 
@@ -150,27 +150,28 @@ func New(c Config) (*Watch, error) {
 // Stop ends the subscription to announcements.
 func (w *Watch) Stop() { _ = w.heard.Unsubscribe() }
 
-// Last returns the result of the last look that succeeded, and its time, or nil if there was none.
-func (w *Watch) Last() ([]Queue, time.Time) {
+// LastPoll returns the result of the last poll that succeeded, and its time, or nil if there was
+// none.
+func (w *Watch) LastPoll() ([]Queue, time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last, w.at
 }
 
-// Look returns the state of all queues that workflows name, by name.
-func (w *Watch) Look(ctx context.Context) ([]Queue, error) {
-	w.looking.Lock()
-	defer w.looking.Unlock()
+// Poll returns the state of all queues that workflows name, by name.
+func (w *Watch) Poll(ctx context.Context) ([]Queue, error) {
+	w.polling.Lock()
+	defer w.polling.Unlock()
 	named := w.config.Named()
-	if last, at := w.Last(); last != nil && time.Since(at) < fresh &&
+	if last, at := w.LastPoll(); last != nil && time.Since(at) < fresh &&
 		slices.EqualFunc(last, named, func(q Queue, name string) bool {
 			return q.Name == name
 		}) {
 		return last, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	found, err := w.look(ctx, named)
+	found, err := w.poll(ctx, named)
 	if err != nil {
 		return nil, err
 	}
@@ -180,9 +181,9 @@ func (w *Watch) Look(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// Given returns the records whose starts a group had been given at the time of the call. A group
-// that gets a start later finds whatever was stored before the call.
-func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]bool, error) {
+// Delivered returns the records whose starts a group had been given at the time of the call. A
+// group that gets a start later finds whatever was stored before the call.
+func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[string]bool, error) {
 	names, err := w.streams(ctx)
 	if err != nil {
 		return nil, err
@@ -198,15 +199,15 @@ func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]b
 	}
 	given := map[string]bool{}
 	for name, some := range of {
-		if err := w.givenOf(ctx, name, some, subjects, given); err != nil {
+		if err := w.addDelivered(ctx, name, some, subjects, given); err != nil {
 			return nil, err
 		}
 	}
 	return given, nil
 }
 
-// givenOf adds to given the records of a stream whose starts a group had been given.
-func (w *Watch) givenOf(
+// addDelivered adds to given the records of a stream whose starts a group had been given.
+func (w *Watch) addDelivered(
 	ctx context.Context, of string, records []store.Record, subjects map[string]string,
 	given map[string]bool,
 ) error {
@@ -228,7 +229,7 @@ func (w *Watch) givenOf(
 		}
 		info := consumer.CachedInfo()
 		for _, r := range records {
-			if r.StreamSequence <= info.Delivered.Stream && takes(info.Config, subjects[r.ID]) {
+			if r.StreamSequence <= info.Delivered.Stream && receives(info.Config, subjects[r.ID]) {
 				given[r.ID] = true
 			}
 		}
@@ -270,7 +271,7 @@ func (w *Watch) subjects(
 }
 
 // Enforce updates the consumers of a queue's groups to match the queue's settings, and discards the
-// result of the last look. When it returns without an error, the consumers match, and the next look
+// result of the last poll. When it returns without an error, the consumers match, and the next poll
 // queries the server again.
 func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 	names, err := w.streams(ctx)
@@ -332,7 +333,7 @@ func (w *Watch) enforce(
 		return err
 	}
 	for _, c := range consumers {
-		if !stream.OnlyOfQueue(c.Config, settings.Name) {
+		if !stream.IsQueueConsumer(c.Config, settings.Name) {
 			continue
 		}
 		if err := stream.EnforceQueueSettings(ctx, w.config.JetStream, c,
@@ -393,7 +394,7 @@ func (w *Watch) settings() map[string]*registry.Queue {
 	return all
 }
 
-func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
+func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 	names, err := w.streams(ctx)
 	if err != nil {
 		return nil, err
@@ -412,7 +413,7 @@ func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
 			return nil, err
 		}
 	}
-	last, _ := w.Last()
+	last, _ := w.LastPoll()
 	queues := make([]Queue, len(named))
 	failed := make([]error, len(named))
 	var own sync.WaitGroup
@@ -425,7 +426,7 @@ func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
 		}
 		// A stream that cannot be reached delays, or hides, no other queue.
 		own.Go(func() {
-			asking, cancel := context.WithTimeout(ctx, lookTimeout/2)
+			asking, cancel := context.WithTimeout(ctx, pollTimeout/2)
 			defer cancel()
 			queues[i], failed[i] = w.ownQueue(asking, name, all[name], shared)
 		})
@@ -477,7 +478,7 @@ func (w *Watch) queue(
 	}
 	for _, at := range places {
 		for _, c := range at.consumers {
-			if takes(c.Config, at.StartSubject(name, "*", "*")) {
+			if receives(c.Config, at.StartSubject(name, "*", "*")) {
 				q.add(w.group(name, c, at))
 			}
 		}
@@ -488,7 +489,7 @@ func (w *Watch) queue(
 			return q, err
 		}
 	}
-	if err := w.fill(ctx, places, &q); err != nil {
+	if err := w.countWaiting(ctx, places, &q); err != nil {
 		return q, err
 	}
 	q.limit(settings)
@@ -609,8 +610,8 @@ func (w *Watch) addOrdered(ctx context.Context, at *place, q *Queue) error {
 	return nil
 }
 
-// takes reports whether a consumer receives the starts with a subject.
-func takes(c jetstream.ConsumerConfig, of string) bool {
+// receives reports whether a consumer receives the starts with a subject.
+func receives(c jetstream.ConsumerConfig, of string) bool {
 	filters := c.FilterSubjects
 	if c.FilterSubject != "" {
 		filters = append(filters, c.FilterSubject)
@@ -639,7 +640,7 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo, at *place) Group 
 	g := Group{Name: name, Waiting: c.NumPending}
 	g.lanes = []lane{{at.in, at.QueueSubject(queue), c.Delivered.Stream + 1}}
 	if of {
-		g.Members, g.LastSeen = w.members.of(stream.RunnerGroup{Queue: queue, Group: name}, now)
+		g.Members, g.LastSeen = w.members.count(stream.RunnerGroup{Queue: queue, Group: name}, now)
 	}
 	if g.Members == 0 && c.NumWaiting > 0 { // a runner that sends no heartbeats
 		g.Members = c.NumWaiting
@@ -658,8 +659,8 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo, at *place) Group 
 	return g
 }
 
-// fill determines what waits in a queue with its groups.
-func (w *Watch) fill(ctx context.Context, places []*place, q *Queue) error {
+// countWaiting determines what waits in a queue with its groups.
+func (w *Watch) countWaiting(ctx context.Context, places []*place, q *Queue) error {
 	var oldest []lane
 	for _, at := range places {
 		all := []lane{

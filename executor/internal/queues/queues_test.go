@@ -49,7 +49,7 @@ func start(t *testing.T, named ...string) *rig {
 	return r
 }
 
-// until calls Look until the result is as wanted: one line for each queue.
+// until calls Poll until the result is as wanted: one line for each queue.
 func (r *rig) until(want string) []queues.Queue {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
@@ -57,7 +57,7 @@ func (r *rig) until(want string) []queues.Queue {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		found, err := r.watch.Look(r.t.Context())
+		found, err := r.watch.Poll(r.t.Context())
 		got := said(found)
 		if err == nil && got == want {
 			return found
@@ -249,7 +249,7 @@ func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 	defer watch.Stop()
 	for _, now := range [][]string{{"a"}, {"a", "b"}, {"b", "c"}, {}} {
 		named = now
-		found, err := watch.Look(t.Context())
+		found, err := watch.Poll(t.Context())
 		var names []string
 		for _, q := range found {
 			names = append(names, q.Name)

@@ -198,7 +198,7 @@ func (c *copier) catchUp(ctx context.Context) error {
 			return c.failed(ctx, err)
 		}
 		if got.Headers().Get(jetstream.MsgIDHeader) == marker {
-			return c.settle(ctx)
+			return c.awaitStored(ctx)
 		}
 		if err := c.copy(ctx, got, meta); err != nil {
 			return err
@@ -225,7 +225,7 @@ func (c *copier) catchUpFull(ctx context.Context) error {
 			return c.failed(ctx, err)
 		}
 		if info.NumPending == 0 {
-			return c.settle(ctx)
+			return c.awaitStored(ctx)
 		}
 	}
 }
@@ -262,7 +262,7 @@ func (c *copier) copy(
 	msg := c.to.RememberedMessage(c.target, workflowID, id)
 	msg.Header.Set(headerSince, strconv.FormatInt(since.Unix(), 10))
 	if len(c.pending) >= maxPending {
-		if err := c.settle(ctx); err != nil {
+		if err := c.awaitStored(ctx); err != nil {
 			return err
 		}
 	}
@@ -274,8 +274,8 @@ func (c *copier) copy(
 	return nil
 }
 
-// settle waits until all copies are stored.
-func (c *copier) settle(ctx context.Context) error {
+// awaitStored waits until all copies are stored.
+func (c *copier) awaitStored(ctx context.Context) error {
 	for _, ack := range c.pending {
 		select {
 		case <-ack.Ok():

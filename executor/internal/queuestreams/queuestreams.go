@@ -393,8 +393,8 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 	by := time.Now().Add(registry.ClosedFor)
 	closing, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
-	closed, err := m.config.Editor.SetStreamPhase(edit.StoreBy(closing, by), queue, revision,
-		d.closed)
+	closed, err := m.config.Editor.SetStreamPhase(edit.WithStoreDeadline(closing, by), queue,
+		revision, d.closed)
 	if err == nil {
 		m.reached(d.closed.String())
 		if err = ids.catchUp(closing); err == nil {
@@ -405,7 +405,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 		return m.giveUp(ctx, queue, closed, d.moving, err)
 	}
 	m.reached("open")
-	if _, err = m.config.Editor.SetStreamPhase(edit.StoreBy(ctx, by), queue, closed,
+	if _, err = m.config.Editor.SetStreamPhase(edit.WithStoreDeadline(ctx, by), queue, closed,
 		d.done); err != nil {
 		return m.giveUp(ctx, queue, closed, d.moving, err)
 	}
@@ -512,7 +512,7 @@ func (m *Mover) MoveWorkflow(
 		}
 	}
 	if err == nil {
-		err = store(edit.StoreBy(ctx, by))
+		err = store(edit.WithStoreDeadline(ctx, by))
 	}
 	if err != nil {
 		opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)

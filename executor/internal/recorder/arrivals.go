@@ -27,16 +27,16 @@ type arrival struct {
 	at  time.Time
 }
 
-// hasMoved wakes the goroutines that wait for a change. It must be called with mu held.
-func (a *arrivals) hasMoved() {
+// notifyWaiters wakes the goroutines that wait for a change. It must be called with mu held.
+func (a *arrivals) notifyWaiters() {
 	if a.moved != nil {
 		close(a.moved)
 		a.moved = nil
 	}
 }
 
-// untilMoved returns a channel that is closed at the next change. It must be called with mu held.
-func (a *arrivals) untilMoved() <-chan struct{} {
+// changed returns a channel that is closed at the next change. It must be called with mu held.
+func (a *arrivals) changed() <-chan struct{} {
 	if a.moved == nil {
 		a.moved = make(chan struct{})
 	}
@@ -52,7 +52,7 @@ func (a *arrivals) add(messages ...jetstream.Msg) {
 		a.waiting = append(a.waiting, arrival{msg, now})
 		a.bytes += len(msg.Data())
 	}
-	a.hasMoved()
+	a.notifyWaiters()
 }
 
 // end marks that no more messages will arrive.
@@ -60,7 +60,7 @@ func (a *arrivals) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended = true
-	a.hasMoved()
+	a.notifyWaiters()
 }
 
 // gather waits for a message and returns the messages that have arrived, at most maxBatch. It
@@ -73,7 +73,7 @@ func (a *arrivals) gather() []jetstream.Msg {
 		if a.ended {
 			return nil
 		}
-		moved := a.untilMoved()
+		moved := a.changed()
 		a.mu.Unlock()
 		<-moved
 		a.mu.Lock()
@@ -83,7 +83,7 @@ func (a *arrivals) gather() []jetstream.Msg {
 	if len(a.waiting) == 0 {
 		a.waiting = nil
 	}
-	a.hasMoved()
+	a.notifyWaiters()
 	messages := make([]jetstream.Msg, n)
 	for i, arrived := range a.batch {
 		messages[i] = arrived.msg
@@ -92,13 +92,13 @@ func (a *arrivals) gather() []jetstream.Msg {
 	return messages
 }
 
-// room waits until fewer messages than one batch wait (maxBatch messages or maxBatchBytes), or
+// awaitRoom waits until fewer messages than one batch wait (maxBatch messages or maxBatchBytes), or
 // until the context ends.
-func (a *arrivals) room(ctx context.Context) {
+func (a *arrivals) awaitRoom(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for (len(a.waiting) >= maxBatch || a.bytes >= maxBatchBytes) && ctx.Err() == nil {
-		moved := a.untilMoved()
+		moved := a.changed()
 		a.mu.Unlock()
 		select {
 		case <-moved:
@@ -108,8 +108,8 @@ func (a *arrivals) room(ctx context.Context) {
 	}
 }
 
-// before returns the messages that arrived before a time.
-func (a *arrivals) before(t time.Time) (messages []jetstream.Msg) {
+// arrivedBefore returns the messages that arrived before a time.
+func (a *arrivals) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, some := range [][]arrival{a.batch, a.waiting} {
@@ -137,7 +137,7 @@ func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivals) {
 			if r.database.isFailing() {
 				continue
 			}
-			for _, msg := range arrived.before(now.Add(-every)) {
+			for _, msg := range arrived.arrivedBefore(now.Add(-every)) {
 				// A lost heartbeat, or one after the acknowledgement, does no harm.
 				_ = msg.InProgress()
 			}

@@ -95,9 +95,9 @@ func AuditAction(
 	})
 }
 
-// CaughtUp waits until everything that the streams of starts hold now is recorded, or the context
-// ends.
-func CaughtUp(ctx context.Context, js jetstream.JetStream) {
+// AwaitRecorded waits until everything that the streams of starts hold now is recorded, or the
+// context ends.
+func AwaitRecorded(ctx context.Context, js jetstream.JetStream) {
 	var names []string
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
 		starts, _, err := stream.Streams(ctx, js)

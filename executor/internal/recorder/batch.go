@@ -143,7 +143,7 @@ func batchOf(entries []*entry) store.Batch {
 	b := store.Batch{
 		New:      slices.Grow([]store.Record(nil), count[start]+count[rejection]),
 		Progress: slices.Grow([]execution.Progress(nil), count[progress]),
-		Decided:  decidedBy(entries),
+		Decided:  rangesOf(entries),
 	}
 	for _, e := range entries {
 		switch e.kind {

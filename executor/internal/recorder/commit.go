@@ -12,9 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// toldPerhaps returns the executions of messages that were delivered before: the executor that
+// redelivered returns the executions of messages that were delivered before: the executor that
 // recorded them may have been killed before it announced the changes.
-func toldPerhaps(entries []*entry) (ids []string) {
+func redelivered(entries []*entry) (ids []string) {
 	for _, e := range entries {
 		if e.verdict == recorded && e.meta.NumDelivered > 1 {
 			if id := cmp.Or(e.record.ID, e.progress.ID); id != "" {
@@ -32,7 +32,7 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	applied := r.commit(ctx, entries)
 	// Announce before the acknowledgement: if this executor is killed, the recorded messages are
 	// delivered again, and are announced then.
-	if err := r.changes.Publish(append(applied.Changed, toldPerhaps(entries)...)); err != nil {
+	if err := r.changes.Publish(append(applied.Changed, redelivered(entries)...)); err != nil {
 		r.log.WithError(err).Debug("watchers were not told of changes")
 	}
 	connection := r.connection()
@@ -168,13 +168,13 @@ func settle(group []*entry) {
 // the entry is retried without end.
 func (r *Recorder) refuse(ctx context.Context, e *entry, why error) {
 	e.verdict = suspected
-	if e.kind == unreadable || !r.suspects.certain(e, time.Now()) {
+	if e.kind == unreadable || !r.suspects.mustQuarantine(e, time.Now()) {
 		return
 	}
 	aside := store.Batch{
 		Unreadable: []store.Unreadable{e.aside(store.RefusedReason + why.Error())},
 		Audit:      e.audit,
-		Decided:    decidedBy([]*entry{e}),
+		Decided:    rangesOf([]*entry{e}),
 	}
 	if _, _, err := r.apply(ctx, aside); err != nil {
 		if ctx.Err() == nil {

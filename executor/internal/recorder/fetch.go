@@ -103,7 +103,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	go r.watch(watching, from, consumer, stopWatching, connection)
 	burstAt := time.Now() // time of the last burst
 	for inBursts := false; ; {
-		arrived.room(watching)
+		arrived.awaitRoom(watching)
 		wait := r.letStartsPass(watching, from)
 		began := time.Now()
 		var n int

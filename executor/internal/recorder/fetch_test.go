@@ -58,11 +58,11 @@ func TestRoom(t *testing.T) {
 				for range c.count - 1 {
 					a.add(c.message)
 				}
-				a.room(t.Context()) // returns at once, because there is room
+				a.awaitRoom(t.Context()) // returns at once, because there is room
 				a.add(c.message)
 				has := false
 				go func() {
-					a.room(context.WithoutCancel(t.Context()))
+					a.awaitRoom(context.WithoutCancel(t.Context()))
 					has = true
 				}()
 				synctest.Wait()

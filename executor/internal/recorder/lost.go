@@ -109,7 +109,7 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 	}
 	found, err := r.findUnended(ctx, streams, now)
 	if err == nil {
-		found[endUnheard], err = r.givePassedOver(ctx, streams, found[endUnheard])
+		found[endUnheard], err = r.republishSkipped(ctx, streams, found[endUnheard])
 	}
 	if err != nil || len(found[endLost])+len(found[endExpired])+len(found[endUnheard]) == 0 {
 		return streams.maxAge(), err
@@ -158,13 +158,14 @@ func (r *Recorder) prepareOne(ctx context.Context, streams startStreams, name st
 	if at.groups, err = runnersOf(ctx, at.stream); err != nil {
 		return err
 	}
-	return r.complete(ctx, placeOf(name))
+	return r.checkComplete(ctx, placeOf(name))
 }
 
-// complete returns an error until the database has everything that the streams of a place hold.
-func (r *Recorder) complete(ctx context.Context, at place) error {
+// checkComplete returns an error until the database has everything that the streams of a place
+// hold.
+func (r *Recorder) checkComplete(ctx context.Context, at place) error {
 	for _, name := range at.names() {
-		if err := r.caughtUp(ctx, name); err != nil {
+		if err := r.catchUp(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -184,7 +185,7 @@ func (r *Recorder) end(ctx context.Context, streams startStreams, why end, some 
 			if at.err != nil {
 				continue
 			}
-			if err := r.complete(ctx, placeOf(name)); err != nil {
+			if err := r.checkComplete(ctx, placeOf(name)); err != nil {
 				return err
 			}
 		}
@@ -221,11 +222,11 @@ const (
 	catchUpEvery = 100 * time.Millisecond
 )
 
-// caughtUp waits until everything that the stream holds at the call is recorded, at most for
+// catchUp waits until everything that the stream holds at the call is recorded, at most for
 // catchUpFor. A delivery that was sent again is then recorded with its new sequence, and an end
 // that was reported is known. It does not wait for messages that arrive after the call, so that it
 // returns under steady load, too.
-func (r *Recorder) caughtUp(ctx context.Context, name string) error {
+func (r *Recorder) catchUp(ctx context.Context, name string) error {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {
 		return err
@@ -302,7 +303,7 @@ func whyUnended(
 	age := now.Sub(record.AcceptedAt)
 	switch {
 	case subject != "":
-		return endUnheard, areDoneWith(groups, subject, record.StreamSequence)
+		return endUnheard, haveHandled(groups, subject, record.StreamSequence)
 	case age < maxAge-margin:
 		return endLost, true
 	case record.Status == execution.Running:

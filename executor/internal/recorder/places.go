@@ -41,8 +41,8 @@ func placeOf(name string) place {
 // names returns the names of both streams.
 func (p place) names() []string { return []string{p.starts, p.reports} }
 
-// existing returns the names of the streams of starts and reports that exist now.
-func (r *Recorder) existing(ctx context.Context) (names []string, err error) {
+// existingStreams returns the names of the streams of starts and reports that exist now.
+func (r *Recorder) existingStreams(ctx context.Context) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	starts, reports, err := stream.Streams(ctx, r.js)
@@ -51,7 +51,7 @@ func (r *Recorder) existing(ctx context.Context) (names []string, err error) {
 
 // places returns the places that exist now. The shared place is the first.
 func (r *Recorder) places(ctx context.Context) ([]place, error) {
-	names, err := r.existing(ctx)
+	names, err := r.existingStreams(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 		follow(name)
 	}
 	for ctx.Err() == nil {
-		if names, err := r.existing(ctx); err == nil { // else the streams of before are followed on
+		if names, err := r.existingStreams(ctx); err == nil { // else the streams of before are followed on
 			names = append(names, shared.names()...)
 			for _, name := range names {
 				follow(name)
@@ -168,8 +168,8 @@ func (w *waiting) Delete(starts string) {
 	delete(w.of, starts)
 }
 
-// most returns the largest number of starts that wait in an own stream.
-func (w *waiting) most() (n uint64) {
+// largest returns the largest number of starts that wait in an own stream.
+func (w *waiting) largest() (n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for starts, of := range w.of {

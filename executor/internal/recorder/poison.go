@@ -32,10 +32,10 @@ type poisonMessage struct {
 
 func originOf(e *entry) origin { return origin{e.meta.Stream, e.meta.Sequence.Stream} }
 
-// certain counts one refusal and reports whether the message has to be quarantined now. If there
-// are too many suspects, it is quarantined at once, because suspects must not use up the consumer's
-// limit of unacknowledged messages.
-func (s *poisonMessages) certain(e *entry, now time.Time) bool {
+// mustQuarantine counts one refusal and reports whether the message has to be quarantined now. If
+// there are too many suspects, it is quarantined at once, because suspects must not use up the
+// consumer's limit of unacknowledged messages.
+func (s *poisonMessages) mustQuarantine(e *entry, now time.Time) bool {
 	key := originOf(e)
 	known := s.seen[key]
 	if known == nil {

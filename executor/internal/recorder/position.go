@@ -50,8 +50,8 @@ func identityOf(info *jetstream.StreamInfo) string {
 	return info.Created.UTC().Format(time.RFC3339Nano)
 }
 
-// decidedBy returns the ranges of the messages of entries.
-func decidedBy(entries []*entry) (ranges []store.Range) {
+// rangesOf returns the ranges of the messages of entries.
+func rangesOf(entries []*entry) (ranges []store.Range) {
 	type source struct {
 		stream, created string
 		sequences       []uint64
@@ -111,10 +111,10 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 			"it, as after a failover to a standby that lagged")
 }
 
-// rises stores how far a stream is acknowledged. If the stream was acknowledged further before,
+// noteFloor stores how far a stream is acknowledged. If the stream was acknowledged further before,
 // another executor has moved the consumer back, and rises returns the previous position. Otherwise
 // it returns 0.
-func (r *recovery) rises(stream string, now floor) (before uint64) {
+func (r *recovery) noteFloor(stream string, now floor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.floors == nil {
@@ -178,7 +178,7 @@ func (r *Recorder) followDatabase(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-r.store.Renewed():
+		case <-r.store.Reconnected():
 		case <-r.behind:
 		}
 		for ctx.Err() == nil {
@@ -200,7 +200,7 @@ func (r *Recorder) followDatabase(ctx context.Context) {
 // noticeFloor stores how far a stream is acknowledged, and takes part in a recovery that another
 // executor has begun.
 func (r *Recorder) noticeFloor(name, created string, sequence uint64) {
-	if before := r.recovery.rises(name, floor{created, sequence}); before > 0 {
+	if before := r.recovery.noteFloor(name, floor{created, sequence}); before > 0 {
 		r.recovery.start(name, before, r.ready)
 		nudge(r.behind)
 	}
@@ -344,7 +344,7 @@ func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) e
 			return err
 		}
 		if p.takenBack > 0 {
-			ranges = store.Before(ranges, p.takenBack)
+			ranges = store.RangesBefore(ranges, p.takenBack)
 		}
 		if len(ranges) == 0 {
 			err = r.adopt(ctx, p, starts)
@@ -442,7 +442,7 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	first, cause := p.missing, causeDatabase
 	if p.takenBack > 0 {
 		if p.name == placeOf(p.name).starts {
-			if err := r.giveAgain(ctx, p); err != nil {
+			if err := r.redeliverSkipped(ctx, p); err != nil {
 				return err
 			}
 		}
@@ -467,7 +467,7 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", Durable, p.name, first, err)
 	}
 	r.marks.checked(p.name)
-	r.recovery.rises(p.name, floor{identityOf(p.stream.CachedInfo()), first - 1})
+	r.recovery.noteFloor(p.name, floor{identityOf(p.stream.CachedInfo()), first - 1})
 	r.metrics.rewinds.WithLabelValues(cause).Inc()
 	why := "the database is behind what was acknowledged, after a failover to a standby that " +
 		"lagged, or because an older copy was put back, or because an executor of an earlier " +

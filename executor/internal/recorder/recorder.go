@@ -150,7 +150,7 @@ func (r *Recorder) Run(ctx context.Context) {
 		began := time.Now()
 		r.record(recording, messages)
 		if r.Publishing != nil {
-			waiting := max(pending(messages[len(messages)-1]), r.startsWaiting.most())
+			waiting := max(pending(messages[len(messages)-1]), r.startsWaiting.largest())
 			retry.Sleep(ctx, rest(time.Since(began), waiting))
 		}
 	}

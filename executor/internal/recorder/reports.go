@@ -123,7 +123,7 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 				return err
 			}
 		}
-		if late, err := r.ofAnother(ctx, s); err != nil {
+		if late, err := r.isOfOtherSender(ctx, s); err != nil {
 			return err
 		} else if late {
 			continue
@@ -144,8 +144,8 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	return r.store.AddSenders(ctx, id, at, seen)
 }
 
-// ofAnother reports whether an observation is about a sender that the node no longer has.
-func (r *Recorder) ofAnother(ctx context.Context, s stream.SenderSeen) (bool, error) {
+// isOfOtherSender reports whether an observation is about a sender that the node no longer has.
+func (r *Recorder) isOfOtherSender(ctx context.Context, s stream.SenderSeen) (bool, error) {
 	if r.SenderPreset == nil {
 		return false, nil
 	}

@@ -23,7 +23,7 @@ import (
 // acknowledged is recorded. If it is not, and other records show that the stream was taken back,
 // the consumer is rewound to the first message that is not recorded. A message that is recorded
 // already is not recorded twice. The groups of runners receive the messages that they would skip,
-// and nothing else: see giveAgain.
+// and nothing else: see redeliverSkipped.
 //
 // If no record shows that the stream was taken back, the database has lost something: see compare.
 
@@ -56,7 +56,7 @@ func (m *marks) acknowledged(connection uint64, e *entry) {
 	}
 }
 
-func (m *marks) of(stream string) []mark {
+func (m *marks) ofStream(stream string) []mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.last[stream])
@@ -105,7 +105,7 @@ func (r *Recorder) firstPassedOver(
 		first = state.LastSeq + 1
 	}
 	sequences := []uint64{floor}
-	for _, mark := range r.marks.of(s.CachedInfo().Config.Name) {
+	for _, mark := range r.marks.ofStream(s.CachedInfo().Config.Name) {
 		sequences = append(sequences, mark.sequence)
 	}
 	for _, sequence := range sequences {
@@ -175,7 +175,7 @@ func (r *Recorder) wasTakenBack(
 	if floor > info.State.LastSeq {
 		return true, nil
 	}
-	for _, mark := range r.marks.of(info.Config.Name) {
+	for _, mark := range r.marks.ofStream(info.Config.Name) {
 		other, err := r.isLost(ctx, s, store.Lost{ID: mark.id, StreamSequence: mark.sequence})
 		if err != nil || other {
 			return other, err

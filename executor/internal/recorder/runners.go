@@ -56,10 +56,10 @@ func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err e
 	return groups, nil
 }
 
-// areDoneWith reports whether a group has acknowledged a start, of the groups that receive starts
+// haveHandled reports whether a group has acknowledged a start, of the groups that receive starts
 // with its subject, and no group that is present has yet to receive it. If the execution has no
 // report, all groups acknowledged it without one, because runners report before they acknowledge.
-func areDoneWith(groups []runners, subject string, sequence uint64) (done bool) {
+func haveHandled(groups []runners, subject string, sequence uint64) (done bool) {
 	filter := stream.ConsumerSubject(subject)
 	for _, g := range groups {
 		switch {
@@ -76,15 +76,15 @@ func areDoneWith(groups []runners, subject string, sequence uint64) (done bool) 
 // againPrefix is the prefix of the Nats-Msg-Id of a copy.
 const againPrefix = "again-"
 
-// giveAgain lets the groups of runners receive the messages that they would skip in a stream that
-// was taken back. A group whose acknowledgements are ahead of the whole stream is rewound, because
-// it has handled none of the messages to come. The consumer of any other group cannot be moved
-// back, because it has handled messages after those that it skipped, and would receive these again.
-// So copies of the skipped messages are added to the stream: starts of the same executions, whose
-// records then follow their copies. A message is not copied if a group will receive it anyway, or
-// if its execution has ended. giveAgain can be repeated, because a copy has a Nats-Msg-Id of its
-// own.
-func (r *Recorder) giveAgain(ctx context.Context, p *position) error {
+// redeliverSkipped lets the groups of runners receive the messages that they would skip in a stream
+// that was taken back. A group whose acknowledgements are ahead of the whole stream is rewound,
+// because it has handled none of the messages to come. The consumer of any other group cannot be
+// moved back, because it has handled messages after those that it skipped, and would receive these
+// again. So copies of the skipped messages are added to the stream: starts of the same executions,
+// whose records then follow their copies. A message is not copied if a group will receive it
+// anyway, or if its execution has ended. redeliverSkipped can be repeated, because a copy has a
+// Nats-Msg-Id of its own.
+func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
 	groups, err := runnersOf(ctx, p.stream)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (r *Recorder) giveAgain(ctx context.Context, p *position) error {
 	}
 	copied := 0
 	for sequence := p.takenBack; sequence <= last; sequence++ {
-		ok, err := r.giveCopy(ctx, p.stream, groups, sequence)
+		ok, err := r.publishCopy(ctx, p.stream, groups, sequence)
 		if err != nil {
 			return err
 		}
@@ -132,9 +132,9 @@ func (r *Recorder) giveAgain(ctx context.Context, p *position) error {
 	return nil
 }
 
-// giveCopy copies the start at a sequence to the end of the stream, if all groups of its queue have
-// skipped it.
-func (r *Recorder) giveCopy(
+// publishCopy copies the start at a sequence to the end of the stream, if all groups of its queue
+// have skipped it.
+func (r *Recorder) publishCopy(
 	ctx context.Context, s jetstream.Stream, groups []runners, sequence uint64,
 ) (copied bool, err error) {
 	getting, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -194,10 +194,10 @@ func (r *Recorder) giveCopy(
 	return err == nil, err
 }
 
-// givePassedOver adds copies of unfinished executions to the stream whose starts the runners'
+// republishSkipped adds copies of unfinished executions to the stream whose starts the runners'
 // consumers have skipped without running them. It returns the other executions, which their runners
 // have acknowledged. Only consumers of the shared stream can have skipped starts.
-func (r *Recorder) givePassedOver(
+func (r *Recorder) republishSkipped(
 	ctx context.Context, at startStreams, unheard []candidate,
 ) (acknowledged []candidate, err error) {
 	if r.PassedOver == nil {
@@ -216,11 +216,11 @@ func (r *Recorder) givePassedOver(
 	}
 	copied := 0
 	for _, one := range unheard {
-		if placeOf(one.stream) != shared || !areDoneWith(passing, one.subject, one.StreamSequence) {
+		if placeOf(one.stream) != shared || !haveHandled(passing, one.subject, one.StreamSequence) {
 			acknowledged = append(acknowledged, one)
 			continue
 		}
-		ok, err := r.giveCopy(ctx, s, groups, one.StreamSequence)
+		ok, err := r.publishCopy(ctx, s, groups, one.StreamSequence)
 		if err != nil {
 			return nil, err
 		}

@@ -29,8 +29,8 @@ func (e *Event) Status() int { return max(e.status, http.StatusOK) }
 
 type key struct{}
 
-// Of returns the event of the request with this context. There always is one.
-func Of(ctx context.Context) *Event {
+// FromContext returns the event of the request with this context. There always is one.
+func FromContext(ctx context.Context) *Event {
 	if e, ok := ctx.Value(key{}).(*Event); ok {
 		return e
 	}

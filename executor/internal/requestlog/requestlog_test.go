@@ -22,7 +22,7 @@ func TestOneLineForEachRequest(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(&text)
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requestlog.Of(r.Context()).Fields["page"] = r.URL.Path[1:]
+		requestlog.FromContext(r.Context()).Fields["page"] = r.URL.Path[1:]
 		if r.URL.Path != "/early" {
 			w.WriteHeader(http.StatusAccepted)
 		}
@@ -102,7 +102,7 @@ func TestClientsThatGoAway(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			leave()
-			requestlog.Of(r.Context()).Err = c.cause
+			requestlog.FromContext(r.Context()).Err = c.cause
 			w.WriteHeader(http.StatusServiceUnavailable)
 		})
 		handler := requestlog.Handler(log, "request", next, next, func(

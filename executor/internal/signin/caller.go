@@ -31,8 +31,9 @@ func End(ctx context.Context) time.Time {
 	return end
 }
 
-// WithStill returns a context with the function that SignIn.Still returned for the request.
-func WithStill(ctx context.Context, still func(context.Context) error) context.Context {
+// WithSessionCheck returns a context with the function that SignIn.SessionCheck returned for the
+// request.
+func WithSessionCheck(ctx context.Context, still func(context.Context) error) context.Context {
 	return context.WithValue(ctx, stillKey{}, still)
 }
 

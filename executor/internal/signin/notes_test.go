@@ -24,7 +24,7 @@ func TestNotedSignInsAreBounded(t *testing.T) {
 	s.notes.now = func() time.Time { return now }
 	enter := func(key string) {
 		t.Helper()
-		if err := s.ByToken(httptest.NewRecorder(),
+		if err := s.SignInByToken(httptest.NewRecorder(),
 			httptest.NewRequest(http.MethodPost, "/sign-in", nil), key); err != nil {
 			t.Error(err)
 		}
@@ -61,7 +61,7 @@ func TestSessionIsForOwnPages(t *testing.T) {
 	t.Parallel()
 	s := New(Config{AdminToken: "an-admin-token"})
 	w := httptest.NewRecorder()
-	if err := s.ByToken(w, httptest.NewRequest(http.MethodPost, "/sign-in", nil),
+	if err := s.SignInByToken(w, httptest.NewRequest(http.MethodPost, "/sign-in", nil),
 		"an-admin-token"); err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +77,11 @@ func TestSessionIsForOwnPages(t *testing.T) {
 		if site != "" {
 			r.Header.Set("Sec-Fetch-Site", site)
 		}
-		if _, err := s.Call(r); (err == nil) != want {
+		if _, err := s.APICaller(r); (err == nil) != want {
 			t.Errorf("%q: %v", site, err)
 		}
 		r.Header.Set("Authorization", "Bearer an-admin-token")
-		if _, err := s.Call(r); err != nil {
+		if _, err := s.APICaller(r); err != nil {
 			t.Errorf("%q, with the token: %v", site, err)
 		}
 	}

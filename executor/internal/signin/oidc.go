@@ -84,17 +84,17 @@ type asked struct {
 // HasOIDC reports whether people can sign in at an identity provider.
 func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
 
-// Returns reports whether the request's session began at the provider and has expired. Then the
-// browser is sent to the provider again without a question, and comes back with the user's current
-// claims.
-func (s *SignIn) Returns(r *http.Request) bool {
+// OIDCSessionExpired reports whether the request's session began at the provider and has expired.
+// Then the browser is sent to the provider again without a question, and comes back with the user's
+// current claims.
+func (s *SignIn) OIDCSessionExpired(r *http.Request) bool {
 	sess, ok := s.sessions.ended(r)
 	return ok && sess.Kind == operate.User && s.HasOIDC()
 }
 
-// ToProvider begins a sign-in at the provider and returns the URL to which the browser must go.
+// BeginOIDC begins a sign-in at the provider and returns the URL to which the browser must go.
 // next is the page to show afterwards.
-func (s *SignIn) ToProvider(
+func (s *SignIn) BeginOIDC(
 	w http.ResponseWriter, r *http.Request, next string,
 ) (url string, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
@@ -126,10 +126,10 @@ func (e *RefusedError) Error() string { return e.Detail + " " + fmt.Sprint(e.cau
 // Unwrap returns the cause.
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// FromProvider reads the provider's answer and begins a session. next is the argument of
-// ToProvider. A *RefusedError, which is delayed like a wrong token, means that the answer does not
+// FinishOIDC reads the provider's answer and begins a session. next is the argument of
+// BeginOIDC. A *RefusedError, which is delayed like a wrong token, means that the answer does not
 // sign in.
-func (s *SignIn) FromProvider(w http.ResponseWriter, r *http.Request) (next string, err error) {
+func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a asked
 	cookie, err := r.Cookie(cookieName(r, answerCookie))
 	known := err == nil && s.sessions.open(answerFor, cookie.Value, &a) &&

@@ -154,7 +154,7 @@ func (p *provider) signIn(rules ...string) *SignIn {
 func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
 	p.t.Helper()
 	w := httptest.NewRecorder()
-	to, err := s.ToProvider(w,
+	to, err := s.BeginOIDC(w,
 		httptest.NewRequest(http.MethodGet, "http://console.example/sign-in/provider", nil),
 		"/workflows")
 	if err != nil {
@@ -178,14 +178,14 @@ func answered(
 		r.AddCookie(cookie)
 	}
 	w := httptest.NewRecorder()
-	if _, err = s.FromProvider(w, r); err != nil {
+	if _, err = s.FinishOIDC(w, r); err != nil {
 		return by, w.Result().Cookies(), err
 	}
 	visit := httptest.NewRequest(http.MethodGet, "http://console.example/", nil)
 	for _, cookie := range w.Result().Cookies() {
 		visit.AddCookie(cookie)
 	}
-	by, err = s.Visit(visit)
+	by, err = s.PageCaller(visit)
 	return by, w.Result().Cookies(), err
 }
 
@@ -246,11 +246,11 @@ func TestSignInThroughOIDC(t *testing.T) {
 		"other rules": p.signIn("groups=staff:viewer"),
 		"no provider": New(Config{AdminToken: "admin-token"}),
 	} {
-		if by, err := other.Visit(visit); !errors.Is(err, ErrUnknown) {
+		if by, err := other.PageCaller(visit); !errors.Is(err, ErrUnknown) {
 			t.Errorf("%s: %+v, %v", what, by, err)
 		}
 	}
-	if by, err := s.Visit(visit); err != nil || by.Role != operate.Editor {
+	if by, err := s.PageCaller(visit); err != nil || by.Role != operate.Editor {
 		t.Errorf("%+v, %v", by, err)
 	}
 }
@@ -276,11 +276,11 @@ func TestWhoLeavesAGroup(t *testing.T) {
 		t.Fatalf("%+v, %v", by, err)
 	}
 	session := set[len(set)-1]
-	if ends := s.Ends(with(session)); ends.Sub(now) > DefaultSession ||
+	if ends := s.ExpiresAt(with(session)); ends.Sub(now) > DefaultSession ||
 		now.Add(DefaultSession).Sub(ends) > time.Second {
 		t.Errorf("it ends at %s, and it is %s", ends, now)
 	}
-	if s.Returns(with(session)) || !s.Ends(with()).IsZero() {
+	if s.OIDCSessionExpired(with(session)) || !s.ExpiresAt(with()).IsZero() {
 		t.Error("a session that goes on is asked for again")
 	}
 	adminToken := &http.Cookie{
@@ -294,14 +294,16 @@ func TestWhoLeavesAGroup(t *testing.T) {
 		DefaultSession + sessionLifetime + time.Second:   false,
 	} {
 		now = signedIn.Add(after)
-		_, err := s.Visit(with(session))
-		if returns := s.Returns(with(session)); returns != want ||
+		_, err := s.PageCaller(with(session))
+		if returns := s.OIDCSessionExpired(with(session)); returns != want ||
 			(err == nil) != (after < DefaultSession) {
 			t.Errorf("after %s: returns %v, %v", after, returns, err)
 		}
-		if s.Returns(with(adminToken)) ||
-			s.Returns(with(&http.Cookie{Name: sessionCookie, Value: session.Value[1:]})) ||
-			s.Returns(with(cookie)) {
+		if s.OIDCSessionExpired(with(adminToken)) ||
+			s.OIDCSessionExpired(with(&http.Cookie{
+				Name: sessionCookie, Value: session.Value[1:],
+			})) ||
+			s.OIDCSessionExpired(with(cookie)) {
 			t.Errorf("after %s, what is no session through the provider is sent there", after)
 		}
 	}
@@ -450,7 +452,7 @@ func TestForeignAnswers(t *testing.T) {
 	// A value that was signed for the way to the provider is no session either.
 	visit := httptest.NewRequest(http.MethodGet, "/", nil)
 	visit.AddCookie(&http.Cookie{Name: sessionCookie, Value: cookie.Value})
-	if by, err := s.Visit(visit); !errors.Is(err, ErrUnknown) {
+	if by, err := s.PageCaller(visit); !errors.Is(err, ErrUnknown) {
 		t.Errorf("%+v, %v", by, err)
 	}
 	later := time.Now().Add(answerWithin)
@@ -566,7 +568,7 @@ func TestProviderIsAway(t *testing.T) {
 				Roles:    []RoleRule{rule},
 			}),
 		})
-		if _, err := s.ToProvider(httptest.NewRecorder(),
+		if _, err := s.BeginOIDC(httptest.NewRecorder(),
 			httptest.NewRequest(http.MethodGet, "/sign-in/provider", nil), "/"); err == nil {
 			t.Errorf("%s is taken for a provider", issuer)
 		}

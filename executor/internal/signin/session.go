@@ -147,8 +147,8 @@ func (s sessions) sign(purpose string, text []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// of returns a request's session, and reports whether it has a valid one.
-func (s sessions) of(r *http.Request) (sess session, valid bool) {
+// fromRequest returns a request's session, and reports whether it has a valid one.
+func (s sessions) fromRequest(r *http.Request) (sess session, valid bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
 		if sess, valid = s.read(cookie.Value); valid {
 			return sess, true

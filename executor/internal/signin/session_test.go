@@ -90,7 +90,7 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 			cookie.Path != "/" || cookie.Domain != "" {
 			t.Errorf("%s: %s", c.what, cookie)
 		}
-		if _, ok := s.of(request(cookie)); !ok {
+		if _, ok := s.fromRequest(request(cookie)); !ok {
 			t.Errorf("%s: the session is not found again", c.what)
 		}
 		w = httptest.NewRecorder()
@@ -100,8 +100,8 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 			t.Errorf("%s: signing out sets %s", c.what, ended)
 		}
 		// Another host of the site can set any other name for this one.
-		if _, ok := s.of(request(&http.Cookie{Name: sessionCookie, Value: cookie.Value})); ok &&
-			c.secure {
+		other := &http.Cookie{Name: sessionCookie, Value: cookie.Value}
+		if _, ok := s.fromRequest(request(other)); ok && c.secure {
 			t.Errorf("%s: a session of a name that others can set is accepted", c.what)
 		}
 	}

@@ -91,16 +91,16 @@ func New(c Config) *SignIn {
 	}
 }
 
-// Call returns the caller of a request to the API, by the admin token, a key or a session. It fails
-// with ErrUnknown, or with another error if keys cannot be read now. The answer to a wrong token is
-// delayed. A session is refused if a page of another site makes the call.
-func (s *SignIn) Call(r *http.Request) (operate.Caller, error) {
+// APICaller returns the caller of a request to the API, by the admin token, a key or a session. It
+// fails with ErrUnknown, or with another error if keys cannot be read now. The answer to a wrong
+// token is delayed. A session is refused if a page of another site makes the call.
+func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
 		if s.origins.Check(r) != nil || fromAnotherPage(r) {
 			return operate.Caller{}, ErrUnknown
 		}
-		return s.Visit(r)
+		return s.PageCaller(r)
 	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if strings.EqualFold(scheme, "Bearer") {
@@ -121,13 +121,13 @@ func fromAnotherPage(r *http.Request) bool {
 	return site == "cross-site" || site == "same-site"
 }
 
-// Visit returns the caller who requests a page, by the session. It fails as Call does.
-func (s *SignIn) Visit(r *http.Request) (operate.Caller, error) {
-	sess, valid := s.sessions.of(r)
+// PageCaller returns the caller who requests a page, by the session. It fails as APICaller does.
+func (s *SignIn) PageCaller(r *http.Request) (operate.Caller, error) {
+	sess, valid := s.sessions.fromRequest(r)
 	if !valid {
 		return operate.Caller{}, ErrUnknown
 	}
-	if err := s.still(r.Context(), sess); err != nil {
+	if err := s.checkSession(r.Context(), sess); err != nil {
 		return operate.Caller{}, err
 	}
 	switch {
@@ -146,8 +146,8 @@ func (s *SignIn) Visit(r *http.Request) (operate.Caller, error) {
 	}
 }
 
-// still returns ErrUnknown if a session was signed out.
-func (s *SignIn) still(ctx context.Context, sess session) error {
+// checkSession returns ErrUnknown if a session was signed out.
+func (s *SignIn) checkSession(ctx context.Context, sess session) error {
 	if s.config.Ended == nil {
 		return nil
 	}
@@ -158,20 +158,20 @@ func (s *SignIn) still(ctx context.Context, sess session) error {
 	return err
 }
 
-// Still returns a function that fails once the request's session was signed out. It returns nil if
-// the request was not authenticated by a session.
-func (s *SignIn) Still(r *http.Request) func(context.Context) error {
-	sess, valid := s.sessions.of(r)
+// SessionCheck returns a function that fails once the request's session was signed out. It returns
+// nil if the request was not authenticated by a session.
+func (s *SignIn) SessionCheck(r *http.Request) func(context.Context) error {
+	sess, valid := s.sessions.fromRequest(r)
 	if r.Header.Get("Authorization") != "" || !valid {
 		return nil
 	}
-	return func(ctx context.Context) error { return s.still(ctx, sess) }
+	return func(ctx context.Context) error { return s.checkSession(ctx, sess) }
 }
 
-// Ends returns the time at which the session expires that authenticates a request in Call and
-// Visit, or the zero time if no session does.
-func (s *SignIn) Ends(r *http.Request) time.Time {
-	sess, valid := s.sessions.of(r)
+// ExpiresAt returns the time at which the session expires that authenticates a request in APICaller
+// and PageCaller, or the zero time if no session does.
+func (s *SignIn) ExpiresAt(r *http.Request) time.Time {
+	sess, valid := s.sessions.fromRequest(r)
 	if r.Header.Get("Authorization") != "" || !valid {
 		return time.Time{}
 	}
@@ -190,9 +190,9 @@ func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
 	})
 }
 
-// ByToken begins a session if the text is the admin token or a key. It fails as Call does; the
-// answer to a wrong text is delayed.
-func (s *SignIn) ByToken(w http.ResponseWriter, r *http.Request, token string) error {
+// SignInByToken begins a session if the text is the admin token or a key. It fails as APICaller
+// does; the answer to a wrong text is delayed.
+func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token string) error {
 	caller, sess, err := s.byToken(r.Context(), strings.TrimSpace(token))
 	switch {
 	case err == nil:
@@ -219,15 +219,15 @@ func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, ses
 	return caller, session{Kind: operate.Key, KeyID: caller.ID}, err
 }
 
-// ByLink begins a session if the nonce is the one of the link that signs in once. A HEAD request
-// does not use it up. If the request already has a session, a wrong nonce does not count as a
-// failure.
-func (s *SignIn) ByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
+// SignInByLink begins a session if the nonce is the one of the link that signs in once. A HEAD
+// request does not use it up. If the request already has a session, a wrong nonce does not count as
+// a failure.
+func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
 		s.begin(w, r, session{Kind: operate.AdminToken}, operate.TheAdmin())
 		return true
 	}
-	if _, valid := s.sessions.of(r); !valid {
+	if _, valid := s.sessions.fromRequest(r); !valid {
 		s.failed(r, AtConsole)
 	}
 	return false
@@ -247,10 +247,10 @@ func (s *SignIn) begin(
 	}
 }
 
-// Out ends the session, at every executor and for every copy of its cookie. If it fails, the
+// SignOut ends the session, at every executor and for every copy of its cookie. If it fails, the
 // session remains valid.
-func (s *SignIn) Out(w http.ResponseWriter, r *http.Request) error {
-	if sess, valid := s.sessions.of(r); valid && s.config.Ended != nil {
+func (s *SignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
+	if sess, valid := s.sessions.fromRequest(r); valid && s.config.Ended != nil {
 		if err := s.config.Ended.End(r.Context(), sess.Nonce, time.Unix(sess.Ends, 0)); err != nil {
 			return err
 		}

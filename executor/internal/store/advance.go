@@ -83,7 +83,7 @@ func Advance(
 			move = &StateUpdate{ID: id}
 			moving[id] = move
 		}
-		move.take(step)
+		move.apply(step)
 	}
 	for _, move := range moving {
 		moves = append(moves, *move)
@@ -92,7 +92,7 @@ func Advance(
 	return moves, unknown, foreign
 }
 
-func (m *StateUpdate) take(step execution.Progress) {
+func (m *StateUpdate) apply(step execution.Progress) {
 	m.Status, m.Attempts = step.Status, max(m.Attempts, step.Attempt)
 	switch step.Status {
 	case execution.Running:
@@ -101,23 +101,23 @@ func (m *StateUpdate) take(step execution.Progress) {
 		}
 	case execution.Succeeded:
 		m.FinishedAt = step.At
-		m.startedBy(step)
+		m.setStartedAt(step)
 		if len(step.Output) > 0 {
 			m.Output = step.Output
 		}
 	case execution.Failed:
 		m.FinishedAt = step.At
-		m.startedBy(step)
+		m.setStartedAt(step)
 		m.Error = step.Error
 	case execution.Canceled:
 		m.FinishedAt, m.CanceledAt = step.At, step.At
-		m.startedBy(step)
+		m.setStartedAt(step)
 	case execution.Queued, execution.Rejected: // follow nothing
 	}
 }
 
-// startedBy sets the start time that a final step names, unless one was reported before.
-func (m *StateUpdate) startedBy(step execution.Progress) {
+// setStartedAt sets the start time that a final step names, unless one was reported before.
+func (m *StateUpdate) setStartedAt(step execution.Progress) {
 	if m.StartedAt.IsZero() {
 		m.StartedAt = step.StartedAt
 	}

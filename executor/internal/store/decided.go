@@ -47,8 +47,8 @@ func Merge(ranges []Range) []Range {
 	return merged
 }
 
-// Before returns the part of merged ranges before a sequence.
-func Before(ranges []Range, sequence uint64) []Range {
+// RangesBefore returns the part of merged ranges before a sequence.
+func RangesBefore(ranges []Range, sequence uint64) []Range {
 	var before []Range
 	for _, r := range ranges {
 		if r.First < sequence {

@@ -58,9 +58,9 @@ func Inserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	return inserted
 }
 
-// Again returns the records that were not inserted, because their messages were delivered again. If
-// two records have the same ID, that is the first.
-func Again(records, inserted []Record) []Record {
+// Repeats returns the records that were not inserted, because their messages were delivered again.
+// If two records have the same ID, that is the first.
+func Repeats(records, inserted []Record) []Record {
 	if len(records) == len(inserted) {
 		return nil
 	}
@@ -78,8 +78,9 @@ func Again(records, inserted []Record) []Record {
 	return again
 }
 
-// Steps returns the steps to apply: the kept ones in the order of arrival, then the batch's own.
-func Steps(kept []PendingProgress, own []execution.Progress) []execution.Progress {
+// OrderSteps returns the steps to apply: the kept ones in the order of arrival, then the batch's
+// own.
+func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Progress {
 	if len(kept) == 0 {
 		return own
 	}
@@ -93,11 +94,11 @@ func Steps(kept []PendingProgress, own []execution.Progress) []execution.Progres
 	return append(steps, own...)
 }
 
-// Keep returns the steps of unknown executions that are to be kept beside the ones that are kept
-// already (have, without their outputs), which have positions up to last. dropped is the number of
-// steps that are dropped because too many of their execution are kept. A step that is kept already,
-// or that would change nothing however early it came, is neither kept nor dropped.
-func Keep(
+// SelectPending returns the steps of unknown executions that are to be kept beside the ones that
+// are kept already (have, without their outputs), which have positions up to last. dropped is the
+// number of steps that are dropped because too many of their execution are kept. A step that is
+// kept already, or that would change nothing however early it came, is neither kept nor dropped.
+func SelectPending(
 	steps []execution.Progress, unknown []string, have []PendingProgress, last int64,
 ) (keep []PendingProgress, dropped int) {
 	missing := make(map[string]bool, len(unknown))

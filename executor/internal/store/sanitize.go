@@ -32,9 +32,9 @@ func Time(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// Bound returns the first storable time that is not before t, so that stored times compare with it
-// as they would with t.
-func Bound(t time.Time) time.Time {
+// CeilTime returns the first storable time that is not before t, so that stored times compare with
+// it as they would with t.
+func CeilTime(t time.Time) time.Time {
 	cut := Time(t)
 	if cut.Before(t) {
 		return cut.Add(time.Microsecond)

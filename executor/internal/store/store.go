@@ -430,10 +430,10 @@ type Store interface {
 	// Decided.
 	ForgetDecided(ctx context.Context, stream, created string, from uint64) error
 
-	// Renewed returns a channel that receives a value after the store has made a connection that
-	// may lead to another server than the previous connections. Several connections may cause a
-	// single value. nil means that this cannot happen.
-	Renewed() <-chan struct{}
+	// Reconnected returns a channel that receives a value after the store has made a connection
+	// that may lead to another server than the previous connections. Several connections may cause
+	// a single value. nil means that this cannot happen.
+	Reconnected() <-chan struct{}
 
 	// AddAudit adds audit entries in one transaction. An entry whose ID is there already is left
 	// unchanged.

@@ -62,7 +62,7 @@ func (a *Admission) Find(workflowID, token string, at time.Time) (Admitted, *Ref
 	if !ok {
 		return Admitted{}, &Refusal{Code: webhook.WorkflowNotFound}
 	}
-	node, tokenID := open(view.Workflow, token, at)
+	node, tokenID := nodeOfToken(view.Workflow, token, at)
 	if node == nil {
 		return Admitted{}, &Refusal{Code: webhook.TokenInvalid}
 	}
@@ -109,7 +109,7 @@ func (a *Admission) Limit(admitted Admitted, bodyBytes int64, at time.Time) *Ref
 	}
 	// Use the string of the registry. The one from the request is a substring of the request line
 	// and would keep the token alive in memory.
-	if wait := a.limits.take(admitted.Workflow.ID, admitted.view.Limit(), at); wait > 0 {
+	if wait := a.limits.takeRequest(admitted.Workflow.ID, admitted.view.Limit(), at); wait > 0 {
 		return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 	}
 	return nil
@@ -161,8 +161,10 @@ func (a Admitted) ExecutionID(d Delivery) string {
 	return execution.IDForDelivery(a.Workflow.ID, a.NodeID, d.key())
 }
 
-// open returns the node to which a token belongs, or nil if there is none.
-func open(w *registry.Webhook, token string, at time.Time) (node *registry.Node, tokenID string) {
+// nodeOfToken returns the node to which a token belongs, or nil if there is none.
+func nodeOfToken(
+	w *registry.Webhook, token string, at time.Time,
+) (node *registry.Node, tokenID string) {
 	hash := registry.HashToken(token)
 	now := at.UnixNano()
 	for i := range w.Nodes {

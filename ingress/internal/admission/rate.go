@@ -30,10 +30,10 @@ func (d debt) under(l registry.RateLimit) debt {
 // perRequest returns the cost of one request.
 func perRequest(l registry.RateLimit) time.Duration { return l.Window / time.Duration(l.Requests) }
 
-// take asks for one request. From idle, l.Requests are accepted at once, then one every
+// takeRequest asks for one request. From idle, l.Requests are accepted at once, then one every
 // l.Window/l.Requests. It returns the new state, or how long to wait. A refused request changes
 // nothing.
-func take(d debt, now time.Duration, l registry.RateLimit) (next debt, wait time.Duration) {
+func takeRequest(d debt, now time.Duration, l registry.RateLimit) (next debt, wait time.Duration) {
 	interval := perRequest(l)
 	burst := interval * time.Duration(l.Requests)
 	d = d.under(l)
@@ -100,15 +100,17 @@ func (l *Limits) hash(id string) uint64 {
 	return maphash.String(l.seed, id) % uint64(len(l.shards))
 }
 
-// take counts a request of a workflow and returns 0, or returns how long to wait until one more is
-// accepted.
-func (l *Limits) take(workflowID string, limit registry.RateLimit, at time.Time) time.Duration {
+// takeRequest counts a request of a workflow and returns 0, or returns how long to wait until one
+// more is accepted.
+func (l *Limits) takeRequest(
+	workflowID string, limit registry.RateLimit, at time.Time,
+) time.Duration {
 	now := at.Sub(l.origin)
 	s := l.shard(workflowID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now)
-	next, wait := take(s.debts[workflowID], now, limit)
+	next, wait := takeRequest(s.debts[workflowID], now, limit)
 	if wait == 0 {
 		s.debts[workflowID] = next
 		used, each := s.admitted[workflowID], perRequest(limit)

@@ -17,25 +17,25 @@ func TestTake(t *testing.T) {
 	var d debt
 	var wait time.Duration
 	for n := range 60 {
-		if d, wait = take(d, now, limit); wait != 0 {
+		if d, wait = takeRequest(d, now, limit); wait != 0 {
 			t.Fatalf("request %d of the burst has to wait %s", n+1, wait)
 		}
 	}
 	for range 5 { // a refusal does not push the wait further
 		before := d
-		if d, wait = take(d, now, limit); wait != time.Second || d != before {
+		if d, wait = takeRequest(d, now, limit); wait != time.Second || d != before {
 			t.Fatalf("wait %s", wait)
 		}
 	}
 	now += wait - 1
-	if _, wait := take(d, now, limit); wait != 1 {
+	if _, wait := takeRequest(d, now, limit); wait != 1 {
 		t.Errorf("a nanosecond too early: %s", wait)
 	}
 	now++
-	if d, wait = take(d, now, limit); wait != 0 {
+	if d, wait = takeRequest(d, now, limit); wait != 0 {
 		t.Errorf("after the wait: %s", wait)
 	}
-	if _, wait = take(d, now, limit); wait != time.Second {
+	if _, wait = takeRequest(d, now, limit); wait != time.Second {
 		t.Errorf("one more: %s", wait)
 	}
 
@@ -45,20 +45,21 @@ func TestTake(t *testing.T) {
 	} {
 		changed := debt{now + old.Window, old}
 		for n := range 60 {
-			if changed, wait = take(changed, now, limit); wait != 0 {
+			if changed, wait = takeRequest(changed, now, limit); wait != 0 {
 				t.Fatalf("after %+v, request %d has to wait %s", old, n+1, wait)
 			}
 		}
-		if _, wait = take(changed, now, limit); wait != time.Second {
+		if _, wait = takeRequest(changed, now, limit); wait != time.Second {
 			t.Errorf("after %+v: %s", old, wait)
 		}
 	}
 	// What others admitted is made up for, but never more than one burst.
-	if _, wait := take(add(d, now, 5*time.Second, time.Minute), now, limit); wait != 6*time.Second {
+	behind := add(d, now, 5*time.Second, time.Minute)
+	if _, wait := takeRequest(behind, now, limit); wait != 6*time.Second {
 		t.Errorf("after others admitted five: %s", wait)
 	}
-	if _, wait := take(add(d, now, 24*time.Hour, time.Minute), now, limit); wait != time.Minute+
-		time.Second {
+	day := add(d, now, 24*time.Hour, time.Minute)
+	if _, wait := takeRequest(day, now, limit); wait != time.Minute+time.Second {
 		t.Errorf("after others admitted far too many: %s", wait)
 	}
 }
@@ -79,13 +80,13 @@ func TestTakeKeepsTheLimit(t *testing.T) {
 			now += time.Duration(
 				random.ExpFloat64() * float64(limit.Window) / float64(limit.Requests) / 4,
 			)
-			next, wait := take(d, now, limit)
+			next, wait := takeRequest(d, now, limit)
 			d = next
 			if wait == 0 {
 				accepted++
 				continue
 			}
-			if _, again := take(d, now+wait, limit); again != 0 {
+			if _, again := takeRequest(d, now+wait, limit); again != 0 {
 				t.Fatalf("%+v: waited %s as told, and has to wait %s more", limit, wait, again)
 			}
 		}
@@ -129,7 +130,7 @@ func threeIngresses(t *testing.T, lost float64) {
 		case p > 0.90:
 			to = 2
 		}
-		if ingresses[to].take("wf", limit, at) == 0 {
+		if ingresses[to].takeRequest("wf", limit, at) == 0 {
 			accepted[elapsed/limit.Window]++
 		}
 		if elapsed%(100*time.Millisecond) < step {
@@ -172,14 +173,14 @@ func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 	} {
 		limits := NewLimits()
 		limits.AddUsage("wf", c.used, limit, limits.origin)
-		if wait := limits.take("wf", limit, limits.origin); (wait == 0) != c.free {
+		if wait := limits.takeRequest("wf", limit, limits.origin); (wait == 0) != c.free {
 			t.Errorf("%s: wait %s", name, wait)
 		}
 	}
 
 	limits := NewLimits()
-	limits.take("wf", old, limits.origin)
-	limits.take("wf", limit, limits.origin)
+	limits.takeRequest("wf", old, limits.origin)
+	limits.takeRequest("wf", limit, limits.origin)
 	if used := limits.TakeUsage()["wf"]; used != (Usage{
 		Cost: time.Second / 2,
 		Each: time.Second / 2,
@@ -193,11 +194,11 @@ func TestLimitsForgetIdleWorkflows(t *testing.T) {
 	limit := registry.RateLimit{Requests: 1, Window: time.Second}
 	at := limits.origin
 	for n := range 10_000 {
-		limits.take(strconv.Itoa(n), limit, at)
+		limits.takeRequest(strconv.Itoa(n), limit, at)
 	}
 	at = at.Add(2 * sweepEvery)
 	for n := range 1_000 { // enough to come to every shard
-		limits.take("again-"+strconv.Itoa(n), limit, at)
+		limits.takeRequest("again-"+strconv.Itoa(n), limit, at)
 	}
 	if kept := limits.remembered(); kept != 1_000 {
 		t.Errorf("%d workflows are remembered", kept)
@@ -269,7 +270,7 @@ func BenchmarkLimitsMemory(b *testing.B) {
 		use := func(ids []string) {
 			for n, id := range ids {
 				at = at.Add(10 * time.Microsecond)
-				limits.take(id, limit, at)
+				limits.takeRequest(id, limit, at)
 				if n%10_000 == 9_999 { // the other ingresses are told ten times a second
 					limits.TakeUsage()
 				}
@@ -303,7 +304,7 @@ func BenchmarkTake(b *testing.B) {
 	limit := registry.RateLimit{Requests: 1_000_000, Window: time.Second}
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			limits.take("workflow", limit, time.Now())
+			limits.takeRequest("workflow", limit, time.Now())
 		}
 	})
 }

@@ -192,9 +192,9 @@ func (w *Wait) End() {
 	w.waits = nil
 }
 
-// Repeated says that an earlier request has started the execution. Then the execution may have
+// MarkRepeated says that an earlier request has started the execution. Then the execution may have
 // ended already, and the queue may have been another one.
-func (w *Wait) Repeated() {
+func (w *Wait) MarkRepeated() {
 	w.places = nil
 	// Without a subscription, the end is found a little later.
 	_ = w.subscribe(stream.Place{}, stream.AnyQueue)
@@ -215,10 +215,10 @@ func (w *Wait) signal() {
 	}
 }
 
-// For waits until the execution has ended, until the limit, until the sender is gone, or until
+// Await waits until the execution has ended, until the limit, until the sender is gone, or until
 // Waits.Stop. ctx is the request's. take reserves memory for an output of so many bytes, and
 // reports whether there was enough; without it, the Wait tries again later.
-func (w *Wait) For(ctx context.Context, limit time.Time, take func(bytes int) bool) Result {
+func (w *Wait) Await(ctx context.Context, limit time.Time, take func(bytes int) bool) Result {
 	atLimit := time.NewTimer(time.Until(limit))
 	defer atLimit.Stop()
 	pause := firstLook
@@ -241,7 +241,7 @@ func (w *Wait) For(ctx context.Context, limit time.Time, take func(bytes int) bo
 		case <-ctx.Done():
 			return w.unended(Gone)
 		}
-		if end := w.look(ctx, timeout); end != nil && take(len(end.Output)) {
+		if end := w.readEnd(ctx, timeout); end != nil && take(len(end.Output)) {
 			return Result{Ended, end.Status, end.Output, end.Error}
 		}
 		if reason != "" {
@@ -276,8 +276,8 @@ func (w *Wait) note(msg *nats.Msg) bool {
 	return event.Progress.Status.Final()
 }
 
-// look reads the stream, and returns the report of the end if there is one.
-func (w *Wait) look(ctx context.Context, timeout time.Duration) *execution.Progress {
+// readEnd reads the stream, and returns the report of the end if there is one.
+func (w *Wait) readEnd(ctx context.Context, timeout time.Duration) *execution.Progress {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	select {

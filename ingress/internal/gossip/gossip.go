@@ -105,7 +105,7 @@ func (g *Gossip) announce() {
 			usage.Workflows = usage.Workflows[:0]
 		}
 	}
-	read, stored := g.limits.TakeBytes(), g.space.Untold()
+	read, stored := g.limits.TakeBytes(), g.space.TakeUnsent()
 	for id := range stored {
 		read[id] += 0 // so that the account is there
 	}

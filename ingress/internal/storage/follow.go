@@ -94,7 +94,7 @@ func (f *Follower) ask(ctx context.Context) {
 
 func (f *Follower) set(info *jetstream.StreamInfo) {
 	used := int64(min(info.State.Bytes, 1<<62))
-	f.space.SetUse(info.Config.MaxBytes, used, info.Config.MaxAge, time.Now())
+	f.space.SetUsage(info.Config.MaxBytes, used, info.Config.MaxAge, time.Now())
 }
 
 func (f *Follower) receive(msg *nats.Msg) {

@@ -85,7 +85,7 @@ type Space struct {
 	summed atomic.Bool // an executor's sums are in force
 
 	// Crossed receives a value with each message while the stream is nine tenths full: then a new
-	// SetUse is worthwhile.
+	// SetUsage is worthwhile.
 	Crossed chan struct{}
 	// Announce receives a value when this ingress has taken so much that the others should be told
 	// at once.
@@ -94,7 +94,7 @@ type Space struct {
 	seed   maphash.Seed
 	shards [64]shard
 
-	mu     sync.Mutex // held by SetUse and SetSums
+	mu     sync.Mutex // held by SetUsage and SetSums
 	turned time.Time  // when the age of the counts last changed
 }
 
@@ -178,9 +178,9 @@ func (s *Space) change(accountID string, bytes, untold int64) {
 	s.count(sh, s.holding(sh, accountID), bytes, untold)
 }
 
-// Untold returns what this ingress has taken for each account, and not returned, since the last
+// TakeUnsent returns what this ingress has taken for each account, and not returned, since the last
 // call.
-func (s *Space) Untold() map[string]int64 {
+func (s *Space) TakeUnsent() map[string]int64 {
 	taken := map[string]int64{}
 	if s.limit.Load() == 0 {
 		return taken
@@ -244,9 +244,9 @@ func (s *Space) shard(accountID string) *shard {
 	return &s.shards[maphash.String(s.seed, accountID)%uint64(len(s.shards))]
 }
 
-// SetUse sets what NATS says of the stream: its size limit (0 means none), the bytes that it
+// SetUsage sets what NATS says of the stream: its size limit (0 means none), the bytes that it
 // holds, and its age, after which messages expire.
-func (s *Space) SetUse(limit, used int64, maxAge time.Duration, now time.Time) {
+func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if limit <= 0 {
@@ -279,12 +279,12 @@ func (s *Space) SetUse(limit, used int64, maxAge time.Duration, now time.Time) {
 	}
 	if maxAge > 0 && now.Sub(s.turned) >= maxAge/ages {
 		s.turned = now
-		s.turn()
+		s.rotate()
 	}
 }
 
-// turn begins the counts of another age, in place of the oldest ones.
-func (s *Space) turn() {
+// rotate begins the counts of another age, in place of the oldest ones.
+func (s *Space) rotate() {
 	s.forEach(func(sh *shard) {
 		sh.age = (sh.age + 1) % ages
 		for _, h := range sh.accounts {

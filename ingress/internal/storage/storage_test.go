@@ -19,7 +19,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // space returns a space whose stream holds used bytes, in an installation of three accounts.
 func space(used int64) *storage.Space {
 	s := storage.New(func() int { return 3 })
-	s.SetUse(limit, used, week, noon)
+	s.SetUsage(limit, used, week, noon)
 	return s
 }
 
@@ -77,7 +77,7 @@ func TestAnEqualShare(t *testing.T) {
 func TestALoneAccountFillsTheStream(t *testing.T) {
 	t.Parallel()
 	s := storage.New(func() int { return 1 })
-	s.SetUse(limit, 0, week, noon)
+	s.SetUsage(limit, 0, week, noon)
 	if got := fill(s, "alone"); got != 2*limit {
 		t.Errorf("it took %d bytes", got)
 	}
@@ -88,11 +88,11 @@ func TestNoLimit(t *testing.T) {
 	t.Parallel()
 	s := space(0)
 	fill(s, "heavy")
-	s.SetUse(-1, limit, week, noon)
-	if got := fill(s, "heavy"); got != 2*limit || s.IsLimited() || len(s.Untold()) != 0 {
-		t.Errorf("it took %d bytes, %v", got, s.Untold())
+	s.SetUsage(-1, limit, week, noon)
+	if got := fill(s, "heavy"); got != 2*limit || s.IsLimited() || len(s.TakeUnsent()) != 0 {
+		t.Errorf("it took %d bytes, %v", got, s.TakeUnsent())
 	}
-	s.SetUse(limit, 95_000, week, noon)
+	s.SetUsage(limit, 95_000, week, noon)
 	if !s.Take("heavy", 100) {
 		t.Error("what was counted under another limit counts")
 	}
@@ -108,7 +108,7 @@ func TestReturn(t *testing.T) {
 		}
 		s.Return("a", 100)
 	}
-	if untold := s.Untold(); len(untold) != 0 {
+	if untold := s.TakeUnsent(); len(untold) != 0 {
 		t.Errorf("%v", untold)
 	}
 }
@@ -118,10 +118,10 @@ func TestOfTwoIngresses(t *testing.T) {
 	t.Parallel()
 	a, b := space(0), space(0)
 	gossip := func() {
-		for id, bytes := range a.Untold() {
+		for id, bytes := range a.TakeUnsent() {
 			b.Receive(id, bytes)
 		}
-		for id, bytes := range b.Untold() {
+		for id, bytes := range b.TakeUnsent() {
 			a.Receive(id, bytes)
 		}
 	}
@@ -162,7 +162,7 @@ func TestSumsReplaceCounts(t *testing.T) {
 	t.Parallel()
 	s := space(71_000)
 	s.Receive("purged", 40_000)
-	s.SetUse(limit, 91_000, week, noon)
+	s.SetUsage(limit, 91_000, week, noon)
 	s.SetSums(map[string]int64{"other": 88_000})
 	if s.Take("purged", 1) {
 		t.Error("what was taken just before the sums may be missing in them")
@@ -172,8 +172,8 @@ func TestSumsReplaceCounts(t *testing.T) {
 		t.Error("the sums are not in force")
 	}
 	// Below seven tenths they are forgotten, because no executor makes new ones.
-	s.SetUse(limit, 69_000, week, noon)
-	s.SetUse(limit, 91_000, week, noon)
+	s.SetUsage(limit, 69_000, week, noon)
+	s.SetUsage(limit, 91_000, week, noon)
 	if !s.Take("other", 1) {
 		t.Error("old sums count")
 	}
@@ -187,7 +187,7 @@ func TestCountsExpire(t *testing.T) {
 	at := noon
 	for step := range 8 {
 		at = at.Add(week / 8)
-		s.SetUse(limit, 91_000, week, at)
+		s.SetUsage(limit, 91_000, week, at)
 		if step < 7 && s.Take("old", 1) {
 			t.Fatalf("forgotten after %d of 8 parts of the age", step+1)
 		}
@@ -196,7 +196,7 @@ func TestCountsExpire(t *testing.T) {
 	for _, id := range []string{"new", "newer"} { // so that what the stream holds is known
 		s.Receive(id, 45_000)
 	}
-	s.SetUse(limit, 91_000, week, at)
+	s.SetUsage(limit, 91_000, week, at)
 	if !s.Take("old", 1) {
 		t.Error("expired messages count")
 	}
@@ -207,7 +207,7 @@ func BenchmarkTake(b *testing.B) {
 	for name, size := range map[string]int64{"no limit": 0, "limit": 1 << 60} {
 		b.Run(name, func(b *testing.B) {
 			s := storage.New(func() int { return 1000 })
-			s.SetUse(size, 0, week, noon)
+			s.SetUsage(size, 0, week, noon)
 			var ids [1000]string
 			for i := range ids {
 				ids[i] = fmt.Sprintf("account-%d", i)

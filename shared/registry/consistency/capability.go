@@ -51,7 +51,7 @@ func (r *Membership) Lacking(c Capability) []string {
 	defer r.mu.Unlock()
 	var lacking []string
 	for id, m := range r.members {
-		if m.role == RoleIngress && m.lives() && !slices.Contains(m.about.Can, c) {
+		if m.role == RoleIngress && m.isAlive() && !slices.Contains(m.about.Can, c) {
 			lacking = append(lacking, id)
 		}
 	}

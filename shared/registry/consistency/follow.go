@@ -19,7 +19,7 @@ import (
 
 // WaitForBucket waits until the registry's bucket exists. The executor creates it.
 func WaitForBucket(ctx context.Context, js jetstream.JetStream) error {
-	return retry.Ask(ctx, func(ctx context.Context) error {
+	return retry.Do(ctx, func(ctx context.Context) error {
 		_, err := js.KeyValue(ctx, registry.Bucket)
 		return err
 	})
@@ -135,12 +135,12 @@ func Follow(
 		moved: make(chan struct{}),
 	}
 	var consumer followed
-	err := retry.Ask(ctx, func(ctx context.Context) error {
+	err := retry.Do(ctx, func(ctx context.Context) error {
 		s, err := js.Stream(ctx, registry.Stream)
 		if err != nil {
 			return err
 		}
-		f.begin(s.CachedInfo())
+		f.beginLoading(s.CachedInfo())
 		consumer, err = f.createConsumer(ctx)
 		return err
 	})
@@ -156,8 +156,8 @@ func Follow(
 // Stop ends following.
 func (f *Follower) Stop() { f.stop() }
 
-// begin starts to load a bucket from its first message.
-func (f *Follower) begin(info *jetstream.StreamInfo) {
+// beginLoading starts to load a bucket from its first message.
+func (f *Follower) beginLoading(info *jetstream.StreamInfo) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.created, f.target = info.Created, info.State.LastSeq
@@ -166,16 +166,16 @@ func (f *Follower) begin(info *jetstream.StreamInfo) {
 	f.identity = registry.Installation{}
 	f.restoring.Store(false)
 	f.stored, f.applied = extent{load: f.stored.load + 1}, 0
-	f.learn(info)
+	f.noteLastSequence(info)
 	if info.State.Msgs == 0 { // no message will arrive that completes the load
 		f.revision = info.State.LastSeq
 		f.finishLoading()
 	}
-	f.hasMoved()
+	f.notifyWaiters()
 }
 
-// learn notes the last sequence of a bucket. The caller must hold mu.
-func (f *Follower) learn(info *jetstream.StreamInfo) {
+// noteLastSequence notes the last sequence of a bucket. The caller must hold mu.
+func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 	if info.Config.Replicas > 1 {
 		return
 	}
@@ -187,16 +187,16 @@ func (f *Follower) learn(info *jetstream.StreamInfo) {
 	f.stored.last = info.State.LastSeq
 }
 
-// nothingPends notes that everything up to an extent is applied. The caller must hold mu.
-func (f *Follower) nothingPends(held extent) {
+// markApplied notes that everything up to an extent is applied. The caller must hold mu.
+func (f *Follower) markApplied(held extent) {
 	if held.load == f.stored.load && held.last > f.applied {
 		f.applied = held.last
-		f.hasMoved()
+		f.notifyWaiters()
 	}
 }
 
-// hasMoved wakes the goroutines that wait for a change of the fields that mu guards.
-func (f *Follower) hasMoved() {
+// notifyWaiters wakes the goroutines that wait for a change of the fields that mu guards.
+func (f *Follower) notifyWaiters() {
 	close(f.moved)
 	f.moved = make(chan struct{})
 }
@@ -226,7 +226,7 @@ func (f *Follower) run(ctx context.Context, consumer followed) {
 			f.log.WithError(err).Warn("the registry cannot be followed; it is tried again")
 		}
 		attempt++
-		if f.rest(ctx, connected, attempt) {
+		if f.pause(ctx, connected, attempt) {
 			attempt = 0
 		}
 	}
@@ -260,9 +260,9 @@ func (f *Follower) nextConsumer(
 	}
 }
 
-// rest pauses after a failed attempt. It reports whether the connection was re-established
+// pause pauses after a failed attempt. It reports whether the connection was re-established
 // meanwhile.
-func (f *Follower) rest(
+func (f *Follower) pause(
 	ctx context.Context, connected <-chan nats.Status, attempt int,
 ) (reconnected bool) {
 	ctx, cancel := context.WithTimeout(ctx, retry.Backoff(attempt))
@@ -317,7 +317,7 @@ func (f *Follower) consume(ctx context.Context, consumer followed, connected <-c
 	serial := f.serial
 	if consumer.CachedInfo().NumPending == 0 { // no message will show that nothing is pending
 		f.mu.Lock()
-		f.nothingPends(consumer.covers)
+		f.markApplied(consumer.covers)
 		f.mu.Unlock()
 	}
 	f.applying.Unlock()
@@ -333,11 +333,11 @@ func (f *Follower) consume(ctx context.Context, consumer followed, connected <-c
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 			f.log.WithError(err).Warn("the registry's consumer reports an error; another one is " +
 				"made")
-			f.makeAnew()
+			f.recreateConsumer()
 		}))
 	if err != nil {
 		f.log.WithError(err).Warn("the registry's consumer does not begin; another one is made")
-		f.rest(ctx, connected, 1)
+		f.pause(ctx, connected, 1)
 		return
 	}
 	defer consuming.Stop()
@@ -358,8 +358,8 @@ func (f *Follower) deleteConsumer(ctx context.Context, name string) {
 	}()
 }
 
-// makeAnew makes run recreate the consumer.
-func (f *Follower) makeAnew() {
+// recreateConsumer makes run recreate the consumer.
+func (f *Follower) recreateConsumer() {
 	select {
 	case f.anew <- struct{}{}:
 	default:
@@ -381,13 +381,13 @@ func (f *Follower) handle(serial int, msg jetstream.Msg) {
 	f.delivered++
 	if meta.Sequence.Consumer != f.delivered {
 		f.serial++ // a message was lost: ignore all later messages of this consumer
-		f.makeAnew()
+		f.recreateConsumer()
 		return
 	}
 	f.apply(meta, msg)
 	if meta.NumPending == 0 {
 		f.mu.Lock()
-		f.nothingPends(f.covers)
+		f.markApplied(f.covers)
 		f.mu.Unlock()
 	}
 }
@@ -441,7 +441,7 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 	if !f.loaded && (f.revision >= f.target || meta.NumPending == 0) {
 		f.finishLoading()
 	}
-	f.hasMoved()
+	f.notifyWaiters()
 }
 
 // Revision returns the last revision that the sink has applied.
@@ -466,8 +466,8 @@ func (f *Follower) inForce() (revision uint64, settled <-chan struct{}) {
 	return revision, settled
 }
 
-// untilMoved returns a channel that is closed at the next change.
-func (f *Follower) untilMoved() <-chan struct{} {
+// changed returns a channel that is closed at the next change.
+func (f *Follower) changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.moved
@@ -515,7 +515,7 @@ func (f *Follower) CatchUpUnidentified(ctx context.Context) error {
 		return err
 	}
 	f.mu.Lock()
-	f.learn(info)
+	f.noteLastSequence(info)
 	f.mu.Unlock()
 	return f.Wait(ctx, info.State.LastSeq)
 }
@@ -588,12 +588,12 @@ func (f *Follower) recognise(info *jetstream.StreamInfo, revision uint64) error 
 	case time.Since(differs) < relyFor:
 		return fmt.Errorf("%w: its bucket was created anew, or restored", ErrNotCurrent)
 	}
-	f.loadAnew(info)
+	f.reload(info)
 	return nil
 }
 
-// loadAnew switches to another bucket.
-func (f *Follower) loadAnew(info *jetstream.StreamInfo) {
+// reload switches to another bucket.
+func (f *Follower) reload(info *jetstream.StreamInfo) {
 	f.applying.Lock()
 	defer f.applying.Unlock()
 	f.mu.Lock()
@@ -607,8 +607,8 @@ func (f *Follower) loadAnew(info *jetstream.StreamInfo) {
 		"is loaded again")
 	f.serial++
 	f.sink.Reset()
-	f.begin(info)
-	f.makeAnew()
+	f.beginLoading(info)
+	f.recreateConsumer()
 }
 
 // Wait waits until the sink has applied a revision.
@@ -627,7 +627,7 @@ func (f *Follower) Wait(ctx context.Context, revision uint64) error {
 			return fmt.Errorf("the registry is at revision %d: %w", f.Revision(), ctx.Err())
 		case <-moved:
 		case <-stalled.C:
-			f.makeAnew()
+			f.recreateConsumer()
 		}
 		stalled.Stop()
 	}

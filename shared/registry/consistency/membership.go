@@ -34,8 +34,8 @@ type member struct {
 	heard time.Time
 }
 
-// lives reports whether a heartbeat of the process was received less than lifetime ago.
-func (m member) lives() bool { return time.Since(m.heard) < lifetime }
+// isAlive reports whether a heartbeat of the process was received less than lifetime ago.
+func (m member) isAlive() bool { return time.Since(m.heard) < lifetime }
 
 // Join subscribes to the heartbeats. It returns when every connected process has had time to
 // announce itself.
@@ -189,7 +189,7 @@ func (r *Membership) Ingress() []*IngressSettings {
 	defer r.mu.Unlock()
 	var list []*IngressSettings
 	for _, m := range r.members {
-		if m.role == RoleIngress && m.settings != nil && m.lives() {
+		if m.role == RoleIngress && m.settings != nil && m.isAlive() {
 			list = append(list, m.settings)
 		}
 	}

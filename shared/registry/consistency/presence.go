@@ -66,10 +66,10 @@ func StartHeartbeat(
 		}
 		return nc.FlushWithContext(ctx)
 	}
-	err := retry.Ask(ctx, heard)
+	err := retry.Do(ctx, heard)
 	go a.run(running) // heartbeats begin now, because catching up may take longer than lifetime
 	if err == nil {
-		err = retry.Ask(ctx, f.CatchUpUnidentified)
+		err = retry.Do(ctx, f.CatchUpUnidentified)
 	}
 	if err != nil {
 		a.Stop()
@@ -92,7 +92,7 @@ func (a *Heartbeat) run(ctx context.Context) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
 	for {
-		moved := a.follower.untilMoved()
+		moved := a.follower.changed()
 		_, settled := a.follower.inForce()
 		a.announceAgain()
 		select {

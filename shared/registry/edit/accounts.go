@@ -101,7 +101,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		switch {
 		case !ok:
 			return 0, noAccount(id)
-		case e.directory.used(id):
+		case e.directory.isInUse(id):
 			return 0, fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty)
 		}
 		if err := accountHolds(ctx, have.Record); err != nil {
@@ -110,7 +110,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		deleted = have.Record
 		return e.remove(ctx, registry.AccountPrefix+id, have.Revision)
 	})
-	if err != nil || !e.directory.used(id) {
+	if err != nil || !e.directory.isInUse(id) {
 		return err
 	}
 	// Everything that was stored before the deletion is known now, so the account must stay if it

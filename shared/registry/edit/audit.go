@@ -41,8 +41,8 @@ type (
 	entryKey struct{}
 )
 
-// By returns a context whose changes are made by actor.
-func By(ctx context.Context, actor Actor) context.Context {
+// WithActor returns a context whose changes are made by actor.
+func WithActor(ctx context.Context, actor Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
 

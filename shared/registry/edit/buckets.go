@@ -27,7 +27,7 @@ func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) er
 			}
 		}
 		if err == nil {
-			err = deepen(ctx, js, "KV_"+bucket.name)
+			err = extendHistory(ctx, js, "KV_"+bucket.name)
 		}
 		if err != nil {
 			return fmt.Errorf("bucket %s: %w", bucket.name, err)
@@ -36,9 +36,9 @@ func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) er
 	return nil
 }
 
-// deepen makes a bucket keep as many revisions as the audit may need. The client library creates no
-// bucket that keeps more than 64.
-func deepen(ctx context.Context, js jetstream.JetStream, stream string) error {
+// extendHistory makes a bucket keep as many revisions as the audit may need. The client library
+// creates no bucket that keeps more than 64.
+func extendHistory(ctx context.Context, js jetstream.JetStream, stream string) error {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
 		return err

@@ -226,8 +226,8 @@ func (d *Directory) QueueSettings() []*registry.Queue {
 	return all
 }
 
-// used reports whether an account has workflows or keys.
-func (d *Directory) used(accountID string) bool {
+// isInUse reports whether an account has workflows or keys.
+func (d *Directory) isInUse(accountID string) bool {
 	if len(d.Workflows(accountID, "", 1)) > 0 {
 		return true
 	}

@@ -35,16 +35,16 @@ type Editor struct {
 	home Home // nil means that there is no second home
 }
 
-// KeepIn makes the editor confirm a change only when home has it. KeepIn must be called before all
-// other methods.
-func (e *Editor) KeepIn(home Home) *Editor {
+// WithHome makes the editor confirm a change only when home has it. WithHome must be called before
+// all other methods.
+func (e *Editor) WithHome(home Home) *Editor {
 	e.home = home
 	return e
 }
 
-// SealWith makes the editor encrypt secrets with keys. SealWith must be called before all other
+// WithKeys makes the editor encrypt secrets with keys. WithKeys must be called before all other
 // methods.
-func (e *Editor) SealWith(keys *seal.Keys) *Editor {
+func (e *Editor) WithKeys(keys *seal.Keys) *Editor {
 	e.keys = keys
 	return e
 }
@@ -60,7 +60,7 @@ func NewEditor(
 		name string
 		kv   *jetstream.KeyValue
 	}{{registry.Bucket, &records}, {registry.SecretsBucket, &secrets}} {
-		if err := retry.Ask(ctx, func(ctx context.Context) (err error) {
+		if err := retry.Do(ctx, func(ctx context.Context) (err error) {
 			*bucket.kv, err = js.KeyValue(ctx, bucket.name)
 			return err
 		}); err != nil {
@@ -107,9 +107,9 @@ func (e *Editor) CurrentOrRestoring(ctx context.Context) error {
 
 type storeByKey struct{}
 
-// StoreBy returns a context whose changes are stored before a time, or fail. That they are in force
-// may take longer.
-func StoreBy(ctx context.Context, at time.Time) context.Context {
+// WithStoreDeadline returns a context whose changes are stored before a time, or fail. That they
+// are in force may take longer.
+func WithStoreDeadline(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, storeByKey{}, at)
 }
 
@@ -186,7 +186,7 @@ func (e *Editor) confirm(ctx context.Context, revision uint64, stored marks) err
 	if err := e.follower.Wait(ctx, revision); err != nil {
 		return err
 	}
-	return errors.Join(e.membership.Wait(ctx, revision), e.kept(ctx, stored))
+	return errors.Join(e.membership.Wait(ctx, revision), e.awaitHome(ctx, stored))
 }
 
 // put stores a record over the revision that it was made from. 0 means that the record is new.

@@ -73,10 +73,12 @@ func WriteInstallation(
 	return ack.Sequence, nil
 }
 
-// Lift deletes the revisions of a bucket up to above, and makes the next revision follow above, so
-// that the revisions of a bucket that was lost continue where they ended. A repeated call changes
-// nothing that was stored after the first one.
-func Lift(ctx context.Context, js jetstream.JetStream, bucket string, above uint64) error {
+// AdvanceRevision deletes the revisions of a bucket up to above, and makes the next revision follow
+// above, so that the revisions of a bucket that was lost continue where they ended. A repeated call
+// changes nothing that was stored after the first one.
+func AdvanceRevision(
+	ctx context.Context, js jetstream.JetStream, bucket string, above uint64,
+) error {
 	s, err := js.Stream(ctx, streamOf(bucket))
 	if err == nil {
 		err = s.Purge(ctx, jetstream.WithPurgeSequence(above+1))
@@ -95,9 +97,10 @@ const (
 	fillStall = 10 * time.Second
 )
 
-// Fill stores records in a bucket that has no revision of them, and returns how many it has stored.
-// It leaves an existing record unchanged: another process has stored it, from the same copy.
-func Fill(
+// RestoreMissing stores records in a bucket that has no revision of them, and returns how many it
+// has stored. It leaves an existing record unchanged: another process has stored it, from the same
+// copy.
+func RestoreMissing(
 	ctx context.Context, js jetstream.JetStream, bucket string, records []KeptRecord,
 ) (stored int, err error) {
 	var unconfirmed []jetstream.PubAckFuture
@@ -155,8 +158,8 @@ func note(ctx context.Context, bucket string, revision uint64) {
 	}
 }
 
-// kept waits until the second home has everything that a change has stored.
-func (e *Editor) kept(ctx context.Context, m marks) error {
+// awaitHome waits until the second home has everything that a change has stored.
+func (e *Editor) awaitHome(ctx context.Context, m marks) error {
 	if e.home == nil {
 		return nil
 	}

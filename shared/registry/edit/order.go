@@ -42,7 +42,7 @@ func (e *Editor) prepareOrder(ctx context.Context, before, after *registry.Workf
 		return nil
 	}
 	if added {
-		if err := e.enforceable(consistency.OrderKeys); err != nil {
+		if err := e.requireCapability(consistency.OrderKeys); err != nil {
 			return err
 		}
 	}

@@ -82,7 +82,7 @@ func (e *Editor) SetQueueStream(
 			q.Stream = &registry.QueueStream{}
 		}
 		if q.Place() == registry.PlaceShared && q.Stream.Phase != registry.MovingIn {
-			if err := e.enforceable(consistency.OwnStreams); err != nil {
+			if err := e.requireCapability(consistency.OwnStreams); err != nil {
 				return err
 			}
 		}

@@ -65,7 +65,7 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 	for _, t := range secrets.Tokens {
 		known[registry.HashToken(t.Text)] = t
 	}
-	for _, hash := range working(node.Tokens, e.now()) {
+	for _, hash := range unexpired(node.Tokens, e.now()) {
 		t, ok := known[hash.Hash]
 		if !ok {
 			continue
@@ -119,7 +119,7 @@ func (e *Editor) Rotate(
 		now := e.now()
 		var old []registry.NodeToken
 		if keepOld > 0 {
-			old = working(node.Tokens, now)
+			old = unexpired(node.Tokens, now)
 		}
 		if len(old) >= MaxTokens {
 			return 0,
@@ -142,11 +142,11 @@ func (e *Editor) Rotate(
 	})
 }
 
-// working returns the tokens that have not expired.
-func working(tokens []registry.NodeToken, now time.Time) []registry.NodeToken {
+// unexpired returns the tokens that have not expired.
+func unexpired(tokens []registry.NodeToken, now time.Time) []registry.NodeToken {
 	var list []registry.NodeToken
 	for _, t := range tokens {
-		if t.Works(now) {
+		if t.IsValid(now) {
 			list = append(list, t)
 		}
 	}
@@ -171,7 +171,7 @@ func (e *Editor) SetSamplePayload(
 		sample); err != nil {
 		return err
 	}
-	return e.kept(ctx, stored)
+	return e.awaitHome(ctx, stored)
 }
 
 // storeSample stores the sample payload of an existing node. It writes nothing if the payload is
@@ -238,10 +238,12 @@ type secretsOf struct {
 	sample []byte // nil means that no sample payload was given
 }
 
-// secure stores the secrets of new nodes again, after the workflow's record has the nodes. A
-// concurrent deletion of an earlier node with the same name may delete the secrets: this write
-// restores them, or makes that deletion fail because its revision no longer matches.
-func (e *Editor) secure(ctx context.Context, workflowID string, added []secretsOf) error {
+// storeSecretsAgain stores the secrets of new nodes again, after the workflow's record has the
+// nodes. A concurrent deletion of an earlier node with the same name may delete the secrets: this
+// write restores them, or makes that deletion fail because its revision no longer matches.
+func (e *Editor) storeSecretsAgain(
+	ctx context.Context, workflowID string, added []secretsOf,
+) error {
 	for _, node := range added {
 		err := e.changeSecrets(ctx, workflowID, node.nodeID, func(s *registry.TriggerSecrets) {
 			if !slices.ContainsFunc(s.Tokens, func(t registry.Token) bool {
@@ -369,7 +371,7 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 			continue
 		}
 		// A node that was created again is visible now, or its secrets will get another revision:
-		// see secure.
+		// see storeSecretsAgain.
 		if err := e.follower.CatchUp(ctx); err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ type SecretInfo struct {
 	ID        string
 	Last4     string // "" means that the secret is too short to show them
 	PublicKey string // the text of a public key; "" means that the secret is not a public key
-	Unseen    bool   // the provider has sent it, and SeeCaptured has not shown it yet
+	Unseen    bool   // the provider has sent it, and RevealCaptured has not shown it yet
 	SetAt     time.Time
 	ExpiresAt time.Time // the zero time means never
 }
@@ -118,8 +118,8 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 	return info
 }
 
-// enforceable returns ErrIngressTooOld if a live ingress lacks a capability.
-func (e *Editor) enforceable(c consistency.Capability) error {
+// requireCapability returns ErrIngressTooOld if a live ingress lacks a capability.
+func (e *Editor) requireCapability(c consistency.Capability) error {
 	if lacking := e.membership.Lacking(c); len(lacking) > 0 {
 		return fmt.Errorf("%w: %s", ErrIngressTooOld, strings.Join(lacking, ", "))
 	}
@@ -143,7 +143,7 @@ func (e *Editor) PutSender(
 				return nil, invalidSender(err)
 			}
 			if preset.Verifies {
-				if err := e.enforceable(consistency.Senders); err != nil {
+				if err := e.requireCapability(consistency.Senders); err != nil {
 					return nil, err
 				}
 			}
@@ -167,7 +167,7 @@ func (e *Editor) PutSender(
 			} else if preset.Verifies {
 				edit.keep()
 			}
-			if edit.shows(spec.Secrets == nil) {
+			if edit.revealsKept(spec.Secrets == nil) {
 				return nil, &InvalidError{
 					"secrets",
 					"say the secret again: requests of this preset carry it in their body, where " +
@@ -275,9 +275,9 @@ func (e *Editor) CaptureSenderSecret(
 	return err
 }
 
-// SeeCaptured returns the texts of secrets that the provider has sent, by ID. It returns each text
-// only once.
-func (e *Editor) SeeCaptured(
+// RevealCaptured returns the texts of secrets that the provider has sent, by ID. It returns each
+// text only once.
+func (e *Editor) RevealCaptured(
 	ctx context.Context, workflowID, nodeID string,
 ) (texts map[string]string, err error) {
 	_, err = e.changeExistingSender(ctx, workflowID, nodeID,
@@ -406,9 +406,9 @@ func (s *senderEdit) keep() {
 	}
 }
 
-// shows reports whether kept secrets would become readable because the preset changes. An operator
-// who may change a sender need not know its secrets.
-func (s *senderEdit) shows(kept bool) bool {
+// revealsKept reports whether kept secrets would become readable because the preset changes. An
+// operator who may change a sender need not know its secrets.
+func (s *senderEdit) revealsKept(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID &&
 		sender.SecretInBody(s.preset.ID)
 }

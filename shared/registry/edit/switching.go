@@ -38,7 +38,7 @@ func (e *Editor) switchTo(
 			}
 		}
 		last := account.Record.LastTransition
-		if behind, undone := e.undone(account.Record); undone {
+		if behind, undone := e.unfinishedSwitch(account.Record); undone {
 			if _, err := e.carryOut(ctx, behind, last); err != nil {
 				return 0, err
 			}
@@ -93,9 +93,9 @@ func (e *Editor) checkPlan(w *registry.Workflow) error {
 	return nil
 }
 
-// undone returns the workflow for which the account's last transition was not carried out, if there
-// is one.
-func (e *Editor) undone(account *registry.Account) (Versioned[*registry.Workflow], bool) {
+// unfinishedSwitch returns the workflow for which the account's last transition was not carried
+// out, if there is one.
+func (e *Editor) unfinishedSwitch(account *registry.Account) (Versioned[*registry.Workflow], bool) {
 	last := account.LastTransition
 	w, ok := e.directory.Workflow(last.WorkflowID)
 	return w, ok && w.Record.AccountID == account.ID && w.Record.Transition < last.Number
@@ -106,7 +106,7 @@ func (e *Editor) undone(account *registry.Account) (Versioned[*registry.Workflow
 func (e *Editor) carryOut(
 	ctx context.Context, w Versioned[*registry.Workflow], t registry.Transition,
 ) (uint64, error) {
-	return e.put(By(ctx, t.By), e.registry, registry.WorkflowPrefix+w.Record.ID,
+	return e.put(WithActor(ctx, t.By), e.registry, registry.WorkflowPrefix+w.Record.ID,
 		applied(w.Record, t), w.Revision)
 }
 

@@ -254,12 +254,12 @@ func (s *WorkflowSpec) hasSamples() bool {
 	})
 }
 
-// enforceableAll returns an error if an ingress is too old for a setting of a workflow's new
+// requireCapabilities returns an error if an ingress is too old for a setting of a workflow's new
 // triggers.
-func (e *Editor) enforceableAll(have *registry.Workflow, triggers []TriggerSpec) error {
+func (e *Editor) requireCapabilities(have *registry.Workflow, triggers []TriggerSpec) error {
 	for _, t := range triggers {
 		for _, needed := range t.needs(have.Trigger(t.NodeID)) {
-			if err := e.enforceable(needed); err != nil {
+			if err := e.requireCapability(needed); err != nil {
 				return err
 			}
 		}
@@ -323,7 +323,7 @@ func (e *Editor) replace(
 		if err := unchanged(ctx, have.Record); err != nil && spec.hasSamples() {
 			return 0, err
 		}
-		if err := e.enforceableAll(w, spec.Triggers); err != nil {
+		if err := e.requireCapabilities(w, spec.Triggers); err != nil {
 			return 0, err
 		}
 		if added, err = e.mergeTriggers(ctx, w, spec.Triggers); err != nil {
@@ -344,7 +344,7 @@ func (e *Editor) replace(
 		if err != nil {
 			return 0, err
 		}
-		return revision, e.secure(ctx, id, added)
+		return revision, e.storeSecretsAgain(ctx, id, added)
 	})
 	if err = e.forget(ctx, id, dropped, err); err == nil {
 		err = e.checkOwner(ctx, w, created)

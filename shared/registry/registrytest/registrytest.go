@@ -73,7 +73,7 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	tb.Cleanup(r.Lease.Stop)
 	r.Editor, err = edit.NewEditor(ctx, js, r.Directory, r.Follower, r.Lease, r.Membership)
 	check(err)
-	r.SealWith(keys)
+	r.WithKeys(keys)
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	check(err)
 	check(r.PutPlans(ctx, plans))

@@ -66,7 +66,7 @@ func (tx transaction) InsertNew(
 	if len(records) == 0 {
 		return nil, nil
 	}
-	records = inOrder(records)
+	records = byAcceptance(records)
 	numbers, err := numbersOf(ctx, tx.Tx, tx.origins, records) // Prepare has made them known
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (tx transaction) InsertNew(
 		fresh[store.IDOf(id)] = true
 	}
 	inserted = store.Inserted(records, fresh)
-	again := store.Again(records, inserted)
+	again := store.Repeats(records, inserted)
 	_, err = tx.Tx.Exec(ctx, moveRecords, column(again, func(r store.Record) []byte {
 		return store.IDKey(r.ID)
 	}),
@@ -94,11 +94,11 @@ func (tx transaction) InsertNew(
 	return inserted, err
 }
 
-// inOrder returns records in the order in which they were accepted: then rows and the indexes of
-// times grow at their ends, and executors that insert the same records wait for each other in one
-// order. If two records have the same ID, it returns the first. It sorts indexes and not records,
-// which are large.
-func inOrder(records []store.Record) []store.Record {
+// byAcceptance returns records in the order in which they were accepted: then rows and the indexes
+// of times grow at their ends, and executors that insert the same records wait for each other in
+// one order. If two records have the same ID, it returns the first. It sorts indexes and not
+// records, which are large.
+func byAcceptance(records []store.Record) []store.Record {
 	known := make(map[string]bool, len(records))
 	order := make([]int, 0, len(records))
 	for i := range records {

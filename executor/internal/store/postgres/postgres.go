@@ -32,8 +32,8 @@ type Store struct {
 	// same.
 	writer int16
 	schema int64 // the version of the tables that this program knows
-	// renewed has capacity for one value: see Renewed.
-	renewed chan struct{}
+	// reconnected has capacity for one value: see Reconnected.
+	reconnected chan struct{}
 }
 
 var _ store.Store = (*Store)(nil)
@@ -46,12 +46,12 @@ func Open(ctx context.Context, url string) (*Store, error) {
 		return nil, err
 	}
 	//nolint:gosec // no secret
-	s := &Store{writer: int16(rand.IntN(math.MaxInt16)), renewed: make(chan struct{}, 1)}
+	s := &Store{writer: int16(rand.IntN(math.MaxInt16)), reconnected: make(chan struct{}, 1)}
 	s.Store = relational.New(s, dialect)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		s.Origins.Forget() // it may be another server
 		select {
-		case s.renewed <- struct{}{}:
+		case s.reconnected <- struct{}{}:
 		default:
 		}
 		return prepareConnection(ctx, conn)
@@ -119,8 +119,8 @@ func (s *Store) Ping(ctx context.Context) error {
 // Schema implements store.Store.
 func (s *Store) Schema() int64 { return s.schema }
 
-// Renewed implements store.Store.
-func (s *Store) Renewed() <-chan struct{} { return s.renewed }
+// Reconnected implements store.Store.
+func (s *Store) Reconnected() <-chan struct{} { return s.reconnected }
 
 // Close implements store.Store.
 func (s *Store) Close() error {

@@ -9,7 +9,7 @@ import (
 )
 
 // A standby answers queries, and takes no writes: Ping refuses it, until it is promoted. The
-// connections to it are new, which Renewed says.
+// connections to it are new, which Reconnected reports.
 func TestAStandbyIsNoDatabase(t *testing.T) {
 	t.Parallel()
 	pair := pgtest.StartPair(t)
@@ -33,7 +33,7 @@ func TestAStandbyIsNoDatabase(t *testing.T) {
 	if err := pair.AwaitReplay(t.Context(), written); err != nil {
 		t.Fatal(err)
 	}
-	<-s.Renewed()
+	<-s.Reconnected()
 	if err := pair.Primary().Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestAStandbyIsNoDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	<-s.Renewed()
+	<-s.Reconnected()
 	if err := pair.FailOver(t.Context()); err != nil {
 		t.Fatal(err)
 	}

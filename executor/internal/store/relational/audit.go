@@ -53,6 +53,6 @@ func (s *Store) PruneAudit(ctx context.Context, before time.Time, limit int) (in
 	return s.prune(ctx, "prune audit", Pruning, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx,
 			`DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ? ORDER BY at LIMIT ?)`,
-			store.Bound(before), max(limit, 0))
+			store.CeilTime(before), max(limit, 0))
 	})
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// kept is a table in the form in which a backup reads and writes it.
-type kept interface {
+// backupTable is a table in the form in which a backup reads and writes it.
+type backupTable interface {
 	backUp(ctx context.Context, from Snapshot, parts *store.Parts) error
 	restore(ctx context.Context, tx Tx, part *store.Part) error
 }
 
-// kept returns the tables of a backup, in its order.
-func (s *Store) kept() []kept {
-	return []kept{
+// backupTables returns the tables of a backup, in its order.
+func (s *Store) backupTables() []backupTable {
+	return []backupTable{
 		duplicates, reports, tokenUses,
 		minutes{},
 		refusals, senders, filtered, audit, unreadable,
@@ -91,7 +91,7 @@ func (s *Store) Backup(ctx context.Context, write func(store.Part) error) error 
 		if err := s.backUpRecords(ctx, from, parts); err != nil {
 			return err
 		}
-		for _, table := range s.kept() {
+		for _, table := range s.backupTables() {
 			if err := table.backUp(ctx, from, parts); err != nil {
 				return err
 			}
@@ -114,7 +114,7 @@ func (s *Store) Restore(ctx context.Context, part store.Part) error {
 		if _, err := tx.InsertNew(ctx, part.Records); err != nil {
 			return err
 		}
-		for _, table := range s.kept() {
+		for _, table := range s.backupTables() {
 			if err := table.restore(ctx, tx, &part); err != nil {
 				return err
 			}

@@ -102,7 +102,7 @@ func (s *Store) Minutes(ctx context.Context, since time.Time) ([]store.MinuteCou
 
 // PruneCounts implements store.Store.
 func (s *Store) PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error) {
-	before = store.Bound(before)
+	before = store.CeilTime(before)
 	return s.prune(ctx, "prune counts", Pruning, func(tx Tx) (int64, error) {
 		for _, query := range []string{
 			`DELETE FROM minutes WHERE minute < ?`,

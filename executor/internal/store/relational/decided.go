@@ -36,7 +36,7 @@ func (s *Store) Decided(ctx context.Context, stream, created string) ([]store.Ra
 // ForgetDecided implements store.Store.
 func (s *Store) ForgetDecided(ctx context.Context, stream, created string, from uint64) error {
 	_, err := s.replaceDecided(ctx, stream, created, func(ranges []store.Range) []store.Range {
-		return store.Before(ranges, from)
+		return store.RangesBefore(ranges, from)
 	})
 	return err
 }

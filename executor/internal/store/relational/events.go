@@ -84,7 +84,7 @@ func (s *Store) DecideEvents(
 			return err
 		}
 		decided, err := collect(ctx, tx, events, `WHERE decided_at >= ? ORDER BY decided_at, id`,
-			store.Bound(since))
+			store.CeilTime(since))
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (s *Store) DecideEvents(
 		}
 		_, err = tx.Exec(ctx,
 			`DELETE FROM operator_events WHERE published_at IS NOT NULL AND decided_at < ?`,
-			store.Bound(now.Add(-store.EventMemory)))
+			store.CeilTime(now.Add(-store.EventMemory)))
 		return err
 	})
 }

@@ -41,7 +41,7 @@ func (s *Store) apply(
 	if err := putAside(ctx, tx, batch); err != nil {
 		return applied, err
 	}
-	steps := store.Steps(kept, batch.Progress)
+	steps := store.OrderSteps(kept, batch.Progress)
 	var moves []store.StateUpdate
 	if len(steps) > 0 {
 		standing, err := tx.CurrentStates(ctx, store.StepIDs(steps))
@@ -132,7 +132,7 @@ func (s *Store) Dismiss(
 
 // Prune implements store.Store.
 func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
-	before = store.Bound(before)
+	before = store.CeilTime(before)
 	return s.prune(ctx, "prune", Pruning, func(tx Tx) (pruned int64, err error) {
 		if limit > 0 {
 			if pruned, err = tx.PruneRecords(ctx, before, limit); err != nil {

@@ -34,12 +34,12 @@ var (
 func (s *Store) Conditions(
 	ctx context.Context, what string, filter store.Filter, in Order, after store.Position,
 ) (where Where, err error) {
-	plus, err := s.ofDelivery(ctx, what, &where, filter)
+	plus, err := s.whereDelivery(ctx, what, &where, filter)
 	if err != nil {
 		return where, err
 	}
 	s.within(&where, filter, plus)
-	if err := s.ofOrigins(ctx, what, &where, filter, plus); err != nil {
+	if err := s.whereOrigin(ctx, what, &where, filter, plus); err != nil {
 		return where, err
 	}
 	switch code := StatusCode(filter.Status); {
@@ -79,12 +79,12 @@ func (s *Store) within(where *Where, filter store.Filter, plus string) {
 	where.Between(plus+`e.accepted_at`, filter.Since, filter.Until)
 }
 
-// ofDelivery adds the conditions on a delivery ID and on a prefix of one. A delivery ID from which
-// the execution ID is computed is looked up by the computed ID at each node, any other one by its
-// index. If there are too many nodes, and for a prefix, the records of the filter's workflow and
-// time are searched, unless those are too many. It returns the prefix for columns that must not
+// whereDelivery adds the conditions on a delivery ID and on a prefix of one. A delivery ID from
+// which the execution ID is computed is looked up by the computed ID at each node, any other one by
+// its index. If there are too many nodes, and for a prefix, the records of the filter's workflow
+// and time are searched, unless those are too many. It returns the prefix for columns that must not
 // determine the index.
-func (s *Store) ofDelivery(
+func (s *Store) whereDelivery(
 	ctx context.Context, what string, where *Where, filter store.Filter,
 ) (plus string, err error) {
 	if prefix := store.SanitizeText(filter.DeliveryPrefix); prefix != "" {
@@ -92,7 +92,7 @@ func (s *Store) ofDelivery(
 			store.LastWithPrefix(prefix))
 	}
 	if filter.DeliveryID != "" {
-		nodes, few, err := s.nodes(ctx, what, filter.WorkflowID)
+		nodes, few, err := s.nodesToSearch(ctx, what, filter.WorkflowID)
 		if err != nil {
 			return "", err
 		}
@@ -110,9 +110,9 @@ func (s *Store) ofDelivery(
 	return "", s.checkBreadth(ctx, what, filter)
 }
 
-// nodes returns the trigger nodes of a workflow, or of all workflows. few is false if there are too
-// many.
-func (s *Store) nodes(
+// nodesToSearch returns the trigger nodes of a workflow, or of all workflows. few is false if there
+// are too many.
+func (s *Store) nodesToSearch(
 	ctx context.Context, what, workflowID string,
 ) (nodes []store.Node, few bool, err error) {
 	var where Where
@@ -131,7 +131,7 @@ func (s *Store) nodes(
 func (s *Store) checkBreadth(ctx context.Context, what string, filter store.Filter) error {
 	var where Where
 	s.within(&where, filter, "")
-	n, err := s.atMost(ctx, what, where, store.MaxDeliveryRecords)
+	n, err := s.countUpTo(ctx, what, where, store.MaxDeliveryRecords)
 	if err != nil {
 		return err
 	}

@@ -15,10 +15,10 @@ const (
 	fewRecords = 1_000
 )
 
-// ofOrigins adds the conditions on an account, a source and a node, which are stored in origins. If
-// many of the newest records are the account's, they are soon found in the order of time; if only a
-// few are, the records of the account's workflows are read instead.
-func (s *Store) ofOrigins(
+// whereOrigin adds the conditions on an account, a source and a node, which are stored in origins.
+// If many of the newest records are the account's, they are soon found in the order of time; if
+// only a few are, the records of the account's workflows are read instead.
+func (s *Store) whereOrigin(
 	ctx context.Context, what string, where *Where, filter store.Filter, plus string,
 ) error {
 	var conditions Where
@@ -52,7 +52,7 @@ func (s *Store) ofOrigins(
 	default:
 		choose := s.dialect.HasStatistics
 		if !choose {
-			if choose, err = s.areFew(ctx, what, filter, workflows); err != nil {
+			if choose, err = s.haveFewRecords(ctx, what, filter, workflows); err != nil {
 				return err
 			}
 		}
@@ -93,19 +93,20 @@ func (s *Store) origins(
 	return origins, workflows, err
 }
 
-// areFew reports whether the workflows have few records in a filter's time. It reads only an index.
-func (s *Store) areFew(
+// haveFewRecords reports whether the workflows have few records in a filter's time. It reads only
+// an index.
+func (s *Store) haveFewRecords(
 	ctx context.Context, what string, filter store.Filter, workflows []int64,
 ) (bool, error) {
 	var where Where
 	where.Add(`e.workflow = ANY (?)`, workflows)
 	s.within(&where, filter, "")
-	n, err := s.atMost(ctx, what, where, fewRecords)
+	n, err := s.countUpTo(ctx, what, where, fewRecords)
 	return n <= fewRecords, err
 }
 
-// atMost counts the records that meet a condition, up to one more than limit.
-func (s *Store) atMost(
+// countUpTo counts the records that meet a condition, up to one more than limit.
+func (s *Store) countUpTo(
 	ctx context.Context, what string, where Where, limit int,
 ) (n int, err error) {
 	err = s.db.Read(ctx, what, func(row Row) error { return row.Scan(&n) },

@@ -69,7 +69,7 @@ func keepPending(
 	}, `SELECT coalesce(max(position), 0) FROM early_progress`); err != nil {
 		return 0, err
 	}
-	kept, dropped := store.Keep(steps, unknown, have, last)
+	kept, dropped := store.SelectPending(steps, unknown, have, last)
 	if len(kept) == 0 {
 		return dropped, nil
 	}
@@ -86,6 +86,6 @@ func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error)
 	// The lock is exclusive, as it is for keeping steps: two transactions that delete rows in
 	// different orders can deadlock.
 	return s.prune(ctx, "prune early", Pending, func(tx Tx) (int64, error) {
-		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.Bound(before))
+		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.CeilTime(before))
 	})
 }

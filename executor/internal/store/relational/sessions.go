@@ -11,7 +11,7 @@ import (
 func (s *Store) EndSession(ctx context.Context, id string, until, now time.Time) error {
 	return s.db.Write(ctx, "end session", func(tx Tx) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM ended_sessions WHERE until < ?`,
-			store.Bound(now)); err != nil {
+			store.CeilTime(now)); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx,

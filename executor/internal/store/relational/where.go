@@ -30,10 +30,10 @@ func (w *Where) Is(column, text string) {
 // unless these are zero.
 func (w *Where) Between(column string, since, until time.Time) {
 	if !since.IsZero() {
-		w.Add(column+` >= ?`, store.Bound(since))
+		w.Add(column+` >= ?`, store.CeilTime(since))
 	}
 	if !until.IsZero() {
-		w.Add(column+` < ?`, store.Bound(until))
+		w.Add(column+` < ?`, store.CeilTime(until))
 	}
 }
 

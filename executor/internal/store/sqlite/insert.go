@@ -152,7 +152,8 @@ func (tx *transaction) InsertNew(
 	if inserted, err = insertedOf(ctx, tx, records, last); err != nil {
 		return nil, err
 	}
-	err = each(ctx, tx.Tx, moveRecord, store.Again(records, inserted), func(r store.Record) []any {
+	repeats := store.Repeats(records, inserted)
+	err = each(ctx, tx.Tx, moveRecord, repeats, func(r store.Record) []any {
 		sequence := store.Sequence(r.StreamSequence)
 		return []any{sequence, store.IDKey(r.ID), sequence}
 	})

@@ -100,8 +100,8 @@ func (s *Store) Ping(ctx context.Context) error {
 // Schema implements store.Store.
 func (s *Store) Schema() int64 { return s.schema }
 
-// Renewed implements store.Store. The file stays the same one.
-func (s *Store) Renewed() <-chan struct{} { return nil }
+// Reconnected implements store.Store. The file stays the same one.
+func (s *Store) Reconnected() <-chan struct{} { return nil }
 
 // Close implements store.Store.
 func (s *Store) Close() error {

@@ -62,7 +62,7 @@ func (r *reader) verifyStream(of Stream) error {
 		case m.Sequence < next || m.Sequence > of.Last:
 			return fmt.Errorf("message %d is not in order: it must be from %d to %d", m.Sequence,
 				next, of.Last)
-		case !stores(subjects, m.Subject) && m.Sequence > of.Recorded:
+		case !matchesAny(subjects, m.Subject) && m.Sequence > of.Recorded:
 			return fmt.Errorf("message %d has the subject %s, which is not one of the stream's, "+
 				"and is not recorded", m.Sequence, m.Subject)
 		}
@@ -105,8 +105,8 @@ func (of Stream) subjects() []string {
 	return nil
 }
 
-// stores reports whether one of a stream's wildcards includes a subject.
-func stores(wildcards []string, subject string) bool {
+// matchesAny reports whether one of a stream's wildcards includes a subject.
+func matchesAny(wildcards []string, subject string) bool {
 	return slices.ContainsFunc(wildcards, func(wildcard string) bool {
 		want, is := strings.Split(wildcard, "."), strings.Split(subject, ".")
 		for i, token := range want {

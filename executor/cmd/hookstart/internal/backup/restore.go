@@ -54,19 +54,19 @@ const pausedFor = time.Hour
 func Restore(ctx context.Context, i Installation, path string, how Options) (Manifest, error) {
 	r, err := open(path)
 	if err != nil {
-		return Manifest{}, nothing(err)
+		return Manifest{}, nothingRestored(err)
 	}
 	defer r.close()
 	if err := r.verify(path); err != nil {
-		return r.Manifest, nothing(err)
+		return r.Manifest, nothingRestored(err)
 	}
 	m := r.Manifest
 	m.WithMessages = m.WithMessages && how.WithMessages
 	if err := i.mustBeEmpty(ctx); err != nil {
-		return m, nothing(err)
+		return m, nothingRestored(err)
 	}
 	if err := i.mustHaveKeys(ctx, m.Keys); err != nil && !how.WithoutKeys {
-		return m, nothing(err)
+		return m, nothingRestored(err)
 	}
 	if err := i.begin(ctx); err != nil {
 		return m, err
@@ -78,8 +78,8 @@ func Restore(ctx context.Context, i Installation, path string, how Options) (Man
 	return m, nil
 }
 
-// nothing adds to the error of a check that the installation is unchanged.
-func nothing(err error) error { return fmt.Errorf("%w; nothing was restored", err) }
+// nothingRestored adds to the error of a check that the installation is unchanged.
+func nothingRestored(err error) error { return fmt.Errorf("%w; nothing was restored", err) }
 
 // mustHaveKeys checks the keys of every executor and ingress.
 func (i Installation) mustHaveKeys(ctx context.Context, keys []string) error {
@@ -162,19 +162,19 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		if err := i.restoreStream(ctx, r, of, m.WithMessages); err != nil {
 			return fmt.Errorf("stream %s: %w", of.Name, err)
 		}
-		i.say("%s: up to message %d", of.Name, of.Last)
+		i.logf("%s: up to message %d", of.Name, of.Last)
 	}
 	if err := i.restoreLines(ctx, r, recordsName); err != nil {
 		return err
 	}
-	i.say("records: %d executions", m.Records)
+	i.logf("records: %d executions", m.Records)
 	if r.has(auditName) {
 		if err := i.restoreLines(ctx, r, auditName); err != nil {
 			return err
 		}
 	}
 	for _, p := range positions {
-		if err := i.goOn(ctx, p); err != nil {
+		if err := i.resume(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -189,7 +189,7 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 			return fmt.Errorf("bucket %s: %w", bucket.Name, err)
 		}
 		account = cmp.Or(last, account)
-		i.say("bucket %s: %d records", bucket.Name, bucket.Records)
+		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
 	}
 	// The identity is restored last: until then no process answers from the restored registry.
 	if err := i.identify(ctx, false); err != nil {
@@ -257,7 +257,7 @@ func (i Installation) makeOwn(ctx context.Context, r *reader, m Manifest) error 
 	for queue, of := range limits {
 		err := stream.EnsureOwn(ctx, i.JetStream, shared.Settings, queue, of)
 		if errors.Is(err, stream.ErrTooFewServers) || errors.Is(err, stream.ErrNoPlacement) {
-			i.say("queue %s: its own stream gets the replicas of %s, on any servers: %v", queue,
+			i.logf("queue %s: its own stream gets the replicas of %s, on any servers: %v", queue,
 				stream.Name, err)
 			of.Replicas, of.PlacementTags = 0, nil
 			err = stream.EnsureOwn(ctx, i.JetStream, shared.Settings, queue, of)
@@ -326,7 +326,7 @@ func (i Installation) pause(ctx context.Context, of Stream) (positions []positio
 	return positions, nil
 }
 
-func (i Installation) goOn(ctx context.Context, p position) error {
+func (i Installation) resume(ctx context.Context, p position) error {
 	if _, err := i.JetStream.ResetConsumerToSequence(ctx, p.stream, p.consumer,
 		p.next); err != nil {
 		return fmt.Errorf("let the consumer %s of %s go on at %d: %w", p.consumer, p.stream, p.next,
@@ -377,7 +377,7 @@ func (i Installation) restoreStream(
 	}
 	subjects := of.subjects()
 	if err := r.messages(streamEntry(of.Name), func(m message) error {
-		if !stores(subjects, m.Subject) { // it is recorded, as verify has checked
+		if !matchesAny(subjects, m.Subject) { // it is recorded, as verify has checked
 			return nil
 		}
 		return to.publish(ctx, m, of.Name)

@@ -50,7 +50,7 @@ type Installation struct {
 	Say       io.Writer // receives a line about each part that is done
 }
 
-func (i Installation) say(format string, args ...any) {
+func (i Installation) logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(i.Say, format+"\n", args...)
 }
 
@@ -99,7 +99,7 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 		return err
 	}
 	for _, name := range names {
-		floor, err := i.floorOf(ctx, name, recorder)
+		floor, err := i.ackFloor(ctx, name, recorder)
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 	if m.Records, err = i.takeRecords(ctx, w); err != nil {
 		return err
 	}
-	i.say("records: %d executions", m.Records)
+	i.logf("records: %d executions", m.Records)
 	for n := range m.Streams {
 		if m.Streams[n].Consumers, err = i.groups(ctx, m.Streams[n].Name); err != nil {
 			return err
@@ -125,7 +125,7 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 		if err := i.takeStream(ctx, w, &m.Streams[n], m.WithMessages); err != nil {
 			return err
 		}
-		i.say("%s: %d messages", m.Streams[n].Name, m.Streams[n].Messages)
+		i.logf("%s: %d messages", m.Streams[n].Name, m.Streams[n].Messages)
 	}
 	keys := map[string]bool{}
 	var until []newest
@@ -136,7 +136,7 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 			return err
 		}
 		m.Buckets, until = append(m.Buckets, bucket), append(until, last)
-		i.say("bucket %s: %d records", bucket.Name, bucket.Records)
+		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
 	}
 	m.Keys = slices.Sorted(maps.Keys(keys))
 	return i.takeAudit(ctx, w, m, audited, until)
@@ -168,7 +168,7 @@ func (i Installation) audited(ctx context.Context) (at time.Time, err error) {
 			return at, err
 		}
 		first := s.CachedInfo().TimeStamp
-		floor, err := i.floorOf(ctx, name, auditor)
+		floor, err := i.ackFloor(ctx, name, auditor)
 		if err != nil {
 			return at, err
 		}
@@ -255,7 +255,7 @@ func (i Installation) takeHistory(
 	if err != nil {
 		return err
 	}
-	floor, err := i.floorOf(ctx, name, auditor)
+	floor, err := i.ackFloor(ctx, name, auditor)
 	if err != nil {
 		return err
 	}
@@ -314,8 +314,8 @@ func (i Installation) takeHistory(
 	return flush()
 }
 
-// floorOf returns the sequence up to which a consumer of the executors has acknowledged a stream.
-func (i Installation) floorOf(ctx context.Context, name, durable string) (uint64, error) {
+// ackFloor returns the sequence up to which a consumer of the executors has acknowledged a stream.
+func (i Installation) ackFloor(ctx context.Context, name, durable string) (uint64, error) {
 	consumer, err := i.JetStream.Consumer(ctx, name, durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return 0, nil // the consumer does not exist, so nothing is acknowledged
@@ -400,7 +400,7 @@ func (i Installation) takeStream(
 			return true, nil
 		}
 		done = m.Sequence == of.Last || pending == 0
-		if !stores(of.Subjects, m.Subject) {
+		if !matchesAny(of.Subjects, m.Subject) {
 			// The message is from a version with all messages in one stream.
 			if m.Sequence > of.Recorded {
 				return true,

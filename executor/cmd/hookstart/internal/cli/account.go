@@ -113,7 +113,7 @@ func (s *session) showAccount(a api.Account, err error) error {
 			{"Account", a.ID},
 			{"Name", a.Name},
 			{"Plan", a.Plan},
-			{"Created", both(a.CreatedAt, s.now())},
+			{"Created", agoAndExact(a.CreatedAt, s.now())},
 		})
 	})
 }
@@ -129,5 +129,5 @@ func (v *accountDelete) Run(s *session) error {
 				v.Account,
 		}
 	}
-	return s.done(err, "%s is deleted", v.Account)
+	return s.finish(err, "%s is deleted", v.Account)
 }

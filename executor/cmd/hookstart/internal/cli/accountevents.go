@@ -34,7 +34,7 @@ Examples:
 func (v *accountEvents) Run(s *session) error {
 	switch {
 	case v.Clear:
-		return s.done(s.client.DeleteEvents(s.ctx, v.Account), "the events of %s start no workflow",
+		return s.finish(s.client.DeleteEvents(s.ctx, v.Account), "the events of %s start no workflow",
 			v.Account)
 	case v.Workflow == "" && (len(v.Kinds) > 0 || v.SilentAfter != 0):
 		return &usageError{
@@ -68,7 +68,7 @@ func (s *session) showEvents(e api.Events, err error) error {
 			{"Workflow", e.WorkflowID},
 			{"Kinds", cmp.Or(strings.Join(e.Kinds, ", "), "all")},
 			{"Silent", silent},
-			{"Since", both(e.Since, s.now())},
+			{"Since", agoAndExact(e.Since, s.now())},
 		}); err != nil || len(e.Conditions) == 0 {
 			return err
 		}

@@ -27,8 +27,9 @@ type adminVerbs struct {
 	Reseal     adminReseal     `cmd:"" help:"Seal every token and secret with the first key."`
 }
 
-// quiet returns a log that discards everything: the error of a command contains what is important.
-func quiet() *logrus.Logger {
+// discardLog returns a log that discards everything: the error of a command contains what is
+// important.
+func discardLog() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	return log
@@ -49,7 +50,7 @@ func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
 		Timeout:   5 * time.Second,
 		CredsFile: f.NATSCreds,
 		CAFile:    f.NATSCA,
-		Log:       quiet(),
+		Log:       discardLog(),
 	})
 	if err != nil {
 		return nil, err
@@ -124,7 +125,7 @@ func (v *adminReplicas) Run(s *session) error {
 		}
 	}
 	if err := stream.SetReplicas(ctx, js, names, v.Number, progress); err != nil || v.Copy == "" {
-		return explained(err)
+		return withServersHint(err)
 	}
 	copies, err := jetstream.NewWithAPIPrefix(js.Conn(), v.Copy)
 	if err != nil {
@@ -132,11 +133,11 @@ func (v *adminReplicas) Run(s *session) error {
 	}
 	last = stream.Replication{} // the copy has the original's name
 	_, _ = fmt.Fprintln(s.Out, "the registry's copy:")
-	return explained(stream.SetReplicas(ctx, copies, registry.CopyStreams(), v.Number, progress))
+	return withServersHint(stream.SetReplicas(ctx, copies, registry.CopyStreams(), v.Number, progress))
 }
 
-// explained adds to an error what to do when there are too few servers.
-func explained(err error) error {
+// withServersHint adds to an error what to do when there are too few servers.
+func withServersHint(err error) error {
 	if errors.Is(err, stream.ErrTooFewServers) {
 		return &hintError{
 			err, "deploy/nats has the configuration of a cluster; --nats-url names its servers",

@@ -84,7 +84,7 @@ func (v *applyVerb) Run(s *session) error {
 		if err := do(s.ctx, s.client); err != nil {
 			failed++
 			failedKeys[step.Key()] = true
-			place := strings.TrimSuffix(want.At(step.Key(), err).Error(), err.Error())
+			place := strings.TrimSuffix(want.Locate(step.Key(), err).Error(), err.Error())
 			_ = explain(s.Err, errors.New(place+step.Lines[0]+": "+messageOf(err)))
 		}
 	}

@@ -50,7 +50,7 @@ func (v *auditList) Run(s *session) error {
 				about += "/" + e.NodeID
 			}
 			return []string{
-				ago(e.At, s.now()), who(e.Actor), e.Action, about,
+				ago(e.At, s.now()), actorText(e.Actor), e.Action, about,
 				short(changesText(e.Changes), 60),
 			}
 		},
@@ -58,9 +58,9 @@ func (v *auditList) Run(s *session) error {
 	})
 }
 
-// who returns an actor as people read it. It says of users and keys that they are some, because
-// their names may be the same as the admin token's.
-func who(a api.Actor) string {
+// actorText returns an actor as people read it. It says of users and keys that they are some,
+// because their names may be the same as the admin token's.
+func actorText(a api.Actor) string {
 	name := short(cmp.Or(a.Name, a.ID, a.Kind), 30)
 	switch a.Kind {
 	case api.CallerUser, api.CallerKey:

@@ -50,11 +50,11 @@ func (v *adminBackup) Run(s *session) error {
 	if err != nil {
 		return fmt.Errorf("no backup was made: %w", err)
 	}
-	return s.summary(done, v.File+" is complete"+needing(done.Keys)+".")
+	return s.summary(done, v.File+" is complete"+keysNeeded(done.Keys)+".")
 }
 
-// needing returns a text that says which keys a restore needs.
-func needing(keys []string) string {
+// keysNeeded returns a text that says which keys a restore needs.
+func keysNeeded(keys []string) string {
 	if len(keys) == 0 {
 		return ""
 	}
@@ -90,7 +90,7 @@ func (v *adminRestore) Run(s *session) error {
 			return err
 		}
 		return s.printOwn(found, func() error {
-			return s.line("%s can be restored%s.", v.File, needing(found.Keys))
+			return s.line("%s can be restored%s.", v.File, keysNeeded(found.Keys))
 		})
 	}
 	installation, err := v.installation(s)
@@ -171,7 +171,7 @@ func (a backupAPI) Confirm(ctx context.Context, accountID string) error {
 		p, ok := errors.AsType[*api.Problem](err)
 		return err != nil && (!ok || p.Retryable || p.Code == api.CodeNotFound)
 	}
-	_, err := awaited(ctx, confirmWithin, mayPass, func() (api.Account, error) {
+	_, err := retryFor(ctx, confirmWithin, mayPass, func() (api.Account, error) {
 		account, err := a.Account(ctx, accountID)
 		if err != nil {
 			return account, err

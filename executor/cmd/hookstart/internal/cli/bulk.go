@@ -53,7 +53,7 @@ func (v *deadLetterDismiss) Run(s *session) error {
 	switch {
 	case v.All == (len(v.DeadLetters) > 0):
 		return &hintError{errors.New("name dead letters, or give --all"), "hookstart dead-letter list"}
-	case v.given() && !v.All:
+	case v.isGiven() && !v.All:
 		return errFilterWithoutAll
 	}
 	which := v.selected()
@@ -121,7 +121,7 @@ func (v *executionAgain) Run(s *session) error {
 		return s.runOnSample(id)
 	}
 	started, err := s.client.ReplayExecution(s.ctx, id, v.Key)
-	return s.done(err, "%s started on the original body of %s", started.ExecutionID, id)
+	return s.finish(err, "%s started on the original body of %s", started.ExecutionID, id)
 }
 
 // repeat repeats a bulk call until no more objects are left, and prints the total of what it did.

@@ -18,7 +18,7 @@ func (*adminCheckURL) Run(s *session) error {
 			{"URL", found.URL},
 			{"State", found.State},
 			{"", found.Detail},
-			{"Checked", both(found.CheckedAt, s.now())},
+			{"Checked", agoAndExact(found.CheckedAt, s.now())},
 		})
 	}); err != nil {
 		return err

@@ -140,7 +140,7 @@ func (f *flags) session(ctx context.Context, std Streams, command string) (*sess
 	s := &session{Streams: std, ctx: ctx, json: f.Output == "json", now: time.Now}
 	s.client = apiclient.New(f.APIURL, token).WithTrace(func(body []byte) { s.answer = body })
 	if f.APICA != "" {
-		transport, err := trusting(f.APICA)
+		transport, err := transportTrusting(f.APICA)
 		if err != nil {
 			return nil, fmt.Errorf("--api-ca: %w", err)
 		}
@@ -149,8 +149,8 @@ func (f *flags) session(ctx context.Context, std Streams, command string) (*sess
 	return s, nil
 }
 
-// trusting returns a transport that trusts only this certificate authority.
-func trusting(caFile string) (http.RoundTripper, error) {
+// transportTrusting returns a transport that trusts only this certificate authority.
+func transportTrusting(caFile string) (http.RoundTripper, error) {
 	content, err := os.ReadFile(caFile) //nolint:gosec // the operator's own file
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type deadLetterFilter struct {
 	Until    moment `help:"Accepted before." placeholder:"TIME"`
 }
 
-func (f deadLetterFilter) given() bool {
+func (f deadLetterFilter) isGiven() bool {
 	return f.Workflow != "" || f.Reason != "" || !f.Since.IsZero() || !f.Until.IsZero()
 }
 
@@ -95,7 +95,7 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	switch {
 	case count(id != "", v.Refused, v.All) != 1:
 		return &hintError{errors.New("name one dead letter, or give --refused or --all"), "hookstart dead-letter list"}
-	case v.given() && !v.All:
+	case v.isGiven() && !v.All:
 		return errFilterWithoutAll
 	case v.All:
 		return v.requeueAll(s)
@@ -116,11 +116,11 @@ func (v *deadLetterRequeue) Run(s *session) error {
 			err, "hookstart dead-letter list; execution run-again starts any one that has ended again",
 		}
 	case strings.HasPrefix(id, "message-") || strings.HasPrefix(id, "report-"):
-		return s.done(err, "%s is recorded, from %s", started.ExecutionID, id)
+		return s.finish(err, "%s is recorded, from %s", started.ExecutionID, id)
 	case before.RequeuedAs == started.ExecutionID:
-		return s.done(err, "%s was retried before, as %s", id, started.ExecutionID)
+		return s.finish(err, "%s was retried before, as %s", id, started.ExecutionID)
 	default:
-		return s.done(err, "%s started on the original body of %s", started.ExecutionID, id)
+		return s.finish(err, "%s started on the original body of %s", started.ExecutionID, id)
 	}
 }
 
@@ -144,7 +144,7 @@ func (v *deadLetterRequeue) requeueRefused(s *session) error {
 	for _, id := range ids {
 		started, err := s.client.RequeueExecution(s.ctx, id)
 		if v.Verbose || s.json {
-			err = s.done(err, "%s is recorded, from %s", started.ExecutionID, id)
+			err = s.finish(err, "%s is recorded, from %s", started.ExecutionID, id)
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))

@@ -111,7 +111,7 @@ func (s *session) runOnSample(id string) error {
 			err = sampleHint(err, of.WorkflowID, of.NodeID)
 		}
 	}
-	return s.done(err, "%s started on the sample payload", started.ExecutionID)
+	return s.finish(err, "%s started on the sample payload", started.ExecutionID)
 }
 
 type executionShow struct{ executionArg }
@@ -144,10 +144,10 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	add("Replay of", e.ReplayOf)
 	add("Retried as", e.RequeuedAs)
 	if !e.CancelRequestedAt.IsZero() {
-		add("Cancel asked", both(e.CancelRequestedAt, s.now()))
+		add("Cancel asked", agoAndExact(e.CancelRequestedAt, s.now()))
 	}
 	if !e.DismissedAt.IsZero() {
-		add("Dismissed", both(e.DismissedAt, s.now()))
+		add("Dismissed", agoAndExact(e.DismissedAt, s.now()))
 	}
 	if e.Sender != "" {
 		verified := ", not verified"
@@ -164,11 +164,11 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	add("Repeats", fmt.Sprintf("%d suppressed", e.Duplicates))
 	add("Stream sequence", strconv.FormatUint(e.StreamSequence, 10))
 	add("Body", strings.TrimSuffix(fmt.Sprintf("%d bytes, %s", e.BodyBytes, e.ContentType), ", "))
-	add("Accepted", both(e.AcceptedAt, s.now()))
-	add("Stored", after(time.Time{}, e.StoredAt))
-	add("Recorded", after(e.AcceptedAt, e.RecordedAt))
-	add("Started", after(e.AcceptedAt, e.StartedAt))
-	add("Finished", after(e.StartedAt, e.FinishedAt))
+	add("Accepted", agoAndExact(e.AcceptedAt, s.now()))
+	add("Stored", timeAfter(time.Time{}, e.StoredAt))
+	add("Recorded", timeAfter(e.AcceptedAt, e.RecordedAt))
+	add("Started", timeAfter(e.AcceptedAt, e.StartedAt))
+	add("Finished", timeAfter(e.StartedAt, e.FinishedAt))
 	if e.Error != nil {
 		add("Error", *e.Error)
 	}
@@ -227,9 +227,9 @@ func (v *executionCancel) Run(s *session) error {
 	}
 	e, err := s.client.CancelExecution(s.ctx, id)
 	if err == nil && e.Status != "canceled" {
-		return s.done(nil, "%s is asked to end", id)
+		return s.finish(nil, "%s is asked to end", id)
 	}
-	return s.done(err, "%s is canceled", id)
+	return s.finish(err, "%s is canceled", id)
 }
 
 // many cancels the executions of a workflow.
@@ -249,7 +249,7 @@ func (v *executionCancel) many(s *session) error {
 		}
 		all.Canceled, all.Requested = all.Canceled+done.Canceled, all.Requested+done.Requested
 		if !done.More {
-			return s.done(nil, "%d canceled, %d asked to end", all.Canceled, all.Requested)
+			return s.finish(nil, "%d canceled, %d asked to end", all.Canceled, all.Requested)
 		}
 	}
 }

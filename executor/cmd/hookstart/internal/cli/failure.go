@@ -164,8 +164,8 @@ func helpOf(command string) string {
 	return "hookstart " + strings.Join(words[:min(2, len(words))], " ") + " --help"
 }
 
-// pastPlan returns what to do when an account's plan allows no more active workflows.
-func pastPlan(accountID string) string {
+// planLimitHint returns what to do when an account's plan allows no more active workflows.
+func planLimitHint(accountID string) string {
 	return fmt.Sprintf("hookstart workflow list --account %s shows which are active: deactivate "+
 		"one, or change the plan: hookstart account put %s --plan pro", accountID, accountID)
 }

@@ -16,7 +16,7 @@ func mustBeJSON(name string, text []byte, hint string) error {
 	if execution.ValidJSON(text) {
 		return nil
 	}
-	at, reason := whatIsWrong(text)
+	at, reason := firstJSONError(text)
 	line := 1 + bytes.Count(text[:at], []byte("\n"))
 	column := 1 + utf8.RuneCount(text[bytes.LastIndexByte(text[:at], '\n')+1:at])
 	return &usageError{
@@ -25,8 +25,8 @@ func mustBeJSON(name string, text []byte, hint string) error {
 	}
 }
 
-// whatIsWrong returns the offset of the first error in the text, and the reason.
-func whatIsWrong(text []byte) (at int, reason string) {
+// firstJSONError returns the offset of the first error in the text, and the reason.
+func firstJSONError(text []byte) (at int, reason string) {
 	for at < len(text) {
 		r, size := utf8.DecodeRune(text[at:])
 		if r == utf8.RuneError && size == 1 {

@@ -45,7 +45,7 @@ func (v *triggerOrder) Run(s *session) error {
 }
 
 func (s *session) showOrder(t api.Trigger) error {
-	return s.print(func() error { return s.rows([][]string{{"Order key", orderOf(t)}}) })
+	return s.print(func() error { return s.rows([][]string{{"Order key", orderText(t)}}) })
 }
 
-func orderOf(t api.Trigger) string { return cmp.Or(t.OrderKey, "none: executions have no order") }
+func orderText(t api.Trigger) string { return cmp.Or(t.OrderKey, "none: executions have no order") }

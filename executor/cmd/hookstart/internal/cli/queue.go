@@ -92,13 +92,13 @@ func (v *queueStreamSet) Run(s *session) error {
 		Replicas:      v.Replicas,
 		PlacementTags: v.Placement,
 	})
-	return s.done(err, "%s has a stream of its own", v.Queue)
+	return s.finish(err, "%s has a stream of its own", v.Queue)
 }
 
 type queueStreamDelete struct{ queueArg }
 
 func (v *queueStreamDelete) Run(s *session) error {
-	return s.done(s.client.DropQueueStream(s.ctx, v.Queue), "%s is in the shared stream", v.Queue)
+	return s.finish(s.client.DropQueueStream(s.ctx, v.Queue), "%s is in the shared stream", v.Queue)
 }
 
 // streamText returns a text about a queue's own stream.
@@ -139,14 +139,14 @@ func (v *queuePause) Run(s *session) error {
 	if q.Paused != nil {
 		text = pausedText(*q.Paused)
 	}
-	return s.done(nil, "%s is %s", v.Queue, text)
+	return s.finish(nil, "%s is %s", v.Queue, text)
 }
 
 type queueResume struct{ queueArg }
 
 func (v *queueResume) Run(s *session) error {
 	_, err := s.client.ResumeQueue(s.ctx, v.Queue)
-	return s.done(err, "%s is resumed", v.Queue)
+	return s.finish(err, "%s is resumed", v.Queue)
 }
 
 type queueLimit struct {
@@ -158,12 +158,12 @@ type queueLimit struct {
 func (v *queueLimit) Run(s *session) error {
 	if v.Limit == "none" {
 		_, err := s.client.SetQueueGroup(s.ctx, v.Queue, v.Group, nil)
-		return s.done(err, "%s of %s has no limit", v.Group, v.Queue)
+		return s.finish(err, "%s of %s has no limit", v.Group, v.Queue)
 	}
 	limit, err := strconv.ParseInt(v.Limit, 10, 64)
 	if err != nil || limit < 1 {
 		return fmt.Errorf("LIMIT must be a number from 1 on, or none, but got %q", v.Limit)
 	}
 	_, err = s.client.SetQueueGroup(s.ctx, v.Queue, v.Group, &limit)
-	return s.done(err, "%s of %s has at most %d in flight", v.Group, v.Queue, limit)
+	return s.finish(err, "%s of %s has at most %d in flight", v.Group, v.Queue, limit)
 }

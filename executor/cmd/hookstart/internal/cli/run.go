@@ -111,7 +111,7 @@ func (v *runVerb) Run(s *session) error {
 		return nil
 	}})
 	defer stopChecks()
-	cut, stopWatching := secondSignal()
+	cut, stopWatching := untilSecondSignal()
 	defer stopWatching()
 	options := v.options(log)
 	options.Observe = runnermetrics.New(o.Metrics)
@@ -271,9 +271,9 @@ func lookUp(name string) (path string, err error) {
 	}
 }
 
-// secondSignal returns a context that ends with the second SIGINT or SIGTERM: the first one lets
-// executions finish.
-func secondSignal() (cut context.Context, stop func()) {
+// untilSecondSignal returns a context that ends with the second SIGINT or SIGTERM: the first one
+// lets executions finish.
+func untilSecondSignal() (cut context.Context, stop func()) {
 	cut, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)

@@ -121,7 +121,7 @@ func (v *triggerSend) asSender(s *session, t api.Trigger, body []byte) error {
 		return err
 	}
 	status := fmt.Sprintf("%d %s", sent.Status, http.StatusText(sent.Status))
-	return v.say(s, status, webhookAnswer{
+	return v.printAnswer(s, status, webhookAnswer{
 		Success:      sent.Success,
 		ExecutionID:  sent.ExecutionID,
 		Deduplicated: sent.Deduplicated,
@@ -237,11 +237,11 @@ func (v *triggerSend) report(s *session, response *http.Response, text []byte) e
 			return err
 		}
 	}
-	return v.say(s, response.Status, a, response.StatusCode)
+	return v.printAnswer(s, response.Status, a, response.StatusCode)
 }
 
-// say prints the endpoint's answer. A refusal is an error.
-func (v *triggerSend) say(s *session, status string, a webhookAnswer, code int) error {
+// printAnswer prints the endpoint's answer. A refusal is an error.
+func (v *triggerSend) printAnswer(s *session, status string, a webhookAnswer, code int) error {
 	if err := s.print(func() error {
 		table := [][]string{{"Status", status}}
 		switch {
@@ -325,12 +325,12 @@ func (v *triggerSend) unreachable(request *http.Request, err error) error {
 		fmt.Errorf("cannot reach the webhook endpoint at %s://%s: %w", request.URL.Scheme,
 			request.URL.Host, withoutURL(err)),
 		"is the ingress running there? Its --public-url says where senders reach it; " +
-			retrySafely(v.DeliveryID),
+			retryHint(v.DeliveryID),
 	}
 }
 
-// retrySafely returns a text that says how to repeat a request that may have been accepted.
-func retrySafely(deliveryID string) string {
+// retryHint returns a text that says how to repeat a request that may have been accepted.
+func retryHint(deliveryID string) string {
 	if deliveryID != "" {
 		return "sending it again with the same --delivery-id is safe"
 	}

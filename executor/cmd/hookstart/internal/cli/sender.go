@@ -86,11 +86,11 @@ func (v *senderShow) Run(s *session) error {
 		return err
 	}
 	stored, err := s.client.Sender(s.ctx, v.Workflow, id)
-	return s.showSender(stored, v.explained(err))
+	return s.showSender(stored, v.withSenderHint(err))
 }
 
-// explained adds to an error how to give a node a sender.
-func (n *node) explained(err error) error {
+// withSenderHint adds to an error how to give a node a sender.
+func (n *node) withSenderHint(err error) error {
 	if isNotFound(err) {
 		return &hintError{
 			err,
@@ -205,7 +205,7 @@ func (v *senderRotate) Run(s *session) error {
 		add.EndOthersAfterSeconds = &v.KeepOld.seconds
 	}
 	stored, err := s.client.AddSenderSecret(s.ctx, v.Workflow, id, add)
-	return s.showSender(stored, v.explained(err))
+	return s.showSender(stored, v.withSenderHint(err))
 }
 
 type senderRemove struct {
@@ -219,10 +219,10 @@ func (v *senderRemove) Run(s *session) error {
 		return err
 	}
 	if v.Secret != "" {
-		return s.done(s.client.DeleteSenderSecret(s.ctx, v.Workflow, id, v.Secret),
+		return s.finish(s.client.DeleteSenderSecret(s.ctx, v.Workflow, id, v.Secret),
 			"the secret %s has ended", v.Secret)
 	}
-	return s.done(v.explained(s.client.DeleteSender(s.ctx, v.Workflow, id)),
+	return s.finish(v.withSenderHint(s.client.DeleteSender(s.ctx, v.Workflow, id)),
 		"the token alone opens %s now", id)
 }
 

@@ -45,9 +45,9 @@ func (s *session) print(people func() error) error {
 	return people()
 }
 
-// done does the same as print for a verb that has done what the line for people says. It returns
+// finish does the same as print for a verb that has done what the line for people says. It returns
 // err if the verb has failed.
-func (s *session) done(err error, format string, args ...any) error {
+func (s *session) finish(err error, format string, args ...any) error {
 	if err != nil {
 		return err
 	}

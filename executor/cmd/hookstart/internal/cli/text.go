@@ -13,7 +13,7 @@ import (
 
 const exactLayout = "2006-01-02 15:04:05.000 UTC"
 
-func exact(t time.Time) string { return t.UTC().Format(exactLayout) }
+func exactTime(t time.Time) string { return t.UTC().Format(exactLayout) }
 
 // ago returns how long ago t was, or how long it is until t.
 func ago(t, now time.Time) string {
@@ -22,13 +22,13 @@ func ago(t, now time.Time) string {
 		return "just now"
 	}
 	if d >= 0 {
-		return rough(d) + " ago"
+		return roughDuration(d) + " ago"
 	}
 	if d = -d; d > time.Hour {
 		// A period of 90 days must not be shown as 89 because the answer took a moment.
 		d = d.Round(time.Minute)
 	}
-	return "in " + rough(d)
+	return "in " + roughDuration(d)
 }
 
 // agoOr does the same as ago, but returns none if t is zero.
@@ -39,7 +39,7 @@ func agoOr(t, now time.Time, none string) string {
 	return ago(t, now)
 }
 
-func rough(d time.Duration) string {
+func roughDuration(d time.Duration) string {
 	switch {
 	case d < time.Minute:
 		return strconv.Itoa(int(d.Seconds())) + " s"
@@ -52,8 +52,8 @@ func rough(d time.Duration) string {
 	}
 }
 
-// precise returns a duration with about three digits.
-func precise(d time.Duration) string {
+// preciseDuration returns a duration with about three digits.
+func preciseDuration(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
 		return d.Round(time.Microsecond).String()
@@ -64,24 +64,24 @@ func precise(d time.Duration) string {
 	}
 }
 
-// both returns a time relative to now, and the exact time.
-func both(t, now time.Time) string {
+// agoAndExact returns a time relative to now, and the exact time.
+func agoAndExact(t, now time.Time) string {
 	if t.IsZero() {
 		return "–"
 	}
-	return ago(t, now) + " (" + exact(t) + ")"
+	return ago(t, now) + " (" + exactTime(t) + ")"
 }
 
-// after returns a time, and the duration since another time; it returns "" if the time has not
+// timeAfter returns a time, and the duration since another time; it returns "" if the time has not
 // come.
-func after(from, t time.Time) string {
+func timeAfter(from, t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
 	if from.IsZero() {
-		return exact(t)
+		return exactTime(t)
 	}
-	return exact(t) + " (+" + precise(t.Sub(from)) + ")"
+	return exactTime(t) + " (+" + preciseDuration(t.Sub(from)) + ")"
 }
 
 func yesNo(yes bool) string {

@@ -27,10 +27,10 @@ func TestAgo(t *testing.T) {
 			t.Errorf("%s: %s, want %s", back, got, want)
 		}
 	}
-	if got := both(now.Add(-2*time.Minute), now); got != "2 min ago (2026-01-31 11:58:00.000 UTC)" {
+	if got := agoAndExact(now.Add(-2*time.Minute), now); got != "2 min ago (2026-01-31 11:58:00.000 UTC)" {
 		t.Error(got)
 	}
-	if got := after(now, now.Add(1234567*time.Microsecond)); got != "2026-01-31 12:00:01.234 UTC "+
+	if got := timeAfter(now, now.Add(1234567*time.Microsecond)); got != "2026-01-31 12:00:01.234 UTC "+
 		"(+1.23s)" {
 		t.Error(got)
 	}

@@ -113,7 +113,7 @@ func (v *triggerRerun) Run(s *session) error {
 		return err
 	}
 	started, err := s.client.RerunTrigger(s.ctx, v.Workflow, id)
-	return s.done(sampleHint(err, v.Workflow, id), "%s started on the sample payload", started.ExecutionID)
+	return s.finish(sampleHint(err, v.Workflow, id), "%s started on the sample payload", started.ExecutionID)
 }
 
 // show prints a node's settings. It prints the tokens only if the flags ask for them.
@@ -139,7 +139,7 @@ func (k secrecy) show(s *session, t api.Trigger) error {
 			{"Body limit", fmt.Sprintf("%d bytes", t.MaxBodyBytes)},
 			{"Delivery ID", deliveryIDs(t)},
 			{"Filter", filterOf(t)},
-			{"Order key", orderOf(t)},
+			{"Order key", orderText(t)},
 			{"Answer", waitOf(t)},
 		}); err != nil {
 			return err

@@ -28,11 +28,11 @@ type step struct {
 func (v *executionVerify) Run(s *session) error {
 	// The newest execution is waited for, too, because it may not be recorded yet.
 	isNone := func(err error) bool { return errors.Is(err, errNoExecution) }
-	id, err := awaited(s.ctx, v.Wait, isNone, func() (string, error) { return v.id(s) })
+	id, err := retryFor(s.ctx, v.Wait, isNone, func() (string, error) { return v.id(s) })
 	if err != nil {
 		return err
 	}
-	e, err := awaited(s.ctx, v.Wait, isNotFound, func() (verified, error) {
+	e, err := retryFor(s.ctx, v.Wait, isNotFound, func() (verified, error) {
 		e, err := s.client.Execution(s.ctx, id)
 		return verified{e}, err
 	})
@@ -71,8 +71,8 @@ func (e verified) kept() bool {
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
-// awaited repeats look for a time, while it fails with an error that may pass.
-func awaited[T any](
+// retryFor repeats look for a time, while it fails with an error that may pass.
+func retryFor[T any](
 	ctx context.Context, wait time.Duration, mayPass func(error) bool, look func() (T, error),
 ) (found T, err error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
@@ -114,7 +114,7 @@ func stepsOf(e verified) []step {
 		Name:   "recorded",
 		OK:     true,
 		At:     e.RecordedAt,
-		Detail: precise(e.RecordedAt.Sub(e.AcceptedAt)) + " after it was received",
+		Detail: preciseDuration(e.RecordedAt.Sub(e.AcceptedAt)) + " after it was received",
 	}
 	if e.Duplicates > 0 {
 		recorded.Detail += fmt.Sprintf("; %d repeats suppressed", e.Duplicates)
@@ -133,7 +133,7 @@ func stateOf(e api.ExecutionDetail) step {
 	case "succeeded", "failed":
 		state.At = e.FinishedAt
 		if !e.StartedAt.IsZero() {
-			state.Detail += " after " + precise(e.FinishedAt.Sub(e.StartedAt))
+			state.Detail += " after " + preciseDuration(e.FinishedAt.Sub(e.StartedAt))
 		}
 	}
 	if e.Error != nil {

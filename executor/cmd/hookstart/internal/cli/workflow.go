@@ -55,20 +55,20 @@ type workflowActivate struct{ workflowArg }
 
 func (v *workflowActivate) Run(s *session) error {
 	w, err := s.client.Activate(s.ctx, v.Workflow)
-	return s.done(s.planHint(err, v.Workflow), "%s is active", w.ID)
+	return s.finish(s.planHint(err, v.Workflow), "%s is active", w.ID)
 }
 
 type workflowDeactivate struct{ workflowArg }
 
 func (v *workflowDeactivate) Run(s *session) error {
 	w, err := s.client.Deactivate(s.ctx, v.Workflow)
-	return s.done(err, "%s is inactive", w.ID)
+	return s.finish(err, "%s is inactive", w.ID)
 }
 
 type workflowDelete struct{ workflowArg }
 
 func (v *workflowDelete) Run(s *session) error {
-	return s.done(s.client.DeleteWorkflow(s.ctx, v.Workflow), "%s is deleted", v.Workflow)
+	return s.finish(s.client.DeleteWorkflow(s.ctx, v.Workflow), "%s is deleted", v.Workflow)
 }
 
 func (s *session) showWorkflow(w api.Workflow, err error) error {
@@ -82,7 +82,7 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 			active = activity(w) + ": its webhooks are refused; hookstart account put " +
 				w.AccountID + " --plan PLAN changes the plan"
 		case w.Active:
-			active = "since " + both(w.ActivatedAt, s.now())
+			active = "since " + agoAndExact(w.ActivatedAt, s.now())
 		}
 		var nodes []string
 		for _, t := range w.Triggers {
@@ -100,8 +100,8 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 			{"Triggers", strings.Join(nodes, ", ")},
 			{"Queue", w.Queue},
 			{"Rate limit", rate(w.RateLimit)},
-			{"Created", both(w.CreatedAt, s.now())},
-			{"Updated", both(w.UpdatedAt, s.now())},
+			{"Created", agoAndExact(w.CreatedAt, s.now())},
+			{"Updated", agoAndExact(w.UpdatedAt, s.now())},
 		})
 	})
 }
@@ -135,5 +135,5 @@ func (s *session) planHint(err error, workflowID string) error {
 				account + " --plan pro",
 		}
 	}
-	return &hintError{err, pastPlan(account)}
+	return &hintError{err, planLimitHint(account)}
 }

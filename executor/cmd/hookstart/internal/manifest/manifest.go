@@ -1,6 +1,6 @@
 // Package manifest keeps an installation in files that can be reviewed. It reads and writes YAML
-// documents of accounts, workflows, senders and queues, and determines how an installation differs from
-// them.
+// documents of accounts, workflows, senders and queues, and determines how an installation differs
+// from them.
 package manifest
 
 import (
@@ -181,19 +181,19 @@ func (s *Set) Read(file string, from io.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return located(file, err)
+			return relocate(file, err)
 		}
 		at := place{file, &node}
 		var document map[string]any
 		if err := node.Decode(&document); err != nil {
-			return located(file, err)
+			return relocate(file, err)
 		}
 		if document == nil { // nothing between two separators
 			continue
 		}
 		key, err := s.add(document)
 		if err != nil {
-			return at.of(err)
+			return at.locate(err)
 		}
 		if s.places == nil {
 			s.places = map[string]place{}
@@ -202,11 +202,11 @@ func (s *Set) Read(file string, from io.Reader) error {
 	}
 }
 
-// At adds the file and the line of the document with a key to an error, if the set has that
+// Locate adds the file and the line of the document with a key to an error, if the set has that
 // document.
-func (s *Set) At(key string, err error) error {
+func (s *Set) Locate(key string, err error) error {
 	if at, ok := s.places[key]; ok {
-		return at.of(err)
+		return at.locate(err)
 	}
 	return err
 }
@@ -217,8 +217,8 @@ type place struct {
 	node *yaml.Node
 }
 
-// of adds the location to an error: of the field that the error names, or of the document.
-func (p place) of(err error) error {
+// locate adds the location to an error: of the field that the error names, or of the document.
+func (p place) locate(err error) error {
 	line := p.node.Content[0].Line
 	for _, name := range fieldsNamed(err) {
 		if at := lineOf(p.node, name); at > 0 {
@@ -267,8 +267,8 @@ func lineOf(node *yaml.Node, name string) int {
 	return 0
 }
 
-// located moves the line of an error of the YAML package to the place that it has in other errors.
-func located(file string, err error) error {
+// relocate moves the line of an error of the YAML package to the place that it has in other errors.
+func relocate(file string, err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	found := yamlLine.FindStringSubmatchIndex(text)
 	if found == nil {
@@ -285,13 +285,13 @@ func (s *Set) add(document map[string]any) (key string, err error) {
 	}
 	switch kind := document["kind"]; kind {
 	case KindAccount:
-		return with(&s.Accounts, data)
+		return decodeInto(&s.Accounts, data)
 	case KindWorkflow:
-		return with(&s.Workflows, data)
+		return decodeInto(&s.Workflows, data)
 	case KindSender:
-		return with(&s.Senders, data)
+		return decodeInto(&s.Senders, data)
 	case KindQueue:
-		return with(&s.Queues, data)
+		return decodeInto(&s.Queues, data)
 	case nil:
 		return "", fmt.Errorf("kind is missing: %s", kinds)
 	default:
@@ -299,9 +299,9 @@ func (s *Set) add(document map[string]any) (key string, err error) {
 	}
 }
 
-// with decodes one document, adds it to a list and returns its key. A field that documents of this
-// kind do not have is an error.
-func with[T interface{ key() string }](list *[]T, data []byte) (key string, err error) {
+// decodeInto decodes one document, adds it to a list and returns its key. A field that documents of
+// this kind do not have is an error.
+func decodeInto[T interface{ key() string }](list *[]T, data []byte) (key string, err error) {
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()
 	var object T

@@ -65,7 +65,7 @@ func Plan(have, want *Set, prune bool) []Step {
 	}
 	for _, w := range want.Workflows {
 		before := workflows[w.key()]
-		step := w.switching(before.Active != nil && *before.Active)
+		step := w.activationStep(before.Active != nil && *before.Active)
 		if step != nil && *w.Active {
 			step.Needs = []string{w.key()}
 			for _, s := range want.Senders {
@@ -296,8 +296,8 @@ func sorted(f Filter) string {
 	return strings.TrimSpace(text.String())
 }
 
-// switching returns the step that activates or deactivates a workflow.
-func (w Workflow) switching(active bool) *Step {
+// activationStep returns the step that activates or deactivates a workflow.
+func (w Workflow) activationStep(active bool) *Step {
 	if w.Active == nil || *w.Active == active {
 		return nil
 	}
