@@ -6,11 +6,11 @@ import "time"
 type Plan struct {
 	// ID is the name by which accounts refer to the plan.
 	ID                        string    `json:"id" example:"free"`
-	WebhookTriggers           bool      `json:"webhookTriggers" doc:"Whether workflows may have webhook triggers at all."`
-	MaxActiveWebhookWorkflows *int64    `json:"maxActiveWebhookWorkflows" doc:"How many workflows with webhook triggers may be active at once. null: any number."`
-	RateLimit                 RateLimit `json:"rateLimit" doc:"The limit of each workflow without a limit of its own."`
-	Default                   bool      `json:"default,omitempty" doc:"Whether a new account that names no plan has this one."`
-	BytesPerDay               *int64    `json:"bytesPerDay" doc:"How many bytes the bodies of the account may have in a day, in total. null: any number." example:"1000000000"`
+	WebhookTriggers           bool      `json:"webhookTriggers" doc:"Whether workflows of accounts with this plan may have webhook triggers."`
+	MaxActiveWebhookWorkflows *int64    `json:"maxActiveWebhookWorkflows" doc:"The maximum number of active workflows with webhook triggers. null: no limit."`
+	RateLimit                 RateLimit `json:"rateLimit" doc:"The rate limit of each workflow that has no rate limit of its own."`
+	Default                   bool      `json:"default,omitempty" doc:"Whether a new account gets this plan if it names none."`
+	BytesPerDay               *int64    `json:"bytesPerDay" doc:"The maximum number of bytes of request bodies that are accepted for an account in a day. null: no limit." example:"1000000000"`
 }
 
 // RateLimit is the limit of a token bucket: after a pause, it accepts Requests requests at once,
@@ -26,16 +26,16 @@ type RateLimit struct {
 type Account struct {
 	// ID is the name by which workflows refer to the account. It never changes.
 	ID   string `json:"id" example:"acme"`
-	Name string `json:"name" doc:"For people."`
+	Name string `json:"name" doc:"A name for people to read. hookstart does not interpret it."`
 	Plan string `json:"plan" doc:"The ID of a plan." example:"free"`
 	// CreatedAt is the time at which the account was created.
 	CreatedAt time.Time `json:"createdAt"`
 	// Events is nil if the account's events start no workflow.
-	Events *PutEvents `json:"events,omitempty" doc:"Which workflow is started by the account's operator events. Absent: none."`
+	Events *PutEvents `json:"events,omitempty" doc:"The workflow that the account's operator events start. Absent: operator events start nothing."`
 }
 
 // PutAccount is the part of an account that an operator sets.
 type PutAccount struct {
-	Name string `json:"name" maxLength:"200" doc:"For people." example:"Acme Inc."`
-	Plan string `json:"plan,omitempty" doc:"The ID of a plan. A change takes effect at once. Without one, an account keeps its plan, and a new account has the default plan, if the executor has one (--default-plan)." example:"free"`
+	Name string `json:"name" maxLength:"200" doc:"A name for people to read. hookstart does not interpret it." example:"Acme Inc."`
+	Plan string `json:"plan,omitempty" doc:"The ID of a plan. A change takes effect at once. Absent: an existing account keeps its plan; a new account gets the default plan, if the executor has one (--default-plan)." example:"free"`
 }

@@ -9,7 +9,7 @@ package api
 type List[T any] struct {
 	// Items holds the page in the order of the list. It is never null.
 	Items      []T    `json:"items" nullable:"false"`
-	NextCursor string `json:"nextCursor" doc:"The cursor of the next page. Empty: this is the last page."`
+	NextCursor string `json:"nextCursor" doc:"The cursor of the next page. Empty: this page is the last one."`
 }
 
 // These are the bounds of a page.

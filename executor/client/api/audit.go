@@ -18,20 +18,20 @@ type AuditEntry struct {
 	WorkflowID string `json:"workflowId,omitempty"`
 	// NodeID is the trigger node that the action concerns. "" means none.
 	NodeID  string        `json:"nodeId,omitempty"`
-	Changes []AuditChange `json:"changes" nullable:"false" doc:"What became of which fields. Secrets are never in it."`
+	Changes []AuditChange `json:"changes" nullable:"false" doc:"The fields that were changed, with their values before and after. Secrets are never included."`
 }
 
 // Actor is the caller who made a change.
 type Actor struct {
-	Kind string `json:"kind" doc:"admin-token, key, user; system: nobody asked for it; or unknown: somebody was refused at the sign-in." example:"key"`
-	ID   string `json:"id" doc:"The key's, or the user's at the identity provider; empty for the admin token."`
-	Name string `json:"name" doc:"For people."`
+	Kind string `json:"kind" doc:"How the actor was authenticated: admin-token, key or user. system: hookstart made the change by itself. unknown: a sign-in was refused." example:"key"`
+	ID   string `json:"id" doc:"The ID of the key, or of the user at the identity provider. Empty: the admin token."`
+	Name string `json:"name" doc:"The name of the key or the user, for people to read."`
 }
 
 // AuditChange is a field that was changed.
 type AuditChange struct {
 	// Field is the path of the field in the record.
 	Field string `json:"field" example:"triggers[webhook].name"`
-	From  any    `json:"from,omitempty" doc:"Left out: it was not set."`
-	To    any    `json:"to,omitempty" doc:"Left out: it is not set."`
+	From  any    `json:"from,omitempty" doc:"The value before the change. Absent: the field was not set."`
+	To    any    `json:"to,omitempty" doc:"The value after the change. Absent: the field is not set any more."`
 }

@@ -7,16 +7,16 @@ const SourceEvent = "event"
 
 // PutEvents sets the workflow that an account's operator events start.
 type PutEvents struct {
-	WorkflowID         string   `json:"workflowId" doc:"A workflow of the account: each event starts one execution of it. Events about it start none." example:"alerts"`
-	Kinds              []string `json:"kinds,omitempty" maxItems:"20" doc:"The kinds of events that start it. Absent: all." example:"[\"execution.failed\",\"queue.unattended\"]"`
-	SilentAfterSeconds int64    `json:"silentAfterSeconds,omitempty" doc:"After how many seconds without a request a trigger node is silent. Absent: twice the longest pause of its last 7 days, and at least 10 minutes." example:"86400"`
+	WorkflowID         string   `json:"workflowId" doc:"The ID of a workflow of the account. Each event starts one execution of it, except events about this workflow itself." example:"alerts"`
+	Kinds              []string `json:"kinds,omitempty" maxItems:"20" doc:"The kinds of events that start the workflow. Absent: all kinds." example:"[\"execution.failed\",\"queue.unattended\"]"`
+	SilentAfterSeconds int64    `json:"silentAfterSeconds,omitempty" doc:"The number of seconds without a request after which a trigger node counts as silent. Absent: twice the longest pause between its requests of the last 7 days, but at least 10 minutes." example:"86400"`
 }
 
 // Events is the setting of an account's operator events.
 type Events struct {
 	PutEvents
-	Since      time.Time        `json:"since" doc:"What happened before makes no event."`
-	Conditions []EventCondition `json:"conditions" doc:"What an event has told of, and has not ended."`
+	Since      time.Time        `json:"since" doc:"When the setting was made. What happened earlier causes no event."`
+	Conditions []EventCondition `json:"conditions" doc:"The conditions that an event has reported and that have not ended."`
 }
 
 // EventCondition is a state whose beginning an operator event has reported, and that has not ended.

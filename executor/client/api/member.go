@@ -5,15 +5,15 @@ type Members struct {
 	// Items holds the members. It is never null.
 	Items []Member `json:"items" nullable:"false"`
 	// Database is the version of the tables. 0 means that it could not be read.
-	Database int64 `json:"database,omitempty" doc:"The version of the database's tables. Absent: the database is away."`
+	Database int64 `json:"database,omitempty" doc:"The schema version of the database. Absent: the database cannot be reached."`
 }
 
 // Member is a running executor or ingress.
 type Member struct {
-	Instance         string   `json:"instance" doc:"Another one after each start."`
-	Role             string   `json:"role" doc:"executor or ingress."`
+	Instance         string   `json:"instance" doc:"The ID of the process. Each start of a program has a new one."`
+	Role             string   `json:"role" doc:"The kind of program: executor or ingress."`
 	Version          string   `json:"version" doc:"The program's version."`
-	Schema           int64    `json:"schema,omitempty" doc:"Of an executor: the version of the database's tables that it works with."`
+	Schema           int64    `json:"schema,omitempty" doc:"The schema version that the executor works with. Absent for an ingress."`
 	KeyIDs           []string `json:"keyIds" nullable:"false" doc:"The IDs of the keys in its --secrets-key-file."`
-	RegistryRevision uint64   `json:"registryRevision" doc:"The revision of the registry that it has applied."`
+	RegistryRevision uint64   `json:"registryRevision" doc:"The last revision of the registry that the process has applied."`
 }

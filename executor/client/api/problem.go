@@ -13,17 +13,17 @@ type Problem struct {
 	Title string `json:"title" example:"Not found"`
 	// Status is the HTTP status of the answer.
 	Status     int          `json:"status" example:"404"`
-	Detail     string       `json:"detail" doc:"What happened, and what to do." example:"There is no workflow \"orders\"."`
+	Detail     string       `json:"detail" doc:"A text for people: what happened, and what to do." example:"There is no workflow \"orders\"."`
 	Success    bool         `json:"success" doc:"Always false." example:"false"`
-	Code       string       `json:"code" doc:"What programs branch on." example:"not_found"`
+	Code       string       `json:"code" doc:"The code of the error, by which programs can decide what to do." example:"not_found"`
 	Retryable  bool         `json:"retryable" doc:"Whether the same call can succeed later."`
-	RetryAfter int64        `json:"retryAfter,omitempty" doc:"After how many seconds."`
-	Errors     []FieldError `json:"errors,omitempty" nullable:"false" doc:"With the code invalid: each thing that is wrong."`
+	RetryAfter int64        `json:"retryAfter,omitempty" doc:"The number of seconds after which the call can be repeated. Absent: not known."`
+	Errors     []FieldError `json:"errors,omitempty" nullable:"false" doc:"What is wrong with the request, if the code is invalid."`
 }
 
 // FieldError describes what is wrong with one part of a request.
 type FieldError struct {
-	Field string `json:"field" doc:"A member of the body, a parameter, or body." example:"triggers[0].nodeId"`
+	Field string `json:"field" doc:"The name of a member of the body or of a parameter, or body for the whole body." example:"triggers[0].nodeId"`
 	// Problem says what is wrong, for people.
 	Problem string `json:"problem" example:"must be 1 to 64 of the characters A-Z a-z 0-9 _ -"`
 }

@@ -4,11 +4,11 @@ import "time"
 
 // PublicURL is the URL at which senders reach the ingresses, and the result of a check.
 type PublicURL struct {
-	URL             string    `json:"url" doc:"Without /webhooks. Empty: not configured." example:"https://hooks.example.com"`
-	OnlyThisMachine bool      `json:"onlyThisMachine" doc:"Its host is localhost, or a loopback address."`
-	State           string    `json:"state" enum:"reached,unreachable,redirected,stranger,another,unknown" doc:"reached: an ingress of this installation answered. unreachable: nobody did. redirected: the answer was a redirect. stranger: it was no hookstart's. another: it was another installation's. unknown: nobody could be asked."`
-	Detail          string    `json:"detail" doc:"What that means, for people."`
-	CheckedAt       time.Time `json:"checkedAt" doc:"An answer is kept for half a minute."`
+	URL             string    `json:"url" doc:"The public URL of the ingresses, without /webhooks. Empty: none is configured." example:"https://hooks.example.com"`
+	OnlyThisMachine bool      `json:"onlyThisMachine" doc:"Whether the host is localhost or a loopback address, which other machines cannot reach."`
+	State           string    `json:"state" enum:"reached,unreachable,redirected,stranger,another,unknown" doc:"reached: an ingress of this installation answered. unreachable: there was no answer. redirected: the answer was a redirect. stranger: the answer did not come from hookstart. another: the answer came from another installation. unknown: the check was not possible."`
+	Detail          string    `json:"detail" doc:"A text for people that explains the state."`
+	CheckedAt       time.Time `json:"checkedAt" doc:"When the URL was checked. A result is kept for 30 seconds."`
 }
 
 // These are the states of a public URL.

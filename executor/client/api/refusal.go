@@ -4,15 +4,15 @@ import "time"
 
 // Refusal is the number of refused requests to a workflow with one cause.
 type Refusal struct {
-	Code string `json:"code" doc:"What the sender was told." example:"token_invalid"`
+	Code string `json:"code" doc:"The code in the answer to the sender." example:"token_invalid"`
 	// Count is the number of requests that were refused with the code.
 	Count int64          `json:"count" minimum:"1" example:"17"`
-	Last  RefusedRequest `json:"last" doc:"The last one of them."`
+	Last  RefusedRequest `json:"last" doc:"The most recent refused request."`
 }
 
 // WorkflowRefusal is a Refusal in a list of all workflows.
 type WorkflowRefusal struct {
-	WorkflowID string `json:"workflowId,omitempty" doc:"Absent: no workflow has the ID, or the ingress already counts the maximum number of workflows separately." example:"orders"`
+	WorkflowID string `json:"workflowId,omitempty" doc:"The ID of the workflow. Absent: no workflow has the ID in the URL, or the ingress already counts the maximum number of workflows separately." example:"orders"`
 	Refusal
 }
 
@@ -20,6 +20,6 @@ type WorkflowRefusal struct {
 type RefusedRequest struct {
 	// At is the time at which the request was refused.
 	At        time.Time `json:"at"`
-	BodyBytes *int64    `json:"bodyBytes" doc:"Declared length of its body. null: not declared."`
-	UserAgent string    `json:"userAgent" doc:"Its User-Agent: printable ASCII, truncated, without the token." example:"curl/8.5.0"`
+	BodyBytes *int64    `json:"bodyBytes" doc:"The declared length of the body in bytes. null: the request declared none."`
+	UserAgent string    `json:"userAgent" doc:"The User-Agent of the request: printable ASCII, truncated, without the token." example:"curl/8.5.0"`
 }

@@ -6,30 +6,30 @@ import "time"
 type SenderPreset struct {
 	// ID is the value of Sender.Preset and PutSender.Preset.
 	ID      string   `json:"id" example:"stripe"`
-	Aliases []string `json:"aliases,omitempty" doc:"Other names that are taken for the ID."`
+	Aliases []string `json:"aliases,omitempty" doc:"Other names under which the preset is accepted."`
 	// Title is the name of the provider, for people.
 	Title    string        `json:"title" example:"Stripe"`
-	Docs     string        `json:"docs" format:"uri" doc:"The provider's own page."`
+	Docs     string        `json:"docs" format:"uri" doc:"The URL of the provider's documentation."`
 	Verifies bool          `json:"verifies" doc:"Whether requests are verified with a secret or a public key."`
-	Secret   *PresetSecret `json:"secret,omitempty" doc:"Absent: it has none."`
+	Secret   *PresetSecret `json:"secret,omitempty" doc:"The secret that the preset needs. Absent: it needs none."`
 	// Settings holds the settings that the preset has. It is never null.
 	Settings   []PresetSetting `json:"settings" nullable:"false"`
-	Setup      []string        `json:"setup" nullable:"false" doc:"The steps to connect it, in the provider's words."`
-	DeliveryID []string        `json:"deliveryId" nullable:"false" doc:"Where its delivery IDs are, in order." example:"[\"ptr:/id\"]"`
-	Handshakes []string        `json:"handshakes" nullable:"false" doc:"The handshakes that it begins with, and how they are answered."`
+	Setup      []string        `json:"setup" nullable:"false" doc:"The steps to connect the provider, with the names that the provider uses."`
+	DeliveryID []string        `json:"deliveryId" nullable:"false" doc:"The places in a request where the delivery ID is looked for, in order." example:"[\"ptr:/id\"]"`
+	Handshakes []string        `json:"handshakes" nullable:"false" doc:"The handshakes of the provider, and how they are answered."`
 	// Notes holds what else an operator should know. It is never null.
 	Notes    []string `json:"notes" nullable:"false"`
-	NeedsURL bool     `json:"needsUrl" doc:"The URL is signed: the ingress needs its public URL."`
+	NeedsURL bool     `json:"needsUrl" doc:"Whether the signature covers the URL. Then the ingress needs its public URL."`
 }
 
 // PresetSecret describes a preset's secret.
 type PresetSecret struct {
 	// Label is the name of the secret on the provider's pages, for people.
 	Label    string `json:"label" example:"Signing secret (whsec_…)"`
-	Public   bool   `json:"public" doc:"It is a public key, which is shown again."`
-	Choose   bool   `json:"choose" doc:"The operator chooses it, and gives it to the provider."`
-	Captured bool   `json:"captured" doc:"The provider brings it with its first request: set the sender without one."`
-	Max      int    `json:"max" doc:"How many work at the same time." example:"4"`
+	Public   bool   `json:"public" doc:"Whether the secret is a public key, which later calls show."`
+	Choose   bool   `json:"choose" doc:"Whether the operator chooses the secret and enters it at the provider."`
+	Captured bool   `json:"captured" doc:"Whether the provider sends the secret with its first request. Then the sender is set without a secret."`
+	Max      int    `json:"max" doc:"The maximum number of secrets that are valid at the same time." example:"4"`
 }
 
 // PresetSetting describes one setting of a preset.
@@ -40,25 +40,25 @@ type PresetSetting struct {
 	Label string `json:"label"`
 	// Required means that the sender cannot be set without the setting.
 	Required bool `json:"required"`
-	Secret   bool `json:"secret" doc:"Its value is never shown again."`
+	Secret   bool `json:"secret" doc:"Whether the value is secret, so that no call shows it again."`
 	// Default is the value that an absent setting has. "" means none.
 	Default string   `json:"default,omitempty"`
-	Values  []string `json:"values,omitempty" doc:"The only ones that are taken. Absent: any."`
+	Values  []string `json:"values,omitempty" doc:"The values that are allowed. Absent: any value."`
 }
 
 // Sender is the sender of a trigger node's requests.
 type Sender struct {
 	// Preset is the ID of a SenderPreset.
 	Preset   string            `json:"preset" example:"stripe"`
-	Secrets  []SenderSecret    `json:"secrets" nullable:"false" doc:"Those that work now, the newest first, without their texts."`
-	Settings map[string]string `json:"settings" doc:"Those that are not secret."`
+	Secrets  []SenderSecret    `json:"secrets" nullable:"false" doc:"The secrets that are valid now, newest first, without their texts."`
+	Settings map[string]string `json:"settings" doc:"The settings that are not secret."`
 
-	LastVerifiedAt  time.Time `json:"lastVerifiedAt,omitzero" doc:"When a request was last verified. Absent: never."`
-	LastHandshakeAt time.Time `json:"lastHandshakeAt,omitzero" doc:"When a handshake was last answered. Absent: never."`
+	LastVerifiedAt  time.Time `json:"lastVerifiedAt,omitzero" doc:"When a request was last verified. Absent: none was."`
+	LastHandshakeAt time.Time `json:"lastHandshakeAt,omitzero" doc:"When a handshake was last answered. Absent: none was."`
 
-	LastRefusal         *SenderRefusal `json:"lastRefusal,omitempty" doc:"The last request that was refused by its signature. Absent: none was."`
-	Deliveries          int64          `json:"deliveries" doc:"How many deliveries were stored since the sender was set."`
-	DeliveriesWithoutID int64          `json:"deliveriesWithoutId" doc:"How many of them had no delivery ID: their repeats are not recognised."`
+	LastRefusal         *SenderRefusal `json:"lastRefusal,omitempty" doc:"The last request that was refused because its verification failed. Absent: none was."`
+	Deliveries          int64          `json:"deliveries" doc:"The number of deliveries that were stored since the sender was set."`
+	DeliveriesWithoutID int64          `json:"deliveriesWithoutId" doc:"The number of those deliveries that had no delivery ID. Their repeats are not recognised."`
 }
 
 // SenderRefusal is a request that was refused because of its signature.
@@ -67,33 +67,33 @@ type SenderRefusal struct {
 	At time.Time `json:"at"`
 	// Code is the code in the answer to the request.
 	Code   string `json:"code" example:"signature_invalid"`
-	Reason string `json:"reason" doc:"In words." example:"no signature matches any of the secrets"`
-	Count  int64  `json:"count" doc:"How many were refused since the sender was set."`
+	Reason string `json:"reason" doc:"A text for people that says why the request was refused." example:"no signature matches any of the secrets"`
+	Count  int64  `json:"count" doc:"The number of requests that were refused since the sender was set."`
 }
 
 // SenderSecret is a secret without its text.
 type SenderSecret struct {
 	// ID identifies the secret when it is deleted.
 	ID    string `json:"id" example:"6TZQK2M4ABCD"`
-	Last4 string `json:"last4" doc:"Its last characters; empty when it is short, or for a viewer."`
+	Last4 string `json:"last4" doc:"The last characters of the secret. Empty if the secret is short or the caller is a viewer."`
 	// SetAt is the time at which the secret was set.
 	SetAt     time.Time `json:"setAt"`
-	ExpiresAt time.Time `json:"expiresAt,omitzero" doc:"When it stops to work. Absent: never."`
-	PublicKey string    `json:"publicKey,omitempty" doc:"The text of a public key. Absent: it is a secret."`
-	Captured  string    `json:"captured,omitempty" doc:"The text of a secret that the provider has brought: the first answer that has it is the only one."`
+	ExpiresAt time.Time `json:"expiresAt,omitzero" doc:"When the secret expires. Absent: it does not expire."`
+	PublicKey string    `json:"publicKey,omitempty" doc:"The text of the public key. Absent: it is not a public key."`
+	Captured  string    `json:"captured,omitempty" doc:"The text of a secret that the provider has sent. Only one answer contains it, the first that could."`
 }
 
 // PutSender holds the settings of a sender.
 type PutSender struct {
 	// Preset is the ID of a SenderPreset, or an alias of one.
 	Preset   string            `json:"preset" example:"stripe"`
-	Secrets  []string          `json:"secrets,omitempty" doc:"The newest first. Absent: those that are there stay." example:"[\"whsec_…\"]"`
-	Settings map[string]string `json:"settings,omitempty" doc:"Secret ones that are left out stay."`
+	Secrets  []string          `json:"secrets,omitempty" doc:"The secrets, newest first. Absent: the existing secrets are kept." example:"[\"whsec_…\"]"`
+	Settings map[string]string `json:"settings,omitempty" doc:"The settings. A secret setting that is left out keeps its value."`
 }
 
 // AddSenderSecret is a secret to add to a sender.
 type AddSenderSecret struct {
 	// Secret is the text of the secret.
 	Secret                string `json:"secret" example:"whsec_…"`
-	EndOthersAfterSeconds *int64 `json:"endOthersAfterSeconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the others work on; 0: they end at once. Absent: they stay." example:"86400"`
+	EndOthersAfterSeconds *int64 `json:"endOthersAfterSeconds,omitempty" minimum:"0" maximum:"2592000" doc:"For how many seconds the other secrets stay valid. 0: they expire at once. Absent: they do not expire." example:"86400"`
 }

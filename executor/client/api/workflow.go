@@ -11,12 +11,12 @@ type Workflow struct {
 	ID string `json:"id" example:"orders"`
 	// AccountID is the account that owns the workflow.
 	AccountID   string     `json:"accountId" example:"acme"`
-	Name        string     `json:"name" doc:"For people."`
-	Queue       string     `json:"queue" doc:"Which pool of runners gets its executions." example:"default"`
-	Active      bool       `json:"active" doc:"Whether its webhooks start executions. A workflow past its plan's limit is active, too, but refuses requests until there is room."`
-	ActivatedAt time.Time  `json:"activatedAt,omitzero" doc:"Absent while it is not active."`
-	PlanRefusal string     `json:"planRefusal,omitempty" enum:"plan_limit_exceeded,webhooks_not_in_plan" doc:"Why its webhooks are refused although it is active. Absent: they are accepted."`
-	RateLimit   *RateLimit `json:"rateLimit,omitempty" doc:"Absent: the plan's limit applies."`
+	Name        string     `json:"name" doc:"A name for people to read. hookstart does not interpret it."`
+	Queue       string     `json:"queue" doc:"The queue from which runners receive the executions." example:"default"`
+	Active      bool       `json:"active" doc:"Whether the webhooks of the workflow start executions. An active workflow that exceeds the limit of its account's plan refuses requests until the account has fewer active workflows."`
+	ActivatedAt time.Time  `json:"activatedAt,omitzero" doc:"When the workflow was activated. Absent while it is not active."`
+	PlanRefusal string     `json:"planRefusal,omitempty" enum:"plan_limit_exceeded,webhooks_not_in_plan" doc:"Why the requests of this active workflow are refused by the plan. Absent: they are accepted."`
+	RateLimit   *RateLimit `json:"rateLimit,omitempty" doc:"The rate limit of the workflow. Absent: the plan's limit applies."`
 	// Triggers holds the webhook trigger nodes. It is never null.
 	Triggers []WorkflowTrigger `json:"triggers" nullable:"false"`
 	// CreatedAt is the time at which the workflow was created.
@@ -29,19 +29,19 @@ type Workflow struct {
 type WorkflowTrigger struct {
 	// NodeID identifies the node in its workflow.
 	NodeID string `json:"nodeId" example:"webhook"`
-	Name   string `json:"name" doc:"For people."`
+	Name   string `json:"name" doc:"A name for people to read. hookstart does not interpret it."`
 
-	Filter   json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places and conditions. Absent: every one does." example:"{\"ptr:/action\": \"opened\"}"`
-	OrderKey string          `json:"orderKey,omitempty" doc:"The place of a request whose value is its order key, as header:Name, ptr:/json/pointer, form:field or query:name: executions of the workflow with one key run one after the other in each group of runners, in the order in which they were accepted. Absent: they have no order." example:"ptr:/order/id"`
-	Answer   *Answer         `json:"answer,omitempty" doc:"How the answer waits for the end of the execution. Absent: it does not."`
+	Filter   json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places and conditions. Absent: every request does." example:"{\"ptr:/action\": \"opened\"}"`
+	OrderKey string          `json:"orderKey,omitempty" doc:"The place of the order key in a request: header:Name, ptr:/json/pointer, form:field or query:name. Executions of the workflow with the same key run one after the other in each group of runners, in the order in which they were accepted. Absent: executions are not ordered." example:"ptr:/order/id"`
+	Answer   *Answer         `json:"answer,omitempty" doc:"How the answer waits for the end of the execution. Absent: the request is answered as soon as the start is stored."`
 }
 
 // PutWorkflow is the part of a workflow that an operator sets.
 type PutWorkflow struct {
-	AccountID string       `json:"accountId" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of the characters A-Z a-z 0-9 _ -" doc:"An account that exists." example:"acme"`
-	Name      string       `json:"name" maxLength:"200" doc:"For people." example:"New orders"`
-	Queue     string       `json:"queue,omitempty" doc:"Which pool of runners gets its executions. Absent: default." example:"default"`
-	RateLimit *RateLimit   `json:"rateLimit,omitempty" doc:"Absent: the plan's limit applies."`
+	AccountID string       `json:"accountId" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of the characters A-Z a-z 0-9 _ -" doc:"The ID of an existing account." example:"acme"`
+	Name      string       `json:"name" maxLength:"200" doc:"A name for people to read. hookstart does not interpret it." example:"New orders"`
+	Queue     string       `json:"queue,omitempty" doc:"The queue from which runners receive the executions. Absent: the queue default." example:"default"`
+	RateLimit *RateLimit   `json:"rateLimit,omitempty" doc:"The rate limit of the workflow. Absent: the plan's limit applies."`
 	Triggers  []PutTrigger `json:"triggers" nullable:"false" minItems:"1" maxItems:"100" doc:"The webhook trigger nodes. An existing node keeps its tokens; a node that is left out is deleted."`
 }
 
@@ -49,9 +49,9 @@ type PutWorkflow struct {
 type PutTrigger struct {
 	// NodeID identifies the node in its workflow.
 	NodeID        string          `json:"nodeId" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of the characters A-Z a-z 0-9 _ -" example:"webhook"`
-	Name          string          `json:"name,omitempty" maxLength:"200" doc:"For people."`
-	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"Any JSON value, at most 512 KiB. Absent or null: the node keeps its payload. A payload nested deeper than 10,000 levels needs the separate call."`
-	Filter        json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places (header:Name, ptr:/json/pointer, form:field, query:name) and conditions: a value, a list of values, or an object of $not, $exists, $prefix, $gt, $gte, $lt and $lte. Absent or null: every one does." example:"{\"ptr:/action\": [\"opened\", \"reopened\"]}"`
-	OrderKey      string          `json:"orderKey,omitempty" doc:"The place of a request whose value is its order key, as header:Name, ptr:/json/pointer, form:field or query:name: executions of the workflow with one key run one after the other in each group of runners, in the order in which they were accepted. Absent: they have no order." example:"ptr:/order/id"`
-	Answer        *Answer         `json:"answer,omitempty" doc:"How the answer waits for the end of the execution. Absent: it does not."`
+	Name          string          `json:"name,omitempty" maxLength:"200" doc:"A name for people to read. hookstart does not interpret it."`
+	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"The sample payload: any JSON value of at most 512 KiB. Absent or null: an existing node keeps its payload. A payload that is nested deeper than 10,000 levels can only be set with the call for sample payloads."`
+	Filter        json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places (header:Name, ptr:/json/pointer, form:field, query:name) and conditions: a value, a list of values, or an object of $not, $exists, $prefix, $gt, $gte, $lt and $lte. Absent or null: every request does." example:"{\"ptr:/action\": [\"opened\", \"reopened\"]}"`
+	OrderKey      string          `json:"orderKey,omitempty" doc:"The place of the order key in a request: header:Name, ptr:/json/pointer, form:field or query:name. Executions of the workflow with the same key run one after the other in each group of runners, in the order in which they were accepted. Absent: executions are not ordered." example:"ptr:/order/id"`
+	Answer        *Answer         `json:"answer,omitempty" doc:"How the answer waits for the end of the execution. Absent: the request is answered as soon as the start is stored."`
 }

@@ -143,7 +143,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 // AccountChange is the path of an account that a call changes.
 type AccountChange struct {
 	AccountID
-	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer: only that version of the account is changed."`
+	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The account is changed only if it still is that version."`
 }
 
 func (c *AccountChange) limit(ctx context.Context) (context.Context, error) {
@@ -163,7 +163,7 @@ func (c *AccountChange) limit(ctx context.Context) (context.Context, error) {
 // taggedAccount is an answer with a tag, with which a later call can say which version it changes.
 type taggedAccount struct {
 	Status int
-	ETag   string `header:"ETag" doc:"Of this version of the account, for If-Match."`
+	ETag   string `header:"ETag" doc:"The version of the account, for If-Match."`
 	Body   api.Account
 }
 

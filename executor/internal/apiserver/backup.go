@@ -63,7 +63,7 @@ func (s *server) routeBackup(to huma.API) {
 		anyBody:     true,
 		maxBody:     maxPartBytes,
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		First   bool   `query:"first" doc:"Whether it is the first part: then the database must be empty."`
+		First   bool   `query:"first" doc:"Whether this is the first part of the backup. Then the database must be empty."`
 		RawBody []byte `contentType:"application/json"`
 	},
 	) error {
@@ -73,9 +73,9 @@ func (s *server) routeBackup(to huma.API) {
 
 // auditPart selects the entries of the audit log that a backup needs.
 type auditPart struct {
-	Bucket string    `query:"bucket" enum:"registry,registry_secrets" required:"true" doc:"Entries of the changes of this bucket."`
-	Since  time.Time `query:"since" doc:"Then or later."`
-	Until  time.Time `query:"until" doc:"Then or before."`
+	Bucket string    `query:"bucket" enum:"registry,registry_secrets" required:"true" doc:"The bucket whose changes are returned."`
+	Since  time.Time `query:"since" doc:"Selects the entries of this time or later."`
+	Until  time.Time `query:"until" doc:"Selects the entries of this time or earlier."`
 }
 
 func (s *server) backUpAudit(

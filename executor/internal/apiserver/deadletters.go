@@ -20,10 +20,10 @@ func (s *server) routeDeadLetters(to huma.API) {
 			"first, by `at`.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Listing
-		WorkflowID string    `query:"workflowId" doc:"Only this workflow's; of a message that could not be decoded, the one in its subject."`
-		Reason     string    `query:"reason" doc:"Only those whose reason has this text in it, in upper and lower case as it is there."`
-		Since      time.Time `query:"since" doc:"Accepted then or later."`
-		Until      time.Time `query:"until" doc:"Accepted before."`
+		WorkflowID string    `query:"workflowId" doc:"Selects the dead letters of this workflow, including messages that could not be decoded but have the workflow in their subject."`
+		Reason     string    `query:"reason" doc:"Selects the dead letters whose reason contains this text. Upper and lower case are distinguished."`
+		Since      time.Time `query:"since" doc:"Selects the dead letters that were accepted at this time or later."`
+		Until      time.Time `query:"until" doc:"Selects the dead letters that were accepted before this time."`
 	},
 	) (api.List[api.DeadLetter], error) {
 		return s.Operate.DeadLetters(ctx, caller, operate.DeadLetterFilter{

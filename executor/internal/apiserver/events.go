@@ -56,8 +56,8 @@ func (s *server) routeEvents(to huma.API) {
 // watchInput selects the executions to watch, and the time from which on.
 type watchInput struct {
 	OfAccount
-	WorkflowID  string `query:"workflowId" doc:"Only this workflow's."`
-	LastEventID string `header:"Last-Event-ID" doc:"The last id that came. Absent: watch from now on."`
+	WorkflowID  string `query:"workflowId" doc:"Selects the executions of this workflow."`
+	LastEventID string `header:"Last-Event-ID" doc:"The id of the last event that the client received. Absent: the changes from now on are sent."`
 }
 
 // after returns the time of the last event that the client received, or zero if there was none.

@@ -25,9 +25,9 @@ func (s *server) routeExecutions(to huma.API) {
 		WorkflowID string    `query:"workflowId"`
 		Status     string    `query:"status" enum:"queued,running,succeeded,failed,rejected,canceled"`
 		Source     string    `query:"source" enum:"webhook,rerun,event"`
-		DeliveryID string    `query:"deliveryId" doc:"The sender's delivery ID."`
-		Since      time.Time `query:"since" doc:"Accepted then or later."`
-		Until      time.Time `query:"until" doc:"Accepted before."`
+		DeliveryID string    `query:"deliveryId" doc:"Selects the executions with this delivery ID of the sender."`
+		Since      time.Time `query:"since" doc:"Selects the executions that were accepted at this time or later."`
+		Until      time.Time `query:"until" doc:"Selects the executions that were accepted before this time."`
 	},
 	) (list api.List[api.Execution], err error) {
 		found, err := s.Operate.Executions(ctx, caller, operate.ExecutionFilter{
@@ -97,7 +97,7 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 		},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		ExecutionID
-		Key string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: a repeated call with it starts nothing."`
+		Key string `header:"Idempotency-Key" maxLength:"255" doc:"A key that the client chooses. A repeated call with the same key starts nothing."`
 	},
 	) (api.Started, error) {
 		return s.Operate.ReplayExecution(ctx, caller, in.ID, in.Key)
@@ -114,7 +114,7 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 			"be replayed is counted in `left`.",
 		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: with another one, all are replayed once more."`
+		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"A key that the client chooses. A repeated call with the same key replays nothing again; with another key, everything is replayed again."`
 		Body api.ReplayRejected
 	},
 	) (api.Replayed, error) {

@@ -55,11 +55,11 @@ func (s *server) routeInstallation(to huma.API) {
 			"before the call is in it. All filters must match.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Paging
-		Actor      string    `query:"actor" doc:"The actor's ID, name or kind."`
-		AccountID  string    `query:"accountId" doc:"About this account."`
-		WorkflowID string    `query:"workflowId" doc:"About this workflow."`
-		Since      time.Time `query:"since" doc:"Then or later."`
-		Until      time.Time `query:"until" doc:"Before."`
+		Actor      string    `query:"actor" doc:"Selects the entries whose actor has this ID, name or kind."`
+		AccountID  string    `query:"accountId" doc:"Selects the entries about this account."`
+		WorkflowID string    `query:"workflowId" doc:"Selects the entries about this workflow."`
+		Since      time.Time `query:"since" doc:"Selects the entries of this time or later."`
+		Until      time.Time `query:"until" doc:"Selects the entries before this time."`
 	},
 	) (api.List[api.AuditEntry], error) {
 		return s.Operate.Audit(ctx, caller, operate.AuditFilter{

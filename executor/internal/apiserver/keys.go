@@ -64,5 +64,5 @@ func (s *server) routeKeys(to huma.API) {
 
 // KeyID is the path of a key.
 type KeyID struct {
-	ID string `path:"id" doc:"The key's ID, not the key." example:"key_q2VnT0pXbWs"`
+	ID string `path:"id" doc:"The ID of the key, which is not its secret text." example:"key_q2VnT0pXbWs"`
 }

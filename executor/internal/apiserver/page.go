@@ -5,13 +5,13 @@ import "github.com/hookstart/hookstart/executor/internal/operate"
 // Paging selects a page of a list. It is exported because huma fills only exported embedded
 // structs.
 type Paging struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"How many items at most."`
-	Cursor string `query:"cursor" doc:"The nextCursor of the page before. Absent: the first page."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"The maximum number of items of the page."`
+	Cursor string `query:"cursor" doc:"The nextCursor of the previous page. Absent: the first page."`
 }
 
 // OfAccount selects the account of a list.
 type OfAccount struct {
-	AccountID string `query:"accountId" doc:"Only this account's. Absent: of all that the caller sees."`
+	AccountID string `query:"accountId" doc:"Selects the items of this account. Absent: the items of all accounts that the caller may see."`
 }
 
 // Listing is the input of most lists.

@@ -46,5 +46,5 @@ func (s *server) routeRefusals(to huma.API) {
 
 // RefusedSince is the time from which on refusals are counted.
 type RefusedSince struct {
-	Since time.Time `query:"since" doc:"Refused in that minute or later. Absent: in the last 24 hours."`
+	Since time.Time `query:"since" doc:"Selects the requests that were refused in the minute of this time or later. Absent: those of the last 24 hours."`
 }

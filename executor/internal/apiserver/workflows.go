@@ -20,7 +20,7 @@ func (s *server) routeWorkflows(to huma.API) {
 		summary: "List the workflows", description: "By ID; of one account, or of all.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		Paging
-		AccountID string `query:"accountId" doc:"Only this account's."`
+		AccountID string `query:"accountId" doc:"Selects the workflows of this account."`
 	},
 	) (api.List[api.Workflow], error) {
 		return s.Operate.Workflows(ctx, caller, operate.WorkflowFilter{AccountID: in.AccountID},
@@ -132,12 +132,12 @@ type WorkflowChange struct {
 
 // OnlyIf is the condition of a call that changes a workflow.
 type OnlyIf struct {
-	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer: only that version of the workflow is changed."`
+	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The workflow is changed only if it still is that version."`
 }
 
 // OnlyNew is the condition of a call that replaces nothing.
 type OnlyNew struct {
-	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"*: only a new one is created, none is replaced."`
+	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With the value *, a workflow is created but an existing one is not replaced."`
 }
 
 // conditional is implemented by the input of a call that contains an OnlyIf. route uses it.
@@ -153,7 +153,7 @@ func (c *OnlyIf) limit(ctx context.Context) (context.Context, error) {
 // taggedWorkflow is an answer with a tag, with which a later call can say which version it changes.
 type taggedWorkflow struct {
 	Status int
-	ETag   string `header:"ETag" doc:"Of this version of the workflow, for If-Match."`
+	ETag   string `header:"ETag" doc:"The version of the workflow, for If-Match."`
 	Body   api.Workflow
 }
 
