@@ -25,8 +25,8 @@ const (
 	leastLive = 4 << 20
 )
 
-// gcPercent returns the GC percentage for the given number of live bytes.
-func gcPercent(live uint64) int {
+// gcPercentFor returns the GC percentage for the given number of live bytes.
+func gcPercentFor(live uint64) int {
 	live = max(live, leastLive)
 	//nolint:gosec // 1,600 at most
 	return int(max(leastPercent, leastRoom*100/live, min(gcPercent, heapRoom*100/live)))
@@ -41,14 +41,14 @@ func boundGarbage() {
 	collected = func(w *witness) {
 		metrics.Read(live)
 		// Setting the percentage stops the program for a moment, so skip small changes.
-		if percent := gcPercent(live[0].Value.Uint64()); percent*10 < w.percent*9 ||
+		if percent := gcPercentFor(live[0].Value.Uint64()); percent*10 < w.percent*9 ||
 			percent*9 > w.percent*10 {
 			debug.SetGCPercent(percent)
 			w.percent = percent
 		}
 		runtime.SetFinalizer(w, collected)
 	}
-	first := gcPercent(0)
+	first := gcPercentFor(0)
 	debug.SetGCPercent(first)
 	runtime.SetFinalizer(&witness{first}, collected)
 }

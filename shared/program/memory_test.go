@@ -18,7 +18,7 @@ func TestGarbageIsBoundedByWhatIsInUse(t *testing.T) {
 		384 << 20: 50,
 		8 << 30:   30,
 	} {
-		if got := gcPercent(live); got != want {
+		if got := gcPercentFor(live); got != want {
 			t.Errorf("%d MB in use: %d %%, want %d %%", live>>20, got, want)
 		}
 	}

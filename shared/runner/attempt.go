@@ -112,7 +112,7 @@ func (r *runner) run(ctx context.Context, m *message) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	m.stop = stop
-	m.watchHandler = time.Now()
+	m.calledAt = time.Now()
 	if r.ReportRunningAfter < 0 {
 		r.reportRunning(m)
 	}
@@ -148,16 +148,16 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	case o.err == nil:
 		r.end(m, execution.Progress{
 			Status:    execution.Succeeded,
-			StartedAt: m.watchHandler,
+			StartedAt: m.calledAt,
 			Output:    o.output,
 		}, o)
 	case errors.Is(context.Cause(ctx), ErrCanceled):
-		r.end(m, execution.Progress{Status: execution.Canceled, StartedAt: m.watchHandler}, o)
+		r.end(m, execution.Progress{Status: execution.Canceled, StartedAt: m.calledAt}, o)
 	case r.working.Err() != nil:
 		r.note(m.start, m.attempt, m.began, HandedBack, o)
 		r.handBack(m, 0)
 	case o.permanent, m.attempt == r.Attempts:
-		r.end(m, execution.Progress{Status: execution.Failed, StartedAt: m.watchHandler}, o)
+		r.end(m, execution.Progress{Status: execution.Failed, StartedAt: m.calledAt}, o)
 	default:
 		r.note(m.start, m.attempt, m.began, TriedAgain, o)
 		r.handBack(m, r.pause(m.attempt, o))
@@ -215,7 +215,7 @@ func (r *runner) handBack(m *message, after time.Duration) {
 func (r *runner) reportRunning(m *message) {
 	if msg, err := r.progress(m, execution.Progress{
 		Status:  execution.Running,
-		At:      m.watchHandler,
+		At:      m.calledAt,
 		Attempt: m.attempt,
 	}); err == nil {
 		_ = r.nc.PublishMsg(msg)

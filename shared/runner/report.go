@@ -30,7 +30,7 @@ type underway struct {
 	ownAcks       *ack.Engine
 	ackWait       time.Duration
 	announceAfter time.Duration
-	announce      func(*message) // watchHandler when a handler has worked for announceAfter
+	announce      func(*message) // called when a handler has worked for announceAfter
 	abandon       func(context.Context, *message)
 	timeout       time.Duration // maximum time of an attempt
 	stop          chan struct{}
@@ -51,12 +51,12 @@ type key struct {
 // below the comment "guarded" until the message is removed.
 type message struct {
 	key
-	place        stream.Place // where its start is stored
-	start        *execution.Start
-	attempt      int       // counts from 1
-	began        time.Time // when the message arrived
-	watchHandler time.Time // when the handler was called
-	ordered      *ordered  // nil for a message without an order key
+	place    stream.Place // where its start is stored
+	start    *execution.Start
+	attempt  int       // counts from 1
+	began    time.Time // when the message arrived
+	calledAt time.Time // when the handler was called
+	ordered  *ordered  // nil for a message without an order key
 
 	// guarded
 	jetstream.Msg           // the last delivery
@@ -271,12 +271,12 @@ func (u *underway) round(now time.Time) {
 func (u *underway) dueForHandler(m *message, now time.Time) func() {
 	ctx := m.handling
 	canceled := ctx != nil && errors.Is(context.Cause(ctx), ErrCanceled) &&
-		now.Sub(m.watchHandler) < u.timeout
+		now.Sub(m.calledAt) < u.timeout
 	switch {
 	case ctx == nil:
 	// One that is canceled may take as long to end as it could have taken.
 	case ctx.Err() == nil, canceled:
-		if u.announceAfter > 0 && !m.announced && now.Sub(m.watchHandler) >= u.announceAfter {
+		if u.announceAfter > 0 && !m.announced && now.Sub(m.calledAt) >= u.announceAfter {
 			m.announced = true
 			return func() { u.announce(m) }
 		}
