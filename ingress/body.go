@@ -25,7 +25,7 @@ type reading struct {
 	h         *handler
 	accountID string
 	reserved  int64 // bytes; -1 means that no place is reserved
-	read      int   // bytes that have arrived, including those of a refused body
+	read      int   // bytes that have arrived, including the bytes of a refused body
 }
 
 // release returns what the body occupies of the limits. It may be called at any time, and

@@ -19,7 +19,7 @@ import (
 type delivery struct {
 	w     http.ResponseWriter
 	r     *http.Request
-	e     *event // event
+	e     *event // always &event
 	event event
 	idOut [1]string // the execution ID as the value of the answer's header
 	out   [128]byte // the answer's body
@@ -28,7 +28,7 @@ type delivery struct {
 	token      string
 
 	caller  admission.Admitted
-	pass    registry.Pass  // counts the request among those that store in its place
+	pass    registry.Pass  // counts the request as one that is being stored in its place
 	place   stream.Place   // where the start or the rejection is stored
 	request sender.Request // the request as the sender sees it, if the node has a sender
 

@@ -57,7 +57,7 @@ func (h *handler) readWithID(d *delivery) *outcome {
 	return h.checkID(d)
 }
 
-// checkID finds the delivery ID and refuses one that is too long.
+// checkID finds the delivery ID, and refuses the request if the ID is too long.
 func (h *handler) checkID(d *delivery) *outcome {
 	h.identify(d)
 	if d.tooLong() {

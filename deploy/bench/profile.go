@@ -45,7 +45,7 @@ func mergeProfiles(folder string) (err error) {
 	}
 	var all []*profile.Profile
 	for _, path := range paths {
-		file, err := os.Open(path) //nolint:gosec // the folder of whoever measures
+		file, err := os.Open(path) //nolint:gosec // a folder of the user who measures
 		if err != nil {
 			return err
 		}

@@ -157,8 +157,8 @@ func writeMemory(out io.Writer, systems []*system) error {
 	return nil
 }
 
-// writeBeyond writes the additional cost of a request compared with the same request to hookstart,
-// round by round.
+// writeBeyond writes how much more a request to each variant costs than the same request to
+// hookstart, for each round.
 func writeBeyond(out io.Writer, turns map[string][]turn) {
 	same := turns["hookstart"]
 	for _, name := range []string{"hookstart-stripe", "hookstart-other"} {

@@ -205,7 +205,7 @@ var stages = []string{
 	stageAck, stageAgain, stageAnswered,
 }
 
-// breakdown is what a group of requests spent its time on.
+// breakdown holds how much time a group of requests spent on each activity.
 type breakdown struct {
 	count    int
 	total    time.Duration

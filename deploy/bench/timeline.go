@@ -11,7 +11,7 @@ import (
 	"golang.org/x/exp/trace"
 )
 
-// state is what a goroutine does.
+// state is the activity of a goroutine, such as running or waiting.
 type state int
 
 const (

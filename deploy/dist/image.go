@@ -92,7 +92,7 @@ type (
 	}
 )
 
-// authorities returns the certificate authorities that Mozilla trusts, without those that are
+// authorities returns the certificate authorities that Mozilla trusts, without the ones that are
 // trusted for old certificates only. They are the same on every machine, unlike the authorities of
 // the system.
 func authorities() []byte {

@@ -357,7 +357,7 @@ func (l *lifetime) repeat(ctx context.Context) error {
 	return nil
 }
 
-// awaitEnds waits until every execution has ended, and counts those that have not as stuck.
+// awaitEnds waits until every execution has ended, and counts the others as stuck.
 func (l *lifetime) awaitEnds(ctx context.Context) error {
 	open := func(records map[string]record) (n int) {
 		for _, r := range records {

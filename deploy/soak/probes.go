@@ -147,7 +147,7 @@ func shares(each []share) string {
 }
 
 // available returns the share of accepted requests of each ingress: within for requests that began
-// in the first seconds of a partition, and after for those that began later in it. A request
+// in the first seconds of a partition, and later for the requests that began later in it. A request
 // without an answer counts once it is answered.
 func (p *probes) available(partition parted) (within, after []share) {
 	p.mu.Lock()

@@ -22,8 +22,8 @@ const (
 )
 
 // switching activates and deactivates a workflow until starting ends, each time through any
-// executor without a fault, including one that has just come back. Right after the answer it asks
-// every ingress, and returns the answers that contradict the change.
+// executor without a fault, including an executor that has just come back. Right after the answer
+// it asks every ingress, and returns the answers that contradict the change.
 func (i *installation) switching(
 	ctx, starting context.Context, s *senders, f *faults, seed uint64,
 ) (untrue []string) {

@@ -44,7 +44,7 @@ func (s Status) Follows(before Status) bool {
 	}
 }
 
-// Source is what started an execution.
+// Source says what started an execution.
 type Source string
 
 // The sources: a request to the webhook endpoint; an operator by a rerun, a replay or a requeue; or

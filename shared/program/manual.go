@@ -47,7 +47,7 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 	return page.Flush()
 }
 
-// flagsOf returns the flags of a verb and of the verbs that it belongs to, without those of the
+// flagsOf returns the flags of a verb and of the verbs that it belongs to, without the flags of the
 // whole program.
 func flagsOf(leaf *kong.Node) (all [][]*kong.Flag) {
 	for node := leaf; node != nil && node.Parent != nil; node = node.Parent {
@@ -65,7 +65,7 @@ func visible(flags []*kong.Flag) (shown []*kong.Flag) {
 	return shown
 }
 
-// manual writes lines of a manual page. Its first error is the one that Flush returns.
+// manual writes lines of a manual page. Flush returns its first error.
 type manual struct{ *bufio.Writer }
 
 // macro writes a line like .SH NAME, with its arguments quoted.

@@ -23,7 +23,7 @@ type RateLimit struct {
 // Plan is the set of limits and permissions that an account may have.
 type Plan struct {
 	ID              string
-	WebhookTriggers bool
+	WebhookTriggers bool      // whether workflows may have webhook triggers
 	MaxActive       int64     // active workflows with webhook triggers; Unlimited means any number
 	RateLimit       RateLimit // the limit of each workflow without a limit of its own
 	BytesPerDay     int64     // bytes of all bodies of the account; Unlimited means any number
@@ -70,18 +70,18 @@ type Transition struct {
 	// last transition.
 	Number     int64
 	WorkflowID string
-	Active     bool
-	At         time.Time
-	By         Actor // the actor who requested it
+	Active     bool      // true for an activation, false for a deactivation
+	At         time.Time // when it was requested
+	By         Actor     // the actor who requested it
 
 	unknown unknown
 }
 
 // Actor is the operator or program that makes a change.
 type Actor struct {
-	Kind string `json:"kind"` // admin-token, key, user or system
-	ID   string `json:"id,omitempty"`
-	Name string `json:"name,omitempty"`
+	Kind string `json:"kind"`           // admin-token, key, user or system
+	ID   string `json:"id,omitempty"`   // the ID of the key or of the user; otherwise ""
+	Name string `json:"name,omitempty"` // the name of the key or of the user, for people
 }
 
 // Workflow is a workflow that webhooks can start.
@@ -145,8 +145,8 @@ func (a *Answer) Clone() *Answer {
 
 // NodeToken is the part of a node's token that an ingress may read.
 type NodeToken struct {
-	Hash      TokenHash
-	ExpiresAt int64 // Unix nanoseconds; 0 means never
+	Hash      TokenHash // of the token's text
+	ExpiresAt int64     // Unix nanoseconds; 0 means never
 }
 
 // IsValid reports whether the token has not expired.
@@ -165,7 +165,7 @@ func (t NodeToken) Expiry() time.Time {
 // Sender is the configuration by which a trigger node verifies its requests. Package sender
 // verifies them: see OpenSender.
 type Sender struct {
-	Preset string `audit:"preset"`
+	Preset string `audit:"preset"` // the ID of an entry in the table of package sender
 	// Secrets holds the secrets, newest first. Expired secrets may still be among them.
 	Secrets []SenderSecret `audit:"secrets,hidden"`
 	// Settings are the settings that are not secret, by the preset's names. SealedSettings are the
@@ -198,7 +198,7 @@ func (w *Workflow) Sealed() (boxes [][]byte) {
 type SenderSecret struct {
 	ID        string // identifies the secret where its text must not appear
 	Sealed    []byte // the text, encrypted for AboutSecret; empty means that it is a public key
-	PublicKey string
+	PublicKey string // the text of a public key; "" means that Sealed holds a secret
 	Last4     string // the last characters of the text, for people; "" if the text is short
 	SetAt     time.Time
 	ExpiresAt time.Time // the zero time means never
@@ -261,7 +261,7 @@ type Queue struct {
 
 // QueueStream holds the phase and the settings of a queue's own stream.
 type QueueStream struct {
-	Phase    StreamPhase `audit:"-"`
+	Phase    StreamPhase `audit:"-"`        // where starts are stored now
 	MaxBytes int64       `audit:"maxBytes"` // maximum size; 0 means no limit
 	// Whole seconds; 0 means as the shared stream.
 	MaxAge   time.Duration `audit:"maxAgeSeconds"`
@@ -359,7 +359,7 @@ type TriggerSecrets struct {
 
 // Token is an unencrypted token.
 type Token struct {
-	Text      string
+	Text      string // the token as it is in a webhook's URL
 	CreatedAt time.Time
 
 	unknown unknown

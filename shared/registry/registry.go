@@ -50,7 +50,7 @@ const HeaderAudit = "Hookstart-Audit"
 // Change is one revision of the registry: the new record, or the ID of a deleted one. Exactly one
 // of the record fields is set.
 type Change struct {
-	Revision uint64
+	Revision uint64 // the sequence of the message in the bucket's stream
 	// At is the time when the server stored the revision.
 	At time.Time
 

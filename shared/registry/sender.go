@@ -33,7 +33,7 @@ func AboutCaptured(workflowID, nodeID string) string {
 }
 
 // OpenSender decrypts the record of a node's sender, which may be nil. The config holds unencrypted
-// secrets. Its errors are those of seal.Keys.Open, and name the node.
+// secrets. Its errors wrap the errors of seal.Keys.Open, and name the node.
 func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sender.Config, error) {
 	if record == nil {
 		return sender.Config{}, nil

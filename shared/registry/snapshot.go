@@ -17,7 +17,7 @@ type Webhook struct {
 	ID         string
 	AccountID  string
 	Queue      string
-	Active     bool
+	Active     bool      // by the record, whether or not the plan allows it
 	place      uint32    // position among the account's active workflows; for the writer only
 	Transition int64     // orders the active workflows of an account
 	RateLimit  RateLimit // zero means the plan's rate limit
@@ -36,7 +36,7 @@ func (w *Webhook) compare(other *Webhook) int {
 // Node is the part of a webhook trigger node that a request needs.
 type Node struct {
 	ID     string
-	Tokens []NodeToken
+	Tokens []NodeToken // newest first; expired tokens may still be among them
 	// Sender verifies the node's requests. nil means that the token alone decides, unless Unusable
 	// is set.
 	Sender *sender.Sender
@@ -77,7 +77,7 @@ func (v View) Limit() RateLimit {
 // account is the part of an account that a request needs. It is immutable.
 type account struct {
 	id   string
-	plan *Plan
+	plan *Plan // nil means that the account's plan is not in the catalog
 	// limited is true if the plan allows only the active workflows up to last, or none if last is
 	// nil. Otherwise the plan allows all of them.
 	limited bool
@@ -93,8 +93,8 @@ func (a *account) allows(w *Webhook) bool {
 // owner is the part of an account that the writer needs.
 type owner struct {
 	id     string
-	known  bool // the account's record exists; without it there are only workflows
-	plan   string
+	known  bool       // the account's record exists; without it there are only workflows
+	plan   string     // the ID of the account's plan
 	active []*Webhook // the active triggers, in no order
 }
 
@@ -107,8 +107,8 @@ type Snapshot struct {
 	// filling holds the tables to which changes are applied: the same as current, except while
 	// another copy is loaded.
 	filling *tables
-	keys    *seal.Keys
-	drains  drains
+	keys    *seal.Keys // decrypt senders' secrets
+	drains  drains     // the changes that are applied but not in force yet
 }
 
 // tables holds the records of one snapshot. Lookup's maps are split into shards, and a change
@@ -374,8 +374,8 @@ func (t *tables) refreshAll() {
 	}
 }
 
-// refresh recomputes which workflows of an account the plan allows to be active: the ones that were
-// activated first.
+// refresh recomputes which workflows of an account the plan allows to be active: the workflows that
+// were activated first.
 func (t *tables) refresh(accountID string) {
 	o := t.owners[accountID]
 	if t.loading || !o.known {

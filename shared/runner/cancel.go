@@ -48,22 +48,22 @@ type cancellations struct {
 	nc *nats.Conn
 
 	mu     sync.Mutex
-	next   *question // the next question, not asked yet; nil means that no call waits for one
-	asking bool
-	ids    map[string]struct{}
+	next   *question           // not asked yet; nil means that no call waits for one
+	asking bool                // the bucket is being read
+	ids    map[string]struct{} // the IDs of the executions that are to end
 	// last is the revision of the newest key that was read.
 	last uint64
 	// readable says that a question was answered before: from then on none is given up.
 	readable bool
 	// failures counts the questions without an answer, as long as none was answered.
 	failures int
-	offUntil time.Time
+	offUntil time.Time // no question is asked before; the zero time means that they are asked
 }
 
 // question is one reading of the bucket, which several wait for.
 type question struct {
-	done chan struct{}
-	err  error
+	done chan struct{} // closed when the reading has ended
+	err  error         // of the reading; set before done is closed
 }
 
 func newCancellations(nc *nats.Conn) *cancellations {

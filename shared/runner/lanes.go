@@ -49,15 +49,15 @@ const (
 // record says which one is newer, and is read again after a message has come from the newer place:
 // the queue may have moved in between.
 type lane struct {
-	number      int
-	shared, own laneConsumer
-	held        *held // nil: none
+	number      int          // from 0 on
+	shared, own laneConsumer // the consumers in the shared and in the queue's own stream
+	held        *held        // nil means that no message is held
 }
 
 // laneConsumer is the group's consumer of a lane in one place.
 type laneConsumer struct {
 	stream.Place
-	consumer jetstream.Consumer // nil: it was not looked up
+	consumer jetstream.Consumer // nil means that it was not looked up yet
 	failed   int                // number of consecutive requests that have failed
 }
 

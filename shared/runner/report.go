@@ -26,15 +26,15 @@ const hangGrace = time.Second
 type underway struct {
 	nc   *nats.Conn
 	acks *ack.Engine // for reports about executions of the shared stream
-	// For reports about executions of the queue's own stream; nil until openOwn.
+	// ownAcks is for reports about executions of the queue's own stream. It is nil until openOwn.
 	ownAcks       *ack.Engine
-	ackWait       time.Duration
-	announceAfter time.Duration
-	announce      func(*message) // called when a handler has worked for announceAfter
-	abandon       func(context.Context, *message)
-	timeout       time.Duration // maximum time of an attempt
-	stop          chan struct{}
-	stopped       chan struct{}
+	ackWait       time.Duration                   // Options.AckWait
+	announceAfter time.Duration                   // Options.ReportRunningAfter
+	announce      func(*message)                  // called after announceAfter
+	abandon       func(context.Context, *message) // called for a handler that hangs
+	timeout       time.Duration                   // maximum time of an attempt
+	stop          chan struct{}                   // closed to end the loop
+	stopped       chan struct{}                   // closed when the loop has ended
 
 	mu       sync.Mutex
 	messages map[key]*message
@@ -43,8 +43,8 @@ type underway struct {
 // key identifies the message of an execution. The sequence alone would not: a stream that a power
 // cut has set back uses sequences again.
 type key struct {
-	sequence uint64
-	id       string
+	sequence uint64 // in its stream
+	id       string // of the execution
 }
 
 // message is a message in flight with its current attempt. The mu of underway guards the fields
@@ -61,15 +61,16 @@ type message struct {
 	// guarded
 	jetstream.Msg           // the last delivery
 	heartbeat     time.Time // when the last heartbeat was sent
-	//nolint:containedctx // the handler's; nil before it is called, and when it has returned or was abandoned
-	handling  context.Context
-	stop      context.CancelCauseFunc
-	announced bool
-	overdue   time.Time // when the end of handling was noticed
-	report    *nats.Msg // nil until there is a final state
-	reported  time.Time
-	err       error // error of the last attempt to publish the report
-	published func(error)
+	// handling is the handler's context. It is nil before the handler is called, and after it has
+	// returned or was abandoned.
+	handling  context.Context         //nolint:containedctx // it is not the context of a call
+	stop      context.CancelCauseFunc // ends handling
+	announced bool                    // announce was called
+	overdue   time.Time               // when the end of handling was noticed
+	report    *nats.Msg               // nil until there is a final state
+	reported  time.Time               // when report was first sent
+	err       error                   // error of the last attempt to publish the report
+	published func(error)             // called with nil when report is stored, or with an error
 }
 
 // newUnderway returns an underway, which the caller must close.
@@ -274,7 +275,7 @@ func (u *underway) dueForHandler(m *message, now time.Time) func() {
 		now.Sub(m.calledAt) < u.timeout
 	switch {
 	case ctx == nil:
-	// One that is canceled may take as long to end as it could have taken.
+	// A canceled handler may take as long to end as it could have taken to run.
 	case ctx.Err() == nil, canceled:
 		if u.announceAfter > 0 && !m.announced && now.Sub(m.calledAt) >= u.announceAfter {
 			m.announced = true

@@ -9,12 +9,12 @@
 // time, and after an error. Make its effects idempotent, with the execution's ID as the key: the
 // primary key of an insert, the idempotency key of a call.
 //
-// Executions with an order key (a setting of a trigger node) begin one after the other: those of
-// one workflow and one key are in the group one at a time, in the order in which they were
-// accepted, also after retries, and when a member dies. One that keeps failing holds up its key
-// until its last attempt. Executions without a key have no order. A runner that was frozen or cut
-// off for longer than AckWait ends the context of a handler of such an execution with the cause
-// ErrLost, because another member may have begun it.
+// Executions with an order key (a setting of a trigger node) begin one after the other: executions
+// of one workflow and one key are in the group one at a time, in the order in which they were
+// accepted, also after retries, and when a member dies. An execution that keeps failing holds up
+// its key until its last attempt. Executions without a key have no order. A runner that was frozen
+// or cut off for longer than AckWait ends the context of a handler of such an execution with the
+// cause ErrLost, because another member may have begun it.
 //
 // An execution ends once, as succeeded or failed; later reports change nothing.
 //
@@ -45,9 +45,8 @@
 // # What runs again after a kill
 //
 // The runner acknowledges a message when the stream has confirmed the final report. If a process is
-// killed, these executions run again: those in its handlers, and those whose report was not
-// confirmed yet (at most Options.Concurrency of each), and those whose acknowledgement was in
-// flight.
+// killed, these executions run again: those in its handlers, those whose report was not confirmed
+// yet (at most Options.Concurrency of each), and those whose acknowledgement was in flight.
 package runner
 
 import (
@@ -111,7 +110,7 @@ func RetryAfter(err error, after time.Duration) error {
 
 type retryAfterError struct {
 	error
-	after time.Duration
+	after time.Duration // the pause before the next attempt
 }
 
 func (e *retryAfterError) Unwrap() error { return e.error }
@@ -171,9 +170,9 @@ type Options struct {
 type Attempt struct {
 	Execution *execution.Start // nil means that the message could not be read
 	Result    Result
-	Number    int // counts from 1; 0 means that the message could not be read
-	Took      time.Duration
-	Err       error // nil means that it succeeded
+	Number    int           // counts from 1; 0 means that the message could not be read
+	Took      time.Duration // from the arrival of the message to the end of the attempt
+	Err       error         // nil means that it succeeded
 }
 
 // Result is the result of an attempt.
@@ -234,13 +233,13 @@ type runner struct {
 	nc       *nats.Conn
 	handler  Handler
 	spans    trace.Tracer
-	underway *underway
+	underway *underway // the messages that are not acknowledged yet
 	// cancellations knows what is not to run.
 	cancellations *cancellations
 	// sharing ends, by a call of share, when the group's consumer in the shared stream must share
 	// the places for handlers: with lanes, or with the consumer in the queue's own stream.
-	sharing context.Context //nolint:containedctx // it says since when places are shared
-	share   context.CancelFunc
+	sharing context.Context    //nolint:containedctx // it says since when places are shared
+	share   context.CancelFunc // ends sharing
 	// phase says where new starts of the queue are stored, by the last reading of the queue's
 	// record. It holds a stream.Phase.
 	phase atomic.Int32
@@ -259,7 +258,7 @@ type runner struct {
 	// unacknowledged counts the messages that were begun and not yet acknowledged or handed back.
 	unacknowledged sync.WaitGroup
 	// working is the context of all handlers. It ends when they may no longer continue.
-	working context.Context //nolint:containedctx // it is that of all handlers, not of a call
+	working context.Context //nolint:containedctx // the context of all handlers, not of one call
 }
 
 // ErrConnectionClosed means that the connection to NATS is closed for good: Run cannot continue

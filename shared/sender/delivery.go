@@ -59,7 +59,7 @@ func parseIDSource(text string, own bool) (idSource, error) {
 const maxSources = 16
 
 // DeliverySources returns the places of a sender's delivery IDs in order, in the notation of the
-// setting deliveryId: first those that the signature covers, then the others. A source of the
+// setting deliveryId: first the sources that the signature covers, then the others. A source of the
 // preset may have several parts, joined by " + ", and after a "!" a part that must be absent.
 // Secret settings may be left out.
 func DeliverySources(
@@ -86,7 +86,8 @@ func DeliverySources(
 	return signed, other, nil
 }
 
-// deliveryTexts returns the entry's own sources, or those that an operator set in their place.
+// deliveryTexts returns the entry's own sources, or the sources that an operator set in their
+// place.
 func (e *entry) deliveryTexts(settings map[string]string) (texts []string, own bool) {
 	if set := settings[settingDeliveryID]; set != "" {
 		texts = strings.Split(set, ",")
@@ -174,9 +175,9 @@ func (s *Sender) SignedDelivery(r *Request, v Verdict) Delivery {
 	return Delivery{}
 }
 
-// Delivery returns the ID of the first source that has one, among those that are not under the
-// signature with which the request was verified. A long or unprintable ID is hashed, because the
-// sender cannot change it.
+// Delivery returns the ID of the first source that has one, among the sources that are not under
+// the signature with which the request was verified. A long or unprintable ID is hashed, because
+// the sender cannot change it.
 func (s *Sender) Delivery(r *Request, v Verdict) Delivery {
 	for i := range s.delivery {
 		id := &s.delivery[i]

@@ -98,7 +98,7 @@ type form struct {
 	typed  bool // Content-Type says that the body is a form
 }
 
-// isForm reports whether the body's media type is that of a form.
+// isForm reports whether the body's media type is the type of a form.
 func (f *form) isForm() bool { return f != nil && f.typed }
 
 // first returns the first value of a field.
@@ -113,7 +113,7 @@ func (f *form) first(name string) (value string, ok bool) {
 
 type field struct{ name, value string }
 
-// formValue returns the first value of a field if the body's media type is that of a form.
+// formValue returns the first value of a field if the body's media type is the type of a form.
 func (r *Request) formValue(name string) (string, bool) {
 	if r.form == nil {
 		f := r.readForm()

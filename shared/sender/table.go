@@ -197,7 +197,7 @@ func find(id string) (*entry, error) {
 	return nil, &ConfigError{"preset", "there is no such preset"}
 }
 
-// allSettings returns the preset's own settings and those that presets of its kind have.
+// allSettings returns the preset's own settings and the settings that all presets of its kind have.
 func (e *entry) allSettings() []Setting {
 	all := slices.Clone(e.Settings)
 	if e.hasTime() {

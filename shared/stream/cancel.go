@@ -47,8 +47,8 @@ func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings
 	return nil
 }
 
-// PutCancellation stores that an execution is to end. Whoever asks NextCancellation after it
-// returned finds it. One that is there already is left as it is.
+// PutCancellation stores that an execution is to end. After it has returned, NextCancellation finds
+// the cancellation. An existing cancellation of the execution is left unchanged.
 func PutCancellation(
 	ctx context.Context, bucket jetstream.KeyValue, executionID string, at time.Time,
 ) error {

@@ -11,8 +11,8 @@ import (
 // State is the configuration and the content of EXECUTIONS.
 type State struct {
 	Settings
-	Messages uint64
-	Bytes    uint64
+	Messages uint64    // number of messages that the stream holds
+	Bytes    uint64    // their size, including the server's overhead
 	Oldest   time.Time // when its oldest message was stored; the zero time means that it is empty
 }
 

@@ -21,15 +21,15 @@ const FilteredSubject = "reports.filtered"
 type Filtered struct {
 	WorkflowID, NodeID string
 
-	Count int64
+	Count int64             // number of requests; Last holds the most recent of them
 	Last  []FilteredRequest // newest first, at most MaxFilteredRequests
 }
 
 // FilteredRequest is the part of such a request that is kept.
 type FilteredRequest struct {
-	At         time.Time
-	DeliveryID string // at most execution.MaxDeliveryID bytes; "" means that it has none
-	Place      string // the place whose condition did not hold; at most MaxPlace bytes
+	At         time.Time // when the request arrived
+	DeliveryID string    // at most execution.MaxDeliveryID bytes; "" means that it has none
+	Place      string    // the place whose condition did not hold; at most MaxPlace bytes
 }
 
 const (

@@ -10,9 +10,9 @@ import (
 
 // Executions of one workflow with one order key are given to each group of runners one at a time,
 // in the order of the stream. The starts of a queue that have a key are divided into lanes, by
-// their workflow and key. Each group has one consumer for each lane, of which one message at a time
-// may be unacknowledged. So the server hands out the next start of a lane only after the one before
-// was acknowledged, however often that one was tried, and whichever member of the group died
+// their workflow and key. Each group has one consumer for each lane, and one message of it at a
+// time may be unacknowledged. So the server hands out the next start of a lane only after the one
+// before was acknowledged, however often that one was tried, and whichever member of the group died
 // meanwhile.
 //
 // The number of lanes bounds the number of consumers. Keys that share a lane wait for each other.

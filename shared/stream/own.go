@@ -267,7 +267,7 @@ const (
 )
 
 // Place returns the place where the queue's starts are stored. open is false if none are stored
-// now; the place is then the one that the queue leaves.
+// now; the place is then the place that the queue leaves.
 func (p Phase) Place() (place Place, open bool) {
 	switch p {
 	case PhaseOwn, PhaseMovingOut:
@@ -283,18 +283,21 @@ func (p Phase) Place() (place Place, open bool) {
 
 // QueueStream is the own stream of a queue, by the queue's record. The zero value means none.
 type QueueStream struct {
-	Phase  Phase
-	Limits OwnLimits
+	Phase  Phase     // where starts are stored now
+	Limits OwnLimits // as an operator has set them
 }
 
 // OwnLimits are the limits of a queue's own stream. The zero value means the limits of the shared
 // stream, without a maximum size.
 type OwnLimits struct {
-	// When the stream has this size, it refuses new messages; 0: no limit.
-	MaxBytes      int64
-	MaxAge        time.Duration // how long messages are kept; 0: as long as in EXECUTIONS
-	Replicas      int           // 0: as many as EXECUTIONS
-	PlacementTags []string      // tags that a server must have to hold a replica; empty: any server
+	// MaxBytes is the size at which the stream refuses new messages. 0 means no limit.
+	MaxBytes int64
+	// MaxAge is the time for which messages are kept. 0 means as long as in EXECUTIONS.
+	MaxAge time.Duration
+	// Replicas is the number of servers that store the stream. 0 means as many as EXECUTIONS.
+	Replicas int
+	// PlacementTags are the tags that a server must have to hold a replica. Empty means any server.
+	PlacementTags []string
 }
 
 // withLimits returns the settings of EXECUTIONS with the limits of an own stream.

@@ -29,8 +29,8 @@ func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.Consume
 	return config
 }
 
-// NewPlace returns the place whose starts are the newer ones of the queue: the one that new starts
-// go to, or the last one that they went to.
+// NewPlace returns the place that has the newer starts of the queue: the place in which new starts
+// are stored, or were stored last.
 func (p Phase) NewPlace() Place {
 	place, _ := p.Place()
 	return place
@@ -72,8 +72,8 @@ func EncodePhase(queue string, lanes int, phase Phase) ([]byte, error) {
 	return proto.Marshal(settings)
 }
 
-// Drained reports whether a group is done with all messages of its consumer, by the consumer's
-// leader. A consumer or a stream that does not exist has nothing that the group could do.
+// Drained reports whether a group has acknowledged all messages of its consumer. It asks the leader
+// of the consumer. It returns true if the consumer or the stream does not exist.
 func Drained(
 	ctx context.Context, js jetstream.JetStream, streamName, consumer string,
 ) (bool, error) {

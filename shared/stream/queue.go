@@ -24,8 +24,8 @@ import (
 // queue is paused would get work until an executor looks. So a process that creates a consumer
 // reads the record, before and after: see EnsureRunnerConsumer.
 
-// These are the bucket and the key of the settings. They equal those of package registry, which a
-// runner does not link.
+// These are the bucket and the key of the settings. They equal the constants of package registry,
+// which a runner does not link.
 const (
 	settingsBucket = "registry"
 	settingsPrefix = "queue."

@@ -25,14 +25,14 @@ type RefusalCount struct {
 	Code       string
 	Minute     time.Time // the beginning of the minute
 	Count      int64
-	Last       RefusedRequest
+	Last       RefusedRequest // the most recent of these requests
 }
 
 // RefusedRequest is the part of a refused request that is kept.
 type RefusedRequest struct {
-	At        time.Time
-	BodyBytes int64  // the declared length; -1 means that none was declared
-	UserAgent string // printable ASCII, at most MaxUserAgent bytes, without a token
+	At        time.Time // when the request was refused
+	BodyBytes int64     // the declared length in bytes; -1 means that none was declared
+	UserAgent string    // printable ASCII, at most MaxUserAgent bytes, without a token
 }
 
 // MaxUserAgent is the maximum number of bytes of a User-Agent header that are kept.

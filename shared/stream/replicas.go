@@ -13,7 +13,7 @@ import (
 
 // Replication is the state of a stream's replicas.
 type Replication struct {
-	Stream  string
+	Stream  string // the name of the stream
 	Want    int    // the configured number of replicas
 	Current int    // number of replicas that are complete
 	Lag     uint64 // number of operations by which the slowest replica is behind
@@ -81,7 +81,7 @@ func awaitReplicas(
 	retry.Until(ctx, 500*time.Millisecond, func() bool {
 		var info *jetstream.StreamInfo
 		if info, err = s.Info(ctx); err != nil {
-			return false // the leader changes: the next one answers
+			return false // the leader is changing: the next leader will answer
 		}
 		last = replication(info, replicas)
 		progress(last)

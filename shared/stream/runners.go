@@ -19,8 +19,8 @@ const RunnerAckWait = 15 * time.Second
 
 // RunnerGroup is a group of workflow runners. Its members share the executions of a queue.
 type RunnerGroup struct {
-	Queue string
-	Group string
+	Queue string // the queue whose executions the group runs
+	Group string // the name of the group, which is unique in its queue
 }
 
 // ParseRunnerGroup parses a text of the form "queue/group".

@@ -19,12 +19,12 @@ const StorageSubject = "hookstart.storage"
 // messages of a stream, to add up what each account holds. It takes no work.
 const StorageConsumer = "storage"
 
-// MaxStorageAccounts is the number of accounts in a message with sums. Those that hold less than
+// MaxStorageAccounts is the number of accounts in a message with sums. Accounts that hold less than
 // these are left out, which keeps the message below the server's limit.
 const MaxStorageAccounts = 5000
 
-// messageOverhead is what the server stores in a file in addition to the subject, the headers and
-// the data of a message (fileStoreMsgSizeRaw of nats-server 2.15.2).
+// messageOverhead is the number of bytes that the server stores for a message in addition to the
+// subject, the headers and the data of a message (fileStoreMsgSizeRaw of nats-server 2.15.2).
 const messageOverhead = 22 + 4 + 8
 
 // StoredSize returns the number of bytes by which a message with headers makes the stream larger.

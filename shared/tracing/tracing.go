@@ -3,7 +3,7 @@
 //
 // # What a span says
 //
-// Names and attributes are those of OpenTelemetry's semantic conventions; others begin with
+// Names and attributes follow OpenTelemetry's semantic conventions; others begin with
 // hookstart. There are as many span names as kinds of messages and methods. No span contains
 // secrets or anything that a stranger chose: no URL, path or query (which contains the token), no
 // header, no body, no output. IDs of workflows and executions become attributes once they are known

@@ -56,7 +56,7 @@ func FirstDeliveryIDHeaders() []string {
 }
 
 // DefaultDeliveryIDHeaders returns the default list of headers that are searched for a delivery ID
-// after the first ones. They are those of code hosts, Standard Webhooks and other widespread
+// after the first ones. They are the headers of code hosts, Standard Webhooks and other widespread
 // senders. Each identifies the delivery and stays the same when the delivery is repeated. Headers
 // that identify the hook (X-Gitlab-Webhook-UUID, X-Gitlab-Event-UUID, X-Hook-UUID) or that proxies
 // set (X-Request-Id) must not be in the list: all deliveries after the first would be taken for

@@ -28,7 +28,7 @@ func New(config Config) *Console {
 	return c
 }
 
-// ServeHTTP serves every path except those of the API.
+// ServeHTTP serves every path except the paths of the API.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
 
 func (c *Console) routes() http.Handler {

@@ -45,8 +45,8 @@ func (f deadLetterFilter) query() url.Values {
 	})
 }
 
-// Selected returns the request of a button for all matching dead letters. It selects those that
-// matched when the page was rendered.
+// Selected returns the request of a button for all matching dead letters. It selects the dead
+// letters that matched when the page was rendered.
 func (l deadLetterList) Selected() api.SelectDeadLetters {
 	return api.SelectDeadLetters{
 		WorkflowID: l.Filter.Workflow,

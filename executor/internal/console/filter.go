@@ -14,8 +14,8 @@ type span struct {
 	Length   time.Duration
 }
 
-// spans holds the time spans of most filters, auditSpans those of the audit, whose entries are kept
-// longer.
+// spans holds the time spans of most filters. auditSpans holds the time spans of the audit, whose
+// entries are kept longer.
 var (
 	spans = []span{
 		{"1h", "last hour", time.Hour}, {"24h", "last 24 hours", 24 * time.Hour}, {

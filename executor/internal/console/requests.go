@@ -79,7 +79,7 @@ func causeParts(causes map[string][]int64) []part {
 	codes := slices.SortedFunc(maps.Keys(causes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sum(causes[b]), sum(causes[a])), strings.Compare(a, b))
 	})
-	if len(codes) > maxCauses+1 { // a single one that is left keeps its name
+	if len(codes) > maxCauses+1 { // a single remaining code keeps its name
 		rest := make([]int64, requestMinutes)
 		for _, code := range codes[maxCauses:] {
 			for at, n := range causes[code] {

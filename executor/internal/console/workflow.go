@@ -66,7 +66,8 @@ type trigger struct {
 
 	Inactive bool        // whether the workflow is inactive
 	Sender   *api.Sender // nil means that the node has no sender
-	// Recognized is what the last request looks like, if the node has no sender.
+	// Recognized is the provider and the format that the last request seems to have. It is set only
+	// if the node has no sender.
 	Recognized operate.Recognized
 	Preset     api.SenderPreset
 	Presets    []api.SenderPreset // all presets

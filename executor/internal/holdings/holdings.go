@@ -33,8 +33,8 @@ const (
 	// until the size falls below endBelow; from warnFrom on, operators are warned.
 	beginFrom, endBelow, warnFrom = 8, 7, 9
 	tenths                        = 10
-	// chunks is the number of parts of the stream, by sequence, in which expired messages leave
-	// the sums.
+	// chunks is the number of parts into which the stream is divided, by sequence. The messages of
+	// a part are subtracted from the sums together, when all of them have expired.
 	chunks = 256
 	// batch is the number of messages that are requested at once.
 	batch = 2000

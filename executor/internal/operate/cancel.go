@@ -282,9 +282,9 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 	return failed
 }
 
-// CompleteCancellations completes cancellations until the context ends: those that an ended process
-// has begun, and those that the database or the bucket has lost because it was replaced by an older
-// copy. maxAge is the maximum age of the stream's messages.
+// CompleteCancellations completes cancellations until the context ends: cancellations that an ended
+// process has begun, and cancellations that the database or the bucket has lost because it was
+// replaced by an older copy. maxAge is the maximum age of the stream's messages.
 func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
 	for restored := false; ctx.Err() == nil; retry.Sleep(ctx, settleEvery) {
 		if !restored {

@@ -287,7 +287,7 @@ var (
 	}
 )
 
-// telling are words in the names of places that often say what happened.
+// telling lists words in the names of places whose values often say what happened.
 var telling = []string{"event", "action", "type", "kind", "topic", "status", "state", "object"}
 
 // best returns the places that are most likely to be of use, with their values.

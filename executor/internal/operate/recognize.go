@@ -30,7 +30,8 @@ func (r request) recognize() (found Recognized) {
 	return found
 }
 
-// LastRecognized returns what the last request that a trigger node has received looks like.
+// LastRecognized recognizes the provider and the format of the last request that a trigger node has
+// received.
 func (s *Service) LastRecognized(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (Recognized, error) {

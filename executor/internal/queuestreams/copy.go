@@ -30,7 +30,7 @@ const (
 	// maxFilters is the number of workflows whose IDs are looked for by subject; the server
 	// compares all subjects of a consumer with each other.
 	maxFilters = 200
-	// moveWait is the maximum time for which a move waits for another one that reads its stream.
+	// moveWait is the maximum time for which a move waits for another move that reads its stream.
 	moveWait = 15 * time.Second
 )
 

@@ -21,7 +21,7 @@ type entry struct {
 	created string // the identity of its stream; "" means that it is not known
 	kind    kind
 	verdict verdict
-	// These fields are what the entry adds to the batch. Which of them are set depends on its kind.
+	// The entry adds these fields to the batch. Which of them are set depends on its kind.
 	record store.Record // start, rejection
 	isCopy bool         // a start that was published again for groups that passed it over
 	// An unreadable report has it, too: the end of the execution that its subject names.

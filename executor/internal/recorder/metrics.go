@@ -109,7 +109,8 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	return m
 }
 
-// makeStreams makes the gauges of streams, and shows the streams that every installation has.
+// makeStreams creates the gauges that have a label for the stream, with a value for each stream
+// that every installation has.
 func (m *metrics) makeStreams() {
 	m.lag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hookstart_executor_lag_messages",

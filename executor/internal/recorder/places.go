@@ -14,7 +14,7 @@ import (
 
 // A queue may have streams of its own. They are created and deleted while the recorder runs, so it
 // asks the server for the streams that exist, at the interval watchEvery. The streams of different
-// places are independent: each is compared with the database by itself, and one that cannot be
+// places are independent: each is compared with the database separately, and a place that cannot be
 // reached, or that holds a lot, delays none of the others.
 
 // place is a stream of starts, with the stream of reports about these starts.

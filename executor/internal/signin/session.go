@@ -18,7 +18,7 @@ import (
 const (
 	sessionCookie = "hookstart_session"
 	// sessionLifetime is how long a session of the admin token or a key lasts, and how long a
-	// browser keeps any session: one that began at an identity provider ends earlier, and is
+	// browser keeps any session. A session that began at an identity provider ends earlier, and is
 	// renewed there.
 	sessionLifetime = 12 * time.Hour
 )

@@ -13,11 +13,11 @@ import (
 type StateUpdate struct {
 	ID         string
 	Status     execution.Status
-	StartedAt  time.Time
-	FinishedAt time.Time
-	Error      string
-	Output     []byte
-	Attempts   int
+	StartedAt  time.Time // when the handler of the first attempt began
+	FinishedAt time.Time // set with a final status only
+	Error      string    // why the execution failed
+	Output     []byte    // what the handler returned, as JSON; only of a succeeded execution
+	Attempts   int       // the highest number of an attempt that a runner has reported
 	CanceledAt time.Time // when it was canceled; zero means that it was not
 }
 
@@ -37,7 +37,7 @@ type CurrentState struct {
 	AccountID  string
 	Queue      string
 	WorkflowID string
-	Attempts   int
+	Attempts   int // the highest number of an attempt that was recorded; 0 means none
 }
 
 // Advance applies steps in order to the current states, given by ID, as Batch.Progress promises. It

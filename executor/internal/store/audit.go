@@ -6,13 +6,13 @@ import "time"
 type AuditEntry struct {
 	ID         string // unique; of several entries with one ID, the first is kept
 	At         time.Time
-	ActorKind  string
-	ActorID    string
-	ActorName  string
-	Action     string
+	ActorKind  string // admin-token, key, user, system or unknown
+	ActorID    string // the ID of the key or of the user; "" for other kinds
+	ActorName  string // for people; "" means that the actor has no name
+	Action     string // what was done, such as workflow.activate
 	AccountID  string // "" means no account
-	WorkflowID string
-	NodeID     string
+	WorkflowID string // "" means no workflow
+	NodeID     string // "" means no trigger node
 	Changes    string // a JSON text, or ""
 }
 

@@ -36,8 +36,8 @@ type DuplicateCount struct {
 
 // AppliedReport is a report that AddDuplicates or AddRefusals has applied.
 type AppliedReport struct {
-	ID string
-	At time.Time
+	ID string    // the random ID that the ingress has given the report
+	At time.Time // when the report was made, by which old IDs are deleted
 }
 
 // partRows and partBytes bound a part, which is one line of a backup, one request of a restore and
@@ -50,9 +50,9 @@ const (
 // Parts collects what a driver reads and passes it on in parts of bounded size.
 type Parts struct {
 	write func(Part) error
-	part  Part
-	rows  int
-	bytes int
+	part  Part // the current part, which is not passed on yet
+	rows  int  // number of rows in part
+	bytes int  // approximate size of part
 }
 
 // NewParts returns Parts that passes the parts to write.

@@ -15,23 +15,23 @@ type Refusal struct {
 	// counted.
 	WorkflowID string
 	Code       string
-	Minute     time.Time // its beginning
+	Minute     time.Time // the beginning of the minute
 	Count      int64
-	Last       RefusedRequest
+	Last       RefusedRequest // the most recent of these requests
 }
 
 // RefusedRequest is the last request that was refused with a code.
 type RefusedRequest struct {
 	At        time.Time
-	BodyBytes int64 // the declared length of the body in bytes; -1 means that none was declared
-	UserAgent string
+	BodyBytes int64  // the declared length of the body in bytes; -1 means that none was declared
+	UserAgent string // printable ASCII, at most stream.MaxUserAgent bytes; "" means none
 }
 
 // RefusalSum is the number of requests to one workflow that were refused with one code.
 type RefusalSum struct {
 	Code  string
 	Count int64
-	Last  RefusedRequest
+	Last  RefusedRequest // the most recent of these requests
 }
 
 // WorkflowRefusalSum is a RefusalSum with its workflow.
@@ -49,8 +49,8 @@ type RefusalPosition struct {
 
 // MinuteCount is the number of requests with one outcome within one minute.
 type MinuteCount struct {
-	Minute time.Time // its beginning
-	Kind   string
+	Minute time.Time // the beginning of the minute
+	Kind   string    // the outcome: one of the Kind constants
 	Count  int64
 }
 

@@ -8,7 +8,7 @@ import (
 // Range is a range of adjacent messages of a stream that are decided: they are recorded, or
 // quarantined.
 type Range struct {
-	Stream string
+	Stream string // the name of the stream
 	// Created identifies the stream: a stream that is deleted and created again has the same name,
 	// but its sequences start again.
 	Created     string

@@ -25,7 +25,7 @@ type EventCause struct {
 type Event struct {
 	ID          string // its delivery ID
 	AccountID   string
-	Kind        string
+	Kind        string // the kind of its causes, such as execution.failed
 	WorkflowID  string // the workflow that it starts
 	NodeID      string // the node at which it starts
 	Input       string // the execution's input: a JSON text
@@ -38,7 +38,7 @@ type Event struct {
 type Condition struct {
 	AccountID, Kind, Subject string
 
-	Since time.Time
+	Since time.Time // when the state began
 }
 
 // ConditionChange is the beginning or the end of a condition.
@@ -62,8 +62,8 @@ const (
 type Failure struct {
 	ExecutionID, AccountID, WorkflowID, Queue string
 
-	At    time.Time
-	Error string
+	At    time.Time // when the execution ended
+	Error string    // why it failed
 }
 
 // Failures returns the failures among the moves of a batch.

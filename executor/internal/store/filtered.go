@@ -13,7 +13,7 @@ const MaxFilteredRequests = 20
 type Filtered struct {
 	WorkflowID, NodeID string
 
-	Count int64
+	Count int64             // number of such requests since the node was created
 	Last  []FilteredRequest // the newest first, at most MaxFilteredRequests
 }
 

@@ -6,10 +6,11 @@ import "github.com/hookstart/hookstart/shared/execution"
 // each origin once, as a row of a dimension table, and its number in the records.
 type Origin struct {
 	AccountID, WorkflowID, NodeID, Queue string
-	Source                               execution.Source
-	TokenID                              string
-	Sender                               string
-	Verified                             bool
+
+	Source   execution.Source
+	TokenID  string // the token of the request; "" means that no request started the execution
+	Sender   string // the preset of the node's sender; "" means that it had none
+	Verified bool   // the sender's signature or secret was verified
 }
 
 // Origin returns the origin of the record.

@@ -94,8 +94,8 @@ func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Pr
 	return append(steps, own...)
 }
 
-// SelectPending returns the steps of unknown executions that are to be kept beside the ones that
-// are kept already (have, without their outputs), which have positions up to last. dropped is the
+// SelectPending returns the steps of unknown executions to keep in addition to the steps that are
+// kept already (have, without their outputs). Those have positions up to last. dropped is the
 // number of steps that are dropped because too many of their execution are kept. A step that is
 // kept already, or that would change nothing however early it came, is neither kept nor dropped.
 func SelectPending(

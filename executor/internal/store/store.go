@@ -121,7 +121,7 @@ type Applied struct {
 // when that was noticed.
 type Lost struct {
 	ID             string
-	StreamSequence uint64
+	StreamSequence uint64 // in the stream that has the starts of the record's queue
 }
 
 // RefusedReason is the prefix of the Reason of a message that was decoded but that the database
@@ -131,10 +131,10 @@ const RefusedReason = "the database refuses it: "
 // Unreadable is a message of the stream that cannot be decoded, or whose content the database
 // refuses.
 type Unreadable struct {
-	StreamSequence uint64
+	StreamSequence uint64 // in the stream that Subject belongs to
 	Subject        string
-	Reason         string
-	At             time.Time
+	Reason         string    // for people; it begins with RefusedReason if it could be decoded
+	At             time.Time // when the stream stored the message
 }
 
 // MessageKey identifies an unreadable message. There are several streams, so a sequence alone is
@@ -211,7 +211,7 @@ type UnreadableFilter struct {
 
 // Requeue names the execution that was started in place of a record's execution.
 type Requeue struct {
-	ID, As string
+	ID, As string // the ID of the record, and the ID of the execution in its place
 }
 
 // UnreadablePosition is the position in the list after the unreadable message with that time and

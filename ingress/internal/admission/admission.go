@@ -44,7 +44,7 @@ type Delivery struct {
 }
 
 // key returns the text that stands for the delivery ID when an execution ID is made. The keys of
-// derived and of signed IDs differ from those of all other IDs.
+// derived and of signed IDs differ from the execution IDs of all other delivery IDs.
 func (d Delivery) key() string {
 	switch {
 	case d.Signed:

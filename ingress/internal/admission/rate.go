@@ -54,7 +54,7 @@ func add(d debt, now, cost time.Duration, burst time.Duration) debt {
 	return d
 }
 
-// Usage is what an ingress admitted for a workflow.
+// Usage is the number of requests that an ingress has admitted for a workflow.
 type Usage struct {
 	Cost time.Duration // the number of requests times Each
 	Each time.Duration // the cost of one request under the limit in force then; 0 means not known

@@ -275,7 +275,7 @@ func classify(err error) outcome {
 	}
 }
 
-// isOurs reports whether the stored message is the one that this request has sent. That message has
+// isOurs reports whether this request has sent the stored message. That message has
 // the request's traceparent, whose span is random; a message without a traceparent is another
 // request's. A cluster does not answer while it elects a leader, and a replica may lag. So isOurs
 // asks again until the deadline, and for at least lookUpAtLeast, because after an outage many

@@ -65,7 +65,8 @@ const (
 	knownEnough = 10 // a tenth of the content may be unknown
 )
 
-// announceAfter is the part of the stream's size of which the other ingresses are told at once.
+// announceAfter is the share of the stream's maximum size after whose use the other ingresses are
+// informed at once.
 const announceAfter = 256
 
 // ages is the number of steps in which own counts expire.
@@ -104,7 +105,7 @@ type shard struct {
 	age      int // index of the counts that are being made
 }
 
-// holding is what one account holds, in bytes.
+// holding is the space that the messages of one account take in the stream, in bytes.
 type holding struct {
 	counts   [ages]int64 // counted here, by age
 	sum      int64       // bytes of the account in an executor's last sum
@@ -317,7 +318,7 @@ func (s *Space) SetSums(sums map[string]int64) {
 	s.summed.Store(true)
 }
 
-// holding returns what an account holds. Its shard is locked.
+// holding returns the holding of an account. The caller holds the lock of its shard.
 func (s *Space) holding(sh *shard, accountID string) *holding {
 	h := sh.accounts[accountID]
 	if h == nil {

@@ -79,8 +79,8 @@ func Reseal(
 // surveyed is the maximum number of nodes whose tokens Survey reads.
 const surveyed = 1_000
 
-// Survey tries the editor's keys on encrypted secrets: on those of senders, then on the tokens and
-// sample payloads of some nodes, until enough returns true.
+// Survey tries the editor's keys on encrypted secrets: first on the secrets of senders, then on the
+// tokens and sample payloads of some nodes, until enough returns true.
 func (e *Editor) Survey(
 	ctx context.Context, enough func(registry.Survey) bool,
 ) (found registry.Survey, err error) {

@@ -475,8 +475,8 @@ func (s *senderEdit) finish(settings map[string]string) (*registry.Sender, error
 	return after, s.sealSettings(after, config.Settings)
 }
 
-// mergeSettings returns the settings of the new sender: the given ones that are not empty, and the
-// secret ones that stay.
+// mergeSettings returns the settings of the new sender: the given settings that are not empty, and
+// the secret settings that are kept.
 func (s *senderEdit) mergeSettings(given map[string]string) map[string]string {
 	merged := map[string]string{}
 	maps.Copy(merged, given)

@@ -42,8 +42,8 @@ const (
 		WHERE e.id = m.id`
 )
 
-// LockPending implements relational.Tx. With the lock, this transaction sees what those of other
-// executors keep or record, and they see what it does.
+// LockPending implements relational.Tx. With the lock, this transaction sees what the transactions
+// of other executors keep or record, and they see what it does.
 func (tx transaction) LockPending(
 	ctx context.Context, batch store.Batch,
 ) (mayKeep bool, err error) {

@@ -27,9 +27,9 @@ type Store struct {
 	relational.Store
 
 	pool *pgxpool.Pool
-	// writer tells this store's rows of counts by the minute from those of other stores. If two
-	// stores draw the same number, they sometimes wait for each other; the sums are right all the
-	// same.
+	// writer distinguishes this store's rows of counts by the minute from the rows of other stores.
+	// If two stores draw the same number, they sometimes wait for each other; the sums are right
+	// all the same.
 	writer int16
 	schema int64 // the version of the tables that this program knows
 	// reconnected has capacity for one value: see Reconnected.

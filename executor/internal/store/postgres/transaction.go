@@ -86,7 +86,7 @@ func (s *Store) Write(ctx context.Context, operation string, do func(relational.
 	return s.write(ctx, operation, func(tx transaction) error { return do(tx) })
 }
 
-// transaction is one that writes.
+// transaction is a transaction that writes.
 type transaction struct {
 	pgx.Tx
 

@@ -12,7 +12,7 @@ type Order struct {
 	By     string // time and ID: the database sorts what has the same time, with all columns
 	ByTime string // time alone: an index has that order
 	after  string
-	ids    int // 1: the lowest ID first of those of the same time, -1: the highest
+	ids    int // order of records of the same time: 1 means the lowest ID first, -1 the highest
 }
 
 // The orders of lists. An index supports the first condition of each position.

@@ -74,7 +74,7 @@ func (s *Store) KeepRegistry(
 		return strings.Compare(a.Key, b.Key)
 	})
 	return s.db.Write(ctx, "keep registry", func(tx Tx) error {
-		// Whoever is second waits here, and sees what the first one has written.
+		// A concurrent transaction waits here, and then reads what the first one has written.
 		if _, err := tx.Exec(ctx,
 			`INSERT INTO registry_position (bucket, revision, at) VALUES (?, 0, ?)
 				ON CONFLICT DO NOTHING`,

@@ -133,7 +133,7 @@ const (
 	// migrated: no transaction of an earlier version begins before a migration and writes after it.
 	Migration Lock = 7_303_014_917_204
 	// Events is held exclusively by a transaction that decides operator events, or changes the
-	// conditions of which they tell.
+	// conditions that they report.
 	Events Lock = 7_303_014_917_205
 )
 

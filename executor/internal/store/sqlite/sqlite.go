@@ -125,7 +125,7 @@ func (s *Store) write(ctx context.Context, what string, do func(tx *transaction)
 	began, known := time.Now(), &lookup{known: s.Origins}
 	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
 		if err := checkSchema(ctx, tx, s.schema); err != nil {
-			// Nobody migrates the tables before the transaction ends.
+			// No other process can migrate the tables before the transaction ends.
 			return err
 		}
 		return do(&transaction{Tx: tx, known: known})

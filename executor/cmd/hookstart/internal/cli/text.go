@@ -143,7 +143,7 @@ const nonJoiner, joiner = '\u200c', '\u200d'
 
 func visible(r rune) rune {
 	switch {
-	case unicode.IsSpace(r): // also one that does not break: a terminal need not know it
+	case unicode.IsSpace(r): // also a no-break space, which a terminal may not know
 		return ' '
 	case unicode.IsPrint(r), r == nonJoiner, r == joiner:
 		return r

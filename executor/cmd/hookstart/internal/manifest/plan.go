@@ -203,8 +203,8 @@ func (e *Events) fields() fields {
 	return f
 }
 
-// errChanged is a change by somebody else since the installation was read: what was shown is not
-// the whole difference any more.
+// errChanged returns the error for a document whose object was changed by another client after the
+// installation was read. The plan that was shown is then incomplete.
 func errChanged(key string) error {
 	return fmt.Errorf("somebody has changed %s meanwhile: look at the differences again with "+
 		"--dry-run, then run apply again", key)
@@ -378,7 +378,7 @@ func pruned(have, want *Set) (steps []Step) {
 			remove(s.key(), func(ctx context.Context, client *apiclient.Client) error {
 				err := client.DeleteSender(ctx, s.WorkflowID, s.NodeID)
 				if api.IsCode(err, api.CodeNotFound) {
-					return nil // its node is gone already
+					return nil // the node of the sender was deleted already
 				}
 				return err
 			})

@@ -90,8 +90,8 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	}
 }
 
-// cancel asks a program to end whose execution is canceled. One that ends well all the same has
-// succeeded.
+// cancel asks a program whose execution is canceled to end. A program that still ends without an
+// error has succeeded.
 func (c *Command) cancel(p *process, late <-chan time.Time) (any, error) {
 	terminate(p.cmd.Process)
 	select {
