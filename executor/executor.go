@@ -304,7 +304,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 		DefaultPlan: c.DefaultPlan,
 		PublicURL:   c.PublicURL,
 		Reach:       reachability.New(c.PublicURL, e.membership),
-		Tryout:      testsend.New(),
+		TestSend:    testsend.New(),
 		Consumer:    recorder.Durable,
 		Tracer:      tracing.Tracer(e.Ops.Traces, "executor"),
 	})

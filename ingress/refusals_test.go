@@ -128,8 +128,8 @@ func (s *situations) expect(row string, a answer, status int, code string) {
 	}
 }
 
-// One request whose body does not arrive holds everything that there is: the only place, or all
-// bytes that it may need.
+// While one request waits for its body, it holds the only place, or all bytes that bodies may take,
+// and other requests are refused.
 func TestOverloaded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -136,7 +136,7 @@ func (c *Neighbours) write(alone []turn, beside []besideFlood) {
 	for i, t := range beside {
 		besides[i] = t.turn
 		accepted[i], limited[i] = float64(t.flood.count-t.flood.limited), float64(t.flood.limited)
-		// All at once from idle, then that many each second.
+		// After a pause, Limit requests are allowed at once, and then as many each second.
 		allowed[i] = float64(c.Limit) * (1 + t.flood.took.Seconds())
 	}
 	title := fmt.Sprintf("%d calm workflows with %g requests per second each; beside them one "+

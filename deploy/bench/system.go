@@ -346,7 +346,7 @@ func (s *system) settle(ctx context.Context) error {
 // executions that have not run and their reports.
 func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 	consumers := [][2]string{{stream.Name, recorderName}}
-	if s.runs { // in this order, because an execution that has run is reported
+	if s.runs { // before the stream of reports: every execution that ends there adds a report
 		consumers = append(consumers, [2]string{
 			stream.Name,
 			stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}.Consumer(),

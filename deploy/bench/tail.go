@@ -265,7 +265,7 @@ func writeTail(
 		}
 	}
 	serving := match(requests, front.serving())
-	// Only requests that the traces cover whole.
+	// Only requests that lie completely within the traces count.
 	from, to := front.from, front.to
 	for _, t := range all {
 		from, to = max(from, t.from), min(to, t.to)
@@ -286,7 +286,7 @@ func writeTail(
 		group := &groups[1]
 		if n < slow {
 			group = &groups[0]
-		} else if n%20 != 0 { // of the others, one in 20 is enough
+		} else if n%20 != 0 { // a sample of the others: one in 20
 			continue
 		}
 		group.add(o, serving[o.connection], front, all)

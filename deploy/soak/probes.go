@@ -30,7 +30,7 @@ type probes struct {
 
 	mu    sync.Mutex
 	each  [][]probe     // probes of each ingress, in the order of the answers
-	grown chan struct{} // closed and replaced when there is another one
+	grown chan struct{} // closed and replaced when a probe is added
 }
 
 func newProbes(s *senders, i *installation) *probes {

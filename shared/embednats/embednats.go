@@ -23,7 +23,7 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// ErrLocked is in the error of Start when another server uses the store folder.
+// ErrLocked means that another server uses the store folder. Errors of Start wrap it.
 var ErrLocked = errors.New("in use by another hookstart process")
 
 // lockFile is the name of a file in the store folder that the running server locks. It is never

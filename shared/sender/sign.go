@@ -115,7 +115,7 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 			}
 		}
 	}
-	for _, c := range m.when { // such as the version of the signature
+	for _, c := range m.when { // conditions on fixed values, such as the version of the signature
 		if c.value != "" && c.value != "*" && c.source.kind == fromHeader {
 			r.Header[c.source.name] = []string{c.value}
 		}

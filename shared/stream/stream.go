@@ -264,7 +264,7 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 			all = append(all, fmt.Sprintf("%s is %v, configured %v", what, have, want))
 		}
 	}
-	// A later version may have added subjects of executions. They do not disturb this one.
+	// A later version may have added subjects of executions. They do not disturb this version.
 	others := difference(have.Subjects, want.Subjects)
 	others = slices.DeleteFunc(others, func(s string) bool {
 		return strings.HasPrefix(s, "executions.")

@@ -19,7 +19,7 @@ import (
 // program that made the network. This connection is never broken.
 type Network struct {
 	number  int          // number of the subnet, unique on this machine while held is open
-	held    net.Listener // reserves the number, and ends with the process
+	held    net.Listener // reserves the number of the network until the process ends
 	hosts   []*Host
 	created []*Host // hosts whose namespaces were made
 	devices []*os.File

@@ -6,12 +6,13 @@ import (
 	"syscall"
 )
 
-// first runs the program once more, as its child, and returns that one's exit code. It is for the
-// first process of a container: the system gives it every process whose parent has ended, and what
-// it does not wait for stays as a zombie. A program that os/exec waits for must not be waited for
-// here, so that the two are apart.
+// first runs the program again as a child process, and returns the exit code of the child. It is
+// for the first process of a container: the system makes it the parent of every process whose
+// parent has ended, and such a process stays as a zombie until it is waited for. The child starts
+// programs with os/exec, which waits for them; a process that waits for every child must not
+// interfere with that, so this is done in two processes.
 func first() int {
-	// Before the child exists, so that no signal ends only this process.
+	// This comes before the start of the child, so that no signal ends only this process.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGUSR1, syscall.SIGUSR2)

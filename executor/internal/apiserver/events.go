@@ -53,7 +53,7 @@ func (s *server) routeEvents(to huma.API) {
 	}, s.streamExecutions)
 }
 
-// watchInput selects the executions to watch, and the time from which on.
+// watchInput selects the executions to watch, and the time from which on their changes are sent.
 type watchInput struct {
 	OfAccount
 	WorkflowID  string `query:"workflowId" doc:"Selects the executions of this workflow."`

@@ -109,7 +109,7 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 			Keyring:   r.keyring,
 			PublicURL: "https://hooks.example.com/",
 			Reach:     reachability.New("https://hooks.example.com/", r.Membership),
-			Tryout:    testsend.New(),
+			TestSend:  testsend.New(),
 		},
 		access: access{
 			AdminToken: adminToken,

@@ -17,7 +17,8 @@ import (
 // requestMinutes is the number of minutes in the charts of requests.
 const requestMinutes = 60
 
-// maxCauses is the maximum number of causes that a chart tells apart; the others are one more part.
+// maxCauses is the maximum number of causes that a chart shows separately. The others are shown
+// together.
 const maxCauses = 4
 
 // requests holds the requests of the last hour by minute: their outcomes, and the causes of

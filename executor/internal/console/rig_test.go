@@ -77,7 +77,7 @@ func start(t *testing.T) *rig {
 		Changes:    changed,
 		PublicURL:  "https://hooks.example.com",
 		Reach:      checker,
-		Tryout:     testsend.New(),
+		TestSend:   testsend.New(),
 		Consumer:   recorder.Durable,
 		Keyring:    keyring,
 	})

@@ -192,8 +192,8 @@ func unattendedQueues(
 	return found
 }
 
-// refused returns the states of the senders of workflows. A sender is bad from a refusal on, until
-// a later request is verified and none was refused for a while.
+// refused returns the states of the senders of workflows. A sender is bad after a refusal, until a
+// later request is verified and no request has been refused for a while.
 func refused(
 	now time.Time, setting *registry.OperatorEvents, workflows []*registry.Workflow,
 	all map[string]store.SenderSeen,

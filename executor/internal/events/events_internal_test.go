@@ -220,7 +220,8 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	if _, inputs := r.executions(); len(inputs) != 3 {
 		t.Errorf("%+v", inputs)
 	}
-	// One that waited for longer than the stream remembers its ID is recorded by now.
+	// An event that has waited for longer than the dedup window is looked up first, and found to be
+	// recorded.
 	old := waiting[0]
 	old.DecidedAt = time.Now().Add(-2 * r.config.DedupWindow)
 	caughtUp := false

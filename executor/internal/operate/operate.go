@@ -57,8 +57,8 @@ type Config struct {
 	PublicURL string
 	// Reach checks where the public URL leads.
 	Reach *reachability.Checker
-	// Tryout posts test requests to the endpoint.
-	Tryout *testsend.Client
+	// TestSend posts test requests to the webhook endpoint.
+	TestSend *testsend.Client
 
 	// DefaultPlan is the plan of new accounts that name none. "" means that they must name one.
 	DefaultPlan string

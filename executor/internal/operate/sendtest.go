@@ -136,7 +136,7 @@ func (s *Service) try(
 	if err != nil {
 		return none, cannotSign(as, err)
 	}
-	answer, err := s.config.Tryout.Post(ctx, testsend.Request{
+	answer, err := s.config.TestSend.Post(ctx, testsend.Request{
 		URL:    base + "?" + signed.Query,
 		Header: signed.Header,
 		Body:   signed.Body,

@@ -112,8 +112,8 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 }
 
 // noteFloor stores how far a stream is acknowledged. If the stream was acknowledged further before,
-// another executor has moved the consumer back, and rises returns the previous position. Otherwise
-// it returns 0.
+// another executor has moved the consumer back, and noteFloor returns the previous position.
+// Otherwise it returns 0.
 func (r *recovery) noteFloor(stream string, now floor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

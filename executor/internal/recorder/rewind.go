@@ -232,7 +232,7 @@ func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 }
 
 // isRecordedAt reports whether the message of a sequence is recorded, deleted, or older than the
-// retention of records. known is false if nothing is recorded of the message.
+// retention of records. known is false if the database has no record of the message.
 func (r *Recorder) isRecordedAt(
 	ctx context.Context, s jetstream.Stream, sequence uint64,
 ) (recorded, known bool, err error) {

@@ -40,7 +40,7 @@ type Senders struct {
 }
 
 // senderOf identifies the sender of a node. The preset is a part of it, so that a replaced sender
-// and its successor are counted apart.
+// and its successor are counted separately.
 type senderOf struct{ workflowID, nodeID, preset string }
 
 // NewSenders returns a Senders that sends its reports until Stop is called.

@@ -160,7 +160,7 @@ func (r *Membership) behind(
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {
 		r.since, r.reconnects = now, n
 	}
-	// Which is "" while nc is not connected, too.
+	// The name is also "" while nc is not connected.
 	r.clustered = r.clustered || r.nc.ConnectedClusterName() != ""
 	next = lifetime
 	if deaf := lifetime - now.Sub(r.since); deaf > 0 {

@@ -92,7 +92,7 @@ type transaction struct {
 
 	writer   int16
 	origins  *relational.Origins
-	accepted map[string]time.Time // when the records were that Standing has returned
+	accepted map[string]time.Time // when the records that CurrentStates has returned were accepted
 }
 
 // Exec implements relational.Tx.

@@ -61,8 +61,8 @@ func (s *Store) replaceDecided(
 	})
 }
 
-// ofStream returns the merged ranges of the stream that was created then, and whether there are
-// others.
+// ofStream returns the merged ranges of the stream with this creation time. foreign reports whether
+// rows has ranges of another stream.
 func ofStream(rows []store.Range, created string) (ranges []store.Range, foreign bool) {
 	for _, r := range rows {
 		if r.Created == created {

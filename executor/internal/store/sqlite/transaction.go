@@ -95,7 +95,7 @@ type transaction struct {
 	*sql.Tx
 
 	known *lookup
-	seqs  map[string]int64 // the rows of the records that Standing has returned
+	seqs  map[string]int64 // the rows of the records that CurrentStates has returned
 }
 
 // Exec implements relational.Tx.

@@ -106,7 +106,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantSame(t, "canceled", canceled, []string{id(0)}) // one that runs is its runner's
+		wantSame(t, "canceled", canceled, []string{id(0)}) // the runner cancels the running one
 		wantSame(t, "canceling", list(store.Filter{Canceling: true}), []string{id(1)})
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{

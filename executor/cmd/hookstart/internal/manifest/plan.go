@@ -279,7 +279,8 @@ func (a Answer) String() string {
 	return text
 }
 
-// sorted returns a filter whose places are in the order of their names: a document has no other.
+// sorted returns a filter with its places sorted by name, as a document has them. It returns a
+// filter that is not JSON unchanged.
 func sorted(f Filter) string {
 	decoder := json.NewDecoder(bytes.NewReader(f))
 	decoder.UseNumber()

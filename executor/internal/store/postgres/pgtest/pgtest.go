@@ -18,7 +18,7 @@ var shared struct {
 	mu     sync.Mutex
 	server *Server
 	users  int
-	keep   bool // Main stops the server, not the last user
+	keep   bool // the server is stopped by Main, not when its last user ends
 
 	databases int      // number of databases that were created
 	empty     []string // databases that no test uses
