@@ -274,8 +274,9 @@ func TestChecksumsAndBills(t *testing.T) {
 		}
 		var bill struct {
 			SPDXVersion, SPDXID, DocumentNamespace string
-			Packages                               []struct{ Name, SPDXID, VersionInfo, DownloadLocation string }
-			Relationships                          []struct{ SpdxElementID, RelationshipType, RelatedSpdxElement string }
+
+			Packages      []struct{ Name, SPDXID, VersionInfo, DownloadLocation string }
+			Relationships []struct{ SpdxElementID, RelationshipType, RelatedSpdxElement string }
 		}
 		if err := json.Unmarshal(content, &bill); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,8 @@ import (
 // the own stream from its beginning, unless the group itself began later.
 func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
 	config := g.ConsumerConfigAt(Place{Own: true}, shared.Config.AckWait)
-	switch shared.Config.DeliverPolicy { //nolint:exhaustive // the others begin with the oldest message
+	//nolint:exhaustive // the other policies begin with the oldest message
+	switch shared.Config.DeliverPolicy {
 	case jetstream.DeliverNewPolicy:
 		created := shared.Created
 		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &created

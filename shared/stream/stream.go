@@ -279,7 +279,8 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 	check("size", have.MaxBytes, want.MaxBytes)
 	check("dedup window", have.Duplicates, want.Duplicates)
 	check("number of messages", orUnlimited(have.MaxMsgs), orUnlimited(want.MaxMsgs))
-	check("messages per subject", orUnlimited(have.MaxMsgsPerSubject), orUnlimited(want.MaxMsgsPerSubject))
+	check("messages per subject", orUnlimited(have.MaxMsgsPerSubject),
+		orUnlimited(want.MaxMsgsPerSubject))
 	check("size of a message", orUnlimited(have.MaxMsgSize), orUnlimited(want.MaxMsgSize))
 	check("acknowledging", !have.NoAck, !want.NoAck)
 	check("sealed", have.Sealed, want.Sealed)

@@ -91,7 +91,9 @@ func (chart) Middle() int { return chartHeight / 2 }
 func (c chart) Empty() bool { return c.Max == 0 }
 
 // draw returns a chart of counts by the names of parts, for each of n steps of time.
-func draw(first time.Time, step time.Duration, n int, parts []part, counts map[string][]int64) chart {
+func draw(
+	first time.Time, step time.Duration, n int, parts []part, counts map[string][]int64,
+) chart {
 	drawn := chart{Parts: parts, Bars: make([]bar, n), Step: step}
 	for i := range parts {
 		parts[i].Total = sum(counts[parts[i].Name])
@@ -133,7 +135,9 @@ type activity struct {
 }
 
 // activity counts the executions that match a filter in each of the last steps, up to now.
-func (c *Console) activity(ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration) (activity, error) {
+func (c *Console) activity(
+	ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration,
+) (activity, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	counted, err := c.Operate.Activity(ctx, signin.Caller(ctx), filter, steps, step)

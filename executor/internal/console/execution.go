@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -71,7 +72,8 @@ func (c *Console) awaitRecord(ctx context.Context, id string) error {
 
 func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 	if p, ok := c.execution(w, r, r.PathValue("id")); ok {
-		c.render(w, r, http.StatusOK, "execution", page{Title: "Execution " + p.ExecutionID, Section: "executions", Body: p})
+		c.render(w, r, http.StatusOK, "execution",
+			page{Title: "Execution " + p.ExecutionID, Section: "executions", Body: p})
 	}
 }
 
@@ -84,12 +86,15 @@ func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
 }
 
 // execution returns the data of an execution's page, or answers with an error page itself.
-func (c *Console) execution(w http.ResponseWriter, r *http.Request, id string) (p executionPage, found bool) {
+func (c *Console) execution(
+	w http.ResponseWriter, r *http.Request, id string,
+) (p executionPage, found bool) {
 	p, err := c.executionPage(r.Context(), id)
 	switch {
 	case isNotFound(err):
 		c.fail(w, r, http.StatusNotFound, "There is no such execution",
-			"A new execution is recorded within a moment: reload this page. Old records are deleted.")
+			"A new execution is recorded within a moment: reload this page. "+
+				"Old records are deleted.")
 	case err != nil:
 		c.failed(w, r, err)
 	}
@@ -104,7 +109,9 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 	if err != nil {
 		return p, err
 	}
-	p = executionPage{Execution: detail.Execution, Request: requestOf(detail), Recognized: detail.Recognized}
+	p = executionPage{
+		Execution: detail.Execution, Request: requestOf(detail), Recognized: detail.Recognized,
+	}
 	if p.Origin, err = c.origin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
 		return p, err
 	}
@@ -174,9 +181,11 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 		}
 	}()
 	if r.ReplayOf != "" {
-		add("Run again", "an operator started the request of another execution once more", "done", r.AcceptedAt)
+		add("Run again", "an operator started the request of another execution once more", "done",
+			r.AcceptedAt)
 	} else if r.IsRequeue {
-		add("Retried", "an operator started the request of one that had failed", "done", r.AcceptedAt)
+		add("Retried", "an operator started the request of one that had failed", "done",
+			r.AcceptedAt)
 	} else if r.Source == string(execution.Event) {
 		add("Event", "an operator event of the account started it", "done", r.AcceptedAt)
 	} else if isRerun := r.Source == string(execution.Rerun); isRerun && r.RerunOf == "" {
@@ -230,13 +239,17 @@ func fields(values execution.Values) []field {
 			list = append(list, field{name, value})
 		}
 	}
-	slices.SortFunc(list, func(a, b field) int { return strings.Compare(a.Name+"\x00"+a.Value, b.Name+"\x00"+b.Value) })
+	slices.SortFunc(list, func(a, b field) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Value, b.Value))
+	})
 	return list
 }
 
 // reruns returns the reruns of an execution. The database has no index for them, so it searches a
 // bounded number of the workflow's reruns.
-func (c *Console) reruns(ctx context.Context, of operate.Execution) (made []operate.Execution, more bool, err error) {
+func (c *Console) reruns(
+	ctx context.Context, of operate.Execution,
+) (made []operate.Execution, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	all, err := c.Operate.Executions(ctx, signin.Caller(ctx), operate.ExecutionFilter{

@@ -23,7 +23,8 @@ func TestAFilterIsTried(t *testing.T) {
 	session := r.signIn()
 	try := func(filter string) answer {
 		t.Helper()
-		return r.call(http.MethodPost, "/fragments/filter", url.Values{"workflow": {"orders"}, "node": {"node"}, "filter": {filter}}, session)
+		return r.call(http.MethodPost, "/fragments/filter",
+			url.Values{"workflow": {"orders"}, "node": {"node"}, "filter": {filter}}, session)
 	}
 	a := try(`{"ptr:/action": "opened", "header:X-Request": {"$not": "x"}}`)
 	wantSecured(t, "the trial", a)
@@ -52,14 +53,18 @@ func TestAFilterIsTried(t *testing.T) {
 		`{"header:Cookie": "x"}`:      "the header Cookie holds a secret",
 		`[]`:                          "must be a JSON object",
 	} {
-		if a := try(filter); a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, problem) {
+		if a := try(filter); a.status != http.StatusUnprocessableEntity ||
+			!strings.Contains(a.body, problem) {
 			t.Errorf("%s: %d %s", filter, a.status, a.body)
 		}
 	}
-	if a := r.call(http.MethodPost, "/fragments/filter", url.Values{"workflow": {"none"}, "node": {"node"}}, session); a.status != http.StatusNotFound {
+	form := url.Values{"workflow": {"none"}, "node": {"node"}}
+	if a := r.call(http.MethodPost, "/fragments/filter", form,
+		session); a.status != http.StatusNotFound {
 		t.Errorf("of no workflow: %d", a.status)
 	}
-	if a := r.call(http.MethodPost, "/fragments/filter", url.Values{"workflow": {"orders"}, "node": {"node"}}); a.status == http.StatusOK {
+	form.Set("workflow", "orders")
+	if a := r.call(http.MethodPost, "/fragments/filter", form); a.status == http.StatusOK {
 		t.Error("without a session it is answered")
 	}
 }
@@ -71,7 +76,8 @@ func TestPageOfWhatANodeDoes(t *testing.T) {
 	r.Workflow(t, "orders", "free", true)
 	session := r.signIn()
 	body := r.get("/workflows/orders", session).body
-	for _, part := range []string{"None: every request starts an execution", "executions may run at the same time", "At once, when the start is stored"} {
+	for _, part := range []string{"None: every request starts an execution",
+		"executions may run at the same time", "At once, when the start is stored"} {
 		if !strings.Contains(body, part) {
 			t.Errorf("without settings, it does not say %q", part)
 		}
@@ -82,11 +88,16 @@ func TestPageOfWhatANodeDoes(t *testing.T) {
 		return nil
 	})
 	r.check(err)
-	for path, fragment := range map[string]bool{"/workflows/orders": false, "/fragments/workflow?workflow=orders&node=node": true} {
+	for path, fragment := range map[string]bool{"/workflows/orders": false,
+		"/fragments/workflow?workflow=orders&node=node": true} {
 		body := r.get(path, session).body
 		for _, part := range []string{
-			"<code>ptr:/action</code> is &#34;opened&#34; or &#34;reopened&#34;", "<code>ptr:/n</code> is at least 3 and is not 4 or 5", "<code>header:X-A</code> is not there",
-			"<code>form:b</code> $not {&#34;$prefix&#34;:&#34;x&#34;}", "<code>ptr:/x</code> is null", "each value of <code>ptr:/order/id</code>", "No request was filtered yet",
+			"<code>ptr:/action</code> is &#34;opened&#34; or &#34;reopened&#34;",
+			"<code>ptr:/n</code> is at least 3 and is not 4 or 5",
+			"<code>header:X-A</code> is not there",
+			"<code>form:b</code> $not {&#34;$prefix&#34;:&#34;x&#34;}",
+			"<code>ptr:/x</code> is null", "each value of <code>ptr:/order/id</code>",
+			"No request was filtered yet",
 		} {
 			if !strings.Contains(body, part) {
 				t.Errorf("%s does not say %s", path, part)
@@ -104,17 +115,18 @@ func TestARequestIsRecognised(t *testing.T) {
 	r := start(t)
 	r.Workflow(t, "orders", "free", true)
 	session := r.signIn()
-	if body := r.get("/workflows/orders", session).body; strings.Contains(body, "check of the URL") {
+	if strings.Contains(r.get("/workflows/orders", session).body, "check of the URL") {
 		t.Error("without a request it recognises one")
 	}
 	id := r.execution("orders", `{"type":"url_verification","challenge":"abc","token":"t"}`)
 	for _, path := range []string{"/workflows/orders", "/executions/" + id} {
-		if body := r.get(path, session).body; !strings.Contains(body, "choose the sender (Slack checks so)") {
+		if body := r.get(path, session).body; !strings.Contains(body,
+			"choose the sender (Slack checks so)") {
 			t.Errorf("%s does not say what to do", path)
 		}
 	}
 	r.execution("orders", `{"type":"event_callback"}`)
-	if body := r.get("/workflows/orders", session).body; strings.Contains(body, "check of the URL") {
+	if strings.Contains(r.get("/workflows/orders", session).body, "check of the URL") {
 		t.Error("an ordinary request is taken for a check")
 	}
 }

@@ -20,7 +20,8 @@ func wantSecured(t *testing.T, what string, a answer) {
 	t.Helper()
 	policy := a.header.Get("Content-Security-Policy")
 	for _, part := range []string{
-		"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
+		"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:",
+		"connect-src 'self'",
 		"form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
 	} {
 		if !strings.Contains(policy, part) {
@@ -31,7 +32,8 @@ func wantSecured(t *testing.T, what string, a answer) {
 		t.Errorf("%s: %s", what, policy)
 	}
 	for name, want := range map[string]string{
-		"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+		"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
+		"Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 	} {
 		if got := a.header.Get(name); got != want {
 			t.Errorf("%s: %s is %q", what, name, got)
@@ -64,13 +66,35 @@ func TestEveryPage(t *testing.T) {
 	session := r.signIn()
 
 	pages := map[string]int{
-		"/": 200, "/workflows": 200, "/workflows?q=ORD": 200, "/workflows?account=on-free": 200, "/workflows?account=nobody": 200,
-		"/workflows/orders": 200, "/workflows/orders?node=other&status=failed": 200, "/workflows/grown": 200, "/new-workflow": 200,
-		"/executions": 200, "/executions?status=queued&source=webhook&within=1h&delivery=d": 200, "/executions?after=nonsense": 200,
-		"/executions/" + id: 200, "/executions/none": 404, "/fragments/execution?id=" + id: 200, "/fragments/execution?id=none": 404, "/accounts": 200, "/accounts?after=zzz": 200,
-		"/dead-letters": 200, "/dead-letters?after=nonsense": 200, "/refusals": 200, "/refusals?within=1h": 200, "/refusals?within=9y&after=nonsense": 200,
-		"/fragments/workflow?workflow=orders&node=other": 200, "/fragments/workflow?workflow=none": 404,
-		"/workflows/none": 404, "/none": 404, "/workflows/": 404, "/../etc/passwd": 307,
+		"/":                          200,
+		"/workflows":                 200,
+		"/workflows?q=ORD":           200,
+		"/workflows?account=on-free": 200,
+		"/workflows?account=nobody":  200,
+		"/workflows/orders":          200,
+		"/workflows/orders?node=other&status=failed": 200,
+		"/workflows/grown":                           200,
+		"/new-workflow":                              200,
+		"/executions":                                200,
+		"/executions?status=queued&source=webhook&within=1h&delivery=d": 200,
+		"/executions?after=nonsense":                                    200,
+		"/executions/" + id:                                             200,
+		"/executions/none":                                              404,
+		"/fragments/execution?id=" + id:                                 200,
+		"/fragments/execution?id=none":                                  404,
+		"/accounts":                                                     200,
+		"/accounts?after=zzz":                                           200,
+		"/dead-letters":                                                 200,
+		"/dead-letters?after=nonsense":                                  200,
+		"/refusals":                                                     200,
+		"/refusals?within=1h":                                           200,
+		"/refusals?within=9y&after=nonsense":                            200,
+		"/fragments/workflow?workflow=orders&node=other":                200,
+		"/fragments/workflow?workflow=none":                             404,
+		"/workflows/none":                                               404,
+		"/none":                                                         404,
+		"/workflows/":                                                   404,
+		"/../etc/passwd":                                                307,
 	}
 	for path, want := range pages {
 		a := r.get(path, session)
@@ -81,31 +105,45 @@ func TestEveryPage(t *testing.T) {
 		if found := inline.FindString(a.body); found != "" {
 			t.Errorf("%s has %q", path, found)
 		}
-		for _, secret := range []string{token, registry.TokenPrefix, adminToken, "<script>alert", "ZgotmplZ"} {
+		for _, secret := range []string{
+			token, registry.TokenPrefix, adminToken, "<script>alert", "ZgotmplZ",
+		} {
 			if strings.Contains(a.body, secret) {
 				t.Errorf("%s has %q in it", path, secret)
 			}
 		}
 	}
-	for _, a := range []answer{r.get("/sign-in"), r.get("/sign-in?once=x"), r.get("/workflows"), r.get("/fragments/executions"), r.get("/fragments/executions", session), r.get("/fragments/refusals?workflow=none", session), r.get("/fragments/numbers", session)} {
+	for _, a := range []answer{
+		r.get("/sign-in"), r.get("/sign-in?once=x"), r.get("/workflows"),
+		r.get("/fragments/executions"), r.get("/fragments/executions", session),
+		r.get("/fragments/refusals?workflow=none", session), r.get("/fragments/numbers", session),
+	} {
 		wantSecured(t, "outside", a)
 	}
-	if a := r.call(http.MethodDelete, "/workflows/orders", nil, session); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") == "" {
+	if a := r.call(http.MethodDelete, "/workflows/orders", nil,
+		session); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") == "" {
 		t.Errorf("DELETE: %d", a.status)
 	}
 
 	for path, parts := range map[string][]string{
-		"/":                                   {"No ingress is alive", "in the last hour", `token_invalid <b>17</b>`, "refused <b>1,255</b>", `href="/refusals?within=1h"`, "deduplicated <b>3</b>", "accepted <b>1</b>"},
-		"/accounts?after=zzz":                 {"<noscript>", "runs no JavaScript"},
-		"/fragments/numbers":                  {"No ingress is alive", "17 token_invalid"},
-		"/workflows":                          {"orders", "1 of 1 active", "Over the limit", "Not in plan", "To activate it, deactivate another", "Deactivate others", ">Change the plan</a> to use it", `scope="col">Last 24 hours</th>`, `data-label="Last 24 hours"`},
-		"/workflows?q=voic":                   {"invoices"},
-		"/workflows?q=nothing":                {"No workflow has “nothing”"},
-		"/workflows/grown":                    {"Its webhooks are refused", "Change the plan of", "Not in plan"},
-		"/workflows/late":                     {"Its webhooks are refused", "Deactivate others until there is room", "Over the limit"},
-		"/workflows/invoices":                 {"Deactivate", `href="/workflows/orders"`},
-		"/workflows/orders":                   {"https://hooks.example.com/webhooks/orders?token=", "60 requests/min", "102,400 bytes", "X-GitHub-Delivery", "never used", "17 refused:", "give the sender the new URL", "body of 2 KB", "&lt;script&gt;"},
-		"/executions/" + id:                   {"12345678901234567890", "1e400", "Recorded", "X-Request", "debug"},
+		"/":                    {"No ingress is alive", "in the last hour", `token_invalid <b>17</b>`, "refused <b>1,255</b>", `href="/refusals?within=1h"`, "deduplicated <b>3</b>", "accepted <b>1</b>"},
+		"/accounts?after=zzz":  {"<noscript>", "runs no JavaScript"},
+		"/fragments/numbers":   {"No ingress is alive", "17 token_invalid"},
+		"/workflows":           {"orders", "1 of 1 active", "Over the limit", "Not in plan", "To activate it, deactivate another", "Deactivate others", ">Change the plan</a> to use it", `scope="col">Last 24 hours</th>`, `data-label="Last 24 hours"`},
+		"/workflows?q=voic":    {"invoices"},
+		"/workflows?q=nothing": {"No workflow has “nothing”"},
+		"/workflows/grown": {"Its webhooks are refused", "Change the plan of",
+			"Not in plan"},
+		"/workflows/late": {"Its webhooks are refused",
+			"Deactivate others until there is room", "Over the limit"},
+		"/workflows/invoices": {"Deactivate", `href="/workflows/orders"`},
+		"/workflows/orders": {
+			"https://hooks.example.com/webhooks/orders?token=", "60 requests/min", "102,400 bytes",
+			"X-GitHub-Delivery", "never used", "17 refused:", "give the sender the new URL",
+			"body of 2 KB", "&lt;script&gt;",
+		},
+		"/executions/" + id: {"12345678901234567890", "1e400", "Recorded",
+			"X-Request", "debug"},
 		"/executions":                         {id, "delivery", "3 repeats"},
 		"/fragments/refusals?workflow=orders": {"17 refused:", "token_invalid"},
 		"/fragments/workflow?workflow=orders": {"1 of 1 active", `aria-checked="true"`, "never used"},
@@ -113,11 +151,14 @@ func TestEveryPage(t *testing.T) {
 			`href="/workflows/orders">orders</a>`, "<b>17</b>", "token_invalid", "give the sender the new URL", "body of 2 KB", "&lt;script&gt;",
 			"<code>deleted-one</code>", "sender unknown", "no workflow", "<b>1,234</b>", "mistyped",
 		},
-		"/refusals?within=9y&after=nonsense": {"“9y” is not a span of time; “nonsense” is not a place in the list", "<b>17</b>"},
-		"/accounts":                          {"Events start no workflow", `data-events="/api/v1/accounts/on-free/events"`, "1 of 1 active", "1 active workflow refused", "free: 1 active, 60 requests/min, 1 GB a day<", "pro: any number active, 600 requests/min per workflow, 10 GB a day<"},
-		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is not a status; “x” is not a way to start an execution; “9y” is not a span of time; “nonsense” is not a place in the list", id},
-		"/executions?source=rerun":                                    {"Nothing matches"},
-		"/executions?source=event":                                    {"Nothing matches", `value="event" selected`},
+		"/refusals?within=9y&after=nonsense": {"“9y” is not a span of time; “nonsense” is not a " +
+			"place in the list", "<b>17</b>"},
+		"/accounts": {"Events start no workflow", `data-events="/api/v1/accounts/on-free/events"`, "1 of 1 active", "1 active workflow refused", "free: 1 active, 60 requests/min, 1 GB a day<", "pro: any number active, 600 requests/min per workflow, 10 GB a day<"},
+		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is not a " +
+			"status; “x” is not a way to start an execution; “9y” is not a span of time; " +
+			"“nonsense” is not a place in the list", id},
+		"/executions?source=rerun": {"Nothing matches"},
+		"/executions?source=event": {"Nothing matches", `value="event" selected`},
 	} {
 		body := r.get(path, session).body
 		for _, part := range parts {
@@ -148,11 +189,13 @@ func TestPagesOfExtremeInput(t *testing.T) {
 	} {
 		id := r.execution("orders", input)
 		a := r.get("/executions/"+id, session)
-		if a.status != http.StatusOK || (len(input) < 1000 && !strings.Contains(a.body, "see Raw")) {
+		if a.status != http.StatusOK ||
+			(len(input) < 1000 && !strings.Contains(a.body, "see Raw")) {
 			t.Errorf("%s: %d", name, a.status)
 		}
 		r.check(r.SetSamplePayload(t.Context(), "orders", "node", []byte(input)))
-		if a := r.get("/workflows/orders", session); a.status != http.StatusOK || len(a.body) > 1<<20 {
+		if a := r.get("/workflows/orders", session); a.status != http.StatusOK ||
+			len(a.body) > 1<<20 {
 			t.Errorf("%s as a sample: %d, %d bytes", name, a.status, len(a.body))
 		}
 	}
@@ -185,16 +228,20 @@ func (r *rig) execution(workflowID, input string) string {
 	r.check(err)
 	id := fmt.Sprintf("%08d-0000-8000-8000-000000000000", now.UnixNano()%100_000_000)
 	start := execution.Start{
-		ID: id, WorkflowID: workflowID, NodeID: "node", AccountID: "on-free", Queue: "default", Source: execution.Webhook, DeliveryID: "d-1",
-		AcceptedAt: now, Payload: payload, Headers: execution.Values{"X-Request": {"<b>"}}, Query: execution.Values{"debug": {"1"}},
+		ID: id, WorkflowID: workflowID, NodeID: "node", AccountID: "on-free", Queue: "default",
+		Source: execution.Webhook, DeliveryID: "d-1",
+		AcceptedAt: now, Payload: payload, Headers: execution.Values{"X-Request": {"<b>"}},
+		Query: execution.Values{"debug": {"1"}},
 	}
 	msg, err := stream.StartMessage(start)
 	r.check(err)
 	ack, err := r.JetStream.PublishMsg(r.t.Context(), msg)
 	r.check(err)
 	_, err = r.store.Apply(r.t.Context(), store.Batch{New: []store.Record{{
-		ID: id, AccountID: start.AccountID, WorkflowID: workflowID, NodeID: "node", Queue: "default", Source: start.Source, Status: execution.Queued,
-		DeliveryID: "d-1", AcceptedAt: now, RecordedAt: now, ContentType: "application/json", BodyBytes: int64(len(input)), StreamSequence: ack.Sequence,
+		ID: id, AccountID: start.AccountID, WorkflowID: workflowID, NodeID: "node",
+		Queue: "default", Source: start.Source, Status: execution.Queued,
+		DeliveryID: "d-1", AcceptedAt: now, RecordedAt: now, ContentType: "application/json",
+		BodyBytes: int64(len(input)), StreamSequence: ack.Sequence,
 	}}})
 	r.check(err)
 	r.check(r.store.AddDuplicates(r.t.Context(), "report", now, map[string]int64{id: 3}))
@@ -221,7 +268,8 @@ func TestAssets(t *testing.T) {
 	}
 	for _, path := range found {
 		a := r.get(path)
-		if a.status != http.StatusOK || !strings.Contains(a.header.Get("Cache-Control"), "immutable") {
+		if a.status != http.StatusOK ||
+			!strings.Contains(a.header.Get("Cache-Control"), "immutable") {
 			t.Errorf("%s: %d, %s", path, a.status, a.header.Get("Cache-Control"))
 		}
 	}
@@ -229,7 +277,8 @@ func TestAssets(t *testing.T) {
 	if a := r.get(folder); a.status != http.StatusNotFound {
 		t.Errorf("the folder: %d", a.status)
 	}
-	if a := r.get(folder + "console.js"); !strings.HasPrefix(a.header.Get("Content-Type"), "text/javascript") {
+	if a := r.get(folder + "console.js"); !strings.HasPrefix(a.header.Get("Content-Type"),
+		"text/javascript") {
 		t.Errorf("a module is %s", a.header.Get("Content-Type"))
 	}
 }
@@ -268,13 +317,17 @@ func TestAnExecutionIsFoundByItsID(t *testing.T) {
 	id := r.execution("orders", `{}`)
 	session := r.signIn()
 	for _, path := range []string{"/executions", "/workflows/orders"} {
-		if a := r.get(path+"?delivery=+"+strings.ToUpper(id), session); a.status != http.StatusSeeOther || a.header.Get("Location") != "/executions/"+id {
+		if a := r.get(path+"?delivery=+"+strings.ToUpper(id),
+			session); a.status != http.StatusSeeOther ||
+			a.header.Get("Location") != "/executions/"+id {
 			t.Errorf("%s: %d %s", path, a.status, a.header.Get("Location"))
 		}
-		if a := r.get(path+"?delivery=d-1", session); a.status != http.StatusOK || !strings.Contains(a.body, id) {
+		if a := r.get(path+"?delivery=d-1", session); a.status != http.StatusOK ||
+			!strings.Contains(a.body, id) {
 			t.Errorf("%s by the delivery ID: %d", path, a.status)
 		}
-		if a := r.get(path+"?delivery=72d3162e-cc78-11e3-81ab-4c9367dc0958", session); a.status != http.StatusOK || strings.Contains(a.body, id) {
+		if a := r.get(path+"?delivery=72d3162e-cc78-11e3-81ab-4c9367dc0958",
+			session); a.status != http.StatusOK || strings.Contains(a.body, id) {
 			t.Errorf("%s by another UUID: %d", path, a.status)
 		}
 	}
@@ -289,8 +342,10 @@ func TestPaging(t *testing.T) {
 	began := time.Now().UTC().Truncate(time.Microsecond).Add(-time.Hour)
 	for i := range 60 {
 		batch.New = append(batch.New, store.Record{
-			ID: fmt.Sprintf("id-%03d", i), AccountID: "on-free", WorkflowID: "orders", NodeID: "node", Queue: "default", Source: execution.Webhook,
-			Status: execution.Queued, AcceptedAt: began.Add(time.Duration(i/2) * time.Second), RecordedAt: began, StreamSequence: uint64(i) + 1,
+			ID: fmt.Sprintf("id-%03d", i), AccountID: "on-free", WorkflowID: "orders",
+			NodeID: "node", Queue: "default", Source: execution.Webhook,
+			Status: execution.Queued, AcceptedAt: began.Add(time.Duration(i/2) * time.Second),
+			RecordedAt: began, StreamSequence: uint64(i) + 1,
 		})
 	}
 	_, err := r.store.Apply(t.Context(), batch)
@@ -340,7 +395,8 @@ func TestPagesOfRefusals(t *testing.T) {
 		if i >= 30 {
 			at = now.Add(-2*time.Hour - time.Duration(i)*time.Second)
 		}
-		all = append(all, store.Refusal{WorkflowID: fmt.Sprintf("w-%02d", i), Code: "json_invalid", Minute: at.Truncate(time.Minute), Count: 1, Last: store.RefusedRequest{At: at}})
+		all = append(all, store.Refusal{WorkflowID: fmt.Sprintf("w-%02d", i), Code: "json_invalid",
+			Minute: at.Truncate(time.Minute), Count: 1, Last: store.RefusedRequest{At: at}})
 	}
 	r.check(r.store.AddRefusals(t.Context(), "report", now, all))
 	rows, older := regexp.MustCompile(`<code>(w-\d\d)</code>`), regexp.MustCompile(`href="([^"]+)" rel="next"`)
@@ -374,7 +430,8 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	r := start(t)
 	token := r.Workflow(t, "orders", "free", true)
 	session := r.signIn()
-	if a := r.get("/dead-letters", session); !strings.Contains(a.body, "None. An execution appears here when") {
+	if a := r.get("/dead-letters", session); !strings.Contains(a.body,
+		"None. An execution appears here when") {
 		t.Error("without any, it does not say what one is")
 	}
 	if a := r.get("/fragments/numbers", session); strings.Contains(a.body, "dead letter") {
@@ -384,11 +441,15 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	var batch store.Batch
 	add := func(i int, workflow, node, reason string) {
 		batch.New = append(batch.New, store.Record{
-			ID: fmt.Sprintf("id-%03d", i), AccountID: "on-free", WorkflowID: workflow, NodeID: node, Queue: "default", Source: execution.Webhook,
-			Status: execution.Queued, AcceptedAt: began.Add(time.Duration(i) * time.Second), RecordedAt: began, StreamSequence: uint64(i) + 1,
+			ID: fmt.Sprintf("id-%03d", i), AccountID: "on-free", WorkflowID: workflow, NodeID: node,
+			Queue: "default", Source: execution.Webhook,
+			Status: execution.Queued, AcceptedAt: began.Add(time.Duration(i) * time.Second),
+			RecordedAt: began, StreamSequence: uint64(i) + 1,
 		})
 		batch.Progress = append(batch.Progress, execution.Progress{
-			ID: fmt.Sprintf("id-%03d", i), WorkflowID: workflow, Queue: "default", Status: execution.Failed, Error: reason, At: began.Add(time.Duration(i)*time.Second + 1500*time.Millisecond),
+			ID: fmt.Sprintf("id-%03d", i), WorkflowID: workflow, Queue: "default",
+			Status: execution.Failed, Error: reason,
+			At: began.Add(time.Duration(i)*time.Second + 1500*time.Millisecond),
 		})
 	}
 	for i := range 30 {
@@ -396,14 +457,16 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 	add(30, "orders", "dropped", "its node is gone")
 	add(31, "deleted-one", "node", "its workflow is gone")
-	batch.Unreadable = []store.Unreadable{{StreamSequence: 99, Subject: "executions.start.q.w.n", Reason: "not protobuf", At: began.Add(time.Hour)}}
+	batch.Unreadable = []store.Unreadable{{StreamSequence: 99, Subject: "executions.start.q.w.n",
+		Reason: "not protobuf", At: began.Add(time.Hour)}}
 	_, err := r.store.Apply(t.Context(), batch)
 	r.check(err)
 
 	first := r.get("/dead-letters", session)
 	wantSecured(t, "dead letters", first)
 	for part, want := range map[string]int{
-		"<tr ": 26, "data-run-again": 22, "its trigger node is gone": 2, "the message cannot be decoded": 1, "not protobuf": 1, "executions.start.q.w.n": 1,
+		"<tr ": 26, "data-run-again": 22, "its trigger node is gone": 2,
+		"the message cannot be decoded": 1, "not protobuf": 1, "executions.start.q.w.n": 1,
 		`/api/v1/executions/id-029/requeue`: 1, `href="/executions/id-031"`: 1, `href="/workflows/deleted-one"`: 0, "&lt;script&gt;": 22, "failed after 1.5 s": 24,
 		token: 0, registry.TokenPrefix: 0, "<script>alert": 0, `rel="next"`: 1, ">Newest<": 0,
 	} {
@@ -434,10 +497,12 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 	_, err = r.store.Apply(t.Context(), batch)
 	r.check(err)
-	if body := r.get("/", session).body; !strings.Contains(body, "<strong>More than 100 dead letters</strong>") {
+	const many = "<strong>More than 100 dead letters</strong>"
+	if body := r.get("/", session).body; !strings.Contains(body, many) {
 		t.Error("the overview counts the dead letters to the end")
 	}
-	if body := r.get("/dead-letters?after=nonsense", session).body; !strings.Contains(body, "“nonsense” is not a place in the list") || strings.Count(body, "<tr ") != 26 {
+	if body := r.get("/dead-letters?after=nonsense", session).body; !strings.Contains(body,
+		"“nonsense” is not a place in the list") || strings.Count(body, "<tr ") != 26 {
 		t.Error("what is no place is not said to be none")
 	}
 }
@@ -483,32 +548,40 @@ func TestPlanChange(t *testing.T) {
 			t.Errorf("to %s: %q, want %q", c.to, got, c.want)
 		}
 	}
-	if a := r.get("/fragments/plan-change?account=nobody&plan=free", session); a.status != http.StatusNotFound {
+	if a := r.get("/fragments/plan-change?account=nobody&plan=free",
+		session); a.status != http.StatusNotFound {
 		t.Errorf("of no account: %d", a.status)
 	}
 	// A workflow that is refused already does not stop.
 	_, _, err := r.PutAccount(t.Context(), "on-pro", "Shrunk", "free")
 	r.check(err)
-	if a := r.get("/fragments/plan-change?account=on-pro&plan=none", session); !strings.Contains(a.body, "This one stops") || !strings.Contains(a.body, "zeta") || strings.Contains(a.body, "alpha") {
+	if a := r.get("/fragments/plan-change?account=on-pro&plan=none",
+		session); !strings.Contains(a.body, "This one stops") ||
+		!strings.Contains(a.body, "zeta") || strings.Contains(a.body, "alpha") {
 		t.Errorf("from free to none: %d %s", a.status, a.body)
 	}
-	if a := r.get("/fragments/plan-change?account=on-pro&plan=free", session); a.status != http.StatusNoContent {
+	if a := r.get("/fragments/plan-change?account=on-pro&plan=free",
+		session); a.status != http.StatusNoContent {
 		t.Errorf("to the plan that it has: %d", a.status)
 	}
 
 	// No workflow stops, but senders may call less often.
 	r.Workflow(t, "limited", "ultra", true)
 	_, _, err = r.PutWorkflow(t.Context(), edit.WorkflowSpec{
-		ID: "limited", AccountID: "on-ultra", Triggers: []edit.TriggerSpec{{NodeID: "node"}}, RateLimit: &registry.RateLimit{Requests: 9, Window: time.Second},
+		ID: "limited", AccountID: "on-ultra", Triggers: []edit.TriggerSpec{{NodeID: "node"}},
+		RateLimit: &registry.RateLimit{Requests: 9, Window: time.Second},
 	})
 	r.check(err)
-	if a := r.get("/fragments/plan-change?account=on-ultra&plan=pro", session); a.status != http.StatusNoContent {
+	if a := r.get("/fragments/plan-change?account=on-ultra&plan=pro",
+		session); a.status != http.StatusNoContent {
 		t.Errorf("of one with a limit of its own: %d", a.status)
 	}
 	r.Workflow(t, "fast", "ultra", true)
 	r.Workflow(t, "faster", "ultra", true)
 	a := r.get("/fragments/plan-change?account=on-ultra&plan=pro", session)
-	if !strings.Contains(a.body, "Its rate limit is lower:</strong> 600 requests/min, now it is 6,000 requests/min. That holds for 2 active workflows without") || strings.Contains(a.body, "stop") {
+	if !strings.Contains(a.body,
+		"Its rate limit is lower:</strong> 600 requests/min, now it is 6,000 requests/min. That "+
+			"holds for 2 active workflows without") || strings.Contains(a.body, "stop") {
 		t.Errorf("from ultra to pro: %d %s", a.status, a.body)
 	}
 }
@@ -520,10 +593,14 @@ func TestExecutionsOfADeletedWorkflow(t *testing.T) {
 	r := start(t)
 	r.Workflow(t, "gone", "free", true)
 	id := r.execution("gone", "{}")
-	_, err := r.store.Apply(t.Context(), store.Batch{Progress: []execution.Progress{{ID: id, WorkflowID: "gone", Queue: "default", Status: execution.Succeeded, At: time.Now()}}})
+	_, err := r.store.Apply(t.Context(), store.Batch{Progress: []execution.Progress{{
+		ID: id, WorkflowID: "gone", Queue: "default", Status: execution.Succeeded, At: time.Now(),
+	}}})
 	r.check(err)
 	session := r.signIn()
-	pages := map[string]string{"/executions": "gone (deleted)", "/executions/" + id: "its workflow is gone"}
+	pages := map[string]string{
+		"/executions": "gone (deleted)", "/executions/" + id: "its workflow is gone",
+	}
 	for path := range pages {
 		if body := r.get(path, session).body; !strings.Contains(body, `href="/workflows/gone`) || !strings.Contains(body, "data-run-again") {
 			t.Errorf("%s has no link to the workflow, or nothing that runs it again", path)
@@ -546,7 +623,8 @@ func TestAdviceOnAPlanWithoutWebhooks(t *testing.T) {
 	_, _, err := r.PutAccount(t.Context(), "on-free", "Cut", "none")
 	r.check(err)
 	body := r.get("/workflows/off", r.signIn()).body
-	if strings.Contains(body, "Deactivate ") || !strings.Contains(body, "Change the plan</a> of “Cut”") {
+	if strings.Contains(body, "Deactivate ") ||
+		!strings.Contains(body, "Change the plan</a> of “Cut”") {
 		t.Error(body)
 	}
 }

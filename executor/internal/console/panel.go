@@ -88,14 +88,16 @@ func (r row) CanRequeue() bool {
 }
 
 func isDeadLetter(e operate.Execution) bool {
-	return execution.Status(e.Status) == execution.Failed && e.RequeuedAs == "" && e.DismissedAt.IsZero()
+	return execution.Status(e.Status) == execution.Failed && e.RequeuedAs == "" &&
+		e.DismissedAt.IsZero()
 }
 
 func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
 	read := filterReader{query: query}
 	f = panelFilter{
 		DeliveryID: read.text("delivery"), Workflow: read.text("of"), Account: read.text("account"),
-		Status: read.known("status", "status", func(status string) bool { return slices.Contains(statuses, status) }),
+		Status: read.known("status", "status",
+			func(status string) bool { return slices.Contains(statuses, status) }),
 		Source: read.known("source", "way to start an execution", func(source string) bool {
 			return slices.Contains(execution.Sources, execution.Source(source))
 		}),
@@ -120,7 +122,8 @@ func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error)
 func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 	filter := operate.ExecutionFilter{
 		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
-		Status: execution.Status(p.Filter.Status), Source: execution.Source(p.Filter.Source), DeliveryPrefix: p.Filter.DeliveryID, Since: beginOf(p.Filter.Within),
+		Status: execution.Status(p.Filter.Status), Source: execution.Source(p.Filter.Source),
+		DeliveryPrefix: p.Filter.DeliveryID, Since: beginOf(p.Filter.Within),
 	}
 	ask := func(page operate.Page) (api.List[operate.Execution], error) {
 		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
@@ -129,7 +132,8 @@ func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 	if isInvalid(err) && filter.DeliveryPrefix != "" { // too many records to compare their prefixes
 		filter.DeliveryPrefix, filter.DeliveryID = "", filter.DeliveryPrefix
 		found, ignored, err = askPage(after, p.Limit, ask)
-		ignored = append(ignored, "delivery IDs that only begin so, because there are too many executions: choose a time")
+		ignored = append(ignored,
+			"delivery IDs that only begin so, because there are too many executions: choose a time")
 	}
 	if err != nil {
 		return err
@@ -152,8 +156,10 @@ func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 // query returns the panel's query at a position; "" means the newest rows.
 func (p panel) query(after string) url.Values {
 	return queryOf(map[string]string{
-		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source, "within": p.Filter.Within,
-		"delivery": p.Filter.DeliveryID, "of": p.Filter.Workflow, "account": p.Filter.Account, "after": after,
+		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source,
+		"within":   p.Filter.Within,
+		"delivery": p.Filter.DeliveryID, "of": p.Filter.Workflow, "account": p.Filter.Account,
+		"after": after,
 	})
 }
 
@@ -175,7 +181,9 @@ func (p panel) Fragment() string {
 
 // Events returns the URL of the event stream for the rows that the panel shows.
 func (p panel) Events() string {
-	query := queryOf(map[string]string{"workflowId": cmp.Or(p.WorkflowID, p.Filter.Workflow), "accountId": p.Filter.Account})
+	query := queryOf(map[string]string{
+		"workflowId": cmp.Or(p.WorkflowID, p.Filter.Workflow), "accountId": p.Filter.Account,
+	})
 	if len(query) == 0 {
 		return "/api/v1/executions/stream"
 	}
@@ -185,11 +193,13 @@ func (p panel) Events() string {
 // ReplayAll returns the request of a button that replays all rejected executions that match the
 // filters, or nil if the call does not have such a filter.
 func (p panel) ReplayAll() *api.ReplayRejected {
-	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" || p.Filter.Source == string(execution.Rerun) || len(p.Rows) == 0 {
+	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" ||
+		p.Filter.Source == string(execution.Rerun) || len(p.Rows) == 0 {
 		return nil
 	}
 	return &api.ReplayRejected{
-		Status: string(execution.Rejected), WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account, Since: beginOf(p.Filter.Within),
+		Status: string(execution.Rejected), WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow),
+		AccountID: p.Filter.Account, Since: beginOf(p.Filter.Within),
 	}
 }
 
@@ -198,14 +208,16 @@ const maxSuggested = 200
 
 // suggestions returns the first workflows and accounts, for filters.
 func (c *Console) suggestions(ctx context.Context) (workflows, accounts []choice, err error) {
-	some, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{}, operate.Page{Limit: maxSuggested})
+	some, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{},
+		operate.Page{Limit: maxSuggested})
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, w := range some.Items {
 		workflows = append(workflows, choiceOf(w))
 	}
-	owners, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "", operate.Page{Limit: maxSuggested})
+	owners, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",
+		operate.Page{Limit: maxSuggested})
 	for _, a := range owners.Items {
 		accounts = append(accounts, choice{ID: a.ID, Name: nameOr(a.Name, a.ID)})
 	}
@@ -230,15 +242,19 @@ func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
 	if c.goToExecution(w, r) {
 		return
 	}
-	show(c, "executions", page{Title: "Executions", Section: "executions"}, func(r *http.Request) (panel, error) {
-		return c.panel(r, "/executions", "")
-	})(w, r)
+	show(c, "executions", page{Title: "Executions", Section: "executions"},
+		func(r *http.Request) (panel, error) {
+			return c.panel(r, "/executions", "")
+		})(w, r)
 }
 
 // newestRows returns the newest rows of a panel and the link to the rows after them, for live.js.
 func (c *Console) newestRows(r *http.Request) (panel, error) {
 	query := r.URL.Query()
-	p := panel{Path: "/executions", WorkflowID: query.Get("workflow"), NodeID: query.Get("node"), First: true}
+	p := panel{
+		Path: "/executions", WorkflowID: query.Get("workflow"), NodeID: query.Get("node"),
+		First: true,
+	}
 	if p.WorkflowID != "" {
 		p.Path = "/workflows/" + url.PathEscape(p.WorkflowID)
 	}

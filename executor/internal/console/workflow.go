@@ -32,7 +32,8 @@ type workflowPage struct {
 
 // Fragment returns the URL of the parts that change while the page is open, for fragments.js.
 func (p workflowPage) Fragment() string {
-	return "/fragments/workflow?" + url.Values{"workflow": {p.ID}, "node": {p.Trigger.NodeID}}.Encode()
+	return "/fragments/workflow?" +
+		url.Values{"workflow": {p.ID}, "node": {p.Trigger.NodeID}}.Encode()
 }
 
 // choice is an item of a list with a link.
@@ -84,7 +85,8 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if p.Trigger.Sender == nil {
 		ctx := r.Context()
-		p.Trigger.Recognized, err = c.Operate.LastRecognized(ctx, signin.Caller(ctx), p.ID, p.Trigger.NodeID)
+		p.Trigger.Recognized, err = c.Operate.LastRecognized(ctx, signin.Caller(ctx), p.ID,
+			p.Trigger.NodeID)
 		if err != nil {
 			c.failed(w, r, err)
 			return
@@ -110,11 +112,14 @@ func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
 
 // workflow returns the data of a workflow's page without its lists, or answers with an error page
 // itself.
-func (c *Console) workflow(w http.ResponseWriter, r *http.Request, id string) (p workflowPage, found bool) {
+func (c *Console) workflow(
+	w http.ResponseWriter, r *http.Request, id string,
+) (p workflowPage, found bool) {
 	workflow, err := c.Operate.Workflow(r.Context(), signin.Caller(r.Context()), id)
 	if err != nil {
 		if isNotFound(err) {
-			c.fail(w, r, http.StatusNotFound, "There is no such workflow", "It may have been deleted. The records of its executions are kept for a while.")
+			c.fail(w, r, http.StatusNotFound, "There is no such workflow",
+				"It may have been deleted. The records of its executions are kept for a while.")
 		} else {
 			c.failed(w, r, err)
 		}
@@ -130,10 +135,13 @@ func (c *Console) workflow(w http.ResponseWriter, r *http.Request, id string) (p
 	return p, true
 }
 
-func (c *Console) workflowPage(ctx context.Context, w api.Workflow, node string) (p workflowPage, err error) {
+func (c *Console) workflowPage(
+	ctx context.Context, w api.Workflow, node string,
+) (p workflowPage, err error) {
 	p = workflowPage{
-		ID: w.ID, Name: nameOr(w.Name, w.ID), Queue: w.Queue, State: stateOf(w), OwnRate: w.RateLimit,
-		Demo: c.DemoQueue != "" && w.Queue == c.DemoQueue,
+		ID: w.ID, Name: nameOr(w.Name, w.ID), Queue: w.Queue, State: stateOf(w),
+		OwnRate: w.RateLimit,
+		Demo:    c.DemoQueue != "" && w.Queue == c.DemoQueue,
 	}
 	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
 	if err != nil {
@@ -145,7 +153,8 @@ func (c *Console) workflowPage(ctx context.Context, w api.Workflow, node string)
 	if p.Account, err = c.quota(ctx, w.AccountID); err != nil {
 		return p, err
 	}
-	if !slices.ContainsFunc(w.Triggers, func(t api.WorkflowTrigger) bool { return t.NodeID == node }) {
+	if !slices.ContainsFunc(w.Triggers,
+		func(t api.WorkflowTrigger) bool { return t.NodeID == node }) {
 		node = w.Triggers[0].NodeID // a workflow has one at least
 	}
 	for _, t := range w.Triggers {
@@ -167,15 +176,18 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 		return trigger{}, err
 	}
 	t := trigger{
-		WorkflowID: workflowID, NodeID: nodeID, Name: nameOr(got.Name, nodeID), URL: strings.TrimSuffix(got.URL, got.Token),
-		Loopback: operate.Loopback(got.URL), Tokens: got.Tokens, DeliveryIDs: deliveryIDs(got.DeliveryIDSources), MaxBodyBytes: got.MaxBodyBytes,
+		WorkflowID: workflowID, NodeID: nodeID, Name: nameOr(got.Name, nodeID),
+		URL:      strings.TrimSuffix(got.URL, got.Token),
+		Loopback: operate.Loopback(got.URL), Tokens: got.Tokens,
+		DeliveryIDs: deliveryIDs(got.DeliveryIDSources), MaxBodyBytes: got.MaxBodyBytes,
 		Rate: rateText(got.RateLimit),
 	}
 	t.setHandling(got)
 	if sample := bytes.TrimSpace(got.SamplePayload); string(sample) != "null" {
 		t.Sample = readable(sample)
 	}
-	t.Snippets = snippets(t.URL, slices.Concat(got.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id"})[0])
+	t.Snippets = snippets(t.URL,
+		slices.Concat(got.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id"})[0])
 	presets, err := c.Operate.SenderPresets(ctx, signin.Caller(ctx))
 	if err != nil {
 		return t, err
@@ -194,18 +206,21 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 
 // NeverCalled reports whether no sender has used any of the tokens.
 func (t trigger) NeverCalled() bool {
-	return !slices.ContainsFunc(t.Tokens, func(token api.Token) bool { return token.LastUsedAt != nil })
+	return !slices.ContainsFunc(t.Tokens,
+		func(token api.Token) bool { return token.LastUsedAt != nil })
 }
 
 // NotCalledYet reports whether the sender has neither sent a verified request nor done its
 // handshake: it still has to be connected.
 func (t trigger) NotCalledYet() bool {
-	return t.Sender != nil && t.Preset.Verifies && t.Sender.LastVerifiedAt.IsZero() && t.Sender.LastHandshakeAt.IsZero()
+	return t.Sender != nil && t.Preset.Verifies && t.Sender.LastVerifiedAt.IsZero() &&
+		t.Sender.LastHandshakeAt.IsZero()
 }
 
 // WaitsForSecret reports whether the sender transmits its secret itself and has not done so yet.
 func (t trigger) WaitsForSecret() bool {
-	return t.Preset.Secret != nil && t.Preset.Secret.Captured && t.Sender != nil && len(t.Sender.Secrets) == 0
+	return t.Preset.Secret != nil && t.Preset.Secret.Captured && t.Sender != nil &&
+		len(t.Sender.Secrets) == 0
 }
 
 // OfferGitHub reports whether to show the steps that connect GitHub: the sender is GitHub, or none
@@ -258,7 +273,9 @@ func readable(text []byte) string {
 
 // activeBesides returns the first other active workflows of the account.
 func (c *Console) activeBesides(ctx context.Context, w api.Workflow) (others []choice, err error) {
-	active, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{AccountID: w.AccountID, Active: true}, operate.Page{Limit: maxOthers + 1})
+	filter := operate.WorkflowFilter{AccountID: w.AccountID, Active: true}
+	active, err := c.Operate.Workflows(ctx, signin.Caller(ctx), filter,
+		operate.Page{Limit: maxOthers + 1})
 	for _, other := range active.Items {
 		if other.ID != w.ID && len(others) < maxOthers {
 			others = append(others, choiceOf(other))

@@ -33,7 +33,10 @@ type workflowRow struct {
 
 func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	ctx := r.Context()
-	filter := operate.WorkflowFilter{AccountID: r.URL.Query().Get("account"), Text: strings.TrimSpace(r.URL.Query().Get("q"))}
+	filter := operate.WorkflowFilter{
+		AccountID: r.URL.Query().Get("account"),
+		Text:      strings.TrimSpace(r.URL.Query().Get("q")),
+	}
 	list.Search = filter.Text
 	if list.AnyOwners, list.AnyAtAll, err = c.anything(ctx); err != nil {
 		return list, err
@@ -45,9 +48,11 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 		}
 		list.Account = &of
 	}
-	found, at, err := askList(r, queryOf(map[string]string{"q": filter.Text, "account": filter.AccountID}), nil, func(p operate.Page) (api.List[api.Workflow], error) {
+	query := queryOf(map[string]string{"q": filter.Text, "account": filter.AccountID})
+	ask := func(p operate.Page) (api.List[api.Workflow], error) {
 		return c.Operate.Workflows(ctx, signin.Caller(ctx), filter, p)
-	})
+	}
+	found, at, err := askList(r, query, nil, ask)
 	if err != nil {
 		return list, err
 	}
@@ -76,7 +81,8 @@ func (c *Console) anything(ctx context.Context) (accounts, workflows bool, err e
 	if err != nil {
 		return false, false, err
 	}
-	someWorkflows, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{}, operate.Page{Limit: 1})
+	someWorkflows, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{},
+		operate.Page{Limit: 1})
 	return len(someAccounts.Items) > 0, len(someWorkflows.Items) > 0, err
 }
 
@@ -114,7 +120,8 @@ const maxChoices = 500
 func (c *Console) newWorkflow(r *http.Request) (form newWorkflow, err error) {
 	ctx := r.Context()
 	form.Account, form.DemoQueue = r.URL.Query().Get("account"), c.DemoQueue
-	accounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "", operate.Page{Limit: maxChoices})
+	accounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",
+		operate.Page{Limit: maxChoices})
 	if err != nil {
 		return form, err
 	}

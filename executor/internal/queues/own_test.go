@@ -48,7 +48,9 @@ func TestGroupsInAnOwnStream(t *testing.T) {
 				if consumer, err = r.js.Consumer(t.Context(), name, group.Consumer()); err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
-				if have[i] = consumer.CachedInfo().Config.MaxAckPending; consumer.CachedInfo().Config.AckWait != 7*time.Second {
+				config := consumer.CachedInfo().Config
+				have[i] = config.MaxAckPending
+				if config.AckWait != 7*time.Second {
 					t.Fatalf("%s: %+v", name, consumer.CachedInfo().Config)
 				}
 			}

@@ -581,7 +581,8 @@ func (w *Watch) addOrdered(ctx context.Context, at *place, q *Queue) error {
 		if c.NumPending == 0 || c.NumAckPending == 0 {
 			continue
 		}
-		msg, err := at.in.GetMsg(ctx, c.Delivered.Stream) // the only message that is not acknowledged
+		// In a lane, this is the only message that is not acknowledged.
+		msg, err := at.in.GetMsg(ctx, c.Delivered.Stream)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}

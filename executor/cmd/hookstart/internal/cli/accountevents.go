@@ -34,7 +34,8 @@ Examples:
 func (v *accountEvents) Run(s *session) error {
 	switch {
 	case v.Clear:
-		return s.finish(s.client.DeleteEvents(s.ctx, v.Account), "the events of %s start no workflow",
+		return s.finish(s.client.DeleteEvents(s.ctx, v.Account),
+			"the events of %s start no workflow",
 			v.Account)
 	case v.Workflow == "" && (len(v.Kinds) > 0 || v.SilentAfter != 0):
 		return &usageError{

@@ -133,7 +133,8 @@ func (v *adminReplicas) Run(s *session) error {
 	}
 	last = stream.Replication{} // the copy has the original's name
 	_, _ = fmt.Fprintln(s.Out, "the registry's copy:")
-	return withServersHint(stream.SetReplicas(ctx, copies, registry.CopyStreams(), v.Number, progress))
+	return withServersHint(stream.SetReplicas(ctx, copies, registry.CopyStreams(), v.Number,
+		progress))
 }
 
 // withServersHint adds to an error what to do when there are too few servers.

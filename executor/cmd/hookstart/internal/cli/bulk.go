@@ -52,7 +52,8 @@ Examples:
 func (v *deadLetterDismiss) Run(s *session) error {
 	switch {
 	case v.All == (len(v.DeadLetters) > 0):
-		return &hintError{errors.New("name dead letters, or give --all"), "hookstart dead-letter list"}
+		return &hintError{errors.New("name dead letters, or give --all"),
+			"hookstart dead-letter list"}
 	case v.isGiven() && !v.All:
 		return errFilterWithoutAll
 	}
@@ -97,17 +98,21 @@ Examples:
 func (v *executionAgain) Run(s *session) error {
 	switch {
 	case v.Rejected == (v.Execution != ""):
-		return &hintError{errors.New("name one execution, or give --rejected"), "hookstart execution list --status rejected"}
+		return &hintError{errors.New("name one execution, or give --rejected"),
+			"hookstart execution list --status rejected"}
 	case !v.Rejected && (v.Workflow != "" || !v.Since.IsZero() || !v.Until.IsZero()):
 		return &hintError{
 			errors.New("--workflow, --since and --until say which of --rejected"), helpOfRunAgain,
 		}
 	case v.Sample && (v.Rejected || v.Key != ""):
 		return &hintError{
-			errors.New("--sample goes with one execution, without --rejected and --key"), helpOfRunAgain,
+			errors.New("--sample goes with one execution, without --rejected and --key"),
+			helpOfRunAgain,
 		}
 	case v.Rejected:
-		which := api.ReplayRejected{Status: "rejected", WorkflowID: v.Workflow, Since: v.Since.Time, Until: v.Until.Time}
+		which := api.ReplayRejected{
+			Status: "rejected", WorkflowID: v.Workflow, Since: v.Since.Time, Until: v.Until.Time,
+		}
 		return s.repeat("run again", func() (int, []api.Left, bool, error) {
 			done, err := s.client.ReplayRejected(s.ctx, which, v.Key)
 			return done.Replayed, done.Left, done.More, err
@@ -125,7 +130,9 @@ func (v *executionAgain) Run(s *session) error {
 }
 
 // repeat repeats a bulk call until no more objects are left, and prints the total of what it did.
-func (s *session) repeat(what string, call func() (n int, left []api.Left, more bool, err error)) error {
+func (s *session) repeat(
+	what string, call func() (n int, left []api.Left, more bool, err error),
+) error {
 	total := 0
 	for {
 		n, left, more, err := call()
@@ -151,7 +158,8 @@ func (s *session) repeat(what string, call func() (n int, left []api.Left, more 
 		}
 		parts := []string{fmt.Sprintf("%d %s", total, what)}
 		for _, l := range left {
-			parts = append(parts, fmt.Sprintf("%d not: %s", l.Count, strings.ReplaceAll(l.Code, "_", " ")))
+			parts = append(parts,
+				fmt.Sprintf("%d not: %s", l.Count, strings.ReplaceAll(l.Code, "_", " ")))
 		}
 		return s.line("%s", strings.Join(parts, "; "))
 	}

@@ -20,7 +20,8 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-const description = "The command line of hookstart, for operators and runners. Start with: hookstart workflow list"
+const description = "The command line of hookstart, for operators and runners. Start with: " +
+	"hookstart workflow list"
 
 // flags holds the verbs, and the flags that all verbs have.
 type flags struct {
@@ -92,7 +93,8 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 var examples = kong.PostBuild(func(k *kong.Kong) error {
 	return kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
 		if node, ok := v.(*kong.Node); ok && node.Tag != nil && node.Tag.Has("example") {
-			node.Detail = strings.TrimSpace(node.Tag.Get("detail") + "\n\nExample:\n\n  " + strings.ReplaceAll(node.Tag.Get("example"), "\n", "\n  "))
+			node.Detail = strings.TrimSpace(node.Tag.Get("detail") + "\n\nExample:\n\n  " +
+				strings.ReplaceAll(node.Tag.Get("example"), "\n", "\n  "))
 		}
 		return next(nil)
 	})
@@ -124,7 +126,8 @@ type session struct {
 // withoutAPI reports whether a command works without the operators' API.
 func withoutAPI(command string) bool {
 	verb, _, _ := strings.Cut(command, " ")
-	return verb == "run" || verb == "completion" || strings.HasPrefix(command, "admin replicas") || strings.HasPrefix(command, "admin stream") ||
+	return verb == "run" || verb == "completion" || strings.HasPrefix(command, "admin replicas") ||
+		strings.HasPrefix(command, "admin stream") ||
 		command == "admin secrets-key" || command == "admin reseal"
 }
 
@@ -135,7 +138,8 @@ func (f *flags) session(ctx context.Context, std Streams, command string) (*sess
 	}
 	at, err := url.Parse(f.APIURL)
 	if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" {
-		return nil, &usageError{"--api-url must be like http://127.0.0.1:8081", "hookstart --help lists the flags that all verbs have"}
+		return nil, &usageError{"--api-url must be like http://127.0.0.1:8081",
+			"hookstart --help lists the flags that all verbs have"}
 	}
 	s := &session{Streams: std, ctx: ctx, json: f.Output == "json", now: time.Now}
 	s.client = apiclient.New(f.APIURL, token).WithTrace(func(body []byte) { s.answer = body })
@@ -159,7 +163,8 @@ func transportTrusting(caFile string) (http.RoundTripper, error) {
 	if !authorities.AppendCertsFromPEM(content) {
 		return nil, fmt.Errorf("%s holds no certificate", caFile)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert,errcheck // net/http's own
+	//nolint:forcetypeassert,errcheck // net/http's own
+	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
 	return transport, nil
 }

@@ -30,7 +30,9 @@ func (f deadLetterFilter) isGiven() bool {
 }
 
 func (f deadLetterFilter) selected() api.SelectDeadLetters {
-	return api.SelectDeadLetters{WorkflowID: f.Workflow, Reason: f.Reason, Since: f.Since.Time, Until: f.Until.Time}
+	return api.SelectDeadLetters{
+		WorkflowID: f.Workflow, Reason: f.Reason, Since: f.Since.Time, Until: f.Until.Time,
+	}
 }
 
 type deadLetterList struct {
@@ -50,12 +52,15 @@ Example:
 
 func (v *deadLetterList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.DeadLetter], error) {
-		return s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{WorkflowID: v.Workflow, Reason: v.Reason, Since: v.Since.Time, Until: v.Until.Time}, p)
+		return s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{
+			WorkflowID: v.Workflow, Reason: v.Reason, Since: v.Since.Time, Until: v.Until.Time,
+		}, p)
 	}, listing[api.DeadLetter]{
 		// The reason comes last, because it is the only cell that may be long.
 		head: []string{"DEAD LETTER", "KIND", "ACCEPTED", "WORKFLOW", "REASON"},
 		row: func(d api.DeadLetter) []string {
-			return []string{d.ID, d.Kind, ago(d.At, s.now()), cmp.Or(d.WorkflowID, "–"), short(oneLine(d.Reason), 100)}
+			return []string{d.ID, d.Kind, ago(d.At, s.now()), cmp.Or(d.WorkflowID, "–"),
+				short(oneLine(d.Reason), 100)}
 		},
 		none: "No dead letters.",
 	})
@@ -94,7 +99,8 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	id := v.DeadLetter
 	switch {
 	case count(id != "", v.Refused, v.All) != 1:
-		return &hintError{errors.New("name one dead letter, or give --refused or --all"), "hookstart dead-letter list"}
+		return &hintError{errors.New("name one dead letter, or give --refused or --all"),
+			"hookstart dead-letter list"}
 	case v.isGiven() && !v.All:
 		return errFilterWithoutAll
 	case v.All:
@@ -108,12 +114,14 @@ func (v *deadLetterRequeue) Run(s *session) error {
 			return err
 		}
 	}
-	before, _ := s.client.Execution(s.ctx, id) // if this is no dead letter, it cannot be requeued, either, and that error says why
+	// If there is no such execution, the requeue fails, and its error says why.
+	before, _ := s.client.Execution(s.ctx, id)
 	started, err := s.client.RequeueExecution(s.ctx, id)
 	switch {
 	case api.IsCode(err, api.CodeNotFailed):
 		return &hintError{
-			err, "hookstart dead-letter list; execution run-again starts any one that has ended again",
+			err, "hookstart dead-letter list; " +
+				"execution run-again starts any one that has ended again",
 		}
 	case strings.HasPrefix(id, "message-") || strings.HasPrefix(id, "report-"):
 		return s.finish(err, "%s is recorded, from %s", started.ExecutionID, id)
@@ -151,7 +159,8 @@ func (v *deadLetterRequeue) requeueRefused(s *session) error {
 		}
 	}
 	if !s.json {
-		if err := s.line("%d of %d messages are recorded.", len(ids)-len(failed), len(ids)); err != nil {
+		recorded := len(ids) - len(failed)
+		if err := s.line("%d of %d messages are recorded.", recorded, len(ids)); err != nil {
 			return err
 		}
 	}
@@ -166,7 +175,8 @@ func latestDeadLetter(s *session) (string, error) {
 		}
 	}
 	return "", &hintError{
-		errors.New("there is no failed execution that was not retried"), "hookstart dead-letter list",
+		errors.New("there is no failed execution that was not retried"),
+		"hookstart dead-letter list",
 	}
 }
 

@@ -25,7 +25,8 @@ func decodeNodeID(ctx *kong.DecodeContext, target reflect.Value) error {
 		case isPlace(text):
 			return fmt.Errorf(format, text, "a place", "--set "+text)
 		case strings.HasPrefix(text, "{"):
-			return fmt.Errorf(format, text, "JSON", "--set '"+text+"', or --data of a sample payload")
+			return fmt.Errorf(format, text, "JSON",
+				"--set '"+text+"', or --data of a sample payload")
 		}
 	}
 	return decodeID(ctx, target)
@@ -37,7 +38,8 @@ func decodeID(ctx *kong.DecodeContext, target reflect.Value) error {
 		return err
 	}
 	if !execution.ValidName(text) {
-		return fmt.Errorf("%q cannot be an ID: it must be 1 to 64 of the characters A-Z a-z 0-9 _ -", text)
+		return fmt.Errorf("%q cannot be an ID: it must be 1 to 64 of the characters A-Z a-z 0-9 "+
+			"_ -", text)
 	}
 	target.SetString(text)
 	return nil

@@ -34,7 +34,8 @@ Examples:
 func (v *keyCreate) Run(s *session) error {
 	put := api.PutKey{Name: v.Name, Role: v.Role, AccountID: v.Account}
 	if v.ExpiresIn.seconds > 0 {
-		put.ExpiresAt = s.now().Add(time.Duration(v.ExpiresIn.seconds) * time.Second).UTC().Truncate(time.Second)
+		lifetime := time.Duration(v.ExpiresIn.seconds) * time.Second
+		put.ExpiresAt = s.now().Add(lifetime).UTC().Truncate(time.Second)
 	}
 	made, err := s.client.CreateKey(s.ctx, put)
 	if err != nil {
@@ -45,7 +46,8 @@ func (v *keyCreate) Run(s *session) error {
 		if !made.ExpiresAt.IsZero() {
 			ends = "It ends " + ago(made.ExpiresAt, s.now()) + "."
 		}
-		s.note("%s: %s of %s. %s Keep it now: it is not shown again. hookstart key revoke %s ends it.",
+		s.note("%s: %s of %s. %s Keep it now: it is not shown again. hookstart key revoke %s "+
+			"ends it.",
 			made.ID, made.Role, cmp.Or(made.AccountID, "all accounts"), ends, made.ID)
 		return s.raw([]byte(made.Secret + "\n"))
 	})
@@ -57,12 +59,16 @@ type keyList struct {
 }
 
 func (v *keyList) Run(s *session) error {
-	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Key], error) { return s.client.Keys(s.ctx, v.Account, p) }, listing[api.Key]{
+	get := func(p apiclient.Page) (api.List[api.Key], error) {
+		return s.client.Keys(s.ctx, v.Account, p)
+	}
+	return list(s, v.paging, get, listing[api.Key]{
 		head: []string{"KEY", "ROLE", "ACCOUNT", "CREATED", "LAST USED", "ENDS", "NAME"},
 		row: func(k api.Key) []string {
 			return []string{
 				k.ID, k.Role, cmp.Or(k.AccountID, "all"), ago(k.CreatedAt, s.now()),
-				agoOr(k.LastUsedAt, s.now(), "never"), agoOr(k.ExpiresAt, s.now(), "never"), short(k.Name, 30),
+				agoOr(k.LastUsedAt, s.now(), "never"), agoOr(k.ExpiresAt, s.now(), "never"),
+				short(k.Name, 30),
 			}
 		},
 		none: "No keys. Make one: hookstart key create NAME --role viewer",

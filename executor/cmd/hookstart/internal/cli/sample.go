@@ -40,7 +40,8 @@ func (v *triggerSample) Run(s *session) error {
 		}
 		name = "--file"
 	}
-	if err := mustBeJSON(name, sample, "a text needs its quotation marks, too: '\"text\"'"); err != nil {
+	if err := mustBeJSON(name, sample,
+		"a text needs its quotation marks, too: '\"text\"'"); err != nil {
 		return err
 	}
 	id, err := v.id(s)
@@ -54,7 +55,8 @@ func (v *triggerSample) Run(s *session) error {
 	if s.json {
 		return s.showSample(t, v.Workflow)
 	}
-	return s.line("The sample payload of %s of %s is set: %d bytes", id, v.Workflow, len(t.SamplePayload))
+	return s.line("The sample payload of %s of %s is set: %d bytes", id, v.Workflow,
+		len(t.SamplePayload))
 }
 
 // showSample prints only the payload of the node, because the other fields contain tokens.
@@ -63,7 +65,8 @@ func (s *session) showSample(t api.Trigger, workflowID string) error {
 		return s.raw(t.SamplePayload)
 	}
 	if !isSet(t.SamplePayload) {
-		s.note("No sample payload. Set one: hookstart trigger sample %s %s --data '{\"hello\": \"world\"}'", workflowID, t.NodeID)
+		s.note("No sample payload. Set one: hookstart trigger sample %s %s --data '{\"hello\": "+
+			"\"world\"}'", workflowID, t.NodeID)
 		return nil
 	}
 	return s.raw([]byte(indented(t.SamplePayload)))
@@ -76,7 +79,8 @@ func isSet(value json.RawMessage) bool {
 // sampleHint adds to a refusal because of a missing sample payload how to set one.
 func sampleHint(err error, workflowID, nodeID string) error {
 	if api.IsCode(err, api.CodeSamplePayloadMissing) {
-		return &hintError{err, fmt.Sprintf("hookstart trigger sample %s %s --data '{\"hello\": \"world\"}'", workflowID, nodeID)}
+		return &hintError{err, fmt.Sprintf(
+			"hookstart trigger sample %s %s --data '{\"hello\": \"world\"}'", workflowID, nodeID)}
 	}
 	return err
 }

@@ -27,10 +27,12 @@ func TestAgo(t *testing.T) {
 			t.Errorf("%s: %s, want %s", back, got, want)
 		}
 	}
-	if got := agoAndExact(now.Add(-2*time.Minute), now); got != "2 min ago (2026-01-31 11:58:00.000 UTC)" {
+	before := now.Add(-2 * time.Minute)
+	if got := agoAndExact(before, now); got != "2 min ago (2026-01-31 11:58:00.000 UTC)" {
 		t.Error(got)
 	}
-	if got := timeAfter(now, now.Add(1234567*time.Microsecond)); got != "2026-01-31 12:00:01.234 UTC "+
+	later := now.Add(1234567 * time.Microsecond)
+	if got := timeAfter(now, later); got != "2026-01-31 12:00:01.234 UTC "+
 		"(+1.23s)" {
 		t.Error(got)
 	}

@@ -51,7 +51,10 @@ func (n *node) id(s *session) (string, error) {
 	for _, t := range w.Triggers {
 		ids = append(ids, t.NodeID)
 	}
-	return "", &usageError{fmt.Sprintf("workflow %s has %d trigger nodes: say which", w.ID, len(ids)), "one of " + strings.Join(ids, ", ")}
+	return "", &usageError{
+		fmt.Sprintf("workflow %s has %d trigger nodes: say which", w.ID, len(ids)),
+		"one of " + strings.Join(ids, ", "),
+	}
 }
 
 func (n *node) get(s *session) (api.Trigger, error) {
@@ -95,12 +98,14 @@ func (v *triggerRotate) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	t, err := s.client.RotateToken(s.ctx, v.Workflow, id, time.Duration(v.KeepOld.seconds)*time.Second)
+	t, err := s.client.RotateToken(s.ctx, v.Workflow, id,
+		time.Duration(v.KeepOld.seconds)*time.Second)
 	if err != nil {
 		return err
 	}
 	if v.KeepOld.seconds == 0 {
-		s.note("The old token has ended: senders need the new URL now. It is shown by --show-token, here and with trigger show.")
+		s.note("The old token has ended: senders need the new URL now. It is shown by " +
+			"--show-token, here and with trigger show.")
 	}
 	return v.show(s, t)
 }
@@ -113,7 +118,8 @@ func (v *triggerRerun) Run(s *session) error {
 		return err
 	}
 	started, err := s.client.RerunTrigger(s.ctx, v.Workflow, id)
-	return s.finish(sampleHint(err, v.Workflow, id), "%s started on the sample payload", started.ExecutionID)
+	return s.finish(sampleHint(err, v.Workflow, id), "%s started on the sample payload",
+		started.ExecutionID)
 }
 
 // show prints a node's settings. It prints the tokens only if the flags ask for them.
@@ -150,7 +156,10 @@ func (k secrecy) show(s *session, t api.Trigger) error {
 			if token.LastUsedAt != nil {
 				used = ago(*token.LastUsedAt, s.now())
 			}
-			table = append(table, []string{k.token(token.Token), ago(token.CreatedAt, s.now()), used, agoOr(token.ExpiresAt, s.now(), "never")})
+			table = append(table, []string{
+				k.token(token.Token), ago(token.CreatedAt, s.now()), used,
+				agoOr(token.ExpiresAt, s.now(), "never"),
+			})
 		}
 		return s.rows(table)
 	})

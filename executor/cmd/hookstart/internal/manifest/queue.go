@@ -40,7 +40,8 @@ func (s *Set) addQueues(ctx context.Context, client *apiclient.Client) error {
 			return err
 		}
 		own := q.OwnStream
-		if own == nil || slices.Contains([]string{"movingOut", "closedOut", "draining"}, own.Phase) {
+		leaving := []string{"movingOut", "closedOut", "draining"}
+		if own == nil || slices.Contains(leaving, own.Phase) {
 			continue
 		}
 		s.Queues = append(s.Queues, Queue{Kind: KindQueue, ID: q.Queue, Stream: &QueueStream{
