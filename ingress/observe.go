@@ -280,7 +280,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	return m
 }
 
-// addSenders looks up the counters of the presets once, not for each request.
+// addSenders looks up the counters of all presets once, so that no request has to.
 func (m *requestMetrics) addSenders(verified, handshakes, unverified *prometheus.CounterVec) {
 	for _, p := range sender.Presets() {
 		if len(p.Handshakes) > 0 {

@@ -183,7 +183,7 @@ func (p *process) trace(ctx context.Context, duration time.Duration) ([]byte, er
 	return io.ReadAll(answer.Body)
 }
 
-// shares adds up times under names.
+// shares holds sums of times by name.
 type shares map[string]time.Duration
 
 // The stages of a request, in order.

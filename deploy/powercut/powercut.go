@@ -119,8 +119,8 @@ func Run(ctx context.Context, c Config) (err error) {
 	return errors.Join(always.check(false), control.check(true))
 }
 
-// check returns an error that lists the faults in r. With mustLose r is the control's, which has to
-// have lost deliveries.
+// check returns an error that lists the faults in r. If mustLose is true, it is an error if no
+// deliveries were lost: the run without --sync-always must show that the test notices a loss.
 func (r Result) check(mustLose bool) error {
 	var wrong []error
 	complain := func(n int, what string) {

@@ -63,7 +63,7 @@ func runHostRunner(natsURL, credsFile, caFile, runs string) error {
 	}
 	defer nc.Close()
 	options := runnerOptions(hostGroup)
-	options.AckWait = 0 // the consumer, which executors make, has its own
+	options.AckWait = 0 // the executors create the consumer, with an ack wait of their own
 	return runner.Run(ctx, nc, options, handle)
 }
 

@@ -178,7 +178,7 @@ func (w *Webhook) Enter() Pass {
 	return p
 }
 
-// Leave ends the storing of a start.
+// Leave marks that the start of the pass was stored, or will not be.
 func (p Pass) Leave() {
 	if p.queue != nil {
 		p.queue.leave(p.epoch)

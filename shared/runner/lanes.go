@@ -49,7 +49,7 @@ const (
 // record says which one is newer, and is read again after a message has come from the newer place:
 // the queue may have moved in between.
 type lane struct {
-	number      int          // from 0 on
+	number      int          // the number of the lane, from 0
 	shared, own laneConsumer // the consumers in the shared and in the queue's own stream
 	held        *held        // nil means that no message is held
 }

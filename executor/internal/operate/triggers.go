@@ -231,7 +231,7 @@ func answerToAPI(a *registry.Answer) *api.Answer {
 	return &api.Answer{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
 }
 
-// answerFromAPI does the reverse of answerToAPI.
+// answerFromAPI returns the registry's form of a setting. a may be nil.
 func answerFromAPI(a *api.Answer) *registry.Answer {
 	if a == nil {
 		return nil

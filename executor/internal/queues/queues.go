@@ -181,8 +181,8 @@ func (w *Watch) Poll(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// Delivered returns the records whose starts a group had been given at the time of the call. A
-// group that gets a start later finds whatever was stored before the call.
+// Delivered returns the records whose starts had been delivered to a group at the time of the call.
+// A group that receives a start later finds everything that was stored before the call.
 func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[string]bool, error) {
 	names, err := w.streams(ctx)
 	if err != nil {
@@ -206,7 +206,7 @@ func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[stri
 	return given, nil
 }
 
-// addDelivered adds to given the records of a stream whose starts a group had been given.
+// addDelivered adds to given the records of a stream whose starts were delivered to a group.
 func (w *Watch) addDelivered(
 	ctx context.Context, of string, records []store.Record, subjects map[string]string,
 	given map[string]bool,

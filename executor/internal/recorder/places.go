@@ -144,7 +144,7 @@ func (r *Recorder) source(name string) source {
 // waiting is the number of starts that wait in each place, as last reported by the server.
 type waiting struct {
 	mu sync.Mutex
-	of map[string]uint64 // by stream of starts
+	of map[string]uint64 // by the name of the stream of starts
 }
 
 func (w *waiting) Store(starts string, n uint64) {

@@ -93,7 +93,7 @@ func AdvanceRevision(
 const (
 	// fillAtOnce is the maximum number of unconfirmed records.
 	fillAtOnce = 500
-	// fillStall is the maximum time that one of them may wait to be sent.
+	// fillStall is the maximum time for which a record may wait to be sent.
 	fillStall = 10 * time.Second
 )
 
