@@ -44,8 +44,9 @@ type Condition struct {
 // ConditionChange is the beginning or the end of a condition.
 type ConditionChange struct {
 	Condition
-	// Cause is stored if the condition did not exist before or, for an end, if it did. nil means
-	// that no event reports the change.
+	// Cause is the event cause of the change. It is stored only if the state really changes: a
+	// condition begins that did not exist, or ends that did. nil means that no event reports the
+	// change.
 	Cause *EventCause
 	Ended bool // whether the condition has ended; Since is ignored then
 }

@@ -145,8 +145,8 @@ type MessageKey struct {
 	Queue          string // the queue whose own stream it is; "" means the stream that queues share
 }
 
-// sharedStarts stands for the prefix of the subjects in the shared stream of starts, which have no
-// prefix that the subjects in other streams do not have.
+// sharedStarts stands for the shared stream of starts where other streams have the prefix of their
+// subjects. The subjects in the shared stream have no such prefix.
 const sharedStarts = "-"
 
 // Prefix returns the prefix of the subjects in the message's stream. Conditions in SQL compare it.

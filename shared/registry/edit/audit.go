@@ -236,7 +236,7 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 	}
 }
 
-// actionOfQueue returns the stable name of the change of a queue's settings. is holds the fields
+// actionOfQueue returns the stable name of the change of a queue's settings. now holds the fields
 // after the change.
 func actionOfQueue(fields []string, now map[string]value) string {
 	if i := slices.IndexFunc(fields, isStreamField); i >= 0 {

@@ -57,7 +57,7 @@ func openError(config *pgxpool.Config, err error) error {
 	}
 }
 
-// connectError is on one line; pgx begins one per address.
+// connectError is an error of pgx with its text on one line. pgx writes one line for each address.
 type connectError struct {
 	text string
 	err  error

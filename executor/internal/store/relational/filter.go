@@ -10,7 +10,7 @@ import (
 // Order is the order of a list.
 type Order struct {
 	By     string // time and ID: the database sorts what has the same time, with all columns
-	ByTime string // time alone: an index has that order
+	ByTime string // the order by time alone, which an index has
 	after  string
 	ids    int // order of records of the same time: 1 means the lowest ID first, -1 the highest
 }

@@ -100,11 +100,13 @@ type Dialect struct {
 	// Trouble is the condition of an execution that failed or was rejected, with a ? for the code
 	// of the status. It repeats the condition of an index.
 	Trouble string
-	// OfDelivery is the condition of executions that have one of several IDs and the delivery ID
-	// from which these are computed (two arguments), or another delivery ID (the third). It looks
-	// up both. Unindexed is the prefix for columns in conditions beside it that must not determine
-	// the index.
-	OfDelivery, Unindexed string
+	// OfDelivery is the condition of the executions with a delivery ID. Its arguments are the
+	// execution IDs that can be computed from the delivery ID, the delivery ID, and the delivery ID
+	// again, for executions whose ID was not computed from it. Both are looked up in an index.
+	OfDelivery string
+	// Unindexed is a prefix for a column in a further condition. It keeps the planner from choosing
+	// an index by that column. "" means that the planner needs no such hint.
+	Unindexed string
 	// HasStatistics reports whether the planner knows how many records a workflow has.
 	HasStatistics bool
 	// FirstTime is an argument before every time, for a database that needs a bound to read an

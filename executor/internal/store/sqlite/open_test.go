@@ -105,7 +105,7 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the first refusal changes nothing
+	for range 2 { // twice, because the first refusal must change nothing
 		s, err := Open(t.Context(), path)
 		if err == nil {
 			_ = s.Close()

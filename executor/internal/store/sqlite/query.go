@@ -17,7 +17,7 @@ func (s *Store) read(
 	})
 }
 
-// reading runs do, which reads in the read pool.
+// reading runs do, which may only read, and uses the connections for reading.
 func (s *Store) reading(ctx context.Context, what string, do func() error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
