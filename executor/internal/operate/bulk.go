@@ -31,13 +31,13 @@ const (
 type bulk struct {
 	s        *Service
 	caller   Caller
-	deadline time.Time // no further batch begins after it
-	as       func(record store.Record) execution.Start
+	deadline time.Time                                 // no further batch begins after it
+	as       func(record store.Record) execution.Start // returns the new start of a record
 	// requeue marks the originals as requeued, and counts them. If it is false, the starts that
 	// this call stored are counted.
 	requeue bool
 
-	started int
+	started int  // number of executions that were started again
 	more    bool // whether more executions may match
 
 	mu    sync.Mutex

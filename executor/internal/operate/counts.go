@@ -65,7 +65,7 @@ const (
 
 // RequestCount is the number of requests with one outcome within one minute.
 type RequestCount struct {
-	Minute  time.Time // its beginning
+	Minute  time.Time // the beginning of the minute
 	Outcome string
 	Code    string // code of the refusal
 	Count   int64

@@ -25,12 +25,12 @@ type Execution struct {
 // ExecutionDetail is a record with the request from the stream and the runners' results.
 type ExecutionDetail struct {
 	Execution
-	Input          []byte    // JSON; nil if the body was not read, or if InputExpired
-	InputExpired   bool      // the stream no longer has the message
-	StoredAt       time.Time // when the stream stored the message; zero if InputExpired
-	Headers, Query execution.Values
-	Output         []byte // JSON; nil means that there is none
-	Recognized     Recognized
+	Input          []byte           // JSON; nil if the body was not read, or if InputExpired
+	InputExpired   bool             // the stream no longer has the message
+	StoredAt       time.Time        // when the stream stored the message; zero if InputExpired
+	Headers, Query execution.Values // empty if InputExpired
+	Output         []byte           // JSON; nil means that there is none
+	Recognized     Recognized       // the provider that seems to have sent the request
 }
 
 // ExecutionFilter selects executions. Zero fields do not filter.
@@ -145,8 +145,8 @@ type request struct {
 	payload        execution.Payload // empty means that the body was not read
 	headers, query execution.Values
 	sender         string // the preset of the node's sender when the request arrived
-	verified       bool
-	orderKey       string
+	verified       bool   // the sender was verified
+	orderKey       string // "" means that the execution is not ordered
 }
 
 func (r request) expired() bool { return r.storedAt.IsZero() }

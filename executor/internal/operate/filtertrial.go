@@ -50,7 +50,7 @@ type TriedRequest struct {
 
 // SeenPlace is a place in a request at which requests had a value.
 type SeenPlace struct {
-	Place string
+	Place string // such as ptr:/action or header:X-GitHub-Event
 	// Values holds at most maxValues values as JSON, the most frequent first. Long values are left
 	// out.
 	Values []string

@@ -27,7 +27,7 @@ const sayEvery = time.Minute
 // once, in readiness and in the log, however many loops fail and however often.
 type database struct {
 	ready    *ops.Readiness
-	failures prometheus.Counter
+	failures prometheus.Counter // counts failed attempts
 	log      logrus.FieldLogger
 
 	mu       sync.Mutex

@@ -387,7 +387,7 @@ func (s startStreams) judge(one candidate) (maxAge time.Duration, groups []runne
 // candidate is an execution whose start is looked up.
 type candidate struct {
 	store.Lost
-	queue   string
+	queue   string // the queue of the execution
 	stream  string // the name of the stream that has the start; "" if none has it
 	subject string // of the start
 	unknown bool   // a stream that may have the start could not be judged

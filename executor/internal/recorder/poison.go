@@ -15,19 +15,23 @@ const (
 // quarantined. They wait in the stream, so that they do not block other messages. Only the
 // recorder's loop uses them.
 type poisonMessages struct {
+	// A message is quarantined when it was refused at least tries times, the first time at least
+	// time ago.
 	tries int
 	time  time.Duration
 	seen  map[origin]*poisonMessage
 }
 
+// origin identifies a message by its stream and its sequence there.
 type origin struct {
 	stream   string
 	sequence uint64
 }
 
+// poisonMessage counts the refusals of one message.
 type poisonMessage struct {
-	since time.Time
-	tries int
+	since time.Time // when it was first refused
+	tries int       // number of refusals
 }
 
 func originOf(e *entry) origin { return origin{e.meta.Stream, e.meta.Sequence.Stream} }

@@ -42,7 +42,7 @@ const (
 // message is a message with the identity of its stream.
 type message struct {
 	jetstream.Msg
-	created string
+	created string // the identity of the stream: see identityOf
 }
 
 // identityOf returns the identity of a stream.

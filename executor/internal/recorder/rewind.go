@@ -35,9 +35,10 @@ type marks struct {
 	last map[string][]mark // the last marks, by stream
 }
 
+// mark is one message that was acknowledged.
 type mark struct {
 	connection uint64 // the number of reconnects by then
-	sequence   uint64
+	sequence   uint64 // of the message in its stream
 	id         string // ID of the execution
 }
 

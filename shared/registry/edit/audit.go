@@ -59,17 +59,17 @@ type Entry struct {
 	ID         string    `json:"id"`
 	At         time.Time `json:"at,omitzero"` // when the change was stored; zero in the header
 	Actor      Actor     `json:"actor"`
-	Action     string    `json:"action"`
+	Action     string    `json:"action"` // such as workflow.activate
 	AccountID  string    `json:"accountId,omitempty"`
 	WorkflowID string    `json:"workflowId,omitempty"`
 	NodeID     string    `json:"nodeId,omitempty"`
-	Changes    []Changed `json:"changes,omitempty"`
+	Changes    []Changed `json:"changes,omitempty"` // the fields that differ, in order
 }
 
 // Changed is a field of a record that was changed, with its earlier and its later value. It never
 // contains a secret value.
 type Changed struct {
-	Field string `json:"field"`
+	Field string `json:"field"`          // its path, such as triggers[webhook].name
 	From  any    `json:"from,omitempty"` // nil means that it was not set
 	To    any    `json:"to,omitempty"`   // nil means that it is not set
 }

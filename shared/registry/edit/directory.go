@@ -62,7 +62,7 @@ func (r *records) count(w *registry.Workflow, change int) {
 // no concurrent change.
 type Versioned[T any] struct {
 	Record   T
-	Revision uint64
+	Revision uint64 // the sequence of the record in the bucket's stream
 }
 
 // accountKey returns a key that orders workflows by account, then by ID. Neither part contains a

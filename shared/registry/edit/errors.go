@@ -53,7 +53,7 @@ var ErrNoSample = errors.New("no sample payload is configured")
 // InvalidError describes a request of an operator that is not valid.
 type InvalidError struct {
 	Field   string // the field in the form of the operators' API, such as triggers[0].nodeId
-	Problem string
+	Problem string // what is wrong, for people
 }
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Problem }

@@ -58,9 +58,10 @@ func (d *Directory) KeyGone(id string) (gone <-chan struct{}, forget func()) {
 	}
 }
 
+// keyWatch waits for the end of one key.
 type keyWatch struct {
 	id   string
-	gone chan struct{}
+	gone chan struct{} // closed when the key no longer exists
 }
 
 // notifyKeyWatches closes the channels of the keys that no longer exist. It is called after a

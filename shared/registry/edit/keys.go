@@ -18,10 +18,10 @@ const MaxKeys = 10_000
 type KeySpec struct {
 	ID        string
 	Name      string
-	Role      string
-	AccountID string // "" means all accounts
-	SHA256    [sha256.Size]byte
-	ExpiresAt time.Time // the zero time means never
+	Role      string            // viewer, editor or admin
+	AccountID string            // "" means all accounts
+	SHA256    [sha256.Size]byte // of the key's text
+	ExpiresAt time.Time         // the zero time means never
 }
 
 // CreateKey stores a key whose ID and hash are new. The key is in force at every executor when

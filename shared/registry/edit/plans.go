@@ -22,8 +22,8 @@ var DefaultPlans []byte
 type planFile struct {
 	ID              string `json:"id"`
 	WebhookTriggers bool   `json:"webhookTriggers"`
-	MaxActive       *int64 `json:"maxActiveWebhookWorkflows"`
-	BytesPerDay     *int64 `json:"bytesPerDay"`
+	MaxActive       *int64 `json:"maxActiveWebhookWorkflows"` // nil means no limit
+	BytesPerDay     *int64 `json:"bytesPerDay"`               // nil means no limit
 	RateLimit       struct {
 		Requests      int64 `json:"requests"`
 		WindowSeconds int64 `json:"windowSeconds"`

@@ -22,10 +22,10 @@ const (
 // QueueStreamSpec is the part of a queue's own stream that an operator sets. The zero value means
 // that it is like the shared stream, without a limit of its size.
 type QueueStreamSpec struct {
-	MaxBytes      int64
-	MaxAge        time.Duration
-	Replicas      int64
-	PlacementTags []string
+	MaxBytes      int64         // size at which new messages are refused; 0 means no limit
+	MaxAge        time.Duration // in whole seconds; 0 means the age of the shared stream
+	Replicas      int64         // 0 means as many as the shared stream has
+	PlacementTags []string      // tags that a server must have; empty means any server
 }
 
 // Check returns an InvalidError if the settings are not valid.

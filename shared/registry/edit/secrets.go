@@ -18,7 +18,7 @@ import (
 
 // TokenInfo is a token that is valid.
 type TokenInfo struct {
-	Token     string
+	Token     string // its text
 	ID        string // the ID of its registry.TokenHash
 	CreatedAt time.Time
 	ExpiresAt time.Time // the zero time means never

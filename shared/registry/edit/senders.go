@@ -30,7 +30,7 @@ type SenderSpec struct {
 type SenderInfo struct {
 	Workflow *registry.Workflow
 	NodeID   string
-	Preset   string
+	Preset   string // the ID of the preset
 	// Before is the preset that PutSender has replaced. "" means that there was none.
 	Before   string
 	Secrets  []SecretInfo      // the valid secrets, newest first

@@ -21,7 +21,7 @@ type WorkflowSpec struct {
 	Name      string
 	Queue     string              // "" means the default queue
 	RateLimit *registry.RateLimit // nil means the plan's rate limit
-	Triggers  []TriggerSpec
+	Triggers  []TriggerSpec       // all nodes: a node that is left out is deleted
 	// Within is the only account in which an existing workflow may be; a workflow of another
 	// account is reported as not found. "" means any account.
 	Within string

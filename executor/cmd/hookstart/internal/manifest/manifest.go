@@ -55,9 +55,12 @@ type Account struct {
 
 // Events is the setting of an account's operator events.
 type Events struct {
-	WorkflowID         string   `json:"workflowId" yaml:"workflowId"`
-	Kinds              []string `json:"kinds,omitempty" yaml:"kinds,omitempty"`
-	SilentAfterSeconds int64    `json:"silentAfterSeconds,omitempty" yaml:"silentAfterSeconds,omitempty"`
+	WorkflowID string `json:"workflowId" yaml:"workflowId"`
+	// Kinds are the kinds of events that start the workflow. If it is absent, all kinds do.
+	Kinds []string `json:"kinds,omitempty" yaml:"kinds,omitempty"`
+	// SilentAfterSeconds is the time without a request after which a node counts as silent. If it
+	// is absent, the time depends on the node's usual pace.
+	SilentAfterSeconds int64 `json:"silentAfterSeconds,omitempty" yaml:"silentAfterSeconds,omitempty"`
 }
 
 // Workflow is a document of kind Workflow.
@@ -69,7 +72,8 @@ type Workflow struct {
 	// Queue is the workflow's queue. If it is absent, the queue is "default".
 	Queue string `json:"queue,omitempty" yaml:"queue,omitempty"`
 	// Active switches the workflow on or off. If it is absent (nil), the switch stays as it is.
-	Active    *bool      `json:"active,omitempty" yaml:"active,omitempty"`
+	Active *bool `json:"active,omitempty" yaml:"active,omitempty"`
+	// RateLimit is the workflow's own rate limit. If it is absent, the plan's limit applies.
 	RateLimit *RateLimit `json:"rateLimit,omitempty" yaml:"rateLimit,omitempty"`
 	Triggers  []Trigger  `json:"triggers" yaml:"triggers"`
 
@@ -102,8 +106,10 @@ type Trigger struct {
 
 // Answer is the setting with which the answer to a request waits for the end of its execution.
 type Answer struct {
+	// WaitSeconds is the maximum time from the request to the answer.
 	WaitSeconds int64 `json:"waitSeconds" yaml:"waitSeconds"`
-	Raw         bool  `json:"raw,omitempty" yaml:"raw,omitempty"`
+	// Raw makes the output of the execution the whole body of the answer.
+	Raw bool `json:"raw,omitempty" yaml:"raw,omitempty"`
 }
 
 // Filter is a filter as JSON. In YAML it is a mapping.

@@ -27,7 +27,7 @@ type Step struct {
 	// Needs holds the keys of documents whose steps must have succeeded: a workflow is not
 	// activated without its senders.
 	Needs []string
-	key   string
+	key   string // the key of the document
 }
 
 // Key returns the key of the step's document, for Needs.
