@@ -8,8 +8,10 @@ import (
 // The scale of a chart ends at a round number that no bar exceeds, whose half is a whole number.
 func TestScale(t *testing.T) {
 	t.Parallel()
-	for highest, want := range map[int64]int64{0: 1, 1: 1, 2: 2, 3: 4, 5: 6, 7: 8, 9: 10, 10: 10,
-		11: 20, 21: 40, 81: 100, 101: 200, 99_999: 100_000, 1 << 62: 6e18} {
+	for highest, want := range map[int64]int64{
+		0: 1, 1: 1, 2: 2, 3: 4, 5: 6, 7: 8, 9: 10, 10: 10,
+		11: 20, 21: 40, 81: 100, 101: 200, 99_999: 100_000, 1 << 62: 6e18,
+	} {
 		if got := (chart{Max: highest}).Top(); got != want {
 			t.Errorf("%d: the scale ends at %d, want %d", highest, got, want)
 		}

@@ -76,8 +76,10 @@ func TestPageOfWhatANodeDoes(t *testing.T) {
 	r.Workflow(t, "orders", "free", true)
 	session := r.signIn()
 	body := r.get("/workflows/orders", session).body
-	for _, part := range []string{"None: every request starts an execution",
-		"executions may run at the same time", "At once, when the start is stored"} {
+	for _, part := range []string{
+		"None: every request starts an execution",
+		"executions may run at the same time", "At once, when the start is stored",
+	} {
 		if !strings.Contains(body, part) {
 			t.Errorf("without settings, it does not say %q", part)
 		}
@@ -88,8 +90,10 @@ func TestPageOfWhatANodeDoes(t *testing.T) {
 		return nil
 	})
 	r.check(err)
-	for path, fragment := range map[string]bool{"/workflows/orders": false,
-		"/fragments/workflow?workflow=orders&node=node": true} {
+	for path, fragment := range map[string]bool{
+		"/workflows/orders":                             false,
+		"/fragments/workflow?workflow=orders&node=node": true,
+	} {
 		body := r.get(path, session).body
 		for _, part := range []string{
 			"<code>ptr:/action</code> is &#34;opened&#34; or &#34;reopened&#34;",

@@ -132,18 +132,24 @@ func TestEveryPage(t *testing.T) {
 		"/workflows":           {"orders", "1 of 1 active", "Over the limit", "Not in plan", "To activate it, deactivate another", "Deactivate others", ">Change the plan</a> to use it", `scope="col">Last 24 hours</th>`, `data-label="Last 24 hours"`},
 		"/workflows?q=voic":    {"invoices"},
 		"/workflows?q=nothing": {"No workflow has “nothing”"},
-		"/workflows/grown": {"Its webhooks are refused", "Change the plan of",
-			"Not in plan"},
-		"/workflows/late": {"Its webhooks are refused",
-			"Deactivate others until there is room", "Over the limit"},
+		"/workflows/grown": {
+			"Its webhooks are refused", "Change the plan of",
+			"Not in plan",
+		},
+		"/workflows/late": {
+			"Its webhooks are refused",
+			"Deactivate others until there is room", "Over the limit",
+		},
 		"/workflows/invoices": {"Deactivate", `href="/workflows/orders"`},
 		"/workflows/orders": {
 			"https://hooks.example.com/webhooks/orders?token=", "60 requests/min", "102,400 bytes",
 			"X-GitHub-Delivery", "never used", "17 refused:", "give the sender the new URL",
 			"body of 2 KB", "&lt;script&gt;",
 		},
-		"/executions/" + id: {"12345678901234567890", "1e400", "Recorded",
-			"X-Request", "debug"},
+		"/executions/" + id: {
+			"12345678901234567890", "1e400", "Recorded",
+			"X-Request", "debug",
+		},
 		"/executions":                         {id, "delivery", "3 repeats"},
 		"/fragments/refusals?workflow=orders": {"17 refused:", "token_invalid"},
 		"/fragments/workflow?workflow=orders": {"1 of 1 active", `aria-checked="true"`, "never used"},
@@ -395,8 +401,10 @@ func TestPagesOfRefusals(t *testing.T) {
 		if i >= 30 {
 			at = now.Add(-2*time.Hour - time.Duration(i)*time.Second)
 		}
-		all = append(all, store.Refusal{WorkflowID: fmt.Sprintf("w-%02d", i), Code: "json_invalid",
-			Minute: at.Truncate(time.Minute), Count: 1, Last: store.RefusedRequest{At: at}})
+		all = append(all, store.Refusal{
+			WorkflowID: fmt.Sprintf("w-%02d", i), Code: "json_invalid",
+			Minute: at.Truncate(time.Minute), Count: 1, Last: store.RefusedRequest{At: at},
+		})
 	}
 	r.check(r.store.AddRefusals(t.Context(), "report", now, all))
 	rows, older := regexp.MustCompile(`<code>(w-\d\d)</code>`), regexp.MustCompile(`href="([^"]+)" rel="next"`)
@@ -457,8 +465,10 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 	add(30, "orders", "dropped", "its node is gone")
 	add(31, "deleted-one", "node", "its workflow is gone")
-	batch.Unreadable = []store.Unreadable{{StreamSequence: 99, Subject: "executions.start.q.w.n",
-		Reason: "not protobuf", At: began.Add(time.Hour)}}
+	batch.Unreadable = []store.Unreadable{{
+		StreamSequence: 99, Subject: "executions.start.q.w.n",
+		Reason: "not protobuf", At: began.Add(time.Hour),
+	}}
 	_, err := r.store.Apply(t.Context(), batch)
 	r.check(err)
 

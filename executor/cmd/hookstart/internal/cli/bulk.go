@@ -52,8 +52,10 @@ Examples:
 func (v *deadLetterDismiss) Run(s *session) error {
 	switch {
 	case v.All == (len(v.DeadLetters) > 0):
-		return &hintError{errors.New("name dead letters, or give --all"),
-			"hookstart dead-letter list"}
+		return &hintError{
+			errors.New("name dead letters, or give --all"),
+			"hookstart dead-letter list",
+		}
 	case v.isGiven() && !v.All:
 		return errFilterWithoutAll
 	}
@@ -98,8 +100,10 @@ Examples:
 func (v *executionAgain) Run(s *session) error {
 	switch {
 	case v.Rejected == (v.Execution != ""):
-		return &hintError{errors.New("name one execution, or give --rejected"),
-			"hookstart execution list --status rejected"}
+		return &hintError{
+			errors.New("name one execution, or give --rejected"),
+			"hookstart execution list --status rejected",
+		}
 	case !v.Rejected && (v.Workflow != "" || !v.Since.IsZero() || !v.Until.IsZero()):
 		return &hintError{
 			errors.New("--workflow, --since and --until say which of --rejected"), helpOfRunAgain,

@@ -138,8 +138,10 @@ func (f *flags) session(ctx context.Context, std Streams, command string) (*sess
 	}
 	at, err := url.Parse(f.APIURL)
 	if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" {
-		return nil, &usageError{"--api-url must be like http://127.0.0.1:8081",
-			"hookstart --help lists the flags that all verbs have"}
+		return nil, &usageError{
+			"--api-url must be like http://127.0.0.1:8081",
+			"hookstart --help lists the flags that all verbs have",
+		}
 	}
 	s := &session{Streams: std, ctx: ctx, json: f.Output == "json", now: time.Now}
 	s.client = apiclient.New(f.APIURL, token).WithTrace(func(body []byte) { s.answer = body })

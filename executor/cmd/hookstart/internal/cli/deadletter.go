@@ -59,8 +59,10 @@ func (v *deadLetterList) Run(s *session) error {
 		// The reason comes last, because it is the only cell that may be long.
 		head: []string{"DEAD LETTER", "KIND", "ACCEPTED", "WORKFLOW", "REASON"},
 		row: func(d api.DeadLetter) []string {
-			return []string{d.ID, d.Kind, ago(d.At, s.now()), cmp.Or(d.WorkflowID, "–"),
-				short(oneLine(d.Reason), 100)}
+			return []string{
+				d.ID, d.Kind, ago(d.At, s.now()), cmp.Or(d.WorkflowID, "–"),
+				short(oneLine(d.Reason), 100),
+			}
 		},
 		none: "No dead letters.",
 	})
@@ -99,8 +101,10 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	id := v.DeadLetter
 	switch {
 	case count(id != "", v.Refused, v.All) != 1:
-		return &hintError{errors.New("name one dead letter, or give --refused or --all"),
-			"hookstart dead-letter list"}
+		return &hintError{
+			errors.New("name one dead letter, or give --refused or --all"),
+			"hookstart dead-letter list",
+		}
 	case v.isGiven() && !v.All:
 		return errFilterWithoutAll
 	case v.All:
