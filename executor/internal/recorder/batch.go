@@ -58,6 +58,7 @@ func decode(messages []jetstream.Msg, now time.Time) []*entry {
 	now = store.Time(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))
 	for i, msg := range messages {
+		yield(i)
 		meta, err := msg.Metadata()
 		if err != nil {
 			continue // the message is not from a stream

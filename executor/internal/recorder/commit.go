@@ -36,7 +36,8 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 		r.log.WithError(err).Debug("watchers were not told of changes")
 	}
 	connection := r.connection()
-	for _, e := range entries {
+	for i, e := range entries {
+		yield(i)
 		if e.verdict == recorded {
 			r.marks.acknowledged(connection, e)
 		}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -101,6 +102,9 @@ func inRowsOf(
 			return 0, err
 		}
 		changed += n
+		// The engine is Go code and would keep its P for the whole batch, while requests that an
+		// ingress in this process answers wait.
+		runtime.Gosched()
 	}
 	return changed, nil
 }
