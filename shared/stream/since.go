@@ -1,0 +1,46 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// FirstSince returns the sequence of the first message that a stream has stored at a time or later.
+// Any replica of the stream answers, and one that lags may not have the newest messages. It fails
+// with jetstream.ErrMsgNotFound if there is no such message. The stream must allow direct gets.
+func FirstSince(
+	ctx context.Context, js jetstream.JetStream, name string, since time.Time,
+) (sequence uint64, err error) {
+	// With a batch, the server skips messages that were deleted, and ends its answer with a second
+	// message, which is not needed.
+	question, err := json.Marshal(map[string]any{"start_time": since.UTC(), "batch": 1})
+	if err != nil {
+		return 0, err
+	}
+	answer, err := js.Conn().RequestMsgWithContext(ctx, &nats.Msg{
+		Subject: jetstream.DefaultAPIPrefix + "DIRECT.GET." + name,
+		Data:    question,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", name, err)
+	}
+	switch status := answer.Header.Get("Status"); status {
+	case "":
+	case "404":
+		return 0, jetstream.ErrMsgNotFound
+	default:
+		return 0, fmt.Errorf("stream %s: the server's answer: %s %s", name, status,
+			answer.Header.Get("Description"))
+	}
+	sequence, err = strconv.ParseUint(answer.Header.Get(jetstream.SequenceHeader), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: the server's answer: %w", name, err)
+	}
+	return sequence, nil
+}
