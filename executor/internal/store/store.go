@@ -486,6 +486,9 @@ type Store interface {
 	// IsEmpty reports whether there are no records and no counts.
 	IsEmpty(ctx context.Context) (bool, error)
 
+	// Size returns the size of the database. It reads few rows, however many there are.
+	Size(ctx context.Context) (Size, error)
+
 	// Observe sets the observer of every operation. It must be called before all other methods, or
 	// not at all.
 	Observe(observer Observer)

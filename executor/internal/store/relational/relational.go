@@ -117,6 +117,9 @@ type Dialect struct {
 	// RefusalSums selects the refusals under a condition (%s), summed by workflow and code: these
 	// two columns, the sum of n, and last_at, body_bytes and user_agent of the last one.
 	RefusalSums string
+	// Size is a query for one row: the size of the database in bytes, the part of it that is free
+	// for new rows, about how many records there are, and the accepted_at of the oldest.
+	Size string
 }
 
 // Lock is an advisory lock that is taken before any row is locked.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ type Store struct {
 	writer *sql.DB
 	reader *sql.DB // refuses writes
 	schema int64   // the version of the tables that this program knows
+	folder string  // the folder of the file
 
 	// underway is read-locked by every method. Close locks it to wait for them.
 	underway sync.RWMutex
@@ -75,7 +77,7 @@ func open(ctx context.Context, path string) (*Store, error) {
 	}
 	reader.SetMaxOpenConns(readers)
 	reader.SetMaxIdleConns(readers)
-	s := &Store{writer: writer, reader: reader, schema: schema}
+	s := &Store{writer: writer, reader: reader, schema: schema, folder: filepath.Dir(path)}
 	s.Store = relational.New(s, dialect)
 	return s, nil
 }
@@ -99,6 +101,15 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Schema implements store.Store.
 func (s *Store) Schema() int64 { return s.schema }
+
+// Size implements store.Store.
+func (s *Store) Size(ctx context.Context) (store.Size, error) {
+	size, err := s.Store.Size(ctx)
+	if err == nil {
+		size.Free = freeBytes(s.folder)
+	}
+	return size, err
+}
 
 // Reconnected implements store.Store. The file stays the same one.
 func (s *Store) Reconnected() <-chan struct{} { return nil }

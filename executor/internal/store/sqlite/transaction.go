@@ -28,6 +28,12 @@ var dialect = relational.Dialect{
 	// With max(), SQLite takes the other columns from the row with the maximum.
 	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent
 		FROM refusals WHERE %s GROUP BY workflow_id, code`,
+	// Records are deleted oldest first, so seq has few gaps. Each subquery reads one end of an
+	// index.
+	Size: `SELECT page_count * page_size, freelist_count * page_size,
+		coalesce((SELECT max(seq) FROM executions) - (SELECT min(seq) FROM executions) + 1, 0),
+		(SELECT min(accepted_at) FROM executions)
+		FROM pragma_page_count, pragma_page_size, pragma_freelist_count`,
 }
 
 // words translates expressions of package relational, which are PostgreSQL's, into SQLite's.

@@ -34,6 +34,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"decided":      decidedTests,
 		"cancel":       cancelTests,
 		"events":       eventTests,
+		"size":         sizeTests,
 		"concurrent":   concurrentTests,
 	}
 	for group, tests := range groups {

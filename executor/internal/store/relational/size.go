@@ -1,0 +1,16 @@
+package relational
+
+import (
+	"context"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// Size implements store.Store. The free space of the disk is not known here.
+func (s *Store) Size(ctx context.Context) (store.Size, error) {
+	size := store.Size{Driver: s.dialect.Name, Free: -1}
+	err := s.db.Read(ctx, "size", func(row Row) error {
+		return row.Scan(&size.Bytes, &size.Reusable, &size.Records, moment{&size.Oldest})
+	}, s.dialect.Size)
+	return size, err
+}

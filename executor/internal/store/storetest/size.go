@@ -1,0 +1,45 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+var sizeTests = map[string]func(*testing.T, store.Store){
+	"grows with the records": func(t *testing.T, s store.Store) {
+		empty := size(t, s)
+		if empty.Bytes <= 0 || empty.Records != 0 || !empty.Oldest.IsZero() {
+			t.Errorf("empty: %+v", empty)
+		}
+		const records = 5_000
+		record(t, s, several(records)...)
+		full := size(t, s)
+		if full.Records != records || !full.Oldest.Equal(queued(0).AcceptedAt) {
+			t.Errorf("%d records since %s: %+v", records, queued(0).AcceptedAt, full)
+		}
+		// A record takes more than 100 bytes in every driver, and less than 1,000.
+		if grown := full.Bytes - empty.Bytes; grown < records*100 || grown > records*1_000 {
+			t.Errorf("%d records take %d bytes", records, grown)
+		}
+		if pruned := prune(t, s, queued(2_000).AcceptedAt, records); pruned != 2_000 {
+			t.Fatalf("pruned %d", pruned)
+		}
+		rest := size(t, s)
+		if rest.Records != records-2_000 || !rest.Oldest.Equal(queued(2_000).AcceptedAt) {
+			t.Errorf("after pruning: %+v", rest)
+		}
+		if rest.Reusable < full.Reusable || rest.Reusable > rest.Bytes {
+			t.Errorf("after pruning, %d bytes of %d are free", rest.Reusable, rest.Bytes)
+		}
+	},
+}
+
+func size(t *testing.T, s store.Store) store.Size {
+	t.Helper()
+	size, err := s.Size(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
