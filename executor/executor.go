@@ -306,6 +306,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 		Reach:       reachability.New(c.PublicURL, e.membership),
 		TestSend:    testsend.New(),
 		Consumer:    recorder.Durable,
+		Retention:   c.Retention,
 		Tracer:      tracing.Tracer(e.Ops.Traces, "executor"),
 	})
 	e.Go(ctx, func(ctx context.Context) {

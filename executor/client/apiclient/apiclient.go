@@ -273,6 +273,11 @@ func (c *Client) Members(ctx context.Context) (api.Members, error) {
 	return get[api.Members](ctx, c, "/members")
 }
 
+// Size returns the size of the installation, and its requests of the last week.
+func (c *Client) Size(ctx context.Context) (api.Size, error) {
+	return get[api.Size](ctx, c, "/size")
+}
+
 // PauseQueue stops the delivery of new executions to all groups of a queue, until a time. The zero
 // time means until ResumeQueue.
 func (c *Client) PauseQueue(ctx context.Context, queue string, until time.Time) (api.Queue, error) {

@@ -51,6 +51,7 @@ var operations = map[string]operation{
 
 	"list-audit":   {operate.Admin, everything, "", ""},
 	"list-members": {operate.Admin, everything, "", ""},
+	"get-size":     {operate.Admin, everything, "", ""},
 
 	"list-plans":       {operate.Viewer, nothing, "", ""},
 	"list-accounts":    {operate.Viewer, nothing, "", ""},

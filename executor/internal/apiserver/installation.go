@@ -34,6 +34,19 @@ func (s *server) routeInstallation(to huma.API) {
 		return s.Operate.Members(ctx, caller)
 	})
 	register(to, call{
+		method:  http.MethodGet,
+		path:    "/size",
+		id:      "get-size",
+		tag:     tagInstallation,
+		least:   operate.Admin,
+		summary: "Get the size of the installation",
+		description: "The size of the database, how many workflows there are, and the requests " +
+			"of each hour of the last 7 days. `hookstart admin size` adds what NATS holds, and " +
+			"says how far each limit is.",
+	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.Size, error) {
+		return s.Operate.Size(ctx, caller)
+	})
+	register(to, call{
 		method: http.MethodGet, path: "/queues", id: "list-queues", tag: tagInstallation,
 		summary: "List the queues",
 		description: "What waits in each queue that a workflow names, and which groups of " +

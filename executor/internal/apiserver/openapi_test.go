@@ -112,6 +112,7 @@ func TestOpenAPIDocument(t *testing.T) {
 		"POST /keys":                                           "201 413 422",
 		"DELETE /keys/{id}":                                    "204 404",
 		"GET /members":                                         "200",
+		"GET /size":                                            "200",
 		"GET /backup/audit":                                    "200 422",
 		"GET /backup/records":                                  "200",
 		"POST /backup/records":                                 "204 409 413 422",

@@ -60,6 +60,9 @@ type Config struct {
 	// TestSend posts test requests to the webhook endpoint.
 	TestSend *testsend.Client
 
+	// Retention is the time for which records are kept. Size returns it.
+	Retention time.Duration
+
 	// DefaultPlan is the plan of new accounts that name none. "" means that they must name one.
 	DefaultPlan string
 	// ChangeTimeout is the maximum duration of a change of the registry, including the confirmation

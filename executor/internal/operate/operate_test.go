@@ -73,6 +73,7 @@ var mayCall = map[string]operate.Role{
 	"Audit":          operate.Admin,
 	"BackUpAudit":    operate.Admin,
 	"Members":        operate.Admin,
+	"Size":           operate.Admin,
 	"BackUpRecords":  operate.Admin,
 	"CreateKey":      operate.Admin,
 	"Keys":           operate.Admin,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tidwall/btree"
 
@@ -253,6 +254,21 @@ func page[T any](records *btree.Map[string, Versioned[T]], after string, limit i
 		return len(list) < limit
 	})
 	return list
+}
+
+// CountWorkflows returns how many workflows there are, and how many of them were created at a time
+// or later.
+func (d *Directory) CountWorkflows(since time.Time) (all, created int) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	d.current.workflows.Ascend("", func(_ string, w Versioned[*registry.Workflow]) bool {
+		all++
+		if !w.Record.CreatedAt.Before(since) {
+			created++
+		}
+		return true
+	})
+	return all, created
 }
 
 // Workflows returns at most limit workflows by ID, starting after the given ID. It returns the

@@ -1,0 +1,65 @@
+package operate
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// week is the time for which Size counts requests. Counts by the minute are not kept longer.
+const week = 7 * 24 * time.Hour
+
+// Size returns the size of the installation, and what it did in the last week.
+func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
+	return read(ctx, s, caller, needs(Admin, ofAll),
+		func(ctx context.Context) (api.Size, error) {
+			now := time.Now().UTC()
+			size := api.Size{At: now, Hours: []api.SizeHour{}}
+			minutes, err := s.config.Store.Minutes(ctx, now.Add(-week))
+			if err != nil {
+				return api.Size{}, err
+			}
+			size.Hours = hours(minutes)
+			have, err := s.config.Store.Size(ctx)
+			if err != nil {
+				return api.Size{}, err
+			}
+			size.Database = api.SizeDatabase{
+				Kind:             have.Driver,
+				Bytes:            have.Bytes,
+				ReusableBytes:    have.Reusable,
+				Records:          have.Records,
+				OldestAcceptedAt: have.Oldest,
+				RetentionSeconds: int64(s.config.Retention / time.Second),
+			}
+			if have.Free >= 0 {
+				size.Database.FreeBytes = &have.Free
+			}
+			all, since := s.config.Directory.CountWorkflows(now.Add(-week))
+			size.Workflows, size.WorkflowsLastWeek = int64(all), int64(since)
+			return size, nil
+		})
+}
+
+// hours adds up counts by the minute, which are in order, by the hour.
+func hours(minutes []store.MinuteCount) []api.SizeHour {
+	hours := []api.SizeHour{}
+	for _, n := range minutes {
+		at := n.Minute.UTC().Truncate(time.Hour)
+		if len(hours) == 0 || !hours[len(hours)-1].At.Equal(at) {
+			hours = append(hours, api.SizeHour{At: at})
+		}
+		switch hour := &hours[len(hours)-1]; {
+		case n.Kind == store.KindAccepted:
+			hour.Accepted += n.Count
+		case n.Kind == store.KindDeduplicated:
+			hour.Deduplicated += n.Count
+		case strings.HasPrefix(n.Kind, store.KindRefused):
+			hour.Refused += n.Count
+		}
+	}
+	return hours
+}
