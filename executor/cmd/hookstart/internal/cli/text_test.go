@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/sizing"
 )
 
 func TestAgo(t *testing.T) {
@@ -81,5 +83,47 @@ func TestMoments(t *testing.T) {
 		if got, err := parseMoment(text, now); err == nil {
 			t.Errorf("%q: %s", text, got)
 		}
+	}
+}
+
+func TestAmounts(t *testing.T) {
+	for _, c := range []struct {
+		n    float64
+		unit sizing.Unit
+		want string
+	}{
+		{0, sizing.Bytes, "0 B"},
+		{999, sizing.Bytes, "999 B"},
+		{1_000, sizing.Bytes, "1.0 KB"},
+		{14_200_000, sizing.Bytes, "14 MB"},
+		{8_000_000_000, sizing.Bytes, "8.0 GB"},
+		{2_500_000_000_000, sizing.Bytes, "2.5 TB"},
+		{3_000_000_000_000_000, sizing.Bytes, "3000 TB"},
+		{0.001234, sizing.PerSecond, "0.0012/s"},
+		{580, sizing.PerSecond, "580/s"},
+		{90, sizing.Seconds, "1 min"},
+		{604_800, sizing.Seconds, "7 days"},
+		{1, sizing.Workflows, "1 workflows"},
+		{1_000_000, sizing.Workflows, "1000000 workflows"},
+	} {
+		if got := amount(c.n, c.unit); got != c.want {
+			t.Errorf("%v %s: %q, want %q", c.n, c.unit, got, c.want)
+		}
+	}
+	in := func(days float64) sizing.Wall { return sizing.Wall{Reached: sizing.InDays, Days: &days} }
+	for want, w := range map[string]sizing.Wall{
+		"now":               {Reached: sizing.Now},
+		"within a day":      in(0.9),
+		"in 43 days":        in(43.9),
+		"not within a year": {Reached: sizing.NotInAYear},
+		"drops the oldest":  {Reached: sizing.DropsOldest},
+		"–":                 {Reached: sizing.NoLimit},
+	} {
+		if got := reached(w); got != want {
+			t.Errorf("%+v: %q, want %q", w, got, want)
+		}
+	}
+	if got := reached(sizing.Wall{Reached: sizing.NoForecast}); got != "–" {
+		t.Errorf("%q", got)
 	}
 }

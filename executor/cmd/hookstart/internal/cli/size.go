@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/sizing"
+)
+
+// adminSize asks the operators' API for the records and the database, and NATS itself for the rest.
+type adminSize struct {
+	NATSMemory   int64   `name:"nats-memory" help:"Memory that each NATS server has for delivery IDs, in bytes. 0: not known." placeholder:"BYTES"`
+	NATSDisk     int64   `name:"nats-disk" help:"Size of the disk of each NATS server, in bytes. 0: not known." placeholder:"BYTES"`
+	DatabaseDisk int64   `help:"Size of the disk of the database, in bytes. 0: of SQLite, its size and the free space of its disk; of PostgreSQL, not known." placeholder:"BYTES"`
+	MaxRate      float64 `help:"Deliveries per second that your machines can handle, from make bench. The default is what two cores with everything on them could. 0: not known." default:"12000"`
+
+	natsFlags
+}
+
+func (*adminSize) Help() string {
+	return `Shows how far the installation is from each of its limits, and what to do about it: from
+the requests of its last week, the database and NATS. A day is counted to grow by as much
+as the days of the last week did; so a limit may come sooner, or never.
+
+It needs a key with the role admin, and an executor's credentials for NATS.
+
+Examples:
+
+  hookstart admin size
+  hookstart admin size --nats-memory 8000000000 --database-disk 500000000000 -o json`
+}
+
+func (v *adminSize) Run(s *session) error {
+	for _, limit := range []struct {
+		flag  string
+		value float64
+	}{
+		{"--nats-memory", float64(v.NATSMemory)},
+		{"--nats-disk", float64(v.NATSDisk)},
+		{"--database-disk", float64(v.DatabaseDisk)},
+		{"--max-rate", v.MaxRate},
+	} {
+		if !(limit.value >= 0) { // also NaN
+			return &usageError{limit.flag + " must not be negative", "hookstart admin size --help"}
+		}
+	}
+	size, err := s.client.Size(s.ctx)
+	if err != nil {
+		return err
+	}
+	js, err := v.connect(s.ctx)
+	if err != nil {
+		return err
+	}
+	defer js.Conn().Close()
+	held, err := sizing.Read(s.ctx, js)
+	if err != nil {
+		return err
+	}
+	report := sizing.NewReport(size, held, sizing.Limits{
+		NATSMemory:   v.NATSMemory,
+		NATSDisk:     v.NATSDisk,
+		DatabaseDisk: v.DatabaseDisk,
+		Rate:         v.MaxRate,
+	})
+	return s.printOwn(report, func() error { return showSize(s, report) })
+}
+
+func showSize(s *session, r sizing.Report) error {
+	if !r.Complete {
+		if err := s.line("There is less than a week of data: %s. What follows is a rough "+
+			"estimate.", days(r.Days)); err != nil {
+			return err
+		}
+	}
+	text := fmt.Sprintf("Deliveries: %s/s on average", digits(r.PerSecond))
+	if !r.BusiestHour.IsZero() {
+		text += fmt.Sprintf(", %s/s in the busiest hour (%s)", digits(r.BusiestPerSecond),
+			r.BusiestHour.UTC().Format("2006-01-02 15:04 UTC"))
+	}
+	if r.GrowthPerDay != nil {
+		text += fmt.Sprintf(", %+.1f %% a day", *r.GrowthPerDay*100)
+	} else {
+		text += "; too few days to see growth"
+	}
+	if err := s.line("%s.", text); err != nil {
+		return err
+	}
+	rows := [][]string{{"LIMIT OF", "NOW", "LIMIT", "USED", "REACHED"}}
+	for _, w := range r.Walls {
+		now, limit, used := amount(w.Now, w.Unit), "–", "–"
+		if w.Detail != "" {
+			now += " (" + w.Detail + ")"
+		}
+		if w.Limit != nil {
+			limit, used = amount(*w.Limit, w.Unit), digits(*w.Percent)+" %"
+		}
+		rows = append(rows, []string{w.Name, now, limit, used, reached(w)})
+	}
+	if err := s.rows(rows); err != nil {
+		return err
+	}
+	return showAdvice(s, r.Walls)
+}
+
+// showAdvice prints what to do about each limit, once for limits with the same advice.
+func showAdvice(s *session, walls []sizing.Wall) error {
+	var order []string
+	names := map[string][]string{}
+	for _, w := range walls {
+		if names[w.Advice] == nil {
+			order = append(order, w.Advice)
+		}
+		names[w.Advice] = append(names[w.Advice], w.Name)
+	}
+	if err := s.line(""); err != nil {
+		return err
+	}
+	for _, advice := range order {
+		if err := s.line("%s: %s", strings.Join(names[advice], ", "), advice); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reached returns when a limit is reached.
+func reached(w sizing.Wall) string {
+	switch w.Reached {
+	case sizing.Now:
+		return "now"
+	case sizing.InDays:
+		if *w.Days < 1 {
+			return "within a day"
+		}
+		return "in " + strconv.Itoa(int(*w.Days)) + " days"
+	case sizing.NotInAYear:
+		return "not within a year"
+	case sizing.DropsOldest:
+		return "drops the oldest"
+	case sizing.NoLimit, sizing.NoForecast:
+	}
+	return "–"
+}
+
+// amount returns a number with its unit.
+func amount(n float64, unit sizing.Unit) string {
+	switch unit {
+	case sizing.Bytes:
+		for _, u := range []string{"B", "KB", "MB", "GB"} {
+			if n < 1000 {
+				return digits(n) + " " + u
+			}
+			n /= 1000
+		}
+		return digits(n) + " TB"
+	case sizing.PerSecond:
+		return digits(n) + "/s"
+	case sizing.Seconds:
+		return roughDuration(time.Duration(n * float64(time.Second)))
+	case sizing.Workflows, sizing.Streams, sizing.Consumers:
+	}
+	return strconv.FormatFloat(n, 'f', 0, 64) + " " + string(unit)
+}
+
+// digits returns a number with about two digits, or all digits of a larger one.
+func digits(n float64) string {
+	switch {
+	case n == 0 || n >= 10:
+		return strconv.FormatFloat(n, 'f', 0, 64)
+	case n >= 1:
+		return strconv.FormatFloat(n, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(n, 'g', 2, 64)
+	}
+}
+
+// days returns a number of days as a duration for people.
+func days(n float64) string { return roughDuration(time.Duration(n * 24 * float64(time.Hour))) }

@@ -1,0 +1,123 @@
+// Package sizing computes how far an installation is from its limits: from what it holds now, what
+// arrived in the last week, and for how long everything is kept.
+package sizing
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// horizon is the number of days for which DaysUntil looks ahead.
+	horizon = 365
+	day     = 24 * time.Hour
+	// leastCovered is the shortest time from which a rate is computed: a few seconds of a new
+	// installation say nothing about a day.
+	leastCovered = time.Hour
+	// leastTrend is the number of whole days from which growth is computed.
+	leastTrend = 3
+)
+
+// Week is what arrived in the last seven days, or since a later beginning.
+type Week struct {
+	Days   float64 // the days that are covered: 7, or fewer, but at least an hour
+	PerDay float64 // the mean
+	// Growth is by how much a day has more than the day before. It is 0 if there are fewer than
+	// leastTrend whole days.
+	Growth float64
+}
+
+// NewWeek returns the Week of what arrived in periods of 24 hours, of which the first is the last
+// before now. covered is the time since the beginning; the clocks of several machines may make it
+// negative. It may be longer than a week.
+func NewWeek(periods [7]float64, covered time.Duration) Week {
+	covered = min(max(covered, leastCovered), 7*day)
+	sum := 0.0
+	for _, n := range periods {
+		sum += n
+	}
+	w := Week{Days: covered.Hours() / 24}
+	w.PerDay = sum / w.Days
+	whole := slices.Clone(periods[:int(w.Days)])
+	slices.Reverse(whole)
+	w.Growth = trend(whole)
+	return w
+}
+
+// KnowsGrowth reports whether there are enough days to compute growth from.
+func (w Week) KnowsGrowth() bool { return int(w.Days) >= leastTrend }
+
+// trend returns the growth from one day to the next: the median of the slopes between all pairs of
+// days (Theil and Sen), so that two days without traffic, such as a weekend, hardly change it.
+func trend(days []float64) float64 {
+	if len(days) < leastTrend {
+		return 0
+	}
+	var slopes []float64
+	for i, earlier := range days {
+		for j := i + 1; j < len(days); j++ {
+			slopes = append(slopes, (days[j]-earlier)/float64(j-i))
+		}
+	}
+	slices.Sort(slopes)
+	middle := len(slopes) / 2
+	if len(slopes)%2 == 1 {
+		return slopes[middle]
+	}
+	return (slopes[middle-1] + slopes[middle]) / 2
+}
+
+// Holding is an amount of something that arrives and is kept for a time.
+type Holding struct {
+	Now    float64 // the amount now
+	PerDay float64 // what arrives in a day
+	Growth float64 // by how much more arrives in a day than in the day before
+	// Keep is the number of days for which everything is kept. 0 means forever.
+	Keep float64
+	// Span is the number of days in which the amount arrived. 0 means that it is new.
+	Span float64
+}
+
+// After returns the amount after a number of days: what is left of the present amount, which is
+// taken to have arrived evenly, and what arrives until then.
+func (h Holding) After(days float64) float64 {
+	left, begin := h.Now, 0.0
+	if h.Keep > 0 {
+		begin = max(0, days-h.Keep)
+		switch {
+		case days >= h.Keep:
+			left = 0
+		case h.Span > 0:
+			left *= min(1, (h.Keep-days)/h.Span)
+		}
+	}
+	if days == 0 {
+		left = h.Now // a little more than Keep, until the server has deleted it
+	}
+	return left + h.arrived(days) - h.arrived(begin)
+}
+
+// arrived returns what arrives within a number of days from now. No day has less than nothing.
+func (h Holding) arrived(days float64) float64 {
+	if h.Growth < 0 {
+		days = min(days, h.PerDay/-h.Growth)
+	}
+	return h.PerDay*days + h.Growth*days*days/2
+}
+
+// DaysUntil returns the number of days until an amount reaches a limit, and whether it does within
+// a year. It is 0 if the limit is reached.
+func DaysUntil(limit float64, after func(days float64) float64) (days float64, ok bool) {
+	before := after(0)
+	if before >= limit {
+		return 0, true
+	}
+	for d := 1.0; d <= horizon; d++ {
+		amount := after(d)
+		if amount >= limit {
+			return d - 1 + (limit-before)/(amount-before), true
+		}
+		before = amount
+	}
+	return 0, false
+}

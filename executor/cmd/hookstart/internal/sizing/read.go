@@ -1,0 +1,252 @@
+package sizing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// recorder is the name of the executors' consumer.
+const recorder = "executor"
+
+// NATS is what NATS holds.
+type NATS struct {
+	Streams []Stream
+	Tiers   []Tier
+	// Created is the time at which the shared stream was created.
+	Created time.Time
+}
+
+// Stream is a stream of starts or of reports, or one of the registry.
+type Stream struct {
+	Name    string
+	Kind    Kind
+	Servers []string // the servers that hold a replica
+
+	Messages, Bytes int64
+	MaxBytes        int64         // the size at which it is full; 0 means no limit
+	MaxAge          time.Duration // 0 means that messages are kept forever
+	Replicas        int
+
+	// DedupWindow is the time for which delivery IDs are remembered, and Remembered the number of
+	// messages of that time. Only streams of starts have them.
+	DedupWindow time.Duration
+	Remembered  int64
+
+	// Week is the number of messages that were stored in the last week.
+	Week Week
+
+	// Unrecorded is the number of messages that are not recorded yet, and Behind the age of the
+	// oldest of them.
+	Unrecorded int64
+	Behind     time.Duration
+}
+
+// Kind is what a stream is for.
+type Kind int
+
+// The kinds of streams.
+const (
+	Starts  Kind = iota // EXECUTIONS, or a queue's own stream
+	Reports             // PROGRESS, or the reports of a queue with its own stream
+	Other               // the registry, and streams of hookstart's own messages
+)
+
+// Tier is the use and the limits of the JetStream account, or of its part for one number of
+// replicas.
+type Tier struct {
+	Name     string // R1, R3 and so on; "" means the whole account
+	Replicas int    // the number in the name; 0 means the whole account
+
+	// A maximum of 0 means that there is no limit.
+	Bytes, MaxBytes         int64
+	Streams, MaxStreams     int
+	Consumers, MaxConsumers int
+}
+
+// Read asks NATS for everything that it holds.
+func Read(ctx context.Context, js jetstream.JetStream) (NATS, error) {
+	var found NATS
+	starts, reports, err := stream.Streams(ctx, js)
+	if err != nil {
+		return NATS{}, err
+	}
+	names := js.StreamNames(ctx)
+	for name := range names.Name() {
+		kind := Other
+		switch {
+		case slices.Contains(starts, name):
+			kind = Starts
+		case slices.Contains(reports, name):
+			kind = Reports
+		}
+		s, created, err := read(ctx, js, name, kind)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue // it was just deleted
+		}
+		if err != nil {
+			return NATS{}, err
+		}
+		if name == stream.Name {
+			found.Created = created
+		}
+		found.Streams = append(found.Streams, s)
+	}
+	if err := names.Err(); err != nil {
+		return NATS{}, fmt.Errorf("list the streams: %w", err)
+	}
+	account, err := js.AccountInfo(ctx)
+	if err != nil {
+		return NATS{}, fmt.Errorf("the limits of the NATS account: %w", err)
+	}
+	found.Tiers = tiers(account)
+	return found, nil
+}
+
+func tiers(account *jetstream.AccountInfo) []Tier {
+	all := map[string]jetstream.Tier{"": account.Tier}
+	if len(account.Tiers) > 0 {
+		all = account.Tiers
+	}
+	var found []Tier
+	for name, t := range all {
+		tier := Tier{
+			Name:         name,
+			Bytes:        signed(t.Store),
+			MaxBytes:     max(t.Limits.MaxStore, 0), // -1: no limit
+			Streams:      t.Streams,
+			MaxStreams:   max(t.Limits.MaxStreams, 0),
+			Consumers:    t.Consumers,
+			MaxConsumers: max(t.Limits.MaxConsumers, 0),
+		}
+		if _, err := fmt.Sscanf(name, "R%d", &tier.Replicas); err != nil {
+			tier.Replicas = 0
+		}
+		found = append(found, tier)
+	}
+	slices.SortFunc(found, func(a, b Tier) int { return a.Replicas - b.Replicas })
+	return found
+}
+
+func read(
+	ctx context.Context, js jetstream.JetStream, name string, kind Kind,
+) (s Stream, created time.Time, err error) {
+	handle, err := js.Stream(ctx, name)
+	if err != nil {
+		return Stream{}, time.Time{}, fmt.Errorf("stream %s: %w", name, err)
+	}
+	info := handle.CachedInfo()
+	s = Stream{
+		Name:     name,
+		Kind:     kind,
+		Messages: signed(info.State.Msgs),
+		Bytes:    signed(info.State.Bytes),
+		MaxBytes: max(info.Config.MaxBytes, 0), // -1: no limit
+		MaxAge:   info.Config.MaxAge,
+		Replicas: info.Config.Replicas,
+	}
+	if cluster := info.Cluster; cluster != nil {
+		if cluster.Leader != "" {
+			s.Servers = append(s.Servers, cluster.Leader)
+		}
+		for _, replica := range cluster.Replicas {
+			s.Servers = append(s.Servers, replica.Name)
+		}
+		slices.Sort(s.Servers)
+	}
+	if kind == Other {
+		return s, info.Created, nil
+	}
+	if err := s.readWeek(ctx, js, info); err != nil {
+		return Stream{}, time.Time{}, err
+	}
+	return s, info.Created, s.readLag(ctx, handle)
+}
+
+// readWeek asks for the sequences at which the days of the last week begin. Times are the server's.
+func (s *Stream) readWeek(
+	ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo,
+) error {
+	now := info.TimeStamp
+	// stored is the number of messages since a time.
+	stored := func(since time.Time) (float64, error) {
+		if info.State.Msgs == 0 {
+			return 0, nil
+		}
+		first, err := stream.FirstSince(ctx, js, s.Name, since)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return 0, nil
+		}
+		if err != nil || first > info.State.LastSeq {
+			return 0, err
+		}
+		return float64(info.State.LastSeq - first + 1), nil
+	}
+	var periods [7]float64
+	before := 0.0
+	for i := range periods {
+		n, err := stored(now.Add(-time.Duration(i+1) * day))
+		if err != nil {
+			return err
+		}
+		periods[i], before = max(n-before, 0), max(n, before)
+		if n >= float64(info.State.LastSeq-info.State.FirstSeq+1) {
+			break // that is all that the stream has
+		}
+	}
+	s.Week = NewWeek(periods, now.Sub(s.beginning(info)))
+	if s.Kind != Starts {
+		return nil
+	}
+	s.DedupWindow = info.Config.Duplicates
+	remembered, err := stored(now.Add(-s.DedupWindow))
+	s.Remembered = min(int64(remembered), s.Messages)
+	return err
+}
+
+// beginning returns the time since which the stream has everything that arrived.
+func (s *Stream) beginning(info *jetstream.StreamInfo) time.Time {
+	begin := info.Created
+	if s.Messages > 0 && (info.State.FirstTime.Before(begin) || // it was restored from a backup
+		info.Config.Discard == jetstream.DiscardOld && info.State.FirstSeq > 1) {
+		begin = info.State.FirstTime
+	}
+	if oldest := info.TimeStamp.Add(-s.MaxAge); s.MaxAge > 0 && begin.Before(oldest) {
+		begin = oldest
+	}
+	return begin
+}
+
+// readLag asks how far the executors are.
+func (s *Stream) readLag(ctx context.Context, handle jetstream.Stream) error {
+	consumer, err := handle.Consumer(ctx, recorder)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil // the stream was just created, or no executor has started yet
+	}
+	if err != nil {
+		return fmt.Errorf("consumer %s of the stream %s: %w", recorder, s.Name, err)
+	}
+	info := consumer.CachedInfo()
+	s.Unrecorded = signed(info.NumPending) + int64(info.NumAckPending)
+	if s.Unrecorded == 0 {
+		return nil
+	}
+	oldest, err := handle.GetMsg(ctx, info.AckFloor.Stream+1, jetstream.WithGetMsgSubject(">"))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", s.Name, err)
+	}
+	s.Behind = max(info.TimeStamp.Sub(oldest.Time), 0)
+	return nil
+}
+
+// signed converts a count of NATS, which is never as large as 2^63.
+func signed(n uint64) int64 { return int64(n) } //nolint:gosec // see above

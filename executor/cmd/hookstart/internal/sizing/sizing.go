@@ -1,0 +1,425 @@
+package sizing
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+)
+
+// These are the measured sizes of deploy/bench/README.md.
+const (
+	// bytesPerID is the memory of a remembered delivery ID in each NATS server that holds the
+	// stream.
+	bytesPerID = 164
+	// Bytes of a record, with its part of the indexes, where there are too few records to compute
+	// it: an empty database has tables and indexes, too.
+	sqliteRecord, postgresRecord = 187, 272
+	enoughRecords                = 10_000
+	// mostWorkflows is the largest number of workflows that was measured.
+	mostWorkflows = 1_000_000
+)
+
+// Limits are limits that neither NATS nor the operators' API knows. 0 means that a limit is not
+// known.
+type Limits struct {
+	NATSMemory   int64   // the memory for delivery IDs of each NATS server, in bytes
+	NATSDisk     int64   // the disk of each NATS server, in bytes
+	DatabaseDisk int64   // the disk of the database, in bytes
+	Rate         float64 // the highest rate of deliveries, in deliveries per second
+}
+
+// Report says how far an installation is from its limits.
+type Report struct {
+	At time.Time `json:"at"`
+	// Days is the number of days from which the rates are computed. Complete means that these are
+	// seven.
+	Days     float64 `json:"days"`
+	Complete bool    `json:"complete"`
+	// PerSecond is the mean rate of deliveries, including repeats, and BusiestPerSecond the mean
+	// rate of the busiest hour, which began at BusiestHour.
+	PerSecond        float64   `json:"deliveriesPerSecond"`
+	BusiestPerSecond float64   `json:"busiestPerSecond"`
+	BusiestHour      time.Time `json:"busiestHour,omitzero"`
+	// GrowthPerDay is the growth of the rate from one day to the next, as a part of the mean. nil
+	// means that there are not enough days to compute it.
+	GrowthPerDay *float64 `json:"growthPerDay"`
+	// Walls holds the limits: first those that are reached soonest, then the fullest.
+	Walls []Wall `json:"walls"`
+}
+
+// Wall is a limit of an installation.
+type Wall struct {
+	Name string `json:"name"`
+	Unit Unit   `json:"unit"`
+	// Now is the amount now, and Detail what else there is to say about it.
+	Now    float64 `json:"now"`
+	Detail string  `json:"detail,omitempty"`
+	// Limit is the limit. nil means that there is none, or that it is not known.
+	Limit   *float64 `json:"limit"`
+	Percent *float64 `json:"percent"` // of the limit; nil if Limit is nil
+	Reached Reached  `json:"reached"`
+	// Days is the number of days until the limit is reached, if Reached is InDays.
+	Days *float64 `json:"daysLeft"`
+	// Advice is what to do about it.
+	Advice string `json:"advice"`
+}
+
+// Unit is the unit of an amount.
+type Unit string
+
+// The units.
+const (
+	Bytes     Unit = "bytes"
+	PerSecond Unit = "deliveries/s"
+	Seconds   Unit = "seconds"
+	Workflows Unit = "workflows"
+	Streams   Unit = "streams"
+	Consumers Unit = "consumers"
+)
+
+// Reached says when a limit is reached.
+type Reached string
+
+// The values of Reached.
+const (
+	NoLimit    Reached = "noLimit"          // there is none, or it is not known
+	NoForecast Reached = "noForecast"       // its growth is not known
+	Now        Reached = "now"              // it is reached
+	InDays     Reached = "inDays"           // in Wall.Days
+	NotInAYear Reached = "notWithinOneYear" // at the growth of the last week
+	// DropsOldest means that it may be reached at any time, which does no harm.
+	DropsOldest Reached = "dropsOldest"
+)
+
+// NewReport computes a Report from what the operators' API and NATS say.
+func NewReport(size api.Size, nats NATS, limits Limits) Report {
+	since := nats.Created
+	if oldest := size.Database.OldestAcceptedAt; !oldest.IsZero() &&
+		(since.IsZero() || oldest.Before(since)) {
+		since = oldest
+	}
+	r := Report{At: size.At, Walls: []Wall{}}
+	all := weekOf(size.Hours, size.At, since, func(h api.SizeHour) int64 {
+		return h.Accepted + h.Deduplicated
+	})
+	accepted := weekOf(size.Hours, size.At, since, func(h api.SizeHour) int64 {
+		return h.Accepted
+	})
+	r.Days, r.Complete = all.Days, all.Days >= 7
+	r.PerSecond = all.PerDay / day.Seconds()
+	r.BusiestHour, r.BusiestPerSecond = busiest(size.Hours)
+	if all.KnowsGrowth() {
+		growth := relative(all)
+		r.GrowthPerDay = &growth
+	}
+	// A stream that keeps less than three days has no growth of its own: it is taken to grow as the
+	// deliveries do.
+	streams := slices.Clone(nats.Streams)
+	for i, s := range streams {
+		if !s.Week.KnowsGrowth() {
+			streams[i].Week.Growth = s.Week.PerDay * relative(accepted)
+		}
+	}
+	r.add(r.rate(all, limits))
+	r.servers(streams, limits)
+	for _, s := range streams {
+		r.stream(s)
+	}
+	for _, t := range nats.Tiers {
+		r.account(t, streams)
+	}
+	r.add(database(size, accepted, limits))
+	r.add(registry(size, streams, accepted.Days))
+	slices.SortStableFunc(r.Walls, before)
+	return r
+}
+
+// weekOf returns the Week of hours. Hours after now, by the clock of an ingress that is ahead,
+// count as the last one.
+func weekOf(hours []api.SizeHour, now, since time.Time, count func(api.SizeHour) int64) Week {
+	var periods [7]float64
+	for _, h := range hours {
+		// The hour in which a day begins is counted in the day in which most of it is.
+		i := max(int(now.Sub(h.At.Add(time.Hour/2))/day), 0)
+		periods[min(i, len(periods)-1)] += float64(count(h))
+	}
+	return NewWeek(periods, now.Sub(since))
+}
+
+// relative returns the growth of a week from one day to the next as a part of its mean.
+func relative(w Week) float64 {
+	if w.PerDay == 0 {
+		return 0
+	}
+	return w.Growth / w.PerDay
+}
+
+// busiest returns the hour with the most deliveries, and its mean rate.
+func busiest(hours []api.SizeHour) (at time.Time, perSecond float64) {
+	for _, h := range hours {
+		if rate := float64(h.Accepted+h.Deduplicated) / time.Hour.Seconds(); rate > perSecond {
+			at, perSecond = h.At, rate
+		}
+	}
+	return at, perSecond
+}
+
+// before orders walls.
+func before(a, b Wall) int {
+	rank := func(w Wall) float64 {
+		if w.Reached == Now {
+			return 0
+		}
+		if w.Days != nil {
+			return *w.Days
+		}
+		return horizon + 1
+	}
+	full := func(w Wall) float64 {
+		if w.Percent == nil {
+			return -1
+		}
+		return *w.Percent
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(full(b), full(a)))
+}
+
+func (r *Report) add(w Wall) { r.Walls = append(r.Walls, w) }
+
+// measure sets the wall's amount, and how far it is from a limit. A limit of 0 means that there is
+// none, and an after of nil that the growth is not known.
+func (w Wall) measure(now, limit float64, after func(days float64) float64) Wall {
+	w.Now, w.Reached = now, NoLimit
+	if limit <= 0 {
+		return w
+	}
+	percent := now / limit * 100
+	w.Limit, w.Percent, w.Reached = &limit, &percent, NotInAYear
+	if now >= limit {
+		w.Reached = Now
+		return w
+	}
+	if after == nil {
+		w.Reached = NoForecast
+		return w
+	}
+	if days, ok := DaysUntil(limit, after); ok {
+		w.Reached, w.Days = InDays, &days
+	}
+	return w
+}
+
+func (r *Report) rate(all Week, limits Limits) Wall {
+	w := Wall{
+		Name: "Deliveries, busiest hour", Unit: PerSecond,
+		Advice: "Measure your machines with make bench and give the result as --max-rate; give " +
+			"busy queues streams of their own (hookstart queue stream set QUEUE), and add " +
+			"ingresses, and executors with PostgreSQL.",
+	}
+	return w.measure(r.BusiestPerSecond, limits.Rate, func(days float64) float64 {
+		return r.BusiestPerSecond * max(0, 1+relative(all)*days)
+	})
+}
+
+// messages returns the forecast of the stream's messages that are kept for a time. 0 means forever.
+func (s *Stream) messages(now int64, keep time.Duration) Holding {
+	h := Holding{
+		Now: float64(now), PerDay: s.Week.PerDay, Growth: s.Week.Growth,
+		Keep: keep.Hours() / 24, Span: s.Week.Days,
+	}
+	if keep > 0 {
+		h.Span = min(h.Span, h.Keep)
+	}
+	return h
+}
+
+// bytes returns the size of the stream after a number of days.
+func (s *Stream) bytes(days float64) float64 {
+	if s.Kind == Other || s.Messages == 0 {
+		return float64(s.Bytes)
+	}
+	size := float64(s.Bytes) / float64(s.Messages) * s.messages(s.Messages, s.MaxAge).After(days)
+	if s.Kind == Reports && s.MaxBytes > 0 {
+		size = min(size, float64(s.MaxBytes)) // the oldest are dropped
+	}
+	return size
+}
+
+// servers adds the walls of each NATS server: its memory for delivery IDs, and its disk.
+func (r *Report) servers(streams []Stream, limits Limits) {
+	of := map[string][]Stream{}
+	for _, s := range streams {
+		for _, server := range s.Servers {
+			of[server] = append(of[server], s)
+		}
+		if len(s.Servers) == 0 {
+			of[""] = append(of[""], s)
+		}
+	}
+	for _, server := range slices.Sorted(maps.Keys(of)) {
+		name := ""
+		if len(of) > 1 {
+			name = " of " + server
+		}
+		ids := func(days float64) (sum float64) {
+			for _, s := range of[server] {
+				if s.Kind == Starts {
+					sum += s.messages(s.Remembered, s.DedupWindow).After(days) * bytesPerID
+				}
+			}
+			return sum
+		}
+		r.add(Wall{
+			Name: "Memory for delivery IDs" + name, Unit: Bytes,
+			Detail: fmt.Sprintf("%.0f IDs at most", ids(0)/bytesPerID),
+			Advice: "Give busy queues streams of their own on other servers (hookstart queue " +
+				"stream set QUEUE --placement TAG), or shorten the dedup window (hookstart admin " +
+				"stream --dedup-window DURATION); --nats-memory says how much there is.",
+		}.measure(ids(0), float64(limits.NATSMemory), ids))
+		bytes := func(days float64) (sum float64) {
+			for _, s := range of[server] {
+				sum += s.bytes(days)
+			}
+			return sum
+		}
+		r.add(Wall{
+			Name: "Disk of NATS" + name, Unit: Bytes,
+			Advice: "Enlarge the disk, or shorten the age (hookstart admin stream --max-age " +
+				"DURATION); limit the streams below the size of the disk (hookstart admin stream " +
+				"--max-bytes BYTES); --nats-disk says how large it is.",
+		}.measure(bytes(0), float64(limits.NATSDisk), bytes))
+	}
+}
+
+// stream adds the walls of a stream of starts or reports.
+func (r *Report) stream(s Stream) {
+	if s.Kind == Other {
+		return
+	}
+	w := Wall{Name: "Stream " + s.Name, Unit: Bytes, Detail: fmt.Sprintf("%d messages", s.Messages)}
+	queue, own := strings.CutPrefix(s.Name, "QUEUE_")
+	switch {
+	case s.Kind == Reports:
+		w.Advice = "Nothing: at its size it drops the oldest reports, which are recorded long " +
+			"before that unless executors are behind."
+		if w = w.measure(float64(s.Bytes), float64(s.MaxBytes), nil); s.MaxBytes > 0 {
+			w.Reached = DropsOldest
+		}
+	case own:
+		w.Advice = "Raise the size, or shorten the age: hookstart queue stream set " + queue +
+			" --max-bytes BYTES --max-age DURATION."
+		w = w.measure(float64(s.Bytes), float64(s.MaxBytes), s.bytes)
+	default:
+		w.Advice = "Raise the size, or shorten the age (hookstart admin stream --max-bytes BYTES " +
+			"--max-age DURATION), or give a busy queue a stream of its own."
+		w = w.measure(float64(s.Bytes), float64(s.MaxBytes), s.bytes)
+	}
+	r.add(w)
+	r.add(Wall{
+		Name: "Recording of " + s.Name, Unit: Seconds,
+		Detail: fmt.Sprintf("%d messages wait", s.Unrecorded),
+		Advice: "Add executors (with PostgreSQL), or give the database faster disks; what is " +
+			"older than the stream's age is never recorded.",
+	}.measure(s.Behind.Seconds(), s.MaxAge.Seconds(), nil))
+}
+
+// account adds the limits that the JetStream account has.
+func (r *Report) account(t Tier, streams []Stream) {
+	name := "NATS account"
+	if t.Name != "" {
+		name += " " + t.Name
+	}
+	const advice = "Raise the limit of the account in the configuration of the NATS servers"
+	if t.MaxBytes > 0 {
+		held := func(days float64) (sum float64) {
+			for _, s := range streams {
+				if t.Replicas == 0 || t.Replicas == s.Replicas {
+					sum += s.bytes(days)
+				}
+			}
+			return sum
+		}
+		// An account is charged for every replica, and for what other programs store.
+		factor := 1.0
+		if now := held(0); now > 0 && t.Bytes > 0 {
+			factor = float64(t.Bytes) / now
+		}
+		r.add(Wall{
+			Name: name + ", storage", Unit: Bytes,
+			Advice: advice + ", or shorten the age (hookstart admin stream --max-age DURATION).",
+		}.measure(float64(t.Bytes), float64(t.MaxBytes), func(days float64) float64 {
+			return float64(t.Bytes) + factor*(held(days)-held(0))
+		}))
+	}
+	if t.MaxStreams > 0 {
+		r.add(Wall{
+			Name: name + ", streams", Unit: Streams,
+			Advice: advice + "; a queue with a stream of its own has two (hookstart queue list).",
+		}.measure(float64(t.Streams), float64(t.MaxStreams), nil))
+	}
+	if t.MaxConsumers > 0 {
+		r.add(Wall{
+			Name: name + ", consumers", Unit: Consumers,
+			Advice: advice + "; a group of runners has one for each queue, and 16 for order keys.",
+		}.measure(float64(t.Consumers), float64(t.MaxConsumers), nil))
+	}
+}
+
+func database(size api.Size, accepted Week, limits Limits) Wall {
+	d := size.Database
+	name, record := "SQLite", float64(sqliteRecord)
+	advice := "Keep records for a shorter time (--retention of the executors), or enlarge the " +
+		"disk of the file."
+	if d.Kind == "postgres" {
+		name, record = "PostgreSQL", postgresRecord
+		advice = "Keep records for a shorter time (--retention of the executors), or enlarge the " +
+			"disk of the database; --database-disk says how large it is."
+	}
+	used := float64(d.Bytes - d.ReusableBytes)
+	if d.Records >= enoughRecords {
+		record = used / float64(d.Records)
+	}
+	limit := float64(limits.DatabaseDisk)
+	if limit == 0 && d.FreeBytes != nil {
+		limit = float64(d.Bytes + *d.FreeBytes)
+	}
+	records := Holding{
+		Now: float64(d.Records), PerDay: accepted.PerDay, Growth: accepted.Growth,
+		Keep: float64(d.RetentionSeconds) / day.Seconds(),
+	}
+	if !d.OldestAcceptedAt.IsZero() {
+		records.Span = max(size.At.Sub(d.OldestAcceptedAt).Hours()/24, 0)
+	}
+	return Wall{
+		Name: "Database (" + name + ")", Unit: Bytes,
+		Detail: fmt.Sprintf("%d records, %.0f new ones a day", d.Records, accepted.PerDay),
+		Advice: advice,
+	}.measure(used, limit, func(days float64) float64 {
+		return used + record*(records.After(days)-records.Now)
+	})
+}
+
+// registry returns the wall of the key-value buckets, which every ingress loads into its memory.
+func registry(size api.Size, streams []Stream, days float64) Wall {
+	bytes := int64(0)
+	for _, s := range streams {
+		if strings.HasPrefix(s.Name, "KV_registry") {
+			bytes += s.Bytes
+		}
+	}
+	made := Holding{
+		Now:    float64(size.Workflows),
+		PerDay: float64(size.WorkflowsLastWeek) / days,
+	}
+	return Wall{
+		Name: "Registry", Unit: Workflows,
+		Detail: fmt.Sprintf("%d KB in NATS", (bytes+999)/1000),
+		Advice: "Delete workflows that nobody calls; the limit is the largest number that was " +
+			"measured, with which an ingress needs 0.5 GB and is ready 8 s after its start.",
+	}.measure(made.Now, mostWorkflows, made.After)
+}

@@ -1,0 +1,315 @@
+package sizing
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+)
+
+var now = time.Date(2026, 11, 25, 12, 30, 0, 0, time.UTC)
+
+// hourly returns the hours of whole days before now, with a number of accepted requests that
+// depends on the day, of which 0 is the last.
+func hourly(days int, accepted func(day int) int64) (hours []api.SizeHour) {
+	for h := days*24 - 1; h >= 0; h-- {
+		hours = append(hours, api.SizeHour{
+			At:       now.Truncate(time.Hour).Add(-time.Duration(h) * time.Hour),
+			Accepted: accepted(h / 24),
+		})
+	}
+	return hours
+}
+
+func steady(n int64) func(int) int64 { return func(int) int64 { return n } }
+
+// wall returns the wall with a name.
+func wall(t *testing.T, r Report, name string) Wall {
+	t.Helper()
+	i := slices.IndexFunc(r.Walls, func(w Wall) bool { return w.Name == name })
+	if i < 0 {
+		var names []string
+		for _, w := range r.Walls {
+			names = append(names, w.Name)
+		}
+		t.Fatalf("no wall %q in %q", name, names)
+	}
+	return r.Walls[i]
+}
+
+// want checks a wall. A limit of 0 means that there is none, and days are looked at only if the
+// limit is reached in days.
+func (w Wall) want(t *testing.T, now, limit float64, reached Reached, days float64) {
+	t.Helper()
+	if !near(w.Now, now) || w.Reached != reached || (w.Limit != nil) != (limit > 0) ||
+		(w.Percent != nil) != (limit > 0) || (w.Days != nil) != (reached == InDays) ||
+		w.Advice == "" {
+		t.Fatalf("%+v, want %v of %v, %s", w, now, limit, reached)
+	}
+	if limit > 0 && (!near(*w.Limit, limit) || !near(*w.Percent, now/limit*100)) {
+		t.Errorf("%s: %v %% of %v, want %v of %v", w.Name, *w.Percent, *w.Limit, now, limit)
+	}
+	if reached == InDays && !near(*w.Days, days) {
+		t.Errorf("%s: reached in %v days, want %v", w.Name, *w.Days, days)
+	}
+}
+
+// An installation that has just been made has no rates, and no limit is near.
+func TestReportOfAnEmptyInstallation(t *testing.T) {
+	t.Parallel()
+	r := NewReport(api.Size{
+		At: now, Hours: []api.SizeHour{}, Database: api.SizeDatabase{Kind: "postgres"},
+	}, NATS{Created: now}, Limits{})
+	if r.Complete || !near(r.Days, 1./24) || r.PerSecond != 0 || r.BusiestPerSecond != 0 ||
+		!r.BusiestHour.IsZero() || r.GrowthPerDay != nil {
+		t.Errorf("%+v", r)
+	}
+	wall(t, r, "Deliveries, busiest hour").want(t, 0, 0, NoLimit, 0)
+	wall(t, r, "Database (PostgreSQL)").want(t, 0, 0, NoLimit, 0)
+	wall(t, r, "Registry").want(t, 0, mostWorkflows, NotInAYear, 0)
+}
+
+// Rates come from the requests of the last week. Repeats are deliveries, and start nothing.
+func TestReportOfTheRate(t *testing.T) {
+	t.Parallel()
+	hours := hourly(7, steady(3_600))
+	hours[10].Accepted, hours[10].Deduplicated = 36_000, 36_000
+	hours[11].Refused = 1_000_000
+	size := api.Size{At: now, Hours: hours}
+	r := NewReport(size, NATS{Created: now.Add(-30 * day)}, Limits{Rate: 40})
+	if !r.Complete || r.Days != 7 || !near(r.PerSecond, 1+(19./168)) ||
+		!near(r.BusiestPerSecond, 20) || !r.BusiestHour.Equal(hours[10].At) ||
+		r.GrowthPerDay == nil || *r.GrowthPerDay != 0 {
+		t.Errorf("%+v", r)
+	}
+	wall(t, r, "Deliveries, busiest hour").want(t, 20, 40, NotInAYear, 0)
+
+	// It grows by a tenth of the mean every day.
+	size.Hours = hourly(7, func(day int) int64 { return 3_600 * (13 - int64(day)) })
+	r = NewReport(size, NATS{Created: now.Add(-30 * day)}, Limits{Rate: 26})
+	if r.GrowthPerDay == nil || !near(*r.GrowthPerDay, 0.1) {
+		t.Errorf("%+v", r)
+	}
+	wall(t, r, "Deliveries, busiest hour").want(t, 13, 26, InDays, 10)
+}
+
+// The clock of an ingress may be ahead of the executor's, and the executor's of the NATS server's.
+func TestReportWithClocksThatDiffer(t *testing.T) {
+	t.Parallel()
+	size := api.Size{At: now, Hours: []api.SizeHour{
+		{At: now.Truncate(time.Hour).Add(3 * time.Hour), Accepted: 60},
+	}}
+	r := NewReport(size, NATS{Created: now.Add(2 * time.Hour)}, Limits{Rate: 1})
+	if r.Complete || !near(r.Days, 1./24) || !near(r.PerSecond, 1./60) {
+		t.Errorf("%+v", r)
+	}
+	// The records are older than the stream, which was restored from a backup.
+	size.Database.OldestAcceptedAt = now.Add(-10 * day)
+	if r := NewReport(size, NATS{Created: now}, Limits{}); !r.Complete {
+		t.Errorf("%+v", r)
+	}
+	// The oldest record is from the future.
+	size.Database = api.SizeDatabase{
+		OldestAcceptedAt: now.Add(time.Hour), Records: 1, Bytes: 1_000, RetentionSeconds: 86_400,
+	}
+	r = NewReport(size, NATS{Created: now}, Limits{DatabaseDisk: 1_000_000_000})
+	wall(t, r, "Database (SQLite)").want(t, 1_000, 1_000_000_000, NotInAYear, 0)
+}
+
+// weekly returns a stream of starts with messages of 1,000 bytes.
+func weekly(name string, perDay, growth float64, servers ...string) Stream {
+	return Stream{
+		Name: name, Kind: Starts, Servers: servers, Replicas: len(servers),
+		Messages: int64(7 * perDay), Bytes: int64(7 * perDay * 1_000), MaxAge: 7 * day,
+		DedupWindow: day, Remembered: int64(perDay), Week: Week{7, perDay, growth},
+	}
+}
+
+// The memory for delivery IDs is computed for each server, from the streams that it holds.
+func TestReportOfDeliveryIDs(t *testing.T) {
+	t.Parallel()
+	nats := NATS{Created: now.Add(-30 * day), Streams: []Stream{
+		weekly("EXECUTIONS", 1_000_000, 0, "a", "b", "c"),
+		weekly("QUEUE_busy", 2_000_000, 200_000, "c"),
+		{Name: "PROGRESS", Kind: Reports, Servers: []string{"a"}, Remembered: 9},
+		{Name: "KV_registry", Kind: Other, Servers: []string{"c"}, Bytes: 5_000},
+	}}
+	r := NewReport(api.Size{At: now}, nats, Limits{NATSMemory: 1_000 * 1e6})
+	wall(t, r, "Memory for delivery IDs of a").want(t, 164e6, 1_000e6, NotInAYear, 0)
+	wall(t, r, "Memory for delivery IDs of b").want(t, 164e6, 1_000e6, NotInAYear, 0)
+	// After d days, the window of the last day has 2 M + 200,000 × (d - ½).
+	c := wall(t, r, "Memory for delivery IDs of c")
+	days := (1_000e6/164-3e6)/200_000 + 0.5
+	c.want(t, 3*164e6, 1_000e6, InDays, days)
+	if !strings.HasPrefix(c.Detail, "3000000 IDs") {
+		t.Errorf("%q", c.Detail)
+	}
+	if r.Walls[0].Name != c.Name {
+		t.Errorf("first %s, want %s", r.Walls[0].Name, c.Name)
+	}
+
+	// One server, whose name nobody needs; its memory is not known.
+	nats.Streams = nats.Streams[:1]
+	nats.Streams[0].Servers = []string{"a"}
+	r = NewReport(api.Size{At: now}, nats, Limits{})
+	wall(t, r, "Memory for delivery IDs").want(t, 164e6, 0, NoLimit, 0)
+	wall(t, r, "Disk of NATS").want(t, 7e9, 0, NoLimit, 0)
+
+	// 14 MB for each delivery per second that lasts: the number of the documentation.
+	if perRate := 86_400. * bytesPerID; perRate < 14e6 || perRate > 14.5e6 {
+		t.Errorf("%v bytes", perRate)
+	}
+}
+
+// Each stream has its own size, age and rate; one without a limit is only limited by the disk.
+func TestReportOfStreams(t *testing.T) {
+	t.Parallel()
+	young := weekly("QUEUE_young", 100, 0, "a")
+	young.Messages, young.Bytes, young.Week = 200, 200_000, Week{2, 100, 0}
+	young.MaxBytes = 600_000
+	full := weekly("QUEUE_full", 100, 0, "a")
+	full.MaxBytes = full.Bytes
+	behind := weekly("EXECUTIONS", 100, 0, "a")
+	behind.Unrecorded, behind.Behind = 1_000, 84*time.Hour
+	reports := Stream{
+		Name: "PROGRESS", Kind: Reports, Servers: []string{"a"}, Messages: 10, Bytes: 1_000,
+		MaxBytes: 1_000, MaxAge: 7 * day, Week: Week{7, 1_000, 0},
+	}
+	registry := Stream{Name: "KV_registry", Kind: Other, Servers: []string{"a"}, Bytes: 2_001}
+	nats := NATS{
+		Created: now.Add(-30 * day),
+		Streams: []Stream{behind, young, full, reports, registry},
+	}
+	r := NewReport(api.Size{At: now, Workflows: 10, WorkflowsLastWeek: 7}, nats,
+		Limits{NATSDisk: 2_000_000})
+	wall(t, r, "Stream EXECUTIONS").want(t, 700_000, 0, NoLimit, 0)
+	// It keeps seven days, and has two: it fills for five more, to 700,000.
+	wall(t, r, "Stream QUEUE_young").want(t, 200_000, 600_000, InDays, 4)
+	wall(t, r, "Stream QUEUE_full").want(t, 700_000, 700_000, Now, 0)
+	wall(t, r, "Stream PROGRESS").want(t, 1_000, 1_000, DropsOldest, 0)
+	wall(t, r, "Recording of EXECUTIONS").want(t, 84*3600, 7*86_400, NoForecast, 0)
+	wall(t, r, "Recording of QUEUE_young").want(t, 0, 7*86_400, NoForecast, 0)
+	wall(t, r, "Disk of NATS").want(t, 1_600_000+1_000+2_001, 2_000_000, InDays,
+		(400_000-3_001)/100_000.)
+	if w := wall(t, r, "Registry"); w.Detail != "3 KB in NATS" {
+		t.Errorf("%q", w.Detail)
+	}
+	if advice := wall(t, r, "Stream QUEUE_young").Advice; !strings.Contains(advice,
+		"hookstart queue stream set young --max-bytes") {
+		t.Errorf("%q", advice)
+	}
+	for _, w := range r.Walls {
+		if w.Name == "Stream KV_registry" || w.Name == "Recording of KV_registry" {
+			t.Errorf("%s has nothing to record", w.Name)
+		}
+	}
+}
+
+// A stream that keeps less than three days is taken to grow as the deliveries do.
+func TestReportOfAStreamThatKeepsOneDay(t *testing.T) {
+	t.Parallel()
+	s := weekly("EXECUTIONS", 1_000, 0, "a")
+	s.MaxAge, s.Messages, s.Bytes, s.Week = day, 1_000, 1_000_000, Week{1, 1_000, 0}
+	s.MaxBytes = 2_050_000
+	size := api.Size{At: now, Hours: hourly(7, func(day int) int64 { return 13 - int64(day) })}
+	r := NewReport(size, NATS{Created: now.Add(-30 * day), Streams: []Stream{s}}, Limits{})
+	// A tenth of the mean each day: after d days the last one has 1,000 + 100 × (d - ½).
+	wall(t, r, "Stream EXECUTIONS").want(t, 1_000_000, 2_050_000, InDays, 11)
+}
+
+// The database holds the records of the retention.
+func TestReportOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	free := int64(10_000_000)
+	size := api.Size{
+		At: now, Hours: hourly(7, steady(1_000)),
+		Database: api.SizeDatabase{
+			Kind: "sqlite", Bytes: 50_000_000, ReusableBytes: 2_000_000, FreeBytes: &free,
+			Records: 240_000, OldestAcceptedAt: now.Add(-10 * day), RetentionSeconds: 30 * 86_400,
+		},
+	}
+	nats := NATS{Created: now.Add(-10 * day)}
+	// 200 bytes for each of 24,000 records a day.
+	wall(t, NewReport(size, nats, Limits{}), "Database (SQLite)").want(t, 48e6, 60e6, InDays, 2.5)
+	wall(t, NewReport(size, nats, Limits{DatabaseDisk: 145e6}), "Database (SQLite)").
+		want(t, 48e6, 145e6, NotInAYear, 0) // 144 MB after 30 days
+	size.Database.FreeBytes, size.Database.Kind = nil, "postgres"
+	wall(t, NewReport(size, nats, Limits{}), "Database (PostgreSQL)").want(t, 48e6, 0, NoLimit, 0)
+	// Few records: most of the database is its empty tables, and a record is as large as measured.
+	size.Database.Records, size.Database.OldestAcceptedAt = 1_000, now.Add(-time.Hour)
+	size.Database.RetentionSeconds = 365 * 86_400
+	wall(t, NewReport(size, nats, Limits{DatabaseDisk: 48e6 + 10*24_000*postgresRecord}),
+		"Database (PostgreSQL)").want(t, 48e6, 48e6+10*24_000*postgresRecord, InDays, 10)
+}
+
+// The limits of the account are those of NATS: none, or each with what it holds.
+func TestReportOfTheAccount(t *testing.T) {
+	t.Parallel()
+	unlimited := jetstream.AccountLimits{
+		MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MaxMemory: -1,
+	}
+	streams := []Stream{
+		weekly("EXECUTIONS", 100, 0, "a", "b", "c"), weekly("QUEUE_q", 100, 0, "a"),
+	}
+	for i := range streams {
+		streams[i].Messages, streams[i].Bytes, streams[i].Week.Days = 200, 200_000, 2
+	}
+	report := func(info jetstream.AccountInfo) Report {
+		return NewReport(api.Size{At: now}, NATS{
+			Created: now.Add(-30 * day), Streams: streams, Tiers: tiers(&info),
+		}, Limits{})
+	}
+	for _, w := range report(jetstream.AccountInfo{
+		Tier: jetstream.Tier{Store: 800_000, Limits: unlimited},
+	}).Walls {
+		if strings.HasPrefix(w.Name, "NATS account") {
+			t.Errorf("no limits: %+v", w)
+		}
+	}
+	// Four replicas of 200,000 bytes, which grow by 400,000 bytes a day.
+	whole := report(jetstream.AccountInfo{Tier: jetstream.Tier{
+		Store: 800_000, Streams: 8, Consumers: 50,
+		Limits: jetstream.AccountLimits{MaxStore: 2e6, MaxStreams: 8, MaxConsumers: 100},
+	}})
+	wall(t, whole, "NATS account, storage").want(t, 800_000, 2e6, InDays, 3)
+	wall(t, whole, "NATS account, streams").want(t, 8, 8, Now, 0)
+	wall(t, whole, "NATS account, consumers").want(t, 50, 100, NoForecast, 0)
+	tiered := report(jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{
+		"R1": {Store: 200_000, Limits: unlimited},
+		"R3": {Store: 600_000, Limits: jetstream.AccountLimits{MaxStore: 1_200_000}},
+	}})
+	wall(t, tiered, "NATS account R3, storage").want(t, 600_000, 1_200_000, InDays, 2)
+}
+
+// The limit that is reached first comes first, then the fullest; limits that are not known are
+// last.
+func TestOrderOfWalls(t *testing.T) {
+	t.Parallel()
+	at := func(name string, reached Reached, days, percent float64) Wall {
+		w := Wall{Name: name, Reached: reached}
+		if reached == InDays {
+			w.Days = &days
+		}
+		if reached != NoLimit {
+			w.Percent = &percent
+		}
+		return w
+	}
+	walls := []Wall{
+		at("unknown", NoLimit, 0, 0), at("far", NotInAYear, 0, 10), at("full", NotInAYear, 0, 80),
+		at("late", InDays, 300, 99), at("lag", NoForecast, 0, 20), at("soon", InDays, 2, 5),
+		at("now", Now, 0, 100),
+	}
+	slices.SortStableFunc(walls, before)
+	var got []string
+	for _, w := range walls {
+		got = append(got, w.Name)
+	}
+	if want := "now soon late full lag far unknown"; strings.Join(got, " ") != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
