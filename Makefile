@@ -48,7 +48,7 @@ BUF_GENERATE_NODE = cd $(NODE_KIT) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)/pro
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test quick soak soak-runners failovers partitions regions powercut lint bench tail profile microbench fuzz generate node release dist shipped clean
+.PHONY: help run build test test-long quick soak soak-runners failovers partitions regions powercut lint bench tail profile microbench fuzz generate node release dist shipped clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node
 
 help: ## list the targets
@@ -72,12 +72,28 @@ build: ## build the programs into bin/
 WHOLE  := bench dist e2e powercut release soak
 WHOLE  := $(filter $(WHOLE:%=./deploy/%/...) $(WHOLE:%=github.com/hookstart/hookstart/deploy/%) github.com/hookstart/hookstart/deploy/e2e/%,$(PACKAGES))
 INSIDE := $(if $(filter all,$(RACE)),$(PACKAGES),$(filter-out $(WHOLE),$(PACKAGES)))
-test: ## run every test, with the race detector where it is available: make test RACE=all uses it for whole installations too
+# LONG names the tests that start many programs, kill them under load, or take more than ten seconds for another reason. "make test" skips them; "make test-long" runs them
+# and nothing else, so that each test is in one of the two. -skip and -run take the same pattern.
+LONG  := TestRun TestTail TestChecksumsAndBills TestTheSameEverywhere TestBackupUnderLoad TestRestoreElsewhere TestBackupOfOwnStreams TestSearchKeyChartsAndHours \
+	TestRequeueSurvivesAKill TestCanceledAtRandomMoments TestConsoleComesBack TestKillUnderLoad TestEventsUnderKills TestDatabaseFailsOver TestConsoleKeepsUp \
+	TestKilledRunners TestQueuesMoveUnderLoad TestNodeKeepsTheOrder TestNodeFollowsItsQueue TestOrderHoldsWhileRunnersAreKilled \
+	TestAFrozenRunnerGivesUpWhatIsOrdered TestReadinessSaysThatTheDatabaseIsAway TestReplicasAreRaisedByACommand TestScreenshots TestStorageIsSharedFairly \
+	TestUpgrade TestDenied TestEveryAttemptWouldBeSeen TestAGroupIsAddedToARunningCluster TestALostServerIsRemoved TestRoutesAfterAPartition \
+	TestEveryRoleCanDoItsWork TestReplicasOfTheCopy TestPowerCuts TestARunnerFromOutside TestWhatTheModulesBring TestPrepare TestDatabaseAway \
+	TestFrozenAndLocked TestNATSAway TestThreeHosts TestRollingRestart TestTerminateWhileStarting
+space := $(subst ,, )
+LONG  := ^($(subst $() ,|,$(strip $(LONG))))$$
+SKIP  := -skip '$(LONG)'
+test: ## run the tests, with the race detector where it is available: make test RACE=all uses it for whole installations too
+test-long: ## run the tests that "make test" leaves out: installations that are killed, cut off and upgraded under load
+test-long: SKIP := -run '$(LONG)'
+test-long: INSIDE := $(filter $(WHOLE),$(INSIDE))
+test test-long:
 	@race='-race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=crypto/internal/fips140/sha256=-race=false'; \
 	go build -race runtime/cgo >/dev/null 2>&1 || { race=; echo 'no C compiler that works: testing without the race detector'; }; \
 	export GORACE="$${GORACE-atexit_sleep_ms=0}"; failed=0; \
-	$(if $(INSIDE),(set -x; $(TEST) $$race -timeout 40m $(TESTFLAGS) $(INSIDE)) || failed=1;) \
-	$(if $(filter-out $(INSIDE),$(WHOLE)),(set -x; $(TEST) -timeout 40m $(TESTFLAGS) $(filter-out $(INSIDE),$(WHOLE))) || failed=1;) \
+	$(if $(INSIDE),(set -x; $(TEST) $$race -timeout 40m $(if $(filter all,$(RACE)),$(SKIP)) $(TESTFLAGS) $(INSIDE)) || failed=1;) \
+	$(if $(filter-out $(INSIDE),$(WHOLE)),(set -x; $(TEST) -timeout 40m $(SKIP) $(TESTFLAGS) $(filter-out $(INSIDE),$(WHOLE))) || failed=1;) \
 	exit $$failed
 
 # Whole installations, browsers, databases and faults are left to "make test".

@@ -56,7 +56,7 @@ type sent struct {
 // After a backup that was taken under load is restored into an empty installation, the same URLs
 // work, earlier deliveries are recognised, the records are the same, and runners do not run
 // acknowledged executions again.
-func TestBackup(t *testing.T) {
+func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
 	workflows, executions := sizeOf(t, "HOOKSTART_BACKUP_WORKFLOWS", 30),
 		sizeOf(t, "HOOKSTART_BACKUP_EXECUTIONS", 2_000)
