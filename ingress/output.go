@@ -74,7 +74,7 @@ func readHTTP(text []byte) (r response, err error) {
 		return r, err
 	}
 	if r.status == http.StatusNoContent || r.status == http.StatusNotModified {
-		return r, nil // these have no body
+		return r, nil // answers with these statuses have no body
 	}
 	var textBody string
 	switch {

@@ -286,7 +286,7 @@ func (r *Release) stage(
 	if name == "hookstart" {
 		r.stageShells(s, made)
 		for _, f := range shipped.sorted() {
-			if strings.HasSuffix(f.path, ".md") && f.path != "CHANGELOG.md" { // each package has it
+			if strings.HasSuffix(f.path, ".md") && f.path != "CHANGELOG.md" { // in each package
 				s.add(doc+f.path, 0o644, "", "", f.content)
 			}
 		}

@@ -166,7 +166,7 @@ func checkURLs(urls string) error {
 		text = strings.TrimSpace(text)
 		whole := text
 		if !strings.Contains(text, "://") {
-			whole = "nats://" + text // nats.go's default
+			whole = "nats://" + text // as nats.go does
 		}
 		u, err := url.Parse(whole)
 		if err == nil && u.Port() != "" {

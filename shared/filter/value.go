@@ -45,7 +45,7 @@ func (v value) is(l *literal) bool {
 		return v.kind == kindBool && (v.json[0] == 't') == l.truth
 	case kindNull:
 		return v.kind == kindNull
-	case kindAbsent, kindOther: // no literal is one
+	case kindAbsent, kindOther: // a literal has another kind
 	}
 	return false
 }

@@ -113,7 +113,7 @@ func (q *queueDoor) await() {
 	q.drain.Lock()
 	defer q.drain.Unlock()
 	select {
-	case <-q.left: // of the epoch before
+	case <-q.left: // a value that is left over from an earlier epoch
 	default:
 	}
 	epoch := q.epoch.Add(1) - 1

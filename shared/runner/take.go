@@ -33,7 +33,7 @@ func (r *runner) take(ctx context.Context, s *source) error {
 			return nil
 		}
 		pull := r.pull
-		if r.sharing.Err() != nil { // others need places, too
+		if r.sharing.Err() != nil { // other loops need places, too
 			pull = r.pullShared
 			for ; free > (r.Concurrency+1)/2; free-- {
 				r.leave()

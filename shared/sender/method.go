@@ -273,7 +273,7 @@ func decodeText(encoding, text string) ([]byte, error) {
 	if encoding == "hex" {
 		return hex.DecodeString(text)
 	}
-	if strings.ContainsAny(text, "\r\n") { // which encoding/base64 would skip
+	if strings.ContainsAny(text, "\r\n") { // encoding/base64 would skip them
 		return nil, errors.New("a line break")
 	}
 	return base64.StdEncoding.Strict().DecodeString(text)

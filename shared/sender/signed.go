@@ -23,7 +23,7 @@ func (m *method) signsID(id *idSource) bool {
 // message, or the whole body is signed.
 func (m *method) signs(s source) bool {
 	switch m.scheme {
-	case schemeStatic, schemeBasic: // which sign nothing
+	case schemeStatic, schemeBasic: // these sign nothing
 		return false
 	case schemeTwilio:
 		return s.kind == fromForm || s.kind == fromPointer

@@ -132,7 +132,7 @@ func (s source) value(r *Request) string {
 		if values := s.values(r); len(values) > 0 {
 			return values[0]
 		}
-	case fromSignature: // Its method reads it.
+	case fromSignature: // the method reads it from the signature header
 	}
 	return ""
 }

@@ -142,12 +142,12 @@ func (g RunnerGroup) PresenceSubject(instance string) string {
 	return RunnerPresence + g.Queue + "." + g.Group + "." + instance
 }
 
-// ParsePresence returns the parts of the subject of a runner's heartbeat. is reports whether it is
-// such a subject.
-func ParsePresence(subject string) (group RunnerGroup, instance string, is bool) {
-	rest, is := strings.CutPrefix(subject, RunnerPresence)
+// ParsePresence returns the parts of the subject of a runner's heartbeat. ok is false for any other
+// subject.
+func ParsePresence(subject string) (group RunnerGroup, instance string, ok bool) {
+	rest, ok := strings.CutPrefix(subject, RunnerPresence)
 	parts := strings.Split(rest, ".")
-	if !is || len(parts) != 3 || !execution.ValidName(parts[0]) || !execution.ValidName(parts[1]) ||
+	if !ok || len(parts) != 3 || !execution.ValidName(parts[0]) || !execution.ValidName(parts[1]) ||
 		!execution.ValidName(parts[2]) {
 		return group, "", false
 	}

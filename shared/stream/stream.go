@@ -216,10 +216,10 @@ func reconcile(
 // of nats-server.
 const codeInvalidConfig = 10052
 
-// difference returns the elements of all that are not among some.
-func difference(all, some []string) []string {
+// difference returns the elements of all that are not in excluded.
+func difference(all, excluded []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool {
-		return slices.Contains(some, s)
+		return slices.Contains(excluded, s)
 	})
 }
 

@@ -156,7 +156,7 @@ func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 }
 
 // starts returns the executions that were started as reruns of an execution.
-func (r *rig) starts(of string) (found []*execution.Start) {
+func (r *rig) starts(id string) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
 	r.check(err)
@@ -166,7 +166,7 @@ func (r *rig) starts(of string) (found []*execution.Start) {
 			continue
 		}
 		if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil &&
-			event.Start != nil && event.Start.RerunOf == of {
+			event.Start != nil && event.Start.RerunOf == id {
 			found = append(found, event.Start)
 		}
 	}

@@ -20,7 +20,7 @@ func withKey(key string) func(*http.Request) {
 }
 
 // replays returns the starts in the stream that are replays of an execution.
-func (r *rig) replays(of string) (found []*execution.Start) {
+func (r *rig) replays(id string) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
 	r.check(err)
@@ -30,7 +30,7 @@ func (r *rig) replays(of string) (found []*execution.Start) {
 			continue
 		}
 		if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil &&
-			event.Start != nil && event.Start.ReplayOf == of {
+			event.Start != nil && event.Start.ReplayOf == id {
 			found = append(found, event.Start)
 		}
 	}

@@ -41,13 +41,13 @@ func (c *Console) allRefusals(r *http.Request) (p allRefusals, err error) {
 		return p, err
 	}
 	p.listPage = at
-	for _, one := range found {
-		from, err := c.origin(ctx, one.WorkflowID, "")
+	for _, counted := range found {
+		from, err := c.origin(ctx, counted.WorkflowID, "")
 		if err != nil {
 			return p, err
 		}
 		p.Rows = append(p.Rows, refusedRow{
-			refusal{one.Refusal, advice[webhook.Code(one.Code)]}, from, one.WorkflowID,
+			refusal{counted.Refusal, advice[webhook.Code(counted.Code)]}, from, counted.WorkflowID,
 		})
 	}
 	return p, nil

@@ -34,7 +34,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+c.assets.path+"/", c.assets)
-	mux.HandleFunc("GET /favicon.ico", http.NotFound) // pages name their own
+	mux.HandleFunc("GET /favicon.ico", http.NotFound) // pages have a link to their icon
 	mux.HandleFunc("GET /sign-in", c.showSignIn)
 	mux.HandleFunc("POST /sign-in", c.doSignIn)
 	mux.HandleFunc("POST /sign-out", c.signOut)

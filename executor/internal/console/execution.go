@@ -213,7 +213,7 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 		waiting = "the runner's result"
 	case execution.Canceled:
 		add("Canceled", "by an operator", "canceled", r.FinishedAt)
-	case execution.Rejected: // was said above
+	case execution.Rejected: // added above
 	}
 	if !status.Final() && !r.CancelRequestedAt.IsZero() {
 		add("Cancel asked", "its runner ends it", "running", r.CancelRequestedAt)
@@ -248,18 +248,19 @@ func fields(values execution.Values) []field {
 // reruns returns the reruns of an execution. The database has no index for them, so it searches a
 // bounded number of the workflow's reruns.
 func (c *Console) reruns(
-	ctx context.Context, of operate.Execution,
+	ctx context.Context, original operate.Execution,
 ) (made []operate.Execution, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	all, err := c.Operate.Executions(ctx, signin.Caller(ctx), operate.ExecutionFilter{
-		WorkflowID: of.WorkflowID, Source: execution.Rerun, Since: of.AcceptedAt,
+		WorkflowID: original.WorkflowID, Source: execution.Rerun, Since: original.AcceptedAt,
 	}, operate.Page{Limit: maxReruns})
 	if err != nil && ctx.Err() != nil {
 		return nil, true, nil
 	}
 	for _, rerun := range all.Items {
-		if rerun.RerunOf == of.ExecutionID && !rerun.IsRequeue || rerun.ReplayOf == of.ExecutionID {
+		if rerun.RerunOf == original.ExecutionID && !rerun.IsRequeue ||
+			rerun.ReplayOf == original.ExecutionID {
 			made = append(made, rerun)
 		}
 	}

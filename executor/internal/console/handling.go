@@ -93,7 +93,7 @@ func alternatives(list []json.RawMessage) string {
 // filterTrial is the data of a part of a page that shows what a filter does with the last requests.
 type filterTrial struct {
 	operate.FilterTrial
-	Filter   bool // a filter is tried
+	Filter   bool // whether a filter was tried
 	Filtered bool // the node has a filter now
 }
 
@@ -140,10 +140,10 @@ func problemOf(err error) string {
 }
 
 // setHandling sets the fields that describe the node's filter, order key and answer.
-func (t *trigger) setHandling(of api.Trigger) {
-	t.Conditions, t.Filtered = conditionsOf(of.Filter), of.Filtered
-	t.OrderKey, t.Answer = of.OrderKey, of.Answer
+func (t *trigger) setHandling(from api.Trigger) {
+	t.Conditions, t.Filtered = conditionsOf(from.Filter), from.Filtered
+	t.OrderKey, t.Answer = from.OrderKey, from.Answer
 	if len(t.Conditions) > 0 {
-		t.FilterText = string(of.Filter)
+		t.FilterText = string(from.Filter)
 	}
 }

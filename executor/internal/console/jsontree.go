@@ -111,7 +111,7 @@ func (p *treeParser) children(parent *jsonTree, depth int) error {
 		child.Key = key
 		parent.Children = append(parent.Children, child)
 	}
-	_, err := p.decoder.Token() // the bracket
+	_, err := p.decoder.Token() // the closing bracket
 	return err
 }
 

@@ -259,7 +259,7 @@ func (c *Console) newestRows(r *http.Request) (panel, error) {
 		p.Path = "/workflows/" + url.PathEscape(p.WorkflowID)
 	}
 	p.Filter, _ = panelFilterOf(query)
-	limit, _ := strconv.Atoi(query.Get("limit")) // not a number: none
+	limit, _ := strconv.Atoi(query.Get("limit")) // a text that is not a number counts as 0
 	p.Limit = cmp.Or(min(max(0, limit), panelRows), panelRows)
 	err := c.fill(r.Context(), &p, "")
 	return p, err

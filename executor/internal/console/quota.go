@@ -34,16 +34,16 @@ func (c *Console) quotas(ctx context.Context, accounts []api.Account) (all []quo
 	return all, nil
 }
 
-func quotaOf(of operate.Quota) quota {
+func quotaOf(from operate.Quota) quota {
 	q := quota{
-		Quota:  of,
-		ID:     of.Account.ID,
-		Name:   nameOr(of.Account.Name, of.Account.ID),
-		Plan:   of.Account.Plan,
-		Events: of.Account.Events,
+		Quota:  from,
+		ID:     from.Account.ID,
+		Name:   nameOr(from.Account.Name, from.Account.ID),
+		Plan:   from.Account.Plan,
+		Events: from.Account.Events,
 	}
-	if of.Plan != nil {
-		q.Rate = rateText(of.Plan.RateLimit)
+	if from.Plan != nil {
+		q.Rate = rateText(from.Plan.RateLimit)
 	}
 	return q
 }

@@ -42,11 +42,11 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 		return list, err
 	}
 	if filter.AccountID != "" {
-		of, err := c.quota(ctx, filter.AccountID)
+		account, err := c.quota(ctx, filter.AccountID)
 		if err != nil {
 			return list, err
 		}
-		list.Account = &of
+		list.Account = &account
 	}
 	query := queryOf(map[string]string{"q": filter.Text, "account": filter.AccountID})
 	ask := func(p operate.Page) (api.List[api.Workflow], error) {
@@ -91,11 +91,11 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 	if row.Account, err = c.quota(ctx, w.AccountID); err != nil {
 		return row, err
 	}
-	of := operate.ExecutionFilter{WorkflowID: w.ID}
-	if row.Day, err = c.activity(ctx, of, 24, time.Hour); err != nil || row.Day.Missing {
+	filter := operate.ExecutionFilter{WorkflowID: w.ID}
+	if row.Day, err = c.activity(ctx, filter, 24, time.Hour); err != nil || row.Day.Missing {
 		return row, err
 	}
-	last, err := c.Operate.Executions(ctx, signin.Caller(ctx), of, operate.Page{Limit: 1})
+	last, err := c.Operate.Executions(ctx, signin.Caller(ctx), filter, operate.Page{Limit: 1})
 	if len(last.Items) > 0 {
 		row.Last = &last.Items[0]
 	}

@@ -205,12 +205,12 @@ func (r *reading) count(msg jetstream.Msg, sequence uint64, account func(string)
 		return // the workflow was deleted: it stands for no account
 	}
 	size := stream.StoredSize(msg.Subject(), header, bytes)
-	of := r.byChunk[sequence/r.chunk]
-	if of == nil {
-		of = map[string]int64{}
-		r.byChunk[sequence/r.chunk] = of
+	sums := r.byChunk[sequence/r.chunk]
+	if sums == nil {
+		sums = map[string]int64{}
+		r.byChunk[sequence/r.chunk] = sums
 	}
-	of[id] += size
+	sums[id] += size
 	r.sums[id] += size
 }
 
@@ -219,11 +219,11 @@ const sizeHeader = "Nats-Msg-Size"
 
 // expire removes the chunks whose messages have all expired.
 func (r *reading) expire(first uint64) {
-	for chunk, of := range r.byChunk {
+	for chunk, sums := range r.byChunk {
 		if (chunk+1)*r.chunk > first {
 			continue
 		}
-		for id, size := range of {
+		for id, size := range sums {
 			if r.sums[id] -= size; r.sums[id] == 0 {
 				delete(r.sums, id)
 			}

@@ -199,7 +199,7 @@ func (c Caller) Has(least Role) error {
 // allowed returns an error if a caller may not make a call.
 func (s *Service) allowed(ctx context.Context, caller Caller, r rule) error {
 	if r.about == nil {
-		r.role = "" // which no role includes
+		r.role = "" // no role includes it, so every caller is refused
 	}
 	if err := caller.Has(r.role); err != nil {
 		return err

@@ -60,7 +60,7 @@ func auditEntryOf(e store.AuditEntry) api.AuditEntry {
 		Changes:    []api.AuditChange{},
 	}
 	if e.Changes != "" {
-		_ = json.Unmarshal([]byte(e.Changes), &result.Changes) // written by package auditor
+		_ = json.Unmarshal([]byte(e.Changes), &result.Changes) // package auditor wrote it
 	}
 	return result
 }

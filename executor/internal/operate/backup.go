@@ -127,7 +127,7 @@ func (s *Service) RestoreRecords(
 				}
 				entry := edit.NewEntry(edit.ActorOf(ctx), "installation.restore")
 				entry.At = time.Now()
-				read.Audit = append(read.Audit, auditor.Stored(entry)) // in the same transaction
+				read.Audit = append(read.Audit, auditor.Stored(entry))
 			}
 			return s.config.Store.Restore(ctx, read)
 		})

@@ -73,7 +73,7 @@ type lane struct {
 type place struct {
 	stream.Place
 	in        jetstream.Stream
-	consumers []*jetstream.ConsumerInfo // by name
+	consumers []*jetstream.ConsumerInfo // in the order of their names
 }
 
 // Members returns the number of members of all groups.
@@ -192,14 +192,14 @@ func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[stri
 	if err != nil {
 		return nil, err
 	}
-	of := map[string][]store.Record{} // by stream
+	byStream := map[string][]store.Record{}
 	for _, r := range records {
 		name := stream.StreamOf(subjects[r.ID])
-		of[name] = append(of[name], r)
+		byStream[name] = append(byStream[name], r)
 	}
 	given := map[string]bool{}
-	for name, some := range of {
-		if err := w.addDelivered(ctx, name, some, subjects, given); err != nil {
+	for name, list := range byStream {
+		if err := w.addDelivered(ctx, name, list, subjects, given); err != nil {
 			return nil, err
 		}
 	}
@@ -208,12 +208,12 @@ func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[stri
 
 // addDelivered adds to given the records of a stream whose starts were delivered to a group.
 func (w *Watch) addDelivered(
-	ctx context.Context, of string, records []store.Record, subjects map[string]string,
+	ctx context.Context, streamName string, records []store.Record, subjects map[string]string,
 	given map[string]bool,
 ) error {
-	executions, err := w.config.JetStream.Stream(ctx, of)
+	executions, err := w.config.JetStream.Stream(ctx, streamName)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", of, err)
+		return fmt.Errorf("stream %s: %w", streamName, err)
 	}
 	names := executions.ConsumerNames(ctx)
 	for name := range names.Name() {
@@ -235,7 +235,7 @@ func (w *Watch) addDelivered(
 		}
 	}
 	if err := names.Err(); err != nil {
-		return fmt.Errorf("consumers of %s: %w", of, err)
+		return fmt.Errorf("consumers of %s: %w", streamName, err)
 	}
 	return nil
 }
@@ -254,8 +254,8 @@ func (w *Watch) subjects(
 	settings, subjects := w.settings(), make(map[string]string, len(records))
 	for _, r := range records {
 		subjects[r.ID] = stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)
-		of := settings[r.Queue]
-		if (of == nil || of.Lanes == 0) && !slices.Contains(names, stream.OwnName(r.Queue)) {
+		queue := settings[r.Queue]
+		if (queue == nil || queue.Lanes == 0) && !slices.Contains(names, stream.OwnName(r.Queue)) {
 			continue
 		}
 		msg, err := w.starts.Get(ctx, r.Queue, r.StreamSequence, r.ID)
@@ -407,7 +407,7 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 	for _, settings := range all {
 		if slices.Contains(names, stream.OwnName(settings.Name)) &&
 			slices.Contains(named, settings.Name) {
-			continue // by ownQueue
+			continue // ownQueue reads it
 		}
 		if err := w.enforce(ctx, settings, limits(settings), shared.consumers); err != nil {
 			return nil, err
@@ -612,7 +612,7 @@ func (w *Watch) addOrdered(ctx context.Context, at *place, q *Queue) error {
 }
 
 // receives reports whether a consumer receives the starts with a subject.
-func receives(c jetstream.ConsumerConfig, of string) bool {
+func receives(c jetstream.ConsumerConfig, subject string) bool {
 	filters := c.FilterSubjects
 	if c.FilterSubject != "" {
 		filters = append(filters, c.FilterSubject)
@@ -620,18 +620,18 @@ func receives(c jetstream.ConsumerConfig, of string) bool {
 	if len(filters) == 0 {
 		return true
 	}
-	subject := strings.Split(of, ".")
+	tokens := strings.Split(subject, ".")
 	return slices.ContainsFunc(filters, func(filter string) bool {
 		parts := strings.Split(filter, ".")
 		for i, part := range parts {
 			switch {
 			case part == ">":
 				return true
-			case i >= len(subject) || part != "*" && subject[i] != "*" && part != subject[i]:
+			case i >= len(tokens) || part != "*" && tokens[i] != "*" && part != tokens[i]:
 				return false
 			}
 		}
-		return len(parts) == len(subject)
+		return len(parts) == len(tokens)
 	})
 }
 
@@ -730,8 +730,8 @@ func (q *Queue) count(ctx context.Context, at *place, all []lane) error {
 
 // acceptedAt returns the time at which the oldest waiting start was accepted. It returns the zero
 // time if there is none: it was taken, or has expired, meanwhile.
-func acceptedAt(ctx context.Context, of lane) (time.Time, error) {
-	msg, err := of.in.GetMsg(ctx, of.oldest, jetstream.WithGetMsgSubject(of.subject))
+func acceptedAt(ctx context.Context, l lane) (time.Time, error) {
+	msg, err := l.in.GetMsg(ctx, l.oldest, jetstream.WithGetMsgSubject(l.subject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return time.Time{}, nil
 	}

@@ -298,9 +298,9 @@ func (c *copier) awaitStored(ctx context.Context) error {
 }
 
 // again publishes a copy again that another executor was publishing, too.
-func (c *copier) again(ctx context.Context, of jetstream.PubAckFuture) (err error) {
+func (c *copier) again(ctx context.Context, future jetstream.PubAckFuture) (err error) {
 	for range 100 {
-		if _, err = c.js.PublishMsg(ctx, of.Msg()); !isInProcess(err) {
+		if _, err = c.js.PublishMsg(ctx, future.Msg()); !isInProcess(err) {
 			return err
 		}
 	}

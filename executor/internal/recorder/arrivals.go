@@ -112,10 +112,10 @@ func (a *arrivals) awaitRoom(ctx context.Context) {
 func (a *arrivals) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, some := range [][]arrival{a.batch, a.waiting} {
-		for _, one := range some {
-			if one.at.Before(t) {
-				messages = append(messages, one.msg)
+	for _, list := range [][]arrival{a.batch, a.waiting} {
+		for _, a := range list {
+			if a.at.Before(t) {
+				messages = append(messages, a.msg)
 			}
 		}
 	}

@@ -178,9 +178,11 @@ func (r *Recorder) checkComplete(ctx context.Context, at place) error {
 
 // end marks executions as failed, unless the database has been replaced meanwhile by a database
 // that is behind.
-func (r *Recorder) end(ctx context.Context, streams startStreams, why end, some []candidate) error {
+func (r *Recorder) end(
+	ctx context.Context, streams startStreams, why end, candidates []candidate,
+) error {
 	const page = 500
-	for len(some) > 0 {
+	for len(candidates) > 0 {
 		for name, at := range streams {
 			if at.err != nil {
 				continue
@@ -190,14 +192,14 @@ func (r *Recorder) end(ctx context.Context, streams startStreams, why end, some 
 			}
 		}
 		var now []store.Lost
-		for _, one := range some[:min(page, len(some))] {
-			now = append(now, one.Lost)
+		for _, c := range candidates[:min(page, len(candidates))] {
+			now = append(now, c.Lost)
 		}
 		ended, err := r.store.EndLost(ctx, now, time.Now(), why.reason)
 		if err != nil {
 			return err
 		}
-		some = some[len(now):]
+		candidates = candidates[len(now):]
 		if len(ended) == 0 {
 			continue
 		}
@@ -368,15 +370,15 @@ func (s startStreams) maxAge() time.Duration {
 
 // judge returns the maximum age of the stream that has, or had, the start of an execution, and the
 // groups that take it there. ok is false if that is not known now.
-func (s startStreams) judge(one candidate) (maxAge time.Duration, groups []runners, ok bool) {
-	if one.unknown {
+func (s startStreams) judge(c candidate) (maxAge time.Duration, groups []runners, ok bool) {
+	if c.unknown {
 		return 0, nil, false
 	}
-	at := s[one.stream]
+	at := s[c.stream]
 	if at == nil { // the start is in no stream
 		at = s[shared.starts]
-		for _, other := range s.of(one.queue) {
-			if other != at && one.StreamSequence < other.stream.CachedInfo().State.FirstSeq {
+		for _, other := range s.of(c.queue) {
+			if other != at && c.StreamSequence < other.stream.CachedInfo().State.FirstSeq {
 				at = other
 			}
 		}
@@ -433,17 +435,17 @@ func (r *Recorder) locate(
 }
 
 // locateOne sets the stream and the subject of the start of a candidate.
-func (r *Recorder) locateOne(ctx context.Context, streams startStreams, one *candidate) error {
-	one.stream, one.subject, one.unknown = "", "", false
-	for _, at := range streams.of(one.queue) {
+func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *candidate) error {
+	c.stream, c.subject, c.unknown = "", "", false
+	for _, at := range streams.of(c.queue) {
 		if at.err != nil {
-			one.unknown = true
+			c.unknown = true
 			continue
 		}
-		if one.StreamSequence < at.stream.CachedInfo().State.FirstSeq {
+		if c.StreamSequence < at.stream.CachedInfo().State.FirstSeq {
 			continue
 		}
-		subject, err := r.subjectOf(ctx, at.stream, one.Lost)
+		subject, err := r.subjectOf(ctx, at.stream, c.Lost)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue // it was deleted meanwhile
 		}
@@ -451,34 +453,34 @@ func (r *Recorder) locateOne(ctx context.Context, streams startStreams, one *can
 			return err
 		}
 		if subject != "" {
-			one.stream, one.subject = at.stream.CachedInfo().Config.Name, subject
-			one.unknown = false
+			c.stream, c.subject = at.stream.CachedInfo().Config.Name, subject
+			c.unknown = false
 			return nil
 		}
 	}
 	return nil
 }
 
-func (r *Recorder) isLost(ctx context.Context, s jetstream.Stream, one store.Lost) (bool, error) {
-	subject, err := r.subjectOf(ctx, s, one)
+func (r *Recorder) isLost(ctx context.Context, s jetstream.Stream, lost store.Lost) (bool, error) {
+	subject, err := r.subjectOf(ctx, s, lost)
 	return err == nil && subject == "", err
 }
 
-// subjectOf returns the subject of the message at the sequence of one, or "" if it is not the start
-// of that execution, or there is none.
+// subjectOf returns the subject of the start of an execution, which is the message at the recorded
+// sequence. It returns "" if there is no such message, or if it belongs to another execution.
 func (r *Recorder) subjectOf(
-	ctx context.Context, s jetstream.Stream, one store.Lost,
+	ctx context.Context, s jetstream.Stream, lost store.Lost,
 ) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	msg, err := r.getMessage(ctx, s, one.StreamSequence)
+	msg, err := r.getMessage(ctx, s, lost.StreamSequence)
 	if errors.Is(err, leader.ErrNoMessage) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	if msg.Header.Get(stream.HeaderExecutionID) != one.ID {
+	if msg.Header.Get(stream.HeaderExecutionID) != lost.ID {
 		return "", nil
 	}
 	return msg.Subject, nil

@@ -171,20 +171,20 @@ func (m *metrics) observeStream(info *jetstream.StreamInfo) {
 
 // forget removes the values of a stream that was deleted.
 func (m *metrics) forget(name string) {
-	of := prometheus.Labels{"stream": name}
+	labels := prometheus.Labels{"stream": name}
 	for _, gauge := range []*prometheus.GaugeVec{
 		m.lag, m.progressLag, m.streamBytes, m.streamMaxBytes, m.replicas,
 	} {
-		gauge.DeletePartialMatch(of)
+		gauge.DeletePartialMatch(labels)
 	}
 }
 
 // observeReplicas counts a stream's replicas. nil means that the replicas are not known, or that
 // there is a single server.
-func (m *metrics) observeReplicas(name string, of *jetstream.ClusterInfo) {
+func (m *metrics) observeReplicas(name string, cluster *jetstream.ClusterInfo) {
 	current, behind, offline := 1, 0, 0 // the leader
-	if of != nil {
-		for _, r := range of.Replicas {
+	if cluster != nil {
+		for _, r := range cluster.Replicas {
 			switch {
 			case r.Offline:
 				offline++

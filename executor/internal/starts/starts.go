@@ -132,7 +132,7 @@ func (s *Streams) Publish(
 		return nil, err
 	}
 	now, open := phase.Place()
-	if !open { // it leaves this place
+	if !open { // the queue is leaving this place
 		now.Own = !now.Own
 	}
 	if now != place {

@@ -112,7 +112,7 @@ func (m *StateUpdate) apply(step execution.Progress) {
 	case execution.Canceled:
 		m.FinishedAt, m.CanceledAt = step.At, step.At
 		m.setStartedAt(step)
-	case execution.Queued, execution.Rejected: // follow nothing
+	case execution.Queued, execution.Rejected: // no step has these states
 	}
 }
 

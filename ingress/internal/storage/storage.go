@@ -107,7 +107,7 @@ type shard struct {
 
 // holding is the space that the messages of one account take in the stream, in bytes.
 type holding struct {
-	counts   [ages]int64 // counted here, by age
+	counts   [ages]int64 // bytes that this process has counted, by age
 	sum      int64       // bytes of the account in an executor's last sum
 	previous int64       // counted between the last two sums
 	latest   int64       // counted since the last sums, or since near was set

@@ -599,7 +599,7 @@ func (f *Follower) reload(info *jetstream.StreamInfo) {
 	f.mu.Lock()
 	done := f.differs.IsZero()
 	f.mu.Unlock()
-	if done { // by a concurrent call
+	if done { // a concurrent call has done it
 		return
 	}
 	f.log.WithField("revision",

@@ -90,7 +90,7 @@ func (e *Editor) SetQueueStream(
 		case 0, registry.Draining:
 			q.Stream.Phase = registry.MovingIn
 		case registry.MovingOut, registry.ClosedOut:
-			q.Stream.Phase = registry.Own // everything is there still
+			q.Stream.Phase = registry.Own // the own stream still holds everything
 		case registry.MovingIn, registry.ClosedIn, registry.Own:
 		}
 		q.Stream.MaxBytes, q.Stream.MaxAge, q.Stream.Replicas = spec.MaxBytes, spec.MaxAge,

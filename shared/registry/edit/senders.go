@@ -354,7 +354,7 @@ type senderEdit struct {
 	workflowID, nodeID string
 	preset             sender.Preset
 	before             *registry.Sender // empty if there is none
-	opened             sender.Config    // before, unencrypted
+	opened             sender.Config    // the configuration of before, decrypted
 
 	secrets []senderSecret // secrets of the new record
 }

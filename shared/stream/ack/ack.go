@@ -192,7 +192,7 @@ func (e *Engine) send(w *waiter) error {
 	number := e.next
 	e.waiting[number] = w
 	e.mu.Unlock()
-	var reply [64]byte // on the stack
+	var reply [64]byte // so small that it stays on the stack
 	w.msg.Reply = string(strconv.AppendUint(append(reply[:0], e.prefix...), number, 36))
 	if err := e.nc.PublishMsg(w.msg); err != nil && e.take(number) != nil {
 		return err

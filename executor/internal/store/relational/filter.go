@@ -55,7 +55,7 @@ func (s *Store) Conditions(
 		where.Add(`e.cancel_requested_at IS NOT NULL AND e.status IN (1, 2)`) // queued, running
 	}
 	if filter.DeadLetter {
-		where.Add(s.dialect.DeadLetter) // as in the index
+		where.Add(s.dialect.DeadLetter) // the condition of the index
 	}
 	if filter.Reason != "" {
 		where.Add(`strpos(e.error, ?) > 0`, store.SanitizeText(filter.Reason))

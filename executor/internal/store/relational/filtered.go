@@ -51,7 +51,7 @@ func (s *Store) AddFiltered(
 ) error {
 	added = store.StorableFiltered(added)
 	return s.report(ctx, "add filtered", reportID, at, func(tx Tx) error {
-		if err := filtered.insert(ctx, tx, added); err != nil { // and locks the rows
+		if err := filtered.insert(ctx, tx, added); err != nil { // this locks the rows, too
 			return err
 		}
 		for _, f := range added {

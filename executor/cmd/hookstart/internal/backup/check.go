@@ -50,45 +50,45 @@ func (r *reader) verify(path string) error {
 }
 
 // verifyStream returns an error for messages that would not get their original sequences.
-func (r *reader) verifyStream(of Stream) error {
-	subjects := of.subjects()
+func (r *reader) verifyStream(want Stream) error {
+	subjects := want.subjects()
 	if subjects == nil {
-		return fmt.Errorf("there is no stream %s in this version", of.Name)
+		return fmt.Errorf("there is no stream %s in this version", want.Name)
 	}
-	found, next := 0, of.First
-	err := r.messages(streamEntry(of.Name), func(m message) error {
+	found, next := 0, want.First
+	err := r.messages(streamEntry(want.Name), func(m message) error {
 		found++
 		switch {
-		case m.Sequence < next || m.Sequence > of.Last:
+		case m.Sequence < next || m.Sequence > want.Last:
 			return fmt.Errorf("message %d is not in order: it must be from %d to %d", m.Sequence,
-				next, of.Last)
-		case !matchesAny(subjects, m.Subject) && m.Sequence > of.Recorded:
+				next, want.Last)
+		case !matchesAny(subjects, m.Subject) && m.Sequence > want.Recorded:
 			return fmt.Errorf("message %d has the subject %s, which is not one of the stream's, "+
 				"and is not recorded", m.Sequence, m.Subject)
 		}
 		next = m.Sequence + 1
 		return nil
 	})
-	if err == nil && found != of.Messages {
-		err = fmt.Errorf("there are %d messages, and must be %d", found, of.Messages)
+	if err == nil && found != want.Messages {
+		err = fmt.Errorf("there are %d messages, and must be %d", found, want.Messages)
 	}
-	for _, group := range of.Consumers {
-		if group.Config.Durable == "" || group.Floor > of.Last {
+	for _, group := range want.Consumers {
+		if group.Config.Durable == "" || group.Floor > want.Last {
 			err = errors.Join(err,
 				fmt.Errorf("the consumer %q has acknowledged %d of %d messages",
-					group.Config.Durable, group.Floor, of.Last))
+					group.Config.Durable, group.Floor, want.Last))
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", of.Name, err)
+		return fmt.Errorf("stream %s: %w", want.Name, err)
 	}
 	return nil
 }
 
 // subjects returns the wildcards of the stream that a restore creates, or nil if there is no stream
 // with this name.
-func (of Stream) subjects() []string {
-	switch of.Name {
+func (s Stream) subjects() []string {
+	switch s.Name {
 	case stream.Name:
 		return stream.DefaultSettings.Config().Subjects
 	case stream.ProgressName:
@@ -96,10 +96,10 @@ func (of Stream) subjects() []string {
 	case stream.ReportsName:
 		return []string{stream.ReportsSubjects}
 	}
-	if queue, ok := stream.QueueOfStream(of.Name); ok && execution.ValidName(queue) {
+	if queue, ok := stream.QueueOfStream(s.Name); ok && execution.ValidName(queue) {
 		return stream.DefaultSettings.OwnConfig(queue, stream.OwnLimits{}).Subjects
 	}
-	if queue, ok := stream.QueueOfProgressStream(of.Name); ok && execution.ValidName(queue) {
+	if queue, ok := stream.QueueOfProgressStream(s.Name); ok && execution.ValidName(queue) {
 		return stream.DefaultSettings.OwnProgressConfig(queue, stream.OwnLimits{}).Subjects
 	}
 	return nil
@@ -146,14 +146,14 @@ func (r *reader) verifyRecords(name, what string, want int) error {
 
 // verifyBucket adds to keys the IDs of the keys with which the bucket's records are sealed, and
 // returns an error for a record that this version cannot read.
-func (r *reader) verifyBucket(of Bucket, keys map[string]bool) error {
+func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 	live := map[string]bool{}
-	err := r.messages(bucketEntry(of.Name), func(m message) error {
-		if !strings.HasPrefix(m.Subject, bucketSubject(of.Name, "")) {
+	err := r.messages(bucketEntry(want.Name), func(m message) error {
+		if !strings.HasPrefix(m.Subject, bucketSubject(want.Name, "")) {
 			return fmt.Errorf("record %d has the subject %s, which is not the bucket's", m.Sequence,
 				m.Subject)
 		}
-		ids, err := keysOf(m, of.Name)
+		ids, err := keysOf(m, want.Name)
 		if err != nil {
 			return fmt.Errorf("record %d, %s: %w", m.Sequence, m.Subject, err)
 		}
@@ -169,11 +169,11 @@ func (r *reader) verifyBucket(of Bucket, keys map[string]bool) error {
 			records++
 		}
 	}
-	if err == nil && records != of.Records {
-		err = fmt.Errorf("there are %d records, and must be %d", records, of.Records)
+	if err == nil && records != want.Records {
+		err = fmt.Errorf("there are %d records, and must be %d", records, want.Records)
 	}
 	if err != nil {
-		return fmt.Errorf("bucket %s: %w", of.Name, err)
+		return fmt.Errorf("bucket %s: %w", want.Name, err)
 	}
 	return nil
 }

@@ -299,14 +299,14 @@ type position struct {
 
 // pause pauses all consumers of a stream, creates missing ones, and returns where each has to
 // continue.
-func (i Installation) pause(ctx context.Context, of Stream) (positions []position, err error) {
-	s, err := i.JetStream.Stream(ctx, of.Name)
+func (i Installation) pause(ctx context.Context, saved Stream) (positions []position, err error) {
+	s, err := i.JetStream.Stream(ctx, saved.Name)
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", of.Name, err)
+		return nil, fmt.Errorf("stream %s: %w", saved.Name, err)
 	}
 	// An operator's pause ends between two microseconds.
 	until := time.Now().Add(pausedFor).Truncate(time.Microsecond)
-	for _, group := range of.Consumers {
+	for _, group := range saved.Consumers {
 		config := group.Config
 		config.Replicas, config.Metadata, config.PauseUntil = 0, nil, &until
 		if _, err := s.CreateConsumer(ctx, config); err != nil &&
@@ -314,10 +314,10 @@ func (i Installation) pause(ctx context.Context, of Stream) (positions []positio
 			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
 		}
 		positions = append(positions, position{
-			of.Name, config.Durable, group.Floor + 1, group.Config.PauseUntil,
+			saved.Name, config.Durable, group.Floor + 1, group.Config.PauseUntil,
 		})
 	}
-	positions = append(positions, position{of.Name, recorder, of.Recorded + 1, nil})
+	positions = append(positions, position{saved.Name, recorder, saved.Recorded + 1, nil})
 	for _, p := range positions {
 		if _, err := s.PauseConsumer(ctx, p.consumer, until); err != nil {
 			return nil, fmt.Errorf("pause the consumer %s of %s: %w", p.consumer, p.stream, err)

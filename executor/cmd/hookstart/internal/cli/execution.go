@@ -196,10 +196,10 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 }
 
 // values returns headers, or query parameters, one per line.
-func values(of map[string][]string) string {
+func values(fields map[string][]string) string {
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		for _, value := range of[name] {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		for _, value := range fields[name] {
 			all = append(all, oneLine(name+": "+value))
 		}
 	}

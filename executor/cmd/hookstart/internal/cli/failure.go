@@ -121,7 +121,8 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 	case p.Status == http.StatusUnauthorized:
 		return &hintError{err, setToken}
 	case p.Code == api.CodeNotFound && strings.HasSuffix(command, " list"):
-		return &hintError{err, elsewhere} // every executor has lists
+		// Every executor has these lists, so the URL leads to another server.
+		return &hintError{err, elsewhere}
 	}
 	if hint := hintFor(p, command); hint != "" {
 		return &hintError{err, hint}

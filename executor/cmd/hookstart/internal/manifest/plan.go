@@ -222,7 +222,7 @@ func (w Workflow) step(before Workflow, exists bool) *Step {
 	}
 	w.Triggers = slices.Clone(w.Triggers)
 	for i, t := range w.Triggers {
-		if t.SamplePayload == "" { // it stays
+		if t.SamplePayload == "" { // the node keeps its payload
 			w.Triggers[i].SamplePayload = samples[t.NodeID]
 		}
 	}

@@ -134,10 +134,10 @@ func describe(exit *exec.ExitError) string {
 // process is a running program.
 type process struct {
 	cmd     *exec.Cmd
-	ended   chan error // exec.Cmd's Wait, once
+	ended   chan error // receives the result of exec.Cmd.Wait, once
 	stdout  head
 	stderr  tail
-	pipes   []*os.File // our ends
+	pipes   []*os.File // this process's ends of the program's pipes
 	reading sync.WaitGroup
 }
 
