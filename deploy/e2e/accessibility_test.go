@@ -94,7 +94,11 @@ func checkWidth(t *testing.T, b *tab, path string, width int64) {
 func checkFilters(t *testing.T, b *tab, path string, width int64) {
 	t.Helper()
 	if off := b.evaluate(`String([...document.querySelectorAll(".filters .clear")].map((link) => {
-		const bottom = (element) => { const text = new Range(); text.selectNodeContents(element); return text.getBoundingClientRect().bottom; };
+		const bottom = (element) => {
+			const text = new Range();
+			text.selectNodeContents(element);
+			return text.getBoundingClientRect().bottom;
+		};
 		return bottom(link) - bottom(link.previousElementSibling);
 	}).filter((pixels) => Math.abs(pixels) > 0.5))`); off != "" {
 		t.Errorf("%s, %d px wide: what clears the filters is %s px below its button's line", path,

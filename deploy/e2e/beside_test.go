@@ -98,8 +98,8 @@ func TestAnExecutionBesideItsList(t *testing.T) {
 	b.contented()
 }
 
-// The key / goes to the search, a chart says the values of the bar that one points at, and hours are 0
-// to 23.
+// The key / goes to the search, a chart says the values of the bar that one points at, and hours
+// are 0 to 23.
 func TestSearchKeyChartsAndHours(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -121,10 +121,11 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 	b.text("[data-chart-value]", "accepted")
 	b.evaluate(`document.activeElement.blur(); ""`)
 	b.wait(`document.querySelector("[data-chart-value]").innerText === ""`)
-	// The event is not the real pointer's, so the next refresh of the numbers takes the value away: it
-	// is read at once.
+	// The event is not the real pointer's, so the next refresh of the numbers takes the value away:
+	// it is read at once.
 	said := b.evaluate(`{
-		const bar = [...document.querySelectorAll(".step")].find((each) => each.dataset.value.includes("accepted"));
+		const bars = [...document.querySelectorAll(".step")];
+		const bar = bars.find((each) => each.dataset.value.includes("accepted"));
 		bar.dispatchEvent(new PointerEvent("pointermove", { bubbles: true }));
 		bar.closest("[data-chart]").parentElement.querySelector("[data-chart-value]").innerText
 	}`)

@@ -57,8 +57,11 @@ func TestConsole(t *testing.T) {
 
 	t.Run("accessibility", func(t *testing.T) {
 		checkAccessibility(t, b, []string{
-			"/", "/workflows", "/workflows?q=nothing", "/workflows/new-orders", "/workflows/invoices", "/workflows/demo", "/new-workflow", "/executions", "/executions?status=failed", "/executions?status=broken",
-			"/executions/" + arrived, "/dead-letters", "/queues", "/executions?status=rejected", "/refusals", "/accounts", "/keys", "/audit", "/no/such/page",
+			"/", "/workflows", "/workflows?q=nothing", "/workflows/new-orders",
+			"/workflows/invoices", "/workflows/demo", "/new-workflow", "/executions",
+			"/executions?status=failed", "/executions?status=broken",
+			"/executions/" + arrived, "/dead-letters", "/queues", "/executions?status=rejected",
+			"/refusals", "/accounts", "/keys", "/audit", "/no/such/page",
 		})
 	})
 	deleteIt(t, b, l)
@@ -94,7 +97,9 @@ func createAndActivate(t *testing.T, b *tab) (url string) {
 	b.visit("/workflows")
 	b.click(".head .button")
 	b.write("#name", "New orders")
-	b.do(chromedp.SetValue(chromedp.CSS("#account"), "acme-inc"), chromedp.SetValue(chromedp.CSS("#queue"), "default")) // nobody takes it
+	// No runner takes executions of the queue default.
+	b.do(chromedp.SetValue(chromedp.CSS("#account"), "acme-inc"),
+		chromedp.SetValue(chromedp.CSS("#queue"), "default"))
 	b.click("[data-create-workflow] .primary")
 	b.page("New orders")
 	b.text("[data-done]", "“New orders” is created. It is inactive")
@@ -131,7 +136,8 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 	t.Helper()
 	b.see("[data-live-state].on")
 	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // a row under the pointer stays where it is
-	a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json", "X-GitHub-Delivery": "delivery-1"},
+	a, err := post(t.Context(), url,
+		map[string]string{"Content-Type": "application/json", "X-GitHub-Delivery": "delivery-1"},
 		strings.NewReader(`{"order": 12345678901234567890, "note": "<b>bold</b>"}`))
 	if err != nil || a.status != 200 {
 		t.Fatalf("POST to the copied URL: %+v, %v", a, err)
@@ -148,7 +154,8 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 	// With the focus in the list, nothing moves away while it is used.
 	b.do(chromedp.KeyEvent(kb.Tab)) // the focus came by keyboard
 	b.evaluate(`document.querySelector(` + quote(row+" .when") + `).focus() ?? ""`)
-	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "text/plain"}, strings.NewReader("second")); err != nil || a.status != 200 {
+	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "text/plain"},
+		strings.NewReader("second")); err != nil || a.status != 200 {
 		t.Fatalf("the second POST: %+v, %v", a, err)
 	}
 	b.text("[data-live-show]", "1 new: show")
@@ -230,7 +237,9 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	b.wait(`!document.querySelector("#refusals li")`)
 	wrong := url + "x"
 	for range 2 {
-		if a, err := post(t.Context(), wrong, map[string]string{"User-Agent": "a sender with " + wrong}, strings.NewReader("12345")); err != nil || a.status != 403 {
+		header := map[string]string{"User-Agent": "a sender with " + wrong}
+		if a, err := post(t.Context(), wrong, header, strings.NewReader("12345")); err != nil ||
+			a.status != 403 {
 			t.Fatalf("a wrong token: %+v, %v", a, err)
 		}
 	}
@@ -243,7 +252,8 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	// An open element stays open when something new arrives.
 	b.evaluate(`document.activeElement.blur() ?? ""`)
 	b.do(chromedp.MouseEvent("mouseMoved", 1, 1))
-	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"}, strings.NewReader("{")); err != nil || a.status != 400 {
+	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"},
+		strings.NewReader("{")); err != nil || a.status != 400 {
 		t.Fatalf("what is not valid JSON: %+v, %v", a, err)
 	}
 	b.text("#refusals", "1 refused: json_invalid")
@@ -272,7 +282,8 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	if err != nil || a.status != 200 {
 		t.Fatalf("POST to the demo: %+v, %v", a, err)
 	}
-	recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
+	recorded(t, l.client(), a.ExecutionID,
+		func(e api.ExecutionDetail) bool { return e.Status == "failed" })
 	b.visit("/executions/" + a.ExecutionID)
 	b.text("main", "Retry takes the place of this execution")
 	b.click(`[data-run-again$="/requeue"]`)
@@ -284,8 +295,8 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.text("main", "Retried as")
 	b.wait(`!document.querySelector('[data-run-again$="/requeue"]')`)
 
-	// The requeued execution has failed for the same reason, and the list of dead letters requeues it,
-	// too.
+	// The requeued execution has failed for the same reason, and the list of dead letters requeues
+	// it, too.
 	b.text(".facts", "Retried as")
 	again := strings.TrimPrefix(b.evaluate(`[...document.querySelectorAll(".facts dt")].find((each) => each.innerText === "Retried as").nextElementSibling.querySelector("a").pathname`), "/executions/")
 	recorded(t, l.client(), again, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
@@ -327,7 +338,8 @@ func rotate(t *testing.T, b *tab, l *localProgram, old string) {
 		t.Errorf("the URL after the rotation is %s", url)
 	}
 	for _, one := range []string{url, old} {
-		if a, err := post(t.Context(), one, nil, strings.NewReader("x")); err != nil || a.status != 200 {
+		if a, err := post(t.Context(), one, nil, strings.NewReader("x")); err != nil ||
+			a.status != 200 {
 			t.Errorf("POST after the rotation: %+v, %v", a, err)
 		}
 	}
@@ -387,7 +399,10 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	check(err)
 	b.visit("/workflows/invoices")
 	// Meanwhile, another client changes the queue.
-	_, err = client.PutWorkflow(ctx, "invoices", api.PutWorkflow{AccountID: "acme-inc", Name: "Invoices", Queue: "theirs", Triggers: []api.PutTrigger{{NodeID: "webhook", Name: "Webhook"}}})
+	triggers := []api.PutTrigger{{NodeID: "webhook", Name: "Webhook"}}
+	_, err = client.PutWorkflow(ctx, "invoices", api.PutWorkflow{
+		AccountID: "acme-inc", Name: "Invoices", Queue: "theirs", Triggers: triggers,
+	})
 	check(err)
 	b.do(chromedp.SetValue(chromedp.CSS("#set-name"), "Invoices & bills"))
 	b.write("[name=requests]", "7")
@@ -406,7 +421,9 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	check(err)
 	after, err := client.Trigger(ctx, "invoices", "webhook")
 	check(err)
-	if w.Name != "Invoices & bills" || w.Queue != "theirs" || w.RateLimit == nil || *w.RateLimit != (api.RateLimit{Requests: 7, WindowSeconds: 10}) || !w.Active || w.AccountID != "acme-inc" {
+	if w.Name != "Invoices & bills" || w.Queue != "theirs" || w.RateLimit == nil ||
+		*w.RateLimit != (api.RateLimit{Requests: 7, WindowSeconds: 10}) || !w.Active ||
+		w.AccountID != "acme-inc" {
 		t.Errorf("it is %+v", w)
 	}
 	if after.Token != before.Token || string(after.SamplePayload) != `{"kept":true}` || after.Name != "Webhook" {
@@ -414,11 +431,15 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	}
 
 	// A change that another client made meanwhile is not overwritten unnoticed.
-	_, err = client.PutWorkflow(ctx, "invoices", api.PutWorkflow{AccountID: "acme-inc", Name: "Invoices & bills", Queue: "theirs-again", RateLimit: w.RateLimit, Triggers: []api.PutTrigger{{NodeID: "webhook", Name: "Webhook"}}})
+	_, err = client.PutWorkflow(ctx, "invoices", api.PutWorkflow{
+		AccountID: "acme-inc", Name: "Invoices & bills", Queue: "theirs-again",
+		RateLimit: w.RateLimit, Triggers: triggers,
+	})
 	check(err)
 	b.do(chromedp.SetValue(chromedp.CSS("#set-queue"), "mine"))
 	b.click("[data-settings] button")
-	b.text("[data-settings] [data-said].bad", "somebody else has changed the queue to “theirs-again”")
+	b.text("[data-settings] [data-said].bad",
+		"somebody else has changed the queue to “theirs-again”")
 	if w, err = client.Workflow(ctx, "invoices"); err != nil || w.Queue != "theirs-again" {
 		t.Errorf("it is %+v, %v", w, err)
 	}
@@ -431,7 +452,9 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 		window.fetch = async (path, options) => {
 			if (options?.method === "PATCH") {
 				window.fetch = fetch;
-				await fetch(path, { ...options, body: JSON.stringify({ ...JSON.parse(options.body), name: "Invoices, bills", queue: "mine" }) });
+				await fetch(path, { ...options,
+					body: JSON.stringify({ ...JSON.parse(options.body), name: "Invoices, bills",
+						queue: "mine" }) });
 			}
 			return fetch(path, options);
 		};
@@ -443,12 +466,14 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.click("[data-settings] button")
 	b.text("h1", "Invoices & bills")
 
-	// A setting that was saved no longer counts as changed. If the rate limit is emptied, the plan's
-	// limit applies again.
-	b.do(chromedp.SetValue(chromedp.CSS("[name=requests]"), ""), chromedp.SetValue(chromedp.CSS("[name=seconds]"), ""))
+	// A setting that was saved no longer counts as changed. If the rate limit is emptied, the
+	// plan's limit applies again.
+	b.do(chromedp.SetValue(chromedp.CSS("[name=requests]"), ""),
+		chromedp.SetValue(chromedp.CSS("[name=seconds]"), ""))
 	b.click("[data-settings] button")
 	b.text("#rate", "600 requests/min")
-	if w, err = client.Workflow(ctx, "invoices"); err != nil || w.RateLimit != nil || w.Name != "Invoices & bills" || w.Queue != "theirs" {
+	if w, err = client.Workflow(ctx, "invoices"); err != nil || w.RateLimit != nil ||
+		w.Name != "Invoices & bills" || w.Queue != "theirs" {
 		t.Errorf("it is %+v, %v", w, err)
 	}
 }
@@ -465,7 +490,8 @@ func downgrade(t *testing.T, b *tab) {
 	change("free")
 	asked := b.text("dialog[open]", "Change “Acme Inc.” to the plan free?")
 	stops, stays, _ := strings.Cut(asked, "This one stays")
-	if !strings.Contains(stops, "This one stops") || !strings.Contains(stops, "Invoices & bills") || !strings.Contains(stays, "New orders") {
+	if !strings.Contains(stops, "This one stops") || !strings.Contains(stops, "Invoices & bills") ||
+		!strings.Contains(stays, "New orders") {
 		t.Errorf("it asks: %s", asked)
 	}
 	if axe, installed := readAxe(t); installed {
@@ -492,7 +518,8 @@ func longNames(t *testing.T, l *localProgram) {
 	t.Helper()
 	long := strings.Repeat("W", 200)
 	if _, err := l.client().PutWorkflow(t.Context(), "invoices", api.PutWorkflow{
-		AccountID: "acme-inc", Name: long, Triggers: []api.PutTrigger{{NodeID: "webhook", Name: long}, {NodeID: "second", Name: long}},
+		AccountID: "acme-inc", Name: long,
+		Triggers: []api.PutTrigger{{NodeID: "webhook", Name: long}, {NodeID: "second", Name: long}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -509,7 +536,8 @@ func deleteIt(t *testing.T, b *tab, l *localProgram) {
 	if err != nil || a.status != 200 {
 		t.Fatalf("POST to the demo: %+v, %v", a, err)
 	}
-	recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
+	recorded(t, l.client(), a.ExecutionID,
+		func(e api.ExecutionDetail) bool { return e.Status == "failed" })
 	b.visit("/workflows/demo")
 	b.click("[data-delete]")
 	b.text("dialog[open]", "senders get 404 workflow_not_found")
@@ -524,7 +552,8 @@ func deleteIt(t *testing.T, b *tab, l *localProgram) {
 	b.text("[data-done]", "“Demo” is deleted.")
 	b.wait(`!document.querySelector('a[href="/workflows/demo"]')`)
 
-	if refused, err := post(t.Context(), trigger.URL, nil, strings.NewReader("x")); err != nil || refused.status != 404 || refused.Code != "workflow_not_found" {
+	if refused, err := post(t.Context(), trigger.URL, nil, strings.NewReader("x")); err != nil ||
+		refused.status != 404 || refused.Code != "workflow_not_found" {
 		t.Errorf("POST after it was deleted: %+v, %v", refused, err)
 	}
 	b.visit("/executions/" + a.ExecutionID)

@@ -153,7 +153,8 @@ func (f *failoverRun) send(t *testing.T, url string, perSecond int) (stop func()
 				return
 			case <-tick.C:
 			}
-			sending.Go(func() { //nolint:contextcheck // a delivery is finished after the senders have stopped
+			//nolint:contextcheck // a delivery is finished after the senders have stopped
+			sending.Go(func() {
 				delivery := fmt.Sprint("delivery-", n)
 				for t.Context().Err() == nil {
 					a, err := post(t.Context(), url, map[string]string{

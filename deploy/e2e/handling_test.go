@@ -1,8 +1,8 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -17,13 +17,15 @@ import (
 func sendActions(t *testing.T, l *localProgram, actions ...string) {
 	t.Helper()
 	for _, action := range actions {
-		a, err := post(t.Context(), l.webhook, map[string]string{"Content-Type": "application/json", "X-GitHub-Event": "pull_request"},
+		a, err := post(t.Context(), l.webhook,
+			map[string]string{"Content-Type": "application/json", "X-GitHub-Event": "pull_request"},
 			strings.NewReader(`{"action":"`+action+`","number":12345678901234567890,"repository":{"full_name":"acme/shop"}}`))
 		if err != nil || a.status != 200 {
 			t.Fatalf("POST: %+v, %v", a, err)
 		}
 		if a.ExecutionID != "" {
-			recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+			recorded(t, l.client(), a.ExecutionID,
+				func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
 		}
 	}
 }
@@ -59,7 +61,8 @@ func TestHandlingByKeyboard(t *testing.T) {
 	press(kb.Enter)
 	b.wait(`document.activeElement.matches("[data-place][aria-pressed=true]")`)
 	said := b.text("[data-trial]", "2 of the last 4 requests")
-	if !strings.Contains(said, "ptr:/action is closed") || !strings.Contains(said, "ptr:/action is not there") {
+	if !strings.Contains(said, "ptr:/action is closed") ||
+		!strings.Contains(said, "ptr:/action is not there") {
 		t.Errorf("the trial says: %s", said)
 	}
 	to(`[data-place="ptr:/number"]`)
@@ -92,7 +95,8 @@ func TestHandlingByKeyboard(t *testing.T) {
 	b.text("#filter-now table", "ptr:/action")
 
 	// What somebody else has changed meanwhile is not overwritten at the first try.
-	if _, err := l.client().PatchTrigger(t.Context(), "demo", "webhook", apiclient.Patch{"orderKey": "ptr:/theirs"}); err != nil {
+	if _, err := l.client().PatchTrigger(t.Context(), "demo", "webhook",
+		apiclient.Patch{"orderKey": "ptr:/theirs"}); err != nil {
 		t.Fatal(err)
 	}
 	to("details:has([data-handling=orderKey]) summary")
@@ -118,12 +122,17 @@ func TestHandlingByKeyboard(t *testing.T) {
 	to("[data-handling=answer] .primary")
 	press(kb.Enter)
 	b.text("[data-done]", "The answer is saved")
-	b.text("#answer-now", "Waits up to 10 s for the end of the execution; its output alone is the answer.")
-	if trigger := now(); trigger.OrderKey != "ptr:/repository/full_name" || trigger.Answer == nil || *trigger.Answer != (api.Answer{WaitSeconds: 10, Raw: true}) {
+	b.text("#answer-now",
+		"Waits up to 10 s for the end of the execution; its output alone is the answer.")
+	if trigger := now(); trigger.OrderKey != "ptr:/repository/full_name" || trigger.Answer == nil ||
+		*trigger.Answer != (api.Answer{WaitSeconds: 10, Raw: true}) {
 		t.Errorf("the node is %+v", trigger)
 	}
 
-	for form, gone := range map[string]string{"filter": "every request starts", "orderKey": "executions have no order", "answer": "does not wait any more"} {
+	for form, gone := range map[string]string{
+		"filter":   "every request starts",
+		"orderKey": "executions have no order", "answer": "does not wait any more",
+	} {
 		to("details:has([data-handling=" + form + "]) summary")
 		press(kb.Enter)
 		to("[data-handling=" + form + "] [data-take-away]")
@@ -136,9 +145,9 @@ func TestHandlingByKeyboard(t *testing.T) {
 	b.contented()
 }
 
-// In every state of what a node does with requests, axe-core finds nothing, nothing is wider than the
-// window, and the browser does not complain. With HOOKSTART_SCREENSHOTS=FOLDER the test takes a picture
-// of each, for people to look at.
+// In every state of what a node does with requests, axe-core finds nothing, nothing is wider than
+// the window, and the browser does not complain. With HOOKSTART_SCREENSHOTS=FOLDER the test takes a
+// picture of each, for people to look at.
 func TestHandlingPages(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -181,8 +190,12 @@ func TestHandlingPages(t *testing.T) {
 		}},
 		{"all", func(b *tab) {
 			patch(apiclient.Patch{
-				"filter": map[string]any{"ptr:/action": []string{"opened", "reopened"}, "header:X-GitHub-Event": "pull_request"}, "orderKey": "ptr:/repository/full_name",
-				"answer": api.Answer{WaitSeconds: 10, Raw: true},
+				"filter": map[string]any{
+					"ptr:/action":           []string{"opened", "reopened"},
+					"header:X-GitHub-Event": "pull_request",
+				},
+				"orderKey": "ptr:/repository/full_name",
+				"answer":   api.Answer{WaitSeconds: 10, Raw: true},
 			})
 			sendActions(t, l, "closed", strings.Repeat("W", 200))
 			b.evaluate(`location.reload() ?? ""`)
@@ -206,7 +219,10 @@ func TestHandlingPages(t *testing.T) {
 			}
 			checkWidth(t, b, state.name, look.width)
 			if folder := os.Getenv("HOOKSTART_SCREENSHOTS"); folder != "" {
-				b.check(os.WriteFile(folder+"/handling-"+state.name+"-"+look.scheme+"-"+strconv.Itoa(int(look.width))+".png", (&camera{b, folder}).picture(look.width), 0o600))
+				file := fmt.Sprintf("%s/handling-%s-%s-%d.png", folder, state.name, look.scheme,
+					look.width)
+				picture := (&camera{b, folder}).picture(look.width)
+				b.check(os.WriteFile(file, picture, 0o600))
 			}
 		}
 	}

@@ -83,7 +83,8 @@ func changedByOthers(t *testing.T, b *tab, l *localProgram) {
 		t.Fatal(err)
 	}
 	b.wait(`document.querySelector("[data-switch][aria-checked=true]")`)
-	if a, err := post(t.Context(), l.webhook, nil, strings.NewReader("x")); err != nil || a.status != 200 {
+	if a, err := post(t.Context(), l.webhook, nil, strings.NewReader("x")); err != nil ||
+		a.status != 200 {
 		t.Fatalf("POST to the demo: %+v, %v", a, err)
 	}
 	b.text("#tokens", "last used")
@@ -182,7 +183,8 @@ func failuresGo(b *tab) {
 // zoneIsSaid checks that the time that is shown on hover is exact, and names its time zone.
 func zoneIsSaid(t *testing.T, b *tab) {
 	t.Helper()
-	_, err := chromedp.Call(b.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kathmandu"})
+	_, err := chromedp.Call(b.ctx, emulation.SetTimezoneOverride,
+		emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kathmandu"})
 	b.check(err)
 	for _, path := range []string{"/executions", "/workflows", "/workflows/demo"} {
 		b.visit(path)

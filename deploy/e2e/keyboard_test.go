@@ -103,14 +103,17 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	l := launchLocal(t, t.TempDir())
 	ids := []string{}
 	for _, body := range []string{`{"fail":"this one"}`, `{"fail":"that one"}`, `{"fail":"another"}`} {
-		a, err := post(t.Context(), l.webhook, map[string]string{"Content-Type": "application/json", "X-GitHub-Delivery": "gh-" + body[9:13]}, strings.NewReader(body))
+		a, err := post(t.Context(), l.webhook, map[string]string{
+			"Content-Type": "application/json", "X-GitHub-Delivery": "gh-" + body[9:13],
+		}, strings.NewReader(body))
 		if err != nil || a.status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		ids = append(ids, a.ExecutionID)
 	}
 	for _, id := range ids {
-		recorded(t, l.client(), id, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
+		recorded(t, l.client(), id,
+			func(e api.ExecutionDetail) bool { return e.Status == "failed" })
 	}
 	b := openBrowser(t, l.executor)
 	b.do(chromedp.Navigate(b.base + "/sign-in?next=/dead-letters"))
@@ -138,7 +141,8 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.text("dialog[open]", "Retry the 2 selected?")
 	press(kb.Tab + kb.Enter)
 	b.text("[data-done]", "2 retried.")
-	within(t, time.Minute, "second failure of both", func() bool { return len(deadLetters(t, l)) == 3 })
+	within(t, time.Minute, "second failure of both",
+		func() bool { return len(deadLetters(t, l)) == 3 })
 	b.visit("/dead-letters?reason=another")
 	rows("1")
 	b.do(chromedp.Focus(chromedp.CSS("[data-bulk-do=dismiss]")))
@@ -177,7 +181,8 @@ func TestDialogsByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
 	l := launchLocal(t, t.TempDir())
-	if _, err := l.client().PutAccount(t.Context(), "empty", api.PutAccount{Name: "Empty", Plan: "free"}); err != nil {
+	if _, err := l.client().PutAccount(t.Context(), "empty",
+		api.PutAccount{Name: "Empty", Plan: "free"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.client().Deactivate(t.Context(), "demo"); err != nil {
@@ -187,7 +192,8 @@ func TestDialogsByKeyboard(t *testing.T) {
 	if err != nil || a.status != 403 {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "rejected" })
+	recorded(t, l.client(), a.ExecutionID,
+		func(e api.ExecutionDetail) bool { return e.Status == "rejected" })
 	b := openBrowser(t, l.executor)
 	b.do(chromedp.Navigate(b.base + "/sign-in?next=/accounts"))
 	b.write("#token", adminToken)

@@ -22,7 +22,8 @@ import { run } from "hookstart-runner";
 const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
 const stop = new AbortController();
 process.on("SIGTERM", () => stop.abort());
-await run(nc, { queue: "ordered", group: "ordered", concurrency: 4, backoff: () => 1, log: () => {} }, async (e) => {
+await run(nc, { queue: "ordered", group: "ordered", concurrency: 4, backoff: () => 1,
+	log: () => {} }, async (e) => {
   console.log("begin", e.orderKey, e.executionId, ".");
   await new Promise((resolve) => setTimeout(resolve, 2));
   console.log("end", e.orderKey, e.executionId, ".");

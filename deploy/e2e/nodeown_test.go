@@ -22,7 +22,8 @@ const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
 const stop = new AbortController();
 process.on("SIGTERM", () => stop.abort());
 let running = 0;
-await run(nc, { queue: "ordered", group: "ordered", concurrency: 2, log: (e) => console.log(JSON.stringify(e)) }, async (e) => {
+await run(nc, { queue: "ordered", group: "ordered", concurrency: 2,
+	log: (e) => console.log(JSON.stringify(e)) }, async (e) => {
   console.log("begin", e.orderKey || "none", e.executionId, ++running, ".");
   await new Promise((resolve) => setTimeout(resolve, 2));
   running--;

@@ -30,14 +30,19 @@ func startIdentityProvider(t *testing.T) (issuer string, register func(console s
 	if err != nil {
 		t.Fatal(err)
 	}
-	issuer = "http://localhost:" + port // another site than the console's 127.0.0.1, as in production
+	// This is another site than the console's 127.0.0.1, as in production.
+	issuer = "http://localhost:" + port
 	var provider http.Handler
-	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) })
+	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		provider.ServeHTTP(w, r)
+	})
 	register = func(console string) {
-		storage.RegisterClients(storage.WebClient("hookstart", "the-client-secret", console+"/sign-in/callback"))
+		storage.RegisterClients(storage.WebClient("hookstart", "the-client-secret",
+			console+"/sign-in/callback"))
 	}
 	register("http://127.0.0.1:1")
-	provider = exampleop.SetupServer(issuer, storage.NewStorage(storage.NewUserStore(issuer)), slog.New(slog.NewTextHandler(io.Discard, nil)), false)
+	provider = exampleop.SetupServer(issuer, storage.NewStorage(storage.NewUserStore(issuer)),
+		slog.New(slog.NewTextHandler(io.Discard, nil)), false)
 	server.Start()
 	t.Cleanup(server.Close)
 	return issuer, register
@@ -52,8 +57,10 @@ func launchWithProvider(t *testing.T, args ...string) *localProgram {
 	if err := os.WriteFile(secret, []byte("the-client-secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := launchLocal(t, t.TempDir(), append(args, "--oidc-issuer", issuer, "--oidc-client-id=hookstart", "--oidc-client-secret-file", secret,
-		"--oidc-role=email=test-user@zitadel.ch:editor@demo", "--oidc-role=preferred_username=test-user2:viewer")...)
+	l := launchLocal(t, t.TempDir(), append(args,
+		"--oidc-issuer", issuer, "--oidc-client-id=hookstart", "--oidc-client-secret-file", secret,
+		"--oidc-role=email=test-user@zitadel.ch:editor@demo",
+		"--oidc-role=preferred_username=test-user2:viewer")...)
 	register(l.executor)
 	return l
 }
@@ -80,25 +87,36 @@ func TestSignInThroughAProvider(t *testing.T) {
 	t.Parallel()
 	l := launchWithProvider(t)
 	client := l.client()
-	if _, err := client.PutAccount(t.Context(), "globex", api.PutAccount{Name: "Globex Inc."}); err != nil {
+	if _, err := client.PutAccount(t.Context(), "globex",
+		api.PutAccount{Name: "Globex Inc."}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.PutWorkflow(t.Context(), "globex-wf", api.PutWorkflow{AccountID: "globex", Name: "Globex orders", Triggers: []api.PutTrigger{{NodeID: "webhook"}}}); err != nil {
+	if _, err := client.PutWorkflow(t.Context(), "globex-wf",
+		api.PutWorkflow{
+			AccountID: "globex", Name: "Globex orders",
+			Triggers: []api.PutTrigger{{NodeID: "webhook"}},
+		}); err != nil {
 		t.Fatal(err)
 	}
 	traffic(t, l, "globex-wf")
 	noTrace := func(b *tab) {
 		t.Helper()
-		for _, path := range []string{"/", "/workflows", "/executions", "/dead-letters", "/refusals", "/accounts", "/workflows/demo", "/executions?within=1h", "/executions?delivery=globex-delivery", "/executions?status=failed", "/workflows?q=o", "/new-workflow"} {
+		for _, path := range []string{
+			"/", "/workflows", "/executions", "/dead-letters", "/refusals", "/accounts",
+			"/workflows/demo", "/executions?within=1h", "/executions?delivery=globex-delivery",
+			"/executions?status=failed", "/workflows?q=o", "/new-workflow",
+		} {
 			b.visit(path)
 			b.wait(fragmentsAreThere)
 			text := b.evaluate(`document.documentElement.outerHTML`)
-			if _, query, _ := strings.Cut(path, "?"); query == "" && strings.Contains(strings.ToLower(text), "globex") {
+			if _, query, _ := strings.Cut(path, "?"); query == "" &&
+				strings.Contains(strings.ToLower(text), "globex") {
 				t.Errorf("%s shows another account", path)
 			}
 		}
 		for path, want := range map[string]string{
-			"/workflows/globex-wf": "There is no such workflow", "/workflows?account=globex": "Not found", "/keys": "Forbidden",
+			"/workflows/globex-wf":      "There is no such workflow",
+			"/workflows?account=globex": "Not found", "/keys": "Forbidden",
 			"/executions/" + executionOf(t, client, "globex-wf"): "There is no such execution",
 		} {
 			b.visit(path)
@@ -136,7 +154,10 @@ func TestSignInThroughAProvider(t *testing.T) {
 		b.text("main", "Globex orders")
 		b.visit("/workflows/demo")
 		b.text("#url", "viewers do not see")
-		for _, selector := range []string{"[data-switch]", "[data-show-token]", "[data-rotate]", "[data-sample]", "[data-settings]", "[data-handling]", "[data-run-again]", "[data-delete]"} {
+		for _, selector := range []string{
+			"[data-switch]", "[data-show-token]", "[data-rotate]", "[data-sample]",
+			"[data-settings]", "[data-handling]", "[data-run-again]", "[data-delete]",
+		} {
 			if n := b.evaluate(`String(document.querySelectorAll(` + quote(selector) + `).length)`); n != "0" {
 				t.Errorf("a viewer is offered %s", selector)
 			}
@@ -149,7 +170,8 @@ func TestSignInThroughAProvider(t *testing.T) {
 		}
 		b.contented()
 	})
-	if log := l.Output(); strings.Contains(log, "the-client-secret") || strings.Contains(log, "code=") {
+	if log := l.Output(); strings.Contains(log, "the-client-secret") ||
+		strings.Contains(log, "code=") {
 		t.Error("a secret is in the log")
 	}
 }
@@ -162,7 +184,9 @@ func TestSessionsThroughAProviderEnd(t *testing.T) {
 	signInAtProvider(b, "test-user2", "verysecure")
 	b.page("Workflows")
 	b.do(chromedp.Navigate(b.base + "/workflows/demo?node=webhook"))
-	b.see("#username") // field of the provider: the page's event stream ended with the session, and the page went on to the provider
+	// This is a field of the provider's page: the event stream of the console's page ended with the
+	// session, and the page went on to the provider.
+	b.see("#username")
 	submitAtProvider(b, "test-user2", "verysecure")
 	b.wait(`location.pathname + location.search === "/workflows/demo?node=webhook"`)
 	b.text(".who", "viewer")
@@ -180,7 +204,8 @@ func TestKeysInTheConsole(t *testing.T) {
 	b.page("Overview")
 	b.visit("/keys")
 	b.write("#name", "CI of team A")
-	b.do(chromedp.SetValue(chromedp.CSS("#role"), "editor"), chromedp.SetValue(chromedp.CSS("#account"), "demo"))
+	b.do(chromedp.SetValue(chromedp.CSS("#role"), "editor"),
+		chromedp.SetValue(chromedp.CSS("#account"), "demo"))
 	b.click("[data-create-key] .primary")
 	key := strings.TrimSpace(b.text("#made-key", "hsk_"))
 	b.click(`[data-copy="made-key"]`)
@@ -241,7 +266,8 @@ func traffic(t *testing.T, l *localProgram, workflow string) {
 func executionOf(t *testing.T, client *apiclient.Client, workflow string) string {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		found, err := client.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: workflow}, apiclient.Page{Limit: 1})
+		found, err := client.Executions(t.Context(),
+			apiclient.ExecutionFilter{WorkflowID: workflow}, apiclient.Page{Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +283,11 @@ func executionOf(t *testing.T, client *apiclient.Client, workflow string) string
 func longKey(t *testing.T, l *localProgram) {
 	t.Helper()
 	for _, put := range []api.PutKey{
-		{Name: strings.Repeat("Long name without a place to break ", 5) + strings.Repeat("W", 25), Role: "editor", AccountID: "demo", ExpiresAt: time.Now().Add(90 * 24 * time.Hour)},
+		{
+			Name: strings.Repeat("Long name without a place to break ", 5) +
+				strings.Repeat("W", 25),
+			Role: "editor", AccountID: "demo", ExpiresAt: time.Now().Add(90 * 24 * time.Hour),
+		},
 		{Name: "Grafana", Role: "viewer"},
 	} {
 		if _, err := l.client().CreateKey(t.Context(), put); err != nil {

@@ -44,7 +44,8 @@ func deliveries(t *testing.T) []delivery {
 			"X-GitHub-Hook-ID":                       "292430182",
 			"X-GitHub-Hook-Installation-Target-Type": "repository",
 			"X-GitHub-Hook-Installation-Target-ID":   "79929171",
-			"X-Hub-Signature-256":                    "sha256=d57c68ca6f92289e6987922ff26938930f6e66a2d161ef06abdf1859230aa23c",
+			"X-Hub-Signature-256": "sha256=d57c68ca6f92289e6987922ff26938930f6e66a2d161ef06ab" +
+				"df1859230aa23c",
 		}
 	}
 	text := func(body string) string {

@@ -374,7 +374,8 @@ const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
 const stop = new AbortController();
 process.on("SIGTERM", () => { stop.abort(); console.log("it stops"); });
 const work = () => new Promise((done) => setTimeout(done, 2000));
-await run(nc, { queue: "slow", group: "slow", concurrency: 2, ackWait: 1000, attempts: 1, log: (e) => console.log(JSON.stringify(e)) }, work, stop.signal);
+await run(nc, { queue: "slow", group: "slow", concurrency: 2, ackWait: 1000, attempts: 1,
+	log: (e) => console.log(JSON.stringify(e)) }, work, stop.signal);
 await nc.close();
 `
 

@@ -37,8 +37,10 @@ func TestScreenshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("empty", func(t *testing.T) {
-		c := newCamera(t, folder, launch(t, "hookstart-local", "--data-dir", t.TempDir(), "--no-demo", "--ingress-addr=127.0.0.1:0",
-			"--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--admin-token="+adminToken))
+		c := newCamera(t, folder, launch(t, "hookstart-local",
+			"--data-dir", t.TempDir(), "--no-demo", "--ingress-addr=127.0.0.1:0",
+			"--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+			"--admin-token="+adminToken))
 		c.takeAll("empty-", []scene{
 			{name: "overview", path: "/"},
 			{name: "workflows", path: "/workflows"},
@@ -78,13 +80,15 @@ func TestScreenshots(t *testing.T) {
 			}},
 			{name: "workflow-over", path: "/workflows/shrunk"},
 			{name: "workflow-saved", path: "/workflows/ledger", do: func(b *tab) {
-				b.do(chromedp.SetValue(chromedp.CSS("[name=requests]"), "7"), chromedp.SetValue(chromedp.CSS("[name=seconds]"), "10"))
+				b.do(chromedp.SetValue(chromedp.CSS("[name=requests]"), "7"),
+					chromedp.SetValue(chromedp.CSS("[name=seconds]"), "10"))
 				b.click("[data-settings] button")
 				b.text("[data-settings] [data-said]", "Saved.")
 			}},
 			{name: "workflow-changed-since", path: "/workflows/ledger", do: func(b *tab) {
 				b.evaluate(`document.querySelector("#set-name").defaultValue = document.querySelector("#set-queue").defaultValue = "before"`)
-				b.do(chromedp.SetValue(chromedp.CSS("#set-name"), "General ledger"), chromedp.SetValue(chromedp.CSS("#set-queue"), "ledger"))
+				b.do(chromedp.SetValue(chromedp.CSS("#set-name"), "General ledger"),
+					chromedp.SetValue(chromedp.CSS("#set-queue"), "ledger"))
 				b.click("[data-settings] button")
 				b.text("[data-settings] [data-said].bad", "somebody else has changed")
 			}},
@@ -102,17 +106,23 @@ func TestScreenshots(t *testing.T) {
 			{name: "execution-queued", path: "/executions/" + ids["queued"]},
 			{name: "execution-rejected", path: "/executions/" + ids["rejected"]},
 			{name: "execution-rerun", path: "/executions/" + ids["rerun"]},
-			{name: "execution-run-again", path: "/executions/" + ids["succeeded"], do: func(b *tab) {
-				b.click("#input-raw-tab")
-				b.click("[data-run-again$='/replay']")
-				b.see("dialog[open]")
-			}},
+			{
+				name: "execution-run-again", path: "/executions/" + ids["succeeded"],
+				do: func(b *tab) {
+					b.click("#input-raw-tab")
+					b.click("[data-run-again$='/replay']")
+					b.see("dialog[open]")
+				},
+			},
 			{name: "executions-beside", path: "/executions", do: func(b *tab) {
 				b.evaluate(`matchMedia("(min-width: 66rem)").matches && document.querySelector(".execution:has(.failed) .when, .execution .when").click(); ""`)
 				b.wait(`!matchMedia("(min-width: 66rem)").matches || document.querySelector(".beside .timeline")`)
 			}},
 			{name: "executions", path: "/executions"},
-			{name: "executions-filtered", path: "/executions?status=failed&source=webhook&within=24h"},
+			{
+				name: "executions-filtered",
+				path: "/executions?status=failed&source=webhook&within=24h",
+			},
 			{name: "executions-no-filter", path: "/executions?status=broken"},
 			{name: "executions-no-match", path: "/executions?delivery=none"},
 			{name: "executions-rejected", path: "/executions?status=rejected"},
@@ -277,9 +287,11 @@ func (c *camera) takeForREADME(name, path string) {
 
 func (c *camera) look(scheme string, width, height int64) {
 	c.t.Helper()
-	_, err := chromedp.Call(c.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
-	}})
+	_, err := chromedp.Call(c.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme},
+			{Name: "prefers-reduced-motion", Value: "reduce"},
+		}})
 	c.check(err)
 	c.do(chromedp.EmulateViewport(width, height))
 }
@@ -301,9 +313,11 @@ func fill(t *testing.T, l *localProgram) map[string]string {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- runner.Run(running, nc, runner.Options{Queue: "bills", Group: "bills"}, func(context.Context, runner.Execution) (any, error) {
-			return nil, runner.Permanent(errors.New("the ledger is closed: period 2026-10 was settled on 2 November"))
-		})
+		ended <- runner.Run(running, nc, runner.Options{Queue: "bills", Group: "bills"},
+			func(context.Context, runner.Execution) (any, error) {
+				return nil, runner.Permanent(
+					errors.New("the ledger is closed: period 2026-10 was settled on 2 November"))
+			})
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -313,7 +327,8 @@ func fill(t *testing.T, l *localProgram) map[string]string {
 	})
 
 	for id, plan := range map[string]string{"acme": "free", "umbrella": "pro", "globex": "none"} {
-		_, err := client.PutAccount(ctx, id, api.PutAccount{Name: strings.ToUpper(id[:1]) + id[1:] + " Inc.", Plan: plan})
+		_, err := client.PutAccount(ctx, id,
+			api.PutAccount{Name: strings.ToUpper(id[:1]) + id[1:] + " Inc.", Plan: plan})
 		check(err)
 	}
 	urls := map[string]string{}
@@ -321,12 +336,19 @@ func fill(t *testing.T, l *localProgram) map[string]string {
 		{"orders", "New orders", "acme", ""},
 		{"invoices", "Invoices", "acme", ""},
 		{"ledger", "Book into the ledger", "umbrella", "bills"},
-		{"shrunk", "A workflow with a rather long name that somebody gave it", "umbrella", "a-queue-with-a-long-name"},
+		{
+			"shrunk", "A workflow with a rather long name that somebody gave it", "umbrella",
+			"a-queue-with-a-long-name",
+		},
 		{"off", "Switched off", "globex", ""},
 	} {
-		_, err := client.PutWorkflow(ctx, w.id, api.PutWorkflow{AccountID: w.account, Name: w.name, Queue: w.queue, Triggers: []api.PutTrigger{
-			{NodeID: "webhook", Name: "Webhook", SamplePayload: []byte(`{"order": 17, "customer": {"name": "Ada", "vip": true}, "items": [{"sku": "A-1", "n": 2}]}`)},
-		}})
+		_, err := client.PutWorkflow(ctx, w.id,
+			api.PutWorkflow{
+				AccountID: w.account, Name: w.name, Queue: w.queue,
+				Triggers: []api.PutTrigger{
+					{NodeID: "webhook", Name: "Webhook", SamplePayload: []byte(`{"order": 17, "customer": {"name": "Ada", "vip": true}, "items": [{"sku": "A-1", "n": 2}]}`)},
+				},
+			})
 		check(err)
 		trigger, err := client.Trigger(ctx, w.id, "webhook")
 		check(err)
@@ -336,12 +358,20 @@ func fill(t *testing.T, l *localProgram) map[string]string {
 		_, err := client.Activate(ctx, id)
 		check(err)
 	}
-	_, err = client.PutWorkflow(ctx, "shrunk", api.PutWorkflow{AccountID: "umbrella", Name: "A workflow with a rather long name that somebody gave it", Triggers: []api.PutTrigger{{NodeID: "webhook"}, {NodeID: "second", Name: "From the shop"}}})
+	_, err = client.PutWorkflow(ctx, "shrunk", api.PutWorkflow{
+		AccountID: "umbrella", Name: "A workflow with a rather long name that somebody gave it",
+		Triggers: []api.PutTrigger{
+			{NodeID: "webhook"}, {NodeID: "second", Name: "From the shop"},
+		},
+	})
 	check(err)
 
 	send := func(url, delivery, body string) string {
 		t.Helper()
-		header := map[string]string{"Content-Type": "application/json", "User-Agent": "GitHub-Hookshot/044aadd", "X-GitHub-Event": "push"}
+		header := map[string]string{
+			"Content-Type": "application/json",
+			"User-Agent":   "GitHub-Hookshot/044aadd", "X-GitHub-Event": "push",
+		}
 		if delivery != "" {
 			header["X-GitHub-Delivery"] = delivery
 		}
@@ -355,7 +385,8 @@ func fill(t *testing.T, l *localProgram) map[string]string {
 	check(err)
 	ids["rejected"] = send(urls["off"], "9f1c7d30-6e7b-11ef-9b4c-1d2e3f4a5b6c", order)
 	for i := range 30 {
-		ids["queued"] = send(urls["orders"], fmt.Sprintf("72d3162e-cc78-11e3-81ab-4c9367dc%04d", i), order)
+		ids["queued"] = send(urls["orders"], fmt.Sprintf("72d3162e-cc78-11e3-81ab-4c9367dc%04d", i),
+			order)
 	}
 	for range 3 {
 		send(urls["orders"], "72d3162e-cc78-11e3-81ab-4c9367dc0029", order)
@@ -406,12 +437,16 @@ func past(ctx context.Context, nc *nats.Conn) error {
 		if err != nil {
 			return err
 		}
-		progress := execution.Progress{ID: id, Status: execution.Succeeded, At: at.Add(time.Duration(n%7) * time.Second)}
+		progress := execution.Progress{
+			ID: id, Status: execution.Succeeded,
+			At: at.Add(time.Duration(n%7) * time.Second),
+		}
 		if n%13 == 0 {
 			progress.Status, progress.Error = execution.Failed, "no luck"
 		}
 		return errors.Join(publish(stream.StartMessage(execution.Start{
-			ID: id, WorkflowID: "ledger", NodeID: "webhook", AccountID: "umbrella", Queue: "past", Source: execution.Webhook, AcceptedAt: at, Payload: payload,
+			ID: id, WorkflowID: "ledger", NodeID: "webhook", AccountID: "umbrella", Queue: "past",
+			Source: execution.Webhook, AcceptedAt: at, Payload: payload,
 		})), publish(stream.ProgressMessage("past", "ledger", "webhook", "", progress)))
 	}
 	for m := 2; m < 60; m++ {
@@ -421,9 +456,15 @@ func past(ctx context.Context, nc *nats.Conn) error {
 				return err
 			}
 		}
-		refused := []stream.RefusalCount{{Code: "workflow_not_found", Minute: at, Count: 1 + int64(m*m%3), Last: stream.RefusedRequest{At: at}}}
+		last := stream.RefusedRequest{At: at}
+		refused := []stream.RefusalCount{{
+			Code: "workflow_not_found", Minute: at, Count: 1 + int64(m*m%3), Last: last,
+		}}
 		if m > 20 && m < 30 {
-			refused = append(refused, stream.RefusalCount{WorkflowID: "ledger", Code: "rate_limited", Minute: at, Count: int64(m*m) % 7, Last: stream.RefusedRequest{At: at}})
+			refused = append(refused, stream.RefusalCount{
+				WorkflowID: "ledger", Code: "rate_limited", Minute: at, Count: int64(m*m) % 7,
+				Last: last,
+			})
 		}
 		if err := publish(stream.RefusalsMessage(uuid.NewString(), at, refused)); err != nil {
 			return err
@@ -431,7 +472,8 @@ func past(ctx context.Context, nc *nats.Conn) error {
 	}
 	for h := 1; h < 24; h++ {
 		for n := range 20 + (h*h)%37 {
-			if err := start(h+n, now.Add(-time.Duration(h)*time.Hour-time.Duration(n)*time.Second)); err != nil {
+			age := time.Duration(h)*time.Hour + time.Duration(n)*time.Second
+			if err := start(h+n, now.Add(-age)); err != nil {
 				return err
 			}
 		}
@@ -458,7 +500,8 @@ func awaitShown(t *testing.T, client *apiclient.Client, ids map[string]string) {
 // shown reports whether every execution is in its state, and all refused requests are counted.
 func shown(ctx context.Context, client *apiclient.Client, ids map[string]string) bool {
 	for state, id := range ids {
-		if e, err := client.Execution(ctx, id); err != nil || (state != "rerun" && e.Status != state) {
+		if e, err := client.Execution(ctx, id); err != nil ||
+			(state != "rerun" && e.Status != state) {
 			return false
 		}
 	}

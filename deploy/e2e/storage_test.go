@@ -24,7 +24,8 @@ func TestStorageIsSharedFairly(t *testing.T) {
 	startExecutor := func() (*process, *apiclient.Client) {
 		t.Helper()
 		p := launch(t, "executor", append(common, database, "--admin-token="+adminToken,
-			"--public-url=https://hooks.example.com", fmt.Sprint("--stream-max-bytes=", maxBytes))...)
+			"--public-url=https://hooks.example.com",
+			fmt.Sprint("--stream-max-bytes=", maxBytes))...)
 		return p, apiclient.New("http://"+p.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
 	}
 	startIngress := func() (*process, string) {

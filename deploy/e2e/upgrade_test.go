@@ -28,8 +28,10 @@ import (
 // large table, and the test kills it meanwhile.
 var nextMigrations = map[string]string{
 	"sqlite": `ALTER TABLE executions ADD COLUMN made_by TEXT;
-UPDATE executions SET made_by = 'before' WHERE (WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 3000000) SELECT count(*) FROM c) > 0;
-CREATE TRIGGER executions_need_made_by BEFORE INSERT ON executions WHEN NEW.made_by IS NULL BEGIN SELECT RAISE(ABORT, 'made_by is missing'); END;
+UPDATE executions SET made_by = 'before' WHERE (WITH RECURSIVE c (x) AS
+	(SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 3000000) SELECT count(*) FROM c) > 0;
+CREATE TRIGGER executions_need_made_by BEFORE INSERT ON executions WHEN NEW.made_by IS NULL
+	BEGIN SELECT RAISE(ABORT, 'made_by is missing'); END;
 `,
 	"postgres": `ALTER TABLE executions ADD COLUMN made_by text NOT NULL DEFAULT 'before';
 ALTER TABLE executions ALTER COLUMN made_by DROP DEFAULT;
@@ -293,9 +295,10 @@ func TestUpgrade(t *testing.T) {
 				statuses := map[string]int{}
 				u.eventually("all are recorded, and have run", func() bool {
 					statuses = map[string]int{}
-					for e, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Execution], error) {
+					all := apiclient.Items(func(p apiclient.Page) (api.List[api.Execution], error) {
 						return client.Executions(t.Context(), apiclient.ExecutionFilter{}, p)
-					}) {
+					})
+					for e, err := range all {
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -172,7 +172,8 @@ func restore(t *testing.T, nc *nats.Conn, file string) {
 // for the first release. From then on the file is never made anew, because it must be read for
 // ever.
 //
-//	HOOKSTART_TEST_YESTERDAY=$PWD/deploy/e2e/testdata/yesterday/streams.jsonl go test -run TestMakeYesterday ./deploy/e2e
+//	file=$PWD/deploy/e2e/testdata/yesterday/streams.jsonl
+//	HOOKSTART_TEST_YESTERDAY=$file go test -run TestMakeYesterday ./deploy/e2e
 func TestMakeYesterday(t *testing.T) {
 	file := os.Getenv("HOOKSTART_TEST_YESTERDAY")
 	if file == "" {

@@ -150,7 +150,8 @@ func providers(t *testing.T) []provider {
 				if err != nil {
 					panic(err)
 				}
-				r.Headers["X-Twilio-Email-Event-Webhook-Timestamp"], r.Headers["X-Twilio-Email-Event-Webhook-Signature"] = at, base64Of(signature)
+				r.Headers["X-Twilio-Email-Event-Webhook-Timestamp"] = at
+				r.Headers["X-Twilio-Email-Event-Webhook-Signature"] = base64Of(signature)
 			},
 		},
 	}

@@ -98,7 +98,8 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 		follow(name)
 	}
 	for ctx.Err() == nil {
-		if names, err := r.existingStreams(ctx); err == nil { // else the streams of before are followed on
+		// After an error, the recorder keeps following the streams that it knows.
+		if names, err := r.existingStreams(ctx); err == nil {
 			names = append(names, shared.names()...)
 			for _, name := range names {
 				follow(name)
