@@ -25,7 +25,7 @@ const MaxSecrets = 4
 // Config is the sender of one trigger node as an operator set it.
 type Config struct {
 	Preset   string            // an ID of Presets, or an alias
-	Secrets  []Secret          // the newest first; in clear
+	Secrets  []Secret          // unencrypted, newest first
 	Settings map[string]string // the settings, by the names in Preset.Settings
 }
 

@@ -31,7 +31,7 @@ var (
 // Signed is a request as the sender would send it.
 type Signed struct {
 	Header map[string][]string // all headers, including the signature's
-	Query  string              // the query as sent; Twilio adds the hash of a body that is no form
+	Query  string              // as sent; Twilio adds the hash of a body that is no form
 	Body   []byte              // changed where the signature is in the body
 }
 

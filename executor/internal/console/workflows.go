@@ -100,7 +100,7 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 		row.Last = &last.Items[0]
 	}
 	if ctx.Err() != nil {
-		err = nil // too slow: the row comes without it
+		err = nil // it took too long: the row is shown without the last execution
 	}
 	return row, err
 }

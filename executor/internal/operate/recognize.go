@@ -11,7 +11,9 @@ import (
 // Recognized is the provider that a request to a node without a sender seems to come from. The zero
 // value means that the node had a sender, or that the request looks like no provider's.
 type Recognized struct {
-	Preset, Title string // the provider; "" means that only URLCheck is known
+	// Preset and Title are the ID and the name of the provider. "" means that only URLCheck is
+	// known.
+	Preset, Title string
 	// URLCheck reports whether the request is a provider's check of the URL, which only a sender
 	// answers.
 	URLCheck bool

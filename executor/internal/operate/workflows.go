@@ -116,7 +116,7 @@ func (s *Service) current(ctx context.Context, id string) (*registry.Workflow, e
 type Origin struct {
 	WorkflowName string
 	HasWorkflow  bool // whether the workflow still exists
-	HasNode      bool // its trigger node, too
+	HasNode      bool // whether its trigger node still exists
 }
 
 // Origin looks up a trigger node in this process's directory, which may lag a little behind.

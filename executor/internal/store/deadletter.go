@@ -18,7 +18,7 @@ type DeadLetterFilter struct {
 	// AccountID excludes every message, because the account of a message is not reliably known.
 	AccountID  string
 	WorkflowID string
-	Reason     string    // a part of the reason
+	Reason     string    // a part of the reason; upper and lower case count
 	Since      time.Time // At not before
 	Until      time.Time // At before
 }

@@ -189,7 +189,7 @@ type Filter struct {
 	DeliveryPrefix string
 	Since          time.Time // AcceptedAt not before
 	Until          time.Time // AcceptedAt before
-	Reason         string    // a part of Error, in upper and lower case as it is there
+	Reason         string    // a part of Error; upper and lower case count
 	DeadLetter     bool      // failed, and neither requeued nor dismissed
 	Canceling      bool      // its end was asked for, and it has not ended
 }
@@ -206,7 +206,7 @@ type UnreadableFilter struct {
 	WorkflowID string    // the workflow in the subject
 	Since      time.Time // At not before
 	Until      time.Time // At before
-	Reason     string    // a part of Reason, in upper and lower case as it is there
+	Reason     string    // a part of Reason; upper and lower case count
 }
 
 // Requeue names the execution that was started in place of a record's execution.

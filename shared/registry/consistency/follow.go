@@ -180,7 +180,7 @@ func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 		return
 	}
 	if info.State.LastSeq < f.applied {
-		// An older copy: its end is another one than the end that was reached.
+		// The bucket was replaced by an older copy, so the end that was reached is not its end.
 		f.stored.load++
 		f.applied = 0
 	}

@@ -88,8 +88,8 @@ func ParsePlans(file []byte) (registry.Plans, error) {
 	return plans, nil
 }
 
-// These are the maximum values of a plan's limits: the arithmetic is in nanoseconds, and a day is
-// long enough.
+// These are the maximum values of a plan's limits. They are bounded because rates are computed in
+// nanoseconds, in 64 bits. No window needs to be longer than a day.
 const (
 	MaxRateRequests      = 1_000_000
 	MaxRateWindowSeconds = 86_400

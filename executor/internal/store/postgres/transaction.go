@@ -18,7 +18,8 @@ var dialect = relational.Dialect{
 	// 4 is failed: see relational.StatusCode.
 	DeadLetter: `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
 	Trouble:    `e.trouble = ?`,
-	// An array, and one ID after the other: the planner has no choice but to look them up.
+	// The IDs are in an array, and each is looked up by itself, so that the planner must use the
+	// index of IDs.
 	OfDelivery: `e.id = ANY (ARRAY(SELECT found.id FROM unnest(?::bytea[]) AS wanted (id)
 		CROSS JOIN LATERAL (SELECT id, delivery_id FROM executions WHERE id = wanted.id
 		LIMIT 1) AS found WHERE found.delivery_id = ?

@@ -181,7 +181,7 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 		input = e.Payload.Body
 	}
 	go func() {
-		_, _ = ours[0].Write(input) // a program need not read it
+		_, _ = ours[0].Write(input) // fails if the program does not read its input
 		_ = ours[0].Close()
 	}()
 	p.reading.Go(func() { _, _ = io.Copy(&p.stdout, ours[1]) })
