@@ -101,7 +101,7 @@ func TestReportOfTheRate(t *testing.T) {
 func TestReportWithClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	size := api.Size{At: now, Hours: []api.SizeHour{
-		{At: now.Truncate(time.Hour).Add(3 * time.Hour), Accepted: 60},
+		{At: now.Truncate(time.Hour).Add(30 * time.Hour), Accepted: 60},
 	}}
 	r := NewReport(size, NATS{Created: now.Add(2 * time.Hour)}, Limits{Rate: 1})
 	if r.Complete || !near(r.Days, 1./24) || !near(r.PerSecond, 1./60) {
@@ -151,6 +151,13 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	if r.Walls[0].Name != c.Name {
 		t.Errorf("first %s, want %s", r.Walls[0].Name, c.Name)
 	}
+
+	// A window of four days: after two days, half of it is left, and 2.2 M have come.
+	long := weekly("EXECUTIONS", 1_000_000, 100_000, "a")
+	long.DedupWindow, long.Remembered = 4*day, 4_000_000
+	r = NewReport(api.Size{At: now}, NATS{Streams: []Stream{long}},
+		Limits{NATSMemory: 4_200_000 * bytesPerID})
+	wall(t, r, "Memory for delivery IDs").want(t, 4e6*bytesPerID, 4.2e6*bytesPerID, InDays, 2)
 
 	// One server, whose name nobody needs; its memory is not known.
 	nats.Streams = nats.Streams[:1]
@@ -278,6 +285,7 @@ func TestReportOfTheAccount(t *testing.T) {
 	wall(t, whole, "NATS account, storage").want(t, 800_000, 2e6, InDays, 3)
 	wall(t, whole, "NATS account, streams").want(t, 8, 8, Now, 0)
 	wall(t, whole, "NATS account, consumers").want(t, 50, 100, NoForecast, 0)
+	streams[1].Week.PerDay = 1_000 // it has one replica, and is not in the tier of three
 	tiered := report(jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{
 		"R1": {Store: 200_000, Limits: unlimited},
 		"R3": {Store: 600_000, Limits: jetstream.AccountLimits{MaxStore: 1_200_000}},
