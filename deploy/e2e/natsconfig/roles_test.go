@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -354,10 +355,38 @@ func TestReplicasOfTheCopy(t *testing.T) {
 			"3 of 3 replicas hold everything, 0 operations behind: done") != 7 {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	sizeByAnExecutor(t, s, nc, bin)
 	feed, err := copyOf(t, nc).Stream(t.Context(), "KV_"+registry.Bucket)
 	if err != nil || feed.CachedInfo().Config.Replicas != 3 ||
 		feed.CachedInfo().Config.Mirror == nil {
 		t.Errorf("%v: %+v", err, feed)
+	}
+}
+
+// sizeByAnExecutor runs the command that shows how far the limits are with an executor's
+// credentials.
+func sizeByAnExecutor(t *testing.T, s *site, nc *nats.Conn, bin string) {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), stream.StartSubject("q", "wf", "node"),
+		[]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	operators := httptest.NewServer(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(api.Size{At: time.Now(), Hours: []api.SizeHour{}})
+		}))
+	defer operators.Close()
+	out, err := exec.CommandContext(t.Context(), bin, "admin", "size",
+		"--api-url="+operators.URL, "--admin-token=admin",
+		"--nats-url="+s.url, "--nats-creds="+secret("executor.nk"),
+		"--nats-ca="+secret("ca.crt")).CombinedOutput()
+	if err != nil || strings.Count(string(out), " IDs at most)") != 3 {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
