@@ -74,13 +74,15 @@ WHOLE  := $(filter $(WHOLE:%=./deploy/%/...) $(WHOLE:%=github.com/hookstart/hook
 INSIDE := $(if $(filter all,$(RACE)),$(PACKAGES),$(filter-out $(WHOLE),$(PACKAGES)))
 # LONG names the tests that start many programs, kill them under load, or take more than ten seconds for another reason. "make test" skips them; "make test-long" runs them
 # and nothing else, so that each test is in one of the two. -skip and -run take the same pattern.
-LONG  := TestRun TestTail TestChecksumsAndBills TestTheSameEverywhere TestBackupUnderLoad TestRestoreElsewhere TestBackupOfOwnStreams TestSearchKeyChartsAndHours \
-	TestRequeueSurvivesAKill TestCanceledAtRandomMoments TestConsoleComesBack TestKillUnderLoad TestEventsUnderKills TestDatabaseFailsOver TestConsoleKeepsUp \
-	TestKilledRunners TestQueuesMoveUnderLoad TestNodeKeepsTheOrder TestNodeFollowsItsQueue TestOrderHoldsWhileRunnersAreKilled \
-	TestAFrozenRunnerGivesUpWhatIsOrdered TestReadinessSaysThatTheDatabaseIsAway TestReplicasAreRaisedByACommand TestScreenshots TestStorageIsSharedFairly \
-	TestUpgrade TestDenied TestEveryAttemptWouldBeSeen TestAGroupIsAddedToARunningCluster TestALostServerIsRemoved TestRoutesAfterAPartition \
-	TestEveryRoleCanDoItsWork TestReplicasOfTheCopy TestPowerCuts TestARunnerFromOutside TestWhatTheModulesBring TestPrepare TestDatabaseAway \
-	TestFrozenAndLocked TestNATSAway TestThreeHosts TestRollingRestart TestTerminateWhileStarting
+LONG  := TestAGroupIsAddedToARunningCluster TestALostServerIsRemoved TestARunnerFromOutside TestAnExecutionBesideItsList TestAuditPage \
+	TestBackupOfOwnStreams TestBackupUnderLoad TestCanceledAtRandomMoments TestChangesHoldFromTheNextRequest TestChecksumsAndBills TestConnectSlack TestConsole \
+	TestConsoleByKeyboard TestConsoleComesBack TestConsoleKeepsUp TestDatabaseAway TestDatabaseFailsOver TestDeadLettersGrow TestDenied TestEventsUnderKills \
+	TestEveryAttemptWouldBeSeen TestEveryRoleCanDoItsWork TestFirstVerifiedEvents TestFrozenAndLocked TestHandlingByKeyboard TestHandlingPages \
+	TestKillUnderLoad TestKilledRunners TestNATSAway TestNodeFollowsItsQueue TestNodeKeepsTheOrder TestNothingThatAProvidersLibraryRefuses \
+	TestOrderHoldsWhileRunnersAreKilled TestPowerCuts TestPrepare TestQueueStuck TestQueuesMoveUnderLoad TestReadinessSaysThatTheDatabaseIsAway \
+	TestReplicasAreRaisedByACommand TestReplicasOfTheCopy TestRequeueSurvivesAKill TestRestoreElsewhere TestRollingRestart TestRun TestScreenshots \
+	TestSearchKeyChartsAndHours TestSenderByKeyboard TestSenderPages TestSignInThroughAProvider TestSnippetsRun TestTail TestTerminateWhileStarting \
+	TestTheSameEverywhere TestThreeHosts TestWhatTheModulesBring
 space := $(subst ,, )
 LONG  := ^($(subst $() ,|,$(strip $(LONG))))$$
 SKIP  := -skip '$(LONG)'

@@ -29,7 +29,7 @@ It needs a key with the role admin, and an executor's credentials for NATS.
 Examples:
 
   hookstart admin size
-  hookstart admin size --nats-memory 8000000000 --database-disk 500000000000 -o json`
+  hookstart admin size --nats-memory 8000000000 --database-disk 500000000000`
 }
 
 func (v *adminSize) Run(s *session) error {
