@@ -83,7 +83,6 @@ LONG  := TestAGroupIsAddedToARunningCluster TestALostServerIsRemoved TestARunner
 	TestReplicasAreRaisedByACommand TestReplicasOfTheCopy TestRequeueSurvivesAKill TestRestoreElsewhere TestRollingRestart TestRun TestScreenshots \
 	TestSearchKeyChartsAndHours TestSenderByKeyboard TestSenderPages TestSignInThroughAProvider TestSnippetsRun TestTail TestTerminateWhileStarting \
 	TestTheSameEverywhere TestThreeHosts TestWhatTheModulesBring
-space := $(subst ,, )
 LONG  := ^($(subst $() ,|,$(strip $(LONG))))$$
 SKIP  := -skip '$(LONG)'
 test: ## run the tests, with the race detector where it is available: make test RACE=all uses it for whole installations too
