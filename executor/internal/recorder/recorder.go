@@ -87,8 +87,10 @@ type Recorder struct {
 
 	// The following fields are the constants of the same names, except in tests. deliverAgain is
 	// the consumers' setting of ackWait.
-	deliverAgain, ackWait, applyTimeout, suspectPause, watchEvery, compareEvery, lostAfter, lostAgain, catchUpEvery time.Duration
-	lostEvery                                                                                                       func(maxAge time.Duration) time.Duration
+	deliverAgain, ackWait, applyTimeout, suspectPause time.Duration
+	watchEvery, compareEvery, catchUpEvery            time.Duration
+	lostAfter, lostAgain                              time.Duration
+	lostEvery                                         func(maxAge time.Duration) time.Duration
 }
 
 // New returns a recorder that records the streams' messages in s.
