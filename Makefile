@@ -48,7 +48,7 @@ BUF_GENERATE_NODE = cd $(NODE_KIT) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)/pro
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-long quick soak soak-runners failovers partitions regions powercut lint bench tail profile microbench fuzz generate node release dist shipped clean
+.PHONY: help run build test test-long quick soak soak-runners failovers partitions regions takeover powercut lint bench tail profile microbench fuzz generate node release dist shipped clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node
 
 help: ## list the targets
@@ -113,6 +113,10 @@ partitions: ## three hosts whose network is broken under load and changes, then 
 
 regions: ## three zones with latency between them: what a 200 costs, and what happens while a zone is cut off; as root on Linux: make regions SEED=7 ARGS=--latencies=30ms
 	CGO_ENABLED=0 go build -o bin/regions ./deploy/soak/cmd/regions && exec bin/regions $(if $(SEED),--seed=$(SEED)) $(ARGS)
+
+takeover: ## a site is killed under load, and a second site with a copy takes over, then a ledger; as root on Linux: make takeover SEED=7 ARGS=--rate=500
+	CGO_ENABLED=0 $(GO_BUILD) ./executor/cmd/hookstart
+	CGO_ENABLED=0 go build -o bin/takeover ./deploy/soak/cmd/takeover && exec bin/takeover $(if $(SEED),--seed=$(SEED)) $(ARGS)
 
 failovers: ## FAILOVERS=30 failovers of PostgreSQL to a standby that lags, at 200 deliveries/s
 	go test -count=1 -timeout 0 -v -run '^TestDatabaseFailsOver$$' ./deploy/e2e -failovers $(or $(FAILOVERS),30)

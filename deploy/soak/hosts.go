@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,6 +41,7 @@ const (
 	portExecutor = "8081"
 	portOps      = "9090" // port of the ingress's ops listener
 	portOps2     = "9091" // port of the executor's ops listener
+	portLeaf     = "7422" // port for the servers of a second site
 )
 
 // secrets holds the keys and certificates that deploy/nats/make-secrets.sh makes.
@@ -56,7 +58,7 @@ func newSecrets(folder string, hosts []*network.Host) (*secrets, error) {
 	if err := os.Mkdir(s.folder, 0o700); err != nil {
 		return nil, err
 	}
-	for _, role := range []string{"ingress", "executor", "runner", "admin", "sys"} {
+	for _, role := range []string{"ingress", "executor", "runner", "admin", "sys", "copy"} {
 		pair, err := nkeys.CreateUser()
 		if err != nil {
 			return nil, err
@@ -164,30 +166,35 @@ func (i *installation) prepareHosts(
 	if err != nil {
 		return err
 	}
+	return i.prepareSite(hosts, site{
+		keys:     keys,
+		config:   config,
+		database: database.URL(),
+		replicas: len(hosts),
+		nearest:  nearest,
+	})
+}
+
+// prepareSite adds what runs on the hosts of a site. It sets the URLs and the routes of the site's
+// NATS servers itself.
+func (i *installation) prepareSite(hosts []*network.Host, s site) error {
 	programs, err := linkPrograms(i.folder)
 	if err != nil {
 		return err
 	}
-	admin, err := nats.NkeyOptionFromSeed(keys.file("admin.nk"))
+	admin, err := nats.NkeyOptionFromSeed(s.keys.file("admin.nk"))
 	if err != nil {
 		return err
 	}
-	i.access = []nats.Option{admin, nats.RootCAs(keys.file("ca.crt"))}
+	i.access = []nats.Option{admin, nats.RootCAs(s.keys.file("ca.crt"))}
 	var clients, routes []string
 	for _, h := range hosts {
 		clients = append(clients, clientURL(h))
 		routes = append(routes, "nats://"+net.JoinHostPort(h.Name, portRoutes))
 	}
-	site := site{
-		keys:     keys,
-		natsURL:  strings.Join(clients, ","),
-		routes:   "[" + strings.Join(routes, ", ") + "]",
-		config:   config,
-		database: database.URL(),
-		nearest:  nearest,
-	}
+	s.natsURL, s.routes = strings.Join(clients, ","), "["+strings.Join(routes, ", ")+"]"
 	for _, h := range hosts {
-		i.addHost(&place{Host: h, programs: programs}, site)
+		i.addHost(&place{Host: h, programs: programs}, s)
 	}
 	return nil
 }
@@ -202,7 +209,10 @@ type site struct {
 	keys                    *secrets
 	natsURL, routes, config string
 	database                string
-	nearest                 bool // whether an ingress connects to the server of its host only
+	replicas                int
+	env                     []string // further environment of the servers: NAME=value
+	executorFlags           []string // further flags of the executors
+	nearest                 bool     // whether an ingress connects to the server of its host only
 }
 
 func (i *installation) addHost(h *place, s site) {
@@ -226,7 +236,7 @@ func (i *installation) addHost(h *place, s site) {
 		"NATSD_CA=" + s.keys.file("ca.crt"),
 		"NATSD_STORE=" + n.storeDir, "NATSD_SYNC=120s",
 		"NATSD_CLUSTER_LISTEN=" + everywhere(portRoutes), "NATSD_ROUTES=" + s.routes,
-	}, s.keys.public...)
+	}, append(s.env, s.keys.public...)...)
 	i.nodes = append(i.nodes, n)
 
 	ingressNATS := s.natsURL
@@ -249,8 +259,10 @@ func (i *installation) addHost(h *place, s site) {
 	executor := append(common("executor", s.natsURL, portExecutor, portOps2),
 		"--database-url="+s.database,
 		"--admin-token="+adminToken,
-		"--replicas=3", "--registry-copy=FEED.API", "--runner-groups=default/"+hostGroup,
+		"--replicas="+strconv.Itoa(s.replicas), "--registry-copy=FEED.API",
+		"--runner-groups=default/"+hostGroup,
 		"--public-url=https://hooks.example.com")
+	executor = append(executor, s.executorFlags...)
 	i.executors = append(i.executors, &service{
 		process: add(roleExecutor, "executor", executor...),
 		url:     "http://" + reach(portExecutor),

@@ -29,7 +29,7 @@ type stored struct {
 // start is an execution whose start is in the stream.
 type start struct {
 	marker   string
-	messages int
+	messages int // without the copies that executors or a takeover add for runners
 }
 
 // readStored reads every start and every report in the streams, by execution ID.
@@ -96,6 +96,9 @@ func (all *stored) read(ctx context.Context, js jetstream.JetStream, name string
 	}
 }
 
+// copyPrefix is the prefix of the Nats-Msg-Id of a copy of a start that was added for runners.
+const copyPrefix = "again-"
+
 func (all *stored) addMessage(msg jetstream.Msg, at time.Time) error {
 	if string(msg.Data()) == unreadableReport {
 		return nil
@@ -103,6 +106,9 @@ func (all *stored) addMessage(msg jetstream.Msg, at time.Time) error {
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	if err != nil {
 		return err
+	}
+	if strings.HasPrefix(msg.Headers().Get(jetstream.MsgIDHeader), copyPrefix) {
+		return nil
 	}
 	return all.add(event, at)
 }
@@ -123,7 +129,8 @@ func (all *stored) add(event stream.Event, at time.Time) error {
 		return fmt.Errorf("execution %s has the bodies of %s and %s", event.Start.ID, found.marker,
 			body.Marker)
 	}
-	all.starts[event.Start.ID] = start{marker: body.Marker, messages: found.messages + 1}
+	found.marker, found.messages = body.Marker, found.messages+1
+	all.starts[event.Start.ID] = found
 	return nil
 }
 

@@ -24,6 +24,8 @@ type adminVerbs struct {
 	Backup   adminBackup   `cmd:"" help:"Copy the installation into one file while it runs."`
 	Restore  adminRestore  `cmd:"" help:"Put a backup into an empty installation."`
 
+	SecondSite adminSecondSite `cmd:"" name:"second-site" help:"Copy the streams and the registry to a second site, and let it take over."`
+
 	SecretsKey adminSecretsKey `cmd:"" name:"secrets-key" help:"Make a key for --secrets-key-file."`
 	Reseal     adminReseal     `cmd:"" help:"Seal every token and secret with the first key."`
 }

@@ -128,6 +128,7 @@ func withoutAPI(command string) bool {
 	verb, _, _ := strings.Cut(command, " ")
 	return verb == "run" || verb == "completion" || strings.HasPrefix(command, "admin replicas") ||
 		strings.HasPrefix(command, "admin stream") ||
+		strings.HasPrefix(command, "admin second-site ") ||
 		command == "admin secrets-key" || command == "admin reseal"
 }
 

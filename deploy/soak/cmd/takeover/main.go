@@ -1,0 +1,31 @@
+// Command takeover kills a site under load, and lets a second site take over that has a copy.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hookstart/hookstart/deploy/soak"
+	"github.com/hookstart/hookstart/shared/program"
+)
+
+func main() {
+	if soak.BeProgram() {
+		return
+	}
+	program.Main("takeover",
+		"A site of three hosts that is killed under load, and a second site with a copy, which "+
+			"takes over; then a ledger. It needs Linux and root's rights.", run)
+}
+
+// run ends without an error if the machine cannot make hosts, and prints why.
+func run(ctx context.Context, c soak.Takeover) error {
+	err := soak.RunTakeover(ctx, c)
+	if errors.Is(err, errors.ErrUnsupported) {
+		_, _ = fmt.Fprintln(os.Stdout, "skipped:", err)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,359 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/hookstart/hookstart/deploy/lab/network"
+	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Takeover is the configuration of a takeover by a second site. The tags are the flags of the
+// program.
+type Takeover struct {
+	Before    time.Duration `help:"Duration of load before the first site is lost." default:"20s"`
+	After     time.Duration `help:"Duration of load after that." default:"30s"`
+	Near      time.Duration `help:"Latency between two zones of the first site, in one direction." default:"2ms"`
+	Latency   time.Duration `help:"Latency between the first and the second site, in one direction." default:"30ms"`
+	Rate      float64       `help:"Deliveries per second." default:"200"`
+	Senders   int           `help:"Number of senders that send at the same time." default:"200"`
+	Seed      uint64        `help:"Seed of the random choice of workflows and pauses. 0: another one each time; it is printed." default:"0"`
+	Hookstart string        `help:"The command line, whose commands make the copy and take over." default:"bin/hookstart" type:"path"`
+	NATS      string        `name:"nats" help:"The folder of the configuration of the NATS servers." default:"deploy/nats" type:"path"`
+	Keep      bool          `help:"Keep the folder with the data and the logs; otherwise it is kept only when something is wrong."`
+
+	// Out receives the commands, the progress and the ledger. nil means stdout.
+	Out io.Writer `kong:"-"`
+}
+
+// secondName is the name of the only host of the second site.
+const secondName = "d"
+
+// RunTakeover kills a site of three hosts under load, lets a second site take over, which has a
+// copy of the streams and the registry and an empty database, and counts what was lost, and what
+// exists or ran twice. It returns an error if something was lost that was older than the copy, or
+// if something is twice that the copy should have prevented. If the machine cannot make hosts,
+// RunTakeover returns an errors.ErrUnsupported.
+func RunTakeover(ctx context.Context, c Takeover) (err error) {
+	if c.Before <= 0 || c.After <= 0 || c.Rate <= 0 || c.Senders <= 0 {
+		return errors.New("--before, --after, --rate and --senders must be more than 0")
+	}
+	if c.Out == nil {
+		c.Out = os.Stdout
+	}
+	for c.Seed == 0 {
+		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // not a secret
+	}
+	names := append(slices.Clone(hostNames), secondName)
+	hosts, err := network.New(c.Seed, names...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hosts.Close()) }()
+	return inFolder(ctx, "hookstart-takeover-", c.Keep, c.Out, func(folder string) error {
+		return c.runIn(ctx, folder, hosts)
+	})
+}
+
+// sites are the two sites.
+type sites struct {
+	config        *Takeover
+	hosts         *network.Network
+	keys          *secrets
+	first, second *installation
+	book          *ledger
+	copied        time.Time // when the last message that was copied was stored at the first site
+	killed        time.Time // when the first site was lost
+	ready         time.Time // when the take-over command had ended
+	back          time.Time // when the second site accepted its first request
+	unrecognised  []string  // repeats of copied deliveries that were taken for new ones
+	repeated      int       // number of repeats
+}
+
+func (c *Takeover) runIn(ctx context.Context, folder string, hosts *network.Network) (err error) {
+	_, _ = fmt.Fprintf(c.Out, "seed %d: a site of 3 hosts, and %s away a site of one host with a "+
+		"copy and an empty database; %g deliveries/s\n", c.Seed, c.Latency, c.Rate)
+	all := hosts.Hosts()
+	for n, a := range all {
+		for _, b := range all[n+1:] {
+			latency := c.Near
+			if b.Name == secondName {
+				latency = c.Latency
+			}
+			hosts.SetBoth(a, b, network.Condition{Delay: latency})
+		}
+	}
+	s := &sites{config: c, hosts: hosts, book: newLedger()}
+	if s.keys, err = newSecrets(folder, all); err != nil {
+		return err
+	}
+	var databases [2]*pgtest.Server
+	for n := range databases {
+		if databases[n], err = pgtest.Create(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, databases[n].Remove()) }()
+	}
+	defer s.close()
+	if err := s.prepare(folder, all, databases); err != nil {
+		return err
+	}
+	if err := s.run(ctx); err != nil {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		for _, i := range []*installation{s.first, s.second} {
+			for _, complaint := range i.complaints() {
+				err = errors.Join(err, errors.New(complaint))
+			}
+		}
+		return err
+	}
+	return s.compare(ctx)
+}
+
+// prepare prepares both sites, and starts nothing.
+func (s *sites) prepare(folder string, hosts []*network.Host, databases [2]*pgtest.Server) error {
+	seed, err := os.ReadFile(s.keys.file("copy.nk"))
+	if err != nil {
+		return err
+	}
+	pair, err := nkeys.FromSeed(seed)
+	if err != nil {
+		return err
+	}
+	public, err := pair.PublicKey()
+	if err != nil {
+		return err
+	}
+	first, second := hosts[:len(hosts)-1], hosts[len(hosts)-1:]
+	var leaves []string
+	for _, h := range first {
+		leaves = append(leaves, "tls://"+h.Name+":"+portLeaf)
+	}
+	s.first = &installation{folder: filepath.Join(folder, "first")}
+	s.second = &installation{folder: filepath.Join(folder, "second")}
+	for _, i := range []*installation{s.first, s.second} {
+		if err := os.Mkdir(i.folder, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := s.first.prepareSite(first, site{
+		keys:     s.keys,
+		config:   filepath.Join(s.config.NATS, "first-site.conf"),
+		database: databases[0].URL(),
+		replicas: len(first),
+		env: []string{
+			"NATSD_LEAF_LISTEN=0.0.0.0:" + portLeaf, "NATSD_COPY_NKEY=" + public,
+		},
+	}); err != nil {
+		return err
+	}
+	return s.second.prepareSite(second, site{
+		keys:     s.keys,
+		config:   filepath.Join(s.config.NATS, "second-site.conf"),
+		database: databases[1].URL(),
+		replicas: 1,
+		env: []string{
+			"NATSD_FIRST_SITE=[" + strings.Join(leaves, ", ") + "]",
+			"NATSD_COPY_SEED=" + string(seed),
+		},
+		executorFlags: []string{"--adopt-database"},
+	})
+}
+
+func (s *sites) close() {
+	for _, i := range []*installation{s.first, s.second} {
+		if i != nil {
+			i.close()
+		}
+	}
+}
+
+// admin runs `hookstart admin second-site` with the second site's NATS server, and prints the
+// command and its output.
+func (s *sites) admin(ctx context.Context, args ...string) error {
+	args = append([]string{"admin", "second-site"}, args...)
+	_, _ = fmt.Fprintf(s.config.Out, "\n$ hookstart %s\n", strings.Join(args, " "))
+	//nolint:gosec // the program that is tested
+	cmd := exec.CommandContext(ctx, s.config.Hookstart, append(args,
+		"--nats-url="+s.second.nodes[0].url, "--nats-creds="+s.keys.file("admin.nk"),
+		"--nats-ca="+s.keys.file("ca.crt"))...)
+	output, err := cmd.CombinedOutput()
+	_, _ = s.config.Out.Write(output)
+	if err != nil {
+		return fmt.Errorf("hookstart %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// run starts both sites, loses the first one under load, and lets the second one take over.
+func (s *sites) run(ctx context.Context) error {
+	if err := s.first.startAll(ctx); err != nil {
+		return err
+	}
+	if err := s.second.nodes[0].start(); err != nil {
+		return err
+	}
+	if err := s.second.awaitNodes(ctx, time.Minute); err != nil {
+		return err
+	}
+	if err := s.admin(ctx, "copy"); err != nil {
+		return err
+	}
+
+	starting, stop := context.WithCancel(ctx)
+	var load sync.WaitGroup
+	defer load.Wait()
+	defer stop()
+	senders := newSenders(s.book, s.first, strconv.FormatUint(s.config.Seed, 10))
+	for _, e := range s.second.ingresses {
+		senders.urls = append(senders.urls, e.url)
+	}
+	load.Go(func() {
+		senders.post(ctx, starting, s.config.Senders, s.config.Rate, s.config.Seed)
+	})
+	retry.Sleep(ctx, s.config.Before)
+	if err := s.admin(ctx, "status"); err != nil {
+		return err
+	}
+	// What is on its way to the second site is lost, too.
+	all := s.hosts.Hosts()
+	s.hosts.Isolate(all[len(all)-1], true)
+	s.killed = time.Now()
+	for _, p := range s.first.processes() {
+		p.kill()
+	}
+	_, _ = fmt.Fprintln(s.config.Out, "\nthe first site was killed")
+	if err := s.takeOver(ctx); err != nil {
+		return err
+	}
+	if err := s.awaitAccepted(ctx, senders); err != nil {
+		return err
+	}
+	retry.Sleep(ctx, s.config.After)
+	stop()
+	load.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.second.settle(ctx); err != nil {
+		return err
+	}
+	return s.repeat(ctx, senders)
+}
+
+// takeOver runs the commands of a takeover, and starts the programs of the second site.
+func (s *sites) takeOver(ctx context.Context) error {
+	if err := s.second.connect(); err != nil {
+		return err
+	}
+	if err := s.admin(ctx, "take-over", "--runner-groups=default/"+hostGroup, "--yes"); err != nil {
+		return err
+	}
+	s.ready = time.Now()
+	for _, p := range slices.Concat(s.second.executors, s.second.ingresses, s.second.runners) {
+		if err := p.start(); err != nil {
+			return err
+		}
+	}
+	// The last message that the copy has of the first site: what comes after it was added here.
+	info, err := s.second.js.Stream(ctx, stream.Name)
+	if err != nil {
+		return err
+	}
+	for sequence := info.CachedInfo().State.LastSeq; sequence > 0; sequence-- {
+		msg, err := info.GetMsg(ctx, sequence)
+		if err != nil {
+			return fmt.Errorf("message %d: %w", sequence, err)
+		}
+		if msg.Time.Before(s.killed) &&
+			!strings.HasPrefix(msg.Header.Get(nats.MsgIdHdr), copyPrefix) {
+			s.copied = msg.Time
+			break
+		}
+	}
+	return s.second.awaitReady(ctx, readyTimeout)
+}
+
+// awaitAccepted waits until the second site accepts a request.
+func (s *sites) awaitAccepted(ctx context.Context, senders *senders) error {
+	return eventually(ctx, readyTimeout, func(ctx context.Context) error {
+		d := s.book.open(fmt.Sprintf("first-after-%d", time.Now().UnixNano()), true)
+		d.always = true
+		a, _ := senders.attempt(ctx, d, senders.paths[0], s.second.ingresses[0].url)
+		if a.ExecutionID == "" {
+			return fmt.Errorf("the second site answers %d %s", a.Status, a.Code)
+		}
+		s.back = time.Now()
+		return nil
+	})
+}
+
+// maxRepeats is the maximum number of deliveries that are repeated at the end.
+const maxRepeats = 1000
+
+// repeat sends deliveries that the first site had accepted, and the copy has, once more to the
+// second site.
+func (s *sites) repeat(ctx context.Context, senders *senders) error {
+	all, err := readStored(ctx, s.second.js)
+	if err != nil {
+		return err
+	}
+	var copied []*delivery
+	for id, start := range all.starts {
+		d := s.book.deliveries[start.marker]
+		if d != nil && d.hasID && d.ended.Before(s.killed) && slices.Contains(d.executions, id) {
+			copied = append(copied, d)
+		}
+	}
+	slices.SortFunc(copied, func(a, b *delivery) int { return b.ended.Compare(a.ended) })
+	for _, d := range copied[:min(len(copied), maxRepeats)] {
+		start := all.starts[d.executions[0]]
+		path, err := s.pathOf(ctx, d.executions[0])
+		if err != nil {
+			return err
+		}
+		a, err := senders.request(ctx, d, s.second.ingresses[0].url+path)
+		if err != nil {
+			return fmt.Errorf("repeat %s: %w", start.marker, err)
+		}
+		s.repeated++
+		if !a.Deduplicated || a.ExecutionID != d.executions[0] {
+			s.unrecognised = append(s.unrecognised, fmt.Sprintf(
+				"delivery %s, %s: answered %d as %s, deduplicated %v", d.marker,
+				d.executions[0], a.Status, a.ExecutionID, a.Deduplicated))
+		}
+	}
+	return nil
+}
+
+// pathOf returns the path of the webhook of an execution's workflow.
+func (s *sites) pathOf(ctx context.Context, id string) (string, error) {
+	e, err := s.second.client().Execution(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	for n, path := range s.first.paths {
+		if e.WorkflowID == "soak-"+strconv.Itoa(n) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("execution %s is of workflow %s", id, e.WorkflowID)
+}

@@ -1,0 +1,75 @@
+package soak
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// The ledger of a takeover tells what the copy could not have from what it should have had.
+func TestCountOfATakeover(t *testing.T) {
+	t.Parallel()
+	killed := time.Now()
+	copied := killed.Add(-time.Second)
+	// Each delivery has the execution ID x.
+	told := func(at time.Time, originals int) *delivery {
+		return &delivery{
+			marker: "m", hasID: true, ended: at, executions: []string{"x"}, originals: originals,
+		}
+	}
+	here := func(messages int, ended time.Time) stored {
+		return stored{
+			starts: map[string]start{"x": {marker: "m", messages: messages}},
+			ends:   map[string]execution.Status{"x": execution.Succeeded},
+			ended:  map[string]time.Time{"x": ended},
+		}
+	}
+	x := map[string]bool{"x": true}
+	good := map[string]record{"x": {1, execution.Succeeded}}
+	for name, c := range map[string]struct {
+		d           *delivery
+		all         stored
+		records     map[string]record
+		runs, again map[string]bool
+		want        string
+	}{
+		"copied":              {told(copied, 1), here(1, copied), good, x, nil, ""},
+		"lost after the copy": {told(killed, 1), stored{}, nil, x, nil, "lost 1"},
+		"lost before the copy": {
+			told(copied.Add(-time.Second), 1), stored{}, nil, x, nil, "lost 1 older 1",
+		},
+		"sent again":   {told(killed, 2), here(1, killed), good, x, nil, "anew 1"},
+		"two messages": {told(copied, 1), here(2, copied), good, x, nil, "doubled 1"},
+		"not recorded": {told(copied, 1), here(1, copied), nil, x, nil, "unrecorded 1"},
+		"ran twice":    {told(copied, 1), here(1, killed), good, x, x, "twice 1"},
+		"ran after its end": {
+			told(copied, 1), here(1, copied), good, x, x, "twice 1 forbidden 1",
+		},
+		"another state": {
+			told(copied, 1), here(1, copied), map[string]record{"x": {1, execution.Queued}}, x, nil,
+			"wrong 1",
+		},
+	} {
+		s := &sites{book: newLedger(), killed: killed, copied: copied}
+		s.book.deliveries["m"] = c.d
+		got := s.count(c.all, c.records, c.runs, c.again)
+		text := ""
+		for _, part := range []struct {
+			name  string
+			count int
+		}{
+			{"lost", len(got.lost)}, {"older", len(got.older)}, {"doubled", len(got.doubled)},
+			{"unrecorded", len(got.unrecorded)}, {"wrong", len(got.wrong)}, {"anew", got.anew},
+			{"twice", len(got.twice)}, {"forbidden", len(got.forbidden)},
+		} {
+			if part.count > 0 {
+				text += fmt.Sprintf(" %s %d", part.name, part.count)
+			}
+		}
+		if want := map[bool]string{true: "", false: " " + c.want}[c.want == ""]; text != want {
+			t.Errorf("%s: counted%s, not%s", name, text, want)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// counted is what a takeover has cost.
+type counted struct {
+	acknowledged int      // executions that were acknowledged before the first site was lost
+	lost         []string // executions that were acknowledged and are not at the second site
+	older        []string // lost ones that were acknowledged before the last copied message
+	doubled      []string // what has two messages or records, and deliveries with two executions
+	unrecorded   []string // stored and not recorded
+	wrong        []string // not in the state that a runner reported
+	anew         int      // lost executions that were sent again and accepted by the second site
+	twice        []string // executions that ran at both sites
+	// forbidden are executions that ran at both sites though the copy has a report of their end.
+	forbidden []string
+}
+
+// count compares what senders were answered with what the second site has.
+func (s *sites) count(
+	all stored, records map[string]record, runs map[string]bool, again map[string]bool,
+) (c counted) {
+	for _, d := range s.book.deliveries {
+		before := !d.ended.After(s.killed)
+		for _, id := range d.executions {
+			if before {
+				c.acknowledged++
+			}
+			if _, ok := all.starts[id]; ok {
+				continue
+			}
+			line := fmt.Sprintf("%s (delivery %s), answered %s before the end", id, d.marker,
+				s.killed.Sub(d.ended).Round(time.Millisecond))
+			c.lost = append(c.lost, line)
+			if d.ended.Before(s.copied) {
+				c.older = append(c.older, line)
+			}
+		}
+		switch {
+		case len(d.executions) > 1:
+			c.doubled = append(c.doubled, fmt.Sprintf("delivery %s has the executions %v", d.marker,
+				d.executions))
+		case d.originals > 1:
+			c.anew++
+		}
+	}
+	for id, start := range all.starts {
+		r := records[id]
+		end, ended := all.ends[id]
+		switch {
+		case start.messages > 1 || r.count > 1:
+			c.doubled = append(c.doubled, fmt.Sprintf("%s has %d messages and %d records", id,
+				start.messages, r.count))
+		case r.count == 0:
+			c.unrecorded = append(c.unrecorded, id)
+		case !ended || r.status != end:
+			c.wrong = append(c.wrong, fmt.Sprintf("%s is %s, a runner reported %q", id, r.status,
+				end))
+		}
+		if !runs[id] || !again[id] {
+			continue
+		}
+		c.twice = append(c.twice, id)
+		if all.ended[id].Before(s.killed) {
+			c.forbidden = append(c.forbidden, fmt.Sprintf("%s, whose end was reported at %s", id,
+				all.ended[id].Format("15:04:05.000")))
+		}
+	}
+	return c
+}
+
+// compare reads what the second site has, and prints the ledger.
+func (s *sites) compare(ctx context.Context) error {
+	all, err := readStored(ctx, s.second.js)
+	if err != nil {
+		return err
+	}
+	records, err := readRecords(ctx, s.second.client())
+	if err != nil {
+		return err
+	}
+	aside, err := readQuarantined(ctx, s.second.client())
+	if err != nil {
+		return err
+	}
+	runs, err := s.first.ran()
+	if err != nil {
+		return err
+	}
+	again, err := s.second.ran()
+	if err != nil {
+		return err
+	}
+	c := s.count(all, records, runs, again)
+	t := s.book.soFar()
+	var broken []string
+	line := func(name string, value any, why string) {
+		_, _ = fmt.Fprintf(s.config.Out, "%-14s %8v  %s\n", name, value, why)
+	}
+	never := func(name string, lines []string, why string) {
+		line(name, len(lines), why)
+		show(s.config.Out, lines)
+		if len(lines) > 0 {
+			broken = append(broken, fmt.Sprintf("%d %s", len(lines), name))
+		}
+	}
+	since := func(at time.Time) string {
+		return at.Sub(s.killed).Round(time.Millisecond).String()
+	}
+	_, _ = fmt.Fprintf(s.config.Out, "\nLedger of the takeover, seed %d\n", s.config.Seed)
+	line("sent", t.sent, "requests, repeats too")
+	line("acknowledged", t.acknowledged,
+		fmt.Sprintf("answers 200; %d executions before the first site was lost", c.acknowledged))
+	line("copied until", since(s.copied), "when the last copied start was stored, from the loss")
+	line("take-over", since(s.ready), "when the command had ended, from the loss")
+	line("back", since(s.back), "the second site accepts requests, from the loss")
+	line("lost", len(c.lost), "acknowledged at the first site after the last copied start")
+	line("sent again", c.anew, "of what was lost, accepted again as the same execution")
+	line("ran twice", len(c.twice), "at both sites: their end was not copied")
+	line("repeats", s.repeated, "of copied deliveries, sent to the second site")
+	never("lost earlier", c.older, "acknowledged before the last copied start, and lost")
+	never("unrecognised", s.unrecognised, "of these repeats, taken for new deliveries")
+	never("doubled", c.doubled, "")
+	never("unrecorded", c.unrecorded, "in the stream, and not recorded")
+	never("wrong", c.wrong, "not in the state that a runner reported")
+	never("ran again", c.forbidden, "at both sites though the copy has their end")
+	never("put aside", aside, "starts that executors took for unreadable")
+	never("ended", s.second.complaints(), "processes of the second site that ended by themselves")
+	if c.acknowledged == 0 || s.repeated == 0 {
+		broken = append(broken, "nothing to compare")
+	}
+	if len(broken) == 0 {
+		return nil
+	}
+	slices.Sort(broken)
+	return fmt.Errorf("seed %d: %w", s.config.Seed, errors.New(fmt.Sprint(broken)))
+}
+
+// ran returns the executions that the site's runners were given.
+func (i *installation) ran() (map[string]bool, error) {
+	all := map[string]bool{}
+	for _, r := range i.runners {
+		runs, err := readRuns(r.runs)
+		if err != nil {
+			return nil, err
+		}
+		for _, run := range runs {
+			all[run.id] = true
+		}
+	}
+	return all, nil
+}
