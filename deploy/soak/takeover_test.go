@@ -48,7 +48,9 @@ func TestCountOfATakeover(t *testing.T) {
 			told(copied, 1), here(1, copied), good, x, x, "twice 1 forbidden 1",
 		},
 		"another state": {
-			told(copied, 1), here(1, copied), map[string]record{"x": {1, execution.Queued}}, x, nil,
+			told(copied, 1), here(1, copied),
+			map[string]record{"x": {1, execution.Queued}},
+			x, nil,
 			"wrong 1",
 		},
 	} {
@@ -60,9 +62,14 @@ func TestCountOfATakeover(t *testing.T) {
 			name  string
 			count int
 		}{
-			{"lost", len(got.lost)}, {"older", len(got.older)}, {"doubled", len(got.doubled)},
-			{"unrecorded", len(got.unrecorded)}, {"wrong", len(got.wrong)}, {"anew", got.anew},
-			{"twice", len(got.twice)}, {"forbidden", len(got.forbidden)},
+			{"lost", len(got.lost)},
+			{"older", len(got.older)},
+			{"doubled", len(got.doubled)},
+			{"unrecorded", len(got.unrecorded)},
+			{"wrong", len(got.wrong)},
+			{"anew", got.anew},
+			{"twice", len(got.twice)},
+			{"forbidden", len(got.forbidden)},
 		} {
 			if part.count > 0 {
 				text += fmt.Sprintf(" %s %d", part.name, part.count)
