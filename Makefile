@@ -80,7 +80,7 @@ LONG  := TestAGroupIsAddedToARunningCluster TestALostServerIsRemoved TestARunner
 	TestEveryAttemptWouldBeSeen TestEveryRoleCanDoItsWork TestFirstVerifiedEvents TestFrozenAndLocked TestHandlingByKeyboard TestHandlingPages \
 	TestKillUnderLoad TestKilledRunners TestNATSAway TestNodeFollowsItsQueue TestNodeKeepsTheOrder TestNothingThatAProvidersLibraryRefuses \
 	TestOrderHoldsWhileRunnersAreKilled TestPowerCuts TestPrepare TestQueueStuck TestQueuesMoveUnderLoad TestReadinessSaysThatTheDatabaseIsAway \
-	TestReplicasAreRaisedByACommand TestReplicasOfTheCopy TestRequeueSurvivesAKill TestRestoreElsewhere TestRollingRestart TestRun TestScreenshots \
+	TestReplicasAreRaisedByACommand TestReplicasOfTheCopy TestRequeueSurvivesAKill TestRestoreElsewhere TestRollingRestart TestRun TestScale TestScreenshots \
 	TestSearchKeyChartsAndHours TestSenderByKeyboard TestSenderPages TestSignInThroughAProvider TestSnippetsRun TestTail TestTerminateWhileStarting \
 	TestTheSameEverywhere TestThreeHosts TestWhatTheModulesBring
 LONG  := ^($(subst $() ,|,$(strip $(LONG))))$$

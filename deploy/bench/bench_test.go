@@ -215,3 +215,21 @@ func TestCommands(t *testing.T) {
 		})
 	}
 }
+
+// Every layout of NATS servers acknowledges deliveries.
+func TestScale(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	measured := Scale{
+		Rounds: 1,
+		Burst:  50 * time.Millisecond,
+		Load:   Load{Connections: 6, BodyBytes: 256, Out: &out},
+	}
+	if err := measured.Run(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	if rows := regexp.MustCompile(`(?m)^(one stream|three streams|the same).* [1-9]\d* \(`).
+		FindAllString(out.String(), -1); len(rows) != 5 {
+		t.Errorf("not every layout has acknowledged deliveries:\n%s", &out)
+	}
+}

@@ -13,6 +13,7 @@ type Commands struct {
 	Recording  Recording  `cmd:"" help:"From the answer to the record, at a constant rate."`
 	Neighbours Neighbours `cmd:"" help:"What calm workflows notice of one that is flooded."`
 	Remembered Remembered `cmd:"" help:"What remembered delivery IDs cost a NATS server: memory, and time to start."`
+	Scale      Scale      `cmd:"" help:"What streams on three NATS servers add to one, when the CPU of each server is bounded; as root on Linux."`
 	Tail       Tail       `cmd:"" help:"Where the slowest requests wait, at a constant rate, by execution traces."`
 
 	chosen string
@@ -36,6 +37,9 @@ func (c *Commands) Run(ctx context.Context, out io.Writer) error {
 	case "remembered":
 		c.Remembered.Out = out
 		return c.Remembered.Run(ctx)
+	case "scale":
+		c.Scale.Out = out
+		return c.Scale.Run(ctx)
 	case "tail":
 		c.Tail.Out = out
 		return c.Tail.Run(ctx)

@@ -116,10 +116,14 @@ func runRunner(ctx context.Context, natsURL string) error {
 	return errors.Join(err, ready)
 }
 
-// runNATS runs a NATS server with its data in dir. On SIGUSR1 it returns unused memory to the
-// system.
-func runNATS(ctx context.Context, dir string) error {
-	server, err := embednats.Start(embednats.Options{StoreDir: dir})
+// runNATS runs a NATS server with the options, which are JSON of embednats.Options. On SIGUSR1 it
+// returns unused memory to the system.
+func runNATS(ctx context.Context, options string) error {
+	var o embednats.Options
+	if err := json.Unmarshal([]byte(options), &o); err != nil {
+		return err
+	}
+	server, err := embednats.Start(o)
 	if err != nil {
 		return err
 	}

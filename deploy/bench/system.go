@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -150,14 +152,26 @@ func (s *system) add(p *process, err error) (*process, error) {
 }
 
 func (s *system) startNATS(ctx context.Context, b *builder) (addr string, err error) {
-	if s.nats, err = s.add(b.start(roleNATS, b.dir("nats"))); err != nil {
+	options := embednats.Options{StoreDir: b.dir("nats")}
+	if s.nats, addr, err = s.startServer(ctx, b, options); err != nil {
 		return "", err
 	}
-	at, err := s.nats.awaitReady(ctx, roleNATS)
+	return addr, s.connect("nats://" + addr)
+}
+
+// startServer starts a NATS server with the options.
+func (s *system) startServer(
+	ctx context.Context, b *builder, options embednats.Options,
+) (p *process, addr string, err error) {
+	arg, err := json.Marshal(options)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
-	return at.Addr, s.connect("nats://" + at.Addr)
+	if p, err = s.add(b.start(roleNATS, string(arg))); err != nil {
+		return nil, "", err
+	}
+	at, err := p.awaitReady(ctx, roleNATS)
+	return p, at.Addr, err
 }
 
 func (s *system) connect(url string) (err error) {
@@ -206,9 +220,14 @@ func installIngress(ctx context.Context, b *builder) (*system, error) {
 	if err != nil {
 		return s, err
 	}
+	s.stopExecutor()
+	return s, nil
+}
+
+// stopExecutor ends the executor. The ingress goes on without one.
+func (s *system) stopExecutor() {
 	s.executor.stop()
 	s.processes = slices.DeleteFunc(s.processes, func(p *process) bool { return p == s.executor })
-	return s, nil
 }
 
 func installServices(ctx context.Context, b *builder) (*system, error) {
@@ -217,24 +236,9 @@ func installServices(ctx context.Context, b *builder) (*system, error) {
 	if err != nil {
 		return s, err
 	}
-	databaseURL := b.databaseURL
-	if databaseURL == "" {
-		databaseURL = "sqlite:" + b.dir("executor") + ".db"
-	}
-	var sealing []string
-	if b.secretsKey != "" {
-		sealing = []string{"--secrets-key-file=" + b.secretsKey}
-	}
-	if s.executor, err = s.add(b.start(roleExecutor,
-		append(sealing, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr,
-			"--database-url="+databaseURL, "--admin-token="+adminToken)...)); err != nil {
+	if err := s.startExecutor(ctx, b, natsAddr); err != nil {
 		return s, err
 	}
-	executorAt, err := s.executor.awaitReady(ctx, roleExecutor)
-	if err != nil {
-		return s, err
-	}
-	s.apiAddr = executorAt.Addr
 	if err := s.makeWorkflows(ctx, b.workflows); err != nil {
 		return s, err
 	}
@@ -244,14 +248,46 @@ func installServices(ctx context.Context, b *builder) (*system, error) {
 		}
 	}
 	began := time.Now()
-	ingress, err := s.add(b.start(roleIngress,
-		append(sealing, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr)...))
-	if err != nil {
-		return s, err
-	}
-	ingressAt, err := ingress.awaitReady(ctx, roleIngress)
-	s.readyAfter, s.addr = time.Since(began), ingressAt.Addr
+	s.addr, err = s.startIngress(ctx, b, natsAddr)
+	s.readyAfter = time.Since(began)
 	return s, err
+}
+
+// sealing returns the flag of the key for senders' secrets, if there is one.
+func (b *builder) sealing() []string {
+	if b.secretsKey == "" {
+		return nil
+	}
+	return []string{"--secrets-key-file=" + b.secretsKey}
+}
+
+// startIngress starts an ingress that connects to the NATS server at an address.
+func (s *system) startIngress(
+	ctx context.Context, b *builder, natsAddr string,
+) (addr string, err error) {
+	p, err := s.add(b.start(roleIngress, append(b.sealing(), "--addr=127.0.0.1:0",
+		"--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr)...))
+	if err != nil {
+		return "", err
+	}
+	at, err := p.awaitReady(ctx, roleIngress)
+	return at.Addr, err
+}
+
+// startExecutor starts an executor that connects to the NATS server at an address.
+func (s *system) startExecutor(ctx context.Context, b *builder, natsAddr string) (err error) {
+	databaseURL := b.databaseURL
+	if databaseURL == "" {
+		databaseURL = "sqlite:" + b.dir("executor") + ".db"
+	}
+	if s.executor, err = s.add(b.start(roleExecutor,
+		append(b.sealing(), "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr,
+			"--database-url="+databaseURL, "--admin-token="+adminToken)...)); err != nil {
+		return err
+	}
+	at, err := s.executor.awaitReady(ctx, roleExecutor)
+	s.apiAddr = at.Addr
+	return err
 }
 
 func installLocal(ctx context.Context, b *builder) (*system, error) {

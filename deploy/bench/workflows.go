@@ -58,10 +58,19 @@ func (s *system) makeWorkflow(
 // copyTimeout bounds the time in which the stream stores the last copies.
 const copyTimeout = time.Minute
 
+// copyWorkflow makes copies of the first workflow, until there are count workflows.
 func (s *system) copyWorkflow(ctx context.Context, count int) error {
 	if count == 1 {
 		return nil
 	}
+	return s.copyChanged(ctx, count-1, func(*registry.Workflow, int) {})
+}
+
+// copyChanged makes copies of the first workflow, of which change changes each. The first copy,
+// with the number 0, is workflow 1.
+func (s *system) copyChanged(
+	ctx context.Context, copies int, change func(copied *registry.Workflow, number int),
+) error {
 	kv, err := s.js.KeyValue(ctx, registry.Bucket)
 	if err != nil {
 		return err
@@ -84,8 +93,9 @@ func (s *system) copyWorkflow(ctx context.Context, count int) error {
 		return err
 	}
 	prefix := "$KV." + registry.Bucket + "." + key[:len(key)-len(workflowID(0))]
-	for n := 1; n < count; n++ {
-		record.ID = workflowID(n)
+	for n := range copies {
+		record.ID = workflowID(n + 1)
+		change(record, n)
 		data, err := record.Encode()
 		if err != nil {
 			return err

@@ -53,6 +53,9 @@ type Options struct {
 	// by name: there the name is required, unique, and the same after every restart.
 	Name string
 
+	// Tags are labels of the server, by which streams are placed in a cluster, such as "zone:a".
+	Tags []string
+
 	// SyncAlways syncs each message to the disk before it is acknowledged. Without it a message
 	// survives a crash of the process, but a power cut can lose the last two minutes.
 	SyncAlways bool
@@ -280,6 +283,7 @@ func checkPort(what, host string, port int) error {
 func (o Options) natsOptions() (*server.Options, error) {
 	so := &server.Options{
 		ServerName:             o.Name,
+		Tags:                   o.Tags,
 		Host:                   o.Host,
 		Port:                   o.Port,
 		DontListen:             o.NoListener,

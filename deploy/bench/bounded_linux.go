@@ -1,0 +1,51 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// cpuPeriod is the time in which a bounded process may use its share of CPU. It is short, so that
+// a process that has used its share does not stand for long.
+const cpuPeriod = 10 * time.Millisecond
+
+// cpuBound is a control group whose processes share a bounded amount of CPU.
+type cpuBound struct{ folder string }
+
+// boundCPU makes a control group that may use so many cores, and moves the process with the number
+// pid into it. It needs the rights of root, and the controller "cpu" of control groups of version 1
+// or 2. remove has to be called when the process has ended.
+func boundCPU(pid int, cores float64) (cpuBound, error) {
+	name := "hookstart-bench-" + strconv.Itoa(pid)
+	quota := strconv.FormatInt(int64(cores*float64(cpuPeriod.Microseconds())), 10)
+	period := strconv.FormatInt(cpuPeriod.Microseconds(), 10)
+	folder, settings := filepath.Join("/sys/fs/cgroup/cpu", name), [][2]string{
+		{"cpu.cfs_period_us", period}, {"cpu.cfs_quota_us", quota},
+	}
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		folder, settings = filepath.Join("/sys/fs/cgroup", name), [][2]string{
+			{"cpu.max", quota + " " + period},
+		}
+	}
+	bound := cpuBound{folder}
+	if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // the kernel sets the modes
+		return cpuBound{}, fmt.Errorf("bound the CPU of a process: %w; run as root, where the "+
+			"controller \"cpu\" of control groups is mounted", err)
+	}
+	settings = append(settings, [2]string{"cgroup.procs", strconv.Itoa(pid)})
+	for _, set := range settings {
+		//nolint:gosec // the kernel has made the files
+		if err := os.WriteFile(filepath.Join(folder, set[0]), []byte(set[1]), 0o644); err != nil {
+			return cpuBound{}, errors.Join(
+				fmt.Errorf("bound the CPU of a process: %w", err), bound.remove())
+		}
+	}
+	return bound, nil
+}
+
+// remove deletes the control group. Its processes have to have ended.
+func (b cpuBound) remove() error { return os.Remove(b.folder) }

@@ -1,0 +1,450 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/shared/embednats"
+	"github.com/hookstart/hookstart/shared/embednats/freeport"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/retry"
+)
+
+// Scale measures how many deliveries NATS servers acknowledge whose CPU is bounded: one stream on
+// one server, one stream with three replicas, and the streams of three queues on three servers. The
+// bound makes the NATS servers, and not the machine, the limit. The tags are the program's flags.
+type Scale struct {
+	Rounds int           `help:"How often each layout has a turn." default:"12"`
+	Burst  time.Duration `help:"How long a turn is." default:"5s"`
+	CPU    float64       `help:"Cores that each NATS server may use. 0: as many as it likes." default:"0.1"`
+	Load
+}
+
+func (c *Scale) validate() error {
+	return errors.Join(
+		c.Load.validate(),
+		within("connections", float64(c.Connections), servers, maxConnections),
+		within("rounds", float64(c.Rounds), 1, maxRounds),
+		within("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
+		within("cpu", c.CPU, 0, 16))
+}
+
+// servers is the number of NATS servers of a cluster, and of the queues with a stream of their own.
+const servers = 3
+
+// cluster is an installation whose NATS servers have a bound for their CPU.
+type cluster struct {
+	*system
+	nats      []*process
+	ingresses []string // the address of the ingress beside each NATS server
+	bounds    []cpuBound
+	ports     []*freeport.Port
+	sent      []uint64 // delivery IDs that each generator has used
+	memory    []int    // MB that each NATS server uses before the first turn
+}
+
+// layout is one way to spread the deliveries of three queues.
+type layout struct {
+	name string
+	*cluster
+	// near sends the deliveries of a queue to the ingress beside the server of its stream.
+	// Otherwise every ingress gets deliveries of all queues.
+	near bool
+	runs []scaleTurn
+}
+
+// scaleTurn is one turn of a layout.
+type scaleTurn struct {
+	perSecond float64
+	cpu       []float64 // CPU time of each NATS server in cores
+	thousand  float64   // CPU time of all NATS servers for 1,000 deliveries, in ms
+}
+
+// Run measures and writes the table.
+func (c *Scale) Run(ctx context.Context) (err error) {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	at, err := newPlace(c.Out)
+	if err != nil {
+		return err
+	}
+	var clusters []*cluster
+	defer func() {
+		err = errors.Join(err, at.close())
+		for _, cl := range clusters {
+			err = errors.Join(err, cl.release())
+		}
+	}()
+	start := func(name string, options clusterOptions) (*cluster, error) {
+		cl := &cluster{}
+		clusters = append(clusters, cl)
+		_, err := at.start(ctx, func(ctx context.Context, b *builder) (*system, error) {
+			cl.system = &system{name: b.name}
+			return cl.system, cl.install(ctx, b, options)
+		}, &builder{bin: c.Bin, folder: at.folder, name: name})
+		return cl, err
+	}
+	one, err := start("one", clusterOptions{servers: 1, cpu: c.CPU})
+	if err != nil {
+		return err
+	}
+	synced, err := start("synced", clusterOptions{servers: 1, cpu: c.CPU, sync: true})
+	if err != nil {
+		return err
+	}
+	replicated, err := start("replicated",
+		clusterOptions{servers: servers, cpu: c.CPU, replicas: servers})
+	if err != nil {
+		return err
+	}
+	spread, err := start("spread", clusterOptions{servers: servers, cpu: c.CPU, replicas: 1})
+	if err != nil {
+		return err
+	}
+	layouts := []*layout{
+		{name: "one stream on one server", cluster: one},
+		{name: "the same, every message synced to the disk", cluster: synced},
+		{name: "one stream, three replicas on three servers", cluster: replicated},
+		{name: "three streams on three servers", cluster: spread},
+		{
+			name:    "the same, each queue's senders at the ingress beside it",
+			cluster: spread,
+			near:    true,
+		},
+	}
+	for round := range c.Rounds {
+		for i := range layouts {
+			l := layouts[(round+i)%len(layouts)] // each is first equally often
+			at.line.Show("round %d/%d", round+1, c.Rounds)
+			t, err := c.turn(ctx, l)
+			if err != nil {
+				return fmt.Errorf("%s: %w", l.name, err)
+			}
+			l.runs = append(l.runs, t)
+		}
+	}
+	at.line.Done()
+	c.write(layouts)
+	return writeIDs(ctx, c.Out, one, spread)
+}
+
+// clusterOptions says which NATS servers an installation has.
+type clusterOptions struct {
+	servers int
+	cpu     float64 // cores of each server; 0 means no bound
+	sync    bool    // sync every message to the disk
+	// replicas is the number of replicas of the queues' own streams: with 1 each queue has a stream
+	// on a server of its own, with more all of them are in one stream. 0 means that the queues are
+	// in the shared stream.
+	replicas int64
+}
+
+// queueName returns the name of the nth queue.
+func queueName(n int) string { return "queue" + strconv.Itoa(n) }
+
+// tagOf returns the tag of the nth NATS server.
+func tagOf(n int) string { return "server:" + strconv.Itoa(n) }
+
+// install starts the servers, an executor that creates queues and workflows and ends, and an
+// ingress beside each server. The servers are bounded when everything is ready.
+func (cl *cluster) install(ctx context.Context, b *builder, o clusterOptions) error {
+	addrs, err := cl.startServers(ctx, b, o)
+	if err != nil {
+		return err
+	}
+	if err := cl.connect("nats://" + addrs[0]); err != nil {
+		return err
+	}
+	if err := cl.awaitJetStream(ctx); err != nil {
+		return err
+	}
+	if err := cl.startExecutor(ctx, b, addrs[0]); err != nil {
+		return err
+	}
+	if err := cl.makeQueues(ctx, o.replicas); err != nil {
+		return err
+	}
+	for n, addr := range addrs {
+		own := *b
+		own.name += "-" + strconv.Itoa(n)
+		ingress, err := cl.startIngress(ctx, &own, addr)
+		if err != nil {
+			return err
+		}
+		cl.ingresses = append(cl.ingresses, ingress)
+	}
+	cl.addr = cl.ingresses[0]
+	cl.stopExecutor()
+	cl.sent = make([]uint64, servers)
+	for _, p := range cl.nats {
+		used, err := p.inUseMB(ctx)
+		if err != nil {
+			return err
+		}
+		cl.memory = append(cl.memory, used)
+		if o.cpu == 0 {
+			continue
+		}
+		bound, err := boundCPU(p.PID(), o.cpu)
+		if err != nil {
+			return err
+		}
+		cl.bounds = append(cl.bounds, bound)
+	}
+	return nil
+}
+
+// startServers starts the NATS servers, and returns the address of each.
+func (cl *cluster) startServers(
+	ctx context.Context, b *builder, o clusterOptions,
+) (addrs []string, err error) {
+	clients, routes := make([]*freeport.Port, o.servers), make([]*freeport.Port, o.servers)
+	var routeAddrs []string
+	for n := range o.servers {
+		for _, port := range []**freeport.Port{&clients[n], &routes[n]} {
+			if *port, err = freeport.Reserve(); err != nil {
+				return nil, err
+			}
+			cl.ports = append(cl.ports, *port)
+		}
+		routeAddrs = append(routeAddrs, routes[n].Addr())
+	}
+	started := make([]*process, o.servers)
+	for n := range o.servers {
+		options := embednats.Options{
+			Name:       "server-" + strconv.Itoa(n),
+			Tags:       []string{tagOf(n)},
+			StoreDir:   filepath.Join(b.dir("nats"), strconv.Itoa(n)),
+			Port:       clients[n].Number,
+			SyncAlways: o.sync,
+		}
+		if o.servers > 1 {
+			options.Cluster = &embednats.Cluster{
+				Name:   "bench",
+				Port:   routes[n].Number,
+				Routes: routeAddrs,
+			}
+		}
+		own := *b
+		own.name += "-" + strconv.Itoa(n)
+		var addr string
+		if started[n], addr, err = cl.startServer(ctx, &own, options); err != nil {
+			return nil, err
+		}
+		addrs = append(addrs, addr)
+	}
+	cl.nats = started
+	return addrs, nil
+}
+
+// awaitJetStream waits until the servers have found each other.
+func (cl *cluster) awaitJetStream(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	retry.Until(ctx, 100*time.Millisecond, func() bool {
+		try, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err = cl.js.CreateOrUpdateStream(try, jetstream.StreamConfig{
+			Name:     "READY",
+			Replicas: len(cl.nats),
+		})
+		return err == nil
+	})
+	if err != nil {
+		return fmt.Errorf("the NATS servers do not form a cluster: %w", err)
+	}
+	return cl.js.DeleteStream(ctx, "READY")
+}
+
+// makeQueues creates a workflow in each queue, and gives the queues streams of their own.
+func (cl *cluster) makeQueues(ctx context.Context, replicas int64) error {
+	queues := servers
+	if replicas != 1 { // all workflows are in one queue
+		queues = 1
+	}
+	if err := cl.makeWorkflows(ctx, 1); err != nil {
+		return err
+	}
+	if err := cl.copyChanged(ctx, servers, func(record *registry.Workflow, n int) {
+		record.Queue = queueName(n % queues)
+	}); err != nil || replicas == 0 {
+		return err
+	}
+	for n := range queues {
+		put := api.PutQueueStream{Replicas: replicas}
+		if queues > 1 {
+			put.PlacementTags = []string{tagOf(n)}
+		}
+		if _, err := cl.api().SetQueueStream(ctx, queueName(n), put); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release deletes the control groups and frees the ports, after the processes have ended.
+func (cl *cluster) release() (err error) {
+	for _, bound := range cl.bounds {
+		err = errors.Join(err, bound.remove())
+	}
+	for _, port := range cl.ports {
+		port.Release()
+	}
+	return err
+}
+
+// turn sends deliveries to all queues for the time of a burst. Before it the layout has a shorter
+// one that is not counted.
+func (c *Scale) turn(ctx context.Context, l *layout) (t scaleTurn, err error) {
+	generators := make([]*generator, servers)
+	for n := range generators {
+		to, workflows := l.target, servers
+		to.addr = l.ingresses[n%len(l.ingresses)]
+		if l.near {
+			to.first, workflows = n+1, 1
+		} else {
+			to.first = 1
+		}
+		g, err := newGenerator(to, c.Connections/servers, c.BodyBytes, workflows, uint64(n),
+			&l.sent[n])
+		if err != nil {
+			return t, err
+		}
+		defer g.close()
+		generators[n] = g
+	}
+	if _, err := runAll(ctx, generators, min(leadIn, c.Burst)); err != nil {
+		return t, err
+	}
+	before, err := l.cpuOfServers()
+	if err != nil {
+		return t, err
+	}
+	began := time.Now()
+	results, err := runAll(ctx, generators, c.Burst)
+	if err != nil {
+		return t, err
+	}
+	took := time.Since(began)
+	after, err := l.cpuOfServers()
+	if err != nil {
+		return t, err
+	}
+	count, used := 0, time.Duration(0)
+	for _, r := range results {
+		count += r.count
+		t.perSecond += float64(r.count) / r.took.Seconds()
+	}
+	for n := range after {
+		used += after[n] - before[n]
+		t.cpu = append(t.cpu, (after[n]-before[n]).Seconds()/took.Seconds())
+	}
+	t.thousand = used.Seconds() * 1e6 / float64(count)
+	return t, nil
+}
+
+// runAll runs the generators at the same time.
+func runAll(ctx context.Context, generators []*generator, burst time.Duration) ([]result, error) {
+	if ctx.Err() != nil {
+		return nil, errInterrupted
+	}
+	results, errs := make([]result, len(generators)), make(chan error)
+	for n, g := range generators {
+		go func() {
+			var err error
+			results[n], err = g.run(burst, 0)
+			errs <- err
+		}()
+	}
+	var err error
+	for range generators {
+		err = errors.Join(err, <-errs)
+	}
+	return results, err
+}
+
+// cpuOfServers returns the CPU time that each NATS server has used.
+func (cl *cluster) cpuOfServers() (used []time.Duration, err error) {
+	for _, p := range cl.nats {
+		cpu, err := cpuTime(p.PID())
+		if err != nil {
+			return nil, err
+		}
+		used = append(used, cpu)
+	}
+	return used, nil
+}
+
+func (c *Scale) write(layouts []*layout) {
+	values := func(runs []scaleTurn, number func(scaleTurn) float64) []float64 {
+		var all []float64
+		for _, t := range runs {
+			all = append(all, number(t))
+		}
+		return all
+	}
+	rate := func(t scaleTurn) float64 { return t.perSecond }
+	bound := "with no bound for the NATS servers"
+	if c.CPU > 0 {
+		bound = fmt.Sprintf("while each NATS server may use %g of a core", c.CPU)
+	}
+	table(c.Out,
+		fmt.Sprintf("Acknowledged deliveries, %s. Median of %d rounds of %s (quartiles).", bound,
+			c.Rounds, c.Burst),
+		"\tdeliveries/s\t× one stream\tms of NATS CPU per 1,000\tcores used, by the busiest server"+
+			"\tby the idlest",
+		func(w io.Writer) {
+			for _, l := range layouts {
+				ratios := values(l.runs, rate)
+				for i, t := range layouts[0].runs {
+					ratios[i] /= t.perSecond
+				}
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\t%.2f\n", l.name,
+					quartilesOf(values(l.runs, rate)).format("%.0f"),
+					quartilesOf(ratios).format("%.2f"),
+					quartilesOf(values(l.runs, func(t scaleTurn) float64 {
+						return t.thousand
+					})).format("%.0f"),
+					quartilesOf(values(l.runs, func(t scaleTurn) float64 {
+						return slices.Max(t.cpu)
+					})).median,
+					quartilesOf(values(l.runs, func(t scaleTurn) float64 {
+						return slices.Min(t.cpu)
+					})).median)
+			}
+		})
+}
+
+// writeIDs writes the memory that each NATS server uses for each delivery of the whole
+// installation.
+func writeIDs(ctx context.Context, out io.Writer, clusters ...*cluster) error {
+	_, _ = fmt.Fprintln(out, "\nMemory that the turns have added:")
+	for _, cl := range clusters {
+		deliveries := uint64(0)
+		for _, sent := range cl.sent {
+			deliveries += sent
+		}
+		_, _ = fmt.Fprintf(out, "%s: %d deliveries,", cl.name, deliveries)
+		for n, p := range cl.nats {
+			used, err := p.inUseMB(ctx)
+			if err != nil {
+				return err
+			}
+			added := used - cl.memory[n]
+			_, _ = fmt.Fprintf(out, " server %d: %d MB, %.0f bytes for each;", n, added,
+				float64(added)*(1<<20)/float64(deliveries))
+		}
+		_, _ = fmt.Fprintln(out)
+	}
+	return nil
+}
