@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,8 +32,9 @@ type secondSiteCopy struct {
 
 func (*secondSiteCopy) Help() string {
 	return `Connects to the NATS servers of the second site, which need a leaf node connection to
-the first site, and an admin's key. It can be repeated: after the settings of the streams were
-changed at the first site, repeat it. deploy/docs/regions.md has all steps.
+the first site, and an admin's key. It can be repeated: repeat it after a queue got a stream of
+its own, and after the settings of the streams were changed. deploy/docs/regions.md has all
+steps.
 
 Example:
 
@@ -53,7 +56,9 @@ func (v *secondSiteCopy) Run(s *session) error {
 	defer cancel()
 	// The leaf node connection may not be made yet.
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
-		err = site.Copy(ctx, v.Replicas)
+		if failed := site.Copy(ctx, v.Replicas); err == nil || ctx.Err() == nil {
+			err = failed // and not only that the time is over
+		}
 		return !errors.Is(err, nats.ErrNoResponders)
 	})
 	switch {
@@ -62,29 +67,63 @@ func (v *secondSiteCopy) Run(s *session) error {
 			fmt.Errorf("the first site cannot be reached: %w", err),
 			"deploy/nats/second-site.conf connects the servers",
 		}
-	case errors.Is(err, secondsite.ErrOwnStreams):
-		return &hintError{err, "move them back first: hookstart queue --help"}
 	case err != nil:
 		return withServersHint(err)
 	}
-	all, err := site.State(ctx)
+	return v.showBeginning(ctx, s, site)
+}
+
+// showBeginning shows the copies once the first site is heard for each of them.
+func (v *secondSiteCopy) showBeginning(
+	ctx context.Context, s *session, site secondsite.Site,
+) error {
+	var all []secondsite.Copied
+	var err error
+	retry.Until(ctx, 100*time.Millisecond, func() bool {
+		all, err = site.State(s.ctx)
+		return err != nil || !slices.ContainsFunc(all, neverHeard)
+	})
 	if err != nil {
 		return err
 	}
-	return showCopies(s, all)
+	if err := showCopies(s, all); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, neverHeard) {
+		return &hintError{
+			fmt.Errorf("the copies were made, but NATS copied nothing within %s", v.Wait),
+			"hookstart admin second-site status shows what is wrong",
+		}
+	}
+	return nil
 }
 
-type secondSiteStatus struct{ natsFlags }
+// neverHeard reports whether the first site was not heard since the copy was made, or since its
+// server has started.
+func neverHeard(c secondsite.Copied) bool { return !c.Promoted && c.Heard < 0 }
+
+type secondSiteStatus struct {
+	MaxBehind time.Duration `help:"The exit code is 1 if the first site was not heard for longer, or if messages are missing and the last copied one is older." default:"1m"`
+
+	natsFlags
+}
 
 func (*secondSiteStatus) Help() string {
 	return `Shows each copy: the time of its last message at the first site, how many messages it
 lacks, and when the first site was heard last. While the first site cannot be reached, the number
 of messages that are missing is the last known one.
 
+The exit code is 1 if a copy stands still or falls behind, if a queue has a stream of its own that
+is not copied, and if there is no copy at all.
+
 Example:
 
   hookstart admin second-site status --nats-url tls://second:4222 --nats-creds admin.nk`
 }
+
+// settling is how long status waits for a copy that was just begun, and for the first message after
+// a long pause, which makes a copy look as if it were behind for that long.
+const settling = 5 * time.Second
 
 func (v *secondSiteStatus) Run(s *session) error {
 	js, err := v.connect(s.ctx)
@@ -92,11 +131,97 @@ func (v *secondSiteStatus) Run(s *session) error {
 		return err
 	}
 	defer js.Conn().Close()
-	all, err := secondsite.Site{JetStream: js}.State(s.ctx)
+	first, err := jetstream.NewWithAPIPrefix(js.Conn(), secondsite.FirstAPI)
 	if err != nil {
 		return err
 	}
-	return showCopies(s, all)
+	site := secondsite.Site{JetStream: js, First: first}
+	var all []secondsite.Copied
+	waiting, cancel := context.WithTimeout(s.ctx, settling)
+	defer cancel()
+	retry.Until(waiting, 250*time.Millisecond, func() bool {
+		all, err = site.State(s.ctx)
+		return err != nil || !slices.ContainsFunc(all, func(c secondsite.Copied) bool {
+			return neverHeard(c) || c.FallsBehind(s.now(), v.MaxBehind)
+		})
+	})
+	if err != nil {
+		return notCopied(err)
+	}
+	if err := showCopies(s, all); err != nil {
+		return err
+	}
+	problems := problemsOf(all, s.now(), v.MaxBehind)
+	if len(problems) > 0 {
+		return errors.New(strings.Join(problems, "; "))
+	}
+	return uncopied(s.ctx, site, all)
+}
+
+// notCopied adds to an error what to do at a site without a copy.
+func notCopied(err error) error {
+	if errors.Is(err, secondsite.ErrNotCopied) {
+		return &hintError{
+			err, "--nats-url must name the servers of the second site; hookstart admin " +
+				"second-site copy begins to copy",
+		}
+	}
+	return err
+}
+
+// problemsOf returns sentences that say which copies stand still or fall behind, and since when.
+func problemsOf(all []secondsite.Copied, now time.Time, limit time.Duration) (problems []string) {
+	var silent []string
+	var heard time.Time // when the first site was heard for the silent ones
+	var last time.Time  // when their last message was stored
+	why := ""
+	for _, c := range all {
+		switch {
+		case c.StandsStill(limit):
+			silent = append(silent, c.Stream)
+			if at := now.Add(-c.Heard); c.Heard >= 0 && (heard.IsZero() || at.Before(heard)) {
+				heard = at
+			}
+			if c.At.After(last) {
+				last = c.At
+			}
+			if c.Problem != "" {
+				why = " (" + c.Problem + ")"
+			}
+		case c.FallsBehind(now, limit):
+			problems = append(problems, fmt.Sprintf("the copy of %s lacks %d messages, and its "+
+				"last one was stored %s", c.Stream, c.Lag, agoAndExact(c.At, now)))
+		}
+	}
+	if len(silent) == 0 {
+		return problems
+	}
+	since := "the first site was heard last " + agoAndExact(heard, now)
+	if heard.IsZero() {
+		since = "the first site was not heard since NATS started here"
+		if !last.IsZero() {
+			since += ", and the last message was stored " + agoAndExact(last, now)
+		}
+	}
+	return append(problems, "nothing is copied of "+strings.Join(silent, ", ")+why+": "+since)
+}
+
+// uncopied returns an error if the first site has streams that are not copied. It returns nil
+// while the first site cannot be reached, and after the takeover.
+func uncopied(ctx context.Context, site secondsite.Site, all []secondsite.Copied) error {
+	if len(all) > 0 && all[0].Promoted {
+		return nil
+	}
+	asking, cancel := context.WithTimeout(ctx, settling)
+	defer cancel()
+	names, err := site.Uncopied(asking)
+	if err != nil || len(names) == 0 {
+		return nil // the copies themselves show how long it has been silent
+	}
+	return &hintError{
+		fmt.Errorf("not copied: %s", strings.Join(names, ", ")),
+		"repeat hookstart admin second-site copy after a queue got a stream of its own",
+	}
 }
 
 type secondSiteTakeOver struct {
@@ -140,7 +265,7 @@ func (v *secondSiteTakeOver) Run(s *session) error {
 	defer js.Conn().Close()
 	p, err := secondsite.Site{JetStream: js}.Promote(s.ctx, groups)
 	if err != nil {
-		return err
+		return notCopied(err)
 	}
 	s.note("The second site may accept requests. Runners are given %d executions without a "+
 		"final report.", p.Unfinished)
@@ -164,7 +289,7 @@ func showCopies(s *session, all []secondsite.Copied) error {
 		items = append(items, map[string]any{
 			"stream": c.Stream, "messages": c.Messages, "lastSequence": c.Last,
 			"lastStoredAt": c.At, "missing": c.Lag, "heardSecondsAgo": c.Heard.Seconds(),
-			"promoted": c.Promoted,
+			"promoted": c.Promoted, "problem": c.Problem,
 		})
 	}
 	return s.printOwn(map[string]any{"items": items}, func() error { return s.rows(rows) })

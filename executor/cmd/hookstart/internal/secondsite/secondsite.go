@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,8 +37,13 @@ const (
 	firstDeliver = "copy.deliver"
 )
 
-// originalKey is the key in a mirror's metadata of what only the original has.
-const originalKey = "hookstart.original"
+// These are the keys in the metadata of a stream of the second site.
+const (
+	// originalKey is the key of what only the original has. Mirrors have it.
+	originalKey = "hookstart.original"
+	// promotedKey is the key of the time at which a mirror was promoted.
+	promotedKey = "hookstart.promoted"
+)
 
 // original is what a mirror must not have, and gets when it is promoted.
 type original struct {
@@ -51,42 +55,62 @@ type original struct {
 type Site struct {
 	// JetStream is a connection to the second site with the rights of an administrator.
 	JetStream jetstream.JetStream
-	// First is the same connection with the prefix FirstAPI. Only Copy uses it.
+	// First is the same connection with the prefix FirstAPI. Only Copy and Uncopied use it.
 	First jetstream.JetStream
 }
 
-// streams returns the names of the streams that are copied, in the order in which they are
-// promoted: what is published last comes last.
-func streams() []string {
-	return append(registry.Streams(), stream.ReportsName, stream.CancellationsStream,
-		stream.ProgressName, stream.Name)
+// streams returns the names of the streams that are copied if the given queues have streams of
+// their own, in the order in which they are promoted: what is published last comes last.
+func streams(queues []string) []string {
+	names := append(registry.Streams(), stream.ReportsName, stream.CancellationsStream,
+		stream.ProgressName)
+	for _, queue := range queues {
+		names = append(names, stream.OwnProgressName(queue))
+	}
+	names = append(names, stream.Name)
+	for _, queue := range queues {
+		names = append(names, stream.OwnName(queue))
+	}
+	return names
 }
-
-// ErrOwnStreams means that queues have streams of their own, which are not copied.
-var ErrOwnStreams = errors.New("queues with streams of their own are not copied")
 
 // ErrPromoted means that a stream of the second site is no copy any more.
 var ErrPromoted = errors.New("is no copy: the second site has taken over, or is an installation " +
 	"of its own")
 
+// ErrNotCopied means that the site has no copy of a stream: Copy was never called for it, or it is
+// an installation of its own.
+var ErrNotCopied = errors.New("is not copied to this site")
+
 // Copy makes the mirrors that do not exist, with the given number of replicas, and gives existing
-// ones the originals' present settings. It can be repeated.
+// ones the originals' present settings, without their placement. It deletes the mirrors of a
+// queue's own streams that are deleted at the first site, once they are empty. It can be repeated.
 func (s Site) Copy(ctx context.Context, replicas int) error {
-	starts, _, err := stream.Streams(ctx, s.First)
+	queues, err := s.queues(ctx)
 	if err != nil {
-		return fmt.Errorf("the streams of the first site: %w", err)
+		return err
 	}
-	if own := slices.DeleteFunc(starts, func(name string) bool {
-		return name == stream.Name
-	}); len(own) > 0 {
-		return fmt.Errorf("%w: %s", ErrOwnStreams, strings.Join(own, " "))
-	}
-	for _, name := range streams() {
+	for _, name := range streams(queues) {
 		if err := s.copyStream(ctx, name, replicas); err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
 	}
-	return nil
+	return s.deleteUnused(ctx, queues)
+}
+
+// queues returns the queues that have streams of their own at the first site.
+func (s Site) queues(ctx context.Context) (queues []string, err error) {
+	starts, _, err := stream.Streams(ctx, s.First)
+	if err != nil {
+		return nil, fmt.Errorf("the streams of the first site: %w", err)
+	}
+	for _, name := range starts {
+		if queue, own := stream.QueueOfStream(name); own {
+			queues = append(queues, queue)
+		}
+	}
+	slices.Sort(queues)
+	return queues, nil
 }
 
 func (s Site) copyStream(ctx context.Context, name string, replicas int) error {
@@ -129,6 +153,88 @@ func mirrorOf(config jetstream.StreamConfig, replicas int) (jetstream.StreamConf
 	return config, nil
 }
 
+// deleteUnused deletes the mirrors of own streams of other queues than the given ones. A mirror
+// keeps its messages as long as the original did, and an executor deletes an own stream only when
+// no message is left. So a mirror that holds messages belongs to a stream that was lost, and stays.
+func (s Site) deleteUnused(ctx context.Context, queues []string) error {
+	here, err := s.infos(ctx)
+	if err != nil {
+		return err
+	}
+	for name, info := range here {
+		queue, own := stream.QueueOfStream(name)
+		if !own || slices.Contains(queues, queue) || info.Config.Mirror == nil ||
+			info.State.Msgs > 0 {
+			continue
+		}
+		if err := stream.DeleteOwn(ctx, s.JetStream, queue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// infos returns the streams of this site that are copies, or were, by their names.
+func (s Site) infos(ctx context.Context) (map[string]*jetstream.StreamInfo, error) {
+	all := map[string]*jetstream.StreamInfo{}
+	lister := s.JetStream.ListStreams(ctx)
+	for info := range lister.Info() {
+		_, promoted := info.Config.Metadata[promotedKey]
+		if info.Config.Mirror != nil || promoted {
+			all[info.Config.Name] = info
+		}
+	}
+	if err := lister.Err(); err != nil {
+		return nil, fmt.Errorf("list the streams: %w", err)
+	}
+	return all, nil
+}
+
+// copies returns the streams of this site that are copies, or were, in the order in which they are
+// promoted. It fails with ErrNotCopied if one of those that every installation has is missing.
+func (s Site) copies(ctx context.Context) (all []*jetstream.StreamInfo, err error) {
+	here, err := s.infos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queues := map[string]bool{}
+	for name := range here {
+		if queue, own := stream.QueueOfStream(name); own {
+			queues[queue] = true
+		}
+		if queue, own := stream.QueueOfProgressStream(name); own {
+			queues[queue] = true
+		}
+	}
+	for _, name := range streams(slices.Sorted(maps.Keys(queues))) {
+		info, ok := here[name]
+		if !ok {
+			return nil, fmt.Errorf("stream %s %w", name, ErrNotCopied)
+		}
+		all = append(all, info)
+	}
+	return all, nil
+}
+
+// Uncopied returns the names of the own streams of queues that the first site has, and this site
+// has no copy of.
+func (s Site) Uncopied(ctx context.Context) (names []string, err error) {
+	queues, err := s.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	here, err := s.infos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range streams(queues) {
+		if here[name] == nil {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
 // Copied is the state of one stream of the second site.
 type Copied struct {
 	Stream   string
@@ -137,26 +243,44 @@ type Copied struct {
 	At       time.Time     // when that message was stored at the first site; zero without one
 	Lag      uint64        // number of messages that the copy lacks, as far as its servers know
 	Heard    time.Duration // time since the first site was heard; negative means never
+	Problem  string        // what keeps NATS from copying, as its servers say; "" means nothing
 	Promoted bool          // whether the stream is no copy any more
 }
 
-// State returns the state of each stream. It needs no connection to the first site.
+// StandsStill reports whether the first site was not heard for longer than a limit. While it is
+// connected, its servers are heard every second, also without messages.
+func (c Copied) StandsStill(limit time.Duration) bool {
+	return !c.Promoted && (c.Heard < 0 || c.Heard > limit)
+}
+
+// FallsBehind reports whether messages are missing, and the last one that was copied was stored at
+// the first site longer before now than a limit. It is also true for the moment in which the first
+// message after a long pause is copied.
+func (c Copied) FallsBehind(now time.Time, limit time.Duration) bool {
+	return !c.Promoted && c.Lag > 0 && now.Sub(c.At) > limit
+}
+
+// State returns the state of each stream. It needs no connection to the first site. It fails with
+// ErrNotCopied if the site has no copy.
 func (s Site) State(ctx context.Context) (all []Copied, err error) {
-	for _, name := range streams() {
-		found, err := s.JetStream.Stream(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("stream %s: %w", name, err)
-		}
-		info := found.CachedInfo()
+	infos, err := s.copies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range infos {
 		c := Copied{
-			Stream:   name,
+			Stream:   info.Config.Name,
 			Messages: info.State.Msgs,
 			Last:     info.State.LastSeq,
 			At:       info.State.LastTime,
 			Promoted: info.Config.Mirror == nil,
+			Heard:    -1,
 		}
 		if info.Mirror != nil {
 			c.Lag, c.Heard = info.Mirror.Lag, info.Mirror.Active
+			if info.Mirror.Error != nil {
+				c.Problem = info.Mirror.Error.Description
+			}
 		}
 		all = append(all, c)
 	}
@@ -171,30 +295,30 @@ type Promotion struct {
 
 // Promote makes the mirrors streams that accept messages, and creates the consumers of the groups
 // of runners. The first site must not accept requests any more. No executor and no ingress may run
-// at the second site. An interrupted call can be repeated.
+// at the second site. An interrupted call can be repeated. Promote fails with ErrNotCopied, and
+// changes nothing, if the site has no copy.
 func (s Site) Promote(ctx context.Context, groups []stream.RunnerGroup) (p Promotion, err error) {
-	for _, name := range streams() {
-		if err := s.promoteStream(ctx, name); err != nil {
-			return p, fmt.Errorf("stream %s: %w", name, err)
+	infos, err := s.copies(ctx)
+	if err != nil {
+		return p, err
+	}
+	for _, info := range infos {
+		if err := s.promoteStream(ctx, info.Config); err != nil {
+			return p, fmt.Errorf("stream %s: %w", info.Config.Name, err)
 		}
 	}
-	if p.Unfinished, err = s.giveUnfinished(ctx, groups); err != nil {
+	if p.Unfinished, err = s.giveUnfinished(ctx, infos, groups); err != nil {
 		return p, err
 	}
 	p.State, err = s.State(ctx)
 	return p, err
 }
 
-func (s Site) promoteStream(ctx context.Context, name string) error {
-	existing, err := s.JetStream.Stream(ctx, name)
-	if err != nil {
-		return err
-	}
-	config := existing.CachedInfo().Config
-	kept, isCopy := config.Metadata[originalKey]
+func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) error {
 	if config.Mirror == nil {
 		return nil // by an earlier call
 	}
+	kept, isCopy := config.Metadata[originalKey]
 	if !isCopy {
 		return errors.New("is a mirror that `hookstart admin second-site copy` has not made")
 	}
@@ -204,39 +328,63 @@ func (s Site) promoteStream(ctx context.Context, name string) error {
 	}
 	config.Mirror, config.Subjects, config.Sources = nil, from.Subjects, from.Sources
 	delete(config.Metadata, originalKey)
-	_, err = s.JetStream.UpdateStream(ctx, config)
+	config.Metadata[promotedKey] = time.Now().UTC().Format(time.RFC3339)
+	_, err := s.JetStream.UpdateStream(ctx, config)
 	return err
 }
 
-// giveUnfinished creates the consumers of groups at the end of the stream, and adds copies of the
-// starts that have no final report.
-func (s Site) giveUnfinished(ctx context.Context, groups []stream.RunnerGroup) (int, error) {
-	starts, err := s.JetStream.Stream(ctx, stream.Name)
-	if err != nil {
-		return 0, fmt.Errorf("stream %s: %w", stream.Name, err)
+// giveUnfinished gives runners the starts of all streams that have no final report, and returns
+// their number.
+func (s Site) giveUnfinished(
+	ctx context.Context, infos []*jetstream.StreamInfo, groups []stream.RunnerGroup,
+) (given int, err error) {
+	ended := map[string]bool{}
+	for _, info := range infos {
+		name := info.Config.Name
+		if _, own := stream.QueueOfProgressStream(name); own || name == stream.ProgressName {
+			if err := s.addEnded(ctx, name, ended); err != nil {
+				return 0, err
+			}
+		}
 	}
-	end := starts.CachedInfo().State.LastSeq
-	queues := map[string]bool{}
-	for _, g := range groups {
-		config := g.ConsumerConfig(stream.RunnerAckWait)
-		config.DeliverPolicy = jetstream.DeliverByStartSequencePolicy
-		config.OptStartSeq = end + 1
-		consumer, err := stream.EnsureConsumer(ctx, s.JetStream, config)
+	for _, info := range infos {
+		queue, own := stream.QueueOfStream(info.Config.Name)
+		if !own && info.Config.Name != stream.Name {
+			continue
+		}
+		these := slices.DeleteFunc(slices.Clone(groups), func(g stream.RunnerGroup) bool {
+			return own && g.Queue != queue
+		})
+		n, err := s.giveFrom(ctx, info.Config.Name, stream.Place{Own: own}, these, ended)
+		given += n
 		if err != nil {
-			return 0, err
+			return given, err
 		}
-		// An earlier call that was interrupted has created it.
-		if begins := consumer.CachedInfo().Config.OptStartSeq; begins > 0 {
-			end = min(end, begins-1)
-		}
-		queues[g.Queue] = true
 	}
-	ended, err := s.ended(ctx)
+	return given, nil
+}
+
+// giveFrom creates the consumers of groups at the end of a stream, and adds copies of the starts
+// that have not ended.
+func (s Site) giveFrom(
+	ctx context.Context, name string, place stream.Place, groups []stream.RunnerGroup,
+	ended map[string]bool,
+) (given int, err error) {
+	end, err := s.endOf(ctx, name, groups)
 	if err != nil {
 		return 0, err
 	}
-	given := 0
-	err = s.read(ctx, stream.Name, end, func(msg jetstream.Msg, sequence uint64) error {
+	queues := map[string]bool{}
+	for _, g := range groups {
+		config := g.ConsumerConfigAt(place, stream.RunnerAckWait)
+		config.DeliverPolicy = jetstream.DeliverByStartSequencePolicy
+		config.OptStartSeq = end + 1
+		if _, err := stream.EnsureConsumer(ctx, s.JetStream, config); err != nil {
+			return 0, err
+		}
+		queues[g.Queue] = true
+	}
+	err = s.read(ctx, name, end, func(msg jetstream.Msg, sequence uint64) error {
 		event, _, err := stream.DecodeBrief(msg.Subject(), msg.Headers(), msg.Data())
 		if err != nil || event.Start == nil || ended[event.Start.ID] ||
 			!queues[event.Start.Queue] {
@@ -257,25 +405,48 @@ func (s Site) giveUnfinished(ctx context.Context, groups []stream.RunnerGroup) (
 	return given, err
 }
 
+// endOf returns the sequence of the last message that was copied to a stream. Behind it are the
+// copies of starts of an earlier call that was interrupted, which has created the consumers before.
+func (s Site) endOf(
+	ctx context.Context, name string, groups []stream.RunnerGroup,
+) (end uint64, err error) {
+	of, err := s.JetStream.Stream(ctx, name)
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", name, err)
+	}
+	end = of.CachedInfo().State.LastSeq
+	for _, g := range groups {
+		consumer, err := of.Consumer(ctx, g.Consumer())
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("consumer %s: %w", g.Consumer(), err)
+		}
+		if begins := consumer.CachedInfo().Config.OptStartSeq; begins > 0 {
+			end = min(end, begins-1)
+		}
+	}
+	return end, nil
+}
+
 // againPrefix is the prefix of the Nats-Msg-Id of a copy of a start, as executors make them.
 const againPrefix = "again-"
 
-// ended returns the executions with a final report.
-func (s Site) ended(ctx context.Context) (map[string]bool, error) {
-	reports, err := s.JetStream.Stream(ctx, stream.ProgressName)
+// addEnded adds the executions with a final report in a stream of reports.
+func (s Site) addEnded(ctx context.Context, name string, ended map[string]bool) error {
+	reports, err := s.JetStream.Stream(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", stream.ProgressName, err)
+		return fmt.Errorf("stream %s: %w", name, err)
 	}
-	all := map[string]bool{}
 	last := reports.CachedInfo().State.LastSeq
-	err = s.read(ctx, stream.ProgressName, last, func(msg jetstream.Msg, _ uint64) error {
+	return s.read(ctx, name, last, func(msg jetstream.Msg, _ uint64) error {
 		event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 		if err == nil && event.Progress != nil && event.Progress.Status.Final() {
-			all[event.Progress.ID] = true
+			ended[event.Progress.ID] = true
 		}
 		return nil
 	})
-	return all, err
 }
 
 // silence is the longest time without a message while there are some.
