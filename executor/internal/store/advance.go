@@ -8,20 +8,20 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// StateUpdate is the change of one record by a batch's progress. Zero fields change nothing.
-// StartedAt changes nothing if the record has one.
+// StateUpdate is the change that a batch's progress makes to one record. Zero fields change
+// nothing. StartedAt is ignored if the record already has one.
 type StateUpdate struct {
 	ID         string
 	Status     execution.Status
 	StartedAt  time.Time // when the handler of the first attempt began
 	FinishedAt time.Time // set with a final status only
 	Error      string    // why the execution failed
-	Output     []byte    // what the handler returned, as JSON; only of a succeeded execution
-	Attempts   int       // the highest number of an attempt that a runner has reported
-	CanceledAt time.Time // when it was canceled; zero means that it was not
+	Output     []byte    // the handler's return value as JSON; set only if it succeeded
+	Attempts   int       // the highest attempt number reported by a runner
+	CanceledAt time.Time // when it was canceled; zero if it was not
 }
 
-// StepIDs returns the IDs that steps name, as they are stored, sorted and without repetitions.
+// StepIDs returns the stored form of the steps' IDs, sorted and without duplicates.
 func StepIDs(steps []execution.Progress) []string {
 	ids := make([]string, len(steps))
 	for i, step := range steps {
@@ -31,19 +31,20 @@ func StepIDs(steps []execution.Progress) []string {
 	return slices.Compact(ids)
 }
 
-// CurrentState is the part of a record on which the effect of its next step depends.
+// CurrentState holds the fields of a record that determine the effect of its next step.
 type CurrentState struct {
 	Status     execution.Status
 	AccountID  string
 	Queue      string
 	WorkflowID string
-	Attempts   int // the highest number of an attempt that was recorded; 0 means none
+	Attempts   int // the highest attempt number recorded; 0 means none
 }
 
-// Advance applies steps in order to the current states, given by ID, as Batch.Progress promises. It
-// returns one update for each record that changes, the IDs that are not recorded, and the IDs of
-// records whose queue or workflow differs from the step's, each ID once. Drivers call it inside
-// their transaction with the records locked, so that the rule exists only once.
+// Advance applies steps in order to the current states, which are keyed by ID, following the rules
+// of Batch.Progress. It returns one update for each record that changes, the IDs that are not
+// recorded, and the IDs of records whose queue or workflow differs from the step's. Each ID is
+// returned once. Drivers call it inside their transaction with the records locked, which keeps the
+// rule in one place.
 func Advance(
 	standing map[string]CurrentState, steps []execution.Progress,
 ) (moves []StateUpdate, unknown, foreign []string) {
@@ -96,7 +97,7 @@ func (m *StateUpdate) apply(step execution.Progress) {
 	m.Status, m.Attempts = step.Status, max(m.Attempts, step.Attempt)
 	switch step.Status {
 	case execution.Running:
-		if m.StartedAt.IsZero() { // another attempt does not change when the first one began
+		if m.StartedAt.IsZero() { // a further attempt does not change when the first one began
 			m.StartedAt = step.At
 		}
 	case execution.Succeeded:
@@ -112,19 +113,19 @@ func (m *StateUpdate) apply(step execution.Progress) {
 	case execution.Canceled:
 		m.FinishedAt, m.CanceledAt = step.At, step.At
 		m.setStartedAt(step)
-	case execution.Queued, execution.Rejected: // no step has these states
+	case execution.Queued, execution.Rejected: // never the status of a step
 	}
 }
 
-// setStartedAt sets the start time that a final step names, unless one was reported before.
+// setStartedAt sets StartedAt from a final step, unless an earlier step has set it.
 func (m *StateUpdate) setStartedAt(step execution.Progress) {
 	if m.StartedAt.IsZero() {
 		m.StartedAt = step.StartedAt
 	}
 }
 
-// Changed returns Applied.Changed: the IDs of the records that a batch inserted or changed, each
-// once.
+// Changed returns the value of Applied.Changed: the IDs of the records that a batch inserted or
+// changed, each once.
 func Changed(inserted []Record, moves []StateUpdate) []string {
 	ids := make([]string, 0, len(inserted)+len(moves))
 	for _, r := range inserted {

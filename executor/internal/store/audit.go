@@ -2,37 +2,37 @@ package store
 
 import "time"
 
-// AuditEntry is one action with its actor and its time. It holds no secret.
+// AuditEntry is one action, who performed it, and when. It holds no secret.
 type AuditEntry struct {
-	ID         string // unique; of several entries with one ID, the first is kept
+	ID         string // unique; if several entries share an ID, the first one is kept
 	At         time.Time
 	ActorKind  string // admin-token, key, user, system or unknown
 	ActorID    string // the ID of the key or of the user; "" for other kinds
-	ActorName  string // for people; "" means that the actor has no name
+	ActorName  string // set for people; "" means that the actor has no name
 	Action     string // what was done, such as workflow.activate
 	AccountID  string // "" means no account
 	WorkflowID string // "" means no workflow
 	NodeID     string // "" means no trigger node
-	Changes    string // a JSON text, or ""
+	Changes    string // JSON text; "" for none
 }
 
-// AuditFilter selects entries of the audit. Zero fields do not filter.
+// AuditFilter selects audit entries. Zero fields do not filter.
 type AuditFilter struct {
-	Actor      string // its ID, its name or its kind
+	Actor      string // the actor's ID, name or kind
 	AccountID  string
 	WorkflowID string
-	Since      time.Time // At not before
-	Until      time.Time // At before
+	Since      time.Time // At is not before it
+	Until      time.Time // At is before it
 }
 
-// AuditPosition is the position in the list after the entry with that time and ID. Its zero value
-// is the beginning.
+// AuditPosition is a position in the list: the one after the entry with this time and ID. The zero
+// value is the beginning of the list.
 type AuditPosition struct {
 	At time.Time
 	ID string
 }
 
-// DismissedEntries returns the audit entries for the dead letters that Dismiss has removed.
+// DismissedEntries returns the audit entries for the dead letters that Dismiss removed.
 func DismissedEntries(
 	ids []string, messages []MessageKey, audit func(id string, message MessageKey) AuditEntry,
 ) []AuditEntry {

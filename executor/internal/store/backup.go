@@ -2,11 +2,11 @@ package store
 
 import "time"
 
-// Part is a part of a store's content in a form that every driver reads and writes. A backup is a
-// sequence of parts. Backups contain its JSON for years: a field may be added, none may be renamed.
+// Part is a part of a store's content, in a form that every driver reads and writes. A backup is a
+// sequence of parts. Its JSON stays in backups for years, so fields may be added but never renamed.
 type Part struct {
-	// Records have no Duplicates here. They are in a field of their own, since a count can exist
-	// before its record.
+	// Records have zero Duplicates here. The counts are in a separate field, because a count can
+	// exist before its record does.
 	Records    []Record          `json:",omitempty"`
 	Duplicates []DuplicateCount  `json:",omitempty"`
 	Reports    []AppliedReport   `json:",omitempty"`
@@ -20,45 +20,46 @@ type Part struct {
 	Filtered   []Filtered        `json:",omitempty"`
 }
 
-// KeptMessage is an unreadable message with the time at which it was dismissed, which is zero if it
-// was not.
+// KeptMessage is an unreadable message and when it was dismissed. DismissedAt is zero if it was
+// not.
 type KeptMessage struct {
 	Unreadable
 	DismissedAt time.Time `json:",omitzero"`
 }
 
-// DuplicateCount is the number of suppressed repeats of an execution's delivery.
+// DuplicateCount is the number of suppressed duplicates of an execution's delivery.
 type DuplicateCount struct {
 	ExecutionID string
 	Count       int64
-	CountedAt   time.Time // the newest report's time
+	CountedAt   time.Time // the time of the newest report
 }
 
-// AppliedReport is a report that AddDuplicates or AddRefusals has applied.
+// AppliedReport identifies a report that has been applied, so that it is not applied twice.
 type AppliedReport struct {
-	ID string    // the random ID that the ingress has given the report
-	At time.Time // when the report was made, by which old IDs are deleted
+	ID string    // the random ID that the ingress gave the report
+	At time.Time // when the report was made; IDs are deleted by this age
 }
 
-// partRows and partBytes bound a part, which is one line of a backup, one request of a restore and
+// partRows and partBytes limit a part, which is one line of a backup, one request of a restore, and
 // one transaction.
 const (
 	partRows  = 500
 	partBytes = 1 << 20
 )
 
-// Parts collects what a driver reads and passes it on in parts of bounded size.
+// Parts collects rows read by a driver and writes them in parts of limited size.
 type Parts struct {
 	write func(Part) error
-	part  Part // the current part, which is not passed on yet
+	part  Part // the current part, which has not been written yet
 	rows  int  // number of rows in part
 	bytes int  // approximate size of part
 }
 
-// NewParts returns Parts that passes the parts to write.
+// NewParts returns a Parts that passes each part to write.
 func NewParts(write func(Part) error) *Parts { return &Parts{write: write} }
 
-// Add changes the current part by one row of about the given size.
+// Add applies change, which adds one row of about the given size, to the current part. It flushes
+// the part when it is full.
 func (p *Parts) Add(bytes int, change func(*Part)) error {
 	change(&p.part)
 	p.rows++
@@ -69,7 +70,7 @@ func (p *Parts) Add(bytes int, change func(*Part)) error {
 	return p.Flush()
 }
 
-// AddRecord adds a record.
+// AddRecord adds a record, without its count of duplicates.
 func (p *Parts) AddRecord(r Record) error {
 	r.Duplicates = 0
 	return p.Add(len(r.Output)+len(r.Error), func(part *Part) {
@@ -77,7 +78,7 @@ func (p *Parts) AddRecord(r Record) error {
 	})
 }
 
-// Flush passes on what was added since the last part.
+// Flush writes the rows added since the last flush as one part. It does nothing if there are none.
 func (p *Parts) Flush() error {
 	if p.rows == 0 {
 		return nil
@@ -87,8 +88,8 @@ func (p *Parts) Flush() error {
 	return p.write(part)
 }
 
-// Sanitized returns the part with all values in their stored form, except those that drivers
-// convert when they store them.
+// Sanitized returns a copy of the part with its values in stored form, except for those that
+// drivers convert when they store them.
 func (p Part) Sanitized() Part {
 	s := p
 	s.Records = make([]Record, len(p.Records))

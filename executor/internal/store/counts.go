@@ -8,26 +8,25 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Refusal is the number of requests to one workflow that were refused with one code within one
-// minute.
+// Refusal counts the requests to one workflow that were refused with one code within one minute.
 type Refusal struct {
-	// WorkflowID is "" if no such workflow exists, or if there were more workflows than are
-	// counted.
+	// WorkflowID is "" if no such workflow exists, or if there were more workflows than are counted
+	// separately.
 	WorkflowID string
 	Code       string
-	Minute     time.Time // the beginning of the minute
+	Minute     time.Time // the start of the minute
 	Count      int64
 	Last       RefusedRequest // the most recent of these requests
 }
 
-// RefusedRequest is the last request that was refused with a code.
+// RefusedRequest describes the most recent request that was refused with a code.
 type RefusedRequest struct {
 	At        time.Time
-	BodyBytes int64  // the declared length of the body in bytes; -1 means that none was declared
+	BodyBytes int64  // the declared body length in bytes; -1 if none was declared
 	UserAgent string // printable ASCII, at most stream.MaxUserAgent bytes; "" means none
 }
 
-// RefusalSum is the number of requests to one workflow that were refused with one code.
+// RefusalSum counts the requests to one workflow that were refused with one code.
 type RefusalSum struct {
 	Code  string
 	Count int64
@@ -40,47 +39,48 @@ type WorkflowRefusalSum struct {
 	RefusalSum
 }
 
-// RefusalPosition is the position in the list after the sum with that last time, workflow and code.
-// Its zero value is the beginning.
+// RefusalPosition is a position in the list: the one after the sum with this last time, workflow
+// and code. The zero value is the beginning of the list.
 type RefusalPosition struct {
 	LastAt           time.Time
 	WorkflowID, Code string
 }
 
-// MinuteCount is the number of requests with one outcome within one minute.
+// MinuteCount counts the requests with one outcome within one minute.
 type MinuteCount struct {
-	Minute time.Time // the beginning of the minute
+	Minute time.Time // the start of the minute
 	Kind   string    // the outcome: one of the Kind constants
 	Count  int64
 }
 
-// The kinds of counts by the minute.
+// Kinds of MinuteCount.
 const (
 	// KindAccepted counts requests that started an execution.
 	KindAccepted = "accepted"
-	// KindDeduplicated counts repeats, which started nothing.
+	// KindDeduplicated counts duplicate requests, which started nothing.
 	KindDeduplicated = "deduplicated"
-	// KindRefused, followed by a code, counts requests that were refused with that code.
+	// KindRefused, followed by a code, is the kind for requests refused with that code.
 	KindRefused = "refused:"
 )
 
-// MaxRefusals is about the number of rows of refusals that are kept. Strangers can cause one row
-// for each workflow ID, code and minute.
+// MaxRefusals is the approximate number of refusal rows that are kept. Anyone can cause one row per
+// workflow ID, code and minute, without authentication.
 const MaxRefusals = 200_000
 
-// AcceptedMinutes counts the records that a request started, by minute, oldest first.
+// AcceptedMinutes counts the records started by a webhook request, by minute, oldest first.
 func AcceptedMinutes(inserted []Record) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range inserted {
 		if r.Source != execution.Webhook || r.Status == execution.Rejected {
-			continue // a rejection is among the ingress's refusals
+			continue // the ingress counts a rejection among its refusals
 		}
 		counts = addMinute(counts, MinuteCount{r.AcceptedAt.Truncate(time.Minute), KindAccepted, 1})
 	}
 	return sortMinutes(counts)
 }
 
-// DeduplicatedMinute returns the count of a report of suppressed repeats.
+// DeduplicatedMinute returns the minute count for a report of suppressed duplicates, or nil if the
+// report's counts add up to zero.
 func DeduplicatedMinute(at time.Time, counts map[string]int64) []MinuteCount {
 	total := int64(0)
 	for _, n := range counts {
@@ -101,8 +101,8 @@ func RefusedMinutes(refusals []Refusal) []MinuteCount {
 	return sortMinutes(counts)
 }
 
-// addMinute adds a count to counts. It looks at the last element first, because counts that come
-// together mostly belong to one minute.
+// addMinute adds count to counts. It searches from the end, because counts that arrive together
+// mostly belong to the same minute.
 func addMinute(counts []MinuteCount, count MinuteCount) []MinuteCount {
 	for i := range slices.Backward(counts) {
 		if counts[i].Kind == count.Kind && counts[i].Minute.Equal(count.Minute) {
@@ -123,8 +123,8 @@ func sortMinutes(counts []MinuteCount) []MinuteCount {
 	return counts
 }
 
-// StorableRefusals returns refusals in their stored form, each workflow, code and minute once, in
-// the order of keys.
+// StorableRefusals returns refusals in stored form, merged so that each workflow, code and minute
+// occurs once, and sorted by that key.
 func StorableRefusals(refusals []Refusal) []Refusal {
 	type key struct {
 		workflow, code string

@@ -2,9 +2,9 @@ package store
 
 import "errors"
 
-// DataError means that the database will refuse the same data again. Drivers return it only for
-// errors whose cause is the data: a value out of range, a broken constraint, a row that is too
-// large. After any other error the same call can succeed later, so nothing may be given up.
+// DataError means that the database would reject the same data again. Drivers return it only for
+// errors caused by the data: a value out of range, a violated constraint, a row that is too large.
+// After any other error the same call may succeed later, so callers must not drop the data.
 type DataError struct {
 	Err error // the driver's error
 }

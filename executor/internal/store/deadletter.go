@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// DeadLetter is an execution or a message that needs an operator, because no runner and no recorder
-// works on it any more. Exactly one field is set.
+// DeadLetter is an execution or a message that needs an operator, because no runner or recorder
+// will process it again. Exactly one field is set.
 type DeadLetter struct {
 	Record  *Record     // failed, and neither requeued nor dismissed
-	Message *Unreadable // could not be decoded, or recorded
+	Message *Unreadable // could not be decoded, or was rejected by the database
 }
 
 // DeadLetterFilter selects dead letters. Zero fields do not filter.
 type DeadLetterFilter struct {
-	// AccountID excludes every message, because the account of a message is not reliably known.
+	// AccountID also excludes all messages, because a message's account is not reliably known.
 	AccountID  string
 	WorkflowID string
-	Reason     string    // a part of the reason; upper and lower case count
-	Since      time.Time // At not before
-	Until      time.Time // At before
+	Reason     string    // substring of the reason, case-sensitive
+	Since      time.Time // At is not before it
+	Until      time.Time // At is before it
 }
 
-// Records returns the filter for the records among the dead letters.
+// Records returns the equivalent filter for the records among the dead letters.
 func (f DeadLetterFilter) Records() Filter {
 	return Filter{
 		AccountID:  f.AccountID,
@@ -35,7 +35,7 @@ func (f DeadLetterFilter) Records() Filter {
 	}
 }
 
-// At returns the time by which the list is sorted.
+// At returns the time by which the list of dead letters is sorted.
 func (d DeadLetter) At() time.Time {
 	if d.Record != nil {
 		return d.Record.AcceptedAt
@@ -43,9 +43,9 @@ func (d DeadLetter) At() time.Time {
 	return d.Message.At
 }
 
-// DeadLetters returns at most limit dead letters after last, newest first by At. At the same time,
-// records come before messages. Of last only the fields that determine the order are used. The zero
-// DeadLetter gives the first page.
+// DeadLetters returns at most limit dead letters after last, newest first by At. At equal times,
+// records come before messages. Only the fields of last that determine the order are used; the zero
+// DeadLetter returns the first page.
 func DeadLetters(
 	ctx context.Context, s Store, filter DeadLetterFilter, last DeadLetter, limit int,
 ) ([]DeadLetter, error) {
@@ -56,7 +56,7 @@ func DeadLetters(
 		ofRecords = Position{AcceptedAt: last.Record.AcceptedAt, ID: last.Record.ID}
 		ofMessages = UnreadablePosition{At: last.Record.AcceptedAt, StreamSequence: math.MaxUint64}
 	case last.Message != nil:
-		ofRecords = Position{AcceptedAt: last.Message.At} // before every ID of that time
+		ofRecords = Position{AcceptedAt: last.Message.At} // before every ID at that time
 		ofMessages = UnreadablePosition{
 			At:             last.Message.At,
 			StreamSequence: last.Message.StreamSequence,

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// Range is a range of adjacent messages of a stream that are decided: they are recorded, or
-// quarantined.
+// Range is a range of adjacent stream messages that are decided, that is, recorded or quarantined.
 type Range struct {
 	Stream string // the name of the stream
-	// Created identifies the stream: a stream that is deleted and created again has the same name,
-	// but its sequences start again.
+	// Created identifies the stream. A stream that is deleted and created again keeps its name, but
+	// its sequences start over.
 	Created     string
-	First, Last uint64 // sequences, both included
+	First, Last uint64 // sequences, both inclusive
 }
 
-// RangesOf adds the sequences of some messages of a stream to ranges. It sorts the sequences.
+// RangesOf appends the given sequences of a stream to ranges, joining adjacent ones. It sorts
+// sequences in place.
 func RangesOf(ranges []Range, stream, created string, sequences []uint64) []Range {
 	slices.Sort(sequences)
 	for i, sequence := range sequences {
@@ -33,7 +33,8 @@ func RangesOf(ranges []Range, stream, created string, sequences []uint64) []Rang
 	return ranges
 }
 
-// Merge sorts ranges of one stream, and joins those that overlap or are adjacent.
+// Merge sorts ranges of one stream and joins those that overlap or are adjacent. It reuses the
+// slice.
 func Merge(ranges []Range) []Range {
 	slices.SortFunc(ranges, func(a, b Range) int { return cmp.Compare(a.First, b.First) })
 	merged := ranges[:0]
@@ -47,7 +48,7 @@ func Merge(ranges []Range) []Range {
 	return merged
 }
 
-// RangesBefore returns the part of merged ranges before a sequence.
+// RangesBefore returns the parts of merged ranges that lie before a sequence.
 func RangesBefore(ranges []Range, sequence uint64) []Range {
 	var before []Range
 	for _, r := range ranges {

@@ -6,35 +6,35 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// EventCause is one occurrence that an event reports to an account's operators. It is kept until an
-// event contains it, or until no event will.
+// EventCause is one occurrence to be reported to an account's operators by an event. It is kept
+// until an event includes it, or until it is decided that no event will.
 type EventCause struct {
-	ID          string // what happened to what, and when, if that can happen again; unique
+	ID          string // unique; names the occurrence, its subject and, if it can recur, its time
 	AccountID   string
-	Kind        string    // the kind of the events, such as execution.failed
-	WorkflowID  string    // the workflow that it is about; "" means none
-	ExecutionID string    // the execution that it is about; "" means none
-	Queue       string    // the queue that it is about; "" means none
+	Kind        string    // the kind of event that reports it, such as execution.failed
+	WorkflowID  string    // the workflow concerned; "" means none
+	ExecutionID string    // the execution concerned; "" means none
+	Queue       string    // the queue concerned; "" means none
 	At          time.Time // when it happened
-	Text        string    // what happened, for people
+	Text        string    // description for people
 }
 
-// Event is an operator event whose execution is decided: everything that its start consists of is
-// stored before it is published, so that a process that repeats the publication after a crash
+// Event is an operator event whose execution has been decided. Everything needed to start the
+// execution is stored before it is published, so a process that publishes it again after a crash
 // publishes the same start.
 type Event struct {
-	ID          string // its delivery ID
+	ID          string // the delivery ID of its start
 	AccountID   string
 	Kind        string // the kind of its causes, such as execution.failed
 	WorkflowID  string // the workflow that it starts
 	NodeID      string // the node at which it starts
-	Input       string // the execution's input: a JSON text
+	Input       string // the execution's input as JSON text
 	DecidedAt   time.Time
-	PublishedAt time.Time // zero until its start is published, or its workflow is found to be gone
+	PublishedAt time.Time // zero until its start is published or its workflow is found deleted
 }
 
-// Condition is a state whose beginning an event has reported, and that has not ended. Kind is the
-// kind of that event, Subject names what is in the state.
+// Condition is an ongoing state whose beginning was reported by an event. Kind is the kind of that
+// event; Subject names the object that is in the state.
 type Condition struct {
 	AccountID, Kind, Subject string
 
@@ -44,22 +44,21 @@ type Condition struct {
 // ConditionChange is the beginning or the end of a condition.
 type ConditionChange struct {
 	Condition
-	// Cause is the event cause of the change. It is stored only if the state really changes: a
-	// condition begins that did not exist, or ends that did. nil means that no event reports the
-	// change.
+	// Cause is the event cause of the change; nil means that no event reports it. It is stored only
+	// if the change takes effect: if a condition begins that did not exist, or one ends that did.
 	Cause *EventCause
-	Ended bool // whether the condition has ended; Since is ignored then
+	Ended bool // whether the condition has ended; if so, Since is ignored
 }
 
-// Bounds of the operator events.
+// Limits of operator events.
 const (
-	// MaxEventCauses is the maximum number of causes that one decision considers.
+	// MaxEventCauses is the maximum number of causes considered by one decision.
 	MaxEventCauses = 5_000
-	// EventMemory is the time for which decided events are kept.
+	// EventMemory is how long published events are kept.
 	EventMemory = time.Hour
 )
 
-// Failure is an execution that a batch has ended as failed.
+// Failure is an execution that has ended as failed, in a batch or because its start was lost.
 type Failure struct {
 	ExecutionID, AccountID, WorkflowID, Queue string
 
@@ -67,7 +66,7 @@ type Failure struct {
 	Error string    // why it failed
 }
 
-// Failures returns the failures among the moves of a batch.
+// Failures returns the failures among the state updates of a batch.
 func Failures(standing map[string]CurrentState, moves []StateUpdate) (failures []Failure) {
 	for _, m := range moves {
 		if m.Status == execution.Failed {
@@ -77,7 +76,7 @@ func Failures(standing map[string]CurrentState, moves []StateUpdate) (failures [
 	return failures
 }
 
-// LostFailures returns the failures of executions that were ended with a reason.
+// LostFailures returns the failures of the lost executions that were ended with the given reason.
 func LostFailures(
 	standing map[string]CurrentState, ended []string, at time.Time, reason string,
 ) (failures []Failure) {

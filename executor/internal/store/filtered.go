@@ -5,27 +5,28 @@ import (
 	"time"
 )
 
-// MaxFilteredRequests is the maximum number of stored requests that did not match a node's filter.
+// MaxFilteredRequests is the maximum number of requests kept per node that did not match its
+// filter.
 const MaxFilteredRequests = 20
 
-// Filtered holds the requests that did not match the filter of one trigger node. Its JSON is in
-// backups: see Part.
+// Filtered describes the requests that did not match the filter of one trigger node. Its JSON is
+// part of backups: see Part.
 type Filtered struct {
 	WorkflowID, NodeID string
 
-	Count int64             // number of such requests since the node was created
-	Last  []FilteredRequest // the newest first, at most MaxFilteredRequests
+	Count int64             // number of these requests since the node was created
+	Last  []FilteredRequest // newest first, at most MaxFilteredRequests
 }
 
-// FilteredRequest is the part of a request that did not match a filter that is stored.
+// FilteredRequest holds what is stored of a request that did not match a filter.
 type FilteredRequest struct {
 	At         time.Time
-	DeliveryID string `json:",omitempty"` // "" if it has none
-	Place      string // place of the condition that did not hold
+	DeliveryID string `json:",omitempty"` // "" if it had none
+	Place      string // location in the filter of the condition that did not hold
 }
 
-// StorableFiltered returns a report in its stored form: one entry for each node, in the order of
-// nodes, so that two writers never wait for each other.
+// StorableFiltered returns a report in stored form: one entry per node, sorted by node so that two
+// concurrent writers cannot deadlock.
 func StorableFiltered(filtered []Filtered) []Filtered {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]Filtered{}
@@ -50,7 +51,7 @@ func StorableFiltered(filtered []Filtered) []Filtered {
 	return all
 }
 
-// LastFiltered returns the newest requests of two lists, at most MaxFilteredRequests.
+// LastFiltered returns the newest requests of two lists, newest first, at most MaxFilteredRequests.
 func LastFiltered(first, other []FilteredRequest) []FilteredRequest {
 	all := slices.Concat(first, other)
 	slices.SortStableFunc(all, func(a, b FilteredRequest) int { return b.At.Compare(a.At) })

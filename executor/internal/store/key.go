@@ -5,15 +5,15 @@ import (
 	"encoding/hex"
 )
 
-// Key is an execution ID in its stored form: the 16 bytes of the UUID. Keys sort in the order of
-// IDs.
+// Key is the stored form of an execution ID: the 16 bytes of the UUID. Keys sort in the same order
+// as IDs.
 type Key [16]byte
 
-// idLength is the length of a UUID as text.
+// idLength is the length of a UUID in text form.
 const idLength = 36
 
-// KeyOf returns the key of an ID. isID is false for a text that is not a UUID in lower case; no ID
-// on the stream is such a text.
+// KeyOf returns the key of an ID. isID is false if the text is not a UUID in lower case, which
+// every ID on the stream is.
 func KeyOf(id string) (key Key, isID bool) {
 	if len(id) != idLength || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
 		return Key{}, false
@@ -55,8 +55,9 @@ func (k Key) String() string {
 	return string(id[:])
 }
 
-// IDKey returns an ID as stored bytes: a UUID as its 16 bytes, any other text unchanged. A text
-// that is 16 bytes long gets one more byte, with which no stored text ends.
+// IDKey returns the stored bytes of an ID: the 16 bytes of a UUID, or any other text in its
+// sanitized form. A text that is 16 bytes long gets a trailing zero byte to tell it from a UUID; no
+// sanitized text ends in one.
 func IDKey(id string) []byte {
 	if key, isID := KeyOf(id); isID {
 		return key[:]
@@ -68,7 +69,7 @@ func IDKey(id string) []byte {
 	return key
 }
 
-// IDOf returns the ID for the result of IDKey.
+// IDOf returns the ID for a key made by IDKey.
 func IDOf(key []byte) string {
 	if len(key) == len(Key{}) {
 		return Key(key).String()

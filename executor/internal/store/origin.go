@@ -2,15 +2,15 @@ package store
 
 import "github.com/hookstart/hookstart/shared/execution"
 
-// Origin holds what the records of one trigger node, token and sender have in common. Drivers store
-// each origin once, as a row of a dimension table, and its number in the records.
+// Origin holds the values that the records of one trigger node, token and sender share. Drivers
+// store each origin once, as a row of a dimension table that records refer to by number.
 type Origin struct {
 	AccountID, WorkflowID, NodeID, Queue string
 
 	Source   execution.Source
-	TokenID  string // the token of the request; "" means that no request started the execution
-	Sender   string // the preset of the node's sender; "" means that it had none
-	Verified bool   // the sender's signature or secret was verified
+	TokenID  string // the token of the request; "" if the execution was not started by a request
+	Sender   string // the preset of the node's sender; "" for none
+	Verified bool   // whether the sender's signature or secret was verified
 }
 
 // Origin returns the origin of the record.
@@ -20,10 +20,10 @@ func (r Record) Origin() Origin {
 	}
 }
 
-// HasComputedID reports whether the ID is the hash of the delivery ID, whether that came from a
-// header, from the body, from under the sender's signature, or is an operator event's. Such a
-// record can be found by its ID if workflow, node and delivery ID are known, so drivers have an
-// index only of the other delivery IDs.
+// HasComputedID reports whether the record's ID is a hash of its delivery ID. The delivery ID may
+// come from a header, from the body, from content covered by the sender's signature, or from an
+// operator event. Such a record can be found by its ID if the workflow, node and delivery ID are
+// known, so drivers index only the other delivery IDs.
 func (r Record) HasComputedID() bool {
 	if r.DeliveryID == "" {
 		return false
@@ -40,8 +40,9 @@ func (r Record) HasComputedID() bool {
 	return false
 }
 
-// deliveryKeys returns the texts from which an execution ID is computed for a delivery ID: in a
-// header, in a body, under a signature, and of an operator event.
+// deliveryKeys returns the strings that an execution ID may have been computed from for a delivery
+// ID: one each for a delivery ID from a header, from a body, from signed content, and of an
+// operator event.
 func deliveryKeys(deliveryID string) [4]string {
 	return [...]string{
 		deliveryID, execution.DerivedDelivery(deliveryID), execution.SignedDelivery(deliveryID),
@@ -52,7 +53,8 @@ func deliveryKeys(deliveryID string) [4]string {
 // Node is a trigger node that has, or had, a record.
 type Node struct{ WorkflowID, NodeID string }
 
-// DeliveryIDs returns the computed IDs of records with a delivery ID at any of the nodes.
+// DeliveryIDs returns every execution ID that could have been computed from a delivery ID at any of
+// the nodes.
 func DeliveryIDs(nodes []Node, deliveryID string) []string {
 	ids := make([]string, 0, 8*len(nodes))
 	for _, n := range nodes {

@@ -6,28 +6,28 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Bounds of the progress that is kept for executions that are not recorded yet. A report arrives
-// seconds before its start, or as long before it as the starts of an outage take to be recorded.
-// Older progress belongs to executions that never come.
+// Limits of the progress kept for executions that are not recorded yet. A report arrives before its
+// start by seconds, or by as long as it takes to record the starts of an outage. Older progress
+// belongs to executions whose start never arrives.
 const (
-	// MaxPending is the number of steps of a few KB that are kept in all; a larger step counts as
-	// several. Beyond it the oldest are dropped.
+	// MaxPending is the maximum number of steps kept in all. It assumes steps of a few KB; a larger
+	// step counts as several. Beyond the limit, the oldest steps are dropped.
 	MaxPending = 100_000
-	// MaxPendingOfOne is the number of steps that are kept for one execution. A runner reports two;
-	// further ones are dropped.
+	// MaxPendingOfOne is the maximum number of steps kept for one execution. A runner reports two;
+	// steps beyond the limit are dropped.
 	MaxPendingOfOne = 8
 
 	pendingUnit = 4 << 10
 )
 
-// PendingProgress is a step that is kept until its execution is recorded. Positions follow the
-// order of arrival, and grow by the sizes of the steps.
+// PendingProgress is a step that is kept until its execution is recorded. Positions increase in the
+// order of arrival, by more for larger steps.
 type PendingProgress struct {
 	Position int64
 	execution.Progress
 }
 
-// PendingIDs returns the stored IDs of the steps whose record is not in the batch.
+// PendingIDs returns the stored form of the IDs of steps whose record is not in the batch.
 func PendingIDs(batch Batch) []string {
 	ids := StepIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.New))
@@ -37,7 +37,7 @@ func PendingIDs(batch Batch) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return own[id] })
 }
 
-// NewIDs returns the IDs of the batch's records.
+// NewIDs returns the records' IDs.
 func NewIDs(records []Record) []string {
 	ids := make([]string, len(records))
 	for i, r := range records {
@@ -46,8 +46,8 @@ func NewIDs(records []Record) []string {
 	return ids
 }
 
-// Inserted returns the records whose IDs are in fresh, and removes the IDs from fresh. If two
-// records have the same ID, it returns the first.
+// Inserted returns the records whose IDs are in fresh, and removes those IDs from it. If two
+// records have the same ID, only the first is returned.
 func Inserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	for _, r := range records {
 		if fresh[r.ID] {
@@ -58,8 +58,8 @@ func Inserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	return inserted
 }
 
-// Repeats returns the records that were not inserted, because their messages were delivered again.
-// If two records have the same ID, that is the first.
+// Repeats returns the records that were not inserted because their message had been delivered
+// before. If two of them have the same ID, only the first is returned.
 func Repeats(records, inserted []Record) []Record {
 	if len(records) == len(inserted) {
 		return nil
@@ -78,8 +78,8 @@ func Repeats(records, inserted []Record) []Record {
 	return again
 }
 
-// OrderSteps returns the steps to apply: the kept ones in the order of arrival, then the batch's
-// own.
+// OrderSteps returns the steps to apply: the kept ones in the order of arrival, followed by the
+// batch's. It sorts kept in place.
 func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Progress {
 	if len(kept) == 0 {
 		return own
@@ -94,10 +94,10 @@ func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Pr
 	return append(steps, own...)
 }
 
-// SelectPending returns the steps of unknown executions to keep in addition to the steps that are
-// kept already (have, without their outputs). Those have positions up to last. dropped is the
-// number of steps that are dropped because too many of their execution are kept. A step that is
-// kept already, or that would change nothing however early it came, is neither kept nor dropped.
+// SelectPending returns the steps of unknown executions that must be kept in addition to those kept
+// already. have holds the latter, without their outputs; last is their highest position. dropped is
+// the number of steps dropped because too many are kept for their execution. A step that is kept
+// already, or that could not change a queued execution, is skipped and not counted.
 func SelectPending(
 	steps []execution.Progress, unknown []string, have []PendingProgress, last int64,
 ) (keep []PendingProgress, dropped int) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// RegistryRecord is the newest revision of a record of the registry, as it is in NATS.
+// RegistryRecord is the newest revision of a registry record in NATS.
 type RegistryRecord struct {
 	Bucket   string
 	Key      string
@@ -14,13 +14,13 @@ type RegistryRecord struct {
 	Data     []byte // empty if it was deleted
 }
 
-// RegistryPosition is the revision up to which the copy of a bucket has all records. The zero value
-// means that it has none.
+// RegistryPosition is the revision up to which the copy of a bucket is complete. The zero value
+// means that nothing has been copied.
 type RegistryPosition struct {
 	Revision uint64
 	At       time.Time // when NATS stored that revision
 }
 
-// ErrRegistryGap means that the copy of a bucket ends before the position that its caller assumed,
-// because the database was replaced by an older copy.
+// ErrRegistryGap means that the copy of a bucket ends before the position that the caller assumed,
+// because the database was replaced by an older backup.
 var ErrRegistryGap = errors.New("the copy of the registry has a gap")

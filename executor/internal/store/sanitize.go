@@ -11,14 +11,14 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// SanitizeText returns s as every driver stores it: NUL and bytes that are not UTF-8 become U+FFFD,
-// because PostgreSQL refuses both, and error texts of runners can hold anything. Use it for keys of
-// look-ups, too.
+// SanitizeText returns s as every driver stores it: NUL and invalid UTF-8 become U+FFFD, because
+// PostgreSQL rejects both and error texts from runners can contain anything. Use it for lookup
+// keys, too.
 func SanitizeText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// SanitizeTexts returns each text as SanitizeText does.
+// SanitizeTexts applies SanitizeText to each text.
 func SanitizeTexts(all []string) []string {
 	stored := make([]string, len(all))
 	for i, s := range all {
@@ -27,13 +27,13 @@ func SanitizeTexts(all []string) []string {
 	return stored
 }
 
-// Time returns t as it is stored: in UTC, cut to whole microseconds.
+// Time returns t as it is stored: in UTC, truncated to microseconds.
 func Time(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// CeilTime returns the first storable time that is not before t, so that stored times compare with
-// it as they would with t.
+// CeilTime returns the first storable time that is not before t. Comparing stored times with it
+// gives the same result as comparing them with t.
 func CeilTime(t time.Time) time.Time {
 	cut := Time(t)
 	if cut.Before(t) {
@@ -42,7 +42,8 @@ func CeilTime(t time.Time) time.Time {
 	return cut
 }
 
-// Sequence returns a stream sequence as it is stored: databases have no unsigned 64-bit integers.
+// Sequence returns a stream sequence as it is stored, limited to the largest int64: databases have
+// no unsigned 64-bit integers.
 func Sequence(n uint64) int64 {
 	if n > math.MaxInt64 {
 		return math.MaxInt64
@@ -50,12 +51,12 @@ func Sequence(n uint64) int64 {
 	return int64(n)
 }
 
-// Sanitized returns a copy of the batch with its values in their stored form, except Audit, whose
-// values are converted when they are stored. Unreadable and Audit are sorted by their keys, so that
-// executors that write the same rows at once lock them in the same order and cannot deadlock. New
-// keeps the order of arrival: package postgres sorts it for the same reason, but SQLite has one
-// writer and inserts records in that order with a fifth less CPU. Output holds bytes, which are
-// stored unchanged.
+// Sanitized returns a copy of the batch with its values in stored form, except for Audit, whose
+// values are converted when they are stored. Unreadable and Audit are sorted by key so that
+// executors writing the same rows concurrently lock them in the same order and cannot deadlock. New
+// keeps the order of arrival: package postgres sorts it for the same reason, but SQLite has a
+// single writer and inserts records in order of arrival with a fifth less CPU. Output holds bytes,
+// which are stored unchanged.
 func (b Batch) Sanitized() Batch {
 	s := Batch{
 		Recovered:  slices.Clone(b.Recovered),
@@ -69,7 +70,7 @@ func (b Batch) Sanitized() Batch {
 		s.New[i] = r.sanitized()
 	}
 	for i, p := range b.Progress {
-		// The ID stays unchanged, because the caller gets it back in Applied.Unknown.
+		// Keep the ID unchanged, because it is returned to the caller in Applied.Unknown.
 		p.At, p.StartedAt, p.Error = Time(p.At), Time(p.StartedAt), SanitizeText(p.Error)
 		s.Progress[i] = p
 	}
@@ -106,17 +107,17 @@ func (r Record) sanitized() Record {
 	return r
 }
 
-// SubjectPatterns returns the LIKE patterns for the subjects of one workflow's messages: for starts
-// with an order key (executions.ordered.queue.lane.workflow.node), and for all other messages
-// (executions.kind.queue.workflow.rest). The escape character is \. A subject must be compared with
-// the pattern for its own kind only, because the other one takes a lane for a workflow.
+// SubjectPatterns returns the LIKE patterns that match the subjects of one workflow's messages: one
+// for starts with an order key (executions.ordered.queue.lane.workflow.node), and one for all other
+// messages (executions.kind.queue.workflow.rest). The escape character is \. Match a subject only
+// against the pattern of its kind, because the other pattern would take a lane for a workflow.
 func SubjectPatterns(workflowID string) (ordered, others string) {
 	escaped := escapedPattern(workflowID)
 	return "%.%.%.%." + escaped + ".%", "%.%.%." + escaped + ".%"
 }
 
-// OwnPatterns returns the LIKE patterns for the subjects of one workflow's starts and rejections in
-// a queue's own stream (executions.queue.queue.kind.workflow.node).
+// OwnPatterns returns the LIKE patterns that match the subjects of one workflow's starts and
+// rejections in a queue's own stream (executions.queue.queue.kind.workflow.node).
 func OwnPatterns(workflowID string) [3]string {
 	const queue = "executions.queue.%"
 	escaped := escapedPattern(workflowID)
@@ -126,11 +127,11 @@ func OwnPatterns(workflowID string) [3]string {
 	}
 }
 
-// escapedPattern returns a text in which the wildcards of LIKE are escaped.
+// escapedPattern returns the text in stored form with the wildcards of LIKE escaped.
 func escapedPattern(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(text))
 }
 
-// LastWithPrefix returns a text that sorts after every text with the prefix, and before all other
-// texts that sort after those.
+// LastWithPrefix returns the upper bound of the texts with a prefix: a text that sorts after all of
+// them and before every text that follows them.
 func LastWithPrefix(prefix string) string { return prefix + string(utf8.MaxRune) }

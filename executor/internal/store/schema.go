@@ -2,11 +2,11 @@ package store
 
 import "fmt"
 
-// NewerSchemaError means that another version has migrated the database, and this program cannot
-// work with its tables any more. The same call succeeds only in that version.
+// NewerSchemaError means that another version of the program has migrated the database to a schema
+// that this program cannot use. Retrying does not help; use the newer version.
 type NewerSchemaError struct {
-	Has   int64 // the version of the tables
-	Knows int64 // the version that this program works with
+	Has   int64 // the schema version of the database
+	Knows int64 // the schema version that this program uses
 }
 
 // Error implements error.

@@ -5,27 +5,26 @@ import (
 	"time"
 )
 
-// SenderSeen holds what requests have shown of the sender of one trigger node. Its JSON is in
-// backups: see Part.
+// SenderSeen holds what requests have revealed about the sender configured on one trigger node. Its
+// JSON is part of backups: see Part.
 type SenderSeen struct {
 	WorkflowID, NodeID string
 
 	VerifiedAt  time.Time `json:",omitzero"` // time of the last verified request; zero means none
 	HandshakeAt time.Time `json:",omitzero"` // time of the last handshake; zero means none
 
-	// RefusedAt is the time of the last request that was refused because of its signature. Zero
-	// means none.
+	// RefusedAt is the time of the last request refused because of its signature. Zero means none.
 	RefusedAt     time.Time `json:",omitzero"`
-	RefusedCode   string    // its code
-	RefusedReason string    // its reason in words
+	RefusedCode   string    // the code of that refusal
+	RefusedReason string    // the reason for that refusal, for people
 
-	Deliveries int64 // number of deliveries that were stored
+	Deliveries int64 // number of stored deliveries
 	WithoutID  int64 // number of stored deliveries without a delivery ID
-	Refused    int64 // number of requests that were refused because of their signature
+	Refused    int64 // number of requests refused because of their signature
 }
 
-// StorableSenders returns a report in its stored form: one entry for each node, in the order of
-// nodes, so that two writers never wait for each other.
+// StorableSenders returns a report in stored form: one entry per node, sorted by node so that two
+// concurrent writers cannot deadlock.
 func StorableSenders(seen []SenderSeen) []SenderSeen {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]SenderSeen{}
@@ -47,7 +46,7 @@ func StorableSenders(seen []SenderSeen) []SenderSeen {
 	return all
 }
 
-// merge adds a later report.
+// merge returns s with a later report added.
 func (s SenderSeen) merge(later SenderSeen) SenderSeen {
 	merged := later
 	if s.RefusedAt.After(later.RefusedAt) {
@@ -66,7 +65,7 @@ func (s SenderSeen) merge(later SenderSeen) SenderSeen {
 	return merged
 }
 
-// optionalTime does the same as Time, but leaves the zero time unchanged.
+// optionalTime is like Time, but leaves the zero time unchanged.
 func optionalTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// TokenUse is the newest use of a token in some records.
+// TokenUse is the most recent use of a token.
 type TokenUse struct {
 	TokenID string
 	At      time.Time
 }
 
-// TokenUses returns the newest use of each token in the records, by token ID.
+// TokenUses returns the most recent use of each token in the records, sorted by token ID.
 func TokenUses(records []Record) []TokenUse {
 	newest := make(map[string]time.Time)
 	for _, r := range records {
@@ -32,8 +32,8 @@ func sortedUses(newest map[string]time.Time) []TokenUse {
 	return uses
 }
 
-// SanitizedTokenUses returns the newest use of each token in the order of IDs, so that two writers
-// cannot deadlock.
+// SanitizedTokenUses returns the most recent use of each token in stored form, sorted by token ID
+// so that two concurrent writers cannot deadlock.
 func SanitizedTokenUses(uses []TokenUse) []TokenUse {
 	newest := make(map[string]time.Time, len(uses))
 	for _, u := range uses {
