@@ -6,50 +6,51 @@ import (
 	"time"
 )
 
-// Place is the place where the starts of a queue are stored.
+// Place says where the starts of a queue are stored.
 type Place uint32
 
-// These are the places.
+// The places where starts are stored.
 const (
 	PlaceShared Place = iota // the stream that all queues share
 	PlaceOwn                 // the queue's own stream
-	PlaceClosed              // none, for seconds at most
+	PlaceClosed              // in no stream, for a few seconds at most
 )
 
-// These are the limits of the time for which nothing of a queue, or of a workflow, is accepted
-// while delivery IDs are copied. An executor ends it within ClosedFor, or gives up. If the executor
-// is killed and no other one ends it, then from reopenAfter on everything goes where it went
-// before. That is safe, because the later of the two cannot be overlooked: an executor that has
-// copied everything has stored the new place within ClosedFor, and a process that answers requests
-// has applied everything that was stored longer ago than its lease is valid, which is 2 s.
+// While delivery IDs are being copied, an ingress accepts nothing for the queue or the workflow
+// concerned. These constants limit how long that may last. The executor that does the copying
+// finishes, or gives up, within ClosedFor. If it is killed and no other executor takes over,
+// everything is stored where it was before as soon as reopenAfter has passed. That is safe because
+// the new place cannot be overlooked: an executor that finishes the copying stores the new place
+// within ClosedFor, and a process that answers requests has applied every change that is older than
+// its lease, which is valid for 2 s.
 const (
 	ClosedFor   = 1800 * time.Millisecond
 	reopenAfter = 4 * time.Second
 )
 
-// clock returns a monotonic time in nanoseconds that is never 0.
+// clock returns a monotonic time in nanoseconds. It never returns 0.
 func clock() int64 { return int64(time.Since(origin)) + 1 }
 
 var origin = time.Now() //nolint:gochecknoglobals // the beginning of the monotonic clock
 
-// queueDoor is the place of one queue, and the number of requests that are storing in it. A request
-// that enters reads the place after it was counted. A change of the place is in force when the
-// requests that were counted before it have left.
+// queueDoor holds the place of one queue, and the number of requests that are storing something
+// there. A request is counted before it reads the place. A change of the place is in force once all
+// requests that were counted before the change have left.
 type queueDoor struct {
 	place  atomic.Uint32 // a Place
-	before atomic.Uint32 // the place before it was closed
-	closed atomic.Int64  // clock at which the queue was closed; 0 means that it is open
-	hasOwn atomic.Bool   // the queue has an own stream, which may hold earlier starts
+	before atomic.Uint32 // the place before the queue was closed
+	closed atomic.Int64  // clock when the queue was closed; 0 means that it is open
+	hasOwn atomic.Bool   // the queue has its own stream, which may hold earlier starts
 
 	epoch  atomic.Uint32
-	inside [2]atomic.Int64 // number of requests by the epoch's lowest bit
-	left   chan struct{}   // gets a value when the last request of an epoch leaves
-	drain  sync.Mutex      // held while one epoch ends
+	inside [2]atomic.Int64 // number of requests inside, indexed by the epoch's lowest bit
+	left   chan struct{}   // receives a value when the last request of an epoch leaves
+	drain  sync.Mutex      // held while an epoch is being drained
 }
 
 func newQueueDoor() *queueDoor { return &queueDoor{left: make(chan struct{}, 1)} }
 
-// set sets the place by the queue's record. It reports whether the place is another one.
+// set sets the place according to the queue's record. It reports whether the place changed.
 func (q *queueDoor) set(record *Queue) (changed bool) {
 	q.hasOwn.Store(record.Stream != nil)
 	place := record.Place()
@@ -71,7 +72,7 @@ func (q *queueDoor) set(record *Queue) (changed bool) {
 	return true
 }
 
-// now returns the place at present.
+// now returns the current place.
 func (q *queueDoor) now() Place {
 	place := Place(q.place.Load())
 	if place == PlaceClosed && hasReopened(q.closed.Load()) {
@@ -80,11 +81,12 @@ func (q *queueDoor) now() Place {
 	return place
 }
 
-// hasReopened reports whether a door that was closed at a time is open again, because no executor
-// has ended the copying.
+// hasReopened reports whether a door that was closed at the given clock is open again because no
+// executor finished the copying in time.
 func hasReopened(closed int64) bool { return closed != 0 && clock()-closed > int64(reopenAfter) }
 
-// enter counts a request.
+// enter counts a request that is about to read the place. The request must call leave with the
+// epoch.
 func (q *queueDoor) enter() (epoch uint32) {
 	for {
 		epoch = q.epoch.Load()
@@ -105,15 +107,15 @@ func (q *queueDoor) leave(epoch uint32) {
 	}
 }
 
-// empty reports whether no request is inside.
+// empty reports whether no requests are inside.
 func (q *queueDoor) empty() bool { return q.inside[0].Load() == 0 && q.inside[1].Load() == 0 }
 
-// await waits until all requests that are inside have left.
+// await starts a new epoch and waits until all requests of the previous epoch have left.
 func (q *queueDoor) await() {
 	q.drain.Lock()
 	defer q.drain.Unlock()
 	select {
-	case <-q.left: // a value that is left over from an earlier epoch
+	case <-q.left: // a value left over from an earlier epoch
 	default:
 	}
 	epoch := q.epoch.Add(1) - 1
@@ -125,8 +127,9 @@ func (q *queueDoor) await() {
 // door decides where the starts of one workflow are stored.
 type door struct {
 	queue *queueDoor
-	// closed is the clock at which the workflow was closed. 0 means that it is open; moved means
-	// that a later record of the workflow has another queue, or is closed.
+	// closed is the clock when the workflow was closed; 0 means that it is open. The value moved
+	// means that a later record of the workflow names another queue, or differs in whether the
+	// workflow is closed.
 	closed atomic.Int64
 }
 
@@ -139,7 +142,7 @@ func (d *door) init(queue *queueDoor, closed bool) {
 	}
 }
 
-// replace marks the door as moved if the next one differs. It reports whether it did.
+// replace marks the door as moved if next differs from it, and reports whether it does.
 func (d *door) replace(next *door) (differs bool) {
 	if d.queue == next.queue && (d.closed.Load() != 0) == (next.closed.Load() != 0) {
 		return false
@@ -150,17 +153,17 @@ func (d *door) replace(next *door) (differs bool) {
 
 // Pass is the permission to store one start of a workflow.
 type Pass struct {
-	Place Place // where it is to be stored; PlaceClosed means that it must be refused for now
-	// HasOwn means that the queue has its own stream, in which starts may be whatever the place is.
+	Place Place // where to store it; PlaceClosed means that it must be refused for now
+	// HasOwn means that the queue has its own stream, which may hold starts whatever Place is.
 	HasOwn bool
-	// Moved means that the workflow has another record, which must be looked up.
+	// Moved means that the workflow has a later record. The caller must look it up again.
 	Moved bool
 	queue *queueDoor
 	epoch uint32
 }
 
-// Enter returns the place where a start or a rejection of the workflow is to be stored. Leave must
-// be called when its storing has ended.
+// Enter returns a pass that says where to store a start or a rejection of the workflow. The caller
+// must call Leave when it has finished storing, whether or not that succeeded.
 func (w *Webhook) Enter() Pass {
 	q := w.door.queue
 	if q == nil {
@@ -178,14 +181,14 @@ func (w *Webhook) Enter() Pass {
 	return p
 }
 
-// Leave marks that the start of the pass was stored, or will not be.
+// Leave marks that the start has been stored, or will not be.
 func (p Pass) Leave() {
 	if p.queue != nil {
 		p.queue.leave(p.epoch)
 	}
 }
 
-// queue returns the door of a queue.
+// queue returns the door of a queue, and creates it if there is none.
 func (t *tables) queue(name string) *queueDoor {
 	q := t.queues[name]
 	if q == nil {
@@ -195,8 +198,8 @@ func (t *tables) queue(name string) *queueDoor {
 	return q
 }
 
-// PlaceOf returns the place of a queue's starts at present. It is for messages; what is stored
-// needs a Pass.
+// PlaceOf returns the current place of a queue's starts. It is for messages only: whoever stores a
+// start needs a Pass.
 func (s *Snapshot) PlaceOf(queue string) Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +209,7 @@ func (s *Snapshot) PlaceOf(queue string) Place {
 	return PlaceShared
 }
 
-// OwnStreams returns the queues whose starts are stored in their own streams.
+// OwnStreams returns the names of the queues whose starts are stored in the queue's own stream.
 func (s *Snapshot) OwnStreams() (queues []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,14 +221,14 @@ func (s *Snapshot) OwnStreams() (queues []string) {
 	return queues
 }
 
-// drains holds the changes that are applied, but not in force yet.
+// drains tracks the changes that have been applied but are not yet in force.
 type drains struct {
 	mu      sync.Mutex
-	pending map[uint64]int // number of queues by revision
-	settled chan struct{}  // closed and replaced when a change is in force
+	pending map[uint64]int // number of queues still draining, by revision
+	settled chan struct{}  // closed and replaced whenever a queue has drained
 }
 
-// add waits in the background until a change of a queue's place is in force.
+// add waits in the background until a change of the queue's place, made by revision, is in force.
 func (d *drains) add(q *queueDoor, revision uint64) {
 	if q.empty() {
 		return
@@ -248,6 +251,8 @@ func (d *drains) add(q *queueDoor, revision uint64) {
 	}()
 }
 
+// unsettled returns the lowest revision that is not yet in force, or 0 if there is none, and a
+// channel that is closed when that may have changed. The channel may be nil if nothing is pending.
 func (d *drains) unsettled() (since uint64, settled <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// OperatorEvents is the setting of an account by which its events start a workflow.
+// OperatorEvents makes an account's events start one of its workflows.
 type OperatorEvents struct {
 	WorkflowID string `audit:"workflowId"` // a workflow of the account
-	// Kinds holds the kinds that start it, sorted. Empty means all kinds.
+	// Kinds holds the kinds of events that start the workflow, sorted. Empty means all kinds.
 	Kinds []string `audit:"kinds"`
-	// SilentAfter is the time without a request after which a trigger node counts as silent. 0
-	// means that it follows from the node's own usual pace.
+	// SilentAfter is how long a trigger node may be without requests before it counts as silent. 0
+	// means that the limit is derived from the node's usual rate of requests.
 	SilentAfter time.Duration `audit:"silentAfterSeconds"` // whole seconds
-	// Since is when the account, which had no such setting, was given it. What happened before
-	// makes no event.
+	// Since is when the setting was added to an account that had none. Anything earlier does not
+	// become an event.
 	Since time.Time `audit:"-"`
 
 	unknown unknown `audit:"-"`
 }
 
-// The kinds of operator events. A kind with the suffix Recovered is the end of what the kind began.
+// The kinds of operator events. A kind with the suffix Recovered reports that a condition is over.
 const (
 	ExecutionFailed = "execution.failed"
 	QueueUnattended = "queue.unattended"
@@ -40,7 +40,7 @@ func EventKinds() []string {
 	}
 }
 
-// Wants reports whether events of a kind start the workflow. e may be nil, which wants none.
+// Wants reports whether events of a kind start the workflow. A nil e wants none.
 func (e *OperatorEvents) Wants(kind string) bool {
 	return e != nil && (len(e.Kinds) == 0 || slices.Contains(e.Kinds, kind))
 }

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// These are the records of the registry. Records from a Directory or a Change are shared and must
-// not be changed: change a Clone. Times are UTC; the zero time means not set. The tag "audit" is
-// for package edit: it is the field's name in the audit, with ",hidden" if the audit must not show
-// its value. Fields with "-" are not in the audit.
+// The records of the registry. Records from a Directory or a Change are shared and must not be
+// modified: modify a Clone. Times are UTC; the zero time means not set. The tag "audit" is for
+// package edit: it is the field's name in the audit, followed by ",hidden" if the audit must not
+// show the value. Fields tagged "-" are not in the audit.
 
-// RateLimit is a limit on requests: from idle, Requests requests are admitted at once, then one
-// every Window/Requests. The zero value means that no limit is set.
+// RateLimit limits requests. After a period without requests, Requests requests are admitted
+// immediately, and then one every Window/Requests. The zero value means that no limit is set.
 type RateLimit struct {
 	Requests int64         `audit:"requests"`
 	Window   time.Duration `audit:"windowSeconds"` // whole seconds
 }
 
-// Plan is the set of limits and permissions that an account may have.
+// Plan holds the limits and permissions of the accounts that are on the plan.
 type Plan struct {
 	ID              string
 	WebhookTriggers bool      // whether workflows may have webhook triggers
-	MaxActive       int64     // active workflows with webhook triggers; Unlimited means any number
-	RateLimit       RateLimit // the limit of each workflow without a limit of its own
-	BytesPerDay     int64     // bytes of all bodies of the account; Unlimited means any number
+	MaxActive       int64     // active workflows with webhook triggers, or Unlimited
+	RateLimit       RateLimit // rate limit of each workflow that has none itself
+	BytesPerDay     int64     // maximum size of all bodies of an account per day, or Unlimited
 }
 
 // Unlimited is the value of Plan.MaxActive and Plan.BytesPerDay that means no limit.
@@ -35,7 +35,7 @@ const Unlimited = -1
 // Plans is the plan catalog, in the order of the catalog file. It is the record under PlansKey.
 type Plans []Plan
 
-// Find returns the plan with an ID, or nil if there is none.
+// Find returns the plan with the given ID, or nil if there is none.
 func (p Plans) Find(id string) *Plan {
 	for i := range p {
 		if p[i].ID == id {
@@ -52,13 +52,13 @@ type Account struct {
 	Name      string    `audit:"name"`
 	Plan      string    `audit:"plan"` // ID of a plan
 	CreatedAt time.Time `audit:"-"`
-	// LastTransition is the last activation or deactivation of one of this account's workflows. It
-	// is written here first, and then to the workflow's record. After a crash between the two
-	// writes, the next transition makes the second write first. Number is 0 if there was no
-	// transition.
+	// LastTransition is the last activation or deactivation of one of the account's workflows. It
+	// is written to this record first and then to the workflow's record. If a crash separates the
+	// two writes, the next transition completes the second one first. Number is 0 if there has been
+	// no transition.
 	LastTransition Transition `audit:"-"`
-	// Events is the workflow that the account's events start; nil means that there is none. It is
-	// shared, and must not be changed.
+	// Events makes the account's events start a workflow. nil means that they start none. The value
+	// is shared and must not be modified.
 	Events *OperatorEvents `audit:"events"`
 
 	unknown unknown `audit:"-"`
@@ -72,7 +72,7 @@ type Transition struct {
 	WorkflowID string
 	Active     bool      // true for an activation, false for a deactivation
 	At         time.Time // when it was requested
-	By         Actor     // the actor who requested it
+	By         Actor     // who requested it
 
 	unknown unknown
 }
@@ -89,7 +89,7 @@ type Workflow struct {
 	ID          string    `audit:"-"`
 	AccountID   string    `audit:"accountId"`
 	Name        string    `audit:"name"`
-	Queue       string    `audit:"queue"` // queue of the runners
+	Queue       string    `audit:"queue"` // the queue whose runners execute it
 	Active      bool      `audit:"active"`
 	ActivatedAt time.Time `audit:"-"` // when it was last activated; zero while it is inactive
 	// Transition is the number of the account's transition that last activated or deactivated the
@@ -100,8 +100,8 @@ type Workflow struct {
 	Triggers   []Trigger `audit:"triggers"`  // webhook trigger nodes, in the operator's order
 	CreatedAt  time.Time `audit:"-"`
 	UpdatedAt  time.Time `audit:"-"`
-	// Closed means that no request of the workflow is accepted while an executor copies its
-	// delivery IDs to the stream of another queue. It lasts for seconds: see ClosedFor.
+	// Closed means that no request for the workflow is accepted while an executor copies its
+	// delivery IDs to the stream of another queue. That takes a few seconds at most: see ClosedFor.
 	Closed bool `audit:"-"`
 
 	unknown unknown `audit:"-"`
@@ -111,30 +111,30 @@ type Workflow struct {
 type Trigger struct {
 	NodeID string      `audit:"-"`
 	Name   string      `audit:"name"`
-	Tokens []NodeToken `audit:"tokens,hidden"` // tokens that open the node, newest first
-	// Sender is the sender that calls the node. nil means that only the token is checked.
+	Tokens []NodeToken `audit:"tokens,hidden"` // newest first; any unexpired one opens the node
+	// Sender says how requests are verified. nil means that only the token is checked.
 	Sender *Sender `audit:"sender"`
 	// Filter selects the requests that start an execution, as compact JSON. "" selects all.
 	Filter string `audit:"filter"`
-	// Answer says how an answer waits for the end of its execution. nil means that it does not
-	// wait.
+	// Answer makes the response to a request wait until its execution has finished. nil means that
+	// the response does not wait.
 	Answer *Answer `audit:"answer"`
-	// OrderKey is the place of a request whose value is its order key. "" means that the executions
-	// have no order.
+	// OrderKey says where a request contains its order key. "" means that the executions are not
+	// ordered.
 	OrderKey string `audit:"orderKey"`
 
 	unknown unknown `audit:"-"`
 }
 
-// Answer is the setting with which the answer to a request waits for the end of its execution.
+// Answer makes the response to a request wait until its execution has finished.
 type Answer struct {
-	WaitSeconds int64 `audit:"waitSeconds"` // the maximum wait in seconds
-	Raw         bool  `audit:"raw"`         // the output of the execution is the body of the answer
+	WaitSeconds int64 `audit:"waitSeconds"` // maximum wait in seconds
+	Raw         bool  `audit:"raw"`         // the execution's output is the response body
 
 	unknown unknown `audit:"-"`
 }
 
-// Clone returns a copy. a may be nil.
+// Clone returns a copy. If a is nil, it returns nil.
 func (a *Answer) Clone() *Answer {
 	if a == nil {
 		return nil
@@ -149,12 +149,12 @@ type NodeToken struct {
 	ExpiresAt int64     // Unix nanoseconds; 0 means never
 }
 
-// IsValid reports whether the token has not expired.
+// IsValid reports whether the token has not expired at now.
 func (t NodeToken) IsValid(now time.Time) bool {
 	return t.ExpiresAt == 0 || t.ExpiresAt > now.UnixNano()
 }
 
-// Expiry returns the time when the token expires. The zero time means never.
+// Expiry returns when the token expires. The zero time means never.
 func (t NodeToken) Expiry() time.Time {
 	if t.ExpiresAt == 0 {
 		return time.Time{}
@@ -162,21 +162,21 @@ func (t NodeToken) Expiry() time.Time {
 	return time.Unix(0, t.ExpiresAt).UTC()
 }
 
-// Sender is the configuration by which a trigger node verifies its requests. Package sender
-// verifies them: see OpenSender.
+// Sender configures how a trigger node verifies its requests. Package sender does the verifying:
+// see OpenSender.
 type Sender struct {
 	Preset string `audit:"preset"` // the ID of an entry in the table of package sender
 	// Secrets holds the secrets, newest first. Expired secrets may still be among them.
 	Secrets []SenderSecret `audit:"secrets,hidden"`
-	// Settings are the settings that are not secret, by the preset's names. SealedSettings are the
-	// secret ones, each encrypted for AboutSetting.
+	// Settings holds the settings that are not secret, keyed by the preset's setting names.
+	// SealedSettings holds the secret ones, each encrypted for AboutSetting.
 	Settings       map[string]string `audit:"settings,hidden"`
 	SealedSettings map[string][]byte `audit:"sealedSettings,hidden"`
 
 	unknown unknown `audit:"-"`
 }
 
-// Sealed returns everything in the record that is encrypted.
+// Sealed returns every encrypted value in the record.
 func (w *Workflow) Sealed() (boxes [][]byte) {
 	for _, node := range w.Triggers {
 		if node.Sender == nil {
@@ -194,7 +194,7 @@ func (w *Workflow) Sealed() (boxes [][]byte) {
 	return boxes
 }
 
-// SenderSecret is a secret, or a public key, with which a sender's requests are verified.
+// SenderSecret is a secret or a public key that a sender's requests are verified with.
 type SenderSecret struct {
 	ID        string // identifies the secret where its text must not appear
 	Sealed    []byte // the text, encrypted for AboutSecret; empty means that it is a public key
@@ -202,8 +202,8 @@ type SenderSecret struct {
 	Last4     string // the last characters of the text, for people; "" if the text is short
 	SetAt     time.Time
 	ExpiresAt time.Time // the zero time means never
-	// Unseen means that the provider sent the secret, and that it was not yet shown to an operator,
-	// which happens once.
+	// Unseen means that the secret was received from the provider and has not been shown to an
+	// operator yet. It is shown only once.
 	Unseen bool
 
 	unknown unknown
@@ -211,10 +211,10 @@ type SenderSecret struct {
 
 // Key is a key of the operators' API.
 type Key struct {
-	ID   string `audit:"-"` // key_ and random characters of base64url
+	ID   string `audit:"-"` // key_ followed by random base64url characters
 	Name string `audit:"name"`
 	Role string `audit:"role"` // viewer, editor or admin
-	// AccountID is the only account that the key has access to. "" means all accounts.
+	// AccountID is the only account that the key gives access to. "" means all accounts.
 	AccountID string            `audit:"accountId"`
 	Hash      [sha256.Size]byte `audit:"-"` // SHA-256 of the key's text
 	CreatedAt time.Time         `audit:"-"`
@@ -224,36 +224,37 @@ type Key struct {
 }
 
 // Installation is the identity of the registry. It is the record under InstallationKey. While there
-// is none, or with Restoring, no process answers from the registry.
+// is no such record, or while Restoring is true, no process answers from the registry.
 type Installation struct {
 	ID string // a random UUID, which is also in the database
 	// Restoring is true while a backup is being restored.
 	Restoring bool
 	// Stamp is a random UUID that is new each time the record is written. A process that has seen
-	// the registry go back to an earlier state relies on it again when the stamp has changed: see
-	// package consistency.
+	// the registry go back to an earlier state does not rely on it again until the stamp has
+	// changed: see package consistency.
 	Stamp string
-	// Life is a random UUID that is new each time the registry is restored from the database's
-	// copy.
+	// Life is a random UUID that is new each time the registry is restored from the copy in the
+	// database.
 	Life string
 
 	unknown unknown
 }
 
-// Queue holds the settings of a queue. Its runners read the record, too: see
+// Queue holds the settings of a queue. Its runners also read the record: see
 // stream.ReadQueueSettings.
 type Queue struct {
 	Name string `audit:"-"`
-	// PausedSince is the time when the queue was paused. The zero time means that it is not paused.
+	// PausedSince is when the queue was paused. The zero time means that it is not paused.
 	PausedSince time.Time `audit:"pausedSince"`
-	// PausedUntil is the time when the pause ends by itself. The zero time means that it does not.
+	// PausedUntil is when the pause ends automatically. The zero time means never.
 	PausedUntil time.Time    `audit:"pausedUntil"`
 	Groups      []QueueGroup `audit:"groups"` // sorted by name
-	// Lanes is the number of lanes, each with a consumer of its own in every group. 0 means that no
-	// workflow of the queue has had an order key, so that the queue has no lanes.
+	// Lanes is the number of lanes. Every group of runners has a separate consumer for each lane. 0
+	// means that no workflow of the queue has ever had an order key, and that the queue has no
+	// lanes.
 	Lanes int64 `audit:"-"`
-	// Stream is the queue's own stream. nil means that the starts of the queue are in the stream
-	// that all queues share.
+	// Stream is the queue's own stream. nil means that the queue's starts are in the stream that
+	// all queues share.
 	Stream *QueueStream `audit:"stream"`
 
 	unknown unknown `audit:"-"`
@@ -263,22 +264,22 @@ type Queue struct {
 type QueueStream struct {
 	Phase    StreamPhase `audit:"-"`        // where starts are stored now
 	MaxBytes int64       `audit:"maxBytes"` // maximum size; 0 means no limit
-	// Whole seconds; 0 means as the shared stream.
+	// in whole seconds; 0 means as long as in the shared stream
 	MaxAge   time.Duration `audit:"maxAgeSeconds"`
 	Replicas int64         `audit:"replicas"` // 0 means as many as the shared stream
-	// Tags of the servers that hold it; empty means any server.
+	// tags of the servers that may hold the stream; empty means any server
 	PlacementTags []string `audit:"placementTags"`
 
 	unknown unknown `audit:"-"`
 }
 
-// StreamPhase says where the starts of a queue are stored while the queue moves to its own stream
-// or back. Its values are the values of the enum in proto.
+// StreamPhase says where a queue's starts are stored while the queue moves to its own stream or
+// back. The values are those of the enum in proto.
 type StreamPhase int32
 
-// These are the phases, in their order.
+// The phases, in the order in which a queue goes through them.
 const (
-	// To the shared stream; the delivery IDs are copied to the own one.
+	// To the shared stream, while the delivery IDs are copied to the queue's own stream.
 	MovingIn  StreamPhase = iota + 1
 	ClosedIn              // nowhere, while the last delivery IDs are copied to the own stream
 	Own                   // to the own stream
@@ -300,12 +301,12 @@ func (p StreamPhase) String() string {
 	return streamPhases[p]
 }
 
-// Moves reports whether the queue is on the way to its own stream, or back.
+// Moves reports whether the queue is moving to its own stream or back.
 func (p StreamPhase) Moves() bool {
 	return p == MovingIn || p == ClosedIn || p == MovingOut || p == ClosedOut
 }
 
-// Place returns the place where an ingress stores the starts of the queue. The queue may be nil.
+// Place returns where an ingress stores the starts of the queue. q may be nil.
 func (q *Queue) Place() Place {
 	switch {
 	case q == nil || q.Stream == nil:
@@ -317,23 +318,23 @@ func (q *Queue) Place() Place {
 	case q.Stream.Phase == MovingIn || q.Stream.Phase == Draining || q.Stream.Phase == 0:
 		return PlaceShared
 	}
-	return PlaceClosed // a later version knows the phase
+	return PlaceClosed // a phase of a later version
 }
 
-// QueueGroup holds the settings of a group of runners.
+// QueueGroup holds a queue's settings for one group of runners.
 type QueueGroup struct {
 	Group       string `audit:"-"`
-	MaxInFlight int64  `audit:"maxInFlight"` // 0 means as many as its members ask for
+	MaxInFlight int64  `audit:"maxInFlight"` // 0 means that the operator has set no limit
 
 	unknown unknown `audit:"-"`
 }
 
-// Paused reports whether the queue is paused at a time.
+// Paused reports whether the queue is paused at the given time.
 func (q *Queue) Paused(now time.Time) bool {
 	return !q.PausedSince.IsZero() && (q.PausedUntil.IsZero() || now.Before(q.PausedUntil))
 }
 
-// Clone returns a copy that may be changed.
+// Clone returns a copy that may be modified.
 func (q *Queue) Clone() *Queue {
 	own := *q
 	own.Groups = slices.Clone(q.Groups)
@@ -345,13 +346,13 @@ func (q *Queue) Clone() *Queue {
 	return &own
 }
 
-// TriggerSecrets are the secrets of a trigger node. They are the record in SecretsBucket, which an
+// TriggerSecrets holds the secrets of a trigger node. It is the record in SecretsBucket, which an
 // ingress may not read.
 type TriggerSecrets struct {
 	Tokens        []Token // the workflow's record holds the hashes of the valid ones
 	SamplePayload []byte  // one JSON text; nil means that none is configured
-	// Sealed is the encryption of the fields above for AboutTrigger, and replaces them. Empty means
-	// that they are not encrypted.
+	// Sealed holds the fields above, encrypted for AboutTrigger; they are then empty. If Sealed is
+	// empty, they are not encrypted.
 	Sealed []byte
 
 	unknown unknown
@@ -359,17 +360,17 @@ type TriggerSecrets struct {
 
 // Token is an unencrypted token.
 type Token struct {
-	Text      string // the token as it is in a webhook's URL
+	Text      string // the token as it appears in a webhook's URL
 	CreatedAt time.Time
 
 	unknown unknown
 }
 
-// unknown holds the fields of a record that only a later version knows. A change by this version
-// keeps them.
+// unknown holds the encoded fields of a record that only later versions define. A change by this
+// version preserves them.
 type unknown []byte
 
-// Clone returns a copy that shares nothing that may be changed.
+// Clone returns a copy that shares nothing that may be modified.
 func (w *Workflow) Clone() *Workflow {
 	own := *w
 	own.Triggers = slices.Clone(w.Triggers)
@@ -381,8 +382,7 @@ func (w *Workflow) Clone() *Workflow {
 	return &own
 }
 
-// Trigger returns a node of the workflow, or nil if the workflow has no node with this ID. The
-// workflow may be nil.
+// Trigger returns the node with the given ID, or nil if the workflow has none. w may be nil.
 func (w *Workflow) Trigger(nodeID string) *Trigger {
 	if w == nil {
 		return nil
@@ -395,7 +395,7 @@ func (w *Workflow) Trigger(nodeID string) *Trigger {
 	return nil
 }
 
-// Clone returns a copy that shares nothing that may be changed. For nil it returns nil.
+// Clone returns a copy that shares nothing that may be modified. The clone of nil is nil.
 func (s *Sender) Clone() *Sender {
 	if s == nil {
 		return nil
@@ -406,7 +406,7 @@ func (s *Sender) Clone() *Sender {
 	return &own
 }
 
-// Live returns the secrets that have not expired. For nil it returns none.
+// Live returns the secrets that have not expired at now. It returns nil if s is nil.
 func (s *Sender) Live(now time.Time) (live []SenderSecret) {
 	if s == nil {
 		return nil

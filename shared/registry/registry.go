@@ -6,8 +6,8 @@
 // Package consistency delivers every change, in order, to every process, and waits until all of
 // them have applied it.
 //
-// The first bucket contains only hashes. Tokens and sample payloads are in a second bucket, which
-// an ingress may not read.
+// The first bucket contains only hashes of tokens. The tokens themselves and the sample payloads
+// are in a second bucket, which an ingress may not read.
 package registry
 
 import (
@@ -28,12 +28,12 @@ const Stream = "KV_" + Bucket
 // Streams returns the names of the streams behind the buckets.
 func Streams() []string { return []string{Stream, "KV_" + SecretsBucket} }
 
-// CopyStreams returns the names of the streams behind the copy.
+// CopyStreams returns the names of the streams behind the ingresses' copy: see edit.EnsureCopy.
 func CopyStreams() []string { return []string{Stream} }
 
-// These are the keys of Bucket: one for the plan catalog, one for the installation's identity, and
-// one for each account, workflow, key of the operators' API and queue with settings. For the
-// latter, the ID or name follows the prefix.
+// The keys of Bucket: one for the plan catalog, one for the installation's identity, and one for
+// each account, workflow, key of the operators' API, and queue that has settings. For these four
+// the ID or the name follows the prefix.
 const (
 	PlansKey        = "plans"
 	InstallationKey = "installation"
@@ -43,22 +43,22 @@ const (
 	QueuePrefix     = "queue."
 )
 
-// HeaderAudit is the header of a stored record that holds the actor and the content of the change:
+// HeaderAudit is the header of a stored record that holds who made the change and what it changed:
 // see package edit.
 const HeaderAudit = "Hookstart-Audit"
 
 // Change is one revision of the registry: the new record, or the ID of a deleted one. Exactly one
-// of the record fields is set.
+// of the fields below At is set.
 type Change struct {
 	Revision uint64 // the sequence of the message in the bucket's stream
-	// At is the time when the server stored the revision.
+	// At is when the server stored the revision.
 	At time.Time
 
 	Plans    Plans // the plans; may be empty, but not nil
 	Account  *Account
 	Workflow *Workflow
 	APIKey   *Key   // ingresses ignore it
-	Queue    *Queue // there is no deletion
+	Queue    *Queue // queues are never deleted
 	// Installation is zero if the record was deleted.
 	Installation *Installation
 
@@ -67,8 +67,8 @@ type Change struct {
 	DeletedAPIKey   string
 }
 
-// DecodeChange decodes a message of the bucket's stream. deleted says whether the message is a
-// deletion, revision is its sequence, and data is its record.
+// DecodeChange decodes a message of the bucket's stream. deleted reports whether the message is a
+// deletion, revision is its sequence, at is when it was stored, and data is the encoded record.
 func DecodeChange(
 	subject string, deleted bool, revision uint64, at time.Time, data []byte,
 ) (c Change, err error) {

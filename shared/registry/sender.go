@@ -8,7 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Every box is encrypted for exactly one of these purposes, so that one box cannot replace another.
+// Every secret is encrypted for exactly one of these purposes, so no box can be put in another's
+// place.
 
 // AboutTrigger returns the purpose for which the tokens and the sample payload of a node are
 // encrypted.
@@ -16,24 +17,25 @@ func AboutTrigger(workflowID, nodeID string) string {
 	return "trigger:" + workflowID + "." + nodeID
 }
 
-// AboutSecret returns the purpose for which a secret of a node's sender is encrypted.
+// AboutSecret returns the purpose for which a secret in a node's sender record is encrypted.
 func AboutSecret(workflowID, nodeID, secretID string) string {
 	return "secret:" + workflowID + "." + nodeID + ":" + secretID
 }
 
-// AboutSetting returns the purpose for which a secret setting of a node's sender is encrypted.
+// AboutSetting returns the purpose for which a secret setting in a node's sender record is
+// encrypted.
 func AboutSetting(workflowID, nodeID, name string) string {
 	return "setting:" + workflowID + "." + nodeID + ":" + name
 }
 
-// AboutCaptured returns the purpose for which a secret that a node's provider has sent is encrypted
-// on its way to the executors.
+// AboutCaptured returns the purpose for which a secret that was received from a node's provider is
+// encrypted on its way to the executors.
 func AboutCaptured(workflowID, nodeID string) string {
 	return "captured:" + workflowID + "." + nodeID
 }
 
-// OpenSender decrypts the record of a node's sender, which may be nil. The config holds unencrypted
-// secrets. Its errors wrap the errors of seal.Keys.Open, and name the node.
+// OpenSender decrypts the sender record of a node; record may be nil. The returned config holds the
+// secrets in plain text. Errors wrap those of seal.Keys.Open and name the node.
 func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sender.Config, error) {
 	if record == nil {
 		return sender.Config{}, nil
@@ -71,7 +73,7 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 	return config, nil
 }
 
-// compileSender decrypts and compiles the sender of a node.
+// compileSender decrypts and compiles the sender of a node. Its errors name the node.
 func compileSender(
 	keys *seal.Keys, workflowID, nodeID string, record *Sender,
 ) (*sender.Sender, error) {

@@ -14,24 +14,25 @@ type keyed interface {
 	key() string
 }
 
-// shards is a hash table for one writer and many readers, which take no lock. With a million values
-// it takes 33 bytes for each, while a map of them takes 57: it stores no keys. A change copies one
-// shard, which is 8 KB in a table of that size.
+// shards is a hash table for one writer and many readers. Readers take no lock. With a million
+// values it takes 33 bytes per value, where a map takes 57, because it does not store the keys. A
+// change copies one shard, which is 8 KB in a table of that size.
 type shards[V keyed] struct {
 	seed maphash.Seed
-	// whether the table is complete: before that, the writer fills the shards in place, and readers
-	// find nothing
+	// whether the table is complete. Before that, the writer fills the shards in place and readers
+	// find nothing.
 	published atomic.Bool
 	shard     [shardCount]atomic.Pointer[shard[V]]
 }
 
-// shard is a part of the table, with open addressing and linear probing. At least one slot is free.
+// shard is one part of the table. It uses open addressing with linear probing, and always has a
+// free slot.
 type shard[V keyed] struct {
 	slots []slot[V] // the length is a power of two
 	used  int
 }
 
-// slot is one place of a shard. It is free if its value is nil.
+// slot is one slot of a shard. It is free if its value is nil.
 type slot[V keyed] struct {
 	hash  uint64
 	value V
@@ -54,7 +55,7 @@ func (s *shards[V]) get(key string) (v V, found bool) {
 	return s.last(key)
 }
 
-// last returns the writer's value, published or not.
+// last returns the latest value that the writer has set, whether or not the table is published.
 func (s *shards[V]) last(key string) (V, bool) {
 	hash := maphash.String(s.seed, key)
 	at := s.of(hash).Load().find(hash, key)
@@ -102,7 +103,7 @@ func (s *shards[V]) len() int {
 	return n
 }
 
-// find returns the slot of a key, or the free slot where the key belongs.
+// find returns the slot that holds key, or the free slot where key belongs.
 func (s *shard[V]) find(hash uint64, key string) *slot[V] {
 	mask := uint64(len(s.slots)) - 1
 	for i := hash / shardCount; ; i++ {
@@ -113,7 +114,7 @@ func (s *shard[V]) find(hash uint64, key string) *slot[V] {
 	}
 }
 
-// without returns a copy that has the given number of slots and lacks one of the values.
+// without returns a copy with the given number of slots that does not contain v.
 func (s *shard[V]) without(v V, slots int) *shard[V] {
 	other := &shard[V]{slots: make([]slot[V], slots)}
 	for _, old := range s.slots {

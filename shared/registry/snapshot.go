@@ -17,7 +17,7 @@ type Webhook struct {
 	ID         string
 	AccountID  string
 	Queue      string
-	Active     bool      // by the record, whether or not the plan allows it
+	Active     bool      // as recorded, whether or not the plan allows it
 	place      uint32    // position among the account's active workflows; for the writer only
 	Transition int64     // orders the active workflows of an account
 	RateLimit  RateLimit // zero means the plan's rate limit
@@ -27,8 +27,7 @@ type Webhook struct {
 
 func (w *Webhook) key() string { return w.ID }
 
-// compare orders the active workflows of an account by the time of their activation, earliest
-// first.
+// compare orders an account's active workflows by when they were activated, earliest first.
 func (w *Webhook) compare(other *Webhook) int {
 	return cmp.Or(cmp.Compare(w.Transition, other.Transition), cmp.Compare(w.ID, other.ID))
 }
@@ -43,30 +42,31 @@ type Node struct {
 	// Filter decides which requests start an execution. nil means that every request does, unless
 	// Unusable is set.
 	Filter *filter.Filter
-	// OrderKey is the place of the order key of a request. nil means that the executions have no
-	// order, unless Unusable is set.
+	// OrderKey says where a request contains its order key. nil means that the executions are not
+	// ordered, unless Unusable is set.
 	OrderKey *filter.Key
-	// Answer is how the answer to a request waits for the end of its execution. nil means that it
-	// does not.
+	// Answer makes the response to a request wait until its execution has finished. nil means that
+	// the response does not wait.
 	Answer *Answer
 	// Unusable is the reason why the node cannot decide about requests: this process cannot decrypt
-	// the secrets of its sender, or cannot interpret its filter or order key. Such a node must
+	// the secrets of its sender, or cannot interpret its filter or its order key. Such a node must
 	// refuse every request. nil means that the node is usable.
 	Unusable error
 }
 
-// View is everything that a request needs to know about its workflow.
+// View is everything that a request needs to know about its workflow and the account's plan.
 type View struct {
 	Workflow *Webhook
 	Plan     *Plan // nil means that the account or its plan is unknown, and nothing is allowed
 	// WithinPlan reports whether the plan allows the workflow to be active.
+	// WithinPlan reports whether the plan allows the workflow to be active.
 	WithinPlan bool
 }
 
-// PlanHasWebhooks reports whether the plan has webhook triggers.
+// PlanHasWebhooks reports whether the plan allows webhook triggers. It does not if Plan is nil.
 func (v View) PlanHasWebhooks() bool { return v.Plan != nil && v.Plan.WebhookTriggers }
 
-// Limit returns the rate limit that is in force.
+// Limit returns the rate limit in force. Plan must not be nil unless the workflow has a limit.
 func (v View) Limit() RateLimit {
 	if v.Workflow.RateLimit.Requests > 0 {
 		return v.Workflow.RateLimit
@@ -78,14 +78,15 @@ func (v View) Limit() RateLimit {
 type account struct {
 	id   string
 	plan *Plan // nil means that the account's plan is not in the catalog
-	// limited is true if the plan allows only the active workflows up to last, or none if last is
-	// nil. Otherwise the plan allows all of them.
+	// limited reports whether the plan allows only some of the active workflows: those up to and
+	// including last, or none if last is nil. Otherwise the plan allows all of them.
 	limited bool
 	last    *Webhook
 }
 
 func (a *account) key() string { return a.id }
 
+// allows reports whether the plan allows w to be active.
 func (a *account) allows(w *Webhook) bool {
 	return !a.limited || a.last != nil && w.Active && w.compare(a.last) <= 0
 }
@@ -93,47 +94,46 @@ func (a *account) allows(w *Webhook) bool {
 // owner is the part of an account that the writer needs.
 type owner struct {
 	id     string
-	known  bool       // the account's record exists; without it there are only workflows
+	known  bool       // whether the account has a record; otherwise only workflows name it
 	plan   string     // the ID of the account's plan
-	active []*Webhook // the active triggers, in no order
+	active []*Webhook // the active workflows, in no particular order
 }
 
-// Snapshot is the registry in memory. Lookup takes no lock. When the bucket was recreated or
-// restored, a new copy is loaded beside the current one, and then replaces it as a whole.
+// Snapshot is the registry in memory. Lookup takes no lock. When the bucket has been recreated or
+// restored, a new copy is loaded next to the current one and then replaces it as a whole.
 type Snapshot struct {
 	current atomic.Pointer[tables] // read by Lookup
 
 	mu sync.Mutex
-	// filling holds the tables to which changes are applied: the same as current, except while
-	// another copy is loaded.
+	// filling holds the tables that changes are applied to. They are the same as current, except
+	// while another copy is being loaded.
 	filling *tables
 	keys    *seal.Keys // decrypt senders' secrets
-	drains  drains     // the changes that are applied but not in force yet
+	drains  drains     // the changes that have been applied but are not yet in force
 }
 
-// tables holds the records of one snapshot. Lookup's maps are split into shards, and a change
-// replaces the shard of its key: a write copies one shard, in about 10 µs with a million workflows,
-// and a read takes no lock.
+// tables holds the records of one snapshot. The maps that Lookup reads are split into shards, and a
+// change replaces the shard of its key: a write copies one shard, which takes about 10 µs with a
+// million workflows, and a read takes no lock.
 type tables struct {
 	workflows shards[*Webhook]
 	accounts  shards[*account]
 
-	// The following fields are for writers only and guarded by Snapshot.mu. Lookup does not read
-	// them.
+	// The following fields are only for writers, which hold Snapshot.mu. Lookup does not read them.
 	loading bool
 	plans   Plans
-	owners  map[string]*owner // the owners, by account
-	texts   map[string]string // texts that many records share: see shared
-	// unusable holds the workflows with an unusable sender, and the reason (see Node.Unusable).
+	owners  map[string]*owner // by account ID
+	texts   map[string]string // strings that many records share: see shared
+	// unusable holds, for each workflow with an unusable sender, the reason (see Node.Unusable).
 	unusable map[string]error
-	// opened holds the workflows whose senders' secrets are encrypted and were all decrypted.
+	// opened holds the workflows with encrypted senders' secrets that could all be decrypted.
 	opened map[string]struct{}
-	queues map[string]*queueDoor // the queues that workflows or records name
+	queues map[string]*queueDoor // the queues named by workflows or records
 	keys   *seal.Keys            // decrypt senders' secrets
 }
 
-// NewSnapshot returns an empty snapshot. Lookup finds nothing before Loaded is called. keys decrypt
-// senders' secrets; nil means that there are no keys.
+// NewSnapshot returns an empty snapshot. Lookup finds nothing until Loaded has been called. keys
+// decrypts senders' secrets; nil means that there are no keys.
 func NewSnapshot(keys *seal.Keys) *Snapshot {
 	s := &Snapshot{filling: newTables(keys), keys: keys}
 	s.current.Store(s.filling)
@@ -174,7 +174,7 @@ func (s *Snapshot) Accounts() int { return s.current.Load().accounts.len() }
 // Len returns the number of workflows.
 func (s *Snapshot) Len() int { return s.current.Load().workflows.len() }
 
-// ActiveBesides returns the number of an account's active workflows other than the given one.
+// ActiveBesides returns the number of the account's active workflows, not counting the given one.
 func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +201,7 @@ func (s *Snapshot) Unusable() (count int, why error) {
 	return len(unusable), why
 }
 
-// Survey counts the workflows with a sender whose secrets are encrypted.
+// Survey counts the workflows with encrypted senders' secrets, by whether the keys decrypt them.
 func (s *Snapshot) Survey() (found Survey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,8 +222,9 @@ func (s *Snapshot) Apply(c Change) {
 	}
 }
 
-// Unsettled implements consistency.Settler: the changes from the revision since on are not in force
-// yet, because requests that began before them are still storing. since is 0 if all are in force.
+// Unsettled implements consistency.Settler: the changes from revision since on are not yet in
+// force, because requests that began before them are still storing. since is 0 if all changes are
+// in force.
 func (s *Snapshot) Unsettled() (since uint64, settled <-chan struct{}) {
 	return s.drains.unsettled()
 }
@@ -253,8 +254,8 @@ func (t *tables) lookup(workflowID string) (View, bool) {
 		if view.WithinPlan || !w.Active {
 			return view, true
 		}
-		// The workflow exceeds its plan's limit, or was deactivated or deleted between the two
-		// reads.
+		// Either the workflow exceeds its plan's limit, or it was deactivated or deleted between
+		// the two reads.
 		if again, _ := t.workflows.get(workflowID); again == w {
 			return view, true
 		}
@@ -269,8 +270,8 @@ func (t *tables) viewOf(w *Webhook) View {
 	return view
 }
 
-// apply applies a change. It returns the queues to which requests may still be storing as before
-// the change.
+// apply applies a change. It returns the queues in which requests may still be storing according to
+// the state before the change.
 func (t *tables) apply(c Change) (moved []*queueDoor) {
 	switch {
 	case c.Plans != nil:
@@ -301,6 +302,7 @@ func (t *tables) apply(c Change) (moved []*queueDoor) {
 	return nil
 }
 
+// loaded publishes the tables for Lookup.
 func (t *tables) loaded() {
 	t.loading = false
 	t.refreshAll()
@@ -313,7 +315,7 @@ func (t *tables) setWorkflow(w *Webhook) (moved []*queueDoor) {
 	before, existed := t.workflows.last(w.ID)
 	stays := existed && before.Active && w.Active && before.AccountID == w.AccountID
 	// A lookup that finds an active workflow must find it within its plan. So the account is
-	// updated before an activation, and after a deactivation.
+	// updated before an activation but after a deactivation.
 	switch {
 	case stays:
 		w.place = before.place
@@ -338,7 +340,7 @@ func (t *tables) setWorkflow(w *Webhook) (moved []*queueDoor) {
 	return moved
 }
 
-// deactivate removes a workflow from the active ones, if it is among them.
+// deactivate removes w from its account's active workflows, if it was active.
 func (t *tables) deactivate(w *Webhook) {
 	if !w.Active {
 		return
@@ -352,6 +354,7 @@ func (t *tables) deactivate(w *Webhook) {
 	t.forget(w.AccountID)
 }
 
+// owner returns the owner of an account, and creates it if there is none.
 func (t *tables) owner(accountID string) *owner {
 	o := t.owners[accountID]
 	if o == nil {
@@ -361,7 +364,7 @@ func (t *tables) owner(accountID string) *owner {
 	return o
 }
 
-// forget deletes an owner that has neither a record nor workflows.
+// forget deletes an account's owner if it has neither a record nor active workflows.
 func (t *tables) forget(accountID string) {
 	if o := t.owners[accountID]; !o.known && len(o.active) == 0 {
 		delete(t.owners, accountID)
@@ -374,8 +377,8 @@ func (t *tables) refreshAll() {
 	}
 }
 
-// refresh recomputes which workflows of an account the plan allows to be active: the workflows that
-// were activated first.
+// refresh recomputes which of an account's active workflows the plan allows: those that were
+// activated first.
 func (t *tables) refresh(accountID string) {
 	o := t.owners[accountID]
 	if t.loading || !o.known {
@@ -393,7 +396,7 @@ func (t *tables) refresh(accountID string) {
 
 // webhookOf returns the Webhook for a workflow's record.
 func (t *tables) webhookOf(r *Workflow) *Webhook {
-	// Most workflows have one node with one token. They take one allocation.
+	// Most workflows have one node with one token. One allocation is enough for those.
 	whole := &struct {
 		Webhook
 		node  [1]Node
@@ -420,9 +423,9 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 			Tokens: append(tokens, trigger.Tokens...),
 			Answer: trigger.Answer,
 		}
-		tokens = nil // the space is for the first node
+		tokens = nil // only the first node uses the preallocated space
 		if trigger.Sender != nil {
-			// The sender is compiled once per revision, and not per request.
+			// The sender is compiled once per revision, not once per request.
 			if node.Sender, node.Unusable = compileSender(t.keys, w.ID, node.ID,
 				trigger.Sender); node.Unusable != nil {
 				t.unusable[w.ID] = node.Unusable
@@ -430,7 +433,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 			}
 		}
 		if trigger.Filter != "" && node.Unusable == nil {
-			// A node whose filter this version cannot read refuses requests temporarily, so that no
+			// A node whose filter this version cannot parse refuses requests for now, so that no
 			// execution is started or lost by mistake.
 			node.Filter, node.Unusable = compileFilter(w.ID, node.ID, trigger.Filter)
 		}
@@ -452,7 +455,7 @@ func compileFilter(workflowID, nodeID, text string) (*filter.Filter, error) {
 	return f, nil
 }
 
-// compileKey compiles the place of a node's order key.
+// compileKey compiles the order key of a node.
 func compileKey(workflowID, nodeID, text string) (*filter.Key, error) {
 	k, err := filter.ParseKey(text)
 	if err != nil {
@@ -463,11 +466,12 @@ func compileKey(workflowID, nodeID, text string) (*filter.Key, error) {
 	return k, nil
 }
 
-// maxTexts is the maximum number of texts that are kept for sharing. If each workflow has node IDs
-// of its own, keeping all of them would take more memory than it saves.
+// maxTexts is the maximum number of strings kept for sharing. If every workflow has different node
+// IDs, keeping all of them would take more memory than it saves.
 const maxTexts = 10_000
 
-// shared returns an equal text, so that a text of many records is in memory only once.
+// shared returns a string equal to text, so that a string used by many records is in memory only
+// once.
 func (t *tables) shared(text string) string {
 	if same, ok := t.texts[text]; ok {
 		return same

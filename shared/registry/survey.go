@@ -9,15 +9,16 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Survey counts how many encrypted secrets some keys can decrypt.
+// Survey counts the encrypted secrets that a set of keys can and cannot decrypt.
 type Survey struct {
 	Opened  int      // boxes, or senders, that the keys decrypt
 	Closed  int      // boxes, or senders, that the keys do not decrypt
-	Missing []string // IDs of the keys that are missing, in order
-	Why     error    // the reason for one of the closed ones
+	Missing []string // IDs of the missing keys, sorted
+	Why     error    // why one of the closed ones could not be decrypted
 }
 
-// Add counts one encrypted value. err is the error of decrypting it, or nil.
+// Add counts one encrypted value. err is the error from decrypting it, or nil. Errors that are not
+// due to the keys are not counted.
 func (s *Survey) Add(err error) {
 	switch {
 	case err == nil:
@@ -52,7 +53,7 @@ func (s *Survey) Err(keys *seal.Keys) error {
 		strings.Join(s.Missing, ", "), present)
 }
 
-// Warning returns a text that names the missing keys, or "" if none is missing.
+// Warning returns a warning that names the missing keys, or "" if every secret can be decrypted.
 func (s *Survey) Warning() string {
 	switch {
 	case s.Closed == 0:
@@ -66,7 +67,7 @@ func (s *Survey) Warning() string {
 		strings.Join(s.Missing, ", "))
 }
 
-// Try counts the boxes in a workflow's record.
+// Try tries to decrypt every encrypted value in a workflow's record and counts the results.
 func (s *Survey) Try(keys *seal.Keys, w *Workflow) {
 	try := func(box []byte, about string) {
 		_, err := keys.Open(box, about)

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// TokenPrefix is the beginning of every token, so that a leaked one is recognised.
+// TokenPrefix is the prefix of every token. It makes a leaked token recognizable.
 const TokenPrefix = "hst_"
 
 // TokenHash is the SHA-256 of a token's text. The ingress has only the hashes of tokens.
@@ -25,5 +25,5 @@ func NewToken() string {
 // HashToken returns the hash of a token, which may be any text.
 func HashToken(token string) TokenHash { return execution.SHA256(token) }
 
-// ID returns 16 hex digits that identify a token where its text must not appear.
+// ID returns 16 hex digits that identify a token in places where its text must not appear.
 func (h TokenHash) ID() string { return hex.EncodeToString(h[:8]) }

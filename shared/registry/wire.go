@@ -12,8 +12,8 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// The following functions encode the records for NATS. No other file of this package knows the
-// encoding.
+// The functions in this file encode and decode the records as they are stored in NATS. No other
+// file of this package depends on the encoding.
 
 // marshal is the deterministic encoding: equal messages have equal encodings.
 var marshal = proto.MarshalOptions{Deterministic: true}
@@ -440,7 +440,7 @@ func DecodeTriggerSecrets(data []byte) (*TriggerSecrets, error) {
 	return s, nil
 }
 
-// into adds the fields that this version does not know to a message.
+// into adds the unknown fields to a message.
 func (u unknown) into(m proto.Message) {
 	if len(u) > 0 {
 		m.ProtoReflect().SetUnknown([]byte(u))
@@ -494,9 +494,11 @@ func orUnlimited(n *int64) int64 {
 	return *n
 }
 
-// decodePlainWorkflow decodes a plain workflow: one without senders, as most are, that was stored
-// by this version. It returns nil for any other data. A process that starts reads all workflows,
-// perhaps a million: this function takes a third of the time and memory of proto.Unmarshal.
+// decodePlainWorkflow decodes a plain workflow, as most are: one that only has fields that
+// workflows have had from the beginning, without a sender, filter, order key or answer, in the
+// encoding of this version. It returns nil for any other data. A process reads all workflows when
+// it starts, perhaps a million, and this function takes a third of the time and memory of
+// proto.Unmarshal.
 func decodePlainWorkflow(data []byte) *Workflow {
 	w, f := &Workflow{Triggers: []Trigger{}}, fields{rest: data}
 	for f.next() {
@@ -533,20 +535,20 @@ func decodePlainWorkflow(data []byte) *Workflow {
 	return w
 }
 
-// fields reads the fields of a message, which must be in order. It fails for everything else.
+// fields reads the fields of a message, which must be sorted by number. It fails on anything else.
 type fields struct {
 	rest   []byte
 	failed bool
 
 	// number and the following fields describe the field that was read last.
 	number int32
-	again  bool // the field before had the same number
+	again  bool // the previous field had the same number
 	kind   protowire.Type
 	value  uint64
 	bytes  []byte
 }
 
-// next reads a field. It returns false at the end, and after a failure.
+// next reads a field. It returns false at the end and after a failure.
 func (f *fields) next() bool {
 	if f.failed || len(f.rest) == 0 {
 		return false

@@ -26,14 +26,14 @@ func (i *Ingress) Apply(c registry.Change) {
 	i.Snapshot.Apply(c)
 }
 
-// StartIngress announces an ingress with a body limit of 7 bytes that follows the registry. The
-// test must stop the announcer.
+// StartIngress starts an ingress that follows the registry and announces a body limit of 7 bytes.
+// The test must stop the heartbeat.
 func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *consistency.Heartbeat) {
 	tb.Helper()
 	return StartSealedIngress(tb, nc, nil)
 }
 
-// StartSealedIngress works like StartIngress, with keys.
+// StartSealedIngress is like StartIngress, but with keys.
 func StartSealedIngress(
 	tb testing.TB, nc *nats.Conn, keys *seal.Keys,
 ) (*Ingress, *consistency.Heartbeat) {

@@ -1,4 +1,4 @@
-// Package registrytest sets up a registry for tests, in the way of an executor.
+// Package registrytest sets up a registry for tests in the same way as an executor does.
 package registrytest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Registry is a registry together with an editor of it.
+// Registry is a registry together with an editor for it.
 type Registry struct {
 	*edit.Editor
 	Directory  *edit.Directory
@@ -29,14 +29,14 @@ type Registry struct {
 	JetStream  jetstream.JetStream
 }
 
-// Start creates missing streams and buckets, puts the default plans in force and announces an
-// executor. The registry ends with the test.
+// Start creates the streams and buckets that are missing, applies the default plans and announces
+// an executor. The registry is stopped when the test ends.
 func Start(tb testing.TB, nc *nats.Conn) *Registry {
 	tb.Helper()
 	return StartSealed(tb, nc, nil)
 }
 
-// StartSealed works like Start, with keys.
+// StartSealed is like Start, but with keys.
 func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -59,7 +59,7 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	r.Follower, err = consistency.Follow(ctx, js, r.Directory, log)
 	check(err)
 	tb.Cleanup(r.Follower.Stop)
-	// In a test, no process is cut off from NATS before the first Start.
+	// In a test, no process can have been cut off from NATS before the first Start.
 	r.Membership, err = consistency.JoinFirst(ctx, nc)
 	check(err)
 	tb.Cleanup(r.Membership.Stop)
@@ -80,8 +80,8 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	return r
 }
 
-// Identify writes the registry's identity again, or for the first time, as an executor does that
-// has found the registry to be the newest.
+// Identify writes the registry's identity, for the first time or again, as an executor does once it
+// has found that the registry is the newest.
 func Identify(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()
 	var err error

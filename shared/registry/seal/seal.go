@@ -1,6 +1,6 @@
-// Package seal encrypts secrets at rest with AES-256-GCM and keys from a file. A sealed secret is
-// bound to its record and cannot be opened as another record's, so that a writer of records cannot
-// swap their secrets.
+// Package seal encrypts secrets at rest with AES-256-GCM and keys from a file. A sealed secret,
+// called a box, is bound to its record and cannot be opened as another record's, so somebody who
+// can write records still cannot swap their secrets.
 package seal
 
 import (
@@ -18,11 +18,12 @@ import (
 	"strings"
 )
 
-// ErrNoKey means that a key is missing: nothing can be sealed, or a box cannot be opened.
+// ErrNoKey means that a key is missing: either there is none to seal with, or the one that sealed a
+// box is not there.
 var ErrNoKey = errors.New("the key is missing")
 
-// MissingKeyError names the key that is missing to open a box. errors.Is(err, ErrNoKey) holds for
-// it.
+// MissingKeyError names the missing key that a box was sealed with. It matches ErrNoKey under
+// errors.Is.
 type MissingKeyError struct{ ID string }
 
 func (e *MissingKeyError) Error() string {
@@ -33,14 +34,15 @@ func (e *MissingKeyError) Error() string {
 // Is reports whether target is ErrNoKey.
 func (*MissingKeyError) Is(target error) bool { return target == ErrNoKey }
 
-// ErrBroken means that the key is there but a box does not open: it is damaged, or it belongs to
-// another record.
+// ErrBroken means that a box cannot be opened although its key is there: it is damaged, or it
+// belongs to another record.
 var ErrBroken = errors.New("the sealed secret cannot be decrypted: it is damaged, or belongs to " +
 	"another record")
 
-// Keys seals and opens secrets. It is immutable and safe for concurrent use. A nil Keys has no key.
+// Keys seals and opens secrets. It is immutable and safe for concurrent use. A nil *Keys has no
+// key.
 type Keys struct {
-	first string // the ID of the key that seals
+	first string // the ID of the key that is used for sealing
 	byID  map[string]cipher.AEAD
 }
 
@@ -59,9 +61,9 @@ func NewLine() string {
 	return "k" + strings.ToLower(rand.Text()[:8]) + ":" + base64.StdEncoding.EncodeToString(key[:])
 }
 
-// ReadFile reads a key file: lines of the form id:base64(32 bytes). The first key seals, all of
-// them open. Empty lines and lines that begin with # are ignored. A path of "" means no keys. No
-// error quotes a key.
+// ReadFile reads a key file: lines of the form id:base64(32 bytes). The first key is used for
+// sealing; all of them open boxes. Empty lines and lines that begin with # are ignored. If path is
+// "", it returns nil: no keys. No error quotes a key.
 func ReadFile(path string) (*Keys, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // the nil Keys are of use
@@ -128,8 +130,8 @@ func (k *Keys) IDs() []string {
 	return slices.Sorted(maps.Keys(k.byID))
 }
 
-// KeyID returns the ID of the key that a box is sealed with; "" if the box has a form that this
-// version does not know.
+// KeyID returns the ID of the key that a box is sealed with, or "" if this version does not know
+// the form of the box.
 func KeyID(box []byte) string {
 	id, _, err := keyOf(box)
 	if err != nil {
@@ -138,8 +140,8 @@ func KeyID(box []byte) string {
 	return id
 }
 
-// Seal encrypts a secret of the record that about names (see Open) and returns the box. Without a
-// key it returns ErrNoKey.
+// Seal encrypts a secret and returns the box. about names the record that the box is bound to.
+// Without a key it returns ErrNoKey.
 func (k *Keys) Seal(secret []byte, about string) ([]byte, error) {
 	if k == nil {
 		return nil, fmt.Errorf("seal a secret: %w: there is no --secrets-key-file", ErrNoKey)
@@ -150,8 +152,8 @@ func (k *Keys) Seal(secret []byte, about string) ([]byte, error) {
 	return k.byID[k.first].Seal(head, nil, secret, additional(head, about)), nil
 }
 
-// Open returns the secret in a box that was sealed for the record about. It returns ErrNoKey or
-// ErrBroken.
+// Open returns the secret in a box. about must be the same as when the box was sealed. It returns
+// an error that wraps ErrNoKey or ErrBroken.
 func (k *Keys) Open(box []byte, about string) ([]byte, error) {
 	id, head, err := keyOf(box)
 	if err != nil {
@@ -169,12 +171,13 @@ func (k *Keys) Open(box []byte, about string) ([]byte, error) {
 	return secret, nil
 }
 
-// IsCurrent reports whether a box is sealed with the key that seals now.
+// IsCurrent reports whether a box is sealed with the key that is now used for sealing.
 func (k *Keys) IsCurrent(box []byte) bool {
 	id, _, err := keyOf(box)
 	return err == nil && k != nil && id == k.first
 }
 
+// keyOf returns the ID of the key that a box is sealed with, and the box's head, which names it.
 func keyOf(box []byte) (id string, head []byte, err error) {
 	if len(box) < 2 || box[0] != version || len(box) < 2+int(box[1]) {
 		return "", nil, fmt.Errorf("%w: it has a form that this version does not know", ErrBroken)
@@ -183,8 +186,8 @@ func keyOf(box []byte) (id string, head []byte, err error) {
 	return string(head[2:]), head, nil
 }
 
-// additional returns the additional data of the encryption: what a box is bound to besides its
-// content.
+// additional returns the additional authenticated data, which binds a box to its head and its
+// record.
 func additional(head []byte, about string) []byte {
 	return append(bytes.Clone(head), about...)
 }
