@@ -17,7 +17,6 @@ package auditor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -25,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/executor/internal/audit"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -128,35 +128,11 @@ func (a *Auditor) take(ctx context.Context, msg jetstream.Msg) error {
 			return err
 		}
 		entry.At = meta.Timestamp
-		if err := a.store.AddAudit(ctx, []store.AuditEntry{Stored(entry)}); err != nil {
+		if err := a.store.AddAudit(ctx, []store.AuditEntry{audit.Stored(entry)}); err != nil {
 			return err
 		}
 	}
 	return msg.DoubleAck(ctx)
-}
-
-// Stored returns an entry in the database's form.
-func Stored(e edit.Entry) store.AuditEntry {
-	changes := ""
-	if len(e.Changes) > 0 {
-		text, err := json.Marshal(e.Changes)
-		if err != nil {
-			panic(err) // texts, numbers and booleans always marshal
-		}
-		changes = string(text)
-	}
-	return store.AuditEntry{
-		ID:         e.ID,
-		At:         e.At,
-		ActorKind:  e.Actor.Kind,
-		ActorID:    e.Actor.ID,
-		ActorName:  e.Actor.Name,
-		Action:     e.Action,
-		AccountID:  e.AccountID,
-		WorkflowID: e.WorkflowID,
-		NodeID:     e.NodeID,
-		Changes:    changes,
-	}
 }
 
 // TakeAgain copies again the entries that the registry's history still contains, because the

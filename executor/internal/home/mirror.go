@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hookstart/hookstart/executor/internal/auditor"
+	"github.com/hookstart/hookstart/executor/internal/audit"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -168,7 +168,7 @@ func (h *Home) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.M
 	entry, exists, err := edit.DecodeEntry(msg.Headers())
 	if err == nil && exists { // the auditor reports records that cannot be read
 		entry.At = meta.Timestamp
-		b.entries = append(b.entries, auditor.Stored(entry))
+		b.entries = append(b.entries, audit.Stored(entry))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/audit"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
@@ -60,7 +61,7 @@ func auditEntryOf(e store.AuditEntry) api.AuditEntry {
 		Changes:    []api.AuditChange{},
 	}
 	if e.Changes != "" {
-		_ = json.Unmarshal([]byte(e.Changes), &result.Changes) // package auditor wrote it
+		_ = json.Unmarshal([]byte(e.Changes), &result.Changes) // audit.Stored wrote it
 	}
 	return result
 }
@@ -69,9 +70,9 @@ func auditEntryOf(e store.AuditEntry) api.AuditEntry {
 // change of the registry, so the entry is written to the database directly, and lost if the
 // database is unavailable.
 func (s *Service) NoteSignIn(ctx context.Context, caller Caller, refused bool) {
-	action := "session.sign-in"
+	action := audit.ActionSignIn
 	if refused {
-		action = "session.refused"
+		action = audit.ActionSignInRefused
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/internal/auditor"
+	"github.com/hookstart/hookstart/executor/internal/audit"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
@@ -125,9 +125,9 @@ func (s *Service) RestoreRecords(
 							"installation in which nothing was done yet.",
 					}
 				}
-				entry := edit.NewEntry(edit.ActorOf(ctx), "installation.restore")
+				entry := edit.NewEntry(edit.ActorOf(ctx), audit.ActionRestore)
 				entry.At = time.Now()
-				read.Audit = append(read.Audit, auditor.Stored(entry))
+				read.Audit = append(read.Audit, audit.Stored(entry))
 			}
 			return s.config.Store.Restore(ctx, read)
 		})

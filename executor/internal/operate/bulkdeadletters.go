@@ -6,10 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/audit"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -288,11 +286,7 @@ func (s *Service) dismiss(
 		if letter == "" {
 			letter = letterID(message)
 		}
-		return recorder.AuditAction(uuid.Must(uuid.NewV7()).String(), now, edit.ActorOf(ctx),
-			recorder.ActionDismiss, about[id], edit.Changed{
-				Field: recorder.FieldDeadLetter,
-				To:    letter,
-			})
+		return audit.DismissEntry(letter, now, edit.ActorOf(ctx), about[id])
 	})
 	if err != nil {
 		return 0, err

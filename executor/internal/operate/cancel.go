@@ -7,11 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/audit"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -187,8 +186,7 @@ func (s *Service) cancelEntry(
 		about[r.ID] = r
 	}
 	return func(id string) store.AuditEntry {
-		return recorder.AuditAction(uuid.Must(uuid.NewV7()).String(), now, actor,
-			recorder.ActionCancel, about[id], edit.Changed{Field: recorder.FieldExecution, To: id})
+		return audit.CancelEntry(id, now, actor, about[id])
 	}
 }
 

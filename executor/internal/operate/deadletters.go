@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/records"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -80,7 +80,7 @@ func letterID(key store.MessageKey) string {
 }
 
 func messageKeyOf(u store.Unreadable) store.MessageKey {
-	return recorder.KeyOf(u.StreamSequence, u.Subject)
+	return records.KeyOf(u.StreamSequence, u.Subject)
 }
 
 func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {

@@ -9,7 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/audit"
+	"github.com/hookstart/hookstart/executor/internal/records"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -39,7 +40,7 @@ func (s *Service) recoverMessage(
 	case err != nil:
 		return none, false, fmt.Errorf("read message %d: %w", key.StreamSequence, err)
 	}
-	batch, err := recorder.Recovering(msg, time.Now())
+	batch, err := records.Recover(msg, time.Now())
 	if errors.Is(err, stream.ErrUnreadable) && known {
 		return none, false, &Error{Code: api.CodeUndecodable, Cause: err}
 	}
@@ -60,7 +61,7 @@ func (s *Service) recoverMessage(
 		}
 	}
 	batch.Audit = append(batch.Audit,
-		recorder.RequeueOf(id, aside.At, time.Now(), edit.ActorOf(ctx), about))
+		audit.RequeueEntry(id, aside.At, time.Now(), edit.ActorOf(ctx), about))
 	applied, err := s.config.Store.Apply(ctx, batch)
 	if store.IsDataError(err) {
 		return none, false, &Error{

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/audit"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -119,7 +119,7 @@ func (s *Service) start(
 				if msg, unfit = place.StartMessage(start); unfit != nil {
 					return nil, unfit
 				}
-				recorder.NoteActor(msg.Header, edit.ActorOf(ctx))
+				audit.SetActor(msg.Header, edit.ActorOf(ctx))
 				if once {
 					msg.Header[jetstream.MsgIDHeader] = []string{start.ID}
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/executor/internal/records"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -109,19 +110,19 @@ func (e *entry) executionID() string { return e.msg.Headers().Get(stream.HeaderE
 
 // take decodes a message into an entry.
 func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now time.Time) {
+	at := records.Position{Sequence: e.meta.Sequence.Stream, StoredAt: e.meta.Timestamp}
 	switch {
 	case event.Start != nil:
 		e.kind = start
-		e.record = queued(event.Start, bodyBytes, e.meta, now)
+		e.record = records.OfStart(event.Start, bodyBytes, at, now)
 		e.isCopy = strings.HasPrefix(header.Get(jetstream.MsgIDHeader), againPrefix)
-		e.audit = auditActionOf(header, e.record, store.Time(e.meta.Timestamp))
+		e.audit = records.AuditOfStart(header, e.record, at)
 	case event.Rejection != nil:
 		e.kind = rejection
-		e.record = rejected(event.Rejection, e.meta, now)
+		e.record = records.OfRejection(event.Rejection, at, now)
 	case event.Progress != nil:
 		e.kind = progress
-		e.progress = *event.Progress
-		e.progress.At = orElse(e.progress.At, e.meta.Timestamp)
+		e.progress = records.OfReport(event.Progress, at)
 	}
 }
 
@@ -163,59 +164,4 @@ func batchOf(entries []*entry) store.Batch {
 	}
 	followCopies(entries, b.New)
 	return b
-}
-
-func queued(
-	s *execution.Start, bodyBytes int, meta *jetstream.MsgMetadata, now time.Time,
-) store.Record {
-	return store.Record{
-		ID:             s.ID,
-		AccountID:      s.AccountID,
-		WorkflowID:     s.WorkflowID,
-		NodeID:         s.NodeID,
-		Queue:          s.Queue,
-		Source:         s.Source,
-		Status:         execution.Queued,
-		DeliveryID:     s.DeliveryID,
-		RerunOf:        s.RerunOf,
-		ReplayOf:       s.ReplayOf,
-		TokenID:        s.TokenID,
-		Sender:         s.Sender,
-		Verified:       s.Verified,
-		AcceptedAt:     orElse(s.AcceptedAt, meta.Timestamp),
-		RecordedAt:     now,
-		ContentType:    s.Payload.ContentType,
-		BodyBytes:      int64(bodyBytes),
-		StreamSequence: meta.Sequence.Stream,
-	}
-}
-
-func rejected(r *execution.Rejection, meta *jetstream.MsgMetadata, now time.Time) store.Record {
-	return store.Record{
-		ID:             r.ID,
-		AccountID:      r.AccountID,
-		WorkflowID:     r.WorkflowID,
-		NodeID:         r.NodeID,
-		Queue:          r.Queue,
-		Source:         execution.Webhook,
-		Status:         execution.Rejected,
-		DeliveryID:     r.DeliveryID,
-		TokenID:        r.TokenID,
-		Sender:         r.Sender,
-		Verified:       r.Verified,
-		AcceptedAt:     orElse(r.At, meta.Timestamp),
-		RecordedAt:     now,
-		ContentType:    r.Payload.ContentType,
-		BodyBytes:      r.DeclaredSize,
-		StreamSequence: meta.Sequence.Stream,
-		Error:          r.Code,
-	}
-}
-
-// orElse returns the message's own time, or the server's time if the message has none.
-func orElse(own, stored time.Time) time.Time {
-	if own.IsZero() {
-		own = stored
-	}
-	return store.Time(own)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
@@ -188,3 +189,17 @@ func pending(msg jetstream.Msg) uint64 {
 
 // connection returns the number of reconnects to NATS.
 func (r *Recorder) connection() uint64 { return r.js.Conn().Stats().Reconnects }
+
+// AwaitRecorded waits until everything that the streams of starts hold now is recorded, or the
+// context ends.
+func AwaitRecorded(ctx context.Context, js jetstream.JetStream) {
+	var names []string
+	retry.Until(ctx, 20*time.Millisecond, func() bool {
+		starts, _, err := stream.Streams(ctx, js)
+		names = starts
+		return err == nil
+	})
+	for _, name := range names {
+		stream.AwaitConsumed(ctx, js, name, Durable)
+	}
+}

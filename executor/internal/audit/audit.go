@@ -1,0 +1,107 @@
+// Package audit is what the two halves of the executor have in common about the audit log. The
+// operators' half (operate) says who asks for what; the half that records (recorder, auditor, home)
+// stores it. Neither imports the other: both import this package, which says
+//
+//   - which actions there are besides the changes of the registry, and which fields their entries
+//     have;
+//   - how an entry looks in the database: Stored;
+//   - how the actor travels from operate to the recorder: SetActor puts it into the header of the
+//     start that the actor asked for, and StartEntry reads it there.
+//
+// The entries of the registry's changes are made by shared/registry/edit, and travel in the header
+// of the changed record.
+package audit
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+// These are the actions in the audit log that are not changes of the registry.
+const (
+	ActionRerun         = "execution.rerun"
+	ActionReplay        = "execution.replay"
+	ActionCancel        = "execution.cancel"
+	ActionRequeue       = "dead-letter.requeue"
+	ActionDismiss       = "dead-letter.dismiss"
+	ActionSignIn        = "session.sign-in"
+	ActionSignInRefused = "session.refused"
+	ActionRestore       = "installation.restore"
+)
+
+// These are the fields of the entries about executions and dead letters.
+const (
+	fieldExecution  = "executionId" // the execution that was started, recorded or canceled
+	fieldDeadLetter = "deadLetter"  // its ID in the list of dead letters
+	fieldRerunOf    = "rerunOf"
+	fieldReplayOf   = "replayOf"
+)
+
+// Stored returns an entry in the database's form.
+func Stored(e edit.Entry) store.AuditEntry {
+	changes := ""
+	if len(e.Changes) > 0 {
+		text, err := json.Marshal(e.Changes)
+		if err != nil {
+			panic(err) // texts, numbers and booleans always marshal
+		}
+		changes = string(text)
+	}
+	return store.AuditEntry{
+		ID:         e.ID,
+		At:         e.At,
+		ActorKind:  e.Actor.Kind,
+		ActorID:    e.Actor.ID,
+		ActorName:  e.Actor.Name,
+		Action:     e.Action,
+		AccountID:  e.AccountID,
+		WorkflowID: e.WorkflowID,
+		NodeID:     e.NodeID,
+		Changes:    changes,
+	}
+}
+
+// RequeueEntry returns the entry of a message that was quarantined at the time aside and is
+// recorded now, as r or as a report of r. letter is its ID in the list of dead letters. The entry's
+// ID is derived from letter and aside, so that repeated attempts add only one entry.
+func RequeueEntry(
+	letter string, aside, now time.Time, actor edit.Actor, r store.Record,
+) store.AuditEntry {
+	id := uuid.NewSHA1(uuid.NameSpaceOID,
+		[]byte(ActionRequeue+" "+letter+" "+store.Time(aside).Format(time.RFC3339Nano))).String()
+	return entryAbout(id, now, actor, ActionRequeue, r,
+		edit.Changed{Field: fieldExecution, To: r.ID},
+		edit.Changed{Field: fieldDeadLetter, To: letter})
+}
+
+// DismissEntry returns the entry of a dead letter that was dismissed. letter is its ID in the list.
+// r is the record of the failed execution, or zero if the dead letter is a message.
+func DismissEntry(letter string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
+	return entryAbout(newID(), now, actor, ActionDismiss, r,
+		edit.Changed{Field: fieldDeadLetter, To: letter})
+}
+
+// CancelEntry returns the entry of a request to cancel the execution with an ID, whose record is r.
+func CancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
+	return entryAbout(newID(), now, actor, ActionCancel, r,
+		edit.Changed{Field: fieldExecution, To: id})
+}
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// entryAbout returns an entry about a record. The zero Record means that the entry is about no
+// record.
+func entryAbout(
+	id string, at time.Time, actor edit.Actor, action string, about store.Record,
+	changes ...edit.Changed,
+) store.AuditEntry {
+	return Stored(edit.Entry{
+		ID: id, At: at, Actor: actor, Action: action, Changes: changes,
+		AccountID: about.AccountID, WorkflowID: about.WorkflowID, NodeID: about.NodeID,
+	})
+}

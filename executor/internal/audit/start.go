@@ -1,0 +1,49 @@
+package audit
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Starts that operators ask for are added to the audit log without a second write. Such a start has
+// the actor in a header, so that the start is never stored without its actor; the record and the
+// audit entry are written in one transaction. The entry's ID is the execution's, so that a
+// redelivered message adds no second entry.
+
+// SetActor adds the actor who asked for a start to the start's header.
+func SetActor(header nats.Header, actor edit.Actor) {
+	header[stream.HeaderActor] = []string{edit.EncodeActor(actor)}
+}
+
+// StartEntry returns the entry of a start that was stored in the stream at a time, and is recorded
+// as r. It reports false if a sender caused the start. Only the actor is taken from the header; the
+// action follows from the record.
+func StartEntry(header nats.Header, r store.Record, at time.Time) (store.AuditEntry, bool) {
+	encoded := header.Get(stream.HeaderActor)
+	if encoded == "" || r.Source != execution.Rerun {
+		return store.AuditEntry{}, false
+	}
+	actor, err := edit.DecodeActor(encoded)
+	if err != nil {
+		actor = edit.Actor{Kind: "unknown"}
+	}
+	action, field := ActionRerun, fieldRerunOf
+	switch {
+	case r.ReplayOf != "":
+		action, field = ActionReplay, fieldReplayOf
+	case r.IsRequeue():
+		action, field = ActionRequeue, fieldDeadLetter
+	}
+	changes := []edit.Changed{{Field: fieldExecution, To: r.ID}}
+	if original := cmp.Or(r.ReplayOf, r.RerunOf); original != "" {
+		changes = append(changes, edit.Changed{Field: field, To: original})
+	}
+	return entryAbout(r.ID, at, actor, action, r, changes...), true
+}

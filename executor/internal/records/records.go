@@ -1,0 +1,125 @@
+// Package records turns messages of the streams into what the database stores of them. The recorder
+// does it with every message that the streams deliver, operate with a dead letter that an operator
+// requeues: both store the same.
+package records
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/audit"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Position is the place of a message in its stream.
+type Position struct {
+	Sequence uint64
+	StoredAt time.Time // when the stream stored the message
+}
+
+// OfStart returns the record of a start that is recorded now. bodyBytes is the size of its body.
+func OfStart(s *execution.Start, bodyBytes int, at Position, now time.Time) store.Record {
+	return store.Record{
+		ID:             s.ID,
+		AccountID:      s.AccountID,
+		WorkflowID:     s.WorkflowID,
+		NodeID:         s.NodeID,
+		Queue:          s.Queue,
+		Source:         s.Source,
+		Status:         execution.Queued,
+		DeliveryID:     s.DeliveryID,
+		RerunOf:        s.RerunOf,
+		ReplayOf:       s.ReplayOf,
+		TokenID:        s.TokenID,
+		Sender:         s.Sender,
+		Verified:       s.Verified,
+		AcceptedAt:     orElse(s.AcceptedAt, at.StoredAt),
+		RecordedAt:     now,
+		ContentType:    s.Payload.ContentType,
+		BodyBytes:      int64(bodyBytes),
+		StreamSequence: at.Sequence,
+	}
+}
+
+// AuditOfStart returns the audit entry of a start that was recorded as r, or none if no operator
+// asked for the start. header is the header of the start's message.
+func AuditOfStart(header nats.Header, r store.Record, at Position) []store.AuditEntry {
+	entry, audited := audit.StartEntry(header, r, store.Time(at.StoredAt))
+	if !audited {
+		return nil
+	}
+	return []store.AuditEntry{entry}
+}
+
+// OfRejection returns the record of a rejection that is recorded now.
+func OfRejection(r *execution.Rejection, at Position, now time.Time) store.Record {
+	return store.Record{
+		ID:             r.ID,
+		AccountID:      r.AccountID,
+		WorkflowID:     r.WorkflowID,
+		NodeID:         r.NodeID,
+		Queue:          r.Queue,
+		Source:         execution.Webhook,
+		Status:         execution.Rejected,
+		DeliveryID:     r.DeliveryID,
+		TokenID:        r.TokenID,
+		Sender:         r.Sender,
+		Verified:       r.Verified,
+		AcceptedAt:     orElse(r.At, at.StoredAt),
+		RecordedAt:     now,
+		ContentType:    r.Payload.ContentType,
+		BodyBytes:      r.DeclaredSize,
+		StreamSequence: at.Sequence,
+		Error:          r.Code,
+	}
+}
+
+// OfReport returns the progress that a report contains. If the report does not say its time, it is
+// the time at which the stream stored it.
+func OfReport(p *execution.Progress, at Position) execution.Progress {
+	result := *p
+	result.At = orElse(p.At, at.StoredAt)
+	return result
+}
+
+// orElse returns the message's own time, or the server's time if the message has none.
+func orElse(own, stored time.Time) time.Time {
+	if own.IsZero() {
+		own = stored
+	}
+	return store.Time(own)
+}
+
+// Recover returns the batch that records a message that was quarantined, so that it is no longer a
+// dead letter. It fails with stream.ErrUnreadable.
+func Recover(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
+	event, bodyBytes, err := stream.DecodeBrief(msg.Subject, msg.Header, msg.Data)
+	if err != nil {
+		return store.Batch{}, err
+	}
+	now = store.Time(now)
+	at := Position{Sequence: msg.Sequence, StoredAt: msg.Time}
+	batch := store.Batch{Recovered: []store.MessageKey{KeyOf(msg.Sequence, msg.Subject)}}
+	switch {
+	case event.Start != nil:
+		record := OfStart(event.Start, bodyBytes, at, now)
+		batch.New, batch.Audit = []store.Record{record}, AuditOfStart(msg.Header, record, at)
+	case event.Rejection != nil:
+		batch.New = []store.Record{OfRejection(event.Rejection, at, now)}
+	case event.Progress != nil:
+		batch.Progress = []execution.Progress{OfReport(event.Progress, at)}
+	}
+	return batch, nil
+}
+
+// KeyOf returns the key of a message by its sequence and its subject.
+func KeyOf(sequence uint64, subject string) store.MessageKey {
+	_, queue := stream.PlaceOf(subject)
+	return store.MessageKey{
+		StreamSequence: sequence, Progress: stream.IsProgress(subject), Queue: queue,
+	}
+}
