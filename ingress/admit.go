@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// parse reads the request line and the declared length of the body.
+// parse checks for the workflow ID and the token, and the declared length of the body against the
+// maximum, and stores the workflow ID and the token in d. It does not read the body.
 func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	if workflowID == "" {
 		return &admission.Refusal{Code: webhook.WorkflowIDMissing}
@@ -28,13 +29,13 @@ func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	return nil
 }
 
-// admit finds the workflow and the node by the path and the token.
+// admit looks up the workflow and the trigger node by the ID in the path and the token.
 func (h *handler) admit(d *delivery) *outcome {
 	if !execution.ValidName(d.workflowID) {
 		return refused(webhook.WorkflowNotFound, 0)
 	}
-	// With a stale copy of the registry nothing is accepted or refused, because a sender does not
-	// retry after 404 or 403.
+	// While the copy of the registry is stale, accept and refuse nothing: a sender does not retry
+	// after a 404 or 403, and this copy may be missing the workflow.
 	if !h.lease.Valid(d.e.start) {
 		return refused(webhook.Unavailable, retryUnavailable)
 	}
@@ -58,15 +59,15 @@ func (h *handler) admit(d *delivery) *outcome {
 	return nil
 }
 
-// pathAndQuery returns the path and the query as they were received.
+// pathAndQuery returns the path and query exactly as received.
 func pathAndQuery(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") {
 		return r.RequestURI
 	}
-	return r.URL.RequestURI() // for a request line with a whole URL
+	return r.URL.RequestURI() // the request line holds a whole URL
 }
 
-// plan checks the plan of the account.
+// plan checks that the account's plan permits webhooks for this workflow.
 func (h *handler) plan(d *delivery) *outcome {
 	if refusal := d.caller.Plan(); refusal != nil {
 		return &outcome{refusal: refusal}

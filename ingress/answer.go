@@ -13,17 +13,17 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// problemType is the URL of the explanation of a problem type, without the fragment. The fragment
-// is the code, an anchor of the README.
+// problemType is the URL prefix of problem types. A problem's code follows as the fragment, which
+// is an anchor in the README.
 const problemType = "https://github.com/hookstart/hookstart#"
 
-// problem is the answer to one refusal. Only the table problems maps a code to a status.
+// problem is the response to a refusal. Only the map problems assigns codes to statuses.
 type problem struct {
 	status    int
 	title     string
 	detail    string
 	retryable bool
-	close     bool // the body was not read, so the connection cannot go on
+	close     bool // the body was not read, so the connection cannot be reused
 }
 
 var problems = map[webhook.Code]problem{
@@ -133,8 +133,8 @@ var problems = map[webhook.Code]problem{
 	},
 }
 
-// problemBody is the body of a refusal: application/problem+json (RFC 9457) with additional members
-// of this service.
+// problemBody is the response body of a refusal: application/problem+json (RFC 9457), with members
+// that this service adds.
 type problemBody struct {
 	Type        string       `json:"type"`
 	Title       string       `json:"title"`
@@ -147,7 +147,7 @@ type problemBody struct {
 	ExecutionID string       `json:"executionId,omitempty"`
 }
 
-// finish writes the answer and notes the outcome in the event.
+// finish writes the response for out and records it in the event.
 func (h *handler) finish(d *delivery, out outcome) {
 	switch {
 	case out.refusal != nil:
@@ -163,7 +163,7 @@ func (h *handler) finish(d *delivery, out outcome) {
 	}
 }
 
-// answer writes the answer in the form that the sender requires.
+// answer writes the response that the sender requires.
 func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
 	a, header := out.answer, w.Header()
 	header["Cache-Control"] = cacheNothing
@@ -190,7 +190,7 @@ func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
 		out.duplicate, out.handshake, out.filtered
 }
 
-// refuse writes a problem as the answer, in the form that the node's sender requires. s may be nil.
+// refuse writes a refusal as a problem, adapted to the node's sender. s may be nil.
 func (h *handler) refuse(
 	w http.ResponseWriter, r *http.Request, e *event, why *admission.Refusal, s *sender.Sender,
 ) {
@@ -218,8 +218,8 @@ func (h *handler) refuse(
 	if p.status == http.StatusUnauthorized && s != nil {
 		header.Set("WWW-Authenticate", s.Challenge())
 	}
-	// Never send 100 Continue. If the rest of the body is too long to drain, the answer announces
-	// that the connection closes: a reset while the client still sends could destroy the answer.
+	// Never send 100 Continue. If the rest of the body is too long to drain, announce that the
+	// connection closes: a reset while the client is still sending could destroy the response.
 	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscard
 	e.unread = e.unread && !ends
 	if ends {
@@ -241,19 +241,20 @@ func (h *handler) refuse(
 	e.status, e.code, e.executionID = p.status, refusal.Code, refusal.ExecutionID
 }
 
-// wholeSeconds returns d in seconds, rounded up, so that a request after that time is accepted.
+// wholeSeconds returns d in seconds, rounded up so that a client that waits that long is not too
+// early.
 func wholeSeconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }
 
-// These are the values of headers that never change. They are shared and must not be modified.
+// Values of headers that never change. They are shared and must not be modified.
 var (
 	contentTypeJSON = []string{"application/json"}
 	cacheNothing    = []string{"no-store"}
 )
 
-// accept answers 200: this request, or an earlier one with the same delivery ID, started the
-// execution.
+// accept writes the 200 response: this request, or an earlier one with the same delivery ID,
+// started the execution.
 func (h *handler) accept(d *delivery, executionID string, duplicate bool) {
 	w, e := d.w, d.e
 	body := append(d.out[:0], `{"success":true,"executionId":"`...)
@@ -273,8 +274,8 @@ func (h *handler) accept(d *delivery, executionID string, duplicate bool) {
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
 }
 
-// answerFiltered answers 200 to a request that does not meet the node's filter and so started
-// nothing.
+// answerFiltered writes the 200 response to a request that does not match the node's filter and
+// therefore started nothing.
 func (h *handler) answerFiltered(d *delivery) {
 	header := d.w.Header()
 	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, cacheNothing
@@ -283,11 +284,11 @@ func (h *handler) answerFiltered(d *delivery) {
 	d.e.status, d.e.filtered = http.StatusOK, true
 }
 
-// answerSoon extends the write deadline of a request that took long. The server's deadline counts
-// from the headers. For most requests that is enough, and setting another deadline costs time.
+// answerSoon extends the write deadline of a slow request. The server sets its deadline when it has
+// read the headers, which is enough for most requests, and setting another costs time.
 func (h *handler) answerSoon(w http.ResponseWriter, e *event) {
 	if now := time.Now(); now.Sub(e.start) > h.answerTimeout/2 {
-		// If setting a deadline is not supported, there is no limit either.
+		// If deadlines are not supported, there is none to extend.
 		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.answerTimeout))
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// A body is read in steps: the buffer grows with the bytes that have arrived, not with the
-// Content-Length that the sender declares.
+// A body is read in steps: the buffer grows with the bytes that have arrived, not with the declared
+// Content-Length.
 const (
 	firstStep  = keptBuffer
 	stepFactor = 4
 )
 
-// rateGrace is the time after which a body must have arrived at the minimum rate on average.
+// rateGrace is how long a body may take before its average rate must reach the minimum.
 const rateGrace = 5 * time.Second
 
 // reading is a body that is being read, together with the part of the limits that it occupies.
@@ -45,13 +45,13 @@ func (h *handler) source(w http.ResponseWriter, r *http.Request) io.Reader {
 	return r.Body
 }
 
-// readBody reads the whole body into the request's buffers. It enforces the limits on the requests
-// in flight, on the bytes in memory, on the account's part of both, and on the duration of a body.
+// readBody reads the whole body into the request's buffers. It enforces the limits on requests in
+// flight and bytes in memory, the account's share of both, and the time allowed for a body.
 func (h *handler) readBody(
 	w http.ResponseWriter, r *http.Request, e *event, b *buffers, accountID string,
 ) (body []byte, d reading, refusal *admission.Refusal) {
 	d = reading{h: h, accountID: accountID, reserved: -1}
-	declared := r.ContentLength // at most maxBody, which was checked before
+	declared := r.ContentLength // at most maxBody: parse has checked it
 	maxLength := declared
 	if declared < 0 {
 		maxLength = h.maxBody
@@ -69,7 +69,7 @@ func (h *handler) readBody(
 	control := http.NewResponseController(w)
 	began := time.Now()
 	due := h.bodyDue(maxLength, 0)
-	// The deadline ends with the body: net/http removes it when it has read the whole body.
+	// The deadline applies to the body only: net/http removes it once the whole body has been read.
 	if err := control.SetReadDeadline(began.Add(due)); err != nil {
 		return nil, d, &admission.Refusal{Code: webhook.BodyUnreadable}
 	}
@@ -79,7 +79,7 @@ func (h *handler) readBody(
 		if d.read == len(body) {
 			grown := min(maxLength, int64(d.read)*stepFactor)
 			if grown == int64(d.read) {
-				// The length is undeclared and the limit is reached: is this the end?
+				// The length is undeclared and the limit is reached: is this the end of the body?
 				var next [1]byte
 				if _, err := io.ReadFull(source, next[:]); !errors.Is(err, io.EOF) {
 					return nil, d, unreadable(err)
@@ -87,7 +87,7 @@ func (h *handler) readBody(
 				break
 			}
 			if !h.shares.more(accountID, grown-d.reserved) {
-				e.unread = true // the answer must not wait for the rest
+				e.unread = true // the response must not wait for the rest
 				return nil, d, overloaded()
 			}
 			d.reserved = grown
@@ -104,16 +104,16 @@ func (h *handler) readBody(
 		if later := h.bodyDue(maxLength, d.read); int64(d.read) != declared &&
 			later >= due+time.Second {
 			due = later
-			_ = control.SetReadDeadline(began.Add(due)) // this cannot fail: it has been set before
+			_ = control.SetReadDeadline(began.Add(due)) // cannot fail: it has succeeded before
 		}
 	}
 	return body[:d.read], d, nil
 }
 
-// bodyDue returns the deadline of a body, counted from the headers, when read bytes of it have
-// arrived. A short body may use the whole body timeout, because it holds little memory. A longer
-// one, or one of undeclared length, must keep the minimum rate, so that a slow sender cannot hold a
-// place and memory with a few bytes per second.
+// bodyDue returns how long after the headers the body must be complete, given that read bytes of it
+// have arrived. A short body may use the whole body timeout because it holds little memory. A
+// longer one, or one of undeclared length, must keep the minimum rate; otherwise a slow sender
+// could occupy a slot and memory by sending a few bytes per second.
 func (h *handler) bodyDue(maxLength int64, read int) time.Duration {
 	if h.minBodyRate == 0 || maxLength <= firstStep {
 		return h.bodyTimeout
@@ -134,22 +134,23 @@ func unreadable(err error) *admission.Refusal {
 	return &admission.Refusal{Code: webhook.BodyUnreadable}
 }
 
-// maxDiscard is the maximum number of bytes of a body that are read only to keep the connection.
+// maxDiscard is the maximum number of bytes that are drained from a body only to keep the
+// connection.
 const maxDiscard = 256 << 10
 
-// answerFirst lets the answer be sent before the body is read. Otherwise net/http would first read
-// the body of a request that was refused because of its headers, and would wait forever if the body
-// does not arrive.
+// answerFirst allows the response to be sent before the body has been read. Otherwise net/http
+// would first read the body of a request that was refused because of its headers, and would wait
+// forever for a body that never arrives.
 func (h *handler) answerFirst(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).EnableFullDuplex()
 }
 
-// discardBody sends the answer and drains the rest of the body, so that the sender can use the
-// connection again. If the rest is too long or does not arrive in time, it closes the connection,
-// because the rest must not be parsed as the next request.
+// discardBody flushes the response and drains the rest of the body so that the client can reuse the
+// connection. If the rest is too long or does not arrive in time, it closes the connection, because
+// the rest must not be parsed as the next request.
 //
-// net/http would do the same after the handler has returned, but in full duplex mode its reader
-// then disturbs the next request.
+// net/http would drain the body after the handler has returned, but in full-duplex mode its
+// background reader then interferes with the next request.
 func (h *handler) discardBody(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	if control.Flush() != nil || control.SetReadDeadline(time.Now().Add(h.bodyTimeout)) != nil {

@@ -5,22 +5,22 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// buffers holds the body of a request and its message. Buffers are pooled, because the two were
-// half of the bytes that a request allocated.
+// buffers holds a request's body, its message and the headers to forward. Buffers are pooled
+// because body and message made up half of the bytes allocated per request.
 type buffers struct {
 	body    []byte
 	message *stream.Buffer
-	headers execution.Values // the headers that are forwarded
+	headers execution.Values // the headers to forward
 }
 
-// keptBuffer is the maximum size of a buffer that returns to the pool. Without it, a few long
-// bodies would make later requests hold as much memory.
+// keptBuffer is the maximum size, in bytes, of a buffer that returns to the pool. Without it, a few
+// long bodies would leave oversized buffers in the pool for good.
 const keptBuffer = 16 << 10
 
-// keptHeaders is the maximum number of headers in a map that returns to the pool.
+// keptHeaders is the maximum number of entries of a headers map that returns to the pool.
 const keptHeaders = 64
 
-// reset clears the buffers of a request and drops those that have become too large for the pool.
+// reset clears the buffers and drops those that have grown too large for the pool.
 func (b *buffers) reset() {
 	if cap(b.body) > keptBuffer {
 		b.body = nil
@@ -32,8 +32,8 @@ func (b *buffers) reset() {
 	clear(b.headers)
 }
 
-// detach returns the buffers of a request that no longer needs them, for use by other requests, and
-// gives it empty ones.
+// detach returns the buffers, which other requests may then use, and replaces them with empty ones.
+// The request must no longer need their contents.
 func (b *buffers) detach() buffers {
 	own := *b
 	*b = newBuffers()
@@ -44,7 +44,7 @@ func newBuffers() buffers {
 	return buffers{message: new(stream.Buffer), headers: execution.Values{}}
 }
 
-// forBody returns a buffer for a body of n bytes.
+// forBody returns a slice of n bytes for the body. Its contents are undefined.
 func (b *buffers) forBody(n int64) []byte {
 	if int64(cap(b.body)) < n {
 		b.body = make([]byte, n)
@@ -52,7 +52,7 @@ func (b *buffers) forBody(n int64) []byte {
 	return b.body[:n]
 }
 
-// grow enlarges the body's buffer to n bytes and keeps the first kept bytes.
+// grow enlarges the body's buffer to n bytes, preserving the first kept bytes.
 func (b *buffers) grow(n int64, kept int) []byte {
 	if int64(cap(b.body)) < n {
 		grown := make([]byte, n)

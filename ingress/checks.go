@@ -17,16 +17,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// staleAfter is the age of the registry's copy from which this ingress reports that it is not
-// ready, so that a load balancer sends requests elsewhere. Requests get 503 from 2 s on; the
-// additional half second allows for a late renewal.
+// staleAfter is the age at which a stale copy of the registry makes this ingress report that it is
+// not ready, so that a load balancer sends requests elsewhere. Requests are answered 503 from 2 s
+// on; the additional half second allows for a late renewal.
 const staleAfter = 2500 * time.Millisecond
 
 // smallestMessage is the approximate size, in the stream, of a message without a body.
 const smallestMessage = 512
 
-// checks returns the conditions of readiness. If one of them fails, the ingress cannot accept
-// webhooks.
+// checks returns the readiness checks. If one of them fails, the ingress cannot accept webhooks.
 func checks(
 	nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, at places,
 ) []ops.Check {
@@ -51,7 +50,7 @@ func checks(
 	}
 }
 
-// places are the streams in which starts are stored.
+// places holds the streams that store starts.
 type places struct {
 	shared   *publish.Publisher
 	own      *publish.Streams
@@ -59,8 +58,8 @@ type places struct {
 }
 
 // anyTakesMessages returns an error if no stream would store a message now. The check itself stores
-// none. While one stream takes messages the ingress stays ready: requests for queues in the other
-// streams are answered 503, and those for its own queues are accepted.
+// none. One available stream keeps the ingress ready: it accepts requests for the queues in that
+// stream, and answers 503 to those for queues in unavailable streams.
 func (p places) anyTakesMessages(ctx context.Context, js jetstream.JetStream) error {
 	err := takesMessages(ctx, js, stream.Name, p.shared.Trouble)
 	if err == nil {
@@ -76,8 +75,8 @@ func (p places) anyTakesMessages(ctx context.Context, js jetstream.JetStream) er
 	return err
 }
 
-// takesMessages returns an error if a stream would not store a message now. trouble returns the
-// reason why it did not store the last one.
+// takesMessages returns an error if the named stream would not store a message now. trouble returns
+// why the last message was not stored, or nil.
 func takesMessages(
 	ctx context.Context, js jetstream.JetStream, name string, trouble func(time.Time) error,
 ) error {

@@ -48,41 +48,40 @@ type Config struct {
 
 	LogLevel string `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
 
-	// NATSOptions are additional options of the NATS connection. hookstart-local uses them to
+	// NATSOptions holds additional options for the NATS connection. hookstart-local uses them to
 	// connect in process.
 	NATSOptions []nats.Option `kong:"-"`
-	// Listener accepts the connections instead of a listener on Addr. nil means that the ingress
-	// listens on Addr.
+	// Listener accepts the connections. If it is nil, the ingress listens on Addr.
 	Listener net.Listener `kong:"-"`
-	// Log replaces the program's own log, and its level overrides LogLevel. nil means the program's
-	// own log.
+	// Log replaces the program's logger; its level overrides LogLevel. nil means the program's
+	// logger.
 	Log *logrus.Logger `kong:"-"`
-	// Ops is the ops endpoint that this process shares with other services and serves itself. With
-	// it, the ingress has no ops listener. nil means that the ingress has its own.
+	// Ops is an ops endpoint that this process shares with other services and serves itself; the
+	// ingress then opens no ops listener. nil means that the ingress serves a separate one.
 	Ops *ops.Ops `kong:"-"`
-	// Publishing counts the requests whose messages are being stored, for other services of this
-	// process. It may be nil.
+	// Publishing counts the messages being stored, for other services in this process. It may be
+	// nil.
 	Publishing *atomic.Int64 `kong:"-"`
-	// OnReady is called once, as soon as requests are accepted. It may be nil.
+	// OnReady is called once, as soon as the ingress accepts requests. It may be nil.
 	OnReady func(Listening) `kong:"-"`
 }
 
-// Listening holds the addresses where an ingress listens. They are needed when a port is configured
-// as 0.
+// Listening holds the addresses on which an ingress listens. Callers need them when a port is
+// configured as 0.
 type Listening struct {
 	Addr    string // address of the webhook endpoint
 	OpsAddr string // "" means that Ops is shared
 }
 
-// allDeliveryIDHeaders returns the headers that may hold the delivery ID, in order. The first two
-// are always included.
+// allDeliveryIDHeaders returns the headers that may hold the delivery ID, in order of precedence.
+// The first two are built in; the others are configured.
 func (c *Config) allDeliveryIDHeaders() []string {
 	return append(webhook.FirstDeliveryIDHeaders(), c.DeliveryIDHeaders...)
 }
 
-// A message needs space besides the body: for the request line and headers (at most 32 KB) as
-// protobuf, for IDs, and for NATS headers. With many short parameters this is up to three times as
-// long as in the request.
+// A message needs space in addition to the body: for the request line and headers (at most 32 KB)
+// encoded as protobuf, for IDs, and for NATS headers. With many short parameters the encoding is up
+// to three times as long as the request line and headers were.
 const (
 	messageOverhead = 64 << 10  // enough for an ordinary request
 	mostOverhead    = 160 << 10 // enough for any request
@@ -92,7 +91,7 @@ const (
 const headerCharacters = "!#$%&'*+-.^_`|~0123456789" +
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// Check validates the Config. Its error is one line for people. Run calls Check, too.
+// Check validates c. Its error is a single line for people. Run also calls Check.
 func (c *Config) Check() error {
 	positive := func(flag string, value int64) error {
 		if value <= 0 {

@@ -13,50 +13,49 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// delivery is one request while it is handled. It holds the results of each step for the later
-// steps. One goroutine uses it. It is reused for later requests, so nothing may keep a reference to
-// what it holds.
+// delivery is the state of one request. Each step stores its results in it for the later steps.
+// Only one goroutine may use it. Deliveries are pooled, so nothing may keep a reference to their
+// contents.
 type delivery struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	e     *event // always &event
 	event event
-	idOut [1]string // the execution ID as the value of the answer's header
-	out   [128]byte // the answer's body
+	idOut [1]string // the execution ID as the value of the response header
+	out   [128]byte // space for the response body
 
 	workflowID string // the ID in the path, not validated
 	token      string
 
 	caller  admission.Admitted
-	pass    registry.Pass  // counts the request as one that is being stored in its place
-	place   stream.Place   // where the start or the rejection is stored
-	request sender.Request // the request as the sender sees it, if the node has a sender
+	pass    registry.Pass  // counts the request as being stored in its stream
+	place   stream.Place   // where the start or the rejection is to be stored
+	request sender.Request // what sender, filter and order key of the node see
 
 	buffers
 	reading reading
 	isRead  bool // read was called
-	// unread is the reason why the body could not be read. nil means that it was read.
+	// unread is why the body could not be read. nil means that it was read.
 	unread   *admission.Refusal
-	counted  bool              // the body is counted in the account's bytes of the day
-	payload  execution.Payload // the payload, once the body was read
+	counted  bool              // limit has passed the request, so its body counts
+	payload  execution.Payload // set once the body has been read
 	notJSON  bool              // Content-Type says JSON, but the body is not valid JSON
 	verified bool
-	verdict  sender.Verdict // the result for a verified request
+	verdict  sender.Verdict // the result of verifying the request
 
-	id         admission.Delivery // the delivery ID that is used
+	id         admission.Delivery // the delivery ID that counts
 	identified bool               // id is set; its value may be empty
 }
 
-// outcome is the way in which a request ends.
+// outcome is the result of a request.
 type outcome struct {
 	refusal     *admission.Refusal
-	answer      *sender.Answer // replaces the ordinary answer; nil means the ordinary one
+	answer      *sender.Answer // replaces the ordinary response; nil means the ordinary one
 	executionID string
 	duplicate   bool
 	handshake   bool
-	filtered    bool // the request does not meet the node's filter
-	// waited is the end of the execution for which the answer waited. nil means that it did not
-	// wait.
+	filtered    bool // the request does not match the node's filter
+	// waited is the result of waiting for the execution. nil means that the response did not wait.
 	waited *waited
 }
 
@@ -73,8 +72,8 @@ func acquireDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 	return d
 }
 
-// release returns a delivery to the pool, and releases what its body occupies of the limits. The
-// delivery must not be used afterwards.
+// release returns the delivery to the pool and frees its share of the limits. The delivery must not
+// be used afterwards.
 func (d *delivery) release() {
 	d.reading.release()
 	kept := d.buffers
@@ -99,7 +98,7 @@ func (d *delivery) preset() string {
 	return ""
 }
 
-// senderSecretHeaders returns the headers that hold the sender's secret and must not be forwarded.
+// senderSecretHeaders returns the headers that carry the sender's secret and must not be forwarded.
 func (d *delivery) senderSecretHeaders() []string {
 	if s := d.sender(); s != nil {
 		return s.SecretHeaders()

@@ -7,9 +7,9 @@ import (
 )
 
 // fairShare limits the requests in flight and the bytes of bodies in memory, and divides both among
-// accounts. An account may hold at most as much as is still free: one account alone gets half, two
-// get a third each, and some is always left for the next account. The only request of an account
-// may use all that is free: otherwise a body nearly as long as the limit would never be accepted.
+// accounts. An account may hold at most as much as is still free: a single account gets half, two
+// get a third each, and some is always left for the next account. An account's only request may use
+// everything that is free: otherwise a body nearly as long as the limit would never be accepted.
 //
 // fairShare is safe for concurrent use. A concurrent request may be counted in one limit and not
 // yet in the other; neither limit is ever exceeded.
@@ -23,7 +23,7 @@ type fairShare struct {
 
 type shareShard struct {
 	mu   sync.Mutex
-	held map[string]share // what each account holds now; accounts without requests have no entry
+	held map[string]share // what each account holds; an account without requests has no entry
 }
 
 // share holds the requests in flight and the bytes of one account.
@@ -41,13 +41,13 @@ func (s *fairShare) shard(accountID string) *shareShard {
 	return &s.shards[maphash.String(s.seed, accountID)%uint64(len(s.shards))]
 }
 
-// enter reserves a place for a request and bytes for its body. It reserves both or nothing, and
+// enter reserves a slot for a request and bytes for its body. It reserves both or neither, and
 // reports whether it did.
 func (s *fairShare) enter(accountID string, bytes int64) bool {
 	return s.acquire(accountID, 1, bytes)
 }
 
-// more reserves further bytes for a request that has entered, and reports whether it did.
+// more reserves further bytes for a request that has a slot, and reports whether it did.
 func (s *fairShare) more(accountID string, bytes int64) bool {
 	return s.acquire(accountID, 0, bytes)
 }
@@ -75,7 +75,7 @@ func (s *fairShare) acquire(accountID string, requests, bytes int64) bool {
 	return false
 }
 
-// release releases a request's place and its bytes.
+// release frees a request's slot and its bytes.
 func (s *fairShare) release(accountID string, bytes int64) {
 	shard := s.shard(accountID)
 	shard.mu.Lock()

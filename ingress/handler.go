@@ -38,14 +38,14 @@ type handler struct {
 	metrics    *requestMetrics
 	tracer     trace.Tracer // nil means that tracing is off
 	log        *logrus.Logger
-	// sealer encrypts a secret that a node's provider has sent.
+	// sealer encrypts a secret that a node's provider has sent for the trigger node.
 	sealer func(workflowID, nodeID, secret string) ([]byte, error)
 
-	publicURL string // without a slash at the end; "" means that it is not known
+	publicURL string // without a trailing slash; "" means unknown
 	// firstIDHeaders holds the headers that are searched first for the delivery ID, in canonical
-	// form and in order.
+	// form and in order of precedence.
 	firstIDHeaders []string
-	otherIDHeaders []string // headers that are searched after the sender's own sources
+	otherIDHeaders []string // headers that are searched after the sender's sources
 	maxBody        int64
 	bodyTimeout    time.Duration
 	minBodyRate    int64 // bytes per second; 0 means no minimum
@@ -60,7 +60,8 @@ type publisher interface {
 	Repeat(msg *nats.Msg) (publish.Ack, error)
 }
 
-// counted returns a publisher that counts in n the messages that p is storing. n may be nil.
+// counted returns a publisher that counts in n the messages that p is publishing. If n is nil, it
+// returns p itself.
 func counted(p publisher, n *atomic.Int64) publisher {
 	if n == nil {
 		return p
@@ -91,7 +92,7 @@ type refusalCounter interface {
 	Count(workflowID, code string, request stream.RefusedRequest)
 }
 
-// filterCounter counts requests that did not meet the filters of their nodes. It is implemented by
+// filterCounter counts requests that did not match the filter of their node. It is implemented by
 // *report.Filtered.
 type filterCounter interface {
 	Count(workflowID, nodeID string, request stream.FilteredRequest)
@@ -103,7 +104,7 @@ type senderCounter interface {
 	Count(workflowID, nodeID, preset string, seen report.Seen)
 }
 
-// newHandler completes a handler that already has its parts with the values of the configuration.
+// newHandler returns h, which already has its dependencies, with the values of the configuration.
 func newHandler(c Config, h handler) *handler {
 	h.publicURL = strings.TrimSuffix(c.PublicURL, "/")
 	h.firstIDHeaders, h.otherIDHeaders = canonical(webhook.FirstDeliveryIDHeaders()),
@@ -122,11 +123,11 @@ func canonical(headers []string) []string {
 	return names
 }
 
-// webhookPath is the path of a webhook up to the ID of the workflow.
+// webhookPath is the path of a webhook, up to the workflow ID.
 const webhookPath = "/webhooks/"
 
-// router returns the routes of the endpoint. They never redirect: a path that is not a webhook path
-// is not found.
+// router returns the routes of the endpoint. They never redirect: any path that is not a webhook
+// path is answered 404.
 func (h *handler) router() http.Handler {
 	router := &httprouter.Router{HandleMethodNotAllowed: true}
 	router.POST(webhookPath+":workflowId", func(
@@ -149,7 +150,7 @@ func (h *handler) router() http.Handler {
 	router.NotFound = h.refuseAll(webhook.NotFound)
 	notAllowed := h.refuseAll(webhook.MethodNotAllowed)
 	router.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "*" { // the router would match it with every path
+		if r.URL.Path == "*" { // the router would match it against every path
 			w.Header().Del("Allow")
 			router.NotFound.ServeHTTP(w, r)
 			return
@@ -161,28 +162,29 @@ func (h *handler) router() http.Handler {
 
 // serve handles a request in the steps parse, admit, read, verify, publish and finish. Each step
 // uses the results of the earlier ones, and either ends the request or passes it on. No step before
-// the publish calls another process.
+// publish calls another process.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
 	h.begin(d.e, r, webhookRoute)
 	defer h.end(w, r, d.e)
 	h.finish(d, h.decide(d, workflowID))
-	d.reading.release() // before the end of the request, which may wait for the rest of a body
+	d.reading.release() // before end, which may first drain a body
 }
 
-// steps are the checks of a request, in order. The numbers are also the beginnings of the names of
-// the scripts in testdata/webhook. The first step that returns an outcome ends the request.
+// steps are the checks of a request, in order. The first step that returns an outcome ends the
+// request. The numbers are those with which the names of the scripts in testdata/webhook begin.
 var steps = [...]func(*handler, *delivery) *outcome{
 	(*handler).admit, // 5, 6
-	// A handshake starts nothing, whatever the state of the plan and the workflow is.
+	// A handshake starts nothing, so it is answered whatever the state of the plan and the
+	// workflow.
 	(*handler).answerHandshake,
 	(*handler).plan,      // 7, 8
 	(*handler).verify,    // 11, 12 and the signature, for a node whose sender verifies requests
 	(*handler).limit,     // 9
 	(*handler).reject,    // 10
 	(*handler).checkBody, // 11, 12, 13
-	(*handler).filter,    // the node's filter: a request that does not meet it starts nothing
+	(*handler).filter,    // a request that does not match the node's filter starts nothing
 }
 
 func (h *handler) decide(d *delivery, workflowID string) outcome {
@@ -198,7 +200,7 @@ func (h *handler) decide(d *delivery, workflowID string) outcome {
 }
 
 // serveOther answers a request whose method is not POST: with a handshake if the node's sender has
-// one with that method, otherwise with 405.
+// one for that method, otherwise with 405.
 func (h *handler) serveOther(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()

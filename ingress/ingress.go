@@ -1,5 +1,5 @@
 // Package ingress is the webhook endpoint. It validates a request and publishes an execution-start
-// message to the stream. It answers 200 only when the stream has confirmed that the message is
+// message to the stream. It answers 200 only after the stream has confirmed that the message is
 // stored.
 package ingress
 
@@ -30,17 +30,17 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// These are the limits of a connection. Go's server reads 4 KB more than MaxHeaderBytes, which
-// makes 32 KB of request line and headers.
+// Limits of a connection. Go's server reads 4 KB more than MaxHeaderBytes, which results in 32 KB
+// for the request line and headers.
 const (
 	maxHeaderBytes    = 32<<10 - 4<<10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	answerTimeout     = 10 * time.Second // maximum time for a client to read the answer
+	answerTimeout     = 10 * time.Second // maximum time for a client to read the response
 )
 
-// Run serves until the context ends, then drains the requests in flight and returns nil. Its errors
-// are for people, on one line.
+// Run serves until ctx is done, then drains the requests in flight and returns nil. Its errors are
+// single lines for people.
 func Run(ctx context.Context, c Config) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -93,7 +93,7 @@ type endpoint struct {
 
 	follower  *consistency.Follower
 	lease     *consistency.Lease
-	publisher *publish.Publisher // to the stream that all queues share
+	publisher *publish.Publisher // to the stream that the queues share
 	streams   *publish.Streams
 	handler   *handler
 }
@@ -121,8 +121,8 @@ func (e *endpoint) run(ctx context.Context) error {
 	}, ready)
 }
 
-// connect connects to NATS, checks that messages may be as long as bodies, and waits for the
-// streams and buckets that the executor creates.
+// connect connects to NATS, checks that the maximum message size leaves room for the longest body,
+// and waits for the stream and the buckets that the executor creates.
 func (e *endpoint) connect(ctx context.Context) error {
 	if err := e.Connect(ctx); err != nil {
 		return err
@@ -150,8 +150,8 @@ func (e *endpoint) followRegistry(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeHandler creates the handler and its parts. The parts send their last reports after ctx has
-// ended.
+// makeHandler creates the handler and its dependencies. They outlive ctx: they send their last
+// reports when they are stopped.
 func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	if e.publisher, err = publish.New(ctx, e.NATS, e.config.PublishTimeout); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	return nil
 }
 
-// announce joins the barrier: from then on a change of the registry is confirmed only when this
+// announce joins the barrier: from then on, a change of the registry is confirmed only once this
 // process has applied it.
 func (e *endpoint) announce(ctx context.Context) error {
 	announcer, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower, consistency.RoleIngress,
@@ -235,7 +235,7 @@ func (e *endpoint) announce(ctx context.Context) error {
 	return nil
 }
 
-// server returns the HTTP server of the endpoint, with the limits of a connection.
+// server returns the endpoint's HTTP server, with the limits of a connection.
 func (h *handler) server(log *logrus.Logger) *http.Server {
 	server := &http.Server{
 		Handler:           h.router(),
@@ -244,7 +244,7 @@ func (h *handler) server(log *logrus.Logger) *http.Server {
 		WriteTimeout:      h.answerTimeout, // counts from the headers; answerSoon extends it
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          ops.ServerLog(log),
-		// OPTIONS * is treated like every other path that is not a webhook path.
+		// OPTIONS * is treated like any other path that is not a webhook path.
 		DisableGeneralOptionsHandler: true,
 	}
 	server.RegisterOnShutdown(h.waits.Stop)

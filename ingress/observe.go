@@ -20,8 +20,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// event holds the data that one request adds to the log and the metrics. It holds no unchecked
-// input: no path, no header, no token, and the ID of a workflow only after the workflow was found.
+// event holds what one request adds to the log and the metrics. It contains no unvalidated input:
+// no path, no header, no token, and a workflow ID only once the workflow has been found.
 type event struct {
 	start       time.Time
 	route       string // the pattern of the path, or ""
@@ -32,21 +32,20 @@ type event struct {
 	executionID string
 	duplicate   bool
 	handshake   bool // the request is a sender's handshake, which starts nothing
-	filtered    bool // the request does not meet the node's filter
-	custom      bool // the output of the execution chose the status
-	// waiting is the reason why the answer no longer waited for the execution. "" means that it
-	// never waited.
+	filtered    bool // the request does not match the node's filter
+	custom      bool // the execution's output set the status
+	// waiting is why the response stopped waiting for the execution. "" means that it never waited.
 	waiting   await.Reason
-	waited    time.Duration // time for which the answer waited
+	waited    time.Duration // how long the response waited
 	bodyBytes int
-	probe     bool // the request is an executor's check of the public URL
-	unread    bool // whether there is a body that was not read
+	probe     bool // the request was an executor's check of the public URL
+	unread    bool // the request has a body that was not read
 	publish   time.Duration
 	err       error
 	spans     *spans // nil means that tracing is off
 }
 
-// admitted notes the workflow and the node of a request whose token is valid.
+// admitted records the workflow and the node of a request with a valid token.
 func (h *handler) admitted(r *http.Request, e *event, a admission.Admitted) {
 	e.workflowID, e.nodeID = a.Workflow.ID, a.NodeID
 	h.startSpans(r, e, true)
@@ -58,8 +57,8 @@ func (h *handler) begin(e *event, r *http.Request, route string) {
 	*e = event{start: time.Now(), route: route, unread: r.ContentLength != 0}
 }
 
-// end writes the request's log line, drains the rest of the body to keep the connection, and
-// recovers from panics.
+// end records the request's metrics, log line and spans, drains the rest of the body to keep the
+// connection, and recovers from panics.
 func (h *handler) end(w http.ResponseWriter, r *http.Request, e *event) {
 	if p := recover(); p != nil {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -87,8 +86,8 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 			members = append(members, ops.Text(name, value))
 		}
 	}
-	// The fields are added in alphabetical order, in which they are written, because sorting them
-	// would cost a little time.
+	// The fields are added in alphabetical order, the order in which they are logged, because
+	// sorting them would cost time.
 	put("answer", string(e.waiting))
 	if e.bodyBytes > 0 {
 		members = append(members, ops.Number("body_bytes", e.bodyBytes))
@@ -137,26 +136,25 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
 }
 
-// signatureRefusal is a label pair of the metric of refusals by signature.
+// signatureRefusal holds the labels of the counter of requests refused by signature.
 type signatureRefusal struct {
 	preset string
 	code   webhook.Code
 }
 
-// answerOf is a label pair of the metric of requests.
+// answerOf holds the labels of the counter of requests.
 type answerOf struct {
-	// status is the HTTP status; customStatus means a status that the output of an execution has
-	// set.
+	// status is the HTTP status. customStatus stands for any status set by an execution's output.
 	status int
 	code   webhook.Code // "" means accepted, or a handshake
 }
 
-// customStatus stands in metrics for every status that the output of an execution chose: labels
-// are only values that this program chooses.
+// customStatus stands for every status set by an execution's output: label values must be ones that
+// this program chooses, so that their number is bounded.
 const customStatus = 0
 
-// requestMetrics are the metrics of the ingress. Label values are only codes and presets of
-// senders, so their number is bounded.
+// requestMetrics holds the metrics of the requests. Label values are only codes, statuses, reasons
+// and presets of senders, so their number is bounded.
 type requestMetrics struct {
 	requests   map[answerOf]prometheus.Counter
 	verified   map[string]prometheus.Counter // counters of verified requests, by preset
@@ -173,8 +171,8 @@ type requestMetrics struct {
 	active     prometheus.Gauge
 }
 
-// registerState registers gauges for the state of the ingress, such as workflows and requests in
-// flight.
+// registerState registers gauges for the state of the ingress: the registry's revision and lag, the
+// workflows, and the responses that are waiting.
 func registerState(
 	r prometheus.Registerer, snapshot *registry.Snapshot, follower *consistency.Follower,
 	lease *consistency.Lease, waits *await.Waits,
@@ -270,7 +268,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	for code, p := range problems {
 		answers = append(answers, answerOf{p.status, code})
 	}
-	for _, a := range answers { // looked up once, not for each request
+	for _, a := range answers { // looked up once instead of for each request
 		m.requests[a] = requests.WithLabelValues(strconv.Itoa(a.status), string(a.code))
 	}
 	m.requests[answerOf{status: customStatus}] = requests.WithLabelValues("output", "")
@@ -280,7 +278,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	return m
 }
 
-// addSenders looks up the counters of all presets once, so that no request has to.
+// addSenders looks up the counters of all presets once instead of for each request.
 func (m *requestMetrics) addSenders(verified, handshakes, unverified *prometheus.CounterVec) {
 	for _, p := range sender.Presets() {
 		if len(p.Handshakes) > 0 {

@@ -14,20 +14,20 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// response is an answer that the output of an execution gives.
+// response is an HTTP response built from an execution's output.
 type response struct {
 	status      int
-	custom      bool        // the output has set the status
-	headers     http.Header // further headers, by canonical names
-	contentType []string    // nil if headers has it, or there is no body
+	custom      bool        // the output sets the status
+	headers     http.Header // further headers, keyed by canonical name
+	contentType []string    // nil if headers has it or there is no body
 	body        []byte
 }
 
-// errOutput means that an output that sets the answer's status and headers is not valid.
+// errOutput is the error for an output whose member http is invalid.
 var errOutput = errors.New("the output's http is not valid")
 
-// readOutput returns the answer that an output gives. The output {"http": {…}} sets status, headers
-// and body; every other one is the body itself, in the form that the sender takes.
+// readOutput converts an output to a response. An output {"http": {…}} sets status, headers and
+// body; any other output is itself the body, in the form that the sender expects.
 func readOutput(output []byte, form sender.OutputForm) (r response, err error) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(output, &members) == nil && len(members) == 1 && members["http"] != nil {
@@ -47,7 +47,7 @@ func readOutput(output []byte, form sender.OutputForm) (r response, err error) {
 	return r, nil
 }
 
-// readHTTP reads the member http of an output.
+// readHTTP converts the member http of an output to a response. Unknown fields are an error.
 func readHTTP(text []byte) (r response, err error) {
 	var given struct {
 		Status  *int                       `json:"status"`
@@ -74,7 +74,7 @@ func readHTTP(text []byte) (r response, err error) {
 		return r, err
 	}
 	if r.status == http.StatusNoContent || r.status == http.StatusNotModified {
-		return r, nil // answers with these statuses have no body
+		return r, nil // responses with these statuses have no body
 	}
 	var textBody string
 	switch {
@@ -93,16 +93,16 @@ func readHTTP(text []byte) (r response, err error) {
 
 var contentTypeText = []string{"text/plain; charset=utf-8"}
 
-// unsentHeaders are the headers that an output does not set. They are about the connection or the
-// length of the body (RFC 9110), or are set by the ingress.
+// unsentHeaders are the headers that an output cannot set: they concern the connection or the
+// length of the body (RFC 9110), or the ingress sets them.
 var unsentHeaders = []string{
 	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate",
 	"Proxy-Authorization", "Proxy-Connection", "Te",
 	"Trailer", "Transfer-Encoding", "Upgrade", "X-Content-Type-Options", webhook.HeaderExecutionID,
 }
 
-// readHeaders returns the headers that an output sets: texts, or lists of texts. It leaves out
-// those that an output does not set, and cookies unless they are wanted.
+// readHeaders returns the headers that an output sets. A value is a string or a list of strings. It
+// omits unsentHeaders, and also cookies unless the output enables them.
 func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, error) {
 	headers := http.Header{}
 	for name, value := range given {
@@ -128,11 +128,11 @@ func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, e
 	return headers, nil
 }
 
-// jsonText returns a text as JSON.
+// jsonText returns text as a JSON string.
 func jsonText(text string) []byte {
 	encoded, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // texts always marshal
+		panic(err) // strings always marshal
 	}
 	return encoded
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/shared/probe"
 )
 
-// answerProbe answers an executor's check of the public URL in a header. The request gets its usual
-// answer as well, so that other clients do not notice that probes exist.
+// answerProbe answers an executor's check of the public URL in a response header. The request also
+// gets its usual response, so other clients cannot tell that probes exist.
 func (h *handler) answerProbe(w http.ResponseWriter, r *http.Request, e *event) {
 	if answer := h.probes.Answer(r.Header.Get(probe.Header)); answer != "" {
 		w.Header().Set(probe.Header, answer)

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// start starts an execution, and waits for its end if the node's answers do.
+// start starts an execution, and waits for it to finish if the node is configured to.
 func (h *handler) start(d *delivery) outcome {
 	id := d.caller.ExecutionID(d.id)
 	if out := h.chooseStream(d); out != nil {
@@ -27,11 +27,11 @@ func (h *handler) start(d *delivery) outcome {
 	return h.store(d, id)
 }
 
-// retryClosed is the Retry-After while a queue moves to another stream.
+// retryClosed is the Retry-After while a queue is moving to another stream.
 const retryClosed = time.Second
 
-// chooseStream finds the stream in which the start or the rejection is to be stored. After it, the
-// pass of the delivery must be left once.
+// chooseStream finds the stream in which to store the start or the rejection. If it returns nil,
+// the caller must leave d.pass exactly once.
 func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
 		d.pass = d.caller.Workflow.Enter()
@@ -44,14 +44,14 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 			return refused(webhook.Unavailable, retryClosed)
 		}
 		w := h.admission.Workflow(d.caller.Workflow.ID)
-		if w == nil || w == d.caller.Workflow { // it was deleted, or is being replaced
+		if w == nil || w == d.caller.Workflow { // deleted, or being replaced
 			return refused(webhook.Unavailable, retryClosed)
 		}
 		d.caller.Workflow = w
 	}
 }
 
-// store stores the message that starts an execution.
+// store publishes the message that starts an execution.
 func (h *handler) store(d *delivery, id string) outcome {
 	defer d.pass.Leave()
 	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
@@ -101,9 +101,9 @@ func (h *handler) store(d *delivery, id string) outcome {
 	return out
 }
 
-// reject stores a call of an inactive workflow with its body, so that operators can look up the ID
-// that is in the answer and replay the request. If the stream does not store it, reject answers
-// with the stream's refusal. A body that cannot be read is left out.
+// reject records a call of an inactive workflow, with its body, so that operators can look up the
+// ID in the response and replay the request. If the stream does not store the record, reject
+// returns the stream's refusal instead. A body that cannot be read is omitted.
 func (h *handler) reject(d *delivery) *outcome {
 	if d.caller.Workflow.Active {
 		return nil
@@ -146,12 +146,12 @@ func (h *handler) reject(d *delivery) *outcome {
 	return &outcome{refusal: why}
 }
 
-// retryUnavailable is the Retry-After while the stream is unavailable. It is about the time that a
-// server takes to restart, or a cluster to elect a leader.
+// retryUnavailable is the Retry-After while the stream is unavailable: about as long as a server
+// takes to restart, or a cluster to elect a leader.
 const retryUnavailable = 2 * time.Second
 
-// publish stores a message of an account and maps an error of the stream to a refusal. unencoded is
-// the error from encoding the message.
+// publish publishes an account's message and maps an error of the stream to a refusal. unencoded is
+// the error from encoding the message, or nil.
 func (h *handler) publish(
 	e *event, accountID string, msg *nats.Msg, unencoded error,
 ) (publish.Ack, *admission.Refusal) {
@@ -184,13 +184,13 @@ func inOwnStream(msg *nats.Msg) bool {
 	return place.Own
 }
 
-// errShare means that the stream is nearly full, and that the account holds its share or more.
+// errShare means that the stream is nearly full and that the account holds its full share of it.
 var errShare = fmt.Errorf("%w for this account: it holds its share of a stream that is nearly full",
 	publish.ErrStorageFull)
 
-// publishFairly stores a message if the account may have the space. If it may not, a repeat is
-// recognised all the same. The space of the shared stream is divided among accounts; a queue's own
-// stream is not, because an operator has given it to the queue.
+// publishFairly publishes a message if the account may use the space. If it may not, a repeated
+// delivery is still recognised. The space of the shared stream is divided among accounts; that of a
+// queue's own stream is not, because an operator has given it to the queue.
 func (h *handler) publishFairly(accountID string, msg *nats.Msg) (publish.Ack, error) {
 	var size int64
 	if h.space.IsLimited() && !inOwnStream(msg) {

@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// limit counts the request against the limits. It uses the current time and not the time when the
-// request began: the rate limit needs monotonic times, and the request may have waited for the
-// lease or for its body.
+// limit counts the request against the rate limit and the account's daily bytes. It uses the
+// current time rather than the time at which the request began: the rate limit needs monotonic
+// times, and the request may have waited for the lease or for its body.
 func (h *handler) limit(d *delivery) *outcome {
 	length := d.r.ContentLength
 	if d.isRead {
@@ -28,7 +28,7 @@ func (h *handler) limit(d *delivery) *outcome {
 	return nil
 }
 
-// checkBody makes the last checks, 11 to 13, of a request that may start an execution.
+// checkBody makes checks 11 to 13, the last ones before a request may start an execution.
 func (h *handler) checkBody(d *delivery) *outcome {
 	if out := h.readWithID(d); out != nil {
 		return out
@@ -39,8 +39,8 @@ func (h *handler) checkBody(d *delivery) *outcome {
 	return nil
 }
 
-// readWithID reads the body and finds the delivery ID. If the ID may be covered by a signature, it
-// is looked for only after the request was verified.
+// readWithID reads the body and determines the delivery ID. If a signature may cover the ID, the ID
+// is determined only after the request has been verified.
 func (h *handler) readWithID(d *delivery) *outcome {
 	unknown := d.signsID() && !d.verified
 	if !d.isRead && !unknown && !h.idInBody(d) {
@@ -57,7 +57,7 @@ func (h *handler) readWithID(d *delivery) *outcome {
 	return h.checkID(d)
 }
 
-// checkID finds the delivery ID, and refuses the request if the ID is too long.
+// checkID determines the delivery ID, and refuses the request if the ID is too long.
 func (h *handler) checkID(d *delivery) *outcome {
 	h.identify(d)
 	if d.tooLong() {
@@ -72,8 +72,8 @@ func (d *delivery) signsID() bool {
 	return s != nil && s.SignsDelivery()
 }
 
-// filter ends a request that does not meet the node's filter. Such a request starts nothing, leaves
-// no record, and uses up no delivery ID.
+// filter ends a request that does not match the node's filter. Such a request starts nothing,
+// leaves no record, and uses up no delivery ID.
 func (h *handler) filter(d *delivery) *outcome {
 	f := d.caller.Node.Filter
 	if f == nil {
@@ -96,7 +96,8 @@ func (h *handler) filter(d *delivery) *outcome {
 	return out
 }
 
-// read reads the body, once, and parses it. It returns a refusal if the body could not be read.
+// read reads and parses the body. Later calls return the result of the first. It returns a refusal
+// if the body could not be read.
 func (h *handler) read(d *delivery) *admission.Refusal {
 	if d.isRead {
 		return d.unread
@@ -120,15 +121,14 @@ func (h *handler) read(d *delivery) *admission.Refusal {
 	return nil
 }
 
-// idInBody reports whether the delivery ID may come from the body.
+// idInBody reports whether the delivery ID may have to be taken from the body.
 func (h *handler) idInBody(d *delivery) bool {
 	s := d.sender()
 	return s != nil && s.DeliveryInBody() && d.firstHeader(h.firstIDHeaders) == ""
 }
 
-// identify determines the delivery ID. In order of preference it uses the ID that the signature
-// covers, the ID of the first headers, the ID of the sender's own sources, and the ID of the other
-// headers.
+// identify determines the delivery ID, once. In order of precedence, it comes from the data that
+// the signature covers, the first headers, the sender's sources, and the other headers.
 func (h *handler) identify(d *delivery) {
 	if d.identified {
 		return
@@ -150,12 +150,12 @@ func (h *handler) identify(d *delivery) {
 	}
 }
 
-// tooLong reports whether the delivery ID is too long. An ID from the sender's own sources never
-// is, because long ones are hashed.
+// tooLong reports whether the delivery ID is too long. An ID from the sender's sources never is,
+// because long ones are hashed.
 func (d *delivery) tooLong() bool { return len(d.id.ID) > execution.MaxDeliveryID }
 
-// firstHeader returns the first value that is not empty among the headers, which are named in
-// canonical form. It skips headers that hold a secret, because delivery IDs are recorded and shown.
+// firstHeader returns the first non-empty value among the named headers. The names must be
+// canonical. Headers that hold a secret are skipped, because delivery IDs are recorded and shown.
 func (d *delivery) firstHeader(names []string) string {
 	for _, name := range names {
 		for _, value := range d.r.Header[name] {

@@ -10,33 +10,35 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// redactedToken replaces a token in a header or a parameter: a proxy may have put the whole URL
+// redactedToken replaces a token in a header or a parameter: a proxy may have copied the whole URL
 // there.
 const redactedToken = "[token]"
 
 // redactor removes tokens from data that is forwarded or shown. It removes all text that looks like
-// a token of hookstart, and the values of all places of a request that may hold its token. It finds
-// them however they are escaped: a URL in a parameter of another URL is escaped twice.
+// a hookstart token, and the values of every header and parameter of the request that may hold its
+// token. It finds them however often they are escaped: a URL in a parameter of another URL is
+// escaped twice.
 type redactor struct {
-	// more are the values that do not match the pattern of hookstart's tokens, as sent and
+	// more holds the values that do not match the pattern of hookstart's tokens, both as sent and
 	// unescaped.
 	more []string
 }
 
 const (
-	// minTokenLength is the number of characters after the prefix from which a text counts as a
+	// minTokenLength is the minimum number of characters after the prefix for text to count as a
 	// token; a token has 43.
 	minTokenLength = 20
-	// shortestRedacted is the minimum length of the other values that are hidden: a message must
+	// shortestRedacted is the minimum length of the other values that are redacted: a message must
 	// not become longer than the request.
 	shortestRedacted = len(redactedToken)
-	// maxRedacted is the maximum number of the other values, so that the cost of a request is
-	// proportional to its length.
+	// maxRedacted limits the number of the other values to keep the cost of a request proportional
+	// to its length.
 	maxRedacted = 16
 )
 
-// newRedactor returns a redactor for the tokens of a request's raw query and headers. Values that
-// do not have the form of hookstart's tokens must have at least the length shortest.
+// newRedactor returns a redactor for the tokens in a request's raw query and headers. Values that
+// do not have the form of hookstart's tokens are redacted only if they have at least shortest
+// bytes.
 func newRedactor(rawQuery string, header http.Header, shortest int) redactor {
 	var h redactor
 	h.add(bearerToken(header), shortest)
@@ -50,7 +52,7 @@ func newRedactor(rawQuery string, header http.Header, shortest int) redactor {
 	return h
 }
 
-// add adds a value that does not have the form of hookstart's tokens, as sent and unescaped.
+// add adds a value, as sent and unescaped, unless it has the form of hookstart's tokens.
 func (h *redactor) add(raw string, shortest int) {
 	if raw == "" || matchToken(raw, 0, minTokenLength) == len(raw) {
 		return
@@ -62,7 +64,8 @@ func (h *redactor) add(raw string, shortest int) {
 	}
 }
 
-// redact returns text without tokens. It returns text itself if there are none.
+// redact returns text with its tokens replaced by redactedToken. It returns text itself if there
+// are none.
 func (h redactor) redact(text string) string {
 	escaped := strings.IndexByte(text, '%') >= 0
 	if escaped || strings.Contains(text, registry.TokenPrefix) {
@@ -77,8 +80,8 @@ func (h redactor) redact(text string) string {
 	return text
 }
 
-// replace replaces each match by redactedToken. match returns the end of the match that begins at a
-// position, or 0 if there is none. replace takes linear time if match does.
+// replace replaces each match with redactedToken. match returns the end of the match that begins at
+// the given position, or 0 if there is none. replace takes linear time if match does.
 func replace(text string, match func(at int) int) string {
 	var clean strings.Builder
 	done := 0
@@ -96,8 +99,8 @@ func replace(text string, match func(at int) int) string {
 	return clean.String()
 }
 
-// matchToken returns the end of a token that begins at a position, or 0 if there is none. A token
-// is the prefix followed by enough characters of base64url.
+// matchToken returns the end of the token that begins at a position, or 0 if there is none. A token
+// is the prefix followed by at least atLeast characters of base64url.
 func matchToken(text string, at, atLeast int) (end int) {
 	for i := range len(registry.TokenPrefix) {
 		c, next := character(text, at)
@@ -118,12 +121,12 @@ func matchToken(text string, at, atLeast int) (end int) {
 	}
 }
 
-// comparedEscaped is the number of characters of a value that must match for its escaped form to be
-// removed.
+// comparedEscaped is the number of characters of an escaped value that are compared; if they match,
+// the value is removed.
 const comparedEscaped = 64
 
-// matchEscaped returns the end of an escaped value that begins at a position, or 0 if there is
-// none. For a long value only its beginning is compared.
+// matchEscaped returns the end of the escaped value that begins at a position, or 0 if there is
+// none. Beyond comparedEscaped characters a mismatch only ends the match.
 func matchEscaped(text string, at int, secret string) (end int) {
 	for i := range len(secret) {
 		c, next := character(text, at)
@@ -138,8 +141,8 @@ func matchEscaped(text string, at int, secret string) (end int) {
 	return at
 }
 
-// character decodes one character, however often it is escaped, and returns the position of the
-// next one.
+// character decodes the character at a position, however often it is escaped, and returns the
+// position of the next one.
 func character(text string, at int) (c byte, next int) {
 	if at >= len(text) {
 		return 0, at
@@ -177,8 +180,8 @@ func isBase64URL(c byte) bool {
 		c == '_'
 }
 
-// forwardedQuery returns the parameters of a raw query as a runner receives them. The limit of 32
-// KB for the request line and headers bounds their size.
+// forwardedQuery returns the parameters of a raw query as a runner receives them. Their size is
+// bounded by the limit of 32 KB for the request line and headers.
 func (h redactor) forwardedQuery(raw string) execution.Values {
 	query := otherParameters(raw)
 	for name, values := range query {
@@ -195,24 +198,25 @@ func (h redactor) forwardedQuery(raw string) execution.Values {
 
 var secretHeaders = webhook.SecretHeaders()
 
-// forwardedHeaders puts the request's headers into a map, as a runner receives them: without
-// credentials and without the dropped headers. It does not change the headers of the request.
+// forwardedHeaders adds the request's headers to into, as a runner receives them: without
+// credentials and without the dropped headers. It does not modify the request's headers.
 func (h redactor) forwardedHeaders(
 	into execution.Values, r *http.Request, dropped []string,
 ) execution.Values {
-	for name, values := range r.Header { // names are ASCII: net/http refuses others
+	for name, values := range r.Header { // names are ASCII: net/http rejects others
 		if !slices.Contains(secretHeaders, name) && !slices.Contains(dropped, name) {
 			into[name] = h.redactAll(values)
 		}
 	}
 	if r.Host != "" {
-		// net/http removes it from the headers.
+		// net/http removes Host from the headers.
 		into["Host"] = []string{h.redact(headerText(r.Host))}
 	}
 	return into
 }
 
-// redactAll returns values without tokens. It returns the same slice if there are none.
+// redactAll returns the values with their tokens replaced. It returns the same slice if there are
+// none.
 func (h redactor) redactAll(values []string) []string {
 	for i, value := range values {
 		clean := h.redact(headerText(value))

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// countRefusal counts a refused request for its workflow, so that operators see why the requests of
-// a sender fail. It keeps the time, the declared length and the User-Agent.
+// countRefusal counts a refused request for its workflow, so that operators can see why a sender's
+// requests fail. It records the time, the declared length and the User-Agent.
 func (h *handler) countRefusal(r *http.Request, e *event) {
 	if e.code == "" || e.code == webhook.RunFailed || e.probe {
 		return
@@ -26,17 +26,17 @@ func (h *handler) countRefusal(r *http.Request, e *event) {
 	})
 }
 
-// userAgent returns the User-Agent with every token, valid or not, replaced.
+// userAgent returns the User-Agent with every token, valid or not, redacted.
 func userAgent(r *http.Request) string {
 	text := r.Header.Get("User-Agent")
 	if text == "" {
 		return ""
 	}
-	// Bounds the result, because replacing a token of one letter makes the text longer.
+	// Bound the result: replacing a token of one letter makes the text longer.
 	text = text[:min(len(text), 1<<10)]
 	text = newRedactor(r.URL.RawQuery, r.Header, 1).redact(text)
 	if hasTokenPrefix(text) {
-		text = redactedToken // it contains a token other than the one of this request
+		text = redactedToken // it contains a token other than this request's
 	}
 	return stream.UserAgent(text)
 }

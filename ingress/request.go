@@ -12,10 +12,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// findToken returns the token of a request. It takes the first value that is not empty from these
-// places: the parameter token of the raw query, its parameter access_token, and the header
-// Authorization with the scheme Bearer. It allocates no memory, because the request is not
-// authenticated yet.
+// findToken returns the token of a request: the first non-empty value of the parameter token, the
+// parameter access_token, and the header Authorization with the scheme Bearer, in this order. It
+// returns "" if there is none. It allocates nothing for a token that is not escaped, because the
+// request has not been authenticated yet.
 func findToken(raw string, header http.Header) string {
 	access := ""
 	for raw != "" {
@@ -36,15 +36,15 @@ func findToken(raw string, header http.Header) string {
 	return bearerToken(header)
 }
 
-// These are the names of the parameters that may hold a token.
+// Names of the parameters that may hold a token.
 const (
 	tokenParameter = "token"
 	// accessParameter is the name in RFC 6750, which the CloudEvents specification for webhooks
-	// demands.
+	// requires.
 	accessParameter = "access_token"
 )
 
-// bearerToken returns the token of the header Authorization, or "" if it has none with the scheme
+// bearerToken returns the token of the header Authorization, or "" if there is none with the scheme
 // Bearer.
 func bearerToken(header http.Header) string {
 	const bearer = "bearer "
@@ -58,12 +58,12 @@ func bearerToken(header http.Header) string {
 	return ""
 }
 
-// isToken reports whether a parameter holds a token, by its name, which may be escaped.
+// isToken reports whether a parameter of this name, which may be escaped, holds a token.
 func isToken(name string) bool {
 	return isNamed(name, tokenParameter) || isNamed(name, accessParameter)
 }
 
-// isNamed reports whether the name of a parameter, which may be escaped, equals want.
+// isNamed reports whether a parameter's name, which may be escaped, equals want.
 func isNamed(name, want string) bool {
 	if len(name) < len(want) || len(name) > 3*len(want) {
 		return false
@@ -87,13 +87,13 @@ func isNamed(name, want string) bool {
 	return at == len(name)
 }
 
-// otherParameters parses a raw query and leaves out every parameter that has the name of a token
-// parameter, whether its token is valid or not. Unlike url.ParseQuery it loses nothing: a semicolon
-// is an ordinary character, and a value that cannot be unescaped, or is not UTF-8 afterwards, stays
-// as it was sent.
+// otherParameters parses a raw query and omits every parameter with the name of a token parameter,
+// whether or not its token is valid. Unlike url.ParseQuery it loses nothing: a semicolon is an
+// ordinary character, and a value that cannot be unescaped, or would not be UTF-8, stays as it was
+// sent.
 func otherParameters(raw string) execution.Values {
 	var others execution.Values
-	var room []string // space for the values; most names have one
+	var room []string // backing array for the values; most names have one
 	for raw != "" {
 		var pair, rest string
 		pair, rest, _ = strings.Cut(raw, "&")
@@ -129,8 +129,8 @@ func unescape(s string) string {
 	return strings.ToValidUTF8(plain, "\uFFFD")
 }
 
-// headerText returns a header as UTF-8. It reads bytes that are not UTF-8 as ISO 8859-1, the
-// traditional encoding of HTTP headers.
+// headerText returns a header's value as UTF-8. A value that is not valid UTF-8 is decoded as ISO
+// 8859-1, the traditional encoding of HTTP headers.
 func headerText(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -142,8 +142,8 @@ func headerText(s string) string {
 	return text.String()
 }
 
-// nextTrace returns the W3C traceparent of this request: a new span in the sender's trace, or in a
-// new trace if the sender sent none.
+// nextTrace returns a W3C traceparent for this request: a new span in the sender's trace, or in a
+// new trace if the sender sent none that is valid.
 func nextTrace(header http.Header) string {
 	var ids [24]byte
 	//nolint:gosec // IDs, no secrets; |1: never zero
@@ -163,8 +163,8 @@ func nextTrace(header http.Header) string {
 	return string(text[:])
 }
 
-// validTrace reports whether s has the format of version 00 of W3C's traceparent. Later versions
-// begin in the same way.
+// validTrace reports whether s has the format of W3C's traceparent, version 00. Later versions
+// begin with the same fields.
 func validTrace(s string) bool {
 	if len(s) < 55 || (len(s) > 55 && (s[:2] == "00" || s[55] != '-')) || s[:2] == "ff" {
 		return false

@@ -12,14 +12,14 @@ import (
 )
 
 // answerHandshake answers a handshake of the node's sender. A handshake starts nothing, leaves no
-// record, and counts against no limit.
+// record, and does not count against any limit.
 func (h *handler) answerHandshake(d *delivery) *outcome {
 	s := d.sender()
 	if s == nil {
 		return nil
 	}
 	if d.r.Method == http.MethodPost && s.HandshakeInBody() && h.read(d) != nil {
-		// A request with an unreadable body is not a handshake; a later step, after the plan,
+		// A request with an unreadable body is not a handshake; a later step, after the plan's,
 		// refuses it.
 		return nil
 	}
@@ -46,7 +46,7 @@ func (h *handler) answerHandshake(d *delivery) *outcome {
 	return &outcome{answer: &made.Answer, handshake: true}
 }
 
-// verify reads the body and verifies the sender's signature, before the request is counted or
+// verify reads the body and verifies the sender's signature before the request is counted or
 // recorded.
 func (h *handler) verify(d *delivery) *outcome {
 	s := d.sender()
@@ -66,8 +66,8 @@ func (h *handler) verify(d *delivery) *outcome {
 	return h.checkID(d)
 }
 
-// unverified refuses a request that could not be verified. The reason is shown to operators, not to
-// the client.
+// unverified refuses a request that could not be verified. Operators can see the reason; the client
+// cannot.
 func (h *handler) unverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
 	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), report.Seen{
 		RefusedAt: now,
@@ -80,7 +80,7 @@ func (h *handler) unverified(d *delivery, v sender.Verdict, now time.Time) *outc
 	return &outcome{refusal: &admission.Refusal{Code: v.Code}}
 }
 
-// countSenderDelivery counts a stored delivery for its sender.
+// countSenderDelivery counts a stored delivery of the node's sender.
 func (h *handler) countSenderDelivery(d *delivery) {
 	seen := report.Seen{Delivery: true, WithoutID: d.id.ID == ""}
 	if d.verified {
@@ -89,13 +89,15 @@ func (h *handler) countSenderDelivery(d *delivery) {
 	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), seen)
 }
 
-// overloadStatus is the status of temporary refusals for a sender that stops retrying after a 4xx.
+// overloadStatus is the status of temporary refusals for a sender that does not retry after a 4xx.
 const overloadStatus = http.StatusServiceUnavailable
 
-// retryInactive is the Retry-After for an inactive workflow whose sender gives up on a 4xx.
+// retryInactive is the Retry-After for an inactive workflow whose sender does not retry after a
+// 4xx.
 const retryInactive = time.Minute
 
-// forSender adapts a refusal to the node's sender.
+// forSender adapts a refusal to the node's sender: one that does not retry after a 4xx gets a 503
+// for a rate limit or an inactive workflow. s may be nil.
 func forSender(
 	s *sender.Sender, p problem, refusal admission.Refusal,
 ) (problem, admission.Refusal) {
@@ -111,7 +113,7 @@ func forSender(
 	return p, refusal
 }
 
-// seal encrypts a secret that a provider has sent, for the executors.
+// seal encrypts a secret that a provider has sent, for the executors to decrypt.
 func (h *handler) seal(caller admission.Admitted, secret string) ([]byte, error) {
 	sealed, err := h.sealer(caller.Workflow.ID, caller.NodeID, secret)
 	if err != nil {

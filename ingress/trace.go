@@ -10,18 +10,18 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// webhookRoute replaces the path of every webhook in spans: no span contains the path itself.
+// webhookRoute stands for the path of every webhook in spans, which never contain the path itself.
 const webhookRoute = "/webhooks/{workflowId}"
 
-// spans holds the spans of one request: its own, and the publish as its child.
+// spans holds the spans of one request: the request's, and the publish span as its child.
 type spans struct {
 	tracer  trace.Tracer
 	request trace.Span
 	publish trace.Span // nil until there is a message to publish
 }
 
-// startSpans begins the request's span. With a valid token the span belongs to the sender's trace,
-// and the sender decides about sampling. Without one it is in a new trace with a link to the
+// startSpans starts the request's span. If trusted is set, the span belongs to the sender's trace,
+// and the sender decides about sampling. Otherwise it starts a new trace with a link to the
 // sender's: an unauthenticated client must not decide what is traced.
 func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
 	if h.tracer == nil || e.spans != nil {
@@ -64,7 +64,7 @@ func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
 	e.spans = &spans{tracer: h.tracer, request: span}
 }
 
-// startPublish begins the span of a message and returns the message's traceparent.
+// startPublish starts the span of a message and returns the message's traceparent.
 func (e *event) startPublish(
 	r *http.Request, subject func(queue, workflowID, nodeID string) string, a admission.Admitted,
 	executionID string,
@@ -78,7 +78,7 @@ func (e *event) startPublish(
 	return tracing.Traceparent(ctx)
 }
 
-// endPublish ends the span with the result of the publish.
+// endPublish ends the publish span with the result of the publish.
 func (e *event) endPublish(duplicate bool, err error) {
 	if e.spans == nil || e.spans.publish == nil {
 		return
@@ -94,7 +94,7 @@ func (e *event) endPublish(duplicate bool, err error) {
 	span.End()
 }
 
-// endSpans ends the request's open spans.
+// endSpans ends the request's spans that are still open.
 func (e *event) endSpans() {
 	if e.spans == nil {
 		return
@@ -118,7 +118,7 @@ func (e *event) endSpans() {
 		span.SetAttributes(tracing.Code.String(string(e.code)))
 	}
 	if e.status >= http.StatusInternalServerError {
-		// A 4xx is an error of the client, not of this service.
+		// A 4xx is the client's error, not this service's.
 		tracing.Fail(span, string(e.code), problems[e.code].title)
 	}
 	span.End()

@@ -14,17 +14,17 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// waited is the end of an execution for an answer that waited for it, or its state if the answer
-// does not wait any longer.
+// waited is the result of the execution that a response waited for, or the execution's state if the
+// response stopped waiting.
 type waited struct {
 	await.Result
 
-	raw  bool              // the output is the answer's body
-	form sender.OutputForm // the form in which the sender takes an output
+	raw  bool              // the output is the response body
+	form sender.OutputForm // how the sender expects an output
 }
 
-// startAndWait starts an execution and waits for its end. The time begins with the request, so that
-// a sender knows how long it has to wait at most.
+// startAndWait starts an execution and waits for it to finish. The limit counts from the start of
+// the request, so that a sender knows how long it has to wait at most.
 func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outcome {
 	caller := d.caller.Workflow
 	wait, err := h.waits.Begin(await.Execution{
@@ -59,7 +59,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outco
 	return out
 }
 
-// wait waits for the end of an execution. Meanwhile the request holds neither a place among those
+// wait waits for an execution to finish. Meanwhile the request occupies neither a slot among those
 // in flight nor the buffers of its body.
 func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *waited) {
 	d.reading.release()
@@ -67,8 +67,8 @@ func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *w
 	(&delivery{buffers: d.detach(), reading: reading{reserved: -1}}).release()
 	began := time.Now()
 	limit := d.e.start.Add(time.Duration(a.WaitSeconds) * time.Second)
-	// The server's own deadline counts from the headers, and HTTP/2 resets a stream when it passes.
-	// If setting a deadline is not supported, there is no limit either.
+	// The server's deadline counts from the headers, and HTTP/2 resets a stream when it passes. If
+	// deadlines are not supported, there is none to extend.
 	_ = http.NewResponseController(d.w).SetWriteDeadline(limit.Add(2 * h.answerTimeout))
 	got.Result = wait.Await(d.r.Context(), limit, func(bytes int) bool {
 		return h.reserveOutput(d, bytes)
@@ -77,7 +77,7 @@ func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *w
 }
 
 // reserveOutput reserves memory for an output until the request has been answered, and reports
-// whether there was enough. Outputs and bodies share the same limits.
+// whether there was enough. Outputs share the limits with bodies.
 func (h *handler) reserveOutput(d *delivery, bytes int) bool {
 	account := d.caller.Workflow.AccountID
 	if !h.shares.enter(account, int64(bytes)) {
@@ -87,12 +87,12 @@ func (h *handler) reserveOutput(d *delivery, bytes int) bool {
 	return true
 }
 
-// answerWaited answers a request that waited for the end of its execution.
+// answerWaited answers a request that waited for its execution.
 func (h *handler) answerWaited(d *delivery, out outcome) {
 	switch w := out.waited; {
 	case out.answer != nil &&
 		(!w.Status.Final() || w.Status == execution.Succeeded && isEmpty(w.Output)):
-		// The sender's own answer says that the request was accepted.
+		// The sender's usual response means that the request was accepted.
 		h.answer(d.w, d.e, out)
 	case !w.Status.Final() || !w.raw:
 		h.answerEnd(d, out)
@@ -105,16 +105,16 @@ func (h *handler) answerWaited(d *delivery, out outcome) {
 	d.e.duplicate = out.duplicate
 }
 
-// ending completes a sentence about a run that has not succeeded.
+// ending completes a sentence about an execution that did not succeed.
 var ending = map[execution.Status]string{
 	execution.Failed:   "failed",
 	execution.Canceled: "been canceled",
 }
 
-// isEmpty reports whether an execution has no output.
+// isEmpty reports whether an execution's output is empty or null.
 func isEmpty(output []byte) bool { return len(output) == 0 || string(output) == "null" }
 
-// runFailed answers 502: there is no output that could be the answer.
+// runFailed answers 502: there is no output to respond with.
 func (h *handler) runFailed(d *delivery, out outcome, detail string) {
 	h.refuse(d.w, d.r, d.e, &admission.Refusal{
 		Code:        webhook.RunFailed,
@@ -123,7 +123,8 @@ func (h *handler) runFailed(d *delivery, out outcome, detail string) {
 	}, nil)
 }
 
-// answerEnd answers 200 with the end of the execution, or 202 with its state.
+// answerEnd answers 200 with the result of the execution, or 202 with its state if it has not
+// finished.
 func (h *handler) answerEnd(d *delivery, out outcome) {
 	body := append(make([]byte, 0, 160+len(out.waited.Output)),
 		`{"success":true,"executionId":"`...)
@@ -146,7 +147,7 @@ func (h *handler) answerEnd(d *delivery, out outcome) {
 	h.write(d, out, status, contentTypeJSON, body)
 }
 
-// answerOutput answers with the output of an execution that has succeeded.
+// answerOutput responds with the output of an execution that succeeded.
 func (h *handler) answerOutput(d *delivery, out outcome) {
 	response, err := readOutput(out.waited.Output, out.waited.form)
 	if err != nil {
@@ -161,7 +162,7 @@ func (h *handler) answerOutput(d *delivery, out outcome) {
 	h.write(d, out, response.status, response.contentType, response.body)
 }
 
-// write writes an answer. contentType is nil if there is no body, or if the header is set already.
+// write writes a response. contentType is nil if there is no body, or if the header is already set.
 func (h *handler) write(d *delivery, out outcome, status int, contentType []string, body []byte) {
 	header := d.w.Header()
 	if contentType != nil {

@@ -1,5 +1,5 @@
-// Package admission decides whether a request may start an execution. It is pure: it gets the facts
-// of the request and the time, and returns a verdict. It uses neither HTTP nor NATS.
+// Package admission decides whether a request may start an execution. It does no I/O: callers pass
+// the facts of the request and the time. It uses neither HTTP nor NATS.
 package admission
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Registry is the source of workflows.
+// Registry looks up workflows.
 type Registry interface {
 	Lookup(workflowID string) (registry.View, bool)
 }
 
-// Admission decides about requests. It is safe for concurrent use.
+// Admission decides whether requests are admitted. It is safe for concurrent use.
 type Admission struct {
 	registry Registry
 	limits   *Limits
@@ -27,7 +27,7 @@ type Admission struct {
 // New returns an Admission that looks workflows up in r and counts requests in limits.
 func New(r Registry, limits *Limits) *Admission { return &Admission{registry: r, limits: limits} }
 
-// Admitted is a request whose workflow and node are known.
+// Admitted is a request whose workflow and node have been found.
 type Admitted struct {
 	Workflow *registry.Webhook
 	Node     *registry.Node // the trigger node to which the token belongs
@@ -36,15 +36,16 @@ type Admitted struct {
 	view     registry.View
 }
 
-// Delivery is the delivery ID in force.
+// Delivery is the delivery ID of a request.
 type Delivery struct {
 	ID      string // the delivery ID as sent; "" means that the request has none
-	Derived bool   // the ID was read from the body, or is a hash
+	Derived bool   // the ID comes from the body, or is a hash
 	Signed  bool   // the ID is covered by the sender's signature
 }
 
-// key returns the text that stands for the delivery ID when an execution ID is made. The keys of
-// derived and of signed IDs differ from the execution IDs of all other delivery IDs.
+// key returns the delivery ID in the form from which execution IDs are computed. Derived and signed
+// IDs have forms of their own, so that they never result in the execution ID of another delivery
+// ID.
 func (d Delivery) key() string {
 	switch {
 	case d.Signed:
@@ -56,7 +57,7 @@ func (d Delivery) key() string {
 	}
 }
 
-// Find returns the workflow, and the node to which the token belongs.
+// Find returns the workflow, and the trigger node to which the token belongs.
 func (a *Admission) Find(workflowID, token string, at time.Time) (Admitted, *Refusal) {
 	view, ok := a.registry.Lookup(workflowID)
 	if !ok {
@@ -86,7 +87,7 @@ func (a Admitted) Plan() *Refusal {
 	return nil
 }
 
-// PerMinute returns the number of requests per minute that the rate limit in force allows, at least
+// PerMinute returns the number of requests per minute that the current rate limit allows, at least
 // 1, or 0 if there is no limit.
 func (a Admitted) PerMinute() int {
 	limit := a.view.Limit()
@@ -96,9 +97,9 @@ func (a Admitted) PerMinute() int {
 	return max(1, int(float64(limit.Requests)*float64(time.Minute)/float64(limit.Window)))
 }
 
-// Limit counts a request against the limits, or returns how long it has to wait. The caller must
-// have checked the plan. bodyBytes is the length of the body; a negative value means that it is not
-// known. A refused request is not counted.
+// Limit counts a request against the limits, or returns a refusal with the time to wait. The caller
+// must have checked the plan. bodyBytes is the length of the body; a negative value means unknown.
+// A refused request is not counted.
 func (a *Admission) Limit(admitted Admitted, bodyBytes int64, at time.Time) *Refusal {
 	if perDay := admitted.bytesPerDay(); perDay > 0 {
 		// Checked first, because the check counts nothing.
@@ -107,16 +108,16 @@ func (a *Admission) Limit(admitted Admitted, bodyBytes int64, at time.Time) *Ref
 			return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 		}
 	}
-	// Use the string of the registry. The one from the request is a substring of the request line
-	// and would keep the token alive in memory.
+	// Use the registry's string. The request's is a substring of the request line and would keep
+	// the token alive in memory.
 	if wait := a.limits.takeRequest(admitted.Workflow.ID, admitted.view.Limit(), at); wait > 0 {
 		return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 	}
 	return nil
 }
 
-// Inactive refuses a request to an inactive workflow, with the ID under which the request is
-// recorded.
+// Inactive returns the refusal of a request to an inactive workflow, with the ID under which the
+// request is recorded.
 func (a Admitted) Inactive(d Delivery) *Refusal {
 	id := newID()
 	if d.ID != "" {
@@ -125,16 +126,15 @@ func (a Admitted) Inactive(d Delivery) *Refusal {
 	return &Refusal{Code: webhook.WorkflowInactive, ExecutionID: id}
 }
 
-// bytesPerDay returns the limit of the account's plan in bytes.
+// bytesPerDay returns the plan's limit on an account's bytes per day; 0 means no limit.
 func (a Admitted) bytesPerDay() int64 { return a.view.Plan.BytesPerDay }
 
-// CountBody counts the bytes of an admitted request's body that were read against the account's
-// limit.
+// CountBody counts the bytes read from an admitted request's body against the account's limit.
 func (a *Admission) CountBody(admitted Admitted, bytes int, at time.Time) {
 	a.limits.AddBytes(admitted.Workflow.AccountID, admitted.bytesPerDay(), int64(bytes), at)
 }
 
-// Workflow returns the present record of a workflow, or nil if it does not exist.
+// Workflow returns the current record of a workflow, or nil if it does not exist.
 func (a *Admission) Workflow(workflowID string) *registry.Webhook {
 	view, ok := a.registry.Lookup(workflowID)
 	if !ok {
@@ -149,11 +149,11 @@ func (a *Admission) Known(workflowID string) string {
 	if !ok {
 		return ""
 	}
-	return view.Workflow.ID // not the sender's string, which would keep the whole request in memory
+	return view.Workflow.ID // not the argument, which would keep the whole request in memory
 }
 
-// ExecutionID returns the ID of the execution that an admitted request starts: a hash of its
-// delivery ID, or a random one without a delivery ID.
+// ExecutionID returns the ID of the execution that an admitted request starts: a hash of the
+// delivery ID, or a random ID if the request has none.
 func (a Admitted) ExecutionID(d Delivery) string {
 	if d.ID == "" {
 		return newID()
@@ -161,7 +161,8 @@ func (a Admitted) ExecutionID(d Delivery) string {
 	return execution.IDForDelivery(a.Workflow.ID, a.NodeID, d.key())
 }
 
-// nodeOfToken returns the node to which a token belongs, or nil if there is none.
+// nodeOfToken returns the node to which an unexpired token belongs, and the token's ID, or nil if
+// there is none.
 func nodeOfToken(
 	w *registry.Webhook, token string, at time.Time,
 ) (node *registry.Node, tokenID string) {
@@ -178,5 +179,5 @@ func nodeOfToken(
 	return nil, ""
 }
 
-// newID returns a random execution ID, a UUID of version 7.
+// newID returns a random execution ID: a version 7 UUID.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }

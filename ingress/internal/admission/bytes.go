@@ -8,16 +8,16 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// day is the window of a plan's limit of bytes.
+// day is the window of a plan's limit on bytes.
 const day = 24 * time.Hour
 
-// byteLimit returns a plan's limit of bytes in the form of a rate limit.
+// byteLimit returns a plan's limit on bytes in the form of a rate limit.
 func byteLimit(perDay int64) registry.RateLimit {
 	return registry.RateLimit{Requests: perDay, Window: day}
 }
 
-// byteCost returns the part of a day that n bytes use up if perDay bytes are allowed. It is at most
-// two days, which is more than a limit counts.
+// byteCost returns the fraction of a day that n bytes use up if perDay bytes are allowed. It is at
+// most two days, which is more than a limit counts.
 func byteCost(n, perDay int64) time.Duration {
 	if n >= 2*perDay {
 		return 2 * day
@@ -28,9 +28,9 @@ func byteCost(n, perDay int64) time.Duration {
 	return time.Duration(cost) //nolint:gosec // at most two days
 }
 
-// waitForBytes returns 0 if a body of the account may be read, or how long to wait. It counts
-// nothing: AddBytes counts what was read. A body of unknown length (n < 0) needs room for one byte.
-// A body that is longer than a day's bytes needs an unused day.
+// waitForBytes returns how long to wait until a body of the account may be read; 0 means no wait.
+// It counts nothing: AddBytes counts what was read. A body of unknown length (n < 0) needs room for
+// one byte. A body that is longer than a day's bytes needs a day without any.
 func (l *Limits) waitForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
 	s := l.account(accountID)
@@ -44,12 +44,12 @@ func (l *Limits) waitForBytes(accountID string, perDay, n int64, at time.Time) t
 	return max(used+min(byteCost(n, perDay), day)-day, 0)
 }
 
-// AddBytes counts a body that this ingress has read.
+// AddBytes counts bytes of a body that this ingress has read.
 func (l *Limits) AddBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, true)
 }
 
-// ReceiveBytes counts bytes of an account that another ingress has read.
+// ReceiveBytes counts bytes that another ingress has read for an account.
 func (l *Limits) ReceiveBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, false)
 }
@@ -70,7 +70,7 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, here 
 	}
 }
 
-// TakeBytes returns the number of bytes that this ingress has read since the last call, by account.
+// TakeBytes returns the bytes that this ingress has read since the last call, keyed by account ID.
 func (l *Limits) TakeBytes() map[string]int64 {
 	used := map[string]int64{}
 	for i := range l.accounts {

@@ -11,15 +11,15 @@ import (
 
 // debt is the state of a workflow in GCRA, the generic cell rate algorithm.
 type debt struct {
-	// tat is the theoretical arrival time: the time at which the workflow will be idle if no more
-	// requests come, on the clock of now.
+	// tat is the theoretical arrival time: the time, on the same clock as now, at which the
+	// workflow will be idle if no more requests come.
 	tat time.Duration
-	// limit is the limit under which tat was computed.
+	// limit is the limit for which tat was computed.
 	limit registry.RateLimit
 }
 
-// under returns the state under a limit. A changed limit starts from idle: what the old one counted
-// must not refuse a request.
+// under returns the state for a limit. A changed limit starts from idle: what was counted under the
+// old limit must not cause a refusal under the new one.
 func (d debt) under(l registry.RateLimit) debt {
 	if d.limit == l {
 		return d
@@ -30,9 +30,9 @@ func (d debt) under(l registry.RateLimit) debt {
 // perRequest returns the cost of one request.
 func perRequest(l registry.RateLimit) time.Duration { return l.Window / time.Duration(l.Requests) }
 
-// takeRequest asks for one request. From idle, l.Requests are accepted at once, then one every
-// l.Window/l.Requests. It returns the new state, or how long to wait. A refused request changes
-// nothing.
+// takeRequest takes one request from the limit. From idle, l.Requests are accepted immediately,
+// then one every l.Window/l.Requests. It returns the new state, or how long to wait. A refused
+// request changes nothing.
 func takeRequest(d debt, now time.Duration, l registry.RateLimit) (next debt, wait time.Duration) {
 	interval := perRequest(l)
 	burst := interval * time.Duration(l.Requests)
@@ -45,25 +45,25 @@ func takeRequest(d debt, now time.Duration, l registry.RateLimit) (next debt, wa
 	return d, 0
 }
 
-// add counts what other ingresses admitted. Beyond the limit nothing is accepted until the excess
-// is made up for, so that all ingresses together keep the limit. The excess that counts is at most
-// one burst, whatever the others report.
+// add adds a cost that is already incurred, such as what other ingresses admitted. If it exceeds
+// the limit, nothing is accepted until the excess is made up for, so that all ingresses together
+// keep the limit. At most one burst of excess counts, whatever the cost.
 func add(d debt, now, cost time.Duration, burst time.Duration) debt {
 	d.tat = max(d.tat, now)
 	d.tat = max(d.tat, min(d.tat+cost, now+2*burst))
 	return d
 }
 
-// Usage is the number of requests that an ingress has admitted for a workflow.
+// Usage is what an ingress has admitted for a workflow.
 type Usage struct {
 	Cost time.Duration // the number of requests times Each
-	Each time.Duration // the cost of one request under the limit in force then; 0 means not known
+	Each time.Duration // the cost of one request under the limit at that time; 0 means unknown
 }
 
-// sweepEvery is the time between two removals of idle workflows.
+// sweepEvery is the interval between removals of idle entries.
 const sweepEvery = time.Minute
 
-// Limits holds what busy workflows have used of their rate limits, and accounts of their bytes per
+// Limits tracks what busy workflows have used of their rate limits, and accounts of their bytes per
 // day, at this ingress and at others.
 type Limits struct {
 	origin   time.Time
@@ -75,7 +75,7 @@ type Limits struct {
 type limitShard[Used any] struct {
 	mu       sync.Mutex
 	debts    map[string]debt
-	admitted map[string]Used // admitted since the last call of TakeUsage
+	admitted map[string]Used // admitted since the last call of TakeUsage or TakeBytes
 	swept    time.Duration
 }
 
@@ -95,13 +95,13 @@ func (l *Limits) shard(workflowID string) *limitShard[Usage] {
 	return &l.shards[l.hash(workflowID)]
 }
 
-// hash returns the number of a shard.
+// hash returns the index of the shard of an ID.
 func (l *Limits) hash(id string) uint64 {
 	return maphash.String(l.seed, id) % uint64(len(l.shards))
 }
 
-// takeRequest counts a request of a workflow and returns 0, or returns how long to wait until one
-// more is accepted.
+// takeRequest counts a request of a workflow and returns 0, or returns how long to wait until
+// another one is accepted.
 func (l *Limits) takeRequest(
 	workflowID string, limit registry.RateLimit, at time.Time,
 ) time.Duration {
@@ -114,7 +114,7 @@ func (l *Limits) takeRequest(
 	if wait == 0 {
 		s.debts[workflowID] = next
 		used, each := s.admitted[workflowID], perRequest(limit)
-		if used.Each != each { // the earlier usage was under a limit that is not in force any more
+		if used.Each != each { // the earlier usage was under a limit that is no longer in force
 			used = Usage{Each: each}
 		}
 		used.Cost += each
@@ -123,7 +123,7 @@ func (l *Limits) takeRequest(
 	return wait
 }
 
-// TakeUsage returns what this ingress admitted since the last call, by workflow.
+// TakeUsage returns what this ingress has admitted since the last call, keyed by workflow ID.
 func (l *Limits) TakeUsage() map[string]Usage {
 	usage := map[string]Usage{}
 	for i := range l.shards {
@@ -136,8 +136,8 @@ func (l *Limits) TakeUsage() map[string]Usage {
 	return usage
 }
 
-// AddUsage counts what another ingress admitted for a workflow under the given limit, unless a
-// different limit is in force.
+// AddUsage counts what another ingress admitted for a workflow, unless it did so under a limit
+// other than the given one, which is in force here.
 func (l *Limits) AddUsage(workflowID string, used Usage, limit registry.RateLimit, at time.Time) {
 	interval := perRequest(limit)
 	if used.Cost <= 0 || (used.Each != 0 && used.Each != interval) {
@@ -151,7 +151,7 @@ func (l *Limits) AddUsage(workflowID string, used Usage, limit registry.RateLimi
 		interval*time.Duration(limit.Requests))
 }
 
-// sweep removes idle entries. It moves the others to a new map, because a map never releases
+// sweep removes idle entries. It copies the others to a new map, because a map never releases
 // memory.
 func (s *limitShard[Used]) sweep(now time.Duration) {
 	if now-s.swept < sweepEvery {

@@ -6,10 +6,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Refusal is the reason why a request starts nothing.
+// Refusal is why a request starts nothing.
 type Refusal struct {
 	Code        webhook.Code
 	RetryAfter  time.Duration // set with RateLimited, and if the stream refuses the message
 	ExecutionID string        // set with WorkflowInactive and RunFailed
-	Detail      string        // replaces the detail of the code, unless it is ""
+	Detail      string        // replaces the default detail of the code unless empty
 }

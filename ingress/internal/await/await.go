@@ -1,12 +1,13 @@
-// Package await waits for the ends of executions, for requests whose answers hold the outcome.
+// Package await waits for executions to finish, on behalf of requests whose responses contain the
+// result.
 //
-// A Wait subscribes to the reports of one execution before its start is published, so that no
-// report is missed. A report is only a signal: NATS may deliver it although the stream does not
-// store it, or in another order than the stream has. The end is the first final report in the
-// stream. A signal may also get lost, when a connection breaks or a cluster does not yet know of
-// the subscription. So a Wait reads the stream now and then without a signal, too.
+// A Wait subscribes to the reports of one execution before the start is published, so that it
+// misses no report. A report is only a signal: NATS may deliver one that the stream does not store,
+// or in an order other than the stream's. The result is the first final report in the stream. A
+// signal may also get lost, when a connection breaks or while a cluster does not know of the
+// subscription yet. A Wait therefore also reads the stream from time to time without a signal.
 //
-// A Wait costs memory and a subscription. It needs no goroutine besides that of its request.
+// A Wait costs memory and a subscription. It needs no goroutine other than the request's.
 package await
 
 import (
@@ -21,36 +22,37 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// MaxPerAccount is the maximum number of requests of one account that wait at the same time.
+// MaxPerAccount is the maximum number of requests of one account that wait simultaneously.
 const MaxPerAccount = 1000
 
 const (
-	// firstLook is the time after which a Wait without a signal reads the stream. It doubles with
-	// each reading, up to maxLook.
+	// firstLook is the time after which a Wait without a signal reads the stream. The pause doubles
+	// with each read, up to maxLook.
 	firstLook = 250 * time.Millisecond
 	maxLook   = 8 * time.Second
-	// signalLook is the time after which a Wait reads the stream again that has got a signal and
-	// did not find the report. It doubles with each reading, too.
+	// signalLook is the time after which a Wait reads the stream again if it received a signal and
+	// did not find the report. This pause doubles with each read, too.
 	signalLook = time.Millisecond
-	// lookTimeout is the maximum duration of a reading, and of the last one at the limit.
+	// lookTimeout is the maximum duration of a read; lastTimeout is that of the last read, at the
+	// limit.
 	lookTimeout = time.Second
 	lastTimeout = 500 * time.Millisecond
-	// maxLooks is the maximum number of readings at the same time. All requests read when a lost
-	// connection to NATS is back.
+	// maxLooks is the maximum number of simultaneous reads. All requests read the stream when a
+	// lost connection to NATS is back.
 	maxLooks = 256
-	// signals is the number of reports that a Wait holds.
+	// signals is the number of reports that a Wait buffers.
 	signals = 4
 )
 
-// Reason is the reason why a Wait is over.
+// Reason is why a Wait is over.
 type Reason string
 
-// These are the reasons.
+// Reasons why a Wait is over.
 const (
-	Ended    Reason = "ended"    // the execution has ended
-	Limit    Reason = "limit"    // the limit is reached
-	Stopping Reason = "stopping" // the ingress stops
-	Full     Reason = "full"     // the maximum number of requests is waiting, so this one did not
+	Ended    Reason = "ended"    // the execution has finished
+	Limit    Reason = "limit"    // the limit has been reached
+	Stopping Reason = "stopping" // the ingress is shutting down
+	Full     Reason = "full"     // too many requests are waiting, so this one did not
 	Gone     Reason = "gone"     // the sender has closed the connection
 )
 
@@ -60,17 +62,17 @@ func Reasons() []Reason { return []Reason{Ended, Limit, Stopping, Full, Gone} }
 // Result is the result of a Wait.
 type Result struct {
 	Reason Reason
-	// Status is the last status that is known: a final one exactly with the Reason Ended.
+	// Status is the last known status. It is final if and only if Reason is Ended.
 	Status execution.Status
-	Output []byte // one JSON text; nil means that there is none
-	Error  string // the reason of a failure
+	Output []byte // a JSON text; nil means that there is no output
+	Error  string // why the execution failed
 }
 
-// Waits holds the requests that wait. It is safe for concurrent use.
+// Waits tracks the requests that wait. It is safe for concurrent use.
 type Waits struct {
 	nc    *nats.Conn
 	most  int
-	looks chan struct{} // places for readings
+	looks chan struct{} // semaphore that limits reads
 
 	mu      sync.Mutex
 	waiting int
@@ -80,7 +82,7 @@ type Waits struct {
 	stopped  bool
 }
 
-// New returns a Waits for at most so many requests.
+// New returns a Waits for at most most requests.
 func New(nc *nats.Conn, most int) *Waits {
 	return &Waits{
 		nc:       nc,
@@ -91,7 +93,7 @@ func New(nc *nats.Conn, most int) *Waits {
 	}
 }
 
-// Stop ends all waiting, at once and for good. It may be called repeatedly.
+// Stop ends all waiting immediately and permanently. It may be called repeatedly.
 func (w *Waits) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,14 +103,14 @@ func (w *Waits) Stop() {
 	}
 }
 
-// Waiting returns the number of requests that wait.
+// Waiting returns the number of requests that are waiting.
 func (w *Waits) Waiting() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.waiting
 }
 
-// enter reserves a place, and reports whether there was one.
+// enter reserves a slot, and reports whether one was free.
 func (w *Waits) enter(accountID string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,33 +131,33 @@ func (w *Waits) leave(accountID string) {
 	}
 }
 
-// Execution names the execution whose end is waited for.
+// Execution identifies the execution to wait for.
 type Execution struct {
 	ID, AccountID, WorkflowID, Queue string
 
 	Place  stream.Place // where the start is stored
-	HasOwn bool         // the queue has its own stream, in which an earlier start may be
+	HasOwn bool         // the queue has its own stream, which may hold an earlier start
 }
 
-// Wait waits for the end of one execution. One goroutine uses it.
+// Wait waits for one execution to finish. Only one goroutine may use it.
 type Wait struct {
 	waits     *Waits
 	execution Execution
 	reports   chan *nats.Msg
 	subs      []*nats.Subscription
-	places    []place // where reports may be
-	running   bool    // a report said so
+	places    []place // streams that may hold reports
+	running   bool    // a report had the status running
 }
 
-// place is a stream of reports, and the queue of the reports in it, which may be AnyQueue.
+// place is a stream of reports, and the queue of its reports, which may be AnyQueue.
 type place struct {
 	stream.Place
 
 	queue string
 }
 
-// Begin reserves a place and subscribes to the reports of an execution. It returns nil if there is
-// no place. The caller must End the Wait.
+// Begin reserves a slot and subscribes to the reports of an execution. It returns nil, without an
+// error, if no slot is free. The caller must call End.
 func (w *Waits) Begin(execution Execution) (*Wait, error) {
 	if !w.enter(execution.AccountID) {
 		return nil, nil //nolint:nilnil // no place is no error
@@ -180,26 +182,26 @@ func (w *Wait) subscribe(at stream.Place, queue string) error {
 	return nil
 }
 
-// End frees the place. It may be called repeatedly. w may be nil.
+// End frees the slot. It may be called repeatedly. w may be nil.
 func (w *Wait) End() {
 	if w == nil || w.waits == nil {
 		return
 	}
 	for _, sub := range w.subs {
-		_ = sub.Unsubscribe() // fails on a closed connection only, which has no subscriptions
+		_ = sub.Unsubscribe() // fails only on a closed connection, which has no subscriptions
 	}
 	w.waits.leave(w.execution.AccountID)
 	w.waits = nil
 }
 
-// MarkRepeated says that an earlier request has started the execution. Then the execution may have
-// ended already, and the queue may have been another one.
+// MarkRepeated records that an earlier request has started the execution. The execution may then
+// have finished already, and its queue may have been a different one.
 func (w *Wait) MarkRepeated() {
 	w.places = nil
-	// Without a subscription, the end is found a little later.
+	// Without a subscription, the result is found a little later.
 	_ = w.subscribe(stream.Place{}, stream.AnyQueue)
 	if w.execution.HasOwn && w.execution.Place.Own {
-		// The execution's own place is subscribed to already.
+		// The stream of the execution's start already has a subscription.
 		w.places = append(w.places, place{w.execution.Place, w.execution.Queue})
 	} else if w.execution.HasOwn {
 		_ = w.subscribe(stream.Place{Own: true}, w.execution.Queue)
@@ -207,7 +209,7 @@ func (w *Wait) MarkRepeated() {
 	w.signal()
 }
 
-// signal makes the Wait read the stream at once.
+// signal makes the Wait read the stream immediately.
 func (w *Wait) signal() {
 	select {
 	case w.reports <- nil:
@@ -215,9 +217,9 @@ func (w *Wait) signal() {
 	}
 }
 
-// Await waits until the execution has ended, until the limit, until the sender is gone, or until
-// Waits.Stop. ctx is the request's. take reserves memory for an output of so many bytes, and
-// reports whether there was enough; without it, the Wait tries again later.
+// Await waits until the execution has finished, the limit is reached, the sender has disconnected,
+// or Waits.Stop is called. ctx is the request's context. take reserves memory for an output of the
+// given number of bytes, and reports whether there was enough; if not, the Wait tries again later.
 func (w *Wait) Await(ctx context.Context, limit time.Time, take func(bytes int) bool) Result {
 	atLimit := time.NewTimer(time.Until(limit))
 	defer atLimit.Stop()
@@ -260,8 +262,8 @@ func (w *Wait) unended(why Reason) Result {
 	return Result{Reason: why, Status: status}
 }
 
-// note reads a report, and reports whether it calls for a reading of the stream. msg is nil for a
-// signal that is not a report.
+// note processes a report, and reports whether the stream should be read. msg is nil for a signal
+// that is not a report.
 func (w *Wait) note(msg *nats.Msg) bool {
 	if msg == nil {
 		return true
@@ -276,7 +278,7 @@ func (w *Wait) note(msg *nats.Msg) bool {
 	return event.Progress.Status.Final()
 }
 
-// readEnd reads the stream, and returns the report of the end if there is one.
+// readEnd reads the stream, and returns the final report of the execution, or nil if there is none.
 func (w *Wait) readEnd(ctx context.Context, timeout time.Duration) *execution.Progress {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -287,7 +289,7 @@ func (w *Wait) readEnd(ctx context.Context, timeout time.Duration) *execution.Pr
 		return nil
 	}
 	for _, at := range w.places {
-		// After an error it is read again.
+		// An error is ignored: the stream will be read again.
 		found, _ := at.FirstEnd(ctx, w.waits.nc, at.queue, w.execution.WorkflowID, w.execution.ID)
 		switch {
 		case found == nil:

@@ -1,8 +1,8 @@
-// Package gossip exchanges among ingresses what each of them has admitted, because the limits of
-// rates and bytes hold for all of them together.
+// Package gossip exchanges among ingresses what each of them has admitted, because the rate limits
+// and the limits on bytes apply to all of them together.
 //
-// It promises little on purpose: messages arrive at most once, and no request waits for them. An
-// ingress that hears no others limits what it sees itself.
+// It deliberately guarantees little: messages are delivered at most once, and no request waits for
+// them. An ingress that receives none applies the limits to its own requests.
 package gossip
 
 import (
@@ -22,12 +22,12 @@ import (
 
 const subject = "hookstart.rate"
 
-// interval is the time between two announcements. Together the ingresses exceed a limit by at most
+// interval is the interval between announcements. Together the ingresses exceed a limit by at most
 // what each of them admits in about this time.
 const interval = 100 * time.Millisecond
 
-// maxUsages is the maximum number of workflows in a message, which keeps it well below the server's
-// limit.
+// maxUsages is the maximum number of entries in a message, which keeps it well below the server's
+// size limit.
 const maxUsages = 5000
 
 // Gossip publishes and receives counts until Stop is called.
@@ -44,14 +44,15 @@ type Gossip struct {
 	done chan struct{}
 }
 
-// registryView is the part of the registry that gossip reads. *registry.Snapshot implements it.
+// registryView is the part of the registry that gossip reads. It is implemented by
+// *registry.Snapshot.
 type registryView interface {
 	admission.Registry
 	PlanOf(accountID string) *registry.Plan
 }
 
-// Start announces what limits admits and what accounts take of space, and adds to both what other
-// ingresses admit and take.
+// Start announces what limits admits and what accounts take from space, and adds what other
+// ingresses announce to both.
 func Start(
 	nc *nats.Conn, limits *admission.Limits, space *storage.Space, registry registryView,
 	log logrus.FieldLogger,
@@ -68,7 +69,7 @@ func Start(
 	return g, nil
 }
 
-// Stop publishes a last time and waits until Gossip has ended.
+// Stop publishes a last announcement and waits until Gossip has stopped.
 func (g *Gossip) Stop() {
 	close(g.stop)
 	<-g.done
@@ -107,7 +108,7 @@ func (g *Gossip) announce() {
 	}
 	read, stored := g.limits.TakeBytes(), g.space.TakeUnsent()
 	for id := range stored {
-		read[id] += 0 // so that the account is there
+		read[id] += 0 // ensures that the account has an entry
 	}
 	for id, bytes := range read {
 		usage.Accounts = append(usage.Accounts, &hookstartv1.AccountUsage{

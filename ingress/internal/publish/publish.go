@@ -16,34 +16,34 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/ack"
 )
 
-// These are the reasons why the stream does not store a message.
+// Reasons why the stream does not store a message.
 var (
 	// ErrUnavailable means that the stream did not answer in time, or could not be reached. A
 	// message with a Nats-Msg-Id may have been stored; if it is sent again, it is recognised.
-	// ErrUnavailable is also returned if it is not known whether this request or an earlier one has
+	// ErrUnavailable is also returned if it is unknown whether this request or an earlier one
 	// stored the message: a sender must never be told that its first request is a repeat.
 	ErrUnavailable = errors.New("the stream is unavailable")
-	// ErrOverloaded means that the stream has too much to do. Nothing was stored.
+	// ErrOverloaded means that the stream is overloaded. Nothing was stored.
 	ErrOverloaded = errors.New("the stream is overloaded")
-	// ErrStorageFull means that the stream stores no more messages until something is removed.
-	// Nothing was stored.
+	// ErrStorageFull means that the stream stores no more messages until some are removed. Nothing
+	// was stored.
 	ErrStorageFull = errors.New("the stream's storage is full")
 	// ErrTooLong means that the message is longer than the maximum of the server or the stream.
 	// Nothing was stored, nor will it be.
 	ErrTooLong = errors.New("the message is too long")
 )
 
-// attemptTimeout is the maximum duration of an attempt that may be repeated. A change of leader
-// takes about a quarter of a second.
+// attemptTimeout is the maximum duration of an attempt that may be retried. A leader election takes
+// about a quarter of a second.
 const attemptTimeout = time.Second
 
-// reconnectGrace is the time for which a message waits for a lost connection: a server that
-// restarts is often back by then.
+// reconnectGrace is how long a message waits for a lost connection: a server that restarts is often
+// back by then.
 const reconnectGrace = time.Second
 
-// lookUpAtLeast is the minimum time for finding out whether the stored message belongs to this
-// request. Without an answer the request is refused. With the default --publish-timeout the total
-// stays below the ten seconds that senders wait.
+// lookUpAtLeast is the minimum time allowed for finding out whether the stored message belongs to
+// this request. Without a result the request is refused. With the default --publish-timeout the
+// total stays below the ten seconds that senders wait.
 const lookUpAtLeast = 2 * time.Second
 
 // Ack is the confirmation that a message is stored.
@@ -54,27 +54,27 @@ type Publisher struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	acks    *ack.Engine
-	name    string                           // of the stream
-	stream  atomic.Pointer[jetstream.Stream] // nil until it was looked up
+	name    string                           // name of the stream
+	stream  atomic.Pointer[jetstream.Stream] // nil until it has been looked up
 	timeout time.Duration
-	// nil means that the last message that reached the stream was stored.
+	// trouble is nil if the last message that reached the stream was stored.
 	trouble atomic.Pointer[trouble]
 }
 
-// trouble is a failure of the stream to store a message although it is reachable.
+// trouble is a failure of a reachable stream to store a message.
 type trouble struct {
 	at         time.Time
 	err        error
-	reconnects uint64 // number of reconnects of the connection at that time
+	reconnects uint64 // the connection's number of reconnects at that time
 }
 
-// troubleFor is the time for which a message that was not stored keeps an ingress from being ready.
-// After it the next request tries again.
+// troubleFor is how long a message that was not stored keeps an ingress from being ready. After
+// that, the next request tries again.
 const troubleFor = 15 * time.Second
 
-// Trouble returns the reason why the stream did not store the last message. It returns nil if the
-// message was stored, or if the failure is long ago or occurred on an earlier connection. Trouble
-// sends no test message, because the stream would record it.
+// Trouble returns why the stream did not store the last message. It returns nil if the message was
+// stored, or if the failure is older than troubleFor or occurred before the last reconnect. Trouble
+// sends no test message, because the stream would store it.
 func (p *Publisher) Trouble(now time.Time) error {
 	if t := p.trouble.Load(); t != nil && now.Sub(t.at) < troubleFor &&
 		t.reconnects == p.nc.Stats().Reconnects {
@@ -83,14 +83,14 @@ func (p *Publisher) Trouble(now time.Time) error {
 	return nil
 }
 
-// note remembers that a message was not stored.
+// note records that a message was not stored, and returns err.
 func (p *Publisher) note(err error) error {
 	p.trouble.Store(&trouble{time.Now(), err, p.nc.Stats().Reconnects})
 	return err
 }
 
-// unavailable remembers the failure only if the stream did not answer: a missing connection or
-// stream is visible otherwise.
+// unavailable wraps err in ErrUnavailable. It records the failure only if the stream did not
+// answer: a missing connection or stream is noticed by other checks.
 func (p *Publisher) unavailable(err error) error {
 	because := fmt.Errorf("%w: %w", ErrUnavailable, err)
 	if errors.Is(err, ack.ErrTimeout) {
@@ -99,9 +99,9 @@ func (p *Publisher) unavailable(err error) error {
 	return because
 }
 
-// New returns a Publisher for the stream that all queues share. It uses one connection; in
-// measurements, more connections were no faster. The stream must exist. timeout is the maximum time
-// that a sender waits for an answer.
+// New returns a Publisher for the shared stream, which must exist. It uses one connection; in
+// measurements, more connections were no faster. timeout is the maximum time to wait for the
+// stream's confirmation.
 func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher, error) {
 	p, err := NewFor(nc, stream.Name, timeout)
 	if err != nil {
@@ -116,7 +116,7 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher,
 	return p, nil
 }
 
-// NewFor returns a Publisher for the stream with a name. It makes no remote call.
+// NewFor returns a Publisher for the named stream. It makes no remote call.
 func NewFor(nc *nats.Conn, streamName string, timeout time.Duration) (*Publisher, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -129,26 +129,26 @@ func NewFor(nc *nats.Conn, streamName string, timeout time.Duration) (*Publisher
 	return p, nil
 }
 
-// Close ends publishing. Messages without a confirmation fail.
+// Close stops publishing. Unconfirmed messages fail.
 func (p *Publisher) Close() { p.acks.Close() }
 
-// Publish stores a message. A nil error means that the stream has confirmed it. Its errors are
-// those of this package.
+// Publish publishes a message. A nil error means that the stream has confirmed it. Any error wraps
+// one of this package's errors.
 //
-// A message with a Nats-Msg-Id is sent again under the same ID as long as it is not known whether
-// it was stored, until there is an answer or the time is up. Its traceparent must differ from that
-// of any other request: Publish recognises its own message by it. A message without a Nats-Msg-Id
-// is sent only once, except when it was certainly not stored.
+// While it is unknown whether a message with a Nats-Msg-Id was stored, Publish sends it again under
+// the same ID, until there is an answer or the time is up. Its traceparent must differ from that of
+// any other request: Publish recognises its own message by it. A message without a Nats-Msg-Id is
+// sent only once, unless it was certainly not stored.
 func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	start := time.Now()
 	deadline := start.Add(p.timeout)
 	repeatable := len(msg.Header[jetstream.MsgIDHeader]) > 0
-	patience := p.timeout // one attempt has all the time
+	patience := p.timeout // a single attempt may use the whole timeout
 	if repeatable {
 		patience = min(attemptTimeout, p.timeout)
 	}
 	now := start
-	unknown := false // whether an earlier attempt may have been stored
+	unknown := false // an earlier attempt may have been stored
 	for attempt := 0; ; attempt++ {
 		got, err := p.acks.Publish(msg, now.Add(patience))
 		switch o := classify(err); {
@@ -160,7 +160,7 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 				}
 				got.Duplicate = !ours
 			}
-			if !got.Duplicate && p.trouble.Load() != nil { // for a repeat, nothing was stored
+			if !got.Duplicate && p.trouble.Load() != nil { // a repeat proves nothing
 				p.trouble.Store(nil)
 			}
 			return got, nil
@@ -188,10 +188,10 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	}
 }
 
-// Repeat returns the confirmation of a message whose Nats-Msg-Id the stream remembers. For any
-// other message its error wraps ErrStorageFull. It stores nothing in either case: it asks with a
-// message that has no data, and a header that the stream refuses after it has looked for the ID
-// (Nats-Rollup with a value that does not exist; processJetStreamMsg and
+// Repeat returns the confirmation of a message whose Nats-Msg-Id is in the stream's deduplication
+// window. For any other message its error wraps ErrStorageFull. It stores nothing in either case:
+// it sends a message without data, and with a header that the stream refuses only after it has
+// looked up the ID (Nats-Rollup with an unknown value; see processJetStreamMsg and
 // checkMsgHeadersPreClusteredProposal of nats-server 2.15.2).
 func (p *Publisher) Repeat(msg *nats.Msg) (Ack, error) {
 	id := msg.Header[jetstream.MsgIDHeader]
@@ -225,11 +225,11 @@ const (
 	inProcess            // another message with the same ID is being stored
 	overloaded           // refused
 	full                 // refused
-	// Refused, or never sent: it is longer than the maximum of the stream or the server.
+	// Refused, or never sent: longer than the maximum of the stream or the server.
 	tooLong
 )
 
-// These are the server's error codes; see errors.json of nats-server.
+// Error codes of the server; see errors.json of nats-server.
 const (
 	codeStoreFailed         = 10077 // a limit of the stream, or the disk
 	codeStorageExceeded     = 10047
@@ -259,7 +259,7 @@ func classify(err error) outcome {
 		case codeTooManyRequests, codeInsufficient, codeAccountResources:
 			return overloaded
 		case codeClusterNotAvailable:
-			return noAnswer // the leader may have passed it on before it stepped down
+			return noAnswer // the leader may have passed the message on before it stepped down
 		default:
 			return overloaded // refused for an unknown reason: nothing was stored
 		}
@@ -270,17 +270,16 @@ func classify(err error) outcome {
 		return tooLong
 	case errors.Is(err, nats.ErrNoResponders):
 		return noLeader
-	default: // a timeout, or a connection that broke before the answer came
+	default: // a timeout, or a connection that broke before the answer arrived
 		return noAnswer
 	}
 }
 
-// isOurs reports whether this request has sent the stored message. That message has
-// the request's traceparent, whose span is random; a message without a traceparent is another
-// request's. A cluster does not answer while it elects a leader, and a replica may lag. So isOurs
-// asks again until the deadline, and for at least lookUpAtLeast, because after an outage many
-// answers arrive at the deadline. Without an answer the result is not known, and the error is
-// ErrUnavailable.
+// isOurs reports whether this request sent the stored message. If so, that message has the
+// request's traceparent, whose span is random; a message without a traceparent is another
+// request's. A cluster does not answer while it elects a leader, and a replica may lag, so isOurs
+// retries until the deadline, and for at least lookUpAtLeast, because after an outage many answers
+// arrive at the deadline. If it is still unknown who sent the message, the error is ErrUnavailable.
 func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (bool, error) {
 	if least := time.Now().Add(lookUpAtLeast); deadline.Before(least) {
 		deadline = least
@@ -308,9 +307,9 @@ func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (
 	}
 }
 
-// isGone reports whether the stream has deleted a message. A message that is so old was not stored
-// by this request. A replica that lags does not have the message either, but its last sequence is
-// lower.
+// isGone reports whether the stream has deleted a message, which is then too old to have been
+// stored by this request. A replica that lags does not have the message either, but its last
+// sequence is lower.
 func (p *Publisher) isGone(ctx context.Context, sequence uint64) bool {
 	s, err := p.lookUp(ctx)
 	if err != nil {
@@ -320,7 +319,7 @@ func (p *Publisher) isGone(ctx context.Context, sequence uint64) bool {
 	return err == nil && info.State.LastSeq >= sequence && info.State.FirstSeq > sequence
 }
 
-// lookUp looks the stream up once, and not for each message.
+// lookUp returns the stream's handle, which it looks up only once.
 func (p *Publisher) lookUp(ctx context.Context) (jetstream.Stream, error) {
 	if known := p.stream.Load(); known != nil {
 		return *known, nil
@@ -333,7 +332,7 @@ func (p *Publisher) lookUp(ctx context.Context) (jetstream.Stream, error) {
 	return found, nil
 }
 
-// message reads a message of the stream.
+// message reads the message with a sequence from the stream.
 func (p *Publisher) message(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
 	s, err := p.lookUp(ctx)
 	if err != nil {

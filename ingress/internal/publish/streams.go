@@ -11,25 +11,25 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Streams publishes to the shared stream and to the own streams of queues, each by a Publisher of
-// its own: what one stream does not store, or does not answer, holds up no message of another. It
+// Streams publishes to the shared stream and to queues' own streams, with a separate Publisher for
+// each: a stream that stores nothing or does not answer does not delay messages to the others. It
 // is safe for concurrent use.
 type Streams struct {
 	nc     *nats.Conn
 	shared *Publisher
 
-	own atomic.Pointer[map[string]*Publisher] // by queue; replaced at each change
+	own atomic.Pointer[map[string]*Publisher] // keyed by queue; replaced at each change
 	mu  sync.Mutex                            // held while own is changed
 }
 
-// NewStreams returns a Streams. shared publishes to the shared stream, and stays the caller's.
+// NewStreams returns a Streams. shared publishes to the shared stream; the caller must close it.
 func NewStreams(nc *nats.Conn, shared *Publisher) *Streams {
 	s := &Streams{nc: nc, shared: shared}
 	s.own.Store(&map[string]*Publisher{})
 	return s
 }
 
-// Publish stores a message in the stream that has its subject, as Publisher.Publish does.
+// Publish publishes a message to the stream of its subject. See Publisher.Publish.
 func (s *Streams) Publish(msg *nats.Msg) (Ack, error) {
 	place, queue := stream.PlaceOf(msg.Subject)
 	if !place.Own {
@@ -42,8 +42,7 @@ func (s *Streams) Publish(msg *nats.Msg) (Ack, error) {
 	return p.Publish(msg)
 }
 
-// Repeat returns the confirmation of a message that the stream with its subject remembers, as
-// Publisher.Repeat does.
+// Repeat looks up a message's ID in the stream of its subject. See Publisher.Repeat.
 func (s *Streams) Repeat(msg *nats.Msg) (Ack, error) {
 	place, queue := stream.PlaceOf(msg.Subject)
 	if !place.Own {
@@ -77,7 +76,7 @@ func (s *Streams) of(queue string) (*Publisher, error) {
 	return p, nil
 }
 
-// Trouble returns the reason why the own stream of a queue did not store the last message: see
+// Trouble returns why a queue's own stream did not store the last message, or nil. See
 // Publisher.Trouble.
 func (s *Streams) Trouble(queue string, now time.Time) error {
 	if p := (*s.own.Load())[queue]; p != nil {
@@ -86,7 +85,7 @@ func (s *Streams) Trouble(queue string, now time.Time) error {
 	return nil
 }
 
-// Close ends publishing to own streams. Messages without a confirmation fail.
+// Close closes the Publishers of queues' own streams. Their unconfirmed messages fail.
 func (s *Streams) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,29 +13,30 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// filteredInterval is the interval at which the counts of filtered requests are sent.
+// filteredInterval is the interval between reports of filtered requests.
 const filteredInterval = time.Second
 
-// The bounds of the memory, which keep a report below the size of a NATS message.
+// Bounds of the memory, which also keep a report below the maximum size of a NATS message.
 const (
-	// Requests of further nodes are not counted until a report has been sent.
+	// maxFilteredNodes is the maximum number of nodes; requests to further nodes are not counted
+	// until a report has been sent.
 	maxFilteredNodes    = 1000
 	maxFilteredRequests = 700 // further ones are only counted
 )
 
-// Filtered counts the requests that did not meet the filters of their nodes. It is safe for
+// Filtered counts the requests that did not match the filter of their node. It is safe for
 // concurrent use.
 type Filtered struct {
 	*sender
 
 	mu       sync.Mutex
 	nodes    map[nodeOf]*stream.Filtered
-	requests int // that are kept in nodes
+	requests int // number of requests kept in nodes
 }
 
 type nodeOf struct{ workflowID, nodeID string }
 
-// NewFiltered returns a Filtered, which sends its counts until Stop.
+// NewFiltered returns a Filtered that sends its reports until Stop is called.
 func NewFiltered(js jetstream.JetStream, log logrus.FieldLogger) *Filtered {
 	f := &Filtered{nodes: map[nodeOf]*stream.Filtered{}}
 	f.sender = startSender(js, log, "filtered requests", filteredInterval, f.message)
@@ -57,14 +58,14 @@ func (f *Filtered) Count(workflowID, nodeID string, request stream.FilteredReque
 	}
 	node.Count++
 	switch {
-	case len(node.Last) == stream.MaxFilteredRequests: // the oldest one goes
+	case len(node.Last) == stream.MaxFilteredRequests: // drop the oldest one
 		node.Last = append(node.Last[:0], node.Last[1:]...)
 	case f.requests >= maxFilteredRequests:
 		return
 	default:
 		f.requests++
 	}
-	node.Last = append(node.Last, request) // the oldest first, until it is sent
+	node.Last = append(node.Last, request) // oldest first; message reverses the order
 }
 
 func (f *Filtered) message() (*nats.Msg, error) {

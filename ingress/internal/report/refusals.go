@@ -12,11 +12,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// refusalsInterval is the time between two reports of refusals.
+// refusalsInterval is the interval between reports of refusals.
 const refusalsInterval = time.Second
 
-// maxRefusals bounds the memory and the size of a report. When it is reached, further refusals are
-// counted by code alone.
+// maxRefusals bounds the memory and the size of a report. Beyond it, further refusals are counted
+// by code only.
 const maxRefusals = 2000
 
 // Refusals counts refused requests by workflow, code and minute. It is safe for concurrent use.
@@ -45,15 +45,15 @@ func NewRefusals(js jetstream.JetStream, log logrus.FieldLogger) *Refusals {
 	return r
 }
 
-// Count counts one refusal. workflowID is "" unless the workflow exists, so that strangers cannot
-// invent counters.
+// Count counts one refusal. workflowID must be "" unless the workflow exists, so that strangers
+// cannot create counters.
 func (r *Refusals) Count(workflowID, code string, request stream.RefusedRequest) {
 	key := refusalKey{workflowID, code, request.At.Unix() / 60}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entries[key]
 	if entry == nil && len(r.entries) >= maxRefusals {
-		key = refusalKey{code: code} // of these there are as many as codes
+		key = refusalKey{code: code} // there are only as many of these as codes
 		entry = r.entries[key]
 	}
 	if entry == nil {

@@ -1,6 +1,6 @@
-// Package report counts suppressed repeats, refusals and verified requests, and sends the counts to
-// the executors in batches. A caller that counts never waits for NATS: while it is away, counts
-// gather here, within bounds.
+// Package report counts suppressed repeats, refusals, filtered and verified requests, and sends the
+// counts to the executors in batches. Counting never waits for NATS: while NATS is unreachable,
+// counts accumulate in memory, within bounds.
 package report
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// interval is the time between two reports of repeats.
+// interval is the interval between reports of repeats.
 const interval = 200 * time.Millisecond
 
-// maxExecutions bounds the memory: beyond it, repeats of further executions are not counted until a
+// maxExecutions bounds the memory. Beyond it, repeats of further executions are not counted until a
 // report has been sent.
 const maxExecutions = 10_000
 
-// Duplicates counts repeats by execution. It is safe for concurrent use.
+// Duplicates counts suppressed repeats by execution. It is safe for concurrent use.
 type Duplicates struct {
 	*sender
 

@@ -9,15 +9,15 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// sender sends counts at an interval until it is stopped.
+// sender sends counts at a fixed interval until it is stopped.
 type sender struct {
 	js   jetstream.JetStream
 	log  logrus.FieldLogger
-	what string // what is sent, for the log
+	what string // what is being counted, for the log
 	// take returns the message with the counts since the last call, or nil if there are none.
 	take func() (*nats.Msg, error)
 
-	pending *nats.Msg // a report that is not confirmed yet; sent again as it is, it counts once
+	pending *nats.Msg // an unconfirmed report; it is sent again unchanged, so that it counts once
 	stop    chan struct{}
 	done    chan struct{}
 }
@@ -38,7 +38,7 @@ func startSender(
 	return s
 }
 
-// Stop sends the last counts, if the stream accepts them, and waits until the sender has ended.
+// Stop sends the last counts, if the stream accepts them, and waits until the sender has stopped.
 func (s *sender) Stop() {
 	close(s.stop)
 	<-s.done

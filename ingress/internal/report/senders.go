@@ -12,26 +12,26 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// sendersInterval is the time between two reports on senders.
+// sendersInterval is the interval between reports on senders.
 const sendersInterval = time.Second
 
-// maxSenders bounds the memory and keeps a report below the size of a NATS message: beyond it,
-// further nodes are not counted until a report has been sent.
+// maxSenders bounds the memory and keeps a report below the maximum size of a NATS message. Beyond
+// it, further nodes are not counted until a report has been sent.
 const maxSenders = 1000
 
-// Seen holds the observations that one request allowed about the sender of a node.
+// Seen holds what one request showed about the sender of a node.
 type Seen struct {
 	VerifiedAt  time.Time // zero if the request was not verified
 	HandshakeAt time.Time // zero if the request was no handshake
-	Captured    []byte    // a secret that the provider brought, sealed
+	Captured    []byte    // a secret that the provider has sent, encrypted
 	RefusedAt   time.Time // zero if the request was not refused by its signature
 	Code        string    // the code of the last refusal
 	Reason      string    // the reason in words
-	Delivery    bool      // whether the delivery was stored
-	WithoutID   bool      // and had no delivery ID
+	Delivery    bool      // the delivery was stored
+	WithoutID   bool      // the stored delivery had no delivery ID
 }
 
-// Senders collects what requests show of the senders of nodes. It is safe for concurrent use.
+// Senders collects what requests show about the senders of nodes. It is safe for concurrent use.
 type Senders struct {
 	*sender
 
@@ -39,8 +39,8 @@ type Senders struct {
 	seen map[senderOf]*stream.SenderSeen
 }
 
-// senderOf identifies the sender of a node. The preset is a part of it, so that a replaced sender
-// and its successor are counted separately.
+// senderOf identifies the sender of a node. It includes the preset, so that a sender and the one
+// that replaces it are counted separately.
 type senderOf struct{ workflowID, nodeID, preset string }
 
 // NewSenders returns a Senders that sends its reports until Stop is called.
@@ -50,7 +50,8 @@ func NewSenders(js jetstream.JetStream, log logrus.FieldLogger) *Senders {
 	return s
 }
 
-// Count adds what one request to an existing node showed of its sender, which has the given preset.
+// Count adds what one request to an existing node showed about its sender, which has the given
+// preset.
 func (s *Senders) Count(workflowID, nodeID, preset string, seen Seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// asking is the interval at which NATS is asked how much the stream holds.
+	// asking is the interval at which the stream's usage is polled.
 	asking = time.Second
-	// askingSoon is the shortest interval, while the stream is nine tenths full and requests
-	// arrive.
+	// askingSoon is the minimum interval; it applies while the stream is nine tenths full and
+	// requests arrive.
 	askingSoon = 100 * time.Millisecond
 )
 
@@ -30,8 +30,8 @@ type Follower struct {
 	done   chan struct{}
 }
 
-// Follow keeps the space of an existing stream up to date until Stop is called. It returns when the
-// present use of the stream is known.
+// Follow keeps the space of an existing stream up to date until Stop is called. It returns once the
+// current usage of the stream is known.
 func Follow(
 	ctx context.Context, js jetstream.JetStream, space *Space, log logrus.FieldLogger,
 ) (*Follower, error) {
@@ -50,7 +50,7 @@ func Follow(
 	return f, nil
 }
 
-// Stop ends the updates, and waits until they have ended.
+// Stop stops the updates, and waits until they have stopped.
 func (f *Follower) Stop() {
 	_ = f.sums.Unsubscribe()
 	f.cancel()
@@ -67,7 +67,7 @@ func (f *Follower) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-soon.C: // an earlier question would come too soon
+		case <-soon.C: // not earlier than askingSoon after the last poll
 		}
 		select {
 		case <-ctx.Done():

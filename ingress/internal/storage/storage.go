@@ -1,50 +1,52 @@
-// Package storage shares the space of a stream among accounts: once the stream is nine tenths
-// full, the accounts that hold the most are refused first, and one that holds less than an equal
-// share finds room.
+// Package storage shares the space of a stream among accounts: once the stream is nine tenths full,
+// the accounts that hold the most are refused first, while an account that holds less than an equal
+// share still finds room.
 //
 // # The rule
 //
-// The equal share is the stream's size divided by the number of accounts that hold something, and
-// one more, for an account that comes; but not by more than there are accounts. While less than
-// nine tenths are used, nothing is refused. From then on an account is refused if it holds its
-// share or more. In the last twentieth the share becomes smaller, in proportion to what is free:
-// so accounts below their share cannot use up the room of accounts that hold even less. In an
-// installation with one account, only the stream itself refuses.
+// The equal share is the stream's size divided by the number of accounts that hold something plus
+// one, for an account that is yet to come, but never by more than the number of accounts. While
+// less than nine tenths are used, nothing is refused. From then on, an account is refused if it
+// holds its share or more. In the last twentieth the share shrinks in proportion to the free space,
+// so that accounts below their share cannot use up the room of accounts that hold even less. In an
+// installation with one account, only the stream itself refuses messages.
 //
 // # Where the figures come from
 //
-// NATS knows how much a stream holds, but not for whom. Every ingress counts what it takes for
-// each account, and tells the others ten times a second, and each time that it has taken a 256th
-// of the stream. That is enough for as long as the ingress has run, up to the stream's age, after
-// which messages expire. What an ingress cannot know, because it was stored before its start or
-// because an announcement was lost, comes from an executor: while the stream is eight tenths full
-// or more, one executor reads the headers of all its messages, adds up their sizes by account, and
-// sends the sums every second. They replace what the ingress has counted, except for the latest.
+// NATS reports how much a stream holds, but not for whom. Every ingress counts the space that it
+// takes for each account, and announces it to the others ten times a second, and whenever it has
+// taken a 256th of the stream. That is accurate for what was stored since the ingress started, and
+// messages expire at the latest after the stream's maximum age. What an ingress cannot know,
+// because it was stored before its start or because an announcement was lost, comes from an
+// executor: while the stream is eight tenths full or more, one executor reads the headers of all
+// its messages, adds up their sizes by account, and sends the sums every second. They replace the
+// ingress's counts, except for the most recent ones.
 //
-// The alternatives are worse. Sums over the records in the database know the size of the body
-// only, and none while the database is away. Counts that ingresses store lose what a killed
-// process has not written. Neither notices messages that an operator has purged.
+// The alternatives are worse. Sums over the records in the database would include only the sizes of
+// bodies, and would be missing while the database is down. Counts stored by ingresses would lose
+// what a killed process has not written. Neither would notice that an operator has purged messages.
 //
 // # How exact they are
 //
-// The sums are one or two seconds old. What this ingress has counted since the last but one of
-// them is added, so up to two seconds of an account's messages count twice, and none is missing,
-// unless the executor lags by more than a second. What another ingress takes is known after a
-// tenth of a second, or a 256th of the stream: until then, each of them may accept messages of an
-// account that has reached its share. Messages expire in the sums in steps of one 256th of the
-// stream, and in the own counts in steps of an eighth of the stream's age. What an executor
-// publishes itself (reruns, replays, operator events) is in the sums only, and is not refused.
+// The sums are one or two seconds old. This ingress adds what it has counted since the last sums
+// but one, so up to two seconds of an account's messages count twice, but none is missing, unless
+// the executor lags by more than a second. What another ingress takes becomes known after a tenth
+// of a second, or after a 256th of the stream: until then, each of them may accept messages of an
+// account that has reached its share. Expired messages leave the sums in steps of one 256th of the
+// stream, and an ingress's counts in steps of an eighth of the stream's maximum age. What an
+// executor publishes itself (reruns, replays, operator events) is only in the sums, and is never
+// refused.
 //
-// While no executor runs, the last sums stay in force, and expired messages count on. An ingress
-// that starts then, or before the first sums arrive, does not know who holds what. If more than a
-// tenth of the content is unknown, each account may store no more than a part of what is free
-// until sums arrive.
+// While no executor runs, the last sums stay in force, and expired messages keep counting. An
+// ingress that starts then, or before the first sums arrive, does not know which account holds
+// what. If more than a tenth of the content is unknown, each account may store no more than a
+// fraction of the free space until sums arrive.
 //
 // # What it costs
 //
-// A stream without a size limit costs one atomic load for each message. With one, a message costs
-// one lookup in a map, whether the stream is full or not: see BenchmarkTake. Nothing here waits
-// for another process.
+// A stream without a size limit costs one atomic load per message. With a limit, a message costs
+// one map lookup, whether or not the stream is full: see BenchmarkTake. Nothing here waits for
+// another process.
 package storage
 
 import (
@@ -54,64 +56,65 @@ import (
 	"time"
 )
 
-// The parts of the stream's size, in twentieths, at which something changes.
+// Thresholds, in twentieths of the stream's size.
 const (
-	// From nearFrom on, the ingress counts the bytes that the sums do not contain yet. Below it,
-	// sums are forgotten.
+	// From nearFrom on, the ingress also counts the bytes that are not yet in the sums. Below it,
+	// sums are discarded.
 	nearFrom    = 14
-	sharedFrom  = 18 // accounts with more than their share are refused from here on
-	scarceFrom  = 19 // the share becomes smaller from here on
+	sharedFrom  = 18 // from here on, accounts that hold their share are refused
+	scarceFrom  = 19 // from here on, the share shrinks
 	twentieths  = 20
-	knownEnough = 10 // a tenth of the content may be unknown
+	knownEnough = 10 // 1/knownEnough of the content may be unknown
 )
 
-// announceAfter is the share of the stream's maximum size after whose use the other ingresses are
-// informed at once.
+// announceAfter is the fraction (1/announceAfter) of the stream's maximum size after which what was
+// taken is announced to the other ingresses immediately.
 const announceAfter = 256
 
-// ages is the number of steps in which own counts expire.
+// ages is the number of steps in which an ingress's counts expire.
 const ages = 8
 
 // Space is the space of one stream. It is safe for concurrent use.
 type Space struct {
-	accounts func() int // number of accounts of the installation
+	accounts func() int // returns the number of accounts in the installation
 
-	limit   atomic.Int64 // size limit in bytes; 0 means none, and that nothing is counted
+	limit   atomic.Int64 // size limit in bytes; 0 means no limit, so nothing is counted
 	used    atomic.Int64 // content in bytes
 	holders atomic.Int64 // number of accounts that hold something
-	counted atomic.Int64 // sum of what is counted here, in bytes
-	// untold is the approximate number of bytes that the other ingresses do not know of yet.
+	counted atomic.Int64 // sum of all counts, in bytes
+	// untold is the approximate number of bytes that have not yet been announced to the other
+	// ingresses.
 	untold atomic.Int64
-	near   atomic.Bool // the stream is so full that executors may send sums
+	near   atomic.Bool // the stream is full enough for executors to send sums
 	summed atomic.Bool // an executor's sums are in force
 
-	// Crossed receives a value with each message while the stream is nine tenths full: then a new
-	// SetUsage is worthwhile.
+	// Crossed receives a value with each message while the stream is nine tenths full: the usage is
+	// then worth updating with SetUsage.
 	Crossed chan struct{}
-	// Announce receives a value when this ingress has taken so much that the others should be told
-	// at once.
+	// Announce receives a value when this ingress has taken so much that it should tell the others
+	// immediately.
 	Announce chan struct{}
 
 	seed   maphash.Seed
 	shards [64]shard
 
 	mu     sync.Mutex // held by SetUsage and SetSums
-	turned time.Time  // when the age of the counts last changed
+	turned time.Time  // when the counts last moved to another age
 }
 
 type shard struct {
 	mu       sync.Mutex
 	accounts map[string]*holding
-	age      int // index of the counts that are being made
+	age      int // index of the current counts
 }
 
-// holding is the space that the messages of one account take in the stream, in bytes.
+// holding is the space in the stream that one account's messages occupy, in bytes.
 type holding struct {
-	counts   [ages]int64 // bytes that this process has counted, by age
-	sum      int64       // bytes of the account in an executor's last sum
+	counts   [ages]int64 // bytes counted by this process, by age
+	sum      int64       // bytes of the account according to an executor's last sums
 	previous int64       // counted between the last two sums
 	latest   int64       // counted since the last sums, or since near was set
-	untold   int64       // the part of counts that was not announced to the other ingresses yet
+	untold   int64       // the part of counts that has not yet been announced to the other ingresses
 }
 
 func (h *holding) counted() (n int64) {
@@ -122,7 +125,7 @@ func (h *holding) counted() (n int64) {
 }
 
 // New returns the space of a stream whose size is not known yet. accounts returns the number of
-// accounts of the installation.
+// accounts in the installation.
 func New(accounts func() int) *Space {
 	s := &Space{
 		accounts: accounts,
@@ -136,8 +139,8 @@ func New(accounts func() int) *Space {
 	return s
 }
 
-// Take takes space for a message of an account. It returns false if the account must not have it.
-// Return gives it back if the message was not stored.
+// Take takes space for a message of an account, and reports whether the account may have it. If the
+// message is not stored, the caller must give the space back with Return.
 func (s *Space) Take(accountID string, bytes int64) bool {
 	limit := s.limit.Load()
 	if limit == 0 {
@@ -167,8 +170,8 @@ func (s *Space) Return(accountID string, bytes int64) { s.change(accountID, -byt
 // Receive counts what another ingress has taken, or returned if it is negative.
 func (s *Space) Receive(accountID string, bytes int64) { s.change(accountID, bytes, 0) }
 
-// change counts space that was taken or returned. untold is the part of it that the other
-// ingresses do not know.
+// change counts space that was taken, or returned if bytes is negative. untold is the part of it
+// that is yet to be announced to the other ingresses.
 func (s *Space) change(accountID string, bytes, untold int64) {
 	if s.limit.Load() == 0 {
 		return
@@ -179,8 +182,8 @@ func (s *Space) change(accountID string, bytes, untold int64) {
 	s.count(sh, s.holding(sh, accountID), bytes, untold)
 }
 
-// TakeUnsent returns what this ingress has taken for each account, and not returned, since the last
-// call.
+// TakeUnsent returns what this ingress has taken for each account, less what was returned, since
+// the last call.
 func (s *Space) TakeUnsent() map[string]int64 {
 	taken := map[string]int64{}
 	if s.limit.Load() == 0 {
@@ -200,7 +203,7 @@ func (s *Space) TakeUnsent() map[string]int64 {
 	return taken
 }
 
-// fits reports whether an account may store more. Its shard is locked.
+// fits reports whether an account may store more. The caller must hold the shard's lock.
 func (s *Space) fits(h *holding, limit, free int64) bool {
 	accounts := int64(s.accounts())
 	if accounts <= 1 {
@@ -220,7 +223,7 @@ func (s *Space) fits(h *holding, limit, free int64) bool {
 	return h.counted() < share
 }
 
-// count counts bytes of an account whose shard is locked.
+// count counts bytes of an account. The caller must hold the shard's lock.
 func (s *Space) count(sh *shard, h *holding, bytes, untold int64) {
 	h.counts[sh.age] += bytes
 	if s.near.Load() {
@@ -245,8 +248,8 @@ func (s *Space) shard(accountID string) *shard {
 	return &s.shards[maphash.String(s.seed, accountID)%uint64(len(s.shards))]
 }
 
-// SetUsage sets what NATS says of the stream: its size limit (0 means none), the bytes that it
-// holds, and its age, after which messages expire.
+// SetUsage sets the state of the stream that NATS reports: its size limit (0 means none), the bytes
+// that it holds, and the maximum age of its messages.
 func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +287,7 @@ func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time)
 	}
 }
 
-// rotate begins the counts of another age, in place of the oldest ones.
+// rotate starts the counts of the next age, replacing the oldest ones.
 func (s *Space) rotate() {
 	s.forEach(func(sh *shard) {
 		sh.age = (sh.age + 1) % ages
@@ -296,7 +299,7 @@ func (s *Space) rotate() {
 	})
 }
 
-// SetSums sets what an executor says that each account holds.
+// SetSums sets the bytes that each account holds, as summed by an executor.
 func (s *Space) SetSums(sums map[string]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,7 +321,8 @@ func (s *Space) SetSums(sums map[string]int64) {
 	s.summed.Store(true)
 }
 
-// holding returns the holding of an account. The caller holds the lock of its shard.
+// holding returns an account's holding, which it creates if necessary. The caller must hold the
+// shard's lock.
 func (s *Space) holding(sh *shard, accountID string) *holding {
 	h := sh.accounts[accountID]
 	if h == nil {
@@ -329,7 +333,7 @@ func (s *Space) holding(sh *shard, accountID string) *holding {
 	return h
 }
 
-// prune removes the accounts of a shard, which is locked, that hold nothing.
+// prune removes the accounts that hold nothing. The caller must hold the shard's lock.
 func (s *Space) prune(sh *shard) {
 	for id, h := range sh.accounts {
 		if *h == (holding{}) {
@@ -339,7 +343,7 @@ func (s *Space) prune(sh *shard) {
 	}
 }
 
-// forEach calls f for each shard, which is locked meanwhile.
+// forEach calls f for each shard while holding the shard's lock.
 func (s *Space) forEach(f func(*shard)) {
 	for i := range s.shards {
 		sh := &s.shards[i]
