@@ -2,23 +2,23 @@ package consistency
 
 import "slices"
 
-// Capability is the ability of an ingress to enforce a setting of the registry that ingresses of
-// earlier versions cannot enforce. An ingress announces all capabilities of its version. An
-// executor stores no setting whose capability a live ingress lacks: see Membership.Lacking.
+// Capability is the ability of an ingress to enforce a setting of the registry that earlier
+// versions cannot enforce. An ingress announces all capabilities of its version. An executor does
+// not store a setting while a live ingress lacks the capability for it: see Membership.Lacking.
 type Capability string
 
 const (
-	// Senders is the capability to verify the requests of a trigger node by its sender.
+	// Senders is the capability to verify a trigger node's requests according to its sender.
 	Senders Capability = "senders"
-	// Filters is the capability to start executions only for the requests that match the filter of
-	// a trigger node.
+	// Filters is the capability to start executions only for the requests that match a trigger
+	// node's filter.
 	Filters Capability = "filters"
-	// Answers is the capability to answer a request when its execution has ended.
+	// Answers is the capability to delay the response to a request until its execution has
+	// finished.
 	Answers Capability = "answers"
-	// OrderKeys is the capability to give the executions of a trigger node an order, by its order
-	// key.
+	// OrderKeys is the capability to order a trigger node's executions by order key.
 	OrderKeys Capability = "orderKey"
-	// OwnStreams is the capability to store the starts of a queue in the queue's own stream.
+	// OwnStreams is the capability to store a queue's starts in the queue's own stream.
 	OwnStreams Capability = "ownStreams"
 )
 
@@ -27,7 +27,7 @@ func Capabilities() []Capability {
 	return []Capability{Senders, Filters, Answers, OrderKeys, OwnStreams}
 }
 
-// namesOf returns the names of capabilities in the form in which they are announced.
+// namesOf returns the names under which capabilities are announced.
 func namesOf(capabilities []Capability) []string {
 	names := make([]string, len(capabilities))
 	for i, c := range capabilities {
@@ -36,7 +36,7 @@ func namesOf(capabilities []Capability) []string {
 	return names
 }
 
-// named returns the capabilities with these names.
+// named returns the capabilities with the given names.
 func named(names []string) []Capability {
 	capabilities := make([]Capability, len(names))
 	for i, name := range names {
@@ -45,7 +45,7 @@ func named(names []string) []Capability {
 	return capabilities
 }
 
-// Lacking returns the instance IDs of the live ingresses that lack a capability, in order.
+// Lacking returns the instance IDs, sorted, of the live ingresses that lack a capability.
 func (r *Membership) Lacking(c Capability) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// ErrNoMajority means that the server that answers for a stream does not reach a majority of its
-// replicas, so that its answers may be out of date.
+// ErrNoMajority means that the server that responds for a stream does not reach a majority of the
+// stream's replicas, so its responses may be out of date.
 var ErrNoMajority = errors.New("the stream's leader does not reach a majority of its replicas")
 
-// Get returns one message of a stream as its leader has it, which must have a majority. It fails
-// with leader.ErrNoMessage if there is no such message, and with ErrNoMajority if that is not
-// known.
+// Get returns one message of a stream from the stream's leader. It fails with leader.ErrNoMessage
+// if there is no such message, and with ErrNoMajority if the leader does not reach a majority, so
+// that its response may be out of date.
 func Get(
 	ctx context.Context, js jetstream.JetStream, name string, question leader.Question,
 ) (*jetstream.RawStreamMsg, error) {

@@ -9,25 +9,25 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Lease reports whether a follower's copy of the registry is current, that is whether it was
-// complete less than relyFor ago. The lease of a process that was frozen, or disconnected from
-// NATS, expires, so that the process does not answer from a stale copy.
+// Lease reports whether a follower's copy of the registry is current, that is, whether it was known
+// to be complete less than relyFor ago. The lease of a process that was frozen or disconnected from
+// NATS expires, which keeps the process from answering from a stale copy.
 type Lease struct {
 	nc       *nats.Conn
 	follower *Follower
 	origin   time.Time
-	until    atomic.Int64 // nanoseconds after origin
+	until    atomic.Int64 // end of the lease, in nanoseconds after origin
 
 	mu      sync.Mutex
 	renewed chan struct{} // closed and replaced at each renewal
-	failed  error         // error of the last renewal; nil means that it succeeded
+	failed  error         // error of the last renewal; nil if it succeeded
 
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// NewLease starts a lease and renews it until Stop. The follower must have caught up. The lease
-// holds from the beginning if the registry has an identity.
+// NewLease starts a lease and renews it until Stop. The follower must have caught up. If the
+// registry has an identity, the lease is valid from the start.
 func NewLease(nc *nats.Conn, f *Follower) *Lease {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Lease{
@@ -45,20 +45,20 @@ func NewLease(nc *nats.Conn, f *Follower) *Lease {
 	return l
 }
 
-// Stop ends the renewal of the lease.
+// Stop stops renewing the lease. The lease stays valid until it expires.
 func (l *Lease) Stop() {
 	l.stop()
 	<-l.done
 }
 
-// Holds reports whether the lease is valid now. It does not wait. A lease that was renewed just
-// before a backup is restored does not hold while the registry is incomplete.
+// Holds reports, without waiting, whether the lease is valid at now. It is not valid while a backup
+// is being restored, even if it was renewed just before: the registry is incomplete then.
 func (l *Lease) Holds(now time.Time) bool {
 	return int64(now.Sub(l.origin)) < l.until.Load() && !l.follower.restoring.Load()
 }
 
-// Valid reports whether the lease is valid, as Holds does, but waits a little for the renewal of an
-// expired lease, unless the connection to NATS is lost.
+// Valid reports whether the lease is valid, like Holds. If it has expired, Valid waits a little for
+// its renewal, unless the connection to NATS is lost.
 func (l *Lease) Valid(now time.Time) bool {
 	if l.Holds(now) {
 		return true
@@ -81,15 +81,14 @@ func (l *Lease) Valid(now time.Time) bool {
 	return false
 }
 
-// Failure returns the reason why the last attempt to renew the lease failed, or nil if it
-// succeeded.
+// Failure returns why the last attempt to renew the lease failed, or nil if it succeeded.
 func (l *Lease) Failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failed
 }
 
-// Age returns the time since the follower was last known to be complete.
+// Age returns how long ago the follower was last known to be complete.
 func (l *Lease) Age(now time.Time) time.Duration {
 	return now.Sub(l.origin) - time.Duration(l.until.Load()) + relyFor
 }
@@ -113,9 +112,9 @@ func (l *Lease) run(ctx context.Context) {
 	}
 }
 
-// renew asks NATS for the newest revision. The lease begins when the question is sent. renew
-// reports whether to ask again at once, because the connection was lost, perhaps with the answer,
-// and is back.
+// renew requests the newest revision from NATS and extends the lease, which runs from the moment
+// when the request was sent. It reports whether to try again immediately: the connection was lost,
+// perhaps with the response, and has been re-established.
 func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again bool) {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, renewWithin)

@@ -13,7 +13,7 @@ import (
 )
 
 // Membership is the set of processes that follow the registry, and the revision that each of them
-// has applied. It receives their heartbeats.
+// has applied. It learns both from their heartbeats.
 type Membership struct {
 	nc   *nats.Conn
 	self string
@@ -21,31 +21,32 @@ type Membership struct {
 
 	mu         sync.Mutex
 	members    map[string]member
-	echo       uint64 // the last number that was received back
+	echo       uint64 // the last number that came back
 	asked      uint64 // the last number that was sent
 	changed    chan struct{}
-	since      time.Time // the subscription has had no gap since then
-	reconnects uint64    // the number of reconnects of nc when since was set
-	clustered  bool      // NATS has been a cluster at some time
+	since      time.Time // since when the subscription has had no gap
+	reconnects uint64    // number of reconnects of nc when since was set
+	clustered  bool      // whether nc has ever been connected to a cluster
 }
 
 type member struct {
 	presence
+	// heard is when the last heartbeat was received.
 	heard time.Time
 }
 
-// isAlive reports whether a heartbeat of the process was received less than lifetime ago.
+// isAlive reports whether a heartbeat of the process was received within lifetime.
 func (m member) isAlive() bool { return time.Since(m.heard) < lifetime }
 
-// Join subscribes to the heartbeats. It returns when every connected process has had time to
+// Join subscribes to the heartbeats. It returns once every connected process has had time to
 // announce itself.
 func Join(ctx context.Context, nc *nats.Conn) (*Membership, error) {
 	return join(ctx, nc, time.Now())
 }
 
-// JoinFirst works like Join, for a caller that has just started NATS itself, so that no process can
-// have followed the registry in the last 3 s. Its first change need not wait for disconnected
-// processes.
+// JoinFirst is like Join, for a caller that has just started NATS itself, which means that no
+// process can have followed the registry in the last 3 s. Its first change need not wait for
+// disconnected processes.
 func JoinFirst(ctx context.Context, nc *nats.Conn) (*Membership, error) {
 	return join(ctx, nc, time.Time{})
 }
@@ -69,7 +70,7 @@ func join(ctx context.Context, nc *nats.Conn, since time.Time) (*Membership, err
 	}
 }
 
-// Stop ends the subscription.
+// Stop unsubscribes from the heartbeats.
 func (r *Membership) Stop() { _ = r.sub.Unsubscribe() }
 
 func (r *Membership) receive(msg *nats.Msg) {
@@ -93,8 +94,8 @@ func (r *Membership) receive(msg *nats.Msg) {
 	r.changed = make(chan struct{})
 }
 
-// LaggingError means that a change is stored, but not every live process has announced in time that
-// it has applied the change.
+// LaggingError means that a change is stored, but that not every live process has announced in time
+// that it has applied the change.
 type LaggingError struct {
 	Revision uint64
 	Behind   []string // role and instance ID of each process
@@ -107,11 +108,11 @@ func (e *LaggingError) Error() string {
 
 // Wait waits until every process that may answer requests has applied a revision. If the membership
 // started or reconnected less than lifetime ago, Wait first waits for the rest of that time: until
-// then the lease of a process from which no heartbeat was received may still be valid. When the
-// context ends before that, Wait returns a *LaggingError.
+// then, a process that no heartbeat was received from may still have a valid lease. If ctx ends
+// first, Wait returns a *LaggingError.
 func (r *Membership) Wait(ctx context.Context, revision uint64) error {
-	// An announcement that was made before the change may not have arrived yet. This membership's
-	// own message, sent now, arrives after it.
+	// An announcement that was made before the change may not have arrived yet. A message that this
+	// membership sends to itself now arrives after it.
 	r.mu.Lock()
 	r.asked++
 	number := r.asked
@@ -127,7 +128,7 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 		}
 	}
 
-	stored := time.Now() // the change was stored at this time or before
+	stored := time.Now() // the change was stored at this instant or earlier
 	for {
 		r.mu.Lock()
 		heard, changed := r.echo >= number, r.changed
@@ -136,7 +137,7 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 		if heard && len(behind) == 0 {
 			return nil
 		}
-		// The timer also wakes this loop when the first process that lags behind is presumed dead.
+		// The timer also wakes this loop when the first of the lagging processes is presumed dead.
 		timer := time.NewTimer(max(next, time.Millisecond))
 		select {
 		case <-ctx.Done():
@@ -152,15 +153,16 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	}
 }
 
-// behind returns the processes that may answer requests and have not applied a revision, and the
-// longest time that the first of them can stay in the list. It removes dead processes.
+// behind returns the processes that may answer requests and have not applied a revision, and how
+// long it takes until the first of them is presumed dead. It removes processes that have been
+// silent for forgetAfter. The caller must hold mu.
 func (r *Membership) behind(
 	revision uint64, stored, now time.Time,
 ) (list []string, next time.Duration) {
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {
 		r.since, r.reconnects = now, n
 	}
-	// The name is also "" while nc is not connected.
+	// The name is also "" while nc is disconnected.
 	r.clustered = r.clustered || r.nc.ConnectedClusterName() != ""
 	next = lifetime
 	if deaf := lifetime - now.Sub(r.since); deaf > 0 {
@@ -168,7 +170,7 @@ func (r *Membership) behind(
 	}
 	for id, m := range r.members {
 		left := lifetime - now.Sub(m.heard)
-		if r.clustered { // the process may be cut off from this one only, and renew its lease
+		if r.clustered { // the process may be cut off from this one only, and still renew its lease
 			left = max(left, relyFor-now.Sub(stored))
 		}
 		switch {
@@ -204,7 +206,7 @@ type Member struct {
 	About    About
 }
 
-// Members returns the live processes, sorted by role and instance.
+// Members returns the live processes, sorted by role and then by instance.
 func (r *Membership) Members() []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,17 +13,17 @@ import (
 )
 
 // presenceSubject is the subject on which every process that follows the registry announces the
-// revision that it has applied.
+// revision it has applied.
 const presenceSubject = "hookstart.presence"
 
-// These are the roles of processes that announce themselves.
+// The roles of the processes that announce themselves.
 const (
 	RoleIngress  = "ingress"
 	RoleExecutor = "executor"
 )
 
-// Heartbeat announces to the other processes that this process is alive, and which revision of the
-// registry it has applied.
+// Heartbeat announces to the other processes that this process is alive and which revision of the
+// registry is in force here.
 type Heartbeat struct {
 	nc       *nats.Conn
 	follower *Follower
@@ -34,12 +34,12 @@ type Heartbeat struct {
 	done chan struct{}
 }
 
-// StartHeartbeat adds this process to the barrier, so that changes wait for it. It returns when the
-// follower's copy is current; then the process may answer requests from it. settings is for an
-// ingress, and nil otherwise; about may be zero.
+// StartHeartbeat adds this process to the barrier, so that changes wait for it. It returns once the
+// follower's copy is current; the process may then answer requests from it. settings is for an
+// ingress and nil for other processes; about may be zero.
 //
-// The order matters. A change that was stored before the announcement is in the registry that is
-// read after it, and the barrier of a later change includes this process.
+// The order matters. A change stored before the announcement is in the registry that is read after
+// it, and the barrier of a later change includes this process.
 func StartHeartbeat(
 	ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings,
 	about About, log logrus.FieldLogger,
@@ -58,8 +58,8 @@ func StartHeartbeat(
 			about:    about,
 		},
 	}
-	// A server that restarts loses the announcement, so the announcement is repeated until it was
-	// certainly delivered.
+	// A server that restarts loses the announcement, so it is repeated until it has certainly been
+	// delivered.
 	heard := func(ctx context.Context) error {
 		if err := a.announce(); err != nil {
 			return err
@@ -67,7 +67,7 @@ func StartHeartbeat(
 		return nc.FlushWithContext(ctx)
 	}
 	err := retry.Do(ctx, heard)
-	go a.run(running) // heartbeats begin now, because catching up may take longer than lifetime
+	go a.run(running) // start now, because catching up may take longer than lifetime
 	if err == nil {
 		err = retry.Do(ctx, f.CatchUpUnidentified)
 	}
@@ -78,7 +78,7 @@ func StartHeartbeat(
 	return a, nil
 }
 
-// Stop leaves the barrier: changes no longer wait for this process.
+// Stop leaves the barrier, after which changes no longer wait for this process.
 func (a *Heartbeat) Stop() {
 	a.stop()
 	<-a.done
@@ -114,7 +114,7 @@ func (a *Heartbeat) announce() error {
 	return a.nc.Publish(presenceSubject, data)
 }
 
-// announceAgain calls announce and ignores an error: the next heartbeat makes up for it.
+// announceAgain calls announce and only logs an error: the next heartbeat makes up for it.
 func (a *Heartbeat) announceAgain() {
 	if err := a.announce(); err != nil {
 		a.log.WithError(err).Debug("presence was not announced")

@@ -2,34 +2,34 @@ package consistency
 
 import "time"
 
-// These are the times that the argument of this package relies on. TestTimings checks the
-// inequalities between them.
+// The durations that the reasoning in this package's documentation relies on. TestTimings checks
+// the inequalities between them.
 const (
 	// heartbeat is the interval between the announcements of a process while nothing changes.
 	heartbeat = 250 * time.Millisecond
-	// lifetime is the silence after which a process is presumed dead.
+	// lifetime is how long a process must be silent before it is presumed dead.
 	lifetime = 3 * time.Second
-	// forgetAfter is the time for which a membership remembers a process that fell silent without a
+	// forgetAfter is how long a membership remembers a process that fell silent without calling
 	// Stop.
 	forgetAfter = 10 * time.Minute
-	// relyFor is the length of a lease: the time for which a process may answer from its copy of
-	// the registry.
+	// relyFor is the length of a lease: how long a process may answer from its copy of the registry
+	// without confirming that the copy is current.
 	relyFor = 2 * time.Second
-	// heardWithin is the maximum time since a majority of the servers has answered the registry's
-	// leader for the leader's answer to renew a lease.
+	// heardWithin limits how long ago a majority of the servers may have last replied to the
+	// registry's leader for the leader's response to renew a lease.
 	heardWithin = 2 * time.Second
-	// electionTimeout is the minimum time for which a server of a cluster waits for its leader
-	// before it calls an election (minElectionTimeoutDefault in nats-server 2.15).
+	// electionTimeout is the minimum time that a server of a cluster waits for its leader before it
+	// calls an election (minElectionTimeoutDefault in nats-server 2.15).
 	electionTimeout = 4 * time.Second
 	// renewEvery is the interval at which a process renews its lease.
 	renewEvery = 500 * time.Millisecond
 	// renewWithin is the maximum duration of one renewal.
 	renewWithin = relyFor / 2
-	// listenFor is the time for which a new membership collects announcements before its first use:
-	// every live process sends one in it.
+	// listenFor is how long a new membership collects announcements before its first use. Every
+	// live process sends at least one in that time.
 	listenFor = heartbeat + 100*time.Millisecond
-	// stallTimeout is the maximum time that a stored change may take to arrive. After it the
-	// consumer is recreated: messages that the server has sent into a dead connection count as
-	// delivered, and are not sent again.
+	// stallTimeout is how long a stored change may take to arrive before the consumer is recreated:
+	// messages that the server has sent into a dead connection count as delivered and are not sent
+	// again.
 	stallTimeout = 300 * time.Millisecond
 )

@@ -15,37 +15,37 @@ type presence struct {
 	revision uint64
 	serving  bool
 	leaving  bool
-	echo     uint64           // if it is not 0, the instance waits for its own message
+	echo     uint64           // if not 0, the instance sends this to itself and waits for it
 	settings *IngressSettings // settings of an ingress; nil for other processes
 	about    About
 }
 
-// About holds the facts about a process that operators want to know before they upgrade or restore
+// About holds facts about a process that operators want to know before they upgrade or restore
 // something.
 type About struct {
-	// Version is the version of the program. "" means that the version does not announce it.
+	// Version is the version of the program. "" means that the program is too old to announce it.
 	Version string
-	// KeyIDs are the IDs of the keys with which the process can open secrets.
+	// KeyIDs holds the IDs of the keys that the process can decrypt secrets with.
 	KeyIDs []string
-	// Schema is the version of the database's tables that an executor works with. 0 means that the
-	// process is not an executor, or does not announce it.
+	// Schema is the version of the database schema that an executor works with. 0 means that the
+	// process is not an executor or does not announce it.
 	Schema int64
 	// Can holds the capabilities of an ingress.
 	Can []Capability
 }
 
-// IngressSettings are the settings of an ingress that executors show to operators.
+// IngressSettings holds the settings of an ingress that executors show to operators.
 type IngressSettings struct {
 	PublicURL         string // "" means not configured
 	MaxBodyBytes      int64
 	DeliveryIDHeaders []string
-	// ProbeKey is the key of package probe. Empty means that the ingress has a version without
+	// ProbeKey is the key of package probe. Empty means that the ingress is too old to support
 	// probes.
 	ProbeKey []byte
 }
 
-// The following functions encode presence for NATS. No other file of this package knows the
-// encoding.
+// The following functions encode and decode presence for NATS. No other file of this package
+// depends on the encoding.
 
 func (p presence) encode() ([]byte, error) {
 	wire := &hookstartv1.Presence{
