@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// PutPlans stores the plan catalog, and returns when it is in force at this process. Unlike the
-// other methods it does not wait for the other processes: that wait would keep an executor that has
-// just started from becoming ready.
+// PutPlans stores the plan catalog and returns once it is in force at this process. Unlike the
+// other methods it does not wait for the other processes, because that would keep an executor that
+// has just started from becoming ready.
 func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 	revision, err := e.store(ctx, func() (uint64, error) {
 		have := e.directory.Plans()
@@ -36,9 +36,9 @@ func (e *Editor) PutAccount(
 	})
 }
 
-// ChangeAccount replaces an existing account after modify has changed its name and plan, in one
-// step: nothing that another call has stored is lost. modify is called again if the account changes
-// meanwhile.
+// ChangeAccount changes an existing account in one step: modify changes its name and plan, and
+// nothing that another call has stored is lost. If the account changes meanwhile, modify is called
+// again.
 func (e *Editor) ChangeAccount(
 	ctx context.Context, id string, modify func(name, plan *string) error,
 ) (*registry.Account, error) {
@@ -55,8 +55,8 @@ func (e *Editor) ChangeAccount(
 
 func noAccount(id string) error { return &NotFoundError{fmt.Sprintf("account %q", id)} }
 
-// replaceAccount creates or replaces an account. wanted returns the new name and plan; its argument
-// is the existing account, or nil.
+// replaceAccount creates or replaces an account. wanted returns the new name and plan. It is called
+// with the existing account, or with nil if there is none.
 func (e *Editor) replaceAccount(
 	ctx context.Context, id string,
 	wanted func(have *registry.Account) (name, plan string, err error),
@@ -113,8 +113,8 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	if err != nil || !e.directory.isInUse(id) {
 		return err
 	}
-	// Everything that was stored before the deletion is known now, so the account must stay if it
-	// has workflows or keys.
+	// By now, everything that was stored before the deletion is known. If that includes workflows
+	// or keys of the account, the account must be restored.
 	return errors.Join(fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty),
 		e.change(ctx, func() (uint64, error) {
 			if have, ok := e.directory.Account(id); ok {
@@ -124,8 +124,8 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		}))
 }
 
-// checkOwner fails if the account of a workflow was deleted while the workflow was put into it. It
-// then also deletes the workflow if it is new.
+// checkOwner fails if a workflow's account was deleted while the workflow was being put into it. In
+// that case it also deletes the workflow if it is new.
 func (e *Editor) checkOwner(ctx context.Context, w *registry.Workflow, created bool) error {
 	if _, ok := e.directory.Account(w.AccountID); ok {
 		return nil

@@ -18,35 +18,35 @@ import (
 )
 
 // A change and its audit entry are one message: the record, with the entry in a header. So one is
-// never stored without the other, whichever process is killed at whatever time. The executors copy
-// the entries, in order, from the buckets' streams into the database, where the entry's ID is
-// unique. The buckets keep a record's earlier revisions until their entries are copied: see
+// never stored without the other, no matter which process is killed at which moment. The executors
+// copy the entries, in order, from the buckets' streams to the database, where the entry's ID is
+// unique. The buckets keep a record's earlier revisions until their entries have been copied: see
 // History.
 
 // History is the maximum number of revisions of one record that a bucket keeps. Executors usually
-// copy the audit entries within moments. The number is large, so that no entry is lost while the
+// copy the audit entries within moments. The limit is high so that no entry is lost while the
 // database is unavailable.
 const History = 1 << 20
 
 // Actor is the operator or program that makes a change.
 type Actor = registry.Actor
 
-// system is the actor of the changes that no caller has requested.
+// system is the actor of changes that no caller has requested.
 var system = Actor{Kind: "system", Name: "hookstart"}
 
 type (
 	actorKey struct{}
-	// entryKey is the context key of the audit entry for a record that does not describe the change
-	// itself.
+	// entryKey is the context key of an audit entry that is to be stored with a record instead of
+	// the one that entryOf derives from the change.
 	entryKey struct{}
 )
 
-// WithActor returns a context whose changes are made by actor.
+// WithActor returns a context in which changes are made by actor.
 func WithActor(ctx context.Context, actor Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
 
-// ActorOf returns the actor of a context, or hookstart itself if none was set.
+// ActorOf returns the actor of a context, or Hookstart itself if the context has none.
 func ActorOf(ctx context.Context) Actor {
 	if actor, ok := ctx.Value(actorKey{}).(Actor); ok {
 		return actor
@@ -66,7 +66,7 @@ type Entry struct {
 	Changes    []Changed `json:"changes,omitempty"` // the fields that differ, in order
 }
 
-// Changed is a field of a record that was changed, with its earlier and its later value. It never
+// Changed is a field of a record that was changed, with its old and its new value. It never
 // contains a secret value.
 type Changed struct {
 	Field string `json:"field"`          // its path, such as triggers[webhook].name
@@ -74,22 +74,22 @@ type Changed struct {
 	To    any    `json:"to,omitempty"`   // nil means that it is not set
 }
 
-// notShown replaces values that are secret or large.
+// notShown stands for values that are secret or large.
 const notShown = "(not shown)"
 
-// These are the limits of an entry, which must fit into the record's message.
+// Limits on an entry, which must fit into the record's message.
 const (
 	maxChanges     = 100
 	maxChangedText = 300
 )
 
-// EncodeEntry returns an entry in the form in which a header holds it.
+// EncodeEntry returns the encoded form of an entry, as stored in a header.
 func EncodeEntry(e Entry) string { return encodeHeader(e) }
 
-// EncodeActor returns an actor in the form in which a header holds it.
+// EncodeActor returns the encoded form of an actor, as stored in a header.
 func EncodeActor(a Actor) string { return encodeHeader(a) }
 
-// DecodeActor reads the result of EncodeActor.
+// DecodeActor decodes the result of EncodeActor.
 func DecodeActor(encoded string) (a Actor, err error) {
 	if err := decodeHeader(encoded, &a); err != nil {
 		return Actor{}, fmt.Errorf("an actor of the audit cannot be read: %w", err)
@@ -100,7 +100,7 @@ func DecodeActor(encoded string) (a Actor, err error) {
 func encodeHeader(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // texts, numbers and booleans can always be marshalled
+		panic(err) // strings, numbers and booleans can always be marshaled
 	}
 	return base64.StdEncoding.EncodeToString(text)
 }
@@ -113,9 +113,9 @@ func decodeHeader(encoded string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// DecodeEntry returns the entry of a stored record, if it has one. Some revisions have none: an
-// intent, which the change of another record carries out; the secrets of a new node; and records
-// that a backup has restored.
+// DecodeEntry returns the entry in the header of a stored record, if there is one. Some revisions
+// have none: an intent, which is carried out by the change of another record; the secrets of a new
+// node; and records restored from a backup.
 func DecodeEntry(header nats.Header) (e Entry, exists bool, err error) {
 	encoded := header.Get(registry.HeaderAudit)
 	if encoded == "" {
@@ -127,13 +127,14 @@ func DecodeEntry(header nats.Header) (e Entry, exists bool, err error) {
 	return e, true, nil
 }
 
-// NewEntry returns an entry that concerns no record of the registry, for example about a sign-in.
+// NewEntry returns an entry that is not about a record of the registry, for example about a
+// sign-in.
 func NewEntry(actor Actor, action string) Entry {
 	return Entry{ID: uuid.Must(uuid.NewV7()).String(), Actor: actor, Action: action}
 }
 
-// BucketOf returns the bucket whose records hold the entries of an action, or "" if the action
-// changes no record.
+// BucketOf returns the bucket whose records hold the entries of an action, or "" if the action does
+// not change a record.
 func BucketOf(action string) string {
 	if action == samplePayloadSet {
 		return registry.SecretsBucket
@@ -147,8 +148,8 @@ func BucketOf(action string) string {
 	return ""
 }
 
-// entryOf returns the audit entry for a change of the record under a key, and reports whether the
-// change has one. after is nil for a deletion.
+// entryOf returns the audit entry for a change of the record under key, and reports whether there
+// is one. after is nil for a deletion.
 func (e *Editor) entryOf(
 	ctx context.Context, key string, after registry.Record,
 ) (entry Entry, audited bool) {
@@ -190,7 +191,7 @@ func (e *Editor) entryOf(
 	was, now := fieldsOf(before), fieldsOf(after)
 	fields := changedFields(was, now)
 	if len(fields) == 0 && closedDiffers(before, after) {
-		return entry, false // a part of the change of the queue, which has an entry
+		return entry, false // part of a queue change, which has an entry itself
 	}
 	if len(fields) == 0 && entry.WorkflowID == "" {
 		return entry, false // an intent, which the change of the workflow's record carries out
@@ -236,7 +237,7 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 	}
 }
 
-// actionOfQueue returns the stable name of the change of a queue's settings. now holds the fields
+// actionOfQueue returns the stable name of a change of a queue's settings. now holds the fields
 // after the change.
 func actionOfQueue(fields []string, now map[string]value) string {
 	if i := slices.IndexFunc(fields, isStreamField); i >= 0 {
@@ -260,7 +261,7 @@ func actionOfQueue(fields []string, now map[string]value) string {
 	return "queue.resume"
 }
 
-// closedDiffers reports whether a workflow is closed or opened again.
+// closedDiffers reports whether the change closes a workflow or opens it again.
 func closedDiffers(before, after registry.Record) bool {
 	was, wasOne := before.(*registry.Workflow)
 	now, nowOne := after.(*registry.Workflow)
@@ -277,8 +278,8 @@ func all(fields []string, holds func(string) bool) bool {
 	return !slices.ContainsFunc(fields, func(field string) bool { return !holds(field) })
 }
 
-// nodeOf returns the only trigger node that the fields belong to, or "" if there is none or
-// several.
+// nodeOf returns the one trigger node that all of the fields belong to, or "" if there is no such
+// node.
 func nodeOf(fields []string) (node string) {
 	for _, field := range fields {
 		rest, ok := strings.CutPrefix(field, "triggers[")
@@ -293,17 +294,17 @@ func nodeOf(fields []string) (node string) {
 
 // value is the value of a field.
 type value struct {
-	shown  any    // nil means that it is not shown
-	hidden string // distinguishes secret values
+	shown  any    // nil means that the value is not shown
+	hidden string // tells secret values apart
 }
 
-// fieldsOf returns the set fields of a record by the names in their "audit" tags, which are the
-// names of the operators' API.
+// fieldsOf returns the fields of a record that are set, keyed by the names in their "audit" tags,
+// which are the names in the operators' API.
 func fieldsOf(record registry.Record) map[string]value {
 	return fieldsUnder("", record)
 }
 
-// fieldsUnder returns the set fields of a record, as fieldsOf does, with a prefix before each name.
+// fieldsUnder is like fieldsOf, but adds a prefix to each name.
 func fieldsUnder(prefix string, record registry.Record) map[string]value {
 	fields := map[string]value{}
 	if record != nil {
@@ -312,6 +313,7 @@ func fieldsUnder(prefix string, record registry.Record) map[string]value {
 	return fields
 }
 
+// addFields adds the fields of record that are set to a map, with a prefix before each name.
 func addFields(to map[string]value, prefix string, record reflect.Value) {
 	for i := range record.NumField() {
 		tag, option, _ := strings.Cut(record.Type().Field(i).Tag.Get("audit"), ",")
@@ -338,8 +340,8 @@ func addFields(to map[string]value, prefix string, record reflect.Value) {
 				addFields(to, at+".", reflect.ValueOf(node))
 			}
 		case registry.QueueStream:
-			// The audit shows what operators asked for, and not the phases of the move that
-			// follows.
+			// The audit shows what operators requested, not the phases that the move then goes
+			// through.
 			if content.Phase < registry.MovingOut {
 				to[name] = value{shown: "own"}
 				addFields(to, name+".", v)
@@ -369,6 +371,7 @@ func shortened(text string) string {
 	return text
 }
 
+// changedFields returns the names of the fields that differ, sorted.
 func changedFields(was, after map[string]value) (fields []string) {
 	for field, v := range was {
 		if now, still := after[field]; !still || now != v {
@@ -384,7 +387,7 @@ func changedFields(was, after map[string]value) (fields []string) {
 	return fields
 }
 
-// changesOf returns how the fields have changed.
+// changesOf returns the old and new values of the fields, at most maxChanges of them.
 func changesOf(fields []string, was, now map[string]value) (changes []Changed) {
 	for _, field := range fields[:min(len(fields), maxChanges)] {
 		changes = append(changes, Changed{field, shown(was, field), shown(now, field)})

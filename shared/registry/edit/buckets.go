@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// EnsureBuckets creates the buckets that do not exist yet. It leaves existing buckets unchanged.
+// EnsureBuckets creates the buckets that do not exist yet. An existing bucket keeps its settings,
+// except that it is made to keep History revisions of each record.
 func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	for _, bucket := range []struct{ name, description string }{
 		{registry.Bucket, "hookstart: accounts, plans, workflows"},
@@ -37,7 +38,7 @@ func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) er
 }
 
 // extendHistory makes a bucket keep as many revisions as the audit may need. The client library
-// creates no bucket that keeps more than 64.
+// cannot create a bucket that keeps more than 64.
 func extendHistory(ctx context.Context, js jetstream.JetStream, stream string) error {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
@@ -52,8 +53,8 @@ func extendHistory(ctx context.Context, js jetstream.JetStream, stream string) e
 	return err
 }
 
-// These are the names under which deploy/nats/accounts.conf exports the original's API and messages
-// to the account of the copy.
+// The names under which deploy/nats/accounts.conf exports the original's API and messages to the
+// account of the copy.
 const (
 	originalAPI     = "HOOKSTART.API"
 	originalDeliver = "feed.deliver"

@@ -14,17 +14,18 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Directory holds the registry's records in order, for the operators' API. The records that it
-// returns must not be changed.
+// Directory holds the registry's records, sorted, for the operators' API. The records it returns
+// must not be modified.
 type Directory struct {
 	*registry.Snapshot
 
 	mu      sync.RWMutex
-	current *records // the records that are read
-	// filling holds the records to which changes are applied: the same as current, except while
-	// another copy is loaded.
+	current *records // the records that are returned
+	// filling holds the records that changes are applied to. They are the same as current, except
+	// while another copy is being loaded.
 	filling *records
 
+	// keyWatches holds the pending calls of KeyGone.
 	keyWatches map[*keyWatch]struct{}
 }
 
@@ -33,10 +34,10 @@ type records struct {
 	accounts  btree.Map[string, Versioned[*registry.Account]]
 	events    map[string]*registry.Account // the accounts whose events start a workflow
 	workflows btree.Map[string, Versioned[*registry.Workflow]]
-	closed    map[string]struct{}                   // the workflows that are closed
-	byAccount btree.Map[string, struct{}]           // the keys of accountKey
+	closed    map[string]struct{}                   // the IDs of the closed workflows
+	byAccount btree.Map[string, struct{}]           // keys returned by accountKey
 	queues    map[string]int                        // number of workflows that name each queue
-	settings  map[string]Versioned[*registry.Queue] // settings of queues, by name
+	settings  map[string]Versioned[*registry.Queue] // settings of queues, keyed by name
 
 	keys       btree.Map[string, Versioned[*registry.Key]]
 	keysByHash map[[sha256.Size]byte]*registry.Key
@@ -52,26 +53,26 @@ func newRecords() *records {
 	}
 }
 
-// count adds by, which is 1 or -1, to the number of workflows that name the queue of w.
+// count adds change, which is 1 or -1, to the number of workflows that name the queue of w.
 func (r *records) count(w *registry.Workflow, change int) {
 	if r.queues[w.Queue] += change; r.queues[w.Queue] == 0 {
 		delete(r.queues, w.Queue)
 	}
 }
 
-// Versioned is a record with its revision. An update must name the revision, so that it overwrites
-// no concurrent change.
+// Versioned is a record with its revision. An update names the revision it is based on, and thus
+// cannot overwrite a concurrent change.
 type Versioned[T any] struct {
 	Record   T
 	Revision uint64 // the sequence of the record in the bucket's stream
 }
 
-// accountKey returns a key that orders workflows by account, then by ID. Neither part contains a
+// accountKey returns a key that sorts workflows by account and then by ID. Neither part contains a
 // "/".
 func accountKey(accountID, workflowID string) string { return accountID + "/" + workflowID }
 
-// NewDirectory returns an empty directory. keys open the secrets of senders; nil means that there
-// are no keys.
+// NewDirectory returns an empty directory. keys decrypts the secrets of senders; nil means that
+// there are no keys.
 func NewDirectory(keys *seal.Keys) *Directory {
 	r := newRecords()
 	return &Directory{
@@ -82,8 +83,8 @@ func NewDirectory(keys *seal.Keys) *Directory {
 	}
 }
 
-// Apply implements Sink. It updates the snapshot first, because activations rely on it that every
-// record that can be read is counted.
+// Apply implements consistency.Sink. It updates the snapshot first: activations rely on every
+// record that can be read having been counted.
 func (d *Directory) Apply(c registry.Change) {
 	d.Snapshot.Apply(c)
 	d.mu.Lock()
@@ -94,7 +95,7 @@ func (d *Directory) Apply(c registry.Change) {
 	}
 }
 
-// Loaded implements Sink.
+// Loaded implements consistency.Sink.
 func (d *Directory) Loaded() {
 	d.Snapshot.Loaded()
 	d.mu.Lock()
@@ -103,7 +104,7 @@ func (d *Directory) Loaded() {
 	d.notifyKeyWatches()
 }
 
-// Reset implements Sink.
+// Reset implements consistency.Sink.
 func (d *Directory) Reset() {
 	d.Snapshot.Reset()
 	d.mu.Lock()
@@ -159,14 +160,14 @@ func (d *Directory) Plans() Versioned[registry.Plans] {
 	return d.current.plans
 }
 
-// Account returns one account.
+// Account returns an account, and reports whether it exists.
 func (d *Directory) Account(id string) (Versioned[*registry.Account], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.accounts.Get(id)
 }
 
-// Events returns the setting by which an account's events start a workflow, or nil if it has none.
+// Events returns an account's OperatorEvents, or nil if its events start no workflow.
 func (d *Directory) Events(accountID string) *registry.OperatorEvents {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -176,7 +177,7 @@ func (d *Directory) Events(accountID string) *registry.OperatorEvents {
 	return nil
 }
 
-// AccountsWithEvents returns the accounts whose events start a workflow, by ID.
+// AccountsWithEvents returns the accounts whose events start a workflow, sorted by ID.
 func (d *Directory) AccountsWithEvents() []*registry.Account {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -187,21 +188,21 @@ func (d *Directory) AccountsWithEvents() []*registry.Account {
 	return all
 }
 
-// Workflow returns one workflow.
+// Workflow returns a workflow, and reports whether it exists.
 func (d *Directory) Workflow(id string) (Versioned[*registry.Workflow], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.workflows.Get(id)
 }
 
-// ClosedWorkflows returns the IDs of the workflows that are closed.
+// ClosedWorkflows returns the IDs of the closed workflows, sorted.
 func (d *Directory) ClosedWorkflows() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return slices.Sorted(maps.Keys(d.current.closed))
 }
 
-// Queues returns the queues that workflows name, in order.
+// Queues returns the names of the queues that workflows use, sorted.
 func (d *Directory) Queues() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -216,7 +217,7 @@ func (d *Directory) Queue(name string) (Versioned[*registry.Queue], bool) {
 	return settings, exist
 }
 
-// QueueSettings returns the settings of all queues that have settings, by name.
+// QueueSettings returns the settings of all queues that have any, sorted by name.
 func (d *Directory) QueueSettings() []*registry.Queue {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -237,14 +238,14 @@ func (d *Directory) isInUse(accountID string) bool {
 	})
 }
 
-// Accounts returns at most limit accounts by ID, starting after the given ID.
+// Accounts returns at most limit accounts, sorted by ID, starting after the given ID.
 func (d *Directory) Accounts(after string, limit int) []*registry.Account {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return page(&d.current.accounts, after, limit)
 }
 
-// page returns at most limit records by ID, starting after the given ID.
+// page returns at most limit records, sorted by ID, starting after the given ID.
 func page[T any](records *btree.Map[string, Versioned[T]], after string, limit int) []T {
 	var list []T
 	records.Ascend(after, func(id string, v Versioned[T]) bool {
@@ -256,8 +257,8 @@ func page[T any](records *btree.Map[string, Versioned[T]], after string, limit i
 	return list
 }
 
-// CountWorkflows returns how many workflows there are, and how many of them were created at a time
-// or later.
+// CountWorkflows returns how many workflows there are, and how many of them were created at or
+// after since.
 func (d *Directory) CountWorkflows(since time.Time) (all, created int) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -271,8 +272,8 @@ func (d *Directory) CountWorkflows(since time.Time) (all, created int) {
 	return all, created
 }
 
-// Workflows returns at most limit workflows by ID, starting after the given ID. It returns the
-// workflows of one account, or of all accounts if accountID is "".
+// Workflows returns at most limit workflows, sorted by ID, starting after the given ID. It returns
+// the workflows of one account, or of all accounts if accountID is "".
 func (d *Directory) Workflows(accountID, after string, limit int) []*registry.Workflow {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -1,8 +1,8 @@
 // Package edit changes the registry: accounts, workflows, tokens, plans. Only the executor and
-// tests link it.
+// tests import it.
 //
-// A method of an Editor returns when its change is in force at every process, see package
+// A method of an Editor returns once its change is in force at every process: see package
 // consistency. It checks a change against a Directory, which holds the registry's records in
-// memory. The directory of a process that was frozen, or disconnected from NATS, may be stale. So
+// memory. The directory of a process that was frozen or disconnected from NATS may be stale. So
 // before a method refuses a change, it makes sure that the directory is current, and checks again.
 package edit

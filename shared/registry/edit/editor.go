@@ -15,11 +15,12 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Editor changes the registry. It is safe for concurrent use, also by several processes: an update
+// Editor changes the registry. It is safe for concurrent use, even by several processes: an update
 // names the revision that it is based on, and is retried after a conflict. When a method returns
-// without an error, its change holds at every live process from the very next request. After an
-// error the change may be stored or not. All methods except Rotate are idempotent and can be called
-// again.
+// without an error, its change is in force at every live process from the very next request on.
+// After an error, the change may or may not have been stored. Methods can be called again after an
+// error, except for Rotate, which would add another token, and RevealCaptured, which returns a
+// secret only once.
 type Editor struct {
 	js         jetstream.JetStream
 	registry   jetstream.KeyValue
@@ -28,14 +29,14 @@ type Editor struct {
 	follower   *consistency.Follower // fills directory
 	lease      *consistency.Lease    // the lease of follower
 	membership *consistency.Membership
-	// keys encrypts secrets. nil means that secrets are stored unencrypted, and senders' secrets
-	// not at all.
+	// keys encrypts secrets. nil means that tokens and sample payloads are stored unencrypted, and
+	// that senders' secrets cannot be stored at all.
 	keys *seal.Keys
 	now  func() time.Time
 	home Home // nil means that there is no second home
 }
 
-// WithHome makes the editor confirm a change only when home has it. WithHome must be called before
+// WithHome makes the editor confirm a change only once home has it. WithHome must be called before
 // all other methods.
 func (e *Editor) WithHome(home Home) *Editor {
 	e.home = home
@@ -49,7 +50,7 @@ func (e *Editor) WithKeys(keys *seal.Keys) *Editor {
 	return e
 }
 
-// NewEditor returns an editor of the buckets, which must exist. follower must fill directory, and
+// NewEditor returns an editor for the buckets, which must exist. follower must fill directory, and
 // lease must belong to follower.
 func NewEditor(
 	ctx context.Context, js jetstream.JetStream, directory *Directory,
@@ -80,15 +81,15 @@ func NewEditor(
 	}, nil
 }
 
-// errRetry means that a concurrent change was stored first, and the change must be made again.
+// errRetry means that a concurrent change was stored first, so the change must be tried again.
 var errRetry = errors.New("the record has changed meanwhile")
 
-// errUnchanged means that there is nothing to write, because the records already are as requested.
+// errUnchanged means that there is nothing to write, because the records are already as requested.
 var errUnchanged = errors.New("nothing changes")
 
 // Current makes sure that the directory holds every change that was confirmed before the call.
-// While the lease is valid that costs nothing. Otherwise Current asks NATS, and fails if there is
-// no answer.
+// While the lease is valid, that costs nothing. Otherwise Current queries NATS, and fails if there
+// is no response.
 func (e *Editor) Current(ctx context.Context) error {
 	if e.lease.Holds(time.Now()) {
 		return nil
@@ -96,8 +97,8 @@ func (e *Editor) Current(ctx context.Context) error {
 	return e.follower.CatchUp(ctx)
 }
 
-// CurrentOrRestoring works like Current, but does not fail while a backup is being restored into
-// the registry; the registry is then incomplete.
+// CurrentOrRestoring is like Current, but does not fail while a backup is being restored into the
+// registry. The registry is then incomplete.
 func (e *Editor) CurrentOrRestoring(ctx context.Context) error {
 	if err := e.Current(ctx); !errors.Is(err, consistency.ErrRestoring) {
 		return err
@@ -105,20 +106,21 @@ func (e *Editor) CurrentOrRestoring(ctx context.Context) error {
 	return nil
 }
 
+// storeByKey is the context key of the deadline that WithStoreDeadline sets.
 type storeByKey struct{}
 
-// WithStoreDeadline returns a context whose changes are stored before a time, or fail. That they
-// are in force may take longer.
+// WithStoreDeadline returns a context in which a change is either stored before at or fails. It may
+// take longer until the change is in force.
 func WithStoreDeadline(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, storeByKey{}, at)
 }
 
-// AwaitInForce waits until everything that was stored up to a revision is in force.
+// AwaitInForce waits until everything stored up to a revision is in force.
 func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
 	return e.confirm(ctx, revision, marks{})
 }
 
-// change stores a change, and waits until it is in force everywhere.
+// change stores a change and waits until it is in force everywhere.
 func (e *Editor) change(ctx context.Context, try func() (revision uint64, err error)) error {
 	stored := marks{}
 	ctx = context.WithValue(ctx, marksKey{}, stored)
@@ -130,10 +132,10 @@ func (e *Editor) change(ctx context.Context, try func() (revision uint64, err er
 	return e.confirm(ctx, revision, stored)
 }
 
-// store calls try until it has written, or has been refused twice, the second time with a directory
-// that is certainly current: the directory of a process that was frozen, or disconnected from NATS,
-// may be stale. try returns the revision that must be in force, also with errUnchanged. store
-// returns the last such revision.
+// store calls try until it has written, or until it has been refused a second time, with a
+// directory that is certainly current. (The directory of a process that was frozen or disconnected
+// from NATS may be stale.) try returns the revision that must be in force, even with errUnchanged.
+// store returns the revision of the last call.
 func (e *Editor) store(
 	ctx context.Context, try func() (revision uint64, err error),
 ) (uint64, error) {
@@ -169,7 +171,7 @@ func (e *Editor) store(
 	}
 }
 
-// isVerdict reports whether an error depends on the content of the directory.
+// isVerdict reports whether an error is a refusal that depends on the contents of the directory.
 func isVerdict(err error) bool {
 	var invalid *InvalidError
 	return errors.As(err, &invalid) || errors.Is(err, errUnchanged) ||
@@ -180,8 +182,8 @@ func isVerdict(err error) bool {
 		errors.Is(err, ErrAccountNotEmpty) || errors.Is(err, ErrChangedSince)
 }
 
-// confirm waits until a revision is in force at this and all other processes, and the second home
-// has everything that was stored.
+// confirm waits until a revision is in force at this process and at all others, and until the
+// second home has everything that was stored.
 func (e *Editor) confirm(ctx context.Context, revision uint64, stored marks) error {
 	if err := e.follower.Wait(ctx, revision); err != nil {
 		return err
@@ -189,7 +191,8 @@ func (e *Editor) confirm(ctx context.Context, revision uint64, stored marks) err
 	return errors.Join(e.membership.Wait(ctx, revision), e.awaitHome(ctx, stored))
 }
 
-// put stores a record over the revision that it was made from. 0 means that the record is new.
+// put stores a record over the revision that it is based on. Revision 0 means that the record is
+// new.
 func (e *Editor) put(
 	ctx context.Context, kv jetstream.KeyValue, key string, record registry.Record, revision uint64,
 ) (uint64, error) {
@@ -209,7 +212,7 @@ func (e *Editor) put(
 	if len(header) == 0 {
 		var stored uint64
 		if revision == 0 {
-			// Create also follows a deletion, which Update with revision 0 would not.
+			// Create also works after a deletion; Update with revision 0 would not.
 			stored, err = kv.Create(ctx, key, data)
 		} else {
 			stored, err = kv.Update(ctx, key, data, revision)
@@ -219,7 +222,7 @@ func (e *Editor) put(
 	}
 	stored, err := e.publish(ctx, kv, key, header, data, revision)
 	if revision == 0 && errors.Is(err, errRetry) {
-		// A new record may also follow the mark of a deletion.
+		// A new record may also follow a deletion marker.
 		if mark := e.deletion(ctx, kv, key); mark > 0 {
 			return e.publish(ctx, kv, key, header, data, mark)
 		}
@@ -227,7 +230,7 @@ func (e *Editor) put(
 	return stored, err
 }
 
-// remove deletes a record of the registry that has the given revision.
+// remove deletes a record of the registry whose revision must be the given one.
 func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
 	header := nats.Header{kvOperation: {"DEL"}}
 	if entry, audited := e.entryOf(ctx, key, nil); audited {
@@ -236,10 +239,10 @@ func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint6
 	return e.publish(ctx, e.registry, key, header, nil, revision)
 }
 
-// kvOperation is the header of a bucket's messages that are deletions.
+// kvOperation is the header that marks a message of a bucket as a deletion.
 const kvOperation = "KV-Operation"
 
-// publish stores one revision of a record in the way of the client's KeyValue, but with headers,
+// publish stores one revision of a record the way the client's KeyValue does, but with headers,
 // which KeyValue does not support.
 func (e *Editor) publish(
 	ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte,
@@ -254,7 +257,8 @@ func (e *Editor) publish(
 	return ack.Sequence, nil
 }
 
-// deletion returns the revision that deleted a record, or 0 if the record exists or never existed.
+// deletion returns the revision that deleted a record. It returns 0 if the record exists or never
+// existed, or if that cannot be found out.
 func (e *Editor) deletion(ctx context.Context, kv jetstream.KeyValue, key string) uint64 {
 	last, err := newest(ctx, e.js, kv.Bucket(), key)
 	if err != nil || last == nil || !last.deleted {
@@ -263,7 +267,7 @@ func (e *Editor) deletion(ctx context.Context, kv jetstream.KeyValue, key string
 	return last.revision
 }
 
-// UncertainError means that it is not known whether a change is stored, because its confirmation
+// UncertainError means that it is not known whether a change is stored, because the acknowledgment
 // was lost or is late.
 type UncertainError struct{ cause error }
 
@@ -271,11 +275,11 @@ func (e *UncertainError) Error() string {
 	return "it is not known whether the change is stored: " + e.cause.Error()
 }
 
-// Unwrap returns the cause.
+// Unwrap returns the underlying error.
 func (e *UncertainError) Unwrap() error { return e.cause }
 
-// conflict maps the server's error "wrong last sequence" to errRetry. A replicated bucket reports
-// it with another error code.
+// conflict maps the server's error "wrong last sequence" to errRetry, and a missing response to an
+// UncertainError. A replicated bucket reports the former with a different error code.
 func conflict(err error, key string) error {
 	var api *jetstream.APIError
 	switch {

@@ -11,15 +11,15 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// MaxSilentAfter is the maximum time after which a trigger node counts as silent. MinSilentAfter is
-// the minimum: the executors look every few seconds.
+// MinSilentAfter and MaxSilentAfter bound how long a trigger node may be without requests before it
+// counts as silent. The executors check every few seconds.
 const (
 	MinSilentAfter = 10 * time.Second
 	MaxSilentAfter = 366 * 24 * time.Hour
 )
 
-// PutEvents sets the workflow that an account's events start, and reports whether the account had
-// none before.
+// PutEvents makes an account's events start a workflow, and reports whether they started none
+// before.
 func (e *Editor) PutEvents(
 	ctx context.Context, accountID string, events registry.OperatorEvents,
 ) (a *registry.Account, created bool, err error) {
@@ -42,7 +42,8 @@ func (e *Editor) PutEvents(
 	return a, created, err
 }
 
-// RemoveEvents makes an account's events start no workflow any more.
+// RemoveEvents makes an account's events start no workflow. It fails with ErrNotFound if they start
+// none already.
 func (e *Editor) RemoveEvents(ctx context.Context, accountID string) error {
 	_, err := e.changeEvents(ctx, accountID,
 		func(have *registry.OperatorEvents) (*registry.OperatorEvents, error) {
@@ -54,7 +55,7 @@ func (e *Editor) RemoveEvents(ctx context.Context, accountID string) error {
 	return err
 }
 
-// changeEvents replaces the setting of an account's events.
+// changeEvents replaces an account's OperatorEvents. nil means that its events start no workflow.
 func (e *Editor) changeEvents(
 	ctx context.Context, accountID string,
 	wanted func(have *registry.OperatorEvents) (*registry.OperatorEvents, error),
@@ -80,7 +81,8 @@ func (e *Editor) changeEvents(
 	return a, err
 }
 
-// checkEvents checks the setting of an account's events. kinds are its kinds as they were given.
+// checkEvents validates an account's OperatorEvents. kinds holds the event kinds in the caller's
+// order, for error messages.
 func (e *Editor) checkEvents(
 	accountID string, events registry.OperatorEvents, kinds []string,
 ) (err error) {

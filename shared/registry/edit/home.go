@@ -14,22 +14,22 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// Home is the registry's second home: a copy of both buckets outside of NATS. An Editor confirms a
-// change only when the copy has it.
+// Home is the registry's second home: a copy of both buckets outside NATS. An Editor confirms a
+// change only once the copy has it.
 type Home interface {
-	// Kept waits until the copy has all revisions of a bucket up to the given one, or the context
+	// Kept waits until the copy has all revisions of a bucket up to the given one, or until ctx
 	// ends.
 	Kept(ctx context.Context, bucket string, revision uint64) error
 }
 
-// KeptRecord is a record in the form in which the registry's second home keeps it.
+// KeptRecord is a record as the registry's second home keeps it.
 type KeptRecord struct {
 	Key     string
 	Data    []byte // the data as stored in NATS; empty if the record was deleted
 	Deleted bool
 }
 
-// ReadInstallation returns the registry's identity and its revision, as the leader has them. If
+// ReadInstallation returns the registry's identity and its revision, as stored at the leader. If
 // there is no identity, i is zero, and rev is zero unless the identity was deleted.
 func ReadInstallation(
 	ctx context.Context, js jetstream.JetStream,
@@ -48,12 +48,12 @@ func ReadInstallation(
 	return *read, last.revision, nil
 }
 
-// ErrConcurrent means that another process has written the registry's identity meanwhile.
+// ErrConcurrent means that another process has written the registry's identity in the meantime.
 var ErrConcurrent = errors.New("another process has written the registry's identity meanwhile")
 
 // WriteInstallation stores the registry's identity, with a new stamp, over the revision that
-// ReadInstallation returned. It fails with ErrConcurrent if the identity has another revision by
-// now.
+// ReadInstallation returned. It fails with ErrConcurrent if the identity has a different revision
+// by now.
 func WriteInstallation(
 	ctx context.Context, js jetstream.JetStream, i registry.Installation, over uint64,
 ) (rev uint64, err error) {
@@ -73,9 +73,9 @@ func WriteInstallation(
 	return ack.Sequence, nil
 }
 
-// AdvanceRevision deletes the revisions of a bucket up to above, and makes the next revision follow
-// above, so that the revisions of a bucket that was lost continue where they ended. A repeated call
-// changes nothing that was stored after the first one.
+// AdvanceRevision deletes the revisions of a bucket up to and including above, and makes the next
+// revision follow above. With it, the revisions of a bucket that was lost continue where they
+// ended. Repeating the call does not delete anything that was stored after the first one.
 func AdvanceRevision(
 	ctx context.Context, js jetstream.JetStream, bucket string, above uint64,
 ) error {
@@ -93,13 +93,13 @@ func AdvanceRevision(
 const (
 	// fillAtOnce is the maximum number of unconfirmed records.
 	fillAtOnce = 500
-	// fillStall is the maximum time for which a record may wait to be sent.
+	// fillStall is the maximum time that a record may wait to be sent.
 	fillStall = 10 * time.Second
 )
 
-// RestoreMissing stores records in a bucket that has no revision of them, and returns how many it
-// has stored. It leaves an existing record unchanged: another process has stored it, from the same
-// copy.
+// RestoreMissing stores the records that a bucket has no revision of, and returns how many it has
+// stored. It leaves an existing record unchanged: another process has stored it, from the same
+// copy. It skips deleted records and the registry's identity.
 func RestoreMissing(
 	ctx context.Context, js jetstream.JetStream, bucket string, records []KeptRecord,
 ) (stored int, err error) {
@@ -149,16 +149,18 @@ func subjectOf(bucket, key string) string { return "$KV." + bucket + "." + key }
 // marks holds, for each bucket, the newest revision that a change has stored.
 type marks map[string]uint64
 
+// marksKey is the context key of the marks that note updates.
 type marksKey struct{}
 
-// note notes a revision that a change has stored.
+// note records a revision that a change has stored.
 func note(ctx context.Context, bucket string, revision uint64) {
 	if m, ok := ctx.Value(marksKey{}).(marks); ok {
 		m[bucket] = max(m[bucket], revision)
 	}
 }
 
-// awaitHome waits until the second home has everything that a change has stored.
+// awaitHome waits until the second home has everything that a change has stored. If it does not get
+// it in time, awaitHome returns a *consistency.LaggingError.
 func (e *Editor) awaitHome(ctx context.Context, m marks) error {
 	if e.home == nil {
 		return nil

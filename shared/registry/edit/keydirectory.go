@@ -18,14 +18,14 @@ func (r *records) deleteKey(id string) {
 	}
 }
 
-// Key returns one key.
+// Key returns a key, and reports whether it exists.
 func (d *Directory) Key(id string) (Versioned[*registry.Key], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.keys.Get(id)
 }
 
-// KeyByHash returns the key whose text has the given SHA-256.
+// KeyByHash returns the key whose text has the given SHA-256, and reports whether it exists.
 func (d *Directory) KeyByHash(sha256 [sha256.Size]byte) (*registry.Key, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -33,15 +33,15 @@ func (d *Directory) KeyByHash(sha256 [sha256.Size]byte) (*registry.Key, bool) {
 	return key, ok
 }
 
-// Keys returns at most limit keys by ID, starting after the given ID.
+// Keys returns at most limit keys, sorted by ID, starting after the given ID.
 func (d *Directory) Keys(after string, limit int) []*registry.Key {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return page(&d.current.keys, after, limit)
 }
 
-// KeyGone returns a channel that is closed when a key no longer exists. The caller must call
-// forget.
+// KeyGone returns a channel that is closed once the key no longer exists. The caller must call
+// forget when it stops waiting.
 func (d *Directory) KeyGone(id string) (gone <-chan struct{}, forget func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -58,14 +58,14 @@ func (d *Directory) KeyGone(id string) (gone <-chan struct{}, forget func()) {
 	}
 }
 
-// keyWatch waits for the end of one key.
+// keyWatch waits until one key no longer exists.
 type keyWatch struct {
 	id   string
 	gone chan struct{} // closed when the key no longer exists
 }
 
-// notifyKeyWatches closes the channels of the keys that no longer exist. It is called after a
-// change of the keys; the caller must hold mu.
+// notifyKeyWatches closes the channels of the keys that no longer exist. It must be called after
+// keys have changed. The caller must hold mu.
 func (d *Directory) notifyKeyWatches() {
 	for w := range d.keyWatches {
 		if _, ok := d.current.keys.Get(w.id); !ok {

@@ -14,7 +14,7 @@ import (
 // MaxKeys is the maximum number of keys that may exist at the same time.
 const MaxKeys = 10_000
 
-// KeySpec describes a key that is to be created.
+// KeySpec describes a key to create.
 type KeySpec struct {
 	ID        string
 	Name      string
@@ -24,8 +24,8 @@ type KeySpec struct {
 	ExpiresAt time.Time         // the zero time means never
 }
 
-// CreateKey stores a key whose ID and hash are new. The key is in force at every executor when
-// CreateKey returns; an executor that lags behind does not treat the key as unknown.
+// CreateKey stores a key whose ID and hash are new. When it returns, every executor accepts the
+// key: an executor that lags behind catches up before it rejects an unknown key.
 func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, err error) {
 	if err := errors.Join(checkID("id", spec.ID), checkText("name", spec.Name)); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, 
 	}
 	err = e.change(ctx, func() (uint64, error) {
 		if have, ok := e.directory.Key(spec.ID); ok {
-			// Stored by an earlier attempt, whose answer was lost.
+			// An earlier attempt stored it, but the response was lost.
 			return have.Revision, errUnchanged
 		}
 		if _, ok := e.directory.Account(spec.AccountID); !ok && spec.AccountID != "" {
@@ -58,7 +58,7 @@ func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, 
 		return e.put(ctx, e.registry, registry.APIKeyPrefix+spec.ID, k, 0)
 	})
 	if _, lagging := errors.AsType[*consistency.LaggingError](err); lagging {
-		err = nil // a process that lags behind asks before it treats a key as unknown
+		err = nil // a process that lags behind catches up before it rejects an unknown key
 	}
 	return k, err
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// These are the limits of a record; a record is one NATS message.
+// Limits on a record, which is one NATS message.
 const (
 	MaxTriggers      = 100
-	MaxNameLength    = 200 // characters of a name for people
-	MaxTokens        = 10  // valid tokens of one node, including old ones
+	MaxNameLength    = 200 // characters in a name for people
+	MaxTokens        = 10  // valid tokens of one node, including the old ones
 	MaxKeepOld       = 30 * 24 * time.Hour
 	MaxSamplePayload = 512 << 10
 )

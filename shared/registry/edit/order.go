@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// mayStore makes the last checks before a changed workflow is stored. before is nil if the workflow
-// is new.
+// mayStore makes the last checks before a changed workflow is stored, and prepares its queue.
+// before is nil if the workflow is new.
 func (e *Editor) mayStore(ctx context.Context, before, after *registry.Workflow) error {
 	if err := unchanged(ctx, before); err != nil {
 		return err
@@ -20,9 +20,9 @@ func (e *Editor) mayStore(ctx context.Context, before, after *registry.Workflow)
 	return e.prepareOrder(ctx, before, after)
 }
 
-// prepareOrder prepares the storing of a workflow whose nodes have order keys: it fails with
-// ErrIngressTooOld if a live ingress would start the executions without an order, and gives the
-// workflow's queue its lanes before a start can be in one. before is nil if the workflow is new.
+// prepareOrder makes everything ready for storing a workflow whose nodes have order keys. It fails
+// with ErrIngressTooOld if a live ingress would ignore a new order key, and it gives the workflow's
+// queue its lanes before a start can be stored in one. before is nil if the workflow is new.
 func (e *Editor) prepareOrder(ctx context.Context, before, after *registry.Workflow) error {
 	added, ordered := false, false
 	for i := range after.Triggers {
@@ -50,7 +50,8 @@ func (e *Editor) prepareOrder(ctx context.Context, before, after *registry.Workf
 }
 
 // addLanes stores the number of lanes in the record of a queue that has none. A queue keeps its
-// lanes when no workflow of it has an order key any more, because they may hold starts.
+// lanes even when none of its workflows has an order key anymore, because they may still hold
+// starts.
 func (e *Editor) addLanes(ctx context.Context, name string) error {
 	have, ok := e.directory.Queue(name)
 	if ok && have.Record.Lanes > 0 {

@@ -13,12 +13,12 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// DefaultPlans is the catalog file of an installation that configures none.
+// DefaultPlans is the catalog file of an installation that does not configure one.
 //
 //go:embed plans.json
 var DefaultPlans []byte
 
-// planFile is one plan in the catalog file, in the form of the operators' API.
+// planFile is one plan in the catalog file. The fields are those of the operators' API.
 type planFile struct {
 	ID              string `json:"id"`
 	WebhookTriggers bool   `json:"webhookTriggers"`
@@ -30,7 +30,8 @@ type planFile struct {
 	} `json:"rateLimit"`
 }
 
-// ParsePlans reads a catalog file: a JSON list of plans in the form of the operators' API.
+// ParsePlans parses a catalog file: a JSON list of plans as in the operators' API. Unknown fields
+// are an error.
 func ParsePlans(file []byte) (registry.Plans, error) {
 	var list []planFile
 	decoder := json.NewDecoder(bytes.NewReader(file))
@@ -88,7 +89,7 @@ func ParsePlans(file []byte) (registry.Plans, error) {
 	return plans, nil
 }
 
-// These are the maximum values of a plan's limits. They are bounded because rates are computed in
+// The maximum values of a plan's limits. They are bounded because rates are computed in
 // nanoseconds, in 64 bits. No window needs to be longer than a day.
 const (
 	MaxRateRequests      = 1_000_000

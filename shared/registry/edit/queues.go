@@ -10,12 +10,12 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// MaxInFlight is the maximum number of executions that a group may have in flight.
+// MaxInFlight is the largest limit on executions in flight that a group can be given.
 const MaxInFlight = 1_000_000
 
-// PauseQueue pauses a queue until a time. The zero time means until the queue is resumed. A queue
-// that is paused already stays paused, with the new end. PauseQueue only changes the record;
-// package queues of the executor enforces it.
+// PauseQueue pauses a queue until the given time, or until it is resumed if until is zero. If the
+// queue is already paused, only the end of the pause changes. PauseQueue only changes the record;
+// the executor's package queues enforces it.
 func (e *Editor) PauseQueue(
 	ctx context.Context, name string, until time.Time,
 ) (*registry.Queue, error) {
@@ -40,8 +40,8 @@ func (e *Editor) ResumeQueue(ctx context.Context, name string) (*registry.Queue,
 	})
 }
 
-// SetQueueGroup sets the number of executions that the members of a group may have in flight
-// together. 0 means as many as the members ask for.
+// SetQueueGroup sets how many executions the members of a group may have in flight in total. 0
+// removes the limit, so that only the members' own limits apply.
 func (e *Editor) SetQueueGroup(
 	ctx context.Context, name, group string, maxInFlight int64,
 ) (*registry.Queue, error) {
@@ -66,8 +66,8 @@ func (e *Editor) SetQueueGroup(
 	})
 }
 
-// maxQueueGroups is the maximum number of groups of one queue that have settings. It bounds the
-// size of the record.
+// maxQueueGroups is the maximum number of groups with settings that one queue may have. It limits
+// the size of the record.
 const maxQueueGroups = 1_000
 
 // changeQueue changes the settings of a queue. A queue without a record has the zero settings.

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// Limits of the settings of a queue's own stream.
+// Limits on the settings of a queue's own stream.
 const (
 	maxPlacementTags = 20
 	maxTagLength     = 100
@@ -20,15 +20,15 @@ const (
 )
 
 // QueueStreamSpec is the part of a queue's own stream that an operator sets. The zero value means
-// that it is like the shared stream, without a limit of its size.
+// that the stream is like the shared one, without a limit on its size.
 type QueueStreamSpec struct {
 	MaxBytes      int64         // size at which new messages are refused; 0 means no limit
-	MaxAge        time.Duration // in whole seconds; 0 means the age of the shared stream
+	MaxAge        time.Duration // whole seconds; 0 means the maximum age of the shared stream
 	Replicas      int64         // 0 means as many as the shared stream has
 	PlacementTags []string      // tags that a server must have; empty means any server
 }
 
-// Check returns an InvalidError if the settings are not valid.
+// Check returns an InvalidError if the settings are invalid.
 func (s *QueueStreamSpec) Check() error {
 	switch {
 	case s.MaxBytes < 0:
@@ -57,7 +57,7 @@ func (s *QueueStreamSpec) Check() error {
 	return nil
 }
 
-// StreamOf returns the part of a queue's own stream that an operator sets.
+// StreamOf returns the settings of a queue's own stream that an operator sets.
 func StreamOf(s *registry.QueueStream) QueueStreamSpec {
 	return QueueStreamSpec{
 		MaxBytes:      s.MaxBytes,
@@ -67,10 +67,10 @@ func StreamOf(s *registry.QueueStream) QueueStreamSpec {
 	}
 }
 
-// SetQueueStream sets the settings of a queue's own stream. A queue without one begins to move to
-// it, and a queue that is on the way back stays in it; package queuestreams of the executor makes
-// the move. It fails with ErrIngressTooOld if a live ingress would go on storing in the shared
-// stream.
+// SetQueueStream sets the settings of a queue's own stream. A queue that has none begins to move to
+// it, and a queue that is moving back stays in it; the executor's package queuestreams carries out
+// the move. SetQueueStream fails with ErrIngressTooOld if a live ingress would go on storing in the
+// shared stream.
 func (e *Editor) SetQueueStream(
 	ctx context.Context, name string, spec QueueStreamSpec,
 ) (*registry.Queue, error) {
@@ -90,7 +90,7 @@ func (e *Editor) SetQueueStream(
 		case 0, registry.Draining:
 			q.Stream.Phase = registry.MovingIn
 		case registry.MovingOut, registry.ClosedOut:
-			q.Stream.Phase = registry.Own // the own stream still holds everything
+			q.Stream.Phase = registry.Own // the queue's own stream still holds everything
 		case registry.MovingIn, registry.ClosedIn, registry.Own:
 		}
 		q.Stream.MaxBytes, q.Stream.MaxAge, q.Stream.Replicas = spec.MaxBytes, spec.MaxAge,
@@ -100,7 +100,7 @@ func (e *Editor) SetQueueStream(
 	})
 }
 
-// DropQueueStream begins to move a queue back to the shared stream. A queue that is on the way to
+// DropQueueStream begins to move a queue back to the shared stream. A queue that is still moving to
 // its own stream stays in the shared one.
 func (e *Editor) DropQueueStream(ctx context.Context, name string) (*registry.Queue, error) {
 	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
@@ -118,11 +118,11 @@ func (e *Editor) DropQueueStream(ctx context.Context, name string) (*registry.Qu
 	})
 }
 
-// SetStreamPhase continues the move of a queue. The queue's record must have the given revision, or
-// SetStreamPhase fails with ErrChangedSince: another executor, or an operator, was first. When it
-// returns without an error, the phase is in force. Phase 0 takes the setting away. SetStreamPhase
-// returns the revision of the new record, also when the phase is stored but not known to be in
-// force.
+// SetStreamPhase stores the next phase of a queue's move; phase 0 removes the queue's own stream
+// from the record. If the record does not have the given revision, SetStreamPhase fails with
+// ErrChangedSince: another executor or an operator was faster. When it returns without an error,
+// the phase is in force. It returns the revision of the new record even if the phase is stored but
+// not known to be in force.
 func (e *Editor) SetStreamPhase(
 	ctx context.Context, name string, revision uint64, phase registry.StreamPhase,
 ) (uint64, error) {
@@ -143,24 +143,26 @@ func (e *Editor) SetStreamPhase(
 	return is, err
 }
 
-// QueueChangeError means that a workflow cannot change its queue at once, because the queues'
-// starts are in different streams: its delivery IDs must be copied first, while the workflow is
-// closed.
+// QueueChangeError means that a workflow cannot change its queue in one step, because the two
+// queues' starts are in different streams. The workflow's delivery IDs must be copied first, while
+// the workflow is closed.
 type QueueChangeError struct{ WorkflowID, From, To string }
 
 func (e *QueueChangeError) Error() string {
 	return fmt.Sprintf("the starts of the queues %q and %q are in different streams", e.From, e.To)
 }
 
-// ErrQueueMoves means that a queue is on the way to its own stream, or back.
+// ErrQueueMoves means that a queue is moving to its own stream or back.
 var ErrQueueMoves = errors.New("the queue is moving to another stream")
 
 // ErrOrderedWait means that a queue cannot move to a stream in which executions with an order key
-// still wait from before: they would no longer be run in the order in which they were accepted.
+// are still waiting from an earlier move: executions would no longer run in the order in which they
+// were accepted.
 var ErrOrderedWait = errors.New("executions with an order key still wait in the stream to which " +
 	"the queue would move")
 
-// mayChangeQueue returns an error if a workflow cannot change its queue now.
+// mayChangeQueue returns an error if a change would give a workflow another queue, and that is not
+// possible now.
 func (e *Editor) mayChangeQueue(before, after *registry.Workflow) error {
 	if before == nil || before.Queue == after.Queue {
 		return nil
@@ -182,8 +184,8 @@ func (e *Editor) mayChangeQueue(before, after *registry.Workflow) error {
 	return nil
 }
 
-// CloseWorkflow makes ingresses refuse the requests of a workflow temporarily, or accept them
-// again. The workflow stays the version that it is.
+// CloseWorkflow makes ingresses refuse the requests for a workflow temporarily, or accept them
+// again. It does not change UpdatedAt, and thus not the version that IfUpdatedAt compares.
 func (e *Editor) CloseWorkflow(ctx context.Context, id string, closed bool) error {
 	return e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)

@@ -16,22 +16,22 @@ import (
 
 // Resealed holds the result of Reseal.
 type Resealed struct {
-	Read int // records that were read
-	// Written counts the records that were encrypted again. The others hold no secret, or were
+	Read int // records that have been read
+	// Written counts the records that were encrypted again. The others contain no secret or were
 	// already encrypted with the first key.
 	Written int
 }
 
 // Reseal encrypts every token, sample payload and sender's secret with the first of keys, including
-// unencrypted ones. Executors and ingresses may run meanwhile; they need the earlier keys and the
-// first one. Reseal stops at the first record that cannot be opened. The records before it stay
-// encrypted with the first key, and Reseal can be called again. progress is called after each
-// workflow. Reseal needs only the permissions of an executor in NATS.
+// those that were not encrypted before. Executors and ingresses may be running; they need both the
+// earlier keys and the first one. Reseal stops at the first record that it cannot decrypt. The
+// records before it stay encrypted with the first key, and Reseal can be called again. progress is
+// called after each workflow. Reseal needs only the NATS permissions of an executor.
 func Reseal(
 	ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log logrus.FieldLogger,
 	progress func(Resealed),
 ) (done Resealed, err error) {
-	directory := NewDirectory(nil) // it is only used to list the records
+	directory := NewDirectory(nil) // only used to list the records
 	follower, err := consistency.Follow(ctx, js, directory, log)
 	if err != nil {
 		return done, err
@@ -76,11 +76,11 @@ func Reseal(
 	return done, nil
 }
 
-// surveyed is the maximum number of nodes whose tokens Survey reads.
+// surveyed is the maximum number of nodes whose tokens Survey tries to decrypt.
 const surveyed = 1_000
 
-// Survey tries the editor's keys on encrypted secrets: first on the secrets of senders, then on the
-// tokens and sample payloads of some nodes, until enough returns true.
+// Survey tries to decrypt secrets with the editor's keys: those of all senders, and the tokens and
+// sample payloads of some nodes. It stops early when enough returns true.
 func (e *Editor) Survey(
 	ctx context.Context, enough func(registry.Survey) bool,
 ) (found registry.Survey, err error) {
@@ -108,13 +108,14 @@ func (e *Editor) Survey(
 	return found, nil
 }
 
-// tryTokens counts the encrypted box with the tokens of a node, if the tokens are encrypted.
+// tryTokens tries to decrypt the tokens of a node and counts the result, if the tokens are
+// encrypted.
 func (e *Editor) tryTokens(
 	ctx context.Context, workflowID, nodeID string, found *registry.Survey,
 ) error {
 	record, err := e.secrets.Get(ctx, secretsKey(workflowID, nodeID))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil // it was deleted meanwhile
+		return nil // it has been deleted meanwhile
 	}
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", registry.SecretsBucket, err)
@@ -127,7 +128,7 @@ func (e *Editor) tryTokens(
 	return nil
 }
 
-// add counts one record.
+// add counts one record. It returns err.
 func (r *Resealed) add(written bool, err error) error {
 	if err != nil {
 		return err
@@ -139,7 +140,8 @@ func (r *Resealed) add(written bool, err error) error {
 	return nil
 }
 
-// resealRecord replaces one record, and retries until no other change was stored first.
+// resealRecord replaces one record, and retries until no other change was stored first. If anew
+// returns nil, the record is left unchanged.
 func resealRecord(
 	ctx context.Context, kv jetstream.KeyValue, key string,
 	anew func(data []byte) (registry.Record, error),
@@ -147,7 +149,7 @@ func resealRecord(
 	for attempt := 0; ; attempt++ {
 		entry, err := kv.Get(ctx, key)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			return false, nil // it was deleted meanwhile
+			return false, nil // it has been deleted meanwhile
 		}
 		if err != nil {
 			return false, err
@@ -170,7 +172,7 @@ func resealRecord(
 	}
 }
 
-// resealTrigger returns the new record of a node's secrets, or nil if there is nothing to do.
+// resealTrigger returns the new record of a node's secrets, or nil if there is nothing to change.
 func resealTrigger(
 	keys *seal.Keys, workflowID, nodeID string, data []byte,
 ) (registry.Record, error) {
@@ -188,7 +190,7 @@ func resealTrigger(
 	return sealTrigger(keys, workflowID, nodeID, secrets)
 }
 
-// resealWorkflow returns the new record of a workflow, or nil if there is nothing to do.
+// resealWorkflow returns the new record of a workflow, or nil if there is nothing to change.
 func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (registry.Record, error) {
 	w, err := registry.DecodeWorkflow(data)
 	if err != nil {

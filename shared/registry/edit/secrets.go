@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// TokenInfo is a token that is valid.
+// TokenInfo is a valid token.
 type TokenInfo struct {
 	Token     string // its text
 	ID        string // the ID of its registry.TokenHash
@@ -30,14 +30,14 @@ type TriggerInfo struct {
 	NodeID        string
 	Name          string
 	Tokens        []TokenInfo        // the valid tokens, newest first
-	Sender        *SenderInfo        // nil means that it has no sender
-	SamplePayload []byte             // nil means that it has none
-	RateLimit     registry.RateLimit // the rate limit that is in force
+	Sender        *SenderInfo        // nil means that the node has no sender
+	SamplePayload []byte             // nil means that the node has none
+	RateLimit     registry.RateLimit // the rate limit in force
 
 	TriggerSettings
 }
 
-// Trigger returns a trigger node with its secrets.
+// Trigger returns a trigger node with its tokens and its sample payload.
 func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*TriggerInfo, error) {
 	if err := e.Current(ctx); err != nil {
 		return nil, err
@@ -97,7 +97,8 @@ func (e *Editor) findTrigger(
 	return w, node, nil
 }
 
-// Rotate gives a node a new token. The old tokens expire after keepOld, or at their earlier expiry.
+// Rotate adds a new token to a node. The old tokens expire after keepOld, or when they would have
+// expired anyway if that is earlier.
 func (e *Editor) Rotate(
 	ctx context.Context, workflowID, nodeID string, keepOld time.Duration,
 ) error {
@@ -142,7 +143,7 @@ func (e *Editor) Rotate(
 	})
 }
 
-// unexpired returns the tokens that have not expired.
+// unexpired returns the tokens that have not expired at now.
 func unexpired(tokens []registry.NodeToken, now time.Time) []registry.NodeToken {
 	var list []registry.NodeToken
 	for _, t := range tokens {
@@ -153,7 +154,7 @@ func unexpired(tokens []registry.NodeToken, now time.Time) []registry.NodeToken 
 	return list
 }
 
-// SetSamplePayload stores a node's sample payload, which is one JSON text.
+// SetSamplePayload stores a node's sample payload, which must be one JSON text.
 func (e *Editor) SetSamplePayload(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) error {
@@ -174,8 +175,8 @@ func (e *Editor) SetSamplePayload(
 	return e.awaitHome(ctx, stored)
 }
 
-// storeSample stores the sample payload of an existing node. It writes nothing if the payload is
-// unchanged.
+// storeSample stores the sample payload of an existing node, with an audit entry. It writes nothing
+// if the payload is unchanged.
 func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sample []byte) error {
 	have, _, err := e.readSecrets(ctx, workflowID, nodeID)
 	if err != nil {
@@ -197,8 +198,8 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 	return e.storeSampleOfNew(context.WithValue(ctx, entryKey{}, entry), workflowID, nodeID, sample)
 }
 
-// storeSampleOfNew stores the sample payload of a node that is being created, as a part of that
-// change.
+// storeSampleOfNew stores the sample payload of a node that is being created. It has no audit entry
+// because it is part of that change.
 func (e *Editor) storeSampleOfNew(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) error {
@@ -207,8 +208,8 @@ func (e *Editor) storeSampleOfNew(
 	})
 }
 
-// addToken creates a token and stores it with those earlier tokens whose hashes are still in the
-// registry. It drops the other tokens.
+// addToken creates a token and stores it together with the earlier tokens whose hashes are still in
+// the registry. It drops all others.
 func (e *Editor) addToken(
 	ctx context.Context, workflowID, nodeID string, before []registry.NodeToken,
 ) (registry.Token, error) {
@@ -220,7 +221,7 @@ func (e *Editor) addToken(
 	err := e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) {
 		var kept []registry.Token
 		for _, t := range s.Tokens {
-			// A token is kept for a minute without a hash, because another process may be about to
+			// A token without a hash is kept for a minute, because another process may be about to
 			// store the hash in the registry.
 			if keep[registry.HashToken(t.Text)] || t.CreatedAt.After(e.now().Add(-time.Minute)) {
 				kept = append(kept, t)
@@ -231,16 +232,17 @@ func (e *Editor) addToken(
 	return token, err
 }
 
-// secretsOf holds the secrets of a new node.
+// secretsOf holds the secrets of a node that is being created.
 type secretsOf struct {
 	nodeID string
 	token  registry.Token
 	sample []byte // nil means that no sample payload was given
 }
 
-// storeSecretsAgain stores the secrets of new nodes again, after the workflow's record has the
-// nodes. A concurrent deletion of an earlier node with the same name may delete the secrets: this
-// write restores them, or makes that deletion fail because its revision no longer matches.
+// storeSecretsAgain stores the secrets of new nodes again once the workflow's record contains the
+// nodes. If an earlier node with the same name is being deleted concurrently, its deletion may also
+// have deleted these secrets. This write restores them, or else makes the deletion fail because the
+// revision no longer matches.
 func (e *Editor) storeSecretsAgain(
 	ctx context.Context, workflowID string, added []secretsOf,
 ) error {
@@ -268,6 +270,8 @@ const samplePayloadSet = "sample-payload.set"
 // secretsKey returns the key of a node's secrets in registry.SecretsBucket.
 func secretsKey(workflowID, nodeID string) string { return workflowID + "." + nodeID }
 
+// readSecrets returns the secrets of a node and the revision of their record. It returns empty
+// secrets and revision 0 if the record does not exist.
 func (e *Editor) readSecrets(
 	ctx context.Context, workflowID, nodeID string,
 ) (*registry.TriggerSecrets, uint64, error) {
@@ -285,7 +289,7 @@ func (e *Editor) readSecrets(
 	return secrets, last.revision, nil
 }
 
-// openTrigger decodes the record of a node's secrets, which may be encrypted.
+// openTrigger decodes the record of a node's secrets, and decrypts it if it is encrypted.
 func openTrigger(
 	keys *seal.Keys, workflowID, nodeID string, data []byte,
 ) (*registry.TriggerSecrets, error) {
@@ -300,8 +304,7 @@ func openTrigger(
 	return registry.DecodeTriggerSecrets(opened)
 }
 
-// sealTrigger returns the record of a node's secrets in the form that is stored: encrypted, if
-// there is a key.
+// sealTrigger returns the record of a node's secrets as it is stored: encrypted, if there is a key.
 func sealTrigger(
 	keys *seal.Keys, workflowID, nodeID string, secrets *registry.TriggerSecrets,
 ) (*registry.TriggerSecrets, error) {
@@ -340,12 +343,12 @@ func (e *Editor) changeSecrets(
 	}
 }
 
-// forgetTimeout is the maximum duration of the deletion of secrets after a change whose context has
-// ended.
+// forgetTimeout limits how long secrets are being deleted after a change whose context has ended.
 const forgetTimeout = 5 * time.Second
 
-// forget deletes the secrets of nodes that a change has removed, even if the change is not
-// confirmed: a repeated call would not delete them.
+// forget deletes the secrets of the nodes that a change has removed. It does so even if the change
+// is stored but not confirmed, because a repeated call would not delete them. If err is any other
+// error, forget does nothing. It returns err, or the error of the deletion if err is nil.
 func (e *Editor) forget(ctx context.Context, workflowID string, nodeIDs []string, err error) error {
 	var lagging *consistency.LaggingError
 	if err != nil && !errors.As(err, &lagging) {
@@ -359,8 +362,8 @@ func (e *Editor) forget(ctx context.Context, workflowID string, nodeIDs []string
 	return err
 }
 
-// deleteSecrets deletes the secrets of removed nodes, except for a node that another process has
-// created again meanwhile.
+// deleteSecrets deletes the secrets of removed nodes, except those of a node that another process
+// has created again meanwhile.
 func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs []string) error {
 	for _, nodeID := range nodeIDs {
 		_, revision, err := e.readSecrets(ctx, workflowID, nodeID)
@@ -370,8 +373,8 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 		if revision == 0 {
 			continue
 		}
-		// A node that was created again is visible now, or its secrets will get another revision:
-		// see storeSecretsAgain.
+		// If the node has been created again, either it is visible now, or its secrets are about to
+		// get another revision: see storeSecretsAgain.
 		if err := e.follower.CatchUp(ctx); err != nil {
 			return err
 		}

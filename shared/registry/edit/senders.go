@@ -19,10 +19,10 @@ import (
 // SenderSpec is the sender that an operator requests for a node.
 type SenderSpec struct {
 	Preset string // an ID or an alias
-	// Secrets holds the secrets unencrypted, newest first. nil means that the existing secrets
-	// stay. A secret that already exists keeps its ID.
+	// Secrets holds the secrets in plain text, newest first. nil keeps the existing secrets. A
+	// secret that already exists keeps its ID.
 	Secrets []string
-	// Settings replaces the existing settings. Secret settings that are not named stay.
+	// Settings replaces the existing settings. Secret settings that it does not name are kept.
 	Settings map[string]string
 }
 
@@ -31,7 +31,7 @@ type SenderInfo struct {
 	Workflow *registry.Workflow
 	NodeID   string
 	Preset   string // the ID of the preset
-	// Before is the preset that PutSender has replaced. "" means that there was none.
+	// Before is the preset that PutSender replaced. "" means that there was none.
 	Before   string
 	Secrets  []SecretInfo      // the valid secrets, newest first
 	Settings map[string]string // the settings that are not secret
@@ -40,17 +40,17 @@ type SenderInfo struct {
 // SecretInfo is a secret without its text.
 type SecretInfo struct {
 	ID        string
-	Last4     string // "" means that the secret is too short to show them
+	Last4     string // "" means that the secret is too short for them to be shown
 	PublicKey string // the text of a public key; "" means that the secret is not a public key
-	Unseen    bool   // the provider has sent it, and RevealCaptured has not shown it yet
+	Unseen    bool   // received from the provider and not yet returned by RevealCaptured
 	SetAt     time.Time
 	ExpiresAt time.Time // the zero time means never
 }
 
-// minShownLength is the minimum length of a secret for its last four characters to be shown.
+// minShownLength is the minimum length of a secret whose last four characters may be shown.
 const minShownLength = 8
 
-// MaxEndAfter is the maximum time for which secrets may stay valid after a new one was set.
+// MaxEndAfter is the longest that earlier secrets may stay valid after a new one was set.
 const MaxEndAfter = MaxKeepOld
 
 // Sender returns a node's sender, or nil if the node has none.
@@ -65,8 +65,8 @@ func (e *Editor) Sender(ctx context.Context, workflowID, nodeID string) (*Sender
 	return senderInfo(w.Record, node, e.now()), nil
 }
 
-// OpenSender returns a node's sender with its secrets unencrypted, or nil if the node has none. It
-// fails with ErrNotFound, or with the errors of seal.Keys.Open.
+// OpenSender returns a node's sender with its secrets in plain text, or nil if the node has none.
+// It fails with ErrNotFound or with the errors of seal.Keys.Open.
 func (e *Editor) OpenSender(
 	ctx context.Context, workflowID, nodeID string,
 ) (*sender.Config, error) {
@@ -126,8 +126,8 @@ func (e *Editor) requireCapability(c consistency.Capability) error {
 	return nil
 }
 
-// PutSender creates or replaces a node's sender, and reports whether it created the sender. It
-// fails with an InvalidError, ErrTooManySecrets, ErrIngressTooOld, or seal.ErrNoKey.
+// PutSender creates or replaces a node's sender, and reports whether it created it. Its errors
+// include ErrNotFound, *InvalidError, ErrTooManySecrets, ErrIngressTooOld and seal.ErrNoKey.
 func (e *Editor) PutSender(
 	ctx context.Context, workflowID, nodeID string, spec SenderSpec,
 ) (info *SenderInfo, created bool, err error) {
@@ -182,9 +182,9 @@ func (e *Editor) PutSender(
 	return info, created, err
 }
 
-// AddSenderSecret gives a node's sender another secret, which becomes the newest. endOthers is the
-// time after which the other secrets expire, if they do not expire earlier: 0 means at once, nil
-// means that they stay. It fails with an InvalidError, ErrNotFound, ErrTooManySecrets, or
+// AddSenderSecret adds a secret to a node's sender and makes it the newest. endOthers is how long
+// the other secrets stay valid, unless they expire earlier: 0 revokes them immediately, and nil
+// leaves them unchanged. Errors include *InvalidError, ErrNotFound, ErrTooManySecrets and
 // seal.ErrNoKey.
 func (e *Editor) AddSenderSecret(
 	ctx context.Context, workflowID, nodeID, text string, endOthers *time.Duration,
@@ -209,8 +209,7 @@ func (e *Editor) AddSenderSecret(
 		})
 }
 
-// RemoveSenderSecret ends the validity of one secret at once. It fails with ErrNotFound or
-// ErrLastSecret.
+// RemoveSenderSecret revokes one secret immediately. It fails with ErrNotFound or ErrLastSecret.
 func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id string) error {
 	_, err := e.changeSender(ctx, workflowID, nodeID,
 		func(before *registry.Sender) (*registry.Sender, error) {
@@ -232,8 +231,8 @@ func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id 
 	return err
 }
 
-// RemoveSender removes the sender of a node, which then checks only its token. It fails with
-// ErrNotFound.
+// RemoveSender removes the sender of a node. Only the token is checked from then on. It fails with
+// ErrNotFound if the node has no sender.
 func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) error {
 	_, err := e.changeExistingSender(ctx, workflowID, nodeID,
 		func(*registry.Sender) (*registry.Sender, error) {
@@ -242,9 +241,9 @@ func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) er
 	return err
 }
 
-// CaptureSenderSecret stores a secret that a node's provider has sent, encrypted for
-// registry.AboutCaptured, if the node's sender waits for one. It does nothing if the box cannot be
-// opened: the provider can be asked to send the secret again.
+// CaptureSenderSecret stores a secret that was received from a node's provider, encrypted for
+// registry.AboutCaptured, if the node's sender is waiting for one. It does nothing if it cannot
+// decrypt the box, because the provider can be made to send the secret again.
 func (e *Editor) CaptureSenderSecret(
 	ctx context.Context, workflowID, nodeID string, box []byte,
 ) error {
@@ -275,8 +274,8 @@ func (e *Editor) CaptureSenderSecret(
 	return err
 }
 
-// RevealCaptured returns the texts of secrets that the provider has sent, by ID. It returns each
-// text only once.
+// RevealCaptured returns the secrets that were received from the provider, in plain text and keyed
+// by ID. It returns each one only once.
 func (e *Editor) RevealCaptured(
 	ctx context.Context, workflowID, nodeID string,
 ) (texts map[string]string, err error) {
@@ -298,12 +297,11 @@ func (e *Editor) RevealCaptured(
 	return texts, err
 }
 
-// editSender returns the sender after a change of the sender before, which it must not modify. nil
-// means no sender.
+// editSender returns the new sender record, or nil to remove the sender. It must not modify before,
+// which is nil if there is no sender.
 type editSender func(before *registry.Sender) (after *registry.Sender, err error)
 
-// changeExistingSender works like changeSender for a node that has a sender. Otherwise it fails
-// with ErrNotFound.
+// changeExistingSender is like changeSender, but fails with ErrNotFound if the node has no sender.
 func (e *Editor) changeExistingSender(
 	ctx context.Context, workflowID, nodeID string, edit editSender,
 ) (*SenderInfo, error) {
@@ -318,7 +316,7 @@ func (e *Editor) changeExistingSender(
 		})
 }
 
-// changeSender stores the sender that edit returns and puts it in force.
+// changeSender stores the sender that edit returns, and waits until it is in force.
 func (e *Editor) changeSender(
 	ctx context.Context, workflowID, nodeID string, edit editSender,
 ) (info *SenderInfo, err error) {
@@ -348,25 +346,25 @@ func (e *Editor) changeSender(
 	return info, err
 }
 
-// senderEdit makes the record of a sender from an earlier record.
+// senderEdit builds the new record of a sender from the existing one.
 type senderEdit struct {
 	editor             *Editor
 	workflowID, nodeID string
 	preset             sender.Preset
-	before             *registry.Sender // empty if there is none
-	opened             sender.Config    // the configuration of before, decrypted
+	before             *registry.Sender // empty if there is no sender
+	opened             sender.Config    // the decrypted configuration of before
 
-	secrets []senderSecret // secrets of the new record
+	secrets []senderSecret // the secrets of the new record
 }
 
 // senderSecret is a secret of the new record. record is nil if the secret is new.
 type senderSecret struct {
 	text   string
 	record *registry.SenderSecret
-	ends   time.Time // the zero time means the time in record, or never
+	ends   time.Time // the zero time means the expiry in record, or never
 }
 
-// openEdit begins an edit of a sender that keeps its preset.
+// openEdit begins a change of a sender that keeps its preset.
 func (e *Editor) openEdit(workflowID, nodeID string, before *registry.Sender) (*senderEdit, error) {
 	preset, ok := sender.Lookup(before.Preset)
 	if !ok {
@@ -389,7 +387,7 @@ func (e *Editor) openEdit(workflowID, nodeID string, before *registry.Sender) (*
 	}, nil
 }
 
-// text returns a secret of before unencrypted, or "" if it cannot be opened.
+// text returns a secret of before in plain text, or "" if it cannot be decrypted.
 func (s *senderEdit) text(id string) string {
 	for _, opened := range s.opened.Secrets {
 		if opened.ID == id {
@@ -399,7 +397,7 @@ func (s *senderEdit) text(id string) string {
 	return ""
 }
 
-// keep takes over the secrets that have not expired.
+// keep adds the existing secrets that have not expired.
 func (s *senderEdit) keep() {
 	for _, record := range s.before.Live(s.editor.now()) {
 		s.secrets = append(s.secrets, senderSecret{text: s.text(record.ID), record: &record})
@@ -407,20 +405,21 @@ func (s *senderEdit) keep() {
 }
 
 // revealsKept reports whether kept secrets would become readable because the preset changes. An
-// operator who may change a sender need not know its secrets.
+// operator who may change a sender does not necessarily know its secrets.
 func (s *senderEdit) revealsKept(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID &&
 		sender.SecretInBody(s.preset.ID)
 }
 
-// replace adds these texts, without duplicates, in their order.
+// replace adds the given secrets in their order, without duplicates.
 func (s *senderEdit) replace(texts []string) {
 	for _, text := range slices.Backward(texts) {
 		s.add(text)
 	}
 }
 
-// add puts a secret that never expires in front. A secret that already exists is moved there.
+// add puts a secret that never expires first. A secret that already exists is moved there and no
+// longer expires.
 func (s *senderEdit) add(text string) {
 	added := senderSecret{text: text}
 	for _, record := range s.before.Live(s.editor.now()) {
@@ -436,7 +435,7 @@ func (s *senderEdit) add(text string) {
 	s.secrets = append([]senderSecret{added}, s.secrets...)
 }
 
-// endOthers makes all secrets but the first expire at a time, or at their earlier expiry.
+// endOthers makes all secrets but the first expire at the given time, unless they expire earlier.
 func (s *senderEdit) endOthers(at time.Time) {
 	if !at.After(s.editor.now()) {
 		s.secrets = s.secrets[:1]
@@ -446,8 +445,8 @@ func (s *senderEdit) endOthers(at time.Time) {
 	}
 }
 
-// finish compiles the new sender and returns its record. A sender that could not work is refused
-// here, never at a delivery.
+// finish compiles the new sender and returns its record. An invalid sender is refused here, never
+// at a delivery.
 func (s *senderEdit) finish(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil,
@@ -475,8 +474,8 @@ func (s *senderEdit) finish(settings map[string]string) (*registry.Sender, error
 	return after, s.sealSettings(after, config.Settings)
 }
 
-// mergeSettings returns the settings of the new sender: the given settings that are not empty, and
-// the secret settings that are kept.
+// mergeSettings returns the settings of the new sender: the given ones that are not empty, and the
+// secret ones that are kept.
 func (s *senderEdit) mergeSettings(given map[string]string) map[string]string {
 	merged := map[string]string{}
 	maps.Copy(merged, given)
@@ -514,8 +513,8 @@ func (s *senderEdit) secretRecord(secret senderSecret) (registry.SenderSecret, e
 	return record, err
 }
 
-// sealSettings puts the settings into the record, the secret ones encrypted. Unchanged boxes stay,
-// so that a repeated call changes nothing.
+// sealSettings puts the settings into the record and encrypts the secret ones. The boxes of
+// unchanged settings are kept, so a repeated call changes nothing.
 func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]string) error {
 	for _, known := range s.preset.Settings {
 		value, set := settings[known.Name]
@@ -544,7 +543,8 @@ func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]str
 	return nil
 }
 
-// invalidSender converts a config error of package sender into the error that an operator receives.
+// invalidSender converts a *sender.ConfigError to an InvalidError. It returns other errors
+// unchanged.
 func invalidSender(err error) error {
 	if config, ok := errors.AsType[*sender.ConfigError](err); ok {
 		return &InvalidError{config.Field, config.Detail}

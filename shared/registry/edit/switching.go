@@ -9,20 +9,21 @@ import (
 )
 
 // Activate lets a workflow's webhooks start executions. It fails with ErrNotInPlan or ErrPlanLimit,
-// also for an active workflow that exceeds its plan's limit.
+// even if the workflow is already active but exceeds its plan's limit.
 func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.switchTo(ctx, id, true)
 }
 
-// Deactivate stops a workflow's webhooks. Another active workflow of the account that exceeded the
-// plan's limit may then take its place.
+// Deactivate stops a workflow's webhooks from starting executions. Another active workflow of the
+// account that exceeded the plan's limit may then be allowed instead.
 func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.switchTo(ctx, id, false)
 }
 
-// switchTo makes two writes: first the intent into the account's record, which serves as the lock,
-// and then the workflow's record. Of two concurrent calls, one fails to update the account and
-// starts again. A call that finds an intent that was not carried out first carries it out.
+// switchTo makes two writes: first it stores the intent in the account's record, which serves as
+// the lock, and then it updates the workflow's record. Of two concurrent calls, one fails to update
+// the account and starts again. A call that finds an intent that was not carried out carries it out
+// first.
 func (e *Editor) switchTo(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
@@ -42,7 +43,7 @@ func (e *Editor) switchTo(
 			if _, err := e.carryOut(ctx, behind, last); err != nil {
 				return 0, err
 			}
-			return 0, errRetry // look again, after that was carried out
+			return 0, errRetry // start again now that it has been carried out
 		}
 		if have.Record.Active != active {
 			if err := unchanged(ctx, have.Record); err != nil {
@@ -81,7 +82,7 @@ func (e *Editor) checkPlan(w *registry.Workflow) error {
 	view, ok := e.directory.Lookup(w.ID)
 	switch {
 	case !ok:
-		return errRetry // it was deleted meanwhile
+		return errRetry // it has been deleted meanwhile
 	case !view.PlanHasWebhooks():
 		return ErrNotInPlan
 	case w.Active && !view.WithinPlan:
@@ -93,8 +94,8 @@ func (e *Editor) checkPlan(w *registry.Workflow) error {
 	return nil
 }
 
-// unfinishedSwitch returns the workflow for which the account's last transition was not carried
-// out, if there is one.
+// unfinishedSwitch returns the workflow that the account's last transition has not been carried out
+// for, and reports whether there is one.
 func (e *Editor) unfinishedSwitch(account *registry.Account) (Versioned[*registry.Workflow], bool) {
 	last := account.LastTransition
 	w, ok := e.directory.Workflow(last.WorkflowID)
@@ -102,7 +103,7 @@ func (e *Editor) unfinishedSwitch(account *registry.Account) (Versioned[*registr
 }
 
 // carryOut writes a transition to the workflow's record. The audit entry names the actor who
-// requested it.
+// requested the transition.
 func (e *Editor) carryOut(
 	ctx context.Context, w Versioned[*registry.Workflow], t registry.Transition,
 ) (uint64, error) {

@@ -21,36 +21,37 @@ type WorkflowSpec struct {
 	Name      string
 	Queue     string              // "" means the default queue
 	RateLimit *registry.RateLimit // nil means the plan's rate limit
-	Triggers  []TriggerSpec       // all nodes: a node that is left out is deleted
-	// Within is the only account in which an existing workflow may be; a workflow of another
+	Triggers  []TriggerSpec       // all nodes; an existing node that is not listed is deleted
+	// Within is the only account that an existing workflow may belong to. A workflow of another
 	// account is reported as not found. "" means any account.
 	Within string
-	// IfNew makes the change fail with ErrChangedSince if the workflow exists, unless it already is
-	// as requested.
+	// IfNew makes the change fail with ErrChangedSince if the workflow exists and differs from what
+	// is requested.
 	IfNew bool
 }
 
+// versionKey is the context key of the time that IfUpdatedAt sets.
 type versionKey struct{}
 
-// IfUpdatedAt returns a context whose changes of a workflow fail with ErrChangedSince unless the
-// workflow was last changed at that time, to the microsecond. A change that finds the workflow
-// already as requested does not fail, so it can be repeated. The zero time means that any version
-// is changed.
+// IfUpdatedAt returns a context in which changes of a workflow fail with ErrChangedSince unless the
+// workflow was last changed at the given time, to the microsecond. A change that finds the workflow
+// already as requested does not fail, so it can be repeated. The zero time allows any version.
 func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, versionKey{}, at)
 }
 
+// ifAccountKey is the context key of the condition that IfAccount sets.
 type ifAccountKey struct{}
 
-// IfAccount returns a context whose changes of an account fail with ErrChangedSince unless holds
-// returns true for the existing account. The argument of holds is nil if there is no account. A
-// change that finds the account already as requested does not fail.
+// IfAccount returns a context in which changes of an account fail with ErrChangedSince unless holds
+// returns true for the existing account. holds is called with nil if there is no account. A change
+// that finds the account already as requested does not fail.
 func IfAccount(ctx context.Context, holds func(*registry.Account) bool) context.Context {
 	return context.WithValue(ctx, ifAccountKey{}, holds)
 }
 
-// accountHolds checks an account that is about to be changed against IfAccount. a is nil if there
-// is no account.
+// accountHolds checks the condition of IfAccount for an account that is about to be changed. a is
+// nil if there is no account.
 func accountHolds(ctx context.Context, a *registry.Account) error {
 	if holds, ok := ctx.Value(ifAccountKey{}).(func(*registry.Account) bool); ok && !holds(a) {
 		return ErrChangedSince
@@ -58,8 +59,8 @@ func accountHolds(ctx context.Context, a *registry.Account) error {
 	return nil
 }
 
-// unchanged checks a workflow that is about to be changed against IfUpdatedAt. w is nil if there is
-// no workflow.
+// unchanged checks the condition of IfUpdatedAt for a workflow that is about to be changed. w is
+// nil if there is no workflow.
 func unchanged(ctx context.Context, w *registry.Workflow) error {
 	at, _ := ctx.Value(versionKey{}).(time.Time)
 	if at.IsZero() || w != nil && w.UpdatedAt.UnixMicro() == at.UnixMicro() {
@@ -77,24 +78,25 @@ type TriggerSpec struct {
 	TriggerSettings
 }
 
-// TriggerSettings are the settings with which a node handles requests. They are set as a whole: a
-// setting that is left out is removed.
+// TriggerSettings holds the settings that govern how a node handles requests. They are set as a
+// whole: a setting that is omitted is removed.
 type TriggerSettings struct {
-	// Filter selects the requests that start an execution: see package filter. nil or null selects
-	// all.
+	// Filter selects the requests that start an execution: see package filter. nil or a JSON null
+	// selects all.
 	Filter []byte
-	// OrderKey is the place of a request whose value is its order key. "" means that the executions
-	// have no order.
+	// OrderKey says where a request contains its order key. "" means that the executions are not
+	// ordered.
 	OrderKey string
-	// Answer is how an answer waits for the end of its execution. nil means that it does not.
+	// Answer makes the response to a request wait until its execution has finished. nil means that
+	// the response does not wait.
 	Answer *registry.Answer
 }
 
-// MaxWaitSeconds is the maximum time for which an answer waits for the end of its execution.
-// Senders and proxies give up after 30 s.
+// MaxWaitSeconds is the longest that a response may be made to wait for its execution. Senders and
+// proxies give up after 30 s.
 const MaxWaitSeconds = 25
 
-// check compiles the settings. at returns the path of a field.
+// check validates the settings. at returns the path of a field, for error messages.
 func (s TriggerSettings) check(at func(field string) string) error {
 	var problems []error
 	if s.Answer != nil && (s.Answer.WaitSeconds < 1 || s.Answer.WaitSeconds > MaxWaitSeconds) {
@@ -116,8 +118,8 @@ func (s TriggerSettings) check(at func(field string) string) error {
 	return errors.Join(problems...)
 }
 
-// needs returns the capabilities that an ingress needs for the settings that have, the existing
-// node, does not have already. have may be nil.
+// needs returns the capabilities that every ingress must have for the settings that the existing
+// node, have, does not already have. have may be nil.
 func (s TriggerSettings) needs(have *registry.Trigger) (needed []consistency.Capability) {
 	var before, after registry.Trigger
 	if have != nil {
@@ -132,7 +134,7 @@ func (s TriggerSettings) needs(have *registry.Trigger) (needed []consistency.Cap
 	return needed
 }
 
-// into stores the settings, which were checked, in a node.
+// into copies the validated settings into a node.
 func (s TriggerSettings) into(node *registry.Trigger) {
 	node.Filter, node.OrderKey, node.Answer = "", s.OrderKey, s.Answer.Clone()
 	if isSet(s.Filter) {
@@ -151,12 +153,13 @@ func settingsOf(node *registry.Trigger) (s TriggerSettings) {
 	return s
 }
 
-// isSet reports whether a JSON value is present and is not null.
+// isSet reports whether a JSON value is present and not null.
 func isSet(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	return len(text) > 0 && string(text) != "null"
 }
 
+// check sets the default queue if none is given, and validates the spec.
 func (s *WorkflowSpec) check() error {
 	if s.Queue == "" {
 		s.Queue = execution.DefaultQueue
@@ -195,9 +198,10 @@ func (s *WorkflowSpec) check() error {
 	return errors.Join(problems...)
 }
 
-// PutWorkflow creates an inactive workflow or replaces one, and reports whether it created the
-// workflow. A node that stays keeps its tokens, and its sample payload if none is given. A new node
-// gets a token. It fails with ErrIngressTooOld if a live ingress cannot enforce a new setting.
+// PutWorkflow creates an inactive workflow or replaces an existing one, and reports whether it
+// created it. A node that stays keeps its tokens, and also its sample payload if none is given. A
+// new node gets a token. PutWorkflow fails with ErrIngressTooOld if a live ingress cannot enforce a
+// new setting.
 func (e *Editor) PutWorkflow(
 	ctx context.Context, spec WorkflowSpec,
 ) (w *registry.Workflow, created bool, err error) {
@@ -209,8 +213,8 @@ func (e *Editor) PutWorkflow(
 	})
 }
 
-// ChangeWorkflow replaces an existing workflow after modify has changed it, in one step: nothing
-// that another call has stored is lost. modify is called again if the workflow changes meanwhile.
+// ChangeWorkflow changes an existing workflow in one step: nothing that another call has stored is
+// lost. If the workflow changes meanwhile, modify is called again.
 func (e *Editor) ChangeWorkflow(
 	ctx context.Context, id string, modify func(*WorkflowSpec) error,
 ) (*registry.Workflow, error) {
@@ -246,16 +250,16 @@ func specOf(w *registry.Workflow) WorkflowSpec {
 	return spec
 }
 
-// hasSamples reports whether a sample payload is given. Sample payloads are stored separately,
-// before the workflow.
+// hasSamples reports whether any trigger has a sample payload. Sample payloads are stored
+// separately, before the workflow.
 func (s *WorkflowSpec) hasSamples() bool {
 	return slices.ContainsFunc(s.Triggers, func(t TriggerSpec) bool {
 		return t.SamplePayload != nil
 	})
 }
 
-// requireCapabilities returns an error if an ingress is too old for a setting of a workflow's new
-// triggers.
+// requireCapabilities returns ErrIngressTooOld if a live ingress is too old for a new setting of a
+// workflow's triggers.
 func (e *Editor) requireCapabilities(have *registry.Workflow, triggers []TriggerSpec) error {
 	for _, t := range triggers {
 		for _, needed := range t.needs(have.Trigger(t.NodeID)) {
@@ -267,7 +271,7 @@ func (e *Editor) requireCapabilities(have *registry.Workflow, triggers []Trigger
 	return nil
 }
 
-// moveTo gives a workflow to an account. It fails for an active workflow of another account.
+// moveTo moves a workflow to an account. It fails if the workflow is active in another account.
 func moveTo(account *registry.Account, w *registry.Workflow) error {
 	if w.AccountID == account.ID {
 		return nil
@@ -279,14 +283,14 @@ func moveTo(account *registry.Account, w *registry.Workflow) error {
 				w.AccountID),
 		}
 	}
-	// Transitions are counted by account: none of this account's transitions so far concerns this
+	// Transitions are numbered per account, and so far none of this account's is about this
 	// workflow.
 	w.AccountID, w.Transition = account.ID, account.LastTransition.Number
 	return nil
 }
 
-// replace creates or replaces a workflow. wanted returns the new workflow; its argument is the
-// existing workflow, or nil.
+// replace creates or replaces a workflow. wanted returns the new workflow; it is called with the
+// existing one, or with nil if there is none.
 func (e *Editor) replace(
 	ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error),
 ) (w *registry.Workflow, created bool, err error) {
@@ -352,8 +356,8 @@ func (e *Editor) replace(
 	return w, created, err
 }
 
-// mergeTriggers gives w the nodes of specs, with their existing tokens or new ones. It returns the
-// secrets of new nodes.
+// mergeTriggers replaces the nodes of w by those of specs. Existing nodes keep their tokens and new
+// nodes get one. It returns the secrets of the new nodes.
 func (e *Editor) mergeTriggers(
 	ctx context.Context, w *registry.Workflow, specs []TriggerSpec,
 ) (added []secretsOf, err error) {
@@ -361,7 +365,7 @@ func (e *Editor) mergeTriggers(
 	for _, spec := range specs {
 		node := w.Trigger(spec.NodeID)
 		if node == nil {
-			// The token is stored first: a hash without a known token would be useless.
+			// Store the token first: a hash whose token nobody has would be useless.
 			token, err := e.addToken(ctx, w.ID, spec.NodeID, nil)
 			if err != nil {
 				return nil, err
@@ -389,6 +393,7 @@ func (e *Editor) mergeTriggers(
 	return added, nil
 }
 
+// droppedNodes returns the IDs of the nodes of before that after does not have. Both may be nil.
 func droppedNodes(before, after *registry.Workflow) []string {
 	if before == nil {
 		return nil
