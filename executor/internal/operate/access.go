@@ -10,21 +10,20 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Caller is the authenticated caller of a method. Every method takes one; the zero Caller is
-// refused.
+// Caller is the authenticated caller of a method. Every method takes one, and rejects the zero
+// Caller.
 type Caller struct {
 	Kind Kind
-	// ID is the ID of the key, or of the user at the identity provider. "" means the admin token.
+	// ID is the ID of the key, or of the user at the identity provider. "" for the admin token.
 	ID string
 	// Name is a name for people.
 	Name string
 	Role Role
-	// AccountID is the only account that the caller sees. "" means that the caller sees all
-	// accounts.
+	// AccountID is the only account that the caller has access to. "" means all accounts.
 	AccountID string
 }
 
-// Identity distinguishes callers, whatever their names and roles are.
+// Identity identifies a caller, regardless of its name and role.
 type Identity struct {
 	Kind Kind
 	ID   string
@@ -33,7 +32,7 @@ type Identity struct {
 // Identity returns the caller's identity.
 func (c Caller) Identity() Identity { return Identity{c.Kind, c.ID} }
 
-// Kind is the way in which a caller was authenticated.
+// Kind is how a caller was authenticated.
 type Kind string
 
 // The kinds of callers.
@@ -43,46 +42,48 @@ const (
 	User       Kind = api.CallerUser       // a session that began at an identity provider
 )
 
-// TheAdmin is the caller with the admin token.
+// TheAdmin returns the caller that authenticates with the admin token.
 func TheAdmin() Caller { return Caller{Kind: AdminToken, Name: "admin token", Role: Admin} }
 
-// Role is a set of permissions. Each role includes the roles before it.
+// Role is a set of permissions. Each role includes the permissions of the roles before it.
 type Role string
 
 // The roles.
 const (
-	Viewer Role = api.RoleViewer // reads, but sees no token
-	Editor Role = api.RoleEditor // changes workflows, their nodes and tokens; reruns and requeues
-	Admin  Role = api.RoleAdmin  // also manages accounts and keys, and reads the audit
+	Viewer Role = api.RoleViewer // read-only, without access to tokens
+	Editor Role = api.RoleEditor // changes workflows, nodes and tokens; reruns and requeues
+	Admin  Role = api.RoleAdmin  // also manages accounts and keys, and reads the audit log
 )
 
 var roles = []Role{Viewer, Editor, Admin}
 
-// ParseRole parses the name of a role.
+// ParseRole returns the role with a name. Its second result is false if there is none.
 func ParseRole(name string) (Role, bool) { return Role(name), slices.Contains(roles, Role(name)) }
 
 // Includes reports whether the role has the permissions of another role. An unknown role includes
-// none and is included in none.
+// no role and is included in none.
 func (r Role) Includes(other Role) bool {
 	return slices.Contains(roles, other) && slices.Index(roles, r) >= slices.Index(roles, other)
 }
 
-// rule specifies which callers may make a call. read and change take a rule, so that no call is
-// without one; the zero rule refuses every caller.
+// rule specifies which callers may make a call. read and change require a rule, so no call can go
+// without one; the zero rule rejects every caller.
 type rule struct {
 	role  Role
 	about subject
 }
 
-// needs returns the rule for callers with at least a role who may see the call's subject.
+// needs returns the rule for callers that have at least a role and have access to the call's
+// subject.
 func needs(role Role, about subject) rule { return rule{role, about} }
 
-// subject checks whether a call is about the account of a caller who sees only one account; its
-// error refuses the call. The error about another account's object is the same as the error about
+// subject checks, for a caller with access to a single account, whether a call is about that
+// account; an error rejects the call. For another account's object it returns the same error as for
 // an object that does not exist.
 type subject func(ctx context.Context, s *Service, caller Caller) error
 
-// ofNone is the subject of a call that returns and changes nothing that belongs to an account.
+// ofNone is the subject of a call that neither returns nor changes anything that belongs to an
+// account.
 func ofNone(context.Context, *Service, Caller) error { return nil }
 
 // ofAll is the subject of a call about all accounts at once.
@@ -114,8 +115,8 @@ func ofWorkflow(id string) subject {
 	}
 }
 
-// ofNewWorkflow returns the subject of a call about one workflow of an account, which may not exist
-// yet.
+// ofNewWorkflow returns the subject of a call about one workflow of an account. The workflow need
+// not exist yet.
 func ofNewWorkflow(id, accountID string) subject {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		if err := s.config.Editor.Current(ctx); err != nil {
@@ -149,8 +150,8 @@ func ofExecution(id string) subject {
 	}
 }
 
-// ofDeadLetter returns the subject of a call about one dead letter. A caller of one account sees no
-// quarantined message, because the account of such a message is unreliable.
+// ofDeadLetter returns the subject of a call about one dead letter. Callers with access to a single
+// account have no access to quarantined messages, because their account is not reliably known.
 func ofDeadLetter(id string) subject {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		if _, isMessage := messageKey(id); isMessage {
@@ -160,12 +161,12 @@ func ofDeadLetter(id string) subject {
 	}
 }
 
-// noAccount is an ID that no account has, because IDs cannot contain a slash.
+// noAccount is an account ID that cannot exist, because IDs cannot contain a slash.
 const noAccount = "/"
 
-// within returns the subject of a call that searches in one account, or in all accounts if
-// accountID is "". It narrows accountID, which the call must use, to what the caller sees: to the
-// caller's account, or to noAccount if another account was requested.
+// within returns the subject of a call that searches one account, or all accounts if accountID is
+// "". It narrows accountID, which the call must use, to what the caller has access to: the caller's
+// account, or noAccount if another account was requested.
 func within(accountID *string) subject {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		switch *accountID {
@@ -180,8 +181,8 @@ func within(accountID *string) subject {
 }
 
 // Has returns an error unless the caller has at least a role. Every method of Service checks the
-// role. An HTTP server checks it before it parses the request, too, so that a caller who may not
-// make the call is not told what is wrong with the request.
+// role. HTTP servers also check it before parsing a request, to avoid telling a caller who is not
+// permitted to make the call what is wrong with it.
 func (c Caller) Has(least Role) error {
 	if !slices.Contains([]Kind{AdminToken, Key, User}, c.Kind) ||
 		!slices.Contains(roles, c.Role) {
@@ -199,14 +200,14 @@ func (c Caller) Has(least Role) error {
 // allowed returns an error if a caller may not make a call.
 func (s *Service) allowed(ctx context.Context, caller Caller, r rule) error {
 	if r.about == nil {
-		r.role = "" // no role includes it, so every caller is refused
+		r.role = "" // no role includes "", so every caller is rejected
 	}
 	if err := caller.Has(r.role); err != nil {
 		return err
 	}
 	if caller.Kind == Key {
-		// This is checked for each event of a stream, too, so that a revocation applies to the very
-		// next answer.
+		// Also checked for each event of a stream, so that a revocation takes effect with the next
+		// response.
 		if err := s.config.Keyring.recheck(ctx, caller); err != nil {
 			return err
 		}
@@ -217,12 +218,12 @@ func (s *Service) allowed(ctx context.Context, caller Caller, r rule) error {
 	return r.about(ctx, s, caller)
 }
 
-// sees reports whether a caller sees an account's objects.
+// sees reports whether a caller has access to an account's objects.
 func (c Caller) sees(accountID string) bool {
 	return c.AccountID == "" || c.AccountID == accountID
 }
 
-// read runs a call that changes nothing.
+// read runs a call that only reads.
 func read[T any](
 	ctx context.Context, s *Service, caller Caller, r rule, call func(context.Context) (T, error),
 ) (T, error) {
@@ -231,8 +232,8 @@ func read[T any](
 	return checked(ctx, s, caller, r, call)
 }
 
-// change runs a call that changes something, for at most the duration within, and even if the
-// client disconnects: each stored change has to be confirmed.
+// change runs a call that changes something, for at most the duration within. It continues even if
+// the client disconnects, because every stored change must be confirmed.
 func change[T any](
 	ctx context.Context, s *Service, caller Caller, r rule, within time.Duration, call func(
 		context.Context,
@@ -243,7 +244,7 @@ func change[T any](
 	return checked(withActor(ctx, caller), s, caller, r, call)
 }
 
-// changeOnly does the same as change for a call that returns nothing.
+// changeOnly is like change, for a call without a result.
 func (s *Service) changeOnly(
 	ctx context.Context, caller Caller, r rule, within time.Duration,
 	call func(context.Context) error,

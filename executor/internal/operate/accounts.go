@@ -18,8 +18,8 @@ const (
 	accountsList = "accounts"
 )
 
-// Plans lists the plan catalog, in its own order. If accountID is not empty, it lists only the plan
-// of that account.
+// Plans lists the plan catalog in its defined order. If accountID is not empty, it lists only that
+// account's plan.
 func (s *Service) Plans(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Plan], error) {
@@ -52,7 +52,8 @@ func (s *Service) Plans(
 		})
 }
 
-// planFor returns the catalog, reduced to the plan of an account.
+// planFor returns the catalog reduced to the plan of an account. It returns nil if the caller has
+// no access to the account.
 func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plans) registry.Plans {
 	have, ok := s.config.Directory.Account(accountID)
 	if !ok || !caller.sees(accountID) {
@@ -64,7 +65,7 @@ func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plan
 	return nil
 }
 
-// Accounts lists the accounts by ID. If accountID is not empty, it lists only that account.
+// Accounts lists the accounts, sorted by ID. If accountID is not empty, it lists only that account.
 func (s *Service) Accounts(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Account], error) {
@@ -88,8 +89,8 @@ func (s *Service) Accounts(
 		})
 }
 
-// oneAccount returns the list of accounts with only one account, or an empty list if that is not
-// after the given ID.
+// oneAccount returns a list that contains only one account, or an empty list if the account does
+// not exist or its ID is not after the given one.
 func (s *Service) oneAccount(id, after string) []*registry.Account {
 	have, ok := s.config.Directory.Account(id)
 	if !ok || id <= after {
@@ -113,13 +114,13 @@ func (s *Service) Account(ctx context.Context, caller Caller, id string) (api.Ac
 		})
 }
 
-// PutResult is an object that a call has created or replaced.
+// PutResult is an object that a call created or replaced.
 type PutResult[T any] struct {
 	Value   T
-	Created bool // whether the call created the account
+	Created bool // whether the call created the object
 }
 
-// TagOfAccount returns a text that differs for accounts that differ.
+// TagOfAccount returns a hash of the account's contents, for use as an ETag.
 func TagOfAccount(a api.Account) string {
 	text := fmt.Appendf(nil, "%q %q %q %d", a.ID, a.Name, a.Plan, a.CreatedAt.UnixMicro())
 	if e := a.Events; e != nil {
@@ -129,8 +130,8 @@ func TagOfAccount(a api.Account) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// IfAccountHas limits the changes of a context to the version of an account with a tag. A change of
-// another version fails with api.CodeChangedSince. "" means any version.
+// IfAccountHas returns a context in which changes apply only to the version of an account that has
+// a tag. Changing another version fails with api.CodeChangedSince. "" allows any version.
 func IfAccountHas(ctx context.Context, tag string) context.Context {
 	if tag == "" {
 		return ctx
@@ -140,8 +141,8 @@ func IfAccountHas(ctx context.Context, tag string) context.Context {
 	})
 }
 
-// PatchAccount changes an account. patch receives the settings of the operator, and changes them;
-// it may be called more than once.
+// PatchAccount changes an account. patch modifies the settings that an operator can change; it may
+// be called more than once.
 func (s *Service) PatchAccount(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutAccount) error,
 ) (api.Account, error) {
@@ -166,7 +167,7 @@ func (s *Service) PatchAccount(
 	})
 }
 
-// PutAccount creates an account or, unless it must be new, replaces it.
+// PutAccount creates an account, or replaces it unless mustBeNew is true.
 func (s *Service) PutAccount(
 	ctx context.Context, caller Caller, id string, put api.PutAccount, mustBeNew bool,
 ) (PutResult[api.Account], error) {
@@ -188,8 +189,8 @@ func (s *Service) PutAccount(
 	})
 }
 
-// planToPut returns the plan that a call names. If it names none, planToPut returns the account's
-// current plan, or the default for new accounts.
+// planToPut returns the plan named in a call. If it names none, planToPut returns the account's
+// current plan, or the default plan for a new account.
 func (s *Service) planToPut(accountID, plan string) (string, error) {
 	if plan != "" {
 		return plan, nil
@@ -247,8 +248,8 @@ func rateLimitFrom(l *api.RateLimit) *registry.RateLimit {
 	}
 }
 
-// DeleteAccount deletes an account without workflows and keys. The records of its executions are
-// kept.
+// DeleteAccount deletes an account that has no workflows and no keys. The records of its executions
+// are kept.
 func (s *Service) DeleteAccount(ctx context.Context, caller Caller, id string) error {
 	return s.changeOnly(ctx, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(
 		ctx context.Context,

@@ -13,15 +13,14 @@ import (
 
 const auditList = "audit"
 
-// auditWait is the maximum time for which a list waits for entries of changes that were made just
-// before.
+// auditWait is the maximum time that a list waits for the entries of changes made just before it.
 const auditWait = 2 * time.Second
 
 // AuditFilter selects entries of the audit log. Zero fields do not filter.
 type AuditFilter = store.AuditFilter
 
-// Audit lists the audit log, the newest entries first. It includes all changes that were confirmed
-// before the call.
+// Audit lists the audit log, newest first. It waits up to auditWait for the entries of all changes
+// confirmed before the call.
 func (s *Service) Audit(
 	ctx context.Context, caller Caller, filter AuditFilter, page Page,
 ) (api.List[api.AuditEntry], error) {
@@ -61,14 +60,14 @@ func auditEntryOf(e store.AuditEntry) api.AuditEntry {
 		Changes:    []api.AuditChange{},
 	}
 	if e.Changes != "" {
-		_ = json.Unmarshal([]byte(e.Changes), &result.Changes) // audit.Stored wrote it
+		_ = json.Unmarshal([]byte(e.Changes), &result.Changes) // written by audit.Stored
 	}
 	return result
 }
 
-// NoteSignIn adds a sign-in to the console, or a refused one, to the audit log. A sign-in is not a
-// change of the registry, so the entry is written to the database directly, and lost if the
-// database is unavailable.
+// NoteSignIn adds a console sign-in, or a refused one, to the audit log. A sign-in is not a change
+// of the registry, so the entry is written directly to the database, and is lost if the database is
+// unavailable.
 func (s *Service) NoteSignIn(ctx context.Context, caller Caller, refused bool) {
 	action := audit.ActionSignIn
 	if refused {

@@ -13,11 +13,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// restoreTimeout is the maximum duration of writing one part.
+// restoreTimeout is the maximum duration of restoring one part.
 const restoreTimeout = time.Minute
 
-// BackUpRecords calls write with a consistent copy of the database, in parts: each part is one JSON
-// text on one line. It has no time limit, and returns an error of write unchanged.
+// BackUpRecords passes a consistent copy of the database to write in parts, each of which is one
+// line of JSON. It has no time limit, and returns an error of write unchanged.
 func (s *Service) BackUpRecords(
 	ctx context.Context, caller Caller, write func(part []byte) error,
 ) error {
@@ -26,7 +26,7 @@ func (s *Service) BackUpRecords(
 		func(ctx context.Context) (none struct{}, err error) {
 			err = s.config.Store.Backup(ctx, func(part store.Part) error {
 				if refused = s.allowed(ctx, caller, needs(Admin, ofAll)); refused != nil {
-					// A backup may take long.
+					// Check again for each part, because a backup may take long.
 					return refused
 				}
 				text, err := json.Marshal(part)
@@ -44,8 +44,8 @@ func (s *Service) BackUpRecords(
 	return err
 }
 
-// BackUpAudit calls write with the audit entries of the changes of one bucket of the registry from
-// one time to another, both included, in parts as BackUpRecords does.
+// BackUpAudit passes the audit entries about one registry bucket to write, from since to until
+// (both inclusive), in parts like those of BackUpRecords.
 func (s *Service) BackUpAudit(
 	ctx context.Context, caller Caller, bucket string, since, until time.Time, write func(
 		part []byte,
@@ -53,7 +53,7 @@ func (s *Service) BackUpAudit(
 ) error {
 	_, err := checked(ctx, s, caller, needs(Admin, ofAll),
 		func(ctx context.Context) (none struct{}, err error) {
-			// A microsecond is the resolution of stored times.
+			// The end is exclusive, and stored times have a resolution of one microsecond.
 			filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)}
 			for after := (store.AuditPosition{}); ; {
 				found, err := s.config.Store.ListAudit(ctx, filter, after, auditAtOnce)
@@ -83,12 +83,12 @@ func (s *Service) BackUpAudit(
 	return err
 }
 
-// auditAtOnce is the number of entries in a part.
+// auditAtOnce is the maximum number of audit entries in a part.
 const auditAtOnce = 500
 
-// RestoreRecords writes one part of a backup into the database. The first part is refused unless
-// the database is empty. All parts are refused while an account exists, because the registry is
-// restored last.
+// RestoreRecords writes one part of a backup to the database. The first part is rejected unless the
+// database is empty. All parts are rejected if an account exists, because the registry is restored
+// last.
 func (s *Service) RestoreRecords(
 	ctx context.Context, caller Caller, part []byte, first bool,
 ) error {

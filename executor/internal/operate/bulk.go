@@ -16,33 +16,33 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// MaxBulk is the maximum number of executions that one call starts again, or of dead letters that
-// it dismisses.
+// MaxBulk is the maximum number of executions that one call restarts, or of dead letters that it
+// dismisses.
 const MaxBulk = 10_000
 
 const (
-	bulkBatch   = 500 // records that are marked in one transaction
-	bulkWorkers = 16  // requests that are read at the same time
+	bulkBatch   = 500 // records marked in one transaction
+	bulkWorkers = 16  // requests read concurrently
 )
 
-// bulk starts many executions again, each once: the new execution's ID is derived from the
-// original's, and is the message ID, too. So a call that was interrupted can be repeated, and
+// bulk restarts many executions, each one once: the new execution's ID is derived from the
+// original's and is also the message ID. An interrupted call can therefore be repeated, and
 // concurrent calls do no harm.
 type bulk struct {
 	s        *Service
 	caller   Caller
-	deadline time.Time                                 // no further batch begins after it
-	as       func(record store.Record) execution.Start // returns the new start of a record
-	// requeue marks the originals as requeued, and counts them. If it is false, the starts that
-	// this call stored are counted.
+	deadline time.Time                                 // no batch begins after it
+	as       func(record store.Record) execution.Start // returns the start that replaces a record
+	// requeue marks the originals as requeued and counts those. Otherwise, the starts stored by
+	// this call are counted.
 	requeue bool
 
-	started int  // number of executions that were started again
+	started int  // number of restarted executions
 	more    bool // whether more executions may match
 
 	mu    sync.Mutex
 	nodes map[[2]string]func() (*edit.TriggerInfo, error)
-	// leftBy counts the executions that were left out, by the code of the reason.
+	// leftBy counts the skipped executions by error code.
 	leftBy map[string]int
 }
 
@@ -53,14 +53,14 @@ func (s *Service) bulk(caller Caller, as func(record store.Record) execution.Sta
 	}
 }
 
-// done reports whether no further batch may begin.
+// done reports whether no further batch may begin, and sets more accordingly.
 func (b *bulk) done() bool {
 	b.more = b.started >= MaxBulk || time.Now().After(b.deadline)
 	return b.more
 }
 
-// all starts the records of a filter again, the oldest first. It leaves out executions that are
-// accepted from now on: otherwise it would never end if the executions that it starts fail at once.
+// all restarts the records that match a filter, oldest first. It skips executions accepted from now
+// on; otherwise it would never end if the executions that it starts fail immediately.
 func (b *bulk) all(ctx context.Context, filter store.Filter) error {
 	if now := time.Now(); filter.Until.IsZero() || filter.Until.After(now) {
 		filter.Until = now
@@ -84,7 +84,8 @@ func (b *bulk) all(ctx context.Context, filter store.Filter) error {
 	return nil
 }
 
-// batch starts records again, and returns when all started records are marked.
+// batch restarts records. It returns after the originals of all started executions have been
+// marked.
 func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 	starts := make([]execution.Start, len(records))
 	ids := make([]string, len(records))
@@ -92,7 +93,7 @@ func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 		starts[i] = b.as(r)
 		ids[i] = starts[i].ID
 	}
-	// The stream discards message IDs after a while, the database does not.
+	// The stream forgets message IDs after a while; the database does not.
 	before, err := b.s.config.Store.GetMany(ctx, ids)
 	if err != nil {
 		return err
@@ -132,9 +133,9 @@ func indexes(records []store.Record) []int {
 	return all
 }
 
-// startInOrder reads the requests of some records concurrently, and then starts them one after the
-// other, so that the stream has the new executions in the order of the records. It calls started
-// for each execution that has been started, now or before.
+// startInOrder reads the requests of some records concurrently, and then starts them one after
+// another, which keeps the new executions in the order of the records. It calls started for each
+// execution that has been started, by this call or before.
 func (b *bulk) startInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, started func(i int, fresh bool),
@@ -167,8 +168,8 @@ func (b *bulk) startInOrder(
 	return nil
 }
 
-// skip counts an execution that cannot be started again. It returns an error that concerns all
-// executions unchanged.
+// skip counts an execution that cannot be restarted. It returns an error unchanged if the error is
+// not specific to one execution.
 func (b *bulk) skip(err error) error {
 	failure, ok := errors.AsType[*Error](err)
 	if !ok ||
@@ -184,7 +185,7 @@ func (b *bulk) skip(err error) error {
 	return nil
 }
 
-// skipped returns the summary of the executions that were not started again.
+// skipped returns how many executions were skipped, by error code.
 func (b *bulk) skipped() []api.Left {
 	var all []api.Left
 	for _, code := range slices.Sorted(maps.Keys(b.leftBy)) {
@@ -193,7 +194,7 @@ func (b *bulk) skipped() []api.Left {
 	return all
 }
 
-// triggerOf looks up each trigger node only once.
+// triggerOf is like Service.triggerOf, but looks up each trigger node only once.
 func (b *bulk) triggerOf(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (*edit.TriggerInfo, error) {

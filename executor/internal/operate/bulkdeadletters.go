@@ -33,7 +33,7 @@ func (s Selection) check() error {
 	return nil
 }
 
-// split separates the IDs of executions from the IDs of messages, and removes repetitions.
+// split separates the IDs of executions from those of messages, and removes duplicates.
 func (s Selection) split() (executions []string, messages []store.MessageKey) {
 	seen := make(map[string]bool, len(s.IDs))
 	for _, id := range s.IDs {
@@ -52,9 +52,9 @@ func (s Selection) split() (executions []string, messages []store.MessageKey) {
 	return executions, messages
 }
 
-// RequeueDeadLetters requeues dead letters, the oldest first, at most MaxBulk of them: see
-// RequeueExecution. It counts the dead letters that this call requeued. Repeated and concurrent
-// calls requeue each dead letter once.
+// RequeueDeadLetters requeues dead letters, oldest first, at most MaxBulk of them: see
+// RequeueExecution. It counts the dead letters requeued by this call. Repeated and concurrent calls
+// requeue each dead letter only once.
 func (s *Service) RequeueDeadLetters(
 	ctx context.Context, caller Caller, selected Selection,
 ) (api.Requeued, error) {
@@ -92,13 +92,13 @@ func (b *bulk) selected(ctx context.Context, selected Selection) error {
 			return err
 		}
 	}
-	if selected.Filter.AccountID != "" { // the account of messages is not known
+	if selected.Filter.AccountID != "" { // the account of a message is not known
 		return nil
 	}
 	return b.recoverMessages(ctx, messages)
 }
 
-// sortByAcceptance sorts the IDs of executions into the order in which they were accepted.
+// sortByAcceptance sorts execution IDs in the order in which the executions were accepted.
 func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
 	accepted := make(map[string]time.Time, len(ids))
 	for chunk := range slices.Chunk(ids, bulkBatch) {
@@ -116,7 +116,7 @@ func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// deadLettersOf returns the records of some executions that are dead letters of an account. ""
+// deadLettersOf returns those of the records that are dead letters of an account, oldest first. ""
 // means any account.
 func (s *Service) deadLettersOf(
 	ctx context.Context, ids []string, accountID string,
@@ -166,7 +166,7 @@ func (b *bulk) filtered(ctx context.Context, filter DeadLetterFilter) error {
 	return nil
 }
 
-// recoverMessages records quarantined messages.
+// recoverMessages records quarantined messages, skipping those that cannot be recorded.
 func (b *bulk) recoverMessages(ctx context.Context, messages []store.MessageKey) error {
 	for _, key := range messages {
 		if b.done() {
@@ -187,8 +187,8 @@ func (b *bulk) recoverMessages(ctx context.Context, messages []store.MessageKey)
 }
 
 // DismissDeadLetters removes dead letters from the list, at most MaxBulk of them. An execution
-// stays failed; a message stays in the stream, without a record. It counts the dead letters that
-// this call removed.
+// stays failed; a message stays in the stream without a record. It counts the dead letters removed
+// by this call.
 func (s *Service) DismissDeadLetters(
 	ctx context.Context, caller Caller, selected Selection,
 ) (api.Dismissed, error) {

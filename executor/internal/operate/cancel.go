@@ -18,39 +18,38 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// An execution is canceled in three steps, so that every reader sees the same end, whichever
-// process ends at whatever time:
+// An execution is canceled in three steps, so that all readers see the same final state, even if
+// processes crash in between:
 //
-//  1. The database notes that the end was asked for, in one transaction with the audit entry. From
-//     then on the request survives: after a process has ended, CompleteCancellations repeats the
-//     other steps.
-//  2. The bucket cancellations gets the key of the execution. Runners look for the key after a
-//     message has arrived, before its handler begins, and while the handler works: see package
-//     runner.
-//  3. The server is asked whether a group has received the message. If none has, every group that
+//  1. The database records that cancellation was requested, in one transaction with the audit
+//     entry. From then on the request is durable: if this process ends, CompleteCancellations
+//     repeats the remaining steps.
+//  2. The execution's key is put into the bucket for cancellations. Runners look for the key after
+//     a message arrives, before its handler begins, and while the handler runs: see package runner.
+//  3. The server reports whether any group has received the message. If none has, every group that
 //     receives it later finds the key, so no handler ever begins: the database ends the record as
 //     canceled if it is still queued. Otherwise the runner ends the execution: it reports CANCELED,
-//     or the end that its handler came to.
+//     or the final state that its handler reached.
 //
-// The database decides the end: the first final state that a transaction writes stays, and later
-// ones change nothing. So a cancel that races an end has the same outcome for every reader. A
-// report that was stored before the cancel and is not recorded yet belongs to a message that a
-// runner has received, which step 3 leaves alone. A redelivered message meets the key, which is
-// kept as long as messages are. A requeue or a replay is another execution with another ID, and
-// begins only after this one has ended.
+// The database decides the final state: the first one that a transaction writes stays, and later
+// ones change nothing. A cancellation that races with the end of the execution therefore has the
+// same outcome for every reader. A report that was stored before the cancellation but is not
+// recorded yet belongs to a message that a runner has received, which step 3 leaves alone. A
+// redelivered message finds the key, which is kept as long as messages are. A requeue or a replay
+// is a different execution with a different ID, and can begin only after this one has ended.
 
 const (
-	// settleEvery is the interval at which CompleteCancellations looks for unfinished
+	// settleEvery is the interval at which CompleteCancellations looks for incomplete
 	// cancellations.
 	settleEvery = 5 * time.Second
-	// cancelBatch is the maximum number of executions that are canceled together.
+	// cancelBatch is the maximum number of executions canceled together.
 	cancelBatch = 500
-	// cancelPuts is the maximum number of keys that are stored concurrently.
+	// cancelPuts is the maximum number of keys stored concurrently.
 	cancelPuts = 32
 )
 
-// CancelExecution cancels an execution: at once if no runner has received it, otherwise the runner
-// ends it. A repeated call succeeds. It fails for an execution that has ended.
+// CancelExecution cancels an execution: immediately if no runner has received it, otherwise the
+// runner ends it. Repeating the call succeeds. It fails if the execution has ended.
 func (s *Service) CancelExecution(
 	ctx context.Context, caller Caller, id string,
 ) (Execution, error) {
@@ -73,7 +72,7 @@ func (s *Service) CancelExecution(
 			return none, err
 		}
 		if record.CancelRequestedAt.IsZero() {
-			return none, alreadyEnded(record) // it has ended meanwhile
+			return none, alreadyEnded(record) // it has ended in the meantime
 		}
 		return executionOf(record), nil
 	})
@@ -86,8 +85,8 @@ func alreadyEnded(r store.Record) error {
 	}
 }
 
-// CancelSelection selects executions: by IDs if IDs is not nil, otherwise by a filter, which must
-// name a workflow.
+// CancelSelection selects executions by IDs if IDs is not nil, and otherwise by a filter, which
+// must name a workflow.
 type CancelSelection struct {
 	IDs    []string
 	Filter ExecutionFilter
@@ -108,8 +107,8 @@ func (c CancelSelection) check() error {
 	return nil
 }
 
-// CancelExecutions cancels executions that have not ended, the oldest first, at most MaxBulk of
-// them. It can be repeated.
+// CancelExecutions cancels executions that have not ended, oldest first, about MaxBulk of them at
+// most when selected by a filter. It can be repeated.
 func (s *Service) CancelExecutions(
 	ctx context.Context, caller Caller, selected CancelSelection,
 ) (api.Canceled, error) {
@@ -177,7 +176,7 @@ func (s *Service) CancelExecutions(
 		})
 }
 
-// cancelEntry makes the entries of the audit for records.
+// cancelEntry returns a function that creates the audit entry for a record.
 func (s *Service) cancelEntry(
 	ctx context.Context, records []store.Record,
 ) func(id string) store.AuditEntry {
@@ -190,8 +189,8 @@ func (s *Service) cancelEntry(
 	}
 }
 
-// cancel executes the three steps for records. It returns the number of records that it ended, and
-// the number for which the end was not asked for before.
+// cancel performs the three steps for records. It returns how many records it ended, and for how
+// many cancellation had not been requested before.
 func (s *Service) cancel(
 	ctx context.Context, records []store.Record, entry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {
@@ -203,7 +202,7 @@ func (s *Service) cancel(
 		return 0, 0, err
 	}
 	ended, err := s.finishCancel(ctx, records)
-	// A watcher that misses it sees the change at its next query.
+	// A watcher that misses the announcement sees the change at its next query.
 	_ = s.config.Changes.Publish(append(asked, ended...))
 	return len(ended), len(asked), err
 }
@@ -216,8 +215,8 @@ func idsOf(records []store.Record) []string {
 	return ids
 }
 
-// finishCancel executes the second and the third step for records, and returns the IDs of the
-// records that it ended.
+// finishCancel performs the second and third step for records, and returns the IDs of the records
+// that it ended.
 func (s *Service) finishCancel(
 	ctx context.Context, records []store.Record,
 ) (ended []string, err error) {
@@ -244,9 +243,8 @@ func (s *Service) finishCancel(
 	return ended, err
 }
 
-// reportCanceled reports the ends of executions that no runner has received, for requests whose
-// answers wait for them. If a report is lost, the answer says that the execution is queued until a
-// runner finds the cancellation.
+// reportCanceled publishes the final state of executions that no runner has received, for requests
+// that wait for it. If the report is lost, the response reports the execution as queued.
 func (s *Service) reportCanceled(records []store.Record, ended []string, at time.Time) {
 	for _, r := range records {
 		if !slices.Contains(ended, r.ID) {
@@ -280,9 +278,9 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 	return failed
 }
 
-// CompleteCancellations completes cancellations until the context ends: cancellations that an ended
-// process has begun, and cancellations that the database or the bucket has lost because it was
-// replaced by an older copy. maxAge is the maximum age of the stream's messages.
+// CompleteCancellations completes cancellations until the context is done: those started by a
+// process that has ended, and those lost because the database or the bucket was replaced by an
+// older copy. maxAge is the maximum age of the stream's messages.
 func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
 	for restored := false; ctx.Err() == nil; retry.Sleep(ctx, settleEvery) {
 		if !restored {
@@ -296,7 +294,7 @@ func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration
 	}
 }
 
-// eachCanceled passes the records that match a filter to do, in batches, the oldest first.
+// eachCanceled passes the records that match a filter to do in batches, oldest first.
 func (s *Service) eachCanceled(
 	ctx context.Context, filter store.Filter, do func([]store.Record) error,
 ) error {
@@ -316,9 +314,9 @@ func (s *Service) eachCanceled(
 	}
 }
 
-// compareCancellations restores cancellations that are only in the database or only in the bucket,
-// because one of them is older after a power cut or a restore: it stores the missing keys, and asks
-// for the end of executions that only the bucket has.
+// compareCancellations restores cancellations that exist only in the database or only in the
+// bucket, because one of them was set back by a power failure or a restore. It stores the missing
+// keys, and requests the cancellation of executions that are only in the bucket.
 func (s *Service) compareCancellations(ctx context.Context, maxAge time.Duration) error {
 	bucket, err := s.config.JetStream.KeyValue(ctx, stream.CancellationsBucket)
 	if err != nil {
@@ -334,7 +332,7 @@ func (s *Service) compareCancellations(ctx context.Context, maxAge time.Duration
 	}
 	var ids []string
 	request := func() error {
-		// It was in the audit when it was asked for.
+		// No audit entry: one was written with the original request.
 		_, err := s.config.Store.RequestCancel(ctx, ids, time.Now(), nil)
 		ids = ids[:0]
 		return err

@@ -13,15 +13,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Activity holds the numbers of executions that were accepted in one step of time.
+// Activity counts the executions accepted within one interval.
 type Activity struct {
-	At                      time.Time // the step's beginning
+	At                      time.Time // the start of the interval
 	Total, Failed, Rejected int64
 }
 
-// Activity counts the executions of a filter in the last steps, up to now, the oldest first. Failed
-// and Rejected are part of Total, but are counted after it, so an execution may have changed its
-// state in between.
+// Activity counts the executions that match a filter in each of the last steps intervals, up to
+// now, oldest first. Failed and Rejected are included in Total, but are counted after it, so an
+// execution may have changed its state in between.
 func (s *Service) Activity(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
 ) ([]Activity, error) {
@@ -56,22 +56,22 @@ func (s *Service) Activity(
 		})
 }
 
-// These are the outcomes of requests.
+// Outcomes of requests.
 const (
 	Accepted     = store.KindAccepted
 	Deduplicated = store.KindDeduplicated
 	Refused      = "refused"
 )
 
-// RequestCount is the number of requests with one outcome within one minute.
+// RequestCount counts the requests with one outcome within one minute.
 type RequestCount struct {
-	Minute  time.Time // the beginning of the minute
+	Minute  time.Time // the start of the minute
 	Outcome string
-	Code    string // code of the refusal
+	Code    string // the code of a refusal; "" for other outcomes
 	Count   int64
 }
 
-// Requests counts all requests, of all accounts, since the minute of a time, the oldest first.
+// Requests counts the requests of all accounts, from the minute of since on, oldest first.
 func (s *Service) Requests(
 	ctx context.Context, caller Caller, since time.Time,
 ) ([]RequestCount, error) {
@@ -94,15 +94,14 @@ func (s *Service) Requests(
 
 // Installation is the state of the installation as a whole.
 type Installation struct {
-	PublicURL string // without a trailing slash; "" means that it is not configured
+	PublicURL string // without a trailing slash; "" means not configured
 	Ingresses int    // number of live ingresses
-	// Unrecorded is the number of messages of the stream that have no record yet. nil means that
-	// NATS did not answer, or that the caller sees one account only.
+	// Unrecorded is the number of stream messages that are not recorded yet. nil means that NATS
+	// did not respond, or that the caller has access to a single account only.
 	Unrecorded *int64
 }
 
-// unrecordedTimeout is the maximum duration of the request for the number of messages that are not
-// recorded yet.
+// unrecordedTimeout is the maximum duration of counting the messages that are not recorded yet.
 const unrecordedTimeout = time.Second
 
 // Installation returns the current state of the installation.
@@ -123,8 +122,8 @@ func (s *Service) Installation(ctx context.Context, caller Caller) (Installation
 		})
 }
 
-// unrecorded returns the number of messages of the streams of starts that have no record yet, or
-// nil if NATS did not answer. It may be a moment old.
+// unrecorded returns the number of messages in the streams of starts that are not recorded yet, or
+// nil if NATS did not respond. The number may be slightly out of date.
 func (s *Service) unrecorded(ctx context.Context) *int64 {
 	names, _, err := stream.Streams(ctx, s.config.JetStream)
 	if err != nil {

@@ -13,14 +13,16 @@ import (
 
 const deadLettersList = "dead-letters"
 
-// These are the prefixes of the IDs of messages: of a start or a rejection, and of a report, which
-// is in another stream. In a queue's own stream, the queue and a dot come before the sequence.
+// Prefixes of the IDs of dead letters that are messages: of a start or rejection, and of a report,
+// which is in a different stream. For a queue's own stream, the queue name and a dot precede the
+// sequence.
 const (
 	messagePrefix = "message-"
 	reportPrefix  = "report-"
 )
 
-// messageKey parses the ID of a dead letter that is a message.
+// messageKey parses the ID of a dead letter that is a message. ok is false if it has another form.
+// If the sequence is invalid, StreamSequence is 0.
 func messageKey(id string) (key store.MessageKey, ok bool) {
 	number, ok := strings.CutPrefix(id, messagePrefix)
 	if !ok {
@@ -39,7 +41,7 @@ func messageKey(id string) (key store.MessageKey, ok bool) {
 // DeadLetterFilter selects dead letters. Zero fields do not filter.
 type DeadLetterFilter = store.DeadLetterFilter
 
-// DeadLetters lists dead letters, the newest first.
+// DeadLetters lists dead letters, newest first.
 func (s *Service) DeadLetters(
 	ctx context.Context, caller Caller, filter DeadLetterFilter, page Page,
 ) (api.List[api.DeadLetter], error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// CheckPublicURL determines where the public URL leads.
+// CheckPublicURL checks where the public URL leads.
 func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.PublicURL, error) {
 	return checked(ctx, s, caller, needs(Viewer, ofNone),
 		func(ctx context.Context) (api.PublicURL, error) {
@@ -37,7 +37,7 @@ func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, erro
 			reading, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()
 			if version, err := s.config.Store.HasSchema(reading); err == nil {
-				// Without the version, the rest of the answer is still useful.
+				// If this fails, the rest of the response is still useful.
 				all.Database = version
 			}
 			for _, m := range s.config.Membership.Members() {
@@ -58,7 +58,8 @@ func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, erro
 		})
 }
 
-// Loopback returns the base of a URL that only its own machine can reach, or "" for any other URL.
+// Loopback returns the scheme and host of a URL that is reachable only from its own machine, or ""
+// for any other URL.
 func Loopback(base string) string {
 	u, err := url.Parse(base)
 	if err != nil || !reachability.Loopback(base) {
@@ -69,7 +70,7 @@ func Loopback(base string) string {
 
 // endpoint is the configuration of the webhook endpoint, as senders see it.
 type endpoint struct {
-	publicURL string // without a slash at its end
+	publicURL string // without a trailing slash
 	// whether the public URL is configured, so that ingresses can verify signatures over it
 	known             bool
 	deliveryIDHeaders []string
@@ -116,9 +117,9 @@ func (s *Service) endpoint() endpoint {
 	return at
 }
 
-// deliveryIDs returns the places of a delivery ID at a node, in order: the places that the sender
-// signs, the first headers, the sender's other places, and the other headers. headers are the
-// places that consist of a single header.
+// deliveryIDs returns where a node looks for a delivery ID, in order: the places covered by the
+// sender's signature, the first headers, the sender's other places, and the other headers. headers
+// are those places that consist of a single header.
 func (at endpoint) deliveryIDs(info *edit.SenderInfo) (headers, sources []string) {
 	first := 0
 	for first < len(at.deliveryIDHeaders) &&

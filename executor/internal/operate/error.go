@@ -19,16 +19,15 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Error is the reason why a call failed. All of it except Cause may be shown to the operator.
+// Error is why a call failed. All of it except Cause may be shown to operators.
 type Error struct {
 	Code string // a code of package api, for programs
-	// Detail says what happened and what to do. "" means the general text of the code.
+	// Detail describes what happened and what to do about it. "" means the code's general text.
 	Detail string
-	Fields []api.FieldError // each thing that is wrong, if Code is api.CodeInvalid
-	// Final means that the call must not be repeated as it is, although its code is a temporary
-	// one.
+	Fields []api.FieldError // the invalid fields, if Code is api.CodeInvalid
+	// Final means that the call must not simply be repeated, although its code is a temporary one.
 	Final bool
-	// Cause is only for the log: it may contain names of servers or parts of queries.
+	// Cause is for the log only, because it may contain server names or parts of queries.
 	Cause error
 }
 
@@ -52,11 +51,11 @@ func notFound(kind, id, more string) error {
 	}
 }
 
-// errAway means that the database or NATS does not answer.
+// errAway means that the database or NATS does not respond.
 var errAway = errors.New("a dependency does not answer")
 
-// explain is the only place where an error of the registry, the database or NATS is converted to an
-// Error.
+// explain converts any error of the registry, the database or NATS to an Error. It is the only
+// function that does so.
 func (s *Service) explain(ctx context.Context, err error) *Error {
 	failed := func(code, detail string) *Error {
 		return &Error{Code: code, Detail: detail, Cause: err}
@@ -123,7 +122,7 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 		errors.Is(err, consistency.ErrNotCurrent) || natsIsAway(err) ||
 		!s.config.JetStream.Conn().IsConnected():
 		return failed(api.CodeUnavailable, "")
-	case ctx.Err() != nil: // a driver need not say that its time was over
+	case ctx.Err() != nil: // a driver's error need not mention the timeout
 		return &Error{Code: api.CodeUnavailable, Cause: fmt.Errorf("%w: %w", ctx.Err(), err)}
 	case s.databaseIsAway(ctx):
 		return failed(api.CodeUnavailable, "")
@@ -132,7 +131,7 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 	}
 }
 
-// isFull reports whether a stream has no space for the delivery IDs that move to it.
+// isFull reports whether a stream has no space for the delivery IDs to be moved to it.
 func isFull(err error) bool { return fullStreamText(err) != "" }
 
 func fullStreamText(err error) string {
@@ -145,8 +144,8 @@ func fullStreamText(err error) string {
 		"space, or take the setting back."
 }
 
-// keyMissing returns a text that says which key a sealed record needs. "" means the general text of
-// the code, because no key is configured.
+// keyMissing returns a text that names the key which a sealed record needs. It returns "", which
+// means the code's general text, if no key is configured.
 func keyMissing(err error) string {
 	var opening *seal.MissingKeyError
 	if !errors.As(err, &opening) {
@@ -174,7 +173,8 @@ func invalidFields(err error) []api.FieldError {
 	}
 }
 
-// natsIsAway reports whether an error means that NATS does not answer, or cannot store now.
+// natsIsAway reports whether an error means that NATS does not respond or cannot store messages
+// now.
 func natsIsAway(err error) bool {
 	for _, away := range []error{
 		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders,
@@ -190,8 +190,8 @@ func natsIsAway(err error) bool {
 	return ok && answer.Code == 503
 }
 
-// databaseIsAway pings the database after an unknown error: either it does not answer, or this
-// program has a bug.
+// databaseIsAway pings the database after an unknown error: if the database does respond, the error
+// is a bug in this program.
 func (s *Service) databaseIsAway(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Events returns the setting of an account's operator events, with the conditions that events have
-// reported and that have not ended.
+// Events returns an account's operator event settings, and the ongoing conditions that events have
+// reported.
 func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (api.Events, error) {
 	return read(ctx, s, caller, needs(Viewer, ofAccount(accountID)),
 		func(ctx context.Context) (none api.Events, err error) {
@@ -52,7 +52,7 @@ func (s *Service) PutEvents(
 	})
 }
 
-// seconds returns a number of seconds as a duration. A number that is too large for one becomes -1,
+// seconds converts a number of seconds to a duration. A number that is out of range becomes -1,
 // which no setting accepts.
 func seconds(n int64) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Second)
@@ -62,7 +62,8 @@ func seconds(n int64) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// RemoveEvents makes an account's operator events start no workflow.
+// RemoveEvents removes an account's operator event settings, so that its events no longer start a
+// workflow.
 func (s *Service) RemoveEvents(ctx context.Context, caller Caller, accountID string) error {
 	return s.changeOnly(ctx, caller, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout,
 		func(ctx context.Context) error {
@@ -102,7 +103,7 @@ func conditionOf(c store.Condition) api.EventCondition {
 // EventKinds returns all kinds of operator events, sorted.
 func EventKinds() []string { return registry.EventKinds() }
 
-// eventSetting returns the API's form of a setting, or nil for nil.
+// eventSetting converts a setting to the API's form; nil becomes nil.
 func eventSetting(e *registry.OperatorEvents) *api.PutEvents {
 	if e == nil {
 		return nil

@@ -13,23 +13,23 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Execution is a record with fields that the API's lists leave out.
+// Execution is a record with fields that the API's lists do not include.
 type Execution struct {
 	api.Execution
-	// Error is the reason of the failure, or the code with which the request was rejected. "" means
-	// neither.
+	// Error is the reason for the failure, or the code of the rejection. "" means neither.
 	Error     string
-	IsRequeue bool // whether a requeue started it in place of the original
+	IsRequeue bool // whether a requeue started it to replace the original
 }
 
-// ExecutionDetail is a record with the request from the stream and the runners' results.
+// ExecutionDetail is a record with its request from the stream and the output reported by its
+// runner.
 type ExecutionDetail struct {
 	Execution
-	Input          []byte           // JSON; nil if the body was not read, or if InputExpired
-	InputExpired   bool             // the stream no longer has the message
+	Input          []byte           // JSON; nil if there is no readable body, or if InputExpired
+	InputExpired   bool             // whether the message is no longer in the stream
 	StoredAt       time.Time        // when the stream stored the message; zero if InputExpired
 	Headers, Query execution.Values // empty if InputExpired
-	Output         []byte           // JSON; nil means that there is none
+	Output         []byte           // JSON; nil if there is none
 	Recognized     Recognized       // the provider that seems to have sent the request
 }
 
@@ -38,7 +38,7 @@ type ExecutionFilter = store.Filter
 
 const executionsList = "executions"
 
-// Executions lists records, the newest first.
+// Executions lists records, newest first.
 func (s *Service) Executions(
 	ctx context.Context, caller Caller, filter ExecutionFilter, page Page,
 ) (api.List[Execution], error) {
@@ -70,8 +70,8 @@ func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Exec
 		})
 }
 
-// ExecutionDetail returns one record with its input. It returns an error if the stream cannot be
-// reached, because the input may still be there.
+// ExecutionDetail returns one record with its input. If the stream is unavailable it returns an
+// error, because the input may still exist.
 func (s *Service) ExecutionDetail(
 	ctx context.Context, caller Caller, id string,
 ) (ExecutionDetail, error) {
@@ -141,19 +141,18 @@ func executionOf(r store.Record) Execution {
 
 // request is the request that started an execution, as stored in the stream.
 type request struct {
-	storedAt       time.Time         // zero means that the message is no longer in the stream
-	payload        execution.Payload // empty means that the body was not read
+	storedAt       time.Time         // zero if the message is no longer in the stream
+	payload        execution.Payload // empty if the body was not read
 	headers, query execution.Values
 	sender         string // the preset of the node's sender when the request arrived
-	verified       bool   // the sender was verified
-	orderKey       string // "" means that the execution is not ordered
+	verified       bool   // whether the sender was verified
+	orderKey       string // "" if the execution is not ordered
 }
 
 func (r request) expired() bool { return r.storedAt.IsZero() }
 
-// request reads an execution's message by its sequence. A request without a message has expired:
-// there is no message, or another one, as the stream was recreated after the execution was
-// recorded.
+// request reads the request from an execution's message. If the message no longer exists, it
+// returns the zero request, which has expired.
 func (s *Service) request(ctx context.Context, r store.Record) (request, error) {
 	msg, err := s.starts.Get(ctx, r.Queue, r.StreamSequence, r.ID)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -175,8 +174,8 @@ func (s *Service) request(ctx context.Context, r store.Record) (request, error) 
 		s := event.Rejection
 		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, ""}, nil
 	default:
-		// There is no message, or another one: the stream was recreated after the execution was
-		// recorded.
+		// There is another message at that sequence: the stream was recreated after the execution
+		// was recorded.
 		return request{}, nil
 	}
 }

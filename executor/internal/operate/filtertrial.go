@@ -21,15 +21,15 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// FilterTrial holds what a filter would have done with the last requests to a trigger node, and the
-// places that a filter for such requests can name.
+// FilterTrial is what a filter would have done with the last requests to a trigger node, and the
+// places in such requests that a filter can refer to.
 type FilterTrial struct {
-	Requests []TriedRequest // the newest first, at most 20
-	Expired  int            // number of further requests, which the stream no longer has
-	Places   []SeenPlace    // the most useful first
+	Requests []TriedRequest // newest first, at most 20, then the sample payload if there is one
+	Expired  int            // number of further requests whose message or body is not available
+	Places   []SeenPlace    // most useful first
 }
 
-// Starts returns the number of requests that would have started an execution.
+// Starts returns how many of the requests would have started an execution.
 func (t FilterTrial) Starts() (n int) {
 	for _, r := range t.Requests {
 		if r.Place == "" {
@@ -39,25 +39,24 @@ func (t FilterTrial) Starts() (n int) {
 	return n
 }
 
-// TriedRequest is a request, and the verdict of a filter.
+// TriedRequest is a request with a filter's verdict.
 type TriedRequest struct {
-	ExecutionID string // "" means that it is the node's sample payload
+	ExecutionID string // "" for the node's sample payload
 	AcceptedAt  time.Time
 	DeliveryID  string
-	Place       string // the place whose condition does not hold; "" means that an execution starts
-	Value       string // the value there, shortened; "" means that there is no single value
+	Place       string // the place whose condition does not hold; "" if an execution would start
+	Value       string // the value at Place, shortened; "" if there is no single value
 }
 
-// SeenPlace is a place in a request at which requests had a value.
+// SeenPlace is a place in requests at which values were found.
 type SeenPlace struct {
 	Place string // such as ptr:/action or header:X-GitHub-Event
-	// Values holds at most maxValues values as JSON, the most frequent first. Long values are left
-	// out.
+	// Values holds at most maxValues values as JSON, most frequent first, without long values.
 	Values []string
-	Seen   int // number of requests with a value there
+	Seen   int // number of requests that have a value at this place
 }
 
-// These are the limits of a trial.
+// Limits of a trial.
 const (
 	maxTried      = 20
 	maxPlaces     = 40
@@ -66,9 +65,9 @@ const (
 	maxPlaceDepth = 5
 )
 
-// TryFilter evaluates a filter for the last requests that a trigger node has received and for its
-// sample payload. Requests that a filter kept out are not among them, because they are not stored.
-// An empty filter matches every request.
+// TryFilter evaluates a filter against the last requests that a trigger node received, and against
+// its sample payload. Requests that did not match the node's filter are not included, because they
+// are not stored. An empty filter matches every request.
 func (s *Service) TryFilter(
 	ctx context.Context, caller Caller, workflowID, nodeID string, text []byte,
 ) (FilterTrial, error) {
@@ -109,7 +108,7 @@ func (s *Service) tryFilter(
 	return trial, nil
 }
 
-// lastRequests reads the last requests that a trigger node has received, at most n, and its sample
+// lastRequests reads the last requests that a trigger node received, at most n, and its sample
 // payload. It adds each of them to the trial.
 func (s *Service) lastRequests(
 	ctx context.Context, node *edit.TriggerInfo, trial *FilterTrial, n int,
@@ -142,7 +141,8 @@ func (s *Service) lastRequests(
 	return requests, nil
 }
 
-// asSent returns the request as the ingress has seen it, without what is never passed on.
+// asSent returns the request as the ingress received it, without the values that the ingress never
+// passes on.
 func (r request) asSent() *sender.Request {
 	return &sender.Request{
 		Method: "POST", Header: r.headers, Query: rawQuery(r.query),
@@ -150,7 +150,7 @@ func (r request) asSent() *sender.Request {
 	}
 }
 
-// valueAt returns the value at a place for people, or "" if there is no single value.
+// valueAt returns the value at a place, shortened for display, or "" if there is no single value.
 func valueAt(place string, r *sender.Request) string {
 	key, err := filter.ParseKey(place)
 	if err != nil {
@@ -163,15 +163,15 @@ func valueAt(place string, r *sender.Request) string {
 	return string(value)
 }
 
-// placesSeen counts the values at the places of requests, by place and by the value's JSON.
+// placesSeen counts requests by place, and by the value at that place as JSON.
 type placesSeen map[string]map[string]int
 
-// long stands for the values that are too long to be proposed.
+// long stands for all values that are too long to be suggested.
 const long = ""
 
 func (p placesSeen) note(place, value string) {
 	if _, err := sender.ParsePlace(place); err != nil {
-		return // it holds a secret
+		return // the place holds a secret
 	}
 	if p[place] == nil {
 		p[place] = map[string]int{}
@@ -182,7 +182,7 @@ func (p placesSeen) note(place, value string) {
 	p[place][value]++
 }
 
-// noteText notes a text. Its JSON is the one of JSON.stringify, which does not escape HTML.
+// noteText notes a string in the form of JSON.stringify, which does not escape HTML.
 func (p placesSeen) noteText(place, value string) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -192,7 +192,7 @@ func (p placesSeen) noteText(place, value string) {
 	}
 }
 
-// add notes what a request has at each place.
+// add notes a request's value at each place.
 func (p placesSeen) add(r *sender.Request) {
 	for name, values := range r.Header {
 		if !isCommonHeader(name) && len(values) > 0 {
@@ -214,14 +214,13 @@ func (p placesSeen) add(r *sender.Request) {
 }
 
 func (p placesSeen) addFields(kind, text string) {
-	fields, _ := url.ParseQuery(text) // the pairs that can be read are enough
+	fields, _ := url.ParseQuery(text) // pairs that can be parsed are enough
 	for name, values := range fields {
 		p.noteText(kind+name, values[0])
 	}
 }
 
-// addJSON notes the texts, numbers and truth values of the next value in a document, except
-// elements of arrays.
+// addJSON notes the strings, numbers and booleans in the decoder's next value, except in arrays.
 func (p placesSeen) addJSON(decoder *json.Decoder, pointer string, depth int) error {
 	token, err := decoder.Token()
 	if err != nil {
@@ -265,10 +264,10 @@ func (p placesSeen) addJSON(decoder *json.Decoder, pointer string, depth int) er
 	return nil
 }
 
-// escaped writes a name as a part of a JSON pointer.
+// escaped escapes a name for use in a JSON pointer.
 var escaped = strings.NewReplacer("~", "~0", "/", "~1")
 
-// isCommonHeader reports whether a header says nothing about what happened at the sender.
+// isCommonHeader reports whether a header reveals nothing about the event at the sender.
 func isCommonHeader(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	return strings.Contains(name, "Signature") || slices.Contains(usualHeaders, name) ||
@@ -287,10 +286,10 @@ var (
 	}
 )
 
-// telling lists words in the names of places whose values often say what happened.
+// telling lists words in names of places whose values often describe the event.
 var telling = []string{"event", "action", "type", "kind", "topic", "status", "state", "object"}
 
-// best returns the places that are most likely to be of use, with their values.
+// best returns the places that are most likely to be useful, with their values.
 func (p placesSeen) best() []SeenPlace {
 	var all []SeenPlace
 	rank := map[string]int{}
@@ -313,8 +312,8 @@ func (p placesSeen) best() []SeenPlace {
 	return all[:min(len(all), maxPlaces)]
 }
 
-// rankOf returns how useful a place is for a filter: more, if its name tells what happened, if its
-// values come again, and if it is not deep in the document.
+// rankOf returns how useful a place is for a filter. The rank is higher if its name suggests the
+// kind of event, if values recur, and if it is not deep in the document.
 func rankOf(place string, seen, distinct int) int {
 	rank := -10 * strings.Count(place, "/")
 	name := strings.ToLower(place[strings.LastIndexAny(place, "/:")+1:])

@@ -16,22 +16,22 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// KeyPrefix is the prefix of every key. It makes a leaked key recognisable.
+// KeyPrefix is the prefix of every key. It makes a leaked key recognizable.
 const KeyPrefix = "hsk_"
 
 const (
-	// noteUsesEvery is the interval at which an executor writes the last uses of keys into the
+	// noteUsesEvery is the interval at which an executor writes when keys were last used to the
 	// database.
 	noteUsesEvery = 5 * time.Second
-	// keepExpired is the time for which an expired key stays in the list.
+	// keepExpired is how long an expired key stays in the list.
 	keepExpired = 24 * time.Hour
 	// tidyEvery is the interval at which expired keys are deleted.
 	tidyEvery = 10 * time.Minute
 )
 
-// Keyring finds the caller of a key. A revocation applies to the very next call, because keys are
-// in the registry, and a change of the registry is confirmed only when every executor has applied
-// it. Keyring is safe for concurrent use.
+// Keyring finds the caller that a key belongs to. A revocation takes effect with the next call,
+// because keys are in the registry, whose changes are confirmed only after every executor has
+// applied them. Keyring is safe for concurrent use.
 type Keyring struct {
 	editor    *edit.Editor
 	directory *edit.Directory
@@ -40,11 +40,11 @@ type Keyring struct {
 	now       func() time.Time
 
 	mu   sync.Mutex
-	used map[string]time.Time // times of uses that are not in the database yet, by key ID
+	used map[string]time.Time // last uses not in the database yet, by key ID
 }
 
-// NewKeyring returns a Keyring that reads keys from directory, which must be the editor's. Run must
-// be called for uses to be stored.
+// NewKeyring returns a Keyring that reads keys from directory, which must be the editor's. Uses are
+// stored only while Run is running.
 func NewKeyring(
 	editor *edit.Editor, directory *edit.Directory, records store.Store, log logrus.FieldLogger,
 ) *Keyring {
@@ -58,8 +58,8 @@ func NewKeyring(
 	}
 }
 
-// ByText returns the caller with a key. known is false if the text is no key, or if the key is
-// revoked or expired. An error means that the registry could not be read.
+// ByText returns the caller that a key belongs to. known is false if text is not a key, or if the
+// key is revoked or expired. An error means that the registry could not be read.
 func (k *Keyring) ByText(ctx context.Context, text string) (caller Caller, known bool, err error) {
 	if !strings.HasPrefix(text, KeyPrefix) {
 		return caller, false, nil
@@ -71,7 +71,7 @@ func (k *Keyring) ByText(ctx context.Context, text string) (caller Caller, known
 	return k.caller(key, ok)
 }
 
-// ByID returns the caller with the key of a session, as ByText does.
+// ByID is like ByText, but takes the ID of the key, as stored in a session.
 func (k *Keyring) ByID(ctx context.Context, id string) (caller Caller, known bool, err error) {
 	if err := k.current(ctx); err != nil {
 		return caller, false, err
@@ -81,7 +81,7 @@ func (k *Keyring) ByID(ctx context.Context, id string) (caller Caller, known boo
 }
 
 func (k *Keyring) current(ctx context.Context) error {
-	// A backup may be restored with a key, too.
+	// Keys must also work while a backup is being restored.
 	if err := k.editor.CurrentOrRestoring(ctx); err != nil {
 		return &Error{Code: api.CodeUnavailable, Cause: err}
 	}
@@ -109,8 +109,8 @@ func hasExpired(key *registry.Key, now time.Time) bool {
 	return !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt)
 }
 
-// recheck returns an error if the caller's key is no longer known. k may be nil, which means that
-// there are no keys.
+// recheck returns an error if the caller's key is revoked, expired or changed. k may be nil, which
+// means that there are no keys.
 func (k *Keyring) recheck(ctx context.Context, caller Caller) error {
 	revoked := &Error{Code: api.CodeUnauthorized, Detail: "The key was revoked, or has expired."}
 	if k == nil {
@@ -123,7 +123,8 @@ func (k *Keyring) recheck(ctx context.Context, caller Caller) error {
 	return err
 }
 
-// ended returns a channel that is closed when a key is revoked or expires. forget must be called.
+// ended returns a channel that is closed when a key is revoked or expires. forget must be called to
+// release it.
 func (k *Keyring) ended(id string) (ended <-chan struct{}, forget func()) {
 	gone, forgetGone := k.directory.KeyGone(id)
 	key, ok := k.directory.Key(id)
@@ -144,7 +145,7 @@ func (k *Keyring) ended(id string) (ended <-chan struct{}, forget func()) {
 	return both, func() { close(left); forgetGone() }
 }
 
-// lastUsed returns the times at which keys were last used, by ID.
+// lastUsed returns when keys were last used, by ID. Keys that were never used are not in the map.
 func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.Time, error) {
 	names := make([]string, len(ids))
 	for i, id := range ids {
@@ -169,12 +170,12 @@ func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.T
 	return last, nil
 }
 
-// useName returns the name of a key among the uses of tokens. It cannot be the name of a token,
-// which is hexadecimal.
+// useName returns the name under which a key's uses are stored among those of tokens. It cannot
+// collide with a token's, which is hexadecimal.
 func useName(id string) string { return "key." + id }
 
-// Run stores the last uses of keys, and deletes expired keys, until the context ends. A crash loses
-// the uses of the last seconds.
+// Run stores when keys were last used, and deletes expired keys, until the context is done. A crash
+// loses the uses of the last few seconds.
 func (k *Keyring) Run(ctx context.Context) {
 	note, tidy := time.NewTicker(noteUsesEvery), time.NewTicker(tidyEvery)
 	defer note.Stop()
@@ -207,7 +208,7 @@ func (k *Keyring) noteUses(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	if err := k.store.AddTokenUses(ctx, uses); err != nil {
-		k.mu.Lock() // it is retried later
+		k.mu.Lock() // retried later
 		defer k.mu.Unlock()
 		maps.Copy(used, k.used)
 		k.used = used
@@ -228,5 +229,5 @@ func (k *Keyring) tidy(ctx context.Context) {
 	}
 }
 
-// maxTidied is the maximum number of keys to check: all of them.
+// maxTidied is the maximum number of keys checked at a time: all of them.
 const maxTidied = edit.MaxKeys

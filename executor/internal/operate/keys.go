@@ -27,7 +27,7 @@ func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error)
 	})
 }
 
-// Keys lists the keys by ID. If accountID is not empty, it lists only the keys of that account.
+// Keys lists the keys, sorted by ID. If accountID is not empty, it lists only that account's keys.
 func (s *Service) Keys(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Key], error) {
@@ -57,8 +57,8 @@ func (s *Service) Keys(
 		})
 }
 
-// CreateKey creates a key. Only the answer contains the key's text, so a repeated call creates
-// another key.
+// CreateKey creates a key. The secret is only in this response, so a repeated call creates another
+// key.
 func (s *Service) CreateKey(
 	ctx context.Context, caller Caller, put api.PutKey,
 ) (api.NewKey, error) {
@@ -104,7 +104,7 @@ func (s *Service) checkKey(put api.PutKey) error {
 	return nil
 }
 
-// RevokeKey revokes a key. When it returns, no executor accepts the key.
+// RevokeKey revokes a key. When it returns without an error, no executor accepts the key any more.
 func (s *Service) RevokeKey(ctx context.Context, caller Caller, id string) error {
 	return s.changeOnly(ctx, caller, needs(Admin, ofAll), s.config.ChangeTimeout, func(
 		ctx context.Context,
@@ -120,7 +120,7 @@ func keyOf(k *registry.Key, lastUsed time.Time) api.Key {
 	}
 }
 
-// random returns a text of n random bytes.
+// random returns n random bytes, encoded as unpadded base64url.
 func random(n int) string {
 	bits := make([]byte, n)
 	_, _ = rand.Read(bits) // never fails, as crypto/rand documents

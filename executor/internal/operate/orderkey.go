@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// orderKey returns the order key of a start at a trigger node: the key that it has already, from
-// the execution whose request it repeats, or the value at the node's place of the key. It returns
-// "" if the queue has no lanes: the workflow has moved there, and has no order key any more.
+// orderKey returns the order key of a start at a trigger node. It is the key copied from the
+// execution whose request is replayed, or else the value at the node's order key place. It is "" if
+// the queue has no lanes, which is the case if the workflow has moved to such a queue.
 func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string, error) {
 	key := start.OrderKey
 	if key == "" && at.OrderKey != "" {
@@ -37,7 +37,8 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 	return key, nil
 }
 
-// rawQuery returns the query of a request. The values of a start are percent-encoded already.
+// rawQuery returns the query string of a request. The values of a start are already
+// percent-encoded.
 func rawQuery(query execution.Values) string {
 	var pairs []string
 	for name, values := range query {

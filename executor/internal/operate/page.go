@@ -13,11 +13,11 @@ import (
 // Page selects a part of a list.
 type Page struct {
 	Limit  int    // maximum number of items; more than 0
-	Cursor string // the NextCursor of the previous page; "" means the first page
+	Cursor string // the NextCursor of the previous page; "" for the first page
 }
 
-// cursor encodes the kind of a list and the position in it at which a page ended. It is opaque to
-// clients, so that it can change.
+// cursor encodes the kind of a list and the position where a page ended. It is opaque to clients,
+// so its format can change.
 func cursor(kind, position string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + position))
 }
@@ -39,7 +39,8 @@ func badCursor() error {
 	return &edit.InvalidError{Field: "cursor", Problem: "must be a nextCursor of this list"}
 }
 
-// list returns a page of found, which has one item more than the page if there are further items.
+// list returns a page of found, which contains one item more than the page if there are further
+// items.
 func list[R, T any](
 	kind string, found []R, p Page, item func(R) T, position func(R) string,
 ) api.List[T] {
@@ -55,14 +56,14 @@ func list[R, T any](
 	return page
 }
 
-// timePosition encodes a position in a list that is ordered by time, then by rest. Stored times are
-// whole microseconds; rest has no spaces.
+// timePosition encodes a position in a list that is ordered by time and then by rest. Stored times
+// are whole microseconds; rest must not contain spaces.
 func timePosition(at time.Time, rest ...string) string {
 	return strconv.FormatInt(at.UnixMicro(), 10) + " " + strings.Join(rest, " ")
 }
 
-// afterTime decodes a position of timePosition with a number of parts. The zero time means the
-// first page.
+// afterTime decodes a position made by timePosition whose rest has a number of parts. A zero time
+// means the first page.
 func (p Page) afterTime(kind string, parts int) (at time.Time, rest []string, err error) {
 	rest = make([]string, parts)
 	text, err := p.after(kind)

@@ -9,20 +9,20 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Quota is an account with its plan's limits.
+// Quota is an account with the limits of its plan.
 type Quota struct {
 	Account api.Account
-	Plan    *api.Plan // nil means that the account or its plan does not exist
-	Active  int64     // number of its active workflows
+	Plan    *api.Plan // nil if the account or its plan does not exist
+	Active  int64     // number of active workflows
 }
 
-// Webhooks reports whether the plan has webhook triggers.
+// Webhooks reports whether the plan includes webhook triggers.
 func (q Quota) Webhooks() bool { return q.Plan != nil && q.Plan.WebhookTriggers }
 
 // Limited reports whether the plan limits the number of active workflows.
 func (q Quota) Limited() bool { return q.Plan == nil || q.Plan.MaxActiveWebhookWorkflows != nil }
 
-// Max returns the maximum number of active workflows of the plan, if it is Limited.
+// Max returns the maximum number of active workflows. It returns 0 if the plan has no limit.
 func (q Quota) Max() int64 {
 	if !q.Webhooks() || !q.Limited() {
 		return 0
@@ -30,7 +30,7 @@ func (q Quota) Max() int64 {
 	return *q.Plan.MaxActiveWebhookWorkflows
 }
 
-// Full reports whether no further workflow can be activated.
+// Full reports whether no further workflow may be activated.
 func (q Quota) Full() bool { return !q.Webhooks() || (q.Limited() && q.Active >= q.Max()) }
 
 // Over returns the number of active workflows beyond the plan's limit.
@@ -41,7 +41,7 @@ func (q Quota) Over() int64 {
 	return max(0, q.Active-q.Max())
 }
 
-// Quota returns the quota of an account, which need not exist.
+// Quota returns the quota of an account. The account need not exist.
 func (s *Service) Quota(ctx context.Context, caller Caller, accountID string) (Quota, error) {
 	return read(ctx, s, caller, needs(Viewer, ofAccount(accountID)),
 		func(context.Context) (Quota, error) {
@@ -70,21 +70,21 @@ func (s *Service) plan(id string) *api.Plan {
 	return &plan
 }
 
-// PlanChange is the effect of another plan on an account's active workflows.
+// PlanChange is the effect that another plan would have on an account's active workflows.
 type PlanChange struct {
-	From Quota          // the quota with the present plan
+	From Quota          // the quota with the current plan
 	To   Quota          // the quota with the other plan
 	Stop WorkflowSample // the workflows whose webhooks would stop working
 	Stay WorkflowSample // the workflows whose webhooks would keep working
-	// Slower is the number of workflows that keep working, but with a lower rate limit, because
-	// they have none of their own.
+	// Slower is the number of workflows that would keep working, but with a lower rate limit,
+	// because they have no rate limit of their own.
 	Slower int64
 }
 
-// WorkflowSample is the number of workflows of a set, and the first few of them.
+// WorkflowSample is the size of a set of workflows, and the first few of them.
 type WorkflowSample struct {
 	First []api.Workflow // at most maxSampled
-	Total int            // the number of workflows of the set
+	Total int            // the number of workflows in the set
 }
 
 // Others returns the number of workflows that are not in First.
@@ -99,7 +99,7 @@ func (s *WorkflowSample) add(w api.Workflow) {
 	}
 }
 
-// PlanChange computes the effect of a change of plan, without making it.
+// PlanChange computes the effect of changing an account's plan, without changing it.
 func (s *Service) PlanChange(
 	ctx context.Context, caller Caller, accountID, planID string,
 ) (PlanChange, error) {
@@ -137,7 +137,7 @@ func isSlower(limit, than api.RateLimit) bool {
 	return limit.Requests*than.WindowSeconds < than.Requests*limit.WindowSeconds
 }
 
-// active returns an account's active workflows, in the order in which a plan accepts them: by their
+// active returns an account's active workflows, in the order in which a plan admits them: by
 // activation.
 func (s *Service) active(accountID string) []*registry.Workflow {
 	var all []*registry.Workflow

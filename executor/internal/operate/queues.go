@@ -14,9 +14,9 @@ import (
 
 const queuesList = "queues"
 
-// Queues lists the queues of workflows by name. If accountID is not empty, it lists only the queues
-// of that account's workflows. The contents of a queue that other accounts use, too, are shown only
-// to callers who see all accounts.
+// Queues lists the workflows' queues, sorted by name. If accountID is not empty, it lists only the
+// queues of that account's workflows. The contents of a queue that other accounts use too are shown
+// only to callers with access to all accounts.
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Queue], error) {
@@ -45,8 +45,8 @@ func (s *Service) Queues(
 		})
 }
 
-// withHandlerStarts replaces the times of the executions that hold up others by the times at which
-// their handlers began, as far as these are recorded.
+// withHandlerStarts replaces the times of the executions that hold up others with the times when
+// their handlers began, where those are recorded.
 func (s *Service) withHandlerStarts(
 	ctx context.Context, all []queues.Queue,
 ) ([]queues.Queue, error) {
@@ -97,7 +97,7 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 	return slices.DeleteFunc(slices.Clone(all), func(q queues.Queue) bool { return !named[q.Name] })
 }
 
-// UnattendedQueues returns the queues of workflows without a runner at the last poll, a few seconds
+// UnattendedQueues returns the workflows' queues that had no runner at the last poll, a few seconds
 // ago. It makes no remote call.
 func (s *Service) UnattendedQueues(
 	ctx context.Context, caller Caller,
@@ -116,8 +116,8 @@ func (s *Service) UnattendedQueues(
 		})
 }
 
-// sharedQueues returns the queues that are also named by workflows of accounts that the caller does
-// not see.
+// sharedQueues returns the queues that are also used by workflows of accounts that the caller has
+// no access to.
 func (s *Service) sharedQueues(caller Caller) map[string]bool {
 	if caller.AccountID == "" {
 		return nil
@@ -131,7 +131,7 @@ func (s *Service) sharedQueues(caller Caller) map[string]bool {
 	return shared
 }
 
-// queueOf returns a queue in the form of the API.
+// queueOf converts a queue to the API's form. If it is shared, its contents are omitted.
 func (s *Service) queueOf(q queues.Queue, shared bool) api.Queue {
 	if shared {
 		q.Waiting, q.Oldest, q.Groups = 0, time.Time{}, slices.Clone(q.Groups)
@@ -182,8 +182,8 @@ func groupOf(g queues.Group) api.QueueGroup {
 	return result
 }
 
-// ofQueue returns the subject of a call about a queue. A caller of one account may change a queue
-// that only this account's workflows name.
+// ofQueue returns the subject of a call about a queue. A caller with access to a single account may
+// change a queue that only this account's workflows use.
 func ofQueue(name string) subject {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		if err := s.config.Editor.Current(ctx); err != nil {
@@ -206,9 +206,9 @@ func ofQueue(name string) subject {
 	}
 }
 
-// PauseQueue stops the delivery of new executions to all groups of a queue, until a time; zero
-// means until ResumeQueue. When it returns without an error, the queue is paused: executions are
-// accepted, and wait.
+// PauseQueue stops the delivery of new executions to all groups of a queue until a time, or until
+// ResumeQueue if the time is zero. When it returns without an error, the queue is paused:
+// executions are accepted, but wait.
 func (s *Service) PauseQueue(
 	ctx context.Context, caller Caller, name string, until time.Time,
 ) (api.Queue, error) {
@@ -217,7 +217,7 @@ func (s *Service) PauseQueue(
 	})
 }
 
-// ResumeQueue ends the pause of a queue.
+// ResumeQueue resumes the delivery of executions from a paused queue.
 func (s *Service) ResumeQueue(ctx context.Context, caller Caller, name string) (api.Queue, error) {
 	return s.changeQueue(ctx, caller, name, func(ctx context.Context) (*registry.Queue, error) {
 		return s.config.Editor.ResumeQueue(ctx, name)
@@ -225,7 +225,7 @@ func (s *Service) ResumeQueue(ctx context.Context, caller Caller, name string) (
 }
 
 // SetQueueGroup sets how many executions the members of a group may have in flight together. nil
-// means that there is no limit. The group need not exist yet.
+// means no limit. The group need not exist yet.
 func (s *Service) SetQueueGroup(
 	ctx context.Context, caller Caller, name, group string, maxInFlight *int64,
 ) (none api.QueueGroup, err error) {
@@ -247,9 +247,9 @@ func (s *Service) SetQueueGroup(
 	return api.QueueGroup{Group: group, MaxInFlight: maxInFlight}, nil
 }
 
-// changeQueue changes the settings of a queue, and updates the consumers of its groups to match.
-// The record is written first: an executor that ends in between has not answered, and all other
-// executors update the consumers.
+// changeQueue changes the settings of a queue and updates the consumers of its groups to match. The
+// record is written first: if this executor crashes in between, it has not reported success, and
+// the other executors update the consumers.
 func (s *Service) changeQueue(
 	ctx context.Context, caller Caller, name string,
 	apply func(context.Context) (*registry.Queue, error),
@@ -273,7 +273,7 @@ func (s *Service) changeQueue(
 				return s.queueOf(q, s.sharedQueues(caller)[name]), nil
 			}
 		}
-		// No workflow names the queue yet.
+		// No workflow uses the queue yet.
 		q := queues.Queue{Name: name}
 		if settings.Paused(time.Now()) {
 			q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil

@@ -12,12 +12,12 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// moveTimeout is the maximum duration of a call that moves a queue. A move that takes longer goes
-// on, and another call waits for it.
+// moveTimeout is the maximum duration of a call that moves a queue. If the move takes longer, it
+// continues, and a repeated call waits for it.
 const moveTimeout = 50 * time.Second
 
-// SetQueueStream gives a queue a stream of its own, or changes the stream's settings. It returns
-// when the move is complete. It is idempotent.
+// SetQueueStream gives a queue its own stream, or changes the stream's settings. It returns when
+// the move is complete. It is idempotent.
 func (s *Service) SetQueueStream(
 	ctx context.Context, caller Caller, name string, put api.PutQueueStream,
 ) (api.Queue, error) {
@@ -29,8 +29,9 @@ func (s *Service) SetQueueStream(
 	})
 }
 
-// DropQueueStream moves a queue back to the stream that all queues share. It returns when the move
-// is complete. It is idempotent. What waits in the queue's own stream is run from there.
+// DropQueueStream moves a queue back to the stream that queues share. It returns when the move is
+// complete. It is idempotent. Executions that still wait in the queue's own stream are run from
+// there.
 func (s *Service) DropQueueStream(ctx context.Context, caller Caller, name string) error {
 	_, err := s.moveQueue(ctx, caller, name, func(ctx context.Context) error {
 		return s.config.Streams.Drop(ctx, name)
@@ -53,7 +54,7 @@ func (s *Service) moveQueue(
 				return none, err
 			}
 			all, err := s.config.Queues.Poll(ctx)
-			// A consumer that was just created may have no leader yet.
+			// A newly created consumer may have no leader yet.
 			for n := 0; natsIsAway(err) && retry.SleepBackoff(ctx, n) == nil; n++ {
 				all, err = s.config.Queues.Poll(ctx)
 			}
@@ -69,7 +70,7 @@ func (s *Service) moveQueue(
 		})
 }
 
-// queueStream returns the own stream of a queue, or nil if it has none.
+// queueStream returns a queue's own stream, or nil if it has none.
 func (s *Service) queueStream(name string) *api.QueueStream {
 	q, ok := s.config.Directory.Queue(name)
 	if !ok || q.Record.Stream == nil {
@@ -85,8 +86,8 @@ func (s *Service) queueStream(name string) *api.QueueStream {
 	}
 }
 
-// withQueueChange makes a change of a workflow. If the change gives the workflow a queue whose
-// starts are in another stream, its delivery IDs are copied to that stream first.
+// withQueueChange changes a workflow. If the change assigns the workflow to a queue whose starts
+// are in a different stream, the workflow's delivery IDs are first copied to that stream.
 func (s *Service) withQueueChange(ctx context.Context, store func(context.Context) error) error {
 	err := store(ctx)
 	move, ok := errors.AsType[*edit.QueueChangeError](err)
@@ -100,7 +101,7 @@ func (s *Service) withQueueChange(ctx context.Context, store func(context.Contex
 	return err
 }
 
-// changeWorkflow does what Editor.ChangeWorkflow does, also for another queue.
+// changeWorkflow is like Editor.ChangeWorkflow, but also supports changing the queue.
 func (s *Service) changeWorkflow(
 	ctx context.Context, id string, modify func(*edit.WorkflowSpec) error,
 ) (w *registry.Workflow, err error) {

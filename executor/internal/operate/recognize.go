@@ -9,17 +9,17 @@ import (
 )
 
 // Recognized is the provider that a request to a node without a sender seems to come from. The zero
-// value means that the node had a sender, or that the request looks like no provider's.
+// value means that the node had a sender, or that the request matches no provider.
 type Recognized struct {
-	// Preset and Title are the ID and the name of the provider. "" means that only URLCheck is
-	// known.
+	// Preset and Title are the ID and the name of the provider. "" means that the provider was not
+	// recognized.
 	Preset, Title string
-	// URLCheck reports whether the request is a provider's check of the URL, which only a sender
-	// answers.
+	// URLCheck reports whether the request is a provider's check of the URL, which only a
+	// configured sender answers.
 	URLCheck bool
 }
 
-// recognize returns what a request looks like.
+// recognize returns which provider a request seems to come from.
 func (r request) recognize() (found Recognized) {
 	if r.expired() || r.sender != "" {
 		return found
@@ -32,7 +32,7 @@ func (r request) recognize() (found Recognized) {
 	return found
 }
 
-// LastRecognized recognizes the provider and the format of the last request that a trigger node has
+// LastRecognized recognizes the provider and the format of the last request that a trigger node
 // received.
 func (s *Service) LastRecognized(
 	ctx context.Context, caller Caller, workflowID, nodeID string,

@@ -16,10 +16,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recoverMessage records a quarantined message, under the execution ID that its sender received,
-// and removes the message from the dead letters. It starts nothing, because runners received the
-// message from the stream all the same. It is idempotent; recovered reports whether this call
-// recorded the message.
+// recoverMessage records a quarantined message, under the execution ID that was returned to its
+// sender, and removes it from the dead letters. It starts nothing, because runners receive the
+// message from the stream regardless of the quarantine. It is idempotent; recovered reports whether
+// this call recorded the message.
 func (s *Service) recoverMessage(
 	ctx context.Context, id string, key store.MessageKey,
 ) (none api.Started, recovered bool, err error) {
@@ -55,7 +55,8 @@ func (s *Service) recoverMessage(
 	}
 	executionID := about.ID
 	if !known || len(batch.Progress) > 0 {
-		// A message that is no longer a dead letter was recorded. Progress needs its execution.
+		// A message that is no longer a dead letter has been recorded. Progress requires that its
+		// execution is recorded.
 		if about, err = s.record(ctx, executionID); err != nil || !known {
 			return api.Started{ExecutionID: executionID}, false, err
 		}
@@ -78,8 +79,8 @@ func (s *Service) recoverMessage(
 	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil
 }
 
-// putAside reads a quarantined message. subject is the message's subject, or empty if that is not
-// known. If the stream has another message at that sequence, or none, putAside fails with
+// putAside reads a quarantined message. subject is the message's subject, or empty if unknown. If
+// the stream has no message or a different one at that sequence, putAside fails with
 // jetstream.ErrMsgNotFound.
 func (s *Service) putAside(
 	ctx context.Context, key store.MessageKey, subject string,

@@ -14,8 +14,7 @@ const (
 	allRefusalsList = "all-refusals"
 )
 
-// refusalsSpan is the period for which refusals are counted unless the caller specifies its
-// beginning.
+// refusalsSpan is the period for which refusals are counted if the caller does not set since.
 const refusalsSpan = 24 * time.Hour
 
 func defaultToLastDay(since time.Time) time.Time {
@@ -25,9 +24,9 @@ func defaultToLastDay(since time.Time) time.Time {
 	return since
 }
 
-// Refusals counts a workflow's refused requests by code, since the minute of a time, the last
-// refused first. The zero time means the last 24 hours. If accountID is not empty and the workflow
-// belongs to another account, the list is empty.
+// Refusals counts a workflow's refused requests by code, from the minute of since on, last refused
+// first. A zero since means the last 24 hours. If accountID is not empty and the workflow belongs
+// to another account, the list is empty.
 func (s *Service) Refusals(
 	ctx context.Context, caller Caller, accountID, workflowID string, since time.Time, page Page,
 ) (api.List[api.Refusal], error) {
@@ -48,7 +47,7 @@ func (s *Service) Refusals(
 					return none, err
 				}
 			}
-			// The number of refusal sums is bounded by the number of codes.
+			// The list is short: there is at most one sum per code.
 			sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool {
 				return sum.Code == after
 			})+1:]
@@ -58,8 +57,8 @@ func (s *Service) Refusals(
 		})
 }
 
-// AllRefusals counts the refused requests by workflow and code, of all workflows or of an account's
-// current ones.
+// AllRefusals counts refused requests by workflow and code, for all workflows or for an account's
+// current ones. A zero since means the last 24 hours.
 func (s *Service) AllRefusals(
 	ctx context.Context, caller Caller, accountID string, since time.Time, page Page,
 ) (api.List[api.WorkflowRefusal], error) {
@@ -87,8 +86,8 @@ func (s *Service) AllRefusals(
 		})
 }
 
-// refusalsOf reads refusals after a position. If accountID is not empty, it reads only refusals of
-// this account's workflows. The database does not store the account of a workflow, because it may
+// refusalsOf reads refusals after a position. If accountID is not empty, it returns only refusals
+// of that account's workflows. The database does not store a workflow's account, because it may
 // change.
 func (s *Service) refusalsOf(
 	ctx context.Context, accountID string, since time.Time, after store.RefusalPosition, limit int,

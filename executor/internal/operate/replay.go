@@ -14,13 +14,14 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// maxIdempotencyKey is the maximum length of the key of a call, in bytes.
+// maxIdempotencyKey is the maximum length of an idempotency key in bytes.
 const maxIdempotencyKey = 255
 
 // ReplayExecution starts a new execution with the body, headers and query of an execution that has
-// ended, or was rejected. A repeated call with the same key returns the execution of the first
-// call; without a key (""), each call starts another execution. The account and the queue are the
-// workflow's current ones. The workflow's plan and whether it is active do not matter.
+// ended or was rejected. A repeated call with the same idempotency key returns the execution of the
+// first call; without a key (""), each call starts another execution. The new execution belongs to
+// the workflow's current account and queue. It starts even if the workflow is inactive or its plan
+// would refuse it.
 func (s *Service) ReplayExecution(
 	ctx context.Context, caller Caller, id, key string,
 ) (api.Started, error) {
@@ -49,8 +50,8 @@ func (s *Service) ReplayExecution(
 			}
 			as = fresh.String()
 		} else if _, err := s.config.Store.Get(ctx, as); !errors.Is(err, store.ErrNotFound) {
-			// The stream keeps message IDs only for the dedup window, the database keeps them
-			// longer.
+			// The stream keeps message IDs only for the deduplication window; the database keeps
+			// them longer.
 			return api.Started{ExecutionID: as}, err
 		}
 		err = s.startAgain(ctx, caller, record, execution.Start{ID: as, ReplayOf: record.ID},
@@ -70,13 +71,13 @@ func validKey(key string) error {
 	return nil
 }
 
-// keyOfAll is the key of bulk replays without a key of their own: together, they replay each
+// keyOfAll is the idempotency key of bulk replays without one. All of those together replay each
 // execution once.
 const keyOfAll = "all"
 
-// ReplayRejected replays rejected executions, the oldest first, at most MaxBulk of them. It skips
-// executions that such a call with the same key has replayed before, so an interrupted call can be
-// repeated. It counts the executions that cannot be replayed by the code of the reason.
+// ReplayRejected replays rejected executions, oldest first, at most MaxBulk of them. It skips
+// executions that an earlier call with the same key has replayed, so an interrupted call can be
+// repeated. It counts the executions that cannot be replayed by error code.
 func (s *Service) ReplayRejected(
 	ctx context.Context, caller Caller, filter ExecutionFilter, key string,
 ) (api.Replayed, error) {
@@ -98,7 +99,8 @@ func (s *Service) ReplayRejected(
 	})
 }
 
-// startAgain starts an execution with another execution's request, once: its ID is the message ID.
+// startAgain starts an execution with another execution's request, only once: its ID is the message
+// ID.
 func (s *Service) startAgain(
 	ctx context.Context, caller Caller, record store.Record, start execution.Start,
 	triggerOf triggers,
@@ -111,8 +113,8 @@ func (s *Service) startAgain(
 	return err
 }
 
-// prepareAgain sets the request of a start to the request of another execution, and returns the
-// trigger node at which it starts.
+// prepareAgain copies the request of another execution into a start, and returns the trigger node
+// that it starts at.
 func (s *Service) prepareAgain(
 	ctx context.Context, caller Caller, record store.Record, start *execution.Start,
 	triggerOf triggers,
@@ -131,17 +133,17 @@ func (s *Service) prepareAgain(
 		return nil, err
 	}
 	start.Payload, start.Headers, start.Query = original.payload, original.headers, original.query
-	// It was verified when it arrived.
+	// The request was verified when it arrived.
 	start.Sender, start.Verified = original.sender, original.verified
 	start.OrderKey = original.orderKey
 	return trigger, nil
 }
 
-// triggers finds the trigger node at which an execution starts again.
+// triggers looks up the trigger node of an execution to be restarted.
 type triggers func(ctx context.Context, caller Caller,
 	workflowID, nodeID string) (*edit.TriggerInfo, error)
 
-// bulkTimeout is the maximum duration of a bulk call; another call does the rest. bulkReserve is
+// bulkTimeout is the maximum duration of a bulk call; repeated calls do the rest. bulkReserve is
 // the part of it that is reserved for the last batch.
 const (
 	bulkTimeout = 45 * time.Second

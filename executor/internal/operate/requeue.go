@@ -10,10 +10,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RequeueExecution requeues a dead letter. A quarantined message is recorded, if the database
-// accepts it now. A failed execution is started again with its body, once: the new ID, which is
-// derived from the original's, is the message ID, too. So repeated and concurrent calls, and a call
-// after a crash between publishing and marking, return the same execution.
+// RequeueExecution requeues a dead letter or a canceled execution. A quarantined message is
+// recorded, if the database accepts it now. An execution is restarted with its body, only once: the
+// new ID is derived from the original's and is also the message ID. Repeated and concurrent calls,
+// and a call after a crash between publishing and marking, therefore return the same execution.
 func (s *Service) RequeueExecution(
 	ctx context.Context, caller Caller, id string,
 ) (api.Started, error) {
@@ -39,7 +39,8 @@ func (s *Service) RequeueExecution(
 			return api.Started{ExecutionID: record.RequeuedAs}, nil
 		}
 		as := execution.IDForRequeue(record.ID)
-		// The stream keeps message IDs only for the dedup window, the database keeps them longer.
+		// The stream keeps message IDs only for the deduplication window; the database keeps them
+		// longer.
 		_, err = s.config.Store.Get(ctx, as)
 		if errors.Is(err, store.ErrNotFound) {
 			err = s.startAgain(ctx, caller, record, execution.Start{ID: as, RerunOf: record.ID},

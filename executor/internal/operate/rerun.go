@@ -36,7 +36,8 @@ func (s *Service) RerunTrigger(
 	})
 }
 
-// RerunExecution starts an execution's trigger node again, with its sample payload.
+// RerunExecution starts a new execution at an execution's trigger node, with the node's sample
+// payload.
 func (s *Service) RerunExecution(
 	ctx context.Context, caller Caller, id string,
 ) (api.Started, error) {
@@ -55,8 +56,8 @@ func (s *Service) RerunExecution(
 	})
 }
 
-// triggerOf returns the trigger node of an execution that is to run again. The workflow may have
-// moved to an account that the caller does not see.
+// triggerOf returns the trigger node of an execution to be run again. It fails if the workflow has
+// moved to an account that the caller has no access to.
 func (s *Service) triggerOf(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (*edit.TriggerInfo, error) {
@@ -97,8 +98,8 @@ func (s *Service) rerun(
 }
 
 // start publishes the start of an execution at a trigger node, and returns when the stream has
-// stored it. With once, the stream stores it only once, by its ID; stored reports whether this call
-// stored it.
+// stored it. If once is true, the stream deduplicates it by execution ID; stored reports whether
+// this call stored it.
 func (s *Service) start(
 	ctx context.Context, at *edit.TriggerInfo, start execution.Start, once bool,
 ) (stored bool, err error) {
@@ -111,7 +112,7 @@ func (s *Service) start(
 	traceparent, endSpan := s.startTrace(ctx, stream.SubjectOf(&start), start.ID)
 	defer func() { endSpan(err) }()
 	start.Trace = traceparent
-	var unfit error // the start cannot be encoded
+	var unfit error // set if the start cannot be encoded
 	publish := func(once bool) (*jetstream.PubAck, error) {
 		return s.starts.Publish(ctx, start.Queue, start.WorkflowID,
 			func(place stream.Place) (*nats.Msg, error) {
@@ -131,7 +132,7 @@ func (s *Service) start(
 		if s.isStart(ctx, ack, start.ID) {
 			return false, nil
 		}
-		// Another message has used the ID, so the start is stored without a message ID.
+		// Another message has used the ID, so publish the start without a message ID.
 		_, err = publish(false)
 	}
 	if unfit != nil {
@@ -143,9 +144,9 @@ func (s *Service) start(
 	return true, nil
 }
 
-// isStart reports whether the original of a duplicate message is the start of an execution, or
-// carries the ID of a start in another stream. A message that cannot be read now counts
-// as a start, because it has the ID.
+// isStart reports whether the original of a duplicate message is the start of the execution, or
+// marks a start that is in another stream. A message that cannot be read now counts as a start,
+// because it has the ID.
 func (s *Service) isStart(ctx context.Context, ack *jetstream.PubAck, id string) bool {
 	msg, err := s.starts.At(ctx, ack.Stream, ack.Sequence)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// MaxSecrets is the maximum number of secrets of one sender that are valid at the same time.
+// MaxSecrets is the maximum number of valid secrets of one sender.
 const MaxSecrets = sender.MaxSecrets
 
-// SenderPresets lists all presets, in the table's order.
+// SenderPresets lists all presets, in the order of the table of presets.
 func (s *Service) SenderPresets(
 	ctx context.Context, caller Caller,
 ) (api.List[api.SenderPreset], error) {
@@ -54,8 +54,8 @@ func orEmpty(texts []string) []string {
 	return texts
 }
 
-// Sender returns a node's sender. For editors, it contains the text of a secret that the provider
-// has sent, once.
+// Sender returns a node's sender. For editors, it includes the secrets that the provider has sent
+// and that were not shown before.
 func (s *Service) Sender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Sender, error) {
@@ -87,7 +87,7 @@ func noSender(nodeID string) error {
 	}
 }
 
-// showCaptured adds the texts of secrets that were not shown before.
+// showCaptured adds the text of captured secrets that were not shown before.
 func (s *Service) showCaptured(
 	ctx context.Context, caller Caller, info *edit.SenderInfo, wire *api.Sender,
 ) error {
@@ -95,7 +95,7 @@ func (s *Service) showCaptured(
 		if !info.Secrets[i].Unseen {
 			continue
 		}
-		// The audit log has an entry about the caller who has seen it.
+		// The audit log records the caller who has seen them.
 		texts, err := s.config.Editor.RevealCaptured(withActor(ctx, caller), info.Workflow.ID,
 			info.NodeID)
 		if err != nil {
@@ -109,15 +109,15 @@ func (s *Service) showCaptured(
 	return nil
 }
 
-// redactSecrets removes the fields that a viewer may not see.
+// redactSecrets removes the fields that viewers have no access to.
 func redactSecrets(s *api.Sender) {
 	for i := range s.Secrets {
 		s.Secrets[i].Last4 = ""
 	}
 }
 
-// PutSender gives a node a sender, or replaces its sender. The observations of a sender with
-// another preset are deleted, because they do not apply to the new sender.
+// PutSender sets or replaces a node's sender. If the preset changes, the previous sender's
+// observations are deleted, because they do not apply to the new sender.
 func (s *Service) PutSender(
 	ctx context.Context, caller Caller, workflowID, nodeID string, put api.PutSender,
 ) (PutResult[api.Sender], error) {
@@ -142,8 +142,7 @@ func (s *Service) PutSender(
 		})
 }
 
-// RemoveSender removes a node's sender, and the times of its last requests. The node keeps its
-// token.
+// RemoveSender removes a node's sender and the observations about it. The node keeps its token.
 func (s *Service) RemoveSender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) error {
@@ -156,7 +155,7 @@ func (s *Service) RemoveSender(
 		})
 }
 
-// AddSenderSecret gives a node's sender another secret.
+// AddSenderSecret adds a secret to a node's sender.
 func (s *Service) AddSenderSecret(
 	ctx context.Context, caller Caller, workflowID, nodeID string, add api.AddSenderSecret,
 ) (api.Sender, error) {
@@ -186,7 +185,7 @@ func (s *Service) RemoveSenderSecret(
 		})
 }
 
-// senderOnWire returns the API's form of a sender, with the times of its last requests.
+// senderOnWire converts a sender to the API's form, with the times of its last requests.
 func (s *Service) senderOnWire(ctx context.Context, info *edit.SenderInfo) (api.Sender, error) {
 	seen, err := s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
 	return senderOf(info, seen), err

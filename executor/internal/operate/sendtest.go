@@ -19,10 +19,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// SendTest posts a request of the node's sender, signed with the sender's newest secret, to the
-// node's webhook URL, and returns the endpoint's answer, also if it is a refusal. It runs in the
-// executor so that the secret does not leave it. It sends nothing if the executor does not know
-// what is needed to sign the sender's requests.
+// SendTest sends a request in the form of the node's sender, signed with the sender's newest
+// secret, to the node's webhook URL, and returns the endpoint's response, even if it is a refusal.
+// It runs in the executor so that the secret does not leave it. It sends nothing if the executor
+// lacks what is needed to sign the request.
 func (s *Service) SendTest(
 	ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {
@@ -46,7 +46,7 @@ func (s *Service) SendTest(
 	})
 }
 
-// senderToTry returns a node's sender, or a sender that signs nothing if the node has none.
+// senderToTry returns a node's sender, or one that signs nothing if the node has none.
 func (s *Service) senderToTry(
 	ctx context.Context, workflowID, nodeID string,
 ) (*sender.Sender, error) {
@@ -111,7 +111,7 @@ func validHeader(name string, values []string) bool {
 		})
 }
 
-// try identifies, signs and sends a request.
+// try sets the delivery ID of a request, signs it and sends it.
 func (s *Service) try(
 	ctx context.Context, at *edit.TriggerInfo, as *sender.Sender, r sender.Request,
 	deliveryID string,
@@ -153,7 +153,7 @@ func (s *Service) try(
 		URL:    r.URL,
 		Body:   signed.Body,
 	}, now) != nil
-	// A sender's own answer does not show whether the request was filtered.
+	// The response to a handshake does not show whether the request was filtered.
 	filtered := answer.Filtered ||
 		at.Filter != nil && !isHandshake && answer.ExecutionID == "" && answer.Status/100 == 2
 	if answer.ExecutionID == "" && answer.Code == "" &&
@@ -175,7 +175,7 @@ func (s *Service) try(
 	}, nil
 }
 
-// cannotSign returns the error for a test that cannot be signed; it says what to do instead.
+// cannotSign returns the error for a test that cannot be signed, which explains what to do instead.
 func cannotSign(as *sender.Sender, why error) error {
 	preset, _ := sender.Lookup(as.Preset())
 	const instead = " Or start an execution on the sample payload without the endpoint: POST " +

@@ -9,15 +9,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Sessions stores which sessions of the console have been ended before they expired. They are
-// stored in the database, so a session is ended at every executor, and after a restart.
+// Sessions records which console sessions were ended before they expired. They are stored in the
+// database, so a session is ended on every executor and stays ended after a restart.
 type Sessions struct{ store store.Store }
 
-// NewSessions returns the Sessions of a database.
+// NewSessions returns the Sessions stored in a database.
 func NewSessions(records store.Store) *Sessions { return &Sessions{records} }
 
-// End ends a session that would expire at the time until. When it returns without an error, every
-// executor refuses the session.
+// End ends a session that would expire at until. When it returns without an error, every executor
+// rejects the session.
 func (s *Sessions) End(ctx context.Context, id string, until time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

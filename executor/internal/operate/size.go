@@ -9,10 +9,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// week is the time for which Size counts requests. Counts by the minute are not kept longer.
+// week is the period for which Size counts requests. Per-minute counts are not kept longer.
 const week = 7 * 24 * time.Hour
 
-// Size returns the size of the installation, and what it did in the last week.
+// Size returns the size of the installation and its activity in the last week.
 func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
 	return read(ctx, s, caller, needs(Admin, ofAll),
 		func(ctx context.Context) (api.Size, error) {
@@ -44,7 +44,7 @@ func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
 		})
 }
 
-// hours adds up counts by the minute, which are in order, by the hour.
+// hours sums per-minute counts, which must be in order, by hour.
 func hours(minutes []store.MinuteCount) []api.SizeHour {
 	hours := []api.SizeHour{}
 	for _, n := range minutes {

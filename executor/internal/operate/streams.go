@@ -7,9 +7,9 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// MaxStreams is the maximum number of event streams that one caller may have open at one executor.
-// Each stream looks up the changes of all accounts, so that an unlimited number of streams of one
-// viewer would slow down every other caller.
+// MaxStreams is the maximum number of event streams that one caller may have open on one executor.
+// Each stream looks up the changes of all accounts, so an unlimited number of them would let one
+// viewer slow down every other caller.
 const MaxStreams = 500
 
 // streams counts the open event streams of each caller. The zero value is ready to use. It is safe
@@ -19,8 +19,8 @@ type streams struct {
 	open map[Identity]int
 }
 
-// begin counts another stream of a caller, or returns an error if there are too many. Without an
-// error, end must be called once.
+// begin counts another stream of a caller, or returns an error if there are too many. If it
+// succeeds, end must be called once.
 func (s *streams) begin(caller Caller) (end func(), err error) {
 	identity := caller.Identity() // the name and the role may change while a stream is open
 	s.mu.Lock()

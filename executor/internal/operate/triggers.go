@@ -14,16 +14,16 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// MaxTokens is the maximum number of tokens of one trigger node that are valid at the same time.
+// MaxTokens is the maximum number of valid tokens of one trigger node.
 const MaxTokens = edit.MaxTokens
 
-// HoldsToken reports whether a text contains a webhook's token or a key.
+// HoldsToken reports whether a text contains a webhook token or a key.
 func HoldsToken(text string) bool {
 	return strings.Contains(text, registry.TokenPrefix) || strings.Contains(text, KeyPrefix)
 }
 
-// Trigger returns a trigger node with its URL and its tokens in clear text. For viewers, it leaves
-// the tokens out.
+// Trigger returns a trigger node with its URL and its tokens in clear text. For viewers, it omits
+// the URL and the tokens.
 func (s *Service) Trigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Trigger, error) {
@@ -62,8 +62,8 @@ func (s *Service) trigger(
 	return s.triggerOnWire(info, seen), nil
 }
 
-// PatchTrigger changes the settings of a trigger node. patch receives the settings of the operator,
-// without the sample payload, and changes them; it may be called more than once.
+// PatchTrigger changes the settings of a trigger node. patch modifies the settings that an operator
+// can change, without the sample payload; it may be called more than once.
 func (s *Service) PatchTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 	patch func(*api.TriggerSettings) error,
@@ -105,7 +105,7 @@ func (s *Service) PatchTrigger(
 		})
 }
 
-// SetSamplePayload sets a node's sample payload, which is one JSON text.
+// SetSamplePayload sets a node's sample payload, which must be one JSON text.
 func (s *Service) SetSamplePayload(
 	ctx context.Context, caller Caller, workflowID, nodeID string, sample []byte,
 ) (api.Trigger, error) {
@@ -119,15 +119,15 @@ func (s *Service) SetSamplePayload(
 		})
 }
 
-// RotateToken gives a node a new token. Each call creates another token, so its errors say whether
-// to repeat the call.
+// RotateToken gives a node a new token. Each call creates another token, so its errors state
+// whether to repeat the call. The old token stays valid for keepOld.
 func (s *Service) RotateToken(
 	ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
 	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
-			// Everything else that the answer needs is read first: otherwise a failure would lose
-			// a new token.
+			// Read everything else that the response needs first: a failure afterwards would lose
+			// the new token.
 			before, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 			if err != nil {
 				return none, err
@@ -147,7 +147,7 @@ func (s *Service) RotateToken(
 		})
 }
 
-// rotationFailed marks an error as final: a repeated call would rotate again.
+// rotationFailed marks an error as final where a repeated call would rotate the token again.
 func (s *Service) rotationFailed(ctx context.Context, err error) error {
 	failed := s.explain(ctx, err)
 	const unknown = "NATS cannot be reached now. The new token may or may not be stored: GET the " +
@@ -167,7 +167,7 @@ func (s *Service) rotationFailed(ctx context.Context, err error) error {
 	return failed
 }
 
-// seen holds the records' information about a trigger node.
+// seen holds what the database knows about a trigger node.
 type seen struct {
 	tokens map[string]time.Time // when each token was last used, by ID
 	sender store.SenderSeen
@@ -223,7 +223,7 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, observed seen) api.Trigg
 	return wire
 }
 
-// answerToAPI returns the API's form of a setting. a may be nil.
+// answerToAPI converts a setting to the API's form. a may be nil.
 func answerToAPI(a *registry.Answer) *api.Answer {
 	if a == nil {
 		return nil
@@ -231,7 +231,7 @@ func answerToAPI(a *registry.Answer) *api.Answer {
 	return &api.Answer{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
 }
 
-// answerFromAPI returns the registry's form of a setting. a may be nil.
+// answerFromAPI converts a setting to the registry's form. a may be nil.
 func answerFromAPI(a *api.Answer) *registry.Answer {
 	if a == nil {
 		return nil
@@ -240,7 +240,7 @@ func answerFromAPI(a *api.Answer) *registry.Answer {
 }
 
 // filteredOf returns the requests that did not match a node's filter, or nil if the node has no
-// filter and there were no such requests.
+// filter and there were none.
 func filteredOf(info *edit.TriggerInfo, f store.Filtered) *api.Filtered {
 	if f.Count == 0 && info.Filter == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 type Batch = changes.Batch
 
 // Watching is a watch of changed records. It reports the IDs of records of all accounts; Changed
-// returns only the records that the caller sees.
+// returns only the records that the caller has access to.
 type Watching struct {
 	changes.Watching
 	// Ended is closed when the caller's key is revoked or expires. nil means that this cannot
@@ -23,8 +23,9 @@ type Watching struct {
 	Ended <-chan struct{}
 }
 
-// Watch watches from now on, or, unless the time is zero, from the batch after the batch of that
-// time. If it succeeds, Cancel must be called once. A caller has at most MaxStreams watches.
+// Watch reports changes from now on or, if after is not zero, from the batch that follows the one
+// of that time. If it succeeds, Cancel must be called once. A caller has at most MaxStreams
+// watches.
 func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Watching, error) {
 	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (Watching, error) {
 		end, err := s.streams.begin(caller)
@@ -48,8 +49,8 @@ func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Wa
 	})
 }
 
-// Changed returns the current records of some IDs, the oldest first. If accountID or workflowID is
-// not empty, it returns only records of that account or workflow.
+// Changed returns the current records for some IDs, oldest first. If accountID or workflowID is not
+// empty, it returns only records of that account or workflow.
 func (s *Service) Changed(
 	ctx context.Context, caller Caller, ids []string, accountID, workflowID string,
 ) ([]Execution, error) {

@@ -31,7 +31,7 @@ func (f WorkflowFilter) matches(w *registry.Workflow) bool {
 		strings.Contains(strings.ToLower(w.Name), text)
 }
 
-// Workflows lists the workflows, by ID.
+// Workflows lists the workflows, sorted by ID.
 func (s *Service) Workflows(
 	ctx context.Context, caller Caller, filter WorkflowFilter, page Page,
 ) (api.List[api.Workflow], error) {
@@ -49,10 +49,11 @@ func (s *Service) Workflows(
 		})
 }
 
-// searchedAtOnce is the number of workflows, or of refusals, that a search reads at once.
+// searchedAtOnce is how many workflows or refusals a search reads at a time.
 const searchedAtOnce = 1000
 
-// workflows iterates over the workflows of an account after an ID, by ID. "" means all accounts.
+// workflows iterates over an account's workflows after an ID, sorted by ID. An empty accountID
+// means all accounts.
 func (s *Service) workflows(accountID, after string) iter.Seq[*registry.Workflow] {
 	return func(yield func(*registry.Workflow) bool) {
 		for {
@@ -100,7 +101,7 @@ func (s *Service) Workflow(ctx context.Context, caller Caller, id string) (api.W
 		})
 }
 
-// current returns a workflow, with all changes that were confirmed before the call.
+// current returns a workflow, including all changes that were confirmed before the call.
 func (s *Service) current(ctx context.Context, id string) (*registry.Workflow, error) {
 	if err := s.config.Editor.Current(ctx); err != nil {
 		return nil, err
@@ -112,14 +113,15 @@ func (s *Service) current(ctx context.Context, id string) (*registry.Workflow, e
 	return have.Record, nil
 }
 
-// Origin is the workflow and the node of an execution or a message. They may have been deleted.
+// Origin describes the workflow and the trigger node of an execution or a message. They may have
+// been deleted.
 type Origin struct {
 	WorkflowName string
 	HasWorkflow  bool // whether the workflow still exists
 	HasNode      bool // whether its trigger node still exists
 }
 
-// Origin looks up a trigger node in this process's directory, which may lag a little behind.
+// Origin looks up a trigger node in this process's directory, which may lag slightly behind.
 func (s *Service) Origin(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (Origin, error) {
@@ -141,19 +143,20 @@ func hasNode(w *registry.Workflow, nodeID string) bool {
 	return w.Trigger(nodeID) != nil
 }
 
-// IfUpdatedAt limits the changes of a context to the version of a workflow that was made at a time.
-// A change of another version fails with api.CodeChangedSince. The zero time means any version.
+// IfUpdatedAt returns a context in which changes apply only to the version of a workflow that was
+// made at a time. Changing another version fails with api.CodeChangedSince. A zero time allows any
+// version.
 func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
 	return edit.IfUpdatedAt(ctx, at)
 }
 
-// PutWorkflow creates an inactive workflow or, unless it must be new, replaces a workflow.
+// PutWorkflow creates an inactive workflow, or replaces one unless mustBeNew is true.
 func (s *Service) PutWorkflow(
 	ctx context.Context, caller Caller, id string, put api.PutWorkflow, mustBeNew bool,
 ) (PutResult[api.Workflow], error) {
 	spec := specOf(put)
 	spec.ID, spec.IfNew = id, mustBeNew
-	spec.Within = caller.AccountID // another caller may create it meanwhile
+	spec.Within = caller.AccountID // another caller may create it in the meantime
 	return change(ctx, s, caller, needs(Editor, ofNewWorkflow(id, put.AccountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
@@ -170,7 +173,7 @@ func (s *Service) PutWorkflow(
 		})
 }
 
-// specOf returns the registry's form of a workflow.
+// specOf converts a workflow to the registry's form.
 func specOf(put api.PutWorkflow) edit.WorkflowSpec {
 	spec := edit.WorkflowSpec{
 		AccountID: put.AccountID,
@@ -196,7 +199,8 @@ func specOf(put api.PutWorkflow) edit.WorkflowSpec {
 	return spec
 }
 
-// putOf returns the API's form of a specification. It is the inverse of specOf.
+// putOf converts a specification to the API's form, without sample payloads. It is the inverse of
+// specOf.
 func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
 	put := api.PutWorkflow{AccountID: spec.AccountID, Name: spec.Name, Queue: spec.Queue}
 	if spec.RateLimit != nil {
@@ -215,8 +219,8 @@ func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
 	return put
 }
 
-// PatchWorkflow changes a workflow. patch receives the settings of the operator, without the sample
-// payloads, and changes them; it may be called more than once.
+// PatchWorkflow changes a workflow. patch modifies the settings that an operator can change,
+// without the sample payloads; it may be called more than once.
 func (s *Service) PatchWorkflow(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutWorkflow) error,
 ) (api.Workflow, error) {
@@ -251,7 +255,7 @@ func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) 
 	})
 }
 
-// Activate lets a workflow's webhooks start executions.
+// Activate makes a workflow's webhooks start executions.
 func (s *Service) Activate(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
 	return s.switchTo(ctx, caller, id, s.config.Editor.Activate)
 }
@@ -305,8 +309,8 @@ func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 	return result
 }
 
-// planRefusal returns the code with which the plan refuses an active workflow's webhooks, or "" if
-// it does not refuse them.
+// planRefusal returns the code that the plan refuses an active workflow's webhooks with, or "" if
+// it accepts them.
 func (s *Service) planRefusal(w *registry.Workflow) string {
 	view, ok := s.config.Directory.Lookup(w.ID)
 	switch {

@@ -329,8 +329,9 @@ type Store interface {
 		ctx context.Context, ids []string, at time.Time, audit func(id string) AuditEntry,
 	) (requested []string, err error)
 
-	// Cancel ends queued records as canceled if an operator has requested their cancellation, and
-	// returns their IDs. It does not change any other record.
+	// Cancel ends the records that are still queued as canceled, and returns their IDs. It does not
+	// change any other record. It does not check that cancellation was requested: call
+	// RequestCancel first.
 	Cancel(ctx context.Context, ids []string, at time.Time) (canceled []string, err error)
 
 	// Dismiss removes failed records and unreadable messages from the dead letters, and returns the
@@ -361,10 +362,10 @@ type Store interface {
 	// none are left to delete.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 
-	// PruneCounts deletes, from before a time, the per-minute counts of AddRefusals and Minutes and
-	// the report IDs. It also deletes the oldest refusals by workflow until about keep rows are
-	// left. It deletes at most limit rows in one transaction and returns their number; fewer than
-	// limit means that none are left to delete.
+	// PruneCounts deletes the per-minute counts of AddRefusals and Minutes, and the report IDs,
+	// from before a time. It also deletes refusals by workflow from before that time, and the
+	// oldest ones until about keep rows are left, but at most limit refusals in one transaction. It
+	// returns the number of deleted refusals; fewer than limit means that none are left to delete.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
 	// PrunePending deletes the steps of unrecorded executions that arrived before a time, and
@@ -483,7 +484,7 @@ type Store interface {
 	// for which IsEmpty returns true.
 	Restore(ctx context.Context, part Part) error
 
-	// IsEmpty reports whether there are no records and no counts.
+	// IsEmpty reports whether there are no records and no counts of accepted requests.
 	IsEmpty(ctx context.Context) (bool, error)
 
 	// Size returns the size of the database. It reads few rows, however large the database is.

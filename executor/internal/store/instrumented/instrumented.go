@@ -1,4 +1,4 @@
-// Package instrumented exports the duration and the failures of database operations as metrics.
+// Package instrumented exports the durations and failures of database operations as metrics.
 package instrumented
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// operations lists the operations that are measured.
+// operations lists the measured operations.
 var operations = []string{
 	"apply", "add duplicates", "add refusals", "get", "get many", "list", "list oldest",
 	"count by time", "tokens last used", "add token uses",
@@ -21,7 +21,8 @@ var operations = []string{
 	"prune", "prune counts", "prune early", "end lost", "request cancel", "cancel",
 }
 
-// Observer returns an observer that adds to the metrics.
+// Observer returns an observer that updates the metrics. Operations that fail because their context
+// is done are not counted as failures.
 func Observer(registerer prometheus.Registerer) store.Observer {
 	durations := prometheus.NewHistogramVec(
 		ops.Histogram("hookstart_executor_database_duration_seconds",

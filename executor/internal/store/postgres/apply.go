@@ -16,17 +16,17 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Each statement takes a whole batch as arrays: one round trip, and no limit on its size.
+// Each statement takes a whole batch as arrays: one round trip, and no limit on the batch size.
 const (
-	// lockPending takes the lock relational.Pending: exclusively if a step has no record, otherwise
-	// shared.
+	// lockPending acquires the lock relational.Pending: exclusively if the record of any step is
+	// missing, otherwise shared.
 	lockPending = `SELECT missing, CASE WHEN missing THEN pg_advisory_xact_lock($2)::text
 		ELSE pg_advisory_xact_lock_shared($2)::text END
 		FROM (SELECT EXISTS (SELECT FROM unnest($1::bytea[]) AS named (id)
 			WHERE NOT EXISTS (SELECT FROM executions e
 			WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
 
-	// lockStanding locks the rows in the order of IDs, because it locks after sorting.
+	// lockStanding locks the rows in ID order, because PostgreSQL locks them after sorting.
 	lockStanding = `SELECT id, status, origin, accepted_at, coalesce(attempts, 0) FROM executions
 		WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 
@@ -42,8 +42,8 @@ const (
 		WHERE e.id = m.id`
 )
 
-// LockPending implements relational.Tx. With the lock, this transaction sees what the transactions
-// of other executors keep or record, and they see what it does.
+// LockPending implements relational.Tx. With the lock held, this transaction sees what other
+// executors' transactions have kept or recorded, and they will see what this one does.
 func (tx transaction) LockPending(
 	ctx context.Context, batch store.Batch,
 ) (mayKeep bool, err error) {
@@ -56,7 +56,7 @@ func (tx transaction) LockPending(
 	return mayKeep, err
 }
 
-// HasPending implements relational.Tx. Asking would cost one more round trip.
+// HasPending implements relational.Tx. Checking would cost one more round trip.
 func (tx transaction) HasPending(context.Context) (bool, error) { return true, nil }
 
 // InsertNew implements relational.Tx.
@@ -67,7 +67,7 @@ func (tx transaction) InsertNew(
 		return nil, nil
 	}
 	records = byAcceptance(records)
-	numbers, err := numbersOf(ctx, tx.Tx, tx.origins, records) // Prepare has made them known
+	numbers, err := numbersOf(ctx, tx.Tx, tx.origins, records) // Prepare has stored the origins
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +94,10 @@ func (tx transaction) InsertNew(
 	return inserted, err
 }
 
-// byAcceptance returns records in the order in which they were accepted: then rows and the indexes
-// of times grow at their ends, and executors that insert the same records wait for each other in
-// one order. If two records have the same ID, it returns the first. It sorts indexes and not
-// records, which are large.
+// byAcceptance returns records in the order of their acceptance. Rows are then appended at the end
+// of the table and of the time indexes, and executors that insert the same records lock them in the
+// same order. If two records have the same ID, only the first is returned. It sorts indices instead
+// of records, because records are large.
 func byAcceptance(records []store.Record) []store.Record {
 	known := make(map[string]bool, len(records))
 	order := make([]int, 0, len(records))
@@ -114,7 +114,7 @@ func byAcceptance(records []store.Record) []store.Record {
 	return column(order, func(i int) store.Record { return records[i] })
 }
 
-// insertArrays inserts the records whose IDs are not there yet, and returns their IDs.
+// insertArrays inserts the records whose IDs do not exist yet, and returns their IDs.
 func insertArrays(
 	ctx context.Context, on runner, arrays []any, short bool,
 ) (ids [][]byte, err error) {
@@ -129,14 +129,14 @@ func insertArrays(
 	return pgx.CollectRows(rows, pgx.RowTo[[]byte])
 }
 
-// uniqueViolation is the SQLSTATE of a unique violation.
+// uniqueViolation is the SQLSTATE for a violated unique constraint.
 const uniqueViolation = "23505"
 
-// copyFrom is the number of records from which on they are copied. For 250 records COPY takes 0.7
-// of the CPU of an INSERT in PostgreSQL, but more round trips.
+// copyFrom is the minimum number of records for which COPY is used. For 250 records, COPY takes 0.7
+// times the CPU of an INSERT in PostgreSQL, but more round trips.
 const copyFrom = 100
 
-// copyRecords inserts short records if none of them is there yet. Otherwise it inserts none.
+// copyRecords inserts records in short form if none of them exists yet. Otherwise it inserts none.
 func copyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
 	point, err := tx.Begin(ctx)
 	if err != nil {

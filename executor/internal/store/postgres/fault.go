@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// blame wraps an error in a store.DataError if its SQLSTATE says that the data is at fault. After
+// blame wraps an error in a store.DataError if its SQLSTATE means that the data caused it. After
 // any other error, such as a lock timeout, a full disk, a damaged page or a lost connection, the
-// same call can succeed later.
+// same call may succeed later.
 func blame(err error) error {
 	failure, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -18,10 +18,10 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate migrates the tables under a lock, however many executors start at once, and refuses a
-// database that a newer program has migrated, or that was made before the first release. It has a
-// connection of its own, because waiting for another executor's migration, or building an index,
-// may take long.
+// migrate migrates the tables under a lock, however many executors start at the same time. It
+// rejects a database that was migrated by a newer program or created before the first release. It
+// uses a separate connection, because waiting for another executor's migration, or building an
+// index, may take long.
 func migrate(ctx context.Context, config *pgx.ConnConfig) (knows int64, err error) {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
@@ -29,13 +29,13 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (knows int64, err erro
 	if err != nil {
 		return 0, err
 	}
-	if _, _, err := provider.GetVersions(ctx); err != nil { // creates the table of versions
+	if _, _, err := provider.GetVersions(ctx); err != nil { // creates goose's version table
 		return 0, fmt.Errorf("read the schema version: %w", err)
 	}
 	if err := relational.CheckBaseline(ctx, db); err != nil {
 		return 0, err
 	}
-	// Up takes the lock, and does nothing to a newer database.
+	// Up acquires the lock, and does nothing if the database is newer.
 	if _, err := provider.Up(ctx); err != nil {
 		return 0, fmt.Errorf("migrate: %w", err)
 	}
@@ -61,11 +61,11 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 		goose.WithLogger(goose.NopLogger()), goose.WithSessionLocker(waitingLock{}))
 }
 
-// waitingLock is an advisory lock that waits for its turn. goose's own lock polls every few
-// seconds, so that the last of ten executors that start at once would be ready a minute later.
-// goose polls for the sake of migrations outside a transaction (CREATE INDEX CONCURRENTLY), which
-// waiting sessions would block. hookstart's migrations are transactions. Transactions that write
-// wait meanwhile.
+// waitingLock is a session lock that blocks until it is acquired. goose's lock polls every few
+// seconds instead, so the last of ten executors that start together would be ready a minute later.
+// goose polls because waiting sessions would block migrations outside a transaction (CREATE INDEX
+// CONCURRENTLY). All of hookstart's migrations are transactions. Transactions that write wait in
+// the meantime.
 type waitingLock struct{}
 
 var _ lock.SessionLocker = waitingLock{}

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// originArrays is the part of a statement that reads origins from arrays.
+// originArrays is the part of a statement that reads origins from array parameters.
 const originArrays = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
 	$6::text[], $7::text[], $8::boolean[])
 	AS n (workflow_id, node_id, account_id, queue, source, token_id, sender, verified)`
@@ -42,10 +42,10 @@ type runner interface {
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 }
 
-// numbersOf returns the numbers of the records' origins, and adds missing origins. Several
-// executors may add the same origins at the same time. On a pool, each statement is a transaction
-// of its own and adds origins in one order, so that no executor waits for the whole batch of
-// another one, and none deadlock.
+// numbersOf returns the numbers of the records' origins, adding origins that are missing. Several
+// executors may add the same origins concurrently. If on is a pool, each statement is a separate
+// transaction and adds origins in a fixed order, so executors cannot deadlock, nor wait until
+// another one has written its whole batch.
 func numbersOf(
 	ctx context.Context, on runner, known *relational.Origins, records []store.Record,
 ) (map[store.Origin]relational.Numbers, error) {

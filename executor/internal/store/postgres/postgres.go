@@ -1,10 +1,11 @@
-// Package postgres stores records in PostgreSQL. It is the driver for several executors.
+// Package postgres stores records in PostgreSQL. It is the driver for deployments with several
+// executors.
 //
-// Executors write overlapping rows at the same time. They cannot deadlock, because every
-// transaction takes its locks in one order: the keys of new executions, the keys of unreadable
-// messages, the records that change their state, minutes, token uses. Within each of these the
-// order is that of the keys, and for new executions the order of their acceptance. New rows of the
-// dimension tables of origins are added before, in transactions of their own.
+// Executors write overlapping rows concurrently. They cannot deadlock, because every transaction
+// acquires its locks in the same order: keys of new executions, keys of unreadable messages,
+// records that change their state, minutes, token uses. Within each of these, rows are locked in
+// key order; new executions are locked in the order of their acceptance. New rows of the dimension
+// tables of origins are added beforehand, in separate transactions.
 package postgres
 
 import (
@@ -22,24 +23,25 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// Store is a store.Store on one PostgreSQL database.
+// Store is a store.Store backed by one PostgreSQL database.
 type Store struct {
 	relational.Store
 
 	pool *pgxpool.Pool
-	// writer distinguishes this store's rows of counts by the minute from the rows of other stores.
-	// If two stores draw the same number, they sometimes wait for each other; the sums are right
-	// all the same.
+	// writer distinguishes this store's rows of per-minute counts from those of other stores. If
+	// two stores draw the same number, they sometimes wait for each other, but the sums are still
+	// correct.
 	writer int16
-	schema int64 // the version of the tables that this program knows
-	// reconnected has capacity for one value: see Reconnected.
+	schema int64 // the schema version that this program uses
+	// reconnected is buffered for one value: see Reconnected.
 	reconnected chan struct{}
 }
 
 var _ store.Store = (*Store)(nil)
 
 // Open connects to the database at a URL, postgres://user:password@host:port/database, and migrates
-// its tables. The URL's pool_max_conns sets the size of the pool. No error contains the password.
+// its tables. The pool_max_conns parameter of the URL sets the pool size. Errors never contain the
+// password.
 func Open(ctx context.Context, url string) (*Store, error) {
 	config, err := parse(url)
 	if err != nil {
@@ -49,7 +51,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	s := &Store{writer: int16(rand.IntN(math.MaxInt16)), reconnected: make(chan struct{}, 1)}
 	s.Store = relational.New(s, dialect)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		s.Origins.Forget() // it may be another server
+		s.Origins.Forget() // the connection may lead to another server
 		select {
 		case s.reconnected <- struct{}{}:
 		default:
@@ -67,7 +69,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	return s, nil
 }
 
-// OpenWait is like Open, and waits until starting ends for a server that is away.
+// OpenWait is like Open, but retries until starting is done if the server is unavailable.
 func OpenWait(starting context.Context, url string) (store.Store, error) {
 	var why error
 	for {
@@ -76,7 +78,7 @@ func OpenWait(starting context.Context, url string) (store.Store, error) {
 			return s, nil
 		}
 		if why == nil || starting.Err() == nil {
-			// After the timeout, the error would say nothing but that.
+			// Once starting has timed out, errors report only the timeout.
 			why = err
 		}
 		if errors.Is(err, errWrongURL) || errors.Is(err, relational.ErrBeforeBaseline) {
@@ -90,12 +92,13 @@ func OpenWait(starting context.Context, url string) (store.Store, error) {
 	}
 }
 
-// errStandby is the error of Ping on a server that takes no writes.
+// errStandby is returned by Ping for a server that does not accept writes.
 var errStandby = errors.New("the server is a standby that is not promoted, and takes no writes: " +
 	"promote it, or let the database URL lead to the primary (several hosts with " +
 	"target_session_attrs=read-write)")
 
-// Ping implements store.Store. An empty query would be answered by a standby, too.
+// Ping implements store.Store. An empty query is not enough, because a standby would answer it,
+// too.
 func (s *Store) Ping(ctx context.Context) error {
 	var version int64
 	var standby bool
@@ -128,8 +131,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// write runs one transaction that changes something. It is READ COMMITTED, whatever the server's
-// default, because the statements lock the rows on which they decide.
+// write runs one transaction that writes. It is READ COMMITTED, whatever the server's default,
+// because its statements lock the rows that their decisions depend on.
 func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
 	began := time.Now()
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{
@@ -144,9 +147,9 @@ func (s *Store) write(ctx context.Context, what string, do func(tx transaction) 
 	return s.Ended(ctx, what, began, blame(withCancellation(ctx, err)))
 }
 
-// checkSchema keeps others from migrating the tables until the transaction ends, and returns an
-// error if the tables have a version that this program does not know. The two statements are sent
-// as one message.
+// checkSchema prevents migrations until the transaction ends, and returns an error if the tables
+// have a newer schema version than this program supports. Both statements are sent in one round
+// trip.
 func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	var version int64
 	both := &pgx.Batch{}
@@ -160,8 +163,8 @@ func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	return relational.CheckSchema(version, s.schema)
 }
 
-// withCancellation adds the context's error where pgx reports only its consequence, a closed
-// connection.
+// withCancellation adds the context's error where pgx reports only its consequence, such as a
+// closed connection.
 func withCancellation(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)

@@ -10,7 +10,7 @@ import (
 const (
 	oldest = `SELECT id FROM executions WHERE accepted_at < $1 ORDER BY accepted_at, id LIMIT $2`
 
-	// lockOldest locks the rows in the order of IDs, as Apply does.
+	// lockOldest locks the rows in ID order, as Apply does.
 	lockOldest = `SELECT id FROM executions WHERE id = ANY ($1) ORDER BY id FOR UPDATE`
 )
 

@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// The second of two concurrent callers waits for the row, and then finds that the condition no
-// longer holds. Rows are locked in the order of IDs, as Apply locks them. 1, 2, 4 and 6 are
-// queued, running, failed and canceled: see relational.StatusCode.
+// The second of two concurrent callers waits for the row and then finds that the condition no
+// longer holds. Rows are locked in ID order, as in Apply. 1, 2, 4 and 6 are the codes of queued,
+// running, failed and canceled: see relational.StatusCode.
 const (
 	lockLost = `SELECT e.id, e.accepted_at FROM executions e
 		JOIN unnest($1::bytea[], $2::bigint[]) AS l (id, stream_sequence) USING (id)
@@ -111,7 +111,7 @@ func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 	return store.MessageKeyOf(uint64(sequence), prefix), err
 }
 
-// updated runs a statement and returns the rows that it returns.
+// updated runs a statement and returns the rows of its RETURNING clause or SELECT.
 func updated[T any](
 	ctx context.Context, tx transaction, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// The columns of new records. Most records have only those of the short form.
+// Columns of new records. Most records need only those of the short form.
 const (
 	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, ` +
 		`stream_sequence, content_type, delivery_id`
@@ -30,8 +30,8 @@ const (
 		longArrays + `) ON CONFLICT (id) DO NOTHING RETURNING id`
 )
 
-// recordArrays returns records as an array for each column, and reports whether all of them are
-// short.
+// recordArrays returns one array per column of records, and reports whether all records have the
+// short form.
 func recordArrays(
 	records []store.Record, numbers map[store.Origin]relational.Numbers,
 ) (arrays []any, short bool) {
@@ -121,7 +121,7 @@ func moveArrays(moves []store.StateUpdate, accepted map[string]time.Time) []any 
 	}
 }
 
-// column returns one value of each item.
+// column returns one value for each item.
 func column[T, V any](items []T, value func(T) V) []V {
 	values := make([]V, len(items))
 	for i, item := range items {
@@ -130,10 +130,10 @@ func column[T, V any](items []T, value func(T) V) []V {
 	return values
 }
 
-// keys returns IDs in their stored form.
+// keys returns the stored form of IDs.
 func keys(ids []string) [][]byte { return column(ids, store.IDKey) }
 
-// unless returns text, or nil if it equals none, which is stored as NULL.
+// unless returns a pointer to text, or nil, which is stored as NULL, if text equals none.
 func unless(text, none string) *string {
 	if text == none {
 		return nil
@@ -141,7 +141,7 @@ func unless(text, none string) *string {
 	return &text
 }
 
-// count is nil for 0, and so NULL.
+// count returns a pointer to n, or nil, which is stored as NULL, if n is 0.
 func count(n int) *int64 {
 	if n == 0 {
 		return nil
@@ -150,7 +150,7 @@ func count(n int) *int64 {
 	return &number
 }
 
-// optional returns nil, which is stored as NULL, for the zero time.
+// optional returns a pointer to t, or nil, which is stored as NULL, if t is zero.
 func optional(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -158,7 +158,7 @@ func optional(t time.Time) *time.Time {
 	return &t
 }
 
-// after is how many microseconds a time is after another one, and nil for the zero time.
+// after returns the microseconds from begin to t, or nil if t is zero.
 func after(begin, t time.Time) *int64 {
 	if t.IsZero() {
 		return nil

@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// connectTimeout bounds one attempt to connect, unless the URL says otherwise.
+// connectTimeout limits one attempt to connect, unless the URL sets a timeout.
 const connectTimeout = 5 * time.Second
 
-// limitConnecting lets this side notice a server that is gone: pgxpool lets an attempt to
-// connect take two minutes, and the system probes an idle connection only after hours.
+// limitConnecting makes the client notice quickly that a server is gone. By default, pgxpool lets
+// an attempt to connect take two minutes, and the system probes an idle connection only after
+// hours.
 func limitConnecting(config *pgx.ConnConfig) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
@@ -29,8 +30,8 @@ func limitConnecting(config *pgx.ConnConfig) {
 	config.DialFunc = dialer.DialContext
 }
 
-// sessionSettings are in force in every session, whatever the defaults of the server, the
-// database and the role are. What the URL sets is left as it is.
+// sessionSettings apply to every session, whatever the defaults of the server, the database and the
+// role. Settings in the URL take precedence.
 const sessionSettings = `(VALUES
 	-- Queries are planned for the tables as they are. A plan that was cached while a table was
 	-- empty reads all of it once it is large.
@@ -48,8 +49,8 @@ const sessionSettings = `(VALUES
 	('tcp_user_timeout', '20s')
 ) AS wanted (name, value)`
 
-// prepareConnection makes sure of what the driver relies on. A commit that was reported
-// survives a crash, even if the URL says otherwise.
+// prepareConnection applies the settings that the driver relies on. It turns synchronous_commit on,
+// even if the URL turns it off, because a reported commit must survive a crash.
 func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `SELECT set_config(name, wanted.value, false)
 		FROM pg_settings JOIN `+sessionSettings+` USING (name) WHERE source <> 'client'

@@ -18,8 +18,8 @@ var dialect = relational.Dialect{
 	// 4 is failed: see relational.StatusCode.
 	DeadLetter: `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
 	Trouble:    `e.trouble = ?`,
-	// The IDs are in an array, and each is looked up by itself, so that the planner must use the
-	// index of IDs.
+	// The IDs are passed as an array and each is looked up separately, which forces the planner to
+	// use the index of IDs.
 	OfDelivery: `e.id = ANY (ARRAY(SELECT found.id FROM unnest(?::bytea[]) AS wanted (id)
 		CROSS JOIN LATERAL (SELECT id, delivery_id FROM executions WHERE id = wanted.id
 		LIMIT 1) AS found WHERE found.delivery_id = ?
@@ -29,7 +29,7 @@ var dialect = relational.Dialect{
 	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code,
 		(sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
 		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
-	// The planner's estimate, where counting takes long.
+	// The planner's estimate is used where counting would take long.
 	Size: `SELECT pg_database_size(current_database()), 0::bigint,
 		CASE WHEN few.n < 100000 THEN few.n
 			ELSE greatest(few.n, (SELECT reltuples::bigint FROM pg_class
@@ -38,7 +38,7 @@ var dialect = relational.Dialect{
 		FROM (SELECT count(*) AS n FROM (SELECT 1 FROM executions LIMIT 100000) AS head) AS few`,
 }
 
-// numbered is a query with $1, $2 and so on for each ?.
+// numbered returns the query with $1, $2 and so on in place of each ?.
 func numbered(query string) string {
 	var b strings.Builder
 	for n := 1; ; n++ {
@@ -52,7 +52,7 @@ func numbered(query string) string {
 	}
 }
 
-// stored returns arguments in the form in which PostgreSQL stores them.
+// stored returns arguments in the form that PostgreSQL stores.
 func stored(args []any) []any {
 	return column(args, func(arg any) any {
 		switch v := arg.(type) {
@@ -75,7 +75,7 @@ func (s *Store) Read(
 	return s.Ended(ctx, operation, began, withCancellation(ctx, eachRow(rows, err, row)))
 }
 
-// eachRow hands on what a query found.
+// eachRow calls row for each row of a query's result.
 func eachRow(rows pgx.Rows, err error, row func(relational.Row) error) error {
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ type transaction struct {
 
 	writer   int16
 	origins  *relational.Origins
-	accepted map[string]time.Time // when the records that CurrentStates has returned were accepted
+	accepted map[string]time.Time // when the records returned by CurrentStates were accepted
 }
 
 // Exec implements relational.Tx.
@@ -119,7 +119,7 @@ func (tx transaction) Query(
 	return eachRow(rows, err, row)
 }
 
-// Insert implements relational.Tx. One statement takes all rows, as arrays.
+// Insert implements relational.Tx. A single statement inserts all rows, passed as arrays.
 func (tx transaction) Insert(
 	ctx context.Context, into string, rows [][]any, conflict string,
 ) error {
@@ -135,7 +135,7 @@ func (tx transaction) Insert(
 	return err
 }
 
-// arrayOf returns a column of rows as an array, and the array's type in the database.
+// arrayOf returns column i of rows as an array, and the array's element type in the database.
 func arrayOf(rows [][]any, i int) (array any, kind string) {
 	switch rows[0][i].(type) {
 	case string:
@@ -158,7 +158,7 @@ func arrayOf(rows [][]any, i int) (array any, kind string) {
 			return optional(time.Time(at))
 		}), "timestamptz"
 	}
-	// Tests insert into every table.
+	// Unreachable: tests insert into every table.
 	panic(fmt.Sprintf("postgres: a value of the type %T", rows[0][i]))
 }
 
@@ -167,7 +167,7 @@ func typed[V any](rows [][]any, i int) []V {
 	return column(rows, func(row []any) V { return row[i].(V) })
 }
 
-// AddMinutes implements relational.Tx. It adds to this executor's own rows.
+// AddMinutes implements relational.Tx. It adds to the rows of this executor.
 func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount) error {
 	if len(counts) == 0 {
 		return nil
@@ -182,7 +182,7 @@ func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount
 	return err
 }
 
-// Lock implements relational.Tx. It is an advisory lock.
+// Lock implements relational.Tx with an advisory lock.
 func (tx transaction) Lock(ctx context.Context, lock relational.Lock, alone bool) error {
 	query := `SELECT pg_advisory_xact_lock_shared($1)`
 	if alone {
@@ -220,8 +220,8 @@ func (s snapshot) Query(
 	return eachRow(rows, err, row)
 }
 
-// Pages implements relational.Snapshot, through a cursor: nothing is under way on the connection
-// while page works, however long that takes.
+// Pages implements relational.Snapshot with a cursor, so that no query is in progress on the
+// connection while page runs, however long that takes.
 func (s snapshot) Pages(
 	ctx context.Context, row func(relational.Row) error, page func() error, query string,
 ) error {
@@ -230,7 +230,7 @@ func (s snapshot) Pages(
 		return err
 	}
 	for {
-		// Described each time: the cursor of that name is of another query the next time.
+		// Describe the statement each time, because the cursor's name is reused for other queries.
 		rows, err := s.tx.Query(ctx, fmt.Sprintf(`FETCH %d FROM backup`, fetched),
 			pgx.QueryExecModeDescribeExec)
 		if err := eachRow(rows, err, row); err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// errWrongURL is in the error of Open when trying again is of no use.
+// errWrongURL is wrapped by the errors of Open for which retrying is pointless.
 var errWrongURL = errors.New("the database URL is wrong")
 
-// errURL has no detail: the text that cannot be read may hold a password anywhere.
+// errURL has no details: a URL that cannot be parsed may contain a password anywhere.
 var errURL = fmt.Errorf("%w: it has the form "+
 	"postgres://user:password@host:port/database?sslmode=verify-full, with special characters "+
 	"escaped as %%XX", errWrongURL)
 
-// parse reads the URL, and leaves out of its errors what could be a password.
+// parse parses the URL and omits from its errors anything that could be a password.
 func parse(text string) (*pgxpool.Config, error) {
-	if text == "" { // pgx would look into the environment
+	if text == "" { // pgx would fall back to environment variables
 		return nil, errURL
 	}
 	config, err := pgxpool.ParseConfig(text)
@@ -30,7 +30,7 @@ func parse(text string) (*pgxpool.Config, error) {
 	if urlErr != nil || (parsed.Scheme != "postgres" && parsed.Scheme != "postgresql") {
 		return nil, errURL
 	}
-	// pgx quotes the URL. What comes after it says what is wrong: an option, a port, a file.
+	// pgx quotes the URL. The text after it describes the problem: an option, a port, a file.
 	_, reason, ok := strings.Cut(oneLine(err), "`: ")
 	password, _ := parsed.User.Password()
 	secrets := append([]string{password}, parsed.Query()["password"]...)
@@ -47,7 +47,7 @@ func parse(text string) (*pgxpool.Config, error) {
 	return nil, fmt.Errorf("%w: %s", errWrongURL, reason)
 }
 
-// openError returns err with the names of the database, server and user, and without the password.
+// openError returns err with the names of the database, server and user, but not the password.
 func openError(config *pgxpool.Config, err error) error {
 	c := config.ConnConfig
 	return &connectError{
@@ -57,7 +57,7 @@ func openError(config *pgxpool.Config, err error) error {
 	}
 }
 
-// connectError is an error of pgx with its text on one line. pgx writes one line for each address.
+// connectError is an error of pgx with its text on one line; pgx writes one line per address.
 type connectError struct {
 	text string
 	err  error

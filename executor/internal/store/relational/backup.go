@@ -6,13 +6,13 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// backupTable is a table in the form in which a backup reads and writes it.
+// backupTable reads a table for a backup and writes it from one.
 type backupTable interface {
 	backUp(ctx context.Context, from Snapshot, parts *store.Parts) error
 	restore(ctx context.Context, tx Tx, part *store.Part) error
 }
 
-// backupTables returns the tables of a backup, in its order.
+// backupTables returns the tables that follow the records in a backup, in order.
 func (s *Store) backupTables() []backupTable {
 	return []backupTable{
 		duplicates, reports, tokenUses,
@@ -34,7 +34,7 @@ func (t table[T]) restore(ctx context.Context, tx Tx, part *store.Part) error {
 	return t.insert(ctx, tx, *t.part(part))
 }
 
-// size returns about the number of bytes of a row in a backup.
+// size returns the approximate number of bytes that a row takes in a backup.
 func (t table[T]) size(item T) (bytes int) {
 	for _, field := range t.fields(&item) {
 		switch value := field.(type) {
@@ -47,7 +47,8 @@ func (t table[T]) size(item T) (bytes int) {
 	return bytes
 }
 
-// minutes is the table of counts by the minute, which is read and written in a way of its own.
+// minutes is the table of per-minute counts, which is read and written differently from other
+// tables.
 type minutes struct{}
 
 func (minutes) backUp(ctx context.Context, from Snapshot, parts *store.Parts) error {
@@ -60,7 +61,7 @@ func (minutes) restore(ctx context.Context, tx Tx, part *store.Part) error {
 	return tx.AddMinutes(ctx, part.Minutes)
 }
 
-// Pages calls each for every row that a query finds.
+// Pages calls each for every row of a query's result.
 func Pages[T any](
 	ctx context.Context, from Snapshot, scan func(Row) (T, error), each func(T) error, query string,
 ) error {
@@ -82,7 +83,7 @@ func Pages[T any](
 
 // Backup implements store.Store.
 func (s *Store) Backup(ctx context.Context, write func(store.Part) error) error {
-	var refused error // the first error of write
+	var refused error // the error returned by write, if any
 	parts := store.NewParts(func(part store.Part) error {
 		refused = write(part)
 		return refused

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// The right-hand sides of the upsert refer to the row before the change.
+// The right-hand sides in the upsert refer to the row before the update.
 var refusals = table[store.Refusal]{
 	name:    "refusals",
 	columns: "workflow_id, minute, code, n, last_at, body_bytes, user_agent",
@@ -83,7 +83,7 @@ func scanSum(row Row) (sum store.WorkflowRefusalSum, err error) {
 	return sum, err
 }
 
-// A database may have several rows for one minute and kind.
+// A database may have several rows for the same minute and kind.
 const (
 	selectMinutes = `SELECT minute, kind, CAST(sum(n) AS bigint) FROM minutes `
 	byMinute      = `GROUP BY minute, kind ORDER BY minute, kind`
@@ -112,7 +112,7 @@ func (s *Store) PruneCounts(ctx context.Context, before time.Time, keep, limit i
 				return 0, err
 			}
 		}
-		var oldest time.Time // the beginning of the oldest counts that are kept
+		var oldest time.Time // the start of the oldest minute that is kept
 		if err := tx.Query(ctx, func(row Row) error { return row.Scan(moment{&oldest}) },
 			`SELECT minute FROM refusals ORDER BY minute DESC LIMIT 1 OFFSET ?`,
 			max(keep, 1)-1); err != nil {

@@ -6,15 +6,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// decided is the table decided. Each batch adds rows to it and waits for no other executor: the
-// table has no index and no row that two executors change.
+// decided is the table of decided ranges. Each batch adds rows to it without waiting for other
+// executors: the table has no index, and no row is changed by two executors.
 var decided = table[store.Range]{
 	name:    "decided",
 	columns: "stream, created, first_sequence, last_sequence",
 	fields:  func(r *store.Range) []any { return []any{&r.Stream, &r.Created, &r.First, &r.Last} },
 }
 
-// maxRanges is the number of rows of a stream from which on Decided merges them.
+// maxRanges is the number of a stream's rows at which Decided merges them.
 const maxRanges = 64
 
 // Decided implements store.Store.
@@ -41,8 +41,8 @@ func (s *Store) ForgetDecided(ctx context.Context, stream, created string, from 
 	return err
 }
 
-// replaceDecided replaces all ranges of a stream by what keep returns for the merged ones. Rows
-// that another transaction adds meanwhile stay.
+// replaceDecided replaces all ranges of a stream with the result of keep, which is called with the
+// merged ranges. Rows that another transaction adds in the meantime are not affected.
 func (s *Store) replaceDecided(
 	ctx context.Context, stream, created string, keep func([]store.Range) []store.Range,
 ) ([]store.Range, error) {
@@ -61,8 +61,8 @@ func (s *Store) replaceDecided(
 	})
 }
 
-// ofStream returns the merged ranges of the stream with this creation time. foreign reports whether
-// rows has ranges of another stream.
+// ofStream returns the merged ranges of the stream that has this identity. foreign reports whether
+// rows contains ranges with another identity.
 func ofStream(rows []store.Range, created string) (ranges []store.Range, foreign bool) {
 	for _, r := range rows {
 		if r.Created == created {

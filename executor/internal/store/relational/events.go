@@ -42,7 +42,7 @@ var conditions = table[store.Condition]{
 	conflict: "ON CONFLICT DO NOTHING",
 }
 
-// storeCauses stores the causes of operator events that failures are.
+// storeCauses stores the event causes of failures.
 func (s *Store) storeCauses(ctx context.Context, tx Tx, failures []store.Failure) error {
 	if s.failure == nil {
 		return nil
@@ -56,7 +56,7 @@ func (s *Store) storeCauses(ctx context.Context, tx Tx, failures []store.Failure
 	return eventCauses.insert(ctx, tx, causes)
 }
 
-// collect returns the rows of a table that a query finds in a transaction.
+// collect returns the rows of a table that match a query in a transaction.
 func collect[T any](
 	ctx context.Context, tx Tx, source table[T], condition string, args ...any,
 ) (found []T, err error) {
@@ -126,7 +126,7 @@ func (s *Store) EventsPublished(ctx context.Context, ids []string, at time.Time)
 		return nil
 	}
 	return s.db.Write(ctx, "events published", func(tx Tx) error {
-		// It changes rows in one order, as another executor does.
+		// The lock makes executors update the rows one after another, so they cannot deadlock.
 		if err := tx.Lock(ctx, Events, true); err != nil {
 			return err
 		}

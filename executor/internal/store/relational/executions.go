@@ -22,7 +22,7 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 	})
 }
 
-// apply takes locks in the order that package postgres documents.
+// apply acquires locks in the order documented in package postgres.
 func (s *Store) apply(
 	ctx context.Context, tx Tx, batch store.Batch,
 ) (applied store.Applied, err error) {
@@ -71,7 +71,7 @@ func (s *Store) apply(
 	if err := decided.insert(ctx, tx, batch.Decided); err != nil {
 		return applied, err
 	}
-	// This comes last, because executors wait for each other on the rows of busy tokens.
+	// Do this last, because executors wait for each other on the rows of frequently used tokens.
 	return applied, tokenUses.insert(ctx, tx, store.TokenUses(inserted))
 }
 
@@ -140,8 +140,8 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 			}
 		}
 		for _, query := range []string{
-			// These counts belong to records that never came. The count of a record is deleted
-			// together with it, however old the count is.
+			// These counts belong to executions that were never recorded. The count of a record is
+			// deleted with the record, however old the count is.
 			`DELETE FROM duplicate_counts WHERE counted_at < ? AND NOT EXISTS (SELECT 1
 				FROM executions e WHERE e.id = duplicate_counts.id)`,
 			`DELETE FROM duplicate_reports WHERE reported_at < ?`,

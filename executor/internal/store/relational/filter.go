@@ -7,15 +7,15 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Order is the order of a list.
+// Order is the sort order of a list.
 type Order struct {
-	By     string // time and ID: the database sorts what has the same time, with all columns
-	ByTime string // the order by time alone, which an index has
+	By     string // by time and ID; the database sorts rows with equal times
+	ByTime string // by time alone, which an index supports
 	after  string
-	ids    int // order of records of the same time: 1 means the lowest ID first, -1 the highest
+	ids    int // the order of records with equal times: 1 is lowest ID first, -1 is highest first
 }
 
-// The orders of lists. An index supports the first condition of each position.
+// The sort orders of lists. In each position condition, an index supports the first term.
 var (
 	NewestFirst = Order{
 		after:  `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
@@ -29,8 +29,8 @@ var (
 	}
 )
 
-// Conditions returns the WHERE clause of a filter and a position. It repeats the conditions of
-// partial indexes word by word, because SQLite uses such an index only then.
+// Conditions returns the WHERE clause for a filter and a position. It repeats the conditions of
+// partial indexes verbatim, because SQLite uses such an index only if they match.
 func (s *Store) Conditions(
 	ctx context.Context, what string, filter store.Filter, in Order, after store.Position,
 ) (where Where, err error) {
@@ -67,7 +67,7 @@ func (s *Store) Conditions(
 	return where, nil
 }
 
-// within adds the conditions on workflow and time.
+// within adds the conditions on the workflow and the time.
 func (s *Store) within(where *Where, filter store.Filter, plus string) {
 	if filter.WorkflowID != "" {
 		where.Add(plus+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`,
@@ -79,11 +79,11 @@ func (s *Store) within(where *Where, filter store.Filter, plus string) {
 	where.Between(plus+`e.accepted_at`, filter.Since, filter.Until)
 }
 
-// whereDelivery adds the conditions on a delivery ID and on a prefix of one. A delivery ID from
-// which the execution ID is computed is looked up by the computed ID at each node, any other one by
-// its index. If there are too many nodes, and for a prefix, the records of the filter's workflow
-// and time are searched, unless those are too many. It returns the prefix for columns that must not
-// determine the index.
+// whereDelivery adds the conditions on a delivery ID and on a delivery ID prefix. If the execution
+// ID is computed from the delivery ID, the record is looked up by the computed ID for each node;
+// any other delivery ID is looked up in its index. For a prefix, or if there are too many nodes,
+// all records that match the filter's workflow and time are searched, unless there are too many. It
+// returns the prefix for columns that the planner must not choose an index by.
 func (s *Store) whereDelivery(
 	ctx context.Context, what string, where *Where, filter store.Filter,
 ) (plus string, err error) {
@@ -110,8 +110,8 @@ func (s *Store) whereDelivery(
 	return "", s.checkBreadth(ctx, what, filter)
 }
 
-// nodesToSearch returns the trigger nodes of a workflow, or of all workflows. few is false if there
-// are too many.
+// nodesToSearch returns the trigger nodes of a workflow, or of all workflows if workflowID is "".
+// few is false if there are too many.
 func (s *Store) nodesToSearch(
 	ctx context.Context, what, workflowID string,
 ) (nodes []store.Node, few bool, err error) {

@@ -15,20 +15,20 @@ var filtered = table[store.Filtered]{
 	fields: func(f *store.Filtered) []any {
 		return []any{&f.WorkflowID, &f.NodeID, &f.Count, filteredRequests{&f.Last}}
 	},
-	// It locks the row: see AddFiltered.
+	// The update also locks the row: see AddFiltered.
 	conflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE
 		SET filtered = filtered.filtered + excluded.filtered`,
 	order: "workflow_id, node_id",
 	part:  func(p *store.Part) *[]store.Filtered { return &p.Filtered },
 }
 
-// filteredRequests is a list of requests, as JSON.
+// filteredRequests stores a list of requests as JSON.
 type filteredRequests struct{ list *[]store.FilteredRequest }
 
 func (f filteredRequests) value() any {
 	text, err := json.Marshal(*f.list)
 	if err != nil {
-		panic(err) // texts and times that are storable always marshal
+		panic(err) // storable strings and times always marshal
 	}
 	return string(text)
 }
@@ -51,7 +51,7 @@ func (s *Store) AddFiltered(
 ) error {
 	added = store.StorableFiltered(added)
 	return s.report(ctx, "add filtered", reportID, at, func(tx Tx) error {
-		if err := filtered.insert(ctx, tx, added); err != nil { // this locks the rows, too
+		if err := filtered.insert(ctx, tx, added); err != nil { // this also locks the rows
 			return err
 		}
 		for _, f := range added {
@@ -63,7 +63,7 @@ func (s *Store) AddFiltered(
 				f.NodeID); err != nil {
 				return err
 			}
-			if have.Count == f.Count { // it is new, and inserted as a whole
+			if have.Count == f.Count { // the row is new, and was inserted as a whole
 				continue
 			}
 			last := store.LastFiltered(have.Last, f.Last)

@@ -10,14 +10,14 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// Baseline is the version of the tables of the first release, which the first migration of each
-// driver makes. Earlier programs, which were never released, had the versions below it. So they
-// refuse a database of this one as newer, and this one refuses theirs: see CheckBaseline.
+// Baseline is the schema version of the first release, created by each driver's first migration.
+// Earlier programs, which were never released, used lower versions. They therefore reject a
+// database of this program as newer, and this program rejects theirs: see CheckBaseline.
 const Baseline = 100
 
-// Migrations reads the files NUMBER_NAME.sql of a driver: each holds the statements of one
-// migration, without a way back. goose's own parser is not used: it splits statements, which both
-// databases do themselves, and allocates 4 MiB for each file and direction.
+// Migrations reads a driver's files NUMBER_NAME.sql. Each holds the statements of one migration,
+// without a rollback. It does not use goose's parser, which splits statements, although both
+// databases can do that, and allocates 4 MiB for each file and direction.
 func Migrations(files fs.FS) (goose.ProviderOption, error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
@@ -45,15 +45,15 @@ func statements(text string) *goose.GoFunc {
 	}}
 }
 
-// ErrBeforeBaseline means that a program from before the first release, or another one that uses
-// goose, has made the tables of the database.
+// ErrBeforeBaseline means that the tables of the database were created by a program from before the
+// first release, or by another program that uses goose.
 var ErrBeforeBaseline = errors.New("the database has tables from before the first release, which " +
 	"this program does not read; give it a new database and a new NATS store, and to keep what " +
 	"is there, back up with the program that made it (hookstart admin backup) and restore the " +
 	"backup into them")
 
 // CheckBaseline returns ErrBeforeBaseline if the first migration of the database was not the
-// baseline. It changes nothing. The table of goose must exist.
+// baseline. It changes nothing. goose's version table must exist.
 func CheckBaseline(ctx context.Context, db *sql.DB) error {
 	var first, last int64
 	if err := db.QueryRowContext(ctx,

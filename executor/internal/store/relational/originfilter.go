@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// maxOrigins is the maximum number of origins of an account or a source that are compared with
-	// the origins of records. If there are more, the origin of each record is looked up.
+	// maxOrigins is the maximum number of an account's or a source's origins that are listed in a
+	// query. If there are more, the origin of each record is looked up instead.
 	maxOrigins = 1_000
-	// fewRecords is the number of records up to which reading and sorting them replaces a search in
-	// the order of time.
+	// fewRecords is the number of records up to which they are read and sorted instead of being
+	// searched for in time order.
 	fewRecords = 1_000
 )
 
-// whereOrigin adds the conditions on an account, a source and a node, which are stored in origins.
-// If many of the newest records are the account's, they are soon found in the order of time; if
-// only a few are, the records of the account's workflows are read instead.
+// whereOrigin adds the conditions on the account, the source and the node, which are stored in
+// origins. If many of the newest records belong to the account, a search in time order finds them
+// soon. If only a few do, the records of the account's workflows are read instead.
 func (s *Store) whereOrigin(
 	ctx context.Context, what string, where *Where, filter store.Filter, plus string,
 ) error {
@@ -37,8 +37,8 @@ func (s *Store) whereOrigin(
 		where.Add(`FALSE`)
 		return nil
 	case len(origins) > maxOrigins:
-		// This is a scalar, which a database cannot turn into a join. A join would begin with all
-		// origins of the account.
+		// A scalar subquery cannot be turned into a join by the planner. A join would start with
+		// all origins of the account.
 		where.Add(`(SELECT TRUE FROM origins o `+conditions.String()+
 			` AND o.origin = e.origin) IS TRUE`,
 			conditions.Args...)
@@ -60,14 +60,14 @@ func (s *Store) whereOrigin(
 			where.Add(plus+`e.workflow = ANY (?)`, workflows)
 		}
 	}
-	// Most workflows belong to one account. Inside coalesce, the planner does not take this for one
-	// more condition that few records meet.
+	// Most workflows belong to a single account. coalesce keeps the planner from assuming that this
+	// further condition excludes most records.
 	where.Add(`coalesce(e.origin = ANY (?), FALSE)`, origins)
 	return nil
 }
 
-// origins returns the origins that meet conditions, of one workflow or of all, and their workflows:
-// at most one more than maxOrigins.
+// origins returns the origins that meet the conditions, of one workflow or of all, and their
+// workflows. It returns at most maxOrigins+1 origins.
 func (s *Store) origins(
 	ctx context.Context, what string, where Where, workflowID string,
 ) (origins, workflows []int64, err error) {
@@ -93,8 +93,8 @@ func (s *Store) origins(
 	return origins, workflows, err
 }
 
-// haveFewRecords reports whether the workflows have few records in a filter's time. It reads only
-// an index.
+// haveFewRecords reports whether the workflows have at most fewRecords records in the filter's time
+// range. It reads only an index.
 func (s *Store) haveFewRecords(
 	ctx context.Context, what string, filter store.Filter, workflows []int64,
 ) (bool, error) {
@@ -105,7 +105,7 @@ func (s *Store) haveFewRecords(
 	return n <= fewRecords, err
 }
 
-// countUpTo counts the records that meet a condition, up to one more than limit.
+// countUpTo counts the records that meet a condition, up to limit+1.
 func (s *Store) countUpTo(
 	ctx context.Context, what string, where Where, limit int,
 ) (n int, err error) {

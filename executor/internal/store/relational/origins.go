@@ -9,15 +9,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Numbers holds the row numbers of an origin in the dimension tables.
+// Numbers holds an origin's row numbers in the dimension tables.
 type Numbers struct{ Workflow, Origin int64 }
 
-// maxRemembered is the number of origins that a process caches. When it is reached, the cache is
-// emptied.
+// maxRemembered is the maximum number of origins that a process caches. When it is exceeded, the
+// cache is emptied.
 const maxRemembered = 100_000
 
-// Origins caches origins. Rows of the dimension tables are never changed or deleted. It is safe for
-// concurrent use.
+// Origins caches origins. Rows of the dimension tables never change and are never deleted. Origins
+// is safe for concurrent use.
 type Origins struct {
 	mu       sync.RWMutex
 	numbers  map[store.Origin]Numbers
@@ -32,7 +32,7 @@ func (o *Origins) Find(origin store.Origin) (n Numbers, known bool) {
 	return n, known
 }
 
-// Learn caches origins that are committed.
+// Learn caches committed origins.
 func (o *Origins) Learn(committed map[store.Origin]Numbers) {
 	if len(committed) == 0 {
 		return
@@ -45,18 +45,18 @@ func (o *Origins) Learn(committed map[store.Origin]Numbers) {
 	maps.Copy(o.numbers, committed)
 }
 
-// Forget empties the cache. A server that took over for another one may have lost the last rows of
-// the dimension tables, and may give their numbers to other origins.
+// Forget empties the cache. A server that has taken over from another one may have lost the latest
+// rows of the dimension tables, and may assign their numbers to other origins.
 func (o *Origins) Forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.numbers, o.byNumber = nil, nil
 }
 
-// query runs a query of a database or of a transaction.
+// query runs a query on a database or in a transaction.
 type query = func(ctx context.Context, row func(Row) error, query string, args ...any) error
 
-// Named returns origins by their numbers. It reads the ones that are not cached.
+// Named returns origins by number. It reads those that are not cached.
 func (o *Origins) Named(
 	ctx context.Context, read query, numbers []int64,
 ) (map[int64]store.Origin, error) {
@@ -88,7 +88,7 @@ func (o *Origins) Named(
 	return found, nil
 }
 
-// find returns the cached origins, and the numbers of the others.
+// find returns the cached origins, and the numbers of those that are not cached.
 func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing []int64) {
 	found = make(map[int64]store.Origin)
 	unknown := make(map[int64]bool)
@@ -108,7 +108,8 @@ func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing [
 	return found, missing
 }
 
-// fill sets the origin of each record from its number. A look-up by number is cheaper than a join.
+// fill sets the fields of each record's origin from its number. Looking origins up is cheaper than
+// a join.
 func (o *Origins) fill(
 	ctx context.Context, read query, records []store.Record, numbers []int64,
 ) error {

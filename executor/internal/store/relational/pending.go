@@ -13,7 +13,7 @@ var early = table[store.PendingProgress]{
 	columns: "position, execution_id, queue, workflow_id, status, at, started_at, error, output, " +
 		"attempt, kept_at",
 	fields: func(e *store.PendingProgress) []any {
-		keptAt := time.Now() // written; what is read is not used
+		keptAt := time.Now() // only written; discarded when reading
 		return []any{
 			&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status),
 			moment{&e.At},
@@ -28,7 +28,7 @@ var early = table[store.PendingProgress]{
 	part:     func(p *store.Part) *[]store.PendingProgress { return &p.Pending },
 }
 
-// takePending returns the steps that were kept for records that are there now, and deletes them.
+// takePending deletes the steps that were kept for records that now exist, and returns them.
 func takePending(
 	ctx context.Context, tx Tx, records []store.Record,
 ) (kept []store.PendingProgress, err error) {
@@ -47,8 +47,7 @@ func takePending(
 	return kept, err
 }
 
-// keepPending keeps the steps of executions that are not recorded, and returns the number of
-// dropped ones.
+// keepPending stores the steps of unrecorded executions, and returns how many steps it dropped.
 func keepPending(
 	ctx context.Context, tx Tx, steps []execution.Progress, unknown []string,
 ) (dropped int, err error) {
@@ -83,8 +82,8 @@ func keepPending(
 
 // PrunePending implements store.Store.
 func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error) {
-	// The lock is exclusive, as it is for keeping steps: two transactions that delete rows in
-	// different orders can deadlock.
+	// The lock is exclusive, as it is for keeping steps, because two transactions that delete rows
+	// in different orders can deadlock.
 	return s.prune(ctx, "prune early", Pending, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.CeilTime(before))
 	})

@@ -60,8 +60,8 @@ func (s *Store) list(
 	if err != nil {
 		return nil, err
 	}
-	// The query follows the order of an index. It reads one more record, which shows whether the
-	// page ends with all records of its last time.
+	// The query follows an index's order. It reads one extra record to find out whether the page
+	// would split a group of records with equal times.
 	records, err := s.records(ctx, what, where.String()+in.ByTime+` LIMIT ?`,
 		append(slices.Clip(where.Args), int64(limit)+1)...)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) list(
 	}
 	slices.SortStableFunc(records, func(a, b store.Record) int {
 		if !a.AcceptedAt.Equal(b.AcceptedAt) {
-			return 0 // they are in their order
+			return 0 // already in order
 		}
 		return in.ids * bytes.Compare(store.IDKey(a.ID), store.IDKey(b.ID))
 	})
@@ -101,7 +101,7 @@ func (s *Store) CountByTime(
 		where.Args...)
 }
 
-// records reads the records that meet a condition.
+// records returns the records that meet a condition.
 func (s *Store) records(
 	ctx context.Context, what, condition string, args ...any,
 ) ([]store.Record, error) {

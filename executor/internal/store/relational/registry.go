@@ -65,16 +65,16 @@ func (s *Store) KeepRegistry(
 	var kept []store.RegistryRecord
 	for i, r := range records {
 		if newest[r.Key] == i {
-			r.Data = append([]byte{}, r.Data...) // not nil
+			r.Data = append([]byte{}, r.Data...) // NULL is not allowed
 			kept = append(kept, r)
 		}
 	}
-	// In one order, so that two executors that write the same records do not wait for each other.
+	// Sort by key so that two executors writing the same records lock them in the same order.
 	slices.SortFunc(kept, func(a, b store.RegistryRecord) int {
 		return strings.Compare(a.Key, b.Key)
 	})
 	return s.db.Write(ctx, "keep registry", func(tx Tx) error {
-		// A concurrent transaction waits here, and then reads what the first one has written.
+		// A concurrent transaction waits here, and then reads what the first one wrote.
 		if _, err := tx.Exec(ctx,
 			`INSERT INTO registry_position (bucket, revision, at) VALUES (?, 0, ?)
 				ON CONFLICT DO NOTHING`,

@@ -1,8 +1,9 @@
-// Package relational implements the part of a store that is the same in every relational database:
-// the steps of each transaction and their order, all tables except that of executions, and the
-// reading of that one. A driver embeds Store and provides transactions.
+// Package relational implements the parts of a store that are the same for every relational
+// database: the steps of each transaction and their order, all tables except the table of
+// executions, and the queries that read that one. A driver embeds Store and provides the
+// transactions.
 //
-// Statements are written in PostgreSQL's dialect with a ? for each value. A driver translates them
+// Statements are written in PostgreSQL's dialect, with a ? for each value. A driver translates them
 // where its database differs.
 package relational
 
@@ -14,63 +15,65 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Row is a row that a query found.
+// Row is one row of a query's result.
 type Row interface {
 	Scan(into ...any) error
 }
 
-// Database is the part that a driver provides. Its errors have gone through Store.Ended.
+// Database is the part that a driver provides. Its methods pass their errors through Store.Ended.
 type Database interface {
 	// Read runs one query and calls row for each row.
 	Read(ctx context.Context, operation string, row func(Row) error, query string,
 		args ...any) error
-	// Prepare stores the origins of records before the transaction that records them, in databases
-	// where that must be separate.
+	// Prepare stores the origins of records before the transaction that inserts them, for databases
+	// that need a separate transaction for it.
 	Prepare(ctx context.Context, operation string, records []store.Record) error
 	// Write runs one transaction.
 	Write(ctx context.Context, operation string, do func(Tx) error) error
-	// Snapshot runs one transaction that reads the database as it was at one moment, without locks.
+	// Snapshot runs one transaction that reads the database as of one moment, without holding
+	// locks.
 	Snapshot(ctx context.Context, operation string, do func(Snapshot) error) error
 }
 
 // Tx is a transaction. The arguments of its methods are strings, numbers, times, lists of strings,
-// numbers and IDs, and the types that Insert accepts.
+// numbers or IDs, and the types that Insert accepts.
 type Tx interface {
-	// Exec runs a statement and returns the number of changed rows.
+	// Exec runs a statement and returns the number of rows that it changed.
 	Exec(ctx context.Context, query string, args ...any) (changed int64, err error)
 	// Query runs a query and calls row for each row.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
-	// Insert inserts rows of values, in order. into names the table and its columns, conflict is
-	// the clause ON CONFLICT. A value is a string, an int64, a []byte, a time.Time, a *time.Time
-	// (nil means NULL), a Never or an ExecutionID.
+	// Insert inserts rows of values, in order. into is the table and its columns, conflict the ON
+	// CONFLICT clause. A value is a string, an int64, a []byte, a time.Time, a *time.Time (nil
+	// means NULL), a Never or an ExecutionID.
 	Insert(ctx context.Context, into string, rows [][]any, conflict string) error
-	// AddMinutes adds to the counts by the minute.
+	// AddMinutes adds to the per-minute counts.
 	AddMinutes(ctx context.Context, counts []store.MinuteCount) error
-	// Lock acquires a lock until the end of the transaction: an exclusive one if alone is true,
-	// otherwise a shared one. It does nothing in databases that run writing transactions one after
-	// the other.
+	// Lock acquires a lock until the end of the transaction, exclusively if alone is true and
+	// shared otherwise. It does nothing for databases that run transactions that write one at a
+	// time.
 	Lock(ctx context.Context, lock Lock, alone bool) error
 
 	Executions
 }
 
-// Executions is the part of a transaction that handles the records of executions. Values are in
-// their stored form.
+// Executions is the part of a transaction that handles execution records. Values are in stored
+// form.
 type Executions interface {
-	// LockPending acquires the lock Pending, and reports whether steps of executions that are not
-	// recorded may be kept.
+	// LockPending acquires the lock Pending, and reports whether steps of unrecorded executions may
+	// be kept.
 	LockPending(ctx context.Context, batch store.Batch) (mayKeep bool, err error)
-	// HasPending reports whether any progress of unrecorded executions is kept. It returns true if
-	// that is not known.
+	// HasPending reports whether any steps of unrecorded executions are kept. It returns true if it
+	// does not know.
 	HasPending(ctx context.Context) (bool, error)
-	// InsertNew inserts the records whose IDs are not there yet, and returns them; if two have the
-	// same ID, the first. Records that are there follow their messages, as Batch.New promises.
+	// InsertNew inserts the records whose IDs do not exist yet, and returns them; if two have the
+	// same ID, only the first is inserted. For existing records it updates StreamSequence as
+	// documented for Batch.New.
 	InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error)
-	// CurrentStates locks records and returns their current states by ID.
+	// CurrentStates locks records and returns their current states, keyed by ID.
 	CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error)
-	// UpdateStates changes records that CurrentStates has returned.
+	// UpdateStates updates records that CurrentStates has returned.
 	UpdateStates(ctx context.Context, moves []store.StateUpdate) error
-	// EndLost, MarkRequeued and Dismiss do the same as the methods of store.Store for records and
+	// EndLost, MarkRequeued and Dismiss do what the methods of store.Store do for records and
 	// messages.
 	EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string,
 		err error)
@@ -78,71 +81,73 @@ type Executions interface {
 	Dismiss(ctx context.Context, ids []string, messages []store.MessageKey,
 		at time.Time) (dismissed []string, messageKeys []store.MessageKey, err error)
 	// PruneRecords deletes at most limit records that were accepted before a time, oldest first,
-	// and their duplicate counts.
+	// along with their duplicate counts.
 	PruneRecords(ctx context.Context, before time.Time, limit int) (pruned int64, err error)
 }
 
-// Snapshot reads the database as it was at one moment.
+// Snapshot reads the database as of one moment.
 type Snapshot interface {
 	// Query runs a query and calls row for each row. It may be called from page.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
-	// Pages calls row for each row that a query finds, and calls page after every few hundred rows
-	// and after the last. page may take as long as it needs.
+	// Pages calls row for each row of a query's result, and calls page after every few hundred rows
+	// and after the last one. page may take any amount of time.
 	Pages(ctx context.Context, row func(Row) error, page func() error, query string) error
 }
 
-// Dialect holds the parts of queries that differ among databases.
+// Dialect holds the parts of queries that differ between databases.
 type Dialect struct {
 	// Name is the name of the driver in errors.
 	Name string
-	// DeadLetter is the condition of an execution that is a dead letter.
+	// DeadLetter is the condition that an execution is a dead letter.
 	DeadLetter string
-	// Trouble is the condition of an execution that failed or was rejected, with a ? for the code
-	// of the status. It repeats the condition of an index.
+	// Trouble is the condition that an execution failed or was rejected, with a ? for the status
+	// code. It repeats the condition of an index.
 	Trouble string
-	// OfDelivery is the condition of the executions with a delivery ID. Its arguments are the
-	// execution IDs that can be computed from the delivery ID, the delivery ID, and the delivery ID
-	// again, for executions whose ID was not computed from it. Both are looked up in an index.
+	// OfDelivery is the condition that an execution has a delivery ID. Its arguments are the
+	// execution IDs that can be computed from the delivery ID, then the delivery ID itself, and the
+	// delivery ID again for executions whose ID was not computed from it. All lookups use an index.
 	OfDelivery string
-	// Unindexed is a prefix for a column in a further condition. It keeps the planner from choosing
-	// an index by that column. "" means that the planner needs no such hint.
+	// Unindexed is a prefix for the column of a further condition. It keeps the planner from
+	// choosing an index on that column. "" means that the planner needs no hint.
 	Unindexed string
-	// HasStatistics reports whether the planner knows how many records a workflow has.
+	// HasStatistics is true if the planner can estimate how many records a workflow has.
 	HasStatistics bool
-	// FirstTime is an argument before every time, for a database that needs a bound to read an
-	// index in its order. nil means that it needs none.
+	// FirstTime is an argument that precedes every stored time, for a database that reads an index
+	// in order only if there is a bound. nil means that no bound is needed.
 	FirstTime any
-	// Step is accepted_at cut to steps of %[1]d microseconds.
+	// Step is the expression for accepted_at rounded down to a multiple of %[1]d microseconds.
 	Step string
-	// RefusalSums selects the refusals under a condition (%s), summed by workflow and code: these
-	// two columns, the sum of n, and last_at, body_bytes and user_agent of the last one.
+	// RefusalSums selects the refusals that meet a condition (%s), summed by workflow and code: the
+	// workflow, the code, the sum of n, and last_at, body_bytes and user_agent of the last refusal.
 	RefusalSums string
-	// Size is a query for one row: the size of the database in bytes, the part of it that is free
-	// for new rows, about how many records there are, and the accepted_at of the oldest.
+	// Size is a query that returns one row: the size of the database in bytes, how much of it is
+	// free for new rows, the approximate number of records, and the accepted_at of the oldest
+	// record.
 	Size string
 }
 
-// Lock is an advisory lock that is taken before any row is locked.
+// Lock is an advisory lock. It is acquired before any row is locked.
 type Lock int64
 
 const (
-	// Pruning is held exclusively by a transaction that prunes, so that two of them do not count
-	// the same rows. Transactions that add counts share it, so that they and a prune need no common
-	// order of rows.
+	// Pruning is held exclusively by transactions that prune, so that no two of them count the same
+	// rows. Transactions that add counts share it, which means that they and a pruning transaction
+	// need not lock rows in the same order.
 	Pruning Lock = 7_303_014_917_201
-	// Pending is shared by all transactions that record, and held exclusively by one that keeps
-	// steps of executions that are not recorded, or prunes them. So either that transaction sees
-	// the committed record, or the transaction that records sees the steps.
+	// Pending is shared by all transactions that record executions, and held exclusively by those
+	// that keep or prune steps of unrecorded executions. As a result, either the transaction that
+	// keeps steps sees the committed record, or the transaction that records the execution sees the
+	// steps.
 	Pending Lock = 7_303_014_917_202
-	// Migration is shared by all transactions that write, and held exclusively while the tables are
-	// migrated: no transaction of an earlier version begins before a migration and writes after it.
+	// Migration is shared by all transactions that write, and held exclusively during a migration.
+	// No transaction of an earlier version can begin before a migration and write after it.
 	Migration Lock = 7_303_014_917_204
-	// Events is held exclusively by a transaction that decides operator events, or changes the
-	// conditions that they report.
+	// Events is held exclusively by transactions that decide operator events or change event
+	// conditions.
 	Events Lock = 7_303_014_917_205
 )
 
-// Store implements most of store.Store. Opening and closing are the driver's.
+// Store implements most of store.Store. Drivers implement opening and closing.
 type Store struct {
 	Origins *Origins
 
@@ -152,7 +157,7 @@ type Store struct {
 	failure  func(store.Failure) *store.EventCause
 }
 
-// New returns the Store of a driver.
+// New returns the Store that a driver embeds.
 func New(db Database, dialect Dialect) Store {
 	return Store{Origins: new(Origins), db: db, dialect: dialect}
 }
@@ -163,8 +168,8 @@ func (s *Store) Observe(observer store.Observer) { s.observer = observer }
 // OnFailure implements store.Store.
 func (s *Store) OnFailure(cause func(store.Failure) *store.EventCause) { s.failure = cause }
 
-// Ended calls the observer of an operation, and returns its error with the names of the driver and
-// of the operation.
+// Ended calls the observer for an operation, and returns err with the names of the driver and the
+// operation added.
 func (s *Store) Ended(ctx context.Context, operation string, began time.Time, err error) error {
 	if s.observer != nil {
 		s.observer(ctx, operation, time.Since(began), err)
@@ -175,7 +180,7 @@ func (s *Store) Ended(ctx context.Context, operation string, began time.Time, er
 	return nil
 }
 
-// Collect returns everything that a query finds.
+// Collect returns all rows of a query's result.
 func Collect[T any](
 	ctx context.Context, db Database, operation string, scan func(Row) (T, error), query string,
 	args ...any,
@@ -192,7 +197,7 @@ func Collect[T any](
 	return found, nil
 }
 
-// write runs one transaction, and returns its result once it is committed.
+// write runs one transaction and returns its result after the commit.
 func write[T any](
 	ctx context.Context, s *Store, operation string, do func(Tx) (T, error),
 ) (result T, err error) {
@@ -207,7 +212,7 @@ func write[T any](
 	return result, nil
 }
 
-// prune runs one transaction that deletes, and returns the number of deleted rows.
+// prune runs one transaction that deletes rows, and returns how many it deleted.
 func (s *Store) prune(
 	ctx context.Context, operation string, lock Lock, do func(Tx) (int64, error),
 ) (int, error) {

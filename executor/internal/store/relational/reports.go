@@ -31,9 +31,9 @@ var reports = table[store.AppliedReport]{
 	part:     func(p *store.Part) *[]store.AppliedReport { return &p.Reports },
 }
 
-// report runs one transaction that applies a report, unless it has been applied before. If another
-// transaction is applying it now, report waits for that. Nothing is pruned until the end of the
-// transaction.
+// report runs one transaction that applies a report, unless the report has been applied already. If
+// another transaction is applying it, report waits for that one. Nothing is pruned until the
+// transaction ends.
 func (s *Store) report(
 	ctx context.Context, operation, id string, at time.Time, apply func(Tx) error,
 ) error {
@@ -55,7 +55,7 @@ func (s *Store) report(
 func (s *Store) AddDuplicates(
 	ctx context.Context, reportID string, at time.Time, counts map[string]int64,
 ) error {
-	// Two of these IDs can have the same stored text, and one statement cannot add to a row twice.
+	// Two IDs can have the same stored form, and one statement cannot update a row twice.
 	sums := make(map[string]int64, len(counts))
 	for id, n := range counts {
 		sums[store.SanitizeText(id)] += n

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// SelectRecords is the beginning of a query that reads records. A record refers to its origin by a
+// SelectRecords is the start of a query that reads records. A record refers to its origin by
 // number: see Origins.
 const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after,
 	e.finished_after, e.content_type,
@@ -20,14 +20,14 @@ const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e
 
 const wholeDelivery = `coalesce(e.delivery_id, e.other_delivery)`
 
-// UsualContentType is stored as NULL.
+// UsualContentType is the Content-Type that is stored as NULL.
 const UsualContentType = "application/json"
 
-// StatusCode returns the stored code of a status: its position in execution.Statuses, from 1, or 0
-// for any other text.
+// StatusCode returns the stored code of a status: its position in execution.Statuses, starting at
+// 1, or 0 for an unknown status.
 func StatusCode(s execution.Status) int64 { return int64(slices.Index(execution.Statuses, s) + 1) }
 
-// StatusOf returns the status with a code.
+// StatusOf returns the status for a stored code, or "" if there is none.
 func StatusOf(code int64) execution.Status {
 	if code < 1 || code > int64(len(execution.Statuses)) {
 		return ""
@@ -35,7 +35,8 @@ func StatusOf(code int64) execution.Status {
 	return execution.Statuses[code-1]
 }
 
-// IsShort reports whether a record has only the values that most records have when they are new.
+// IsShort reports whether a record can be inserted in short form: it has only the values that most
+// new records have. computed is the result of its HasComputedID.
 func IsShort(r store.Record, computed bool) bool {
 	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" &&
 		r.RequeuedAs == "" &&
@@ -43,7 +44,7 @@ func IsShort(r store.Record, computed bool) bool {
 		r.Output == nil && r.Attempts == 0 && r.CancelRequestedAt.IsZero()
 }
 
-// scan reads a record without its origin, and the number of the origin.
+// scan reads a record without its origin, and returns the origin's number.
 func scan(row Row) (r store.Record, origin int64, err error) {
 	var (
 		id                                                    []byte

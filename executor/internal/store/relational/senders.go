@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// The right-hand sides of the upsert refer to the row before the change.
+// The right-hand sides in the upsert refer to the row before the update.
 var senders = table[store.SenderSeen]{
 	name: "senders_seen",
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +

@@ -9,13 +9,13 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// table describes a table whose rows are values of T.
+// table describes a database table whose rows are represented by values of T.
 type table[T any] struct {
 	name     string
 	columns  string
-	fields   func(*T) []any // pointers to the values of columns, for reading and for writing
-	conflict string         // the clause for a row whose key already exists
-	order    string         // the order of the rows in a backup
+	fields   func(*T) []any // pointers to the fields for columns, used for reading and writing
+	conflict string         // the ON CONFLICT clause for a row whose key already exists
+	order    string         // the sort order of rows in a backup
 	part     func(*store.Part) *[]T
 }
 
@@ -26,7 +26,7 @@ func (t table[T]) scan(row Row) (item T, err error) {
 	return item, err
 }
 
-// insert inserts rows, with all values in their stored form.
+// insert inserts rows, converting all values to stored form.
 func (t table[T]) insert(ctx context.Context, tx Tx, rows []T) error {
 	if len(rows) == 0 {
 		return nil
@@ -41,13 +41,13 @@ func (t table[T]) insert(ctx context.Context, tx Tx, rows []T) error {
 	return tx.Insert(ctx, t.name+` (`+t.columns+`)`, values, t.conflict)
 }
 
-// field is a value whose stored form differs from its own.
+// field is a field whose stored form differs from its Go value.
 type field interface {
 	sql.Scanner
 	value() any
 }
 
-// valueOf returns the stored form of the value of a field.
+// valueOf returns the stored form of the field that pointer points to.
 func valueOf(pointer any) any {
 	switch p := pointer.(type) {
 	case *string:
@@ -61,11 +61,11 @@ func valueOf(pointer any) any {
 	case field:
 		return p.value()
 	}
-	// Every table is inserted into by tests.
+	// Unreachable: tests insert into every table.
 	panic(fmt.Sprintf("relational: a field of the type %T", pointer))
 }
 
-// moment is a time. It is read in the form of any database: as a time, or as microseconds since
+// moment is a time. It can be scanned from the form of any database: a time, or microseconds since
 // 1970.
 type moment struct{ at *time.Time }
 
@@ -96,7 +96,7 @@ func (c count) Scan(from any) error {
 	switch v := from.(type) {
 	case int64:
 		*c.n = int(v)
-	case int32: // pgx, of the type integer
+	case int32: // pgx returns this for a column of type integer
 		*c.n = int(v)
 	default:
 		return fmt.Errorf("%T is not a number", from)
@@ -104,7 +104,7 @@ func (c count) Scan(from any) error {
 	return nil
 }
 
-// optional is a time that is NULL when it is zero.
+// optional is a time that is stored as NULL if it is zero.
 type optional struct{ moment }
 
 func (o optional) value() any {
@@ -115,11 +115,11 @@ func (o optional) value() any {
 	return &at
 }
 
-// Never is a time that may be zero, in a column that is not NULL in every database: SQLite stores 0
-// for zero.
+// Never is a time that may be zero, for a column that is nullable only in some databases: SQLite
+// stores a zero time as 0.
 type Never time.Time
 
-// orNever is the field of a Never.
+// orNever is the field type for a Never.
 type orNever struct{ moment }
 
 func (o orNever) value() any { return Never(store.Time(*o.at)) }
@@ -135,7 +135,7 @@ func (o orNever) Scan(from any) error {
 // ExecutionID is an execution ID that is stored as bytes: see store.IDKey.
 type ExecutionID string
 
-// ExecutionIDs holds execution IDs for an argument of "= ANY (?::bytea[])".
+// ExecutionIDs holds execution IDs to be passed as the argument of "= ANY (?::bytea[])".
 type ExecutionIDs []string
 
 type executionID struct{ id *string }

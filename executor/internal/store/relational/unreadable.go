@@ -21,7 +21,7 @@ var unreadable = table[store.KeptMessage]{
 	part:     func(p *store.Part) *[]store.KeptMessage { return &p.Unreadable },
 }
 
-// HasKey is the condition for the message with a store.MessageKey. KeyArgs returns its arguments.
+// HasKey is the condition that a message has a store.MessageKey. KeyArgs returns its arguments.
 const HasKey = `stream_sequence = ? AND CASE
 	WHEN subject LIKE 'executions.progress.%' THEN 'executions.progress.'
 	WHEN subject LIKE 'executions.queue.%' OR subject LIKE 'executions.reports.%'
@@ -33,7 +33,8 @@ func KeyArgs(key store.MessageKey) []any {
 	return []any{store.Sequence(key.StreamSequence), key.Prefix(), key.Prefix()}
 }
 
-// putAside stores and deletes the unreadable messages of a batch, and stores its audit entries.
+// putAside inserts the unreadable messages of a batch, deletes the recovered ones, and stores the
+// batch's audit entries.
 func putAside(ctx context.Context, tx Tx, batch store.Batch) error {
 	kept := make([]store.KeptMessage, len(batch.Unreadable))
 	for i, u := range batch.Unreadable {
@@ -45,7 +46,7 @@ func putAside(ctx context.Context, tx Tx, batch store.Batch) error {
 	if err := audit.insert(ctx, tx, batch.Audit); err != nil {
 		return err
 	}
-	for _, key := range batch.Recovered { // one, as a rule
+	for _, key := range batch.Recovered { // usually one
 		if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE `+HasKey,
 			KeyArgs(key)...); err != nil {
 			return err

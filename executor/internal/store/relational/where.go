@@ -7,27 +7,27 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Where holds the conditions of a query, all of which must hold, and their arguments.
+// Where holds the conditions of a query, combined with AND, and their arguments.
 type Where struct {
 	terms []string
 	Args  []any
 }
 
-// Add adds a condition with a ? for each argument.
+// Add adds a condition that contains a ? for each argument.
 func (w *Where) Add(term string, args ...any) {
 	w.terms = append(w.terms, term)
 	w.Args = append(w.Args, args...)
 }
 
-// Is adds the condition that a column has a text, unless the text is "".
+// Is adds the condition that a column equals text, unless text is "".
 func (w *Where) Is(column, text string) {
 	if text != "" {
 		w.Add(column+` = ?`, store.SanitizeText(text))
 	}
 }
 
-// Between adds the conditions that the time in a column is not before since, and is before until,
-// unless these are zero.
+// Between adds conditions that bound a time column: since is inclusive, until is exclusive. A zero
+// time adds no condition.
 func (w *Where) Between(column string, since, until time.Time) {
 	if !since.IsZero() {
 		w.Add(column+` >= ?`, store.CeilTime(since))
@@ -37,7 +37,7 @@ func (w *Where) Between(column string, since, until time.Time) {
 	}
 }
 
-// String returns the WHERE clause, or "" without a condition.
+// String returns the WHERE clause, or "" if there are no conditions.
 func (w *Where) String() string {
 	if len(w.terms) == 0 {
 		return ""

@@ -10,19 +10,19 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// LockPending implements relational.Tx. SQLite runs writing transactions one after the other, so no
-// lock is needed.
+// LockPending implements relational.Tx. It needs no lock, because SQLite runs transactions that
+// write one at a time.
 func (tx *transaction) LockPending(context.Context, store.Batch) (mayKeep bool, err error) {
 	return true, nil
 }
 
-// HasPending implements relational.Tx. In most cases there is none.
+// HasPending implements relational.Tx. Usually there is none, which saves a DELETE.
 func (tx *transaction) HasPending(ctx context.Context) (exist bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&exist)
 	return exist, err
 }
 
-// each runs a statement, prepared once, for each item.
+// each prepares a statement and runs it for each item.
 func each[T any](
 	ctx context.Context, tx *sql.Tx, query string, items []T, args func(T) []any,
 ) error {
@@ -69,7 +69,8 @@ func (tx *transaction) CurrentStates(
 	return standing, err
 }
 
-// keyList returns a JSON array of the keys of IDs in hex, because SQLite has no array parameters.
+// keyList returns the keys of IDs as a JSON array of hex strings, because SQLite has no array
+// parameters.
 func keyList(ids []string) string {
 	array := make([]byte, 0, 2+len(ids)*35)
 	array = append(array, '[')

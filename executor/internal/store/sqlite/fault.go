@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// blame wraps an error in a store.DataError if its result code says that the data is at fault.
-// After any other error, such as a locked file, a full disk or a damaged page, the same call can
-// succeed later.
+// blame wraps an error in a store.DataError if its result code means that the data caused it. After
+// any other error, such as a locked file, a full disk or a damaged page, the same call may succeed
+// later.
 func blame(err error) error {
 	switch primaryCode(err) {
 	case sqlitecode.SQLITE_CONSTRAINT, sqlitecode.SQLITE_MISMATCH, sqlitecode.SQLITE_TOOBIG,
@@ -21,8 +21,8 @@ func blame(err error) error {
 	return err
 }
 
-// primaryCode returns the result code of an error without the extended bits, or 0 if the error is
-// not SQLite's.
+// primaryCode returns an error's result code without the extended bits, or 0 if the error is not
+// from SQLite.
 func primaryCode(err error) int {
 	failure, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {

@@ -3,5 +3,5 @@
 package sqlite
 
 // freeBytes returns the number of bytes that this process can still store in a folder, or -1 if
-// that is not known.
+// unknown.
 func freeBytes(string) int64 { return -1 }

@@ -5,7 +5,7 @@ package sqlite
 import "syscall"
 
 // freeBytes returns the number of bytes that this process can still store in a folder, or -1 if
-// that is not known.
+// unknown.
 func freeBytes(folder string) int64 {
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(folder, &disk); err != nil {

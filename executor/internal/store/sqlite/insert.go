@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// together is the number of records that one statement inserts, which then share the cost of the
-// statement.
+// together is the number of records inserted by one statement, to spread the cost of the statement
+// over several records.
 const together = 50
 
 // inserter inserts records with one set of columns.
@@ -27,12 +27,12 @@ var (
 	long  = inserter{longColumns, longWidth, appendLong}
 )
 
-// insert inserts records in order and returns the number of new ones. A record whose ID is there
-// already is left unchanged.
+// insert inserts records in order and returns how many were new. A record whose ID exists already
+// does not change.
 func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted int64, err error) {
 	return inRows(ctx, tx, rows, i.width, func(values string) string {
 		// OR ROLLBACK: an error ends the transaction anyway, so SQLite need not keep a copy of each
-		// page to undo the statement alone.
+		// page to undo just this statement.
 		return `INSERT OR ROLLBACK INTO executions (` + i.columns + `) VALUES ` + values +
 			` ON CONFLICT (id) DO NOTHING`
 	})
@@ -59,8 +59,8 @@ func (tx *transaction) UpdateStates(ctx context.Context, moves []store.StateUpda
 	return err
 }
 
-// inRows runs a statement for rows of width values each. It returns the number of changed rows of
-// the table.
+// inRows runs a statement for rows that each have width values. It returns the number of table rows
+// that changed.
 func inRows(
 	ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string,
 ) (changed int64, err error) {
@@ -77,10 +77,10 @@ func inRows(
 	return changed, nil
 }
 
-// marks returns the parameters of one row.
+// marks returns the placeholders for one row.
 func marks(width int) string { return "(" + strings.Repeat("?, ", width-1) + "?)" }
 
-// inRowsOf runs a statement with size values at a time.
+// inRowsOf runs a statement with size values per execution.
 func inRowsOf(
 	ctx context.Context, tx *sql.Tx, values []any, size int, statement string,
 ) (changed int64, err error) {
@@ -102,14 +102,14 @@ func inRowsOf(
 			return 0, err
 		}
 		changed += n
-		// The engine is Go code and would keep its P for the whole batch, while requests that an
-		// ingress in this process answers wait.
+		// The engine is Go code. Without yielding, it would occupy its P for the whole batch while
+		// requests to an ingress in this process wait.
 		runtime.Gosched()
 	}
 	return changed, nil
 }
 
-// insertRecords inserts the records whose IDs are not there yet, and returns their number.
+// insertRecords inserts the records whose IDs do not exist yet, and returns how many.
 func insertRecords(
 	ctx context.Context, tx *sql.Tx, known *lookup, records []store.Record,
 ) (inserted int64, err error) {
@@ -164,8 +164,8 @@ func (tx *transaction) InsertNew(
 	return inserted, err
 }
 
-// insertedOf returns the records that were inserted after a row; if two have the same ID, the
-// first.
+// insertedOf returns the records that were inserted after row last. If two have the same ID, only
+// the first is returned.
 func insertedOf(
 	ctx context.Context, tx *transaction, records []store.Record, last int64,
 ) (inserted []store.Record, err error) {

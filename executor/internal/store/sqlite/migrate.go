@@ -15,12 +15,12 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate migrates the tables to the newest version, and refuses a database that a newer program
-// has migrated, or that was made before the first release.
+// migrate migrates the tables to the newest version. It rejects a database that was migrated by a
+// newer program or created before the first release.
 //
 // goose has no lock for SQLite. Each migration is one transaction, so if another process runs the
-// same migration first, this process's fails as a whole. Then the version has risen, and the rest
-// is tried again.
+// same migration first, this process's attempt fails as a whole. The version is then higher than
+// before, and migrate continues with the remaining migrations.
 func migrate(ctx context.Context, db *sql.DB) (knows int64, err error) {
 	provider, err := newProvider(db)
 	if err != nil {
@@ -45,7 +45,8 @@ func migrate(ctx context.Context, db *sql.DB) (knows int64, err error) {
 	}
 }
 
-// checkSchema returns an error if the tables have a version that this program does not know.
+// checkSchema returns an error if the tables have a newer schema version than this program
+// supports.
 func checkSchema(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }, knows int64,

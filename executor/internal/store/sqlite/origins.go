@@ -8,17 +8,17 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// lookup finds the numbers of origins within one transaction. The origins that it adds are known to
-// others once the transaction is committed.
+// lookup finds the numbers of origins within one transaction. The origins that it adds are cached
+// for other transactions only after a commit.
 type lookup struct {
 	known *relational.Origins
 	added map[store.Origin]relational.Numbers
 }
 
-// commit makes the added origins known. Call it once the transaction is committed.
+// commit caches the added origins. Call it after the transaction has been committed.
 func (l *lookup) commit() { l.known.Learn(l.added) }
 
-// of returns the numbers of an origin, and adds the origin if it is new.
+// of returns the numbers of an origin, adding the origin if it is new.
 func (l *lookup) of(
 	ctx context.Context, tx *sql.Tx, origin store.Origin,
 ) (relational.Numbers, error) {

@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// prepare creates the folder and the file, so that an error of a path that cannot work names the
-// path; SQLite itself says "unable to open database file (14)". The file is private to its owner,
-// and SQLite gives its companions the same mode.
+// prepare creates the folder and the file. If that fails, its error names the path, while SQLite
+// would only report "unable to open database file (14)". Only the owner can access the file, and
+// SQLite creates the accompanying files with the same mode.
 func prepare(path string) (absolute string, err error) {
 	if path == "" {
 		return "", errors.New("the database path is empty: name a file")
@@ -35,15 +35,16 @@ func prepare(path string) (absolute string, err error) {
 			"make the file and its folder writable for this user, or choose another database path",
 			absolute, cause(err))
 	}
-	// SQLite syncs the folder for its journals, but assumes that the name of the database file is
-	// durable.
+	// SQLite syncs the folder for its journals, but assumes that the directory entry of the
+	// database file is durable.
 	if err := errors.Join(file.Close(), durable.SyncFolder(folder)); err != nil {
 		return "", fmt.Errorf("cannot write the database %s: %w", absolute, err)
 	}
 	return absolute, nil
 }
 
-// cause returns why a file operation failed, without the path, which the message contains already.
+// cause returns why a file operation failed, without the path, which the caller's message contains
+// already.
 func cause(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
@@ -51,16 +52,16 @@ func cause(err error) error {
 	return err
 }
 
-// dataSource returns the driver's name for the file with the settings of every connection and
-// further pairs of key and value. The path is escaped, because it may contain ? and %.
+// dataSource returns the driver's data source name for the file, with the settings of every
+// connection and further key-value pairs. The path is escaped, because it may contain ? and %.
 func dataSource(path string, further ...string) string {
 	options := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
 		"journal_mode(WAL)",
-		// pages: by default every second full batch is copied into the file, with pages that the
-		// next one changes again.
+		// In pages. With the default, every second full batch triggers a checkpoint, which copies
+		// pages that the next batch changes again.
 		"wal_autocheckpoint(8000)",
-		// NORMAL would lose the last commits in a power cut.
+		// NORMAL could lose the last commits in a power failure.
 		"cache_size(-32000)", "synchronous(FULL)",
 	}}
 	for i := 0; i+1 < len(further); i += 2 {

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// read runs one query in the read pool.
+// read runs one query on the read pool.
 func (s *Store) read(
 	ctx context.Context, what string, row func(relational.Row) error, query string, args ...any,
 ) error {
@@ -17,7 +17,7 @@ func (s *Store) read(
 	})
 }
 
-// reading runs do, which may only read, and uses the connections for reading.
+// reading runs do, which must only read, using the read pool.
 func (s *Store) reading(ctx context.Context, what string, do func() error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
@@ -31,7 +31,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// eachRow calls row for each row that a query finds.
+// eachRow calls row for each row of a query's result.
 func eachRow(
 	ctx context.Context, db querier, row func(relational.Row) error, query string, args ...any,
 ) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// 1, 2, 4 and 6 are queued, running, failed and canceled: see relational.StatusCode.
+// 1, 2, 4 and 6 are the codes of queued, running, failed and canceled: see relational.StatusCode.
 const (
 	endLost = `UPDATE executions SET status = 4, finished_after = ? - accepted_at, error = ?
 		WHERE id = ? AND stream_sequence = ? AND status IN (1, 2) RETURNING 1`
@@ -71,8 +71,7 @@ func (tx *transaction) Dismiss(
 	return dismissed, messageKeys, err
 }
 
-// changed runs a statement for each item and returns the items for which the statement returned a
-// row, each once.
+// changed runs a statement for each item and returns the items for which it returned a row.
 func changed[T any](
 	ctx context.Context, tx *sql.Tx, query string, items []T, args func(T) []any,
 ) (done []T, err error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// The columns of new records. Most records have only those of the short form.
+// Columns of new records. Most records need only those of the short form.
 const (
 	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, ` +
 		`stream_sequence, content_type, delivery_id`
@@ -54,7 +54,7 @@ func text(s string) any {
 	return s
 }
 
-// blob returns b, or NULL if it is empty.
+// blob returns b, or NULL if it is nil.
 func blob(b []byte) any {
 	if b == nil {
 		return nil
@@ -70,7 +70,7 @@ func count(n int) any {
 	return int64(n)
 }
 
-// after returns the time from begin to t in microseconds, or NULL if t is zero.
+// after returns the microseconds from begin to t, or NULL if t is zero.
 func after(begin, t time.Time) any {
 	if t.IsZero() {
 		return nil

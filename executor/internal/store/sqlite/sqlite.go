@@ -1,8 +1,9 @@
-// Package sqlite stores records in one SQLite file. It is the driver for a single executor.
+// Package sqlite stores records in one SQLite file. It is the driver for deployments with a single
+// executor.
 //
 // The database is in WAL mode and every commit is synced (synchronous=FULL), because a message is
 // acknowledged to the stream once it is committed. Several processes may have the file open; they
-// write one after the other.
+// write one at a time.
 package sqlite
 
 import (
@@ -17,23 +18,23 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// readers is the size of the read pool. Readers of a WAL disturb no one; a few are enough for
-// operators, and each costs a page cache.
+// readers is the size of the read pool. Readers of a WAL block no one. A few are enough for
+// operators, and each one costs a page cache.
 const readers = 4
 
-// busyTimeout is the time for which another process may hold the write lock.
+// busyTimeout is how long to wait for another process that holds the write lock.
 const busyTimeout = 10 * time.Second
 
-// Store is a store.Store on one SQLite file.
+// Store is a store.Store backed by one SQLite file.
 type Store struct {
 	relational.Store
 
-	// writer has one connection: SQLite has one writer at a time, and waiting here is cheaper than
-	// busy polling.
+	// writer has a single connection: SQLite allows one writer at a time, and waiting for the
+	// connection is cheaper than polling a busy database.
 	writer *sql.DB
 	reader *sql.DB // refuses writes
-	schema int64   // the version of the tables that this program knows
-	folder string  // the folder of the file
+	schema int64   // the schema version that this program uses
+	folder string  // the folder that contains the file
 
 	// underway is read-locked by every method. Close locks it to wait for them.
 	underway sync.RWMutex
@@ -41,8 +42,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the database at path, creates it and its folder if they do not exist, and migrates its
-// tables.
+// Open opens the database at path, creating it and its folder if they do not exist, and migrates
+// its tables.
 func Open(ctx context.Context, path string) (*Store, error) {
 	absolute, err := prepare(path)
 	if err != nil {
@@ -111,14 +112,14 @@ func (s *Store) Size(ctx context.Context) (store.Size, error) {
 	return size, err
 }
 
-// Reconnected implements store.Store. The file stays the same one.
+// Reconnected implements store.Store. It returns nil: the file cannot change to another database.
 func (s *Store) Reconnected() <-chan struct{} { return nil }
 
 // Close implements store.Store.
 func (s *Store) Close() error {
 	s.underway.Lock()
 	defer s.underway.Unlock()
-	// The writer is closed last: it merges the WAL into the file if no other process has it open.
+	// Close the writer last: it merges the WAL into the file if no other process has the file open.
 	readerErr := s.reader.Close()
 	if err := s.writer.Close(); err != nil {
 		return fmt.Errorf("sqlite: close: %w", err)
@@ -129,14 +130,15 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// write runs one transaction that changes something.
+// write runs one transaction that writes.
 func (s *Store) write(ctx context.Context, what string, do func(tx *transaction) error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
 	began, known := time.Now(), &lookup{known: s.Origins}
 	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
 		if err := checkSchema(ctx, tx, s.schema); err != nil {
-			// No other process can migrate the tables before the transaction ends.
+			// If the check succeeds, no other process can migrate the tables before the transaction
+			// ends.
 			return err
 		}
 		return do(&transaction{Tx: tx, known: known})

@@ -22,10 +22,11 @@ var dialect = relational.Dialect{
 		AND delivery_id = ?
 		UNION ALL SELECT seq FROM executions WHERE other_delivery = ?)`,
 	Unindexed: `+`, // SQLite has no statistics
-	// Else it sorts all rows that have a frequent status rather than read on.
+	// Without this bound, it sorts all rows with a frequent status instead of reading in index
+	// order.
 	FirstTime: int64(math.MinInt64),
 	Step:      `e.accepted_at / %[1]d * %[1]d`,
-	// With max(), SQLite takes the other columns from the row with the maximum.
+	// With max(), SQLite takes the other columns from the row that has the maximum.
 	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent
 		FROM refusals WHERE %s GROUP BY workflow_id, code`,
 	// Records are deleted oldest first, so seq has few gaps. Each subquery reads one end of an
@@ -36,12 +37,13 @@ var dialect = relational.Dialect{
 		FROM pragma_page_count, pragma_page_size, pragma_freelist_count`,
 }
 
-// words translates expressions of package relational, which are PostgreSQL's, into SQLite's.
+// words translates package relational's expressions, which are in PostgreSQL's dialect, to
+// SQLite's.
 var words = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`,
 	`IN (SELECT value FROM json_each(?))`,
 	`= ANY (?::bytea[])`, `IN (SELECT unhex(value) FROM json_each(?))`)
 
-// stored returns arguments in the form in which SQLite stores them.
+// stored returns arguments in the form that SQLite stores.
 func stored(args []any) []any {
 	values := make([]any, len(args))
 	for i, arg := range args {
@@ -50,8 +52,8 @@ func stored(args []any) []any {
 	return values
 }
 
-// storedValue returns a value in the form in which SQLite stores it: times are microseconds since
-// 1970, and lists are JSON arrays, because SQLite has no array parameters.
+// storedValue returns a value in the form that SQLite stores: times are microseconds since 1970,
+// and lists are JSON arrays, because SQLite has no array parameters.
 func storedValue(value any) any {
 	switch v := value.(type) {
 	case time.Time:
@@ -96,12 +98,12 @@ func (s *Store) Write(ctx context.Context, operation string, do func(relational.
 	return s.write(ctx, operation, func(tx *transaction) error { return do(tx) })
 }
 
-// transaction is a writing transaction.
+// transaction is a transaction that writes.
 type transaction struct {
 	*sql.Tx
 
 	known *lookup
-	seqs  map[string]int64 // the rows of the records that CurrentStates has returned
+	seqs  map[string]int64 // the row numbers of the records returned by CurrentStates
 }
 
 // Exec implements relational.Tx.
@@ -145,11 +147,11 @@ func (tx *transaction) AddMinutes(ctx context.Context, counts []store.MinuteCoun
 		func(c store.MinuteCount) []any { return []any{c.Minute.UnixMicro(), c.Kind, c.Count} })
 }
 
-// Lock implements relational.Tx. It does nothing: writing transactions run one after the other.
+// Lock implements relational.Tx. It does nothing: transactions that write run one at a time.
 func (tx *transaction) Lock(context.Context, relational.Lock, bool) error { return nil }
 
-// Snapshot implements relational.Database. A reading transaction sees the database as it was at its
-// first query and disturbs no one: other processes write to the WAL meanwhile.
+// Snapshot implements relational.Database. A read transaction sees the database as of its first
+// query and blocks no one: other processes write to the WAL in the meantime.
 func (s *Store) Snapshot(
 	ctx context.Context, operation string, do func(relational.Snapshot) error,
 ) error {

@@ -11,7 +11,7 @@ import (
 
 func (s *Server) copied() string { return filepath.Join(s.folder, "copy") }
 
-// Copy copies the current state of the database, for PutBack. It replaces an earlier copy.
+// Copy copies the current state of the database for PutBack, replacing an earlier copy.
 func (s *Server) Copy(ctx context.Context) error {
 	if err := os.RemoveAll(s.copied()); err != nil {
 		return err
@@ -30,17 +30,17 @@ func (s *Server) Copy(ctx context.Context) error {
 	return nil
 }
 
-// PutBack kills the server and starts it with the copy: everything since Copy is lost. With
-// promoted, the copy is a standby that has followed until Copy and not since then; it is promoted
-// before PutBack returns, and begins a timeline of its own. Without promoted, the copy is a
-// primary. The copy is used up.
+// PutBack kills the server and restarts it from the copy, so everything since Copy is lost. If
+// promoted is true, the copy starts as a standby that stopped following at the time of Copy; it is
+// promoted before PutBack returns and begins a new timeline. Otherwise the copy starts as a
+// primary. The copy can be used only once.
 func (s *Server) PutBack(ctx context.Context, promoted bool) error {
 	old := s.data() + "-old"
 	err := errors.Join(s.end(os.Kill), os.Rename(s.data(), old), os.Rename(s.copied(), s.data()))
 	if err != nil {
 		return err
 	}
-	// The last processes of the killed server may still write to this folder.
+	// The last processes of the killed server may still be writing to this folder.
 	defer func() { _ = os.RemoveAll(old) }()
 	if !promoted {
 		return s.Restart(ctx)

@@ -6,10 +6,11 @@ import (
 	"path/filepath"
 )
 
-// find returns the folder of initdb and postgres: in PATH, or where Debian installs them.
+// find returns the folder that contains initdb and postgres, from PATH or from where Debian
+// installs them.
 func find() (folder string, err error) {
 	if initdb, err := exec.LookPath("initdb"); err == nil {
-		// If initdb is a wrapper's link, postgres may not be next to it.
+		// If initdb is a symbolic link, postgres may not be next to the link.
 		if initdb, err = filepath.EvalSymlinks(initdb); err == nil {
 			return filepath.Dir(initdb), nil
 		}

@@ -15,14 +15,14 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Pair is a primary and a standby, which can lag and be promoted.
+// Pair is a primary and a standby. The standby can fall behind and be promoted.
 type Pair struct {
 	servers [2]*Server
 	primary int // the index of the primary in servers
 }
 
-// StartPair starts a primary for one test, which stops both servers at its end. Follow creates the
-// standby.
+// StartPair starts a primary for one test and stops both servers when the test ends. Call Follow to
+// create the standby.
 func StartPair(t testing.TB, settings ...string) *Pair {
 	t.Helper()
 	p := &Pair{}
@@ -33,7 +33,7 @@ func StartPair(t testing.TB, settings ...string) *Pair {
 	return p
 }
 
-// URL returns the address of the database of the server that accepts writes.
+// URL returns a database URL that leads to whichever server accepts writes.
 func (p *Pair) URL() string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
 	u.RawQuery = url.Values{
@@ -50,8 +50,8 @@ func (p *Pair) Primary() *Server { return p.servers[p.primary] }
 // Standby returns the other server.
 func (p *Pair) Standby() *Server { return p.servers[1-p.primary] }
 
-// Follow makes the other server a standby of the primary, and returns when the standby has replayed
-// everything that the primary had written.
+// Follow makes the other server a standby of the primary. It returns when the standby has replayed
+// everything that the primary has written.
 func (p *Pair) Follow(ctx context.Context) error {
 	primary, standby := p.Primary(), p.Standby()
 	if err := standby.end(immediateShutdown); err != nil {
@@ -82,8 +82,7 @@ func (p *Pair) Follow(ctx context.Context) error {
 	return p.AwaitReplay(ctx, written)
 }
 
-// AwaitReplay returns when the standby has replayed everything that the primary has written up to a
-// position of its log.
+// AwaitReplay returns when the standby has replayed the primary's log up to a position.
 func (p *Pair) AwaitReplay(ctx context.Context, written string) error {
 	return until(ctx, "the standby does not follow", func() (bool, error) {
 		state, err := p.Primary().Query(ctx,
@@ -93,10 +92,10 @@ func (p *Pair) AwaitReplay(ctx context.Context, written string) error {
 	})
 }
 
-// CutOff stops the standby, which lags from then on.
+// CutOff stops the standby, which falls behind from then on.
 func (p *Pair) CutOff() error { return p.Standby().end(immediateShutdown) }
 
-// FailOver kills the primary, and promotes the standby in its current state. It returns when the
+// FailOver kills the primary and promotes the standby in whatever state it has. It returns when the
 // standby accepts writes.
 func (p *Pair) FailOver(ctx context.Context) error {
 	if err := p.Primary().Kill(); err != nil {

@@ -1,6 +1,6 @@
-// Package pgtest gives tests a temporary PostgreSQL server, created by initdb, without a network
-// port. If PostgreSQL is not installed, the tests are skipped, or fail with
-// HOOKSTART_TEST_REQUIRE=postgres.
+// Package pgtest provides tests with a temporary PostgreSQL server, created by initdb, without a
+// network port. If PostgreSQL is not installed, the tests are skipped, or fail if
+// HOOKSTART_TEST_REQUIRE contains postgres.
 package pgtest
 
 import (
@@ -13,19 +13,19 @@ import (
 	"testing"
 )
 
-// shared is the server of this test binary, for every test that only needs a database.
+// shared is the test binary's server, for every test that only needs a database.
 var shared struct {
 	mu     sync.Mutex
 	server *Server
 	users  int
-	keep   bool // the server is stopped by Main, not when its last user ends
+	keep   bool // Main stops the server, rather than the release by its last user
 
-	databases int      // number of databases that were created
-	empty     []string // databases that no test uses
+	databases int      // number of databases created
+	empty     []string // empty databases that no test is using
 }
 
 // Start returns the URL of an empty database. Tests of one binary that run at the same time share a
-// server; with Main, all tests share one.
+// server; with Main, all of its tests share one.
 func Start(t testing.TB) (url string) {
 	t.Helper()
 	server := acquire(t)
@@ -59,8 +59,8 @@ func (s *Server) createDatabase(t testing.TB) (name string) {
 	return name
 }
 
-// emptyDatabase empties a database for the next test: a new database has 300 files, and costs more
-// than most tests.
+// emptyDatabase empties a database for reuse by the next test. A new database has 300 files and
+// takes longer to create than most tests run.
 func (s *Server) emptyDatabase(t testing.TB, name string) {
 	t.Helper()
 	s.exec(t, context.Background(), name,
@@ -72,8 +72,8 @@ func (s *Server) emptyDatabase(t testing.TB, name string) {
 	shared.empty = append(shared.empty, name)
 }
 
-// Main runs the tests with one server, which the first test that needs it starts: func TestMain(m
-// *testing.M) { os.Exit(pgtest.Main(m)) }.
+// Main runs the tests with one shared server, which is started by the first test that needs it. Use
+// it as func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }.
 func Main(m *testing.M) (exitCode int) {
 	shared.keep = true
 	defer func() {
@@ -118,7 +118,8 @@ func release(t testing.TB) {
 	shared.server, shared.empty = nil, nil
 }
 
-// installed returns the folder of PostgreSQL's programs. If there is none, it ends the test.
+// installed returns the folder of PostgreSQL's programs. If there is none, it skips or fails the
+// test.
 func installed(t testing.TB) string {
 	t.Helper()
 	folder, err := find()

@@ -17,10 +17,10 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// startTimeout is the maximum time until the server answers.
+// startTimeout limits the wait for a server to accept connections or to catch up.
 const startTimeout = 60 * time.Second
 
-// Server is a PostgreSQL server for one test, which can stop it and start it again.
+// Server is a PostgreSQL server that can be stopped and started again.
 type Server struct {
 	programs string
 	folder   string // contains the data, the socket and the log
@@ -28,7 +28,7 @@ type Server struct {
 	process  *child.Process // nil while it is stopped
 }
 
-// StartServer starts a server for one test, and stops it at the end of the test. settings are
+// StartServer starts a server for one test, and stops it when the test ends. settings are server
 // settings such as "fsync=on" (the default is off).
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
@@ -44,10 +44,10 @@ func StartServer(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// URL returns the address of the server's database. It stays the same when the server starts again.
+// URL returns the URL of the server's database. It does not change when the server is restarted.
 func (s *Server) URL() string { return s.url("postgres") }
 
-// Stop stops the server at once, as a crash does, and returns when it has ended.
+// Stop stops the server immediately, as in a crash, and returns when it has exited.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	if err := s.end(immediateShutdown); err != nil {
@@ -55,7 +55,7 @@ func (s *Server) Stop(t testing.TB) {
 	}
 }
 
-// Start starts a stopped server. It returns when the server answers.
+// Start starts a stopped server and returns when it accepts connections.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	if err := s.start(t.Context()); err != nil {
@@ -63,23 +63,25 @@ func (s *Server) Start(t testing.TB) {
 	}
 }
 
-// url returns an address with the socket, because a port could be taken by the time it is used.
+// url returns a URL that uses the socket, because another process could take a port in the
+// meantime.
 func (s *Server) url(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database}
 	u.RawQuery = url.Values{"host": {s.folder}}.Encode()
 	return u.String()
 }
 
-// Socket returns the path of the socket on which the server listens.
+// Socket returns the path of the socket that the server listens on.
 func (s *Server) Socket() string { return filepath.Join(s.folder, ".s.PGSQL.5432") }
 
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 func (s *Server) log() string  { return filepath.Join(s.folder, "log") }
 
-// create creates a server in a new folder in parent, or in the folder for temporary files if parent
-// is "".
+// create creates and starts a server in a new folder in parent, or in the folder for temporary
+// files if parent is "".
 func create(programs, parent string, settings []string) (*Server, error) {
-	// t.TempDir is not used, because its names are longer than the 107 bytes of a socket's path.
+	// t.TempDir is not used, because its paths may exceed the 107 bytes that a socket's path can
+	// have.
 	folder, err := os.MkdirTemp(parent, "hookstart-pg-")
 	if err != nil {
 		return nil, err
@@ -127,7 +129,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The process has its own copy.
+	// The process has a copy of the descriptor.
 	defer func() { _ = log.Close() }()
 	//nolint:gosec,noctx // found on this machine; stop ends it
 	command := exec.Command(filepath.Join(s.programs, "postgres"), args...)
@@ -163,7 +165,7 @@ func (s *Server) waitUntilReady(ctx context.Context) error {
 	}
 }
 
-// end sends a signal that ends the server, if it runs, and waits until it has ended.
+// end sends a signal that stops the server, if it is running, and waits until it has exited.
 func (s *Server) end(signal os.Signal) error {
 	if s.process == nil {
 		return nil
@@ -181,7 +183,7 @@ func (s *Server) Remove() error {
 	return errors.Join(s.end(immediateShutdown), os.RemoveAll(s.folder))
 }
 
-// failure returns an error with the end of the server's log.
+// failure returns an error that includes the last lines of the server's log.
 func (s *Server) failure(what string, err error) error {
 	text, readErr := os.ReadFile(s.log())
 	if readErr != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Create starts a server for a program that is not a test. Remove ends it.
+// Create starts a server for a program that is not a test. Call Remove to stop and delete it.
 func Create(settings ...string) (*Server, error) { return CreateIn("", settings...) }
 
-// CreateIn does the same as Create, with the data in a new folder in parent.
+// CreateIn is like Create, but keeps the data in a new folder in parent.
 func CreateIn(parent string, settings ...string) (*Server, error) {
 	programs, err := find()
 	if err != nil {
@@ -23,11 +23,11 @@ func CreateIn(parent string, settings ...string) (*Server, error) {
 	return create(programs, parent, settings)
 }
 
-// Kill kills the server's first process with SIGKILL, as the kernel's out-of-memory killer does.
-// The other processes notice that, and end.
+// Kill kills the server's main process with SIGKILL, as the kernel's out-of-memory killer does. The
+// other server processes notice and exit.
 func (s *Server) Kill() error { return s.end(os.Kill) }
 
-// Running reports whether the server runs: a server that cannot write ends by itself.
+// Running reports whether the server is running: a server that cannot write exits by itself.
 func (s *Server) Running() bool {
 	if s.process == nil {
 		return false
@@ -41,8 +41,8 @@ func (s *Server) Running() bool {
 	}
 }
 
-// Query runs statements one after another on a connection of their own, and returns the first value
-// of the last statement as text, or "" if it has none.
+// Query runs statements one after another on a separate connection. It returns the first value of
+// the last statement as text, or "" if there is none.
 func (s *Server) Query(ctx context.Context, statements ...string) (value string, err error) {
 	return s.query(ctx, "postgres", statements)
 }
@@ -68,12 +68,13 @@ func (s *Server) query(
 	return value, nil
 }
 
-// Restart starts a server that was killed, and returns when it answers. It waits until the last
-// process of the killed server has ended.
+// Restart starts a killed server and returns when it accepts connections. It waits until the last
+// process of the killed server has exited.
 func (s *Server) Restart(ctx context.Context) (err error) {
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
 		err = s.start(ctx)
-		// The server runs and does not answer yet; a server that refused to start has ended.
+		// If the process is running, the server is still starting; if it has exited, it refused to
+		// start.
 		return err == nil || s.process != nil
 	})
 	return err

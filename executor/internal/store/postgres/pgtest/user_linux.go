@@ -11,8 +11,8 @@ import (
 
 const immediateShutdown = syscall.SIGQUIT
 
-// asServer makes the command run as the server's user, and end with this process even if this
-// process is killed.
+// asServer makes the command run as the server's user, and makes the kernel end it when this
+// process ends, even if this process is killed.
 func asServer(command *exec.Cmd) error {
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: immediateShutdown}
 	if os.Geteuid() != 0 {
@@ -26,7 +26,7 @@ func asServer(command *exec.Cmd) error {
 	return nil
 }
 
-// giveToServer makes the server's user the owner of a folder.
+// giveToServer makes the server's user the owner of a file or folder.
 func giveToServer(folder string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -38,8 +38,8 @@ func giveToServer(folder string) error {
 	return os.Chown(folder, int(uid), int(gid))
 }
 
-// serverUser returns the user that runs the server in place of root, because PostgreSQL refuses to
-// run as root.
+// serverUser returns the user that runs the server when the tests run as root, because PostgreSQL
+// refuses to run as root.
 func serverUser() (uid, gid uint32, err error) {
 	account, err := user.Lookup("postgres")
 	if err != nil {
