@@ -13,9 +13,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// DecodeBrief works like Decode but omits the data that a record does not hold: a start has no
-// headers, no query and no body, only the number of the body's bytes. DecodeBrief refuses exactly
-// the messages that Decode refuses. Its results share no memory with data.
+// DecodeBrief is like Decode but omits the data that is not kept in the database: a start has no
+// headers, query or body, and bodyBytes is the size of the body. DecodeBrief refuses exactly the
+// messages that Decode refuses. Its results share no memory with data.
 func DecodeBrief(
 	subject string, header nats.Header, data []byte,
 ) (event Event, bodyBytes int, err error) {
@@ -39,8 +39,8 @@ var (
 )
 
 // decodeStartBrief reads the fields one by one, in the form in which encodeStart writes them:
-// proto.Unmarshal would copy the body, and make a message for each header. A test compares it with
-// the generated code.
+// proto.Unmarshal would copy the body and create a message for each header. A test compares the
+// results with those of the generated code.
 func decodeStartBrief(data []byte) (*execution.Start, int, error) {
 	s := &briefStart{Start: execution.Start{Source: execution.Webhook}}
 	bodyBytes := 0
@@ -68,7 +68,7 @@ func decodeStartBrief(data []byte) (*execution.Start, int, error) {
 	return &s.Start, bodyBytes, err
 }
 
-// briefStart is a start that is being read. The parts of a time may arrive one by one.
+// briefStart is a start that is being decoded. The parts of a timestamp may arrive separately.
 type briefStart struct {
 	execution.Start
 	kind           int32
@@ -131,7 +131,7 @@ func (s *briefStart) takeVarint(field protowire.Number, value uint64) {
 	}
 }
 
-// takeTime reads a google.protobuf.Timestamp.
+// takeTime decodes a google.protobuf.Timestamp.
 func (s *briefStart) takeTime(data []byte) error {
 	s.timed = true
 	return eachField(data, func(field protowire.Number, number uint64, value []byte) error {
@@ -146,9 +146,10 @@ func (s *briefStart) takeTime(data []byte) error {
 	})
 }
 
-// These are the minimum and the maximum of a valid Timestamp, in the years 1 to 9999.
+// The bounds of the seconds of a valid Timestamp, which is in the years 1 to 9999.
 const minSeconds, maxSeconds = -62135596800, 253402300799
 
+// timeFromParts returns the time of a Timestamp, or the zero time if it is invalid.
 func timeFromParts(seconds, nanos int64) time.Time {
 	if seconds < minSeconds || seconds > maxSeconds || nanos < 0 || nanos > 999_999_999 {
 		return time.Time{}
@@ -166,9 +167,9 @@ func checkValues(data []byte) error {
 	})
 }
 
-// eachField calls do for each field of a message: with the number of a varint, or with the bytes of
-// a field that has a length, which are then not nil. It skips other types, which no field of
-// hookstart has.
+// eachField calls do for each field of a message: with number for a varint, or with value, which is
+// then not nil, for a field with a length. It skips fields of other types, which Hookstart does not
+// use.
 func eachField(
 	data []byte, do func(field protowire.Number, number uint64, value []byte) error,
 ) error {

@@ -16,10 +16,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// CancellationsBucket is the bucket of the executions whose end an operator asked for: the key is
-// the execution's ID. A key stays as long as messages stay in the stream: a message that is
-// delivered again is recognised for as long as it can be delivered. The message itself stays, too:
-// NATS would forget its delivery ID with it.
+// CancellationsBucket is the bucket of the executions that an operator has canceled. The key is the
+// execution's ID. A key is kept as long as messages are kept in the stream, because a canceled
+// message must be recognized for as long as it can be redelivered. The message itself is not
+// deleted: NATS would forget its delivery ID with it.
 const CancellationsBucket = "cancellations"
 
 // CancellationsStream is the stream behind the bucket.
@@ -38,7 +38,7 @@ func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings
 			Replicas:    s.Replicas,
 		})
 		if errors.Is(err, jetstream.ErrBucketExists) {
-			err = nil // another executor was first
+			err = nil // another executor has created it
 		}
 	}
 	if err != nil {
@@ -47,8 +47,9 @@ func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings
 	return nil
 }
 
-// PutCancellation stores that an execution is to end. After it has returned, NextCancellation finds
-// the cancellation. An existing cancellation of the execution is left unchanged.
+// PutCancellation stores that an execution is to be canceled. Once it has returned,
+// NextCancellation finds the cancellation. An existing cancellation of the execution is left
+// unchanged.
 func PutCancellation(
 	ctx context.Context, bucket jetstream.KeyValue, executionID string, at time.Time,
 ) error {
@@ -63,10 +64,10 @@ func PutCancellation(
 	return nil
 }
 
-// NextCancellation returns the ID of the first canceled execution from a revision on, and its
-// revision. The ID is "" if there is none. The leader of the bucket answers, so that everything
-// that PutCancellation has stored before is found. It fails with jetstream.ErrBucketNotFound if
-// there is no bucket.
+// NextCancellation returns the ID of the first canceled execution at or after revision from, and
+// its revision. The ID is "" if there is none. The request goes to the leader of the bucket, so
+// everything that PutCancellation has stored by then is found. NextCancellation fails with
+// jetstream.ErrBucketNotFound if there is no bucket.
 func NextCancellation(
 	ctx context.Context, nc *nats.Conn, from uint64,
 ) (executionID string, revision uint64, err error) {

@@ -8,12 +8,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// State is the configuration and the content of EXECUTIONS.
+// State is the configuration and the contents of EXECUTIONS.
 type State struct {
 	Settings
-	Messages uint64    // number of messages that the stream holds
+	Messages uint64    // number of messages in the stream
 	Bytes    uint64    // their size, including the server's overhead
-	Oldest   time.Time // when its oldest message was stored; the zero time means that it is empty
+	Oldest   time.Time // when the oldest message was stored; zero if the stream is empty
 }
 
 // ReadState returns the state of EXECUTIONS.
@@ -38,11 +38,12 @@ func ReadState(ctx context.Context, js jetstream.JetStream) (State, error) {
 	return state, nil
 }
 
-// Change sets the age, the dedup window and the size of EXECUTIONS, and the age of PROGRESS, on a
-// running installation. Own streams of queues get the same age, if they have none of their own, and
-// the same dedup window. A shorter age deletes older messages at once. A longer dedup window
-// applies to deliveries that the server still remembers, and to later ones. Change can be repeated.
-// Executors that start afterwards must have the same settings.
+// Change sets the maximum age, the deduplication window and the maximum size of EXECUTIONS, and the
+// maximum age of PROGRESS, on a running installation. The queues' own streams get the same
+// deduplication window, and the same maximum age unless they have one themselves. A shorter maximum
+// age deletes older messages immediately. A longer deduplication window applies to later deliveries
+// and to those that the server still remembers. Change can be repeated. Executors that start
+// afterwards must be configured with the same settings.
 func Change(ctx context.Context, js jetstream.JetStream, to Settings) error {
 	if err := to.Validate(); err != nil {
 		return err

@@ -8,12 +8,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// consumedEvery is the interval at which AwaitConsumed looks at the consumer.
+// consumedEvery is the interval at which AwaitConsumed polls the consumer.
 const consumedEvery = 20 * time.Millisecond
 
-// AwaitConsumed waits until a consumer has acknowledged everything that its stream held at the time
-// of the call, or until the context ends. Messages that arrive meanwhile do not prolong the wait.
-// It returns at once if there is no such stream.
+// AwaitConsumed waits until a consumer has acknowledged everything that was in its stream at the
+// time of the call, or until ctx ends. Messages that arrive later do not prolong the wait. It
+// returns immediately if there is no such stream.
 func AwaitConsumed(ctx context.Context, js jetstream.JetStream, streamName, consumer string) {
 	var last uint64
 	tick := time.NewTicker(consumedEvery)

@@ -12,12 +12,12 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// roomForFields is the approximate size of a start without its body.
+// roomForFields is the approximate size of an encoded start without its body.
 const roomForFields = 1 << 10
 
-// encodeStart encodes a start as proto.Marshal does, but written by hand: it needs one allocation,
-// instead of about three for each header. A test compares it with the generated code. It writes
-// into buffer, or into a new one if buffer is too small.
+// encodeStart encodes a start as proto.Marshal does, but without generated code: it needs one
+// allocation instead of about three for each header. A test compares the results with those of the
+// generated code. It writes to buffer, or to a new one if buffer is too small.
 func encodeStart(buffer []byte, s *execution.Start) ([]byte, error) {
 	e := encoder{slices.Grow(buffer[:0], roomForFields+len(s.Payload.Body)), nil}
 	e.text(1, s.ID)
@@ -43,7 +43,7 @@ func encodeStart(buffer []byte, s *execution.Start) ([]byte, error) {
 	return e.data, e.err
 }
 
-// encodeProgress encodes a progress report in the same way.
+// encodeProgress encodes a progress report in the same way as encodeStart.
 func encodeProgress(p *execution.Progress) ([]byte, error) {
 	e := encoder{make([]byte, 0, 96+len(p.Error)+len(p.Output)), nil}
 	e.text(1, p.ID)
@@ -65,7 +65,7 @@ func encodeProgress(p *execution.Progress) ([]byte, error) {
 // encoder appends fields to data. Empty fields are omitted.
 type encoder struct {
 	data []byte
-	err  error // errNotUTF8: protobuf does not allow such texts
+	err  error // errNotUTF8 for a string that protobuf does not allow
 }
 
 func (e *encoder) text(field protowire.Number, s string) {
@@ -74,7 +74,7 @@ func (e *encoder) text(field protowire.Number, s string) {
 	}
 }
 
-// value appends a text, also if it is empty.
+// value appends a string, even if it is empty.
 func (e *encoder) value(field protowire.Number, s string) {
 	if !utf8.ValidString(s) {
 		e.err = errNotUTF8
@@ -126,7 +126,7 @@ func (e *encoder) time(field protowire.Number, t time.Time) {
 	e.data = b
 }
 
-// values appends a hookstart.v1.NamedValues for each name. Every string has a tag of one byte.
+// values appends a hookstart.v1.NamedValues for each name. All field tags in it take one byte.
 func (e *encoder) values(field protowire.Number, values execution.Values) {
 	for name, list := range values {
 		size := 0

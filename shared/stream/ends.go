@@ -12,25 +12,25 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// AnyQueue stands for every queue in the subject of reports. The queue of a workflow may have
-// changed since its execution was started.
+// AnyQueue stands for every queue in the subject of reports. It is needed because a workflow may
+// have been moved to another queue since its execution was started.
 const AnyQueue = "*"
 
-// statusNotFound is the status of the server's answer when there is no such message.
+// statusNotFound is the status of the server's response if there is no such message.
 const statusNotFound = "404"
 
-// FirstEnd returns the first final report of an execution that PROGRESS has stored, which is the
-// one that counts: later ones change nothing. Without one, it returns the last report that the
-// execution runs, or nil. queue may be AnyQueue. A replica of the stream may answer, which lags
-// behind for moments.
+// FirstEnd returns the first final report of an execution that PROGRESS has stored. That is the one
+// that counts: later ones change nothing. If there is none, FirstEnd returns the last report that
+// the execution is running, or nil. queue may be AnyQueue. Any replica of the stream may respond,
+// and it may lag behind for a moment.
 func FirstEnd(
 	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
 ) (found *execution.Progress, err error) {
 	return Place{}.FirstEnd(ctx, nc, queue, workflowID, executionID)
 }
 
-// FirstEnd works like the function FirstEnd, with the stream of reports of this place. For an own
-// stream, queue must not be AnyQueue.
+// FirstEnd is like the function FirstEnd, but reads the stream of reports of this place. In a
+// queue's own stream, queue must not be AnyQueue.
 func (p Place) FirstEnd(
 	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
 ) (found *execution.Progress, err error) {
@@ -47,7 +47,7 @@ func (p Place) FirstEnd(
 		}
 		event, err := Decode(msg.Header.Get(jetstream.SubjectHeader), msg.Header, msg.Data)
 		if err != nil {
-			continue // no process records a report that cannot be decoded
+			continue // no process records a report that it cannot decode
 		}
 		if found = event.Progress; found.Status.Final() {
 			return found, nil
@@ -55,7 +55,7 @@ func (p Place) FirstEnd(
 	}
 }
 
-// nextMessage returns the first report with this subject from a sequence on, or nil if there is
+// nextMessage returns the first report on a subject at or after a sequence, or nil if there is
 // none.
 func nextMessage(
 	ctx context.Context, nc *nats.Conn, subject string, from uint64,

@@ -13,34 +13,35 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// FilteredSubject is the subject of the requests that did not meet the filters of their nodes.
+// FilteredSubject is the subject of the reports about requests that did not match their nodes'
+// filters.
 const FilteredSubject = "reports.filtered"
 
-// Filtered is the number of requests that did not meet the filter of one trigger node since the
-// last report.
+// Filtered counts the requests that did not match the filter of one trigger node since the last
+// report.
 type Filtered struct {
 	WorkflowID, NodeID string
 
-	Count int64             // number of requests; Last holds the most recent of them
+	Count int64             // number of requests; Last holds the most recent ones
 	Last  []FilteredRequest // newest first, at most MaxFilteredRequests
 }
 
 // FilteredRequest is the part of such a request that is kept.
 type FilteredRequest struct {
 	At         time.Time // when the request arrived
-	DeliveryID string    // at most execution.MaxDeliveryID bytes; "" means that it has none
-	Place      string    // the place whose condition did not hold; at most MaxPlace bytes
+	DeliveryID string    // at most execution.MaxDeliveryID bytes; "" if it has none
+	Place      string    // where the condition did not hold, such as a path; at most MaxPlace bytes
 }
 
 const (
 	// MaxFilteredRequests is the maximum number of requests of one node in a report.
 	MaxFilteredRequests = 20
-	// MaxPlace is the maximum number of bytes of a place that are kept.
+	// MaxPlace is the maximum number of bytes of FilteredRequest.Place.
 	MaxPlace = 500
 )
 
-// FilteredMessage encodes a report. The message may be sent again; it is applied once. 1,000 nodes
-// with 700 requests fit into NATS's default max_payload of 1 MB.
+// FilteredMessage encodes a report. The message may be sent more than once; it is applied once.
+// 1,000 nodes with 700 requests in total fit into NATS's default max_payload of 1 MB.
 func FilteredMessage(reportID string, at time.Time, nodes []Filtered) (*nats.Msg, error) {
 	report := &hookstartv1.FilterReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, n := range nodes {
@@ -61,12 +62,12 @@ func FilteredMessage(reportID string, at time.Time, nodes []Filtered) (*nats.Msg
 	return reportMessage(FilteredSubject, reportID, report)
 }
 
-// truncate returns the beginning of a text, of at most length bytes.
+// truncate returns the beginning of a string, at most length bytes, as valid UTF-8.
 func truncate(text string, length int) string {
 	return strings.ToValidUTF8(text[:min(len(text), length)], "")
 }
 
-// DecodeFiltered decodes a report. It skips invalid entries. All its errors wrap ErrUnreadable.
+// DecodeFiltered decodes a report. It skips invalid entries. Its errors wrap ErrUnreadable.
 func DecodeFiltered(data []byte) (reportID string, at time.Time, nodes []Filtered, err error) {
 	var report hookstartv1.FilterReport
 	if err := proto.Unmarshal(data, &report); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// These are the headers of every message, in addition to Nats-Msg-Id and Content-Type.
+// The headers of every message, in addition to Nats-Msg-Id and Content-Type.
 const (
 	HeaderExecutionID = "Hookstart-Execution-Id"
 	HeaderWorkflowID  = "Hookstart-Workflow-Id"
@@ -22,34 +22,33 @@ const (
 	HeaderTrace       = "traceparent"
 )
 
-// HeaderActor is the header that names, for the audit, the operator who requested a start.
+// HeaderActor is the header that names the operator who requested a start, for the audit.
 const HeaderActor = "Hookstart-Actor"
 
 // contentType is the Content-Type of every message.
 const contentType = "application/protobuf"
 
-// StartMessage returns the message that starts an execution. With a delivery ID, its Nats-Msg-Id is
-// the execution ID, a hash of the delivery ID.
+// StartMessage returns the message that starts an execution. If the start has a delivery ID, the
+// message's Nats-Msg-Id is the execution ID, which is a hash of the delivery ID.
 func StartMessage(s execution.Start) (*nats.Msg, error) { return Place{}.StartMessage(s) }
 
-// StartMessage returns the message that starts an execution in this place.
+// StartMessage is like the function StartMessage, but for a start that is stored in this place.
 func (p Place) StartMessage(s execution.Start) (*nats.Msg, error) {
 	return new(Buffer).MessageAt(p, s)
 }
 
-// Buffer is memory for the message of one start at a time: its data, its headers and their values.
-// Its zero value is ready to use.
+// Buffer is reusable memory for the message of one start at a time: its data and its headers. The
+// zero value is ready to use.
 type Buffer struct {
 	msg    nats.Msg
 	values *headerValues // the values of msg.Header
 }
 
 // Message returns the same message as StartMessage, in the memory of r. The message is valid until
-// the next call.
+// the next call of Message or MessageAt.
 func (r *Buffer) Message(s execution.Start) (*nats.Msg, error) { return r.MessageAt(Place{}, s) }
 
-// MessageAt returns the message of a start that is stored in a place. It is valid until the next
-// call of Message or MessageAt.
+// MessageAt is like Message, but for a start that is stored in the given place.
 func (r *Buffer) MessageAt(p Place, s execution.Start) (*nats.Msg, error) {
 	data, err := encodeStart(r.msg.Data, &s)
 	if err != nil {
@@ -68,7 +67,7 @@ func (r *Buffer) MessageAt(p Place, s execution.Start) (*nats.Msg, error) {
 	return &r.msg, nil
 }
 
-// Trim frees the data if its buffer is larger than most bytes.
+// Trim frees the buffer of the data if it is larger than most bytes.
 func (r *Buffer) Trim(most int) {
 	if cap(r.msg.Data) > most {
 		r.msg.Data = nil
@@ -78,7 +77,8 @@ func (r *Buffer) Trim(most int) {
 // RejectedMessage returns the message that records a rejected request.
 func RejectedMessage(r execution.Rejection) (*nats.Msg, error) { return Place{}.RejectedMessage(r) }
 
-// RejectedMessage returns the message that records a rejected request in this place.
+// RejectedMessage is like the function RejectedMessage, but for a request that is stored in this
+// place.
 func (p Place) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 	data, err := proto.Marshal(&hookstartv1.ExecutionRejected{
 		ExecutionId: r.ID,
@@ -109,7 +109,8 @@ func (p Place) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 		Header:  headersOf(r.ID, r.WorkflowID, r.NodeID, r.Trace),
 		Data:    data,
 	}
-	// The ID is either a hash of the delivery ID or random, so it is never repeated by accident.
+	// The ID is either a hash of the delivery ID or random, so two requests never share one by
+	// accident.
 	msg.Header[jetstream.MsgIDHeader] = []string{r.ID}
 	return msg, nil
 }
@@ -122,8 +123,8 @@ func ProgressMessage(
 	return Place{}.ProgressMessage(queue, workflowID, nodeID, trace, p)
 }
 
-// ProgressMessage returns the message of a runner's report about an execution whose start is in
-// this place.
+// ProgressMessage is like the function ProgressMessage, but for an execution whose start is stored
+// in this place.
 func (p Place) ProgressMessage(
 	queue, workflowID, nodeID, trace string, of execution.Progress,
 ) (*nats.Msg, error) {
@@ -139,11 +140,11 @@ func (p Place) ProgressMessage(
 }
 
 // headerValues holds the values of the headers that every message has: execution, workflow, node,
-// Content-Type, trace.
+// Content-Type and trace.
 type headerValues [5]string
 
-// headers returns a nats.Header whose values are in one array. This needs one allocation, instead
-// of the five of Header.Set.
+// headers returns a nats.Header whose values are in one array. This needs one allocation instead of
+// the five that Header.Set needs.
 func headers() (nats.Header, *headerValues) {
 	values := new(headerValues)
 	return nats.Header{
@@ -168,10 +169,11 @@ type Event struct {
 	Progress  *execution.Progress
 }
 
-// ErrUnreadable means that a message cannot be decoded as the kind that its subject names.
+// ErrUnreadable means that a message cannot be decoded as the kind of message that its subject
+// names.
 var ErrUnreadable = errors.New("unreadable message")
 
-// Decode decodes a message of either stream. All its errors wrap ErrUnreadable.
+// Decode decodes a start, a rejection or a runner's report. Its errors wrap ErrUnreadable.
 func Decode(subject string, header nats.Header, data []byte) (Event, error) {
 	var (
 		event Event
@@ -255,7 +257,7 @@ func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
 		m.GetQueue()); err != nil {
 		return nil, err
 	}
-	// Also for a kind that only a later version knows: the rejection can be looked up all the same.
+	// Accept a kind that only a later version defines: the rejection can still be looked up.
 	kind := execution.NoBody
 	if k := m.GetBodyKind(); k >= hookstartv1.BodyKind_BODY_KIND_JSON &&
 		k <= hookstartv1.BodyKind_BODY_KIND_BINARY {
@@ -357,7 +359,7 @@ func sourceToWire(s execution.Source) hookstartv1.ExecutionSource {
 	return hookstartv1.ExecutionSource_EXECUTION_SOURCE_WEBHOOK
 }
 
-// sourceFromWire returns the source of a start. An unknown one counts as a request.
+// sourceFromWire decodes the source of a start. An unknown source is treated as a webhook request.
 func sourceFromWire(s hookstartv1.ExecutionSource) execution.Source {
 	switch s { //nolint:exhaustive // the others are requests
 	case hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN:
@@ -414,7 +416,7 @@ func valuesFromWire(list []*hookstartv1.NamedValues) execution.Values {
 	return values
 }
 
-// timeFromWire returns a time if it is set and valid, and the zero time otherwise.
+// timeFromWire returns the time, or the zero time if t is nil or invalid.
 func timeFromWire(t *timestamppb.Timestamp) time.Time {
 	if t == nil || !t.IsValid() {
 		return time.Time{}

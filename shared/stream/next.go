@@ -8,17 +8,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// nudges are the pauses after which Next calls the iterator again, so that a forgotten pull request
-// is sent.
+// nudges are how long Next waits before it calls the iterator again, to make the iterator send a
+// pull request that it forgot.
 var nudges = []time.Duration{10 * time.Millisecond, 250 * time.Millisecond}
 
-// Next returns the next message of a consumer. It blocks until there is one. It fails when the
+// Next returns the next message of a consumer. It blocks until there is one. It fails if the
 // iterator was stopped or cannot continue; missed heartbeats are not errors.
 //
-// It works around a bug of nats.go 1.55.0 (jetstream/pull.go): the iterator sends no pull request
-// while the previous one is still being sent. If all messages of the previous one are consumed
-// before it counts as sent, no request is outstanding, and the iterator waits until it misses a
-// heartbeat. Each call of the iterator's Next sends a request if none is outstanding.
+// It works around a bug of nats.go 1.55.0 (jetstream/pull.go): the iterator does not send a pull
+// request while the previous one is still being sent. If all messages of the previous one are
+// consumed before it counts as sent, no request is outstanding, and the iterator waits until it
+// misses a heartbeat. Every call of the iterator's Next sends a request if none is outstanding.
 func Next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
 	for {
 		msg, err := next(messages)
@@ -36,6 +36,6 @@ func next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
 			return msg, err
 		}
 	}
-	// Only a call without a short limit detects missed heartbeats.
+	// Only a call without a short time limit detects missed heartbeats.
 	return messages.Next()
 }

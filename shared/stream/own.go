@@ -14,9 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A queue may have a stream of its own, QUEUE_{queue}, and a stream of its reports,
-// PROGRESS_{queue}. Nothing that other queues do fills such a stream, slows its leader, or uses the
-// memory of its duplicate window. Subjects in the own stream end as those in the shared one do,
+// A queue may have its own stream, QUEUE_{queue}, and its own stream of reports, PROGRESS_{queue}.
+// Nothing that other queues do fills these streams, slows their leaders or uses the memory of their
+// deduplication windows. The subjects of these streams end like those of the shared streams, but
 // without the queue:
 //
 //	executions.queue.{queue}.start.{workflowId}.{nodeId}
@@ -25,9 +25,9 @@ import (
 //	executions.queue.{queue}.remembered.{workflowId}
 //	executions.reports.{queue}.{workflowId}.{executionId}
 //
-// A message on a subject "remembered" carries only the Nats-Msg-Id of a start in another stream, so
-// that this stream recognises repeats of the delivery after a move. Runners have no consumer for
-// it, and the executor records nothing of it.
+// A message on a "remembered" subject carries only the Nats-Msg-Id of a start in another stream. It
+// makes this stream recognize repeats of that delivery after a move. Runners have no consumer for
+// it, and the executor does not record it.
 
 const (
 	ownNamePrefix     = "QUEUE_"
@@ -40,11 +40,11 @@ const (
 // OwnName returns the name of a queue's own stream.
 func OwnName(queue string) string { return ownNamePrefix + queue }
 
-// OwnProgressName returns the name of the stream of reports that belongs to a queue's own stream.
+// OwnProgressName returns the name of a queue's own stream of reports.
 func OwnProgressName(queue string) string { return ownProgressPrefix + queue }
 
-// QueueOfStream returns the queue whose own stream of starts has this name. ok is false for the
-// name of any other stream.
+// QueueOfStream returns the queue whose own stream of starts has the given name. ok is false if the
+// name is that of another stream.
 func QueueOfStream(name string) (queue string, ok bool) { return queueOf(name, ownNamePrefix) }
 
 func queueOf(name, prefix string) (queue string, ok bool) {
@@ -54,18 +54,18 @@ func queueOf(name, prefix string) (queue string, ok bool) {
 	return queue, true
 }
 
-// QueueOfProgressStream returns the queue whose own stream of reports has this name. ok is false
-// for the name of any other stream.
+// QueueOfProgressStream returns the queue whose own stream of reports has the given name. ok is
+// false if the name is that of another stream.
 func QueueOfProgressStream(name string) (queue string, ok bool) {
 	return queueOf(name, ownProgressPrefix)
 }
 
-// Place is the place where a queue's starts are stored. The zero value is the shared stream.
+// Place says where a queue's starts are stored. The zero value is the shared stream.
 type Place struct {
-	Own bool // in the queue's own stream
+	Own bool // true for the queue's own stream
 }
 
-// Name returns the name of the stream of starts and rejections.
+// Name returns the name of the stream that starts and rejections are stored in.
 func (p Place) Name(queue string) string {
 	if p.Own {
 		return OwnName(queue)
@@ -106,8 +106,8 @@ func (p Place) RejectedSubject(queue, workflowID, nodeID string) string {
 	return RejectedSubject(queue, workflowID, nodeID)
 }
 
-// RememberedSubject returns the subject of a message that carries the Nats-Msg-Id of a start of a
-// workflow in another stream.
+// RememberedSubject returns the subject of a message that carries the Nats-Msg-Id of a start that
+// another stream has for the workflow.
 func (p Place) RememberedSubject(queue, workflowID string) string {
 	if p.Own {
 		return ownPrefix + queue + ".remembered." + workflowID
@@ -123,7 +123,7 @@ func (p Place) ProgressSubject(queue, workflowID, executionID string) string {
 	return ProgressSubject(queue, workflowID, executionID)
 }
 
-// QueueSubject returns the wildcard for all starts of one queue that have no order key.
+// QueueSubject returns the wildcard subject of all starts of a queue that have no order key.
 func (p Place) QueueSubject(queue string) string {
 	if p.Own {
 		return ownPrefix + queue + ".start.>"
@@ -131,7 +131,7 @@ func (p Place) QueueSubject(queue string) string {
 	return QueueSubject(queue)
 }
 
-// OrderedSubjects returns the wildcard for all starts of one queue that have an order key.
+// OrderedSubjects returns the wildcard subject of all starts of a queue that have an order key.
 func (p Place) OrderedSubjects(queue string) string {
 	if p.Own {
 		return ownPrefix + queue + ".ordered.>"
@@ -139,7 +139,7 @@ func (p Place) OrderedSubjects(queue string) string {
 	return OrderedSubjects(queue)
 }
 
-// LaneSubject returns the wildcard for all starts of one lane of a queue.
+// LaneSubject returns the wildcard subject of all starts in one lane of a queue.
 func (p Place) LaneSubject(queue string, lane int) string {
 	if p.Own {
 		return ownPrefix + queue + ".ordered." + strconv.Itoa(lane) + ".>"
@@ -156,7 +156,7 @@ func (p Place) SubjectOf(s *execution.Start) string {
 	return p.OrderedSubject(s.Queue, lane, s.WorkflowID, s.NodeID)
 }
 
-// RememberedMessage returns the message that makes the stream of this place recognise repeats of a
+// RememberedMessage returns the message that makes the stream of this place recognize repeats of a
 // delivery whose start is in another stream. id is the Nats-Msg-Id of that start.
 func (p Place) RememberedMessage(queue, workflowID, id string) *nats.Msg {
 	msg := nats.NewMsg(p.RememberedSubject(queue, workflowID))
@@ -164,8 +164,8 @@ func (p Place) RememberedMessage(queue, workflowID, id string) *nats.Msg {
 	return msg
 }
 
-// PlaceOf returns the place of the messages with a subject, and the queue whose own stream it is. A
-// subject that is not in an own stream is in the shared place, and queue is "" then.
+// PlaceOf returns the place that a subject belongs to, and the queue if the place is that queue's
+// own stream. For the shared stream, queue is "".
 func PlaceOf(subject string) (p Place, queue string) {
 	if queue, _, ok := parseOwnSubject(subject); ok {
 		return Place{Own: true}, queue
@@ -177,7 +177,8 @@ func PlaceOf(subject string) (p Place, queue string) {
 	return Place{}, ""
 }
 
-// StreamOf returns the name of the stream that has a subject of a start, a rejection or a report.
+// StreamOf returns the name of the stream that the subject of a start, a rejection or a report
+// belongs to.
 func StreamOf(subject string) string {
 	p, queue := PlaceOf(subject)
 	if IsProgress(subject) {
@@ -186,8 +187,8 @@ func StreamOf(subject string) string {
 	return p.Name(queue)
 }
 
-// parseOwnSubject divides a subject of an own stream of starts into its queue and its tail, which
-// begins as the subject of the shared stream does after "executions.".
+// parseOwnSubject splits a subject of a queue's own stream of starts into the queue and the tail.
+// The tail begins like the part that follows "executions." in the shared stream's subjects.
 func parseOwnSubject(subject string) (queue, tail string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, ownPrefix)
 	if !ok {
@@ -196,7 +197,7 @@ func parseOwnSubject(subject string) (queue, tail string, ok bool) {
 	return strings.Cut(rest, ".")
 }
 
-// StartParts are the parts of the subject of a start.
+// StartParts holds the parts of a start's subject.
 type StartParts struct {
 	Place
 	Queue      string
@@ -205,7 +206,8 @@ type StartParts struct {
 	NodeID     string
 }
 
-// ParseStartSubject returns the parts of the subject of a start. ok is false for any other subject.
+// ParseStartSubject splits the subject of a start into its parts. ok is false for any other
+// subject.
 func ParseStartSubject(subject string) (s StartParts, ok bool) {
 	s.Lane = -1
 	ordered := false
@@ -241,8 +243,7 @@ func ParseStartSubject(subject string) (s StartParts, ok bool) {
 	return s, true
 }
 
-// IsRemembered reports whether a subject is the subject of a message that carries only a
-// Nats-Msg-Id.
+// IsRemembered reports whether a subject is that of a message that carries only a Nats-Msg-Id.
 func IsRemembered(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "remembered.")
@@ -250,14 +251,14 @@ func IsRemembered(subject string) bool {
 	return strings.HasPrefix(subject, rememberedPrefix)
 }
 
-// Phase says where the starts of a queue are stored while the queue moves. Its values equal those
-// of hookstartv1.QueueStreamPhase.
+// Phase says where a queue's starts are stored while the queue moves to its own stream or back. The
+// values are those of hookstartv1.QueueStreamPhase.
 type Phase int32
 
-// These are the phases, in the order in which a queue goes through them.
+// The phases, in the order in which a queue goes through them.
 const (
-	PhaseShared Phase = iota // in the shared stream; the queue has no own stream
-	// In the shared stream, while delivery IDs are copied to the own one.
+	PhaseShared Phase = iota // in the shared stream; the queue does not have its own
+	// In the shared stream, while delivery IDs are copied to the queue's own stream.
 	PhaseMovingIn
 	PhaseClosedIn  // nowhere, while the last delivery IDs are copied to the own stream
 	PhaseOwn       // in the own stream
@@ -266,8 +267,8 @@ const (
 	PhaseDraining  // in the shared stream, until the own stream's messages have expired
 )
 
-// Place returns the place where the queue's starts are stored. open is false if none are stored
-// now; the place is then the place that the queue leaves.
+// Place returns where the queue's starts are stored. open is false if none are accepted at the
+// moment; the place is then the one that the queue is leaving.
 func (p Phase) Place() (place Place, open bool) {
 	switch p {
 	case PhaseOwn, PhaseMovingOut:
@@ -281,26 +282,26 @@ func (p Phase) Place() (place Place, open bool) {
 	return Place{}, true
 }
 
-// QueueStream is the own stream of a queue, by the queue's record. The zero value means none.
+// QueueStream is a queue's own stream, according to the queue's record. The zero value means none.
 type QueueStream struct {
 	Phase  Phase     // where starts are stored now
-	Limits OwnLimits // as an operator has set them
+	Limits OwnLimits // as set by an operator
 }
 
-// OwnLimits are the limits of a queue's own stream. The zero value means the limits of the shared
-// stream, without a maximum size.
+// OwnLimits holds the limits of a queue's own stream. The zero value means those of the shared
+// stream, but without a maximum size.
 type OwnLimits struct {
 	// MaxBytes is the size at which the stream refuses new messages. 0 means no limit.
 	MaxBytes int64
-	// MaxAge is the time for which messages are kept. 0 means as long as in EXECUTIONS.
+	// MaxAge is how long messages are kept. 0 means as long as in EXECUTIONS.
 	MaxAge time.Duration
-	// Replicas is the number of servers that store the stream. 0 means as many as EXECUTIONS.
+	// Replicas is the number of servers that store the stream. 0 means as many as for EXECUTIONS.
 	Replicas int
 	// PlacementTags are the tags that a server must have to hold a replica. Empty means any server.
 	PlacementTags []string
 }
 
-// withLimits returns the settings of EXECUTIONS with the limits of an own stream.
+// withLimits returns the settings of EXECUTIONS, overridden by the limits of a queue's own stream.
 func (s Settings) withLimits(limits OwnLimits) Settings {
 	s.MaxBytes = limits.MaxBytes
 	if limits.MaxAge > 0 {
@@ -329,8 +330,7 @@ func (s Settings) OwnConfig(queue string, limits OwnLimits) jetstream.StreamConf
 	return config
 }
 
-// OwnProgressConfig returns the configuration of the stream of reports that belongs to a queue's
-// own stream.
+// OwnProgressConfig returns the configuration of a queue's own stream of reports.
 func (s Settings) OwnProgressConfig(queue string, limits OwnLimits) jetstream.StreamConfig {
 	config := s.withLimits(limits).ProgressConfig()
 	config.Name, config.Subjects = OwnProgressName(queue), []string{reportsPrefix + queue + ".*.*"}
@@ -339,11 +339,12 @@ func (s Settings) OwnProgressConfig(queue string, limits OwnLimits) jetstream.St
 	return config
 }
 
-// ErrNoPlacement means that placement tags were given for a server that is not in a cluster.
+// ErrNoPlacement means that placement tags were given but the server is not in a cluster.
 var ErrNoPlacement = errors.New("placement tags need a cluster of NATS servers")
 
-// EnsureOwn creates the own streams of a queue, or changes their limits. s are the settings of
-// EXECUTIONS. A shorter age deletes older messages at once. EnsureOwn can be repeated.
+// EnsureOwn creates a queue's own streams, or changes their limits if they exist. s holds the
+// settings of EXECUTIONS. A shorter maximum age deletes older messages immediately. EnsureOwn can
+// be repeated.
 func EnsureOwn(
 	ctx context.Context, js jetstream.JetStream, s Settings, queue string, limits OwnLimits,
 ) error {
@@ -355,13 +356,14 @@ func EnsureOwn(
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", Name, err)
 		}
-		// A server that is not in a cluster answers with a cluster without a name.
+		// A server that is not in a cluster reports a cluster without a name.
 		if cluster := shared.CachedInfo().Cluster; cluster == nil || cluster.Name == "" {
 			return ErrNoPlacement
 		}
 	}
 	starts, reports := s.OwnConfig(queue, limits), s.OwnProgressConfig(queue, limits)
-	// The reports' stream comes first: a runner that finds a start can report its end.
+	// Create the stream of reports first: a runner that finds a start must be able to report its
+	// final state.
 	for {
 		err := createOrUpdate(ctx, js, &reports)
 		if !tooLarge(err) || reports.MaxBytes <= minProgressBytes {
@@ -376,7 +378,7 @@ func EnsureOwn(
 	return createOrUpdate(ctx, js, &starts)
 }
 
-// createOrUpdate creates a stream. If it exists, its limits are changed.
+// createOrUpdate creates a stream, or changes its limits if it exists.
 func createOrUpdate(
 	ctx context.Context, js jetstream.JetStream, want *jetstream.StreamConfig,
 ) error {
@@ -406,8 +408,8 @@ func createOrUpdate(
 	return nil
 }
 
-// DeleteOwn deletes the own streams of a queue with everything that they hold. Streams that do not
-// exist are skipped.
+// DeleteOwn deletes a queue's own streams and everything in them. Streams that do not exist are
+// skipped.
 func DeleteOwn(ctx context.Context, js jetstream.JetStream, queue string) error {
 	for _, name := range []string{OwnName(queue), OwnProgressName(queue)} {
 		err := js.DeleteStream(ctx, name)
@@ -418,8 +420,8 @@ func DeleteOwn(ctx context.Context, js jetstream.JetStream, queue string) error 
 	return nil
 }
 
-// Streams returns the names of the existing streams of starts, and of the existing streams of
-// reports: EXECUTIONS and PROGRESS, and the own streams of queues.
+// Streams returns the names of the existing streams of starts and of those of reports: EXECUTIONS
+// and PROGRESS, and the queues' own streams.
 func Streams(ctx context.Context, js jetstream.JetStream) (starts, reports []string, err error) {
 	names := js.StreamNames(ctx, jetstream.WithStreamListSubject("executions.>"))
 	for name := range names.Name() {

@@ -14,8 +14,8 @@ import (
 )
 
 // OwnConfig returns the configuration of the group's consumer in the queue's own stream. shared is
-// the group's consumer in the shared stream. The group gets everything that it has not passed over:
-// the own stream from its beginning, unless the group itself began later.
+// the group's consumer in the shared stream. The group receives everything that it has not skipped
+// on purpose: the own stream from the beginning, unless the group was configured to begin later.
 func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
 	config := g.ConsumerConfigAt(Place{Own: true}, shared.Config.AckWait)
 	//nolint:exhaustive // the other policies begin with the oldest message
@@ -30,19 +30,20 @@ func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.Consume
 	return config
 }
 
-// NewPlace returns the place that has the newer starts of the queue: the place in which new starts
-// are stored, or were stored last.
+// NewPlace returns the place of the queue's newer starts: where new starts are stored or, if none
+// are accepted at the moment, where they were stored last.
 func (p Phase) NewPlace() Place {
 	place, _ := p.Place()
 	return place
 }
 
-// Exists reports whether the queue has an own stream in this phase.
+// Exists reports whether the queue's own stream exists in this phase.
 func (p Phase) Exists() bool { return p != PhaseShared }
 
-// ReadQueueSettings returns the settings in the record of a queue, or no settings if there is no
-// record. It needs one request. It fails with nats.ErrNoResponders if there is no registry, or the
-// account may not read the record. A replica may answer, which may lag a moment behind the leader.
+// ReadQueueSettings returns the settings in a queue's record, or no settings if there is no record.
+// It takes one request. It fails with nats.ErrNoResponders if there is no registry or the NATS
+// account may not read the record. Any replica may respond, and it may lag a moment behind the
+// leader.
 func ReadQueueSettings(
 	ctx context.Context, nc *nats.Conn, queue string,
 ) (s QueueSettings, err error) {
@@ -63,7 +64,7 @@ func ReadQueueSettings(
 	return DecodeQueueSettings(msg.Data)
 }
 
-// EncodePhase returns the stored settings of a queue that has lanes or an own stream, and no other
+// EncodePhase encodes the settings of a queue that has lanes or its own stream, and no other
 // settings.
 func EncodePhase(queue string, lanes int, phase Phase) ([]byte, error) {
 	settings := &hookstartv1.QueueSettings{Queue: queue, Lanes: int64(lanes)}
@@ -73,8 +74,9 @@ func EncodePhase(queue string, lanes int, phase Phase) ([]byte, error) {
 	return proto.Marshal(settings)
 }
 
-// Drained reports whether a group has acknowledged all messages of its consumer. It asks the leader
-// of the consumer. It returns true if the consumer or the stream does not exist.
+// Drained reports whether a consumer has delivered all messages and all of them have been
+// acknowledged. The information comes from the consumer's leader. Drained returns true if the
+// consumer or the stream does not exist.
 func Drained(
 	ctx context.Context, js jetstream.JetStream, streamName, consumer string,
 ) (bool, error) {
@@ -90,9 +92,10 @@ func Drained(
 	return info.NumPending == 0 && info.NumAckPending == 0, nil
 }
 
-// OrderedDrained reports whether no execution of a queue with an order key waits in a place: every
-// group with lanes there is done with all of them. Without such a group it reports whether none is
-// stored there. A stream that does not exist holds none.
+// OrderedDrained reports whether no execution of a queue that has an order key is still waiting in
+// a place, that is, whether every group with lanes there has acknowledged all of them. If no group
+// has lanes there, it reports whether no such execution is stored. A stream that does not exist
+// contains none.
 func OrderedDrained(
 	ctx context.Context, js jetstream.JetStream, place Place, queue string,
 ) (bool, error) {
@@ -128,13 +131,13 @@ func OrderedDrained(
 	return taken, nil
 }
 
-// Owned is a queue that has streams of its own.
+// Owned is a queue that has its own streams.
 type Owned struct {
 	Queue  string
-	Limits OwnLimits // by the queue's record; the zero value if it has none
+	Limits OwnLimits // according to the queue's record; zero if there is none
 }
 
-// OwnQueues returns the queues that have streams of their own.
+// OwnQueues returns the queues that have their own streams.
 func OwnQueues(ctx context.Context, js jetstream.JetStream) (queues []Owned, err error) {
 	starts, _, err := Streams(ctx, js)
 	if err != nil {
@@ -154,9 +157,9 @@ func OwnQueues(ctx context.Context, js jetstream.JetStream) (queues []Owned, err
 	return queues, nil
 }
 
-// EnsureOwnGroups creates, in a queue's own stream, the consumers of the groups that have one in
-// the shared stream, if they do not exist. So a group that is away while its queue moves, or may
-// not create consumers, has its consumer when it comes.
+// EnsureOwnGroups creates, in a queue's own stream, a consumer for each group that has one in the
+// shared stream, unless it exists. So a group that is offline while its queue moves, or that may
+// not create consumers, finds its consumer when it comes back.
 func EnsureOwnGroups(ctx context.Context, js jetstream.JetStream, queue string) error {
 	shared, err := js.Stream(ctx, Name)
 	if err != nil {
@@ -170,14 +173,14 @@ func EnsureOwnGroups(ctx context.Context, js jetstream.JetStream, queue string) 
 		}
 		consumer, err := js.Consumer(ctx, Name, name)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			continue // it was deleted meanwhile
+			continue // it has been deleted meanwhile
 		}
 		if err != nil {
 			return fmt.Errorf("consumer %s: %w", name, err)
 		}
 		info := consumer.CachedInfo()
 		if info.Config.FilterSubject != QueueSubject(queue) {
-			continue // of another queue, or of a lane
+			continue // it belongs to another queue or to a lane
 		}
 		g := RunnerGroup{Queue: queue, Group: group}
 		if _, err := EnsureRunnerConsumer(ctx, js, g, g.OwnConfig(info)); err != nil {

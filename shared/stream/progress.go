@@ -8,31 +8,30 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ProgressName is the name of the stream of runners' reports. On EXECUTIONS, reports could use up a
-// delivery's Nats-Msg-Id, or the space of starts.
+// ProgressName is the name of the stream of runners' reports. If reports were stored in EXECUTIONS,
+// they could use up a delivery's Nats-Msg-Id or the space for starts.
 const ProgressName = "PROGRESS"
 
-// minProgressBytes is the minimum size limit that is tried on a disk with little space.
+// minProgressBytes is the smallest size limit to try if the disk has little space.
 const minProgressBytes = 16 << 20
 
-// These are the server's error codes for a size limit that does not fit; see errors.json of
-// nats-server.
+// The server's error codes for a size limit that does not fit; see errors.json of nats-server.
 const (
 	codeStorageExceeded       = 10047
 	codeInsufficientResources = 10023
 )
 
-// ProgressConfig returns the configuration of the stream of reports. The reasons for it:
+// ProgressConfig returns the configuration of the stream of reports.
 //
-// When it is full it drops its oldest messages, most of which are already recorded. If it refused
-// new ones, runners would repeat executions until the oldest messages exceed their age. A report is
-// lost only if it is dropped before it is recorded: that is, if the database is unavailable for
-// longer than it takes runners to fill the stream with reports.
+// When the stream is full it drops its oldest messages, most of which have already been recorded.
+// If it refused new ones instead, runners would repeat executions until the oldest messages expire.
+// A report is lost only if it is dropped before it has been recorded, that is, if the database is
+// unavailable for longer than it takes runners to fill the stream with reports.
 //
-// It ignores Nats-Msg-Id: two reports with the same one are two reports. The server has no setting
-// for that: a window of zero means two minutes, and the minimum is 100 ms. Only a stream with a
-// source may have no window (stream.go of nats-server 2.15.2, checkStreamCfg), so this stream has a
-// source that never delivers anything.
+// The stream ignores Nats-Msg-Id: two reports with the same one are two reports. The server has no
+// setting for that: a window of zero means two minutes, and the minimum is 100 ms. Only a stream
+// with a source may have no window (stream.go of nats-server 2.15.2, checkStreamCfg), so this
+// stream has a source that never delivers anything.
 func (s Settings) ProgressConfig() jetstream.StreamConfig {
 	maxBytes := s.ProgressMaxBytes
 	if maxBytes == 0 {
@@ -53,19 +52,19 @@ func (s Settings) ProgressConfig() jetstream.StreamConfig {
 	}
 }
 
-// ensureProgress creates the stream of reports if it does not exist.
+// ensureProgress creates the stream of reports, or checks an existing one.
 func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.ProgressConfig()
 	existing, err := js.Stream(ctx, ProgressName)
 	for errors.Is(err, jetstream.ErrStreamNotFound) {
 		existing, err = js.CreateStream(ctx, want)
 		switch {
-		// Another executor was first, perhaps with another bound.
+		// Another executor has created it, perhaps with a different limit.
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 			existing, err = js.Stream(ctx, ProgressName)
 		case tooLarge(err) && want.MaxBytes > minProgressBytes:
-			// The server reserves the space of the limit. On a small disk the stream gets a smaller
-			// limit, which leaves space for others.
+			// The server reserves the space of the limit. On a small disk, the stream gets a
+			// smaller limit to leave space for others.
 			want.MaxBytes /= 4
 			existing, err = nil, jetstream.ErrStreamNotFound
 		}
@@ -73,13 +72,14 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", ProgressName, err)
 	}
-	// An existing stream keeps the size and age with which it was created, or to which an operator
-	// has changed them.
+	// An existing stream keeps the maximum size and age that it was created with or that an
+	// operator has set since.
 	want.MaxBytes, want.MaxAge = existing.CachedInfo().Config.MaxBytes,
 		existing.CachedInfo().Config.MaxAge
 	return reconcile(ctx, js, existing.CachedInfo().Config, want)
 }
 
+// tooLarge reports whether the server refused a stream because its size limit does not fit.
 func tooLarge(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok &&

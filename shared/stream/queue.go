@@ -17,40 +17,40 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// A queue is paused by pausing the consumers of its groups: the server delivers no messages of a
-// paused consumer to any client, also after a restart. The settings of an operator are stored in a
-// record of the registry, because groups are created and removed. Executors repeatedly make the
-// consumers agree with the record. That alone would leave a gap: a group that is created while the
-// queue is paused would get work until an executor looks. So a process that creates a consumer
-// reads the record, before and after: see EnsureRunnerConsumer.
+// A queue is paused by pausing the consumers of its groups: the server does not deliver messages of
+// a paused consumer to any client, even after a restart. Because groups come and go, an operator's
+// settings are stored in a record of the registry, and executors repeatedly apply the record to the
+// consumers. That alone would leave a gap: a group that is created while the queue is paused would
+// receive work until an executor looks. So a process that creates a consumer reads the record
+// before and after: see EnsureRunnerConsumer.
 
-// These are the bucket and the key of the settings. They equal the constants of package registry,
-// which a runner does not link.
+// The bucket and the key prefix of the settings. They equal the constants of package registry,
+// which a runner does not import.
 const (
 	settingsBucket = "registry"
 	settingsPrefix = "queue."
 )
 
-// maxInFlight is the MaxAckPending of a group without a setting.
+// maxInFlight is the MaxAckPending of a group that has no limit.
 const maxInFlight = 10_000
 
-// forever is the time at which a pause without an end would end: in JetStream every pause has an
-// end.
+// forever is when a pause without an end would end: in JetStream, every pause has an end.
 var forever = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// mark distinguishes a pause by an operator from other pauses, such as one for the restoring of a
-// backup, whose end is a whole microsecond.
+// mark is added to the end of a pause by an operator. It tells such a pause from others, for
+// example one during the restoring of a backup, which end at a whole microsecond.
 const mark = time.Nanosecond
 
-// QueueSettings are the settings of a queue that an operator has stored. The zero value means no
+// QueueSettings holds the settings of a queue that an operator has stored. The zero value means no
 // settings.
 type QueueSettings struct {
-	Paused      bool      // the queue was paused; the pause may have ended: see PausedUntil
+	Paused      bool      // the queue was paused; the pause may be over: see PausedUntil
 	PausedUntil time.Time // the zero time means until it is resumed
-	// By group; 0 means as many as its members ask for; absent means never set.
+	// By group; 0 means that the operator has removed the limit, and no entry that there never was
+	// one.
 	MaxInFlight map[string]int64
-	// Lanes is the number of lanes. 0 means that the queue has none, because no workflow of it has
-	// had an order key.
+	// Lanes is the number of lanes. 0 means that the queue has none, because none of its workflows
+	// has ever had an order key.
 	Lanes int
 	// Stream is the queue's own stream.
 	Stream QueueStream
@@ -82,7 +82,7 @@ func queueStreamFromWire(wire *hookstartv1.QueueStream) QueueStream {
 	}}
 }
 
-// readQueueSettings returns the settings in the record of a queue, and the record's revision, or 0
+// readQueueSettings returns the settings in a queue's record and the record's revision, which is 0
 // if there is no record.
 func readQueueSettings(
 	ctx context.Context, js jetstream.JetStream, queue string,
@@ -105,8 +105,8 @@ func readQueueSettings(
 	return s, entry.Revision(), err
 }
 
-// ReadPhase returns where the starts of a queue are stored, by the queue's record. The leader of
-// the registry answers, so that a phase that was stored before the call is seen.
+// ReadPhase returns where a queue's starts are stored according to the queue's record. The request
+// goes to the leader of the registry, so a phase that was stored before the call is seen.
 func ReadPhase(ctx context.Context, js jetstream.JetStream, queue string) (Phase, error) {
 	msg, err := leader.Get(ctx, js.Conn(), "KV_"+settingsBucket, leader.Question{
 		LastBySubject: "$KV." + settingsBucket + "." + settingsPrefix + queue,
@@ -121,8 +121,8 @@ func ReadPhase(ctx context.Context, js jetstream.JetStream, queue string) (Phase
 	return settings.Stream.Phase, err
 }
 
-// pauseUntil returns the time until which the consumers of the queue are paused, or nil if they are
-// not paused.
+// pauseUntil returns until when the consumers of the queue are to be paused, or nil if they are
+// not.
 func (s QueueSettings) pauseUntil(now time.Time) *time.Time {
 	if !s.Paused || !s.PausedUntil.IsZero() && !now.Before(s.PausedUntil) {
 		return nil
@@ -135,7 +135,7 @@ func (s QueueSettings) pauseUntil(now time.Time) *time.Time {
 	return &until
 }
 
-// applyTo stores the settings in the configuration of a group's consumer that is to be created.
+// applyTo applies the settings to the configuration of a consumer that is about to be created.
 func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, now time.Time) {
 	config.PauseUntil = s.pauseUntil(now)
 	if limit, isSet := s.MaxInFlight[group]; isSet && !isLane(*config) {
@@ -143,8 +143,9 @@ func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, n
 	}
 }
 
-// ackPending returns the MaxAckPending of a group's consumer by the group's limit. Each lane may
-// have one more execution in flight, so their number is subtracted; one remains in any case.
+// ackPending returns the MaxAckPending of a group's consumer for a limit on the group. Each lane
+// may have one more execution in flight, so the number of lanes is subtracted, but the result is at
+// least 1.
 func (s QueueSettings) ackPending(limit int64) int {
 	if limit == 0 {
 		return maxInFlight
@@ -152,7 +153,7 @@ func (s QueueSettings) ackPending(limit int64) int {
 	return max(1, int(limit)-s.Lanes)
 }
 
-// isLane reports whether a consumer is the consumer of a lane.
+// isLane reports whether a consumer is that of a lane.
 func isLane(config jetstream.ConsumerConfig) bool {
 	_, tail, own := parseOwnSubject(config.FilterSubject)
 	if own {
@@ -161,9 +162,8 @@ func isLane(config jetstream.ConsumerConfig) bool {
 	return strings.HasPrefix(config.FilterSubject, orderedPrefix)
 }
 
-// EnforceQueueSettings makes the existing consumer of a group agree with the settings of its queue.
-// It does nothing if the consumer agrees already, and leaves pauses unchanged that are not an
-// operator's.
+// EnforceQueueSettings applies the settings of a queue to the existing consumer of a group. It does
+// nothing if they are already applied, and it does not touch pauses other than an operator's.
 func EnforceQueueSettings(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo, group string,
 	s QueueSettings,
@@ -197,12 +197,13 @@ func EnforceQueueSettings(
 	return nil
 }
 
-// pauseWait is the maximum time that the pause of a consumer may take in a cluster.
+// pauseWait is how long pausing a consumer may take in a cluster.
 const pauseWait = 5 * time.Second
 
-// awaitPause waits until the leader of a consumer says that it is paused. A clustered server
-// answers the request to pause when it has proposed the pause to the others (jsConsumerPauseRequest
-// of nats-server 2.15), so the consumer's leader may give out messages for a moment longer.
+// awaitPause waits until the leader of a consumer reports that the consumer is paused. A clustered
+// server responds to a pause request as soon as it has proposed the pause to the others
+// (jsConsumerPauseRequest of nats-server 2.15), so the consumer's leader may deliver messages for a
+// moment longer.
 func awaitPause(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo,
 ) (err error) {
@@ -228,15 +229,15 @@ func awaitPause(
 	return nil
 }
 
-// settingsWait is the maximum time that the creation of a consumer waits for the settings of the
-// queue. If they cannot be read within that time, for example for lack of permission, an executor
-// makes the consumer agree with them a few seconds later.
+// settingsWait is how long the creation of a consumer waits for the settings of the queue. If they
+// cannot be read in that time, for example for lack of permission, an executor applies them to the
+// consumer a few seconds later.
 const settingsWait = 5 * time.Second
 
-// EnsureRunnerConsumer returns the durable consumer of a group, and creates it with the settings of
-// its queue if it does not exist. The record of the settings is read again after the consumer was
-// created. A pause that was stored before that reading is applied here; a pause that was stored
-// later finds the consumer, because an executor stores the record before it lists the consumers.
+// EnsureRunnerConsumer returns the durable consumer of a group. If it does not exist, it is created
+// with the settings of its queue. The settings are read again after the consumer has been created.
+// A pause stored before that second read is applied here. A pause stored later finds the consumer,
+// because an executor stores the record before it lists the consumers.
 func EnsureRunnerConsumer(
 	ctx context.Context, js jetstream.JetStream, g RunnerGroup, config jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {
@@ -283,11 +284,11 @@ func EnsureRunnerConsumer(
 	}
 }
 
-// ErrOtherConsumer means that a consumer has the name of a group's consumer and other subjects.
+// ErrOtherConsumer means that a consumer has the name of a group's consumer but different subjects.
 var ErrOtherConsumer = errors.New("the consumer exists with other subjects")
 
-// checkSubject returns ErrOtherConsumer if a consumer has other subjects than config, as when the
-// name of another group of the queue ends with a hyphen and a number.
+// checkSubject returns ErrOtherConsumer if a consumer's subject differs from that in config. That
+// happens if the name of another group of the queue ends with a hyphen and a number.
 func checkSubject(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
 	if have := consumer.CachedInfo().Config.FilterSubject; have != config.FilterSubject {
 		return fmt.Errorf("consumer %s: %w: %q, and not %q; choose another name of the group",
@@ -296,7 +297,7 @@ func checkSubject(consumer jetstream.Consumer, config jetstream.ConsumerConfig) 
 	return nil
 }
 
-// IsQueueConsumer reports whether a consumer gets the starts of one queue, and of no other.
+// IsQueueConsumer reports whether a consumer receives messages of the given queue and of no other.
 func IsQueueConsumer(config jetstream.ConsumerConfig, queue string) bool {
 	filters := config.FilterSubjects
 	if config.FilterSubject != "" {

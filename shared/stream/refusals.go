@@ -14,13 +14,14 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RefusalsSubject is the subject of the counts of refused requests.
+// RefusalsSubject is the subject of the reports that count refused requests.
 const RefusalsSubject = "reports.refusals"
 
-// RefusalCount is the number of requests to one workflow that were refused with one code within one
-// minute.
+// RefusalCount is the number of requests for one workflow that were refused with one code within
+// one minute.
 type RefusalCount struct {
-	// WorkflowID is "" if no workflow has the ID, or if the ingress counts no further workflows.
+	// WorkflowID is "" if there is no such workflow, or if the ingress already counts too many
+	// workflows separately.
 	WorkflowID string
 	Code       string
 	Minute     time.Time // the beginning of the minute
@@ -31,15 +32,15 @@ type RefusalCount struct {
 // RefusedRequest is the part of a refused request that is kept.
 type RefusedRequest struct {
 	At        time.Time // when the request was refused
-	BodyBytes int64     // the declared length in bytes; -1 means that none was declared
+	BodyBytes int64     // declared length in bytes; -1 if none was declared
 	UserAgent string    // printable ASCII, at most MaxUserAgent bytes, without a token
 }
 
 // MaxUserAgent is the maximum number of bytes of a User-Agent header that are kept.
 const MaxUserAgent = 120
 
-// RefusalsMessage encodes a report. The message may be sent again; its counts are applied once.
-// 2,000 counts fit into NATS's default max_payload of 1 MB.
+// RefusalsMessage encodes a report. The message may be sent more than once; its counts are applied
+// once. 2,000 counts fit into NATS's default max_payload of 1 MB.
 func RefusalsMessage(reportID string, at time.Time, counts []RefusalCount) (*nats.Msg, error) {
 	report := &hookstartv1.RefusalReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, c := range counts {
@@ -58,7 +59,7 @@ func RefusalsMessage(reportID string, at time.Time, counts []RefusalCount) (*nat
 	return reportMessage(RefusalsSubject, reportID, report)
 }
 
-// DecodeRefusals decodes a report. It skips invalid counts. All its errors wrap ErrUnreadable.
+// DecodeRefusals decodes a report. It skips invalid counts. Its errors wrap ErrUnreadable.
 func DecodeRefusals(data []byte) (reportID string, at time.Time, counts []RefusalCount, err error) {
 	var report hookstartv1.RefusalReport
 	if err := proto.Unmarshal(data, &report); err != nil {
@@ -91,7 +92,8 @@ func validCode(code string) bool {
 	return code != "" && len(code) <= 64 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == ""
 }
 
-// UserAgent returns the part of a User-Agent header that is kept, as printable ASCII.
+// UserAgent returns the part of a User-Agent header that is kept. Every byte that is not printable
+// ASCII is replaced by a question mark.
 func UserAgent(text string) string {
 	kept := []byte(text[:min(len(text), MaxUserAgent)])
 	for i, c := range kept {
@@ -102,7 +104,7 @@ func UserAgent(text string) string {
 	return string(kept)
 }
 
-// reportMessage returns a message for the stream of reports.
+// reportMessage returns a message for the stream REPORTS.
 func reportMessage(subject, reportID string, report proto.Message) (*nats.Msg, error) {
 	data, err := proto.Marshal(report)
 	if err != nil {

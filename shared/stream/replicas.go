@@ -16,15 +16,15 @@ type Replication struct {
 	Stream  string // the name of the stream
 	Want    int    // the configured number of replicas
 	Current int    // number of replicas that are complete
-	Lag     uint64 // number of operations by which the slowest replica is behind
+	Lag     uint64 // how many operations the slowest replica is behind
 }
 
 // Done reports whether all replicas are complete.
 func (r Replication) Done() bool { return r.Current == r.Want }
 
-// SetReplicas changes the number of replicas of existing streams, one after the other, and waits
-// until the replicas are complete. It calls progress twice a second. An interrupted call loses
-// nothing and can be repeated.
+// SetReplicas changes the number of replicas of existing streams, one stream after another, and
+// waits until the replicas are complete. It calls progress twice a second while it waits. An
+// interrupted call loses nothing and can be repeated.
 func SetReplicas(
 	ctx context.Context, js jetstream.JetStream, names []string, replicas int, progress func(
 		Replication,
@@ -53,13 +53,14 @@ func SetReplicas(
 // replicas.
 var ErrTooFewServers = errors.New("too few NATS servers")
 
-// These are the server's error codes; see errors.json of nats-server.
+// The server's error codes; see errors.json of nats-server.
 const (
 	codeNoCluster = 10074
 	codeNoPeers   = 10005
 )
 
-// tooFewServers converts the server's error codes into an error for people.
+// tooFewServers replaces the server's errors about missing servers by an ErrTooFewServers for
+// people, and returns other errors unchanged.
 func tooFewServers(err error, replicas int) error {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	switch {
@@ -81,7 +82,7 @@ func awaitReplicas(
 	retry.Until(ctx, 500*time.Millisecond, func() bool {
 		var info *jetstream.StreamInfo
 		if info, err = s.Info(ctx); err != nil {
-			return false // the leader is changing: the next leader will answer
+			return false // the leader is changing: the next one will respond
 		}
 		last = replication(info, replicas)
 		progress(last)

@@ -14,17 +14,17 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// ReportsName is the name of the internal stream on which ingresses send their counts to the
+// ReportsName is the name of the internal stream through which ingresses send their counts to the
 // executors.
 const ReportsName = "REPORTS"
 
-// ReportsSubjects is the wildcard of the subjects of that stream.
+// ReportsSubjects is the wildcard subject of that stream.
 const ReportsSubjects = "reports.>"
 
-// DuplicatesSubject is the subject of the counts of suppressed repeats.
+// DuplicatesSubject is the subject of the reports that count suppressed repeats.
 const DuplicatesSubject = "reports.duplicates"
 
-// EnsureReports creates the reports' stream if it does not exist.
+// EnsureReports creates the stream REPORTS if it does not exist.
 func EnsureReports(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, ReportsName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -36,14 +36,14 @@ func EnsureReports(ctx context.Context, js jetstream.JetStream, replicas int) er
 	return err
 }
 
-// reportsConfig returns the configuration of the stream of ingresses' counts.
+// reportsConfig returns the configuration of the stream REPORTS.
 func reportsConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        ReportsName,
 		Description: "hookstart: what ingresses counted, on its way to the executors",
 		Subjects:    []string{ReportsSubjects},
 		Retention:   jetstream.LimitsPolicy,
-		// Counts are less important than starts: when no executor fetches them, the oldest are
+		// Counts are less important than starts: if no executor consumes them, the oldest are
 		// dropped first.
 		Discard:    jetstream.DiscardOld,
 		Storage:    jetstream.FileStorage,
@@ -54,7 +54,8 @@ func reportsConfig(replicas int) jetstream.StreamConfig {
 	}
 }
 
-// DuplicatesMessage encodes a report. The message may be sent again; its counts are applied once.
+// DuplicatesMessage encodes a report. The message may be sent more than once; its counts are
+// applied once.
 func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (*nats.Msg, error) {
 	report := &hookstartv1.DuplicateReport{ReportId: reportID, At: timestamppb.New(at)}
 	for id, count := range counts {
@@ -66,7 +67,7 @@ func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (
 	return reportMessage(DuplicatesSubject, reportID, report)
 }
 
-// DecodeDuplicates decodes a report. All its errors wrap ErrUnreadable.
+// DecodeDuplicates decodes a report. It skips invalid counts. Its errors wrap ErrUnreadable.
 func DecodeDuplicates(
 	data []byte,
 ) (reportID string, at time.Time, counts map[string]int64, err error) {

@@ -13,17 +13,17 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunnerAckWait is the default ack wait of a group's consumer. When a runner dies, another member
-// gets its work after that time.
+// RunnerAckWait is the default ack wait of a group's consumer. When a runner dies, its work is
+// redelivered to another member of the group after that time.
 const RunnerAckWait = 15 * time.Second
 
 // RunnerGroup is a group of workflow runners. Its members share the executions of a queue.
 type RunnerGroup struct {
 	Queue string // the queue whose executions the group runs
-	Group string // the name of the group, which is unique in its queue
+	Group string // the name of the group, unique within the queue
 }
 
-// ParseRunnerGroup parses a text of the form "queue/group".
+// ParseRunnerGroup parses a string of the form "queue/group".
 func ParseRunnerGroup(text string) (RunnerGroup, error) {
 	queue, group, both := strings.Cut(text, "/")
 	if !both || !execution.ValidName(queue) || !execution.ValidName(group) {
@@ -40,14 +40,14 @@ const RunnerConsumerPrefix = "runner-"
 // Consumer returns the name of the group's durable consumer.
 func (g RunnerGroup) Consumer() string { return RunnerConsumerPrefix + g.Queue + "-" + g.Group }
 
-// ConsumerConfig returns the configuration of the group's consumer. A new group starts with the
+// ConsumerConfig returns the configuration of the group's consumer. A new group begins with the
 // oldest message in the stream.
 func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerConfig {
 	return g.ConsumerConfigAt(Place{}, ackWait)
 }
 
-// ConsumerConfigAt returns the configuration of the group's consumer in a place of the queue. Its
-// name is the same in every place.
+// ConsumerConfigAt returns the configuration of the group's consumer in a place of the queue. The
+// consumer's name is the same in every place.
 func (g RunnerGroup) ConsumerConfigAt(p Place, ackWait time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       g.Consumer(),
@@ -59,14 +59,14 @@ func (g RunnerGroup) ConsumerConfigAt(p Place, ackWait time.Duration) jetstream.
 	}
 }
 
-// LaneConsumer returns the name of the group's durable consumer of a lane.
+// LaneConsumer returns the name of the group's durable consumer for a lane.
 func (g RunnerGroup) LaneConsumer(lane int) string {
 	return g.Consumer() + "-" + strconv.Itoa(lane)
 }
 
-// LaneConfig returns the configuration of the group's consumer of a lane. It begins where the
-// group's consumer in the same place, which is main, began. The server gives out one message at a
-// time.
+// LaneConfig returns the configuration of the group's consumer for a lane. main is the group's
+// consumer in the same place, and the lane's consumer begins where main began. The server delivers
+// one message of the lane at a time.
 func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
 	p, _ := PlaceOf(main.Config.FilterSubject)
 	config := g.ConsumerConfigAt(p, main.Config.AckWait)
@@ -85,8 +85,8 @@ func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstrea
 	return config
 }
 
-// LaneOfConsumer returns the group and the lane of a consumer that is the consumer of a lane of a
-// queue. ok is false for any other consumer.
+// LaneOfConsumer returns the group and the lane of a consumer that belongs to a lane of the queue.
+// ok is false for any other consumer.
 func LaneOfConsumer(
 	config jetstream.ConsumerConfig, queue string,
 ) (group string, lane int, ok bool) {
@@ -107,8 +107,8 @@ func LaneOfConsumer(
 	return group, lane, ours && suffixed
 }
 
-// EnsureConsumer returns the durable consumer of the stream that has the consumer's subject, and
-// creates it if it does not exist. It never changes an existing consumer.
+// EnsureConsumer returns a durable consumer, and creates it if it does not exist. Its stream is the
+// one that its filter subject belongs to. An existing consumer is never changed.
 func EnsureConsumer(
 	ctx context.Context, js jetstream.JetStream, config jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {
@@ -127,14 +127,14 @@ func EnsureConsumer(
 }
 
 // RunnerPresence is the prefix of the subjects of runners' heartbeats, on core NATS. The rest of a
-// subject is {queue}.{group}.{instance}, in which the instance is a name of one process. A
-// heartbeat has no data, except for the last one of a process: RunnerLeaves.
+// subject is {queue}.{group}.{instance}, where the instance names one process. A heartbeat has no
+// data, except for a process's last one: RunnerLeaves.
 const RunnerPresence = "hookstart.runners."
 
 // RunnerLeaves is the data of a runner's last heartbeat.
 const RunnerLeaves = "leaves"
 
-// RunnerHeartbeat is the interval of a runner's heartbeats.
+// RunnerHeartbeat is the interval between a runner's heartbeats.
 const RunnerHeartbeat = 3 * time.Second
 
 // PresenceSubject returns the subject of the heartbeats of a member of the group.
@@ -142,8 +142,8 @@ func (g RunnerGroup) PresenceSubject(instance string) string {
 	return RunnerPresence + g.Queue + "." + g.Group + "." + instance
 }
 
-// ParsePresence returns the parts of the subject of a runner's heartbeat. ok is false for any other
-// subject.
+// ParsePresence splits the subject of a runner's heartbeat into its parts. ok is false for any
+// other subject.
 func ParsePresence(subject string) (group RunnerGroup, instance string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, RunnerPresence)
 	parts := strings.Split(rest, ".")

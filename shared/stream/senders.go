@@ -13,35 +13,34 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// SendersSubject is the subject of ingresses' reports about senders.
+// SendersSubject is the subject of the ingresses' reports about senders.
 const SendersSubject = "reports.senders"
 
 // SenderSeen is the activity of one node's sender since the last report.
 type SenderSeen struct {
 	WorkflowID, NodeID string
-	Preset             string // the preset that was in force; "" means that the node had no sender
+	Preset             string // the preset in force; "" means that the node had no sender
 
-	VerifiedAt  time.Time // time of the last verified request; the zero time means none
-	HandshakeAt time.Time // time of the last handshake; the zero time means none
+	VerifiedAt  time.Time // when a request was last verified; zero means never
+	HandshakeAt time.Time // when the last handshake took place; zero means never
 
-	// RefusedAt is the time of the last request that was refused because of its signature. Zero
-	// means none.
+	// RefusedAt is when a request was last refused because of its signature. Zero means never.
 	RefusedAt     time.Time
 	RefusedCode   string // code of that refusal
-	RefusedReason string // reason of that refusal in words; at most MaxReason bytes
+	RefusedReason string // why it was refused, in words; at most MaxReason bytes
 
-	Deliveries int64 // number of stored deliveries
-	WithoutID  int64 // number of them without a delivery ID
-	Refused    int64 // number of requests that were refused by their signature
+	Deliveries int64 // number of deliveries that were stored
+	WithoutID  int64 // number of those without a delivery ID
+	Refused    int64 // number of requests that were refused because of their signature
 
-	Captured []byte // an encrypted secret that the provider has sent; empty means none
+	Captured []byte // an encrypted secret received from the provider; empty means none
 }
 
-// MaxReason is the maximum number of bytes of a refusal's reason that are kept.
+// MaxReason is the maximum number of bytes of RefusedReason.
 const MaxReason = 200
 
-// SendersMessage encodes a report. The message may be sent again; it is applied once. 1,000 entries
-// fit into NATS's default max_payload of 1 MB.
+// SendersMessage encodes a report. The message may be sent more than once; it is applied once.
+// 1,000 entries fit into NATS's default max_payload of 1 MB.
 func SendersMessage(reportID string, at time.Time, seen []SenderSeen) (*nats.Msg, error) {
 	report := &hookstartv1.SenderReport{ReportId: reportID, At: timestamppb.New(at)}
 	for i := range seen {
@@ -64,6 +63,7 @@ func SendersMessage(reportID string, at time.Time, seen []SenderSeen) (*nats.Msg
 	return reportMessage(SendersSubject, reportID, report)
 }
 
+// reason truncates a reason to MaxReason bytes of valid UTF-8.
 func reason(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), MaxReason)], "")
 }
@@ -76,7 +76,7 @@ func timeToWire(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// DecodeSenders decodes a report. It skips invalid entries. All its errors wrap ErrUnreadable.
+// DecodeSenders decodes a report. It skips invalid entries. Its errors wrap ErrUnreadable.
 func DecodeSenders(data []byte) (reportID string, at time.Time, seen []SenderSeen, err error) {
 	var report hookstartv1.SenderReport
 	if err := proto.Unmarshal(data, &report); err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// FirstSince returns the sequence of the first message that a stream has stored at a time or later.
-// Any replica of the stream answers, and one that lags may not have the newest messages. It fails
-// with jetstream.ErrMsgNotFound if there is no such message. The stream must allow direct gets.
+// FirstSince returns the sequence of the first message that a stream stored at or after since. It
+// fails with jetstream.ErrMsgNotFound if there is none. Any replica of the stream may respond, and
+// one that lags may not have the newest messages. The stream must allow direct gets.
 func FirstSince(
 	ctx context.Context, js jetstream.JetStream, name string, since time.Time,
 ) (sequence uint64, err error) {
-	// With a batch, the server skips messages that were deleted, and ends its answer with a second
-	// message, which is not needed.
+	// With a batch, the server skips deleted messages. It ends its response with a second message,
+	// which is not needed.
 	question, err := json.Marshal(map[string]any{"start_time": since.UTC(), "batch": 1})
 	if err != nil {
 		return 0, err

@@ -11,23 +11,23 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// StorageSubject is the subject, on core NATS, of the sums of what each account holds in a stream.
-// An executor sends them to the ingresses.
+// StorageSubject is the subject, on core NATS, of messages that contain how much each account
+// stores in a stream. An executor sends them to the ingresses.
 const StorageSubject = "hookstart.storage"
 
-// StorageConsumer is the name of the consumer by which an executor reads the headers of all
-// messages of a stream, to add up what each account holds. It takes no work.
+// StorageConsumer is the name of the consumer that an executor reads the headers of all messages of
+// a stream with, to add up how much each account stores. It takes no work away from runners.
 const StorageConsumer = "storage"
 
-// MaxStorageAccounts is the number of accounts in a message with sums. Accounts that hold less than
-// these are left out, which keeps the message below the server's limit.
+// MaxStorageAccounts is the maximum number of accounts in such a message. The accounts that store
+// least are left out, which keeps the message below the server's limit.
 const MaxStorageAccounts = 5000
 
-// messageOverhead is the number of bytes that the server stores for a message in addition to the
-// subject, the headers and the data of a message (fileStoreMsgSizeRaw of nats-server 2.15.2).
+// messageOverhead is the number of bytes that the server stores for a message in addition to its
+// subject, headers and data (fileStoreMsgSizeRaw of nats-server 2.15.2).
 const messageOverhead = 22 + 4 + 8
 
-// StoredSize returns the number of bytes by which a message with headers makes the stream larger.
+// StoredSize returns the number of bytes that a message with headers adds to its stream.
 func StoredSize(subject string, header nats.Header, dataBytes int) int64 {
 	const line, end = len("NATS/1.0\r\n"), len("\r\n")
 	size := messageOverhead + len(subject) + line + end + dataBytes
@@ -39,7 +39,7 @@ func StoredSize(subject string, header nats.Header, dataBytes int) int64 {
 	return int64(size)
 }
 
-// EncodeStorage encodes the sums, in bytes, of what each account holds in a stream.
+// EncodeStorage encodes how many bytes each account stores in a stream.
 func EncodeStorage(streamName string, sums map[string]int64) ([]byte, error) {
 	message := &hookstartv1.StreamStorage{Stream: streamName}
 	for id, bytes := range sums {
@@ -53,7 +53,7 @@ func EncodeStorage(streamName string, sums map[string]int64) ([]byte, error) {
 	return proto.Marshal(message)
 }
 
-// DecodeStorage decodes sums. Its error wraps ErrUnreadable.
+// DecodeStorage decodes the result of EncodeStorage. Its errors wrap ErrUnreadable.
 func DecodeStorage(data []byte) (streamName string, sums map[string]int64, err error) {
 	var message hookstartv1.StreamStorage
 	if err := proto.Unmarshal(data, &message); err != nil {
@@ -66,6 +66,6 @@ func DecodeStorage(data []byte) (streamName string, sums map[string]int64, err e
 	return message.GetStream(), sums, nil
 }
 
-// MoveConsumer is the name of the consumer by which an executor reads the delivery IDs of a stream
-// that a queue, or a workflow, leaves. It takes no work.
+// MoveConsumer is the name of the consumer that an executor reads the delivery IDs of a stream with
+// when a queue or a workflow leaves the stream. It takes no work away from runners.
 const MoveConsumer = "move"

@@ -1,5 +1,5 @@
-// Package stream is the contract on JetStream: the streams, their subjects, and the encoding of
-// starts, rejections and reports.
+// Package stream defines how Hookstart uses JetStream: the streams, their subjects, and the
+// encoding of starts, rejections and reports.
 package stream
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Name is the name of the stream of starts and rejections.
+// Name is the name of the shared stream of starts and rejections.
 const Name = "EXECUTIONS"
 
-// These are the prefixes of the subjects of each kind of message.
+// The prefixes of the subjects of each kind of message.
 const (
 	startPrefix    = "executions.start."
 	orderedPrefix  = "executions.ordered."
@@ -28,7 +28,8 @@ const (
 	progressPrefix = "executions.progress."
 )
 
-// StartSubject returns the subject of a start. Its parts are valid names and so contain no dot.
+// StartSubject returns the subject of a start. The arguments must be valid names, which contain no
+// dot.
 func StartSubject(queue, workflowID, nodeID string) string {
 	return startPrefix + queue + "." + workflowID + "." + nodeID
 }
@@ -41,7 +42,7 @@ func OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
 // SubjectOf returns the subject of a start in the shared stream.
 func SubjectOf(s *execution.Start) string { return Place{}.SubjectOf(s) }
 
-// IsStart reports whether a subject is the subject of a start, with or without an order key.
+// IsStart reports whether a subject is that of a start, with or without an order key.
 func IsStart(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "start.") || strings.HasPrefix(tail, "ordered.")
@@ -49,7 +50,7 @@ func IsStart(subject string) bool {
 	return strings.HasPrefix(subject, startPrefix) || strings.HasPrefix(subject, orderedPrefix)
 }
 
-// isRejected reports whether a subject is the subject of a rejected request.
+// isRejected reports whether a subject is that of a rejected request.
 func isRejected(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "rejected.")
@@ -67,13 +68,13 @@ func ProgressSubject(queue, workflowID, executionID string) string {
 	return progressPrefix + queue + "." + workflowID + "." + executionID
 }
 
-// IsProgress reports whether a subject is the subject of a runner's report.
+// IsProgress reports whether a subject is that of a runner's report.
 func IsProgress(subject string) bool {
 	return strings.HasPrefix(subject, progressPrefix) || strings.HasPrefix(subject, reportsPrefix)
 }
 
-// ParseProgressSubject returns the parts of the subject of a runner's report. ok is false if it
-// names no execution.
+// ParseProgressSubject splits the subject of a runner's report into its parts. ok is false for any
+// other subject.
 func ParseProgressSubject(subject string) (queue, workflowID, executionID string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, progressPrefix)
 	if !ok {
@@ -86,23 +87,23 @@ func ParseProgressSubject(subject string) (queue, workflowID, executionID string
 	return parts[0], parts[1], parts[2], true
 }
 
-// QueueSubject returns the wildcard for all starts of one queue that have no order key. It is the
-// filter subject of a runner group.
+// QueueSubject returns the wildcard subject of all starts of a queue that have no order key. It is
+// the filter subject of a runner group's consumer.
 func QueueSubject(queue string) string { return startPrefix + queue + ".>" }
 
-// Settings are the configurable settings of the streams.
+// Settings holds the configurable settings of the streams.
 type Settings struct {
-	Replicas    int           // 1, or 3 on a cluster
-	MaxAge      time.Duration // the time for which messages are kept, whether consumed or not
-	DedupWindow time.Duration // the time for which a delivery ID is remembered; at most MaxAge
-	// When EXECUTIONS has this size, it refuses new messages; 0 means no limit.
+	Replicas    int           // 1, or 3 or 5 in a cluster
+	MaxAge      time.Duration // how long messages are kept, whether consumed or not
+	DedupWindow time.Duration // how long a delivery ID is remembered; at most MaxAge
+	// MaxBytes is the size at which EXECUTIONS refuses new messages. 0 means no limit.
 	MaxBytes int64
-	// ProgressMaxBytes is the size limit with which PROGRESS is created. When it is reached,
-	// PROGRESS drops its oldest messages. 0 means the value of DefaultSettings.
+	// ProgressMaxBytes is the size limit that PROGRESS is created with. When it is reached,
+	// PROGRESS drops its oldest messages. 0 means the value in DefaultSettings.
 	ProgressMaxBytes int64
 }
 
-// DefaultSettings are the settings of an installation that configures nothing.
+// DefaultSettings holds the settings of an installation that does not configure any.
 var DefaultSettings = Settings{
 	Replicas:         1,
 	MaxAge:           7 * 24 * time.Hour,
@@ -110,9 +111,9 @@ var DefaultSettings = Settings{
 	ProgressMaxBytes: 1 << 30,
 }
 
-// Config returns the configuration of EXECUTIONS. After a restart the server rebuilds the dedup
-// window from the stored messages, so no message may be removed before it exceeds the age.
-// Therefore the retention is by limits, with DiscardNew.
+// Config returns the configuration of EXECUTIONS. After a restart, the server rebuilds the
+// deduplication window from the stored messages, so no message may be removed before it expires.
+// That is why the retention is by limits, with DiscardNew.
 func (s Settings) Config() jetstream.StreamConfig {
 	maxBytes := s.MaxBytes
 	if maxBytes == 0 {
@@ -136,7 +137,7 @@ func (s Settings) Config() jetstream.StreamConfig {
 	}
 }
 
-// Validate returns an error that describes what is wrong with the settings, or nil.
+// Validate returns an error that describes the first invalid setting, or nil if all are valid.
 func (s Settings) Validate() error {
 	switch {
 	case s.Replicas != 1 && s.Replicas != 3 && s.Replicas != 5:
@@ -157,14 +158,13 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// ErrMismatch means that a stream exists with other settings. Ensure does not change them: a
-// shorter age would delete messages.
+// ErrMismatch means that a stream exists with other settings. Ensure does not change them, because
+// a shorter age would delete messages.
 var ErrMismatch = errors.New("exists with other settings")
 
 // Ensure creates the streams EXECUTIONS and PROGRESS, or checks the settings of existing ones. It
-// adds the subjects that an earlier version has not configured, which changes nothing of what is
-// stored. Another number of replicas is not a mismatch: a command changes it on a running
-// installation.
+// adds subjects that an earlier version did not configure; that does not affect stored messages. A
+// different number of replicas is not a mismatch: a command changes it on a running installation.
 func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.Config()
 	existing, err := js.Stream(ctx, Name)
@@ -183,8 +183,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	return ensureProgress(ctx, js, s)
 }
 
-// reconcile adds the subjects that an existing stream lacks. It returns an error, and changes
-// nothing, if the stream differs in anything else. Several executors may do the same at once.
+// reconcile adds the subjects that an existing stream lacks. If the stream differs in anything
+// else, it changes nothing and returns an error. Several executors may do this at the same time.
 func reconcile(
 	ctx context.Context, js jetstream.JetStream, have, want jetstream.StreamConfig,
 ) error {
@@ -199,7 +199,7 @@ func reconcile(
 	_, err := js.UpdateStream(ctx, have)
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok &&
 		uint16(api.ErrorCode) == codeInvalidConfig {
-		// For example, the stream has a wildcard that contains the subject.
+		// For example, the stream already has a wildcard that contains the subject.
 		return mismatch(want.Name, []string{
 			fmt.Sprintf("it lacks the subjects %s, which cannot be added: %s",
 				strings.Join(missing, " "), api.Description),
@@ -212,8 +212,8 @@ func reconcile(
 	return nil
 }
 
-// codeInvalidConfig is the server's error code for a configuration that cannot be; see errors.json
-// of nats-server.
+// codeInvalidConfig is the server's error code for an invalid configuration; see errors.json of
+// nats-server.
 const codeInvalidConfig = 10052
 
 // difference returns the elements of all that are not in excluded.
@@ -229,8 +229,8 @@ func mismatch(name string, differences []string) error {
 		name, ErrMismatch, strings.Join(differences, ", "))
 }
 
-// Differences returns the differences between the settings of an existing stream and the configured
-// settings, as Ensure compares them.
+// Differences describes how the settings of an existing stream differ from the configured ones, by
+// the same comparison as in Ensure.
 func Differences(
 	ctx context.Context, js jetstream.JetStream, name string, s Settings,
 ) ([]string, error) {
@@ -249,7 +249,7 @@ func Differences(
 	return mismatches(have, want), nil
 }
 
-// orUnlimited returns a limit in the server's form, in which -1 means no limit.
+// orUnlimited returns a limit as the server expresses it: -1 means no limit.
 func orUnlimited[N int32 | int64](limit N) N {
 	if limit == 0 {
 		return -1
@@ -264,7 +264,7 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 			all = append(all, fmt.Sprintf("%s is %v, configured %v", what, have, want))
 		}
 	}
-	// A later version may have added subjects of executions. They do not disturb this version.
+	// A later version may have added subjects under executions. They do not disturb this version.
 	others := difference(have.Subjects, want.Subjects)
 	others = slices.DeleteFunc(others, func(s string) bool {
 		return strings.HasPrefix(s, "executions.")
@@ -289,13 +289,13 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 	return all
 }
 
-// Wait waits until the stream exists. The executor creates it.
+// Wait waits until the stream EXECUTIONS exists. The executor creates it.
 func Wait(ctx context.Context, js jetstream.JetStream) error {
 	_, err := Find(ctx, js)
 	return err
 }
 
-// Find waits until the stream exists, and returns it.
+// Find waits until the stream EXECUTIONS exists, and returns it.
 func Find(ctx context.Context, js jetstream.JetStream) (found jetstream.Stream, err error) {
 	err = retry.Do(ctx, func(ctx context.Context) (err error) {
 		found, err = js.Stream(ctx, Name)

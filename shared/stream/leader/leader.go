@@ -1,4 +1,4 @@
-// Package leader asks the leader of a stream for a message.
+// Package leader reads messages of a stream from its leader.
 package leader
 
 import (
@@ -12,22 +12,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrNoMessage means that a stream has no such message, by the word of its leader.
+// ErrNoMessage means that, according to its leader, a stream has no such message.
 var ErrNoMessage = errors.New("the stream has no such message")
 
 // Question selects one message of a stream.
 type Question struct {
-	// Sequence is the sequence of the message. With NextBySubject, it is the first sequence that is
-	// looked at. 0 means that LastBySubject selects the message.
+	// Sequence is the sequence of the message. With NextBySubject, it is the first sequence to be
+	// considered. 0 means that LastBySubject selects the message.
 	Sequence      uint64 `json:"seq,omitempty"`
-	LastBySubject string `json:"last_by_subj,omitempty"` // the last message of a subject
+	LastBySubject string `json:"last_by_subj,omitempty"` // selects the last message on a subject
 	NextBySubject string `json:"next_by_subj,omitempty"` // may contain wildcards
 }
 
-// Get returns one message of a stream, as the stream's leader has it: the methods of
-// jetstream.Stream ask any replica, which may not have the newest messages yet. It fails with
-// ErrNoMessage if the leader has no such message, and with jetstream.ErrStreamNotFound if there is
-// no such stream. A leader that others have left does not notice it at once: see
+// Get returns one message of a stream from the stream's leader. The methods of jetstream.Stream use
+// any replica, which may not have the newest messages yet. Get fails with ErrNoMessage if the
+// leader has no such message, and with jetstream.ErrStreamNotFound if there is no such stream. A
+// leader that has lost contact with the other servers does not notice it immediately: see
 // consistency.Get of the registry.
 func Get(
 	ctx context.Context, nc *nats.Conn, name string, question Question,
