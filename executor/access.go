@@ -12,10 +12,11 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// maxOIDCSession is the maximum lifetime of a console session that began at an identity provider.
+// maxOIDCSession is the maximum lifetime of a console session that began with a sign-in at an
+// identity provider.
 const maxOIDCSession = 12 * time.Hour
 
-// oidc returns the identity provider at which people sign in, or nil if none is configured.
+// oidc returns the configured identity provider, or nil if there is none.
 func (c *Config) oidc() (*signin.OIDC, error) {
 	if c.OIDCIssuer == "" {
 		if c.OIDCClientID != "" || c.OIDCClientSecretFile != "" || len(c.OIDCRole) > 0 {
@@ -63,7 +64,7 @@ func (c *Config) oidc() (*signin.OIDC, error) {
 	return signin.NewOIDC(config), nil
 }
 
-// checkOrigins refuses origins that no browser would send.
+// checkOrigins returns an error for an origin that no browser would send.
 func (c *Config) checkOrigins() error {
 	for _, origin := range c.APIOrigins {
 		u, err := url.Parse(origin)

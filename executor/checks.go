@@ -20,8 +20,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// checks returns the conditions of readiness: if one of them fails, an executor cannot record, or
-// cannot answer operators. The recorder itself reports a lost consumer or a failing transaction.
+// checks returns the readiness checks. If one of them fails, an executor cannot record executions
+// or cannot serve operators. A lost consumer of the recorder, or a transaction that fails, is
+// reported by the recorder itself.
 func checks(
 	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower, copied *home.Home,
 	records store.Store, c Config, log logrus.FieldLogger,
@@ -45,22 +46,23 @@ func checks(
 	}
 }
 
-// knownStreams holds the state of the streams at the last check. Only one goroutine uses it.
+// knownStreams holds the state of the streams at the last check. Only one goroutine may use it.
 type knownStreams struct {
 	js      jetstream.JetStream
 	config  Config
 	log     logrus.FieldLogger
-	reached map[string]reached // the last known position of each stream, by its name
+	reached map[string]reached // the last known position of each stream, keyed by name
 }
 
-// reached is the position that a stream had reached.
+// reached is the position of a stream at a check.
 type reached struct {
 	last     uint64 // sequence of the newest message
-	recorded uint64 // every message up to this one is recorded
+	recorded uint64 // every message up to this sequence is recorded
 }
 
-// keep recreates a deleted stream. Its messages are lost, but no process has to be restarted. The
-// log names the messages that may have been accepted and are not recorded.
+// keep recreates deleted streams. Their messages are lost, but no process has to be restarted. It
+// logs the range of messages that may have been accepted and are not recorded, and returns an error
+// for a stream that it has just recreated.
 func (k *knownStreams) keep(ctx context.Context) error {
 	for _, name := range streams {
 		s, err := k.js.Stream(ctx, name)
@@ -75,7 +77,7 @@ func (k *knownStreams) keep(ctx context.Context) error {
 			return fmt.Errorf("the stream %s: %w", name, err)
 		}
 		if last := s.CachedInfo().State.LastSeq; last < k.reached[name].last {
-			// Another executor created it again, or an older copy was restored.
+			// Another executor recreated it, or an older copy was restored.
 			k.logLost(name)
 		}
 		if err := k.look(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
@@ -85,7 +87,7 @@ func (k *knownStreams) keep(ctx context.Context) error {
 	return nil
 }
 
-// look stores the position that a stream has reached.
+// look stores the current position of a stream.
 func (k *knownStreams) look(ctx context.Context, name string, last uint64) error {
 	now := reached{last: last}
 	consumer, err := k.js.Consumer(ctx, name, recorder.Durable)
@@ -104,7 +106,7 @@ func (k *knownStreams) look(ctx context.Context, name string, last uint64) error
 	return nil
 }
 
-// logLost logs which messages a lost stream may have held that are not recorded.
+// logLost logs which messages of a lost stream may not have been recorded.
 func (k *knownStreams) logLost(name string) {
 	was, ok := k.reached[name]
 	if !ok {
@@ -127,9 +129,9 @@ func (k *knownStreams) logLost(name string) {
 		"that was seen are recorded; those that came in the last second may not be")
 }
 
-// hasConsumer checks that the recorder's consumers exist and are not paused. The recorder creates a
-// lost consumer again, but may fail: a NATS server refuses a consumer with a state that a power cut
-// has damaged. A paused consumer delivers nothing.
+// hasConsumer returns an error if one of the recorder's consumers does not exist or is paused. The
+// recorder recreates a lost consumer, but may fail to: a NATS server rejects a consumer whose state
+// was damaged by a power failure. A paused consumer delivers nothing.
 func hasConsumer(ctx context.Context, js jetstream.JetStream) error {
 	for _, name := range []string{stream.Name, stream.ProgressName} {
 		consumer, err := js.Consumer(ctx, name, recorder.Durable)
@@ -158,15 +160,16 @@ func notPaused(name string, info *jetstream.ConsumerInfo) error {
 		info.PauseRemaining.Round(time.Second), name, recorder.Durable)
 }
 
-// ownConsumers checks the recorder's consumers of queues' own streams. Only one goroutine uses it.
+// ownConsumers checks the recorder's consumers of queues' own streams. Only one goroutine may use
+// it.
 type ownConsumers struct {
 	js     jetstream.JetStream
 	missed map[string]bool // the streams without a consumer at the last check
 }
 
-// check returns an error if an own stream has been without a consumer for two checks, or has a
-// paused one. The recorder creates the consumer within about a second after the stream. An own
-// stream that does not answer is no reason not to be ready: everything else is recorded.
+// check returns an error if a queue's own stream had no consumer at two successive checks, or has a
+// paused one. The recorder creates the consumer within about a second of the stream. An own stream
+// that does not answer does not make the executor unready: everything else is still recorded.
 func (c *ownConsumers) check(ctx context.Context) error {
 	starts, reports, err := stream.Streams(ctx, c.js)
 	if err != nil {

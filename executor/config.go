@@ -38,8 +38,8 @@ type Config struct {
 
 	AdminToken string `help:"The token of the operators' API and the console, at least 16 characters. Required." placeholder:"TOKEN"`
 	PublicURL  string `name:"public-url" help:"The URL under which senders reach the ingress, without /webhooks. Operators copy it. Empty: the ingress's --public-url." placeholder:"URL"`
-	// The console also lets people sign in at an identity provider. The redirect URI to register
-	// there is the console's address and /sign-in/callback.
+	// The console also supports signing in at an identity provider. The redirect URI to register
+	// there is the console's address followed by /sign-in/callback.
 	OIDCIssuer           string        `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
 	OIDCClientID         string        `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
 	OIDCClientSecretFile string        `name:"oidc-client-secret-file" help:"File with the client secret. Empty: a public client." type:"path"`
@@ -56,7 +56,7 @@ type Config struct {
 	Replicas       int           `help:"Replicas of the stream and the buckets when they are created: 1, or 3 on a cluster." default:"1"`
 	StreamMaxAge   time.Duration `help:"How long messages stay in the stream." default:"168h"`
 	StreamMaxBytes int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." default:"0"`
-	// ProgressMaxBytes is used only when the stream of reports is created.
+	// ProgressMaxBytes applies only when the stream of reports is created.
 	ProgressMaxBytes int64         `help:"Maximum size of the stream of runners' reports, in bytes; when it is full, the oldest reports are dropped. Used when that stream is created; on a disk with less room it is smaller." default:"1073741824"`
 	DedupWindow      time.Duration `help:"How long a delivery ID is remembered; at most --stream-max-age." default:"24h"`
 	RegistryCopy     string        `help:"API prefix of the NATS account that holds a copy of the registry, for ingresses that may not read the original: FEED.API with the configuration of deploy/nats. Empty: no copy." placeholder:"PREFIX"`
@@ -67,49 +67,50 @@ type Config struct {
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"10s"`
 	LogLevel        string        `help:"error, warn, info or debug. At info, every batch is one line." default:"info"`
 
-	// Publishing is the number of requests whose messages an ingress in this process is storing: a
-	// burst of requests is answered first, and recorded right after. nil means that this process
-	// has no ingress.
+	// Publishing is the number of messages that an ingress in this process is storing: a burst of
+	// requests is answered first, and recorded right after that. nil means that this process has no
+	// ingress.
 	Publishing *atomic.Int64 `kong:"-"`
-	// FreshNATS means that the caller has just started the NATS servers, so that no ingress can
-	// rely on an earlier registry. If it is false, changes in the first 3 s are answered only after
-	// these have passed.
+	// FreshNATS means that the caller has just started the NATS servers, so no ingress can depend
+	// on an earlier registry. If it is false, changes made in the first 3 s are confirmed only
+	// after those 3 s.
 	FreshNATS bool `kong:"-"`
-	// PassedOver returns the consumers of runners whose state NATS had lost, so that they began
-	// after the last message. The runners receive the skipped messages again, then Redelivered is
-	// called. nil means that there are no such consumers.
+	// PassedOver returns the runners' consumers whose state NATS had lost and which therefore
+	// started after the last message. The messages that they skipped are delivered to the runners
+	// again; then Redelivered is called. nil means that there are no such consumers.
 	PassedOver func() (consumers []string, err error) `kong:"-"`
-	// Redelivered removes a consumer from the result of PassedOver, after its messages were
-	// redelivered. It is set if PassedOver is set.
+	// Redelivered removes a consumer from the result of PassedOver once its messages have been
+	// redelivered. It must be set if PassedOver is set.
 	Redelivered func(consumer string) error `kong:"-"`
-	// OpenPostgres opens the database at a postgres:// URL. If the server is unavailable, it waits
-	// for it until starting ends. A program that never uses PostgreSQL leaves the field nil, so
-	// that hookstart-local is linked without the driver.
+	// OpenPostgres opens the database at a postgres:// URL. If the server is unavailable, it
+	// retries until starting is done. nil means that the program does not support PostgreSQL; this
+	// allows hookstart-local to be linked without the driver.
 	OpenPostgres func(starting context.Context, url string) (store.Store, error) `kong:"-"`
-	// NATSOptions are added to the options of the connection: hookstart-local connects within the
-	// process.
+	// NATSOptions holds additional options for the NATS connection. hookstart-local uses them to
+	// connect in process.
 	NATSOptions []nats.Option `kong:"-"`
-	// Listener is used in place of a listener on Addr. nil means that the executor listens on Addr.
+	// Listener accepts the connections. If it is nil, the executor listens on Addr.
 	Listener net.Listener `kong:"-"`
-	// Log replaces the program's own log, and its level takes precedence over LogLevel. nil means
-	// the program's own log.
+	// Log replaces the program's logger; its level overrides LogLevel. nil means the program's
+	// logger.
 	Log *logrus.Logger `kong:"-"`
-	// Ops is shared with other services of this process, and the process serves it. nil means that
-	// the executor has its own ops listener.
+	// Ops is an ops endpoint that this process shares with other services and serves itself; the
+	// executor then opens no ops listener. nil means that the executor serves a separate one.
 	Ops *ops.Ops `kong:"-"`
-	// SignInOnce is the secret of a link that signs in to the console without the admin token, once
-	// and within ten minutes. The link is printed when the process starts. "" means that there is
-	// no such link.
+	// SignInOnce is the secret of a link that signs in to the console without the admin token. The
+	// link, which is printed when the process starts, works once and only in the first ten minutes.
+	// "" means that there is no such link.
 	SignInOnce string `kong:"-"`
-	// DemoQueue is the queue of this process's demo runner, which the console shows on workflows of
-	// that queue. "" means that there is no demo runner.
+	// DemoQueue is the queue of the demo runner in this process. The console mentions the runner on
+	// the workflows of that queue. "" means that there is no demo runner.
 	DemoQueue string `kong:"-"`
-	// OnReady is called once, when the API answers and the recorder runs. It may be nil.
+	// OnReady is called once, when the API is being served and the recorder is running. It may be
+	// nil.
 	OnReady func(Listening) `kong:"-"`
 }
 
-// Listening holds the addresses on which an executor listens. With port 0, only the executor knows
-// the port.
+// Listening holds the addresses on which an executor listens. Callers need them when a port is
+// configured as 0.
 type Listening struct {
 	Addr    string // address of the operators' API and the console
 	OpsAddr string // address of the ops listener; "" means that Ops is shared

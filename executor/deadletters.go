@@ -12,12 +12,11 @@ import (
 
 const (
 	countLetters = 15 * time.Second
-	// maxLetters is the maximum number of dead letters that are counted. It bounds the cost of
-	// counting.
+	// maxLetters is the maximum number of dead letters to count. It bounds the cost of counting.
 	maxLetters = 100_000
 )
 
-// deadLetters is the metric with the number of dead letters.
+// deadLetters is the gauge of the number of dead letters.
 type deadLetters struct{ number prometheus.Gauge }
 
 func newDeadLetters(registerer prometheus.Registerer) *deadLetters {
@@ -29,7 +28,7 @@ func newDeadLetters(registerer prometheus.Registerer) *deadLetters {
 	return d
 }
 
-// watch counts the dead letters regularly, until the context ends.
+// watch updates the gauge regularly until ctx is done.
 func (d *deadLetters) watch(ctx context.Context, records store.Store) {
 	retry.Every(ctx, countLetters, func() {
 		if n, err := records.CountDeadLetters(ctx, maxLetters); err == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// ensure creates the streams and buckets, and retries until the context ends, because a cluster
-// that has just started has no leader yet. Settings that conflict with existing ones are a
+// ensure creates the streams, buckets and consumers. It retries until ctx is done, because a
+// cluster that has just started has no leader yet. Settings that conflict with existing ones are a
 // permanent error.
 func ensure(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
 	var err error
@@ -41,7 +41,7 @@ func ensureAll(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Con
 	return ensureRegistry(ctx, nc, js, c)
 }
 
-// ensureRegistry creates the registry's buckets, and its copy if the configuration asks for one.
+// ensureRegistry creates the registry's buckets, and its copy if one is configured.
 func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
 	if err := edit.EnsureBuckets(ctx, js, c.Replicas); err != nil {
 		return err
@@ -63,7 +63,7 @@ var streams = []string{
 	stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
 }
 
-// ensureStreams creates the streams, and the consumers that the executor has to create.
+// ensureStreams creates the streams, and the consumers of the configured runner groups.
 func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
 	// EXECUTIONS is created first, because its size is fixed, whereas the size of PROGRESS depends
 	// on the remaining space.
@@ -89,11 +89,11 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 	return nil
 }
 
-// keepPlansEvery is the interval of checks that the registry has a plan catalog.
+// keepPlansEvery is the interval at which the registry is checked for a plan catalog.
 const keepPlansEvery = 3 * time.Second
 
-// keepPlans calls keep regularly: a registry may have been restored without its plan catalog while
-// this process runs.
+// keepPlans calls keep regularly until ctx is done: a registry may be restored without its plan
+// catalog while this process is running.
 func keepPlans(ctx context.Context, log logrus.FieldLogger, keep func(context.Context) error) {
 	tick := time.NewTicker(keepPlansEvery)
 	defer tick.Stop()

@@ -1,4 +1,4 @@
-// Package executor receives the stream's messages and records executions. It serves the operators'
+// Package executor consumes the stream's messages and records executions. It serves the operators'
 // API and the console.
 package executor
 
@@ -37,8 +37,8 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// Run records and serves until the context ends, then drains the requests in flight and returns
-// nil. Its errors are written for people: one line that says what to do.
+// Run records and serves until ctx is done, then drains the requests in flight and returns nil. Its
+// errors are single lines for people that explain what to do.
 func Run(ctx context.Context, c Config) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (c *Config) service() service.Config {
 }
 
 // executor is an executor as a service. Run calls its methods in the order in which they are
-// declared.
+// declared here.
 type executor struct {
 	*service.Service
 	config    Config
@@ -134,7 +134,7 @@ func (e *executor) run(ctx context.Context) error {
 		return err
 	}
 	e.startEvents(ctx)
-	// Background tasks end before the resources that they use are closed.
+	// Background tasks stop before the resources that they use are closed.
 	e.record(ctx)
 	e.maintain(ctx)
 	e.prune(ctx)
@@ -168,7 +168,7 @@ func (e *executor) connect(ctx, starting context.Context) error {
 }
 
 // followRegistry loads the registry and joins the barrier: from then on, changes of the registry
-// wait for this process.
+// are confirmed only once this process has applied them.
 func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 	if e.follower, err = consistency.Follow(starting, e.JetStream, e.directory, e.Log); err != nil {
 		return err
@@ -197,7 +197,8 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 	return nil
 }
 
-// edits compares the registry with its copy in the database, and prepares changes.
+// edits compares the registry with its copy in the database, and prepares the editor of the
+// registry.
 func (e *executor) edits(starting context.Context) (err error) {
 	e.home = home.New(home.Config{
 		JetStream:     e.JetStream,
@@ -228,8 +229,8 @@ func (e *executor) edits(starting context.Context) (err error) {
 	return nil
 }
 
-// putPlans stores the plan catalog in the registry. While a backup is being restored, keepPlans
-// does so later.
+// putPlans stores the plan catalog in the registry. If the registry is not in order, such as while
+// a backup is being restored, keepPlans does so later.
 func (e *executor) putPlans(ctx context.Context) error {
 	if e.home.Trouble() != nil {
 		return nil //nolint:nilerr // keepPlans does it later
@@ -241,14 +242,14 @@ func (e *executor) putPlans(ctx context.Context) error {
 	return nil
 }
 
-// watch subscribes to changed records, and starts to poll the queues.
+// watch subscribes to changed records and sets up the watch of the queues.
 func (e *executor) watch(starting context.Context) (err error) {
 	if e.changed, err = changes.New(e.NATS); err != nil {
 		return err
 	}
 	e.Add(e.changed.Stop)
-	// Without this stream, a client that reconnects to an event stream learns that something may be
-	// missing.
+	// Without this stream, a client that resumes an event stream is informed that it may have
+	// missed changes.
 	err = changes.Ensure(starting, e.JetStream, e.config.Replicas)
 	if err == nil {
 		err = e.changed.Load(starting, e.JetStream)
@@ -271,7 +272,7 @@ func (e *executor) watch(starting context.Context) (err error) {
 	return nil
 }
 
-// handler returns the HTTP handler of the API and the console. Event streams end with ctx.
+// handler returns the HTTP handler of the API and the console. Event streams end when ctx is done.
 func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	c := e.config
 	identities, err := c.oidc()
@@ -338,8 +339,8 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	return apiAnd(api, pages), nil
 }
 
-// startEvents starts the operator events. It must be called before record, whose transactions store
-// their causes.
+// startEvents starts publishing operator events. It must be called before record, whose
+// transactions store the causes of events.
 func (e *executor) startEvents(ctx context.Context) {
 	made := events.New(events.Config{
 		Store:         e.records,
@@ -358,7 +359,7 @@ func (e *executor) startEvents(ctx context.Context) {
 	e.Go(ctx, made.WatchConditions)
 }
 
-// record starts to record executions.
+// record starts recording executions and audit entries.
 func (e *executor) record(ctx context.Context) {
 	r := recorder.New(e.JetStream, e.records, e.changed, e.Ops, e.Log)
 	audit := auditor.New(e.JetStream, e.records, e.Log)
@@ -374,7 +375,7 @@ func (e *executor) record(ctx context.Context) {
 	}
 }
 
-// accountOf returns the account of a workflow, or "" if the workflow is not known.
+// accountOf returns the account of a workflow, or "" if there is no such workflow.
 func (e *executor) accountOf(workflowID string) string {
 	w, ok := e.directory.Workflow(workflowID)
 	if !ok {
@@ -383,7 +384,8 @@ func (e *executor) accountOf(workflowID string) string {
 	return w.Record.AccountID
 }
 
-// maintain starts the background jobs for queues, keys, dead letters and the registry.
+// maintain starts the background jobs for queues, stream settings, keys, dead letters and the
+// registry.
 func (e *executor) maintain(ctx context.Context) {
 	e.Go(ctx, e.waits.Run)
 	edited := newStreamSettings(e.Ops.Metrics, e.Log)
@@ -406,13 +408,13 @@ func (e *executor) maintain(ctx context.Context) {
 			if e.home.Trouble() != nil || e.directory.Plans().Record != nil {
 				return nil //nolint:nilerr // it is called again
 			}
-			return putPlans(ctx, e.editor, e.plans) // after a backup was restored
+			return putPlans(ctx, e.editor, e.plans) // a backup has been restored
 		})
 	})
 }
 
-// checkKeys returns an error if the keys open none of the sealed records. Without a key file it
-// returns nil, because an operator who has lost the keys must be able to set everything anew.
+// checkKeys returns an error if the keys decrypt none of the encrypted records. Without a key file
+// it returns nil, because an operator who has lost the keys must be able to set all secrets again.
 func (e *executor) checkKeys(ctx context.Context) error {
 	if !e.keys.CanSeal() {
 		return nil
@@ -424,7 +426,7 @@ func (e *executor) checkKeys(ctx context.Context) error {
 	return found.Err(e.keys)
 }
 
-// warnOfMissingKeys logs which keys are missing.
+// warnOfMissingKeys logs a warning if keys of encrypted records are missing.
 func (e *executor) warnOfMissingKeys(ctx context.Context) {
 	found, err := e.editor.Survey(ctx, func(registry.Survey) bool { return false })
 	switch warning := found.Warning(); {
@@ -447,12 +449,12 @@ func (e *executor) server(handler http.Handler) *http.Server {
 	}
 }
 
-// minAdminToken is the recommended minimum length of an admin token. A shorter token causes only a
+// minAdminToken is the recommended minimum length of an admin token. A shorter token only causes a
 // warning, because existing installations may have one.
 const minAdminToken = 16
 
-// apiAnd serves the API below /api/, and pages elsewhere. It is not a ServeMux, because that
-// redirects paths that it considers unclean.
+// apiAnd serves api below /api/ and pages everywhere else. It does not use a ServeMux, which would
+// redirect paths that it considers unclean.
 func apiAnd(api, pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") {
@@ -469,7 +471,7 @@ func isPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
-// openStore opens the database. It waits for a PostgreSQL server until starting ends.
+// openStore opens the database. It waits for a PostgreSQL server until starting is done.
 func (c *Config) openStore(ctx, starting context.Context) (store.Store, error) {
 	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqlitePrefix)
 	if !isSQLite {

@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// readPlans reads the plan catalog, which must contain the default plan if one is configured.
+// readPlans reads the plan catalog from a file, or returns the built-in one if path is "". A
+// default plan must be in the catalog.
 func readPlans(path, defaultPlan string) (registry.Plans, error) {
 	catalog := edit.DefaultPlans
 	if path != "" {
@@ -36,8 +37,8 @@ func readPlans(path, defaultPlan string) (registry.Plans, error) {
 // planTimeout is the maximum duration of one attempt to store the plan catalog.
 const planTimeout = 5 * time.Second
 
-// putPlans stores the catalog, and retries until the context ends, because NATS may be unavailable
-// for a moment.
+// putPlans stores the catalog. It retries until ctx is done, because NATS may be unavailable
+// temporarily.
 func putPlans(ctx context.Context, editor *edit.Editor, plans registry.Plans) (err error) {
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		trying, cancel := context.WithTimeout(ctx, planTimeout)
@@ -51,8 +52,8 @@ func putPlans(ctx context.Context, editor *edit.Editor, plans registry.Plans) (e
 	return nil
 }
 
-// warnOfLostPlans logs how many accounts have a plan that is not in the catalog: otherwise an
-// operator who left out a plan would not notice.
+// warnOfLostPlans logs how many accounts have a plan that is not in the catalog. An operator who
+// omits a plan by mistake would not notice otherwise.
 func warnOfLostPlans(directory *edit.Directory, plans registry.Plans, log logrus.FieldLogger) {
 	lost := map[string]int{}
 	for _, account := range directory.Accounts("", math.MaxInt) {

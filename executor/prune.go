@@ -12,17 +12,17 @@ import (
 
 const (
 	pruneEvery = 10 * time.Minute
-	// A batch has from pruneLeast to pruneBatch rows, and fewer rows after a batch that took longer
-	// than pruneTakes: in a database with a single writer, records can be written only between two
-	// batches.
+	// A batch has between pruneLeast and pruneBatch rows, and fewer than the batch before if that
+	// took longer than pruneTakes: in a database with a single writer, records can be written only
+	// between two batches.
 	pruneBatch = 500
 	pruneLeast = 20
 	pruneTakes = 25 * time.Millisecond
 	prunePause = 20 * time.Millisecond
 )
 
-// nextLimit returns the number of rows of the next batch, from the size and the duration of the
-// last batch.
+// nextLimit returns the number of rows of the next batch, given the limit and the duration of the
+// last one.
 func nextLimit(limit int, took time.Duration) int {
 	switch {
 	case took > pruneTakes:
@@ -34,17 +34,17 @@ func nextLimit(limit int, took time.Duration) int {
 	}
 }
 
-// countsRetention is the time for which counts per minute and the IDs of applied reports are kept.
-// A report stays in its stream for a day, so its ID must be kept longer.
+// countsRetention is how long counts per minute and the IDs of applied reports are kept. A report
+// stays in its stream for a day, so its ID must be kept longer than that.
 const countsRetention = 7 * 24 * time.Hour
 
-// prune starts the tasks that delete everything past its retention.
+// prune starts the tasks that delete what is past its retention.
 func (e *executor) prune(ctx context.Context) {
 	records, c := e.records, e.config
 	e.pruning(ctx, "records", func(ctx context.Context, limit int) (int, error) {
 		return records.Prune(ctx, time.Now().Add(-c.Retention), limit)
 	})
-	// These are reports with starts that have expired without being recorded.
+	// Reports whose starts have expired without being recorded.
 	e.pruning(ctx, "reports of unknown executions", func(ctx context.Context, _ int) (int, error) {
 		return records.PrunePending(ctx, time.Now().Add(-c.StreamMaxAge))
 	})
@@ -58,7 +58,7 @@ func (e *executor) prune(ctx context.Context) {
 	}
 }
 
-// pruning starts a goroutine that deletes in batches at regular intervals.
+// pruning starts a goroutine that deletes rows in batches at regular intervals.
 func (e *executor) pruning(
 	ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error),
 ) {
@@ -67,7 +67,7 @@ func (e *executor) pruning(
 	})
 }
 
-// pruning deletes in batches at regular intervals, until the context ends.
+// pruning deletes rows in batches at regular intervals until ctx is done.
 func pruning(
 	ctx context.Context, what string, log logrus.FieldLogger, batch func(limit int) (int, error),
 ) {

@@ -17,12 +17,12 @@ import (
 // settingsEvery is the interval at which the streams' settings are compared with the configuration.
 const settingsEvery = 20 * time.Second
 
-// streamSettings detects streams that were edited while everything runs, because Ensure compares
+// streamSettings detects streams that were edited while the executor was running; Ensure compares
 // them only at the start.
 type streamSettings struct {
 	log    logrus.FieldLogger
 	differ *prometheus.GaugeVec
-	logged map[string]string // the differences that were logged last, by stream
+	logged map[string]string // the differences last logged, keyed by stream
 }
 
 // comparedStreams lists the streams whose settings are compared with the configuration. The buckets

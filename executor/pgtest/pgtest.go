@@ -1,5 +1,5 @@
-// Package pgtest is a temporary PostgreSQL for tests of several processes: a server made by initdb,
-// without a network port.
+// Package pgtest starts temporary PostgreSQL servers for tests that involve several processes. A
+// server is created by initdb and has no network port.
 package pgtest
 
 import (
@@ -8,28 +8,28 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// Server is a PostgreSQL that can be killed and started again.
+// Server is a PostgreSQL server that can be killed and restarted.
 type Server = pgtest.Server
 
-// StartServer starts a server for one test. Without PostgreSQL the test is skipped, or fails with
-// HOOKSTART_TEST_REQUIRE=postgres.
+// StartServer starts a server for one test. If PostgreSQL is not installed, it skips the test, or
+// fails it with HOOKSTART_TEST_REQUIRE=postgres.
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return pgtest.StartServer(t, settings...)
 }
 
-// Create starts a server for a program that is no test. Server.Remove ends it.
+// Create starts a server for a program that is not a test. Server.Remove stops and removes it.
 func Create(settings ...string) (*Server, error) { return pgtest.Create(settings...) }
 
-// CreateIn is Create, with the data in a new folder in parent.
+// CreateIn is like Create, but puts the data in a new folder in parent.
 func CreateIn(parent string, settings ...string) (*Server, error) {
 	return pgtest.CreateIn(parent, settings...)
 }
 
-// Pair is a primary and a standby, which can lag and be promoted.
+// Pair is a primary and a standby. The standby can lag and can be promoted.
 type Pair = pgtest.Pair
 
-// StartPair starts a primary for one test; Pair.Follow makes the standby.
+// StartPair starts a primary for one test; Pair.Follow creates its standby.
 func StartPair(t testing.TB, settings ...string) *Pair {
 	t.Helper()
 	return pgtest.StartPair(t, settings...)

@@ -1,5 +1,5 @@
-// Package withpostgres is the executor with the driver for PostgreSQL, which hookstart-local does
-// not link.
+// Package withpostgres is the executor with the PostgreSQL driver, which hookstart-local does not
+// link.
 package withpostgres
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres"
 )
 
-// Run is [executor.Run] with that driver.
+// Run is like [executor.Run], and also supports PostgreSQL.
 func Run(ctx context.Context, c executor.Config) error {
 	c.OpenPostgres = postgres.OpenWait
 	return executor.Run(ctx, c)

@@ -2,18 +2,18 @@ package api
 
 import "time"
 
-// These are the roles of callers. Each role includes the permissions of the roles before it.
+// Roles of callers. Each role includes the permissions of the roles listed before it.
 const (
 	RoleViewer = "viewer" // reads, but sees no token
 	RoleEditor = "editor" // changes workflows, their nodes and tokens; reruns and requeues
-	RoleAdmin  = "admin"  // changes accounts and their plans, and lets others in
+	RoleAdmin  = "admin"  // changes accounts and their plans, and manages keys
 )
 
-// These are the kinds of callers.
+// Kinds of callers.
 const (
 	CallerAdminToken = "admin-token"
 	CallerKey        = "key"
-	CallerUser       = "user" // signed in at the console by OpenID Connect
+	CallerUser       = "user" // a person who signed in to the console with OpenID Connect
 )
 
 // WhoAmI describes the caller. Absent values are omitted.
@@ -27,7 +27,7 @@ type WhoAmI struct {
 	AccountID string `json:"accountId,omitempty" doc:"The only account to which the caller has access. Absent: the caller has access to all accounts." example:"acme"`
 }
 
-// PutKey holds the settings of a new key.
+// PutKey holds the settings of a key to be created.
 type PutKey struct {
 	Name      string    `json:"name" minLength:"1" maxLength:"200" doc:"A text for people: who has the key, and what it is used for." example:"CI of team A"`
 	Role      string    `json:"role" enum:"viewer,editor,admin" doc:"What the key allows. viewer: reading, but no tokens. editor: also changing workflows, their nodes and tokens, and rerunning and requeueing executions. admin: everything."`
@@ -43,13 +43,13 @@ type Key struct {
 	// Role is RoleViewer, RoleEditor or RoleAdmin.
 	Role      string `json:"role" enum:"viewer,editor,admin"`
 	AccountID string `json:"accountId,omitempty" doc:"The only account to which the key gives access. Absent: it gives access to all accounts." example:"acme"`
-	// CreatedAt is the time at which the key was created.
+	// CreatedAt is when the key was created.
 	CreatedAt  time.Time `json:"createdAt"`
 	ExpiresAt  time.Time `json:"expiresAt,omitzero" doc:"When the key expires. Absent: it does not expire."`
 	LastUsedAt time.Time `json:"lastUsedAt,omitzero" doc:"When the key was last used for a call, to within about a minute. Absent: it was never used."`
 }
 
-// NewKey is a key that was just created.
+// NewKey is a key that has just been created, with its secret.
 type NewKey struct {
 	Key
 	Secret string `json:"key" doc:"The text to send in the header Authorization: Bearer. It is returned only by this call; hookstart stores a hash of it." example:"hsk_…"`

@@ -4,7 +4,7 @@ import "time"
 
 // Plan holds the limits of an account.
 type Plan struct {
-	// ID is the name by which accounts refer to the plan.
+	// ID is the name with which accounts refer to the plan.
 	ID                        string    `json:"id" example:"free"`
 	WebhookTriggers           bool      `json:"webhookTriggers" doc:"Whether workflows of accounts with this plan may have webhook triggers."`
 	MaxActiveWebhookWorkflows *int64    `json:"maxActiveWebhookWorkflows" doc:"The maximum number of active workflows with webhook triggers. null: no limit."`
@@ -13,7 +13,7 @@ type Plan struct {
 	BytesPerDay               *int64    `json:"bytesPerDay" doc:"The maximum number of bytes of request bodies that are accepted for an account in a day. null: no limit." example:"1000000000"`
 }
 
-// RateLimit is the limit of a token bucket: after a pause, it accepts Requests requests at once,
+// RateLimit is the limit of a token bucket: after a pause it accepts Requests requests immediately,
 // then one every WindowSeconds/Requests seconds.
 type RateLimit struct {
 	// Requests is the number of requests that are accepted in a window.
@@ -24,17 +24,17 @@ type RateLimit struct {
 
 // Account is the owner of workflows.
 type Account struct {
-	// ID is the name by which workflows refer to the account. It never changes.
+	// ID is the name with which workflows refer to the account. It never changes.
 	ID   string `json:"id" example:"acme"`
 	Name string `json:"name" doc:"A name for people to read. hookstart does not interpret it."`
 	Plan string `json:"plan" doc:"The ID of a plan." example:"free"`
-	// CreatedAt is the time at which the account was created.
+	// CreatedAt is when the account was created.
 	CreatedAt time.Time `json:"createdAt"`
-	// Events is nil if the account's events start no workflow.
+	// Events is nil if the account's operator events start no workflow.
 	Events *PutEvents `json:"events,omitempty" doc:"The workflow that the account's operator events start. Absent: operator events start nothing."`
 }
 
-// PutAccount is the part of an account that an operator sets.
+// PutAccount holds the settings of an account.
 type PutAccount struct {
 	Name string `json:"name" maxLength:"200" doc:"A name for people to read. hookstart does not interpret it." example:"Acme Inc."`
 	Plan string `json:"plan,omitempty" doc:"The ID of a plan. A change takes effect at once. Absent: an existing account keeps its plan; a new account gets the default plan, if the executor has one (--default-plan)." example:"free"`

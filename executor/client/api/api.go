@@ -1,18 +1,19 @@
-// Package api has the types of the operators' API: the JSON that the executor and its clients
+// Package api contains the types of the operators' API: the JSON that the executor and its clients
 // exchange, with the descriptions for the OpenAPI document.
 //
-// The doc tag of a field says what the field holds and what its absence means; a field without such
-// a tag has a comment. An absent value is the field's zero value in Go. Times are RFC 3339, in UTC.
+// The doc tag of a field describes what the field holds and what its absence means; a field without
+// such a tag has a comment instead. An absent value is the field's zero value in Go. Times are RFC
+// 3339, in UTC.
 package api
 
 // List is one page of a list.
 type List[T any] struct {
-	// Items holds the page in the order of the list. It is never null.
+	// Items holds the items of the page, in the order of the list. It is never null.
 	Items      []T    `json:"items" nullable:"false"`
 	NextCursor string `json:"nextCursor" doc:"The cursor of the next page. Empty: this page is the last one."`
 }
 
-// These are the bounds of a page.
+// Bounds of the number of items on a page.
 const (
 	DefaultLimit = 50
 	MaxLimit     = 200

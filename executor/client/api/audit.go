@@ -2,15 +2,15 @@ package api
 
 import "time"
 
-// AuditEntry is an entry of the audit log: one action with its actor and its time.
+// AuditEntry is an entry of the audit log: one action, with its actor and its time.
 type AuditEntry struct {
 	// ID identifies the entry.
 	ID string `json:"id"`
-	// At is the time of the action.
+	// At is when the action took place.
 	At time.Time `json:"at"`
-	// Actor is the caller who asked for the action.
+	// Actor is who requested the action.
 	Actor Actor `json:"actor"`
-	// Action names what was done.
+	// Action identifies the action.
 	Action string `json:"action" example:"workflow.activate"`
 	// AccountID is the account that the action concerns. "" means none.
 	AccountID string `json:"accountId,omitempty"`
@@ -21,14 +21,14 @@ type AuditEntry struct {
 	Changes []AuditChange `json:"changes" nullable:"false" doc:"The fields that were changed, with their values before and after. Secrets are never included."`
 }
 
-// Actor is the caller who made a change.
+// Actor identifies who performed an action.
 type Actor struct {
 	Kind string `json:"kind" doc:"How the actor was authenticated: admin-token, key or user. system: hookstart made the change by itself. unknown: a sign-in was refused." example:"key"`
 	ID   string `json:"id" doc:"The ID of the key, or of the user at the identity provider. Empty: the admin token."`
 	Name string `json:"name" doc:"The name of the key or the user, for people to read."`
 }
 
-// AuditChange is a field that was changed.
+// AuditChange is the change of one field.
 type AuditChange struct {
 	// Field is the path of the field in the record.
 	Field string `json:"field" example:"triggers[webhook].name"`

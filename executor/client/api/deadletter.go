@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// These are the kinds of dead letters.
+// Kinds of dead letters.
 const (
 	DeadLetterFailed      = "failed"
 	DeadLetterUndecodable = "undecodable"
@@ -24,7 +24,7 @@ type DeadLetter struct {
 	NodeID         string    `json:"nodeId,omitempty" doc:"The ID of the trigger node. Absent if the message could not be decoded." example:"webhook"`
 }
 
-// SelectDeadLetters selects dead letters by their IDs, or by a filter. An empty object selects all.
+// SelectDeadLetters selects dead letters, either by ID or by a filter. The zero value selects all.
 type SelectDeadLetters struct {
 	IDs        []string  `json:"ids,omitzero" nullable:"false" maxItems:"10000" doc:"The IDs of dead letters. An ID that is no longer on the list is ignored. It cannot be combined with the other fields."`
 	AccountID  string    `json:"accountId,omitempty" minLength:"1" doc:"Selects the dead letters of this account. Messages that were refused or could not be decoded belong to no account."`
@@ -34,14 +34,14 @@ type SelectDeadLetters struct {
 	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Selects the dead letters that were accepted before this time."`
 }
 
-// Requeued holds the number of dead letters that a call has requeued.
+// Requeued is the result of requeueing dead letters.
 type Requeued struct {
 	Requeued int    `json:"requeued" doc:"The number of dead letters that this call requeued. A repeated call requeues none of them again."`
 	Left     []Left `json:"left,omitempty" nullable:"false" doc:"The dead letters that could not be requeued. They stay on the list. Absent: there are none."`
 	More     bool   `json:"more,omitempty" doc:"Whether there may be more; then repeat the call. Absent means false."`
 }
 
-// Dismissed holds the number of dead letters that a call has removed from the list.
+// Dismissed is the result of removing dead letters from the list.
 type Dismissed struct {
 	Dismissed int  `json:"dismissed" doc:"The number of dead letters that this call removed from the list."`
 	More      bool `json:"more,omitempty" doc:"Whether there may be more; then repeat the call. Absent means false."`

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// These are the states of an execution.
+// States of an execution.
 const (
 	StatusQueued    = "queued"
 	StatusRunning   = "running"
 	StatusSucceeded = "succeeded" // final
 	StatusFailed    = "failed"    // final
-	StatusRejected  = "rejected"  // final: its workflow was inactive
+	StatusRejected  = "rejected"  // final: the workflow was inactive
 )
 
-// These are the sources of an execution.
+// Sources of an execution; see also SourceEvent.
 const (
 	SourceWebhook = "webhook" // a request to the webhook
 	SourceRerun   = "rerun"   // an operator: rerun, replay or requeue
@@ -22,11 +22,11 @@ const (
 
 // Execution is the record of one execution.
 type Execution struct {
-	// ExecutionID is the ID that the sender got in the answer.
+	// ExecutionID is the ID that the response to the sender contained.
 	ExecutionID string `json:"executionId" format:"uuid"`
-	// AccountID is the account of the workflow when the execution was accepted.
+	// AccountID is the account that owned the workflow when the execution was accepted.
 	AccountID string `json:"accountId" example:"acme"`
-	// WorkflowID is the workflow that runs.
+	// WorkflowID is the workflow that the execution runs.
 	WorkflowID string `json:"workflowId" example:"orders"`
 	// NodeID is the trigger node that received the request.
 	NodeID     string    `json:"nodeId" example:"webhook"`
@@ -39,12 +39,11 @@ type Execution struct {
 	ReplayOf   string    `json:"replayOf,omitempty" doc:"The ID of the execution that this one replays. It has the same body, headers and query."`
 	RequeuedAs string    `json:"requeuedAs,omitempty" doc:"The ID of the execution that a requeue started in place of this one."`
 	AcceptedAt time.Time `json:"acceptedAt" doc:"When the request was answered, or when an operator started the execution."`
-	// RecordedAt is the time at which the executor began to write the record.
+	// RecordedAt is when the executor began to write the record.
 	RecordedAt time.Time `json:"recordedAt"`
 	StartedAt  time.Time `json:"startedAt,omitzero" doc:"When the first attempt started. Absent until a runner has reported it."`
 	FinishedAt time.Time `json:"finishedAt,omitzero" doc:"When the execution ended. Absent until it has succeeded, failed or been canceled."`
-	// CancelRequestedAt is the time at which an operator asked to end the execution. Zero means
-	// that none did.
+	// CancelRequestedAt is when an operator canceled the execution. Zero means never.
 	CancelRequestedAt time.Time `json:"cancelRequestedAt,omitzero" doc:"When an operator canceled the execution. If a runner has it, the runner is asked to end it, and it may still succeed or fail. Absent: it was not canceled."`
 	DismissedAt       time.Time `json:"dismissedAt,omitzero" doc:"When the execution was removed from the list of dead letters. Absent: it was not removed."`
 	ContentType       string    `json:"contentType" doc:"The Content-Type of the body, as the sender sent it."`
@@ -55,7 +54,8 @@ type Execution struct {
 	StreamSequence    uint64    `json:"streamSequence" doc:"The sequence of its message in the stream EXECUTIONS, or in the own stream of its queue."`
 }
 
-// ExecutionDetail is a record with the request from the stream and the runners' results.
+// ExecutionDetail is an execution's record, the request from the stream, and the result that the
+// runner reported.
 type ExecutionDetail struct {
 	Execution
 	Input        json.RawMessage     `json:"input" doc:"The workflow's input, which is any JSON value. null: the request was rejected before its body was read, or the input has expired (see inputExpired)."`
@@ -67,7 +67,7 @@ type ExecutionDetail struct {
 	Output       json.RawMessage     `json:"output" doc:"What the handler returned, which is any JSON value. null: it returned nothing."`
 }
 
-// ReplayRejected selects the rejected executions to replay.
+// ReplayRejected selects rejected executions to replay.
 type ReplayRejected struct {
 	Status     string    `json:"status" enum:"rejected" doc:"The constant rejected: the call replays rejected executions only."`
 	AccountID  string    `json:"accountId,omitempty" minLength:"1" doc:"Selects the executions of this account."`
@@ -76,21 +76,21 @@ type ReplayRejected struct {
 	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Selects the executions that were accepted before this time."`
 }
 
-// Replayed holds the number of executions that a call has replayed.
+// Replayed is the result of replaying executions.
 type Replayed struct {
 	Replayed int    `json:"replayed" doc:"The number of executions that this call started."`
 	Left     []Left `json:"left,omitempty" nullable:"false" doc:"The executions that could not be replayed. Absent: there are none."`
 	More     bool   `json:"more,omitempty" doc:"Whether there may be more; then repeat the call. Absent means false."`
 }
 
-// Left is the number of executions that a bulk call left out for one reason.
+// Left is the number of executions or dead letters that a bulk call skipped for the same reason.
 type Left struct {
 	Code string `json:"code" doc:"The error code, which is the one that the same call for this execution alone returns." example:"input_expired"`
 	// Count is the number of executions or dead letters.
 	Count int `json:"count"`
 }
 
-// CancelExecutions says which executions are to be canceled.
+// CancelExecutions selects executions to cancel, either by ID or by workflow.
 type CancelExecutions struct {
 	IDs        []string  `json:"ids,omitzero" nullable:"false" maxItems:"10000" doc:"The IDs of executions. An execution that has ended is ignored. It cannot be combined with the other fields."`
 	WorkflowID string    `json:"workflowId,omitempty" minLength:"1" doc:"Selects the executions of this workflow that have not ended."`
@@ -98,7 +98,7 @@ type CancelExecutions struct {
 	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"With workflowId: selects the executions that were accepted before this time."`
 }
 
-// Canceled holds the number of executions that a call has canceled.
+// Canceled is the result of canceling executions.
 type Canceled struct {
 	Canceled  int  `json:"canceled" doc:"The number of executions that this call has ended. No runner starts them any more."`
 	Requested int  `json:"requested" doc:"The number of executions that a runner has already received. The runner ends them, unless they end by themselves first."`

@@ -1,10 +1,10 @@
 package api
 
-// Members are the running executors and ingresses.
+// Members lists the running executors and ingresses.
 type Members struct {
 	// Items holds the members. It is never null.
 	Items []Member `json:"items" nullable:"false"`
-	// Database is the version of the tables. 0 means that it could not be read.
+	// Database is the schema version of the database. 0 means that it could not be read.
 	Database int64 `json:"database,omitempty" doc:"The schema version of the database. Absent: the database cannot be reached."`
 }
 

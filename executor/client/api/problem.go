@@ -5,13 +5,13 @@ import (
 	"strconv"
 )
 
-// Problem is the body of every answer that is not a success: application/problem+json (RFC 9457).
+// Problem is the body of every response that is not a success: application/problem+json (RFC 9457).
 type Problem struct {
-	// Type is the URL of the code's explanation.
+	// Type is a URL that explains the code.
 	Type string `json:"type" format:"uri" example:"https://github.com/hookstart/hookstart#not_found"`
-	// Title is the same for all problems with one code. It is for people.
+	// Title is for people. It is the same for all problems with the same code.
 	Title string `json:"title" example:"Not found"`
-	// Status is the HTTP status of the answer.
+	// Status is the HTTP status of the response.
 	Status     int          `json:"status" example:"404"`
 	Detail     string       `json:"detail" doc:"A text for people: what happened, and what to do." example:"There is no workflow \"orders\"."`
 	Success    bool         `json:"success" doc:"Always false." example:"false"`
@@ -24,7 +24,7 @@ type Problem struct {
 // FieldError describes what is wrong with one part of a request.
 type FieldError struct {
 	Field string `json:"field" doc:"The name of a member of the body or of a parameter, or body for the whole body." example:"triggers[0].nodeId"`
-	// Problem says what is wrong, for people.
+	// Problem describes what is wrong, for people.
 	Problem string `json:"problem" example:"must be 1 to 64 of the characters A-Z a-z 0-9 _ -"`
 }
 
@@ -36,8 +36,8 @@ func (p *Problem) Error() string {
 // ErrorCode returns the code, for IsCode.
 func (p *Problem) ErrorCode() string { return p.Code }
 
-// IsCode reports whether err is a refusal with one of the codes below: a *Problem, or another error
-// with a method ErrorCode.
+// IsCode reports whether err is, or wraps, an error with the given code: a *Problem, or another
+// error with a method ErrorCode.
 func IsCode(err error, code string) bool {
 	refusal, ok := errors.AsType[interface {
 		error
@@ -46,7 +46,7 @@ func IsCode(err error, code string) bool {
 	return ok && refusal.ErrorCode() == code
 }
 
-// These are the codes of problems.
+// Codes of problems.
 const (
 	CodeUnauthorized         = "unauthorized"           // the call has no valid token or key
 	CodeForbidden            = "forbidden"              // the caller may not make the call

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// PublicURL is the URL at which senders reach the ingresses, and the result of a check.
+// PublicURL is the URL at which senders reach the ingresses, and the result of checking it.
 type PublicURL struct {
 	URL             string    `json:"url" doc:"The public URL of the ingresses, without /webhooks. Empty: none is configured." example:"https://hooks.example.com"`
 	OnlyThisMachine bool      `json:"onlyThisMachine" doc:"Whether the host is localhost or a loopback address, which other machines cannot reach."`
@@ -11,7 +11,7 @@ type PublicURL struct {
 	CheckedAt       time.Time `json:"checkedAt" doc:"When the URL was checked. A result is kept for 30 seconds."`
 }
 
-// These are the states of a public URL.
+// States of a public URL.
 const (
 	PublicURLReached     = "reached"     // an ingress of this installation answered
 	PublicURLUnreachable = "unreachable" // no server answered

@@ -2,8 +2,8 @@ package api
 
 import "time"
 
-// Queue is the state of a queue that workflows name: the executions that wait in it, and the groups
-// that take them.
+// Queue is the state of a queue: the executions that are waiting in it, and the groups of runners
+// that consume it.
 type Queue struct {
 	// Queue is the name of the queue.
 	Queue            string       `json:"queue" example:"default"`
@@ -16,18 +16,19 @@ type Queue struct {
 	Groups           []QueueGroup `json:"groups" nullable:"false" doc:"The groups of runners, by name."`
 }
 
-// QueueGroup is a group of runners, which share a queue's executions.
+// QueueGroup is a group of runners that share a queue's executions.
 type QueueGroup struct {
 	Group   string `json:"group" doc:"The name of the group, or the name of the consumer if it was not created by the runner kit." example:"main"`
 	Members int    `json:"members" doc:"The number of running members. A member that was killed is no longer counted after at most 12 seconds. For runners that send no heartbeats, it is the number of waiting requests for work."`
 	Waiting uint64 `json:"waiting" doc:"The number of starts that no member has received. Without members, it includes the starts that a former member received and did not finish."`
-	// MaxInFlight is the maximum number of executions in flight. nil means that there is no limit.
+	// MaxInFlight is the maximum number of executions in flight. nil means no limit.
 	MaxInFlight *int64    `json:"maxInFlight,omitempty" doc:"The maximum number of executions that the members of the group have received and not finished, in total. Absent: no limit."`
 	LastSeenAt  time.Time `json:"lastSeenAt,omitzero" doc:"When a member was last seen. Absent: not known."`
 	Held        []HeldKey `json:"held,omitempty" doc:"The order keys for which executions wait until an earlier execution with the same key has ended."`
 }
 
-// HeldKey is an order key that is held up in a group, and the execution that holds it up.
+// HeldKey is an order key whose executions a group holds back, and the execution that they wait
+// for.
 type HeldKey struct {
 	OrderKey string `json:"orderKey" doc:"The order key of the execution." example:"4711"`
 	// WorkflowID is the workflow of the execution.
@@ -39,12 +40,12 @@ type HeldKey struct {
 
 // QueuePause is the pause of a queue.
 type QueuePause struct {
-	// Since is the time at which the queue was paused.
+	// Since is when the queue was paused.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until,omitzero" doc:"When the pause ends by itself. Absent: it lasts until the queue is resumed."`
 }
 
-// PauseQueue specifies for how long a queue is paused.
+// PauseQueue specifies how long to pause a queue.
 type PauseQueue struct {
 	Until time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"When the pause ends by itself. Absent: it lasts until the queue is resumed."`
 }
@@ -54,7 +55,7 @@ type PutQueueGroup struct {
 	MaxInFlight *int64 `json:"maxInFlight" nullable:"true" minimum:"1" maximum:"1000000" doc:"The maximum number of executions that the members of the group have received and not finished, in total. null: no limit." example:"1"`
 }
 
-// QueueStream is the own stream of a queue.
+// QueueStream describes a queue's own stream.
 type QueueStream struct {
 	Phase         string   `json:"phase" enum:"movingIn,closedIn,own,movingOut,closedOut,draining" doc:"own: new starts are stored in this stream. draining: new starts are stored in the shared stream again, runners still receive what waits in this one, and it is deleted when all of its messages have expired. Any other value: the queue is moving. While it moves, requests may be answered 503 for a few seconds."`
 	MaxBytes      int64    `json:"maxBytes,omitempty" doc:"The maximum size of the stream in bytes. A full stream refuses new messages. Absent: no limit."`

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// Refusal is the number of refused requests to a workflow with one cause.
+// Refusal is the number of refused requests to a workflow with the same code.
 type Refusal struct {
 	Code string `json:"code" doc:"The code in the answer to the sender." example:"token_invalid"`
 	// Count is the number of requests that were refused with the code.
@@ -10,15 +10,15 @@ type Refusal struct {
 	Last  RefusedRequest `json:"last" doc:"The most recent refused request."`
 }
 
-// WorkflowRefusal is a Refusal in a list of all workflows.
+// WorkflowRefusal is a Refusal in the list for all workflows.
 type WorkflowRefusal struct {
 	WorkflowID string `json:"workflowId,omitempty" doc:"The ID of the workflow. Absent: no workflow has the ID in the URL, or the ingress already counts the maximum number of workflows separately." example:"orders"`
 	Refusal
 }
 
-// RefusedRequest is the part of a refused request that is stored.
+// RefusedRequest holds what is stored of a refused request.
 type RefusedRequest struct {
-	// At is the time at which the request was refused.
+	// At is when the request was refused.
 	At        time.Time `json:"at"`
 	BodyBytes *int64    `json:"bodyBytes" doc:"The declared length of the body in bytes. null: the request declared none."`
 	UserAgent string    `json:"userAgent" doc:"The User-Agent of the request: printable ASCII, truncated, without the token." example:"curl/8.5.0"`

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// SenderPreset describes one kind of sender.
+// SenderPreset describes a kind of sender.
 type SenderPreset struct {
 	// ID is the value of Sender.Preset and PutSender.Preset.
 	ID      string   `json:"id" example:"stripe"`
@@ -12,19 +12,19 @@ type SenderPreset struct {
 	Docs     string        `json:"docs" format:"uri" doc:"The URL of the provider's documentation."`
 	Verifies bool          `json:"verifies" doc:"Whether requests are verified with a secret or a public key."`
 	Secret   *PresetSecret `json:"secret,omitempty" doc:"The secret that the preset needs. Absent: it needs none."`
-	// Settings holds the settings that the preset has. It is never null.
+	// Settings describes the settings of the preset. It is never null.
 	Settings   []PresetSetting `json:"settings" nullable:"false"`
 	Setup      []string        `json:"setup" nullable:"false" doc:"The steps to connect the provider, with the names that the provider uses."`
 	DeliveryID []string        `json:"deliveryId" nullable:"false" doc:"The places in a request where the delivery ID is looked for, in order." example:"[\"ptr:/id\"]"`
 	Handshakes []string        `json:"handshakes" nullable:"false" doc:"The handshakes of the provider, and how they are answered."`
-	// Notes holds what else an operator should know. It is never null.
+	// Notes holds further information for operators. It is never null.
 	Notes    []string `json:"notes" nullable:"false"`
 	NeedsURL bool     `json:"needsUrl" doc:"Whether the signature covers the URL. Then the ingress needs its public URL."`
 }
 
 // PresetSecret describes a preset's secret.
 type PresetSecret struct {
-	// Label is the name of the secret on the provider's pages, for people.
+	// Label is what the provider's pages call the secret, for people.
 	Label    string `json:"label" example:"Signing secret (whsec_…)"`
 	Public   bool   `json:"public" doc:"Whether the secret is a public key, which later calls show."`
 	Choose   bool   `json:"choose" doc:"Whether the operator chooses the secret and enters it at the provider."`
@@ -32,16 +32,16 @@ type PresetSecret struct {
 	Max      int    `json:"max" doc:"The maximum number of secrets that are valid at the same time." example:"4"`
 }
 
-// PresetSetting describes one setting of a preset.
+// PresetSetting describes a setting of a preset.
 type PresetSetting struct {
 	// Name is the key of the setting in Sender.Settings and PutSender.Settings.
 	Name string `json:"name" example:"toleranceSeconds"`
 	// Label describes the setting for people.
 	Label string `json:"label"`
-	// Required means that the sender cannot be set without the setting.
+	// Required is true if the sender cannot be set without the setting.
 	Required bool `json:"required"`
 	Secret   bool `json:"secret" doc:"Whether the value is secret, so that no call shows it again."`
-	// Default is the value that an absent setting has. "" means none.
+	// Default is the value of an absent setting. "" means none.
 	Default string   `json:"default,omitempty"`
 	Values  []string `json:"values,omitempty" doc:"The values that are allowed. Absent: any value."`
 }
@@ -61,22 +61,22 @@ type Sender struct {
 	DeliveriesWithoutID int64          `json:"deliveriesWithoutId" doc:"The number of those deliveries that had no delivery ID. Their repeats are not recognised."`
 }
 
-// SenderRefusal is a request that was refused because of its signature.
+// SenderRefusal describes the last request that was refused because of its signature.
 type SenderRefusal struct {
-	// At is the time of the refusal.
+	// At is when the request was refused.
 	At time.Time `json:"at"`
-	// Code is the code in the answer to the request.
+	// Code is the code in the response.
 	Code   string `json:"code" example:"signature_invalid"`
 	Reason string `json:"reason" doc:"A text for people that says why the request was refused." example:"no signature matches any of the secrets"`
 	Count  int64  `json:"count" doc:"The number of requests that were refused since the sender was set."`
 }
 
-// SenderSecret is a secret without its text.
+// SenderSecret describes a secret without revealing it.
 type SenderSecret struct {
-	// ID identifies the secret when it is deleted.
+	// ID identifies the secret when it is to be deleted.
 	ID    string `json:"id" example:"6TZQK2M4ABCD"`
 	Last4 string `json:"last4" doc:"The last characters of the secret. Empty if the secret is short or the caller is a viewer."`
-	// SetAt is the time at which the secret was set.
+	// SetAt is when the secret was set.
 	SetAt     time.Time `json:"setAt"`
 	ExpiresAt time.Time `json:"expiresAt,omitzero" doc:"When the secret expires. Absent: it does not expire."`
 	PublicKey string    `json:"publicKey,omitempty" doc:"The text of the public key. Absent: it is not a public key."`
@@ -91,7 +91,7 @@ type PutSender struct {
 	Settings map[string]string `json:"settings,omitempty" doc:"The settings. A secret setting that is left out keeps its value."`
 }
 
-// AddSenderSecret is a secret to add to a sender.
+// AddSenderSecret holds a secret to add to a sender.
 type AddSenderSecret struct {
 	// Secret is the text of the secret.
 	Secret                string `json:"secret" example:"whsec_…"`

@@ -25,28 +25,28 @@ type Trigger struct {
 	Filtered          *Filtered       `json:"filtered,omitempty" doc:"The requests that did not meet the filter. Absent: there were none, and the node has no filter."`
 }
 
-// Answer is the setting with which the answer to a request waits for the end of its execution.
+// Answer makes the response to a request wait until its execution has finished.
 type Answer struct {
 	WaitSeconds int64 `json:"waitSeconds" minimum:"1" maximum:"25" doc:"The maximum number of seconds to wait, counted from the request. After that, the answer is 202." example:"10"`
 	Raw         bool  `json:"raw,omitempty" doc:"Whether the output alone is the body of the answer. An output of the form {\"http\": {\"status\", \"headers\", \"body\"}} also sets the status and the headers. If the execution does not succeed, the answer is 502 run_failed."`
 }
 
-// Filtered holds the requests that did not match a node's filter.
+// Filtered describes the requests that did not match a node's filter.
 type Filtered struct {
 	Count int64             `json:"count" doc:"The number of such requests since the node was created."`
 	Last  []FilteredRequest `json:"last" nullable:"false" doc:"The last 20 of them, newest first."`
 }
 
-// FilteredRequest is the part of a request that did not match a filter that is stored. It contains
-// nothing of the body.
+// FilteredRequest holds what is stored of a request that did not match a filter. It contains
+// nothing from the body.
 type FilteredRequest struct {
-	// At is the time at which the request arrived.
+	// At is when the request arrived.
 	At         time.Time `json:"at"`
 	DeliveryID string    `json:"deliveryId,omitempty" doc:"The delivery ID of the request. Absent: the request had none."`
 	Place      string    `json:"place" doc:"The place whose condition did not hold." example:"ptr:/action"`
 }
 
-// TriggerSettings is the part of a trigger node that an operator changes with a patch.
+// TriggerSettings holds the settings of a trigger node that a patch can change.
 type TriggerSettings struct {
 	Name          string          `json:"name,omitempty" maxLength:"200" doc:"A name for people to read. hookstart does not interpret it."`
 	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"The sample payload: any JSON value except null, of at most 512 KiB. It is replaced as a whole."`
@@ -58,18 +58,18 @@ type TriggerSettings struct {
 // Token is a token of a trigger node.
 type Token struct {
 	Token string `json:"token,omitempty" doc:"The text of the token. Absent if the caller is a viewer." example:"hst_…"`
-	// CreatedAt is the time at which the token was made.
+	// CreatedAt is when the token was created.
 	CreatedAt  time.Time  `json:"createdAt"`
 	LastUsedAt *time.Time `json:"lastUsedAt" doc:"When the token was last used, according to the records. null: it was never used."`
 	ExpiresAt  time.Time  `json:"expiresAt,omitzero" doc:"When the token expires. Absent: it does not expire."`
 }
 
-// RotateToken holds the options of a rotation of a token.
+// RotateToken holds the options for rotating a token.
 type RotateToken struct {
 	KeepOldForSeconds int64 `json:"keepOldForSeconds,omitempty" minimum:"0" maximum:"2592000" doc:"For how many seconds the current tokens stay valid." example:"3600"`
 }
 
-// SendTest is a request to send to a node's own webhook URL, as its sender would send it.
+// SendTest describes a request to send to a node's webhook URL, as its sender would send it.
 type SendTest struct {
 	Body         *string             `json:"body,omitempty" doc:"The body of the request. Absent: the sample payload is sent." example:"{\"hello\": \"world\"}"`
 	BodyEncoding string              `json:"bodyEncoding,omitempty" enum:"base64" doc:"How body is encoded. Absent: it is text."`
@@ -78,7 +78,7 @@ type SendTest struct {
 	Headers      map[string][]string `json:"headers,omitempty" doc:"Additional headers of the request."`
 }
 
-// SentTest is the answer of the endpoint.
+// SentTest is the endpoint's response to a test request.
 type SentTest struct {
 	Success      bool   `json:"success" doc:"Whether the endpoint accepted the request."`
 	Status       int    `json:"status" doc:"The HTTP status of the endpoint's answer." example:"200"`
@@ -90,7 +90,7 @@ type SentTest struct {
 	RetryAfter   int64  `json:"retryAfter,omitempty" doc:"The number of seconds after which a repeated request can succeed."`
 }
 
-// Started names an execution that was started.
+// Started identifies an execution that was started.
 type Started struct {
 	// ExecutionID is the ID of the new execution.
 	ExecutionID string `json:"executionId" format:"uuid"`

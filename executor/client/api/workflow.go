@@ -7,7 +7,7 @@ import (
 
 // Workflow is a workflow with its webhook trigger nodes.
 type Workflow struct {
-	// ID is the name of the workflow in its webhook URL. It never changes.
+	// ID identifies the workflow, also in its webhook URL. It never changes.
 	ID string `json:"id" example:"orders"`
 	// AccountID is the account that owns the workflow.
 	AccountID   string     `json:"accountId" example:"acme"`
@@ -19,13 +19,13 @@ type Workflow struct {
 	RateLimit   *RateLimit `json:"rateLimit,omitempty" doc:"The rate limit of the workflow. Absent: the plan's limit applies."`
 	// Triggers holds the webhook trigger nodes. It is never null.
 	Triggers []WorkflowTrigger `json:"triggers" nullable:"false"`
-	// CreatedAt is the time at which the workflow was created.
+	// CreatedAt is when the workflow was created.
 	CreatedAt time.Time `json:"createdAt"`
-	// UpdatedAt is the time of the last change of the workflow.
+	// UpdatedAt is when the workflow was last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// WorkflowTrigger is a webhook trigger node as its workflow lists it.
+// WorkflowTrigger describes a webhook trigger node in its workflow.
 type WorkflowTrigger struct {
 	// NodeID identifies the node in its workflow.
 	NodeID string `json:"nodeId" example:"webhook"`
@@ -36,7 +36,7 @@ type WorkflowTrigger struct {
 	Answer   *Answer         `json:"answer,omitempty" doc:"How the answer waits for the end of the execution. Absent: the request is answered as soon as the start is stored."`
 }
 
-// PutWorkflow is the part of a workflow that an operator sets.
+// PutWorkflow holds the settings of a workflow.
 type PutWorkflow struct {
 	AccountID string       `json:"accountId" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of the characters A-Z a-z 0-9 _ -" doc:"The ID of an existing account." example:"acme"`
 	Name      string       `json:"name" maxLength:"200" doc:"A name for people to read. hookstart does not interpret it." example:"New orders"`
@@ -45,7 +45,7 @@ type PutWorkflow struct {
 	Triggers  []PutTrigger `json:"triggers" nullable:"false" minItems:"1" maxItems:"100" doc:"The webhook trigger nodes. An existing node keeps its tokens; a node that is left out is deleted."`
 }
 
-// PutTrigger is the part of a trigger node that an operator sets.
+// PutTrigger holds the settings of a trigger node.
 type PutTrigger struct {
 	// NodeID identifies the node in its workflow.
 	NodeID        string          `json:"nodeId" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of the characters A-Z a-z 0-9 _ -" example:"webhook"`

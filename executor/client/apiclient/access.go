@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// WhoAmI returns the caller of the client's calls.
+// WhoAmI describes the caller that the client's token or key identifies.
 func (c *Client) WhoAmI(ctx context.Context) (api.WhoAmI, error) {
 	return get[api.WhoAmI](ctx, c, "/whoami")
 }
@@ -18,12 +18,12 @@ func (c *Client) Keys(ctx context.Context, accountID string, page Page) (api.Lis
 	return list[api.Key](ctx, c, "/keys", page, parameters{"accountId": accountID})
 }
 
-// CreateKey creates a key. A repeated call creates another key.
+// CreateKey creates a key. It is not idempotent: a repeated call creates another key.
 func (c *Client) CreateKey(ctx context.Context, put api.PutKey) (api.NewKey, error) {
 	return send[api.NewKey](ctx, c, http.MethodPost, "/keys", put)
 }
 
-// RevokeKey revokes a key by its ID.
+// RevokeKey revokes the key with an ID.
 func (c *Client) RevokeKey(ctx context.Context, id string) error {
 	return c.delete(ctx, "/keys/"+url.PathEscape(id))
 }

@@ -1,4 +1,4 @@
-// Package apiclient calls the operators' API of an executor.
+// Package apiclient is a client of an executor's operators' API.
 package apiclient
 
 import (
@@ -19,44 +19,43 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// Client calls the API. It is safe for concurrent use. Its errors are either an *api.Problem, which
-// is the API's answer, or a *ConnectionError.
+// Client calls the operators' API. It is safe for concurrent use. A failed call returns an
+// *api.Problem, which is the API's response, or a *ConnectionError.
 type Client struct {
 	base  string
 	token string
 	http  *http.Client
 	tap   func(body []byte)
-	key   string // idempotency key of a call that must not start anything twice
-	// ifMatch and ifNoneMatch are the conditions of a call. "" means that there is none.
+	key   string // idempotency key of a call that must not be repeated by accident; "" means none
+	// ifMatch and ifNoneMatch are the preconditions of a call. "" means none.
 	ifMatch, ifNoneMatch string
-	// etag receives the ETag of each answer. nil means that it is not stored.
+	// etag receives the ETag of each response. It may be nil.
 	etag *string
 }
 
-// callTimeout is the timeout of a call. It is longer than the API takes to answer any call with a
-// timeout of its own.
+// callTimeout is the timeout of a call. It exceeds every timeout that the API itself enforces.
 const callTimeout = time.Minute
 
-// New returns a Client of the API at base, for example http://127.0.0.1:8081, with the admin token
-// or a key.
+// New returns a Client of the API at base, for example http://127.0.0.1:8081. token is the admin
+// token or a key.
 func New(base, token string) *Client {
 	return &Client{base: strings.TrimRight(base, "/"), token: token, http: &http.Client{
-		// The API never redirects, and a redirect would send the token to another server.
+		// The API never redirects, and following a redirect could send the token to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
 	}}
 }
 
-// WithTrace returns a client that also passes to tap the body of each successful answer, or the
-// data of each event, with unknown members.
+// WithTrace returns a client that also passes the body of each successful response, or the data of
+// each event, to tap, including unknown fields.
 func (c *Client) WithTrace(tap func(body []byte)) *Client {
 	tapped := *c
 	tapped.tap = tap
 	return &tapped
 }
 
-// WithTransport returns a client that uses a transport of the caller, for example one that trusts a
+// WithTransport returns a client that uses the given transport, for example one that trusts a
 // private certificate authority.
 func (c *Client) WithTransport(transport http.RoundTripper) *Client {
 	over, own := *c, *c.http
@@ -65,38 +64,37 @@ func (c *Client) WithTransport(transport http.RoundTripper) *Client {
 	return &over
 }
 
-// IfMatch returns a client whose calls change only the version with a tag that WithETag has
-// returned. A change of another version fails with the problem code changed_since. "" means any
-// version.
+// IfMatch returns a client whose changes apply only to the version with the given tag, as stored by
+// WithETag. Any other version fails with the code api.CodeChangedSince. "" matches any version.
 func (c *Client) IfMatch(tag string) *Client {
 	conditional := *c
 	conditional.ifMatch = tag
 	return &conditional
 }
 
-// IfNew returns a client whose PutAccount and PutWorkflow create objects, but replace none: if the
-// object exists already, the call fails with the problem code changed_since.
+// IfNew returns a client whose PutAccount and PutWorkflow only create objects: if the object
+// already exists, they fail with the code api.CodeChangedSince.
 func (c *Client) IfNew() *Client {
 	conditional := *c
 	conditional.ifNoneMatch = "*"
 	return &conditional
 }
 
-// WithETag returns a client that stores the ETag of each answer in tag, or "" if the answer has
-// none. The calls of such a client must not be concurrent.
+// WithETag returns a client that stores the ETag of each successful response in tag, or "" if the
+// response has none. The calls of such a client must not be concurrent.
 func (c *Client) WithETag(tag *string) *Client {
 	noting := *c
 	noting.etag = tag
 	return &noting
 }
 
-// Patch is a JSON merge patch: members that are not named stay unchanged, and nil removes a member.
+// Patch is a JSON merge patch: fields that are not in it stay unchanged, and nil removes a field.
 type Patch map[string]any
 
-// ConnectionError means that the API did not answer, or that another server did.
+// ConnectionError means that the API did not respond, or that the response was not from the API.
 type ConnectionError struct{ err error }
 
-// Error says what failed and what to check.
+// Error describes what failed and what to check.
 func (e *ConnectionError) Error() string { return e.err.Error() }
 
 // Unwrap returns the cause.
@@ -106,14 +104,14 @@ func noConnection(format string, args ...any) error {
 	return &ConnectionError{fmt.Errorf(format, args...)}
 }
 
-// Page selects a part of a list. Its zero value is the beginning.
+// Page selects a page of a list. The zero value is the first page.
 type Page struct {
 	Limit int // 0 means the API's default
-	// Cursor is the NextCursor of the page before. "" means the first page.
+	// Cursor is the NextCursor of the previous page. "" means the first page.
 	Cursor string
 }
 
-// Items iterates over a list that fetch returns page by page. After an error, the iteration ends.
+// Items iterates over a list that fetch returns page by page. An error ends the iteration.
 func Items[T any](fetch func(Page) (api.List[T], error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for page := (Page{Limit: api.MaxLimit}); ; {
@@ -139,17 +137,17 @@ func Items[T any](fetch func(Page) (api.List[T], error)) iter.Seq2[T, error] {
 type ExecutionFilter struct {
 	// AccountID and WorkflowID are complete IDs.
 	AccountID, WorkflowID string
-	// Status is one of the constants api.StatusQueued, api.StatusRunning and so on.
+	// Status is a status of an execution, such as api.StatusQueued.
 	Status string
 	// Source is api.SourceWebhook, api.SourceRerun or api.SourceEvent.
 	Source string
-	// DeliveryID is the sender's ID of the delivery.
+	// DeliveryID is the sender's delivery ID.
 	DeliveryID string
-	// Since and Until select executions that were accepted at Since or later, and before Until.
+	// Since (inclusive) and Until (exclusive) bound when the executions were accepted.
 	Since, Until time.Time
 }
 
-// Plans lists the plan catalog.
+// Plans returns the plan catalog.
 func (c *Client) Plans(ctx context.Context) (api.List[api.Plan], error) {
 	return get[api.List[api.Plan]](ctx, c, "/plans")
 }
@@ -161,7 +159,7 @@ func (c *Client) PutAccount(
 	return send[api.Account](ctx, c, http.MethodPut, "/accounts/"+url.PathEscape(id), put)
 }
 
-// PatchAccount changes the members of an api.PutAccount that patch names.
+// PatchAccount changes the fields of an api.PutAccount that are in patch.
 func (c *Client) PatchAccount(ctx context.Context, id string, patch Patch) (api.Account, error) {
 	return send[api.Account](ctx, c, http.MethodPatch, "/accounts/"+url.PathEscape(id), patch)
 }
@@ -171,12 +169,12 @@ func (c *Client) DeleteAccount(ctx context.Context, id string) error {
 	return c.delete(ctx, "/accounts/"+url.PathEscape(id))
 }
 
-// Events returns the setting of an account's operator events.
+// Events returns an account's operator events.
 func (c *Client) Events(ctx context.Context, accountID string) (api.Events, error) {
 	return get[api.Events](ctx, c, "/accounts/"+url.PathEscape(accountID)+"/events")
 }
 
-// PutEvents sets the workflow that an account's operator events start.
+// PutEvents sets which workflow an account's operator events start.
 func (c *Client) PutEvents(
 	ctx context.Context, accountID string, put api.PutEvents,
 ) (api.Events, error) {
@@ -184,7 +182,7 @@ func (c *Client) PutEvents(
 		"/accounts/"+url.PathEscape(accountID)+"/events", put)
 }
 
-// DeleteEvents makes an account's operator events start no workflow.
+// DeleteEvents stops an account's operator events from starting a workflow.
 func (c *Client) DeleteEvents(ctx context.Context, accountID string) error {
 	return c.delete(ctx, "/accounts/"+url.PathEscape(accountID)+"/events")
 }
@@ -199,21 +197,21 @@ func (c *Client) Accounts(ctx context.Context, page Page) (api.List[api.Account]
 	return list[api.Account](ctx, c, "/accounts", page, nil)
 }
 
-// PutWorkflow creates an inactive workflow, or replaces a workflow.
+// PutWorkflow creates an inactive workflow, or replaces an existing one.
 func (c *Client) PutWorkflow(
 	ctx context.Context, id string, put api.PutWorkflow,
 ) (api.Workflow, error) {
 	return send[api.Workflow](ctx, c, http.MethodPut, workflow(id), put)
 }
 
-// PatchWorkflow changes the members of an api.PutWorkflow that patch names. Its triggers are
+// PatchWorkflow changes the fields of an api.PutWorkflow that are in patch. The triggers are
 // replaced as a whole.
 func (c *Client) PatchWorkflow(ctx context.Context, id string, patch Patch) (api.Workflow, error) {
 	return send[api.Workflow](ctx, c, http.MethodPatch, workflow(id), patch)
 }
 
-// PutWorkflowJSON does the same as PutWorkflow with an api.PutWorkflow that is JSON already. Only
-// the API checks it.
+// PutWorkflowJSON is like PutWorkflow for an api.PutWorkflow that is already encoded. Only the API
+// validates it.
 func (c *Client) PutWorkflowJSON(ctx context.Context, id string, put []byte) (api.Workflow, error) {
 	return send[api.Workflow](ctx, c, http.MethodPut, workflow(id), asIs(put))
 }
@@ -245,7 +243,7 @@ func (c *Client) Deactivate(ctx context.Context, id string) (api.Workflow, error
 	return send[api.Workflow](ctx, c, http.MethodPost, workflow(id)+"/deactivate", nil)
 }
 
-// Refusals counts a workflow's refused requests since a time, by code. The zero time means the last
+// Refusals counts a workflow's requests refused since a time, by code. The zero time means the last
 // 24 hours.
 func (c *Client) Refusals(
 	ctx context.Context, workflowID string, since time.Time, page Page,
@@ -255,15 +253,15 @@ func (c *Client) Refusals(
 	})
 }
 
-// AllRefusals counts the refused requests of all workflows, by workflow and code, the last refused
-// first.
+// AllRefusals counts the requests refused since a time, by workflow and code, most recently refused
+// first. The zero time means the last 24 hours.
 func (c *Client) AllRefusals(
 	ctx context.Context, since time.Time, page Page,
 ) (api.List[api.WorkflowRefusal], error) {
 	return list[api.WorkflowRefusal](ctx, c, "/refusals", page, parameters{"since": at(since)})
 }
 
-// Queues lists the queues, with the executions that wait in each, and the runners that take them.
+// Queues lists the queues, with the executions waiting in each and the groups that consume them.
 func (c *Client) Queues(ctx context.Context, page Page) (api.List[api.Queue], error) {
 	return list[api.Queue](ctx, c, "/queues", page, nil)
 }
@@ -273,24 +271,24 @@ func (c *Client) Members(ctx context.Context) (api.Members, error) {
 	return get[api.Members](ctx, c, "/members")
 }
 
-// Size returns the size of the installation, and its requests of the last week.
+// Size returns the size of the installation and its requests in the last week.
 func (c *Client) Size(ctx context.Context) (api.Size, error) {
 	return get[api.Size](ctx, c, "/size")
 }
 
-// PauseQueue stops the delivery of new executions to all groups of a queue, until a time. The zero
-// time means until ResumeQueue.
+// PauseQueue stops the delivery of new executions to all groups of a queue until a time. The zero
+// time means until ResumeQueue is called.
 func (c *Client) PauseQueue(ctx context.Context, queue string, until time.Time) (api.Queue, error) {
 	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/pause",
 		api.PauseQueue{Until: until})
 }
 
-// ResumeQueue ends the pause of a queue.
+// ResumeQueue ends a queue's pause.
 func (c *Client) ResumeQueue(ctx context.Context, queue string) (api.Queue, error) {
 	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/resume", nil)
 }
 
-// SetQueueStream gives a queue a stream of its own, or changes the stream's settings. It returns
+// SetQueueStream gives a queue its own stream, or changes the settings of that stream. It returns
 // when the queue has moved.
 func (c *Client) SetQueueStream(
 	ctx context.Context, queue string, put api.PutQueueStream,
@@ -298,14 +296,13 @@ func (c *Client) SetQueueStream(
 	return send[api.Queue](ctx, c, http.MethodPut, "/queues/"+url.PathEscape(queue)+"/stream", put)
 }
 
-// DropQueueStream moves a queue back to the stream that all queues share. It returns when the queue
-// has moved.
+// DropQueueStream moves a queue back to the shared stream. It returns when the queue has moved.
 func (c *Client) DropQueueStream(ctx context.Context, queue string) error {
 	return c.delete(ctx, "/queues/"+url.PathEscape(queue)+"/stream")
 }
 
-// SetQueueGroup sets how many executions a group of runners may have in flight. nil means that
-// there is no limit.
+// SetQueueGroup sets the maximum number of executions that a group of runners may have in flight.
+// nil means no limit.
 func (c *Client) SetQueueGroup(
 	ctx context.Context, queue, group string, maxInFlight *int64,
 ) (api.QueueGroup, error) {
@@ -315,7 +312,7 @@ func (c *Client) SetQueueGroup(
 		})
 }
 
-// PublicURL checks where the public URL leads.
+// PublicURL returns the public URL and the result of checking it.
 func (c *Client) PublicURL(ctx context.Context) (api.PublicURL, error) {
 	return get[api.PublicURL](ctx, c, "/public-url")
 }
@@ -325,14 +322,14 @@ func (c *Client) Trigger(ctx context.Context, workflowID, nodeID string) (api.Tr
 	return get[api.Trigger](ctx, c, trigger(workflowID, nodeID))
 }
 
-// PatchTrigger changes the members of an api.TriggerSettings that patch names.
+// PatchTrigger changes the fields of an api.TriggerSettings that are in patch.
 func (c *Client) PatchTrigger(
 	ctx context.Context, workflowID, nodeID string, patch Patch,
 ) (api.Trigger, error) {
 	return send[api.Trigger](ctx, c, http.MethodPatch, trigger(workflowID, nodeID), patch)
 }
 
-// SetSamplePayload sets a node's sample payload, which is one JSON text.
+// SetSamplePayload sets a node's sample payload. sample is a JSON text.
 func (c *Client) SetSamplePayload(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) (api.Trigger, error) {
@@ -354,8 +351,8 @@ func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (a
 	return send[api.Started](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/rerun", nil)
 }
 
-// SendTest lets the executor post a request to a node's webhook URL as its sender would. A refusal
-// by the endpoint is not an error.
+// SendTest makes the executor send a request to a node's webhook URL as its sender would. If the
+// endpoint refuses the request, SendTest returns no error.
 func (c *Client) SendTest(
 	ctx context.Context, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {
@@ -363,61 +360,62 @@ func (c *Client) SendTest(
 		test)
 }
 
-// RerunExecution starts the trigger of an execution again, with its sample payload.
+// RerunExecution starts another execution of the same trigger node, with the node's sample payload.
 func (c *Client) RerunExecution(ctx context.Context, id string) (api.Started, error) {
 	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun",
 		nil)
 }
 
-// CancelExecution cancels an execution that has not ended.
+// CancelExecution cancels an unfinished execution.
 func (c *Client) CancelExecution(ctx context.Context, id string) (api.Execution, error) {
 	return send[api.Execution](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/cancel",
 		nil)
 }
 
-// CancelExecutions cancels many executions that have not ended.
+// CancelExecutions cancels the selected executions that are unfinished.
 func (c *Client) CancelExecutions(
 	ctx context.Context, which api.CancelExecutions,
 ) (api.Canceled, error) {
 	return send[api.Canceled](ctx, c, http.MethodPost, "/executions/cancel", which)
 }
 
-// RequeueExecution starts a failed execution again, with its original body. It is idempotent.
+// RequeueExecution starts a failed execution again with its original body. It is idempotent.
 func (c *Client) RequeueExecution(ctx context.Context, id string) (api.Started, error) {
 	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/requeue",
 		nil)
 }
 
-// ReplayExecution starts an execution with the original body, headers and query of another
-// execution. With a key, it is idempotent.
+// ReplayExecution starts an execution with the body, headers and query of another execution. It is
+// idempotent if key is not empty.
 func (c *Client) ReplayExecution(ctx context.Context, id, key string) (api.Started, error) {
 	return send[api.Started](ctx, c.withKey(key), http.MethodPost,
 		"/executions/"+url.PathEscape(id)+"/replay", nil)
 }
 
-// ReplayRejected replays rejected executions, each once per key. "" counts as one key, too: without
-// a key, each execution is replayed once.
+// ReplayRejected replays the selected rejected executions, each once per key. The empty key counts
+// as a key: without one, each execution is replayed only once.
 func (c *Client) ReplayRejected(
 	ctx context.Context, which api.ReplayRejected, key string,
 ) (api.Replayed, error) {
 	return send[api.Replayed](ctx, c.withKey(key), http.MethodPost, "/executions/replay", which)
 }
 
-// withKey returns a client whose calls have an idempotency key.
+// withKey returns a client whose calls carry an idempotency key.
 func (c *Client) withKey(key string) *Client {
 	with := *c
 	with.key = key
 	return &with
 }
 
-// RequeueDeadLetters requeues many dead letters. Repeated calls requeue each dead letter once.
+// RequeueDeadLetters requeues the selected dead letters. Repeated calls requeue each dead letter
+// only once.
 func (c *Client) RequeueDeadLetters(
 	ctx context.Context, which api.SelectDeadLetters,
 ) (api.Requeued, error) {
 	return send[api.Requeued](ctx, c, http.MethodPost, "/dead-letters/requeue", which)
 }
 
-// DismissDeadLetters removes many dead letters from the list.
+// DismissDeadLetters removes the selected dead letters from the list.
 func (c *Client) DismissDeadLetters(
 	ctx context.Context, which api.SelectDeadLetters,
 ) (api.Dismissed, error) {
@@ -428,13 +426,13 @@ func (c *Client) DismissDeadLetters(
 type DeadLetterFilter struct {
 	// WorkflowID is a complete ID.
 	WorkflowID string
-	// Reason is a part of the reason. Upper and lower case differ.
+	// Reason is a substring of the reason. It is case-sensitive.
 	Reason string
-	// Since and Until select dead letters whose At is Since or later, and before Until.
+	// Since (inclusive) and Until (exclusive) bound the dead letters' At.
 	Since, Until time.Time
 }
 
-// DeadLetters lists dead letters, the newest first.
+// DeadLetters lists dead letters, newest first.
 func (c *Client) DeadLetters(
 	ctx context.Context, filter DeadLetterFilter, page Page,
 ) (api.List[api.DeadLetter], error) {
@@ -446,7 +444,7 @@ func (c *Client) DeadLetters(
 	})
 }
 
-// Executions lists executions, the newest first.
+// Executions lists executions, newest first.
 func (c *Client) Executions(
 	ctx context.Context, filter ExecutionFilter, page Page,
 ) (api.List[api.Execution], error) {
@@ -472,7 +470,7 @@ func trigger(workflowID, nodeID string) string {
 	return workflow(workflowID) + "/triggers/" + url.PathEscape(nodeID)
 }
 
-// asIs is a body that is JSON already. encoding/json would rewrite it, and refuse deep nesting.
+// asIs is a body that is already JSON. encoding/json would compact it, and reject deep nesting.
 type asIs []byte
 
 func encode(body any) (io.Reader, error) {
@@ -489,7 +487,7 @@ func encode(body any) (io.Reader, error) {
 	return bytes.NewReader(text), nil
 }
 
-// parameters are the parameters of a query; empty parameters are left out.
+// parameters holds query parameters. Empty values are omitted from the query.
 type parameters map[string]string
 
 func (p parameters) query() url.Values {
@@ -502,7 +500,7 @@ func (p parameters) query() url.Values {
 	return q
 }
 
-// at returns a time as a parameter, or "" for the zero time.
+// at returns a time as a query parameter, or "" for the zero time.
 func at(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -529,7 +527,7 @@ func list[T any](
 	return result, err
 }
 
-// send makes a call with a body. nil means that the call has no body.
+// send makes a call with a body. nil means no body.
 func send[T any](
 	ctx context.Context, c *Client, method, path string, body any,
 ) (result T, err error) {
@@ -541,7 +539,8 @@ func (c *Client) delete(ctx context.Context, path string) error {
 	return c.call(ctx, http.MethodDelete, path, nil, nil, nil)
 }
 
-// call sends body as JSON, unless it is nil, and reads the answer into result, unless that is nil.
+// call sends body as JSON, unless it is nil, and decodes the response into result, unless that is
+// nil.
 func (c *Client) call(
 	ctx context.Context, method, path string, query url.Values, body, result any,
 ) error {
@@ -573,7 +572,7 @@ func (c *Client) call(
 	return nil
 }
 
-// send returns the answer if it is a success, or the problem as an error.
+// send returns the response if it is a success; otherwise it returns the problem as an error.
 func (c *Client) send(
 	ctx context.Context, method, path string, query url.Values, body io.Reader,
 ) (*http.Response, error) {
@@ -613,7 +612,8 @@ func (c *Client) send(
 	return nil, problem(c.base, response)
 }
 
-// withoutURL returns the cause of an error without the URL, which the message contains already.
+// withoutURL returns the cause of an error without the URL, which the caller's message already
+// contains.
 func withoutURL(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -13,11 +13,11 @@ type AuditFilter struct {
 	Actor string
 	// AccountID and WorkflowID are complete IDs.
 	AccountID, WorkflowID string
-	// Since and Until select entries whose At is Since or later, and before Until.
+	// Since (inclusive) and Until (exclusive) bound the entries' At.
 	Since, Until time.Time
 }
 
-// Audit lists the entries of the audit log, the newest first.
+// Audit lists the entries of the audit log, newest first.
 func (c *Client) Audit(
 	ctx context.Context, filter AuditFilter, page Page,
 ) (api.List[api.AuditEntry], error) {

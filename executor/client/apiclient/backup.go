@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// BackUpRecords calls each for every line of the content of the database. It returns an error if
-// the answer is incomplete.
+// BackUpRecords calls each with every line of a backup of the database. It returns an error if the
+// response is incomplete.
 func (c *Client) BackUpRecords(ctx context.Context, each func(line []byte) error) error {
 	return c.lines(ctx, "/backup/records", nil, each)
 }
 
-// BackUpAudit calls each for every line of the audit entries of the changes of one bucket, from one
-// time to another, both included.
+// BackUpAudit calls each with every line of a backup of one bucket's audit entries. since and
+// until, both inclusive, bound their times.
 func (c *Client) BackUpAudit(
 	ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 ) error {
@@ -29,7 +29,8 @@ func (c *Client) BackUpAudit(
 	return c.lines(ctx, "/backup/audit", query, each)
 }
 
-// lines calls each for every line of an answer.
+// lines calls each with every line of a response. It returns an error unless the response ends with
+// the line {}.
 func (c *Client) lines(
 	ctx context.Context, path string, query url.Values, each func(line []byte) error,
 ) error {
@@ -54,8 +55,7 @@ func (c *Client) lines(
 	}
 }
 
-// RestoreRecords writes one line that BackUpRecords has read. With first, the database must be
-// empty.
+// RestoreRecords restores one line of BackUpRecords. If first is set, the database must be empty.
 func (c *Client) RestoreRecords(ctx context.Context, line []byte, first bool) error {
 	var query url.Values
 	if first {

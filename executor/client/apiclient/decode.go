@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// Decode does the same as json.Unmarshal for the API's answers. Inputs, outputs and sample payloads
-// may be nested too deeply for json.Unmarshal, so Decode cuts them out first.
+// Decode is like json.Unmarshal for the API's responses. Inputs, outputs and sample payloads may be
+// nested too deeply for json.Unmarshal, so Decode cuts them out first.
 func Decode(text []byte, result any) error {
 	switch result := result.(type) {
 	case *api.ExecutionDetail:
@@ -27,8 +27,8 @@ func Decode(text []byte, result any) error {
 	}
 }
 
-// cutMembers removes members from a JSON object. It returns any other text unchanged, because
-// json.Unmarshal refuses it.
+// cutMembers removes the named members from a JSON object and returns them separately. It returns
+// any other text unchanged, and leaves the error to json.Unmarshal.
 func cutMembers(object []byte, names ...string) (rest []byte, values map[string]json.RawMessage) {
 	tokens := json.NewDecoder(bytes.NewReader(object))
 	tokens.UseNumber()
@@ -43,7 +43,7 @@ func cutMembers(object []byte, names ...string) (rest []byte, values map[string]
 		if err != nil || skip(tokens) != nil {
 			return object, nil
 		}
-		name, _ := token.(string) // the name of a member is always one
+		name, _ := token.(string) // a member's name is always a string
 		end := tokens.InputOffset()
 		if slices.Contains(names, name) {
 			values[name] = bytes.TrimLeft(object[colon:end], ": \t\r\n")
@@ -60,7 +60,7 @@ func cutMembers(object []byte, names ...string) (rest []byte, values map[string]
 	return append(append(rest, '}'), object[tokens.InputOffset():]...), values
 }
 
-// skip reads the next value, of any depth.
+// skip reads the next value, whatever its depth.
 func skip(tokens *json.Decoder) error {
 	for depth := 0; ; {
 		token, err := tokens.Token()

@@ -13,7 +13,7 @@ func (c *Client) SenderPresets(ctx context.Context) (api.List[api.SenderPreset],
 	return get[api.List[api.SenderPreset]](ctx, c, "/senders")
 }
 
-// Sender returns the sender of a trigger node, without the secrets.
+// Sender returns a trigger node's sender, without its secrets.
 func (c *Client) Sender(ctx context.Context, workflowID, nodeID string) (api.Sender, error) {
 	return get[api.Sender](ctx, c, trigger(workflowID, nodeID)+"/sender")
 }
@@ -25,7 +25,7 @@ func (c *Client) PutSender(
 	return send[api.Sender](ctx, c, http.MethodPut, trigger(workflowID, nodeID)+"/sender", put)
 }
 
-// DeleteSender removes the sender of a trigger node, which then only has its token.
+// DeleteSender removes a trigger node's sender; only the token then protects the node.
 func (c *Client) DeleteSender(ctx context.Context, workflowID, nodeID string) error {
 	return c.delete(ctx, trigger(workflowID, nodeID)+"/sender")
 }

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// maxEvent is the maximum length of one line of the stream of events.
+	// maxEvent is the maximum length of a line of the event stream, in bytes.
 	maxEvent = 1 << 20
-	// maxSilence is several times the interval of the executor's keep-alive: after this time
-	// without data, the connection is dead.
+	// maxSilence is several times the interval of the executor's keep-alive. After that long
+	// without data the connection is considered dead.
 	maxSilence = time.Minute
 )
 
 var errSilence = errors.New("the stream of events is silent for too long")
 
 // Watch calls each for every execution that changes, of one workflow or, if workflowID is empty, of
-// all. It calls opened, unless that is nil, when the stream is open: no change after that is
-// missed. It returns the error of either function, or the reason why the stream ended. It returns
-// nil if the executor ended the stream: then call Watch again.
+// all. It calls opened, which may be nil, when the stream is open: no change is missed after that.
+// It returns an error of opened or each, or the error that ended the stream. It returns nil if the
+// executor ended the stream; the caller should then call Watch again.
 func (c *Client) Watch(
 	ctx context.Context, workflowID string, opened func() error, each func(api.Execution) error,
 ) error {
@@ -58,8 +58,8 @@ func (c *Client) Watch(
 		silence.Reset(maxSilence)
 		data, isData := strings.CutPrefix(lines.Text(), "data:")
 		if !isData {
-			// A name, an id, a comment, or the end of an event: without a Last-Event-ID there is
-			// one kind of event only.
+			// A name, an ID, a comment, or the end of an event. Without a Last-Event-ID there is
+			// only one kind of event.
 			continue
 		}
 		var e api.Execution

@@ -6,13 +6,13 @@ import (
 	"syscall"
 )
 
-// first runs the program again as a child process, and returns the exit code of the child. It is
-// for the first process of a container: the system makes it the parent of every process whose
-// parent has ended, and such a process stays as a zombie until it is waited for. The child starts
-// programs with os/exec, which waits for them; a process that waits for every child must not
-// interfere with that, so this is done in two processes.
+// first runs the program again as a child process and returns the child's exit code. It runs as the
+// first process of a container: the kernel makes that the parent of every orphaned process, and an
+// orphan that exits remains a zombie until its parent waits for it. The child starts programs with
+// os/exec, which waits for them itself. A process that waits for every child would interfere with
+// that, so two processes are needed.
 func first() int {
-	// This comes before the start of the child, so that no signal ends only this process.
+	// Before the child starts, so that no signal terminates only this process.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGUSR1, syscall.SIGUSR2)
@@ -34,8 +34,8 @@ func first() int {
 	}
 	go func() {
 		for s := range signals {
-			// A terminal sends what is typed there to the child, too, for which a second signal has
-			// a meaning of its own.
+			// A terminal sends the signals of the keyboard to the child as well, where a second
+			// signal would have a different meaning.
 			if noTerminal != nil ||
 				s != syscall.SIGINT && s != syscall.SIGQUIT && s != syscall.SIGHUP {
 				_ = child.Signal(s)

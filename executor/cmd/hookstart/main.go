@@ -14,7 +14,7 @@ func main() {
 	if os.Getpid() == 1 {
 		os.Exit(first())
 	}
-	// A second signal ends the program at once.
+	// A second signal terminates the program immediately.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(cli.Run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))

@@ -114,7 +114,7 @@ type holding struct {
 	sum      int64       // bytes of the account according to an executor's last sums
 	previous int64       // counted between the last two sums
 	latest   int64       // counted since the last sums, or since near was set
-	untold   int64       // the part of counts that has not yet been announced to the other ingresses
+	untold   int64       // the part of counts not yet announced to the other ingresses
 }
 
 func (h *holding) counted() (n int64) {
