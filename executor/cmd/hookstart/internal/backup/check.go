@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Check reads a file as a restore does, and returns an *UnusableError if a restore would fail
-// because of the file's content. It needs no installation, and changes nothing.
+// Check reads a file as Restore would, and returns an *UnusableError if its content could not be
+// restored. It needs no installation, and changes nothing.
 func Check(path string) (Manifest, error) {
 	r, err := open(path)
 	if err != nil {
@@ -25,7 +25,8 @@ func Check(path string) (Manifest, error) {
 	return r.Manifest, r.verify(path)
 }
 
-// verify returns an error for content of the file that could not be restored.
+// verify returns an *UnusableError if content of the file could not be restored. It also sets
+// Manifest.Keys.
 func (r *reader) verify(path string) error {
 	var err error
 	for _, of := range r.Manifest.Streams {
@@ -44,12 +45,12 @@ func (r *reader) verify(path string) error {
 			path, "cannot be restored: " + strings.ReplaceAll(err.Error(), "\n", "; "),
 		}
 	}
-	// The keys are also determined for files of versions whose manifests do not name them.
+	// Compute the keys, because manifests written by earlier versions do not list them.
 	r.Manifest.Keys = slices.Sorted(maps.Keys(keys))
 	return nil
 }
 
-// verifyStream returns an error for messages that would not get their original sequences.
+// verifyStream returns an error if messages could not be restored with their original sequences.
 func (r *reader) verifyStream(want Stream) error {
 	subjects := want.subjects()
 	if subjects == nil {
@@ -85,8 +86,8 @@ func (r *reader) verifyStream(want Stream) error {
 	return nil
 }
 
-// subjects returns the wildcards of the stream that a restore creates, or nil if there is no stream
-// with this name.
+// subjects returns the subjects of the stream that Restore would create, or nil if there is no
+// stream with this name.
 func (s Stream) subjects() []string {
 	switch s.Name {
 	case stream.Name:
@@ -105,7 +106,7 @@ func (s Stream) subjects() []string {
 	return nil
 }
 
-// matchesAny reports whether one of a stream's wildcards includes a subject.
+// matchesAny reports whether a subject matches one of the wildcards.
 func matchesAny(wildcards []string, subject string) bool {
 	return slices.ContainsFunc(wildcards, func(wildcard string) bool {
 		want, is := strings.Split(wildcard, "."), strings.Split(subject, ".")
@@ -121,7 +122,8 @@ func matchesAny(wildcards []string, subject string) bool {
 	})
 }
 
-// verifyRecords returns an error for a line that the database would refuse.
+// verifyRecords returns an error for a line that is not valid JSON, or if the number of entries is
+// wrong.
 func (r *reader) verifyRecords(name, what string, want int) error {
 	found, line := 0, 0
 	err := r.lines(name, func(text []byte) error {
@@ -144,8 +146,8 @@ func (r *reader) verifyRecords(name, what string, want int) error {
 	return nil
 }
 
-// verifyBucket adds to keys the IDs of the keys with which the bucket's records are sealed, and
-// returns an error for a record that this version cannot read.
+// verifyBucket adds the IDs of the keys that encrypt the bucket's records to keys. It returns an
+// error for a record that this version cannot decode.
 func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 	live := map[string]bool{}
 	err := r.messages(bucketEntry(want.Name), func(m message) error {
@@ -178,7 +180,7 @@ func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 	return nil
 }
 
-// keysOf returns the IDs of the keys with which a record of a bucket is sealed.
+// keysOf returns the IDs of the keys that encrypt a bucket's record.
 func keysOf(m message, bucket string) ([]string, error) {
 	var boxes [][]byte
 	switch {

@@ -1,11 +1,11 @@
-// Package backup copies an installation into one file, and a file into an empty installation, while
-// executors and ingresses run.
+// Package backup copies a running installation to a file, and a file to an empty, running
+// installation.
 //
 // # The content of a file
 //
 // A file is a ZIP archive, so that any tool can read it, followed by a line with the SHA-256 of
-// everything before it. A file that ends anywhere else, or in which one bit differs, is refused
-// before anything is restored.
+// everything before that line. A file that is truncated, or in which a single bit differs, is
+// rejected before anything is restored.
 //
 //	records.jsonl          the content of the database, in the store's types, so that a backup
 //	                       of SQLite can be restored into PostgreSQL
@@ -22,8 +22,9 @@
 //
 // # Consistency
 //
-// Everything runs while a backup is taken, so the parts of the backup are from different moments.
-// They are read in an order in which a later part can only contain more of the same history:
+// The installation keeps running while a backup is taken, so the parts of the backup date from
+// different moments. They are read in an order in which a later part can only contain more of the
+// same history:
 //
 //  1. The recorder's position (its consumers' floors). Every message up to it is recorded.
 //  2. The database, as it is at one moment after that.
@@ -36,8 +37,8 @@
 //     the database. An entry that is in the database of 2, too, is restored once.
 //
 // After a restore, the recorder continues at the floors of 1, so messages that arrived between 1
-// and 4 are recorded from the stream. A message that is recorded already is not recorded twice, as
-// always.
+// and 4 are recorded from the stream. As always, a message that has already been recorded is not
+// recorded twice.
 package backup
 
 import (
@@ -59,8 +60,8 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// These are the versions of the file's contents. A program reads all versions up to its own. Only
-// a file with queues' own streams has the newer one, so that earlier programs read the others.
+// Versions of the file format. A program reads all versions up to its own. Only a file with queues'
+// own streams has the newer version, so that earlier programs can read all other files.
 const (
 	formatShared = 1
 	formatOwn    = 2
@@ -69,14 +70,14 @@ const (
 
 const manifestName = "manifest.json"
 
-// These are the parts of the last line of a file: endBegin, 64 hexadecimal digits, endEnd.
+// Parts of the last line of a file: endBegin, 64 hexadecimal digits, endEnd.
 const (
 	endBegin  = "\nhookstart backup "
 	endEnd    = " complete\n"
 	endLength = len(endBegin) + 2*sha256.Size + len(endEnd)
 )
 
-// writer writes a file. No file has the final name until all of it is on the disk.
+// writer writes a file. The file gets its final name only when all of it is on the disk.
 type writer struct {
 	path string
 	file *os.File
@@ -86,7 +87,7 @@ type writer struct {
 }
 
 func create(path string) (*writer, error) {
-	// Readable only by its owner.
+	// CreateTemp makes the file readable only by its owner.
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.incomplete")
 	if err != nil {
 		return nil, err
@@ -100,10 +101,10 @@ func create(path string) (*writer, error) {
 	return w, nil
 }
 
-// entry begins the next part of the file, and ends the previous part.
+// entry starts the next part of the file, which ends the previous part.
 func (w *writer) entry(name string) (io.Writer, error) { return w.zip.Create(name) }
 
-// end writes the content after the last part, and writes everything to the disk.
+// end writes the manifest and the last line, and flushes everything to the disk.
 func (w *writer) end(m Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -126,7 +127,7 @@ func (w *writer) end(m Manifest) error {
 	return errors.Join(w.file.Sync(), w.file.Close())
 }
 
-// publish gives the file its final name.
+// publish renames the file to its final name.
 func (w *writer) publish() error {
 	if err := os.Rename(w.file.Name(), w.path); err != nil {
 		return err
@@ -134,7 +135,7 @@ func (w *writer) publish() error {
 	return durable.SyncFolder(filepath.Dir(w.path))
 }
 
-// abandon removes the file. After publish it does nothing.
+// abandon removes the file. It does nothing after publish.
 func (w *writer) abandon() {
 	_ = w.file.Close()
 	_ = os.Remove(w.file.Name())
@@ -147,14 +148,14 @@ type reader struct {
 	zip      *zip.Reader
 }
 
-// UnusableError is the reason why a file cannot be restored.
+// UnusableError is the error for a file that cannot be restored.
 type UnusableError struct {
 	Path, Problem string
 }
 
 func (e *UnusableError) Error() string { return e.Path + " " + e.Problem }
 
-// open opens a file if every bit of it is as it was written.
+// open opens a file after verifying its checksum.
 func open(path string) (r *reader, err error) {
 	file, err := os.Open(path) //nolint:gosec // the operator's own file
 	if err != nil {
@@ -186,7 +187,7 @@ func open(path string) (r *reader, err error) {
 	return r, nil
 }
 
-// check returns the length of the archive in a file.
+// check verifies the file's checksum and returns the length of the archive in the file.
 func check(file *os.File, path string) (length int64, err error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -227,12 +228,12 @@ func (r *reader) readManifest() error {
 	return json.NewDecoder(from).Decode(&r.Manifest)
 }
 
-// has reports whether the file has a part.
+// has reports whether the file contains the named part.
 func (r *reader) has(name string) bool {
 	return slices.ContainsFunc(r.zip.File, func(f *zip.File) bool { return f.Name == name })
 }
 
-// lines calls each for every line of a part of the file.
+// lines calls each with every line of a part of the file.
 func (r *reader) lines(name string, each func(line []byte) error) error {
 	from, err := r.zip.Open(name)
 	if err != nil {
@@ -254,7 +255,7 @@ func (r *reader) lines(name string, each func(line []byte) error) error {
 	}
 }
 
-// messages calls each for every message of a stream or a bucket.
+// messages calls each with every message of a stream or a bucket.
 func (r *reader) messages(name string, each func(message) error) error {
 	return r.lines(name, func(line []byte) error {
 		var m message

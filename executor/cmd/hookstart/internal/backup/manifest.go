@@ -17,29 +17,29 @@ type Manifest struct {
 	Records int      `json:"records"`
 	Streams []Stream `json:"streams"`
 	Buckets []Bucket `json:"buckets"`
-	// Audit is the number of audit entries in the file in addition to the entries in the records.
+	// Audit is the number of audit entries in the file, not counting those in the records.
 	Audit int `json:"audit"`
-	// Keys are the IDs of the keys with which tokens and secrets in the file are sealed, in order.
+	// Keys holds the IDs of the keys that encrypt tokens and secrets in the file, sorted.
 	Keys []string `json:"keys"`
 }
 
-// Stream describes the part of a file about a stream.
+// Stream describes the part of a file that holds a stream.
 type Stream struct {
 	Name string `json:"name"`
-	// First and Last are the sequences of the stream's oldest and newest message. First > Last
-	// means that the stream was empty. Records refer to them.
+	// First and Last are the sequences of the stream's oldest and newest message, to which the
+	// records refer. First > Last means that the stream was empty.
 	First     uint64     `json:"first"`
 	Last      uint64     `json:"last"`
 	Messages  int        `json:"messages"` // number of messages in the file
 	Recorded  uint64     `json:"recorded"` // every message up to this sequence is in the records
 	Consumers []Consumer `json:"consumers,omitempty"`
-	// Subjects are the wildcards that the stream stores. It is empty in files of versions that did
-	// not store them.
+	// Subjects holds the subjects of the stream. It is empty in files of versions that did not
+	// store them.
 	Subjects []string `json:"subjects,omitempty"`
-	// Dedup is the time for which the stream recognised repeats. It is 0 in files of versions that
-	// did not store it.
+	// Dedup is the stream's deduplication window. It is 0 in files of versions that did not store
+	// it.
 	Dedup time.Duration `json:"dedup,omitempty"`
-	// Foreign is the number of messages that were left out because their subjects now belong to
+	// Foreign is the number of messages that were omitted because their subjects now belong to
 	// another stream. The records contain their information.
 	Foreign int `json:"foreign,omitempty"`
 }
@@ -47,17 +47,17 @@ type Stream struct {
 // Consumer is the position of a group of runners.
 type Consumer struct {
 	Config jetstream.ConsumerConfig `json:"config"`
-	// Floor is the sequence up to which every message is acknowledged.
+	// Floor is the sequence up to which every message has been acknowledged.
 	Floor uint64 `json:"floor"`
 }
 
-// Bucket describes the part of a file about a bucket.
+// Bucket describes the part of a file that holds a bucket.
 type Bucket struct {
 	Name    string `json:"name"`
 	Records int    `json:"records"`
 }
 
-// message is one line of a stream or a bucket.
+// message is a line of a stream or a bucket.
 type message struct {
 	Sequence uint64              `json:"sequence"`
 	Subject  string              `json:"subject"`
@@ -82,5 +82,5 @@ func streamEntry(name string) string { return "streams/" + name }
 
 func bucketEntry(name string) string { return "buckets/" + name }
 
-// bucketSubject returns the subject of a key of a bucket.
+// bucketSubject returns the subject of a bucket's key.
 func bucketSubject(bucket, key string) string { return "$KV." + bucket + "." + key }

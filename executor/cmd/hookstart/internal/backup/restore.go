@@ -19,12 +19,12 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// NotEmptyError means that the installation to restore into is not empty.
+// NotEmptyError means that the target installation is not empty.
 type NotEmptyError struct{ What string }
 
 func (e *NotEmptyError) Error() string { return "the installation is not empty: " + e.What }
 
-// MissingKeysError means that a process cannot open some content of the file.
+// MissingKeysError means that a process lacks keys to decrypt content of the file.
 type MissingKeysError struct {
 	Lack []string // "executor ID lacks k1, k2"
 }
@@ -33,24 +33,24 @@ func (e *MissingKeysError) Error() string {
 	return "tokens and secrets in the file are sealed: " + strings.Join(e.Lack, "; ")
 }
 
-// Options are the options of a restore.
+// Options holds the options of a restore.
 type Options struct {
-	WithMessages bool // whether the messages in the file are restored, too
-	// WithoutKeys also restores records that the installation cannot open.
+	WithMessages bool // whether to restore the messages in the file, too
+	// WithoutKeys allows restoring records that processes of the installation cannot decrypt.
 	WithoutKeys bool
 }
 
-// pausedFor is the time after which consumers continue by themselves if this program is killed
-// before it resumes them.
+// pausedFor is how long consumers are paused. If this program is killed before it resumes them,
+// they continue by themselves after that.
 const pausedFor = time.Hour
 
-// Restore restores a file into an empty installation with running executors.
+// Restore restores a file into an empty installation whose executors are running.
 //
-// The server's own restore of streams is not sufficient: after it, the server does not recognise a
-// repeat when the same message ID is published again, until it is restarted (nats-server 2.15.2:
-// its restore does not call rebuildDedupe). So the messages are published again, in order, and get
-// their original sequences, because the records refer to these. Meanwhile the recorder and the
-// groups of runners are paused, and then they continue where they were.
+// The server's own restore of streams is not sufficient: after it, the server does not deduplicate
+// repeats of restored messages until it is restarted (nats-server 2.15.2: its restore does not call
+// rebuildDedupe). Restore therefore publishes the messages again, in order, and with their original
+// sequences, because the records refer to these. Meanwhile the recorder and the groups of runners
+// are paused; afterwards they continue where they were.
 func Restore(ctx context.Context, i Installation, path string, how Options) (Manifest, error) {
 	r, err := open(path)
 	if err != nil {
@@ -78,10 +78,10 @@ func Restore(ctx context.Context, i Installation, path string, how Options) (Man
 	return m, nil
 }
 
-// nothingRestored adds to the error of a check that the installation is unchanged.
+// nothingRestored adds to an error of a check that the installation is unchanged.
 func nothingRestored(err error) error { return fmt.Errorf("%w; nothing was restored", err) }
 
-// mustHaveKeys checks the keys of every executor and ingress.
+// mustHaveKeys returns a *MissingKeysError if an executor or an ingress lacks one of the keys.
 func (i Installation) mustHaveKeys(ctx context.Context, keys []string) error {
 	if len(keys) == 0 {
 		return nil
@@ -106,7 +106,8 @@ func (i Installation) mustHaveKeys(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// mustBeEmpty checks NATS; the database is checked with its first records.
+// mustBeEmpty checks that NATS is empty; the database is checked when its first records are
+// restored.
 func (i Installation) mustBeEmpty(ctx context.Context) error {
 	for _, name := range []string{stream.Name, stream.ProgressName} {
 		s, err := i.JetStream.Stream(ctx, name)
@@ -181,7 +182,7 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 	if err := i.restoreReports(ctx, r); err != nil {
 		return err
 	}
-	// The secrets are restored first, because a node without its token cannot be shown.
+	// Restore the secrets first, because a node without its token cannot be shown.
 	account := ""
 	for _, bucket := range slices.Backward(m.Buckets) {
 		last, err := i.restoreBucket(ctx, r, bucket.Name)
@@ -191,7 +192,7 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		account = cmp.Or(last, account)
 		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
 	}
-	// The identity is restored last: until then no process answers from the restored registry.
+	// Restore the identity last: until then, no process answers from the restored registry.
 	if err := i.identify(ctx, false); err != nil {
 		return err
 	}
@@ -201,12 +202,11 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 	return i.API.Confirm(ctx, account)
 }
 
-// begin stores in the registry that a backup is being restored: until the restore is complete,
-// ingresses refuse all webhooks as unavailable.
+// begin marks the registry as being restored: until the restore is complete, ingresses answer all
+// webhooks with the code unavailable.
 func (i Installation) begin(ctx context.Context) error { return i.identify(ctx, true) }
 
-// identify writes the identity of the installation that is restored into; the backup's identity is
-// not restored.
+// identify writes the identity of the target installation; the backup's identity is not restored.
 func (i Installation) identify(ctx context.Context, restoring bool) error {
 	identity, over, err := edit.ReadInstallation(ctx, i.JetStream)
 	if err != nil {
@@ -223,12 +223,13 @@ func (i Installation) identify(ctx context.Context, restoring bool) error {
 	return nil
 }
 
-// recorderWait is the maximum time until the executors read a stream that was made.
+// recorderWait is the maximum time to wait until the executors consume a new stream.
 const recorderWait = 30 * time.Second
 
-// makeOwn makes the own streams of the queues in the file, with the limits in the queues' records,
-// and waits until the executors read them. If there are too few servers for the replicas, or none
-// with the tags, a stream gets as many replicas as EXECUTIONS, on any servers.
+// makeOwn creates the own streams of the queues in the file, with the limits in the queues'
+// records, and waits until the executors consume them. If there are too few servers for the
+// replicas, or none with the placement tags, a stream gets as many replicas as EXECUTIONS, on any
+// servers.
 func (i Installation) makeOwn(ctx context.Context, r *reader, m Manifest) error {
 	limits := map[string]stream.OwnLimits{}
 	for _, of := range m.Streams {
@@ -274,7 +275,7 @@ func (i Installation) makeOwn(ctx context.Context, r *reader, m Manifest) error 
 	return nil
 }
 
-// awaitRecorder waits until the executors have a consumer of a stream.
+// awaitRecorder waits until the executors have a consumer for a stream.
 func (i Installation) awaitRecorder(ctx context.Context, name string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, recorderWait)
 	defer cancel()
@@ -288,23 +289,23 @@ func (i Installation) awaitRecorder(ctx context.Context, name string) (err error
 	return nil
 }
 
-// position is the position at which a consumer has to continue.
+// position is where a consumer must continue.
 type position struct {
 	stream, consumer string
 	next             uint64
-	// pausedUntil is the end of an operator's pause in the backup. nil means that the queue was not
+	// pausedUntil is when an operator's pause in the backup ends. nil means that the queue was not
 	// paused.
 	pausedUntil *time.Time
 }
 
-// pause pauses all consumers of a stream, creates missing ones, and returns where each has to
+// pause pauses all consumers of a stream, creates missing ones, and returns where each of them must
 // continue.
 func (i Installation) pause(ctx context.Context, saved Stream) (positions []position, err error) {
 	s, err := i.JetStream.Stream(ctx, saved.Name)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", saved.Name, err)
 	}
-	// An operator's pause ends between two microseconds.
+	// Whole microseconds distinguish this pause from an operator's, which ends between two of them.
 	until := time.Now().Add(pausedFor).Truncate(time.Microsecond)
 	for _, group := range saved.Consumers {
 		config := group.Config
@@ -345,8 +346,8 @@ func (i Installation) resume(ctx context.Context, p position) error {
 	return nil
 }
 
-// restoreStream publishes the messages with their original sequences. Without messages, the stream
-// begins after them.
+// restoreStream publishes the messages with their original sequences. If withMessages is false, it
+// only advances the stream past them.
 func (i Installation) restoreStream(
 	ctx context.Context, r *reader, of Stream, withMessages bool,
 ) error {
@@ -372,12 +373,12 @@ func (i Installation) restoreStream(
 		next:  next,
 		dedup: s.CachedInfo().Config.Duplicates,
 	}
-	if of.Dedup > 0 { // the original stream accepted two messages with the same ID at this distance
+	if of.Dedup > 0 { // further apart, the original accepted the same ID twice
 		to.dedup = min(to.dedup, of.Dedup)
 	}
 	subjects := of.subjects()
 	if err := r.messages(streamEntry(of.Name), func(m message) error {
-		if !matchesAny(subjects, m.Subject) { // it is recorded, as verify has checked
+		if !matchesAny(subjects, m.Subject) { // it has been recorded, as verify has checked
 			return nil
 		}
 		return to.publish(ctx, m, of.Name)
@@ -398,14 +399,15 @@ func (i Installation) restoreStream(
 	return nil
 }
 
-// publisher publishes messages one after the other.
+// publisher publishes messages in order.
 type publisher struct {
 	js    jetstream.JetStream
-	exact bool          // each message must get its sequence
-	dedup time.Duration // the stream's dedup window
-	next  uint64        // the sequence of the next message
-	gaps  []uint64      // sequences of messages that were deleted
-	// unconfirmed are the messages before next, in order.
+	exact bool          // each message must get the next sequence
+	dedup time.Duration // the stream's deduplication window
+	next  uint64        // sequence of the next message
+	gaps  []uint64      // sequences of filler messages, to be deleted
+	// unconfirmed holds the confirmations of the messages before next that are still awaited, in
+	// order.
 	unconfirmed []jetstream.PubAckFuture
 }
 
@@ -417,14 +419,14 @@ func (p *publisher) publish(ctx context.Context, m message, name string) error {
 		return err
 	}
 	msg := m.msg()
-	if time.Since(m.At) > p.dedup { // the message is no longer recognised as a repeat
+	if time.Since(m.At) > p.dedup { // too old to be in the deduplication window
 		msg.Header.Del(jetstream.MsgIDHeader)
 	}
 	return p.send(ctx, msg)
 }
 
-// fill publishes messages up to a sequence, which are deleted later: the messages do not exist any
-// more, but the messages after them need their sequences.
+// fill publishes filler messages up to, but not including, a sequence. They stand for messages that
+// no longer exist, so that later messages get their sequences. They are deleted in the end.
 func (p *publisher) fill(ctx context.Context, name string, before uint64) error {
 	for p.next < before {
 		p.gaps = append(p.gaps, p.next)
@@ -435,7 +437,7 @@ func (p *publisher) fill(ctx context.Context, name string, before uint64) error 
 	return nil
 }
 
-// subjectOfGap returns a subject of a stream.
+// subjectOfGap returns the subject for a stream's filler messages.
 func subjectOfGap(name string) string {
 	own := stream.Place{Own: true}
 	if queue, ok := stream.QueueOfStream(name); ok {
@@ -463,7 +465,7 @@ func (p *publisher) send(ctx context.Context, msg *nats.Msg) error {
 	return p.confirm(ctx)
 }
 
-// confirm waits until every message that was sent is stored with the expected sequence.
+// confirm waits until every message sent is stored, with the expected sequence if exact is set.
 func (p *publisher) confirm(ctx context.Context) error {
 	timeout := time.NewTimer(silence)
 	defer timeout.Stop()
@@ -488,8 +490,8 @@ func (p *publisher) confirm(ctx context.Context) error {
 	return nil
 }
 
-// restoreLines writes a part of the file into the database. The database must be empty before the
-// very first line.
+// restoreLines writes a part of the file to the database. The database must be empty before the
+// first line of the records.
 func (i Installation) restoreLines(ctx context.Context, r *reader, name string) error {
 	first := name == recordsName
 	return r.lines(name, func(line []byte) error {
@@ -501,8 +503,8 @@ func (i Installation) restoreLines(ctx context.Context, r *reader, name string) 
 	})
 }
 
-// restoreCancellations stores which of some records are canceled, before a group of runners gets
-// their messages again.
+// restoreCancellations stores which records of a line are canceled, before a group of runners
+// receives their messages again.
 func (i Installation) restoreCancellations(ctx context.Context, line []byte) error {
 	var part struct {
 		Records []struct {
@@ -531,8 +533,8 @@ func (i Installation) restoreCancellations(ctx context.Context, line []byte) err
 	return nil
 }
 
-// restoreReports publishes the reports that were not applied. The executions that they count are
-// recorded by then.
+// restoreReports publishes the reports that had not been applied. The executions that they count
+// have been recorded by then.
 func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 	return r.messages(streamEntry(stream.ReportsName), func(m message) error {
 		_, err := i.JetStream.PublishMsg(ctx, m.msg())
@@ -540,12 +542,12 @@ func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 	})
 }
 
-// subjectOf returns the subject of a key of the registry.
+// subjectOf returns the subject of a registry key.
 func subjectOf(key string) string { return bucketSubject(registry.Bucket, key) }
 
-// restoreBucket stores the records of a bucket, without the plan catalog, which is configuration of
-// the executors, and without the identity. It returns the ID of the account with the newest record
-// of all: a process that confirms this record has all records before it.
+// restoreBucket stores the records of a bucket, except for the plan catalog, which the executors
+// configure, and the identity. It stores the newest record of an account last and returns the
+// account's ID: a process that confirms that record has applied all records before it.
 func (i Installation) restoreBucket(
 	ctx context.Context, r *reader, bucket string,
 ) (accountID string, err error) {
@@ -556,7 +558,7 @@ func (i Installation) restoreBucket(
 			m.Subject == subjectOf(registry.InstallationKey) {
 			return nil
 		}
-		// The entry is in the records or in the audit part of the file: see takeAudit.
+		// The entry is in the records or in the file's audit part: see takeAudit.
 		delete(m.Headers, registry.HeaderAudit)
 		if strings.HasPrefix(m.Subject, subjectOf(registry.AccountPrefix)) {
 			last = m

@@ -21,16 +21,16 @@ import (
 
 // API is the part of the operators' API that backups use.
 type API interface {
-	// BackUpRecords calls each for every line of the records.
+	// BackUpRecords calls each with every line of the records.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
-	// BackUpAudit calls each for every line of the audit entries of one bucket from a time to
-	// another one, both included.
+	// BackUpAudit calls each with every line of one bucket's audit entries between two times, both
+	// inclusive.
 	BackUpAudit(
 		ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 	) error
-	// RestoreRecords writes one line. With first, the database must be empty.
+	// RestoreRecords writes one line. If first is set, the database must be empty.
 	RestoreRecords(ctx context.Context, line []byte, first bool) error
-	// Confirm returns when every process has applied an account's record.
+	// Confirm returns once every process has applied an account's record.
 	Confirm(ctx context.Context, accountID string) error
 	// Members returns the running executors and ingresses.
 	Members(ctx context.Context) ([]Member, error)
@@ -38,33 +38,32 @@ type API interface {
 
 // Member is an executor or an ingress.
 type Member struct {
-	Name string   // a name for people
-	Keys []string // the IDs of the keys that it has
+	Name string   // for people
+	Keys []string // IDs of the keys that it has
 }
 
-// Installation is an installation to back up, or to restore into.
+// Installation is an installation to back up or to restore into.
 type Installation struct {
-	JetStream jetstream.JetStream // a connection with the rights of an administrator
+	JetStream jetstream.JetStream // a connection with administrator permissions
 	API       API
-	Version   string    // version of this program
-	Say       io.Writer // receives a line about each part that is done
+	Version   string    // this program's version
+	Say       io.Writer // receives a line about each finished part
 }
 
 func (i Installation) logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(i.Say, format+"\n", args...)
 }
 
-// These are the names of the executors' consumers: of the consumers of the streams, and of the
-// consumers of the registry's history.
+// Names of the executors' consumers: of the streams, and of the registry's history.
 const (
 	recorder = "executor"
 	auditor  = "audit"
 )
 
-// bucketStream is the prefix of the name of the stream behind a bucket.
+// bucketStream is the prefix of the name of a bucket's underlying stream.
 const bucketStream = "KV_"
 
-// Take creates a file. It replaces a file with this name once the new file is complete.
+// Take writes a backup to a file. An existing file is replaced only once the new one is complete.
 func Take(
 	ctx context.Context, i Installation, path string, withMessages bool,
 ) (m Manifest, err error) {
@@ -85,14 +84,14 @@ func Take(
 	if err := w.end(m); err != nil {
 		return m, err
 	}
-	// A problem that can be found now must not show only on the day of the restore.
+	// A problem that can be found now must not be found only on the day of the restore.
 	if _, err := Check(w.file.Name()); err != nil {
 		return m, fmt.Errorf("what was written could not be restored: %w", err)
 	}
 	return m, w.publish()
 }
 
-// take reads the parts in the order that the package's comment explains.
+// take writes the parts in the order that the package documentation explains.
 func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 	names, err := i.streams(ctx)
 	if err != nil {
@@ -142,7 +141,7 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 	return i.takeAudit(ctx, w, m, audited, until)
 }
 
-// streams returns the names of the streams in the order in which they are read: reports come after
+// streams returns the names of the streams in the order in which they are read: reports after
 // starts.
 func (i Installation) streams(ctx context.Context) ([]string, error) {
 	names, reports := []string{stream.Name}, []string{stream.ProgressName}
@@ -157,10 +156,10 @@ func (i Installation) streams(ctx context.Context) ([]string, error) {
 	return append(append(names, reports...), stream.ReportsName), nil
 }
 
-// clocks is the maximum difference between the clocks of two NATS servers.
+// clocks is the maximum difference assumed between the clocks of two NATS servers.
 const clocks = time.Minute
 
-// audited returns a time before all changes whose audit entries may not be in the database yet.
+// audited returns a time before any change whose audit entry may not be in the database yet.
 func (i Installation) audited(ctx context.Context) (at time.Time, err error) {
 	for _, name := range registry.Streams() {
 		s, err := i.leader(ctx, name)
@@ -186,21 +185,21 @@ func (i Installation) audited(ctx context.Context) (at time.Time, err error) {
 	return at.Add(-clocks), nil
 }
 
-// leader returns a stream whose messages are read from its leader, because another replica may lag
-// behind.
+// leader returns a handle that reads messages from the stream's leader, because another replica may
+// lag behind.
 func (i Installation) leader(ctx context.Context, name string) (jetstream.Stream, error) {
 	s, err := i.JetStream.Stream(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}
-	s.CachedInfo().Config.AllowDirect = false // this changes only the handle, not the stream
+	s.CachedInfo().Config.AllowDirect = false // changes only the handle, not the stream
 	return s, nil
 }
 
-// anySubject makes GetMsg return the first message from a sequence on.
+// anySubject makes GetMsg return the first message at or after a sequence.
 var anySubject = jetstream.WithGetMsgSubject(">")
 
-// newest is the newest record of a bucket in the file.
+// newest identifies the newest record of a bucket in the file.
 type newest struct {
 	sequence uint64
 	at       time.Time
@@ -209,8 +208,8 @@ type newest struct {
 // takeAudit writes the audit entries of the changes since a time, up to the newest record of each
 // bucket.
 //
-// An executor deletes an earlier revision of a record only once the entry is in the database. So
-// every entry is either in the history of the bucket, which is read first, or in the database.
+// An executor deletes an earlier revision of a record only once its entry is in the database. Every
+// entry is therefore either in the history of the bucket, which is read first, or in the database.
 func (i Installation) takeAudit(
 	ctx context.Context, w *writer, m *Manifest, since time.Time, until []newest,
 ) error {
@@ -240,14 +239,14 @@ func (i Installation) takeAudit(
 // auditAtOnce is the maximum number of entries in a line.
 const auditAtOnce = 500
 
-// auditLine is an audit entry as the operators' API accepts it: a part of the store.
+// auditLine is an audit entry in the form that the operators' API accepts.
 type auditLine struct {
 	ID, ActorKind, ActorID, ActorName, Action, AccountID, WorkflowID, NodeID, Changes string
 	At                                                                                time.Time
 }
 
-// takeHistory writes the entries that the executors have not copied from a bucket's history yet, up
-// to a revision.
+// takeHistory writes the entries, up to a revision, that the executors have not copied from a
+// bucket's history yet.
 func (i Installation) takeHistory(
 	ctx context.Context, to io.Writer, m *Manifest, name string, last uint64,
 ) error {
@@ -282,7 +281,7 @@ func (i Installation) takeHistory(
 		}
 		next = msg.Sequence + 1
 		e, exists, err := edit.DecodeEntry(msg.Header)
-		if err != nil || !exists { // if it cannot be read here, no executor can read it, either
+		if err != nil || !exists { // an executor could not decode it, either
 			continue
 		}
 		changes := ""
@@ -314,11 +313,12 @@ func (i Installation) takeHistory(
 	return flush()
 }
 
-// ackFloor returns the sequence up to which a consumer of the executors has acknowledged a stream.
+// ackFloor returns the sequence up to which one of the executors' consumers has acknowledged a
+// stream.
 func (i Installation) ackFloor(ctx context.Context, name, durable string) (uint64, error) {
 	consumer, err := i.JetStream.Consumer(ctx, name, durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return 0, nil // the consumer does not exist, so nothing is acknowledged
+		return 0, nil // there is no consumer, so nothing has been acknowledged
 	}
 	if err != nil {
 		return 0, fmt.Errorf("how far the executors have read %s: %w", name, err)
@@ -347,8 +347,8 @@ func writeLine(to io.Writer, line []byte) error {
 	return err
 }
 
-// groups returns the groups of runners, and all other durable consumers of a stream of starts. It
-// returns none for another stream.
+// groups returns the groups of runners of a stream of starts, and any other durable consumers
+// except the recorder. It returns none for other streams.
 func (i Installation) groups(ctx context.Context, name string) (groups []Consumer, err error) {
 	if _, own := stream.QueueOfStream(name); !own && name != stream.Name {
 		return nil, nil
@@ -369,8 +369,8 @@ func (i Installation) groups(ctx context.Context, name string) (groups []Consume
 	return groups, nil
 }
 
-// takeStream writes the messages that a stream holds now. From REPORTS, it writes only the messages
-// that are not applied.
+// takeStream writes the messages that a stream holds now. From REPORTS it writes only those that
+// have not been applied.
 func (i Installation) takeStream(
 	ctx context.Context, w *writer, of *Stream, withMessages bool,
 ) error {
@@ -401,7 +401,7 @@ func (i Installation) takeStream(
 		}
 		done = m.Sequence == of.Last || pending == 0
 		if !matchesAny(of.Subjects, m.Subject) {
-			// The message is from a version with all messages in one stream.
+			// The message dates from a version that had all messages in one stream.
 			if m.Sequence > of.Recorded {
 				return true,
 					fmt.Errorf("message %d has the subject %s, which is another stream's, and "+
@@ -417,11 +417,12 @@ func (i Installation) takeStream(
 	})
 }
 
-// takeBucket writes the newest record of each key, adds to keys the keys with which the records are
-// sealed, and returns when the newest record of all was stored. A key that changes meanwhile is
-// written again, and the last version is restored. takeBucket ends when each key of the beginning
-// has been written: the server's count of pending messages is too low while executors trim the
-// history of keys (nats-server 2.15.2), and the newest records would be missing.
+// takeBucket writes the newest record of each key, adds the IDs of the keys that encrypt the
+// records to keys, and returns the newest record written. If a key changes meanwhile, its record is
+// written again, and the last version is restored. takeBucket returns when every key that existed
+// at the beginning has been written. It does not use the server's count of pending messages, which
+// is too low while executors trim the history of keys (nats-server 2.15.2): the newest records
+// would be missing.
 func (i Installation) takeBucket(
 	ctx context.Context, w *writer, bucket string, keys map[string]bool,
 ) (records int, last newest, err error) {
@@ -460,7 +461,7 @@ func (i Installation) takeBucket(
 			}
 			live[m.Subject] = !m.deletes()
 			if !m.deletes() || m.Sequence > began {
-				// The file has no record for a deletion before the backup began.
+				// A deletion from before the backup began needs no record.
 				err = encodeLine(to, m)
 			}
 			return len(missing) == 0, err
@@ -473,7 +474,7 @@ func (i Installation) takeBucket(
 	return records, last, err
 }
 
-// kvOperation is the header of a deletion in a bucket.
+// kvOperation is the header that marks a deletion in a bucket.
 const kvOperation = "KV-Operation"
 
 func encodeLine(to io.Writer, m message) error {
@@ -484,15 +485,15 @@ func encodeLine(to io.Writer, m message) error {
 	return writeLine(to, line)
 }
 
-// expectation is the prefix of the headers with the expected state of a stream when a message was
-// stored. They do not apply any more.
+// expectation is the prefix of the headers with the state that a stream was expected to have when a
+// message was stored. They no longer apply.
 const expectation = "Nats-Expected-"
 
-// silence is the maximum time without a message while some are available.
+// silence is how long to wait for the next message that should be available.
 const silence = 30 * time.Second
 
-// messages calls each for the messages of a stream, with the server's count of the messages after
-// it, until each returns that it is done.
+// messages calls each with the messages of a stream, and with the server's count of the messages
+// that follow, until each reports that it is done.
 func (i Installation) messages(
 	ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(
 		m message, pending uint64,

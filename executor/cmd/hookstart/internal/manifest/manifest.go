@@ -1,6 +1,6 @@
-// Package manifest keeps an installation in files that can be reviewed. It reads and writes YAML
-// documents of accounts, workflows, senders and queues, and determines how an installation differs
-// from them.
+// Package manifest keeps the configuration of an installation in files that can be reviewed. It
+// reads and writes YAML documents of accounts, workflows, senders and queues, and determines how an
+// installation differs from them.
 package manifest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// The kinds of documents, in the order in which they are applied.
+// Kinds of documents, in the order in which they are applied.
 const (
 	KindAccount  = "Account"
 	KindWorkflow = "Workflow"
@@ -26,19 +26,19 @@ const (
 	KindQueue    = "Queue"
 )
 
-// kinds lists the kinds for people.
+// kinds lists the kinds, for error messages.
 const kinds = KindAccount + ", " + KindWorkflow + ", " + KindSender + " or " + KindQueue
 
-// Set holds documents, or the corresponding state of an installation. Each list is in the order of
-// its documents.
+// Set holds documents, or the corresponding state of an installation. Each list is in document
+// order.
 type Set struct {
 	Accounts  []Account
 	Workflows []Workflow
 	Senders   []Sender
 	Queues    []Queue
 
-	// places holds the places of documents in the files, by the documents' keys. nil means that the
-	// manifest was read from an installation.
+	// places holds the documents' locations in the files, keyed by document key. It is nil if the
+	// set was not read from files.
 	places map[string]place
 }
 
@@ -48,15 +48,14 @@ type Account struct {
 	ID   string `json:"id" yaml:"id"`
 	Name string `json:"name" yaml:"name"`
 	Plan string `json:"plan" yaml:"plan"`
-	// Events is the workflow that the account's operator events start. If it is absent, they start
-	// none.
+	// Events configures the account's operator events. If it is absent, they start no workflow.
 	Events *Events `json:"events,omitempty" yaml:"events,omitempty"`
 }
 
-// Events is the setting of an account's operator events.
+// Events configures which workflow an account's operator events start.
 type Events struct {
 	WorkflowID string `json:"workflowId" yaml:"workflowId"`
-	// Kinds are the kinds of events that start the workflow. If it is absent, all kinds do.
+	// Kinds lists the kinds of events that start the workflow. If it is absent, all kinds do.
 	Kinds []string `json:"kinds,omitempty" yaml:"kinds,omitempty"`
 	// SilentAfterSeconds is the time without a request after which a node counts as silent. If it
 	// is absent, the time depends on the node's usual pace.
@@ -69,16 +68,16 @@ type Workflow struct {
 	ID        string `json:"id" yaml:"id"`
 	AccountID string `json:"accountId" yaml:"accountId"`
 	Name      string `json:"name" yaml:"name"`
-	// Queue is the workflow's queue. If it is absent, the queue is "default".
+	// Queue is the workflow's queue. If it is absent, the workflow uses the queue "default".
 	Queue string `json:"queue,omitempty" yaml:"queue,omitempty"`
-	// Active switches the workflow on or off. If it is absent (nil), the switch stays as it is.
+	// Active activates or deactivates the workflow. If it is absent (nil), the state does not
+	// change.
 	Active *bool `json:"active,omitempty" yaml:"active,omitempty"`
-	// RateLimit is the workflow's own rate limit. If it is absent, the plan's limit applies.
+	// RateLimit is the workflow's rate limit. If it is absent, the plan's applies.
 	RateLimit *RateLimit `json:"rateLimit,omitempty" yaml:"rateLimit,omitempty"`
 	Triggers  []Trigger  `json:"triggers" yaml:"triggers"`
 
-	// updatedAt is when the workflow was changed last, if the document shows one of an
-	// installation.
+	// updatedAt is when the workflow was last changed, in the state of an installation.
 	updatedAt time.Time
 }
 
@@ -92,27 +91,27 @@ type RateLimit struct {
 type Trigger struct {
 	NodeID string `json:"nodeId" yaml:"nodeId"`
 	Name   string `json:"name,omitempty" yaml:"name,omitempty"`
-	// SamplePayload is a JSON document: as a string, which keeps every byte, or as YAML. If it is
-	// absent, the payload stays as it is.
+	// SamplePayload is a JSON text, either as a string, which preserves every byte, or as YAML. If
+	// it is absent, the payload does not change.
 	SamplePayload Payload `json:"samplePayload,omitempty" yaml:"samplePayload,omitempty"`
-	// Filter says which requests start an execution. Left out, every one does.
+	// Filter selects the requests that start an execution. If it is absent, every request does.
 	Filter Filter `json:"filter,omitempty" yaml:"filter,omitempty"`
-	// OrderKey is the place of a request whose value is its order key. "" means that the executions
-	// have no order.
+	// OrderKey is the place in a request that holds its order key. "" means that executions are not
+	// ordered.
 	OrderKey string `json:"orderKey,omitempty" yaml:"orderKey,omitempty"`
-	// Answer says how the answer waits for the end of the execution. Left out, it does not.
+	// Answer makes responses wait for the execution. If it is absent, they do not.
 	Answer *Answer `json:"answer,omitempty" yaml:"answer,omitempty"`
 }
 
-// Answer is the setting with which the answer to a request waits for the end of its execution.
+// Answer makes the response to a request wait until its execution has finished.
 type Answer struct {
-	// WaitSeconds is the maximum time from the request to the answer.
+	// WaitSeconds is the maximum time to wait, counted from the request.
 	WaitSeconds int64 `json:"waitSeconds" yaml:"waitSeconds"`
-	// Raw makes the output of the execution the whole body of the answer.
+	// Raw makes the execution's output the whole response body.
 	Raw bool `json:"raw,omitempty" yaml:"raw,omitempty"`
 }
 
-// Filter is a filter as JSON. In YAML it is a mapping.
+// Filter is a filter encoded as JSON. In YAML it is a mapping.
 type Filter json.RawMessage
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -126,7 +125,7 @@ func (f *Filter) UnmarshalJSON(data []byte) error {
 // MarshalJSON implements json.Marshaler.
 func (f Filter) MarshalJSON() ([]byte, error) { return json.RawMessage(f).MarshalJSON() }
 
-// MarshalYAML implements yaml.Marshaler. JSON is YAML, whose order of places it keeps.
+// MarshalYAML implements yaml.Marshaler. It parses the JSON as YAML, which keeps the order.
 func (f Filter) MarshalYAML() (any, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(f, &document); err != nil {
@@ -140,25 +139,27 @@ func (f Filter) MarshalYAML() (any, error) {
 	return mapping, nil
 }
 
-// Sender is a document of kind Sender. It holds no secret.
+// Sender is a document of kind Sender. It contains no secret.
 type Sender struct {
 	Kind       string            `json:"kind" yaml:"kind"`
 	WorkflowID string            `json:"workflowId" yaml:"workflowId"`
 	NodeID     string            `json:"nodeId" yaml:"nodeId"`
 	Preset     string            `json:"preset" yaml:"preset"`
 	Settings   map[string]string `json:"settings,omitempty" yaml:"settings,omitempty"`
-	// SecretsFrom lists environment variables with the secrets, newest first. They are read when
-	// the sender is new at its node; later, secrets are changed by a call of their own.
+	// SecretsFrom lists environment variables that hold the secrets, newest first. They are read
+	// only if the node has no sender or one with another preset; after that, secrets are changed
+	// with separate calls.
 	SecretsFrom []string `json:"secretsFrom,omitempty" yaml:"secretsFrom,omitempty"`
-	// SettingsFrom maps secret settings to environment variables, which are read like those of
-	// SecretsFrom.
+	// SettingsFrom maps secret settings to environment variables, which are read at the same times
+	// as those of SecretsFrom.
 	SettingsFrom map[string]string `json:"settingsFrom,omitempty" yaml:"settingsFrom,omitempty"`
 }
 
-// Payload is one JSON text.
+// Payload is a JSON text.
 type Payload string
 
-// UnmarshalJSON accepts a JSON document, or a string that contains one.
+// UnmarshalJSON accepts any JSON value. A string must itself contain a JSON text, which it stands
+// for.
 func (p *Payload) UnmarshalJSON(data []byte) error {
 	if data[0] != '"' {
 		*p = Payload(data)
@@ -176,8 +177,8 @@ func (p *Payload) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Read reads the documents of one file. The name of the file is only used in errors, which begin
-// with the file and the line, as a compiler's errors do.
+// Read reads the documents of one file. The file name is used only in errors, which begin with the
+// file and the line like a compiler's.
 func (s *Set) Read(file string, from io.Reader) error {
 	documents := yaml.NewDecoder(from)
 	for {
@@ -208,8 +209,8 @@ func (s *Set) Read(file string, from io.Reader) error {
 	}
 }
 
-// Locate adds the file and the line of the document with a key to an error, if the set has that
-// document.
+// Locate prefixes an error with the file and line of the document with the given key, if the set
+// contains that document.
 func (s *Set) Locate(key string, err error) error {
 	if at, ok := s.places[key]; ok {
 		return at.locate(err)
@@ -223,7 +224,7 @@ type place struct {
 	node *yaml.Node
 }
 
-// locate adds the location to an error: of the field that the error names, or of the document.
+// locate prefixes an error with the location of the field that it names, or else of the document.
 func (p place) locate(err error) error {
 	line := p.node.Content[0].Line
 	for _, name := range fieldsNamed(err) {
@@ -242,7 +243,7 @@ var (
 	lastName   = regexp.MustCompile(`[A-Za-z]+$`)
 )
 
-// fieldsNamed returns the names of the fields that an error is about.
+// fieldsNamed returns the names of the fields that an error mentions.
 func fieldsNamed(err error) (names []string) {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		names = append(names, lastName.FindString(wrong.Field))
@@ -260,7 +261,7 @@ func fieldsNamed(err error) (names []string) {
 	return names
 }
 
-// lineOf returns the line of the first field with a name, or 0 if there is none.
+// lineOf returns the line of the first field with the given name, or 0 if there is none.
 func lineOf(node *yaml.Node, name string) int {
 	for i, child := range node.Content {
 		if node.Kind == yaml.MappingNode && i%2 == 0 && child.Value == name {
@@ -273,7 +274,7 @@ func lineOf(node *yaml.Node, name string) int {
 	return 0
 }
 
-// relocate moves the line of an error of the YAML package to the place that it has in other errors.
+// relocate moves the line number in an error of the YAML package to where our other errors have it.
 func relocate(file string, err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	found := yamlLine.FindStringSubmatchIndex(text)
@@ -283,7 +284,7 @@ func relocate(file string, err error) error {
 	return fmt.Errorf("%s:%s: %s", file, text[found[2]:found[3]], text[:found[0]]+text[found[1]:])
 }
 
-// add adds a document and returns its key.
+// add adds a document to the set and returns its key.
 func (s *Set) add(document map[string]any) (key string, err error) {
 	data, err := json.Marshal(document)
 	if err != nil {
@@ -305,8 +306,8 @@ func (s *Set) add(document map[string]any) (key string, err error) {
 	}
 }
 
-// decodeInto decodes one document, adds it to a list and returns its key. A field that documents of
-// this kind do not have is an error.
+// decodeInto decodes one document, adds it to a list and returns its key. Unknown fields and
+// duplicate documents are errors.
 func decodeInto[T interface{ key() string }](list *[]T, data []byte) (key string, err error) {
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()
@@ -323,7 +324,7 @@ func decodeInto[T interface{ key() string }](list *[]T, data []byte) (key string
 	return object.key(), nil
 }
 
-// unreadableError removes the name of the YAML package from an error.
+// unreadableError removes the package name json from an error.
 type unreadableError struct{ error }
 
 func (e *unreadableError) Error() string { return strings.TrimPrefix(e.error.Error(), "json: ") }
@@ -334,12 +335,12 @@ func (a Account) key() string  { return "account " + a.ID }
 func (w Workflow) key() string { return "workflow " + w.ID }
 func (s Sender) key() string   { return "sender of " + s.WorkflowID + ", node " + s.NodeID }
 
-// Schema is the URL of the JSON Schema of the documents. Most editors take it from a comment at the
+// Schema is the URL of the documents' JSON Schema. Most editors find it in a comment at the
 // beginning of a file.
 const Schema = "https://raw.githubusercontent.com/hookstart/hookstart/main/deploy/docs/" +
 	"hookstart.schema.json"
 
-// Write writes the documents of a set.
+// Write writes the documents of the set as YAML.
 func (s *Set) Write(to io.Writer) error {
 	if _, err := io.WriteString(to, "# yaml-language-server: $schema="+Schema+"\n"); err != nil {
 		return err
@@ -362,7 +363,7 @@ func (s *Set) Write(to io.Writer) error {
 	return errors.Join(append(errs, documents.Close())...)
 }
 
-// put returns the document in the API's form.
+// put converts the document to the API's form.
 func (w Workflow) put() api.PutWorkflow {
 	put := api.PutWorkflow{
 		AccountID: w.AccountID,

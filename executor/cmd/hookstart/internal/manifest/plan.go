@@ -18,25 +18,25 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Step is one difference between documents and an installation, and the change that removes it.
+// Step is a difference between documents and an installation, and the change that removes it.
 type Step struct {
-	// Lines describe the change for people. The first line is a heading.
+	// Lines describes the change for people. The first line is a heading.
 	Lines []string
-	// Do makes the change.
+	// Do applies the change.
 	Do func(ctx context.Context, client *apiclient.Client) error
-	// Needs holds the keys of documents whose steps must have succeeded: a workflow is not
+	// Needs holds the keys of documents whose steps must have succeeded first: a workflow is not
 	// activated without its senders.
 	Needs []string
 	key   string // the key of the document
 }
 
-// Key returns the key of the step's document, for Needs.
+// Key returns the key of the step's document, as used in Needs.
 func (s Step) Key() string { return s.key }
 
 // Plan returns the steps from the current state to the documents, in the order in which they must
-// be made: objects on which others depend come first, a workflow is activated only once its senders
-// are set, and deletions of prune come last. Without prune nothing is deleted except nodes that a
-// workflow's document leaves out.
+// be applied: objects on which others depend come first, a workflow is activated only once its
+// senders are set, and deletions come last. Without prune, nothing is deleted except for nodes that
+// a workflow's document omits, and settings that a document omits.
 func Plan(have, want *Set, prune bool) []Step {
 	var steps []Step
 	add := func(step *Step) {
@@ -93,7 +93,7 @@ func byKey[T interface{ key() string }](list []T) map[string]T {
 	return found
 }
 
-// fields holds the fields of a document as text, by name.
+// fields holds the fields of a document as text, keyed by name.
 type fields map[string]string
 
 // changed returns a line for each field that differs.
@@ -117,7 +117,7 @@ func changed(before, after fields) (lines []string) {
 	return lines
 }
 
-// difference returns a step if there is something to do, otherwise nil.
+// difference returns a step, or nil if nothing has to be done.
 func difference(
 	what string, exists bool, before, after fields,
 	do func(context.Context, *apiclient.Client) error,
@@ -167,7 +167,7 @@ func (a Account) step(before Account, exists bool) *Step {
 }
 
 // eventsStep returns the step that changes which workflow the account's events start. The workflow
-// must exist by then, so the step comes late.
+// must already exist, so the step comes late.
 func (a Account) eventsStep(before Account) *Step {
 	lines := changed(before.Events.fields(), a.Events.fields())
 	if len(lines) == 0 {
@@ -203,8 +203,8 @@ func (e *Events) fields() fields {
 	return f
 }
 
-// errChanged returns the error for a document whose object was changed by another client after the
-// installation was read. The plan that was shown is then incomplete.
+// errChanged returns the error for an object that another client has changed since the installation
+// was read. The plan that was shown is then out of date.
 func errChanged(key string) error {
 	return fmt.Errorf("somebody has changed %s meanwhile: look at the differences again with "+
 		"--dry-run, then run apply again", key)
@@ -270,7 +270,7 @@ func (w Workflow) fields() fields {
 	return f
 }
 
-// String returns the setting for people.
+// String describes the setting for people.
 func (a Answer) String() string {
 	text := fmt.Sprintf("waits %d s", a.WaitSeconds)
 	if a.Raw {
@@ -279,8 +279,8 @@ func (a Answer) String() string {
 	return text
 }
 
-// sorted returns a filter with its places sorted by name, as a document has them. It returns a
-// filter that is not JSON unchanged.
+// sorted returns a filter with its places sorted by name, so that two filters can be compared. A
+// filter that is not JSON is returned unchanged.
 func sorted(f Filter) string {
 	decoder := json.NewDecoder(bytes.NewReader(f))
 	decoder.UseNumber()
@@ -297,7 +297,8 @@ func sorted(f Filter) string {
 	return strings.TrimSpace(text.String())
 }
 
-// activationStep returns the step that activates or deactivates a workflow.
+// activationStep returns the step that activates or deactivates a workflow, or nil if its state
+// does not change.
 func (w Workflow) activationStep(active bool) *Step {
 	if w.Active == nil || *w.Active == active {
 		return nil
@@ -336,7 +337,7 @@ func (s Sender) step(before Sender, exists bool) *Step {
 	})
 }
 
-// addSecrets adds the secrets, which no file holds, from the environment.
+// addSecrets adds the secrets, which are never in files, from the environment.
 func (s Sender) addSecrets(to *api.PutSender) error {
 	for _, name := range s.SecretsFrom {
 		secret := os.Getenv(name)
@@ -367,7 +368,7 @@ func (s Sender) fields() fields {
 	return f
 }
 
-// pruned returns the deletions of objects without a document, in the order in which they succeed.
+// pruned returns the deletions of objects without a document, in an order in which they succeed.
 func pruned(have, want *Set) (steps []Step) {
 	remove := func(key string, do func(context.Context, *apiclient.Client) error) {
 		steps = append(steps, Step{Lines: []string{"- " + key}, Do: do})
@@ -379,7 +380,7 @@ func pruned(have, want *Set) (steps []Step) {
 			remove(s.key(), func(ctx context.Context, client *apiclient.Client) error {
 				err := client.DeleteSender(ctx, s.WorkflowID, s.NodeID)
 				if api.IsCode(err, api.CodeNotFound) {
-					return nil // the node of the sender was deleted already
+					return nil // the sender's node has been deleted already
 				}
 				return err
 			})
@@ -411,8 +412,8 @@ func pruned(have, want *Set) (steps []Step) {
 	return steps
 }
 
-// compact returns a payload in the form in which it is compared and shown: without the spaces
-// between its parts.
+// compact returns a payload in the form in which it is compared and shown: without insignificant
+// white space. A payload that is not JSON is returned unchanged.
 func compact(p Payload) string {
 	var text bytes.Buffer
 	if json.Compact(&text, []byte(p)) != nil {

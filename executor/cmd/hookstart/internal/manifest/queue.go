@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// Queue is a document of kind Queue. A queue that has no document, or a document without a stream,
-// is in the stream that all queues share.
+// Queue is a document of kind Queue. A queue without a document, or whose document has no stream,
+// uses the shared stream.
 type Queue struct {
 	Kind string `json:"kind" yaml:"kind"`
 	ID   string `json:"id" yaml:"id"`
@@ -20,8 +20,8 @@ type Queue struct {
 	Stream *QueueStream `json:"stream,omitempty" yaml:"stream,omitempty"`
 }
 
-// QueueStream holds the settings of a queue's own stream. What is left out is as in the stream that
-// all queues share.
+// QueueStream holds the settings of a queue's own stream. Absent settings are those of the shared
+// stream, except that the size is unlimited.
 type QueueStream struct {
 	MaxBytes      int64    `json:"maxBytes,omitempty" yaml:"maxBytes,omitempty"` // 0 means no limit
 	MaxAgeSeconds int64    `json:"maxAgeSeconds,omitempty" yaml:"maxAgeSeconds,omitempty"`
@@ -31,7 +31,7 @@ type QueueStream struct {
 
 func (q Queue) key() string { return "queue " + q.ID }
 
-// addQueues adds the queues that have a stream of their own, or are moving to one.
+// addQueues adds the queues that have their own stream, or are moving to one.
 func (s *Set) addQueues(ctx context.Context, client *apiclient.Client) error {
 	for q, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Queue], error) {
 		return client.Queues(ctx, p)
@@ -54,8 +54,9 @@ func (s *Set) addQueues(ctx context.Context, client *apiclient.Client) error {
 	return nil
 }
 
-// step returns the step that gives the queue its stream, changes the stream, or takes it away. It
-// comes after the workflows, one of which must name the queue. It returns when the queue has moved.
+// step returns the step that creates, changes or removes the queue's own stream, or nil if nothing
+// changes. It must come after the workflows, because one of them must name the queue. Its Do
+// returns when the queue has moved.
 func (q Queue) step(before Queue) *Step {
 	lines := changed(before.fields(), q.fields())
 	if len(lines) == 0 {

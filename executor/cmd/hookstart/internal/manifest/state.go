@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// State returns the state of an installation as far as the caller may read it, sorted by ID.
+// State returns the state of an installation, sorted by ID, as far as the caller may read it.
 func State(ctx context.Context, client *apiclient.Client) (*Set, error) {
 	s := &Set{}
 	for a, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Account], error) {
@@ -92,7 +92,7 @@ func (s *Set) addWorkflow(
 	return nil
 }
 
-// senderOf returns the document of a sender. Names of environment variables take the place of
+// senderOf returns the document of a sender, with the names of environment variables in place of
 // secrets.
 func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderPreset) Sender {
 	document := Sender{
@@ -118,7 +118,7 @@ func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderP
 }
 
 // variable returns the name of an environment variable for a node. IDs that differ only in case, or
-// in - and _, get the same name; then one has to be changed by hand.
+// only in - and _, result in the same name; one of them must then be changed by hand.
 func variable(parts ...string) string {
 	return strings.ToUpper(strings.ReplaceAll(strings.Join(parts, "_"), "-", "_"))
 }

@@ -1,17 +1,16 @@
-// Package secondsite copies the streams and the registry of an installation to the NATS servers of
-// a second site, and lets the second site take over.
+// Package secondsite mirrors the streams and the registry of an installation to the NATS servers of
+// a second site, and promotes the second site to take over.
 //
-// Each copy is a mirror: a stream of the same name at the second site, which the second site's
-// servers fill through a leaf node connection. A mirror has the sequences, the times and the
-// headers of the original. It remembers the delivery IDs of what it copies only if it has a dedup
-// window of its own, so it is made with the original's. A mirror has no subjects; those of the
-// original are kept in its metadata, so that the original is not needed any more when the second
-// site takes over.
+// Each copy is a mirror: a stream of the same name at the second site, which NATS fills through a
+// leaf node connection. A mirror keeps the sequences, times and headers of the original. It
+// remembers the delivery IDs of mirrored messages only if it has a deduplication window, so it gets
+// the original's. A mirror has no subjects; the original's are stored in its metadata, so that the
+// original is not needed when the second site takes over.
 //
-// The positions of consumers are not copied. At the second site executors record the streams from
-// the beginning. Runners must not run again what has ended, so Promote starts the consumers of
-// their groups at the end of the copy, and adds copies of the starts without a final report behind
-// it.
+// The positions of consumers are not mirrored. At the second site, executors record the streams
+// from the beginning. Runners must not repeat executions that have finished, so Promote starts the
+// consumers of their groups at the end of the mirror, and publishes the starts without a final
+// report again, behind that end.
 package secondsite
 
 import (
@@ -30,22 +29,22 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// These are the names under which deploy/nats/accounts.conf exports the first site's API and
-// messages to the second site.
+// Names with which deploy/nats/accounts.conf exports the first site's API and messages to the
+// second site.
 const (
 	FirstAPI     = "COPY.API"
 	firstDeliver = "copy.deliver"
 )
 
-// These are the keys in the metadata of a stream of the second site.
+// Metadata keys of the streams at the second site.
 const (
-	// originalKey is the key of what only the original has. Mirrors have it.
+	// originalKey holds the configuration that only the original has. Mirrors have this key.
 	originalKey = "hookstart.original"
-	// promotedKey is the key of the time at which a mirror was promoted.
+	// promotedKey holds the time at which a mirror was promoted.
 	promotedKey = "hookstart.promoted"
 )
 
-// original is what a mirror must not have, and gets when it is promoted.
+// original is the configuration that a mirror must not have, and gets when it is promoted.
 type original struct {
 	Subjects []string                  `json:"subjects"`
 	Sources  []*jetstream.StreamSource `json:"sources,omitempty"`
@@ -53,14 +52,14 @@ type original struct {
 
 // Site is the second site.
 type Site struct {
-	// JetStream is a connection to the second site with the rights of an administrator.
+	// JetStream is a connection to the second site with administrator permissions.
 	JetStream jetstream.JetStream
-	// First is the same connection with the prefix FirstAPI. Only Copy and Uncopied use it.
+	// First is the same connection with the API prefix FirstAPI. Only Copy and Uncopied use it.
 	First jetstream.JetStream
 }
 
-// streams returns the names of the streams that are copied if the given queues have streams of
-// their own, in the order in which they are promoted: what is published last comes last.
+// streams returns the names of the streams to mirror, given the queues with their own streams, in
+// the order in which they are promoted: the streams of starts come last.
 func streams(queues []string) []string {
 	names := append(registry.Streams(), stream.ReportsName, stream.CancellationsStream,
 		stream.ProgressName)
@@ -74,17 +73,17 @@ func streams(queues []string) []string {
 	return names
 }
 
-// ErrPromoted means that a stream of the second site is no copy any more.
+// ErrPromoted means that a stream at the second site is not a mirror, or no longer one.
 var ErrPromoted = errors.New("is no copy: the second site has taken over, or is an installation " +
 	"of its own")
 
-// ErrNotCopied means that the site has no copy of a stream: Copy was never called for it, or it is
-// an installation of its own.
+// ErrNotCopied means that the site has no mirror of a stream: Copy was never called for it, or the
+// site is a separate installation.
 var ErrNotCopied = errors.New("is not copied to this site")
 
-// Copy makes the mirrors that do not exist, with the given number of replicas, and gives existing
-// ones the originals' present settings, without their placement. It deletes the mirrors of a
-// queue's own streams that are deleted at the first site, once they are empty. It can be repeated.
+// Copy creates missing mirrors with the given number of replicas, and updates existing ones to the
+// originals' current settings, except for the placement. It deletes the empty mirrors of queues'
+// own streams that no longer exist at the first site. It is idempotent.
 func (s Site) Copy(ctx context.Context, replicas int) error {
 	queues, err := s.queues(ctx)
 	if err != nil {
@@ -98,7 +97,7 @@ func (s Site) Copy(ctx context.Context, replicas int) error {
 	return s.deleteUnused(ctx, queues)
 }
 
-// queues returns the queues that have streams of their own at the first site.
+// queues returns the queues that have their own streams at the first site, sorted.
 func (s Site) queues(ctx context.Context) (queues []string, err error) {
 	starts, _, err := stream.Streams(ctx, s.First)
 	if err != nil {
@@ -135,7 +134,7 @@ func (s Site) copyStream(ctx context.Context, name string, replicas int) error {
 	return err
 }
 
-// mirrorOf returns the configuration of the copy of a stream.
+// mirrorOf returns the configuration of a stream's mirror.
 func mirrorOf(config jetstream.StreamConfig, replicas int) (jetstream.StreamConfig, error) {
 	kept, err := json.Marshal(original{Subjects: config.Subjects, Sources: config.Sources})
 	if err != nil {
@@ -153,9 +152,10 @@ func mirrorOf(config jetstream.StreamConfig, replicas int) (jetstream.StreamConf
 	return config, nil
 }
 
-// deleteUnused deletes the mirrors of own streams of other queues than the given ones. A mirror
+// deleteUnused deletes the mirrors of own streams of queues other than the given ones. A mirror
 // keeps its messages as long as the original did, and an executor deletes an own stream only when
-// no message is left. So a mirror that holds messages belongs to a stream that was lost, and stays.
+// it is empty. A mirror that holds messages therefore belongs to a stream that was lost, and is
+// kept.
 func (s Site) deleteUnused(ctx context.Context, queues []string) error {
 	here, err := s.infos(ctx)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s Site) deleteUnused(ctx context.Context, queues []string) error {
 	return nil
 }
 
-// infos returns the streams of this site that are copies, or were, by their names.
+// infos returns the streams at this site that are, or were, mirrors, keyed by name.
 func (s Site) infos(ctx context.Context) (map[string]*jetstream.StreamInfo, error) {
 	all := map[string]*jetstream.StreamInfo{}
 	lister := s.JetStream.ListStreams(ctx)
@@ -190,8 +190,9 @@ func (s Site) infos(ctx context.Context) (map[string]*jetstream.StreamInfo, erro
 	return all, nil
 }
 
-// copies returns the streams of this site that are copies, or were, in the order in which they are
-// promoted. It fails with ErrNotCopied if one of those that every installation has is missing.
+// copies returns the streams at this site that are, or were, mirrors, in the order in which they
+// are promoted. It returns ErrNotCopied if one of the streams that every installation has is
+// missing.
 func (s Site) copies(ctx context.Context) (all []*jetstream.StreamInfo, err error) {
 	here, err := s.infos(ctx)
 	if err != nil {
@@ -216,8 +217,7 @@ func (s Site) copies(ctx context.Context) (all []*jetstream.StreamInfo, err erro
 	return all, nil
 }
 
-// Uncopied returns the names of the own streams of queues that the first site has, and this site
-// has no copy of.
+// Uncopied returns the names of the streams that the first site has and this site does not mirror.
 func (s Site) Uncopied(ctx context.Context) (names []string, err error) {
 	queues, err := s.queues(ctx)
 	if err != nil {
@@ -235,33 +235,33 @@ func (s Site) Uncopied(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// Copied is the state of one stream of the second site.
+// Copied is the state of a stream at the second site.
 type Copied struct {
 	Stream   string
 	Messages uint64
 	Last     uint64        // sequence of the last message
-	At       time.Time     // when that message was stored at the first site; zero without one
-	Lag      uint64        // number of messages that the copy lacks, as far as its servers know
-	Heard    time.Duration // time since the first site was heard; negative means never
-	Problem  string        // what keeps NATS from copying, as its servers say; "" means nothing
-	Promoted bool          // whether the stream is no copy any more
+	At       time.Time     // when that message was stored at the first site; zero if there is none
+	Lag      uint64        // number of messages that the mirror lacks, as far as its servers know
+	Heard    time.Duration // time since the last contact with the first site; negative means never
+	Problem  string        // the error that NATS reports for the mirror; "" means none
+	Promoted bool          // the stream is no longer a mirror
 }
 
-// StandsStill reports whether the first site was not heard for longer than a limit. While it is
-// connected, its servers are heard every second, also without messages.
+// StandsStill reports whether the last contact with the first site was longer ago than limit. While
+// it is connected, there is contact every second, even without messages.
 func (c Copied) StandsStill(limit time.Duration) bool {
 	return !c.Promoted && (c.Heard < 0 || c.Heard > limit)
 }
 
-// FallsBehind reports whether messages are missing, and the last one that was copied was stored at
-// the first site longer before now than a limit. It is also true for the moment in which the first
-// message after a long pause is copied.
+// FallsBehind reports whether messages are missing, and the last mirrored message was stored at the
+// first site longer before now than limit. It is also true for a moment when the first message
+// after a long pause is being mirrored.
 func (c Copied) FallsBehind(now time.Time, limit time.Duration) bool {
 	return !c.Promoted && c.Lag > 0 && now.Sub(c.At) > limit
 }
 
-// State returns the state of each stream. It needs no connection to the first site. It fails with
-// ErrNotCopied if the site has no copy.
+// State returns the state of each stream. It needs no connection to the first site. It returns
+// ErrNotCopied if the site has no mirrors.
 func (s Site) State(ctx context.Context) (all []Copied, err error) {
 	infos, err := s.copies(ctx)
 	if err != nil {
@@ -287,16 +287,16 @@ func (s Site) State(ctx context.Context) (all []Copied, err error) {
 	return all, nil
 }
 
-// Promotion is what Promote has found and done.
+// Promotion is the result of Promote.
 type Promotion struct {
 	State      []Copied // the streams after the promotion
-	Unfinished int      // number of starts without a final report that runners are given
+	Unfinished int      // number of starts without a final report that were published again
 }
 
-// Promote makes the mirrors streams that accept messages, and creates the consumers of the groups
-// of runners. The first site must not accept requests any more. No executor and no ingress may run
-// at the second site. An interrupted call can be repeated. Promote fails with ErrNotCopied, and
-// changes nothing, if the site has no copy.
+// Promote turns the mirrors into streams that accept messages, and creates the consumers of the
+// groups of runners. The first site must no longer accept requests, and no executor and no ingress
+// may be running at the second site. An interrupted call can be repeated. If the site has no
+// mirrors, Promote returns ErrNotCopied and changes nothing.
 func (s Site) Promote(ctx context.Context, groups []stream.RunnerGroup) (p Promotion, err error) {
 	infos, err := s.copies(ctx)
 	if err != nil {
@@ -316,7 +316,7 @@ func (s Site) Promote(ctx context.Context, groups []stream.RunnerGroup) (p Promo
 
 func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) error {
 	if config.Mirror == nil {
-		return nil // by an earlier call
+		return nil // promoted by an earlier call
 	}
 	kept, isCopy := config.Metadata[originalKey]
 	if !isCopy {
@@ -333,8 +333,8 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 	return err
 }
 
-// giveUnfinished gives runners the starts of all streams that have no final report, and returns
-// their number.
+// giveUnfinished publishes the starts without a final report again, for all streams and groups, and
+// returns their number.
 func (s Site) giveUnfinished(
 	ctx context.Context, infos []*jetstream.StreamInfo, groups []stream.RunnerGroup,
 ) (given int, err error) {
@@ -364,8 +364,8 @@ func (s Site) giveUnfinished(
 	return given, nil
 }
 
-// giveFrom creates the consumers of groups at the end of a stream, and adds copies of the starts
-// that have not ended.
+// giveFrom creates the groups' consumers at the end of a stream, and then publishes the unfinished
+// starts again.
 func (s Site) giveFrom(
 	ctx context.Context, name string, place stream.Place, groups []stream.RunnerGroup,
 	ended map[string]bool,
@@ -405,8 +405,8 @@ func (s Site) giveFrom(
 	return given, err
 }
 
-// endOf returns the sequence of the last message that was copied to a stream. Behind it are the
-// copies of starts of an earlier call that was interrupted, which has created the consumers before.
+// endOf returns the sequence of the last mirrored message of a stream. If an earlier call was
+// interrupted after it had created the consumers, starts that it published again may follow.
 func (s Site) endOf(
 	ctx context.Context, name string, groups []stream.RunnerGroup,
 ) (end uint64, err error) {
@@ -430,10 +430,11 @@ func (s Site) endOf(
 	return end, nil
 }
 
-// againPrefix is the prefix of the Nats-Msg-Id of a copy of a start, as executors make them.
+// againPrefix is the prefix of the Nats-Msg-Id of a start that is published again; executors use
+// the same one.
 const againPrefix = "again-"
 
-// addEnded adds the executions with a final report in a stream of reports.
+// addEnded adds the executions that have a final report in a stream of reports.
 func (s Site) addEnded(ctx context.Context, name string, ended map[string]bool) error {
 	reports, err := s.JetStream.Stream(ctx, name)
 	if err != nil {
@@ -449,10 +450,10 @@ func (s Site) addEnded(ctx context.Context, name string, ended map[string]bool) 
 	})
 }
 
-// silence is the longest time without a message while there are some.
+// silence is how long to wait for the next message that should be available.
 const silence = 30 * time.Second
 
-// read calls each for the messages of a stream up to a sequence.
+// read calls each with the messages of a stream, up to a sequence.
 func (s Site) read(
 	ctx context.Context, name string, last uint64,
 	each func(msg jetstream.Msg, sequence uint64) error,

@@ -1,5 +1,5 @@
-// Package sizing computes how far an installation is from its limits: from what it holds now, what
-// arrived in the last week, and for how long everything is kept.
+// Package sizing computes how far an installation is from its limits, based on its current usage,
+// what arrived in the last week, and how long everything is kept.
 package sizing
 
 import (
@@ -8,28 +8,28 @@ import (
 )
 
 const (
-	// horizon is the number of days for which DaysUntil looks ahead.
+	// horizon is the number of days that DaysUntil looks ahead.
 	horizon = 365
 	day     = 24 * time.Hour
-	// leastCovered is the shortest time from which a rate is computed: a few seconds of a new
-	// installation say nothing about a day.
+	// leastCovered is the minimum time from which a rate is computed: a few seconds of a new
+	// installation are not representative of a day.
 	leastCovered = time.Hour
-	// leastTrend is the number of whole days from which growth is computed.
+	// leastTrend is the minimum number of whole days from which growth is computed.
 	leastTrend = 3
 )
 
-// Week is what arrived in the last seven days, or since a later beginning.
+// Week summarizes what arrived in the last seven days, or since the installation began.
 type Week struct {
-	Days   float64 // the days that are covered: 7, or fewer, but at least an hour
-	PerDay float64 // the mean
-	// Growth is by how much a day has more than the day before. It is 0 if there are fewer than
-	// leastTrend whole days.
+	Days   float64 // number of days covered: at most 7, at least an hour
+	PerDay float64 // mean number per day
+	// Growth is how much more arrives in a day than in the day before. It is 0 if fewer than
+	// leastTrend whole days are covered.
 	Growth float64
 }
 
-// NewWeek returns the Week of what arrived in periods of 24 hours, of which the first is the last
-// before now. covered is the time since the beginning; the clocks of several machines may make it
-// negative. It may be longer than a week.
+// NewWeek returns the Week of what arrived in periods of 24 hours, the most recent one first.
+// covered is the time since the installation began. It may be longer than a week, and even negative
+// if the clocks of machines differ.
 func NewWeek(periods [7]float64, covered time.Duration) Week {
 	covered = min(max(covered, leastCovered), 7*day)
 	sum := 0.0
@@ -44,11 +44,12 @@ func NewWeek(periods [7]float64, covered time.Duration) Week {
 	return w
 }
 
-// KnowsGrowth reports whether there are enough days to compute growth from.
+// KnowsGrowth reports whether enough days are covered to compute the growth.
 func (w Week) KnowsGrowth() bool { return int(w.Days) >= leastTrend }
 
 // trend returns the growth from one day to the next: the median of the slopes between all pairs of
-// days (Theil and Sen), so that two days without traffic, such as a weekend, hardly change it.
+// days (the Theil–Sen estimator), so that two days without traffic, such as a weekend, hardly
+// affect it.
 func trend(days []float64) float64 {
 	if len(days) < leastTrend {
 		return 0
@@ -67,19 +68,19 @@ func trend(days []float64) float64 {
 	return (slopes[middle-1] + slopes[middle]) / 2
 }
 
-// Holding is an amount of something that arrives and is kept for a time.
+// Holding is an amount of something that arrives and is kept for some time.
 type Holding struct {
-	Now    float64 // the amount now
-	PerDay float64 // what arrives in a day
-	Growth float64 // by how much more arrives in a day than in the day before
-	// Keep is the number of days for which everything is kept. 0 means forever.
+	Now    float64 // the current amount
+	PerDay float64 // amount that arrives in a day
+	Growth float64 // how much more arrives in a day than in the day before
+	// Keep is the number of days that everything is kept. 0 means forever.
 	Keep float64
-	// Span is the number of days in which the amount arrived. 0 means that it is new.
+	// Span is the number of days in which the current amount arrived. 0 means that it is new.
 	Span float64
 }
 
-// After returns the amount after a number of days: what is left of the present amount, which is
-// taken to have arrived evenly, and what arrives until then.
+// After returns the amount after a number of days: what remains of the current amount, which is
+// assumed to have arrived evenly, plus what arrives until then.
 func (h Holding) After(days float64) float64 {
 	left, begin := h.Now, 0.0
 	if h.Keep > 0 {
@@ -92,12 +93,12 @@ func (h Holding) After(days float64) float64 {
 		}
 	}
 	if days == 0 {
-		left = h.Now // a little more than Keep, until the server has deleted it
+		left = h.Now // the current amount may include what the server is yet to delete
 	}
 	return left + h.arrived(days) - h.arrived(begin)
 }
 
-// arrived returns what arrives within a number of days from now. No day has less than nothing.
+// arrived returns what arrives within a number of days from now. No day has a negative amount.
 func (h Holding) arrived(days float64) float64 {
 	if h.Growth < 0 {
 		days = min(days, h.PerDay/-h.Growth)
@@ -105,8 +106,8 @@ func (h Holding) arrived(days float64) float64 {
 	return h.PerDay*days + h.Growth*days*days/2
 }
 
-// DaysUntil returns the number of days until an amount reaches a limit, and whether it does within
-// a year. It is 0 if the limit is reached.
+// DaysUntil returns the number of days until an amount reaches a limit, and whether it does so
+// within horizon days. It returns 0 if the limit has been reached already.
 func DaysUntil(limit float64, after func(days float64) float64) (days float64, ok bool) {
 	before := after(0)
 	if before >= limit {

@@ -12,65 +12,65 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recorder is the name of the executors' consumer.
+// recorder is the name of the executors' consumers.
 const recorder = "executor"
 
-// NATS is what NATS holds.
+// NATS describes the usage and limits of NATS.
 type NATS struct {
 	Streams []Stream
 	Tiers   []Tier
-	// Created is the time at which the shared stream was created.
+	// Created is when the shared stream was created.
 	Created time.Time
 }
 
-// Stream is a stream of starts or of reports, or one of the registry.
+// Stream describes a stream.
 type Stream struct {
 	Name    string
 	Kind    Kind
-	Servers []string // the servers that hold a replica
+	Servers []string // names of the servers that hold a replica
 
 	Messages, Bytes int64
-	MaxBytes        int64         // the size at which it is full; 0 means no limit
+	MaxBytes        int64         // size at which the stream is full; 0 means no limit
 	MaxAge          time.Duration // 0 means that messages are kept forever
 	Replicas        int
 
-	// DedupWindow is the time for which delivery IDs are remembered, and Remembered the number of
-	// messages of that time. Only streams of starts have them.
+	// DedupWindow is the deduplication window, and Remembered the number of messages in it. Both
+	// are set only for streams of starts.
 	DedupWindow time.Duration
 	Remembered  int64
 
-	// Week is the number of messages that were stored in the last week.
+	// Week counts the messages that were stored in the last week.
 	Week Week
 
-	// Unrecorded is the number of messages that are not recorded yet, and Behind the age of the
-	// oldest of them.
+	// Unrecorded is the number of messages that have not been recorded yet, and Behind the age of
+	// the oldest of them.
 	Unrecorded int64
 	Behind     time.Duration
 }
 
-// Kind is what a stream is for.
+// Kind is the purpose of a stream.
 type Kind int
 
-// The kinds of streams.
+// Kinds of streams.
 const (
 	Starts  Kind = iota // EXECUTIONS, or a queue's own stream
-	Reports             // PROGRESS, or the reports of a queue with its own stream
-	Other               // the registry, and streams of hookstart's own messages
+	Reports             // PROGRESS, or the stream of reports of a queue with its own stream
+	Other               // the registry, and streams of internal messages
 )
 
-// Tier is the use and the limits of the JetStream account, or of its part for one number of
+// Tier is the usage and the limits of the JetStream account, or of its part for one number of
 // replicas.
 type Tier struct {
 	Name     string // R1, R3 and so on; "" means the whole account
-	Replicas int    // the number in the name; 0 means the whole account
+	Replicas int    // the number in Name; 0 means the whole account
 
-	// A maximum of 0 means that there is no limit.
+	// A maximum of 0 means no limit.
 	Bytes, MaxBytes         int64
 	Streams, MaxStreams     int
 	Consumers, MaxConsumers int
 }
 
-// Read asks NATS for everything that it holds.
+// Read queries NATS for its streams and the limits of the account.
 func Read(ctx context.Context, js jetstream.JetStream) (NATS, error) {
 	var found NATS
 	starts, reports, err := stream.Streams(ctx, js)
@@ -88,7 +88,7 @@ func Read(ctx context.Context, js jetstream.JetStream) (NATS, error) {
 		}
 		s, created, err := read(ctx, js, name, kind)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue // it was just deleted
+			continue // it has just been deleted
 		}
 		if err != nil {
 			return NATS{}, err
@@ -169,12 +169,13 @@ func read(
 	return s, info.Created, s.readLag(ctx, handle)
 }
 
-// readWeek asks for the sequences at which the days of the last week begin. Times are the server's.
+// readWeek finds the sequences at which the days of the last week begin. Times are by the server's
+// clock.
 func (s *Stream) readWeek(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo,
 ) error {
 	now := info.TimeStamp
-	// stored is the number of messages since a time.
+	// stored returns the number of messages stored since a time.
 	stored := func(since time.Time) (float64, error) {
 		if info.State.Msgs == 0 {
 			return 0, nil
@@ -197,7 +198,7 @@ func (s *Stream) readWeek(
 		}
 		periods[i], before = max(n-before, 0), max(n, before)
 		if n >= float64(info.State.LastSeq-info.State.FirstSeq+1) {
-			break // that is all that the stream has
+			break // the stream has no older messages
 		}
 	}
 	s.Week = NewWeek(periods, now.Sub(s.beginning(info)))
@@ -210,7 +211,7 @@ func (s *Stream) readWeek(
 	return err
 }
 
-// beginning returns the time since which the stream has everything that arrived.
+// beginning returns the time since when the stream's content is complete.
 func (s *Stream) beginning(info *jetstream.StreamInfo) time.Time {
 	begin := info.Created
 	if s.Messages > 0 && (info.State.FirstTime.Before(begin) || // it was restored from a backup
@@ -223,11 +224,11 @@ func (s *Stream) beginning(info *jetstream.StreamInfo) time.Time {
 	return begin
 }
 
-// readLag asks how far the executors are.
+// readLag determines how far the executors are behind.
 func (s *Stream) readLag(ctx context.Context, handle jetstream.Stream) error {
 	consumer, err := handle.Consumer(ctx, recorder)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return nil // the stream was just created, or no executor has started yet
+		return nil // the stream has just been created, or no executor has started yet
 	}
 	if err != nil {
 		return fmt.Errorf("consumer %s of the stream %s: %w", recorder, s.Name, err)
@@ -248,5 +249,5 @@ func (s *Stream) readLag(ctx context.Context, handle jetstream.Stream) error {
 	return nil
 }
 
-// signed converts a count of NATS, which is never as large as 2^63.
+// signed converts a count from NATS, which is always below 2^63.
 func signed(n uint64) int64 { return int64(n) } //nolint:gosec // see above

@@ -11,44 +11,43 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// These are the measured sizes of deploy/bench/README.md.
+// Measurements from deploy/bench/README.md.
 const (
-	// bytesPerID is the memory of a remembered delivery ID in each NATS server that holds the
-	// stream.
+	// bytesPerID is the number of bytes of memory that a remembered delivery ID occupies in each
+	// NATS server that holds the stream.
 	bytesPerID = 164
-	// Bytes of a record, with its part of the indexes, where there are too few records to compute
-	// it: an empty database has tables and indexes, too.
+	// sqliteRecord and postgresRecord are the sizes in bytes of a record, including its part of the
+	// indexes. They are used if there are fewer than enoughRecords records, because even an empty
+	// database has tables and indexes.
 	sqliteRecord, postgresRecord = 187, 272
 	enoughRecords                = 10_000
-	// mostWorkflows is the largest number of workflows that was measured.
+	// mostWorkflows is the largest number of workflows that has been measured.
 	mostWorkflows = 1_000_000
 )
 
-// Limits are limits that neither NATS nor the operators' API knows. 0 means that a limit is not
-// known.
+// Limits holds limits that neither NATS nor the operators' API reports. 0 means unknown.
 type Limits struct {
-	NATSMemory   int64   // the memory for delivery IDs of each NATS server, in bytes
-	NATSDisk     int64   // the disk of each NATS server, in bytes
-	DatabaseDisk int64   // the disk of the database, in bytes
-	Rate         float64 // the highest rate of deliveries, in deliveries per second
+	NATSMemory   int64   // memory for delivery IDs of each NATS server, in bytes
+	NATSDisk     int64   // disk of each NATS server, in bytes
+	DatabaseDisk int64   // disk of the database, in bytes
+	Rate         float64 // maximum rate, in deliveries per second
 }
 
-// Report says how far an installation is from its limits.
+// Report describes how far an installation is from its limits.
 type Report struct {
 	At time.Time `json:"at"`
-	// Days is the number of days from which the rates are computed. Complete means that these are
-	// seven.
+	// Days is the number of days on which the rates are based. Complete is true if it is seven.
 	Days     float64 `json:"days"`
 	Complete bool    `json:"complete"`
-	// PerSecond is the mean rate of deliveries, including repeats, and BusiestPerSecond the mean
-	// rate of the busiest hour, which began at BusiestHour.
+	// PerSecond is the mean rate of deliveries, including repeats. BusiestPerSecond is the mean
+	// rate in the busiest hour, which began at BusiestHour.
 	PerSecond        float64   `json:"deliveriesPerSecond"`
 	BusiestPerSecond float64   `json:"busiestPerSecond"`
 	BusiestHour      time.Time `json:"busiestHour,omitzero"`
-	// GrowthPerDay is the growth of the rate from one day to the next, as a part of the mean. nil
-	// means that there are not enough days to compute it.
+	// GrowthPerDay is the growth of the rate from one day to the next, as a fraction of the mean.
+	// nil means that too few days are covered to compute it.
 	GrowthPerDay *float64 `json:"growthPerDay"`
-	// Walls holds the limits: first those that are reached soonest, then the fullest.
+	// Walls holds the limits: first those that are reached soonest, then those that are fullest.
 	Walls []Wall `json:"walls"`
 }
 
@@ -56,23 +55,23 @@ type Report struct {
 type Wall struct {
 	Name string `json:"name"`
 	Unit Unit   `json:"unit"`
-	// Now is the amount now, and Detail what else there is to say about it.
+	// Now is the current amount, and Detail holds further information about it.
 	Now    float64 `json:"now"`
 	Detail string  `json:"detail,omitempty"`
-	// Limit is the limit. nil means that there is none, or that it is not known.
+	// Limit is the limit. nil means that there is none, or that it is unknown.
 	Limit   *float64 `json:"limit"`
 	Percent *float64 `json:"percent"` // of the limit; nil if Limit is nil
 	Reached Reached  `json:"reached"`
 	// Days is the number of days until the limit is reached, if Reached is InDays.
 	Days *float64 `json:"daysLeft"`
-	// Advice is what to do about it.
+	// Advice explains how to raise the limit or to reduce the usage.
 	Advice string `json:"advice"`
 }
 
 // Unit is the unit of an amount.
 type Unit string
 
-// The units.
+// Units of amounts.
 const (
 	Bytes     Unit = "bytes"
 	PerSecond Unit = "deliveries/s"
@@ -82,21 +81,21 @@ const (
 	Consumers Unit = "consumers"
 )
 
-// Reached says when a limit is reached.
+// Reached is when a limit is reached.
 type Reached string
 
-// The values of Reached.
+// Values of Reached.
 const (
-	NoLimit    Reached = "noLimit"          // there is none, or it is not known
-	NoForecast Reached = "noForecast"       // its growth is not known
-	Now        Reached = "now"              // it is reached
-	InDays     Reached = "inDays"           // in Wall.Days
-	NotInAYear Reached = "notWithinOneYear" // at the growth of the last week
-	// DropsOldest means that it may be reached at any time, which does no harm.
+	NoLimit    Reached = "noLimit"          // there is none, or it is unknown
+	NoForecast Reached = "noForecast"       // the growth is unknown
+	Now        Reached = "now"              // it has been reached
+	InDays     Reached = "inDays"           // in Wall.Days days
+	NotInAYear Reached = "notWithinOneYear" // not within a year, at the growth of the last week
+	// DropsOldest means that it may be reached at any time, which is harmless.
 	DropsOldest Reached = "dropsOldest"
 )
 
-// NewReport computes a Report from what the operators' API and NATS say.
+// NewReport computes a Report from the data of the operators' API and of NATS.
 func NewReport(size api.Size, nats NATS, limits Limits) Report {
 	since := nats.Created
 	if oldest := size.Database.OldestAcceptedAt; !oldest.IsZero() &&
@@ -117,8 +116,8 @@ func NewReport(size api.Size, nats NATS, limits Limits) Report {
 		growth := relative(all)
 		r.GrowthPerDay = &growth
 	}
-	// A stream that keeps less than three days has no growth of its own: it is taken to grow as the
-	// deliveries do.
+	// The growth of a stream that keeps less than three days is unknown: assume that it grows like
+	// the deliveries.
 	streams := slices.Clone(nats.Streams)
 	for i, s := range streams {
 		if !s.Week.KnowsGrowth() {
@@ -139,19 +138,19 @@ func NewReport(size api.Size, nats NATS, limits Limits) Report {
 	return r
 }
 
-// weekOf returns the Week of hours. Hours after now, by the clock of an ingress that is ahead,
-// count as the last one.
+// weekOf returns the Week of the given hours. An hour after now, counted by an ingress whose clock
+// is ahead, counts for the last day.
 func weekOf(hours []api.SizeHour, now, since time.Time, count func(api.SizeHour) int64) Week {
 	var periods [7]float64
 	for _, h := range hours {
-		// The hour in which a day begins is counted in the day in which most of it is.
+		// An hour that spans two days is counted for the day that contains most of it.
 		i := max(int(now.Sub(h.At.Add(time.Hour/2))/day), 0)
 		periods[min(i, len(periods)-1)] += float64(count(h))
 	}
 	return NewWeek(periods, now.Sub(since))
 }
 
-// relative returns the growth of a week from one day to the next as a part of its mean.
+// relative returns the growth of a week from one day to the next as a fraction of its mean.
 func relative(w Week) float64 {
 	if w.PerDay == 0 {
 		return 0
@@ -159,7 +158,7 @@ func relative(w Week) float64 {
 	return w.Growth / w.PerDay
 }
 
-// busiest returns the hour with the most deliveries, and its mean rate.
+// busiest returns the hour with the most deliveries and the mean rate in it.
 func busiest(hours []api.SizeHour) (at time.Time, perSecond float64) {
 	for _, h := range hours {
 		if rate := float64(h.Accepted+h.Deduplicated) / time.Hour.Seconds(); rate > perSecond {
@@ -169,7 +168,7 @@ func busiest(hours []api.SizeHour) (at time.Time, perSecond float64) {
 	return at, perSecond
 }
 
-// before orders walls.
+// before compares walls: those reached sooner come first, then those that are fuller.
 func before(a, b Wall) int {
 	rank := func(w Wall) float64 {
 		if w.Reached == Now {
@@ -191,8 +190,8 @@ func before(a, b Wall) int {
 
 func (r *Report) add(w Wall) { r.Walls = append(r.Walls, w) }
 
-// measure sets the wall's amount, and how far it is from a limit. A limit of 0 means that there is
-// none, and an after of nil that the growth is not known.
+// measure sets the wall's amount and how far it is from a limit. A limit of 0 means that there is
+// none, and an after of nil that the growth is unknown.
 func (w Wall) measure(now, limit float64, after func(days float64) float64) Wall {
 	w.Now, w.Reached = now, NoLimit
 	if limit <= 0 {
@@ -226,7 +225,7 @@ func (r *Report) rate(all Week, limits Limits) Wall {
 	})
 }
 
-// messages returns the forecast of the stream's messages that are kept for a time. 0 means forever.
+// messages returns the forecast of the stream's messages that are kept for keep. 0 means forever.
 func (s *Stream) messages(now int64, keep time.Duration) Holding {
 	h := Holding{
 		Now: float64(now), PerDay: s.Week.PerDay, Growth: s.Week.Growth,
@@ -238,19 +237,19 @@ func (s *Stream) messages(now int64, keep time.Duration) Holding {
 	return h
 }
 
-// bytes returns the size of the stream after a number of days.
+// bytes returns the forecast size of the stream, in bytes, after a number of days.
 func (s *Stream) bytes(days float64) float64 {
 	if s.Kind == Other || s.Messages == 0 {
 		return float64(s.Bytes)
 	}
 	size := float64(s.Bytes) / float64(s.Messages) * s.messages(s.Messages, s.MaxAge).After(days)
 	if s.Kind == Reports && s.MaxBytes > 0 {
-		size = min(size, float64(s.MaxBytes)) // the oldest are dropped
+		size = min(size, float64(s.MaxBytes)) // the oldest messages are dropped
 	}
 	return size
 }
 
-// servers adds the walls of each NATS server: its memory for delivery IDs, and its disk.
+// servers adds the walls of each NATS server: its memory for delivery IDs and its disk.
 func (r *Report) servers(streams []Stream, limits Limits) {
 	of := map[string][]Stream{}
 	for _, s := range streams {
@@ -296,7 +295,7 @@ func (r *Report) servers(streams []Stream, limits Limits) {
 	}
 }
 
-// stream adds the walls of a stream of starts or reports.
+// stream adds the walls of a stream of starts or reports: its size and the recorder's lag.
 func (r *Report) stream(s Stream) {
 	if s.Kind == Other {
 		return
@@ -328,7 +327,7 @@ func (r *Report) stream(s Stream) {
 	}.measure(s.Behind.Seconds(), s.MaxAge.Seconds(), nil))
 }
 
-// account adds the limits that the JetStream account has.
+// account adds the limits of the JetStream account.
 func (r *Report) account(t Tier, streams []Stream) {
 	name := "NATS account"
 	if t.Name != "" {
@@ -344,7 +343,7 @@ func (r *Report) account(t Tier, streams []Stream) {
 			}
 			return sum
 		}
-		// An account is charged for every replica, and for what other programs store.
+		// The account is charged for every replica, and for the data of other programs.
 		factor := 1.0
 		if now := held(0); now > 0 && t.Bytes > 0 {
 			factor = float64(t.Bytes) / now
@@ -404,7 +403,7 @@ func database(size api.Size, accepted Week, limits Limits) Wall {
 	})
 }
 
-// registry returns the wall of the key-value buckets, which every ingress loads into its memory.
+// registry returns the wall of the registry, which every ingress loads into memory.
 func registry(size api.Size, streams []Stream, days float64) Wall {
 	bytes := int64(0)
 	for _, s := range streams {

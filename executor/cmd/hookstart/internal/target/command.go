@@ -16,13 +16,13 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// tryAgain is the exit code with which a program asks for another attempt: EX_TEMPFAIL of
+// tryAgain is the exit code with which a program requests another attempt: EX_TEMPFAIL of
 // sysexits.h.
 const tryAgain = 75
 
-// Bounds of the end of a program: after SIGTERM when its time is over; after SIGTERM when the
-// runner may not wait any longer (the kit abandons a handler a second later); and of its pipes
-// after it has ended.
+// Time allowed for a program to exit: after the SIGTERM of a timeout; after the SIGTERM when the
+// runner stops (the kit abandons a handler a second later); and for reading its pipes after it has
+// exited.
 const (
 	stopGrace = 5 * time.Second
 	cutGrace  = 500 * time.Millisecond
@@ -32,8 +32,9 @@ const (
 // CommandGrace is the time by which a handler may exceed Command.Timeout.
 const CommandGrace = stopGrace + pipeGrace + time.Second
 
-// Command runs a program for each execution. The program gets the input on stdin and the details of
-// the execution in its environment. Its end decides the end of the execution:
+// Command runs a program for each execution. The program receives the input on stdin, and the
+// details of the execution in environment variables. The result of the execution depends on how the
+// program ends:
 //
 //	exit code 0                   succeeded, with stdout as the output
 //	exit code 75                  tried again
@@ -43,22 +44,22 @@ const CommandGrace = stopGrace + pipeGrace + time.Second
 //	output over MaxOutput         failed, once the program has ended
 //	it cannot be started          tried again: nothing ran
 //
-// Each program has a process group of its own. Processes that it leaves in this group are killed
-// when it ends. If the runner itself is killed, Linux kills the program too.
+// Each program runs in a separate process group. Processes that it leaves in that group are killed
+// when it exits. If the runner itself is killed, Linux kills the program as well.
 type Command struct {
-	// Path is the path of the program, as exec.LookPath returns it.
+	// Path is the program's path, as returned by exec.LookPath.
 	Path string
 	Args []string
-	// Env is the environment of the program, to which the variables of the execution are added.
+	// Env is the program's environment, to which the variables of the execution are added.
 	Env []string
-	// Raw passes the body as it was sent in place of the input as JSON.
+	// Raw passes the body as it was sent, instead of the input as JSON.
 	Raw bool
-	// Timeout bounds the run time of the program.
+	// Timeout limits the program's run time.
 	Timeout time.Duration
-	// MaxOutput is the maximum size of the output in bytes.
+	// MaxOutput is the maximum size of the output, in bytes.
 	MaxOutput int64
-	// Stderr receives what the programs write to stderr, from several of them concurrently.
-	// Required.
+	// Stderr receives what the programs write to stderr. Several programs may write to it
+	// concurrently. Required.
 	Stderr io.Writer
 }
 
@@ -90,8 +91,8 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	}
 }
 
-// cancel asks a program whose execution is canceled to end. A program that still ends without an
-// error has succeeded.
+// cancel asks a program to exit because its execution was canceled. A program that still exits
+// without an error has succeeded.
 func (c *Command) cancel(p *process, late <-chan time.Time) (any, error) {
 	terminate(p.cmd.Process)
 	select {
@@ -105,7 +106,7 @@ func (c *Command) cancel(p *process, late <-chan time.Time) (any, error) {
 	}
 }
 
-// verdict turns the end of a program into the end of an execution.
+// verdict converts a program's exit into the result of the execution.
 func (c *Command) verdict(p *process, err error) (any, error) {
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -123,7 +124,7 @@ func (c *Command) verdict(p *process, err error) (any, error) {
 	return nil, runner.Permanent(failure)
 }
 
-// describe returns how a program ended: "exit status 3", "killed by a signal: killed".
+// describe returns how a program ended: "exit status 3", "ended by a signal: killed".
 func describe(exit *exec.ExitError) string {
 	if exit.ExitCode() < 0 {
 		return "ended by a " + exit.Error()
@@ -189,8 +190,8 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 	return p, nil
 }
 
-// launch starts and awaits the program on one locked thread: Linux kills the program when that
-// thread ends, which is when this process ends.
+// launch starts the program and waits for it on one locked thread: Linux kills the program when the
+// thread that started it exits, so that thread is kept until the program has exited.
 func (p *process) launch() error {
 	started := make(chan error, 1)
 	go func() {
@@ -205,8 +206,8 @@ func (p *process) launch() error {
 	return <-started
 }
 
-// startFailure returns the error of a program that did not start. It is permanent if the file is
-// not executable or the environment is too long.
+// startFailure returns the error for a program that could not be started. It is permanent if the
+// file is not executable or the environment is too long.
 func startFailure(path string, err error) error {
 	if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
 		err = wrapped.Err
@@ -223,7 +224,7 @@ func startFailure(path string, err error) error {
 	}
 }
 
-// stop ends the process group. The program may clean up for the time grace.
+// stop terminates the process group, and kills it if the program has not exited after grace.
 func (p *process) stop(grace time.Duration) {
 	terminate(p.cmd.Process)
 	timer := time.NewTimer(grace)
@@ -236,9 +237,9 @@ func (p *process) stop(grace time.Duration) {
 	}
 }
 
-// drain kills what the program has left in its group, and reads what it wrote before its end. A
-// process that left the group, such as a daemon, may hold the pipes open; drain does not wait for
-// it.
+// drain kills what the program has left in its group, and reads what was written before. A process
+// that has left the group, such as a daemon, may hold the pipes open; drain does not wait for it
+// longer than pipeGrace.
 func (p *process) drain() {
 	kill(p.cmd.Process)
 	done := make(chan struct{})

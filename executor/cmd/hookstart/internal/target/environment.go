@@ -12,23 +12,23 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// prefix is the prefix of every variable that hookstart sets.
+// prefix is the prefix of the variables that hookstart sets.
 const prefix = "HOOKSTART_"
 
-// maxVariable is the maximum size of a variable in bytes: Linux allows 128 KB. Only headers with
-// thousands of control characters come near.
+// maxVariable is the maximum size of a variable, in bytes: Linux allows 128 KB. Only headers with
+// thousands of control characters come close.
 const maxVariable = 100 << 10
 
-// Inherited returns the part of an environment that a program gets: everything but hookstart's own
-// variables, which hold credentials and have the same names as an execution's variables.
+// Inherited returns the part of an environment that programs inherit: everything except hookstart's
+// variables, which hold credentials or have the names of an execution's variables.
 func Inherited(environment []string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
 		return strings.HasPrefix(variable, prefix) || strings.HasPrefix(variable, "TRACEPARENT=")
 	})
 }
 
-// environmentOf returns the variables that describe an execution. It leaves out empty values and
-// values with a zero byte.
+// environmentOf returns the variables that describe an execution. It omits values that are empty,
+// longer than maxVariable, or contain a zero byte.
 func environmentOf(e runner.Execution) []string {
 	variables := map[string]string{
 		prefix + "CONTENT_TYPE": e.Payload.ContentType,
@@ -53,8 +53,8 @@ func environmentOf(e runner.Execution) []string {
 	return list
 }
 
-// attributes returns the values that describe an execution, by the names of the headers. Empty
-// values are left out.
+// attributes returns the values that describe an execution, keyed by header name. Values may be
+// empty.
 func attributes(e runner.Execution) map[string]string {
 	return map[string]string{
 		"Execution-Id": e.ID,
@@ -73,7 +73,7 @@ func attributes(e runner.Execution) map[string]string {
 	}
 }
 
-// verified returns "true" for a request that was verified as its sender's, otherwise "".
+// verified returns "true" if the sender of the request was verified, otherwise "".
 func verified(e runner.Execution) string {
 	if e.Verified {
 		return "true"
@@ -94,8 +94,8 @@ func document(values execution.Values) string {
 }
 
 // unambiguous returns the headers whose names consist of letters, digits and hyphens. The variable
-// of any other name could be taken for one of these, such as X_Event for X-Event; web servers drop
-// such headers before CGI programs for that reason.
+// of any other name could be mistaken for that of such a header, as X_Event for X-Event; web
+// servers drop such headers for CGI programs for the same reason.
 func unambiguous(headers execution.Values) execution.Values {
 	headers = maps.Clone(headers)
 	maps.DeleteFunc(headers, func(name string, _ []string) bool {
@@ -104,8 +104,8 @@ func unambiguous(headers execution.Values) execution.Values {
 	return headers
 }
 
-// addEach adds a variable for each name. If two names have the same variable, the first in order
-// counts.
+// addEach adds a variable for each name. If two names result in the same variable, the first one in
+// alphabetical order counts.
 func addEach(
 	variables map[string]string, prefix string, values execution.Values, join func([]string) string,
 ) {

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// ownGroup makes the program the leader of a process group, which the terminal's signals do not
-// reach. The program ends with this process.
+// ownGroup makes the program the leader of a new process group, which the terminal's signals do not
+// reach. The kernel kills the program when this process exits.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -13,5 +13,5 @@ func ownGroup(*exec.Cmd) {}
 // terminate kills the program: this system has no SIGTERM.
 func terminate(leader *os.Process) { _ = leader.Kill() }
 
-// kill kills the program alone.
+// kill kills only the program, not its children.
 func kill(leader *os.Process) { _ = leader.Kill() }

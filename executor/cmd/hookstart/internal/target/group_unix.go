@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// terminate sends SIGTERM to the whole group. An error means that the group has no processes any
-// more.
+// terminate sends SIGTERM to the whole group. An error means that no process of the group is left.
 func terminate(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGTERM) }
 
-// kill kills the rest of the group.
+// kill kills what is left of the group.
 func kill(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGKILL) }

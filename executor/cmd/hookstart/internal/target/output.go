@@ -1,5 +1,5 @@
-// Package target has the handlers of "hookstart run": Command runs a program for each execution,
-// Post sends each execution to a URL.
+// Package target provides the handlers of "hookstart run": Command runs a program for each
+// execution, and Post sends each execution to a URL.
 package target
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// maxReason is the maximum number of bytes of stderr or of an answer that are quoted: the report of
-// a failure has at most 4,000 bytes.
+// maxReason is the maximum number of bytes of stderr or of a response that are quoted: the report
+// of a failure is limited to 4,000 bytes.
 const maxReason = 3500
 
 // outputOf returns the output of an execution whose target wrote text: the text itself if it is one
-// JSON document in UTF-8, otherwise {"text": …}, in base64 if it is not UTF-8. Empty text means no
-// output.
+// JSON text in UTF-8, otherwise {"text": …}, encoded in base64 if it is not UTF-8. Blank text means
+// no output.
 func outputOf(text []byte) any {
 	switch {
 	case len(bytes.TrimSpace(text)) == 0:
@@ -42,7 +42,7 @@ func tooLong(most int64) error {
 		"and write a reference", most))
 }
 
-// because returns what went wrong, followed by what the target wrote.
+// because returns what went wrong, followed by what the target wrote, if anything.
 func because(what, output string) string {
 	if output = strings.TrimSpace(output); output == "" {
 		return what
@@ -50,7 +50,7 @@ func because(what, output string) string {
 	return what + ": " + output
 }
 
-// head keeps the first bytes that are written to it, and whether there were more.
+// head keeps the first bytes written to it, and whether there were more.
 type head struct {
 	kept bytes.Buffer
 	most int64
@@ -67,7 +67,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return h.kept.Write(p)
 }
 
-// tail keeps the last bytes that are written to it: the end of stderr says most about a failure.
+// tail keeps the last bytes written to it: the end of stderr is the most useful part of a failure.
 type tail struct {
 	kept []byte
 	cut  bool
@@ -82,7 +82,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the kept bytes, from the beginning of a character on.
+// String returns the kept bytes. If the beginning was cut off, it starts with a whole character.
 func (t *tail) String() string {
 	text := t.kept
 	if !t.cut {

@@ -18,12 +18,12 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// maxRetryAfter is the longest wait that a target can ask for with Retry-After.
+// maxRetryAfter is the maximum Retry-After that is honored.
 const maxRetryAfter = time.Hour
 
 // Post sends each execution to a URL, signed as Standard Webhooks define if there is a secret. The
-// ID of the signed message is the execution ID, the same in each attempt. The answer decides the
-// end of the execution:
+// ID of the signed message is the execution ID, which is the same in each attempt. The result of
+// the execution depends on the response:
 //
 //	2xx                           succeeded, with the body as the output
 //	408, 425, 429, 5xx            tried again, after Retry-After if it is there
@@ -31,21 +31,21 @@ const maxRetryAfter = time.Hour
 //	any other answer              failed, with the beginning of the body; no redirect is followed
 //	output over MaxOutput         failed
 type Post struct {
-	// URL is the URL to send to. Its user, password and query are never in an error.
+	// URL is the URL to send to. Errors never contain its user, password, path or query.
 	URL *url.URL
-	// Secrets holds the secrets that sign, each of them: during a rotation the target may know only
-	// one. None means that nothing is signed.
+	// Secrets holds the signing secrets. A request is signed with each of them, because the target
+	// may know only one during a rotation. If there are none, requests are not signed.
 	Secrets []Secret
-	// Raw sends the body as it was received, with its own headers, in place of the input as JSON.
+	// Raw sends the body as it was received, with its headers, instead of the input as JSON.
 	Raw bool
-	// MaxOutput is the maximum size of an answer in bytes.
+	// MaxOutput is the maximum size of a response body, in bytes.
 	MaxOutput int64
 	// Client sends the requests. It must not follow redirects. Required.
 	Client *http.Client
 }
 
-// NewClient returns a client that follows no redirect and keeps enough connections for the given
-// number of concurrent posts.
+// NewClient returns a client that does not follow redirects, and that keeps enough idle connections
+// for the given number of concurrent requests.
 func NewClient(concurrency int) *http.Client {
 	//nolint:forcetypeassert,errcheck // net/http's own
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -83,7 +83,7 @@ func (p *Post) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	return p.verdict(response, answer)
 }
 
-// verdict turns an answer into the end of an execution.
+// verdict converts a response into the result of the execution.
 func (p *Post) verdict(response *http.Response, answer []byte) (any, error) {
 	status := response.StatusCode
 	if status >= 200 && status < 300 {
@@ -104,8 +104,8 @@ func (p *Post) verdict(response *http.Response, answer []byte) (any, error) {
 	}
 }
 
-// retryAfter parses a Retry-After header with seconds or a date. It returns 0 if the value is
-// absent, invalid or in the past.
+// retryAfter parses a Retry-After header, which holds seconds or a date. It returns at most
+// maxRetryAfter, and 0 if the value is absent, invalid or in the past.
 func retryAfter(value string, now time.Time) time.Duration {
 	var after time.Duration
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
@@ -116,7 +116,7 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return min(max(after, 0), maxRetryAfter)
 }
 
-// cause returns an error without the URL, which may hold a password or a token.
+// cause returns an error without the URL, which may contain a password or a token.
 func cause(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
@@ -151,16 +151,16 @@ func (p *Post) describe(header http.Header, e runner.Execution) {
 	}
 }
 
-// notForwarded lists headers of the sender's connection, and headers that targets trust because
-// their own proxies set them.
+// notForwarded lists headers that concern the sender's connection, and headers that targets trust
+// because their proxies set them.
 var notForwarded = []string{ //nolint:gochecknoglobals // a constant list
 	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Expect", "Forwarded",
 	"Host", "Keep-Alive", "Te",
 	"Trailer", "Transfer-Encoding", "Tracestate", "Upgrade", "Via", "X-Real-Ip",
 }
 
-// forwardable reports whether a sender's header may be forwarded under its own name. Headers of
-// hookstart and of the signature may not.
+// forwardable reports whether a sender's header may be forwarded under its name. Headers with the
+// prefixes of hookstart, of signatures or of proxies may not.
 func forwardable(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	for _, ours := range []string{"Webhook-", "Hookstart-", "X-Forwarded-", "Proxy-"} {

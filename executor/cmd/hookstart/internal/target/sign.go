@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Secret is a signing key of Standard Webhooks.
+// Secret is a signing key as Standard Webhooks define it.
 type Secret []byte
 
-// ParseSecrets parses one secret a line: whsec_ and base64, or base64 alone. Errors contain no part
-// of a secret.
+// ParseSecrets parses one secret per line: base64 with or without the prefix whsec_. Errors contain
+// no part of a secret.
 func ParseSecrets(text string) ([]Secret, error) {
 	var secrets []Secret
 	number := 0
@@ -41,7 +41,8 @@ func ParseSecrets(text string) ([]Secret, error) {
 	return secrets, nil
 }
 
-// Sign sets the headers of Standard Webhooks. Without a secret it sets only the ID and the time.
+// Sign sets the headers of Standard Webhooks. Without a secret it sets only the ID and the
+// timestamp.
 func Sign(header http.Header, secrets []Secret, id string, now time.Time, body []byte) {
 	at := strconv.FormatInt(now.Unix(), 10)
 	header.Set("Webhook-Id", id)
