@@ -19,7 +19,7 @@ type accountVerbs struct {
 	Delete accountDelete `cmd:"" help:"Delete an account that has no workflows and no keys." detail:"The records of its executions stay." example:"hookstart account put scratch\nhookstart account delete scratch"`
 }
 
-// accountArg is the argument with the ID of an account.
+// accountArg is the argument that holds an account's ID.
 type accountArg struct {
 	Account string `arg:"" type:"id" help:"The account's ID."`
 }
@@ -56,8 +56,8 @@ func (v *accountPut) Run(s *session) error {
 	return nil
 }
 
-// noteRefused names the active workflows whose webhooks the plan refuses. The verb does not ask for
-// confirmation first, because scripts use it.
+// noteRefused lists the active workflows whose webhooks the plan refuses. The verb does not ask for
+// confirmation beforehand, because scripts use it.
 func (s *session) noteRefused(a api.Account) {
 	const named = 5
 	var refused []string

@@ -30,22 +30,22 @@ type adminVerbs struct {
 	Reseal     adminReseal     `cmd:"" help:"Seal every token and secret with the first key."`
 }
 
-// discardLog returns a log that discards everything: the error of a command contains what is
-// important.
+// discardLog returns a logger that discards everything, because a command's error contains what
+// matters.
 func discardLog() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	return log
 }
 
-// natsFlags are the flags of verbs that connect to NATS themselves.
+// natsFlags holds the flags of verbs that connect to NATS directly.
 type natsFlags struct {
 	NATSURL   string `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
 	NATSCreds string `name:"nats-creds" help:"Credentials file for NATS: of the role that the work needs." type:"path"`
 	NATSCA    string `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
 }
 
-// connect connects to NATS. The caller closes the connection.
+// connect connects to NATS. The caller must close the connection.
 func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
 	nc, err := bus.Connect(ctx, bus.Options{
 		URL:       f.NATSURL,
@@ -66,8 +66,8 @@ func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
 	return js, nil
 }
 
-// adminReplicas connects to NATS itself, because an executor sets the number of replicas only when
-// it creates the streams.
+// adminReplicas connects to NATS directly, because an executor sets the number of replicas only
+// when it creates the streams.
 type adminReplicas struct {
 	Number int `arg:"" help:"1, 3 or 5. The NATS cluster needs at least as many servers." placeholder:"NUMBER"`
 
@@ -140,7 +140,7 @@ func (v *adminReplicas) Run(s *session) error {
 		progress))
 }
 
-// withServersHint adds to an error what to do when there are too few servers.
+// withServersHint adds a hint to an error about too few servers.
 func withServersHint(err error) error {
 	if errors.Is(err, stream.ErrTooFewServers) {
 		return &hintError{

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// adminStream connects to NATS itself, because executors never change a stream's settings, and
-// refuse to start with other settings.
+// adminStream connects to NATS directly, because executors never change a stream's settings, and
+// refuse to start if they differ from the configuration.
 type adminStream struct {
 	MaxAge      *time.Duration `help:"How long messages stay in the stream, like 720h." placeholder:"DURATION"`
 	DedupWindow *time.Duration `help:"How long a delivery ID is remembered; at most as long as messages stay." placeholder:"DURATION"`

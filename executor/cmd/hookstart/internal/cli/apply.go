@@ -42,7 +42,7 @@ Examples:
   hookstart apply -f hookstart.yaml --prune`
 }
 
-// differencesFound is the exit code of a dry run that finds differences.
+// differencesFound is the exit code of a dry run that found differences.
 const differencesFound exited = 3
 
 func (v *applyVerb) Run(s *session) error {

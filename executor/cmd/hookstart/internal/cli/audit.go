@@ -15,7 +15,7 @@ type auditVerbs struct {
 	Export auditExport `cmd:"" help:"Print all changes as JSON lines." detail:"One JSON text a line, the newest first, as the API has it." example:"hookstart audit export --since 30d"`
 }
 
-// auditFilter holds the flags that select changes.
+// auditFilter holds the flags that select audit entries.
 type auditFilter struct {
 	Actor    string `help:"Only of this actor: an ID, a name, or a kind (admin-token, key, user)." placeholder:"ACTOR"`
 	Account  string `help:"Only about this account." type:"id" placeholder:"ACCOUNT"`
@@ -58,8 +58,8 @@ func (v *auditList) Run(s *session) error {
 	})
 }
 
-// actorText returns an actor as people read it. It says of users and keys that they are some,
-// because their names may be the same as the admin token's.
+// actorText returns an actor in readable form. It marks users and keys as such, because their names
+// may be the same as the admin token's.
 func actorText(a api.Actor) string {
 	name := short(cmp.Or(a.Name, a.ID, a.Kind), 30)
 	switch a.Kind {
@@ -70,7 +70,7 @@ func actorText(a api.Actor) string {
 	}
 }
 
-// changesText returns changes as people read them.
+// changesText returns changes in readable form.
 func changesText(changes []api.AuditChange) string {
 	all := make([]string, len(changes))
 	for i, c := range changes {

@@ -53,7 +53,7 @@ func (v *adminBackup) Run(s *session) error {
 	return s.summary(done, v.File+" is complete"+keysNeeded(done.Keys)+".")
 }
 
-// keysNeeded returns a text that says which keys a restore needs.
+// keysNeeded returns a text about the keys that a restore needs, or "" if it needs none.
 func keysNeeded(keys []string) string {
 	if len(keys) == 0 {
 		return ""
@@ -121,8 +121,8 @@ func (v *adminRestore) Run(s *session) error {
 	return s.summary(done, v.File+" is restored.")
 }
 
-// installation returns the installation that the flags name. The progress of a verb is printed for
-// people. The caller closes the connection.
+// installation returns the installation that the flags name. Progress is printed only for people.
+// The caller must close the connection.
 func (f natsFlags) installation(s *session) (backup.Installation, error) {
 	progress := s.Out
 	if s.json {
@@ -137,16 +137,15 @@ func (f natsFlags) installation(s *session) (backup.Installation, error) {
 	}, err
 }
 
-// summary ends a verb that has done what the manifest describes.
+// summary prints the result of a verb: the manifest for scripts, or text for people.
 func (s *session) summary(manifest backup.Manifest, text string) error {
 	return s.printOwn(manifest, func() error { return s.line("%s", text) })
 }
 
-// backupAPI is the operators' API as backups use it.
+// backupAPI adapts the client of the operators' API to backup.API.
 type backupAPI struct{ *apiclient.Client }
 
-// Members implements backup.API. It leaves out a process of a version that does not announce its
-// keys.
+// Members implements backup.API. It omits processes of versions that do not announce their keys.
 func (a backupAPI) Members(ctx context.Context) ([]backup.Member, error) {
 	found, err := a.Client.Members(ctx)
 	var members []backup.Member
@@ -161,10 +160,10 @@ func (a backupAPI) Members(ctx context.Context) ([]backup.Member, error) {
 	return members, err
 }
 
-// confirmWithin is the maximum time for processes to apply a registry that was restored.
+// confirmWithin is how long to wait until all processes have applied a restored registry.
 const confirmWithin = time.Minute
 
-// Confirm writes an account unchanged. The call is answered when every process has the account's
+// Confirm writes an account back unchanged. The call returns once every process has the account's
 // record.
 func (a backupAPI) Confirm(ctx context.Context, accountID string) error {
 	mayPass := func(err error) bool {
@@ -179,7 +178,7 @@ func (a backupAPI) Confirm(ctx context.Context, accountID string) error {
 		return a.PutAccount(ctx, account.ID, api.PutAccount{Name: account.Name, Plan: account.Plan})
 	})
 	if api.IsCode(err, api.CodeInvalid) {
-		// Its plan is not in the catalog of this installation; the executor reports this, too.
+		// Its plan is not in this installation's catalog, which the executor reports as well.
 		return nil
 	}
 	return err

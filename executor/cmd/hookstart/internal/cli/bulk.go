@@ -8,13 +8,14 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// errFilterWithoutAll prevents that a forgotten word applies a command to everything.
+// errFilterWithoutAll prevents a command from being applied to everything because of a forgotten
+// word.
 var errFilterWithoutAll = &hintError{
 	errors.New("--workflow, --reason, --since and --until say which of --all"),
 	"hookstart dead-letter retry --help",
 }
 
-// count returns how many of some conditions hold.
+// count returns the number of conditions that are true.
 func count(conditions ...bool) (n int) {
 	for _, c := range conditions {
 		if c {
@@ -24,7 +25,7 @@ func count(conditions ...bool) (n int) {
 	return n
 }
 
-// requeueAll repeats the call, which requeues about 10,000 dead letters at most, until no more are
+// requeueAll repeats the call, which requeues at most about 10,000 dead letters, until none are
 // left.
 func (v *deadLetterRequeue) requeueAll(s *session) error {
 	return s.repeat("retried", func() (int, []api.Left, bool, error) {
@@ -133,7 +134,7 @@ func (v *executionAgain) Run(s *session) error {
 	return s.finish(err, "%s started on the original body of %s", started.ExecutionID, id)
 }
 
-// repeat repeats a bulk call until no more objects are left, and prints the total of what it did.
+// repeat repeats a bulk call until nothing is left to do, and prints the total.
 func (s *session) repeat(
 	what string, call func() (n int, left []api.Left, more bool, err error),
 ) error {

@@ -1,4 +1,4 @@
-// Package cli is the command line of the program hookstart: its verbs, their output and their error
+// Package cli implements the hookstart command line: its verbs, their output and their error
 // messages.
 package cli
 
@@ -23,7 +23,7 @@ import (
 const description = "The command line of hookstart, for operators and runners. Start with: " +
 	"hookstart workflow list"
 
-// flags holds the verbs, and the flags that all verbs have.
+// flags holds the verbs, and the flags that they all have.
 type flags struct {
 	APIURL          string `name:"api-url" help:"Address of the operators' API." default:"http://127.0.0.1:8081" group:"all"`
 	APICA           string `name:"api-ca" help:"File with the certificate authority of the operators' API, for https with a certificate of one's own. Empty: the system's." type:"path" group:"all"`
@@ -50,18 +50,18 @@ type flags struct {
 	Completion completionVerb `cmd:"" help:"Print a script that lets a shell complete commands."`
 }
 
-// Streams are the standard streams of a program.
+// Streams holds the standard streams of a program.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
 }
 
-// exited is the exit code with which kong ends the program after it has printed help or the
-// version.
+// exited is an exit code with which a command ends early, for example after kong has printed help
+// or the version. It is passed to panic.
 type exited int
 
-// Run runs one command and returns its exit code: 0 for success, 1 for a failure, 2 for wrong
-// usage, 3 for differences that a dry run has found.
+// Run runs one command and returns its exit code: 0 for success, 1 for a failure, 2 for a usage
+// error, 3 for differences found by a dry run.
 func Run(ctx context.Context, args []string, std Streams) (code int) {
 	defer func() {
 		switch left := recover().(type) {
@@ -88,8 +88,7 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 	return 0
 }
 
-// examples adds to the help of a verb the examples in its tag, one per line, and a detail if there
-// is one.
+// examples adds the detail, if any, and the examples in a verb's tags, one per line, to its help.
 var examples = kong.PostBuild(func(k *kong.Kong) error {
 	return kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
 		if node, ok := v.(*kong.Node); ok && node.Tag != nil && node.Tag.Has("example") {
@@ -100,8 +99,8 @@ var examples = kong.PostBuild(func(k *kong.Kong) error {
 	})
 })
 
-// newParser returns a parser that reads arguments into flags. After it has printed help or the
-// version, the parser panics with exited.
+// newParser returns a parser that parses arguments into flags. After printing help or the version,
+// the parser panics with exited.
 func newParser(into *flags, std Streams) *kong.Kong {
 	return kong.Must(into,
 		kong.Name("hookstart"), kong.Description(description),
@@ -113,17 +112,17 @@ func newParser(into *flags, std Streams) *kong.Kong {
 	)
 }
 
-// session holds what a verb works with.
+// session holds what verbs need to run.
 type session struct {
 	Streams
 	ctx    context.Context
 	client *apiclient.Client
 	json   bool
-	answer []byte // the API's last answer
+	answer []byte // body of the API's last response
 	now    func() time.Time
 }
 
-// withoutAPI reports whether a command works without the operators' API.
+// withoutAPI reports whether a command does not need the operators' API.
 func withoutAPI(command string) bool {
 	verb, _, _ := strings.Cut(command, " ")
 	return verb == "run" || verb == "completion" || strings.HasPrefix(command, "admin replicas") ||
@@ -156,7 +155,7 @@ func (f *flags) session(ctx context.Context, std Streams, command string) (*sess
 	return s, nil
 }
 
-// transportTrusting returns a transport that trusts only this certificate authority.
+// transportTrusting returns a transport that trusts only the certificate authorities in a file.
 func transportTrusting(caFile string) (http.RoundTripper, error) {
 	content, err := os.ReadFile(caFile) //nolint:gosec // the operator's own file
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionVerb prints the completion script of a shell. The script calls the verb again with the
-// words of a command line to complete the last one. The libraries for kong (kong-completion,
-// kongplete) use posener/complete, which has no descriptions, and need four more modules that are
-// no longer maintained.
+// completionVerb prints a shell's completion script. The script calls the verb again, with the
+// words of a command line, to complete the last word. The completion libraries for kong
+// (kong-completion, kongplete) use posener/complete, which does not support descriptions, and need
+// four more modules that are no longer maintained.
 type completionVerb struct {
 	Shell string   `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
 	Words []string `arg:"" optional:"" help:"A command line after --, as the scripts pass it: prints what its last word can be."`
@@ -31,8 +31,8 @@ Example:
   hookstart completion bash`
 }
 
-// anyFile is printed in place of candidates where the word is the name of a file: the scripts let
-// the shell complete it.
+// anyFile is printed instead of candidates where the word is a file name: the scripts then let the
+// shell complete it.
 const anyFile = "_files"
 
 // completionScripts need no other package of the shell. Bash takes = for a word.
@@ -71,20 +71,20 @@ func (v *completionVerb) Run(s *session, model *kong.Application) error {
 	return nil
 }
 
-// candidate is a possible word.
+// candidate is a possible completion.
 type candidate struct{ text, help string }
 
-// candidates returns the possible last words of a command line, regardless of their beginning; fish
-// and zsh filter by their own rules.
+// candidates returns the possible last words of a command line, whatever has been typed of the last
+// word; fish and zsh filter by their own rules.
 func candidates(node *kong.Node, words []string) (found []candidate) {
-	var pending *kong.Flag // the flag with the next word as its value
+	var pending *kong.Flag // the flag that takes the next word as its value
 	for i, word := range words {
 		last := i == len(words)-1
 		name, _, hasValue := strings.Cut(word, "=")
 		switch flag := flagNamed(node, name); {
 		case word == "=" && last, word != "=" && pending != nil && last:
 			return valuesOf(pending)
-		case word == "=": // bash's, between a flag and its value
+		case word == "=": // bash splits a flag and its value at =
 		case pending != nil:
 			pending = nil
 		case strings.HasPrefix(word, "-") && last && hasValue:
@@ -101,7 +101,7 @@ func candidates(node *kong.Node, words []string) (found []candidate) {
 			case at >= 0:
 				node = node.Children[at]
 			case len(node.Children) > 0:
-				return nil // there is no such verb
+				return nil // no such verb
 			}
 		}
 	}

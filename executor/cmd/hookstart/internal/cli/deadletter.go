@@ -56,7 +56,7 @@ func (v *deadLetterList) Run(s *session) error {
 			WorkflowID: v.Workflow, Reason: v.Reason, Since: v.Since.Time, Until: v.Until.Time,
 		}, p)
 	}, listing[api.DeadLetter]{
-		// The reason comes last, because it is the only cell that may be long.
+		// The reason comes last because it is the only cell that may be long.
 		head: []string{"DEAD LETTER", "KIND", "ACCEPTED", "WORKFLOW", "REASON"},
 		row: func(d api.DeadLetter) []string {
 			return []string{
@@ -118,7 +118,7 @@ func (v *deadLetterRequeue) Run(s *session) error {
 			return err
 		}
 	}
-	// If there is no such execution, the requeue fails, and its error says why.
+	// If there is no such execution, requeueing fails and its error explains why.
 	before, _ := s.client.Execution(s.ctx, id)
 	started, err := s.client.RequeueExecution(s.ctx, id)
 	switch {
@@ -171,7 +171,7 @@ func (v *deadLetterRequeue) requeueRefused(s *session) error {
 	return errors.Join(failed...)
 }
 
-// latestDeadLetter returns the ID of the newest dead letter that can be requeued.
+// latestDeadLetter returns the ID of the newest failed execution among the dead letters.
 func latestDeadLetter(s *session) (string, error) {
 	for d, err := range s.deadLetters() {
 		if err != nil || d.Kind == api.DeadLetterFailed {
@@ -184,7 +184,7 @@ func latestDeadLetter(s *session) (string, error) {
 	}
 }
 
-// deadLetters iterates over all dead letters, the newest first.
+// deadLetters iterates over all dead letters, newest first.
 func (s *session) deadLetters() iter.Seq2[api.DeadLetter, error] {
 	return apiclient.Items(func(p apiclient.Page) (api.List[api.DeadLetter], error) {
 		return s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{}, p)

@@ -8,10 +8,10 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// ownVariables gives a flag of a single verb a variable that contains the verb's name, like
-// HOOKSTART_WORKFLOW_PUT_NAME: HOOKSTART_NAME would affect several verbs. The flags of all verbs,
-// the flags for connections to NATS and the flags of "run", which are set in the environment of a
-// service, get the short form that all programs use from kong.DefaultEnvars, which runs later.
+// ownVariables gives each flag of a single verb an environment variable that contains the verb's
+// name, like HOOKSTART_WORKFLOW_PUT_NAME: HOOKSTART_NAME would affect several verbs. The flags of
+// all verbs, those for connections to NATS, and those of "run", which are set in a service's
+// environment, get the short names that all programs use from kong.DefaultEnvars, which runs later.
 var ownVariables = kong.PostBuild(func(k *kong.Kong) error {
 	for _, verb := range k.Model.Children {
 		if verb.Name != "run" {

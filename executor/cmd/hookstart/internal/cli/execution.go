@@ -23,14 +23,14 @@ type executionVerbs struct {
 	Verify executionVerify `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
 }
 
-// latest can be given in place of the ID of the newest execution.
+// latest stands for the ID of the newest execution.
 const latest = "latest"
 
 type executionArg struct {
 	Execution string `arg:"" help:"The execution's ID, or latest."`
 }
 
-// errNoExecution means that there is no newest execution.
+// errNoExecution means that there is no execution for latest to stand for.
 var errNoExecution = errors.New("there is no execution yet")
 
 func (e *executionArg) id(s *session) (string, error) {
@@ -71,7 +71,7 @@ func (v *executionList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Execution], error) {
 		return s.client.Executions(s.ctx, filter, p)
 	}, listing[api.Execution]{
-		// The workflow comes last, because it is the only cell that may be long.
+		// The workflow comes last because it is the only cell that may be long.
 		head: []string{
 			"EXECUTION", "STATUS", "SOURCE", "ATTEMPTS", "ACCEPTED", "QUEUE", "WORKFLOW",
 		},
@@ -85,7 +85,7 @@ func (v *executionList) Run(s *session) error {
 	})
 }
 
-// attempts returns a number of attempts as tables show it.
+// attempts formats a number of attempts for a table.
 func attempts(n int) string {
 	if n == 0 {
 		return "-"
@@ -103,7 +103,7 @@ func (v *executionRerun) Run(s *session) error {
 	return s.runOnSample(id)
 }
 
-// runOnSample starts the trigger node of an execution on its sample payload.
+// runOnSample starts the trigger node of an execution on the node's sample payload.
 func (s *session) runOnSample(id string) error {
 	started, err := s.client.RerunExecution(s.ctx, id)
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	return nil
 }
 
-// values returns headers, or query parameters, one per line.
+// values returns headers or query parameters, one per line.
 func values(fields map[string][]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -232,7 +232,7 @@ func (v *executionCancel) Run(s *session) error {
 	return s.finish(err, "%s is canceled", id)
 }
 
-// many cancels the executions of a workflow.
+// many cancels the selected executions of a workflow.
 func (v *executionCancel) many(s *session) error {
 	if v.Workflow == "" {
 		return errors.New("name an execution, or --workflow: all of it that have not ended")

@@ -22,7 +22,7 @@ type usageError struct{ text, hint string }
 
 func (e *usageError) Error() string { return e.text }
 
-// hintError is a failure with a hint about what to do.
+// hintError is a failure with a hint at what to do.
 type hintError struct {
 	error
 	hint string
@@ -32,7 +32,7 @@ func (e *hintError) Unwrap() error { return e.error }
 
 func isNotFound(err error) bool { return api.IsCode(err, api.CodeNotFound) }
 
-// parseFailure returns kong's error with a hint where to read on.
+// parseFailure returns kong's error with a hint at the verb's help.
 func parseFailure(err error) error {
 	verb := "hookstart"
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
@@ -46,12 +46,12 @@ func parseFailure(err error) error {
 			verb + " put creates one, or changes one that is there: " + verb + " put --help",
 		}
 	}
-	// "" is the default, which means any.
+	// "" is the default, which stands for any value.
 	text := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1)
 	return &usageError{text, verb + " --help"}
 }
 
-// explain prints the error on one line and the hint on another, and returns the exit code.
+// explain prints the error on one line and the hint on the next, and returns the exit code.
 func explain(to io.Writer, err error) (code int) {
 	hint, code := "", 1
 	if usage, ok := errors.AsType[*usageError](err); ok {
@@ -60,7 +60,7 @@ func explain(to io.Writer, err error) (code int) {
 	if hinted, ok := errors.AsType[*hintError](err); ok {
 		hint = hinted.hint
 	}
-	// If stderr cannot be written to, the error cannot be reported.
+	// If writing to stderr fails, the error cannot be reported.
 	_, _ = fmt.Fprintln(to, "hookstart: "+oneLine(messageOf(err)))
 	if hint != "" {
 		_, _ = fmt.Fprintln(to, "hint: "+oneLine(hint))
@@ -68,7 +68,7 @@ func explain(to io.Writer, err error) (code int) {
 	return code
 }
 
-// messageOf returns an error's message. For a problem, it adds what is wrong with which field.
+// messageOf returns an error's message. For a problem it adds what is wrong with each field.
 func messageOf(err error) string {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok {
@@ -83,7 +83,7 @@ func messageOf(err error) string {
 	return text
 }
 
-// hinted adds a hint, unless the verb has added one.
+// hinted adds a hint to an error that has none.
 func (f *flags) hinted(ctx context.Context, command string, err error) error {
 	if _, ok := errors.AsType[*hintError](err); ok {
 		return err
@@ -108,8 +108,8 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 		}
 	case ofAPI:
 		return &hintError{err, elsewhere}
-	// An error that is neither about the API's connection nor its answer is about the connection to
-	// NATS.
+	// An error that concerns neither the connection to the API nor its response is about the
+	// connection to NATS.
 	case !ok && unknownAuthority:
 		return &hintError{
 			err,
@@ -121,7 +121,7 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 	case p.Status == http.StatusUnauthorized:
 		return &hintError{err, setToken}
 	case p.Code == api.CodeNotFound && strings.HasSuffix(command, " list"):
-		// Every executor has these lists, so the URL leads to another server.
+		// Every executor has these lists, so the URL must lead to another server.
 		return &hintError{err, elsewhere}
 	}
 	if hint := hintFor(p, command); hint != "" {
@@ -130,7 +130,7 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 	return err
 }
 
-// hintFor returns what to do about a problem that a command caused.
+// hintFor returns a hint about a problem that a command caused, or "" if there is none.
 func hintFor(p *api.Problem, command string) string {
 	kind, _, _ := strings.Cut(command, " ")
 	if kind == "trigger" || kind == "sender" {
@@ -158,14 +158,14 @@ func hintFor(p *api.Problem, command string) string {
 	}
 }
 
-// helpOf returns the call for the help of a verb; kong's name of a command contains its arguments,
-// too.
+// helpOf returns the command that prints a verb's help. kong's name of a command also contains its
+// arguments, which are dropped.
 func helpOf(command string) string {
 	words := strings.Fields(command)
 	return "hookstart " + strings.Join(words[:min(2, len(words))], " ") + " --help"
 }
 
-// planLimitHint returns what to do when an account's plan allows no more active workflows.
+// planLimitHint returns a hint for an account whose plan allows no more active workflows.
 func planLimitHint(accountID string) string {
 	return fmt.Sprintf("hookstart workflow list --account %s shows which are active: deactivate "+
 		"one, or change the plan: hookstart account put %s --plan pro", accountID, accountID)

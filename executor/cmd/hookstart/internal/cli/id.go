@@ -10,12 +10,12 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// ids refuses invalid IDs before anything is sent: a slash in an ID would lead to another path of
-// the API.
+// ids rejects invalid IDs before anything is sent: a slash in an ID would change the path of the
+// API call.
 var ids = kong.NamedMapper("id", kong.MapperFunc(decodeID))
 
-// nodeIDs is ids for the trigger node of a command, after which people write the value that they
-// want to set.
+// nodeIDs is like ids, for the trigger node of a command. Its errors help people who wrote the
+// value to set in that position.
 var nodeIDs = kong.NamedMapper("node", kong.MapperFunc(decodeNodeID))
 
 func decodeNodeID(ctx *kong.DecodeContext, target reflect.Value) error {
@@ -45,7 +45,7 @@ func decodeID(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// isPlace reports whether a text is a place in a request, or a JSON pointer without its kind.
+// isPlace reports whether text is a place in a request, or a JSON pointer without its prefix.
 func isPlace(text string) bool {
 	for _, kind := range []string{"header:", "ptr:", "form:", "query:", "/"} {
 		if strings.HasPrefix(text, kind) {

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// readFile reads the file that a flag names; - means stdin.
+// readFile reads the file that a flag names; - stands for stdin.
 func (s *session) readFile(flag, path string) ([]byte, error) {
 	if path != "-" {
 		text, err := os.ReadFile(path) //nolint:gosec // the operator names a file of their own

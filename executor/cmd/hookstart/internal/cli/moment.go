@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// moment is a time that people give as a time, or as a duration before now.
+// moment is a point in time, which people may write as a time or as a duration before now.
 type moment struct{ time.Time }
 
 // Decode implements kong.MapperValue.
@@ -36,7 +36,7 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 	return now.Add(-back), nil
 }
 
-// parseDuration does the same as time.ParseDuration, but accepts days, too.
+// parseDuration is like time.ParseDuration, but also accepts days.
 func parseDuration(text string) (time.Duration, error) {
 	if number, inDays := strings.CutSuffix(text, "d"); inDays {
 		days, err := strconv.ParseFloat(number, 64)
@@ -49,7 +49,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// span is a duration in whole seconds, the API's unit.
+// span is a duration in whole seconds, the unit of the API.
 type span struct{ seconds int64 }
 
 // Decode implements kong.MapperValue.

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// mustBeJSON returns an error with the line and column at which a text stops being valid JSON. name
-// is the text's flag.
+// mustBeJSON returns an error with the line and column at which text stops being valid JSON. name
+// is the flag that supplied it.
 func mustBeJSON(name string, text []byte, hint string) error {
 	if execution.ValidJSON(text) {
 		return nil
@@ -25,7 +25,7 @@ func mustBeJSON(name string, text []byte, hint string) error {
 	}
 }
 
-// firstJSONError returns the offset of the first error in the text, and the reason.
+// firstJSONError returns the offset of the first error in text, and the reason.
 func firstJSONError(text []byte) (at int, reason string) {
 	for at < len(text) {
 		r, size := utf8.DecodeRune(text[at:])
@@ -37,11 +37,11 @@ func firstJSONError(text []byte) (at int, reason string) {
 	var value json.RawMessage
 	syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &value))
 	switch end := len(bytes.TrimRight(text, " \t\r\n")); {
-	case !ok: // both would have to agree on what JSON is
+	case !ok: // impossible unless ValidJSON and encoding/json disagree
 		return 0, "it cannot be read"
 	case syntax.Offset >= int64(len(text)) && syntax.Error() == "unexpected end of JSON input":
 		return end, "it ends too early"
 	default:
-		return int(syntax.Offset) - 1, syntax.Error() // the offset is after the wrong character
+		return int(syntax.Offset) - 1, syntax.Error() // the offset is one past the error
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// paging holds the flags that select a part of a list.
+// paging holds the flags that select a page of a list.
 type paging struct {
 	Limit  int    `help:"How many at most, up to 200." default:"50"`
 	Cursor string `help:"The nextCursor of the page before (-o json)." placeholder:"CURSOR"`
 	All    bool   `help:"All pages."`
 }
 
-// Validate implements kong's check.
+// Validate implements kong's validation.
 func (p *paging) Validate() error {
 	if p.Limit < 1 || p.Limit > api.MaxLimit {
 		return fmt.Errorf("--limit must be from 1 to %d; --all gets everything", api.MaxLimit)
@@ -31,7 +31,7 @@ func (p *paging) page() apiclient.Page {
 	return apiclient.Page{Limit: p.Limit, Cursor: p.Cursor}
 }
 
-// rawItems returns the items of the API's last answer, a page of a list, unchanged.
+// rawItems returns the items of the API's last response, a page of a list, unchanged.
 func (s *session) rawItems() ([]json.RawMessage, error) {
 	var page api.List[json.RawMessage]
 	if err := json.Unmarshal(s.answer, &page); err != nil {
@@ -40,11 +40,11 @@ func (s *session) rawItems() ([]json.RawMessage, error) {
 	return page.Items, nil
 }
 
-// listing describes how a list is printed for people.
+// listing describes how to print a list for people.
 type listing[T any] struct {
 	head []string
 	row  func(T) []string
-	// none is the text for an empty list, with what to do next.
+	// none is printed for an empty list, and suggests what to do.
 	none string
 }
 

@@ -25,7 +25,7 @@ func (v *queueList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Queue], error) {
 		return s.client.Queues(s.ctx, p)
 	}, listing[api.Queue]{
-		// The groups come last, because they are the only cell that may be long.
+		// The groups come last because they are the only cell that may be long.
 		head: []string{"QUEUE", "WAITING", "OLDEST", "RUNNERS", "GROUPS"},
 		row: func(q api.Queue) []string {
 			members, groups := 0, []string{}
@@ -64,7 +64,7 @@ func (v *queueList) Run(s *session) error {
 	})
 }
 
-// pausedText returns a text that says that a queue is paused, and until when.
+// pausedText describes the pause of a queue.
 func pausedText(p api.QueuePause) string {
 	if p.Until.IsZero() {
 		return "paused"
@@ -101,7 +101,7 @@ func (v *queueStreamDelete) Run(s *session) error {
 	return s.finish(s.client.DropQueueStream(s.ctx, v.Queue), "%s is in the shared stream", v.Queue)
 }
 
-// streamText returns a text about a queue's own stream.
+// streamText describes the state of a queue's own stream.
 func streamText(q *api.QueueStream) string {
 	switch q.Phase {
 	case "own":

@@ -58,7 +58,7 @@ func (v *workflowRefusals) ofAll(s *session) error {
 	})
 }
 
-// bodyOf returns the length of a refused request's body, as the request declared it.
+// bodyOf returns the length of a refused request's body as declared by the request.
 func bodyOf(r api.RefusedRequest) string {
 	if r.BodyBytes == nil {
 		return "–"

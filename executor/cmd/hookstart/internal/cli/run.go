@@ -23,7 +23,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnermetrics"
 )
 
-// runVerb runs any program, or an HTTP target, as a runner. The help of its flags is the manual.
+// runVerb runs a program, or posts to a URL, as a runner. The help of its flags is the manual.
 type runVerb struct {
 	Command []string `arg:"" optional:"" name:"program" help:"The program to run for each execution, with its arguments, after --." passthrough:"partial"`
 
@@ -68,7 +68,7 @@ Examples:
 }
 
 func (v *runVerb) Run(s *session) error {
-	if len(v.Command) > 0 && v.Command[0] == "--" { // kong keeps it in an argument with passthrough
+	if len(v.Command) > 0 && v.Command[0] == "--" { // kong leaves it in with passthrough
 		v.Command = v.Command[1:]
 	}
 	if err := v.check(); err != nil {
@@ -134,7 +134,7 @@ func (v *runVerb) Run(s *session) error {
 		})
 }
 
-// check returns an error for flags that contradict each other or are invalid.
+// check returns an error if flags are invalid or contradict each other.
 func (v *runVerb) check() error {
 	const help = "hookstart run --help"
 	switch {
@@ -157,8 +157,8 @@ func (v *runVerb) check() error {
 	return nil
 }
 
-// options returns the kit's options. A program's time limit ends before the kit gives up on its
-// handler.
+// options returns the options of the runner kit. A program's timeout elapses before the kit
+// abandons its handler.
 func (v *runVerb) options(log *logrus.Logger) runner.Options {
 	o := runner.Options{
 		Queue:        v.Queue,
@@ -182,8 +182,8 @@ func (v *runVerb) options(log *logrus.Logger) runner.Options {
 	return o
 }
 
-// prepare checks the target before any execution is taken. maxOutput is known only once there is a
-// connection.
+// prepare validates the target before any execution is received. It returns a function because
+// maxOutput is known only once there is a connection.
 func (v *runVerb) prepare(
 	s *session, log logrus.FieldLogger,
 ) (func(maxOutput int64) runner.Handler, error) {
@@ -231,7 +231,7 @@ func (v *runVerb) prepare(
 	}, nil
 }
 
-// secrets returns the secrets for --http, or none without the flag.
+// secrets returns the secrets for --http, or nil if none are configured.
 func (v *runVerb) secrets() ([]target.Secret, error) {
 	flag, text := "--http-secret", v.HTTPSecret
 	if v.HTTPSecretFile != "" {
@@ -271,8 +271,8 @@ func lookUp(name string) (path string, err error) {
 	}
 }
 
-// untilSecondSignal returns a context that ends with the second SIGINT or SIGTERM: the first one
-// lets executions finish.
+// untilSecondSignal returns a context that is canceled by the second SIGINT or SIGTERM: after the
+// first, executions may finish.
 func untilSecondSignal() (cut context.Context, stop func()) {
 	cut, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)

@@ -59,7 +59,7 @@ func (v *triggerSample) Run(s *session) error {
 		len(t.SamplePayload))
 }
 
-// showSample prints only the payload of the node, because the other fields contain tokens.
+// showSample prints only the node's sample payload, because other fields contain tokens.
 func (s *session) showSample(t api.Trigger, workflowID string) error {
 	if s.json {
 		return s.raw(t.SamplePayload)
@@ -76,7 +76,7 @@ func isSet(value json.RawMessage) bool {
 	return len(value) > 0 && !bytes.Equal(value, []byte("null"))
 }
 
-// sampleHint adds to a refusal because of a missing sample payload how to set one.
+// sampleHint adds a hint to an error about a missing sample payload.
 func sampleHint(err error, workflowID, nodeID string) error {
 	if api.IsCode(err, api.CodeSamplePayloadMissing) {
 		return &hintError{err, fmt.Sprintf(

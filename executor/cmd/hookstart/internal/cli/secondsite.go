@@ -54,10 +54,10 @@ func (v *secondSiteCopy) Run(s *session) error {
 	site := secondsite.Site{JetStream: js, First: first}
 	ctx, cancel := context.WithTimeout(s.ctx, v.Wait)
 	defer cancel()
-	// The leaf node connection may not be made yet.
+	// The leaf node connection may not have been established yet.
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		if failed := site.Copy(ctx, v.Replicas); err == nil || ctx.Err() == nil {
-			err = failed // and not only that the time is over
+			err = failed // keep the last error if this one only reports the timeout
 		}
 		return !errors.Is(err, nats.ErrNoResponders)
 	})
@@ -73,7 +73,7 @@ func (v *secondSiteCopy) Run(s *session) error {
 	return v.showBeginning(ctx, s, site)
 }
 
-// showBeginning shows the copies once the first site is heard for each of them.
+// showBeginning prints the copies once there was contact with the first site for each of them.
 func (v *secondSiteCopy) showBeginning(
 	ctx context.Context, s *session, site secondsite.Site,
 ) error {
@@ -98,8 +98,8 @@ func (v *secondSiteCopy) showBeginning(
 	return nil
 }
 
-// neverHeard reports whether the first site was not heard since the copy was made, or since its
-// server has started.
+// neverHeard reports whether there was no contact with the first site since the copy was created or
+// its server was started.
 func neverHeard(c secondsite.Copied) bool { return !c.Promoted && c.Heard < 0 }
 
 type secondSiteStatus struct {
@@ -121,8 +121,8 @@ Example:
   hookstart admin second-site status --nats-url tls://second:4222 --nats-creds admin.nk`
 }
 
-// settling is how long status waits for a copy that was just begun, and for the first message after
-// a long pause, which makes a copy look as if it were behind for that long.
+// settling is how long status waits for a copy that has just been created, and for the first
+// message after a long pause, which briefly makes a copy appear to be behind.
 const settling = 5 * time.Second
 
 func (v *secondSiteStatus) Run(s *session) error {
@@ -158,7 +158,7 @@ func (v *secondSiteStatus) Run(s *session) error {
 	return uncopied(s.ctx, site, all)
 }
 
-// notCopied adds to an error what to do at a site without a copy.
+// notCopied adds a hint to an error about a site without a copy.
 func notCopied(err error) error {
 	if errors.Is(err, secondsite.ErrNotCopied) {
 		return &hintError{
@@ -169,11 +169,11 @@ func notCopied(err error) error {
 	return err
 }
 
-// problemsOf returns sentences that say which copies stand still or fall behind, and since when.
+// problemsOf returns sentences about the copies that stand still or fall behind, and since when.
 func problemsOf(all []secondsite.Copied, now time.Time, limit time.Duration) (problems []string) {
 	var silent []string
-	var heard time.Time // when the first site was heard for the silent ones
-	var last time.Time  // when their last message was stored
+	var heard time.Time // last contact with the first site among the silent ones
+	var last time.Time  // when the newest of their messages was stored
 	why := ""
 	for _, c := range all {
 		switch {
@@ -206,8 +206,8 @@ func problemsOf(all []secondsite.Copied, now time.Time, limit time.Duration) (pr
 	return append(problems, "nothing is copied of "+strings.Join(silent, ", ")+why+": "+since)
 }
 
-// uncopied returns an error if the first site has streams that are not copied. It returns nil
-// while the first site cannot be reached, and after the takeover.
+// uncopied returns an error if the first site has streams that are not copied. It returns nil while
+// the first site cannot be reached, and after the takeover.
 func uncopied(ctx context.Context, site secondsite.Site, all []secondsite.Copied) error {
 	if len(all) > 0 && all[0].Promoted {
 		return nil
@@ -216,7 +216,7 @@ func uncopied(ctx context.Context, site secondsite.Site, all []secondsite.Copied
 	defer cancel()
 	names, err := site.Uncopied(asking)
 	if err != nil || len(names) == 0 {
-		return nil // the copies themselves show how long it has been silent
+		return nil // the copies themselves show how long the first site has been unreachable
 	}
 	return &hintError{
 		fmt.Errorf("not copied: %s", strings.Join(names, ", ")),

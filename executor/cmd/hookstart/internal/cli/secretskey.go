@@ -22,7 +22,7 @@ Example:
 
 func (*adminSecretsKey) Run(s *session) error { return s.line("%s", seal.NewLine()) }
 
-// adminReseal connects to NATS itself, so that it works while no executor can start because of a
+// adminReseal connects to NATS directly, so that it works while no executor can start because of a
 // missing key.
 type adminReseal struct {
 	natsFlags
@@ -38,7 +38,7 @@ Example:
   hookstart admin reseal --secrets-key-file secrets.key`
 }
 
-// resealEvery is about the number of records that are sealed between two lines of progress.
+// resealEvery is the approximate number of records between two lines of progress.
 const resealEvery = 10_000
 
 func (v *adminReseal) Run(s *session) error {

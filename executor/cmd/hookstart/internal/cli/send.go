@@ -19,7 +19,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// sendTimeout is the timeout of a request. It is longer than an ingress takes to answer.
+// sendTimeout is the timeout of a request. An ingress always responds sooner.
 const sendTimeout = 60 * time.Second
 
 type triggerSend struct {
@@ -62,7 +62,7 @@ func (v *triggerSend) Run(s *session) error {
 	}
 	client := http.Client{
 		Timeout: sendTimeout,
-		// The token must be sent only to the endpoint, so redirects are not followed.
+		// The token must be sent only to the endpoint, so do not follow redirects.
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
@@ -96,7 +96,7 @@ func (v *triggerSend) body(s *session, t api.Trigger) ([]byte, error) {
 	}
 }
 
-// asSender lets the executor send the request as the node's sender would.
+// asSender makes the executor send the request as the node's sender would.
 func (v *triggerSend) asSender(s *session, t api.Trigger, body []byte) error {
 	text := base64.StdEncoding.EncodeToString(body)
 	test := api.SendTest{
@@ -179,7 +179,7 @@ func (v *triggerSend) request(s *session, t api.Trigger, body []byte) (*http.Req
 	return request, nil
 }
 
-// webhookAnswer is the endpoint's answer, a success or a refusal.
+// webhookAnswer is the endpoint's response, either a success or a refusal.
 type webhookAnswer struct {
 	Success      bool   `json:"success"`
 	ExecutionID  string `json:"executionId"`
@@ -189,14 +189,14 @@ type webhookAnswer struct {
 	Detail       string `json:"detail"`
 	RetryAfter   int64  `json:"retryAfter"`
 
-	// Run is the status of the execution, if the answer waited for it.
+	// Run is the status of the execution, if the response waited for it.
 	Run    string          `json:"-"`
 	Output json.RawMessage `json:"output"`
 	Error  string          `json:"error"`
-	Raw    []byte          `json:"-"` // the answer's body, if the output alone is that
+	Raw    []byte          `json:"-"` // response body, if it is just the output
 }
 
-// readAnswer reads an answer of the endpoint, and reports whether it is one.
+// readAnswer decodes a response, and reports whether it can be a webhook endpoint's.
 func readAnswer(response *http.Response, text []byte) (a webhookAnswer, ok bool) {
 	id := response.Header.Get(webhook.HeaderExecutionID)
 	problem := strings.HasPrefix(response.Header.Get("Content-Type"), "application/problem+json")
@@ -205,7 +205,7 @@ func readAnswer(response *http.Response, text []byte) (a webhookAnswer, ok bool)
 		(isSuccess != (a.ExecutionID == "" && !a.Filtered || a.Code != "")) &&
 		(a.Success || problem) {
 		var run struct {
-			Status any `json:"status"` // a problem has its number there
+			Status any `json:"status"` // in a problem it is a number
 		}
 		if json.Unmarshal(text, &run) == nil {
 			a.Run, _ = run.Status.(string)
@@ -240,7 +240,7 @@ func (v *triggerSend) report(s *session, response *http.Response, text []byte) e
 	return v.printAnswer(s, response.Status, a, response.StatusCode)
 }
 
-// printAnswer prints the endpoint's answer. A refusal is an error.
+// printAnswer prints the endpoint's response. For a refusal it returns an error.
 func (v *triggerSend) printAnswer(s *session, status string, a webhookAnswer, code int) error {
 	if err := s.print(func() error {
 		table := [][]string{{"Status", status}}
@@ -281,7 +281,7 @@ func (v *triggerSend) printAnswer(s *session, status string, a webhookAnswer, co
 	}, a.ExecutionID)
 }
 
-// refused adds what to do about a refusal. executionID is "" if nothing was started or recorded.
+// refused adds a hint to a refusal. executionID is "" if nothing was started or recorded.
 func (v *triggerSend) refused(s *session, p *api.Problem, executionID string) error {
 	hint := ""
 	switch webhook.Code(p.Code) {
@@ -307,7 +307,7 @@ func (v *triggerSend) refused(s *session, p *api.Problem, executionID string) er
 		hint = "hookstart sender show " + v.Workflow + " says why, in a moment"
 	case webhook.MethodNotAllowed, webhook.NotFound, webhook.WorkflowIDMissing,
 		webhook.TokenMissing, webhook.BodyTooLarge, webhook.Internal:
-		// The problem's detail says what to do.
+		// The problem's detail explains what to do.
 	}
 	return &hintError{p, hint}
 }
@@ -329,7 +329,7 @@ func (v *triggerSend) unreachable(request *http.Request, err error) error {
 	}
 }
 
-// retryHint returns a text that says how to repeat a request that may have been accepted.
+// retryHint returns advice on how to repeat a request that may have been accepted.
 func retryHint(deliveryID string) string {
 	if deliveryID != "" {
 		return "sending it again with the same --delivery-id is safe"
@@ -337,7 +337,7 @@ func retryHint(deliveryID string) string {
 	return "with a --delivery-id, sending it again would be safe"
 }
 
-// withoutURL returns an error's cause, because the URL contains the token.
+// withoutURL returns an error's cause without the URL, which contains the token.
 func withoutURL(err error) error {
 	if urlErr, ok := errors.AsType[*url.Error](err); ok {
 		return cmp.Or(urlErr.Err, errors.New("no cause is known"))

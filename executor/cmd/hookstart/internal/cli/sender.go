@@ -89,7 +89,7 @@ func (v *senderShow) Run(s *session) error {
 	return s.showSender(stored, v.withSenderHint(err))
 }
 
-// withSenderHint adds to an error how to give a node a sender.
+// withSenderHint adds a hint to the error for a node without a sender.
 func (n *node) withSenderHint(err error) error {
 	if isNotFound(err) {
 		return &hintError{
@@ -133,8 +133,8 @@ func (v *senderSet) Run(s *session) error {
 	return s.showSender(stored, v.refused(err))
 }
 
-// refused adds to an error where the presets and their settings are explained, because no flag's
-// help can explain them.
+// refused adds a hint at where presets and their settings are explained, because the help of a flag
+// cannot explain them.
 func (v *senderSet) refused(err error) error {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok {
@@ -226,7 +226,7 @@ func (v *senderRemove) Run(s *session) error {
 		"the token alone opens %s now", id)
 }
 
-// showSender prints a sender.
+// showSender prints a sender, unless err is set, which it returns.
 func (s *session) showSender(sender api.Sender, err error) error {
 	if err != nil {
 		return err

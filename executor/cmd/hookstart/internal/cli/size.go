@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/sizing"
 )
 
-// adminSize asks the operators' API for the records and the database, and NATS itself for the rest.
+// adminSize queries the operators' API for the requests and the database, and NATS directly for the
+// rest.
 type adminSize struct {
 	NATSMemory   int64   `name:"nats-memory" help:"Memory that each NATS server has for delivery IDs, in bytes. 0: not known." placeholder:"BYTES"`
 	NATSDisk     int64   `name:"nats-disk" help:"Size of the disk of each NATS server, in bytes. 0: not known." placeholder:"BYTES"`
@@ -105,7 +106,7 @@ func showSize(s *session, r sizing.Report) error {
 	return showAdvice(s, r.Walls)
 }
 
-// showAdvice prints what to do about each limit, once for limits with the same advice.
+// showAdvice prints the advice for each limit. Limits with the same advice share a line.
 func showAdvice(s *session, walls []sizing.Wall) error {
 	var order []string
 	names := map[string][]string{}
@@ -126,7 +127,7 @@ func showAdvice(s *session, walls []sizing.Wall) error {
 	return nil
 }
 
-// reached returns when a limit is reached.
+// reached returns when a limit is reached, for people.
 func reached(w sizing.Wall) string {
 	switch w.Reached {
 	case sizing.Now:
@@ -145,7 +146,7 @@ func reached(w sizing.Wall) string {
 	return "–"
 }
 
-// amount returns a number with its unit.
+// amount formats a number with its unit.
 func amount(n float64, unit sizing.Unit) string {
 	switch unit {
 	case sizing.Bytes:
@@ -165,7 +166,8 @@ func amount(n float64, unit sizing.Unit) string {
 	return strconv.FormatFloat(n, 'f', 0, 64) + " " + string(unit)
 }
 
-// digits returns a number with about two digits, or all digits of a larger one.
+// digits formats a number with about two significant digits, or with all digits before the decimal
+// point.
 func digits(n float64) string {
 	switch {
 	case n == 0 || n >= 10:
@@ -177,5 +179,5 @@ func digits(n float64) string {
 	}
 }
 
-// days returns a number of days as a duration for people.
+// days formats a number of days as a duration for people.
 func days(n float64) string { return roughDuration(time.Duration(n * 24 * float64(time.Hour))) }

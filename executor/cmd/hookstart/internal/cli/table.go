@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 )
 
-// rows prints lines of aligned cells, without control characters, because some cells contain texts
-// of strangers.
+// rows prints lines of aligned cells. It replaces control characters, because cells may contain
+// text from strangers.
 func (s *session) rows(table [][]string) error {
 	aligned := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, cells := range table {
@@ -28,7 +28,7 @@ func (s *session) line(format string, args ...any) error {
 	return err
 }
 
-// raw prints JSON unchanged, on lines of its own.
+// raw prints text unchanged on separate lines.
 func (s *session) raw(text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -37,7 +37,7 @@ func (s *session) raw(text []byte) error {
 	return err
 }
 
-// print prints the API's last answer for scripts, or the output of people for people.
+// print prints the API's last response for scripts, or calls people to print it for people.
 func (s *session) print(people func() error) error {
 	if s.json {
 		return s.raw(s.answer)
@@ -45,8 +45,8 @@ func (s *session) print(people func() error) error {
 	return people()
 }
 
-// finish does the same as print for a verb that has done what the line for people says. It returns
-// err if the verb has failed.
+// finish is like print for a verb whose output for people is the given line. If err is not nil, it
+// only returns err.
 func (s *session) finish(err error, format string, args ...any) error {
 	if err != nil {
 		return err
@@ -54,8 +54,8 @@ func (s *session) finish(err error, format string, args ...any) error {
 	return s.print(func() error { return s.line(format, args...) })
 }
 
-// printOwn prints a value that is not an answer of the API: as JSON for scripts, or the output of
-// people for people.
+// printOwn prints a value that is not a response of the API: as JSON for scripts, or with people
+// for people.
 func (s *session) printOwn(value any, people func() error) error {
 	if !s.json {
 		return people()
@@ -67,7 +67,7 @@ func (s *session) printOwn(value any, people func() error) error {
 	return s.raw(text)
 }
 
-// note prints a text for people, separately from the output that scripts read.
+// note prints a text for people to stderr, separately from the output that scripts read.
 func (s *session) note(format string, args ...any) {
 	// An error is ignored: the output itself is not affected.
 	_, _ = fmt.Fprintln(s.Err, oneLine(fmt.Sprintf(format, args...)))

@@ -48,7 +48,7 @@ func (v *executionTail) Run(s *session) error {
 	return nil
 }
 
-// isFinal reports whether a retry is useless: the output cannot be written, there never was a
+// isFinal reports whether retrying is useless: the output cannot be written, there has never been a
 // connection, or the API refuses the call.
 func (t *tail) isFinal(err error) bool {
 	if _, ok := errors.AsType[*writeError](err); ok {
@@ -61,25 +61,25 @@ func (t *tail) isFinal(err error) bool {
 const (
 	retryFirst = 250 * time.Millisecond
 	retryMost  = 5 * time.Second
-	// overlap is the time before a lost connection from which on accepted executions are looked up
-	// again; older executions are shown at their next change.
+	// overlap is how long before a lost connection executions may have been accepted to be looked
+	// up again. Older ones are shown when they change next.
 	overlap = time.Minute
-	// maxShown is the maximum number of executions whose last output is kept.
+	// maxShown is the maximum number of executions whose last output is remembered.
 	maxShown = 10_000
 )
 
-// tail prints changes, each once, over several connections.
+// tail prints each change once, across reconnects.
 type tail struct {
 	*session
 	workflowID string
-	since      time.Time // time at which it began
+	since      time.Time // when the verb was started
 	everOpened bool
 	lostAt     time.Time // zero while connected, and before the first connection
 	patience   time.Duration
 	shown      map[string]shown
 }
 
-// shown is the last output of an execution.
+// shown is what was last printed about an execution.
 type shown struct {
 	status     string
 	duplicates int64
@@ -88,14 +88,13 @@ type shown struct {
 // writeError means that the output can no longer be written.
 type writeError struct{ error }
 
-// wait waits before another attempt, longer from attempt to attempt, or until the program has to
-// end.
+// wait waits before the next attempt, longer after each one, or until the context is done.
 func (t *tail) wait() {
 	retry.Sleep(t.ctx, t.patience)
 	t.patience = min(2*t.patience, retryMost)
 }
 
-// opened shows the changes that happened without a connection.
+// opened prints the changes that were missed while there was no connection.
 func (t *tail) opened() error {
 	t.patience = retryFirst
 	if !t.everOpened {
@@ -150,10 +149,10 @@ func (t *tail) missed() (records []json.RawMessage, err error) {
 	return records, nil
 }
 
-// tailLine fits in 80 columns if the workflow's ID is cut to its first 6 letters.
+// tailLine fits in 80 columns if the workflow's ID has at most 6 characters.
 const tailLine = "%-12s  %-9s  %-7s  %-36s  %s"
 
-// show prints a change, once; record is e as the API sent it.
+// show prints a change unless it has been printed already. record is e as received from the API.
 func (t *tail) show(e api.Execution, record []byte) error {
 	now := shown{e.Status, e.Duplicates}
 	if t.shown[e.ExecutionID] == now {

@@ -15,7 +15,7 @@ const exactLayout = "2006-01-02 15:04:05.000 UTC"
 
 func exactTime(t time.Time) string { return t.UTC().Format(exactLayout) }
 
-// ago returns how long ago t was, or how long it is until t.
+// ago describes how long ago t was, or how long it is until t.
 func ago(t, now time.Time) string {
 	d := now.Sub(t).Round(time.Second)
 	if d >= 0 && d < 5*time.Second {
@@ -25,13 +25,14 @@ func ago(t, now time.Time) string {
 		return roughDuration(d) + " ago"
 	}
 	if d = -d; d > time.Hour {
-		// A period of 90 days must not be shown as 89 because the answer took a moment.
+		// Otherwise a period of 90 days would be shown as 89 because of the time that the response
+		// took.
 		d = d.Round(time.Minute)
 	}
 	return "in " + roughDuration(d)
 }
 
-// agoOr does the same as ago, but returns none if t is zero.
+// agoOr is like ago, but returns none if t is zero.
 func agoOr(t, now time.Time, none string) string {
 	if t.IsZero() {
 		return none
@@ -52,7 +53,7 @@ func roughDuration(d time.Duration) string {
 	}
 }
 
-// preciseDuration returns a duration with about three digits.
+// preciseDuration formats a duration with about three digits.
 func preciseDuration(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -64,7 +65,7 @@ func preciseDuration(d time.Duration) string {
 	}
 }
 
-// agoAndExact returns a time relative to now, and the exact time.
+// agoAndExact formats a time both relative to now and exactly.
 func agoAndExact(t, now time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -72,8 +73,8 @@ func agoAndExact(t, now time.Time) string {
 	return ago(t, now) + " (" + exactTime(t) + ")"
 }
 
-// timeAfter returns a time, and the duration since another time; it returns "" if the time has not
-// come.
+// timeAfter formats a time, with the duration since from if that is not zero. It returns "" if t is
+// zero.
 func timeAfter(from, t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -102,8 +103,8 @@ func rate(r *api.RateLimit) string {
 	return requests + " in " + (time.Duration(r.WindowSeconds) * time.Second).String()
 }
 
-// decimalBytes returns a limit in bytes as it was configured: in whole KB, MB, GB or TB of powers
-// of ten, if possible.
+// decimalBytes formats a number of bytes exactly, in the largest decimal unit (KB, MB, GB or TB) of
+// which it is a whole multiple.
 func decimalBytes(n int64) string {
 	unit := " B"
 	for _, larger := range [...]string{" KB", " MB", " GB", " TB"} {
@@ -115,7 +116,7 @@ func decimalBytes(n int64) string {
 	return strconv.FormatInt(n, 10) + unit
 }
 
-// short cuts a text that is only for people. Texts that people may want to copy are never cut.
+// short truncates a text that is only read. Texts that people may want to copy are never truncated.
 func short(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {
@@ -124,11 +125,11 @@ func short(text string, width int) string {
 	return string(runes[:width-1]) + "…"
 }
 
-// oneLine removes from a text the characters that would break a line, or that a terminal would
+// oneLine replaces the characters in text that would break a line or that a terminal would
 // interpret.
 func oneLine(text string) string { return strings.Map(visible, text) }
 
-// lines does the same as oneLine, but keeps the line breaks.
+// lines is like oneLine, but keeps line breaks.
 func lines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' {
@@ -138,12 +139,12 @@ func lines(text string) string {
 	}, text)
 }
 
-// These two characters are part of letters and emoji, and no terminal interprets them.
+// These two characters are part of words and emoji, and no terminal interprets them.
 const nonJoiner, joiner = '\u200c', '\u200d'
 
 func visible(r rune) rune {
 	switch {
-	case unicode.IsSpace(r): // also a no-break space, which a terminal may not know
+	case unicode.IsSpace(r): // also a no-break space, which a terminal may not support
 		return ' '
 	case unicode.IsPrint(r), r == nonJoiner, r == joiner:
 		return r
@@ -152,8 +153,8 @@ func visible(r rune) rune {
 	}
 }
 
-// indented returns JSON on several lines, or unchanged if it is nested so deeply that most of it
-// would be white space.
+// indented formats JSON on several lines. If it is nested so deeply that most of it would be white
+// space, it is left on one line.
 func indented(text json.RawMessage) string {
 	const readable = 40
 	var to bytes.Buffer
@@ -163,7 +164,7 @@ func indented(text json.RawMessage) string {
 	return lines(to.String())
 }
 
-// depth returns the maximum depth of nesting of JSON.
+// depth returns the maximum nesting depth of a JSON text.
 func depth(text json.RawMessage) (most int) {
 	tokens := json.NewDecoder(bytes.NewReader(text))
 	tokens.UseNumber()

@@ -20,13 +20,13 @@ type triggerVerbs struct {
 	Rerun  triggerRerun  `cmd:"" help:"Start an execution on the sample payload." detail:"An inactive workflow can be tried, too." example:"hookstart trigger rerun demo"`
 }
 
-// node holds the arguments that name a trigger node.
+// node holds the arguments that identify a trigger node.
 type node struct {
 	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 	Node     string `arg:"" optional:"" type:"node" help:"The trigger node's ID. Default: its only one."`
 }
 
-// patch sets one setting of the node. null, or a nil value, takes it away.
+// patch sets one setting of the node. A nil or JSON null value removes the setting.
 func (n *node) patch(s *session, setting string, value any) (api.Trigger, error) {
 	id, err := n.id(s)
 	if err != nil {
@@ -35,7 +35,7 @@ func (n *node) patch(s *session, setting string, value any) (api.Trigger, error)
 	return s.client.PatchTrigger(s.ctx, n.Workflow, id, apiclient.Patch{setting: value})
 }
 
-// id returns the node's ID.
+// id returns the node's ID, which may be omitted if the workflow has only one node.
 func (n *node) id(s *session) (string, error) {
 	if n.Node != "" {
 		return n.Node, nil
@@ -69,7 +69,7 @@ func (n *node) get(s *session) (api.Trigger, error) {
 	return t, err
 }
 
-// secrecy holds the flag for showing tokens to people.
+// secrecy holds the flag to show tokens to people.
 type secrecy struct {
 	ShowToken bool `help:"Show the tokens. (-o json always has them.)"`
 }
@@ -122,14 +122,14 @@ func (v *triggerRerun) Run(s *session) error {
 		started.ExecutionID)
 }
 
-// show prints a node's settings. It prints the tokens only if the flags ask for them.
+// show prints a node's settings. It prints the tokens only if the flag is set.
 func (k secrecy) show(s *session, t api.Trigger) error {
 	return s.print(func() error {
 		sample := "none"
 		if isSet(t.SamplePayload) {
 			sample = fmt.Sprintf("%d bytes (trigger sample)", len(t.SamplePayload))
 		}
-		// The URL is on a line of its own, so that it can be copied, however long it is.
+		// The URL is on a separate line so that it can be copied, however long it is.
 		url := k.url(t)
 		if url == "" {
 			url = "The URL holds a token, which viewers do not see."
@@ -183,8 +183,8 @@ func (k secrecy) url(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.token(t.Token))
 }
 
-// deliveryIDs returns the first places of a delivery ID: the first headers, and the first place of
-// the node's sender.
+// deliveryIDs lists the places in which the delivery ID is searched first: the first headers, and
+// the first place of the node's sender.
 func deliveryIDs(t api.Trigger) string {
 	places := t.DeliveryIDSources
 	first := 2

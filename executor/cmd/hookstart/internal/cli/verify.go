@@ -16,17 +16,17 @@ type executionVerify struct {
 	Wait time.Duration `help:"How long to wait for its record." default:"5s"`
 }
 
-// step is one part of an execution's path through the system.
+// step is one step of an execution's path through the system.
 type step struct {
 	Name   string    `json:"step"`
 	OK     bool      `json:"ok"`
 	At     time.Time `json:"at,omitzero"`
-	When   string    `json:"-"` // shown in place of a time that no program records
+	When   string    `json:"-"` // shown instead of a time that is not recorded anywhere
 	Detail string    `json:"detail"`
 }
 
 func (v *executionVerify) Run(s *session) error {
-	// The newest execution is waited for, too, because it may not be recorded yet.
+	// Wait for the newest execution, too, because it may not have been recorded yet.
 	isNone := func(err error) bool { return errors.Is(err, errNoExecution) }
 	id, err := retryFor(s.ctx, v.Wait, isNone, func() (string, error) { return v.id(s) })
 	if err != nil {
@@ -61,7 +61,7 @@ func (v *executionVerify) Run(s *session) error {
 	return missing
 }
 
-// verified is an execution that is being verified.
+// verified is an execution whose path is verified.
 type verified struct{ api.ExecutionDetail }
 
 // kept reports whether the stream has the message, or may have removed it because of its age. By
@@ -71,14 +71,14 @@ func (e verified) kept() bool {
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
-// retryFor repeats look for a time, while it fails with an error that may pass.
+// retryFor repeats look for at most wait, while it fails with an error that may be temporary.
 func retryFor[T any](
 	ctx context.Context, wait time.Duration, mayPass func(error) bool, look func() (T, error),
 ) (found T, err error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	retry.Until(waiting, 100*time.Millisecond, func() bool {
-		found, err = look() // a look that has begun is not interrupted
+		found, err = look() // a look that has started is not interrupted
 		return !mayPass(err)
 	})
 	if mayPass(err) {

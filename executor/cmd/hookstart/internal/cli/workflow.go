@@ -19,7 +19,7 @@ type workflowVerbs struct {
 	Delete     workflowDelete     `cmd:"" help:"Delete a workflow, with its tokens." detail:"The records of its executions stay. Its webhook URLs cannot be had back." example:"hookstart workflow put scratch --account demo\nhookstart workflow delete scratch"`
 }
 
-// workflowArg is the argument with the ID of a workflow.
+// workflowArg is the argument that holds a workflow's ID.
 type workflowArg struct {
 	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 }
@@ -106,7 +106,7 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 	})
 }
 
-// activity returns the effective state of a workflow, in the words of the console.
+// activity returns the effective state of a workflow, in the console's terms.
 func activity(w api.Workflow) string {
 	switch w.PlanRefusal {
 	case "":
@@ -118,7 +118,7 @@ func activity(w api.Workflow) string {
 	}
 }
 
-// planHint adds to a refusal of the plan what to do for the account in question.
+// planHint adds a hint for the workflow's account to an error about a plan's limits.
 func (s *session) planHint(err error, workflowID string) error {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok || p.Code != api.CodePlanLimitExceeded && p.Code != api.CodeWebhooksNotInPlan {

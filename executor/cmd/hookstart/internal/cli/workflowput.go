@@ -70,8 +70,8 @@ func (v *workflowPut) put(s *session) (api.Workflow, error) {
 	return s.client.IfNew().PutWorkflow(s.ctx, v.Workflow, put)
 }
 
-// change changes what the flags name. Nodes are replaced as a whole, so in that case only the
-// version that was read is changed.
+// change applies the flags to the workflow. Nodes are replaced as a whole, so a change of nodes
+// applies only to the version that was read.
 func (v *workflowPut) change(s *session, have api.Workflow, tag string) (api.Workflow, error) {
 	patch := apiclient.Patch{}
 	for member, value := range map[string]string{
@@ -97,14 +97,14 @@ func (v *workflowPut) change(s *session, have api.Workflow, tag string) (api.Wor
 	return s.client.IfMatch(tag).PatchWorkflow(s.ctx, v.Workflow, patch)
 }
 
-// replaceVersion replaces the version of the workflow from a time: a file with the output of
-// workflow get must not undo later changes.
+// replaceVersion replaces only the version of the workflow with the given update time: a file with
+// the output of workflow get must not undo later changes.
 func (v *workflowPut) replaceVersion(
 	s *session, text []byte, updatedAt time.Time,
 ) (none api.Workflow, err error) {
 	var tag string
 	have, err := s.client.WithETag(&tag).Workflow(s.ctx, v.Workflow)
-	if isNotFound(err) { // it was deleted, or the file comes from another installation
+	if isNotFound(err) { // deleted, or the file comes from another installation
 		return s.client.IfNew().PutWorkflowJSON(s.ctx, v.Workflow, text)
 	}
 	if err != nil {
@@ -121,7 +121,7 @@ func (v *workflowPut) replaceVersion(
 }
 
 // triggers returns the nodes that the flags name, or the current nodes if the flags name none.
-// Nodes that stay keep their names and settings.
+// Existing nodes keep their names and settings.
 func (v *workflowPut) triggers(have []api.WorkflowTrigger) []api.PutTrigger {
 	current := map[string]api.WorkflowTrigger{}
 	wanted := v.Trigger
@@ -158,7 +158,7 @@ func (v *workflowPut) rateLimit(have *api.RateLimit) (*api.RateLimit, error) {
 	want.WindowSeconds = cmp.Or(v.RateWindow.seconds, want.WindowSeconds)
 	switch {
 	case v.RateRequests != nil && want.Requests == 0:
-		return nil, nil //nolint:nilnil // no limit of its own
+		return nil, nil //nolint:nilnil // no limit of the workflow
 	case want.Requests < 1:
 		return nil, &usageError{
 			"--rate-window needs --rate-requests, which must be 1 or more",
@@ -168,13 +168,13 @@ func (v *workflowPut) rateLimit(have *api.RateLimit) (*api.RateLimit, error) {
 	return &want, nil
 }
 
-// readOnly are the members of a workflow that only the API sets, and refuses in a request.
+// readOnly lists the fields of a workflow that only the API sets, and rejects in a request.
 var readOnly = []string{"id", "active", "activatedAt", "planRefusal", "createdAt", "updatedAt"}
 
 const oneIsShown = "hookstart workflow get demo -o json shows one"
 
-// fromFile reads a workflow, and the time of the version in the file, which is zero if the file has
-// none. The output of workflow get can be used as the file.
+// fromFile reads a workflow from the file, and the update time in it, which is zero if the file has
+// none. The file may be the output of workflow get.
 func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, err error) {
 	if v.Account != "" || v.Name != "" || v.Queue != "" || v.RateRequests != nil ||
 		v.RateWindow.seconds != 0 || len(v.Trigger) > 0 {
