@@ -15,43 +15,42 @@ import (
 )
 
 const (
-	// unattendedAfter is the time for which executions wait without a runner before an event is
-	// made.
+	// unattendedAfter is how long executions must wait without a runner before an event reports it.
 	unattendedAfter = 15 * time.Second
-	// quiet is the time without a refusal after which a sender whose requests are verified counts
-	// as recovered.
+	// quiet is how long a sender whose requests are verified must go without a refusal to count as
+	// recovered.
 	quiet = 5 * time.Minute
-	// lowFrom is the part of its size from which on the storage is low, and lowUntil the part below
-	// which it is not low any more.
+	// lowFrom is the used fraction of the storage from which it counts as low, and lowUntil the
+	// fraction below which it no longer does.
 	lowFrom, lowUntil = 0.85, 0.80
-	// maxWorkflows is the maximum number of workflows of one account that are examined.
+	// maxWorkflows is the maximum number of workflows examined per account.
 	maxWorkflows = 100_000
 )
 
-// state is the state of a subject that events report about.
+// state is the state of a subject that events report on.
 type state int
 
 const (
-	unclear state = iota // the state could not be determined; a condition that began goes on
+	unclear state = iota // not determined; an ongoing condition continues
 	good
 	bad
 )
 
-// finding is the state of one subject.
+// finding is the observed state of one subject.
 type finding struct {
 	state      state
 	workflowID string
 	queue      string
-	begins     string // the text of the event if it turns bad
-	ends       string // the text of the event if it turns good
+	begins     string // the event's text if the subject turns bad
+	ends       string // the event's text if the subject turns good
 }
 
-// findings holds the states that were found for an account, by kind and subject. A kind that is
-// missing was not examined.
+// findings holds the states observed for an account, by kind and subject. Kinds that were not
+// examined are missing.
 type findings map[string]map[string]finding
 
-// updateConditions compares the present states with the stored conditions, and makes events of the
-// differences.
+// updateConditions compares the current states with the stored conditions, and stores the
+// differences along with the causes of events that report them.
 func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	accounts := e.config.Directory.AccountsWithEvents()
 	open, err := e.config.Store.EventConditions(ctx)
@@ -75,7 +74,7 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 		changes = append(changes, changesOf(now, a, found, byAccount[a.ID])...)
 		delete(byAccount, a.ID)
 	}
-	for _, left := range byAccount { // conditions of accounts without operator events
+	for _, left := range byAccount { // conditions of accounts that have no operator events
 		for _, c := range left {
 			changes = append(changes, store.ConditionChange{Condition: c, Ended: true})
 		}
@@ -83,15 +82,15 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	return e.config.Store.ChangeEventConditions(ctx, changes)
 }
 
-// seen holds the observations that are the same for all accounts.
+// seen holds the observations that are shared by all accounts.
 type seen struct {
 	queues  []queues.Queue
-	senders map[string]store.SenderSeen // the senders seen, by subject
-	// By queue with a stream of its own; "" is the shared stream.
+	senders map[string]store.SenderSeen // the senders with refused requests, by subject
+	// By queue with its own stream; "" is the shared stream.
 	storage map[string]finding
 }
 
-// observe reads the observations that are the same for all accounts.
+// observe makes the observations that are shared by all accounts.
 func (e *Events) observe(ctx context.Context, accounts []*registry.Account) (s seen, err error) {
 	wanted := func(kind string) bool {
 		for _, a := range accounts {
@@ -122,15 +121,15 @@ func (e *Events) observe(ctx context.Context, accounts []*registry.Account) (s s
 	return s, err
 }
 
-// wants reports whether an account has chosen a kind of event.
+// wants reports whether an account has selected a kind of event, or the recovery from it.
 func wants(setting *registry.OperatorEvents, kind string) bool {
 	return setting.Wants(kind) || setting.Wants(kind+registry.Recovered)
 }
 
 func subjectOf(workflowID, nodeID string) string { return workflowID + "/" + nodeID }
 
-// currentStates returns the states of everything for which an account has chosen events. It leaves
-// out the workflow that the events start.
+// currentStates returns the states of all subjects that an account has selected events for. It
+// skips the workflow that the events start.
 func (e *Events) currentStates(
 	ctx context.Context, now time.Time, a *registry.Account, seen seen, open []store.Condition,
 ) (findings, error) {
@@ -160,7 +159,7 @@ func (e *Events) currentStates(
 	return found, nil
 }
 
-// unattendedQueues returns the states of the queues that workflows name.
+// unattendedQueues returns the states of the queues that the workflows use.
 func unattendedQueues(
 	now time.Time, workflows []*registry.Workflow, all []queues.Queue,
 ) map[string]finding {
@@ -192,8 +191,8 @@ func unattendedQueues(
 	return found
 }
 
-// refused returns the states of the senders of workflows. A sender is bad after a refusal, until a
-// later request is verified and no request has been refused for a while.
+// refused returns the states of the workflows' senders. A sender is bad after a refusal, until a
+// later request has been verified and no request has been refused for a while.
 func refused(
 	now time.Time, setting *registry.OperatorEvents, workflows []*registry.Workflow,
 	all map[string]store.SenderSeen,
@@ -230,7 +229,7 @@ func refused(
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// storageOf returns the states of the storage that the executions of workflows use.
+// storageOf returns the states of the storage that the workflows' executions use.
 func storageOf(workflows []*registry.Workflow, all map[string]finding) map[string]finding {
 	found := map[string]finding{"": all[""]}
 	for _, w := range workflows {
@@ -241,8 +240,8 @@ func storageOf(workflows []*registry.Workflow, all map[string]finding) map[strin
 	return found
 }
 
-// storage returns the state of the storage of NATS: how full the shared stream, and the account
-// that holds it, are, and how full the own streams of queues are.
+// storage returns how full the storage of NATS is: the shared stream, the NATS account that holds
+// it, and the queues' own streams.
 func (e *Events) storage(ctx context.Context) (map[string]finding, error) {
 	names, _, err := stream.Streams(ctx, e.config.JetStream)
 	if err != nil {
@@ -257,7 +256,7 @@ func (e *Events) storage(ctx context.Context) (map[string]finding, error) {
 		queue, own := stream.QueueOfStream(name)
 		executions, err := e.config.JetStream.Stream(ctx, name)
 		if own && errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue // it was deleted meanwhile
+			continue // it was deleted in the meantime
 		}
 		if err != nil {
 			return nil, fmt.Errorf("stream %s: %w", name, err)
@@ -280,7 +279,8 @@ func (e *Events) storage(ctx context.Context) (map[string]finding, error) {
 	return all, nil
 }
 
-// fullestTier returns how full the account is in the tier with the least room, from 0 to 1.
+// fullestTier returns the used fraction, from 0 to 1, of the account's storage tier with the least
+// space left.
 func fullestTier(account *jetstream.AccountInfo) float64 {
 	part := usedShare(account.Store, account.Limits.MaxStore)
 	for _, tier := range account.Tiers {
@@ -289,8 +289,8 @@ func fullestTier(account *jetstream.AccountInfo) float64 {
 	return part
 }
 
-// usedShare returns the used part of a limit, from 0 to 1. A limit that is not positive means that
-// there is no limit.
+// usedShare returns the used fraction of a limit, from 0 to 1. A limit of zero or less means no
+// limit.
 func usedShare(bytes uint64, limit int64) float64 {
 	if limit <= 0 {
 		return 0
@@ -298,8 +298,8 @@ func usedShare(bytes uint64, limit int64) float64 {
 	return float64(bytes) / float64(limit)
 }
 
-// storageState returns the state of a storage whose used part is part, from 0 to 1. consequence
-// says what happens when it is full.
+// storageState returns the state of a storage of which the fraction part, from 0 to 1, is used.
+// consequence describes what happens when it is full.
 func storageState(part float64, place, consequence string) finding {
 	f := finding{
 		begins: fmt.Sprintf("%s is %.0f %% full. %s", place, 100*part, consequence),
@@ -314,8 +314,8 @@ func storageState(part float64, place, consequence string) finding {
 	return f
 }
 
-// changesOf returns how the conditions of an account change. The end of a condition whose subject
-// is gone makes no event.
+// changesOf returns how an account's conditions change. If a condition ends because its subject no
+// longer exists, no event reports it.
 func changesOf(
 	now time.Time, a *registry.Account, found findings, open []store.Condition,
 ) (changes []store.ConditionChange) {

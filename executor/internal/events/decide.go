@@ -12,37 +12,37 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// These constants bound the number of events in a storm. The first burst causes of one account and
-// kind within window make one event each. Further ones wait for up to pause, and then make one
-// event together.
+// Limits on the number of events in a storm. For each account and kind, the first burst causes
+// within window are reported by one event each. Further causes wait for up to pause and are then
+// reported together by a single event.
 const (
 	burst  = 10
 	window = 10 * time.Minute
 	pause  = time.Minute
 )
 
-// NodeID is the node of executions of a workflow that has no trigger node.
+// NodeID is the node of executions started by events if the workflow has no trigger node.
 const NodeID = "events"
 
-// Input is the input of an execution that an event starts.
+// Input is the input of an execution started by an event.
 type Input struct {
 	Kind        string    `json:"kind"`
-	At          time.Time `json:"at"` // when it happened; of several causes, the last one
+	At          time.Time `json:"at"` // when it happened; the last one of several causes
 	AccountID   string    `json:"accountId"`
 	WorkflowID  string    `json:"workflowId,omitempty"`
 	ExecutionID string    `json:"executionId,omitempty"`
 	Queue       string    `json:"queue,omitempty"`
-	Count       int       `json:"count"` // the number of causes of the event
+	Count       int       `json:"count"` // the number of causes that the event reports
 	Text        string    `json:"text"`
 }
 
-// decideAll replaces causes by events, until the remaining causes have to wait.
+// decideAll replaces causes with events, until all remaining causes must wait.
 func (e *Events) decideAll(ctx context.Context) error {
 	for {
 		if waiting, err := e.config.Store.HasEventCauses(ctx); err != nil || !waiting {
 			return err
 		}
-		// A directory that lacks a change would leave causes out.
+		// A directory that lacks a recent change would make it drop causes.
 		if err := e.config.Current(ctx); err != nil {
 			return err
 		}
@@ -61,10 +61,10 @@ func (e *Events) decideAll(ctx context.Context) error {
 	}
 }
 
-// group is an account and a kind.
+// group identifies the causes of one account and kind.
 type group struct{ accountID, kind string }
 
-// decide returns the events for causes, and the IDs of the causes that need not wait any longer.
+// decide returns the events for causes, and the IDs of the causes that are reported or dropped.
 // decided holds the events of the last window.
 func (e *Events) decide(
 	now time.Time, causes []store.EventCause, decided []store.Event,
@@ -94,7 +94,7 @@ func (e *Events) decide(
 		}
 		target := e.targetWorkflow(g.accountID, e.config.Directory.Events(g.accountID))
 		if target == nil {
-			continue // it was deleted just now: the next turn leaves the causes out
+			continue // it was just deleted; the next call drops the causes
 		}
 		for _, causes := range groupCauses(waiting[g], n, now.Sub(last) >= pause) {
 			events = append(events, eventOf(now, causes, target))
@@ -106,8 +106,9 @@ func (e *Events) decide(
 	return events, used
 }
 
-// groupCauses divides causes into groups; each group makes one event. n is the number of events of
-// the last window, and rested reports whether none was decided for a while.
+// groupCauses splits causes into groups, each of which is reported by one event. n is the number of
+// events in the last window; rested reports whether the last of them is at least pause ago. It
+// returns nil if the causes must wait.
 func groupCauses(causes []store.EventCause, n int, rested bool) [][]store.EventCause {
 	switch {
 	case n+len(causes) <= burst:
@@ -118,8 +119,8 @@ func groupCauses(causes []store.EventCause, n int, rested bool) [][]store.EventC
 	return nil
 }
 
-// targetWorkflow returns the workflow that an account's events start, or nil if it does not belong
-// to the account any more.
+// targetWorkflow returns the workflow that an account's events start, or nil if it no longer
+// belongs to the account.
 func (e *Events) targetWorkflow(
 	accountID string, setting *registry.OperatorEvents,
 ) *registry.Workflow {
@@ -133,19 +134,19 @@ func (e *Events) targetWorkflow(
 	return w.Record
 }
 
-// textOf returns the JSON of an input on one line, with its text last: scripts without a JSON
-// parser read it.
+// textOf encodes an input as JSON on one line. The text comes last, for scripts that read it
+// without a JSON parser.
 func textOf(input Input) string {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(input); err != nil {
-		panic(err) // texts, numbers and times can always be marshalled
+		panic(err) // strings, numbers and times always marshal
 	}
 	return strings.TrimSpace(text.String())
 }
 
-// eventOf returns the event for causes, oldest first, of one account and kind.
+// eventOf returns the event that reports causes of one account and kind, oldest first.
 func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow) store.Event {
 	first, last := causes[0], causes[len(causes)-1]
 	input := Input{
@@ -163,7 +164,7 @@ func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow
 			first.At.UTC().Format(time.RFC3339), last.Text)
 		for _, c := range causes {
 			if c.WorkflowID != input.WorkflowID {
-				input.WorkflowID, input.ExecutionID = "", "" // it is about several workflows
+				input.WorkflowID, input.ExecutionID = "", "" // the causes concern several workflows
 			}
 			if c.Queue != input.Queue {
 				input.Queue = ""

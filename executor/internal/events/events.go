@@ -1,11 +1,11 @@
-// Package events informs an account's operators of what happens: each event starts one execution of
-// the workflow that the account has chosen.
+// Package events notifies an account's operators of occurrences: each event starts one execution of
+// the workflow that the account has selected.
 //
-// An occurrence becomes a cause in the transaction that records it. One executor at a time replaces
-// causes by events, also in one transaction: from then on it is fixed which execution reports which
+// An occurrence is stored as a cause in the transaction that records it. One executor at a time
+// replaces causes with events, also in one transaction, which fixes which execution reports which
 // causes. The start of an event is published until NATS has stored it; its execution ID, which is
-// the message ID, is a hash of the event's ID. So whichever process is killed at whatever time,
-// each cause is in exactly one event, and each event starts exactly one execution.
+// also the message ID, is a hash of the event's ID. Whichever process crashes at whatever point,
+// each cause is therefore in exactly one event, and each event starts exactly one execution.
 package events
 
 import (
@@ -25,26 +25,26 @@ import (
 )
 
 const (
-	// turnEvery is the interval at which causes become events, and events are published.
+	// turnEvery is the interval at which causes are turned into events and events are published.
 	turnEvery = time.Second
-	// lookEvery is the interval at which the leading executor looks for conditions. leadFor is the
-	// time after which another executor leads if the leading one has ended.
+	// lookEvery is the interval at which the leading executor checks for conditions. leadFor is how
+	// long its lease lasts: if it crashes, another executor takes over after this time.
 	lookEvery = 5 * time.Second
 	leadFor   = 20 * time.Second
-	// restEvery is the interval at which an executor works although no account has operator events:
-	// causes may be left of an account that had some.
+	// restEvery is the interval used while no account has operator events: causes may remain of an
+	// account that had some.
 	restEvery = 30 * time.Second
-	// turnTimeout is the maximum duration of one turn.
+	// turnTimeout is the maximum duration of one round.
 	turnTimeout = 15 * time.Second
-	// sayEvery is the minimum time between two log lines about a failure that lasts.
+	// sayEvery is the minimum interval between log lines about a persistent failure.
 	sayEvery = time.Minute
-	// clockSkew is the maximum time by which the clock of a runner may be behind.
+	// clockSkew is the maximum assumed lag of a runner's clock.
 	clockSkew = time.Minute
-	// maxErrorText is the maximum number of characters of an execution's error in an event.
+	// maxErrorText is the maximum number of characters of an execution's error in an event's text.
 	maxErrorText = 300
 )
 
-// Config holds the parts that Events uses, but does not own.
+// Config holds the dependencies of an Events, which does not own them.
 type Config struct {
 	Store     store.Store
 	Directory *edit.Directory
@@ -52,31 +52,32 @@ type Config struct {
 	Queues    *queues.Watch
 	// Caller identifies this process among the executors: a random UUID.
 	Caller string
-	// Trusted reports whether the directory is complete, without a remote call: it is not while the
-	// registry is being restored.
+	// Trusted reports, without a remote call, whether the directory is complete. It is not while
+	// the registry is being restored.
 	Trusted func() bool
-	// Current returns an error unless the directory has every change that was made so far.
+	// Current returns an error unless the directory has all changes made so far.
 	Current func(context.Context) error
-	// AwaitRecorded waits until everything that the stream holds now is recorded, or its context
-	// ends.
+	// AwaitRecorded waits until everything that the streams hold now is recorded, or until its
+	// context is done.
 	AwaitRecorded func(context.Context)
-	// DedupWindow is the time for which the stream remembers message IDs.
+	// DedupWindow is how long the stream remembers message IDs.
 	DedupWindow time.Duration
 	Log         logrus.FieldLogger
 }
 
-// Events makes and publishes the operator events. Run and WatchConditions each have one goroutine.
+// Events creates and publishes operator events. Run and WatchConditions are each called by one
+// goroutine.
 type Events struct {
 	config Config
 	starts *starts.Streams
-	// paces holds the pace of each sender's requests, by the subject of the condition
-	// sender.silent. Only WatchConditions uses it.
+	// paces caches the pace of each sender's requests, by the subject of its sender.silent
+	// condition. Only WatchConditions uses it.
 	paces map[string]pace
 
-	failing map[string]time.Time // when a failure was last logged, by what failed; only Run uses it
+	failing map[string]time.Time // when each failure was last logged; only Run uses it
 }
 
-// New returns Events.
+// New returns an Events.
 func New(c Config) *Events {
 	return &Events{
 		config: c, starts: starts.New(c.JetStream),
@@ -84,9 +85,9 @@ func New(c Config) *Events {
 	}
 }
 
-// FailureCause returns the cause of an event for a failed execution, or nil if the account has not
-// chosen such events. While the directory is not trusted, it returns a cause for every failure; the
-// decision leaves out causes that no account has chosen.
+// FailureCause returns the event cause for a failed execution, or nil if the account has not
+// selected such events. While the directory is not trusted, it returns a cause for every failure;
+// causes that no account has selected are dropped when events are decided.
 func (e *Events) FailureCause(f store.Failure) *store.EventCause {
 	if e.config.Trusted() {
 		setting := e.config.Directory.Events(f.AccountID)
@@ -117,7 +118,7 @@ func shortened(text string) string {
 	return text
 }
 
-// Run decides and publishes events until the context ends.
+// Run decides and publishes events until the context is done.
 func (e *Events) Run(ctx context.Context) {
 	e.every(ctx, turnEvery, func(ctx context.Context) {
 		e.note("decided", e.decideAll(ctx))
@@ -125,7 +126,8 @@ func (e *Events) Run(ctx context.Context) {
 	})
 }
 
-// WatchConditions looks for conditions until the context ends, while this executor leads.
+// WatchConditions checks for conditions, while this executor holds the lease, until the context is
+// done.
 func (e *Events) WatchConditions(ctx context.Context) {
 	e.every(ctx, lookEvery, func(ctx context.Context) {
 		now := time.Now()
@@ -140,8 +142,8 @@ func (e *Events) WatchConditions(ctx context.Context) {
 	})
 }
 
-// every calls do regularly. It calls do seldom while no account has operator events, and not at all
-// while the directory is not trusted.
+// every calls do at an interval: the given one, a longer one while no account has operator events,
+// and never while the directory is not trusted.
 func (e *Events) every(ctx context.Context, interval time.Duration, do func(context.Context)) {
 	var rested time.Time
 	retry.Every(ctx, interval, func() {
@@ -160,7 +162,7 @@ func (e *Events) every(ctx context.Context, interval time.Duration, do func(cont
 	})
 }
 
-// note logs a failure, at most once a minute.
+// note logs a failure, at most once per sayEvery.
 func (e *Events) note(what string, err error) {
 	if err == nil || time.Since(e.failing[what]) < sayEvery {
 		return

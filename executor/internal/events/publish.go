@@ -15,10 +15,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// publishAtOnce is the maximum number of events that are marked together.
+// publishAtOnce is the maximum number of events marked as published together.
 const publishAtOnce = 50
 
-// publish publishes the starts of decided events, and marks them.
+// publish publishes the starts of decided events, and marks the events as published.
 func (e *Events) publish(ctx context.Context) error {
 	for {
 		waiting, err := e.config.Store.UnpublishedEvents(ctx, publishAtOnce)
@@ -56,9 +56,9 @@ func executionID(e store.Event) string {
 	return execution.IDForDelivery(e.WorkflowID, e.NodeID, execution.EventDelivery(e.ID))
 }
 
-// recordedExecutions returns the executions of events that are recorded. The stream recognises a
-// start that is published again only for the dedup window: an older one is looked for after
-// everything in the stream is recorded.
+// recordedExecutions returns which events' executions are recorded. The stream deduplicates a start
+// that is published again only within the deduplication window, so for older events it first waits
+// until everything in the stream is recorded.
 func (e *Events) recordedExecutions(
 	ctx context.Context, events []store.Event,
 ) (map[string]bool, error) {
@@ -80,7 +80,7 @@ func (e *Events) recordedExecutions(
 	return recorded, err
 }
 
-// start publishes the start of an event. It publishes nothing for an event whose workflow is gone.
+// start publishes the start of an event, unless the event's workflow no longer exists.
 func (e *Events) start(ctx context.Context, event store.Event) error {
 	w, ok := e.config.Directory.Workflow(event.WorkflowID)
 	if !ok {
@@ -110,7 +110,7 @@ func (e *Events) start(ctx context.Context, event store.Event) error {
 	return err
 }
 
-// newTrace returns a W3C traceparent that is not sampled.
+// newTrace returns the W3C traceparent of a new trace that is not sampled.
 func newTrace() string {
 	var ids [24]byte
 	_, _ = rand.Read(ids[:]) // never fails, as crypto/rand documents

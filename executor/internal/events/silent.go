@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// A trigger node is silent when it has had no request for twice the longest pause between two of
-// its requests of the last days, and for at least minSilence. A node with few requests has no
-// usual pace.
+// A trigger node is silent if it has received no request for twice the longest pause between two of
+// its requests in the last days, and for at least minSilence. A node with few requests has no usual
+// pace.
 const (
 	paceDays     = 7 * 24 * time.Hour
 	paceStep     = 5 * time.Minute
@@ -23,10 +23,10 @@ const (
 	tokensAtOnce = 500
 )
 
-// pace is the usual pace of a node, computed when its last request had come.
+// pace is the usual pace of a node's requests, as of its last request.
 type pace struct {
-	last    time.Time     // the last request
-	longest time.Duration // the longest pause; 0 means that there is no usual pace
+	last    time.Time     // the time of the last request
+	longest time.Duration // the longest pause; 0 means no usual pace
 }
 
 // silentNodes returns the states of the trigger nodes of active workflows.
@@ -57,7 +57,7 @@ func (e *Events) silentNodes(
 			}
 			f, err := e.nodeSilence(ctx, now, setting, w, node.NodeID, last)
 			if err == nil && f.state == bad {
-				// Requests that started nothing count, too.
+				// Requests that started nothing also count.
 				if other, failed := e.otherRequest(ctx, w.ID, node.NodeID); failed != nil {
 					err = failed
 				} else if other.After(last) {
@@ -69,7 +69,7 @@ func (e *Events) silentNodes(
 				return nil, err
 			}
 			if since, ok := began[subject]; ok && !last.After(since) && f.state == good {
-				f.state = unclear // the usual pace changed, but no request has come
+				f.state = unclear // the usual pace has changed, but no request has arrived
 			}
 			found[subject] = f
 		}
@@ -77,7 +77,7 @@ func (e *Events) silentNodes(
 	return found, nil
 }
 
-// nodeSilence returns the state of one node.
+// nodeSilence returns the state of one node, given the time of its last request.
 func (e *Events) nodeSilence(
 	ctx context.Context, now time.Time, setting *registry.OperatorEvents, w *registry.Workflow,
 	nodeID string, last time.Time,
@@ -90,7 +90,7 @@ func (e *Events) nodeSilence(
 	}
 	from := last
 	if w.ActivatedAt.After(from) {
-		from = w.ActivatedAt // it was inactive before
+		from = w.ActivatedAt // the workflow was inactive before
 	}
 	silence := now.Sub(from)
 	if after := setting.SilentAfter; after > 0 {
@@ -117,7 +117,7 @@ func (e *Events) nodeSilence(
 	return f, nil
 }
 
-// lastRequests returns the times at which the tokens of nodes were last used, by subject.
+// lastRequests returns when the nodes' tokens were last used, by subject.
 func (e *Events) lastRequests(
 	ctx context.Context, workflows []*registry.Workflow,
 ) (map[string]time.Time, error) {
@@ -153,8 +153,8 @@ func (e *Events) lastRequests(
 	return lasts, ask()
 }
 
-// otherRequest returns the time at which a node last had a request that started nothing: the
-// request did not match the filter, was refused, or was a handshake or a repeat.
+// otherRequest returns when a node last received a request that started nothing: one that did not
+// match the filter, was refused, or was a handshake or a duplicate.
 func (e *Events) otherRequest(
 	ctx context.Context, workflowID, nodeID string,
 ) (last time.Time, err error) {
@@ -173,8 +173,8 @@ func (e *Events) otherRequest(
 	return slices.MaxFunc(times, time.Time.Compare), nil
 }
 
-// usualPace returns the usual pace of a node whose last request is known. It reads the requests of
-// the days before that once.
+// usualPace returns the usual pace of a node as of its last request. It caches the result until
+// there is another request.
 func (e *Events) usualPace(
 	ctx context.Context, workflowID, nodeID string, last time.Time,
 ) (pace, error) {
@@ -197,8 +197,8 @@ func (e *Events) usualPace(
 	return p, nil
 }
 
-// longestPause returns the longest pause between two requests, in steps, or 0 if there are too few
-// requests to determine it.
+// longestPause returns the longest pause between two requests, in multiples of paceStep, or 0 if
+// there are too few requests.
 func longestPause(counts []store.Count) (longest time.Duration) {
 	n := int64(0)
 	for i, c := range counts {

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// forgetMember is the time after which a silent runner counts as gone, because a killed runner
-	// sends nothing.
+	// forgetMember is how long a runner may be silent before it counts as gone, because a killed
+	// runner sends nothing.
 	forgetMember = 4 * stream.RunnerHeartbeat
-	// maxMembers is the maximum number of members of a group, and maxGroups is the maximum number
-	// of groups. They are bounded because a program on NATS can invent names.
+	// maxMembers is the maximum number of members of a group, and maxGroups the maximum number of
+	// groups. They are limited because any NATS client can make up names.
 	maxMembers = 1_000
 	maxGroups  = 10_000
 )
 
-// members holds the runners that have announced themselves.
+// members tracks the runners that have announced themselves.
 type members struct {
 	mu     sync.Mutex
 	groups map[stream.RunnerGroup]*heard
 }
 
 type heard struct {
-	last    time.Time // time of the last announcement of a member
+	last    time.Time // when a member last announced itself
 	members map[string]time.Time
 }
 
@@ -57,8 +57,8 @@ func (m *members) receive(msg *nats.Msg) {
 	}
 }
 
-// count returns the number of members of a group and the time of the last announcement, which is
-// zero if there was none.
+// count returns the number of members of a group, and when one of them last announced itself, which
+// is zero if none has.
 func (m *members) count(group stream.RunnerGroup, now time.Time) (n int, last time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 
 const (
 	pollEvery = 5 * time.Second
-	// maxSeries is the maximum number of queues with metrics. It is bounded because every caller
-	// who may change a workflow can invent a queue.
+	// maxSeries is the maximum number of queues with metrics. It is limited because every caller
+	// who may change a workflow can make up queues.
 	maxSeries = 1_000
 )
 
@@ -34,9 +34,9 @@ var (
 		}, nil)
 )
 
-// Run inspects the queues every few seconds until the context ends.
+// Run polls the queues every few seconds until the context is done.
 func (w *Watch) Run(ctx context.Context) {
-	// Callers of Poll get the error; an outage of NATS is reported elsewhere.
+	// Callers of Poll receive the error; an outage of NATS is reported elsewhere.
 	retry.Every(ctx, pollEvery, func() { _, _ = w.Poll(ctx) })
 }
 

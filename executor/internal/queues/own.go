@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// addGroups creates, in a queue's own stream, the consumers of groups that have one in the shared
-// stream only: runners with an account of their own cannot create them. It returns the own stream
-// with them.
+// addGroups creates, in a queue's own stream, the consumers of groups that have one only in the
+// shared stream: runners with their own NATS account cannot create them. It returns the own stream
+// including the new consumers.
 func (w *Watch) addGroups(ctx context.Context, queue string, shared, own *place) (*place, error) {
 	lacks := func(c *jetstream.ConsumerInfo) bool {
 		return c.Config.FilterSubject == stream.QueueSubject(queue) && own.consumer(c.Name) == nil
@@ -26,7 +26,7 @@ func (w *Watch) addGroups(ctx context.Context, queue string, shared, own *place)
 	return w.place(ctx, own.Place, queue)
 }
 
-// consumer returns a consumer by its name, or nil.
+// consumer returns the consumer with a name, or nil.
 func (p *place) consumer(name string) *jetstream.ConsumerInfo {
 	i := slices.IndexFunc(p.consumers, func(c *jetstream.ConsumerInfo) bool {
 		return c.Name == name
@@ -37,10 +37,10 @@ func (p *place) consumer(name string) *jetstream.ConsumerInfo {
 	return p.consumers[i]
 }
 
-// shareLimits divides the limits of groups in flight between the two streams of a queue. Where a
-// group has nothing to do, it gets one; what it has to do in both, it gets in halves. A group that
-// has nothing to do in either keeps its shares. So the sum is the limit, plus one; after a move
-// that begins a new division it takes until the next look.
+// shareLimits divides the groups' in-flight limits between a queue's two streams. A group that has
+// work in only one of them gets its limit there and one in the other; if it has work in both, each
+// gets half. A group without any work keeps its previous shares. The sum therefore exceeds the
+// limit by at most one. When a queue has just moved, a new division takes effect at the next poll.
 func shareLimits(settings *registry.Queue, shared, own *place) (inShared, inOwn map[string]int64) {
 	inShared, inOwn = map[string]int64{}, map[string]int64{}
 	for _, g := range settings.Groups {

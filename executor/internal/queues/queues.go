@@ -1,4 +1,4 @@
-// Package queues determines how many executions wait in each queue, and which runners take them.
+// Package queues determines how many executions wait in each queue, and which runners serve it.
 package queues
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Queue is the state of a queue: the executions that wait in it, and the groups that take them.
+// Queue is the state of a queue: the executions that wait in it, and the groups that serve it.
 type Queue struct {
 	Name string
-	// Waiting is the number of starts that the most advanced group has not received; without a
-	// group, it is the number of all starts of the queue in its streams.
+	// Waiting is the number of starts that the most advanced group has not received; without any
+	// group, it is the number of all of the queue's starts in its streams.
 	Waiting uint64
-	Oldest  time.Time // when the oldest waiting start was accepted; zero means that none waits
-	// PausedSince is the time at which the queue was paused; zero means that it is not paused.
-	// PausedUntil is the time at which the pause ends by itself; zero means that it does not.
+	Oldest  time.Time // when the oldest waiting start was accepted; zero if none waits
+	// PausedSince is when the queue was paused; zero if it is not paused. PausedUntil is when the
+	// pause ends by itself; zero if it does not.
 	PausedSince, PausedUntil time.Time
 	Groups                   []Group // the groups, sorted by name
 }
@@ -36,22 +36,22 @@ type Queue struct {
 // Group is a group of runners.
 type Group struct {
 	Name string
-	// Members is the number of processes that sent a heartbeat in the last seconds. For runners
-	// that send no heartbeats, it is the number of waiting requests for work.
+	// Members is the number of processes that sent a heartbeat recently. For runners that send
+	// none, it is the number of waiting pull requests.
 	Members int
-	// Number of starts that no member has received; without members, it includes starts that were
-	// received but are not done.
+	// Waiting is the number of starts that no member has received; without members, it includes
+	// starts that were received but not completed.
 	Waiting uint64
-	// When a member last sent a heartbeat or took a start; zero means that it is not known.
+	// LastSeen is when a member last sent a heartbeat or received a start; zero if unknown.
 	LastSeen time.Time
-	// MaxInFlight is the limit that an operator has set; 0 means that there is none.
+	// MaxInFlight is the limit set by an operator; 0 means none.
 	MaxInFlight int64
-	// Held are the executions that hold up others with an order key, at most one for each lane.
+	// Held are the executions that block others with an order key, at most one per lane.
 	Held  []Held
-	lanes []lane // of all streams of the queue that have waiting starts, and starts without a key
+	lanes []lane // lanes with waiting starts, and starts without a key, in all streams
 }
 
-// Held is an execution with an order key that a runner was given and that has not ended, while
+// Held is an execution with an order key that a runner has received and that has not ended, while
 // other executions wait behind it.
 type Held struct {
 	Lane        int
@@ -59,24 +59,25 @@ type Held struct {
 	OrderKey    string
 	ExecutionID string
 	AcceptedAt  time.Time
-	Waiting     uint64 // number of executions behind it, of its key and of other keys of the lane
+	Waiting     uint64 // number of executions behind it, with its key or other keys of the lane
 }
 
-// lane is a lane of a queue with waiting starts, or its starts without an order key, in one stream.
+// lane is a lane of a queue with waiting starts, or the queue's starts without an order key, in one
+// stream.
 type lane struct {
 	in      jetstream.Stream
 	subject string
-	oldest  uint64 // the stream sequence at or after which its first waiting start is
+	oldest  uint64 // its first waiting start is at or after this stream sequence
 }
 
-// place is one of the streams of a queue, and the consumers of it.
+// place is one of a queue's streams with its consumers.
 type place struct {
 	stream.Place
 	in        jetstream.Stream
-	consumers []*jetstream.ConsumerInfo // in the order of their names
+	consumers []*jetstream.ConsumerInfo // sorted by name
 }
 
-// Members returns the number of members of all groups.
+// Members returns the total number of members of all groups.
 func (q Queue) Members() (n int) {
 	for _, g := range q.Groups {
 		n += g.Members
@@ -84,8 +85,8 @@ func (q Queue) Members() (n int) {
 	return n
 }
 
-// Unattended returns the time for which an execution has waited that no runner takes. It returns 0
-// if none waits, if a runner takes them, or if the queue is paused.
+// Unattended returns how long executions have waited without a runner. It returns 0 if none waits,
+// if the queue has a runner, or if it is paused.
 func (q Queue) Unattended(now time.Time) time.Duration {
 	if q.Waiting == 0 || q.Members() > 0 || !q.PausedSince.IsZero() {
 		return 0
@@ -99,15 +100,15 @@ func (q Queue) Unattended(now time.Time) time.Duration {
 	return max(now.Sub(since), time.Millisecond)
 }
 
-// Config holds the parts that a Watch uses, but does not own.
+// Config holds the dependencies of a Watch, which does not own them.
 type Config struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
-	// Named returns the queues that workflows name.
+	// Named returns the names of the queues that workflows use, sorted.
 	Named func() []string
-	// Settings returns the settings of all queues that have some. nil means that no queue has any.
+	// Settings returns the settings of all queues that have any. nil means that no queue has any.
 	Settings func() []*registry.Queue
-	// Recorder is the name of the recorder's consumer, which takes no work.
+	// Recorder is the name of the recorder's consumer, which does not run executions.
 	Recorder string
 }
 
@@ -118,21 +119,21 @@ type Watch struct {
 	members members
 	heard   *nats.Subscription
 
-	polling sync.Mutex // held while one caller polls; the others wait for its result
+	polling sync.Mutex // held by the one caller that polls; the others wait for its result
 
 	mu   sync.Mutex
 	last []Queue
 	at   time.Time
 }
 
-// pollTimeout is the maximum duration of a poll. fresh is the time for which the result of a poll
-// is reused, as long as the same queues are named.
+// pollTimeout is the maximum duration of a poll. fresh is how long the result of a poll is reused,
+// as long as workflows use the same queues.
 const (
 	pollTimeout = 4 * time.Second
 	fresh       = time.Second
 )
 
-// New returns a Watch, which listens to the announcements of runners. Stop must be called.
+// New returns a Watch that listens to runners' announcements. Stop must be called to release it.
 func New(c Config) (*Watch, error) {
 	w := &Watch{
 		config:  c,
@@ -147,18 +148,17 @@ func New(c Config) (*Watch, error) {
 	return w, nil
 }
 
-// Stop ends the subscription to announcements.
+// Stop ends the subscription to the announcements.
 func (w *Watch) Stop() { _ = w.heard.Unsubscribe() }
 
-// LastPoll returns the result of the last poll that succeeded, and its time, or nil if there was
-// none.
+// LastPoll returns the result and the time of the last successful poll, or nil if there was none.
 func (w *Watch) LastPoll() ([]Queue, time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last, w.at
 }
 
-// Poll returns the state of all queues that workflows name, by name.
+// Poll returns the state of all queues that workflows use, sorted by name.
 func (w *Watch) Poll(ctx context.Context) ([]Queue, error) {
 	w.polling.Lock()
 	defer w.polling.Unlock()
@@ -181,8 +181,8 @@ func (w *Watch) Poll(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// Delivered returns the records whose starts had been delivered to a group at the time of the call.
-// A group that receives a start later finds everything that was stored before the call.
+// Delivered returns the records whose starts had been delivered to any group at the time of the
+// call. A group that receives a start later will find everything that was stored before the call.
 func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[string]bool, error) {
 	names, err := w.streams(ctx)
 	if err != nil {
@@ -206,7 +206,7 @@ func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[stri
 	return given, nil
 }
 
-// addDelivered adds to given the records of a stream whose starts were delivered to a group.
+// addDelivered adds the records of one stream whose starts were delivered to any group to given.
 func (w *Watch) addDelivered(
 	ctx context.Context, streamName string, records []store.Record, subjects map[string]string,
 	given map[string]bool,
@@ -240,14 +240,14 @@ func (w *Watch) addDelivered(
 	return nil
 }
 
-// streams returns the names of the streams of starts that exist.
+// streams returns the names of the existing streams of starts.
 func (w *Watch) streams(ctx context.Context) ([]string, error) {
 	names, _, err := stream.Streams(ctx, w.config.JetStream)
 	return names, err
 }
 
-// subjects returns the subjects of the starts of records, by ID. Only the subject of a start in a
-// queue with lanes, or with a stream of its own, needs the start.
+// subjects returns the subjects of the records' starts, keyed by record ID. It reads a start only
+// if its queue has lanes or its own stream; otherwise the subject follows from the record.
 func (w *Watch) subjects(
 	ctx context.Context, names []string, records []store.Record,
 ) (map[string]string, error) {
@@ -272,7 +272,7 @@ func (w *Watch) subjects(
 
 // Enforce updates the consumers of a queue's groups to match the queue's settings, and discards the
 // result of the last poll. When it returns without an error, the consumers match, and the next poll
-// queries the server again.
+// queries the server.
 func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 	names, err := w.streams(ctx)
 	if err != nil {
@@ -293,7 +293,7 @@ func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 	return nil
 }
 
-// placesOf returns the places of a queue, by the names of the streams that exist.
+// placesOf returns the places of a queue, given the names of the existing streams.
 func placesOf(queue string, names []string) []stream.Place {
 	if slices.Contains(names, stream.OwnName(queue)) {
 		return []stream.Place{{}, {Own: true}}
@@ -301,7 +301,7 @@ func placesOf(queue string, names []string) []stream.Place {
 	return []stream.Place{{}}
 }
 
-// place reads one of the streams of a queue.
+// place reads one of a queue's streams and its consumers.
 func (w *Watch) place(ctx context.Context, at stream.Place, queue string) (*place, error) {
 	in, err := w.config.JetStream.Stream(ctx, at.Name(queue))
 	if err != nil {
@@ -311,7 +311,7 @@ func (w *Watch) place(ctx context.Context, at stream.Place, queue string) (*plac
 	return &place{at, in, consumers}, err
 }
 
-// limits returns the limits of groups in flight, by group.
+// limits returns the groups' in-flight limits, keyed by group.
 func limits(settings *registry.Queue) map[string]int64 {
 	all := map[string]int64{}
 	for _, g := range settings.Groups {
@@ -345,8 +345,8 @@ func (w *Watch) enforce(
 	return nil
 }
 
-// addLanes creates the lanes' consumers that groups of a queue lack: runners with an account of
-// their own cannot create them.
+// addLanes creates the lane consumers that a queue's groups lack: runners with their own NATS
+// account cannot create them.
 func (w *Watch) addLanes(
 	ctx context.Context, settings *registry.Queue, consumers []*jetstream.ConsumerInfo,
 ) error {
@@ -377,13 +377,13 @@ func (w *Watch) addLanes(
 	return nil
 }
 
-// groupName returns the name of the group of a consumer. If the consumer is not named as the kits
-// name theirs, it returns the consumer's name.
+// groupName returns the name of a consumer's group. For a consumer that is not named like those of
+// hookstart's runners, it returns the consumer's name.
 func groupName(queue string, c *jetstream.ConsumerInfo) string {
 	return strings.TrimPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 }
 
-// settings returns the settings of the queues that have some, by name.
+// settings returns the queues' settings, keyed by queue name.
 func (w *Watch) settings() map[string]*registry.Queue {
 	all := map[string]*registry.Queue{}
 	if w.config.Settings != nil {
@@ -407,7 +407,7 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 	for _, settings := range all {
 		if slices.Contains(names, stream.OwnName(settings.Name)) &&
 			slices.Contains(named, settings.Name) {
-			continue // ownQueue reads it
+			continue // read by ownQueue
 		}
 		if err := w.enforce(ctx, settings, limits(settings), shared.consumers); err != nil {
 			return nil, err
@@ -424,7 +424,7 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 			}
 			continue
 		}
-		// A stream that cannot be reached delays, or hides, no other queue.
+		// A stream that is unreachable neither delays nor hides other queues.
 		own.Go(func() {
 			asking, cancel := context.WithTimeout(ctx, pollTimeout/2)
 			defer cancel()
@@ -445,12 +445,12 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 	return queues, nil
 }
 
-// ownQueue returns the state of a queue that has a stream of its own.
+// ownQueue returns the state of a queue that has its own stream.
 func (w *Watch) ownQueue(
 	ctx context.Context, name string, settings *registry.Queue, shared *place,
 ) (Queue, error) {
 	own, err := w.place(ctx, stream.Place{Own: true}, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) { // it was deleted meanwhile
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted in the meantime
 		return w.queue(ctx, name, settings, shared)
 	}
 	if err == nil {
@@ -468,7 +468,7 @@ func (w *Watch) ownQueue(
 	return w.queue(ctx, name, settings, shared, own)
 }
 
-// queue returns the state of a queue that has starts in some places.
+// queue returns the state of a queue that has starts in the given places.
 func (w *Watch) queue(
 	ctx context.Context, name string, settings *registry.Queue, places ...*place,
 ) (Queue, error) {
@@ -496,7 +496,7 @@ func (w *Watch) queue(
 	return q, nil
 }
 
-// add adds a group. A group that takes starts in several places is one group.
+// add adds a group, merging it with the group of the same name from another place.
 func (q *Queue) add(g Group) {
 	for i := range q.Groups {
 		if known := &q.Groups[i]; known.Name == g.Name {
@@ -512,7 +512,7 @@ func (q *Queue) add(g Group) {
 	q.Groups = append(q.Groups, g)
 }
 
-// limit sets the limits of the groups from the settings.
+// limit sets the groups' limits from the queue's settings.
 func (q Queue) limit(settings *registry.Queue) {
 	if settings == nil {
 		return
@@ -526,7 +526,7 @@ func (q Queue) limit(settings *registry.Queue) {
 	}
 }
 
-// consumers returns the consumers of a stream that groups of runners share.
+// consumers returns the durable consumers of a stream, except the recorder's, sorted by name.
 func (w *Watch) consumers(
 	ctx context.Context, of jetstream.Stream,
 ) ([]*jetstream.ConsumerInfo, error) {
@@ -538,7 +538,7 @@ func (w *Watch) consumers(
 		}
 		consumer, err := of.Consumer(ctx, name)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			continue // it was deleted meanwhile
+			continue // it was deleted in the meantime
 		}
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", name, err)
@@ -556,8 +556,8 @@ func (w *Watch) consumers(
 	return found, nil
 }
 
-// addOrdered adds the lanes of a queue in one place to its groups: what waits in them, and what
-// holds it up.
+// addOrdered adds a queue's lanes in one place to its groups: the executions that wait in them, and
+// the executions that block those.
 func (w *Watch) addOrdered(ctx context.Context, at *place, q *Queue) error {
 	for _, c := range at.consumers {
 		name, number, ok := stream.LaneOfConsumer(c.Config, q.Name)
@@ -581,7 +581,7 @@ func (w *Watch) addOrdered(ctx context.Context, at *place, q *Queue) error {
 		if c.NumPending == 0 || c.NumAckPending == 0 {
 			continue
 		}
-		// In a lane, this is the only message that is not acknowledged.
+		// This is the only unacknowledged message of the lane.
 		msg, err := at.in.GetMsg(ctx, c.Delivered.Stream)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
@@ -611,7 +611,7 @@ func (w *Watch) addOrdered(ctx context.Context, at *place, q *Queue) error {
 	return nil
 }
 
-// receives reports whether a consumer receives the starts with a subject.
+// receives reports whether a consumer's filters match a subject.
 func receives(c jetstream.ConsumerConfig, subject string) bool {
 	filters := c.FilterSubjects
 	if c.FilterSubject != "" {
@@ -660,7 +660,7 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo, at *place) Group 
 	return g
 }
 
-// countWaiting determines what waits in a queue with its groups.
+// countWaiting sets how many executions wait in a queue, and since when.
 func (w *Watch) countWaiting(ctx context.Context, places []*place, q *Queue) error {
 	var oldest []lane
 	for _, at := range places {
@@ -697,7 +697,7 @@ func (w *Watch) countWaiting(ctx context.Context, places []*place, q *Queue) err
 	return nil
 }
 
-// count adds the number of the queue's starts in a place to the queue, or to those groups that have
+// count adds the number of the queue's starts in a place to the queue, and to the groups that have
 // no consumer there yet.
 func (q *Queue) count(ctx context.Context, at *place, all []lane) error {
 	var without []*Group
@@ -728,8 +728,8 @@ func (q *Queue) count(ctx context.Context, at *place, all []lane) error {
 	return nil
 }
 
-// acceptedAt returns the time at which the oldest waiting start was accepted. It returns the zero
-// time if there is none: it was taken, or has expired, meanwhile.
+// acceptedAt returns when the oldest waiting start of a lane was accepted. It returns the zero time
+// if there is none: it was received or has expired in the meantime.
 func acceptedAt(ctx context.Context, l lane) (time.Time, error) {
 	msg, err := l.in.GetMsg(ctx, l.oldest, jetstream.WithGetMsgSubject(l.subject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

@@ -19,35 +19,35 @@ import (
 )
 
 const (
-	// headerSince is the header of a copied delivery ID with the Unix time, in seconds, at which
-	// its start was stored.
+	// headerSince is the header of a copied delivery ID that holds when its start was stored, in
+	// Unix seconds.
 	headerSince = "Hookstart-Remembered-Since"
-	// maxPending is the number of copies whose acknowledgements are awaited together.
+	// maxPending is the maximum number of copies awaiting acknowledgement.
 	maxPending = 1000
-	// quiet is the time without a message after which a stream that is full is asked whether it has
-	// more.
+	// quiet is how long no message must arrive from a full stream before its consumer is checked
+	// for further ones.
 	quiet = 200 * time.Millisecond
-	// maxFilters is the number of workflows whose IDs are looked for by subject; the server
-	// compares all subjects of a consumer with each other.
+	// maxFilters is the maximum number of workflows per consumer with subject filters, because the
+	// server compares all filter subjects of a consumer with each other.
 	maxFilters = 200
-	// moveWait is the maximum time for which a move waits for another move that reads its stream.
+	// moveWait is how long a move waits for another move that is reading the same stream.
 	moveWait = 15 * time.Second
 )
 
-// copier copies delivery IDs from one place to another.
+// copier copies delivery IDs from one stream to another.
 type copier struct {
 	js       jetstream.JetStream
 	from, to stream.Place
-	queue    string // the queue of the place from which IDs are copied
-	target   string // the queue of the place to which they are copied
-	marker   string // the workflow in the subjects of markers, which the filters must select
+	queue    string // the queue whose stream the IDs are copied from
+	target   string // the queue whose stream they are copied to
+	marker   string // the workflow in the subjects of markers, which must match the filters
 	since    time.Time
 	reader   *headerreader.Reader
 	messages jetstream.MessagesContext
 	pending  []jetstream.PubAckFuture
 }
 
-// filtersOfQueue returns the subjects of the delivery IDs of a queue.
+// filtersOfQueue returns the filter subjects that select a queue's delivery IDs.
 func filtersOfQueue(from stream.Place, queue string) []string {
 	if from.Own {
 		return nil // the whole stream
@@ -58,8 +58,8 @@ func filtersOfQueue(from stream.Place, queue string) []string {
 	}
 }
 
-// filtersOfWorkflow returns the subjects of the delivery IDs of a workflow, in whichever queue of
-// the shared stream.
+// filtersOfWorkflow returns the filter subjects that select a workflow's delivery IDs, in any queue
+// of the shared stream or in the queue's own stream.
 func filtersOfWorkflow(from stream.Place, queue, workflowID string) []string {
 	if from.Own {
 		return []string{
@@ -74,9 +74,9 @@ func filtersOfWorkflow(from stream.Place, queue, workflowID string) []string {
 	}
 }
 
-// newCopier returns a copier of the delivery IDs of a queue, or of those that filters select. It
-// waits while another move reads the same stream, and fails with edit.ErrQueueMoves if that takes
-// too long.
+// newCopier returns a copier of the delivery IDs that filters select; no filters select the whole
+// stream. It waits while another move is reading the same stream, and fails with edit.ErrQueueMoves
+// if that takes too long.
 func (m *Mover) newCopier(
 	ctx context.Context, from, to stream.Place, queue, target string, filters []string,
 ) (*copier, error) {
@@ -99,8 +99,8 @@ func (m *Mover) newCopier(
 	return c, err
 }
 
-// begin creates the consumer by which IDs are read. It fails with edit.ErrQueueMoves if another
-// move has it.
+// begin creates the consumer that reads the IDs. It fails with edit.ErrQueueMoves if another move
+// is using it.
 func (c *copier) begin(ctx context.Context, filters []string) error {
 	name := c.from.Name(c.queue)
 	var err error
@@ -123,7 +123,7 @@ func (c *copier) begin(ctx context.Context, filters []string) error {
 	return nil
 }
 
-// stop ends the reading, so that another move can begin at once.
+// stop stops reading, to allow another move to begin immediately.
 func (c *copier) stop(ctx context.Context) {
 	c.messages.Stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
@@ -131,7 +131,7 @@ func (c *copier) stop(ctx context.Context) {
 	c.reader.End(ctx)
 }
 
-// next returns the next message of the stream, and its metadata.
+// next returns the next message of the stream with its metadata.
 func (c *copier) next(option jetstream.NextOpt) (jetstream.Msg, *jetstream.MsgMetadata, error) {
 	got, err := c.messages.Next(option)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *copier) next(option jetstream.NextOpt) (jetstream.Msg, *jetstream.MsgMe
 	return got, meta, err
 }
 
-// copyOthers copies the IDs of the queue's workflows that they had in other queues of the shared
+// copyOthers copies the delivery IDs that the queue's workflows had in other queues of the shared
 // stream.
 func (m *Mover) copyOthers(ctx context.Context, queue string) error {
 	var ids []string
@@ -178,9 +178,9 @@ func (m *Mover) copyOthers(ctx context.Context, queue string) error {
 	return nil
 }
 
-// catchUp copies everything that is stored at the time of the call. It stores a marker behind it,
-// and copies until it finds the marker: whichever replica delivers, nothing before the marker is
-// missed.
+// catchUp copies everything that is stored at the time of the call. It publishes a marker and
+// copies until the marker arrives, so nothing before the marker is missed, whichever replica
+// delivers.
 func (c *copier) catchUp(ctx context.Context) error {
 	marker := uuid.NewString()
 	msg := c.from.RememberedMessage(c.queue, c.marker, marker)
@@ -206,8 +206,8 @@ func (c *copier) catchUp(ctx context.Context) error {
 	}
 }
 
-// catchUpFull does the same for a stream that is full and takes no marker: it copies until nothing
-// is left.
+// catchUpFull is like catchUp, for a stream that is too full to store a marker. It copies until no
+// messages are left.
 func (c *copier) catchUpFull(ctx context.Context) error {
 	for {
 		got, meta, err := c.next(jetstream.NextMaxWait(quiet))
@@ -230,7 +230,7 @@ func (c *copier) catchUpFull(ctx context.Context) error {
 	}
 }
 
-// failed returns the error of a reading that has ended early. The move begins again, because the
+// failed returns the error for a read that ended early. The move must start over, because the
 // consumer may have been lost with its server.
 func (c *copier) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -241,7 +241,7 @@ func (c *copier) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("read the delivery IDs of %s: %w", c.from.Name(c.queue), err)
 }
 
-// copy copies the delivery ID of one message, if it has one.
+// copy copies a message's delivery ID, if it has one that is still remembered.
 func (c *copier) copy(
 	ctx context.Context, got jetstream.Msg, meta *jetstream.MsgMetadata,
 ) error {
@@ -274,7 +274,7 @@ func (c *copier) copy(
 	return nil
 }
 
-// awaitStored waits until all copies are stored.
+// awaitStored waits until all copies have been stored.
 func (c *copier) awaitStored(ctx context.Context) error {
 	for _, ack := range c.pending {
 		select {
@@ -297,7 +297,7 @@ func (c *copier) awaitStored(ctx context.Context) error {
 	return nil
 }
 
-// again publishes a copy again that another executor was publishing, too.
+// again retries a copy that another executor was publishing at the same time.
 func (c *copier) again(ctx context.Context, future jetstream.PubAckFuture) (err error) {
 	for range 100 {
 		if _, err = c.js.PublishMsg(ctx, future.Msg()); !isInProcess(err) {
@@ -307,14 +307,14 @@ func (c *copier) again(ctx context.Context, future jetstream.PubAckFuture) (err 
 	return err
 }
 
-// FullError means that a stream has no space for the delivery IDs that a move takes along.
+// FullError means that a stream has no space for the delivery IDs that a move copies.
 type FullError struct{ Stream string }
 
 func (e *FullError) Error() string {
 	return "the stream " + e.Stream + " has no space for the delivery IDs that move to it"
 }
 
-// These are the server's error codes; see errors.json of nats-server.
+// Error codes of the server; see errors.json of nats-server.
 const (
 	codeNotAvailable       = 10008
 	codeNotLeader          = 10009

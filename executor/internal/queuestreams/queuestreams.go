@@ -1,13 +1,13 @@
 // Package queuestreams moves queues to their own streams, and back.
 //
-// A move takes along the delivery IDs that the old stream remembers, so that the new one recognises
-// repeats. It copies them in messages that carry a Nats-Msg-Id and nothing else, while the queue
-// still uses the old stream. Then it closes the queue for a moment, copies the last ones, and opens
-// the queue in the new stream. Each phase is a record in the registry, and holds at all ingresses
-// when the next one begins. Starts that wait in the old stream stay there, and are run from there.
+// A move includes the delivery IDs that the old stream remembers, so that the new stream recognizes
+// duplicates. While the queue still uses the old stream, it copies them in messages that carry only
+// a Nats-Msg-Id. It then closes the queue for a moment, copies the remaining IDs, and opens the
+// queue in the new stream. Each phase is a record in the registry and is in force at all ingresses
+// before the next one begins. Starts that wait in the old stream stay there and are run from there.
 //
-// Every step may be repeated: a repeated copy of an ID is a duplicate. So any executor can continue
-// a move whose executor has ended: see Run.
+// Every step may be repeated: a repeated copy of an ID is a duplicate. If an executor crashes, any
+// other one can therefore continue its move: see Run.
 package queuestreams
 
 import (
@@ -29,46 +29,47 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Config holds the parts that a Mover uses, but does not own.
+// Config holds the dependencies of a Mover, which does not own them.
 type Config struct {
 	JetStream jetstream.JetStream
 	Editor    *edit.Editor
 	Directory *edit.Directory
 	Settings  stream.Settings // of the shared stream
 	Log       logrus.FieldLogger
-	// Reached is called before each step of a move with the step's name, for tests. nil means that
-	// nothing is called.
+	// Reached is called with the name of each step of a move, before the step, for tests. It may be
+	// nil.
 	Reached func(step string)
 }
 
-// Mover moves queues. It is safe for concurrent use, also by several executors.
+// Mover moves queues. It is safe for concurrent use, including by several executors.
 type Mover struct {
 	config Config
 
 	mu      sync.Mutex
-	driving map[string]*sync.Mutex // by queue: held by the goroutine that moves it
-	seen    map[string]sighting    // by queue or workflow
-	empty   map[string]time.Time   // by queue: since when its own stream has been seen empty
+	driving map[string]*sync.Mutex // by queue; held by the goroutine that moves it
+	seen    map[string]sighting    // by queue or workflow: its last revision seen
+	empty   map[string]time.Time   // by queue: since when its own stream has been empty
 }
 
-// sighting is a revision of a record, and the time at which this process has first seen it.
+// sighting is a revision of a record, and when this process first saw it.
 type sighting struct {
 	revision uint64
 	at       time.Time
 }
 
 const (
-	// resumeClosed and resumeMoving are the ages of a phase at which an executor continues a move
-	// that it did not begin.
+	// resumeClosed and resumeMoving are how old a phase must be for an executor to continue a move
+	// that it did not start.
 	resumeClosed = 2500 * time.Millisecond
 	resumeMoving = 5 * time.Second
 	resumeEvery  = 500 * time.Millisecond
-	// emptyFor is the time for which an own stream must have been empty before it is deleted: much
-	// longer than a publish takes.
+	// emptyFor is how long a queue's own stream must have been empty before it is deleted, which is
+	// much longer than a publish takes.
 	emptyFor = time.Minute
-	// drainEvery is the interval of looks at own streams that are no longer used.
+	// drainEvery is the interval at which own streams are created again if lost, and deleted if
+	// unused.
 	drainEvery = 15 * time.Second
-	// changeTimeout is the maximum duration of the change of one phase.
+	// changeTimeout is the maximum duration of changing one phase.
 	changeTimeout = 10 * time.Second
 )
 
@@ -82,7 +83,7 @@ func New(c Config) *Mover {
 	}
 }
 
-// Set gives a queue its own stream, or changes the stream's settings. It returns when the move is
+// Set gives a queue its own stream, or changes that stream's settings. It returns when the move is
 // complete.
 func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec) error {
 	if err := m.check(spec); err != nil {
@@ -122,7 +123,7 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 	return m.drive(ctx, queue)
 }
 
-// check checks the settings, also against the settings of the shared stream.
+// check validates the settings, by themselves and against those of the shared stream.
 func (m *Mover) check(spec edit.QueueStreamSpec) error {
 	if err := spec.Check(); err != nil {
 		return err
@@ -141,9 +142,9 @@ func (m *Mover) check(spec edit.QueueStreamSpec) error {
 	return nil
 }
 
-// mayMove returns edit.ErrOrderedWait if executions with an order key still wait in the place to
-// which a queue would move. A lane is run from the older place first, and then from the newer one,
-// so it must not have executions in both that are older than those in the other.
+// mayMove returns edit.ErrOrderedWait if executions with an order key are still waiting in the
+// place that a queue would move to. A lane is run first from the older place and then from the
+// newer one, so new executions must not be added to a place that still has older ones.
 func (m *Mover) mayMove(ctx context.Context, queue string, to stream.Place) error {
 	return patiently(ctx, func() error {
 		drained, err := stream.OrderedDrained(ctx, m.config.JetStream, to, queue)
@@ -154,8 +155,8 @@ func (m *Mover) mayMove(ctx context.Context, queue string, to stream.Place) erro
 	})
 }
 
-// Drop moves a queue back to the shared stream. It returns when the move is complete. What waits in
-// the own stream stays there until it has expired.
+// Drop moves a queue back to the shared stream. It returns when the move is complete. Messages in
+// the queue's own stream stay there until they expire.
 func (m *Mover) Drop(ctx context.Context, queue string) error {
 	q, ok := m.config.Directory.Queue(queue)
 	if ok && q.Record.Stream != nil && q.Record.Stream.Phase == registry.Own {
@@ -169,8 +170,8 @@ func (m *Mover) Drop(ctx context.Context, queue string) error {
 	return m.drive(ctx, queue)
 }
 
-// Run continues the moves that their executors have not completed, and deletes own streams that are
-// empty and no longer used, until the context ends.
+// Run continues moves that their executors have not completed, and deletes own streams that are
+// empty and no longer used, until the context is done.
 func (m *Mover) Run(ctx context.Context) {
 	failing := false
 	lastDrain := time.Time{}
@@ -188,7 +189,7 @@ func (m *Mover) Run(ctx context.Context) {
 	})
 }
 
-// resume continues every move that has stood still for some time.
+// resume continues every move that has made no progress for some time.
 func (m *Mover) resume(ctx context.Context) (err error) {
 	for _, q := range m.config.Directory.QueueSettings() {
 		if q.Stream == nil || !q.Stream.Phase.Moves() {
@@ -214,7 +215,7 @@ func (m *Mover) resume(ctx context.Context) (err error) {
 	return err
 }
 
-// standsStill reports whether a record has had a revision for some time.
+// standsStill reports whether a record has had the same revision for longer than after.
 func (m *Mover) standsStill(key string, revision uint64, after time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,7 +226,7 @@ func (m *Mover) standsStill(key string, revision uint64, after time.Duration) bo
 	return false
 }
 
-// isIdle reports whether no goroutine of this process moves a queue.
+// isIdle reports whether no goroutine of this process is moving a queue.
 func (m *Mover) isIdle(queue string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -239,7 +240,7 @@ func (m *Mover) isIdle(queue string) bool {
 	return false
 }
 
-// lock waits until no other goroutine of this process moves a queue.
+// lock waits until no other goroutine of this process is moving a queue.
 func (m *Mover) lock(queue string) (unlock func()) {
 	m.mu.Lock()
 	l := m.driving[queue]
@@ -277,8 +278,7 @@ func (m *Mover) drive(ctx context.Context, queue string) error {
 	}
 }
 
-// patiently repeats a call until it succeeds, or fails with an error that does not pass, or the
-// context ends.
+// patiently repeats a call until it succeeds, fails with a permanent error, or the context is done.
 func patiently(ctx context.Context, call func() error) (err error) {
 	for attempt := 0; ; attempt++ {
 		if err = call(); !passes(err) || retry.SleepBackoff(ctx, attempt) != nil {
@@ -287,8 +287,8 @@ func patiently(ctx context.Context, call func() error) (err error) {
 	}
 }
 
-// passes reports whether an error passes by itself: servers restart, or a stream that was just
-// created has no leader yet.
+// passes reports whether an error is temporary: a server is restarting, or a new stream has no
+// leader yet.
 func passes(err error) bool {
 	for _, away := range []error{
 		nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded,
@@ -302,7 +302,7 @@ func passes(err error) bool {
 	return ok && (refused.ErrorCode == codeNotAvailable || refused.ErrorCode == codeNotLeader)
 }
 
-// errAgain means that a move was interrupted and must begin again.
+// errAgain means that a move was interrupted and must start over.
 var errAgain = errors.New("the move begins again")
 
 func (m *Mover) step(
@@ -332,7 +332,7 @@ func (m *Mover) step(
 	return nil
 }
 
-// reopen lets a queue whose executor does not end the copying go on in its old place.
+// reopen opens a queue in its old place if its executor has not completed the move in time.
 func (m *Mover) reopen(
 	ctx context.Context, queue string, revision uint64, phase registry.StreamPhase,
 ) error {
@@ -343,13 +343,13 @@ func (m *Mover) reopen(
 	return err
 }
 
-// direction is a move in, or a move out.
+// direction is the direction of a move: to a queue's own stream, or back.
 type direction struct {
 	from, to             stream.Place
 	moving, closed, done registry.StreamPhase
 }
 
-// move copies the delivery IDs of a queue to the place to which it moves, and opens it there.
+// move copies a queue's delivery IDs to the place that it moves to, and opens it there.
 func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direction) (err error) {
 	m.reached(d.moving.String())
 	own, err := m.config.JetStream.Stream(ctx, stream.OwnName(queue))
@@ -376,13 +376,13 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 		return err
 	}
 	defer ids.stop(ctx)
-	for range 2 { // the second time, little is left
+	for range 2 { // the second pass has little left to copy
 		if err := ids.catchUp(ctx); err != nil {
 			return err
 		}
 	}
-	// A process that was just killed holds up the barrier for seconds: wait for it before the queue
-	// is closed.
+	// A process that was just killed delays the confirmation for seconds. Wait for it before
+	// closing the queue.
 	if err := m.config.Editor.AwaitInForce(ctx, revision); err != nil {
 		return err
 	}
@@ -414,7 +414,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 	return nil
 }
 
-// ensureOwn creates the own streams of a queue as its record describes them.
+// ensureOwn creates a queue's own streams with the settings in its record.
 func (m *Mover) ensureOwn(ctx context.Context, queue string, record *registry.QueueStream) error {
 	spec := edit.StreamOf(record)
 	return stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, stream.OwnLimits{
@@ -425,15 +425,15 @@ func (m *Mover) ensureOwn(ctx context.Context, queue string, record *registry.Qu
 	})
 }
 
-// giveUp opens a queue in its old place after an error, and returns the error. The record of the
-// closed queue has the given revision; 0 means that it is not known to be stored.
+// giveUp opens a queue in its old place after an error, and returns the error. closed is the
+// revision of the record that closed the queue; 0 means that it may not have been stored.
 func (m *Mover) giveUp(
 	ctx context.Context, queue string, closed uint64, phase registry.StreamPhase, because error,
 ) error {
 	if closed == 0 {
 		return because
 	}
-	if ctx.Err() != nil { // another executor, or this one when it runs again, opens it
+	if ctx.Err() != nil { // another executor opens it, or this one after a restart
 		return because
 	}
 	changing, cancel := context.WithTimeout(ctx, changeTimeout)
@@ -454,7 +454,7 @@ func (m *Mover) giveUp(
 	return because
 }
 
-// unchanged returns an error if the own stream of a queue was deleted, or made anew.
+// unchanged returns an error if a queue's own stream was deleted or created again.
 func unchanged(
 	ctx context.Context, js jetstream.JetStream, queue string, own jetstream.Stream,
 ) error {
@@ -474,8 +474,8 @@ func (m *Mover) reached(step string) {
 	}
 }
 
-// MoveWorkflow copies the delivery IDs of a workflow to the stream of another queue, and calls
-// store while the workflow is closed, which must store the workflow with that queue.
+// MoveWorkflow copies a workflow's delivery IDs to the stream of another queue. It calls store,
+// which must store the workflow with that queue, while the workflow is closed.
 func (m *Mover) MoveWorkflow(
 	ctx context.Context, change *edit.QueueChangeError, store func(context.Context) error,
 ) error {
@@ -523,13 +523,13 @@ func (m *Mover) MoveWorkflow(
 	return nil
 }
 
-// placeOf returns the place of a queue that does not move.
+// placeOf returns the place of a queue that is not moving.
 func (m *Mover) placeOf(queue string) stream.Place {
 	q, _ := m.config.Directory.Queue(queue)
 	return stream.Place{Own: q.Record.Place() == registry.PlaceOwn}
 }
 
-// revisionOf returns the revisions of the records of two queues. It fails if one of them moves.
+// revisionOf returns the revisions of two queues' records. It fails if one of the queues is moving.
 func (m *Mover) revisionOf(queues ...string) (revisions [2]uint64, err error) {
 	for i, name := range queues {
 		q, ok := m.config.Directory.Queue(name)
@@ -541,8 +541,8 @@ func (m *Mover) revisionOf(queues ...string) (revisions [2]uint64, err error) {
 	return revisions, nil
 }
 
-// deleteEmpty deletes the own streams that no queue uses any more and that are empty. It creates
-// own streams again that NATS has lost.
+// deleteEmpty deletes own streams that are empty and no longer used by a queue. It recreates own
+// streams that NATS has lost.
 func (m *Mover) deleteEmpty(ctx context.Context) error {
 	starts, reports, err := stream.Streams(ctx, m.config.JetStream)
 	if err != nil {
@@ -594,8 +594,8 @@ func (m *Mover) deleteIfEmpty(ctx context.Context, queue string) error {
 	return stream.DeleteOwn(ctx, m.config.JetStream, queue)
 }
 
-// isEmpty reports whether the own stream of a queue holds nothing, and everything that was reported
-// of its executions is recorded.
+// isEmpty reports whether a queue's own stream is empty and all reports about its executions are
+// recorded.
 func (m *Mover) isEmpty(ctx context.Context, queue string) (bool, error) {
 	for _, name := range []string{stream.OwnName(queue), stream.OwnProgressName(queue)} {
 		s, err := m.config.JetStream.Stream(ctx, name)

@@ -8,20 +8,19 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// arrivals holds the messages that were delivered to this process: the messages that wait for the
-// next batch, and the messages of the batch that is being recorded. It is safe for concurrent use.
+// arrivals holds the messages that were delivered to this process and are not recorded yet: those
+// waiting for the next batch, and those of the batch being recorded. It is safe for concurrent use.
 type arrivals struct {
 	mu      sync.Mutex
 	waiting []arrival
-	bytes   int // total length of the bodies of waiting
+	bytes   int // total length of the bodies in waiting
 	batch   []arrival
 	ended   bool // no more messages will arrive
-	// moved is closed at the next change of the fields above. nil means that no goroutine waits for
-	// it.
+	// moved is closed when one of the fields above changes. nil means that no goroutine is waiting.
 	moved chan struct{}
 }
 
-// arrival is a message and the time at which it arrived.
+// arrival is a message and when it arrived.
 type arrival struct {
 	msg jetstream.Msg
 	at  time.Time
@@ -43,7 +42,7 @@ func (a *arrivals) changed() <-chan struct{} {
 	return a.moved
 }
 
-// add adds messages. It never blocks: the caller waits in room before it fetches more.
+// add adds messages. It never blocks: callers wait in awaitRoom before fetching more.
 func (a *arrivals) add(messages ...jetstream.Msg) {
 	now := time.Now()
 	a.mu.Lock()
@@ -55,7 +54,7 @@ func (a *arrivals) add(messages ...jetstream.Msg) {
 	a.notifyWaiters()
 }
 
-// end marks that no more messages will arrive.
+// end signals that no more messages will arrive.
 func (a *arrivals) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -63,8 +62,9 @@ func (a *arrivals) end() {
 	a.notifyWaiters()
 }
 
-// gather waits for a message and returns the messages that have arrived, at most maxBatch. It
-// returns none after end. The messages that it returned before count as recorded.
+// gather waits for messages and returns those that have arrived, at most maxBatch. Once end has
+// been called and no messages are left, it returns nil. Calling it marks the previously returned
+// messages as recorded.
 func (a *arrivals) gather() []jetstream.Msg {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,8 +92,8 @@ func (a *arrivals) gather() []jetstream.Msg {
 	return messages
 }
 
-// awaitRoom waits until fewer messages than one batch wait (maxBatch messages or maxBatchBytes), or
-// until the context ends.
+// awaitRoom waits until less than one batch is waiting (maxBatch messages or maxBatchBytes), or
+// until the context is done.
 func (a *arrivals) awaitRoom(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,7 +108,7 @@ func (a *arrivals) awaitRoom(ctx context.Context) {
 	}
 }
 
-// arrivedBefore returns the messages that arrived before a time.
+// arrivedBefore returns the messages that arrived before t.
 func (a *arrivals) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,9 +122,9 @@ func (a *arrivals) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 	return messages
 }
 
-// keepAlive sends heartbeats for messages that wait for a slow database, so that the server does
-// not deliver them again. It sends no heartbeats while the database fails, because another executor
-// may reach the database.
+// keepAlive sends heartbeats for messages that wait for a slow database, to keep the server from
+// redelivering them. It sends none while the database is failing, because another executor may
+// still be able to reach it.
 func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivals) {
 	every := r.deliverAgain / 4
 	tick := time.NewTicker(every)
@@ -138,7 +138,7 @@ func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivals) {
 				continue
 			}
 			for _, msg := range arrived.arrivedBefore(now.Add(-every)) {
-				// A lost heartbeat, or one after the acknowledgement, does no harm.
+				// Losing a heartbeat, or sending one after the acknowledgement, does no harm.
 				_ = msg.InProgress()
 			}
 		}

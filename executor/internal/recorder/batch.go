@@ -15,23 +15,24 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// entry is one message that is being recorded.
+// entry is a message that is being recorded.
 type entry struct {
 	msg     jetstream.Msg
 	meta    *jetstream.MsgMetadata
-	created string // the identity of its stream; "" means that it is not known
+	created string // the identity of its stream; "" if unknown
 	kind    kind
 	verdict verdict
-	// The entry adds these fields to the batch. Which of them are set depends on its kind.
+	// The fields below are what the entry adds to the batch. Its kind determines which of them are
+	// set.
 	record store.Record // start, rejection
-	isCopy bool         // a start that was published again for groups that passed it over
-	// An unreadable report has it, too: the end of the execution that its subject names.
+	isCopy bool         // whether this start was published again for groups that had skipped it
+	// Also set for an unreadable report, to end the execution that its subject names.
 	progress   execution.Progress
 	unreadable store.Unreadable
-	audit      []store.AuditEntry // the audit entry of a start that an operator asked for
+	audit      []store.AuditEntry // the audit entry for a start requested by an operator
 }
 
-// kind is the kind of a message. Entries are applied in the order of these values.
+// kind is the kind of a message. Entries are applied in the order of these constants.
 type kind int
 
 const (
@@ -39,21 +40,21 @@ const (
 	rejection
 	progress
 	unreadable
-	// Carries only the Nats-Msg-Id of a start in another stream; nothing is recorded of it.
+	// Carries only the Nats-Msg-Id of a start in another stream. Nothing is recorded.
 	remembered
 )
 
-// verdict is the result for an entry.
+// verdict is the outcome for an entry.
 type verdict int
 
 const (
-	undecided verdict = iota // the context ended first; the message will be delivered again
+	undecided verdict = iota // the context ended first; the message will be redelivered
 	recorded
-	putAside  // the database stores it as a dead letter
-	suspected // the database refused it; it is retried before it is quarantined
+	putAside  // stored in the database as a dead letter
+	suspected // rejected by the database; it is retried before it is quarantined
 )
 
-// decode decodes messages and sorts them into the order in which they are applied: starts before
+// decode decodes messages and sorts them in the order in which they are applied: starts before
 // their progress.
 func decode(messages []jetstream.Msg, now time.Time) []*entry {
 	now = store.Time(now)
@@ -100,15 +101,15 @@ func (e *entry) decode(now time.Time) {
 	e.take(event, bodyBytes, e.msg.Headers(), now)
 }
 
-// unreadableReason is the beginning of the error of an execution that has a report that cannot be
-// read.
+// unreadableReason is the prefix of the error of an execution whose runner sent a report that
+// cannot be decoded.
 const unreadableReason = "its runner sent a report that cannot be read, so how it ended is not " +
 	"known: "
 
-// executionID returns the execution ID in a message's header.
+// executionID returns the execution ID from the message's header.
 func (e *entry) executionID() string { return e.msg.Headers().Get(stream.HeaderExecutionID) }
 
-// take decodes a message into an entry.
+// take sets the entry's fields from a decoded message.
 func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now time.Time) {
 	at := records.Position{Sequence: e.meta.Sequence.Stream, StoredAt: e.meta.Timestamp}
 	switch {
@@ -126,7 +127,7 @@ func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now 
 	}
 }
 
-// aside returns the dead letter of an entry that is quarantined.
+// aside returns the dead letter for an entry to be quarantined.
 func (e *entry) aside(reason string) store.Unreadable {
 	return store.Unreadable{
 		StreamSequence: e.meta.Sequence.Stream,

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// redelivered returns the executions of messages that were delivered before: the executor that
+// redelivered returns the executions of messages that were delivered before: an executor that
 // recorded them may have been killed before it announced the changes.
 func redelivered(entries []*entry) (ids []string) {
 	for _, e := range entries {
@@ -25,13 +25,13 @@ func redelivered(entries []*entry) (ids []string) {
 	return ids
 }
 
-// record records one batch, retries as long as necessary, and acknowledges the batch.
+// record records one batch, retrying as long as necessary, and acknowledges its messages.
 func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	began := time.Now()
 	entries := decode(messages, began)
 	applied := r.commit(ctx, entries)
-	// Announce before the acknowledgement: if this executor is killed, the recorded messages are
-	// delivered again, and are announced then.
+	// Announce before acknowledging: if this executor is killed in between, the recorded messages
+	// are redelivered and announced then.
 	if err := r.changes.Publish(append(applied.Changed, redelivered(entries)...)); err != nil {
 		r.log.WithError(err).Debug("watchers were not told of changes")
 	}
@@ -95,12 +95,12 @@ func (r *Recorder) acknowledge(e *entry) error {
 	return nil
 }
 
-// applyTimeout is the maximum duration of one transaction. A batch that takes longer is split.
+// applyTimeout is the maximum duration of one transaction. A batch that exceeds it is split.
 const applyTimeout = 30 * time.Second
 
-// commit records entries and gives each its verdict. It retries until every entry has a verdict or
-// the context ends. It refuses an entry only for an error that the entry's data caused, and only
-// when the entry was alone in its transaction.
+// commit records entries and sets their verdicts. It retries until every entry has a verdict or the
+// context is done. It rejects an entry only if the entry's data caused the error and the entry was
+// alone in its transaction.
 func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Applied) {
 	todo := [][]*entry{entries} // in order; a batch that fails is split
 	for failures := 0; len(todo) > 0; {
@@ -142,7 +142,8 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 	return all
 }
 
-// apply runs one transaction. late reports whether it exceeded applyTimeout.
+// apply runs one transaction. late reports whether the context expired, by applyTimeout or
+// otherwise.
 func (r *Recorder) apply(
 	ctx context.Context, b store.Batch,
 ) (applied store.Applied, late bool, err error) {
@@ -153,10 +154,11 @@ func (r *Recorder) apply(
 	return applied, ctx.Err() != nil, err
 }
 
-// settle gives the entries of a committed transaction their verdicts.
+// settle sets the verdicts of the entries of a committed transaction.
 func settle(group []*entry) {
 	for _, e := range group {
-		// Progress that came before its start, too: the store keeps it until the start comes.
+		// Includes progress that arrived before its start: the store keeps it until the start
+		// arrives.
 		e.verdict = recorded
 		if e.kind == unreadable {
 			e.verdict = putAside
@@ -164,9 +166,9 @@ func settle(group []*entry) {
 	}
 }
 
-// refuse handles an entry that the database refused when it was alone in its transaction: it
-// retries the entry for a while, then quarantines it. If the database refuses the quarantine, too,
-// the entry is retried without end.
+// refuse handles an entry that the database rejected when it was alone in its transaction. It
+// retries the entry for a while and then quarantines it. If the database rejects the quarantine as
+// well, the entry is retried indefinitely.
 func (r *Recorder) refuse(ctx context.Context, e *entry, why error) {
 	e.verdict = suspected
 	if e.kind == unreadable || !r.suspects.mustQuarantine(e, time.Now()) {

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// maxBackoff is the maximum pause of a loop between two attempts while the database fails.
+// maxBackoff is the maximum pause between two attempts while the database fails.
 const maxBackoff = 5 * time.Second
 
 // backoff returns the pause after a number of consecutive failures.
@@ -20,24 +20,24 @@ func backoff(failures int) time.Duration {
 	return min(100*time.Millisecond<<min(failures, 10), maxBackoff)
 }
 
-// sayEvery is the minimum time between two log lines about a failure that lasts.
+// sayEvery is the minimum interval between log lines about a persistent failure.
 const sayEvery = time.Minute
 
-// database tracks, for all loops of a recorder, whether the database works. It reports a failure
-// once, in readiness and in the log, however many loops fail and however often.
+// database tracks, for all loops of a recorder, whether the database works. However many loops fail
+// and however often, it reports one failure, in readiness and in the log.
 type database struct {
 	ready    *ops.Readiness
 	failures prometheus.Counter // counts failed attempts
 	log      logrus.FieldLogger
 
 	mu       sync.Mutex
-	since    time.Time // time of the first failure; zero means that the database works
+	since    time.Time // when the first attempt failed; zero if the database works
 	attempts int       // number of failed attempts since then
-	said     time.Time // when the failure was last logged
-	told     bool      // the current failure was logged
+	said     time.Time // when a failure was last logged
+	told     bool      // whether the current failure was logged
 }
 
-// works records that the database answered, even if it refused the data.
+// works records that the database responded, even if it rejected the data.
 func (d *database) works() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,7 +52,7 @@ func (d *database) works() {
 	d.since, d.attempts, d.told = time.Time{}, 0, false
 }
 
-// fails records a failed attempt that the data did not cause.
+// fails records a failed attempt that was not caused by the data.
 func (d *database) fails(err error) {
 	d.failures.Inc()
 	d.mu.Lock()
@@ -84,8 +84,8 @@ func (d *database) isFailing() bool {
 	return !d.since.IsZero()
 }
 
-// expect makes the recorder not ready if a transaction takes longer than limit. The caller calls
-// done at the end of the transaction.
+// expect marks the recorder as not ready if a transaction takes longer than limit. The caller must
+// call done at the end of the transaction.
 func (d *database) expect(limit time.Duration) (done func()) {
 	var mu sync.Mutex
 	ended := false

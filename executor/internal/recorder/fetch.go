@@ -12,23 +12,23 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// source is a stream whose messages are recorded.
+// source is a stream that messages are recorded from.
 type source struct {
 	stream   string
 	consumer jetstream.ConsumerConfig
-	created  string // the stream's identity; set when its messages are fetched
+	created  string // the stream's identity; set when fetching begins
 }
 
 // ofStarts reports whether the source is a stream of starts.
 func (s source) ofStarts() bool { return s.stream == placeOf(s.stream).starts }
 
-// maxAhead is the minimum number of waiting starts that delays reports.
+// maxAhead is the number of waiting starts above which reports are delayed.
 const maxAhead = 2_000
 
-// letStartsPass delays reports while many starts wait, as after an outage of the database. Without
-// the delay, most reports would be read before their starts, and the store keeps only a limited
-// number of such reports. It lets some reports through, so that a steady flow of starts does not
-// block reports for ever. It reports whether reports have to wait.
+// letStartsPass delays reports while many starts are waiting, as after an outage of the database.
+// Without the delay, most reports would be read before their starts, and the store keeps only a
+// limited number of such reports. Some reports are still let through, so that a steady flow of
+// starts does not block reports indefinitely. It reports whether reports must wait.
 func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool) {
 	if p := placeOf(from.stream); from.stream != p.reports ||
 		r.startsWaiting.Load(p.starts) <= maxAhead {
@@ -38,58 +38,58 @@ func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool)
 	return true
 }
 
-// watchEvery is the interval at which a consumer's state is requested. A lost consumer is created
-// again as soon as /readyz has noticed its loss.
+// watchEvery is the interval at which a consumer's state is polled. A lost consumer is recreated as
+// soon as /readyz has noticed its loss.
 const watchEvery = time.Second
 
-// At a low rate, messages are recorded as they arrive. At a high rate they are fetched in bursts
-// with pauses between them: messages that are sent together cost the NATS server and the executor
-// far less than single messages, and one transaction costs far less than several.
+// At a low rate, messages are recorded as they arrive. At a high rate, they are fetched in bursts
+// with pauses in between: messages sent together cost the NATS server and the executor far less
+// than single ones, and one transaction costs far less than several.
 const (
-	// few is the maximum number of messages of one request at a low rate.
+	// few is the maximum number of messages per request at a low rate.
 	few = 250
-	// many is the maximum number of messages of one request in a burst. A burst consists of several
+	// many is the maximum number of messages per request in a burst. A burst consists of several
 	// requests, up to maxBatch messages or maxBatchBytes.
 	many = 1_000
-	// maxBatchBytes is the total length of the bodies at which a burst ends. No more messages are
+	// maxBatchBytes is the total length of bodies at which a burst ends. No further messages are
 	// fetched until these are recorded.
 	maxBatchBytes = 32 << 20
-	// manyPerSecond is the rate at which the recorder starts to fetch messages in bursts. It stops
-	// when the rate falls below a quarter of this.
+	// manyPerSecond is the rate at which the recorder begins to fetch in bursts. It stops when the
+	// rate falls below a quarter of this.
 	manyPerSecond = 1_000
-	// leastPause and mostPause bound the pause after a burst, and thereby the delay that the pause
-	// adds to a record.
+	// leastPause and mostPause limit the pause after a burst, and thereby the delay that it adds to
+	// a record.
 	leastPause, mostPause = 50 * time.Millisecond, 200 * time.Millisecond
-	// pausePerMany is the pause for each thousand messages per second. The higher the rate, the
-	// more the CPU time matters, and the less the delay.
+	// pausePerMany is the pause per thousand messages per second. The higher the rate, the more CPU
+	// time matters and the less the delay does.
 	pausePerMany = 20 * time.Millisecond
 	fewInBurst   = int(manyPerSecond * leastPause / time.Second / 4)
 )
 
-// pause returns the pause after a burst of messages that arrived within a time: the higher the
+// pause returns the pause after a burst of messages that arrived over a duration: the higher the
 // rate, the longer the pause.
 func pause(messages int, since time.Duration) time.Duration {
 	thousands := float64(messages) / 1000 / max(since, leastPause).Seconds()
 	return min(max(time.Duration(thousands*float64(pausePerMany)), leastPause), mostPause)
 }
 
-// fetch adds messages to arrived until the consumer fails or the context ends. It lets each request
-// to the server end by itself: messages in flight may be lost when a request is ended early, and
-// are delivered again only after deliverAgain.
+// fetch adds messages to arrived until the consumer fails or the context is done. It lets each
+// request to the server complete: if a request is canceled, messages in flight may be lost, and are
+// redelivered only after deliverAgain.
 func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) error {
 	connection := r.connection()
 	config := from.consumer
 	if existing, err := r.js.Consumer(ctx, from.stream, config.Durable); err == nil &&
 		existing.CachedInfo().Paused {
-		// A backup is being restored: without this, the update would end the pause.
+		// A backup is being restored. Without this, the update would end the pause.
 		config.PauseUntil = existing.CachedInfo().Config.PauseUntil
 	}
 	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.stream, config)
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
-	// A new consumer is compared, too: a server that could not read a consumer's settings creates
-	// the consumer with the state in its folder.
+	// Compare a new consumer as well: a server that could not read a consumer's settings creates
+	// the consumer with the state that it finds in its folder.
 	if _, err := r.compare(ctx, placeOf(from.stream)); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 		switch why := context.Cause(watching); {
 		case why != nil:
 			return why
-		// After ErrNoHeartbeat, the request is repeated.
+		// After ErrNoHeartbeat, repeat the request.
 		case err != nil && !errors.Is(err, jetstream.ErrNoHeartbeat):
 			return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 		case wait:
@@ -134,7 +134,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	}
 }
 
-// request waits for at most a number of messages, and adds each message to arrived as it comes.
+// request waits for at most most messages, and adds each message to arrived as it comes in.
 func (r *Recorder) request(
 	ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivals,
 ) (n int, err error) {
@@ -149,8 +149,8 @@ func (r *Recorder) request(
 	return n, batch.Error()
 }
 
-// burst fetches the messages that are available, about the stream's share of a batch, and adds them
-// to arrived together. drained reports whether no more messages were available.
+// burst fetches the available messages, up to about the stream's share of a batch, and adds them to
+// arrived together. drained reports whether no more messages were available.
 func (r *Recorder) burst(
 	ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivals,
 ) (n int, drained bool, err error) {
@@ -173,7 +173,7 @@ func (r *Recorder) burst(
 	return len(messages), drained, err
 }
 
-// pass adds messages to arrived, and stores the number of waiting messages from the last message's
+// pass adds messages to arrived, and updates the number of waiting starts from the last message's
 // metadata.
 func (r *Recorder) pass(from source, messages []jetstream.Msg, arrived *arrivals) {
 	if len(messages) == 0 {
@@ -188,7 +188,7 @@ func (r *Recorder) pass(from source, messages []jetstream.Msg, arrived *arrivals
 	arrived.add(messages...)
 }
 
-// lag stores the number of messages of a stream that are not recorded.
+// lag updates the number of messages of a stream that are not recorded.
 func (r *Recorder) lag(from source, info *jetstream.ConsumerInfo) {
 	waiting := float64(info.NumPending) + float64(info.NumAckPending)
 	if from.ofStarts() {
@@ -201,9 +201,9 @@ func (r *Recorder) lag(from source, info *jetstream.ConsumerInfo) {
 
 var errReconnected = errors.New("the connection was lost, and the stream may be another one")
 
-// watch polls the consumer's lag and the stream's size. It makes fetch start again when the
-// consumer was deleted, and after a reconnect, so that the consumer is rewound if the stream was
-// taken back meanwhile.
+// watch polls the consumer's lag and the stream's size. It restarts fetch if the consumer was
+// deleted, and after a reconnect, so that the consumer is rewound if the stream was restored to an
+// earlier state in the meantime.
 func (r *Recorder) watch(
 	ctx context.Context, from source, consumer jetstream.Consumer, anew func(why error),
 	connection uint64,

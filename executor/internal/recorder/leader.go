@@ -12,8 +12,8 @@ import (
 )
 
 // getMessage returns the message at a sequence of a stream, or leader.ErrNoMessage. Any replica may
-// answer that it has the message. Only the leader may answer that there is none: a replica that
-// catches up after a partition has not received the newest messages.
+// return the message, but only the leader may report that there is none: a replica that is catching
+// up after a partition has not received the newest messages.
 func (r *Recorder) getMessage(
 	ctx context.Context, s jetstream.Stream, sequence uint64,
 ) (*jetstream.RawStreamMsg, error) {

@@ -20,17 +20,16 @@ import (
 )
 
 const (
-	// lostAfter is the delay of the search after the process started or reconnected. The recorder
-	// catches up first, and a runner that has the message may finish.
+	// lostAfter is the delay of the search after a start of the process or a reconnect. It lets the
+	// recorder catch up, and a runner that has the message finish.
 	lostAfter = 10 * time.Second
-	// lostAgain is the delay of the second search for a start that was not found, because a replica
+	// lostAgain is the delay before a missing start is looked up a second time, because a replica
 	// may lag behind.
 	lostAgain = 5 * time.Second
-	// lostAtOnce is the maximum number of concurrent requests for messages.
+	// lostAtOnce is the maximum number of concurrent message lookups.
 	lostAtOnce = 8
-	// unendedAfter is the minimum time since the start of a running execution after which the
-	// execution counts as expired, once its start message has expired. Until then its handler may
-	// still work.
+	// unendedAfter is how long a running execution must have been running to count as expired, once
+	// its start message has expired. Until then its handler may still be running.
 	unendedAfter = 24 * time.Hour
 )
 
@@ -40,10 +39,10 @@ func lostEvery(maxAge time.Duration) time.Duration {
 	return max(time.Minute, min(maxAge, time.Hour))
 }
 
-// end is the reason why an execution is ended that no runner will end.
+// end is why an execution is ended without a runner.
 type end struct {
-	label  string // label of the metric
-	reason string // error of the execution
+	label  string // the label of the metric
+	reason string // the error of the execution
 }
 
 var (
@@ -65,10 +64,10 @@ var (
 	ends = []end{endLost, endExpired, endUnheard}
 )
 
-// EndLost marks executions as failed that no runner will end: the stream has lost their starts, no
-// runner took them before they expired, or a runner has acknowledged them without a report. It
-// searches for them now, after each reconnect to NATS, and at the interval lostEvery, until the
-// context ends.
+// EndLost ends executions as failed that no runner will end: their starts were lost from the
+// stream, no runner received them before they expired, or a runner acknowledged them without a
+// report. It searches for them now, after each reconnect to NATS, and at the interval lostEvery,
+// until the context is done.
 func (r *Recorder) EndLost(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
@@ -97,7 +96,7 @@ func (r *Recorder) EndLost(ctx context.Context) {
 }
 
 // endLost ends executions that were accepted a while ago and that no runner will end. It returns
-// the age of the stream that keeps its messages for the shortest time.
+// the shortest maximum age of the streams.
 func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error) {
 	now := time.Now()
 	streams, err := r.startStreams(ctx)
@@ -115,7 +114,7 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 		return streams.maxAge(), err
 	}
 	retry.Sleep(ctx, r.lostAgain)
-	// The streams are listed again: the own stream of a queue may have been created meanwhile.
+	// List the streams again: a queue's own stream may have been created in the meantime.
 	again, err := r.startStreams(ctx)
 	if err != nil {
 		return 0, err
@@ -134,8 +133,8 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 }
 
 // prepare reads the groups of runners of each stream, and returns an error unless the database has
-// everything that the shared place holds. An own stream whose place is not complete, or that cannot
-// be reached, is marked: executions whose starts may be in it are not judged.
+// everything that the shared place holds. If an own stream is unreachable or its place is not fully
+// recorded, its err is set, and executions whose starts may be in it are not judged.
 func (r *Recorder) prepare(ctx context.Context, streams startStreams) error {
 	if err := r.prepareOne(ctx, streams, shared.starts); err != nil {
 		return err
@@ -151,9 +150,8 @@ func (r *Recorder) prepare(ctx context.Context, streams startStreams) error {
 }
 
 func (r *Recorder) prepareOne(ctx context.Context, streams startStreams, name string) (err error) {
-	// The groups are read first: runners report before they acknowledge, so the reports of
-	// everything that they have acknowledged by now are recorded as soon as the recorder has caught
-	// up.
+	// Read the groups first. Runners report before they acknowledge, so the reports about
+	// everything acknowledged by now are recorded once the recorder has caught up.
 	at := streams[name]
 	if at.groups, err = runnersOf(ctx, at.stream); err != nil {
 		return err
@@ -161,7 +159,7 @@ func (r *Recorder) prepareOne(ctx context.Context, streams startStreams, name st
 	return r.checkComplete(ctx, placeOf(name))
 }
 
-// checkComplete returns an error until the database has everything that the streams of a place
+// checkComplete returns an error unless the database has everything that the streams of a place
 // hold.
 func (r *Recorder) checkComplete(ctx context.Context, at place) error {
 	for _, name := range at.names() {
@@ -176,8 +174,8 @@ func (r *Recorder) checkComplete(ctx context.Context, at place) error {
 	return err
 }
 
-// end marks executions as failed, unless the database has been replaced meanwhile by a database
-// that is behind.
+// end ends executions as failed, unless the database was replaced in the meantime by one that is
+// behind.
 func (r *Recorder) end(
 	ctx context.Context, streams startStreams, why end, candidates []candidate,
 ) error {
@@ -218,16 +216,16 @@ func (r *Recorder) end(
 var errBehind = errors.New("the recorder has not caught up")
 
 const (
-	// catchUpFor is the maximum time that a search waits for the recorder.
+	// catchUpFor is how long a search waits for the recorder.
 	catchUpFor = 10 * time.Second
-	// catchUpEvery is the interval at which it asks how far the recorder is.
+	// catchUpEvery is the interval at which it checks the recorder's progress.
 	catchUpEvery = 100 * time.Millisecond
 )
 
-// catchUp waits until everything that the stream holds at the call is recorded, at most for
-// catchUpFor. A delivery that was sent again is then recorded with its new sequence, and an end
-// that was reported is known. It does not wait for messages that arrive after the call, so that it
-// returns under steady load, too.
+// catchUp waits, for at most catchUpFor, until everything that the stream holds at the time of the
+// call is recorded. A delivery that was sent again is then recorded with its new sequence, and
+// every reported final state is known. It does not wait for messages that arrive later, so it also
+// returns under steady load.
 func (r *Recorder) catchUp(ctx context.Context, name string) error {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {
@@ -251,7 +249,7 @@ func (r *Recorder) catchUp(ctx context.Context, name string) error {
 	}
 }
 
-// findUnended returns the unfinished executions that no runner will end, by reason.
+// findUnended returns the unfinished executions that no runner will end, keyed by reason.
 func (r *Recorder) findUnended(
 	ctx context.Context, streams startStreams, now time.Time,
 ) (found map[end][]candidate, err error) {
@@ -272,8 +270,8 @@ func (r *Recorder) findUnended(
 			if _, err := r.locate(ctx, streams, candidates); err != nil {
 				return nil, err
 			}
-			// The ages are those after the streams were asked. With an earlier time, a start that
-			// expired meanwhile would seem to be lost.
+			// Compute the ages after the lookups. With an earlier time, a start that expired in
+			// between would appear to be lost.
 			asked := time.Now()
 			for i, record := range records {
 				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
@@ -294,13 +292,13 @@ func (r *Recorder) findUnended(
 	return found, nil
 }
 
-// whyUnended returns the reason why no runner will end an unfinished execution. ok is false if a
-// runner may end it. subject is the subject of its start, or "" if the stream no longer has it.
+// whyUnended returns why no runner will end an unfinished execution. ok is false if a runner may
+// still end it. subject is the subject of its start, or "" if the stream no longer has it.
 func whyUnended(
 	record store.Record, subject string, now time.Time, maxAge time.Duration, groups []runners,
 ) (why end, ok bool) {
-	// The margin is for a start that is missing when it is about as old as the stream's maximum
-	// age: it has expired, and a runner may have begun it at the last moment.
+	// The margin is for a start that is missing at about the stream's maximum age: it has expired,
+	// and a runner may have received it at the last moment.
 	margin := min(time.Minute, maxAge/10)
 	age := now.Sub(record.AcceptedAt)
 	switch {
@@ -315,17 +313,17 @@ func whyUnended(
 	}
 }
 
-// startStream is a stream of starts in which the starts of executions are looked up.
+// startStream is a stream of starts, for looking up the starts of executions.
 type startStream struct {
-	stream jetstream.Stream // nil if err is not nil and the stream could not be reached
+	stream jetstream.Stream // nil if the stream is unreachable; err is then set
 	groups []runners
-	err    error // the reason why executions whose starts may be in it cannot be judged
+	err    error // why executions whose starts may be in it cannot be judged
 }
 
-// startStreams are the streams of starts, by name. The shared one is always there.
+// startStreams holds the streams of starts by name. The shared stream is always present.
 type startStreams map[string]*startStream
 
-// startStreams returns the streams of starts that exist now.
+// startStreams returns the streams of starts that currently exist.
 func (r *Recorder) startStreams(ctx context.Context) (startStreams, error) {
 	places, err := r.places(ctx)
 	if err != nil {
@@ -347,8 +345,8 @@ func (r *Recorder) startStreams(ctx context.Context) (startStreams, error) {
 	return streams, nil
 }
 
-// of returns the streams in which the start of an execution of a queue may be. Its queue may have
-// moved since it was accepted.
+// of returns the streams that may hold the start of an execution of a queue. The queue may have
+// moved since the execution was accepted.
 func (s startStreams) of(queue string) []*startStream {
 	if own := s[stream.OwnName(queue)]; own != nil {
 		return []*startStream{own, s[shared.starts]}
@@ -356,7 +354,7 @@ func (s startStreams) of(queue string) []*startStream {
 	return []*startStream{s[shared.starts]}
 }
 
-// maxAge returns the shortest age of the streams, or 0 if one of them could not be judged.
+// maxAge returns the shortest maximum age of the streams, or 0 if one of them could not be judged.
 func (s startStreams) maxAge() time.Duration {
 	age := time.Duration(math.MaxInt64)
 	for _, at := range s {
@@ -368,8 +366,8 @@ func (s startStreams) maxAge() time.Duration {
 	return age
 }
 
-// judge returns the maximum age of the stream that has, or had, the start of an execution, and the
-// groups that take it there. ok is false if that is not known now.
+// judge returns the maximum age of the stream that holds or held the start of an execution, and the
+// groups that receive its starts there. ok is false if that cannot be determined now.
 func (s startStreams) judge(c candidate) (maxAge time.Duration, groups []runners, ok bool) {
 	if c.unknown {
 		return 0, nil, false
@@ -386,13 +384,13 @@ func (s startStreams) judge(c candidate) (maxAge time.Duration, groups []runners
 	return at.stream.CachedInfo().Config.MaxAge, at.groups, true
 }
 
-// candidate is an execution whose start is looked up.
+// candidate is an execution whose start is being looked up.
 type candidate struct {
 	store.Lost
 	queue   string // the queue of the execution
-	stream  string // the name of the stream that has the start; "" if none has it
+	stream  string // the name of the stream that holds the start; "" if none does
 	subject string // of the start
-	unknown bool   // a stream that may have the start could not be judged
+	unknown bool   // whether a stream that may hold the start could not be judged
 }
 
 func candidateOf(record store.Record) candidate {
@@ -402,9 +400,9 @@ func candidateOf(record store.Record) candidate {
 	}
 }
 
-// locate finds the streams and subjects of the starts of candidates. It returns the candidates
-// whose start is in no stream at their sequence. A candidate is left out if one of
-// its streams could not be looked up.
+// locate finds the streams and subjects of the candidates' starts. It returns the candidates whose
+// start is in no stream at their sequence, without those for which one of the streams could not be
+// searched.
 func (r *Recorder) locate(
 	ctx context.Context, streams startStreams, candidates []candidate,
 ) (lost []candidate, err error) {
@@ -434,7 +432,7 @@ func (r *Recorder) locate(
 	return lost, err
 }
 
-// locateOne sets the stream and the subject of the start of a candidate.
+// locateOne sets the stream and the subject of a candidate's start.
 func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *candidate) error {
 	c.stream, c.subject, c.unknown = "", "", false
 	for _, at := range streams.of(c.queue) {
@@ -447,7 +445,7 @@ func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *candi
 		}
 		subject, err := r.subjectOf(ctx, at.stream, c.Lost)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue // it was deleted meanwhile
+			continue // it was deleted in the meantime
 		}
 		if err != nil {
 			return err
@@ -466,8 +464,9 @@ func (r *Recorder) isLost(ctx context.Context, s jetstream.Stream, lost store.Lo
 	return err == nil && subject == "", err
 }
 
-// subjectOf returns the subject of the start of an execution, which is the message at the recorded
-// sequence. It returns "" if there is no such message, or if it belongs to another execution.
+// subjectOf returns the subject of an execution's start, which is the message at the recorded
+// sequence. It returns "" if there is no such message, or if the message belongs to another
+// execution.
 func (r *Recorder) subjectOf(
 	ctx context.Context, s jetstream.Stream, lost store.Lost,
 ) (string, error) {

@@ -11,11 +11,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// These are the causes of rewinds.
+// Causes of rewinds.
 const (
 	causeDatabase = "database" // the database lacks acknowledged messages
 	causeStream   = "stream"   // the stream was restored to an earlier state
-	// The stream was taken back behind what a group of runners had acknowledged.
+	// The stream was set back behind what a group of runners had acknowledged.
 	causeRunners = "runners"
 )
 
@@ -109,7 +109,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	return m
 }
 
-// makeStreams creates the gauges that have a label for the stream, with a value for each stream
+// makeStreams creates the gauges that are labeled by stream, with initial values for the streams
 // that every installation has.
 func (m *metrics) makeStreams() {
 	m.lag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -138,7 +138,7 @@ func (m *metrics) makeStreams() {
 	m.streamMaxBytes.WithLabelValues(stream.Name)
 }
 
-// observe counts the decided entries. An undecided message is counted once it is delivered again
+// observe counts the decided entries. An undecided message is counted when it has been redelivered
 // and decided.
 func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Duration) {
 	for _, e := range entries {
@@ -161,7 +161,7 @@ func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Dur
 	m.duration.Observe(took.Seconds())
 }
 
-// observeStream stores the size and the replicas of a stream.
+// observeStream updates the size and the replicas of a stream.
 func (m *metrics) observeStream(info *jetstream.StreamInfo) {
 	name := info.Config.Name
 	m.streamBytes.WithLabelValues(name).Set(float64(info.State.Bytes))
@@ -169,7 +169,7 @@ func (m *metrics) observeStream(info *jetstream.StreamInfo) {
 	m.observeReplicas(name, info.Cluster)
 }
 
-// forget removes the values of a stream that was deleted.
+// forget removes the metrics of a deleted stream.
 func (m *metrics) forget(name string) {
 	labels := prometheus.Labels{"stream": name}
 	for _, gauge := range []*prometheus.GaugeVec{
@@ -179,8 +179,8 @@ func (m *metrics) forget(name string) {
 	}
 }
 
-// observeReplicas counts a stream's replicas. nil means that the replicas are not known, or that
-// there is a single server.
+// observeReplicas counts a stream's replicas by state. A nil cluster means that the replicas are
+// unknown, or that there is a single server.
 func (m *metrics) observeReplicas(name string, cluster *jetstream.ClusterInfo) {
 	current, behind, offline := 1, 0, 0 // the leader
 	if cluster != nil {

@@ -12,22 +12,22 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A queue may have streams of its own. They are created and deleted while the recorder runs, so it
-// asks the server for the streams that exist, at the interval watchEvery. The streams of different
-// places are independent: each is compared with the database separately, and a place that cannot be
-// reached, or that holds a lot, delays none of the others.
+// A queue may have its own streams. They are created and deleted while the recorder runs, so the
+// recorder polls the server for the existing streams, at the interval watchEvery. The streams of
+// different places are independent: each place is compared with the database separately, and a
+// place that is unreachable or holds many messages does not delay the others.
 
-// place is a stream of starts, with the stream of reports about these starts.
+// place is a stream of starts together with the stream of reports about these starts.
 type place struct{ starts, reports string }
 
-// shared is the place of the queues that have no streams of their own.
+// shared is the place of the queues without their own streams.
 var shared = place{stream.Name, stream.ProgressName}
 
 func ownPlace(queue string) place {
 	return place{stream.OwnName(queue), stream.OwnProgressName(queue)}
 }
 
-// placeOf returns the place of a stream of starts or of reports.
+// placeOf returns the place that a stream of starts or reports belongs to.
 func placeOf(name string) place {
 	if queue, ok := stream.QueueOfStream(name); ok {
 		return ownPlace(queue)
@@ -41,7 +41,7 @@ func placeOf(name string) place {
 // names returns the names of both streams.
 func (p place) names() []string { return []string{p.starts, p.reports} }
 
-// existingStreams returns the names of the streams of starts and reports that exist now.
+// existingStreams returns the names of the existing streams of starts and reports.
 func (r *Recorder) existingStreams(ctx context.Context) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func (r *Recorder) existingStreams(ctx context.Context) (names []string, err err
 	return append(starts, reports...), err
 }
 
-// places returns the places that exist now. The shared place is the first.
+// places returns the existing places, the shared one first.
 func (r *Recorder) places(ctx context.Context) ([]place, error) {
 	names, err := r.existingStreams(ctx)
 	if err != nil {
@@ -65,8 +65,8 @@ func (r *Recorder) places(ctx context.Context) ([]place, error) {
 	return all, nil
 }
 
-// fetchAll fetches the messages of all streams until the context ends. It follows streams that are
-// created and deleted.
+// fetchAll fetches messages from all streams until the context is done. It follows the creation and
+// deletion of streams.
 func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
@@ -98,7 +98,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 		follow(name)
 	}
 	for ctx.Err() == nil {
-		// After an error, the recorder keeps following the streams that it knows.
+		// After an error, continue with the known streams.
 		if names, err := r.existingStreams(ctx); err == nil {
 			names = append(names, shared.names()...)
 			for _, name := range names {
@@ -115,7 +115,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 	}
 }
 
-// forget removes the state of a stream that was deleted.
+// forget removes the state of a deleted stream.
 func (r *Recorder) forget(name string) {
 	r.metrics.forget(name)
 	r.marks.forget(name)
@@ -123,14 +123,14 @@ func (r *Recorder) forget(name string) {
 	r.startsWaiting.Delete(placeOf(name).starts)
 }
 
-// share returns the number of messages and bytes that one stream may add at once, so that all
-// streams together add about maxBatch messages and maxBatchBytes for each of the shared streams.
+// share returns the maximum number of messages and bytes that one stream may add at a time, chosen
+// so that all places together add about maxBatch messages and maxBatchBytes.
 func (r *Recorder) share() (messages, bytes int) {
 	places := max(1, int(r.streams.Load())/2)
 	return max(few, maxBatch/places), max(1<<20, maxBatchBytes/places)
 }
 
-// source returns the source of a stream's messages.
+// source returns the source for a stream, with its consumer's configuration.
 func (r *Recorder) source(name string) source {
 	return source{stream: name, consumer: jetstream.ConsumerConfig{
 		Durable:       Durable,
@@ -142,10 +142,10 @@ func (r *Recorder) source(name string) source {
 	}}
 }
 
-// waiting is the number of starts that wait in each place, as last reported by the server.
+// waiting holds the number of waiting starts in each place, as last reported by the server.
 type waiting struct {
 	mu sync.Mutex
-	of map[string]uint64 // by the name of the stream of starts
+	of map[string]uint64 // by name of the stream of starts
 }
 
 func (w *waiting) Store(starts string, n uint64) {
@@ -169,7 +169,7 @@ func (w *waiting) Delete(starts string) {
 	delete(w.of, starts)
 }
 
-// largest returns the largest number of starts that wait in an own stream.
+// largest returns the largest number of starts waiting in any queue's own stream.
 func (w *waiting) largest() (n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

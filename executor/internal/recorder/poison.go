@@ -2,8 +2,9 @@ package recorder
 
 import "time"
 
-// A message that the database refuses is retried alone, at least this often and for at least this
-// time, before it is quarantined. The time is longer than any lock or timeout of the database.
+// A message that the database rejects is retried alone, at least suspectTries times and for at
+// least suspectTime, before it is quarantined. The time outlasts the lock timeouts of the
+// databases.
 const (
 	suspectTries = 4
 	suspectTime  = 30 * time.Second
@@ -11,33 +12,33 @@ const (
 	maxSuspects  = 1_000
 )
 
-// poisonMessages holds the messages that the database refused, until they are recorded or
-// quarantined. They wait in the stream, so that they do not block other messages. Only the
-// recorder's loop uses them.
+// poisonMessages tracks the messages that the database has rejected, until they are recorded or
+// quarantined. They wait in the stream to keep them from blocking other messages. Only the
+// recorder's loop uses it.
 type poisonMessages struct {
-	// A message is quarantined when it was refused at least tries times, the first time at least
-	// time ago.
+	// A message is quarantined after at least tries rejections, if the first one was at least time
+	// ago.
 	tries int
 	time  time.Duration
 	seen  map[origin]*poisonMessage
 }
 
-// origin identifies a message by its stream and its sequence there.
+// origin identifies a message by its stream and its sequence.
 type origin struct {
 	stream   string
 	sequence uint64
 }
 
-// poisonMessage counts the refusals of one message.
+// poisonMessage counts how often one message was rejected.
 type poisonMessage struct {
-	since time.Time // when it was first refused
-	tries int       // number of refusals
+	since time.Time // when it was first rejected
+	tries int       // number of rejections
 }
 
 func originOf(e *entry) origin { return origin{e.meta.Stream, e.meta.Sequence.Stream} }
 
-// mustQuarantine counts one refusal and reports whether the message has to be quarantined now. If
-// there are too many suspects, it is quarantined at once, because suspects must not use up the
+// mustQuarantine counts one rejection and reports whether the message must be quarantined now. If
+// there are too many suspects, it is quarantined immediately, because suspects must not use up the
 // consumer's limit of unacknowledged messages.
 func (s *poisonMessages) mustQuarantine(e *entry, now time.Time) bool {
 	key := originOf(e)
@@ -56,7 +57,7 @@ func (s *poisonMessages) mustQuarantine(e *entry, now time.Time) bool {
 	return known.tries >= s.tries && now.Sub(known.since) >= s.time
 }
 
-// clear removes messages that are recorded or quarantined.
+// clear removes messages that have been recorded or quarantined.
 func (s *poisonMessages) clear(entries []*entry) {
 	if len(s.seen) == 0 {
 		return
@@ -66,7 +67,7 @@ func (s *poisonMessages) clear(entries []*entry) {
 	}
 }
 
-// forget removes messages that have been delivered to another executor meanwhile.
+// forget removes messages that have probably been delivered to another executor in the meantime.
 func (s *poisonMessages) forget(now time.Time) {
 	for key, known := range s.seen {
 		if now.Sub(known.since) > 10*suspectTime {

@@ -18,13 +18,13 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A database can lose its last transactions: a standby that lagged is promoted, or a dump is
-// restored. NATS does not deliver again messages that were acknowledged. So every transaction
-// stores which messages it decides (store.Batch.Decided). A message that is acknowledged, in the
-// stream, and in none of these ranges, is missing from this database. The recorder compares the
-// streams with the database when it starts or connects to NATS, when the store has a new
-// connection, at the interval compareEvery, and before it ends executions; it moves the consumer
-// back to the first missing message. A message that is recorded already is not recorded twice.
+// A database can lose its last transactions, when a lagging standby is promoted or a dump is
+// restored. NATS does not redeliver acknowledged messages. Every transaction therefore stores which
+// messages it decides (store.Batch.Decided). A message that is in the stream, acknowledged, and in
+// none of these ranges is missing from this database. The recorder compares the streams with the
+// database when it starts or connects to NATS, when the store has a new connection, at the interval
+// compareEvery, and before it ends executions. It rewinds the consumer to the first missing
+// message. Messages that are already recorded are not recorded twice.
 
 const (
 	// compareEvery is the interval at which the database is compared with the acknowledged
@@ -39,18 +39,18 @@ const (
 	recoveryEvery = 200 * time.Millisecond
 )
 
-// message is a message with the identity of its stream.
+// message is a message together with the identity of its stream.
 type message struct {
 	jetstream.Msg
 	created string // the identity of the stream: see identityOf
 }
 
-// identityOf returns the identity of a stream.
+// identityOf returns the identity of a stream: its creation time.
 func identityOf(info *jetstream.StreamInfo) string {
 	return info.Created.UTC().Format(time.RFC3339Nano)
 }
 
-// rangesOf returns the ranges of the messages of entries.
+// rangesOf returns the ranges of the entries' messages.
 func rangesOf(entries []*entry) (ranges []store.Range) {
 	type source struct {
 		stream, created string
@@ -79,24 +79,24 @@ func rangesOf(entries []*entry) (ranges []store.Range) {
 	return ranges
 }
 
-// recovery is the state of recording again the messages that a database has lost.
+// recovery tracks the recording of messages that the database has lost.
 type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
 	mu sync.Mutex
-	// By stream: the database is behind until every message up to this sequence is acknowledged
-	// again.
+	// By stream: the database is behind until every message up to this sequence has been
+	// acknowledged again.
 	goals  map[string]uint64
-	floors map[string]floor // the highest floor that was seen, by stream
+	floors map[string]floor // the last floor seen, by stream
 }
 
-// floor is a position in a stream: every message up to it is acknowledged.
+// floor is a position in a stream up to which every message is acknowledged.
 type floor struct {
 	created  string // the stream's identity
 	sequence uint64
 }
 
-// recoveryPart is the name of the part of readiness for a database that is behind.
+// recoveryPart is the readiness component for a database that is behind.
 const recoveryPart = "database position"
 
 func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
@@ -111,9 +111,9 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 			"it, as after a failover to a standby that lagged")
 }
 
-// noteFloor stores how far a stream is acknowledged. If the stream was acknowledged further before,
-// another executor has moved the consumer back, and noteFloor returns the previous position.
-// Otherwise it returns 0.
+// noteFloor stores how far a stream is acknowledged. If it was acknowledged further before, another
+// executor has rewound the consumer, and noteFloor returns the previous position. Otherwise it
+// returns 0.
 func (r *recovery) noteFloor(stream string, now floor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +134,7 @@ func (r *recovery) goal(stream string) uint64 {
 	return r.goals[stream]
 }
 
-// forget removes the state of a stream that was deleted.
+// forget removes the state of a deleted stream.
 func (r *recovery) forget(stream string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *recovery) forget(stream string) {
 	delete(r.floors, stream)
 }
 
-// behind returns the streams that are recorded again.
+// behind returns the streams that are being recorded again.
 func (r *recovery) behind() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +161,8 @@ func (r *recovery) underWay() bool {
 	return len(r.goals) > 0
 }
 
-// nudge sends a value to a channel that has room for one value, unless one is waiting there.
+// nudge sends a value to a channel that is buffered for one value, unless a value is already
+// waiting in it.
 func nudge(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -169,7 +170,7 @@ func nudge(c chan<- struct{}) {
 	}
 }
 
-// followDatabase compares the database with the streams until the context ends.
+// followDatabase compares the database with the streams whenever needed, until the context is done.
 func (r *Recorder) followDatabase(ctx context.Context) {
 	tick := time.NewTicker(r.compareEvery)
 	defer tick.Stop()
@@ -197,8 +198,8 @@ func (r *Recorder) followDatabase(ctx context.Context) {
 	}
 }
 
-// noticeFloor stores how far a stream is acknowledged, and takes part in a recovery that another
-// executor has begun.
+// noticeFloor stores how far a stream is acknowledged, and joins a recovery that another executor
+// has started.
 func (r *Recorder) noticeFloor(name, created string, sequence uint64) {
 	if before := r.recovery.noteFloor(name, floor{created, sequence}); before > 0 {
 		r.recovery.start(name, before, r.ready)
@@ -206,7 +207,7 @@ func (r *Recorder) noticeFloor(name, created string, sequence uint64) {
 	}
 }
 
-// recovered ends a recovery that has reached its goals.
+// recovered ends the recovery once it has reached its goals.
 func (r *Recorder) recovered(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
@@ -229,10 +230,10 @@ func (r *Recorder) recovered(ctx context.Context) error {
 	if r.recovery.underWay() {
 		return nil
 	}
-	// Messages that were acknowledged late, for the previous database, would still be missing.
+	// Messages that were acknowledged late, for the previous database, could still be missing.
 	if behind, err := r.compareAll(ctx); err != nil || behind {
 		if err != nil {
-			r.recovery.start(shared.starts, 1, r.ready) // so that the stream is checked again
+			r.recovery.start(shared.starts, 1, r.ready) // to check the stream again
 		}
 		return err
 	}
@@ -243,7 +244,7 @@ func (r *Recorder) recovered(ctx context.Context) error {
 }
 
 // compareAll compares the streams of all places with the database. A place that cannot be compared
-// does not prevent the comparison of the others.
+// does not keep the others from being compared.
 func (r *Recorder) compareAll(ctx context.Context) (behind bool, err error) {
 	places, err := r.places(ctx)
 	if err != nil {
@@ -256,8 +257,8 @@ func (r *Recorder) compareAll(ctx context.Context) (behind bool, err error) {
 	return behind, err
 }
 
-// compare moves the recorder's consumers of a place back to the first message that they would skip
-// because a stream was taken back or the database has lost transactions. It reports whether the
+// compare rewinds the recorder's consumers of a place to the first message that they would skip
+// because a stream was set back or the database has lost transactions. It reports whether the
 // database was behind.
 func (r *Recorder) compare(ctx context.Context, at place) (behind bool, err error) {
 	r.recovery.comparing.Lock()
@@ -281,8 +282,8 @@ func (r *Recorder) compare(ctx context.Context, at place) (behind bool, err erro
 	if starts.missing == 0 && reports.missing == 0 && !r.recovery.underWay() {
 		err = r.findTakenBack(ctx, reports)
 	}
-	// The reports come first: if the database has no range of the reports, the starts show whether
-	// reports are missing.
+	// Rewind the reports first: if the database has no ranges for them, the starts determine
+	// whether reports are missing.
 	for _, p := range []*position{reports, starts} {
 		if err == nil {
 			err = r.moveBack(ctx, p)
@@ -299,16 +300,17 @@ func (r *Recorder) compare(ctx context.Context, at place) (behind bool, err erro
 	return behind, nil
 }
 
-// position is the position of the recorder's consumer of a stream.
+// position is the position of the recorder's consumer in a stream.
 type position struct {
-	// nil if there is no such stream or consumer, so that nothing is acknowledged.
+	// nil if the stream or the consumer does not exist, which means that nothing is acknowledged.
 	stream jetstream.Stream
 	name   string
 	floor  uint64 // every message up to this sequence is acknowledged
-	// The first message that replaced an acknowledged one, because the stream was taken back; 0 if
-	// there is none.
+	// takenBack is the first message that replaced an acknowledged one because the stream was set
+	// back; 0 if there is none.
 	takenBack uint64
-	// The first message that is acknowledged, but missing from the database; 0 if there is none.
+	// missing is the first acknowledged message that is missing from the database; 0 if there is
+	// none.
 	missing uint64
 }
 
@@ -316,7 +318,7 @@ type position struct {
 // the database, because a message is acknowledged after its transaction.
 func (r *Recorder) positionOf(ctx context.Context, name string) (*position, error) {
 	p := &position{name: name}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout) // the connection may be lost meanwhile
+	ctx, cancel := context.WithTimeout(ctx, askTimeout) // the connection may get lost
 	defer cancel()
 	consumer, err := r.js.Consumer(ctx, name, Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
@@ -333,7 +335,7 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*position, erro
 	return p, nil
 }
 
-// findMissing finds the acknowledged messages that are missing from the database.
+// findMissing finds the first acknowledged messages that are missing from the database.
 func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) error {
 	for _, p := range []*position{starts, reports} {
 		if p.stream == nil {
@@ -358,7 +360,7 @@ func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) e
 	return nil
 }
 
-// acknowledged returns the sequences of the first and the last message of a stream that have been
+// acknowledged returns the sequences of the first and the last message of a stream that were
 // acknowledged and not replaced since.
 func (p *position) acknowledged() (first, last uint64) {
 	state := p.stream.CachedInfo().State
@@ -381,7 +383,7 @@ func firstMissing(ctx context.Context, p *position, ranges []store.Range) (uint6
 			next = ranges[i].Last + 1
 			continue
 		}
-		// Messages that were deleted or dropped before they were delivered are in no range.
+		// Messages that were deleted or dropped before their delivery are in no range.
 		sequence, err := messageFrom(ctx, p.stream, next)
 		if err != nil || sequence == 0 || sequence > last {
 			return 0, err
@@ -409,8 +411,9 @@ func messageFrom(ctx context.Context, s jetstream.Stream, sequence uint64) (uint
 	return msg.Sequence, nil
 }
 
-// adopt finds the missing messages of a stream if the database has no range of that stream: the
-// database is new, or was written by a version that stored no ranges.
+// adopt handles a stream that the database has no ranges for, because the database is new or was
+// written by a version that stored none. It finds the first missing message, and stores a range for
+// the messages before it.
 func (r *Recorder) adopt(ctx context.Context, p, starts *position) (err error) {
 	first, last := p.acknowledged()
 	if first > last {
@@ -419,7 +422,7 @@ func (r *Recorder) adopt(ctx context.Context, p, starts *position) (err error) {
 	switch {
 	case p == starts:
 		p.missing, err = r.passedOver(ctx, p.stream, last, first)
-	case starts.missing > 0: // reports of executions that are missing cannot be compared
+	case starts.missing > 0: // reports about missing executions cannot be compared
 		p.missing = first
 	}
 	if err != nil {
@@ -437,7 +440,7 @@ func (r *Recorder) adopt(ctx context.Context, p, starts *position) (err error) {
 	return err
 }
 
-// moveBack moves the recorder's consumer of a stream back to the first message that it skipped.
+// moveBack rewinds the recorder's consumer of a stream to the first message that it skipped.
 func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	first, cause := p.missing, causeDatabase
 	if p.takenBack > 0 {
@@ -483,8 +486,8 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	return nil
 }
 
-// recordAgain applies the content of the other streams again after the database was behind. Each
-// report and each entry is stored only once.
+// recordAgain applies the contents of the other streams again after the database was behind. Every
+// report and every entry is still stored only once.
 func (r *Recorder) recordAgain(ctx context.Context) {
 	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, Durable, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {

@@ -1,6 +1,6 @@
-// Package recorder turns the stream's messages into records. It acknowledges a message only after
-// the transaction that records it is committed. A message that is delivered twice is recorded once,
-// because an execution's ID is unique.
+// Package recorder turns the streams' messages into records. It acknowledges a message only after
+// the transaction that records it has been committed. A message that is delivered twice is recorded
+// once, because execution IDs are unique.
 package recorder
 
 import (
@@ -27,44 +27,44 @@ const Durable = "executor"
 
 const (
 	// maxBatch is the maximum number of messages in one transaction. The larger it is, the less
-	// each message costs. With SQLite, more messages share a page of the index of IDs. Measured
-	// with 1,000 and 4,000 messages, and with matching pauses, one message takes 31 and 26 µs of
-	// CPU time.
+	// each message costs. With SQLite, more messages then share a page of the ID index. Measured
+	// with 1,000 and 4,000 messages, and pauses to match, one message takes 31 and 26 µs of CPU
+	// time.
 	maxBatch = 4_000
-	// ackWait is the time after which unacknowledged messages are delivered to another executor. It
-	// is the delay of records after an executor was killed.
+	// ackWait is how long a message may stay unacknowledged before it is delivered to another
+	// executor. Records are delayed by this time after an executor was killed.
 	ackWait = 5 * time.Second
-	// finishWait is the maximum time for which Run records the messages that have arrived when its
-	// context ends.
+	// finishWait is how long Run continues to record messages that had arrived when its context
+	// ended.
 	finishWait = 5 * time.Second
 )
 
-// Recorder records the streams' messages. Several recorders, in several executors, share the work.
+// Recorder records the streams' messages. Several recorders in several executors share the work.
 type Recorder struct {
-	// Publishing is the number of requests whose messages an ingress in this process is storing;
-	// the recorder lets a burst of them pass first. Set it before Run. nil means that this process
-	// has no ingress.
+	// Publishing is the number of requests whose messages an ingress in this process is currently
+	// storing; the recorder lets a burst of them pass first. Set it before Run. nil means that this
+	// process has no ingress.
 	Publishing *atomic.Int64
-	// Retention is the time for which records are kept; the recorder does not search for older
-	// ones. Set it before Run. 0 means that records are kept for ever.
+	// Retention is how long records are kept; the recorder does not search for older ones. Set it
+	// before Run. 0 means that records are kept forever.
 	Retention time.Duration
 	// Captured stores a sealed secret that a node's provider sent. It may be called repeatedly with
-	// the same secret, and is retried after an error without end. Set it before RunReports. nil
+	// the same secret, and is retried indefinitely after an error. Set it before RunReports. nil
 	// means that such secrets are ignored.
 	Captured func(ctx context.Context, workflowID, nodeID string, box []byte) error
-	// SenderPreset returns the current preset of a node's sender, or "" if the node has none. What
-	// ingresses saw of a sender with another preset is not counted. The call is retried after an
-	// error without end. Set it before RunReports. nil means that everything is counted.
+	// SenderPreset returns the current preset of a node's sender, or "" if the node has none.
+	// Observations about a sender with another preset are not counted. It is retried indefinitely
+	// after an error. Set it before RunReports. nil means that everything is counted.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
 
 	// Behind is called when the database was found to lack acknowledged messages, because updates
-	// from other streams may be missing, too. Set it before Run. nil means that no other streams
-	// need an action.
+	// from other streams may be missing as well. Set it before Run. nil means that no other streams
+	// need handling.
 	Behind func(ctx context.Context)
 
 	// PassedOver returns the consumers of runners that have skipped starts without running them.
-	// Redelivered is called with such a consumer when its group has received these starts again.
-	// Set both before EndLost. nil means that there are no such consumers.
+	// Redelivered is called with such a consumer after those starts have been published again for
+	// its group. Set both before EndLost. A nil PassedOver means that there are no such consumers.
 	PassedOver  func() (consumers []string, err error)
 	Redelivered func(consumer string) error
 
@@ -80,21 +80,21 @@ type Recorder struct {
 	suspects poisonMessages
 	marks    marks
 	recovery recovery
-	search   chan struct{} // has room for one value, which asks EndLost to search now
-	behind   chan struct{} // has room for one value, which means that a recovery has begun
+	search   chan struct{} // buffered for one value, which makes EndLost search now
+	behind   chan struct{} // buffered for one value, which signals the start of a recovery
 	// startsWaiting holds the number of undelivered messages of each stream of starts.
 	startsWaiting waiting
-	streams       atomic.Int64 // number of streams that are followed
+	streams       atomic.Int64 // number of streams being followed
 
-	// The following fields are the constants of the same names, except in tests. deliverAgain is
-	// the consumers' setting of ackWait.
+	// In production, the following fields have the values of the constants of the same names; tests
+	// change them. deliverAgain is the AckWait of the consumers.
 	deliverAgain, ackWait, applyTimeout, suspectPause time.Duration
 	watchEvery, compareEvery, catchUpEvery            time.Duration
 	lostAfter, lostAgain                              time.Duration
 	lostEvery                                         func(maxAge time.Duration) time.Duration
 }
 
-// New returns a recorder that records the streams' messages in s.
+// New returns a Recorder that records the streams' messages in s.
 func New(
 	js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, log logrus.FieldLogger,
 ) *Recorder {
@@ -128,15 +128,15 @@ func New(
 	}
 }
 
-// Run records until the context ends. It survives failures of NATS and the database: the stream
-// keeps the messages that are not recorded yet.
+// Run records until the context is done. It survives failures of NATS and of the database: the
+// streams keep the messages that are not recorded yet.
 func (r *Recorder) Run(ctx context.Context) {
-	// Messages that have arrived are still recorded after ctx has ended.
+	// Messages that have arrived are still recorded after ctx is done.
 	recording, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishWait, giveUp) })()
 
-	// While one batch is recorded, the messages of the next batch arrive.
+	// While one batch is being recorded, the messages of the next one arrive.
 	var arrived arrivals
 	var keeping sync.WaitGroup
 	go func() {
@@ -159,7 +159,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-// keepOn runs consume again after each failure, until the context ends.
+// keepOn calls consume again after each failure, until the context is done.
 func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.Context) error) {
 	var said time.Time
 	for ctx.Err() == nil {
@@ -178,7 +178,7 @@ func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.
 	}
 }
 
-// pending returns the number of messages that waited in the stream when this message was delivered.
+// pending returns how many messages were waiting in the stream when this message was delivered.
 func pending(msg jetstream.Msg) uint64 {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -187,11 +187,11 @@ func pending(msg jetstream.Msg) uint64 {
 	return meta.NumPending
 }
 
-// connection returns the number of reconnects to NATS.
+// connection returns the number of reconnects to NATS, which identifies the connection.
 func (r *Recorder) connection() uint64 { return r.js.Conn().Stats().Reconnects }
 
-// AwaitRecorded waits until everything that the streams of starts hold now is recorded, or the
-// context ends.
+// AwaitRecorded waits until everything that the streams of starts hold now is recorded, or until
+// the context is done.
 func AwaitRecorded(ctx context.Context, js jetstream.JetStream) {
 	var names []string
 	retry.Until(ctx, 20*time.Millisecond, func() bool {

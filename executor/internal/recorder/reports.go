@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// RunReports applies the reports in which ingresses counted, until the context ends.
+// RunReports applies the reports of counts from ingresses, until the context is done.
 func (r *Recorder) RunReports(ctx context.Context) {
 	r.keepOn(ctx, "the recorder of reports", r.consumeReports)
 }
@@ -47,19 +47,19 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 	}
 }
 
-// applyReport retries until the report is applied, until it is known that it can never be applied,
-// or until the context ends.
+// applyReport retries until the report is applied, until it is certain that it can never be
+// applied, or until the context is done.
 func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 	for failures := 0; ; failures++ {
 		err := r.tryReport(ctx, msg)
 		switch {
 		case err == nil:
 			r.database.works()
-			// If the acknowledgement is lost, the report is delivered again and changes nothing.
+			// If the acknowledgement is lost, the report is redelivered and changes nothing.
 			_ = msg.Ack()
 			return
 		case ctx.Err() != nil:
-			return // the report is delivered again
+			return // the report is redelivered
 		case errors.Is(err, stream.ErrUnreadable):
 			r.log.WithError(err).Error("a report cannot be read; it is left out")
 			_ = msg.TermWithReason(err.Error())
@@ -116,8 +116,8 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	}
 	seen := make([]store.SenderSeen, 0, len(reported))
 	for _, s := range reported {
-		// Secrets are stored first, because that is idempotent: a report that was applied is
-		// skipped when it comes again.
+		// Store secrets first, because that is idempotent: a report that was already applied is
+		// skipped when it is redelivered.
 		if len(s.Captured) > 0 && r.Captured != nil {
 			if err := r.Captured(ctx, s.WorkflowID, s.NodeID, s.Captured); err != nil {
 				return err
@@ -144,7 +144,7 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	return r.store.AddSenders(ctx, id, at, seen)
 }
 
-// isOfOtherSender reports whether an observation is about a sender that the node no longer has.
+// isOfOtherSender reports whether an observation concerns a sender that the node no longer has.
 func (r *Recorder) isOfOtherSender(ctx context.Context, s stream.SenderSeen) (bool, error) {
 	if r.SenderPreset == nil {
 		return false, nil

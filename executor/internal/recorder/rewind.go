@@ -17,30 +17,29 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// A power cut, or a restored copy, can take a stream back behind the messages that its consumers
-// have acknowledged, because the consumers' state is kept in files of its own. The sequences are
-// then used again, and a consumer skips the new messages, because it counts them as acknowledged.
-// So before the recorder continues with a consumer, it checks whether the last message that was
-// acknowledged is recorded. If it is not, and other records show that the stream was taken back,
-// the consumer is rewound to the first message that is not recorded. A message that is recorded
-// already is not recorded twice. The groups of runners receive the messages that they would skip,
-// and nothing else: see redeliverSkipped.
+// A power failure or a restored copy can set a stream back behind the messages that its consumers
+// have acknowledged, because the consumers' state is kept in separate files. Sequences are then
+// used again, and a consumer skips the new messages, because it considers them acknowledged. Before
+// the recorder continues with a consumer, it therefore checks whether the last acknowledged message
+// is recorded. If it is not, and other records show that the stream was set back, the consumer is
+// rewound to the first message that is not recorded. Messages that are already recorded are not
+// recorded twice. The groups of runners receive the messages that they would skip, and no others:
+// see redeliverSkipped.
 //
-// If no record shows that the stream was taken back, the database has lost something: see compare.
+// If no record shows that the stream was set back, the database has lost transactions: see compare.
 
-// marks are the last messages that this process has acknowledged, one message for each connection
-// to NATS. While the process was not connected, the stream may have been taken back, and have grown
-// again.
+// marks holds the last messages that this process has acknowledged, one for each connection to
+// NATS. While the process was disconnected, the stream may have been set back and have grown again.
 type marks struct {
 	mu   sync.Mutex
-	last map[string][]mark // the last marks, by stream
+	last map[string][]mark // by stream
 }
 
-// mark is one message that was acknowledged.
+// mark is one acknowledged message.
 type mark struct {
-	connection uint64 // the number of reconnects by then
-	sequence   uint64 // of the message in its stream
-	id         string // ID of the execution
+	connection uint64 // the number of reconnects at that time
+	sequence   uint64 // the message's sequence in its stream
+	id         string // the execution ID
 }
 
 func (m *marks) acknowledged(connection uint64, e *entry) {
@@ -64,7 +63,7 @@ func (m *marks) ofStream(stream string) []mark {
 	return slices.Clone(m.last[stream])
 }
 
-// forget removes the marks of a stream that was deleted.
+// forget removes the marks of a deleted stream.
 func (m *marks) forget(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,8 +79,7 @@ func (m *marks) checked(stream string) {
 	}
 }
 
-// findTakenBack finds the first message in the stream that replaced a message which was
-// acknowledged.
+// findTakenBack finds the first message in the stream that replaced an acknowledged one.
 func (r *Recorder) findTakenBack(ctx context.Context, p *position) error {
 	if p.stream == nil {
 		return nil
@@ -124,11 +122,11 @@ func (r *Recorder) firstPassedOver(
 
 // passedOver returns the sequence of the first message up to last that is not recorded, or 0 if
 // last is recorded. Skipped messages are adjacent, so passedOver searches backwards in growing
-// steps, and then bisects.
+// steps and then bisects.
 func (r *Recorder) passedOver(
 	ctx context.Context, s jetstream.Stream, last, oldest uint64,
 ) (uint64, error) {
-	missing := uint64(0) // the first message that is known not to be recorded
+	missing := uint64(0) // the first message known not to be recorded
 	low := oldest        // every message before it is recorded, or no longer in the stream
 	for step := uint64(1); ; step *= 2 {
 		at := last + 1 - min(step, last)
@@ -165,8 +163,8 @@ func (r *Recorder) passedOver(
 	return missing, nil
 }
 
-// wasTakenBack reports whether the stream holds other messages at acknowledged sequences, according
-// to this process's marks and to the newest records.
+// wasTakenBack reports whether the stream holds different messages at acknowledged sequences,
+// according to this process's marks and the newest records.
 func (r *Recorder) wasTakenBack(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (bool, error) {
@@ -185,7 +183,7 @@ func (r *Recorder) wasTakenBack(
 	}
 	name := info.Config.Name
 	if name != placeOf(name).starts {
-		return true, nil // the progress is missing in its record
+		return true, nil // for a stream of reports, the missing progress is proof enough
 	}
 	streams, err := r.startStreams(ctx)
 	if err != nil {
@@ -224,7 +222,7 @@ func (r *Recorder) newest(
 	return found, nil
 }
 
-// maxAge returns the maximum age of a message that must be in the database.
+// maxAge returns the maximum age at which a message must still be in the database.
 func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 	age := info.Config.MaxAge
 	if r.Retention > 0 {
@@ -233,8 +231,9 @@ func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 	return age - min(time.Minute, age/10)
 }
 
-// isRecordedAt reports whether the message of a sequence is recorded, deleted, or older than the
-// retention of records. known is false if the database has no record of the message.
+// isRecordedAt reports whether the message at a sequence is recorded, deleted, or older than the
+// retention of records. known is false for a message that is never recorded, for which the result
+// means nothing.
 func (r *Recorder) isRecordedAt(
 	ctx context.Context, s jetstream.Stream, sequence uint64,
 ) (recorded, known bool, err error) {
@@ -257,8 +256,8 @@ func (r *Recorder) isRecordedAt(
 	return recorded, true, err
 }
 
-// isRecorded reports whether a message is in the database: as a record, as progress of a record, or
-// as a dead letter.
+// isRecorded reports whether a message is in the database: as a record, as the progress of a
+// record, or as a dead letter.
 func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) (bool, error) {
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 	switch {

@@ -17,15 +17,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// runners is a group of workflow runners, represented by its consumer.
+// runners is a group of workflow runners, identified by its consumer.
 type runners struct {
 	consumer string
-	subject  string // the subject of the starts that the group receives
+	subject  string // the filter subject of the starts that the group receives
 	floor    uint64 // every message up to this sequence is acknowledged
-	present  bool   // a member requests starts, or is handling some
+	present  bool   // whether a member is waiting for starts or handling some
 }
 
-// runnersOf returns the groups of runners of the stream.
+// runnersOf returns the groups of runners that consume a stream.
 func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err error) {
 	names := s.ConsumerNames(ctx)
 	var all []string
@@ -56,9 +56,10 @@ func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err e
 	return groups, nil
 }
 
-// haveHandled reports whether a group has acknowledged a start, of the groups that receive starts
-// with its subject, and no group that is present has yet to receive it. If the execution has no
-// report, all groups acknowledged it without one, because runners report before they acknowledge.
+// haveHandled reports whether, of the groups that receive starts with a subject, at least one has
+// acknowledged the start at a sequence and none that is present has yet to receive it. If the
+// execution has no report, all of them acknowledged it without one, because runners report before
+// they acknowledge.
 func haveHandled(groups []runners, subject string, sequence uint64) (done bool) {
 	filter := stream.ConsumerSubject(subject)
 	for _, g := range groups {
@@ -73,17 +74,17 @@ func haveHandled(groups []runners, subject string, sequence uint64) (done bool) 
 	return done
 }
 
-// againPrefix is the prefix of the Nats-Msg-Id of a copy.
+// againPrefix is the prefix of the Nats-Msg-Id of a copied start.
 const againPrefix = "again-"
 
-// redeliverSkipped lets the groups of runners receive the messages that they would skip in a stream
-// that was taken back. A group whose acknowledgements are ahead of the whole stream is rewound,
-// because it has handled none of the messages to come. The consumer of any other group cannot be
-// moved back, because it has handled messages after those that it skipped, and would receive these
-// again. So copies of the skipped messages are added to the stream: starts of the same executions,
-// whose records then follow their copies. A message is not copied if a group will receive it
-// anyway, or if its execution has ended. redeliverSkipped can be repeated, because a copy has a
-// Nats-Msg-Id of its own.
+// redeliverSkipped makes the groups of runners receive the messages that they would skip in a
+// stream that was set back. A group whose acknowledgements are ahead of the whole stream is
+// rewound, because it has handled none of the messages to come. The consumer of any other group
+// cannot be rewound, because the group has handled messages after those that it skipped, and would
+// receive these again. Instead, copies of the skipped messages are added to the stream: starts of
+// the same executions, whose records then refer to the copies. A message is not copied if a group
+// will receive it anyway, or if its execution has ended. redeliverSkipped can be repeated, because
+// each copy has its own Nats-Msg-Id.
 func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
 	groups, err := runnersOf(ctx, p.stream)
 	if err != nil {
@@ -132,8 +133,8 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
 	return nil
 }
 
-// publishCopy copies the start at a sequence to the end of the stream, if all groups of its queue
-// have skipped it.
+// publishCopy publishes a copy of the start at a sequence to its stream, if all groups of its queue
+// have skipped it and its execution has not ended.
 func (r *Recorder) publishCopy(
 	ctx context.Context, s jetstream.Stream, groups []runners, sequence uint64,
 ) (copied bool, err error) {
@@ -170,7 +171,7 @@ func (r *Recorder) publishCopy(
 	if err == nil && record.Status.Final() {
 		return false, nil
 	}
-	// The execution may have ended after other executions were skipped: runners report before they
+	// The execution may have ended after later ones were skipped: runners report before they
 	// acknowledge.
 	at, _ := stream.PlaceOf(raw.Subject)
 	reports, err := r.js.Stream(ctx, placeOf(s.CachedInfo().Config.Name).reports)
@@ -194,9 +195,9 @@ func (r *Recorder) publishCopy(
 	return err == nil, err
 }
 
-// republishSkipped adds copies of unfinished executions to the stream whose starts the runners'
-// consumers have skipped without running them. It returns the other executions, which their runners
-// have acknowledged. Only consumers of the shared stream can have skipped starts.
+// republishSkipped publishes copies of the starts of unfinished executions that runners' consumers
+// have skipped without running them. It returns the remaining executions, which their runners have
+// acknowledged. Only consumers of the shared stream can have skipped starts.
 func (r *Recorder) republishSkipped(
 	ctx context.Context, at startStreams, unheard []candidate,
 ) (acknowledged []candidate, err error) {

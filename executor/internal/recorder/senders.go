@@ -11,30 +11,30 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// A process that also has an ingress answers a burst of requests first and records it right after:
-// a batch takes a CPU for tens of milliseconds, and every sender would wait for it. The delay of a
-// record is bounded.
+// A process that also has an ingress first responds to a burst of requests and records it right
+// after: a batch occupies a CPU for tens of milliseconds, which every sender would otherwise wait
+// for. The delay of a record is limited.
 const (
-	// manyPerCPU is the number of requests per CPU at which senders start to wait for CPUs. One
-	// request takes a fraction of a millisecond, so at 5,000 requests per second there are one or
-	// two.
+	// manyPerCPU is the number of concurrent requests per CPU at which senders begin to wait for
+	// CPUs. One request takes a fraction of a millisecond, so at 5,000 requests per second there
+	// are one or two.
 	manyPerCPU = 4
-	// calmAfter is the time for which the number of requests must be lower before the recorder
-	// continues. NATS acknowledges many requests together, so at times there are none.
+	// calmAfter is how long the number of requests must stay lower before the recorder continues.
+	// NATS acknowledges many requests together, so at times there are none.
 	calmAfter = 50 * time.Millisecond
 	lookEvery = 2 * time.Millisecond
-	// maxAside is the age of a message at which the recorder no longer waits for requests.
+	// maxAside is the age of a message at which the recorder stops waiting for requests.
 	maxAside = 2 * time.Second
 )
 
-// senders are the senders that an ingress in this process answers.
+// senders tracks the senders served by an ingress in this process.
 type senders struct {
-	publishing *atomic.Int64 // requests whose messages are being stored; nil if there is no ingress
-	calmAt     time.Time     // calmAfter since there were many requests
+	publishing *atomic.Int64 // requests whose messages are being stored; nil without an ingress
+	calmAt     time.Time     // calmAfter after the last time there were many requests
 }
 
 // pass waits until a burst of requests is over, the batch's first message is maxAside old, or the
-// context ends.
+// context is done.
 func (s *senders) pass(ctx context.Context, first jetstream.Msg) {
 	if s.publishing == nil {
 		return
@@ -42,7 +42,7 @@ func (s *senders) pass(ctx context.Context, first jetstream.Msg) {
 	now := time.Now()
 	end := now
 	if meta, err := first.Metadata(); err == nil {
-		// A clock that was set back counts as no age.
+		// If the clock was set back, the age counts as zero.
 		end = now.Add(min(maxAside, maxAside-now.Sub(meta.Timestamp)))
 	}
 	for ; now.Before(end) && ctx.Err() == nil; now = time.Now() {
@@ -57,8 +57,8 @@ func (s *senders) pass(ctx context.Context, first jetstream.Msg) {
 }
 
 const (
-	// restRatio is the length of the pause after a batch, relative to the batch, when no messages
-	// wait. With it, recording gets a quarter of one core.
+	// restRatio is the length of the pause after a batch, relative to the batch, if no messages are
+	// waiting. It leaves recording a quarter of one core.
 	restRatio = 3
 	// maxRest is the maximum pause. It is well below ackWait.
 	maxRest = 100 * time.Millisecond
@@ -68,20 +68,21 @@ const (
 	maxBehind = 30_000
 )
 
-// rest returns the pause after a batch that took a time, while a number of messages wait.
+// rest returns the pause after a batch that took a duration, while a number of messages are
+// waiting.
 func rest(took time.Duration, waiting uint64) time.Duration {
 	leisure := 1 - float64(min(waiting, maxBehind))/maxBehind
 	return min(time.Duration(restRatio*leisure*float64(took)), maxRest)
 }
 
-// yieldEvery is the number of messages after which the recorder lets other goroutines run: about
-// 50 µs of work.
+// yieldEvery is the number of messages after which the recorder lets other goroutines run, which is
+// about 50 µs of work.
 const yieldEvery = 16
 
-// yield lets other goroutines run after every yieldEvery messages. It is called with the number of
-// the message in its batch. A batch takes a P for tens of milliseconds, and the scheduler preempts
-// a goroutine only after 10 ms; without yield, every request of an ingress in this process that is
-// ready to run on this P waits for as long.
+// yield lets other goroutines run after every yieldEvery messages. message is the index of the
+// message in its batch. A batch occupies a P for tens of milliseconds, and the scheduler preempts a
+// goroutine only after 10 ms; without yield, every request to an ingress in this process that is
+// ready to run on this P would wait that long.
 func yield(message int) {
 	if message%yieldEvery == yieldEvery-1 {
 		runtime.Gosched()

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// trace creates a span for a committed batch, and a span for each message with a sampled trace, in
+// trace creates a span for a committed batch, and one for each message with a sampled trace, in
 // that trace. The spans are linked, because one transaction belongs to many traces. The SDK limits
 // the number of links of the batch's span.
 func (r *Recorder) trace(ctx context.Context, entries []*entry, began time.Time) {
