@@ -16,45 +16,45 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Answer is an answer that a provider demands in place of the ordinary one.
+// Answer is a response that a provider requires instead of the ordinary one.
 type Answer struct {
 	// Status is the HTTP status.
 	Status      int
 	ContentType string            // "" means that there is no body
 	Body        []byte            // as sent to the provider
-	Header      map[string]string // further headers, by canonical names
+	Header      map[string]string // further headers, keyed by canonical name
 }
 
-// Handshake is a request with which a provider checks a URL. It starts nothing.
+// Handshake is a request that a provider sends to check a URL. It does not start an execution.
 type Handshake struct {
-	// Answer is the answer if the Verdict is OK.
+	// Answer is the response if Verdict is OK.
 	Answer Answer
-	// Verdict reports whether the request is the provider's, where that can be determined. If it is
-	// not OK, the request is refused.
+	// Verdict reports whether the request is from the provider, as far as that can be determined.
+	// If it is not OK, the request is refused.
 	Verdict Verdict
-	// Secret is a secret that the provider has transmitted and that is to be kept, or "".
+	// Secret is a secret that the provider sent and that must be stored, or "".
 	Secret string
 }
 
-// handshakeSpec is a handshake in the table. Its answer is one of echo, hmac, json, or a status
-// alone.
+// handshakeSpec is a handshake in the table. Its response is one of Echo, HMAC and JSON, or only a
+// status.
 type handshakeSpec struct {
 	Title  string            `json:"title"`
 	Method string            `json:"method"` // POST by default
 	When   map[string]string `json:"when"`
 	Signed bool              `json:"signed"` // whether the request must also be verified
-	Check  map[string]string `json:"check"`  // sources that must be equal to secret settings
+	Check  map[string]string `json:"check"`  // sources, each to compare with a secret setting
 	Echo   string            `json:"echo"`   // a source, sent back as text
 	HMAC   *hmacAnswer       `json:"hmac"`
 	JSON   string            `json:"json"`
 	Status int               `json:"status"` // 200 by default
-	// Headers holds further headers of the answer: the source of each value, or text:…, or rate:
-	// and the source of the rate that the provider asks for.
+	// Headers maps further headers of the response to the source of their value, to text: and a
+	// fixed value, or to rate: and the source of the rate that the provider requests.
 	Headers map[string]string `json:"headers"`
 }
 
-// hmacAnswer is the answer {"plain": token, "encrypted": HMAC-SHA256 of the token with the secret,
-// in hex}.
+// hmacAnswer describes the response {Plain: token, Encrypted: HMAC-SHA256 of the token with the
+// secret, in hex}.
 type hmacAnswer struct {
 	Token     string `json:"token"`
 	Plain     string `json:"plain"`
@@ -68,10 +68,10 @@ type handshake struct {
 	check  []condition
 	value  source // the source of the value to echo, or of the token to sign
 	has    bool   // whether there is a value
-	answer Answer // the part of the answer that is the same for every request
+	answer Answer // what is the same for every request
 }
 
-// fixedAnswer returns an answer with a JSON text, or without a body if the text is empty.
+// fixedAnswer returns an answer with a JSON body, or without a body if text is empty.
 func fixedAnswer(status int, text string) (Answer, error) {
 	a := Answer{Status: cmp.Or(status, 200)}
 	if text == "" {
@@ -121,10 +121,10 @@ func (e *entry) compileHandshakes(settings map[string]string) ([]handshake, erro
 	return all, nil
 }
 
-// maxEcho is the maximum length in bytes of a value that is sent back.
+// maxEcho is the maximum length in bytes of a value that is echoed.
 const maxEcho = 4 << 10
 
-// HandshakeInBody reports whether a POST can be recognised as a handshake only by its body.
+// HandshakeInBody reports whether the body is needed to recognize a POST as a handshake.
 func (s *Sender) HandshakeInBody() bool {
 	return slices.ContainsFunc(s.handshakes, func(h handshake) bool {
 		return h.method == post && inBody(h.when)
@@ -137,8 +137,7 @@ func inBody(conditions []condition) bool {
 	})
 }
 
-// Handshake recognises a handshake and returns its answer. It returns nil if the request is not a
-// handshake.
+// Handshake returns the handshake and the response to it, or nil if the request is not a handshake.
 func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 	for i := range s.handshakes {
 		h := &s.handshakes[i]
@@ -183,7 +182,7 @@ func (s *Sender) answerHandshake(h *handshake, value string, r *Request, now tim
 	return done
 }
 
-// plainText is the media type of a value that is sent back: a browser must never run it.
+// plainText is the media type of an echoed value: a browser must never execute it.
 const plainText = "text/plain"
 
 func (s *Sender) answerTo(h *handshake, value string, r *Request, secretID string) Answer {
@@ -204,7 +203,7 @@ func (s *Sender) answerTo(h *handshake, value string, r *Request, secretID strin
 	return a
 }
 
-// headerAnswer returns the value of a header of an answer, or "" if the answer does not have it.
+// headerAnswer returns the value of a response header, or "" if the response has no such header.
 func headerAnswer(from string, r *Request) string {
 	kind, rest, _ := strings.Cut(from, ":")
 	switch kind {
@@ -227,9 +226,9 @@ func headerAnswer(from string, r *Request) string {
 	return value
 }
 
-// permittedRate returns the number of requests per minute that a sender is permitted: the rate that
-// it asks for if the limit allows it, otherwise the limit, or "*" if limit is 0, which means no
-// limit. A text that is not a whole number above zero asks for nothing.
+// permittedRate returns the number of requests per minute that a sender is permitted: the rate it
+// requests if the limit allows it, otherwise the limit, or "*" if limit is 0, which means no limit.
+// Anything but a whole number above zero is not a request for a rate.
 func permittedRate(asked string, limit int) string {
 	rate, err := strconv.Atoi(asked)
 	switch {
@@ -242,7 +241,7 @@ func permittedRate(asked string, limit int) string {
 	}
 }
 
-// hmacAnswer returns an answer that is made with the secret that verified the handshake.
+// hmacAnswer returns the body of a response, computed with the secret that verified the handshake.
 func (s *Sender) hmacAnswer(spec *hmacAnswer, token, secretID string) []byte {
 	var secret []byte
 	for i := range s.keys {
@@ -257,12 +256,12 @@ func (s *Sender) hmacAnswer(spec *hmacAnswer, token, secretID string) []byte {
 		spec.Encrypted: hex.EncodeToString(mac.Sum(nil)),
 	})
 	if err != nil {
-		panic(err) // texts always marshal
+		panic(err) // strings can always be marshaled
 	}
 	return text
 }
 
-// replySpec is an answer to a delivery in the table. The first one whose conditions hold is used.
+// replySpec is a response to a delivery in the table. The first one whose conditions hold is used.
 type replySpec struct {
 	When   map[string]string `json:"when"`
 	Status int               `json:"status"` // 200 by default
@@ -290,7 +289,7 @@ func (e *entry) compileReplies() ([]reply, error) {
 	return replies, nil
 }
 
-// Reply returns the answer to a delivery that was stored, or nil for the ordinary answer.
+// Reply returns the response to a delivery that has been stored, or nil for the ordinary one.
 func (s *Sender) Reply(r *Request) *Answer {
 	for i := range s.replies {
 		if hold(s.replies[i].when, r) {

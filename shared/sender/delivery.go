@@ -10,29 +10,29 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// idSource is one place of a delivery ID: one source, or several sources that are all needed.
+// idSource says where a delivery ID may be: in one source, or in several that are all required.
 type idSource struct {
-	text   string // the place as the table or the setting writes it
+	text   string // as written in the table or the setting
 	parts  []source
 	absent []source // sources that must have no value
 	body   bool     // whether a part is in the body
-	// signedBy reports for each of the sender's methods whether its signature covers this place.
+	// signedBy reports, for each of the sender's methods, whether its signature covers the ID.
 	signedBy []bool
 }
 
-// Delivery is a delivery ID from one of the sender's own sources.
+// Delivery is a delivery ID from one of the sender's sources.
 type Delivery struct {
 	ID string // "" means that the request has none
-	// Derived reports that the ID comes from the body or is a hash, so that it differs from the
-	// same text in a header. See execution.DerivedDelivery.
+	// Derived reports whether the ID comes from the body or is a hash, which makes it differ from
+	// the same text in a header. See execution.DerivedDelivery.
 	Derived bool
-	// Signed reports that the ID is under the signature that was verified, so that it differs from
-	// the same text anywhere else. See execution.SignedDelivery.
+	// Signed reports whether the verified signature covers the ID, which makes it differ from the
+	// same text anywhere else. See execution.SignedDelivery.
 	Signed bool
 }
 
-// parseIDSource parses a source of a delivery ID. In the table (own) it may have several parts,
-// joined by " + "; "!" marks a part that must be absent.
+// parseIDSource parses a source of a delivery ID. In the table (own is true) it may consist of
+// several parts, joined by " + "; "!" marks a part that must be absent.
 func parseIDSource(text string, own bool) (idSource, error) {
 	texts := []string{text}
 	if own {
@@ -55,13 +55,13 @@ func parseIDSource(text string, own bool) (idSource, error) {
 	return id, nil
 }
 
-// maxSources is the maximum number of sources that an operator can set.
+// maxSources is the maximum number of sources that an operator may set.
 const maxSources = 16
 
-// DeliverySources returns the places of a sender's delivery IDs in order, in the notation of the
-// setting deliveryId: first the sources that the signature covers, then the others. A source of the
-// preset may have several parts, joined by " + ", and after a "!" a part that must be absent.
-// Secret settings may be left out.
+// DeliverySources returns the sources of a sender's delivery IDs, in order and in the notation of
+// the setting deliveryId: first those that the signature covers, then the others. A source of the
+// preset may consist of several parts, joined by " + "; a part after "!" must be absent. Secret
+// settings may be omitted.
 func DeliverySources(
 	preset string, settings map[string]string,
 ) (signed, other []string, err error) {
@@ -86,8 +86,8 @@ func DeliverySources(
 	return signed, other, nil
 }
 
-// deliveryTexts returns the entry's own sources, or the sources that an operator set in their
-// place.
+// deliveryTexts returns the sources that an operator has set, or else the entry's own. own reports
+// which.
 func (e *entry) deliveryTexts(settings map[string]string) (texts []string, own bool) {
 	if set := settings[settingDeliveryID]; set != "" {
 		texts = strings.Split(set, ",")
@@ -96,13 +96,13 @@ func (e *entry) deliveryTexts(settings map[string]string) (texts []string, own b
 		}
 		return texts, false
 	}
-	if header := settings["idHeader"]; header != "" { // of the preset hmac
+	if header := settings["idHeader"]; header != "" { // set by the preset hmac
 		return []string{"header:" + header}, false
 	}
 	return e.ownDelivery(), true
 }
 
-// ownDelivery returns the signed sources of the entry's methods, followed by the others.
+// ownDelivery returns the signed sources of the entry's methods, followed by its other sources.
 func (e *entry) ownDelivery() []string {
 	var texts []string
 	for i := range e.Verify {
@@ -115,8 +115,8 @@ func (e *entry) ownDelivery() []string {
 	return append(texts, e.Delivery...)
 }
 
-// deliverySources compiles the sources of delivery IDs and determines which of them each method
-// signs.
+// deliverySources compiles the sources of delivery IDs and determines which of them each method's
+// signature covers.
 func (e *entry) deliverySources(settings map[string]string, methods []method) ([]idSource, error) {
 	texts, own := e.deliveryTexts(settings)
 	if len(texts) > maxSources {
@@ -137,22 +137,22 @@ func (e *entry) deliverySources(settings map[string]string, methods []method) ([
 	return sources, nil
 }
 
-// DeliveryInBody reports whether a delivery ID may be in the body.
+// DeliveryInBody reports whether the body may contain the delivery ID.
 func (s *Sender) DeliveryInBody() bool {
 	return slices.ContainsFunc(s.delivery, func(id idSource) bool { return id.body })
 }
 
-// SignsDelivery reports whether a delivery ID may be under the signature, so that the delivery ID
-// in force is known only once the request is verified.
+// SignsDelivery reports whether a signature may cover the delivery ID. In that case, the delivery
+// ID is known only once the request has been verified.
 func (s *Sender) SignsDelivery() bool {
 	return slices.ContainsFunc(s.delivery, func(id idSource) bool {
 		return slices.Contains(id.signedBy, true)
 	})
 }
 
-// SignedDelivery returns the delivery ID that is under the signature with which the request was
-// verified. If there is one, nothing else in the request is a delivery ID. It interprets a signed
-// body without the headers, which are not signed.
+// SignedDelivery returns the delivery ID that is covered by the signature that verified the
+// request. If there is one, nothing else in the request counts as a delivery ID. A signed body is
+// interpreted without the headers, because they are not signed.
 func (s *Sender) SignedDelivery(r *Request, v Verdict) Delivery {
 	if v.method == 0 || !v.OK() {
 		return Delivery{}
@@ -175,9 +175,9 @@ func (s *Sender) SignedDelivery(r *Request, v Verdict) Delivery {
 	return Delivery{}
 }
 
-// Delivery returns the ID of the first source that has one, among the sources that are not under
-// the signature with which the request was verified. A long or unprintable ID is hashed, because
-// the sender cannot change it.
+// Delivery returns the ID from the first source that has one. It ignores sources that are covered
+// by the signature that verified the request: see SignedDelivery. An ID that is too long or not
+// printable is hashed, because the sender cannot change it.
 func (s *Sender) Delivery(r *Request, v Verdict) Delivery {
 	for i := range s.delivery {
 		id := &s.delivery[i]
@@ -200,14 +200,14 @@ func delivery(text string, body bool) Delivery {
 	}
 	sum := sha256.Sum256([]byte(text))
 	prefix := "sha256:"
-	if !body { // the same text in the body is another ID
+	if !body { // the same text in the body is a different ID
 		prefix = "header-sha256:"
 	}
 	return Delivery{ID: prefix + hex.EncodeToString(sum[:]), Derived: true}
 }
 
-// value returns the ID of a source: its value, or the values of all its parts. If signed is true,
-// only the first value of a header counts, since only that is signed.
+// value returns the ID at a source: its value, or the joined values of all its parts. If signed is
+// true, only the first value of a header counts, because only that one is signed.
 func (id *idSource) value(r *Request, signed bool) string {
 	for _, s := range id.absent {
 		if s.present(r, true) {
@@ -228,7 +228,7 @@ func (id *idSource) value(r *Request, signed bool) string {
 	if len(all) == 1 {
 		return all[0]
 	}
-	for i := range all { // so that no two lists are joined to the same text
+	for i := range all { // no two different lists may be joined to the same text
 		all[i] = joined.Replace(all[i])
 	}
 	return strings.Join(all, "|")

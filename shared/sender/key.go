@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// key is a secret in the form in which one method uses it.
+// key is a secret as one method uses it.
 type key struct {
 	method    int
 	id        string
@@ -24,13 +24,13 @@ type key struct {
 
 func (k *key) works(now time.Time) bool { return k.expiresAt.IsZero() || now.Before(k.expiresAt) }
 
-// otherKindError means that the secret's prefix belongs to another kind of secret. It is reported
-// only if no method accepts that kind.
+// otherKindError means that the secret's prefix is that of another kind of secret. It is reported
+// only if no method fails with a more specific error.
 type otherKindError struct{ text string }
 
 func (e otherKindError) Error() string { return e.text }
 
-// readKey parses a secret. Its error describes the expected form and quotes nothing of the secret.
+// readKey parses a secret. Its errors describe the expected form and never quote the secret.
 func (m *method) readKey(text string) (key, error) {
 	what := "the secret"
 	if m.scheme == schemeEd25519 || m.scheme == schemeECDSA {

@@ -21,27 +21,27 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// These are the schemes of verification.
+// The verification schemes.
 const (
 	schemeStatic  = "static"     // the signature is the secret
 	schemeBasic   = "basic"      // basic authentication
 	schemeHMAC    = "hmac"       //
-	schemeDigest  = "digest"     // a hash over a message with the secret in it
+	schemeDigest  = "digest"     // a hash of a message that contains the secret
 	schemeEd25519 = "ed25519"    //
 	schemeECDSA   = "ecdsa-p256" //
-	schemeTwilio  = "twilio"     // HMAC over the URL and the sorted fields of a form
-	generalHMAC   = schemeHMAC   // a preset whose method is made of its settings
+	schemeTwilio  = "twilio"     // HMAC of the URL and the sorted fields of a form
+	generalHMAC   = schemeHMAC   // a preset whose method is built from its settings
 	generalHeader = "header"     //
-	hashNamed     = "named"      // the signature says its hash: sha256=…
+	hashNamed     = "named"      // the signature names its hash: sha256=…
 )
 
 // methodSpec is one verification method in the table.
 type methodSpec struct {
 	Scheme    string     `json:"scheme"`
 	Hash      string     `json:"hash"`      // sha1, sha256, sha512, named
-	Signature string     `json:"signature"` // its source
-	Split     *splitSpec `json:"split"`     // nil means one signature in the value
-	Prefix    string     `json:"prefix"`    // the required beginning of each signature
+	Signature string     `json:"signature"` // the source of the signature
+	Split     *splitSpec `json:"split"`     // nil means that the value is one signature
+	Prefix    string     `json:"prefix"`    // required prefix of each signature
 	Encoding  string     `json:"encoding"`  // hex, base64
 	// Key is the form of the secret: text (the default), base64, hex, whsec, whpk or spki.
 	Key             string    `json:"key"`
@@ -52,38 +52,38 @@ type methodSpec struct {
 	RefuseEmptyBody bool      `json:"refuseEmptyBody"`
 	// Delivery holds the sources of delivery IDs that this signature covers, in order.
 	Delivery []string          `json:"delivery"`
-	When     map[string]string `json:"when"`    // conditions for using the method
-	Setting  map[string]string `json:"setting"` // the settings with which the method exists
+	When     map[string]string `json:"when"`    // conditions for the method to apply to a request
+	Setting  map[string]string `json:"setting"` // settings that the method exists for
 
 	id *source // the source of {id} in the message
-	by string  // list separator of the general hmac
+	by string  // list separator of the preset hmac
 }
 
-// splitSpec describes how a value is split: into items between By. With Assign, an item is NAME
-// Assign VALUE, and the items named in Take are signatures.
+// splitSpec describes how a value is split into items, which are separated by By. With Assign, an
+// item is NAME Assign VALUE, and the items named Take are signatures.
 type splitSpec struct {
 	By     string `json:"by"`
 	Assign string `json:"assign"`
 	Take   string `json:"take"`
 }
 
-// timeSpec describes where a request holds the time at which it was signed.
+// timeSpec describes where a request contains the time when it was signed.
 type timeSpec struct {
 	From     string `json:"from"`     // a source, or signature:NAME for an item of the signature
 	Unit     string `json:"unit"`     // s, ms, auto
-	Unsigned string `json:"unsigned"` // why an unsigned time is checked
+	Unsigned string `json:"unsigned"` // why a time is checked although it is not signed
 }
 
-// method is one verification method, compiled.
+// method is a compiled verification method.
 type method struct {
 	spec      *methodSpec
 	scheme    string
 	signature source
 	message   template
 	time      source
-	unit      string // "" means that no time is signed
+	unit      string // "" means that the request contains no time
 	when      []condition
-	user      string // the user name of basic authentication
+	user      string // user name for basic authentication
 }
 
 func (m *methodSpec) appliesTo(settings map[string]string) bool {
@@ -95,8 +95,8 @@ func (m *methodSpec) appliesTo(settings map[string]string) bool {
 	return true
 }
 
-// compile returns the method. It refuses unknown values, and a method that would protect from
-// nothing.
+// compile returns the compiled method. It refuses unknown values and a method that would not
+// protect against anything.
 func (m *methodSpec) compile(settings map[string]string) (method, error) {
 	c := method{spec: m, scheme: m.Scheme, user: settings["user"]}
 	var err error
@@ -174,7 +174,7 @@ func (m *methodSpec) check() error {
 
 func (m *method) signsURL() bool { return m.message.has(partURL) || m.scheme == schemeTwilio }
 
-// newHash returns the hash with a name, or nil if there is none.
+// newHash returns the hash with the given name, or nil if there is none.
 func newHash(name string) func() hash.Hash {
 	switch name {
 	case "sha1":
@@ -188,7 +188,7 @@ func newHash(name string) func() hash.Hash {
 	}
 }
 
-// candidate is one signature in a request.
+// candidate is a possible signature in a request.
 type candidate struct {
 	text string
 	raw  []byte // decoded
@@ -196,15 +196,15 @@ type candidate struct {
 }
 
 // maxSignatures is the maximum number of a request's signatures that are verified with a public
-// key, which takes time.
+// key, which is slow.
 const maxSignatures = 16
 
-// twoTimes stands for the time of a value with two different times, because it is not known which
-// of them was signed.
+// twoTimes takes the place of the time if a value contains two different ones, because it is not
+// known which of them was signed.
 const twoTimes = "two times"
 
-// candidates appends the signatures of a value that can be decoded to found, and returns the part
-// of the value that is the time.
+// candidates appends the signatures in a value that can be decoded to found. It also returns the
+// time, if the value contains one.
 func (m *method) candidates(found []candidate, value string) (all []candidate, timeText string) {
 	items := []string{value}
 	if separator := m.spec.separator(); separator != "" {
@@ -246,7 +246,7 @@ func (m *method) decode(item string) (candidate, bool) {
 		return candidate{}, false
 	}
 	same := item[:len(prefix)] == prefix
-	if m.scheme == schemeStatic { // Bearer, in any case
+	if m.scheme == schemeStatic { // such as Bearer, in any case
 		same = strings.EqualFold(item[:len(prefix)], prefix)
 	}
 	if !same {
@@ -268,7 +268,7 @@ func (m *method) decode(item string) (candidate, bool) {
 	return c, err == nil && len(raw) > 0
 }
 
-// decodeText decodes hex in either case, or base64 with its padding and nothing else.
+// decodeText decodes hex in either case, or base64 with padding and without line breaks.
 func decodeText(encoding, text string) ([]byte, error) {
 	if encoding == "hex" {
 		return hex.DecodeString(text)
@@ -279,8 +279,8 @@ func decodeText(encoding, text string) ([]byte, error) {
 	return base64.StdEncoding.Strict().DecodeString(text)
 }
 
-// Verify decides whether a request is the sender's. A request that is both wrong and too old is
-// reported as wrong, so that strangers learn nothing about the time.
+// Verify decides whether a request is from the sender. A request with a wrong signature that is
+// also too old is reported as wrong, which reveals nothing about the time to strangers.
 func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	if !s.Verifies() {
 		return Verdict{}
@@ -305,10 +305,10 @@ func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	return closest
 }
 
-// distanceOf orders refusals, so that the one closest to a right signature is reported.
+// distanceOf ranks refusals. The one closest to a valid signature is reported.
 func distanceOf(v Verdict) int {
 	switch {
-	case v.Reason == "": // of a method that is not meant for the request
+	case v.Reason == "": // the method does not apply to the request
 		return 3
 	case v.Code == webhook.SignatureExpired:
 		return 0
@@ -319,7 +319,7 @@ func distanceOf(v Verdict) int {
 	}
 }
 
-// countValid returns the number of keys that are in force.
+// countValid returns the number of keys that have not expired.
 func (s *Sender) countValid(now time.Time) int {
 	n := 0
 	for i := range s.keys {
@@ -330,8 +330,8 @@ func (s *Sender) countValid(now time.Time) int {
 	return n
 }
 
-// try verifies with one method. A verdict without a Reason means that the method does not apply to
-// this request.
+// try verifies with one method. A refusal without a Reason means that the method does not apply to
+// the request.
 func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 	m := &s.methods[i]
 	if !hold(m.when, r) {
@@ -396,7 +396,7 @@ func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 	return s.compare(i, r, found, timeText, now)
 }
 
-// compare tries every secret with every signature, and then checks the time.
+// compare tries every secret with every signature and then checks the time.
 func (s *Sender) compare(
 	i int, r *Request, found []candidate, timeText string, now time.Time,
 ) Verdict {
@@ -432,7 +432,7 @@ func (s *Sender) compare(
 	return Verdict{SecretID: s.keys[match].id, method: i + 1}
 }
 
-// compareEach compares secrets in a body. Each must be right.
+// compareEach compares the secrets in a body. All of them must be right.
 func (s *Sender) compareEach(i int, values []string, now time.Time) Verdict {
 	id, all := "", 1
 	for _, value := range values {
@@ -455,7 +455,7 @@ func (s *Sender) compareEach(i int, values []string, now time.Time) Verdict {
 	return Verdict{SecretID: id, method: i + 1}
 }
 
-// matches compares every signature with one key, even after a match, so that the time tells
+// matches compares every signature with one key, even after a match, so that the duration reveals
 // nothing.
 func (m *method) matches(k *key, r *Request, found []candidate, timeText string) bool {
 	right := 0
@@ -492,13 +492,13 @@ func (m *method) matches(k *key, r *Request, found []candidate, timeText string)
 	return right == 1
 }
 
-// sum returns the signature that a request must have.
+// sum returns the signature that the request should have.
 func (m *method) sum(hashName string, k *key, r *Request, timeText string) []byte {
 	h := newHash(hashName)()
 	if m.scheme == schemeHMAC {
 		h = hmac.New(newHash(hashName), k.bytes)
 	}
-	// A hash takes everything.
+	// A hash accepts all data.
 	m.message.write(func(b []byte) { _, _ = h.Write(b) }, r, timeText, k.bytes)
 	return h.Sum(nil)
 }
@@ -515,12 +515,14 @@ func (m *method) publicKeyMatches(k *key, r *Request, signature []byte, timeText
 	return ecdsa.VerifyASN1(k.ecdsa, h.Sum(nil), signature)
 }
 
-// sameText compares two texts in a time that depends on the content of neither.
+// sameText compares two strings in a time that does not depend on their contents. It returns 1 if
+// they are equal, otherwise 0.
 func sameText(a, b string) int {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:])
 }
 
+// sameBasic returns 1 if an Authorization header contains the user and the password, otherwise 0.
 func sameBasic(header, user, password string) int {
 	scheme, encoded, _ := strings.Cut(header, " ")
 	text, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
@@ -532,7 +534,7 @@ func sameBasic(header, user, password string) int {
 }
 
 // readTime parses digits as seconds or milliseconds since 1970. Leading zeros are refused, because
-// the providers' libraries remove them before they compute the signature.
+// the providers' libraries drop them before they compute the signature.
 func readTime(text, unit string) (time.Time, bool) {
 	if text == "" || len(text) > 15 || (len(text) > 1 && text[0] == '0') ||
 		strings.Trim(text, "0123456789") != "" {

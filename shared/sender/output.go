@@ -19,15 +19,15 @@ type output struct {
 	form OutputForm
 }
 
-// OutputForm is the form in which a provider takes the output of an execution as an answer.
+// OutputForm is the form in which a provider accepts an execution's output as the response.
 type OutputForm string
 
 const (
-	// asText is a JSON object with a text: {"text": "…"}. An output that is an object is one
-	// already.
+	// asText is a JSON object with a text: {"text": "…"}. An output that is an object is left
+	// unchanged.
 	asText OutputForm = "text"
-	// asMessage and asSpeech are TwiML, with the text as a message or as speech. An output that is
-	// TwiML already stays as it is.
+	// asMessage and asSpeech are TwiML that contains the text as a message or as speech. An output
+	// that is already TwiML is left unchanged.
 	asMessage OutputForm = "twiml-message"
 	asSpeech  OutputForm = "twiml-say"
 )
@@ -49,8 +49,8 @@ func (e *entry) compileOutputs() ([]output, error) {
 	return outputs, nil
 }
 
-// OutputForm returns the form in which the sender takes an output as the answer to a request, or ""
-// if it takes every JSON text.
+// OutputForm returns the form in which the provider accepts an output as the response to a request,
+// or "" if it accepts any JSON text.
 func (s *Sender) OutputForm(r *Request) OutputForm {
 	for i := range s.outputs {
 		if hold(s.outputs[i].when, r) {
@@ -60,8 +60,8 @@ func (s *Sender) OutputForm(r *Request) OutputForm {
 	return ""
 }
 
-// Answer returns the answer with an output, or nil if the output is the answer's body as it is.
-// output is one JSON text.
+// Answer returns the response that contains an output, or nil if the output is to be the body
+// unchanged. output must be one JSON text.
 func (f OutputForm) Answer(output []byte) *Answer {
 	text, isText := textOf(output)
 	switch f {
@@ -74,20 +74,20 @@ func (f OutputForm) Answer(output []byte) *Answer {
 		}
 		body, err := json.Marshal(map[string]string{"text": text})
 		if err != nil {
-			panic(err) // texts always marshal
+			panic(err) // strings can always be marshaled
 		}
 		return &Answer{Status: 200, ContentType: "application/json", Body: body}
 	case asMessage, asSpeech:
 		if !isText {
-			return &Answer{Status: 200} // it cannot be TwiML
+			return &Answer{Status: 200} // it cannot become TwiML
 		}
 		return &Answer{Status: 200, ContentType: "text/xml; charset=utf-8", Body: f.twiml(text)}
 	}
 	return nil
 }
 
-// textOf returns the text of an output: a JSON string, or an object that has a text and nothing
-// else, as hookstart run makes of an output that is not JSON.
+// textOf returns the text of an output: a JSON string, or the only member, named text, of an
+// object. hookstart run wraps an output that is not JSON in such an object.
 func textOf(output []byte) (text string, ok bool) {
 	if json.Unmarshal(output, &text) == nil && string(bytes.TrimSpace(output)) != "null" {
 		return text, true
@@ -99,7 +99,7 @@ func textOf(output []byte) (text string, ok bool) {
 	return text, members["text"] != nil && json.Unmarshal(members["text"], &text) == nil
 }
 
-// twiml returns a text as TwiML.
+// twiml returns a text as TwiML. A text that begins with < is taken to be TwiML already.
 func (f OutputForm) twiml(text string) []byte {
 	if strings.HasPrefix(strings.TrimSpace(text), "<") {
 		return []byte(strings.TrimSpace(text))

@@ -10,13 +10,13 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Place is a place in a request, in the notation of a trigger node's settings.
+// Place says where a value is in a request, in the notation of a trigger node's settings.
 type Place struct{ source source }
 
 var errPlace = errors.New("a place is header:Name, ptr:/json/pointer, form:field or query:name")
 
-// ParsePlace parses a place. Places that hold a secret are refused, because places and the values
-// that they are compared with are shown.
+// ParsePlace parses a place. It refuses places that contain a secret, because places and the values
+// they are compared with are shown.
 func ParsePlace(text string) (Place, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	s, err := parseSource(text, false)
@@ -38,7 +38,7 @@ func ParsePlace(text string) (Place, error) {
 	return Place{s}, nil
 }
 
-// Pointer returns the tokens of a JSON pointer, or nil if the place is not one.
+// Pointer returns the tokens of a JSON pointer, or nil if the place is not a JSON pointer.
 func (p Place) Pointer() []string {
 	if p.source.kind != fromPointer {
 		return nil
@@ -46,8 +46,8 @@ func (p Place) Pointer() []string {
 	return p.source.pointer
 }
 
-// Text returns the value at a place that is not a JSON pointer: the first value of a header, or of
-// a form field or parameter, decoded. ok reports whether there is a value, which may be empty.
+// Text returns the decoded value at a place that is not a JSON pointer: the first value of a
+// header, form field or query parameter. ok reports whether there is a value, which may be empty.
 func (p Place) Text(r *Request) (text string, ok bool) {
 	switch p.source.kind {
 	case fromHeader:
@@ -59,13 +59,13 @@ func (p Place) Text(r *Request) (text string, ok bool) {
 	case fromQuery:
 		f := parseForm(r.Query)
 		return f.first(p.source.name)
-	case fromPointer, fromSignature: // the one has a document of its own, the other is no place
+	case fromPointer, fromSignature: // pointers are resolved elsewhere; a signature is not a place
 	}
 	return "", false
 }
 
-// Document returns the JSON text to which pointers refer: the body, or the field payload of a form,
-// or nil if there is none.
+// Document returns the JSON text that pointers refer to: the form field payload, or else the body.
+// It returns nil if that is not JSON.
 func (r *Request) Document() []byte {
 	text := r.Body
 	if payload, ok := r.formValue("payload"); ok {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Identify puts a delivery ID where the sender puts its own. It changes the header or the body of a
-// request that is to be signed. Among several sources it takes the one that the request has,
-// otherwise the first header, otherwise the first source that is possible. It returns false if
-// there is none, and then changes nothing.
+// Identify puts a delivery ID where the sender would put it. It changes the header or the body of a
+// request that is about to be signed. Of several sources it uses the one that the request already
+// has, otherwise the first header, otherwise the first one that is possible. If there is none,
+// Identify returns false and changes nothing.
 func (s *Sender) Identify(r *Request, id string) bool {
 	if id == "" {
 		return false
@@ -40,7 +40,7 @@ func (s *Sender) Identify(r *Request, id string) bool {
 	return false
 }
 
-// put sets the part that identifies the delivery, and every other part that is absent.
+// put sets the part that identifies the delivery, and every other part that has no value yet.
 func (id *idSource) put(r *Request, value string) bool {
 	names := len(id.parts) - 1
 	for i, part := range id.parts {
@@ -60,7 +60,7 @@ func (id *idSource) put(r *Request, value string) bool {
 	return true
 }
 
-// isID reports whether the name of a source looks like an ID: id, uuid, Ce-Id, MessageSid.
+// isID reports whether the name of a source looks like that of an ID: id, uuid, Ce-Id, MessageSid.
 func (s source) isID() bool {
 	name := s.name
 	if s.kind == fromPointer {
@@ -69,7 +69,7 @@ func (s source) isID() bool {
 	return strings.HasSuffix(strings.ToLower(name), "id")
 }
 
-// put sets a value at a source. It returns ErrBody if the form of the body does not allow that.
+// put sets the value at a source. It returns ErrBody if the form of the body does not allow that.
 func (s source) put(r *Request, value string) error {
 	switch s.kind {
 	case fromHeader:
@@ -79,7 +79,7 @@ func (s source) put(r *Request, value string) error {
 		return s.putJSON(r, value)
 	case fromForm:
 		return s.putField(r, value)
-	case fromQuery, fromSignature: // no preset signs, or identifies, there
+	case fromQuery, fromSignature: // no preset has a signature or an ID there
 	}
 	return ErrBody
 }
@@ -106,7 +106,7 @@ func (s source) putJSON(r *Request, value string) error {
 	return nil
 }
 
-// putField replaces a field of an ordinary form, or adds it.
+// putField replaces a field of a URL-encoded form, or adds it.
 func (s source) putField(r *Request, value string) error {
 	mediaType, _, _ := strings.Cut(r.header("Content-Type"), ";")
 	if !strings.EqualFold(strings.TrimSpace(mediaType), formType) {
@@ -126,8 +126,8 @@ func (s source) putField(r *Request, value string) error {
 
 func (r *Request) changeBody(body []byte) { r.Body, r.document, r.form = body, nil, nil }
 
-// setAt sets a member, in every element where the pointer says so, and creates missing objects on
-// the way.
+// setAt sets a member of an object. It creates missing objects on the way and, if every is true,
+// follows * in the pointer into each element of an array. It reports whether that was possible.
 func setAt(in any, pointer []string, every bool, value string) bool {
 	object, ok := in.(map[string]any)
 	if !ok {

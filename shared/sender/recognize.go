@@ -10,11 +10,11 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// headerInMessage matches the headers in the template of a message.
+// headerInMessage matches the headers in a message template.
 var headerInMessage = regexp.MustCompile(`\{(header:[^}]+)\}`)
 
-// telltales maps each header that one preset alone names to that preset. GitHub's
-// X-Hub-Signature-256 is not among them, because others send it, too.
+// telltales maps each header that only one preset names to that preset. GitHub's
+// X-Hub-Signature-256 is not among them, because others also send it.
 var telltales = sync.OnceValue(func() map[string]*entry {
 	owners := map[string][]*entry{}
 	for _, e := range table() {
@@ -51,9 +51,9 @@ var telltales = sync.OnceValue(func() map[string]*entry {
 	return unique
 })
 
-// Recognize returns the preset whose requests a request looks like, by the headers that no other
-// preset has. It verifies nothing: everybody can send these headers. ok is false if no preset, or
-// more than one, fits best.
+// Recognize returns the preset that a request seems to be from, judging by the headers that only
+// one preset has. It verifies nothing: anybody can send these headers. ok is false if no preset
+// fits, or if several fit equally well.
 func Recognize(r *Request) (p Preset, ok bool) {
 	if e, _ := recognize(r); e != nil {
 		return e.preset(), true
@@ -61,8 +61,7 @@ func Recognize(r *Request) (p Preset, ok bool) {
 	return Preset{}, false
 }
 
-// recognize does the same as Recognize, and also returns one of the headers by which it recognised
-// the request.
+// recognize is like Recognize, but also returns one of the headers that identify the preset.
 func recognize(r *Request) (best *entry, header string) {
 	found := map[*entry]int{}
 	seen := map[*entry]string{}
@@ -89,8 +88,8 @@ func recognize(r *Request) (best *entry, header string) {
 	return best, seen[best]
 }
 
-// IsURLCheck reports whether a request is the check by which Slack, and providers with the same
-// form of check, verify a webhook URL. A node without a sender does not answer it.
+// IsURLCheck reports whether a request is the check that Slack, and providers with the same kind of
+// check, verify a webhook URL with. A node without a sender does not answer it.
 func IsURLCheck(r *Request) bool {
 	if !r.IsJSON {
 		return false
@@ -99,8 +98,8 @@ func IsURLCheck(r *Request) bool {
 	return found[0].Str == "url_verification" && found[1].Type == gjson.String
 }
 
-// otherSender describes the sender that a refused request looks like, if it is not the node's own,
-// or returns "".
+// otherSender returns a hint for a refused request that looks like one from a provider other than
+// the node's own, or "".
 func (s *Sender) otherSender(r *Request) string {
 	other, header := recognize(r)
 	if other == nil || other == s.entry {

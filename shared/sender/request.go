@@ -12,29 +12,29 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Request is a request of a sender. It caches what was parsed, so only one goroutine may use it.
+// Request is a request to verify. It caches what has been parsed, so only one goroutine may use it.
 type Request struct {
 	// Method is the HTTP method in upper case.
 	Method string
-	Header map[string][]string // the headers, by canonical names
+	Header map[string][]string // the headers, keyed by canonical name
 	Query  string              // the query as sent, without the question mark
-	// URL is the URL that the sender called: the configured public URL with path and query as
-	// received, and never the Host header's. "" means that no public URL is configured; then no
-	// signature over the URL verifies.
+	// URL is the URL that the sender called: the configured public URL, followed by the path and
+	// query as received. The Host header is never used. "" means that no public URL is configured;
+	// a signature over the URL then never verifies.
 	URL  string
 	Body []byte // the body as sent
-	// IsJSON means that Body is known to be one JSON text. If it is false, that still has to be
+	// IsJSON means that Body is known to be one JSON text. If it is false, that has not been
 	// determined.
 	IsJSON bool
-	// PerMinute is the number of requests per minute that the node's rate limit permits. 0 means
-	// any number.
+	// PerMinute is the number of requests per minute that the node's rate limit permits. 0 means no
+	// limit.
 	PerMinute int
 
-	document *gjson.Result // the parsed body; nil means that it was not needed yet
+	document *gjson.Result // the parsed body; nil means not parsed yet
 	form     *form
 }
 
-// header returns the first value of a header that is not empty.
+// header returns the first value of a header that is not empty, or "".
 func (r *Request) header(canonical string) string {
 	for _, value := range r.Header[canonical] {
 		if value != "" {
@@ -44,8 +44,7 @@ func (r *Request) header(canonical string) string {
 	return ""
 }
 
-// json returns the body as a JSON document, or the field payload of a form. Without JSON the
-// document is empty.
+// json returns the parsed JSON of Document. If there is none, the result does not exist.
 func (r *Request) json() gjson.Result {
 	if r.document == nil {
 		var document gjson.Result
@@ -57,8 +56,8 @@ func (r *Request) json() gjson.Result {
 	return *r.document
 }
 
-// payload returns what Gitea signs: the JSON in the field payload of an ordinary form, otherwise
-// the body.
+// payload returns the bytes that Gitea signs: the JSON in the field payload of a URL-encoded form,
+// otherwise the body.
 func (r *Request) payload() []byte {
 	if isFormType(r.header("Content-Type")) {
 		if payload, ok := r.formValue("payload"); ok {
@@ -68,8 +67,8 @@ func (r *Request) payload() []byte {
 	return r.Body
 }
 
-// fieldsBesidePayload describes what a form contains beside its field payload, which alone is
-// signed. It returns "" if there is nothing.
+// fieldsBesidePayload describes the content of a form other than its field payload, which alone is
+// signed. It returns "" if there is none.
 func (r *Request) fieldsBesidePayload() string {
 	if !isFormType(r.header("Content-Type")) {
 		return "" // the whole body is signed
@@ -83,7 +82,7 @@ func (r *Request) fieldsBesidePayload() string {
 	return ""
 }
 
-// formType is the media type of an ordinary form.
+// formType is the media type of a URL-encoded form.
 const formType = "application/x-www-form-urlencoded"
 
 func isFormType(contentType string) bool {
@@ -94,11 +93,11 @@ func isFormType(contentType string) bool {
 // form holds the fields of a form in the order in which they were sent.
 type form struct {
 	fields []field
-	ok     bool // every pair could be read
-	typed  bool // Content-Type says that the body is a form
+	ok     bool // whether every pair could be parsed
+	typed  bool // whether Content-Type declares the body a form
 }
 
-// isForm reports whether the body's media type is the type of a form.
+// isForm reports whether Content-Type declares the body a form. f may be nil.
 func (f *form) isForm() bool { return f != nil && f.typed }
 
 // first returns the first value of a field.
@@ -113,7 +112,8 @@ func (f *form) first(name string) (value string, ok bool) {
 
 type field struct{ name, value string }
 
-// formValue returns the first value of a field if the body's media type is the type of a form.
+// formValue returns the first value of a form field. ok is false if there is none, or if
+// Content-Type does not declare the body a form.
 func (r *Request) formValue(name string) (string, bool) {
 	if r.form == nil {
 		f := r.readForm()
@@ -138,8 +138,8 @@ func (r *Request) readForm() form {
 	return f
 }
 
-// parseForm parses application/x-www-form-urlencoded. ok is false if some pairs cannot be
-// unescaped; these are left out.
+// parseForm parses application/x-www-form-urlencoded. Pairs that cannot be unescaped are omitted,
+// and ok is then false.
 func parseForm(text string) form {
 	f := form{ok: true}
 	for text != "" {
@@ -164,7 +164,7 @@ func parseForm(text string) form {
 	return f
 }
 
-// maxParts is the maximum number of parts of a multipart form that are read: the fields that matter
+// maxParts is the maximum number of parts of a multipart form that are read. The fields that matter
 // come early.
 const maxParts = 1000
 
@@ -204,7 +204,7 @@ func readParts(boundary string, body []byte) form {
 	return f
 }
 
-// queryValue returns the first value of a parameter, unescaped.
+// queryValue returns the first value of a query parameter, unescaped, or "".
 func (r *Request) queryValue(name string) string {
 	for _, f := range parseForm(r.Query).fields {
 		if f.name == name {

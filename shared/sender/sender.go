@@ -1,9 +1,9 @@
-// Package sender knows how providers sign requests, where their delivery IDs are, which handshakes
-// they begin with, and which answers they expect. Each provider is one entry of one table,
-// presets.json; the engine is the same for all of them.
+// Package sender implements how providers sign requests, where their delivery IDs are, which
+// handshakes they begin with, and which responses they expect. Each provider is an entry of one
+// table, presets.json; the engine is the same for all of them.
 //
-// The package is pure: it gets a request as a value and the time, and returns a verdict. No error,
-// reason or answer contains a secret or an expected signature.
+// The package is pure: it is given a request as a value and the current time, and returns a
+// verdict. No error, reason or response contains a secret or an expected signature.
 package sender
 
 import (
@@ -19,25 +19,25 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// MaxSecrets is the maximum number of secrets of one sender that are in force at the same time.
+// MaxSecrets is the maximum number of unexpired secrets of one sender.
 const MaxSecrets = 4
 
 // Config is the sender of one trigger node as an operator set it.
 type Config struct {
-	Preset   string            // an ID of Presets, or an alias
-	Secrets  []Secret          // unencrypted, newest first
-	Settings map[string]string // the settings, by the names in Preset.Settings
+	Preset   string            // an ID or an alias of one of Presets
+	Secrets  []Secret          // in plain text, newest first
+	Settings map[string]string // keyed by Setting.Name
 }
 
-// Secret is one secret of a sender, in clear.
+// Secret is one secret of a sender, in plain text.
 type Secret struct {
-	ID        string    // the caller's name of the secret, which a Verdict returns
+	ID        string    // the caller's ID of the secret, which a Verdict returns
 	Text      string    // as an operator pasted it
-	ExpiresAt time.Time // when the secret expires; zero means never
+	ExpiresAt time.Time // zero means never
 }
 
-// ConfigError is the reason why a Config cannot work. It is for the operator who set it, and quotes
-// no secret.
+// ConfigError explains why a Config is invalid. It is for the operator who set it, and quotes no
+// secret.
 type ConfigError struct {
 	Field  string // preset, secrets, or settings.NAME
 	Detail string // what is wrong and what to do
@@ -46,24 +46,24 @@ type ConfigError struct {
 // Error returns the field and what is wrong with it.
 func (e *ConfigError) Error() string { return e.Field + ": " + e.Detail }
 
-// Verdict is the result of verifying a request: whether it is the sender's.
+// Verdict is the result of verifying a request.
 type Verdict struct {
-	// Code is "" if the request is the sender's, otherwise SignatureMissing, SignatureInvalid or
-	// SignatureExpired.
+	// Code is "" if the request is from the sender; otherwise it is SignatureMissing,
+	// SignatureInvalid or SignatureExpired.
 	Code webhook.Code
 	// Reason explains the code to the node's operators. It is never sent to the caller.
 	Reason string
-	// SecretID is the ID of the secret with which the request was verified.
+	// SecretID is the ID of the secret that verified the request.
 	SecretID string
 
-	method int // the number of the method that verified the request, from 1; 0 means none
+	method int // number of the method that verified the request, from 1; 0 means none
 }
 
-// OK reports whether the request is the sender's.
+// OK reports whether the request is from the sender.
 func (v Verdict) OK() bool { return v.Code == "" }
 
-// Sender decides about the requests of one trigger node. It is immutable and safe for concurrent
-// use.
+// Sender verifies and interprets the requests of one trigger node. It is immutable and safe for
+// concurrent use.
 type Sender struct {
 	entry      *entry
 	methods    []method
@@ -96,7 +96,7 @@ func Compile(c Config) (*Sender, error) {
 	return s, err
 }
 
-// build returns the part of a sender that needs no secret: its methods and the places of its
+// build returns the part of a sender that does not need secrets: its methods and the sources of its
 // delivery IDs.
 func build(c Config) (s *Sender, settings map[string]string, err error) {
 	e, err := find(c.Preset)
@@ -139,7 +139,7 @@ func (s *Sender) compileMethods(e *entry, settings map[string]string) error {
 	return nil
 }
 
-// takeSecrets parses every secret for every method that can use it.
+// takeSecrets parses every secret for every method that can use it. It fails if no method can.
 func (s *Sender) takeSecrets(secrets []Secret) error {
 	switch {
 	case len(s.methods) == 0 && len(secrets) > 0:
@@ -183,7 +183,7 @@ func (s *Sender) takeSecrets(secrets []Secret) error {
 	return nil
 }
 
-// maxSecretLength is the maximum length of a secret in bytes.
+// maxSecretLength is the maximum length of a secret, or of a setting, in bytes.
 const maxSecretLength = 4096
 
 func checkSecret(text string) error {
@@ -202,33 +202,33 @@ func checkSecret(text string) error {
 	return nil
 }
 
-// Preset returns the ID of the preset, even if the Config has an alias.
+// Preset returns the ID of the preset, even if the Config contains an alias.
 func (s *Sender) Preset() string { return s.entry.ID }
 
 // Verifies reports whether the sender's requests are verified.
 func (s *Sender) Verifies() bool { return len(s.methods) > 0 }
 
-// Capturing reports whether there is no secret yet, so that the first handshake that transmits one
-// is to be kept.
+// Capturing reports whether the sender has no secret yet and must store the one that the first
+// handshake transmits.
 func (s *Sender) Capturing() bool { return s.entry.captures() && len(s.keys) == 0 }
 
-// GivesUpOn4xx reports whether the provider drops deliveries, or the hook, after a 4xx. A request
-// that may be accepted later must then be refused with 503.
+// GivesUpOn4xx reports whether the provider drops the delivery, or the whole webhook, after a 4xx
+// response. A request that may be accepted later must then be refused with 503.
 func (s *Sender) GivesUpOn4xx() bool { return s.entry.GivesUpOn4xx }
 
-// SecretHeaders returns the canonical names of headers that hold the secret itself. They are never
-// passed on.
+// SecretHeaders returns the canonical names of the headers that contain the secret itself. They are
+// never passed on.
 func (s *Sender) SecretHeaders() []string { return s.drop }
 
-// Challenge returns the value of WWW-Authenticate for a refusal.
+// Challenge returns the value of WWW-Authenticate in a refusal.
 func (s *Sender) Challenge() string { return s.challenge }
 
-// NeedsURL reports whether the URL is signed, so that the ingress must know its public URL.
+// NeedsURL reports whether the URL is signed, in which case the ingress must know its public URL.
 func (s *Sender) NeedsURL() bool {
 	return slices.ContainsFunc(s.methods, func(m method) bool { return m.signsURL() })
 }
 
-// Methods returns the HTTP methods of handshakes besides POST.
+// Methods returns the HTTP methods other than POST that handshakes use.
 func (s *Sender) Methods() []string {
 	var methods []string
 	for i := range s.handshakes {
@@ -242,7 +242,7 @@ func (s *Sender) Methods() []string {
 // post is the method of every delivery.
 const post = "POST"
 
-// The settings that presets of every kind have.
+// Names of the settings that presets of every kind have.
 const (
 	settingTolerance  = "toleranceSeconds"
 	settingDeliveryID = "deliveryId"
@@ -267,7 +267,7 @@ func tolerance(text string) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// withDefaults returns the given settings with the defaults of the others.
+// withDefaults returns the given settings, completed by defaults.
 func (e *entry) withDefaults(given map[string]string) map[string]string {
 	values := maps.Clone(given)
 	if values == nil {
@@ -279,7 +279,7 @@ func (e *entry) withDefaults(given map[string]string) map[string]string {
 	return values
 }
 
-// settings checks the settings of an operator and adds the defaults.
+// settings validates an operator's settings and adds the defaults.
 func (e *entry) settings(given map[string]string) (map[string]string, error) {
 	known := e.allSettings()
 	values := make(map[string]string, len(known))

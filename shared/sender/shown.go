@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// shownHeaders lists headers whose values are recorded apart from a request's other headers, or
-// that have a meaning on the way. A secret in one of them would be shown, or lost. In canonical
-// form.
+// shownHeaders lists the canonical names of headers whose values are recorded separately from a
+// request's other headers, or that have a meaning for HTTP. A secret in one of them would be shown
+// or lost.
 var shownHeaders = canonicalNames(slices.Concat(
 	webhook.FirstDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
 	[]string{
@@ -22,10 +22,9 @@ var shownHeaders = canonicalNames(slices.Concat(
 
 var credentials = canonicalNames(webhook.SecretHeaders())
 
-// CheckShown refuses a Config with which a secret would be shown to callers who may not see it: as
-// a delivery ID, or as another part of a record. Compile accepts such a Config, because earlier
-// versions stored them; its Sender ignores these sources of a delivery ID. The error is a
-// *ConfigError.
+// CheckShown refuses a Config that would show a secret to people who may not see it, as a delivery
+// ID or as another part of a record. Compile accepts such a Config because earlier versions stored
+// them; the resulting Sender ignores those sources of a delivery ID. The error is a *ConfigError.
 func CheckShown(c Config) error {
 	e, err := find(c.Preset)
 	if err != nil {
@@ -64,8 +63,8 @@ func CheckShown(c Config) error {
 	return nil
 }
 
-// SecretInBody reports whether requests of a preset carry its secret in their body, which is
-// recorded and passed on.
+// SecretInBody reports whether requests of a preset contain the secret outside the headers, usually
+// in the body, which is recorded and passed on.
 func SecretInBody(preset string) bool {
 	e, err := find(preset)
 	return err == nil && slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
@@ -73,7 +72,7 @@ func SecretInBody(preset string) bool {
 	})
 }
 
-// withoutSecrets removes the sources that hold a secret.
+// withoutSecrets removes the sources that contain a secret.
 func withoutSecrets(sources []idSource, drop []string) []idSource {
 	return slices.DeleteFunc(sources, func(id idSource) bool {
 		return slices.ContainsFunc(id.parts, func(s source) bool {

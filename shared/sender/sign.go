@@ -14,16 +14,16 @@ import (
 
 // Errors of Sign. Their texts are for the operator who tests a trigger.
 var (
-	// ErrPublicKey means that only the provider can sign, because hookstart has only its public
+	// ErrPublicKey means that only the provider can sign, because Hookstart has only its public
 	// key.
 	ErrPublicKey = errors.New("only the provider itself can sign its requests: hookstart has " +
 		"just its public key")
-	// ErrNoSecret means that no secret is in force.
+	// ErrNoSecret means that the sender has no secret that has not expired.
 	ErrNoSecret = errors.New("the sender has no secret that works")
-	// ErrNoURL means that the URL is signed but not known.
+	// ErrNoURL means that the URL is signed but unknown.
 	ErrNoURL = errors.New("the sender signs the URL, and no public URL is configured")
-	// ErrBody means that the sender signs only bodies of a certain form, and this body has another
-	// one.
+	// ErrBody means that the sender signs only bodies of a certain form, which this body does not
+	// have.
 	ErrBody = errors.New("the signature of this sender depends on the form of the body, and this " +
 		"body has another one")
 )
@@ -31,12 +31,13 @@ var (
 // Signed is a request as the sender would send it.
 type Signed struct {
 	Header map[string][]string // all headers, including the signature's
-	Query  string              // as sent; Twilio adds the hash of a body that is no form
-	Body   []byte              // changed where the signature is in the body
+	Query  string              // as sent; for Twilio, with the hash of a body that is not a form
+	Body   []byte              // differs from the original if the signature is in the body
 }
 
 // Sign signs a request as the sender would, with its newest secret, to test a trigger. Verify
-// accepts the result at that time. For a preset that does not verify, Sign changes nothing.
+// accepts the result if called with the same now. For a preset that does not verify, Sign changes
+// nothing.
 func Sign(c Config, r Request, now time.Time) (Signed, error) {
 	s, err := Compile(c)
 	if err != nil {
@@ -45,7 +46,7 @@ func Sign(c Config, r Request, now time.Time) (Signed, error) {
 	return s.Sign(r, now)
 }
 
-// Sign signs a request: see the function Sign.
+// Sign signs a request like the function Sign.
 func (s *Sender) Sign(r Request, now time.Time) (Signed, error) {
 	why := ErrNoSecret
 	if !s.Verifies() {
@@ -68,7 +69,7 @@ func (s *Sender) Sign(r Request, now time.Time) (Signed, error) {
 	return Signed{Header: r.Header, Query: r.Query, Body: r.Body}, why
 }
 
-// changeable returns a copy of a request with headers that can be changed and with an empty cache.
+// changeable returns a copy of a request with an empty cache, whose headers can be modified.
 func (r *Request) changeable() Request {
 	c := Request{
 		Method: r.Method,
@@ -83,7 +84,7 @@ func (r *Request) changeable() Request {
 	return c
 }
 
-// sign adds the signature to a request, in the form that the method verifies.
+// sign adds a signature to a request in the form that the method verifies.
 func (m *method) sign(r *Request, k *key, now time.Time) error {
 	if m.signsURL() && r.URL == "" {
 		return ErrNoURL
@@ -124,7 +125,7 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 	return m.signature.put(r, m.written(sum, hashName, timeText))
 }
 
-// expected returns the signature that the method would accept.
+// expected returns the signature that the method would accept, and the hash it was computed with.
 func (m *method) expected(k *key, r *Request, timeText string) (sum []byte, hashName string) {
 	if m.scheme == schemeTwilio {
 		if sums := twilioSums(k.bytes, r); len(sums) > 0 {
@@ -139,7 +140,7 @@ func (m *method) expected(k *key, r *Request, timeText string) (sum []byte, hash
 	return m.sum(hashName, k, r, timeText), hashName
 }
 
-// written returns a signature in the provider's form.
+// written returns a signature in the form in which the provider sends it.
 func (m *method) written(sum []byte, hashName, timeText string) string {
 	text := hex.EncodeToString(sum)
 	if m.spec.Encoding == "base64" {
@@ -158,7 +159,7 @@ func (m *method) written(sum []byte, hashName, timeText string) string {
 	return text
 }
 
-// addBodyHash adds the parameter that Twilio adds to the URL if the body is not a form.
+// addBodyHash adds the query parameter that Twilio adds to the URL if the body is not a form.
 func (r *Request) addBodyHash() {
 	if mediaType, _, _ := strings.Cut(r.header("Content-Type"),
 		";"); strings.EqualFold(strings.TrimSpace(mediaType), formType) {

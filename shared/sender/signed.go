@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// signsID reports whether all sources of a delivery ID are under the method's signature.
+// signsID reports whether the method's signature covers all parts of a delivery ID's source.
 func (m *method) signsID(id *idSource) bool {
 	for _, s := range slices.Concat(id.parts, id.absent) {
 		if !m.signs(s) {
@@ -19,11 +19,11 @@ func (m *method) signsID(id *idSource) bool {
 	return len(id.parts) > 0
 }
 
-// signs reports whether a source is under the method's signature: it is a part of the signed
-// message, or the whole body is signed.
+// signs reports whether the method's signature covers a source: either the source is part of the
+// signed message, or it is in the body and the whole body is signed.
 func (m *method) signs(s source) bool {
 	switch m.scheme {
-	case schemeStatic, schemeBasic: // these sign nothing
+	case schemeStatic, schemeBasic: // these do not sign anything
 		return false
 	case schemeTwilio:
 		return s.kind == fromForm || s.kind == fromPointer
@@ -43,13 +43,13 @@ func (m *method) signs(s source) bool {
 	return false
 }
 
-// signedView returns the request as its signature covers it. The meaning of a signed body must not
-// depend on Content-Type, which is not signed: with another one, an attacker who has copied a
-// request could hide its delivery ID and send it with any other.
+// signedView returns the request as the signature covers it. The meaning of a signed body must not
+// depend on Content-Type, which is not signed: by changing it, an attacker who has copied a request
+// could hide its delivery ID and send it with a different one.
 func (m *method) signedView(r *Request) *Request {
 	view := &Request{Method: r.Method, Header: r.Header, Query: r.Query, URL: r.URL, Body: r.Body}
 	switch {
-	// The names and values of a form are signed, and not its bytes.
+	// The names and values of the form are signed, not its bytes.
 	case m.scheme == schemeTwilio && r.queryOfURL(bodyHash) == "":
 		f := parseForm(string(r.Body))
 		view.form, view.document = &f, new(gjson.Result)
@@ -62,7 +62,7 @@ func (m *method) signedView(r *Request) *Request {
 			document = gjson.ParseBytes(text)
 		}
 		view.form, view.document = new(form), &document
-	// The message names each place that is signed, and they are read as they were when it was
+	// The message names each source that is signed. They are read as they were when the request was
 	// verified.
 	default:
 		return r
@@ -70,12 +70,12 @@ func (m *method) signedView(r *Request) *Request {
 	return view
 }
 
-// readSigned parses a body without regard to its Content-Type: as JSON, otherwise as a form. A
-// form's field payload may hold JSON.
+// readSigned parses a body regardless of its Content-Type: as JSON, or else as a form. The form's
+// field payload may contain JSON.
 func (r *Request) readSigned(sent *Request) {
 	document := sent.json()
 	if !document.Exists() || sent.form.isForm() {
-		// The headers may have caused the body to be read in another form.
+		// The headers may have caused the body to be interpreted differently.
 		document = gjson.Result{}
 		if execution.ValidJSON(r.Body) {
 			document = gjson.ParseBytes(r.Body)
@@ -91,8 +91,8 @@ func (r *Request) readSigned(sent *Request) {
 	r.document, r.form = &document, &fields
 }
 
-// formOfBody parses a form without its Content-Type: a multipart/form-data body begins with its
-// boundary.
+// formOfBody parses a form without knowing its Content-Type: a multipart/form-data body begins with
+// its boundary.
 func formOfBody(body []byte) form {
 	if rest, ok := bytes.CutPrefix(body, []byte("--")); ok {
 		line, _, _ := bytes.Cut(rest, []byte("\n"))

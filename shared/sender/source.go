@@ -9,14 +9,14 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// source is one place in a request where a value may be.
+// source is a part of a request that may contain a value.
 type source struct {
 	kind sourceKind
-	// name is the name of a header in canonical form, of a field or parameter, or of a part of the
-	// signature.
+	// name is the canonical name of a header, or the name of a form field, a query parameter or a
+	// part of the signature.
 	name    string
 	pointer []string // the tokens of a JSON pointer
-	every   bool     // the token * in the pointer is every element of an array
+	every   bool     // whether the token * in the pointer means every element of an array
 }
 
 type sourceKind uint8
@@ -26,10 +26,10 @@ const (
 	fromPointer
 	fromForm
 	fromQuery
-	fromSignature // a part of the signature's header: signature:t
+	fromSignature // a part of the signature header: signature:t
 )
 
-// headerCharacters are the characters of a header name (RFC 9110).
+// headerCharacters holds the characters allowed in a header name (RFC 9110).
 const headerCharacters = "!#$%&'*+-.^_`|~0123456789" +
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -39,8 +39,8 @@ func validHeaderName(name string) bool {
 
 var errSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
 
-// parseSource parses a source. In the table (own) there are more kinds, and the token * of a
-// pointer means every element.
+// parseSource parses a source. In the table (own is true) there are more kinds, and the token * in
+// a pointer means every element.
 func parseSource(text string, own bool) (source, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
@@ -67,7 +67,7 @@ func parseSource(text string, own bool) (source, error) {
 	return source{}, errSource
 }
 
-// maxPointer is the maximum number of tokens of a pointer.
+// maxPointer is the maximum number of tokens in a pointer.
 const maxPointer = 32
 
 // parsePointer parses a JSON pointer (RFC 6901) to a value below the whole document.
@@ -92,8 +92,9 @@ func parsePointer(text string) ([]string, error) {
 	return tokens, nil
 }
 
-// values returns all values of a header that are not empty. For a pointer through an array it
-// returns one value for each element, or nothing if an element has none.
+// values returns all values of a header that are not empty. For a pointer through an array, it
+// returns one value for each element, or nil if any element lacks it. For other sources it returns
+// at most one value.
 func (s source) values(r *Request) []string {
 	switch s.kind {
 	case fromHeader:
@@ -132,7 +133,7 @@ func (s source) value(r *Request) string {
 		if values := s.values(r); len(values) > 0 {
 			return values[0]
 		}
-	case fromSignature: // the method reads it from the signature header
+	case fromSignature: // read by the method from the signature header
 	}
 	return ""
 }
@@ -150,10 +151,10 @@ func (s source) present(r *Request, null bool) bool {
 	return at.Exists() && (null || at.Type != gjson.Null)
 }
 
-// maxValues is the maximum number of array elements that a pointer collects.
+// maxValues is the maximum number of values that a pointer may collect. With more, it has none.
 const maxValues = 1000
 
-// point collects the strings and numbers to which a pointer refers.
+// point collects the strings and numbers that a pointer refers to. ok is false if any is missing.
 func (s source) point(values []string, at gjson.Result, pointer []string) (all []string, ok bool) {
 	if len(pointer) == 0 {
 		switch {
@@ -180,7 +181,7 @@ func (s source) point(values []string, at gjson.Result, pointer []string) (all [
 	return values, ok
 }
 
-// child returns a member of an object, or an element of an array.
+// child returns a member of an object or an element of an array.
 func child(parent gjson.Result, token string) gjson.Result {
 	var found gjson.Result
 	switch {
@@ -207,7 +208,7 @@ func child(parent gjson.Result, token string) gjson.Result {
 	return found
 }
 
-// arrayIndex parses an index of RFC 6901: digits without leading zeros.
+// arrayIndex parses an array index of RFC 6901: digits without leading zeros.
 func arrayIndex(token string) (int, bool) {
 	if token == "" || len(token) > 7 || (len(token) > 1 && token[0] == '0') {
 		return 0, false
@@ -222,10 +223,10 @@ func arrayIndex(token string) (int, bool) {
 	return index, true
 }
 
-// condition is a requirement for a source of a request: a certain value, any value, or no value.
+// condition requires that a source of a request has a certain value, any value, or no value.
 type condition struct {
 	source source
-	value  string // "*" means any value that is not empty; "" means none
+	value  string // "*" means any value that is not empty; "" means no value
 }
 
 func compileConditions(when map[string]string) ([]condition, error) {

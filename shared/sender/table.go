@@ -18,44 +18,44 @@ var presetsJSON []byte
 type Preset struct {
 	// ID is the name of the preset in a Config.
 	ID string
-	// Aliases holds other names that a Config may have in place of ID.
+	// Aliases holds other names that a Config may use instead of ID.
 	Aliases []string
 	// Title is the provider's name, for people.
 	Title string
-	Docs  string // URL of the provider's own page
+	Docs  string // URL of the provider's documentation
 	// Verifies reports whether requests are verified with a secret or a public key.
 	Verifies bool
-	Secret   *SecretInfo // nil means that it has none
+	Secret   *SecretInfo // nil means that the preset has no secret
 	// Settings holds the settings that a Config of this preset may have.
 	Settings   []Setting
-	Setup      []string // the steps to connect it, in the provider's words
-	DeliveryID []string // the preset's sources of the delivery ID, in order; signed ones come first
-	SignedIDs  []string // the sources in DeliveryID that are signed
+	Setup      []string // the steps to set it up, in the provider's terms
+	DeliveryID []string // the preset's sources of the delivery ID, in order; signed ones first
+	SignedIDs  []string // those of DeliveryID that are signed
 	Handshakes []string // the titles of the handshakes
-	Notes      []string // notes for operators, also on what is not confirmed
-	NeedsURL   bool     // the URL is signed, so the ingress needs its public URL
+	Notes      []string // notes for operators, including what is unconfirmed
+	NeedsURL   bool     // whether the URL is signed, so that the ingress needs its public URL
 }
 
 // SecretInfo describes the secret of a preset.
 type SecretInfo struct {
-	// Label is the name of the secret on the provider's pages.
+	// Label is what the provider's pages call the secret.
 	Label    string
-	Public   bool // a public key, which may be shown
-	Choose   bool // the operator chooses it, and gives it to the provider
-	Captured bool // the provider sends it; until it has, the preset may be set without one
-	Max      int  // the maximum number of secrets that are valid at the same time
+	Public   bool // whether it is a public key, which may be shown
+	Choose   bool // whether the operator chooses it and gives it to the provider
+	Captured bool // whether the provider sends it; until then, the preset may have none
+	Max      int  // maximum number of secrets that are valid at the same time
 }
 
 // Setting is one setting of a preset.
 type Setting struct {
 	// Name is the key of the setting in Config.Settings.
 	Name string `json:"name"`
-	// Label describes the setting and its values for people.
+	// Label describes the setting and its values to people.
 	Label string `json:"label"`
 	// Required means that a Config without the setting is refused.
 	Required bool `json:"required"`
-	Secret   bool `json:"secret"` // its value is never shown again
-	// Default is the value if a Config lacks the setting. "" means none.
+	Secret   bool `json:"secret"` // whether its value is never shown again
+	// Default is the value if a Config does not contain the setting. "" means none.
 	Default string   `json:"default"`
 	Values  []string `json:"values"` // the valid values; empty means that any value is valid
 }
@@ -70,8 +70,8 @@ type entry struct {
 	Settings []Setting    `json:"settings"`
 	Setup    []string     `json:"setup"`
 	Verify   []methodSpec `json:"verify"`
-	// General is hmac or header if the method is made from the settings. "" means that Verify holds
-	// the methods.
+	// General is hmac or header if the method is built from the settings. "" means that Verify
+	// holds the methods.
 	General string `json:"general"`
 	// Delivery holds the sources of delivery IDs that no signature covers, in order.
 	Delivery     []string        `json:"delivery"`
@@ -87,8 +87,8 @@ type secretSpec struct {
 	Label    string `json:"label"`
 	Public   bool   `json:"public"`
 	Choose   bool   `json:"choose"`
-	Captured string `json:"captured"` // the source of a secret that the provider sends
-	// Not lists prefixes of the provider's other keys, which people paste by mistake.
+	Captured string `json:"captured"` // source of a secret that the provider sends
+	// Not lists the prefixes of the provider's other keys, which people paste by mistake.
 	Not []string `json:"not"`
 }
 
@@ -101,7 +101,7 @@ func (e *entry) otherKeys() []string {
 
 func (e *entry) captures() bool { return e.Secret != nil && e.Secret.Captured != "" }
 
-// table returns the embedded table. A test proves that it can be parsed.
+// table returns the embedded table. A test ensures that it can be parsed.
 var table = sync.OnceValue(func() []*entry {
 	entries, err := readTable(presetsJSON)
 	if err != nil {
@@ -110,7 +110,7 @@ var table = sync.OnceValue(func() []*entry {
 	return entries
 })
 
-// readTable parses a table. It refuses unknown members and duplicate IDs.
+// readTable parses a table. Unknown members and duplicate IDs are errors.
 func readTable(text []byte) ([]*entry, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -133,7 +133,7 @@ func readTable(text []byte) ([]*entry, error) {
 	return entries, nil
 }
 
-// check refuses an entry that is incomplete or that protects from nothing.
+// check refuses an entry that is incomplete or that would not protect against anything.
 func (e *entry) check() error {
 	verifies := len(e.Verify) > 0 || e.General != ""
 	switch {
@@ -172,7 +172,7 @@ func (e *entry) check() error {
 	return err
 }
 
-// checkDelivery refuses a source of delivery IDs that is not under the method's signature.
+// checkDelivery refuses a source of delivery IDs that the method's signature does not cover.
 func (m *method) checkDelivery(texts []string) error {
 	for _, text := range texts {
 		id, err := parseIDSource(text, true)
@@ -187,7 +187,7 @@ func (m *method) checkDelivery(texts []string) error {
 	return nil
 }
 
-// find returns the preset with an ID or an alias.
+// find returns the entry with the given ID or alias. Its error is a *ConfigError.
 func find(id string) (*entry, error) {
 	for _, e := range table() {
 		if e.ID == id || slices.Contains(e.Aliases, id) {
@@ -197,7 +197,7 @@ func find(id string) (*entry, error) {
 	return nil, &ConfigError{"preset", "there is no such preset"}
 }
 
-// allSettings returns the preset's own settings and the settings that all presets of its kind have.
+// allSettings returns the preset's own settings and those that all presets of its kind have.
 func (e *entry) allSettings() []Setting {
 	all := slices.Clone(e.Settings)
 	if e.hasTime() {
@@ -219,7 +219,7 @@ func (e *entry) hasTime() bool {
 	})
 }
 
-// Presets returns all presets in the table's order.
+// Presets returns all presets, in the order of the table.
 func Presets() []Preset {
 	entries := table()
 	presets := make([]Preset, len(entries))
@@ -229,7 +229,7 @@ func Presets() []Preset {
 	return presets
 }
 
-// Lookup returns the preset with an ID or an alias.
+// Lookup returns the preset with the given ID or alias, and reports whether there is one.
 func Lookup(id string) (Preset, bool) {
 	e, err := find(id)
 	if err != nil {
@@ -262,7 +262,8 @@ func (e *entry) preset() Preset {
 	return p
 }
 
-// notes returns the entry's notes, and the consequence if a delivery ID is not under the signature.
+// notes returns the entry's notes and, if a delivery ID is not signed, a note about the
+// consequences.
 func (e *entry) notes() []string {
 	signs := slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
 		return m.Scheme != schemeStatic && m.Scheme != schemeBasic
@@ -278,13 +279,13 @@ func (e *entry) notes() []string {
 	return append(slices.Clone(e.Notes), fmt.Sprintf(unsignedNote, places))
 }
 
-// unsignedNote describes the consequence of a delivery ID that is not covered by the signature.
+// unsignedNote describes the consequences of a delivery ID that the signature does not cover.
 const unsignedNote = "The delivery ID in %s is not signed: whoever has seen one request can send " +
 	"it once more under another ID, which starts another execution, and can use up the ID of a " +
 	"delivery that is still to come. Use HTTPS, and keep the URL's token secret."
 
-// challenge returns the value of WWW-Authenticate. Its parameter is the preset's ID, which is a
-// valid token.
+// challenge returns the value of WWW-Authenticate. Except for the standard schemes, its parameter
+// is the preset's ID, which is a valid token.
 func (e *entry) challenge() string {
 	switch e.ID {
 	case "bearer":

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// template describes the signed message: literal texts and parts of the request, one after the
-// other.
+// template describes the signed message as a sequence of literals and parts of the request.
 type template []part
 
 type part struct {
@@ -21,7 +20,7 @@ type partKind uint8
 const (
 	partLiteral partKind = iota
 	partBody
-	partPayload // the body as Request.payload returns it
+	partPayload // the result of Request.payload
 	partTime    // the time as sent
 	partURL
 	partMethod
@@ -29,8 +28,8 @@ const (
 	partSource
 )
 
-// parseTemplate parses a template. The table's own templates may also have {payload}, {secret},
-// {ptr:…} and {form:…}. id is the source of {id}.
+// parseTemplate parses a template. In the table (own is true) it may also contain {payload},
+// {secret}, {ptr:…} and {form:…}. id is the source of {id}.
 func parseTemplate(text string, own bool, id *source) (template, error) {
 	var t template
 	for text != "" {
@@ -102,7 +101,7 @@ func (t template) has(kind partKind) bool {
 // coversBody reports whether the whole body is signed.
 func (t template) coversBody() bool { return t.has(partBody) || t.has(partPayload) }
 
-// missing returns the first part of the template that a request lacks, or "".
+// missing returns the first source in the template that the request has no value for, or "".
 func (t template) missing(r *Request) string {
 	for i := range t {
 		if t[i].kind == partSource && t[i].source.value(r) == "" {
@@ -136,7 +135,7 @@ func (s source) String() string {
 	}
 }
 
-// write writes the signed message, with the time as it was sent. It fails only if write can fail.
+// write passes the parts of the signed message to write, in order. time is the time as it was sent.
 func (t template) write(write func([]byte), r *Request, time string, secret []byte) {
 	for i := range t {
 		switch p := &t[i]; p.kind {

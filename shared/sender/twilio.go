@@ -13,12 +13,13 @@ import (
 	"strings"
 )
 
-// bodyHash is the URL parameter that holds the hash of a body that is not a form.
+// bodyHash is the URL parameter that contains the hash of a body that is not a form.
 const bodyHash = "bodySHA256"
 
 // twilioSums returns the signatures that a request of Twilio may have: over the URL and, for a
-// form, every name with its values, sorted. For other bodies the URL has the hash. Twilio signs the
-// URL with or without its port. It returns nothing if the request cannot be Twilio's.
+// form, every name with its values, sorted. For other bodies, the URL contains the hash of the
+// body. Twilio signs the URL with or without its port. If the request cannot be from Twilio,
+// twilioSums returns nil.
 func twilioSums(secret []byte, r *Request) [][]byte {
 	var tail []byte
 	if claimed := r.queryOfURL(bodyHash); claimed != "" {
@@ -29,7 +30,7 @@ func twilioSums(secret []byte, r *Request) [][]byte {
 		}
 	} else {
 		f := parseForm(string(r.Body))
-		if !f.ok && len(r.Body) > 0 { // a part of it would not be signed
+		if !f.ok && len(r.Body) > 0 { // otherwise a part of it would not be signed
 			return nil
 		}
 		tail = sortedFields(f.fields)
@@ -44,7 +45,7 @@ func twilioSums(secret []byte, r *Request) [][]byte {
 	return sums
 }
 
-// queryOfURL returns a parameter of the signed URL.
+// queryOfURL returns the first value of a parameter of the signed URL, or "".
 func (r *Request) queryOfURL(name string) string {
 	_, query, _ := strings.Cut(r.URL, "?")
 	for _, f := range parseForm(query).fields {
@@ -55,8 +56,8 @@ func (r *Request) queryOfURL(name string) string {
 	return ""
 }
 
-// sortedFields returns the names of the fields, sorted by bytes, each followed by its distinct
-// values, sorted.
+// sortedFields returns the field names, sorted by bytes, each followed by its distinct values,
+// sorted.
 func sortedFields(fields []field) []byte {
 	fields = slices.Clone(fields)
 	slices.SortFunc(fields, func(a, b field) int {
@@ -73,7 +74,7 @@ func sortedFields(fields []field) []byte {
 	return text.Bytes()
 }
 
-// urlsWithAndWithoutPort returns a URL with its port, or the default port of its scheme, and
+// urlsWithAndWithoutPort returns a URL twice: with its port, or the default port of its scheme, and
 // without a port.
 func urlsWithAndWithoutPort(text string) []string {
 	u, err := url.Parse(text)
