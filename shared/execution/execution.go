@@ -1,5 +1,5 @@
-// Package execution is the domain: an execution, its states, how its ID is made, and how a body
-// becomes the input of a workflow. It imports the standard library only.
+// Package execution is the domain model: an execution, its states, how its ID is derived, and how a
+// request body becomes the input of a workflow. It imports only the standard library.
 package execution
 
 import (
@@ -10,8 +10,9 @@ import (
 // Status is the state of an execution.
 type Status string
 
-// The states. An execution goes from queued through running to succeeded or failed, or it is
-// rejected from the beginning; or canceled before it ends. The last four are final.
+// The states. An execution goes from queued through running to succeeded or failed, or becomes
+// canceled on the way; or it is rejected from the beginning. Succeeded, Failed, Rejected and
+// Canceled are final.
 const (
 	Queued    Status = "queued"
 	Running   Status = "running"
@@ -21,16 +22,16 @@ const (
 	Canceled  Status = "canceled"
 )
 
-// Statuses returns all states. Databases hold a state's place in this list: a new one is added at
-// its end.
+// Statuses holds all states. Databases store a state's index in this list, so new ones must be
+// appended.
 var Statuses = []Status{Queued, Running, Succeeded, Failed, Rejected, Canceled}
 
-// Final reports whether s never changes any more.
+// Final reports whether the state can no longer change.
 func (s Status) Final() bool {
 	return s == Succeeded || s == Failed || s == Rejected || s == Canceled
 }
 
-// Follows reports whether an execution may go from the state before to s.
+// Follows reports whether an execution may change from the state before to s.
 func (s Status) Follows(before Status) bool {
 	switch s {
 	case Running:
@@ -47,24 +48,25 @@ func (s Status) Follows(before Status) bool {
 // Source says what started an execution.
 type Source string
 
-// The sources: a request to the webhook endpoint; an operator by a rerun, a replay or a requeue; or
-// an operator event of the account.
+// The sources: a request to the webhook endpoint; an operator's rerun, replay or requeue; and an
+// operator event of the account.
 const (
 	Webhook Source = "webhook"
 	Rerun   Source = "rerun"
 	Event   Source = "event"
 )
 
-// Sources returns all sources.
+// Sources holds all sources.
 var Sources = []Source{Webhook, Rerun, Event}
 
-// Values holds the headers or query parameters of a request: a name with its values, in the order
-// in which they were sent. Names have no order. Names of headers are in canonical form
-// (X-Github-Event), however they were sent; Get finds both forms. Names of parameters are as sent.
+// Values holds the headers or the query parameters of a request: each name with its values, in the
+// order in which they were sent. The names themselves have no order. Names of headers are in
+// canonical form (X-Github-Event), no matter how they were sent; Get finds them in any form. Names
+// of parameters are as sent.
 type Values map[string][]string
 
-// Get returns the first value of name, or of the header whose canonical form name has; "" if there
-// is none.
+// Get returns the first value of name or, if there is no such name, of the header whose canonical
+// form is that of name. It returns "" if there is none.
 func (v Values) Get(name string) string {
 	values, ok := v[name]
 	if !ok {
@@ -76,51 +78,51 @@ func (v Values) Get(name string) string {
 	return values[0]
 }
 
-// Start is the beginning of one execution: the message that a workflow runner gets.
+// Start is the beginning of one execution: the message that a workflow runner receives.
 type Start struct {
 	ID         string // the execution's ID: a UUID in lower case
 	WorkflowID string // the workflow to run
-	NodeID     string // the trigger node at which the run starts
+	NodeID     string // the trigger node that the workflow starts at
 	AccountID  string // the account of the workflow
 	Queue      string // the runner queue
 	Source     Source // what started the execution
-	DeliveryID string // the sender's ID of the delivery; "" if it sent none
-	RerunOf    string // the ID of the execution that it reruns; "" for none
-	ReplayOf   string // the ID of the execution whose request it repeats; "" for none
+	DeliveryID string // the sender's delivery ID; "" if it sent none
+	RerunOf    string // the ID of the execution that this one reruns; "" for none
+	ReplayOf   string // the ID of the execution whose request is replayed; "" for none
 
 	AcceptedAt time.Time // when the ingress or the operators' API accepted it
 	Payload    Payload   // the body
 	Headers    Values    // the request's headers, without credentials
-	Query      Values    // the request's parameters, without the token
+	Query      Values    // the query parameters, without the token
 	TokenID    string    // the ID of the token that was used; "" for a rerun
 	Trace      string    // the W3C traceparent
 
 	Sender   string // the preset of the node's sender; "" if the node has none
-	Verified bool   // the request was verified as the sender's
-	// DeliveryDerived reports that the delivery ID comes from the body, is a hash, or is under the
-	// sender's signature: see DerivedDelivery and SignedDelivery.
+	Verified bool   // whether the request was verified to be from the sender
+	// DeliveryDerived reports whether the delivery ID comes from the body, is a hash, or is covered
+	// by the sender's signature: see DerivedDelivery and SignedDelivery.
 	DeliveryDerived bool
-	// OrderKey is the order key: executions of one workflow and one key run one after the other. ""
-	// means that the execution has no order.
+	// OrderKey is the order key: executions of one workflow with the same key run one after
+	// another. "" means that the execution is not ordered.
 	OrderKey string
 }
 
-// Rejection is a request that was refused because its workflow is inactive. It is recorded, and no
-// run starts.
+// Rejection is a request that was refused because its workflow is inactive. It is recorded, but
+// does not run.
 type Rejection struct {
-	ID         string    // the rejected execution's ID: a UUID, which no run has
+	ID         string    // the rejected execution's ID: a UUID that no other execution has
 	WorkflowID string    // the inactive workflow
 	NodeID     string    // the trigger node whose token was used
 	AccountID  string    // the account of the workflow
 	Queue      string    // the runner queue
-	DeliveryID string    // the sender's ID of the delivery; "" if it sent no valid one
+	DeliveryID string    // the sender's delivery ID; "" if it sent no valid one
 	At         time.Time // when the request arrived
-	// Payload is the body, or only its type if it was not read. Its kind is NoBody also for a body
-	// that is declared as JSON and is not JSON.
+	// Payload is the body, or only its type if it was not read. Its kind is NoBody also if the body
+	// is declared as JSON but is not JSON.
 	Payload      Payload
-	DeclaredSize int64  // the body's length in bytes: the declared one if it was not read
+	DeclaredSize int64  // the body's length in bytes; the declared one if it was not read
 	Headers      Values // the request's headers, without credentials
-	Query        Values // the request's parameters, without the token
+	Query        Values // the query parameters, without the token
 	Code         string // the code of the refusal
 	TokenID      string // the ID of the token that was used
 	Trace        string // the W3C traceparent
@@ -134,30 +136,30 @@ type Rejection struct {
 type Progress struct {
 	ID string // the execution's ID
 	// Queue and WorkflowID come from the subject of the report. A runner can name any execution of
-	// its queue, so the recorder compares them with the record.
+	// its queue, so whoever records the report compares them with the record.
 	Queue      string
 	WorkflowID string    // see Queue
 	Status     Status    // Running, Succeeded, Failed or Canceled
 	At         time.Time // when the execution reached the status, by the runner's clock
-	// StartedAt is the time at which the last attempt began, with Succeeded, Failed or Canceled.
-	// Zero means that it is not known.
+	// StartedAt is when the last attempt began, with Succeeded, Failed or Canceled. Zero means
+	// unknown.
 	StartedAt time.Time
-	Attempt   int    // the number of the attempt, from 1; 0 means not known
-	Error     string // the reason of the failure, with Failed
+	Attempt   int    // number of the attempt, from 1; 0 means unknown
+	Error     string // why it failed, with Failed
 	Output    []byte // the output, with Succeeded: one JSON text, or empty
 }
 
-// NamePattern is the regular expression for IDs of workflows, nodes and accounts, and for queues.
+// NamePattern is the regular expression for the IDs of workflows, nodes and accounts, and for the
+// names of queues and groups.
 const NamePattern = `^[A-Za-z0-9_-]{1,64}$`
 
-// DefaultQueue is the queue of a workflow that names none.
+// DefaultQueue is the queue of a workflow that does not name one.
 const DefaultQueue = "default"
 
 // MaxDeliveryID is the maximum length of a delivery ID in bytes.
 const MaxDeliveryID = 255
 
-// ValidName reports whether s can be an ID of a workflow, node or account, or a queue:
-// [A-Za-z0-9_-]{1,64}.
+// ValidName reports whether s matches NamePattern.
 func ValidName(s string) bool {
 	if s == "" || len(s) > 64 {
 		return false

@@ -3,34 +3,34 @@ package execution
 import "encoding/hex"
 
 // IDForDelivery returns the ID of the execution that a delivery starts. It is the same for the same
-// workflow, node and delivery ID, so that a repeat is recognised without a look-up. It is a UUID of
-// version 8 (RFC 9562) made from a SHA-256.
+// workflow, node and delivery ID, so a repeat is recognized without a lookup. It is a version 8
+// UUID (RFC 9562), made from a SHA-256.
 func IDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("start", workflowID, nodeID, deliveryID)
 }
 
-// DerivedDelivery marks a delivery ID that comes from the body or is a hash, so that it cannot
-// collide with one from a header. Only the functions that make execution IDs use the result.
+// DerivedDelivery marks a delivery ID that comes from the body or is a hash. The mark keeps it from
+// colliding with one from a header. Only the functions that make execution IDs use the result.
 func DerivedDelivery(deliveryID string) string { return "\x00" + deliveryID }
 
-// SignedDelivery marks a delivery ID that is under the sender's signature, so that it cannot
-// collide with any other: a header's, or a derived one, which has no NUL. Only the functions that
-// make execution IDs use the result.
+// SignedDelivery marks a delivery ID that is covered by the sender's signature. The mark keeps it
+// from colliding with any other, from a header or derived. Only the functions that make execution
+// IDs use the result.
 func SignedDelivery(deliveryID string) string { return "\x00\x00" + deliveryID }
 
-// EventDelivery marks the ID of an operator event, so that it cannot collide with the delivery ID
-// of a request. Only the functions that make execution IDs use the result.
+// EventDelivery marks the ID of an operator event. The mark keeps it from colliding with the
+// delivery ID of a request. Only the functions that make execution IDs use the result.
 func EventDelivery(eventID string) string { return "\x00\x00\x00" + eventID }
 
 // RejectedIDForDelivery returns the ID of the record of a delivery to an inactive workflow. It
-// differs from IDForDelivery, so that the same delivery can still start an execution once the
+// differs from that of IDForDelivery: the same delivery can still start an execution once the
 // workflow is active.
 func RejectedIDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("rejected", workflowID, nodeID, deliveryID)
 }
 
 // IDForRequeue returns the ID of the execution that a requeue starts. It is the same for the same
-// original, so that requeueing twice starts one execution.
+// original, so requeuing twice starts only one execution.
 func IDForRequeue(executionID string) string {
 	return hashUUID("requeue", "", "", executionID)
 }
@@ -41,8 +41,8 @@ func IDForReplay(executionID, key string) string {
 	return hashUUID("replay", executionID, "", key)
 }
 
-// hashUUID hashes its parts. Only the last part can contain a NUL, so different lists of parts
-// never join to the same text.
+// hashUUID returns a UUID that is a hash of its arguments. Only the last one may contain a NUL, so
+// different arguments are never joined to the same text.
 func hashUUID(kind, workflowID, nodeID, deliveryID string) string {
 	const nul = "\x00"
 	sum := SHA256("hookstart", nul, kind, nul, workflowID, nul, nodeID, nul, deliveryID)

@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// BodyKind is the way in which the input is made from the body.
+// BodyKind says how the input is made from the body.
 type BodyKind uint8
 
-// The kinds of a body. NoBody is the kind of a rejected execution whose body was not read, or is
-// declared as JSON and is not JSON.
+// The kinds of bodies. NoBody is the kind of a rejected execution whose body was not read, or was
+// declared as JSON but is not JSON.
 const (
 	NoBody BodyKind = iota
 	JSON
@@ -21,19 +21,19 @@ const (
 	Binary
 )
 
-// Payload is the body of a request and how to interpret it.
+// Payload is the body of a request, and how to interpret it.
 type Payload struct {
-	ContentType string // the media type as sent, with its parameters
+	ContentType string // the Content-Type as sent, with its parameters
 	// Kind says how the input is made from Body.
 	Kind BodyKind
 	Body []byte // the body as sent
 }
 
-// ErrNotJSON means that a body was declared as application/json and is not one JSON text.
+// ErrNotJSON means that a body was declared as application/json but is not one JSON text.
 var ErrNotJSON = errors.New("the body is not one JSON text")
 
-// NewPayload determines how a body is interpreted. Only a body of the media type application/json
-// is read as JSON; if it is not valid, NewPayload returns ErrNotJSON.
+// NewPayload determines how to interpret a body. Only a body of the media type application/json is
+// treated as JSON; if it is invalid, NewPayload returns ErrNotJSON.
 func NewPayload(contentType string, body []byte) (Payload, error) {
 	p := Payload{ContentType: contentType, Body: body}
 	switch {
@@ -51,18 +51,17 @@ func NewPayload(contentType string, body []byte) (Payload, error) {
 }
 
 // isJSON reports whether the media type is application/json, in any case. Parameters, even
-// malformed ones, change nothing.
+// malformed ones, are ignored.
 func isJSON(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	return strings.EqualFold(strings.Trim(mediaType, " \t"), "application/json")
 }
 
-// Form parses a body of the type application/x-www-form-urlencoded: some senders put JSON into its
-// field payload. If a pair cannot be unescaped, Form returns an error together with the other
-// pairs.
+// Form parses an application/x-www-form-urlencoded body; some senders put JSON into its field
+// payload. If a pair cannot be unescaped, Form returns an error together with the other pairs.
 func (p Payload) Form() (url.Values, error) { return url.ParseQuery(string(p.Body)) }
 
-// Input returns the JSON document that the workflow gets:
+// Input returns the JSON document that is passed to the workflow:
 //
 //	JSON    the body itself
 //	Text    {"body": "<the text>"}
@@ -92,7 +91,7 @@ func (p Payload) Input() []byte {
 func mustMarshal(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // structs of strings always marshal
+		panic(err) // structs of strings can always be marshaled
 	}
 	return text
 }

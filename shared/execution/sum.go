@@ -15,12 +15,12 @@ type summing struct {
 
 var sums = sync.Pool{New: func() any { return &summing{hash: sha256.New()} }}
 
-// keptText is the capacity in bytes of the largest buffer that returns to the pool.
+// keptText is the capacity in bytes of the largest buffer that is returned to the pool.
 const keptText = 4 << 10
 
-// SHA256 returns the SHA-256 of the joined parts without an allocation. sha256.Sum256 allocates
-// three times, and its text as well, where a profile makes the compiler inline it (Go 1.26): 900
-// bytes for the two sums of a request.
+// SHA256 returns the SHA-256 of the concatenated parts without allocating. sha256.Sum256 allocates
+// three times, and once more for its input, if a profile makes the compiler inline it (Go 1.26):
+// 900 bytes for the two sums of a request.
 func SHA256(parts ...string) [sha256.Size]byte {
 	s, ok := sums.Get().(*summing)
 	if !ok {

@@ -1,8 +1,8 @@
-// Package filter decides which requests start an execution. A filter is a JSON object of places in
-// a request and of conditions that the values at these places must meet.
+// Package filter decides which requests start an execution. A filter is a JSON object that maps
+// places in a request to conditions on the values there.
 //
-// The package is pure: it takes a request as a value and returns a verdict. Every filter that can
-// be parsed can be evaluated for every request.
+// The package is pure: it is given a request as a value and returns a verdict. Every filter that
+// can be parsed can be evaluated for every request.
 package filter
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// These are the limits of a filter.
+// Limits on a filter.
 const (
-	// MaxBytes is the maximum length of a filter, as compact JSON.
+	// MaxBytes is the maximum length of a filter in bytes, as compact JSON.
 	MaxBytes = 16 << 10
 	// MaxPlaces is the maximum number of places in a filter.
 	MaxPlaces = 50
@@ -27,11 +27,11 @@ const (
 
 // Error describes what is wrong with a filter. It is for the operator who set the filter.
 type Error struct {
-	Place  string // the place whose condition is wrong; "" means that the whole filter is wrong
+	Place  string // the place whose condition is wrong; "" for the whole filter
 	Detail string // what is wrong and what to do
 }
 
-// Error returns the place, if there is one, and what is wrong with it.
+// Error returns the place, if there is one, and the detail.
 func (e *Error) Error() string {
 	if e.Place == "" {
 		return e.Detail
@@ -39,19 +39,19 @@ func (e *Error) Error() string {
 	return e.Place + ": " + e.Detail
 }
 
-// Filter is a compiled filter. It is immutable, and safe for concurrent use.
+// Filter is a compiled filter. It is immutable and safe for concurrent use.
 type Filter struct {
 	text       string
 	conditions []condition
-	pointers   *pointers // nil means that no condition refers to the body's JSON
+	pointers   *pointers // nil means that no condition is about the body's JSON
 }
 
-// condition is the condition that the value at one place must meet.
+// condition is a test of the value at one place.
 type condition struct {
-	text  string // the place as it is written in the filter
+	text  string // the place as written in the filter
 	place sender.Place
-	// slot is the index of the place's JSON pointer in pointers. -1 means that the place is not a
-	// JSON pointer.
+	// slot is the index of the place's JSON pointer in pointers, or -1 if the place is not a JSON
+	// pointer.
 	slot int
 	test test
 }
@@ -102,10 +102,10 @@ func Parse(text []byte) (*Filter, error) {
 func (f *Filter) String() string { return f.text }
 
 // Match reports whether a request meets all conditions. If it does not, place is the first place
-// whose condition does not hold, as it is written in the filter.
+// whose condition does not hold, as written in the filter.
 func (f *Filter) Match(r *sender.Request) (place string, ok bool) {
 	var room [8]value
-	var found []value // the values of pointers, once the document was read
+	var found []value // the values of the pointers, once the document has been read
 	for i := range f.conditions {
 		c := &f.conditions[i]
 		var v value
@@ -133,7 +133,7 @@ type member struct {
 	value json.RawMessage
 }
 
-// object returns the members of a JSON object, in their order.
+// object returns the members of a JSON object, in order. Duplicate names are an error.
 func object(text []byte) ([]member, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	token, err := decoder.Token()

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// MaxKey is the maximum length of a key as it stands in a request, in bytes. A longer key is
+	// MaxKey is the maximum length in bytes of a key that is used unchanged. A longer key is
 	// replaced by its hash.
 	MaxKey = 255
-	// hashedKey is the prefix of a key that was replaced by its hash.
+	// hashedKey is the prefix of a key that has been replaced by its hash.
 	hashedKey = "sha256:"
 )
 
-// Key is a compiled place whose value is the order key of a request. It is immutable, and safe for
+// Key is a compiled place that contains the order key of a request. It is immutable and safe for
 // concurrent use.
 type Key struct {
 	text     string
@@ -24,7 +24,7 @@ type Key struct {
 	pointers *pointers // nil means that the place is not a JSON pointer
 }
 
-// ParseKey compiles a place. The error is an *Error.
+// ParseKey compiles a place. Its error is an *Error.
 func ParseKey(text string) (*Key, error) {
 	if len(text) > MaxBytes || !utf8.ValidString(text) {
 		return nil, &Error{Detail: "is longer than 16 KiB, or is not UTF-8"}
@@ -40,12 +40,12 @@ func ParseKey(text string) (*Key, error) {
 	return k, nil
 }
 
-// String returns the place as it was written.
+// String returns the place as it was given to ParseKey.
 func (k *Key) String() string { return k.text }
 
-// Of returns the key of a request: a text, or a number or a truth value as it is written. It
-// returns "" for a request without a key: there is nothing at the place, or an empty text, null, an
-// object or an array. A key that is long, or not UTF-8, is replaced by its hash.
+// Of returns the key of a request: a string, or a number or a boolean as written. It returns "" if
+// the request has no key: there is nothing at the place, or an empty string, null, an object or an
+// array. A key that is too long or not UTF-8 is replaced by its hash.
 func (k *Key) Of(r *sender.Request) string {
 	var key string
 	if k.pointers == nil {

@@ -5,19 +5,19 @@ import (
 	"strconv"
 )
 
-// pointers are JSON pointers that are looked up together, in one pass over the document that ends
-// when all of them are decided.
+// pointers is a set of JSON pointers that are resolved together, in one pass over the document. The
+// pass stops as soon as all of them are decided.
 type pointers struct {
 	root  *node
 	slots int // number of pointers
 	nodes int // number of nodes in the tree
 }
 
-// node is one step of one or several pointers.
+// node is one step of one or more pointers.
 type node struct {
-	number   int    // number in the tree, from 0
-	name     string // name of the member that leads here
-	index    int    // index of the element that leads here; -1 means that the name is not an index
+	number   int    // number of the node in the tree, from 0
+	name     string // name of the member that this step selects
+	index    int    // index of the element that this step selects; -1 if name is not an index
 	slots    []int  // slots of the pointers that end here
 	below    int    // number of pointers that end here or below
 	children []*node
@@ -56,8 +56,8 @@ func (n *node) child(name string) *node {
 	return nil
 }
 
-// find returns the value of each pointer in a document, which is valid JSON or empty. The values
-// are stored in room if it is large enough.
+// find returns the value of each pointer in a document, which must be valid JSON or empty. The
+// values are stored in room if it is large enough.
 func (p *pointers) find(room []value, document []byte) []value {
 	s := scanner{text: document, left: p.slots}
 	if cap(room) < p.slots {
@@ -75,17 +75,17 @@ func (p *pointers) find(room []value, document []byte) []value {
 	return s.found
 }
 
-// scanner reads a document, which must be valid.
+// scanner scans a document, which must be valid JSON.
 type scanner struct {
 	text  []byte
 	at    int
 	found []value
-	left  int    // number of pointers that are not decided
-	seen  []bool // whether a node was reached, by node: a second member of that name is ignored
+	left  int    // number of pointers that are not yet decided
+	seen  []bool // whether a node has been reached, by number: a duplicate member is ignored
 }
 
-// value reads the value at the position, to which a node leads. It stops as soon as all pointers
-// are decided.
+// value scans the value at the current position, which is the one that n stands for. It stops as
+// soon as all pointers are decided.
 func (s *scanner) value(n *node) {
 	s.space()
 	before := s.left
@@ -108,7 +108,7 @@ func (s *scanner) value(n *node) {
 	s.left = min(s.left, before-n.below)
 }
 
-// note stores a value that was read for the pointers that end at a node.
+// note stores the value of the pointers that end at a node.
 func (s *scanner) note(n *node, v value) {
 	for _, slot := range n.slots {
 		s.found[slot] = v
@@ -116,11 +116,12 @@ func (s *scanner) note(n *node, v value) {
 	s.left -= len(n.slots)
 }
 
+// noteAt stores, for the pointers that end at a node, the kind of the value that begins at start.
 func (s *scanner) noteAt(n *node, k kind, start int) {
 	s.note(n, value{kind: k, json: s.text[start : start+1]})
 }
 
-// members reads the members of an object.
+// members scans the members of an object.
 func (s *scanner) members(n *node) {
 	s.at++ // {
 	for s.left > 0 {
@@ -149,7 +150,7 @@ func (s *scanner) members(n *node) {
 	}
 }
 
-// named returns the child for a member's name, which is given as it stands in the document.
+// named returns the child for a member's name, which is quoted as in the document.
 func (n *node) named(quoted []byte, escaped bool) *node {
 	name := quoted[1 : len(quoted)-1]
 	if escaped {
@@ -163,7 +164,7 @@ func (n *node) named(quoted []byte, escaped bool) *node {
 	return nil
 }
 
-// elements reads the elements of an array.
+// elements scans the elements of an array.
 func (s *scanner) elements(n *node) {
 	s.at++ // [
 	for index := 0; s.left > 0; index++ {
@@ -190,7 +191,7 @@ func (s *scanner) elements(n *node) {
 	}
 }
 
-// skip reads a complete value.
+// skip scans a complete value and returns it.
 func (s *scanner) skip() value {
 	start := s.at
 	switch c := s.text[s.at]; c {
@@ -215,7 +216,7 @@ func (s *scanner) skip() value {
 	}
 }
 
-// ends reports whether c is a character that can follow a number or a word.
+// ends reports whether c may follow a number, true, false or null.
 func ends(c byte) bool {
 	switch c {
 	case ',', '}', ']', ' ', '\t', '\r', '\n':
@@ -244,7 +245,7 @@ func (s *scanner) container() {
 	}
 }
 
-// quoted skips a string, and reports whether it has escapes.
+// quoted skips a string and reports whether it contains escapes.
 func (s *scanner) quoted() (escaped bool) {
 	s.at++
 	for {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// kind is the kind of a value at a place.
+// kind is the kind of the value at a place.
 type kind uint8
 
 const (
@@ -19,17 +19,18 @@ const (
 	kindOther // an object or an array
 )
 
-// value is the value at a place of a request.
+// value is the value at a place in a request.
 type value struct {
 	kind kind
-	// text is the value of a header, a field or a parameter, which has no type. "" for JSON.
+	// text is the value of a header, a form field or a query parameter, which has no type. It is ""
+	// for a value in JSON.
 	text string
-	// json is the value as the document writes it. nil means that it is not from the document.
+	// json is the value as written in the document. nil means that it is not from the document.
 	json []byte
 }
 
-// is reports whether a value equals a value in a filter. A text outside of the JSON equals a number
-// or a truth value that is written in the same way.
+// is reports whether a value equals a value in the filter. A text that is not from JSON equals a
+// number or a boolean that is written the same way.
 func (v value) is(l *literal) bool {
 	switch l.kind {
 	case kindText:
@@ -45,7 +46,7 @@ func (v value) is(l *literal) bool {
 		return v.kind == kindBool && (v.json[0] == 't') == l.truth
 	case kindNull:
 		return v.kind == kindNull
-	case kindAbsent, kindOther: // a literal has another kind
+	case kindAbsent, kindOther: // a literal is of another kind
 	}
 	return false
 }
@@ -70,14 +71,14 @@ func (v value) asNumber() (decimal, bool) {
 	return decimal{}, false
 }
 
-// unquote returns the text of a JSON string.
+// unquote returns the value of a JSON string.
 func unquote(quoted []byte) string {
 	inner := quoted[1 : len(quoted)-1]
 	for _, c := range inner {
 		if c == '\\' {
 			var text string
 			if json.Unmarshal(quoted, &text) != nil {
-				return "" // the document is valid
+				return "" // cannot happen: the document is valid
 			}
 			return text
 		}
@@ -85,15 +86,15 @@ func unquote(quoted []byte) string {
 	return string(inner)
 }
 
-// decimal is the number 0.digits × 10^exponent. Numbers are compared exactly: an ID beyond 2^53
+// decimal is the number 0.digits × 10^exponent. Numbers are compared exactly, so an ID beyond 2^53
 // does not equal the next one.
 type decimal struct {
 	negative bool
-	digits   string // without zeros at its ends; "" means zero
+	digits   string // without leading or trailing zeros; "" means zero
 	exponent int64
 }
 
-// farExponent replaces exponents that no digits can reach.
+// farExponent replaces exponents that are too large for any number of digits to make up for.
 const farExponent = 1 << 60
 
 // parseDecimal returns the value of a JSON number.
@@ -124,7 +125,7 @@ func parseDecimal(text string) decimal {
 	return d
 }
 
-// compare returns -1 if d is less than other, 0 if they are equal, and 1 otherwise.
+// compare returns -1 if d is less than other, 0 if they are equal, and 1 if d is greater.
 func (d decimal) compare(other decimal) int {
 	if s, o := d.sign(), other.sign(); s != o || s == 0 {
 		return cmp.Compare(s, o)
@@ -148,7 +149,7 @@ func (d decimal) sign() int {
 	}
 }
 
-// isNumber reports whether a text is a JSON number.
+// isNumber reports whether text is a JSON number.
 func isNumber(text string) bool {
 	digits := func() bool {
 		rest := strings.TrimLeft(text, "0123456789")

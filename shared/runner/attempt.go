@@ -16,14 +16,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// maxError is the maximum number of bytes of the reason in a report.
+// maxError is the maximum number of bytes of the error in a report.
 const maxError = 4000
 
-// reportOverhead is the number of bytes that a report needs besides the output.
+// reportOverhead is the number of bytes that a report needs in addition to the output.
 const reportOverhead = 16 << 10
 
-// begin handles one message. The handler gets its own goroutine, and keeps a place until it has
-// returned or was abandoned. o is nil for a message without an order key.
+// begin handles one message. The handler runs in a separate goroutine, and occupies a concurrency
+// slot until it has returned or been abandoned. o is nil for a message without an order key.
 func (r *runner) begin(msg jetstream.Msg, o *ordered) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
@@ -62,25 +62,25 @@ func (r *runner) begin(msg jetstream.Msg, o *ordered) {
 	go r.runUnlessCanceled(r.startSpan(m, msg.Subject()), m)
 }
 
-// leave frees a place.
+// leave frees a concurrency slot.
 func (r *runner) leave() { r.places <- struct{}{} }
 
-// giveUp ends an execution that no runner has finished in any of its attempts.
+// giveUp fails an execution that no runner has finished in any of its attempts.
 func (r *runner) giveUp(m *message) {
-	m.attempt = r.Attempts // the last attempt that a handler may have seen
+	m.attempt = r.Attempts // the last attempt in which a handler may have been called
 	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not "+
 		"return in time", r.Attempts)
 	r.end(m, execution.Progress{Status: execution.Failed}, failure(err))
 	r.leave()
 }
 
-// runOrdered makes an attempt with an execution that has an order key, unless it has ended already,
-// or another member may have it.
+// runOrdered makes an attempt at an execution that has an order key, unless the execution has
+// already ended or another member may have it.
 func (r *runner) runOrdered(ctx context.Context, m *message) {
 	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
 	ended, err := r.hasEnded(r.working, m)
 	switch {
-	case err != nil: // the runner stops
+	case err != nil: // the runner is stopping
 		r.note(m.start, m.attempt, m.began, HandedBack, failure(err))
 		r.handBack(m, 0)
 	case !r.underway.holds(m):
@@ -101,11 +101,11 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 	r.leave()
 }
 
-// errNotRun is the error of the span of an attempt whose handler was not called.
+// errNotRun is the error of the span of an attempt in which the handler was not called.
 var errNotRun = errors.New("the handler was not called: the execution has ended, or another " +
 	"member may have it")
 
-// run makes an attempt, in the context of its span.
+// run calls the handler. ctx contains the attempt's span.
 func (r *runner) run(ctx context.Context, m *message) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -127,16 +127,16 @@ func (r *runner) run(ctx context.Context, m *message) {
 	}
 }
 
-// abandon finishes an attempt whose handler did not return in time.
+// abandon finishes an attempt whose handler has not returned in time.
 func (r *runner) abandon(ctx context.Context, m *message) {
 	r.finish(ctx, m, failure(fmt.Errorf("the handler did not return within %s", r.Timeout)))
 }
 
-// finish reports how an attempt ended, and frees its place.
+// finish reports the result of an attempt and frees its concurrency slot.
 func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	defer r.leave()
 	if most := MaxOutput(r.nc); int64(len(o.output)) > most {
-		// The NATS server would refuse the report each time.
+		// The NATS server would refuse the report every time.
 		o = failure(Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most "+
 			"%d: store it elsewhere and return a reference", len(o.output), most)))
 	}
@@ -164,7 +164,7 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	}
 }
 
-// pause returns the time to wait before the attempt after this one.
+// pause returns how long to wait before the next attempt. attempt is the number of the last one.
 func (r *runner) pause(attempt int, o outcome) (wait time.Duration) {
 	if o.after > 0 {
 		return o.after
@@ -174,8 +174,8 @@ func (r *runner) pause(attempt int, o outcome) (wait time.Duration) {
 	return r.Backoff(attempt)
 }
 
-// end reports a final state, and acknowledges the message when the report is confirmed. Without the
-// confirmation, the execution runs again.
+// end reports a final state, and acknowledges the message once the report is confirmed. If it is
+// not confirmed, the execution runs again.
 func (r *runner) end(m *message, p execution.Progress, o outcome) {
 	p.Error = o.reason
 	p.Attempt = m.attempt
@@ -201,7 +201,7 @@ func (r *runner) end(m *message, p execution.Progress, o outcome) {
 	})
 }
 
-// handBack returns the message to the group: any member gets it after the delay.
+// handBack returns the message to the group: it is redelivered to any member after the delay.
 func (r *runner) handBack(m *message, after time.Duration) {
 	r.underway.remove(m)
 	if r.underway.holds(m) {
@@ -210,8 +210,8 @@ func (r *runner) handBack(m *message, after time.Duration) {
 	r.done(m)
 }
 
-// reportRunning publishes a report that a handler is working. It is not confirmed: the final report
-// makes up for a lost one. A report that arrives after the final report changes nothing.
+// reportRunning publishes a report that the execution is running. The report is not confirmed: the
+// final one makes up for a lost one. A report that arrives after the final one has no effect.
 func (r *runner) reportRunning(m *message) {
 	if msg, err := r.progress(m, execution.Progress{
 		Status:  execution.Running,
@@ -222,13 +222,13 @@ func (r *runner) reportRunning(m *message) {
 	}
 }
 
-// placeOf returns the place of the queue from which a message came.
+// placeOf returns the place that a message was stored in.
 func placeOf(msg jetstream.Msg) stream.Place {
 	place, _ := stream.PlaceOf(msg.Subject())
 	return place
 }
 
-// progress returns a report, which goes to the stream of reports beside the stream of the start.
+// progress returns a report for the stream of reports that belongs to the stream of the start.
 func (r *runner) progress(m *message, p execution.Progress) (*nats.Msg, error) {
 	start := m.start
 	p.ID = start.ID
@@ -242,7 +242,7 @@ func (r *runner) progress(m *message, p execution.Progress) (*nats.Msg, error) {
 	return m.place.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)
 }
 
-// note reports an attempt to Observe, and writes its log line.
+// note passes an attempt to Observe and logs it.
 func (r *runner) note(
 	start *execution.Start, attempt int, began time.Time, what Result, o outcome,
 ) {
@@ -268,7 +268,7 @@ func (r *runner) note(
 	})
 }
 
-// log writes a log line. attrs is called only if the line is written. A panic of the log is
+// log writes a log line. It calls attrs only if the line is written. A panic of the logger is
 // ignored, because it cannot be logged.
 func (r *runner) log(level slog.Level, message string, attrs func() []slog.Attr) {
 	defer func() { _ = recover() }()
@@ -292,8 +292,8 @@ func (r *runner) observe(a Attempt) {
 	r.Observe(a)
 }
 
-// recovered is deferred where the runner calls a function of Options. It logs a panic of that
-// function.
+// recovered must be deferred where the runner calls a function from Options. It logs a panic of
+// that function.
 func (r *runner) recovered(option string) {
 	if p := recover(); p != nil {
 		r.log(slog.LevelError, "panic in the options of the runner", func() []slog.Attr {

@@ -13,65 +13,66 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A cancellation is a key of a bucket that the executor has stored before it looks whether any
-// group was given the execution. If none was, it ends the execution as canceled, and answers so. A
-// runner asks for new keys after a message has come and before its handler begins. So for each
-// execution one of two things holds: it was delivered before the executor looked, then the executor
-// leaves its end to the runner; or it was delivered after, then the key was stored before the
-// runner asked, and the handler never begins. This needs no clock, and no runner that is alive.
-// Messages that come together share a question, so it costs a runner with much to do little.
+// A cancellation is a key in a bucket. The executor stores it before it checks whether the
+// execution has been delivered to any group. If it has not, the executor ends the execution as
+// canceled and reports that to the operator. A runner looks for new keys after a message has
+// arrived and before its handler begins. So for each execution, one of two things holds: either it
+// was delivered before the executor's check, and the executor leaves the final state to the runner;
+// or it was delivered afterwards, and then the key was stored before the runner looked for it, and
+// the handler is never called. This works without clocks, and without a live runner. Messages that
+// arrive together share a request, so it costs a busy runner little.
 //
-// A runner that finds the key reports the state CANCELED and acknowledges the message. The first
-// final report that is recorded counts, for every reader.
+// A runner that finds the key reports the state CANCELED and acknowledges the message. For every
+// reader, the first final report that is stored counts.
 
-// ErrCanceled is the cause of the end of a handler's context when an operator has canceled the
-// execution (context.Cause). If the handler returns an error then, the execution is canceled; if
-// not, it has succeeded.
+// ErrCanceled is the cause (context.Cause) of a handler's context when an operator has canceled the
+// execution. If the handler then returns an error, the execution is canceled; otherwise it has
+// succeeded.
 var ErrCanceled = errors.New("the execution is canceled")
 
 const (
-	// cancelPoll is the interval at which the runner asks for cancellations of the executions that
-	// its handlers work on.
+	// cancelPoll is the interval at which the runner looks for cancellations of the executions that
+	// its handlers are working on.
 	cancelPoll = time.Second
-	// cancelAsk is the maximum duration of one question.
+	// cancelAsk is the maximum duration of one request.
 	cancelAsk = 2 * time.Second
-	// cancelTries is the number of questions without an answer after which a runner that never got
-	// an answer runs executions without asking.
+	// cancelTries is the number of failed requests after which a runner that has never received a
+	// response runs executions without looking for cancellations.
 	cancelTries = 3
-	// cancelAgain is the pause between two attempts if cancellations cannot be read: the executor
-	// is of an earlier version and has no bucket, or the runner's account may not read it.
+	// cancelAgain is how long the runner then waits before it tries again: either the executor is
+	// too old to have the bucket, or the runner's NATS account may not read it.
 	cancelAgain = 30 * time.Second
 )
 
-// cancellations holds the executions that are to end. It is safe for concurrent use.
+// cancellations tracks the executions that have been canceled. It is safe for concurrent use.
 type cancellations struct {
 	nc *nats.Conn
 
 	mu     sync.Mutex
-	next   *question           // not asked yet; nil means that no call waits for one
-	asking bool                // the bucket is being read
-	ids    map[string]struct{} // the IDs of the executions that are to end
-	// last is the revision of the newest key that was read.
+	next   *question           // not begun yet; nil means that no call is waiting for one
+	asking bool                // whether the bucket is being read
+	ids    map[string]struct{} // the IDs of the canceled executions
+	// last is the revision of the newest key that has been read.
 	last uint64
-	// readable says that a question was answered before: from then on none is given up.
+	// readable reports whether a request has ever succeeded. From then on, none is given up.
 	readable bool
-	// failures counts the questions without an answer, as long as none was answered.
+	// failures counts failed requests as long as none has succeeded.
 	failures int
-	offUntil time.Time // no question is asked before; the zero time means that they are asked
+	offUntil time.Time // no request is sent before this; zero means no pause
 }
 
-// question is one reading of the bucket, which several wait for.
+// question is one reading of the bucket. Several calls may wait for it.
 type question struct {
-	done chan struct{} // closed when the reading has ended
-	err  error         // of the reading; set before done is closed
+	done chan struct{} // closed when the reading is finished
+	err  error         // error of the reading; set before done is closed
 }
 
 func newCancellations(nc *nats.Conn) *cancellations {
 	return &cancellations{nc: nc, ids: map[string]struct{}{}}
 }
 
-// has reports whether an execution is to end, by what the bucket holds after the call has begun. It
-// waits for the answer as long as the context lasts.
+// has reports whether an execution has been canceled, according to the contents of the bucket after
+// the call has begun. It retries until it can read the bucket or ctx ends.
 func (c *cancellations) has(ctx context.Context, executionID string) (bool, error) {
 	for {
 		err := c.read(ctx)
@@ -90,6 +91,7 @@ func (c *cancellations) has(ctx context.Context, executionID string) (bool, erro
 	}
 }
 
+// knows reports whether an execution is among the cancellations that have been read.
 func (c *cancellations) knows(executionID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +99,7 @@ func (c *cancellations) knows(executionID string) bool {
 	return ok
 }
 
-// read waits for a reading that begins after the call.
+// read waits for a reading of the bucket that begins after the call.
 func (c *cancellations) read(ctx context.Context) error {
 	c.mu.Lock()
 	if time.Now().Before(c.offUntil) {
@@ -121,7 +123,7 @@ func (c *cancellations) read(ctx context.Context) error {
 	}
 }
 
-// answer reads the bucket for the calls that wait, until none does.
+// answer reads the bucket for the calls that are waiting, until there are none.
 func (c *cancellations) answer() {
 	for {
 		c.mu.Lock()
@@ -157,7 +159,7 @@ func (c *cancellations) catchUp() error {
 			c.readable = true
 			c.ids[id], c.last = struct{}{}, revision
 		case errors.Is(err, jetstream.ErrBucketNotFound):
-			// Made anew, it begins with the first revision.
+			// If the bucket is recreated, it begins again with the first revision.
 			c.last, c.offUntil = 0, time.Now().Add(cancelAsk)
 			c.mu.Unlock()
 			return nil
@@ -174,12 +176,12 @@ func (c *cancellations) catchUp() error {
 	}
 }
 
-// runUnlessCanceled makes an attempt, or reports that the execution is canceled.
+// runUnlessCanceled makes an attempt, or reports that the execution has been canceled.
 func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
 	canceled, err := r.cancellations.has(r.working, m.start.ID)
 	switch {
-	case err != nil: // the runner stops
+	case err != nil: // the runner is stopping
 		r.note(m.start, m.attempt, m.began, HandedBack, failure(err))
 		r.handBack(m, 0)
 		r.endSpan(ctx, failure(err))
@@ -193,8 +195,8 @@ func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 	}
 }
 
-// watchCancellations ends the contexts of handlers whose executions are canceled, until the context
-// ends.
+// watchCancellations cancels the contexts of the handlers whose executions have been canceled,
+// until ctx ends.
 func (r *runner) watchCancellations(ctx context.Context) {
 	tick := time.NewTicker(cancelPoll)
 	defer tick.Stop()

@@ -13,26 +13,27 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A queue may get lanes while a runner works, and a stream of its own, and lose that one again. Its
-// record in the registry says so, and the runner reads the record at intervals. Starts that are in
-// the shared stream when a queue gets its own one stay there, so the runner takes from both.
+// While a runner is running, its queue may get lanes, and may get its own stream and lose it again.
+// The queue's record in the registry contains that, and the runner polls the record. Starts that
+// are in the shared stream when a queue gets its own remain there, so the runner consumes from
+// both.
 
 const (
 	// followEvery is the interval at which a runner reads its queue's record.
 	followEvery = 2 * time.Second
-	// followReading is the maximum duration of one reading.
+	// followReading is the maximum duration of one read.
 	followReading = 5 * time.Second
 )
 
-// follow takes executions from the queue's lanes and from its own stream, as soon as it has them,
-// until the context ends. main is the group's consumer in the shared stream.
+// follow takes executions from the queue's lanes and its own stream, as soon as these exist, until
+// ctx ends. main is the group's consumer in the shared stream.
 func (r *runner) follow(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo) {
 	var taking sync.WaitGroup
 	defer taking.Wait()
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
-	leave := func() {} // ends the taking from the own stream
-	begun := 0         // the number of lanes
+	leave := func() {} // stops taking executions from the queue's own stream
+	begun := 0         // number of lanes that executions are already taken from
 	for {
 		settings, known := r.readSettings(ctx, js)
 		if known {
@@ -58,9 +59,9 @@ func (r *runner) follow(ctx context.Context, js jetstream.JetStream, main *jetst
 	}
 }
 
-// readSettings reads the queue's record. known is false if it cannot be read. A runner with an
-// account of its own may not be allowed to: it counts the consumers of lanes that the executor has
-// made for its group.
+// readSettings reads the queue's record. known is false if it cannot be read. A runner in a
+// separate NATS account may lack the permission. In that case it counts the consumers for lanes
+// that the executor has created for its group.
 func (r *runner) readSettings(
 	ctx context.Context, js jetstream.JetStream,
 ) (s stream.QueueSettings, known bool) {
@@ -80,7 +81,7 @@ func (r *runner) readSettings(
 	}
 }
 
-// takeOwn begins to take executions from the queue's own stream, and returns a function that ends
+// takeOwn begins to take executions from the queue's own stream, and returns a function that stops
 // that.
 func (r *runner) takeOwn(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
@@ -104,14 +105,14 @@ func (r *runner) takeOwn(
 	r.share()
 	taking.Go(func() {
 		defer leave()
-		_ = r.take(ctx, own) // after an error, the next reading begins again
+		_ = r.take(ctx, own) // after an error, follow begins again
 		r.own.CompareAndSwap(own, nil)
 	})
 	return leave
 }
 
 // ensureOwn returns the group's consumer in the queue's own stream, and creates it if it does not
-// exist. A runner with an account of its own may not create it: the executor does.
+// exist. A runner in a separate NATS account may not create it: the executor does.
 func (r *runner) ensureOwn(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) (jetstream.Consumer, error) {

@@ -2,18 +2,18 @@ package runner
 
 import "encoding/json"
 
-// HTTPResponse is an output that is the whole answer to the request which started the execution. It
-// has this effect if the trigger node has an answer that waits and is raw, or a sender that shows
-// the answer; otherwise it is an output like any other. An HTTPResponse that cannot be sent is
-// answered 502.
+// HTTPResponse is an output that is the complete response to the request that started the
+// execution. It has this effect only if the trigger node's answer waits and is raw, or if its
+// sender displays the response; otherwise it is an output like any other. An HTTPResponse that
+// cannot be sent results in a 502.
 type HTTPResponse struct {
-	// Status is 200 to 599. 0 means 200.
+	// Status is from 200 to 599. 0 means 200.
 	Status int
-	// Headers are set in the answer, except those about the connection or the length of the body.
+	// Headers are added to the response, except those about the connection or the body's length.
 	Headers map[string]string
-	// Body is sent as it is if it is a string, and as JSON otherwise. nil means no body.
+	// Body is sent unchanged if it is a string, and otherwise as JSON. nil means no body.
 	Body any
-	// Cookies allows Headers to set cookies. Without it, Set-Cookie is left out.
+	// Cookies allows Headers to set cookies. If it is false, Set-Cookie is dropped.
 	Cookies bool
 }
 

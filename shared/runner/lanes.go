@@ -15,54 +15,57 @@ import (
 )
 
 // Executions with an order key are in the lanes of their queue. The group has one consumer for each
-// lane, and the server hands out one message of a lane at a time, whichever member asks. So the
-// members need not agree among themselves. Two things are left to the runner:
+// lane, and the server delivers one message of a lane at a time, no matter which member requests
+// it. So the members need no coordination among themselves. Two things are left to the runner:
 //
-// A runner that was frozen, or cut off, for longer than AckWait must not go on with an execution
-// that another member may have by now: see lease.
+// A runner that was frozen or cut off for longer than AckWait must not continue an execution that
+// another member may have by now: see lease.
 //
-// A server that has lost what its consumer had acknowledged delivers an execution again that has
-// ended, after later ones of its key. Its final report was stored before it was acknowledged, so
-// the runner looks for that before it calls the handler: see hasEnded.
+// A server that has lost a consumer's acknowledgments redelivers an execution that has already
+// ended, after later ones with the same key. Its final report was stored before it was
+// acknowledged, so the runner looks for that report before it calls the handler: see hasEnded.
 
-// ErrLost is the cause of the end of a handler's context (context.Cause) when another member may
-// have its execution: the server has confirmed no heartbeat for as long as AckWait. It concerns
-// executions with an order key only. What the handler returns is ignored.
+// ErrLost is the cause (context.Cause) of a handler's context when another member may have the
+// execution: the server has not confirmed a heartbeat for AckWait. It occurs only for executions
+// with an order key. The handler's result is ignored.
 var ErrLost = errors.New("the runner was frozen or cut off for longer than the ack wait: another " +
 	"member may have the execution")
 
 const (
-	// laneHold is the time for which a place is kept for the answer to such a request. The server
-	// does not answer at once while a message of the lane is out.
+	// laneHold is how long a concurrency slot is reserved for the response to a request for the
+	// next message of a lane. The server does not respond immediately while a message of the lane
+	// is unacknowledged.
 	laneHold = 50 * time.Millisecond
-	// pullExpiryShared is the expiry of a request for executions without an order key while others
-	// need places, too: it keeps places that they could use.
+	// pullExpiryShared is the expiry of a request for executions without an order key when others
+	// also need concurrency slots: the request reserves slots that they could use.
 	pullExpiryShared = time.Second
 )
 
-// lane is a lane of the queue. Its executions are in the shared stream, and in the queue's own
-// stream while there is one; they have one order in both.
+// lane is a lane of the queue. Its executions are in the shared stream and in the queue's own
+// stream, if there is one; they have one order across both.
 //
-// At any time, all executions of a lane in one of the two places are older than all in the other:
-// an operator cannot move a queue to a place in which executions with an order key still wait from
-// before. So the newer place is asked only when the group is done with the older one. The queue's
-// record says which one is newer, and is read again after a message has come from the newer place:
+// At any time, all executions of a lane in one of the two places are older than all those in the
+// other: an operator cannot move a queue to a place where executions with an order key are still
+// waiting from an earlier move. So the runner requests messages from the newer place only once the
+// group has finished with the older one. The queue's record determines which one is newer. It is
+// read again after a message from the newer place has arrived, because the queue may have moved in
+// between.
 // the queue may have moved in between.
 type lane struct {
 	number      int          // the number of the lane, from 0
 	shared, own laneConsumer // the consumers in the shared and in the queue's own stream
-	held        *held        // nil means that no message is held
+	held        *held        // nil means that no message is being held
 }
 
 // laneConsumer is the group's consumer of a lane in one place.
 type laneConsumer struct {
 	stream.Place
-	consumer jetstream.Consumer // nil means that it was not looked up yet
-	failed   int                // number of consecutive requests that have failed
+	consumer jetstream.Consumer // nil means not looked up yet
+	failed   int                // number of consecutive failed requests
 }
 
-// takeLane takes the executions of one lane, one after the other, until the context ends. main is
-// the group's consumer in the shared stream.
+// takeLane takes the executions of one lane, one after another, until ctx ends. main is the group's
+// consumer in the shared stream.
 func (r *runner) takeLane(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, number int,
 ) {
@@ -85,12 +88,12 @@ func (r *runner) takeLane(
 		}
 	}
 	if l.held != nil {
-		_ = l.held.release().Nak() // not begun: another member gets it at once
+		_ = l.held.release().Nak() // not begun: another member gets it immediately
 	}
 }
 
-// findLane looks up the consumers of a lane that were not found before, or have failed several
-// times, and reports whether all were found.
+// findLane looks up the consumers of a lane that have not been found yet or have failed several
+// times. It reports whether all of them are available.
 func (r *runner) findLane(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, l *lane,
 ) bool {
@@ -116,7 +119,7 @@ func (r *runner) findLane(
 }
 
 // takeNext takes the next execution of a lane, and waits until it is acknowledged or handed back.
-// taken is false if there is none now.
+// taken is false if there is none at the moment.
 func (r *runner) takeNext(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
@@ -164,7 +167,7 @@ func (r *runner) takeFrom(
 	return true, nil
 }
 
-// takeHeld takes the execution that is held, if it may begin now.
+// takeHeld takes the execution that is being held, if it may begin now.
 func (r *runner) takeHeld(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
@@ -184,9 +187,9 @@ func (r *runner) takeHeld(
 	return true, nil
 }
 
-// mayBegin reports whether an execution of a lane that has come from a place may begin: the place
-// is the older one, or the group is done with the lane in the other place. It tries to find that
-// out until a time.
+// mayBegin reports whether an execution of a lane that came from a place may begin: either the
+// place is the older one, or the group has finished with the lane in the other place. It retries
+// until the given time if it cannot find out.
 func (r *runner) mayBegin(
 	ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place, until time.Time,
 ) bool {
@@ -209,7 +212,7 @@ func (r *runner) mayBegin(
 	return false
 }
 
-// laneDrained reports whether the group is done with all executions of a lane in a place.
+// laneDrained reports whether the group has finished with all executions of a lane in a place.
 func (r *runner) laneDrained(
 	ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place,
 ) (bool, error) {
@@ -225,16 +228,16 @@ func (r *runner) laneFailed(ctx context.Context, lane int, err error) {
 	}
 }
 
-// held is a message of a lane that must not begin yet. Its heartbeats go on.
+// held is a message of a lane that must not begin yet. Heartbeats for it continue.
 type held struct {
 	msg  jetstream.Msg
-	stop func() // ends the heartbeats, and waits for the last one
+	stop func() // stops the heartbeats and waits for the last one
 
 	mu    sync.Mutex
-	lease time.Time // until when no other member can have the message
+	lease time.Time // no other member can have the message before this
 }
 
-// hold keeps a message whose lease lasts until a time.
+// hold keeps a message whose lease ends at the given time, and sends heartbeats for it.
 func (r *runner) hold(msg jetstream.Msg, lease time.Time) *held {
 	ctx, cancel := context.WithCancel(r.working)
 	h := &held{msg: msg, lease: lease}
@@ -258,24 +261,25 @@ func (r *runner) hold(msg jetstream.Msg, lease time.Time) *held {
 	return h
 }
 
+// until returns when the lease ends.
 func (h *held) until() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lease
 }
 
-// release ends the heartbeats, and returns the message.
+// release stops the heartbeats and returns the message.
 func (h *held) release() jetstream.Msg {
 	h.stop()
 	return h.msg
 }
 
-// takeOrdered begins an execution of a lane in a place that was taken, and waits until it is
-// acknowledged or handed back. asked is when the message was asked for.
+// takeOrdered begins an execution of a lane, for which the caller has taken a concurrency slot, and
+// waits until it is acknowledged or handed back. asked is when the message was requested.
 func (r *runner) takeOrdered(ctx context.Context, msg jetstream.Msg, asked time.Time) {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
 		r.leave()
-		_ = msg.Nak() // not begun: another member gets it at once
+		_ = msg.Nak() // not begun: another member gets it immediately
 		return
 	}
 	r.unacknowledged.Add(1)
@@ -285,8 +289,8 @@ func (r *runner) takeOrdered(ctx context.Context, msg jetstream.Msg, asked time.
 	<-o.ended
 }
 
-// pullLane asks for the next message of a lane. The message is nil if there is none now; otherwise
-// a place is taken for it.
+// pullLane requests the next message of a lane. The message is nil if there is none at the moment;
+// otherwise, pullLane has taken a concurrency slot for it.
 func (r *runner) pullLane(
 	ctx context.Context, consumer jetstream.Consumer,
 ) (msg jetstream.Msg, asked time.Time, err error) {
@@ -312,7 +316,7 @@ func (r *runner) pullLane(
 		return msg, asked, nil
 	case <-hold.C:
 	}
-	// The place is free for others until the request is answered, or has expired.
+	// The slot is free for others until the request is answered or has expired.
 	r.leave()
 	if msg = <-batch.Messages(); msg == nil {
 		return nil, asked, ignored(batch.Error())
@@ -329,7 +333,7 @@ func (r *runner) pullLane(
 	return nil, asked, nil
 }
 
-// ignored returns nil for an error that only says that there is no message now.
+// ignored returns nil for an error that only means that there is no message at the moment.
 func ignored(err error) error {
 	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) {
 		return nil
@@ -337,6 +341,7 @@ func ignored(err error) error {
 	return err
 }
 
+// pause sleeps for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -346,22 +351,21 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ordered is the part of a message in flight that only a message of a lane has.
+// ordered is the state of a message in flight that only messages of a lane have.
 type ordered struct {
-	until time.Time     // the lease ends; guarded by the mu of underway
-	lost  bool          // the lease has ended; guarded by the mu of underway
+	until time.Time     // end of the lease; guarded by underway.mu
+	lost  bool          // whether the lease has expired; guarded by underway.mu
 	ended chan struct{} // closed when the message was acknowledged, handed back or given up
 }
 
-// A lease says until when no other member can have a message of a lane: at least for AckWait after
-// the server has noted that it is worked on. The first lease begins with the request for the
-// message, which is not later than its delivery. A heartbeat extends the lease from the time at
-// which it was sent, if the server's confirmation comes before the lease has ended: a confirmation
-// that comes later does not tell whether the server had delivered the message to another member in
-// between.
+// A lease is the period in which no other member can have a message of a lane: at least AckWait
+// from the moment when the server last recorded progress on it. The first lease begins with the
+// request for the message, which precedes its delivery. A heartbeat extends the lease, counted from
+// when it was sent, if the server confirms it before the lease has expired. A later confirmation
+// does not exclude that the server delivered the message to another member in between.
 
-// holds reports whether the lease of a message has not ended. A message without an order key needs
-// none.
+// holds reports whether the lease of a message has not expired. A message without an order key
+// needs no lease.
 func (u *underway) holds(m *message) bool {
 	if m.ordered == nil {
 		return true
@@ -371,12 +375,13 @@ func (u *underway) holds(m *message) bool {
 	return u.holdsLocked(m, time.Now())
 }
 
+// holdsLocked is like holds, for a message of a lane. The caller must hold mu.
 func (u *underway) holdsLocked(m *message, now time.Time) bool {
 	m.ordered.lost = m.ordered.lost || now.After(m.ordered.until)
 	return !m.ordered.lost
 }
 
-// renew sends a heartbeat of a message of a lane, and extends the lease when it is confirmed.
+// renew sends a heartbeat for a message of a lane, and extends the lease if it is confirmed.
 func (u *underway) renew(m *message, msg jetstream.Msg) {
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), u.ackWait)
@@ -391,9 +396,8 @@ func (u *underway) renew(m *message, msg jetstream.Msg) {
 	}
 }
 
-// hasEnded reports whether an execution has ended, by the last report that is stored of it. It
-// waits for the answer as long as the context lasts. Where reports cannot be read, it returns
-// false.
+// hasEnded reports whether an execution has ended, according to the last report stored for it. It
+// retries until there is a response or ctx ends. If reports cannot be read, it returns false.
 func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	subject := m.place.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
 	for tries := 0; ; tries++ {
@@ -410,12 +414,12 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	}
 }
 
-// reportTries is how many questions for the last report may find no responder: more say that the
-// runner's account may not read reports.
+// reportTries is how many requests for the last report may fail with no responders. After that, the
+// runner's NATS account is assumed to lack the permission to read reports.
 const reportTries = 20
 
-// drop gives up a message whose lease has ended: it is neither acknowledged nor handed back,
-// because another member may have it.
+// drop gives up a message whose lease has expired. The message is neither acknowledged nor handed
+// back, because another member may have it.
 func (r *runner) drop(m *message, o outcome) {
 	r.note(m.start, m.attempt, m.began, HandedBack,
 		failure(fmt.Errorf("%w (%s)", ErrLost, o.reason)))

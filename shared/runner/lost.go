@@ -12,19 +12,19 @@ import (
 )
 
 // lookEvery is the interval at which a runner that has reconnected looks for its consumer, until
-// NATS answers.
+// NATS responds.
 const lookEvery = time.Second
 
-// replaceConsumer creates the group's consumer again after NATS has lost its store, until the
-// context ends. It looks for the consumer after each reconnect: the server reports the deletion of
-// a consumer to waiting requests, but not its absence after the store was lost, so the runner would
-// ask for messages for ever. It creates the consumer only in a new stream: in the stream that the
-// runner knows, a new consumer would deliver executions again that have ended.
+// replaceConsumer recreates the group's consumer after NATS has lost its storage. It runs until ctx
+// ends, and looks for the consumer after each reconnect: the server reports the deletion of a
+// consumer to waiting requests, but not that the consumer is missing after the storage was lost,
+// and the runner would request messages forever. replaceConsumer creates the consumer only in a new
+// stream: in the known stream, a new consumer would redeliver executions that have already ended.
 //
 // It does the same for the queue's own stream. main is the group's consumer in the shared stream.
 //
-// A runner that may not read the stream has an account of its own. An executor creates its
-// consumer.
+// It does nothing if the runner may not read the stream, that is, if it is in a separate NATS
+// account. In that case, an executor creates the consumer.
 func (r *runner) replaceConsumer(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) {
@@ -59,7 +59,7 @@ func (r *runner) replaceConsumer(
 	}
 }
 
-// replaceOwnConsumer creates the group's consumer again if the queue's own stream is newer than the
+// replaceOwnConsumer recreates the group's consumer if the queue's own stream is newer than the
 // consumer that the runner uses.
 func (r *runner) replaceOwnConsumer(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,

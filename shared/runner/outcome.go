@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// outcome is the result of one attempt. Its fields hold the results of the methods of the handler's
-// error. These methods may panic, so they are called only once, in failure.
+// outcome is the result of one attempt. It holds the results of the methods of the handler's error,
+// which may panic and are therefore called only once, in failure.
 type outcome struct {
 	output    []byte        // JSON; nil means none
 	err       error         // nil means that the attempt succeeded
 	reason    string        // the text of err
-	permanent bool          // whether there is no further attempt
-	after     time.Duration // wait before the next attempt; 0 means that Options.Backoff decides
+	permanent bool          // whether another attempt is ruled out
+	after     time.Duration // delay before the next attempt; 0 leaves it to Options.Backoff
 }
 
-// call calls the handler. It treats a panic, and an output that cannot be marshalled, as failures.
+// call calls the handler. A panic, or an output that cannot be marshaled, counts as a failure.
 func call(ctx context.Context, handler Handler, e Execution) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -40,7 +40,7 @@ func call(ctx context.Context, handler Handler, e Execution) (o outcome) {
 	return outcome{output: output}
 }
 
-// failure returns the outcome of an attempt that ended with err, which is not nil.
+// failure returns the outcome of an attempt that ended with err, which must not be nil.
 func failure(err error) (o outcome) {
 	o.err = err
 	defer func() {
@@ -58,8 +58,8 @@ func failure(err error) (o outcome) {
 	return o
 }
 
-// describe returns a value of any type as text. It returns only the name of the type if the value's
-// methods panic.
+// describe returns a value of any type as text. If the value's methods panic, it returns only the
+// name of the type.
 func describe(value any) (text string) {
 	defer func() {
 		if recover() != nil {

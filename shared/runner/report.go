@@ -15,40 +15,41 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/ack"
 )
 
-// hangGrace is the time for which a handler may continue after its context has ended. After it the
-// handler is abandoned, and its execution attempted again.
+// hangGrace is how long a handler may continue after its context has ended. After that, the handler
+// is abandoned and its execution is retried.
 const hangGrace = time.Second
 
-// underway holds the messages in flight until they are acknowledged. It sends a heartbeat for each,
-// reports the handlers that work for some time, abandons handlers that hang, and repeats each final
-// report until the stream has stored it. One loop serves all messages: a goroutine and timers for
-// each message would cost more than a quick handler.
+// underway holds the messages in flight until they are acknowledged. It sends heartbeats for them,
+// reports executions as running once their handlers have worked for a while, abandons handlers that
+// hang, and repeats each final report until the stream has stored it. One loop serves all messages:
+// a goroutine and timers for each message would cost more than a quick handler.
 type underway struct {
 	nc   *nats.Conn
-	acks *ack.Engine // for reports about executions of the shared stream
-	// ownAcks is for reports about executions of the queue's own stream. It is nil until openOwn.
+	acks *ack.Engine // for reports on executions in the shared stream
+	// ownAcks is for reports on executions in the queue's own stream. It is nil until openOwn is
+	// called.
 	ownAcks       *ack.Engine
 	ackWait       time.Duration                   // Options.AckWait
 	announceAfter time.Duration                   // Options.ReportRunningAfter
 	announce      func(*message)                  // called after announceAfter
 	abandon       func(context.Context, *message) // called for a handler that hangs
-	timeout       time.Duration                   // maximum time of an attempt
-	stop          chan struct{}                   // closed to end the loop
-	stopped       chan struct{}                   // closed when the loop has ended
+	timeout       time.Duration                   // maximum duration of an attempt
+	stop          chan struct{}                   // closed to stop the loop
+	stopped       chan struct{}                   // closed when the loop has returned
 
 	mu       sync.Mutex
 	messages map[key]*message
 }
 
-// key identifies the message of an execution. The sequence alone would not: a stream that a power
-// cut has set back uses sequences again.
+// key identifies the message of an execution. The sequence alone is not enough: a stream that a
+// power cut has set back reuses sequences.
 type key struct {
-	sequence uint64 // in its stream
+	sequence uint64 // in the stream of the start
 	id       string // of the execution
 }
 
-// message is a message in flight with its current attempt. The mu of underway guards the fields
-// below the comment "guarded" until the message is removed.
+// message is a message in flight with its current attempt. Until the message is removed,
+// underway.mu guards the fields below the comment "guarded".
 type message struct {
 	key
 	place    stream.Place // where its start is stored
@@ -62,15 +63,15 @@ type message struct {
 	jetstream.Msg           // the last delivery
 	heartbeat     time.Time // when the last heartbeat was sent
 	// handling is the handler's context. It is nil before the handler is called, and after it has
-	// returned or was abandoned.
+	// returned or been abandoned.
 	handling  context.Context         //nolint:containedctx // it is not the context of a call
-	stop      context.CancelCauseFunc // ends handling
-	announced bool                    // announce was called
-	overdue   time.Time               // when the end of handling was noticed
+	stop      context.CancelCauseFunc // cancels handling
+	announced bool                    // whether announce has been called
+	overdue   time.Time               // when handling was first seen to have ended
 	report    *nats.Msg               // nil until there is a final state
 	reported  time.Time               // when report was first sent
-	err       error                   // error of the last attempt to publish the report
-	published func(error)             // called with nil when report is stored, or with an error
+	err       error                   // error of the last attempt to publish report
+	published func(error)             // called with nil once report is stored, or with an error
 }
 
 // newUnderway returns an underway, which the caller must close.
@@ -95,7 +96,7 @@ func newUnderway(r *runner) (*underway, error) {
 	return u, nil
 }
 
-// openOwn makes u able to publish reports about executions of the own stream of a queue. It is
+// openOwn makes it possible to publish reports on executions in a queue's own stream. It must be
 // called before the first of them is added.
 func (u *underway) openOwn(queue string) error {
 	if u.ownAcks != nil {
@@ -118,16 +119,16 @@ func (u *underway) close() {
 	}
 }
 
-// add sends heartbeats for a message until it is removed or its report is published. It returns
-// false if the message is already in flight here: a NATS server that restarts can forget
-// heartbeats, and deliver the message again. The new delivery then replaces the old one.
+// add sends heartbeats for a message until it is removed or its report is stored. It returns false
+// if the message is already in flight here: a NATS server that restarts can forget heartbeats and
+// redeliver the message. The new delivery then replaces the old one.
 func (u *underway) add(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if known := u.messages[m.key]; known != nil {
 		known.Msg, known.heartbeat = m.Msg, m.heartbeat
 		if m.ordered != nil && known.ordered != nil {
-			known.ordered.until = m.ordered.until // a lease that has ended stays so
+			known.ordered.until = m.ordered.until // an expired lease stays expired
 		}
 		return false
 	}
@@ -141,15 +142,15 @@ func (u *underway) remove(m *message) {
 	delete(u.messages, m.key)
 }
 
-// watchHandler begins to watch a handler, whose context is ctx, until it has returned.
+// watchHandler begins to watch a handler with the context ctx.
 func (u *underway) watchHandler(ctx context.Context, m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	m.handling = ctx
 }
 
-// unwatchHandler ends the watch of a handler that has returned. It returns false if the handler was
-// abandoned before.
+// unwatchHandler stops watching a handler that has returned. It returns false if the handler has
+// been abandoned in the meantime.
 func (u *underway) unwatchHandler(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -158,7 +159,7 @@ func (u *underway) unwatchHandler(m *message) bool {
 	return watched
 }
 
-// handles reports whether any handler works.
+// handles reports whether any handler is running.
 func (u *underway) handles() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -170,7 +171,7 @@ func (u *underway) handles() bool {
 	return false
 }
 
-// cancel ends the contexts of handlers whose executions are canceled.
+// cancel cancels the contexts of the handlers whose executions have been canceled.
 func (u *underway) cancel(canceled func(executionID string) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -181,7 +182,7 @@ func (u *underway) cancel(canceled func(executionID string) bool) {
 	}
 }
 
-// publish publishes a report, and repeats it until the stream confirms it; repeated reports are
+// publish publishes a report and repeats it until the stream confirms it; repeated reports are
 // harmless. It calls published once: with nil, or with an error if there is no confirmation within
 // AckWait.
 func (u *underway) publish(m *message, report *nats.Msg, published func(error)) {
@@ -191,7 +192,7 @@ func (u *underway) publish(m *message, report *nats.Msg, published func(error)) 
 	u.send(m)
 }
 
-// send publishes a report once. The answer to any attempt counts until AckWait is over.
+// send publishes a report once. A response to any attempt counts until AckWait has passed.
 func (u *underway) send(m *message) {
 	attempt := *m.report // the engine gives each attempt its own reply subject
 	acks := u.acks
@@ -203,11 +204,11 @@ func (u *underway) send(m *message) {
 	})
 }
 
-// reportAnswered handles the stream's answer to a report. After an error, the next round sends it
-// again.
+// reportAnswered handles the stream's response to a report. After an error, a later round sends the
+// report again.
 func (u *underway) reportAnswered(m *message, err error) {
 	u.mu.Lock()
-	// Otherwise an earlier attempt was confirmed, or AckWait is over.
+	// If false, an earlier attempt was confirmed, or AckWait has passed.
 	waits := u.messages[m.key] == m
 	if m.err = err; waits && err == nil {
 		delete(u.messages, m.key)
@@ -218,7 +219,7 @@ func (u *underway) reportAnswered(m *message, err error) {
 	}
 }
 
-// runRounds calls round at regular intervals until stop.
+// runRounds calls round at regular intervals until stop is closed.
 func (u *underway) runRounds() {
 	defer close(u.stopped)
 	often := min(u.ackWait/10, hangGrace/4)
@@ -268,14 +269,15 @@ func (u *underway) round(now time.Time) {
 	}
 }
 
-// dueForHandler returns the action that is due for a working handler, or nil if there is none.
+// dueForHandler returns the action that is due for a running handler, or nil. The caller must hold
+// mu.
 func (u *underway) dueForHandler(m *message, now time.Time) func() {
 	ctx := m.handling
 	canceled := ctx != nil && errors.Is(context.Cause(ctx), ErrCanceled) &&
 		now.Sub(m.calledAt) < u.timeout
 	switch {
 	case ctx == nil:
-	// A canceled handler may take as long to end as it could have taken to run.
+	// A canceled handler may take as long to stop as it could have taken to run.
 	case ctx.Err() == nil, canceled:
 		if u.announceAfter > 0 && !m.announced && now.Sub(m.calledAt) >= u.announceAfter {
 			m.announced = true
@@ -285,12 +287,13 @@ func (u *underway) dueForHandler(m *message, now time.Time) func() {
 		m.overdue = now
 	case now.Sub(m.overdue) >= hangGrace:
 		m.handling = nil
-		return func() { go u.abandon(ctx, m) } // publishing its report may have to wait
+		return func() { go u.abandon(ctx, m) } // publishing its report may block
 	}
 	return nil
 }
 
-// dueForReport returns the action that is due for an unconfirmed report, or nil if there is none.
+// dueForReport returns the action that is due for an unconfirmed report, or nil. The caller must
+// hold mu.
 func (u *underway) dueForReport(m *message, now time.Time) func() {
 	switch waited := now.Sub(m.reported); {
 	case m.report == nil:
@@ -299,7 +302,7 @@ func (u *underway) dueForReport(m *message, now time.Time) func() {
 		err := errors.Join(fmt.Errorf("the stream has not confirmed the report within %s",
 			u.ackWait), m.err)
 		return func() { m.published(err) }
-	case errors.Is(m.err, nats.ErrConnectionClosed): // for good: the stream will not confirm it
+	case errors.Is(m.err, nats.ErrConnectionClosed): // for good: it will never be confirmed
 		delete(u.messages, m.key)
 		err := m.err
 		return func() { m.published(err) }

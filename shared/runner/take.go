@@ -11,20 +11,20 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// pullExpiry is the time for which a request for messages stays at the server. A cluster in which
-// runners have an account of their own does not notice that the runner of a request has ended: a
-// message that it sends for the request is delivered again after AckWait, as the next attempt.
+// pullExpiry is how long a request for messages stays at the server. In a cluster where runners are
+// in a separate NATS account, the server does not notice when the runner that sent a request is
+// gone: a message that it sends in response is redelivered after AckWait, as the next attempt.
 const pullExpiry = 5 * time.Second
 
-// source is a consumer of the group from which the runner takes executions without an order key: in
-// the shared stream, or in the queue's own stream.
+// source is a consumer of the group that the runner takes executions without an order key from: the
+// one in the shared stream, or the one in the queue's own stream.
 type source struct {
 	stream.Place
 	consumer jetstream.Consumer
 }
 
-// take begins executions of a source until the context ends. It fails when the source cannot be
-// used any more; executions that were begun may finish.
+// take begins executions of a source until ctx ends. It fails if the source cannot be used anymore;
+// executions that have begun may finish.
 func (r *runner) take(ctx context.Context, s *source) error {
 	wait, failed := soonest, 0
 	for {
@@ -33,7 +33,7 @@ func (r *runner) take(ctx context.Context, s *source) error {
 			return nil
 		}
 		pull := r.pull
-		if r.sharing.Err() != nil { // other loops need places, too
+		if r.sharing.Err() != nil { // other loops also need concurrency slots
 			pull = r.pullShared
 			for ; free > (r.Concurrency+1)/2; free-- {
 				r.leave()
@@ -55,7 +55,7 @@ func (r *runner) take(ctx context.Context, s *source) error {
 		if err == nil {
 			continue
 		}
-		// The server restarts, or has no leader; or the consumer is gone.
+		// The server is restarting or has no leader, or the consumer is gone.
 		failed++
 		if !isTemporary(err) || s.Own && failed >= pullErrors {
 			return fmt.Errorf("runner: consumer %s of %s: %w", r.consumer(), s.Name(r.Queue), err)
@@ -66,31 +66,31 @@ func (r *runner) take(ctx context.Context, s *source) error {
 
 const (
 	// soonest and latest are the shortest and the longest pause between two requests that the
-	// server answers at once, while there is nothing.
+	// server answers immediately because there are no messages.
 	soonest, latest = 50 * time.Millisecond, 500 * time.Millisecond
 	// pullErrors is the number of consecutive failed requests after which a consumer is looked up
 	// again. The consumer in the shared stream is looked up only at the start.
 	pullErrors = 5
 )
 
-// isTemporary reports whether a request for messages can succeed later, though it has failed.
+// isTemporary reports whether a request for messages that has failed may succeed later.
 func isTemporary(err error) bool {
 	return !errors.Is(err, jetstream.ErrConsumerDeleted) &&
 		!errors.Is(err, jetstream.ErrBadRequest) && !errors.Is(err, errPull)
 }
 
-// errPull means that the iterator of a request has failed.
+// errPull means that the message iterator of a request has failed.
 var errPull = errors.New("the request for messages has failed")
 
-// waitsAt reports whether requests wait at a source until there are messages. If the queue has an
-// own stream, they wait where the last execution came from, because a request that waits keeps
-// places. The other source is asked at intervals.
+// waitsAt reports whether requests to a source wait until there are messages. If the queue has its
+// own stream, they wait where the last execution came from, because a request that waits reserves
+// concurrency slots. The other source is polled at intervals.
 func (r *runner) waitsAt(s *source) bool {
 	return r.own.Load() == nil || r.ownActive.Load() == s.Own
 }
 
-// takeAll takes all available tokens, after it has waited for the first one. It returns 0 when the
-// context ends.
+// takeAll waits for one token and then takes all that are available. It returns their number, or 0
+// if ctx ends first.
 func takeAll(ctx context.Context, tokens <-chan struct{}) (n int) {
 	select {
 	case <-tokens:
@@ -106,11 +106,11 @@ func takeAll(ctx context.Context, tokens <-chan struct{}) (n int) {
 	}
 }
 
-// pull asks the server for as many messages as there are free places, and begins them as they
-// arrive, until it has them all or the context ends. Each request has its own iterator: an iterator
-// with a longer life asks for more when half of its messages were taken, however long their
-// handlers work. A message that waits for a place longer than AckWait would also run in another
-// member.
+// pull requests as many messages as there are free concurrency slots, and begins them as they
+// arrive, until it has received them all or ctx ends. Each request has a separate iterator: an
+// iterator that lives longer requests more messages as soon as half of them have been taken, no
+// matter how long their handlers run. A message that waits for a slot for longer than AckWait would
+// also run on another member.
 func (r *runner) pull(ctx context.Context, s *source, places int) (began int, err error) {
 	messages, err := s.consumer.Messages(jetstream.PullMaxMessages(places),
 		jetstream.StopAfter(places), jetstream.PullExpiry(pullExpiry),
@@ -135,8 +135,8 @@ func (r *runner) pull(ctx context.Context, s *source, places int) (began int, er
 	}
 }
 
-// pullShared does the same as pull, but asks once, and returns when the request has expired: lanes,
-// or the other source, can use the places then.
+// pullShared is like pull, but makes a single request and returns once it has expired, so that
+// lanes or the other source can use the slots.
 func (r *runner) pullShared(ctx context.Context, s *source, places int) (began int, err error) {
 	var batch jetstream.MessageBatch
 	if r.waitsAt(s) {
@@ -155,11 +155,11 @@ func (r *runner) pullShared(ctx context.Context, s *source, places int) (began i
 	return began, ignored(batch.Error())
 }
 
-// beginOrNak begins an execution without an order key, and returns true. When the runner stops, it
-// returns the message to the group, and false.
+// beginOrNak begins an execution without an order key and returns true. If the runner is stopping,
+// it hands the message back to the group and returns false.
 func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
-		_ = msg.Nak() // not begun: another member gets it at once
+		_ = msg.Nak() // not begun: another member gets it immediately
 		return false
 	}
 	r.unacknowledged.Add(1)
@@ -168,8 +168,8 @@ func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 	return true
 }
 
-// isLastAttempt reports whether a message has reached its last attempt. If it were returned now, it
-// would fail at the next member, even if no handler has seen it.
+// isLastAttempt reports whether a message is in its last attempt. If it were handed back now, it
+// would fail at the next member without any handler having been called in this attempt.
 func (r *runner) isLastAttempt(msg jetstream.Msg) bool {
 	meta, err := msg.Metadata()
 	return err == nil && int(min(meta.NumDelivered, 1<<30)) >= r.Attempts

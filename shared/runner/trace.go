@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// tracer returns the tracer of attempts, or a tracer that makes no spans if the provider panics.
+// tracer returns the tracer for attempts, or one that creates no spans if the provider panics.
 func (r *runner) tracer() (tracer trace.Tracer) {
 	tracer = noop.Tracer{} //nolint:wastedassign // the result if the provider panics
 	defer r.recovered("Traces")
@@ -21,8 +21,8 @@ func (r *runner) tracer() (tracer trace.Tracer) {
 	return tracing.Tracer(provider, "shared/runner")
 }
 
-// startSpan begins an attempt's span, below the message's span. The spans of the handler and of the
-// reports are below it.
+// startSpan begins an attempt's span, as a child of the message's span. The spans of the handler
+// and of the reports are its children.
 func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
 	ctx = r.working //nolint:wastedassign // the result if the provider panics
 	defer r.recovered("Traces")
@@ -36,7 +36,7 @@ func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
 	return ctx
 }
 
-// endSpan ends the span of ctx with the attempt's outcome.
+// endSpan ends the span in ctx with the attempt's outcome.
 func (r *runner) endSpan(ctx context.Context, o outcome) {
 	defer r.recovered("Traces")
 	span := trace.SpanFromContext(ctx)

@@ -96,7 +96,7 @@ func (e *entry) deliveryTexts(settings map[string]string) (texts []string, own b
 		}
 		return texts, false
 	}
-	if header := settings["idHeader"]; header != "" { // set by the preset hmac
+	if header := settings["idHeader"]; header != "" { // a setting of the preset hmac
 		return []string{"header:" + header}, false
 	}
 	return e.ownDelivery(), true

@@ -53,7 +53,7 @@ type methodSpec struct {
 	// Delivery holds the sources of delivery IDs that this signature covers, in order.
 	Delivery []string          `json:"delivery"`
 	When     map[string]string `json:"when"`    // conditions for the method to apply to a request
-	Setting  map[string]string `json:"setting"` // settings that the method exists for
+	Setting  map[string]string `json:"setting"` // the method is used only with these settings
 
 	id *source // the source of {id} in the message
 	by string  // list separator of the preset hmac

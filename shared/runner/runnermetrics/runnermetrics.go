@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// New registers the metrics of a process's runners, and returns a function that counts their
+// New registers the metrics of a process's runners and returns a function that counts their
 // attempts. It panics if they are already registered.
 func New(registerer prometheus.Registerer) (observe func(runner.Attempt)) {
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -33,7 +33,7 @@ func New(registerer prometheus.Registerer) (observe func(runner.Attempt)) {
 		runner.Succeeded, runner.Failed, runner.Canceled, runner.TriedAgain, runner.HandedBack,
 		runner.NotReported, runner.Unreadable,
 	} {
-		attempts.WithLabelValues(label(result)) // makes the counter exist with the value zero
+		attempts.WithLabelValues(label(result)) // creates the counter with the value zero
 	}
 	registerer.MustRegister(attempts, duration)
 	return func(a runner.Attempt) {

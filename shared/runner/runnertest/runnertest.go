@@ -1,4 +1,4 @@
-// Package runnertest simulates hookstart in tests of runners: it starts executions as an ingress
+// Package runnertest simulates Hookstart in tests of runners: it starts executions as an ingress
 // does, and reads the reports.
 package runnertest
 
@@ -19,17 +19,17 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Ingress starts executions on the stream of a NATS server, which may be started by natstest. It is
-// safe for concurrent use.
+// Ingress starts executions on the stream of a NATS server, for example one started by natstest. It
+// is safe for concurrent use.
 type Ingress struct {
 	js jetstream.JetStream
 
 	mu     sync.Mutex
-	lanes  map[string]bool         // queues with lanes
-	phases map[string]stream.Phase // of queues that have, or had, an own stream
+	lanes  map[string]bool         // names of queues that have lanes
+	phases map[string]stream.Phase // of the queues that have, or had, their own stream
 }
 
-// NewIngress returns an Ingress. It creates the stream if it does not exist.
+// NewIngress returns an Ingress. It creates the streams if they do not exist.
 func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	tb.Helper()
 	js, err := jetstream.New(nc)
@@ -45,8 +45,8 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	return &Ingress{js: js, lanes: map[string]bool{}, phases: map[string]stream.Phase{}}
 }
 
-// MoveIn gives a queue a stream of its own, as an operator does, or moves it into the stream that
-// it still has. Executions that are started afterwards are stored there.
+// MoveIn gives a queue its own stream, as an operator does, or moves the queue back into its own
+// stream if that still exists. Executions started afterwards are stored there.
 func (i *Ingress) MoveIn(tb testing.TB, queue string) {
 	tb.Helper()
 	if err := stream.EnsureOwn(tb.Context(), i.js, stream.DefaultSettings, queue,
@@ -56,15 +56,15 @@ func (i *Ingress) MoveIn(tb testing.TB, queue string) {
 	i.setPhase(tb, queue, stream.PhaseOwn)
 }
 
-// MoveOut moves a queue back into the stream that all queues share. The own stream remains with
-// what it holds.
+// MoveOut moves a queue back to the stream that all queues share. The queue's own stream is kept
+// with everything in it.
 func (i *Ingress) MoveOut(tb testing.TB, queue string) {
 	tb.Helper()
 	i.setPhase(tb, queue, stream.PhaseDraining)
 }
 
-// DeleteOwn deletes the own stream of a queue that has moved out, as an executor does when all of
-// its messages have expired.
+// DeleteOwn deletes the own stream of a queue that has moved out, as an executor does once all
+// messages in it have expired.
 func (i *Ingress) DeleteOwn(tb testing.TB, queue string) {
 	tb.Helper()
 	i.setPhase(tb, queue, stream.PhaseShared)
@@ -73,13 +73,14 @@ func (i *Ingress) DeleteOwn(tb testing.TB, queue string) {
 	}
 }
 
-// place returns where a start is to be stored.
+// place returns where to store a start. It gives the queue lanes if the start is the first with an
+// order key.
 func (i *Ingress) place(tb testing.TB, start *execution.Start) stream.Place {
 	tb.Helper()
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if start.OrderKey != "" && !i.lanes[start.Queue] {
-		// An executor does so when a trigger node gets an order key.
+		// An executor does this when a trigger node gets an order key.
 		i.lanes[start.Queue] = true
 		i.store(tb, start.Queue)
 	}
@@ -94,7 +95,7 @@ func (i *Ingress) setPhase(tb testing.TB, queue string, phase stream.Phase) {
 	i.store(tb, queue)
 }
 
-// store stores the settings of a queue, as an executor does.
+// store stores the settings of a queue as an executor does.
 func (i *Ingress) store(tb testing.TB, queue string) {
 	tb.Helper()
 	lanes := 0
@@ -116,23 +117,23 @@ func (i *Ingress) store(tb testing.TB, queue string) {
 	}
 }
 
-// Post is a request of a sender. Its zero value is an empty body to the workflow "workflow" on the
-// default queue.
+// Post is a request from a sender. The zero value is an empty body for the workflow "workflow" on
+// the default queue.
 type Post struct {
 	WorkflowID  string
 	NodeID      string
 	Queue       string
 	ContentType string
 	Body        string
-	Headers     execution.Values // names in any case: an ingress makes them canonical
+	Headers     execution.Values // names in any case; Start makes them canonical
 	Query       execution.Values
 	DeliveryID  string
-	// OrderKey is the order key. "" means that the execution has no order. With a key, runners of
-	// the queue notice within seconds that it has lanes.
+	// OrderKey is the order key. "" means that the execution is not ordered. When a queue gets its
+	// first key, its runners notice within seconds that it has lanes.
 	OrderKey string
 }
 
-// Start starts an execution, and returns its ID.
+// Start starts an execution and returns its ID.
 func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 	tb.Helper()
 	payload, err := execution.NewPayload(p.ContentType, []byte(p.Body))
@@ -175,7 +176,7 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 	return start.ID
 }
 
-// Cancel asks for the end of an execution, as an operator does.
+// Cancel cancels an execution as an operator does.
 func (i *Ingress) Cancel(tb testing.TB, executionID string) {
 	tb.Helper()
 	bucket, err := i.js.KeyValue(tb.Context(), stream.CancellationsBucket)
@@ -187,7 +188,7 @@ func (i *Ingress) Cancel(tb testing.TB, executionID string) {
 	}
 }
 
-// canonical returns headers with the names that an ingress gives them.
+// canonical returns the headers with canonical names, as an ingress does.
 func canonical(headers execution.Values) execution.Values {
 	all := execution.Values{}
 	for name, values := range headers {
@@ -197,16 +198,16 @@ func canonical(headers execution.Values) execution.Values {
 	return all
 }
 
-// Await waits for the final state of an execution and returns it. It waits for at most half a
-// minute.
+// Await waits for the final state of an execution and returns it. The test fails if there is none
+// within 30 s.
 func (i *Ingress) Await(tb testing.TB, executionID string) execution.Progress {
 	tb.Helper()
 	states := i.States(tb, executionID)
 	return states[len(states)-1]
 }
 
-// States waits for the final state of an execution, for at most half a minute, and returns all
-// states that were reported.
+// States waits for the final state of an execution and returns all states that were reported. The
+// test fails if there is no final state within 30 s.
 func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)
@@ -238,7 +239,7 @@ func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress
 	}
 }
 
-// reports returns a consumer of the reports of an execution, from the stream that has the first.
+// reports returns a consumer for the reports of an execution, in the stream that has the first one.
 func (i *Ingress) reports(ctx context.Context, executionID string) (jetstream.Consumer, error) {
 	names := map[string]string{stream.ProgressName: "executions.progress.*.*." + executionID}
 	i.mu.Lock()

@@ -16,13 +16,13 @@ type result struct {
 	Ref        string `json:"ref,omitempty"`
 }
 
-// newHandler returns a handler that accepts only requests that are signed with the secret. No other
-// error would be corrected by another attempt, so the execution fails at once, and is a dead letter
+// newHandler returns a handler that accepts only requests signed with the secret. Another attempt
+// would not correct any of its errors, so the execution fails immediately and becomes a dead letter
 // that an operator sees.
 func newHandler(secret []byte) runner.Handler {
 	return func(_ context.Context, e runner.Execution) (any, error) {
-		// The signature is checked on the bytes that GitHub sent: JSON that was decoded and encoded
-		// again has another signature.
+		// Check the signature against the bytes that GitHub sent: JSON that has been decoded and
+		// encoded again would have a different signature.
 		if err := verify(secret, e.Payload.Body, e.Headers.Get("X-Hub-Signature-256")); err != nil {
 			return nil, runner.Permanent(err)
 		}
@@ -38,8 +38,8 @@ func newHandler(secret []byte) runner.Handler {
 				runner.Permanent(fmt.Errorf("not an event of GitHub (is the webhook's content "+
 					"type application/json?): %w", err))
 		}
-		// Here the work would be done: a build, a deployment, a notification. It may be done twice,
-		// so it should use e.ID as the idempotency key.
+		// Do the work here: a build, a deployment, a notification. It may be done twice, so use
+		// e.ID as the idempotency key.
 		return result{
 			Event:      e.Headers.Get("X-GitHub-Event"),
 			Action:     event.Action,

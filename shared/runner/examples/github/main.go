@@ -1,5 +1,5 @@
 // Command github is an example of a runner. It takes GitHub's webhooks from a queue, processes only
-// those that GitHub has signed, and returns their subjects.
+// those that GitHub has signed, and returns what they are about.
 package main
 
 import (
@@ -32,7 +32,7 @@ func run(log *slog.Logger) error {
 	queue := flag.String("queue", "github", "The queue of the workflows that GitHub calls.")
 	group := flag.String("group", "github", "Those who share a group share the work.")
 	flag.Parse()
-	// The secret is not a flag, because other users may see the flags of a command.
+	// The secret is not a flag because other users may see a command's flags.
 	//nolint:forbidigo // a program's main reads its environment
 	secret := os.Getenv("GITHUB_WEBHOOK_SECRET")
 	if secret == "" {

@@ -15,9 +15,9 @@ var (
 		"differ, or GitHub has not sent it")
 )
 
-// verify checks GitHub's signature, which is "sha256=" and the HMAC of the body in hex. hmac.Equal
-// takes the same time for every wrong signature, so that an attacker cannot find the right one
-// digit by digit.
+// verify checks GitHub's signature, which is "sha256=" followed by the HMAC of the body in hex.
+// hmac.Equal takes the same time for every wrong signature, so an attacker cannot find the right
+// one digit by digit.
 func verify(secret, body []byte, signature string) error {
 	if signature == "" {
 		return errUnsigned
