@@ -1,15 +1,14 @@
-// Package audit is what the two halves of the executor have in common about the audit log. The
-// operators' half (operate) says who asks for what; the half that records (recorder, auditor, home)
-// stores it. Neither imports the other: both import this package, which says
+// Package audit holds what the two halves of the executor share about the audit log. The operators'
+// half (operate) determines who requests what; the recording half (recorder, auditor, home) stores
+// it. Neither imports the other; both import this package, which defines
 //
-//   - which actions there are besides the changes of the registry, and which fields their entries
-//     have;
-//   - how an entry looks in the database: Stored;
-//   - how the actor travels from operate to the recorder: SetActor puts it into the header of the
-//     start that the actor asked for, and StartEntry reads it there.
+//   - the actions other than changes of the registry, and the fields of their entries;
+//   - the form of an entry in the database: Stored;
+//   - how the actor gets from operate to the recorder: SetActor adds it to the header of the start
+//     that the actor requested, and StartEntry reads it there.
 //
-// The entries of the registry's changes are made by shared/registry/edit, and travel in the header
-// of the changed record.
+// The entries for changes of the registry are created by shared/registry/edit and are stored in the
+// header of the changed record.
 package audit
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// These are the actions in the audit log that are not changes of the registry.
+// Actions in the audit log that are not changes of the registry.
 const (
 	ActionRerun         = "execution.rerun"
 	ActionReplay        = "execution.replay"
@@ -34,21 +33,21 @@ const (
 	ActionRestore       = "installation.restore"
 )
 
-// These are the fields of the entries about executions and dead letters.
+// Fields of the entries about executions and dead letters.
 const (
 	fieldExecution  = "executionId" // the execution that was started, recorded or canceled
-	fieldDeadLetter = "deadLetter"  // its ID in the list of dead letters
+	fieldDeadLetter = "deadLetter"  // the ID in the list of dead letters
 	fieldRerunOf    = "rerunOf"
 	fieldReplayOf   = "replayOf"
 )
 
-// Stored returns an entry in the database's form.
+// Stored converts an entry to its form in the database.
 func Stored(e edit.Entry) store.AuditEntry {
 	changes := ""
 	if len(e.Changes) > 0 {
 		text, err := json.Marshal(e.Changes)
 		if err != nil {
-			panic(err) // texts, numbers and booleans always marshal
+			panic(err) // strings, numbers and booleans always marshal
 		}
 		changes = string(text)
 	}
@@ -66,9 +65,9 @@ func Stored(e edit.Entry) store.AuditEntry {
 	}
 }
 
-// RequeueEntry returns the entry of a message that was quarantined at the time aside and is
-// recorded now, as r or as a report of r. letter is its ID in the list of dead letters. The entry's
-// ID is derived from letter and aside, so that repeated attempts add only one entry.
+// RequeueEntry returns the entry for a message that was quarantined at the time aside and is now
+// recorded, as r or as a report about r. letter is the message's ID in the list of dead letters.
+// The entry's ID is derived from letter and aside, so repeated attempts add only one entry.
 func RequeueEntry(
 	letter string, aside, now time.Time, actor edit.Actor, r store.Record,
 ) store.AuditEntry {
@@ -79,14 +78,14 @@ func RequeueEntry(
 		edit.Changed{Field: fieldDeadLetter, To: letter})
 }
 
-// DismissEntry returns the entry of a dead letter that was dismissed. letter is its ID in the list.
-// r is the record of the failed execution, or zero if the dead letter is a message.
+// DismissEntry returns the entry for a dismissed dead letter. letter is its ID in the list. r is
+// the record of the failed execution, or zero if the dead letter is a message.
 func DismissEntry(letter string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
 	return entryAbout(newID(), now, actor, ActionDismiss, r,
 		edit.Changed{Field: fieldDeadLetter, To: letter})
 }
 
-// CancelEntry returns the entry of a request to cancel the execution with an ID, whose record is r.
+// CancelEntry returns the entry for a request to cancel an execution. id is its ID, r its record.
 func CancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
 	return entryAbout(newID(), now, actor, ActionCancel, r,
 		edit.Changed{Field: fieldExecution, To: id})
@@ -94,8 +93,7 @@ func CancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) sto
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// entryAbout returns an entry about a record. The zero Record means that the entry is about no
-// record.
+// entryAbout returns an entry about a record. The zero Record means that it is about none.
 func entryAbout(
 	id string, at time.Time, actor edit.Actor, action string, about store.Record,
 	changes ...edit.Changed,

@@ -1,18 +1,17 @@
 // Package auditor copies the entries of the audit log from the registry's history into the
 // database.
 //
-// Each change of the registry is one message of a bucket's stream, with its audit entry in a
-// header: see shared/registry/edit. So no change is audited that was not made, and no change is
-// made that is not audited. What remains to do is to write each entry into the database exactly
-// once:
+// Each change of the registry is one message in a bucket's stream, with its audit entry in a
+// header: see shared/registry/edit. A change and its audit entry are therefore always stored
+// together. The remaining task is to write each entry to the database exactly once:
 //
 //   - At least once: the consumer, which all executors share, begins with the oldest message, and a
 //     message is acknowledged after the database has committed. The consumer delivers one message
-//     at a time, in order. So once a message is acknowledged, all messages before it are, and only
-//     then are the earlier revisions of its record deleted. Until then the bucket keeps them,
+//     at a time, in order. Once a message is acknowledged, all messages before it are as well, and
+//     only then are the earlier revisions of its record deleted. Until then the bucket keeps them,
 //     however often a record changes while the database is unavailable.
-//   - At most once: an entry has an ID of its own, created with the change, and the database keeps
-//     one entry per ID.
+//   - At most once: every entry has an ID, created with the change, and the database keeps one
+//     entry per ID.
 package auditor
 
 import (
@@ -32,12 +31,12 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Durable is the name of the consumers that all executors share.
+// Durable is the name of the consumer of each stream that all executors share.
 const Durable = "audit"
 
 const (
-	// ackWait is the time after which a message that this executor did not acknowledge is delivered
-	// to another executor.
+	// ackWait is how long a message may stay unacknowledged before it is delivered to another
+	// executor.
 	ackWait = 5 * time.Second
 	// retryDelay is the delay before a failed step is retried.
 	retryDelay = time.Second
@@ -45,7 +44,7 @@ const (
 	timeout = 10 * time.Second
 )
 
-// Auditor copies entries. Several Auditors, in several executors, share the work.
+// Auditor copies audit entries. Several Auditors, in several executors, share the work.
 type Auditor struct {
 	js    jetstream.JetStream
 	store store.Store
@@ -57,8 +56,8 @@ func New(js jetstream.JetStream, s store.Store, log logrus.FieldLogger) *Auditor
 	return &Auditor{js: js, store: s, log: log}
 }
 
-// Run copies the entries of one stream of the registry until the context ends. It survives failures
-// of NATS and of the database.
+// Run copies the entries of one registry stream until the context is done. It survives failures of
+// NATS and of the database.
 func (a *Auditor) Run(ctx context.Context, name string) {
 	for logged := (time.Time{}); ctx.Err() == nil; {
 		err := a.consume(ctx, name)
@@ -75,8 +74,8 @@ func (a *Auditor) Run(ctx context.Context, name string) {
 	}
 }
 
-// consumerConfig returns the settings of a consumer that delivers one message at a time: the
-// package's comment explains the reason.
+// consumerConfig returns the configuration of the consumer. It delivers one message at a time, for
+// the reason given in the package comment.
 func consumerConfig() jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       Durable,
@@ -113,13 +112,13 @@ func (a *Auditor) consume(ctx context.Context, name string) error {
 	}
 }
 
-// take writes the entry of a message to the database, and acknowledges the message.
+// take writes a message's entry to the database, and acknowledges the message.
 func (a *Auditor) take(ctx context.Context, msg jetstream.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	entry, exists, err := edit.DecodeEntry(msg.Headers())
 	switch {
-	case err != nil: // it will not become readable
+	case err != nil: // retrying would not make it readable
 		a.log.WithError(err).WithField("subject",
 			msg.Subject()).Error("a change has no entry in the audit")
 	case exists:
@@ -135,8 +134,8 @@ func (a *Auditor) take(ctx context.Context, msg jetstream.Msg) error {
 	return msg.DoubleAck(ctx)
 }
 
-// TakeAgain copies again the entries that the registry's history still contains, because the
-// database may have lost entries. Each entry is stored only once.
+// TakeAgain copies all entries in the registry's history once more, because the database may have
+// lost some. Each entry is still stored only once.
 func (a *Auditor) TakeAgain(ctx context.Context) {
 	for _, name := range registry.Streams() {
 		_, err := a.js.ResetConsumerToSequence(ctx, name, Durable, 1)
@@ -148,8 +147,8 @@ func (a *Auditor) TakeAgain(ctx context.Context) {
 	}
 }
 
-// trim deletes the earlier revisions of a record. If that fails, the record's next change deletes
-// them.
+// trim deletes the earlier revisions of a record. If it fails, they are deleted with the record's
+// next change.
 func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
 	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" ||
 		before == "0" {
@@ -172,8 +171,8 @@ func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
 	}
 }
 
-// AwaitAudited waits until everything that the registry holds now is in the audit log, or the
-// context ends, so that a reader finds a change right after it was made.
+// AwaitAudited waits until everything that the registry holds now is in the audit log, or until the
+// context is done. It lets a reader find a change right after it was made.
 func AwaitAudited(ctx context.Context, js jetstream.JetStream) {
 	for _, name := range registry.Streams() {
 		stream.AwaitConsumed(ctx, js, name, Durable)

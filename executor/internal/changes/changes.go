@@ -1,9 +1,9 @@
-// Package changes announces to watchers that execution records changed, whichever executor recorded
-// the changes. A watch that may have missed a change ends, so that its client reads the records
+// Package changes notifies watchers of changed execution records, whichever executor recorded the
+// changes. A watch that may have missed a change is ended, which makes its client read the records
 // again.
 //
-// A stream keeps the announcements of the last minutes. From it, an executor that has just started
-// learns what changed before, so that a client that reconnects to it misses nothing.
+// A stream keeps the announcements of the last minutes. An executor that has just started reads
+// them, so a client that reconnects to it misses nothing.
 package changes
 
 import (
@@ -22,29 +22,31 @@ import (
 
 const subject = "hookstart.executions.changed"
 
-// maxIDs is the maximum number of IDs in one message, which keeps it well below the server's limit.
+// maxIDs is the maximum number of IDs in one message. It keeps messages well below the server's
+// size limit.
 const maxIDs = 2000
 
-// flushTimeout bounds the wait for the server's answer after a reconnect.
+// flushTimeout limits the wait for the server's response after a reconnect.
 const flushTimeout = 2 * time.Second
 
-// watcherBuffer is the number of changes that a watcher may be behind before its watch is ended.
+// watcherBuffer is how many batches a watcher may fall behind before its watch is ended.
 const watcherBuffer = 64
 
 // StreamName is the name of the stream that keeps the announcements.
 const StreamName = "CHANGES"
 
-// These are the limits of the stream. They suffice for a few minutes of a busy installation.
+// Limits of the stream. They suffice for a few minutes of a busy installation.
 const (
 	keptFor   = 10 * time.Minute
 	keptBytes = 16 << 20
 )
 
-// loadTimeout bounds the reading of the stream at the start.
+// loadTimeout limits reading the stream at startup.
 const loadTimeout = 5 * time.Second
 
-// Ensure creates the stream if it does not exist. The stream is small and in memory. A restart of a
-// single NATS server empties it; clients that reconnect learn of this gap from Watching.Complete.
+// Ensure creates the stream if it does not exist. The stream is small and kept in memory. A restart
+// of a single NATS server empties it; Watching.Complete reports such a gap to clients that
+// reconnect.
 func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, StreamName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -59,17 +61,17 @@ func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 			Replicas:  replicas,
 			MaxAge:    keptFor,
 			MaxBytes:  keptBytes,
-			// The executors receive announcements whether the stream keeps them or not.
+			// Executors receive announcements whether or not the stream stores them.
 			NoAck: true,
 		})
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			err = nil // another executor was first
+			err = nil // another executor created it first
 		}
 	}
 	return err
 }
 
-// Changes distributes the IDs of changed records. It is safe for concurrent use.
+// Changes distributes the IDs of changed records to watchers. It is safe for concurrent use.
 type Changes struct {
 	nc  *nats.Conn
 	sub *nats.Subscription
@@ -81,10 +83,10 @@ type Changes struct {
 	mu       sync.Mutex
 	watchers map[chan Batch]struct{}
 	past     past
-	last     time.Time // the time of the newest batch
+	last     time.Time // the time of the last batch
 }
 
-// New returns a Changes that listens on nc.
+// New returns a Changes that subscribes to announcements on nc.
 func New(nc *nats.Conn) (*Changes, error) {
 	c := &Changes{
 		nc:       nc,
@@ -102,7 +104,7 @@ func New(nc *nats.Conn) (*Changes, error) {
 	return c, nil
 }
 
-// endAfterGaps ends every watch when changes may have been missed: after a lost connection, or when
+// endAfterGaps ends all watches when changes may have been missed: after a lost connection, or when
 // this process was too slow.
 func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.SubStatus) {
 	defer close(c.done)
@@ -111,7 +113,7 @@ func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.Su
 		case <-c.stop:
 			return
 		case <-connected:
-			// After the flush the server knows the subscription, so a watch that begins then misses
+			// After the flush the server has the subscription, so a watch that begins then misses
 			// nothing.
 			_ = c.nc.FlushTimeout(flushTimeout)
 		case _, open := <-slow:
@@ -124,7 +126,7 @@ func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.Su
 	}
 }
 
-// Stop stops listening and ends every watch. It may be called more than once.
+// Stop ends the subscription and all watches. It may be called more than once.
 func (c *Changes) Stop() {
 	c.stopping.Do(func() {
 		close(c.stop)
@@ -146,7 +148,7 @@ func (c *Changes) endAll() {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// next returns a time later than all before, in whole microseconds. The caller holds mu.
+// next returns a time later than all previous ones, in whole microseconds. mu must be held.
 func (c *Changes) next() time.Time {
 	at := now()
 	if !at.After(c.last) {
@@ -156,8 +158,8 @@ func (c *Changes) next() time.Time {
 	return at
 }
 
-// Publish announces that records changed. If that fails, the watches of this process end, because
-// no other process knows of the change.
+// Publish announces changed records. If it fails, it ends the watches of this process, because no
+// process learns of the change.
 func (c *Changes) Publish(ids []string) error {
 	err := c.publish(ids)
 	if err != nil {
@@ -183,22 +185,22 @@ func (c *Changes) publish(ids []string) error {
 
 // Watching is a running watch.
 type Watching struct {
-	// Since is the beginning of the watch: Changed receives everything after it.
+	// Since is when the watch began: Changed receives everything after it.
 	Since time.Time
-	// Before holds the batches since the requested time, and a few older ones, because the clocks
-	// of executors differ and a client may come back from another executor.
+	// Before holds the batches since the requested time, and a few older ones: executors' clocks
+	// differ, and the client may have watched on another executor before.
 	Before []Batch
-	// Complete means that no change is missing in Before.
+	// Complete is true if no change is missing in Before.
 	Complete bool
 	// Changed receives all further batches. It is closed when changes may have been missed, or when
-	// Changes stops.
+	// Changes is stopped.
 	Changed <-chan Batch
 	// Cancel ends the watch. It must be called.
 	Cancel func()
 }
 
-// Watch begins a watch now or, unless the time is zero, after the batch with that time, which a
-// watch received from this process or from another one.
+// Watch begins a watch, from now on if after is zero, and otherwise from the batch that follows the
+// one of that time, which a watch has received from this process or another one.
 func (c *Changes) Watch(after time.Time) Watching {
 	w := make(chan Batch, watcherBuffer)
 	c.mu.Lock()
@@ -234,7 +236,7 @@ func (c *Changes) receive(msg *nats.Msg) {
 	}
 }
 
-// Load reads from the stream what was announced before New. After an error the past is empty.
+// Load reads the announcements made before New from the stream. If it fails, the past is empty.
 func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -248,7 +250,7 @@ func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
 		before.since = info.Created
 	}
 	if info.State.Bytes > keptBytes/2 && info.State.FirstTime.After(before.since) {
-		// Earlier announcements may have been dropped for lack of room.
+		// Earlier announcements may have been dropped for lack of space.
 		before.since = info.State.FirstTime
 	}
 	last := info.State.LastSeq
@@ -285,7 +287,7 @@ func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Announcements that were received since New come last. Some of them may be there twice.
+	// Append the announcements received since New. Some of them may then occur twice.
 	for _, b := range c.past.batches {
 		before.add(b)
 	}

@@ -4,26 +4,26 @@ import "time"
 
 // Batch holds the IDs of records that changed together.
 type Batch struct {
-	// At is the time at which this process received the announcement. It is later than the time of
-	// every earlier batch.
+	// At is when this process received the announcement. It is later than that of every earlier
+	// batch.
 	At time.Time
-	// IDs holds the IDs of the records, in no order.
+	// IDs holds the IDs of the records, in no particular order.
 	IDs []string
 }
 
 const (
-	// maxPast is the number of IDs that are kept for clients that resume: a few megabytes.
+	// maxPast is the number of IDs kept for clients that resume, which is a few megabytes.
 	maxPast = 50_000
 	// otherClocks is the assumed maximum difference between the clocks of two executors. A client
-	// that resumes at another executor receives again the changes that are at most this much older.
+	// that resumes on another executor receives changes again that are older by at most this much.
 	otherClocks = 5 * time.Second
 )
 
-// past holds the newest batches, oldest first.
+// past holds the most recent batches, oldest first.
 type past struct {
-	since   time.Time // batches holds everything that was received after this time
+	since   time.Time // batches holds everything received after this time
 	batches []Batch
-	ids     int // the number of IDs in all batches
+	ids     int // total number of IDs in batches
 }
 
 func (p *past) add(b Batch) {
@@ -37,11 +37,11 @@ func (p *past) add(b Batch) {
 	}
 }
 
-// begin forgets all batches before a time.
+// begin discards all batches; the past then begins at a time.
 func (p *past) begin(at time.Time) { *p = past{since: at} }
 
-// after returns the batches after a time and a little before it, and reports whether no batch after
-// the time is missing.
+// after returns the batches after a time and from shortly before it. complete reports whether no
+// batch after the time is missing.
 func (p *past) after(at time.Time) (batches []Batch, complete bool) {
 	for i, b := range p.batches {
 		if b.At.After(at.Add(-otherClocks)) {

@@ -1,5 +1,5 @@
-// Package headerreader reads the headers of a stream's messages by a consumer that only one
-// executor has at a time.
+// Package headerreader reads the headers of a stream's messages through a consumer that only one
+// executor uses at a time.
 package headerreader
 
 import (
@@ -12,36 +12,36 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// These are the errors of a reader.
+// Errors of a reader.
 var (
-	// ErrTaken means that another reader has the consumer.
+	// ErrTaken means that another reader is using the consumer.
 	ErrTaken = errors.New("another executor reads the stream")
-	// ErrGap means that messages were lost between the server and the reader. The reading must
-	// begin again.
+	// ErrGap means that messages were lost between the server and the reader. Reading must start
+	// over.
 	ErrGap = errors.New("messages were lost on the way")
 )
 
 const (
-	// abandonedAfter is the time after which the server deletes the consumer of a reader that has
-	// ended without doing so.
+	// abandonedAfter is the time after which the server deletes the consumer of a reader that ended
+	// without deleting it.
 	abandonedAfter = 5 * time.Second
-	// ownerKey is the key, in the consumer's metadata, of the reader that has it.
+	// ownerKey is the key in the consumer's metadata that identifies its reader.
 	ownerKey = "hookstart.owner"
 )
 
-// Reader reads the headers of a stream. One goroutine uses it.
+// Reader reads the headers of a stream's messages. It is not safe for concurrent use.
 type Reader struct {
 	jetstream.Consumer
 
 	js     jetstream.JetStream
 	stream string
 	owner  string
-	next   uint64 // the consumer sequence of the next message
+	next   uint64 // the expected consumer sequence of the next message
 }
 
-// Begin creates the consumer of a reader. config has its name, which the permissions of executors
-// contain, and selects the messages. Begin fails with ErrTaken if another reader has a consumer of
-// that name.
+// Begin creates a reader's consumer. config holds its name, which executors need a permission for,
+// and selects the messages. Begin fails with ErrTaken if another reader has a consumer with that
+// name.
 func Begin(
 	ctx context.Context, js jetstream.JetStream, streamName string, config jetstream.ConsumerConfig,
 ) (*Reader, error) {
@@ -67,8 +67,8 @@ func (r *Reader) owns(info *jetstream.ConsumerInfo) bool {
 	return info.Config.Metadata[ownerKey] == r.owner
 }
 
-// Metadata returns the metadata of the next message that the reader has received, or ErrGap if that
-// is not the message after the one before.
+// Metadata returns the metadata of the next received message, or ErrGap if a message between it and
+// the previous one is missing. It must be called once for each message.
 func (r *Reader) Metadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -81,10 +81,10 @@ func (r *Reader) Metadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error) {
 	return meta, nil
 }
 
-// End deletes the consumer, so that another reader can begin at once. A consumer that remains is
-// deleted by the server after a few seconds.
+// End deletes the consumer, to allow another reader to begin immediately. If that fails, the server
+// deletes it after a few seconds.
 func (r *Reader) End(ctx context.Context) {
-	// Another reader may have created its own consumer meanwhile.
+	// Another reader may have created its consumer in the meantime.
 	if info, err := r.Info(ctx); err == nil && r.owns(info) {
 		_ = r.js.DeleteConsumer(ctx, r.stream, info.Name)
 	}

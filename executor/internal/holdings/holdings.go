@@ -1,11 +1,12 @@
-// Package holdings adds up what each account holds in a stream, and tells it to the ingresses,
-// which share the space of a stream that is nearly full among accounts.
+// Package holdings adds up how much each account has stored in a stream, and reports it to the
+// ingresses, which divide the space of a nearly full stream among accounts.
 //
-// NATS knows the size of a stream only, so the sizes of all its messages are added up, from their
-// headers. Of several executors one does it: it owns the consumer that reads them, and the others
-// try to create that consumer until its executor has gone. Nothing is read while the stream is less
-// than eight tenths full, and nothing is stored: an executor that begins, or loses the connection,
-// reads the stream from its beginning. Meanwhile the ingresses go by their own counts.
+// NATS reports only the total size of a stream, so the sizes of all its messages are added up from
+// their headers. One of the executors does this: it owns the consumer that reads the headers, while
+// the others keep trying to create that consumer until its executor is gone. Nothing is read while
+// the stream is less than eight tenths full, and nothing is stored: an executor that takes over or
+// loses the connection reads the stream from its beginning. In the meantime the ingresses rely on
+// their own counts.
 package holdings
 
 import (
@@ -27,53 +28,53 @@ import (
 )
 
 const (
-	// every is the interval between two messages with sums.
+	// every is the interval at which the sums are published.
 	every = time.Second
-	// These are parts of the stream's maximum size, in tenths: sums are made from beginFrom on,
-	// until the size falls below endBelow; from warnFrom on, operators are warned.
+	// Fractions of the stream's maximum size, in tenths: sums are computed from beginFrom until the
+	// size falls below endBelow; operators are warned from warnFrom on.
 	beginFrom, endBelow, warnFrom = 8, 7, 9
 	tenths                        = 10
-	// chunks is the number of parts into which the stream is divided, by sequence. The messages of
-	// a part are subtracted from the sums together, when all of them have expired.
+	// chunks is the approximate number of parts that the stream is divided into, by sequence. The
+	// messages of a part are subtracted from the sums together, once all of them have expired.
 	chunks = 256
-	// batch is the number of messages that are requested at once.
+	// batch is the number of messages requested at a time.
 	batch = 2000
-	// readFor is the maximum time for which messages are read until the stream is looked at again.
+	// readFor is the maximum time to read messages before the stream's state is checked again.
 	readFor = 5 * time.Second
-	// heaviest is the number of accounts in the log.
+	// heaviest is the maximum number of accounts in the log event.
 	heaviest = 5
 )
 
-// Config holds the parts that Holdings uses, but does not own.
+// Config holds the dependencies of a Holdings, which does not own them.
 type Config struct {
-	// JetStream is used to read the messages and the state of EXECUTIONS.
+	// JetStream provides the messages and the state of the stream EXECUTIONS.
 	JetStream jetstream.JetStream
-	// Account returns the account of a workflow, or "" if the workflow is not known.
+	// Account returns the account of a workflow, or "" if the workflow is unknown.
 	Account func(workflowID string) string
-	// Log receives a warning when reading begins to fail, and when the stream is nearly full.
+	// Log receives a warning when reading starts to fail, and when the stream is nearly full.
 	Log logrus.FieldLogger
 }
 
-// Holdings adds up what accounts hold in EXECUTIONS.
+// Holdings adds up how much accounts have stored in EXECUTIONS.
 type Holdings struct {
 	config Config
 	read   *reading
-	warned bool // whether operators were told that the stream is nine tenths full
+	warned bool // whether operators were warned that the stream is nine tenths full
 }
 
-// reading is the state of one reading of the stream from its beginning.
+// reading is the state of reading the stream once from its beginning.
 type reading struct {
 	reader *headerreader.Reader
-	chunk  uint64 // number of stream sequences in a chunk
-	// byChunk holds the bytes of each account, by the stream sequence divided by chunk.
+	chunk  uint64 // number of stream sequences per chunk
+	// byChunk holds the bytes of each account, keyed by stream sequence divided by chunk.
 	byChunk map[uint64]map[string]int64
-	sums    map[string]int64 // bytes of each account in all chunks
+	sums    map[string]int64 // total bytes of each account
 }
 
-// New returns a Holdings. Run starts it.
+// New returns a Holdings. Call Run to start it.
 func New(c Config) *Holdings { return &Holdings{config: c} }
 
-// Run adds up and publishes the sums until the context ends.
+// Run computes and publishes the sums until the context is done.
 func (h *Holdings) Run(ctx context.Context) {
 	failing := false
 	retry.Every(ctx, every, func() {
@@ -93,7 +94,7 @@ func (h *Holdings) Run(ctx context.Context) {
 	h.end(ending)
 }
 
-// round looks at the stream, and publishes the sums if it is nearly full.
+// round checks the stream's size, and publishes the sums if the stream is nearly full.
 func (h *Holdings) round(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
@@ -132,7 +133,7 @@ func (h *Holdings) round(ctx context.Context) error {
 	return nil
 }
 
-// begin creates the consumer. It returns nil if another executor has it.
+// begin creates the consumer. It returns nil if another executor is using it.
 func (h *Holdings) begin(ctx context.Context, state jetstream.StreamState) (*reading, error) {
 	reader, err := headerreader.Begin(ctx, h.config.JetStream, stream.Name,
 		jetstream.ConsumerConfig{
@@ -154,7 +155,8 @@ func (h *Holdings) begin(ctx context.Context, state jetstream.StreamState) (*rea
 	}, nil
 }
 
-// end deletes the consumer, if this executor has it, so that another one can begin at once.
+// end deletes this executor's consumer, if it has one, to allow another executor to begin
+// immediately.
 func (h *Holdings) end(ctx context.Context) {
 	if h.read != nil {
 		h.read.reader.End(ctx)
@@ -162,7 +164,7 @@ func (h *Holdings) end(ctx context.Context) {
 	}
 }
 
-// readOn reads the messages that have come since the last call. complete reports whether it has
+// readOn reads the messages that have arrived since the last call. complete reports whether it has
 // reached the end of the stream.
 func (r *reading) readOn(
 	ctx context.Context, account func(workflowID string) string,
@@ -192,7 +194,7 @@ func (r *reading) readOn(
 	return false, nil
 }
 
-// count adds a message, whose data the server has left out.
+// count adds a message, whose data the server has omitted.
 func (r *reading) count(msg jetstream.Msg, sequence uint64, account func(string) string) {
 	header := msg.Headers()
 	bytes, err := strconv.Atoi(header.Get(sizeHeader))
@@ -202,7 +204,7 @@ func (r *reading) count(msg jetstream.Msg, sequence uint64, account func(string)
 	header.Del(sizeHeader)
 	id := account(header.Get(stream.HeaderWorkflowID))
 	if id == "" {
-		return // the workflow was deleted: it stands for no account
+		return // the workflow was deleted, so the message counts for no account
 	}
 	size := stream.StoredSize(msg.Subject(), header, bytes)
 	sums := r.byChunk[sequence/r.chunk]
@@ -214,7 +216,7 @@ func (r *reading) count(msg jetstream.Msg, sequence uint64, account func(string)
 	r.sums[id] += size
 }
 
-// sizeHeader is the header in which a server says how long the data is that it has left out.
+// sizeHeader is the header in which the server reports the length of the omitted data.
 const sizeHeader = "Nats-Msg-Size"
 
 // expire removes the chunks whose messages have all expired.
@@ -232,7 +234,7 @@ func (r *reading) expire(first uint64) {
 	}
 }
 
-// warn logs once that the stream is nine tenths full, and which accounts hold the most.
+// warn logs, once, that the stream is nine tenths full, and which accounts use the most space.
 func (h *Holdings) warn(limit, used int64) {
 	if used < limit/tenths*warnFrom || h.warned {
 		return

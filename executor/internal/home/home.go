@@ -21,26 +21,25 @@ import (
 const (
 	// checkEvery is the interval at which the registry is compared with the copy.
 	checkEvery = time.Second
-	// settle is the time for which a cluster must report an older registry before the registry is
-	// restored.
+	// settle is how long a cluster must report an older registry before the registry is restored.
 	settle = 3 * time.Second
 	// askTimeout is the maximum duration of one comparison.
 	askTimeout = 5 * time.Second
-	// page is the number of records that are read from the copy at once.
+	// page is the number of records read from the copy at a time.
 	page = 1000
 	// pageTimeout is the maximum duration of restoring one page.
 	pageTimeout = 30 * time.Second
-	// pollEvery is the interval at which a waiting change asks the database how far other executors
-	// have come.
+	// pollEvery is the interval at which a waiting change polls the database for the progress of
+	// other executors.
 	pollEvery = 50 * time.Millisecond
 )
 
 // buckets returns the registry's buckets, in the order in which they are restored.
 func buckets() []string { return []string{registry.SecretsBucket, registry.Bucket} }
 
-// Config holds the parts that a Home uses, but does not own.
+// Config holds the dependencies of a Home, which does not own them.
 type Config struct {
-	// JetStream holds the registry's buckets.
+	// JetStream provides the registry's buckets.
 	JetStream jetstream.JetStream
 	// Store holds the copy of the registry.
 	Store store.Store
@@ -50,7 +49,8 @@ type Config struct {
 	Ensure func(context.Context) error
 	// AdoptDatabase allows an empty database to join a registry that has an identity.
 	AdoptDatabase bool
-	// Log receives a warning while the registry is not in order, and what was done about it.
+	// Log receives a warning while the registry is not in order, and a record of what was done
+	// about it.
 	Log logrus.FieldLogger
 }
 
@@ -60,21 +60,19 @@ type Home struct {
 
 	mu sync.Mutex
 	id string // the installation's identity
-	// reached holds, by bucket, the revision up to which the copy is complete, as far as this
-	// process knows.
+	// reached holds, by bucket, the revision up to which the copy is known to be complete.
 	reached map[string]uint64
 	moved   chan struct{}     // closed and replaced when reached changes
-	restart map[string]func() // the functions that restart the mirror of a bucket, by bucket
-	// trouble is the error of the last comparison; nil means that the registry is in order.
+	restart map[string]func() // functions that restart a bucket's mirror, by bucket
+	// trouble is the error of the last comparison; nil if the registry is in order.
 	trouble error
 
-	// older is the time since which a cluster reports an older registry; zero means that it does
-	// not.
+	// older is since when a cluster has reported an older registry; zero if it does not.
 	older   time.Time
 	stamped bool // whether this process has written the identity's stamp
 }
 
-// New returns a Home. Begin must be called before all other methods.
+// New returns a Home. Begin must be called before any other method.
 func New(c Config) *Home {
 	return &Home{
 		Config:  c,
@@ -84,10 +82,10 @@ func New(c Config) *Home {
 	}
 }
 
-// ForeignError means that the registry and the database belong to two installations.
+// ForeignError means that the registry and the database belong to different installations.
 type ForeignError struct{ problem string }
 
-// Error says which installations they are and what to do.
+// Error names the installations and describes what to do.
 func (e *ForeignError) Error() string { return e.problem }
 
 // errRestoring is returned while a backup is being restored.
@@ -95,8 +93,8 @@ var errRestoring = errors.New("a backup is being restored into it; until that is
 	"webhook is answered 503")
 
 // Begin compares the registry with the database, gives a new installation its identity, and
-// restores a registry that is lost. It retries until ctx ends. It fails at once with a
-// ForeignError.
+// restores a lost registry. It retries until ctx is done, but fails immediately with a
+// ForeignError. While a backup is being restored, it returns nil.
 func (h *Home) Begin(ctx context.Context) (err error) {
 	var foreign *ForeignError
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
@@ -136,7 +134,7 @@ func (h *Home) begin(ctx context.Context) error {
 	return h.check(ctx)
 }
 
-// adopt gives the database an identity.
+// adopt gives the database an identity: the registry's, or a new one.
 func (h *Home) adopt(ctx context.Context, identity registry.Installation) (string, error) {
 	if identity.ID == "" {
 		return h.Store.AdoptInstallation(ctx, uuid.NewString())
@@ -153,7 +151,7 @@ func (h *Home) adopt(ctx context.Context, identity registry.Installation) (strin
 	return h.Store.AdoptInstallation(ctx, identity.ID)
 }
 
-// Run maintains the copy, and restores the registry when it is lost, until the context ends.
+// Run maintains the copy, and restores the registry if it is lost, until the context is done.
 func (h *Home) Run(ctx context.Context) {
 	var mirrors sync.WaitGroup
 	for _, bucket := range buckets() {
@@ -173,8 +171,7 @@ func (h *Home) Run(ctx context.Context) {
 	mirrors.Wait()
 }
 
-// Trouble returns the reason why the registry must not be used for answers, or nil if there is
-// none.
+// Trouble returns why the registry must not be used to handle requests, or nil if it may be.
 func (h *Home) Trouble() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -229,8 +226,8 @@ func (h *Home) compare(ctx context.Context) error {
 	if h.stamped && !h.Follower.Distrusts() {
 		return nil
 	}
-	// Processes that noticed that the registry went back wait for this stamp. A concurrent
-	// executor's stamp has the same effect.
+	// Processes that noticed that the registry went back wait for this stamp. A stamp by a
+	// concurrent executor has the same effect.
 	if _, err = edit.WriteInstallation(asking, h.JetStream, identity, over); err != nil &&
 		!errors.Is(err, edit.ErrConcurrent) {
 		return err
@@ -239,7 +236,7 @@ func (h *Home) compare(ctx context.Context) error {
 	return nil
 }
 
-// olderFor returns the time for which a cluster has reported an older registry.
+// olderFor returns how long a cluster has reported an older registry.
 func (h *Home) olderFor() time.Duration {
 	if h.older.IsZero() {
 		h.older = time.Now()
@@ -248,6 +245,7 @@ func (h *Home) olderFor() time.Duration {
 }
 
 // olderBuckets returns the buckets that end before the copy's position, with that position.
+// clustered reports whether any bucket has several replicas.
 func (h *Home) olderBuckets(
 	ctx context.Context,
 ) (older map[string]uint64, clustered bool, err error) {
@@ -261,8 +259,7 @@ func (h *Home) olderBuckets(
 			return nil, false, err
 		}
 		if at.Revision < reached && restart != nil {
-			// The database was replaced by an older copy, which has to continue from its own
-			// position.
+			// The database was replaced by an older copy. Continue from its position.
 			restart()
 		}
 		s, err := h.JetStream.Stream(ctx, "KV_"+bucket)
@@ -301,7 +298,7 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 		life = uuid.NewString()
 	}
 	if identity.ID == "" && kept.ID != "" {
-		// Processes that have the earlier registry in memory stop using it.
+		// Makes processes that have the earlier registry in memory stop using it.
 		if over, err = edit.WriteInstallation(ctx, h.JetStream, registry.Installation{},
 			over); err != nil {
 			return err
@@ -338,7 +335,7 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 	return nil
 }
 
-// keptIdentity returns the identity's record in the copy, or the zero value if there is none.
+// keptIdentity returns the identity in the copy, or the zero value if there is none.
 func (h *Home) keptIdentity(ctx context.Context) (i registry.Installation, err error) {
 	before := registry.InstallationKey[:len(registry.InstallationKey)-1]
 	records, err := h.Store.RegistryRecords(ctx, registry.Bucket, before, 1)
@@ -353,7 +350,7 @@ func (h *Home) keptIdentity(ctx context.Context) (i registry.Installation, err e
 	return *read, nil
 }
 
-// restoreMissing stores the records of a bucket that are in the copy and missing in the bucket.
+// restoreMissing restores the records that are in the copy but missing in the bucket.
 func (h *Home) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
 	for after, more := "", true; more && err == nil; {
 		var n int
@@ -363,8 +360,8 @@ func (h *Home) restoreMissing(ctx context.Context, bucket string) (stored int, e
 	return stored, err
 }
 
-// fillPage stores the records of one page of the copy, like fill. It returns where the next page
-// begins, and whether there is one.
+// fillPage restores the missing records of one page of the copy. It returns the key that the next
+// page begins after, and whether there may be one.
 func (h *Home) fillPage(
 	ctx context.Context, bucket, after string,
 ) (stored int, last string, more bool, err error) {
@@ -382,7 +379,7 @@ func (h *Home) fillPage(
 	return stored, records[len(records)-1].Key, true, err
 }
 
-// Kept waits until the copy has a revision. It implements edit.Home.
+// Kept waits until the copy has reached a revision. It implements edit.Home.
 func (h *Home) Kept(ctx context.Context, bucket string, revision uint64) error {
 	for {
 		h.mu.Lock()

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// maxBatch is the maximum number of revisions that one transaction writes.
+	// maxBatch is the maximum number of revisions written in one transaction.
 	maxBatch = 500
-	// retryDelay is the delay before a mirror that failed begins again.
+	// retryDelay is the delay before a failed mirror is restarted.
 	retryDelay = 500 * time.Millisecond
 )
 
-// mirror writes the revisions of a bucket into the copy, and survives failures of NATS and of the
-// database. It continues at the end of the copy, not where this process was, because the database
-// may have been replaced by an older copy.
+// mirror writes a bucket's revisions to the copy, and survives failures of NATS and of the
+// database. It continues at the end of the copy instead of where this process was, because the
+// database may have been replaced by an older backup.
 func (h *Home) mirror(ctx context.Context, bucket string) {
 	for logged := (time.Time{}); ctx.Err() == nil; {
 		following, restart := context.WithCancel(ctx)
@@ -47,10 +47,10 @@ func (h *Home) mirror(ctx context.Context, bucket string) {
 	}
 }
 
-// errOlder means that a bucket ends before its copy, or is not the installation's yet.
+// errOlder means that a bucket ends before its copy, or does not belong to the installation yet.
 var errOlder = errors.New("the bucket is not restored yet")
 
-// owns reports whether an identity is the installation's.
+// owns reports whether an identity is that of the installation.
 func (h *Home) owns(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,8 +65,8 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 		return err
 	}
 	h.hasReached(bucket, at.Revision, true)
-	// Nothing is read from another installation's registry, or from a registry that is being
-	// restored from the copy.
+	// Do not read from another installation's registry, or from one that is being restored from the
+	// copy.
 	identity, _, err := edit.ReadInstallation(asking, h.JetStream)
 	if err != nil {
 		return err
@@ -112,8 +112,8 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 	return h.copyMessages(ctx, bucket, at.Revision, messages)
 }
 
-// copyMessages writes messages to the copy until they end. The copy already has every message up to
-// after.
+// copyMessages writes messages to the copy until an error ends them. The copy already has every
+// message up to after.
 func (h *Home) copyMessages(
 	ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext,
 ) error {
@@ -166,14 +166,14 @@ func (h *Home) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.M
 	b.records = append(b.records, r)
 	b.upTo = store.RegistryPosition{Revision: meta.Sequence.Stream, At: meta.Timestamp}
 	entry, exists, err := edit.DecodeEntry(msg.Headers())
-	if err == nil && exists { // the auditor reports records that cannot be read
+	if err == nil && exists { // the auditor reports unreadable entries
 		entry.At = meta.Timestamp
 		b.entries = append(b.entries, audit.Stored(entry))
 	}
 }
 
-// hasReached stores how far the copy has a bucket. The position goes back only when the mirror
-// begins anew.
+// hasReached stores up to which revision the copy of a bucket is complete. The position may go back
+// only if anew is true, when the mirror has restarted.
 func (h *Home) hasReached(bucket string, revision uint64, anew bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

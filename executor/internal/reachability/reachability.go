@@ -24,35 +24,35 @@ import (
 // State is the result of a check: where the public URL leads.
 type State string
 
-// The states.
+// Results of a check.
 const (
-	Reached     State = "reached"     // an ingress of this installation answers
-	Unreachable State = "unreachable" // no server answers
-	// Redirected means that the server redirects. A sender that follows may lose the body, and
-	// many do not follow.
+	Reached     State = "reached"     // an ingress of this installation responds
+	Unreachable State = "unreachable" // no server responds
+	// Redirected means that the server redirects. A sender that follows may lose the body, and many
+	// senders do not follow.
 	Redirected State = "redirected"
-	Stranger   State = "stranger" // another program answers
-	Another    State = "another"  // another installation of hookstart answers
+	Stranger   State = "stranger" // another program responds
+	Another    State = "another"  // another installation of hookstart responds
 	Unknown    State = "unknown"  // it could not be checked
 )
 
 const (
-	probePath  = "/webhooks/-" // below what senders call; any ID will do
+	probePath  = "/webhooks/-" // below the path that senders call; any ID works
 	askTimeout = 5 * time.Second
-	// freshFor is the time for which a result is shown again without a new check.
+	// freshFor is how long a result is reused without a new check.
 	freshFor = 30 * time.Second
-	// maxAnswer is the number of bytes of an answer that are read.
+	// maxAnswer is the maximum number of bytes read from a response body.
 	maxAnswer = 4 << 10
 )
 
 // Result is the result of a check.
 type Result struct {
-	URL      string // without a slash at its end; "" means that none is known
-	Loopback bool   // whether only this machine can reach it
-	// State says where the URL leads.
+	URL      string // without a trailing slash; "" if unknown
+	Loopback bool   // whether it is reachable only from its own machine
+	// State is where the URL leads.
 	State  State
 	Detail string // what the state means, for people
-	// At is the time of the check.
+	// At is when the check was made.
 	At time.Time
 }
 
@@ -72,20 +72,20 @@ type Checker struct {
 	last Result
 }
 
-// New returns a Checker for the executor's public URL or, if that is empty, for the one that a
-// running ingress has.
+// New returns a Checker for the executor's public URL or, if that is empty, for that of a running
+// ingress.
 func New(publicURL string, ingresses Ingresses) *Checker {
 	transport := &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
-		DisableKeepAlives: true, // each question takes the way that a sender's first request takes
-		// The server that answers is not trusted, so bound its headers.
+		DisableKeepAlives: true, // every probe connects anew, as a sender's first request does
+		// The responding server is not trusted, so limit the size of its headers.
 		MaxResponseHeaderBytes: 16 << 10,
 	}
 	return &Checker{
 		configured: strings.TrimRight(publicURL, "/"), ingresses: ingresses,
 		client: &http.Client{
 			Transport: transport,
-			// Redirects are not followed: only the configured URL is asked.
+			// Do not follow redirects: only the configured URL is probed.
 			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
 			},
@@ -93,7 +93,7 @@ func New(publicURL string, ingresses Ingresses) *Checker {
 	}
 }
 
-// URL returns the base of webhook URLs without a slash at its end, or "" if none is configured
+// URL returns the base of webhook URLs without a trailing slash, or "" if none is configured
 // anywhere.
 func (c *Checker) URL() string {
 	if c.configured != "" {
@@ -108,16 +108,16 @@ func (c *Checker) URL() string {
 	if len(urls) == 0 {
 		return ""
 	}
-	return slices.Min(urls) // the ingresses come in no order
+	return slices.Min(urls) // the ingresses are in no particular order
 }
 
-// Check checks the URL, unless it was checked a moment ago.
+// Check checks the URL, unless it was checked within freshFor.
 func (c *Checker) Check(ctx context.Context) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if base := c.URL(); base != c.last.URL || time.Since(c.last.At) > freshFor {
-		// The result is for other callers, too, so the check does not end with the context of the
-		// first one.
+		// Other callers use the result too, so the check does not end with the first caller's
+		// context.
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
 		state, detail := c.ask(asking, base)
@@ -133,7 +133,7 @@ func (c *Checker) Check(ctx context.Context) Result {
 }
 
 // ask sends a POST without a token, which starts nothing. An ingress of this installation adds a
-// header to its usual answer.
+// header to its usual response.
 func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	if base == "" {
 		return Unknown, "No public URL is set. Start the executor or the ingress with --public-url."
@@ -182,20 +182,19 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	if question.AnsweredBy(response.Header.Get(probe.Header)) {
 		return Reached, "It leads to an ingress of this installation."
 	}
-	// A part of the answer is enough.
+	// A part of the body is enough.
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	return unexpected(response, body)
 }
 
-// isTLS reports whether an error says that the other side speaks something else than TLS, or
-// refuses it.
+// isTLS reports whether an error means that the other side does not speak TLS, or rejects it.
 func isTLS(err error) bool {
 	_, alert := errors.AsType[tls.AlertError](err)
 	return errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError)) ||
 		alert
 }
 
-// unexpected describes an answer that is not from an ingress of this installation.
+// unexpected describes a response that is not from an ingress of this installation.
 func unexpected(response *http.Response, body []byte) (State, string) {
 	if to := response.Header.Get("Location"); response.StatusCode >= 300 &&
 		response.StatusCode < 400 {
@@ -222,7 +221,7 @@ func unexpected(response *http.Response, body []byte) (State, string) {
 			"/webhooks/ on to the ingress.", response.StatusCode)
 }
 
-// cause returns the text of err without the URL, which is shown beside it.
+// cause returns the text of err without the URL, which is shown next to it.
 func cause(err error) string {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return fmt.Sprintf("no answer within %s", askTimeout)
@@ -233,7 +232,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// Loopback reports whether a URL can be reached from its own machine only.
+// Loopback reports whether a URL is reachable only from its own machine.
 func Loopback(base string) bool {
 	u, err := url.Parse(base)
 	if err != nil {

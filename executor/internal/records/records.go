@@ -1,6 +1,6 @@
-// Package records turns messages of the streams into what the database stores of them. The recorder
-// does it with every message that the streams deliver, operate with a dead letter that an operator
-// requeues: both store the same.
+// Package records converts messages of the streams to what the database stores. The recorder uses
+// it for every message that the streams deliver, and operate for a dead letter that an operator
+// requeues, so both store the same.
 package records
 
 import (
@@ -15,13 +15,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Position is the place of a message in its stream.
+// Position is the position of a message in its stream.
 type Position struct {
 	Sequence uint64
 	StoredAt time.Time // when the stream stored the message
 }
 
-// OfStart returns the record of a start that is recorded now. bodyBytes is the size of its body.
+// OfStart returns the record of a start. now is when it is recorded; bodyBytes is the size of its
+// body.
 func OfStart(s *execution.Start, bodyBytes int, at Position, now time.Time) store.Record {
 	return store.Record{
 		ID:             s.ID,
@@ -45,8 +46,8 @@ func OfStart(s *execution.Start, bodyBytes int, at Position, now time.Time) stor
 	}
 }
 
-// AuditOfStart returns the audit entry of a start that was recorded as r, or none if no operator
-// asked for the start. header is the header of the start's message.
+// AuditOfStart returns the audit entry for a start that is recorded as r, or none if no operator
+// requested the start. header is the header of the start's message.
 func AuditOfStart(header nats.Header, r store.Record, at Position) []store.AuditEntry {
 	entry, audited := audit.StartEntry(header, r, store.Time(at.StoredAt))
 	if !audited {
@@ -55,7 +56,7 @@ func AuditOfStart(header nats.Header, r store.Record, at Position) []store.Audit
 	return []store.AuditEntry{entry}
 }
 
-// OfRejection returns the record of a rejection that is recorded now.
+// OfRejection returns the record of a rejection. now is when it is recorded.
 func OfRejection(r *execution.Rejection, at Position, now time.Time) store.Record {
 	return store.Record{
 		ID:             r.ID,
@@ -78,15 +79,16 @@ func OfRejection(r *execution.Rejection, at Position, now time.Time) store.Recor
 	}
 }
 
-// OfReport returns the progress that a report contains. If the report does not say its time, it is
-// the time at which the stream stored it.
+// OfReport returns the progress in a report. If the report has no time, the time at which the
+// stream stored it is used.
 func OfReport(p *execution.Progress, at Position) execution.Progress {
 	result := *p
 	result.At = orElse(p.At, at.StoredAt)
 	return result
 }
 
-// orElse returns the message's own time, or the server's time if the message has none.
+// orElse returns the message's own time, or the time at which the stream stored it if the message
+// has none.
 func orElse(own, stored time.Time) time.Time {
 	if own.IsZero() {
 		own = stored
@@ -94,8 +96,8 @@ func orElse(own, stored time.Time) time.Time {
 	return store.Time(own)
 }
 
-// Recover returns the batch that records a message that was quarantined, so that it is no longer a
-// dead letter. It fails with stream.ErrUnreadable.
+// Recover returns a batch that records a quarantined message and removes it from the dead letters.
+// It fails with stream.ErrUnreadable if the message cannot be decoded.
 func Recover(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	event, bodyBytes, err := stream.DecodeBrief(msg.Subject, msg.Header, msg.Data)
 	if err != nil {
@@ -116,7 +118,7 @@ func Recover(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	return batch, nil
 }
 
-// KeyOf returns the key of a message by its sequence and its subject.
+// KeyOf returns the key of the message with a sequence and a subject.
 func KeyOf(sequence uint64, subject string) store.MessageKey {
 	_, queue := stream.PlaceOf(subject)
 	return store.MessageKey{

@@ -1,4 +1,4 @@
-// Package requestlog writes one log event for each request, and recovers from panics of handlers.
+// Package requestlog writes one log event per request, and recovers from panics in handlers.
 package requestlog
 
 import (
@@ -12,36 +12,36 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Event is the log event of one request. It must not contain a path, query, header or body, since
-// each of them may hold a token.
+// Event is the log event of one request. It must not contain a path, query, header or body, because
+// any of them may contain a token.
 type Event struct {
-	// Fields are logged beside the status and the duration.
+	// Fields are logged in addition to the status and the duration.
 	Fields logrus.Fields
-	// Err is the internal cause of a failure. It is logged and not sent to the client.
+	// Err is the internal cause of a failure. It is logged but not sent to the client.
 	Err error
 
 	began  time.Time
-	status int // 0 means that nothing is written yet
+	status int // 0 if nothing has been written yet
 }
 
-// Status returns the status of the answer.
+// Status returns the status of the response, or 200 if nothing has been written yet.
 func (e *Event) Status() int { return max(e.status, http.StatusOK) }
 
 type key struct{}
 
-// FromContext returns the event of the request with this context. There always is one.
+// FromContext returns the event of the request that a context belongs to. It never returns nil.
 func FromContext(ctx context.Context) *Event {
 	if e, ok := ctx.Value(key{}).(*Event); ok {
 		return e
 	}
-	// The context is not a request's: the event is not logged.
+	// The context does not belong to a request, so the event is not logged.
 	return &Event{Fields: logrus.Fields{}}
 }
 
 // Handler gives each request its event and recovers from panics. If nothing was written before a
-// panic, failed answers the request; otherwise the connection is cut, so that the client does not
-// accept half an answer. At the end, level returns the level of the event and may change its
-// fields.
+// panic, failed writes the response; otherwise the connection is aborted, so that the client does
+// not accept a partial response. At the end, level returns the log level of the event; it may
+// change the event's fields.
 func Handler(
 	log logrus.FieldLogger, message string, next, failed http.Handler, level func(
 		*http.Request, *Event,
@@ -74,8 +74,8 @@ func Handler(
 	})
 }
 
-// gone reports whether a request failed only because its client had left. The status that is logged
-// then was never received.
+// gone reports whether a request failed only because its client had disconnected. The status that
+// is then logged was never received.
 func (e *Event) gone(r *http.Request) bool {
 	if r.Context().Err() == nil || !errors.Is(e.Err, context.Canceled) {
 		return false
@@ -94,7 +94,7 @@ func (e *Event) log(log logrus.FieldLogger, message string, level logrus.Level) 
 	log.WithFields(e.Fields).Log(level, message)
 }
 
-// writer remembers the status. Its Unwrap method lets http.ResponseController reach everything
+// writer records the status. Its Unwrap method gives http.ResponseController access to everything
 // else.
 type writer struct {
 	http.ResponseWriter

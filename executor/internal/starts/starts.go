@@ -1,6 +1,6 @@
-// Package starts reads the starts of executions in the streams, and stores new ones there. A
-// queue's starts are in the stream that all queues share, or in one of its own; while a queue
-// moves, and until its messages have expired, it has starts in both.
+// Package starts reads the starts of executions from the streams, and publishes new ones. A queue's
+// starts are in the stream that queues share or in the queue's own stream. While a queue moves, and
+// until its old messages have expired, it has starts in both.
 package starts
 
 import (
@@ -17,21 +17,21 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Streams are the streams of starts. It is safe for concurrent use.
+// Streams provides access to the streams of starts. It is safe for concurrent use.
 type Streams struct {
 	js jetstream.JetStream
 
 	mu    sync.Mutex
-	known map[string]jetstream.Stream // by name: streams that were looked up
+	known map[string]jetstream.Stream // by name; streams that have been looked up
 }
 
-// New returns the streams of an installation.
+// New returns the Streams of an installation.
 func New(js jetstream.JetStream) *Streams {
 	return &Streams{js: js, known: map[string]jetstream.Stream{}}
 }
 
-// Get returns the message that started, or rejected, an execution of a queue, by its sequence in
-// either stream of the queue. It fails with jetstream.ErrMsgNotFound if neither stream has it.
+// Get returns the message that started an execution of a queue, or rejected it, by its sequence in
+// either of the queue's streams. It fails with jetstream.ErrMsgNotFound if neither stream has it.
 func (s *Streams) Get(
 	ctx context.Context, queue string, sequence uint64, executionID string,
 ) (*jetstream.RawStreamMsg, error) {
@@ -54,7 +54,7 @@ func (s *Streams) Get(
 }
 
 // At returns the message at a sequence of a stream. It fails with jetstream.ErrStreamNotFound if
-// there is no such stream.
+// the stream does not exist.
 func (s *Streams) At(
 	ctx context.Context, name string, sequence uint64,
 ) (*jetstream.RawStreamMsg, error) {
@@ -77,7 +77,7 @@ func (s *Streams) At(
 	return msg, nil
 }
 
-// stream looks a stream up once, and not for each message.
+// stream returns a stream. It looks each stream up only once.
 func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	s.mu.Lock()
 	found := s.known[name]
@@ -95,21 +95,23 @@ func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, er
 	return found, nil
 }
 
-// ErrMoving means that a queue moves to another stream, and takes no starts meanwhile.
+// ErrMoving means that a queue is moving to another stream and does not accept starts in the
+// meantime.
 var ErrMoving = errors.New("the queue is being moved to another stream; try again in a moment")
 
 const (
-	// movingWait is the maximum time for which Publish waits while a queue takes no starts.
+	// movingWait is how long Publish waits for a queue that does not accept starts.
 	movingWait  = 5 * time.Second
 	movingEvery = 50 * time.Millisecond
 )
 
-// Publish stores the start of an execution of a workflow in the stream of its queue. message
-// returns the message for a place. While the queue is closed, because it moves, Publish waits for a
-// moment, and fails with ErrMoving then.
+// Publish stores the start of an execution of a workflow in its queue's stream. message returns the
+// message for a place. While the queue is closed because it is moving, Publish waits for up to
+// movingWait, and then fails with ErrMoving.
 //
 // The queue may move while the message is being stored, after the last delivery IDs were copied to
-// the other stream. So Publish looks again afterwards, and makes the other stream remember the ID.
+// the other stream. Publish therefore checks again afterwards, and stores the ID in the other
+// stream if necessary.
 func (s *Streams) Publish(
 	ctx context.Context, queue, workflowID string,
 	message func(stream.Place) (*nats.Msg, error),
@@ -141,7 +143,7 @@ func (s *Streams) Publish(
 	return ack, err
 }
 
-// place waits until the queue takes starts, and returns the place where they are stored.
+// place waits until the queue accepts starts, and returns the place that they are stored in.
 func (s *Streams) place(ctx context.Context, queue string) (place stream.Place, err error) {
 	waiting, cancel := context.WithTimeout(ctx, movingWait)
 	defer cancel()
@@ -159,11 +161,11 @@ func (s *Streams) place(ctx context.Context, queue string) (place stream.Place, 
 	return place, err
 }
 
-// inProcess is the server's error code for a message with the ID of another message that is being
-// stored, perhaps without success.
+// inProcess is the server's error code for a message whose ID is that of another message being
+// stored. Storing that one may still fail.
 const inProcess = 10158
 
-// store stores a message. It waits while another message with the same ID is being stored.
+// store publishes a message. It retries while another message with the same ID is being stored.
 func (s *Streams) store(ctx context.Context, msg *nats.Msg) (ack *jetstream.PubAck, err error) {
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
 		ack, err = s.js.PublishMsg(ctx, msg)

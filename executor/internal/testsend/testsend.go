@@ -1,4 +1,4 @@
-// Package testsend posts a request to the webhook endpoint as a sender would, to test a trigger
+// Package testsend sends a request to the webhook endpoint as a sender would, to test a trigger
 // node.
 package testsend
 
@@ -17,41 +17,42 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Timeout exceeds an ingress's own timeouts, so that the ingress's answer is seen and not this
-// client's error.
+// Timeout is longer than an ingress's timeouts, so that the ingress's response is reported instead
+// of an error of this client.
 const Timeout = 30 * time.Second
 
-// maxAnswer is the number of bytes of an answer that are read.
+// maxAnswer is the maximum number of bytes read from a response body.
 const maxAnswer = 64 << 10
 
-// Request is a POST as a sender sends it.
+// Request is a POST request in the form that a sender sends.
 type Request struct {
-	URL    string              // holds the token
-	Header map[string][]string // the headers, by canonical names
-	// Body is sent as it is.
+	URL    string              // contains the token
+	Header map[string][]string // keyed by canonical header name
+	// Body is sent unchanged.
 	Body []byte
 }
 
-// Answer is the endpoint's answer. If it has neither an ExecutionID nor a Code, it answered a
-// handshake or a request that did not meet the filter, or another server answered.
+// Answer is the endpoint's response. If it has neither an ExecutionID nor a Code, it is the
+// response to a handshake or to a request that did not match the filter, or another server
+// responded.
 type Answer struct {
-	// Status is the HTTP status of the answer.
+	// Status is the HTTP status of the response.
 	Status      int
-	ExecutionID string // the ID in the answer's header; "" means that there is none
-	// Deduplicated means that an earlier request with the delivery ID started the execution.
+	ExecutionID string // the ID in the response header; "" if there is none
+	// Deduplicated means that an earlier request with the same delivery ID started the execution.
 	Deduplicated bool
-	Filtered     bool   // the request does not meet the node's filter
-	Code, Detail string // the refusal; "" means that the request was not refused
-	RetryAfter   int64  // time in seconds after which a retry can succeed; 0 means not stated
+	Filtered     bool   // the request did not match the node's filter
+	Code, Detail string // of a refusal; "" if the request was not refused
+	RetryAfter   int64  // seconds after which a retry can succeed; 0 means not stated
 }
 
-// Client posts requests. It is safe for concurrent use.
+// Client sends requests. It is safe for concurrent use.
 type Client struct {
 	http http.Client
 }
 
-// New returns a Client. Its requests take the same way as a sender's: over the network and the
-// proxy of the environment, without following redirects.
+// New returns a Client. Its requests take the same route as a sender's: over the network and the
+// environment's proxy, without following redirects.
 func New() *Client {
 	return &Client{http.Client{
 		Timeout: Timeout,
@@ -66,7 +67,8 @@ func New() *Client {
 	}}
 }
 
-// Post sends a request once. It returns an error, without the URL, if there was no answer.
+// Post sends a request once. If there is no response, it returns an error that does not contain the
+// URL.
 func (c *Client) Post(ctx context.Context, r Request) (Answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(r.Body))
 	if err != nil {
