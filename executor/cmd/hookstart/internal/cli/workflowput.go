@@ -158,7 +158,7 @@ func (v *workflowPut) rateLimit(have *api.RateLimit) (*api.RateLimit, error) {
 	want.WindowSeconds = cmp.Or(v.RateWindow.seconds, want.WindowSeconds)
 	switch {
 	case v.RateRequests != nil && want.Requests == 0:
-		return nil, nil //nolint:nilnil // no limit of the workflow
+		return nil, nil //nolint:nilnil // no limit of its own
 	case want.Requests < 1:
 		return nil, &usageError{
 			"--rate-window needs --rate-requests, which must be 1 or more",
