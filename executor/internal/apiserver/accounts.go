@@ -40,7 +40,7 @@ func (s *server) routeAccounts(to huma.API) {
 	s.routeAccountEvents(to)
 }
 
-// routeAccountEvents adds the calls about an account's operator events.
+// routeAccountEvents adds the calls for an account's operator events.
 func (s *server) routeAccountEvents(to huma.API) {
 	const path = "/accounts/{id}/events"
 	register(to, call{
@@ -140,7 +140,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 	})
 }
 
-// AccountChange is the path of an account that a call changes.
+// AccountChange is the input of a call that changes an account: its path and a precondition.
 type AccountChange struct {
 	AccountID
 	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The account is changed only if it still is that version."`
@@ -160,7 +160,7 @@ func (c *AccountChange) limit(ctx context.Context) (context.Context, error) {
 	return operate.IfAccountHas(ctx, tag), nil
 }
 
-// taggedAccount is an answer with a tag, with which a later call can say which version it changes.
+// taggedAccount is a response with the account's ETag, for the If-Match of later calls.
 type taggedAccount struct {
 	Status int
 	ETag   string `header:"ETag" doc:"The version of the account, for If-Match."`
@@ -171,7 +171,7 @@ func tagged(status int, a api.Account) *taggedAccount {
 	return &taggedAccount{status, `"` + operate.TagOfAccount(a) + `"`, a}
 }
 
-// AccountID is the path of an account.
+// AccountID is the path parameter of an account.
 type AccountID struct {
 	ID string `path:"id" doc:"The account's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"acme"`
 }

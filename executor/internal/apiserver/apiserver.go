@@ -1,4 +1,4 @@
-// Package apiserver serves the operators' API over HTTP. Package api has its types.
+// Package apiserver serves the operators' API over HTTP. Its types are in package api.
 package apiserver
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/requestlog"
 )
 
-// root is the prefix of the paths of all calls.
+// root is the path prefix of all calls.
 const root = "/api/v1"
 
 type server struct {
 	Config
 }
 
-// New returns the handler of all paths below /api/. It is safe for concurrent use.
+// New returns a handler for all paths below /api/. It is safe for concurrent use.
 func New(c Config) http.Handler {
 	if c.KeepAlive == 0 {
 		c.KeepAlive = defaultKeepAlive
@@ -33,8 +33,8 @@ func New(c Config) http.Handler {
 	return s.observed(s.crossOrigin(s.guarded(wholeQuery(asJSON(s.router())))))
 }
 
-// wholeQuery refuses an invalid query: net/url ignores the invalid part, and a list without its
-// filter would return everything.
+// wholeQuery rejects an invalid query: net/url would ignore the invalid part, and a list without
+// its filter would return everything.
 func wholeQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
@@ -49,7 +49,8 @@ func wholeQuery(next http.Handler) http.Handler {
 	})
 }
 
-// asJSON reads every body as JSON, whatever its Content-Type, because curl -d declares a form.
+// asJSON makes every body be read as JSON, whatever its Content-Type, because curl -d declares a
+// form.
 func asJSON(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Content-Type", "application/json")
@@ -65,8 +66,8 @@ func (s *server) router() http.Handler {
 		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
 		NotFound:               http.HandlerFunc(notFound),
 	}
-	// httprouter has no fixed path beside a parameter, so /executions/stream has a router of its
-	// own, which comes first.
+	// httprouter does not allow a fixed path where another route has a parameter, so paths like
+	// /executions/stream have a separate router, which is tried first.
 	fixed := &httprouter.Router{
 		HandleMethodNotAllowed: true,
 		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
@@ -113,7 +114,7 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 }
 
 func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	// httprouter adds OPTIONS to the allowed methods, although it is not allowed.
+	// httprouter adds OPTIONS to the allowed methods, although no path allows it.
 	allowed := strings.Split(w.Header().Get("Allow"), ", ")
 	list := strings.Join(slices.DeleteFunc(allowed, func(method string) bool {
 		return method == http.MethodOptions

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// guarded refuses every request that is not an operator's, so that strangers cannot learn which
-// paths exist.
+// guarded rejects requests without valid credentials before anything else, so that strangers cannot
+// learn which paths exist.
 func (s *server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := s.SignIn.APICaller(r)

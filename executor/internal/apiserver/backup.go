@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/requestlog"
 )
 
-// maxPartBytes is the maximum length of a part. It is larger than any part that the store creates:
-// one record's output alone may fill a message.
+// maxPartBytes is the maximum length of a part, in bytes. It exceeds the length of any part that
+// the store creates: a single record's output can be as long as a message.
 const maxPartBytes = 32 << 20
 
 func (s *server) routeBackup(to huma.API) {
@@ -71,7 +71,7 @@ func (s *server) routeBackup(to huma.API) {
 	})
 }
 
-// auditPart selects the entries of the audit log that a backup needs.
+// auditPart selects the audit entries that a backup needs.
 type auditPart struct {
 	Bucket string    `query:"bucket" enum:"registry,registry_secrets" required:"true" doc:"The bucket whose changes are returned."`
 	Since  time.Time `query:"since" doc:"Selects the entries of this time or later."`
@@ -94,7 +94,8 @@ func (s *server) backUpRecords(
 	})
 }
 
-// inLines answers with the parts that read writes, one part per line.
+// inLines responds with the parts that read writes, one per line, and a last line {} if read
+// succeeded.
 func (*server) inLines(
 	ctx context.Context, read func(write func(part []byte) error) error,
 ) (*huma.StreamResponse, error) {

@@ -9,25 +9,25 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// Config holds the parts that the API uses, but does not own. A field without a documented default
-// is required.
+// Config holds the dependencies of the API, which the API does not own. A field is required unless
+// its comment describes its zero value.
 type Config struct {
-	// Operate answers the calls.
+	// Operate executes the calls.
 	Operate *operate.Service
 
 	// SignIn authenticates operators.
 	SignIn *signin.SignIn
 
-	// Origins are sites, like https://app.example.com, whose pages may call the API with a key of
-	// their own. nil means that there are none.
+	// Origins lists the origins, like https://app.example.com, of pages that may call the API with
+	// a key. nil means none.
 	Origins []string
 
-	// Done ends the event streams when it is closed, at the beginning of a shutdown, which would
-	// wait for them otherwise. nil means that this never happens.
+	// Done ends the event streams when it is closed. It is closed at the beginning of a shutdown,
+	// which would otherwise wait for them. nil means never.
 	Done <-chan struct{}
 
-	// KeepAlive is the interval at which an event stream without events sends a sign of life. 0
-	// means 15 s.
+	// KeepAlive is the interval at which an event stream without events sends a comment to keep the
+	// connection alive. 0 means 15 s.
 	KeepAlive time.Duration
 
 	// Log receives one log event for each request.

@@ -14,11 +14,11 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// observed logs one event for each request, and answers when a handler panics.
+// observed logs one event per request, and responds if a handler panics.
 func (s *server) observed(next http.Handler) http.Handler {
 	noting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requestlog.FromContext(r.Context()).Fields["method"] = knownMethod(r.Method)
-		// Answers may contain tokens.
+		// Responses may contain tokens.
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		next.ServeHTTP(w, r)
@@ -29,13 +29,13 @@ func (s *server) observed(next http.Handler) http.Handler {
 	return requestlog.Handler(s.Log, "API call", noting, failed, s.level)
 }
 
-// idFields are the fields with IDs that a client sent.
+// idFields lists the log fields that hold IDs sent by clients.
 var idFields = []string{"node_id", "account_id", "workflow_id", "execution_id"}
 
 func (s *server) level(_ *http.Request, e *requestlog.Event) logrus.Level {
 	theirFault := e.Status() >= http.StatusBadRequest && e.Status() < http.StatusInternalServerError
 	for _, name := range idFields {
-		// An ID in a wrong request may be any text.
+		// In an invalid request, an ID may be any text.
 		id, _ := e.Fields[name].(string)
 		if theirFault || !execution.ValidName(id) || operate.HoldsToken(id) ||
 			s.SignIn.IsSecret(id) {
@@ -48,8 +48,8 @@ func (s *server) level(_ *http.Request, e *requestlog.Event) logrus.Level {
 	return logrus.InfoLevel
 }
 
-// noteProblem adds to the log event the problem that the client receives. The cause is added only
-// for 5xx.
+// noteProblem records the problem that the client receives in the log event. The cause is recorded
+// only for a 5xx.
 func noteProblem(ctx context.Context, p *problem, cause error) {
 	e := requestlog.FromContext(ctx)
 	e.Fields["code"] = p.Code
@@ -58,14 +58,14 @@ func noteProblem(ctx context.Context, p *problem, cause error) {
 	}
 }
 
-// answer answers with a problem where huma does not.
+// answer responds with a problem where huma is not involved.
 func answer(w http.ResponseWriter, r *http.Request, p *problem) {
 	noteProblem(r.Context(), p, nil)
 	p.write(w)
 }
 
-// knownMethod returns the method, or a general name for a method that a client invented, which must
-// not be logged.
+// knownMethod returns the method, or "other" for an unknown one: text invented by a client must not
+// be logged.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
@@ -76,7 +76,7 @@ func knownMethod(method string) string {
 	}
 }
 
-// noteOperation is a middleware that adds the call's name to the log event.
+// noteOperation is a middleware that records the call's name and IDs in the log event.
 func noteOperation(ctx huma.Context, next func(huma.Context)) {
 	fields, op := requestlog.FromContext(ctx.Context()).Fields, ctx.Operation()
 	fields["operation"] = op.OperationID

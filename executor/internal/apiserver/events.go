@@ -19,11 +19,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// writeTimeout is the maximum time for which a client of an event stream may read nothing.
+// writeTimeout is how long a client of an event stream may stop reading.
 const writeTimeout = 10 * time.Second
 
-// eventsAtOnce is the maximum number of records that are looked up for one write, so that the first
-// of many events arrive soon.
+// eventsAtOnce is the maximum number of records looked up for one write, so that the first of many
+// events are sent soon.
 const eventsAtOnce = 100
 
 func (s *server) routeEvents(to huma.API) {
@@ -53,14 +53,15 @@ func (s *server) routeEvents(to huma.API) {
 	}, s.streamExecutions)
 }
 
-// watchInput selects the executions to watch, and the time from which on their changes are sent.
+// watchInput selects the executions to watch, and where to resume.
 type watchInput struct {
 	OfAccount
 	WorkflowID  string `query:"workflowId" doc:"Selects the executions of this workflow."`
 	LastEventID string `header:"Last-Event-ID" doc:"The id of the last event that the client received. Absent: the changes from now on are sent."`
 }
 
-// after returns the time of the last event that the client received, or zero if there was none.
+// after returns the time of the last event that the client received, or the zero time if there was
+// none.
 func (in *watchInput) after() (time.Time, error) {
 	if in.LastEventID == "" {
 		return time.Time{}, nil
@@ -82,8 +83,8 @@ func (s *server) streamExecutions(
 	if err != nil {
 		return nil, err
 	}
-	// The watch starts before the client learns that the stream is open, so that no change after
-	// that is missed.
+	// Start watching before the client learns that the stream is open, so that no change after that
+	// is missed.
 	watching, err := s.Operate.Watch(ctx, caller, after)
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (s *server) streamExecutions(
 		_, w, _ := humahttprouter.Unwrap(c)
 		header := w.Header()
 		header.Set("Content-Type", "text/event-stream")
-		header.Set("X-Accel-Buffering", "no") // otherwise nginx would hold events back
+		header.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer events
 		err := s.sendEvents(ctx, eventWriter{w, http.NewResponseController(w)}, watching, in)
 		if !errors.Is(err, errStreamEnded) {
 			requestlog.FromContext(ctx).Err = err
@@ -101,8 +102,8 @@ func (s *server) streamExecutions(
 	}}, nil
 }
 
-// errStreamEnded is the normal end of a stream: the client has left or is too slow, or the executor
-// stops.
+// errStreamEnded is the normal end of a stream: for example, the client has disconnected or is too
+// slow, or the executor is shutting down.
 var errStreamEnded = errors.New("the event stream has ended")
 
 func (s *server) sendEvents(
@@ -110,7 +111,7 @@ func (s *server) sendEvents(
 ) error {
 	begin := "retry: 1000\n"
 	if in.LastEventID == "" || !watching.Complete {
-		// To resume before there was an event.
+		// Allows resuming before the first event.
 		begin += fmt.Sprintf("id: %d\n", watching.Since.UnixMicro())
 	}
 	begin += "\n"
@@ -176,7 +177,7 @@ func (s *server) sendBatch(
 	return nil
 }
 
-// executionEvents returns the events for records, the oldest first.
+// executionEvents returns the events for the given records, oldest first.
 func (s *server) executionEvents(
 	ctx context.Context, at time.Time, ids []string, in *watchInput,
 ) (string, error) {
@@ -186,7 +187,7 @@ func (s *server) executionEvents(
 	changed, err := s.Operate.Changed(ctx, signin.Caller(ctx), ids, in.AccountID, in.WorkflowID)
 	if refused, ok := errors.AsType[*operate.Error](err); ok &&
 		refused.Code == api.CodeUnauthorized {
-		return "", errStreamEnded // the key was revoked meanwhile
+		return "", errStreamEnded // the key has been revoked meanwhile
 	}
 	if err != nil {
 		return "", err
@@ -204,16 +205,16 @@ func (s *server) executionEvents(
 	return events.String(), nil
 }
 
-// eventWriter writes to a client that reads without end.
+// eventWriter writes a response of unlimited length.
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
 
-// write writes and flushes, with a deadline of its own, because the server's deadline is for
-// answers that end.
+// write writes and flushes text with a separate deadline, because the server's deadline is meant
+// for responses of limited length.
 func (e eventWriter) write(text string) error {
-	// If it is not supported, there is no limit either.
+	// If deadlines are not supported, there is none to extend.
 	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := e.w.Write([]byte(text))
 	if err == nil {

@@ -65,7 +65,7 @@ func (s *server) routeExecutions(to huma.API) {
 		})
 }
 
-// routeStarts adds the calls that start executions again.
+// routeStarts adds the calls that start executions again or cancel them.
 func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list of calls
 	register(to, call{
 		method:  http.MethodPost,
@@ -186,7 +186,7 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 	})
 }
 
-// ExecutionID is the path of an execution.
+// ExecutionID is the path parameter of an execution.
 type ExecutionID struct {
 	ID string `path:"id" doc:"The execution's ID."`
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// jsonFormat writes inputs, outputs and sample payloads unchanged. encoding/json would rewrite
+// jsonFormat writes inputs, outputs and sample payloads unchanged. encoding/json would compact
 // them, and allows at most 10,000 levels of nesting.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 
-// readJSON does the same as json.Unmarshal, but accepts any number when huma validates the form of
-// a body: a number in a sample payload may exceed a float64, and is kept as sent. It refuses text
-// that is not UTF-8, which encoding/json would change.
+// readJSON is like json.Unmarshal, but accepts any number when huma validates the structure of a
+// body: a number in a sample payload may exceed a float64, and is stored as sent. In that case it
+// also rejects text that is not UTF-8, which encoding/json would change.
 func readJSON(text []byte, into any) error {
 	form, ok := into.(*any)
 	if !ok {
@@ -29,7 +29,7 @@ func readJSON(text []byte, into any) error {
 	if !utf8.Valid(text) {
 		return errors.New("must be JSON in UTF-8")
 	}
-	var whole json.RawMessage // reports what is wrong with the text, and refuses anything after it
+	var whole json.RawMessage // detects syntax errors, including text after the value
 	if err := json.Unmarshal(text, &whole); err != nil {
 		return err
 	}
@@ -42,8 +42,8 @@ func readJSON(text []byte, into any) error {
 	return nil
 }
 
-// wholeNumber explains why encoding/json refuses 1.0 and 1e2, whole numbers by JSON Schema. huma
-// has found all other wrong types.
+// wholeNumber explains why encoding/json rejects 1.0 and 1e2, which are integers according to JSON
+// Schema. huma has already found all other type errors.
 func wholeNumber(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("%s: write the %s without a fraction or an exponent", wrong.Field,
@@ -52,8 +52,8 @@ func wholeNumber(err error) error {
 	return err
 }
 
-// withFloats converts the numbers of a document to float64, as huma expects them. Numbers that are
-// too large become infinite.
+// withFloats converts the numbers of a document to float64, as huma expects. Numbers that are too
+// large become infinite.
 func withFloats(value any) any {
 	switch value := value.(type) {
 	case json.Number:
@@ -71,7 +71,7 @@ func withFloats(value any) any {
 	return value
 }
 
-// rawMember is a member of an object with a value that is JSON already. nil means null.
+// rawMember is a member of an object whose value is already encoded. An empty text means null.
 type rawMember struct {
 	name string
 	text []byte
@@ -82,13 +82,13 @@ func writeJSON(w io.Writer, v any) error {
 	if err != nil {
 		return err
 	}
-	// An error here means that the client has disconnected, so there is no recipient for it.
+	// An error means that the client has disconnected, so nobody could be told.
 	_, _ = w.Write(text)
 	return nil
 }
 
-// encode encodes v. It hides the members that are JSON already from encoding/json, by a less deeply
-// embedded field of the same name.
+// encode encodes v. It hides the members that are already encoded from encoding/json by shadowing
+// them with a less deeply embedded field of the same name.
 func encode(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case api.Trigger:
@@ -107,13 +107,13 @@ func encode(v any) ([]byte, error) {
 	}
 }
 
-// spliced returns the object rest with members added at its end.
+// spliced returns the object rest with members appended.
 func spliced(rest any, members ...rawMember) ([]byte, error) {
 	text, err := encodePlain(rest)
 	if err != nil {
 		return nil, err
 	}
-	text = text[:len(text)-1] // the brace; rest is never empty
+	text = text[:len(text)-1] // drop the closing brace; rest is never empty
 	for _, m := range members {
 		value := bytes.TrimSpace(m.text)
 		if len(value) == 0 {
@@ -125,7 +125,7 @@ func spliced(rest any, members ...rawMember) ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// encodePlain does the same as json.Marshal, but without escapes for HTML, on one line.
+// encodePlain is like json.Marshal, but does not escape HTML.
 func encodePlain(v any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

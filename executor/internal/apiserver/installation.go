@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// routeInstallation adds the calls that are not about single workflows.
+// routeInstallation adds the calls that do not concern individual workflows.
 func (s *server) routeInstallation(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/public-url", id: "check-public-url", tag: tagInstallation,
@@ -85,7 +85,7 @@ func (s *server) routeInstallation(to huma.API) {
 	})
 }
 
-// QueueName is the path of a queue.
+// QueueName is the path parameter of a queue.
 type QueueName struct {
 	Queue string `path:"queue" pattern:"^[A-Za-z0-9_-]{1,64}$" example:"default"`
 }
@@ -148,7 +148,7 @@ func (s *server) routeQueues(to huma.API) {
 	})
 }
 
-// routeQueueStreams adds the calls that move a queue to a stream of its own, and back.
+// routeQueueStreams adds the calls that move a queue to its own stream and back.
 func (s *server) routeQueueStreams(to huma.API) {
 	register(to, call{
 		method:  http.MethodPut,

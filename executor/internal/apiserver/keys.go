@@ -62,7 +62,7 @@ func (s *server) routeKeys(to huma.API) {
 	})
 }
 
-// KeyID is the path of a key.
+// KeyID is the path parameter of a key.
 type KeyID struct {
 	ID string `path:"id" doc:"The ID of the key, which is not its secret text." example:"key_q2VnT0pXbWs"`
 }

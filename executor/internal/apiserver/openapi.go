@@ -18,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// These are the tags of the calls.
+// Tags of the calls.
 const (
 	tagAccounts   = "Accounts and plans"
 	tagWorkflows  = "Workflows"
@@ -37,12 +37,12 @@ const (
 
 const securityScheme = "token"
 
-// humaConfig returns huma's default configuration without the extra pages, which load scripts from
-// elsewhere, and without the schemas and the links to them.
+// humaConfig returns huma's default configuration, but without the additional pages, which load
+// scripts from other sites, and without the schemas' paths and the links to them.
 func humaConfig() huma.Config {
 	config := huma.DefaultConfig("hookstart: the operators' API", "1")
 	config.CreateHooks = nil
-	config.RejectUnknownQueryParameters = true // a filter with a typing error would find everything
+	config.RejectUnknownQueryParameters = true // a filter with a typo would match everything
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
 	config.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
 	config.Info.Description = "Accounts, workflows with their webhook triggers, and executions. " +
@@ -59,7 +59,7 @@ func humaConfig() huma.Config {
 			Description: "The executor's admin token, or a key.",
 		},
 	}
-	// The URL is relative to the document: the API is at the document's address.
+	// The URL is relative to the document's.
 	config.Servers = []*huma.Server{{URL: "/"}}
 	config.Security = []map[string][]string{{securityScheme: {}}}
 	config.Tags = []*huma.Tag{
@@ -84,32 +84,32 @@ func humaConfig() huma.Config {
 func openAPIDocument(document *huma.OpenAPI) []byte {
 	text, err := json.Marshal(document)
 	if err != nil {
-		panic(err) // a mistake in the program, which every start would show
+		panic(err) // a programming error, which would show at every start
 	}
-	// huma writes the text for errors next to the pattern. OpenAPI does not define this member, and
-	// linters refuse it.
+	// huma writes patternDescription, which it uses in errors, next to the pattern. OpenAPI does
+	// not define this member, and linters reject it.
 	return patternDescription.ReplaceAll(text, nil)
 }
 
-// patternDescription matches this member of a schema; each schema has other members.
+// patternDescription matches this member of a schema, which is never the only one.
 var patternDescription = regexp.MustCompile(
 	`"patternDescription":"[^"]*",|,"patternDescription":"[^"]*"`,
 )
 
-// call is one call of the API with its documentation.
+// call describes one call of the API.
 type call struct {
 	method, path string // path without root
 	id           string // operationId
 	tag          string
 	summary      string
 	description  string
-	codes        []string // codes of its problems, besides the codes of all calls
+	codes        []string // codes of its problems, in addition to those of all calls
 	responses    map[string]*huma.Response
 	status       int   // status of a success; 0 means 200, or 204 without a body
-	anyBody      bool  // the body may be any JSON; the handler checks it
-	maxBody      int64 // maximum length of its body, in bytes; 0 means maxBodyBytes
+	anyBody      bool  // the body may be any JSON; the handler validates it
+	maxBody      int64 // maximum length of the body, in bytes; 0 means maxBodyBytes
 	// least is the lowest role that may make the call; operate checks it again. "" means Viewer for
-	// GET, and Editor otherwise.
+	// GET, otherwise Editor.
 	least operate.Role
 }
 
@@ -125,8 +125,8 @@ func (c call) leastRole() operate.Role {
 	}
 }
 
-// forRole returns a middleware that refuses callers with a lower role with 403 before the request
-// is read. Otherwise a caller who may not make the call would get a 422 about its body.
+// forRole returns a middleware that answers 403 to callers with a lower role, before the request is
+// read. Otherwise a caller who may not make the call could get a 422 about its body.
 func forRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if err := signin.Caller(ctx.Context()).Has(least); err != nil {
@@ -138,7 +138,7 @@ func forRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// register adds a call that answers with a T.
+// register adds a call that responds with a T.
 func register[I, T any](
 	to huma.API, c call, handle func(context.Context, operate.Caller, *I) (T, error),
 ) {
@@ -149,7 +149,7 @@ func register[I, T any](
 	})
 }
 
-// registerPut adds a call that creates or replaces a T, and reports which of the two it did.
+// registerPut adds a call that creates or replaces a T. It responds with 201 or 200, respectively.
 func registerPut[I, T any](
 	to huma.API, c call,
 	handle func(context.Context, operate.Caller, *I) (operate.PutResult[T], error),
@@ -172,7 +172,7 @@ func statusOf(created bool) int {
 	return http.StatusOK
 }
 
-// registerBare adds a call that answers without a body.
+// registerBare adds a call that responds without a body.
 func registerBare[I any](
 	to huma.API, c call, handle func(context.Context, operate.Caller, *I) error,
 ) {
@@ -181,15 +181,15 @@ func registerBare[I any](
 	})
 }
 
-// route adds a call that answers with an O, in huma's form. handle may return any error; problemOf
-// converts it to an answer.
+// route adds a call that responds with an O, in huma's form. handle may return any error; problemOf
+// converts it to a problem.
 func route[I, O any](
 	to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error),
 ) {
 	op := huma.Operation{
 		Method: c.method, Path: root + c.path, OperationID: c.id, Tags: []string{c.tag},
 		Summary: c.summary, Description: c.description, DefaultStatus: c.status,
-		// huma treats a body of exactly the maximum length as cut off.
+		// huma considers a body of exactly the maximum length truncated.
 		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyBody,
 		Responses: c.responses, Middlewares: huma.Middlewares{forRole(c.leastRole())},
 	}
@@ -239,8 +239,8 @@ func route[I, O any](
 	describeProblems(op.Responses, codes)
 }
 
-// describeProblems adds to each status the codes that it comes with, and which of them say when to
-// try again.
+// describeProblems documents the codes of each status, and the header Retry-After where it can
+// occur.
 func describeProblems(responses map[string]*huma.Response, codes []string) {
 	byStatus, again := map[string][]string{}, map[string]bool{}
 	for _, code := range codes {
@@ -265,7 +265,7 @@ func describeProblems(responses map[string]*huma.Response, codes []string) {
 	}
 }
 
-// response documents a success besides the default one.
+// response describes a success other than the default one.
 func response[T any](group huma.API, description string) *huma.Response {
 	return &huma.Response{
 		Description: description,

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// crossOrigin lets the pages of some sites read answers. A preflight has no token, and its answer
-// says only whether the site is allowed. The browser sends no cookie along: such a page needs a
-// token or key of its own.
+// crossOrigin allows the pages of the configured origins to read responses. A preflight request
+// carries no token, and its response reveals only whether the origin is allowed. Browsers send no
+// cookie with such calls, so the page needs a token or key.
 func (s *server) crossOrigin(next http.Handler) http.Handler {
 	if len(s.Origins) == 0 {
 		return next

@@ -14,8 +14,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// patchType is the media type of a patch. A body with any other declared type is read as a patch,
-// too.
+// patchType is the media type of a patch. A body with any other type is read as a patch, too.
 const patchType = "application/merge-patch+json"
 
 // patchBody is the input of a call with a JSON merge patch (RFC 7396).
@@ -23,11 +22,11 @@ type patchBody struct {
 	RawBody []byte `contentType:"application/json"`
 }
 
-// patcher applies patches to a T, which is the part of a resource that an operator sets.
+// patcher applies patches to a T, which holds the settings of a resource.
 type patcher[T any] struct {
 	schemas huma.Registry
 	schema  *huma.Schema
-	// whole are the members that a patch replaces as a whole: objects in them are not merged.
+	// whole lists the members that a patch replaces as a whole: objects in them are not merged.
 	whole []string
 }
 
@@ -36,15 +35,15 @@ func newPatcher[T any](to huma.API, whole ...string) patcher[T] {
 	return patcher[T]{schemas, schemas.Schema(reflect.TypeFor[T](), true, ""), whole}
 }
 
-// apply returns a function that applies a patch to a T, and checks the result as the body of a PUT
-// is checked.
+// apply returns a function that applies a patch to a T, and validates the result like the body of a
+// PUT.
 func (p patcher[T]) apply(patch []byte) func(*T) error {
 	return func(document *T) error {
 		before, err := json.Marshal(document)
 		if err != nil {
 			return err
 		}
-		var form any // refuses a body that is not one JSON text in UTF-8
+		var form any // for validation: the body must be one JSON text in UTF-8
 		if err := readJSON(patch, &form); err != nil {
 			return invalid(api.FieldError{Field: "body", Problem: err.Error()})
 		}
@@ -87,7 +86,7 @@ func (p patcher[T]) read(text []byte, into *T) error {
 }
 
 // mergePatch applies a patch to a JSON text: members that are null are removed, objects are merged,
-// and every other value replaces the current one. The members in whole are always replaced.
+// and any other value replaces the current one. The members in whole are never merged.
 func mergePatch(target, patch []byte, whole []string) ([]byte, error) {
 	var changes, members map[string]json.RawMessage
 	if json.Unmarshal(patch, &changes) != nil || changes == nil {
@@ -113,8 +112,8 @@ func mergePatch(target, patch []byte, whole []string) ([]byte, error) {
 	return json.Marshal(members)
 }
 
-// routePatch adds a call that patches the part T of a resource. Every member of T may be absent in
-// the body.
+// routePatch adds a call that patches the settings T of a resource. The body may omit any member of
+// T.
 func routePatch[T, I, O any](
 	to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error),
 ) {

@@ -17,21 +17,21 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// problemType is the URL of the explanation of a problem type without its fragment. The fragment is
-// the code, which is an anchor of the README.
+// problemType is the URL prefix of problem types. A problem's code follows as the fragment, which
+// is an anchor in the README.
 const problemType = "https://github.com/hookstart/hookstart#"
 
-// problemKind holds what all problems with one code have in common.
+// problemKind holds what all problems with the same code have in common.
 type problemKind struct {
 	status int
 	title  string
-	detail string // default detail
-	// retryAfter is the time in seconds after which the same call can succeed. 0 means that it
+	detail string // used if a problem has no other detail
+	// retryAfter is the time, in seconds, after which the same call can succeed. 0 means that it
 	// cannot.
 	retryAfter int64
 }
 
-// problemKinds is the only place where a code is mapped to a status.
+// problemKinds is the only mapping of codes to statuses.
 var problemKinds = map[string]problemKind{
 	api.CodeUnauthorized:     {status: http.StatusUnauthorized, title: "Unauthorized"},
 	api.CodeForbidden:        {status: http.StatusForbidden, title: "Forbidden"},
@@ -154,12 +154,12 @@ var problemKinds = map[string]problemKind{
 	},
 }
 
-// problem is an api.Problem with which huma can answer.
+// problem is an api.Problem with the methods that huma requires of an error response.
 type problem struct {
 	api.Problem
 }
 
-// newProblem returns a problem of a kind. An empty detail means the kind's detail.
+// newProblem returns a problem with a code. An empty detail means the code's default.
 func newProblem(code, detail string, fields ...api.FieldError) *problem {
 	kind := problemKinds[code]
 	if detail == "" {
@@ -202,7 +202,7 @@ func (p *problem) write(w http.ResponseWriter) {
 	_, _ = w.Write(text)
 }
 
-// problemOf returns the problem that a client receives for an error of a call.
+// problemOf returns the problem with which a call that failed with err is answered.
 func problemOf(err error) *problem {
 	if known, ok := errors.AsType[*problem](err); ok {
 		return known
@@ -229,18 +229,18 @@ func invalid(fields ...api.FieldError) *problem {
 	return newProblem(api.CodeInvalid, strings.Join(texts, "; "), fields...)
 }
 
-// setUpHuma sets the variables of package huma with the functions that create errors. They are the
-// same for all APIs of a process. It is called before the first call is registered.
+// setUpHuma sets huma's global variables, which apply to all APIs of a process. It must be called
+// before the first call is registered.
 var setUpHuma = sync.OnceFunc(func() {
 	huma.ErrorFormatter = sprintf
-	huma.ValidateStrictCasing = true // AccountID is an unknown field
+	huma.ValidateStrictCasing = true // a member AccountID is unknown: only accountId is valid
 	huma.NewErrorWithContext = problemOfHuma
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		return problemOfHuma(nil, status, message, errs...)
 	}
 })
 
-// sprintf does the same as fmt.Sprintf, but writes numbers as people do: 1000000, not 1e+06.
+// sprintf is like fmt.Sprintf, but formats float64 values without an exponent: 1000000, not 1e+06.
 func sprintf(format string, args ...any) string {
 	for i, arg := range args {
 		if number, ok := arg.(float64); ok {
@@ -250,8 +250,8 @@ func sprintf(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// problemOfHuma converts huma's error about a request to a problem. Handlers return problems of
-// their own.
+// problemOfHuma converts huma's error about a request to a problem. Errors of handlers are
+// converted by problemOf.
 func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 	var p *problem
 	if status == http.StatusRequestEntityTooLarge {
@@ -272,8 +272,8 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 	return p
 }
 
-// humaField returns the field with its name in the API, without a prefix like body., and without
-// its value, which may be a secret.
+// humaField returns the error of a field by its name in the API, without a prefix such as "body.",
+// and without its value, which may be secret.
 func humaField(err error) api.FieldError {
 	var detailer huma.ErrorDetailer
 	if !errors.As(err, &detailer) {
@@ -287,7 +287,7 @@ func humaField(err error) api.FieldError {
 	if strings.HasPrefix(location, "query.") && what == "unknown query parameter" {
 		what = "is no parameter of this call; " + root + "/openapi.json lists them"
 	}
-	if strings.HasPrefix(what, "invalid date/time") { // and then Go's way to write a form
+	if strings.HasPrefix(what, "invalid date/time") { // followed by the layout in Go's notation
 		what = "must be a time like 2026-01-31T12:00:00Z; a + in it is %2B in a URL"
 	}
 	for _, place := range []string{"body.", "query.", "path.", "header."} {
@@ -299,7 +299,7 @@ func humaField(err error) api.FieldError {
 	return api.FieldError{Field: location, Problem: what}
 }
 
-// missingProperty returns the name of the missing property from huma's message about the object
+// missingProperty extracts the name of the missing property from huma's message about the object
 // that lacks it.
 func missingProperty(message string) (name string, missing bool) {
 	before, after, _ := strings.Cut(validation.MsgExpectedRequiredProperty, "%s")

@@ -44,7 +44,7 @@ func (s *server) routeRefusals(to huma.API) {
 	})
 }
 
-// RefusedSince is the time from which on refusals are counted.
+// RefusedSince selects the refusals to count by time.
 type RefusedSince struct {
 	Since time.Time `query:"since" doc:"Selects the requests that were refused in the minute of this time or later. Absent: those of the last 24 hours."`
 }

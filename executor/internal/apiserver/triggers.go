@@ -83,7 +83,7 @@ func (s *server) routeTriggers(to huma.API) {
 	s.routeTries(to)
 }
 
-// routeTries adds the calls that try a trigger node.
+// routeTries adds the calls that test a trigger node.
 func (s *server) routeTries(to huma.API) {
 	register(to, call{
 		method:  http.MethodPost,
@@ -123,13 +123,13 @@ func (s *server) routeTries(to huma.API) {
 	})
 }
 
-// TriggerID is the path of a trigger node.
+// TriggerID holds the path parameters of a trigger node.
 type TriggerID struct {
 	WorkflowID
 	NodeID string `path:"nodeId" doc:"The trigger node's ID." example:"webhook"`
 }
 
-// TriggerChange is the path of a trigger node whose workflow a call changes.
+// TriggerChange is the input of a call that changes a trigger node: its path and a precondition.
 type TriggerChange struct {
 	TriggerID
 	OnlyIf

@@ -119,28 +119,28 @@ func (s *server) routeActive(to huma.API) {
 		})
 }
 
-// WorkflowID is the path of a workflow.
+// WorkflowID is the path parameter of a workflow.
 type WorkflowID struct {
 	ID string `path:"id" doc:"The workflow's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"orders"`
 }
 
-// WorkflowChange is the path of a workflow that a call changes.
+// WorkflowChange is the input of a call that changes a workflow: its path and a precondition.
 type WorkflowChange struct {
 	WorkflowID
 	OnlyIf
 }
 
-// OnlyIf is the condition of a call that changes a workflow.
+// OnlyIf is the precondition of a call that changes a workflow.
 type OnlyIf struct {
 	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The workflow is changed only if it still is that version."`
 }
 
-// OnlyNew is the condition of a call that replaces nothing.
+// OnlyNew is the precondition of a call that must not replace anything.
 type OnlyNew struct {
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With the value *, a workflow is created but an existing one is not replaced."`
 }
 
-// conditional is implemented by the input of a call that contains an OnlyIf. route uses it.
+// conditional is implemented by inputs with an If-Match. route calls it before the handler.
 type conditional interface {
 	limit(ctx context.Context) (context.Context, error)
 }
@@ -150,17 +150,17 @@ func (c *OnlyIf) limit(ctx context.Context) (context.Context, error) {
 	return operate.IfUpdatedAt(ctx, version), err
 }
 
-// taggedWorkflow is an answer with a tag, with which a later call can say which version it changes.
+// taggedWorkflow is a response with the workflow's ETag, for the If-Match of later calls.
 type taggedWorkflow struct {
 	Status int
 	ETag   string `header:"ETag" doc:"The version of the workflow, for If-Match."`
 	Body   api.Workflow
 }
 
-// tagOf returns the time of the last change of a workflow as an entity tag.
+// tagOf returns the time of a workflow's last change as an entity tag.
 func tagOf(w api.Workflow) string { return fmt.Sprintf("\"%x\"", w.UpdatedAt.UnixMicro()) }
 
-// versionOf parses a tag of tagOf; "" is the zero time.
+// versionOf parses an entity tag returned by tagOf. For "" it returns the zero time.
 func versionOf(tag string) (time.Time, error) {
 	if tag == "" {
 		return time.Time{}, nil

@@ -13,17 +13,17 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// accountList is the data of the accounts page.
+// accountList is the data of the page of accounts.
 type accountList struct {
 	listPage
 	Rows  []quota
 	Plans []planChoice
 }
 
-// planChoice is a plan in the list of a form.
+// planChoice is a plan in a form's list.
 type planChoice struct {
 	ID, Text string
-	Selected bool // whether it is selected in the form of a new account
+	Selected bool // selected by default in the form for a new account
 }
 
 func (c *Console) accountList(r *http.Request) (list accountList, err error) {
@@ -43,7 +43,7 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 	return list, err
 }
 
-// maxPlans is the maximum number of plans in a form.
+// maxPlans is the maximum number of plans in a form's list.
 const maxPlans = 1000
 
 func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
@@ -72,7 +72,7 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 	return choices, err
 }
 
-// bytesText returns a plan's limit of bytes per day in decimal units, as operators set it.
+// bytesText describes a plan's limit on bytes per day in decimal units, as operators configure it.
 func bytesText(plan api.Plan) string {
 	if plan.BytesPerDay == nil {
 		return ""
@@ -87,7 +87,7 @@ func bytesText(plan api.Plan) string {
 	return ", " + count(n) + unit + " a day"
 }
 
-// rateText returns a rate limit as a short text.
+// rateText describes a rate limit briefly.
 func rateText(limit api.RateLimit) string {
 	text := plural(limit.Requests, "request")
 	switch limit.WindowSeconds {

@@ -10,21 +10,21 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// allRefusals is the data of the page that shows the refused requests to all workflows.
+// allRefusals is the data of the page that shows refused requests to all workflows.
 type allRefusals struct {
 	listPage
-	Within string // the time span: one of the values in spans
+	Within string // time span: the ID of one of the spans
 	Rows   []refusedRow
 }
 
-// refusedRow is the number of requests to a workflow that were refused with one code.
+// refusedRow is the number of requests to a workflow that were refused with the same code.
 type refusedRow struct {
 	refusal
 	operate.Origin
 	WorkflowID string // "" means that the workflow does not exist
 }
 
-// refusedWithin is the default time span of the page.
+// refusedWithin is the page's default time span.
 const refusedWithin = "24h"
 
 func (c *Console) allRefusals(r *http.Request) (p allRefusals, err error) {

@@ -11,18 +11,17 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// assets holds the scripts, styles and icons. Their path contains a hash of all of them, so that
-// browsers may cache them for ever, and scripts that import each other always have the same
-// version.
+// assets serves the scripts, styles and icons. Their path contains a hash of all of them, so that
+// browsers may cache them forever, and scripts that import each other always have the same version.
 type assets struct {
-	path    string // without a slash at its end
+	path    string // without a trailing slash
 	handler http.Handler
 }
 
 func loadAssets() assets {
 	files, err := fs.Sub(assetFiles, "assets")
 	if err != nil {
-		panic(err) // the files are embedded in the program
+		panic(err) // cannot fail: the files are embedded
 	}
 	hash := sha256.New()
 	err = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// auditList is the data of the audit page.
+// auditList is the data of the page of audit entries.
 type auditList struct {
 	listPage
 	Filter    auditFilter
@@ -21,12 +21,12 @@ type auditList struct {
 	Rows      []auditRow
 }
 
-// auditFilter is the filter of the audit page. Empty fields do not filter.
+// auditFilter is the filter of the page. Empty fields do not filter.
 type auditFilter struct {
 	Actor, Account, Workflow, Within string
 }
 
-// Any reports whether any field filters.
+// Any reports whether any field is set.
 func (f auditFilter) Any() bool { return f != auditFilter{} }
 
 func auditFilterOf(query url.Values) (f auditFilter, ignored []string) {
@@ -50,22 +50,22 @@ func (f auditFilter) query() url.Values {
 	})
 }
 
-// auditRow is one audit entry in the list.
+// auditRow is an audit entry in the list.
 type auditRow struct {
 	api.AuditEntry
-	Who  string // the actor, for people
-	Same string // the URL of the list with all entries of this actor
+	Who  string // name of the actor, for people
+	Same string // URL of the list of all entries with this actor
 	What []changeText
-	More int // the number of changed fields that are not shown
+	More int // number of changed fields that are not shown
 }
 
 // changeText is the change of a field as text. An empty text means that the field was not set.
 type changeText struct {
 	Field, From, To string
-	Execution       bool // whether To is the ID of an execution
+	Execution       bool // To is the ID of an execution
 }
 
-// maxShownChanges is the maximum number of changed fields that a row shows.
+// maxShownChanges is the maximum number of changed fields shown in a row.
 const maxShownChanges = 12
 
 func (c *Console) auditList(r *http.Request) (list auditList, err error) {
@@ -111,14 +111,14 @@ func auditRowOf(entry api.AuditEntry) auditRow {
 	return row
 }
 
-// changeValue returns a value as text, or "" if there is none.
+// changeValue returns a value as text, or "" for nil.
 func changeValue(value any) string {
 	switch value := value.(type) {
 	case nil:
 		return ""
 	case string:
 		return cmp.Or(value, "“”")
-	case float64: // as JSON has all numbers
+	case float64: // encoding/json decodes all numbers to float64
 		return fmt.Sprint(int64(value))
 	default:
 		return fmt.Sprint(value)

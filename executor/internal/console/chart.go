@@ -9,27 +9,27 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// countTimeout bounds the time for which the database counts for a page. After it the page is shown
-// without the chart.
+// countTimeout is the maximum time that the database may take to count for a page. After that, the
+// page is shown without the chart.
 const countTimeout = time.Second
 
-// chartHeight is the height of the tallest bar in the chart's own units.
+// chartHeight is the height of the scale in the chart's units.
 const chartHeight = 40
 
-// chart is a bar chart over time, oldest bar first. Each bar is divided into parts. A bar is one
-// unit wide; the tallest is chartHeight high.
+// chart is a bar chart over time, oldest bar first. Bars consist of parts stacked on each other. A
+// bar is one unit wide; the scale from 0 to Top is chartHeight high.
 type chart struct {
-	Parts   []part // the kinds of things that are counted, the lowest part of a bar first
+	Parts   []part // kinds of things that are counted; the first is the lowest part of a bar
 	Bars    []bar
-	Step    time.Duration // the period that each bar counts
-	Max     int64         // the total of the tallest bar
-	Missing bool          // whether the database was too slow
+	Step    time.Duration // time that a bar covers
+	Max     int64         // total of the tallest bar
+	Missing bool          // the database was too slow
 }
 
-// part is one of the kinds of things that a chart counts.
+// part is a kind of thing that a chart counts.
 type part struct {
 	Name  string
-	Class string // the CSS class with its colour
+	Class string // CSS class that sets its colour
 	Total int64
 }
 
@@ -37,10 +37,10 @@ type bar struct {
 	X     int
 	At    time.Time
 	Total int64
-	Parts []barPart // the parts with a count above 0
+	Parts []barPart // parts with a count above 0
 }
 
-// Text returns the values of a bar for people.
+// Text describes the values of a bar for people.
 func (b bar) Text() string {
 	if b.Total == 0 {
 		return "none"
@@ -58,13 +58,13 @@ type barPart struct {
 	Y, Height float64
 }
 
-// Width returns the width of the chart in its own units.
+// Width returns the width of the chart in the chart's units.
 func (c chart) Width() int { return len(c.Bars) }
 
-// Seconds returns the time that a bar stands for, in seconds.
+// Seconds returns the number of seconds that a bar covers.
 func (c chart) Seconds() int64 { return int64(c.Step / time.Second) }
 
-// Top returns the value at the upper end of the scale: a round number that no bar exceeds.
+// Top returns the upper end of the scale: a round number that no bar exceeds.
 func (c chart) Top() int64 {
 	if c.Max <= 1 {
 		return 1
@@ -81,16 +81,17 @@ func (c chart) Top() int64 {
 	return 10 * power
 }
 
-// Half returns the value in the middle of the scale, or 0 if that is no whole number.
+// Half returns the value in the middle of the scale, or 0 if Top is 1.
 func (c chart) Half() int64 { return c.Top() / 2 }
 
-// Middle returns the height of Half in the chart's own units.
+// Middle returns the height of Half in the chart's units.
 func (chart) Middle() int { return chartHeight / 2 }
 
-// Empty reports whether there is nothing to show.
+// Empty reports whether all counts are 0.
 func (c chart) Empty() bool { return c.Max == 0 }
 
-// draw returns a chart of counts by the names of parts, for each of n steps of time.
+// draw returns a chart with n bars from first on. counts holds n counts for each part, keyed by the
+// part's name. draw also sets the totals of parts.
 func draw(
 	first time.Time, step time.Duration, n int, parts []part, counts map[string][]int64,
 ) chart {
@@ -128,7 +129,7 @@ func sum(counts []int64) (total int64) {
 	return total
 }
 
-// activity is a chart of executions by their state.
+// activity is a chart of executions by status, with totals.
 type activity struct {
 	chart
 	Total, Failed, Rejected int64
@@ -149,7 +150,7 @@ func (c *Console) activity(
 	}
 	started, failed, rejected := make([]int64, steps), make([]int64, steps), make([]int64, steps)
 	for i, n := range counted {
-		started[i] = max(0, n.Total-n.Failed-n.Rejected) // these were counted one after the other
+		started[i] = max(0, n.Total-n.Failed-n.Rejected) // the counts are from different moments
 		failed[i], rejected[i] = n.Failed, n.Rejected
 	}
 	parts := []part{

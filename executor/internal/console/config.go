@@ -7,18 +7,18 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// Config holds the parts that the console uses but does not own. A field without a documented
-// default is required.
+// Config holds the dependencies of the console, which the console does not own. A field is required
+// unless its comment describes its zero value.
 type Config struct {
 	// Operate provides the data of the pages.
 	Operate *operate.Service
 
-	// SignIn authenticates operators. The browser also calls the API below /api/, which must use
-	// the same SignIn.
+	// SignIn authenticates operators. Pages also call the API below /api/, which must use the same
+	// SignIn.
 	SignIn *signin.SignIn
-	// DemoQueue is the queue of this process's demo runner. "" means that there is no demo runner.
+	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
 	DemoQueue string
 
-	// Log receives one event for each request.
+	// Log receives one event per request.
 	Log logrus.FieldLogger
 }

@@ -1,5 +1,5 @@
-// Package console is the operators' user interface in a browser: pages that the server renders,
-// with JavaScript that calls the operators' API. Browsers need no host other than the executor.
+// Package console is the operators' user interface in the browser: pages rendered by the server,
+// with JavaScript that calls the operators' API. Browsers load nothing from other hosts.
 package console
 
 import (
@@ -28,13 +28,13 @@ func New(config Config) *Console {
 	return c
 }
 
-// ServeHTTP serves every path except the paths of the API.
+// ServeHTTP serves every path except those of the API.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
 
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+c.assets.path+"/", c.assets)
-	mux.HandleFunc("GET /favicon.ico", http.NotFound) // pages have a link to their icon
+	mux.HandleFunc("GET /favicon.ico", http.NotFound) // pages link to their icon
 	mux.HandleFunc("GET /sign-in", c.showSignIn)
 	mux.HandleFunc("POST /sign-in", c.doSignIn)
 	mux.HandleFunc("POST /sign-out", c.signOut)

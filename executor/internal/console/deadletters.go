@@ -23,7 +23,7 @@ type deadLetterFilter struct {
 	Workflow, Reason, Within string
 }
 
-// Any reports whether any field filters.
+// Any reports whether any field is set.
 func (f deadLetterFilter) Any() bool { return f != deadLetterFilter{} }
 
 func deadLetterFilterOf(query url.Values) (f deadLetterFilter, ignored []string) {
@@ -45,8 +45,8 @@ func (f deadLetterFilter) query() url.Values {
 	})
 }
 
-// Selected returns the request of a button for all matching dead letters. It selects the dead
-// letters that matched when the page was rendered.
+// Selected returns the API request of a button that applies to all matching dead letters. It
+// includes only those that already existed when the page was rendered.
 func (l deadLetterList) Selected() api.SelectDeadLetters {
 	return api.SelectDeadLetters{
 		WorkflowID: l.Filter.Workflow,
@@ -61,7 +61,7 @@ type deadLetterRow struct {
 	operate.Origin
 }
 
-// Took returns the time from acceptance to failure.
+// Took returns the time between acceptance and failure.
 func (r deadLetterRow) Took() time.Duration { return r.FailedAt.Sub(r.At) }
 
 func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err error) {

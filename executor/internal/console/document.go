@@ -2,16 +2,16 @@ package console
 
 import "strings"
 
-// document is a JSON text on a page: as a tree that can be folded, and as raw text.
+// document is a JSON text on a page, as a tree that can be folded and as raw text.
 type document struct {
-	Name  string    // one word, for people and for the IDs of its elements
-	Tree  *jsonTree // nil means that it cannot be shown as a tree
+	Name  string    // one word, shown to people and used in the IDs of elements
+	Tree  *jsonTree // nil means that the text is not JSON
 	Raw   string
-	Cut   bool   // Raw is only the beginning
-	Whole string // the URL of the whole text
+	Cut   bool   // Raw is truncated
+	Whole string // URL of the whole text
 }
 
-// maxRaw is the maximum number of bytes of a text that a page shows raw.
+// maxRaw is the maximum number of bytes of raw text on a page.
 const maxRaw = 256 << 10
 
 func newDocument(name string, text []byte, whole string) *document {

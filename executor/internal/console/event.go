@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/requestlog"
 )
 
-// observed logs one event for each request, and answers with an error page after a panic.
+// observed logs one event per request, and responds with an error page after a panic.
 func (c *Console) observed(next http.Handler) http.Handler {
 	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, http.StatusInternalServerError, "", "")
@@ -29,7 +29,7 @@ func level(_ *http.Request, e *requestlog.Event) logrus.Level {
 	}
 }
 
-// note adds the page and the error to the log event of a request.
+// note records the page and the error in the request's log event.
 func note(r *http.Request, page string, err error) {
 	e := requestlog.FromContext(r.Context())
 	e.Fields["page"] = page

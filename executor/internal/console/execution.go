@@ -19,25 +19,25 @@ type executionPage struct {
 	operate.Execution
 	operate.Origin
 	Steps      []step
-	Waiting    string // what the execution waits for; "" means that it has ended
+	Waiting    string // what the execution is waiting for; "" means that it has ended
 	Request    request
-	Reruns     []operate.Execution // the executions that reran or replayed it, the newest first
-	MoreReruns bool                // there may be more reruns than are shown
-	HasSample  bool                // whether the node has a sample payload
+	Reruns     []operate.Execution // executions that reran or replayed this one, newest first
+	MoreReruns bool                // there may be reruns that are not shown
+	HasSample  bool                // the node has a sample payload
 	Recognized operate.Recognized
-	Output     *document // nil means that there is no output
+	Output     *document // nil means no output
 }
 
 // step is one event in the life of an execution.
 type step struct {
 	Name, Note string
 	At         time.Time
-	After      time.Duration // time since the step before
+	After      time.Duration // time since the previous step
 	First      bool
-	Kind       string // CSS class of the step's mark
+	Kind       string // CSS class of the mark
 }
 
-// request is the request that started an execution, as far as the stream still has it.
+// request is the request that started an execution, if the stream still has it.
 type request struct {
 	Known          bool
 	Input          *document // nil means that the body was not read
@@ -46,12 +46,12 @@ type request struct {
 
 type field struct{ Name, Value string }
 
-// maxReruns is the maximum number of a workflow's reruns that are searched for the reruns of one
+// maxReruns is the maximum number of a workflow's reruns that are searched for those of one
 // execution.
 const maxReruns = 500
 
-// newRecordWait is the time for which a page waits for the record of an execution that may just
-// have been started.
+// newRecordWait is how long a page waits for the record of an execution that may have just been
+// started.
 const newRecordWait = time.Second
 
 func (c *Console) awaitRecord(ctx context.Context, id string) error {
@@ -85,7 +85,8 @@ func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// execution returns the data of an execution's page, or answers with an error page itself.
+// execution returns the data of an execution's page. If there is none, it responds with an error
+// page.
 func (c *Console) execution(
 	w http.ResponseWriter, r *http.Request, id string,
 ) (p executionPage, found bool) {
@@ -133,7 +134,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 }
 
 // Fragment returns the URL of the parts that change until the execution has ended, for
-// fragments.js; "" if it has ended.
+// fragments.js. It returns "" if the execution has ended.
 func (p executionPage) Fragment() string {
 	if p.Waiting == "" {
 		return ""
@@ -141,29 +142,28 @@ func (p executionPage) Fragment() string {
 	return "/fragments/execution?" + url.Values{"id": {p.ExecutionID}}.Encode()
 }
 
-// Took returns the time from acceptance to the end, or zero if the execution has not ended.
+// Took returns the time between acceptance and the end, or zero if the execution has not ended.
 func (p executionPage) Took() time.Duration { return took(p.Execution) }
 
-// Ended reports whether the execution has ended, or was rejected.
+// Ended reports whether the execution has ended, including by rejection.
 func (p executionPage) Ended() bool { return execution.Status(p.Status).Final() }
 
-// CanReplay reports whether the execution has ended or was rejected and its request is still
-// available.
+// CanReplay reports whether the execution has ended and its request is still available.
 func (p executionPage) CanReplay() bool {
 	return p.Ended() && p.Request.Known && p.Request.Input != nil
 }
 
-// CanCancel reports whether the execution has neither ended nor been canceled.
+// CanCancel reports whether the execution has not ended and has not been canceled.
 func (p executionPage) CanCancel() bool {
 	return !execution.Status(p.Status).Final() && p.CancelRequestedAt.IsZero()
 }
 
-// CanRequeue reports whether the execution is a dead letter whose input is still available.
+// CanRequeue reports whether the execution is a dead letter whose request is still available.
 func (p executionPage) CanRequeue() bool {
 	return isDeadLetter(p.Execution) && p.Request.Known
 }
 
-// steps returns the known events of an execution in order, and the one that it is waiting for.
+// steps returns the known steps of an execution in order, and what it is waiting for.
 func steps(r operate.Execution, storedAt time.Time) (known []step, waiting string) {
 	status := execution.Status(r.Status)
 	add := func(name, text, kind string, at time.Time) {
@@ -171,7 +171,7 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 			known = append(known, step{Name: name, Note: text, Kind: kind, At: at})
 		}
 	}
-	// A quick runner can start before the record is written.
+	// A fast runner may start before the record is written.
 	defer func() {
 		slices.SortStableFunc(known, func(a, b step) int { return a.At.Compare(b.At) })
 		for i := range known {
@@ -229,7 +229,7 @@ func requestOf(e operate.ExecutionDetail) request {
 	return request
 }
 
-// wholeRecord returns the URL of an execution in the API.
+// wholeRecord returns the API path of an execution.
 func wholeRecord(id string) string { return "/api/v1/executions/" + url.PathEscape(id) }
 
 func fields(values execution.Values) []field {
@@ -245,8 +245,8 @@ func fields(values execution.Values) []field {
 	return list
 }
 
-// reruns returns the reruns of an execution. The database has no index for them, so it searches a
-// bounded number of the workflow's reruns.
+// reruns returns the reruns of an execution. The database has no index for them, so a bounded
+// number of the workflow's reruns are searched.
 func (c *Console) reruns(
 	ctx context.Context, original operate.Execution,
 ) (made []operate.Execution, more bool, err error) {

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// span is a time span that a filter offers.
+// span is a time span offered by a filter.
 type span struct {
 	ID, Name string
 	Length   time.Duration
 }
 
-// spans holds the time spans of most filters. auditSpans holds the time spans of the audit, whose
+// spans holds the time spans of most filters. auditSpans holds those of the audit log, whose
 // entries are kept longer.
 var (
 	spans = []span{
@@ -27,8 +27,8 @@ var (
 	})
 )
 
-// beginOf returns the beginning of a time span that ends now, or the zero time if nothing is
-// filtered.
+// beginOf returns the beginning of a time span that ends now, or the zero time if within is "" or
+// unknown.
 func beginOf(within string) (at time.Time) {
 	if i := slices.IndexFunc(auditSpans, func(s span) bool { return s.ID == within }); i >= 0 {
 		at = time.Now().Add(-auditSpans[i].Length).UTC()
@@ -36,15 +36,16 @@ func beginOf(within string) (at time.Time) {
 	return at
 }
 
-// filterReader reads a filter from the query of a page. Invalid values do not filter.
+// filterReader reads a filter from a page's query. Invalid values are ignored.
 type filterReader struct {
 	query   url.Values
-	ignored []string // the invalid parts, for people
+	ignored []string // descriptions of the ignored values, for people
 }
 
 func (f *filterReader) text(name string) string { return strings.TrimSpace(f.query.Get(name)) }
 
-// known returns a parameter with a bounded set of values. what describes such a value in messages.
+// known returns a parameter if it has a valid value, otherwise "". what describes a valid value in
+// messages.
 func (f *filterReader) known(name, what string, valid func(string) bool) string {
 	value := f.query.Get(name)
 	if value == "" || valid(value) {
@@ -60,7 +61,7 @@ func (f *filterReader) within(spans []span) string {
 	})
 }
 
-// shortened returns a text of any length, cut to a length that a page can show.
+// shortened truncates a text to a length that a page can show.
 func shortened(text string) string {
 	const longest = 40
 	if runes := []rune(text); len(runes) > longest {
@@ -69,7 +70,7 @@ func shortened(text string) string {
 	return text
 }
 
-// queryOf returns a query with the parameters that are not empty.
+// queryOf returns a query with the non-empty parameters.
 func queryOf(parameters map[string]string) url.Values {
 	query := url.Values{}
 	for name, value := range parameters {
@@ -80,8 +81,8 @@ func queryOf(parameters map[string]string) url.Values {
 	return query
 }
 
-// queryText returns a query as it can follow a "?" in a link. Templates would escape its "&" and
-// "=" again.
+// queryText returns a query for use after the "?" of a link. Templates would escape its "&" and "="
+// again if it were a string.
 func queryText(query url.Values) template.URL {
 	return template.URL(query.Encode()) //nolint:gosec // encoded
 }

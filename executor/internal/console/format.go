@@ -40,15 +40,15 @@ var formats = template.FuncMap{
 	"nameOr":     nameOr,
 }
 
-// hasKind reports whether a setting of operator events names a kind. The setting may be nil.
+// hasKind reports whether the settings of operator events list a kind. events may be nil.
 func hasKind(events *api.PutEvents, kind string) bool {
 	return events != nil && slices.Contains(events.Kinds, kind)
 }
 
 var statuses = []string{"queued", "running", "succeeded", "failed", "rejected"}
 
-// timeElement returns an element with a time that times.js rewrites in the browser's time zone. The
-// kind is relative, local or exact.
+// timeElement returns an HTML element with a time, which times.js rewrites in the browser's time
+// zone. kind is relative, local or exact.
 func timeElement(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {
 		return "–"
@@ -60,7 +60,7 @@ func timeElement(t time.Time, kind, text string) template.HTML {
 		`" data-time="` + kind + `">` + text + `</time>`)
 }
 
-// relative returns how long ago a time is, in the same words as times.js.
+// relative describes how long ago a time is, in the same words as times.js.
 func relative(t, now time.Time) string {
 	past, d := true, now.Sub(t)
 	if d < 0 {
@@ -78,7 +78,7 @@ func relative(t, now time.Time) string {
 		text = strconv.Itoa(int(d.Hours())) + " h"
 	case past:
 		text = strconv.Itoa(int(d.Hours()/24)) + " d"
-	default: // what was asked to last 90 days does not end in 89 a minute later
+	default: // rounded, so that 90 days are not shown as 89 a minute later
 		text = strconv.Itoa(int(math.Round(d.Hours()/24))) + " d"
 	}
 	if past {
@@ -87,7 +87,7 @@ func relative(t, now time.Time) string {
 	return "in " + text
 }
 
-// duration returns a duration with a precision that is useful to read.
+// duration formats a duration with a precision that is useful to readers.
 func duration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -120,7 +120,7 @@ func trimZero(n float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0")
 }
 
-// count returns a number with separators between its thousands.
+// count formats a number with thousands separators.
 func count(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -143,7 +143,7 @@ func capital(word string) string {
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-// nameOr returns the name, or the ID if there is no name.
+// nameOr returns name, or id if name is blank.
 func nameOr(name, id string) string {
 	if strings.TrimSpace(name) == "" {
 		return id
@@ -151,7 +151,7 @@ func nameOr(name, id string) string {
 	return name
 }
 
-// mediaType returns a Content-Type without its parameters.
+// mediaType returns a Content-Type without parameters.
 func mediaType(contentType string) string {
 	name, _, _ := strings.Cut(contentType, ";")
 	return strings.TrimSpace(name)

@@ -13,14 +13,14 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// condition is one condition of a node's filter, for people.
+// condition is a condition of a node's filter, for people.
 type condition struct {
 	Place string
-	Text  string // the condition on the value at Place, in words
+	Text  string // condition on the value at Place, in words
 }
 
-// conditionsOf returns the conditions of a filter in their order. An invalid filter, which is never
-// stored, has none.
+// conditionsOf returns the conditions of a filter, in order. It returns nil for an invalid filter,
+// but such a filter is never stored.
 func conditionsOf(filter json.RawMessage) (conditions []condition) {
 	decoder := json.NewDecoder(bytes.NewReader(filter))
 	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
@@ -41,7 +41,7 @@ func conditionsOf(filter json.RawMessage) (conditions []condition) {
 	return conditions
 }
 
-// operators says what an operator with an operand demands.
+// operators maps operators with an operand to words.
 var operators = map[string]string{
 	"$prefix": "begins with",
 	"$gt":     "is more than",
@@ -50,7 +50,7 @@ var operators = map[string]string{
 	"$lte":    "is at most",
 }
 
-// conditionText returns a condition in words. Nested conditions stay JSON.
+// conditionText describes a condition in words. Nested conditions are shown as JSON.
 func conditionText(value json.RawMessage) string {
 	var list []json.RawMessage
 	if json.Unmarshal(value, &list) == nil && list != nil {
@@ -90,19 +90,20 @@ func alternatives(list []json.RawMessage) string {
 	return strings.Join(texts, " or ")
 }
 
-// filterTrial is the data of a part of a page that shows what a filter does with the last requests.
+// filterTrial is the data of the part of a page that shows how a filter applies to the last
+// requests.
 type filterTrial struct {
 	operate.FilterTrial
-	Filter   bool // whether a filter was tried
-	Filtered bool // the node has a filter now
+	Filter   bool // a filter was tried
+	Filtered bool // the node currently has a filter
 }
 
-// maxTriedForm is the maximum number of bytes of a form with a filter. A filter has 16 KiB at most,
-// and may be escaped.
+// maxTriedForm is the maximum size, in bytes, of a form with a filter. A filter may have up to 16
+// KiB, and may be escaped.
 const maxTriedForm = 64 << 10
 
-// tryFilter renders what a filter that is not saved yet would do with the last requests of a node.
-// An invalid filter is answered 422 with a text that says what is wrong.
+// tryFilter renders how a filter that has not been saved applies to the last requests of a node. An
+// invalid filter is answered 422 with a text that describes what is wrong.
 func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxTriedForm)
 	workflowID, nodeID := r.PostFormValue("workflow"), r.PostFormValue("node")
@@ -131,7 +132,7 @@ func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// problemOf returns what is wrong with the first invalid field of a call.
+// problemOf describes what is wrong with the first invalid field of a call.
 func problemOf(err error) string {
 	if refused, ok := errors.AsType[*operate.Error](err); ok && len(refused.Fields) > 0 {
 		return refused.Fields[0].Problem
@@ -139,7 +140,7 @@ func problemOf(err error) string {
 	return err.Error()
 }
 
-// setHandling sets the fields that describe the node's filter, order key and answer.
+// setHandling sets the fields that concern the node's filter, order key and answer.
 func (t *trigger) setHandling(from api.Trigger) {
 	t.Conditions, t.Filtered = conditionsOf(from.Filter), from.Filtered
 	t.OrderKey, t.Answer = from.OrderKey, from.Answer

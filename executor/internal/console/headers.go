@@ -2,11 +2,11 @@ package console
 
 import "net/http"
 
-// contentSecurityPolicy lets a page load only what the executor itself serves.
+// contentSecurityPolicy restricts pages to what the executor itself serves.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src " +
 	"'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// secured sets the headers of every answer, errors included. Assets override Cache-Control.
+// secured sets the headers of every response, including errors. Assets override Cache-Control.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()

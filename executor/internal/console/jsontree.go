@@ -9,27 +9,26 @@ import (
 	"unicode/utf16"
 )
 
-// The limits of a tree, so that a page stays small whatever a sender has sent. The raw text shows
-// the rest.
+// Limits of a tree, to keep pages small whatever a sender has sent. The raw text shows the rest.
 const (
 	maxTreeNodes = 2000
 	maxTreeDepth = 30
-	maxTreeText  = 2000 // maximum length of one string
-	openDepth    = 3    // depth to which the tree is unfolded at first
+	maxTreeText  = 2000 // maximum length of a string, in bytes
+	openDepth    = 3    // depth to which the tree is unfolded initially
 )
 
-// jsonTree is a value of a JSON text that can be folded.
+// jsonTree is a value in a JSON text. It can be folded if it has children.
 type jsonTree struct {
-	Key      string // the name in quotes; "" means that the value is not a member of an object
+	Key      string // name in quotes; "" means that the value is not a member of an object
 	Kind     string // object, array, string, number, word
-	Text     string // the text of a scalar value
+	Text     string // text of a scalar value
 	Children []*jsonTree
-	Count    int   // the number of children, including omitted ones
-	Left     int64 // the number of omitted children
-	Open     bool  // the value is unfolded at first
+	Count    int   // number of children, including omitted ones
+	Left     int64 // number of omitted children
+	Open     bool  // the value is unfolded initially
 }
 
-// Folds reports whether the value has children to fold.
+// Folds reports whether the value is an object or an array.
 func (t *jsonTree) Folds() bool { return t.Kind == "object" || t.Kind == "array" }
 
 // Brackets returns the brackets around the children.
@@ -40,8 +39,8 @@ func (t *jsonTree) Brackets() [2]string {
 	return [2]string{"{", "}"}
 }
 
-// parseJSONTree parses a JSON text token by token, which keeps numbers and the order of members as
-// they are. It returns nil if the text is not JSON.
+// parseJSONTree parses a JSON text token by token, which preserves numbers and the order of
+// members. It returns nil if the text is not JSON.
 func parseJSONTree(text []byte) *jsonTree {
 	p := treeParser{decoder: json.NewDecoder(bytes.NewReader(text))}
 	p.decoder.UseNumber()
@@ -115,7 +114,8 @@ func (p *treeParser) children(parent *jsonTree, depth int) error {
 	return err
 }
 
-// skip skips a value of any depth. json.RawMessage would refuse a very deep one.
+// skip skips a value of any depth. Decoding it to a json.RawMessage would fail if it were nested
+// very deeply.
 func (p *treeParser) skip() error {
 	for depth := 0; ; {
 		token, err := p.decoder.Token()
@@ -134,7 +134,7 @@ func (p *treeParser) skip() error {
 	}
 }
 
-// quoted returns a string as JSON writes it, cut if it is very long.
+// quoted returns text as a JSON string, truncated if it is very long.
 func quoted(text string) string {
 	cut := len(text) > maxTreeText
 	if cut {
@@ -144,7 +144,7 @@ func quoted(text string) string {
 	encoder := json.NewEncoder(&written)
 	encoder.SetEscapeHTML(false)
 	if encoder.Encode(text) != nil {
-		return `""` // a string always encodes
+		return `""` // unreachable: strings always encode
 	}
 	shown := escapeUnseen(strings.TrimSuffix(written.String(), "\n"))
 	if cut {
@@ -153,8 +153,8 @@ func quoted(text string) string {
 	return shown
 }
 
-// escapeUnseen escapes invisible characters: some reverse the text around them, and a value must
-// not look like another one. Joiners are kept, because they are parts of letters and emoji.
+// escapeUnseen escapes invisible characters: some reverse the text around them, and no value must
+// look like a different one. Joiners are kept because they are parts of words and emoji.
 func escapeUnseen(text string) string {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	var shown strings.Builder

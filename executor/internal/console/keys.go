@@ -10,19 +10,19 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// keyList is the data of the page of keys. It does not contain the keys themselves: a key is shown
-// once, when it is created.
+// keyList is the data of the page of keys. It does not contain the keys' secrets: a secret is shown
+// only once, when the key is created.
 type keyList struct {
 	listPage
 	Rows     []keyRow
 	Accounts []quota
-	More     bool // whether there are more accounts than the form lists
+	More     bool // there are more accounts than the form lists
 }
 
 type keyRow struct {
 	api.Key
 	Expired bool
-	Own     bool // the caller has signed in with it
+	Own     bool // the caller has signed in with this key
 }
 
 func (c *Console) keyList(r *http.Request) (list keyList, err error) {

@@ -10,19 +10,19 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// listRows is the number of items of a list on one page.
+// listRows is the number of rows on one page of a list.
 const listRows = 25
 
-// listPage is the position of a page in a list.
+// listPage describes the position of a page in a list.
 type listPage struct {
 	First   bool
-	Ignored []string     // the parts of the query that are invalid, for people
-	Begin   template.URL // the query of the first page
-	Older   template.URL // the query of the next page; "" means that this is the last page
+	Ignored []string     // descriptions of the invalid parts of the query, for people
+	Begin   template.URL // query of the first page
+	Older   template.URL // query of the next page; "" means that this is the last page
 }
 
-// askList fetches the page of a list at the cursor in a request's query. query holds the list's
-// filters, invalid the names of the invalid ones.
+// askList fetches the page of a list at the cursor in the request's query. query holds the list's
+// filters, and invalid describes the filters that were ignored.
 func askList[T any](
 	r *http.Request, query url.Values, invalid []string,
 	ask func(operate.Page) (api.List[T], error),
@@ -38,8 +38,8 @@ func askList[T any](
 	return list.Items, at, err
 }
 
-// askPage fetches the page of a list after a cursor. After an invalid cursor it fetches the first
-// page, and ignored says so for the reader.
+// askPage fetches the page of a list after a cursor. If the cursor is invalid, it fetches the first
+// page, and ignored describes the cursor.
 func askPage[T any](
 	after string, limit int, ask func(operate.Page) (api.List[T], error),
 ) (list api.List[T], ignored []string, err error) {

@@ -10,10 +10,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// overview is the data of the first page.
+// overview is the data of the home page.
 type overview struct {
-	Accounts, Workflows bool   // whether there are any accounts and any workflows
-	Loopback            string // the public URL, if only this machine can reach it
+	Accounts, Workflows bool   // there is at least one
+	Loopback            string // public URL, if only this machine can reach it
 	Numbers             numbers
 	Newest              panel
 }
@@ -23,13 +23,13 @@ type numbers struct {
 	Requests   requests
 	Day        activity
 	Ingresses  int
-	Unrecorded *int64 // number of messages; nil means that NATS did not answer
-	// DeadLetters is the number of dead letters, for people. "" means that there are none, or that
-	// the database was too slow.
+	Unrecorded *int64 // number of messages; nil means unknown, because NATS did not answer
+	// DeadLetters describes the number of dead letters for people. "" means that there are none, or
+	// that the database was too slow.
 	DeadLetters string
 }
 
-// maxDeadLetters is the maximum number of dead letters that are counted.
+// maxDeadLetters is the maximum number of dead letters to count.
 const maxDeadLetters = 100
 
 const overviewRows = 10
@@ -62,7 +62,7 @@ func (c *Console) numbers(r *http.Request) (numbers, error) {
 
 func (c *Console) numbersOf(ctx context.Context, now operate.Installation) (n numbers, err error) {
 	n.Ingresses, n.Unrecorded = now.Ingresses, now.Unrecorded
-	if signin.Caller(ctx).AccountID == "" { // requests are counted for all accounts together
+	if signin.Caller(ctx).AccountID == "" { // requests are counted only for all accounts together
 		if n.Requests, err = c.requests(ctx, time.Now()); err != nil {
 			return n, err
 		}

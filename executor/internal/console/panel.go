@@ -23,26 +23,26 @@ const panelRows = 25
 
 // panel is a list of executions with its filters.
 type panel struct {
-	Path       string // the path of the page that shows the panel
-	WorkflowID string // the workflow whose executions are listed; "" means all workflows
-	NodeID     string // the node that the page shows, to be kept in links
+	Path       string // path of the page that shows the panel
+	WorkflowID string // workflow whose executions are listed; "" means all workflows
+	NodeID     string // node that the page shows, to be preserved in links
 	Filter     panelFilter
-	Ignored    []string // the invalid parts of the query, for people
+	Ignored    []string // descriptions of the invalid parts of the query, for people
 	Rows       []row
-	First      bool         // whether this is the newest page, which is kept up to date
-	Older      template.URL // the query of the next page; "" means that this is the last one
+	First      bool         // this is the newest page, which is updated live
+	Older      template.URL // query of the next page; "" means that this is the last one
 	Limit      int
 
 	Workflows, Accounts []choice // suggestions for the filters
 }
 
-// panelFilter holds an operator's filters. Empty fields do not filter.
+// panelFilter holds the filters. Empty fields do not filter.
 type panelFilter struct {
 	Status, Source, Within, DeliveryID string
-	Workflow, Account                  string // only where the panel lists all workflows
+	Workflow, Account                  string // only if the panel lists all workflows
 }
 
-// Any reports whether any field filters.
+// Any reports whether any field is set.
 func (f panelFilter) Any() bool { return f != panelFilter{} }
 
 // row is an execution in a list.
@@ -52,7 +52,7 @@ type row struct {
 	ShowWorkflow bool
 }
 
-// Took returns the time from acceptance to the end, or zero if the execution has not ended.
+// Took returns the time between acceptance and the end, or zero if the execution has not ended.
 func (r row) Took() time.Duration { return took(r.Execution) }
 
 func took(e operate.Execution) time.Duration {
@@ -62,14 +62,13 @@ func took(e operate.Execution) time.Duration {
 	return e.FinishedAt.Sub(e.AcceptedAt)
 }
 
-// Ended reports whether the execution has ended, or was rejected.
+// Ended reports whether the execution has ended, including by rejection.
 func (r row) Ended() bool { return execution.Status(r.Status).Final() }
 
-// maxWhy is the maximum number of characters of a reason in a list.
+// maxWhy is the maximum length of the reason for a failure in a list, in characters.
 const maxWhy = 300
 
-// Why returns the first line of the reason for which the execution failed, or "" if it has not
-// failed.
+// Why returns the first line of why the execution failed, or "" if it did not fail.
 func (r row) Why() string {
 	if execution.Status(r.Status) != execution.Failed {
 		return ""
@@ -81,8 +80,8 @@ func (r row) Why() string {
 	return line
 }
 
-// CanRequeue reports whether the execution is a dead letter whose trigger node exists. The stream
-// may have deleted its input.
+// CanRequeue reports whether the execution is a dead letter whose trigger node still exists. The
+// stream may nevertheless have deleted its input.
 func (r row) CanRequeue() bool {
 	return r.HasNode && isDeadLetter(r.Execution)
 }
@@ -106,7 +105,7 @@ func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
 	return f, read.ignored
 }
 
-// panel returns the list that a request asks for, with its filters and position.
+// panel returns the panel for a request, with the filters and position in the request's query.
 func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error) {
 	query := r.URL.Query()
 	p := panel{Path: path, WorkflowID: workflowID, NodeID: query.Get("node"), Limit: panelRows}
@@ -118,7 +117,7 @@ func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error)
 	return p, err
 }
 
-// fill fetches the rows after a cursor; "" means the newest.
+// fill fetches the rows after a cursor. "" means the newest rows.
 func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 	filter := operate.ExecutionFilter{
 		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
@@ -129,7 +128,7 @@ func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
 	}
 	found, ignored, err := askPage(after, p.Limit, ask)
-	if isInvalid(err) && filter.DeliveryPrefix != "" { // too many records to compare their prefixes
+	if isInvalid(err) && filter.DeliveryPrefix != "" { // too many records for a search by prefix
 		filter.DeliveryPrefix, filter.DeliveryID = "", filter.DeliveryPrefix
 		found, ignored, err = askPage(after, p.Limit, ask)
 		ignored = append(ignored,
@@ -153,7 +152,7 @@ func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 	return nil
 }
 
-// query returns the panel's query at a position; "" means the newest rows.
+// query returns the panel's query with a cursor. "" means the newest rows.
 func (p panel) query(after string) url.Values {
 	return queryOf(map[string]string{
 		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source,
@@ -169,7 +168,7 @@ func (p panel) Newest() template.URL { return queryText(p.query("")) }
 // Cleared returns the query without filters.
 func (p panel) Cleared() template.URL { return queryText(panel{NodeID: p.NodeID}.query("")) }
 
-// Fragment returns the URL of the rows alone, for live.js.
+// Fragment returns the URL of just the rows, for live.js.
 func (p panel) Fragment() string {
 	query := p.query("")
 	query.Set("limit", strconv.Itoa(p.Limit))
@@ -179,7 +178,7 @@ func (p panel) Fragment() string {
 	return "/fragments/executions?" + query.Encode()
 }
 
-// Events returns the URL of the event stream for the rows that the panel shows.
+// Events returns the URL of the event stream for the executions in the panel.
 func (p panel) Events() string {
 	query := queryOf(map[string]string{
 		"workflowId": cmp.Or(p.WorkflowID, p.Filter.Workflow), "accountId": p.Filter.Account,
@@ -190,8 +189,9 @@ func (p panel) Events() string {
 	return "/api/v1/executions/stream?" + query.Encode()
 }
 
-// ReplayAll returns the request of a button that replays all rejected executions that match the
-// filters, or nil if the call does not have such a filter.
+// ReplayAll returns the API request of a button that replays all rejected executions that match the
+// filters. It returns nil if the API call does not support the filters, or there is nothing to
+// replay.
 func (p panel) ReplayAll() *api.ReplayRejected {
 	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" ||
 		p.Filter.Source == string(execution.Rerun) || len(p.Rows) == 0 {
@@ -203,10 +203,10 @@ func (p panel) ReplayAll() *api.ReplayRejected {
 	}
 }
 
-// maxSuggested is the maximum number of workflows, or of accounts, that a filter suggests.
+// maxSuggested is the maximum number of workflows, and of accounts, suggested by a filter.
 const maxSuggested = 200
 
-// suggestions returns the first workflows and accounts, for filters.
+// suggestions returns the first workflows and accounts, as suggestions for filters.
 func (c *Console) suggestions(ctx context.Context) (workflows, accounts []choice, err error) {
 	some, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{},
 		operate.Page{Limit: maxSuggested})
@@ -224,8 +224,8 @@ func (c *Console) suggestions(ctx context.Context) (workflows, accounts []choice
 	return workflows, accounts, err
 }
 
-// goToExecution redirects a search for an execution ID to the execution's page, and reports whether
-// it did. Other IDs are delivery IDs.
+// goToExecution redirects a search for an execution ID to that execution's page, and reports
+// whether it did. Any other ID is searched as a delivery ID.
 func (c *Console) goToExecution(w http.ResponseWriter, r *http.Request) bool {
 	id := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("delivery")))
 	if uuid.Validate(id) != nil {
@@ -248,7 +248,7 @@ func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
 		})(w, r)
 }
 
-// newestRows returns the newest rows of a panel and the link to the rows after them, for live.js.
+// newestRows returns the newest rows of a panel, and the link to the rows after them, for live.js.
 func (c *Console) newestRows(r *http.Request) (panel, error) {
 	query := r.URL.Query()
 	p := panel{
@@ -259,7 +259,7 @@ func (c *Console) newestRows(r *http.Request) (panel, error) {
 		p.Path = "/workflows/" + url.PathEscape(p.WorkflowID)
 	}
 	p.Filter, _ = panelFilterOf(query)
-	limit, _ := strconv.Atoi(query.Get("limit")) // a text that is not a number counts as 0
+	limit, _ := strconv.Atoi(query.Get("limit")) // invalid text counts as 0
 	p.Limit = cmp.Or(min(max(0, limit), panelRows), panelRows)
 	err := c.fill(r.Context(), &p, "")
 	return p, err

@@ -7,15 +7,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// planChange is the effect of another plan on an account's active workflows.
+// planChange describes how another plan would affect an account's active workflows.
 type planChange struct {
 	operate.PlanChange
 	Account quota
-	Rate    string // the plan's rate limit
+	Rate    string // rate limit of the new plan
 }
 
 // planChangeFragment renders a warning if a change of plan would stop webhooks or lower their rate
-// limit, otherwise nothing.
+// limit. Otherwise it responds with 204.
 func (c *Console) planChangeFragment(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	change, err := c.Operate.PlanChange(r.Context(), signin.Caller(r.Context()),

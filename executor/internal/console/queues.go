@@ -17,7 +17,7 @@ type queueList struct {
 
 type queueRow struct {
 	api.Queue
-	Members int // the number of members of all groups
+	Members int // number of members in all groups
 }
 
 func (c *Console) queueList(r *http.Request) (list queueList, err error) {

@@ -9,12 +9,12 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// quota is an account with the limits of its plan.
+// quota describes an account and the limits of its plan.
 type quota struct {
 	operate.Quota
 	ID, Name, Plan string
-	Rate           string // the rate limit of workflows without one of their own
-	// Events is the setting of the account's operator events, or nil if these start no workflow.
+	Rate           string // rate limit of workflows that have none
+	// Events holds the settings of the account's operator events, or nil if they start no workflow.
 	Events *api.PutEvents
 }
 
@@ -48,7 +48,7 @@ func quotaOf(from operate.Quota) quota {
 	return q
 }
 
-// Text returns the quota as a short text.
+// Text describes the quota briefly.
 func (q quota) Text() string {
 	switch {
 	case q.Quota.Plan == nil:
@@ -62,14 +62,13 @@ func (q quota) Text() string {
 	}
 }
 
-// state is the effective state of a workflow, which follows from its switch and the limits of its
-// plan.
+// state is the effective state of a workflow, which depends on its switch and on its plan.
 type state struct {
 	Active bool
-	// Over means that the workflow is active although the plan does not permit it, so its webhooks
-	// are refused.
+	// Over means that the workflow is active although the plan does not allow it, so that its
+	// webhooks are refused.
 	Over      bool
-	NotInPlan bool // whether the plan has no webhook triggers
+	NotInPlan bool // the plan has no webhook triggers
 }
 
 func stateOf(w api.Workflow) state {

@@ -12,11 +12,12 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// refusals holds the number of requests to a workflow that were refused in the last day, by code.
+// refusals holds the number of a workflow's requests that were refused in the last 24 hours, by
+// code.
 type refusals struct {
 	WorkflowID string
 	Rows       []refusal
-	Missing    bool // whether the database was too slow
+	Missing    bool // the database was too slow
 }
 
 type refusal struct {
@@ -24,7 +25,7 @@ type refusal struct {
 	Advice string
 }
 
-// Total returns the number of all refused requests.
+// Total returns the total number of refused requests.
 func (r refusals) Total() (n int64) {
 	for _, row := range r.Rows {
 		n += row.Count
@@ -37,7 +38,7 @@ func (r refusals) Fragment() string {
 	return "/fragments/refusals?" + url.Values{"workflow": {r.WorkflowID}}.Encode()
 }
 
-// advice tells an operator what can be done about refused requests, by code.
+// advice explains, by code, what operators can do about refused requests.
 var advice = map[webhook.Code]string{
 	webhook.WorkflowIDMissing: "The URL has no workflow ID. Copy it again, whole.",
 	webhook.WorkflowNotFound: "No workflow has the ID in the URL: the URL was mistyped, or the " +

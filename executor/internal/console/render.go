@@ -21,11 +21,11 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// pages holds the templates by name. Each includes the layout and the parts beside it.
+// pages holds the templates by name. Each includes the layout and the shared parts.
 type pages map[string]*template.Template
 
-// reader describes the caller as far as a page depends on it besides its data: the role, and
-// whether all accounts are visible.
+// reader describes the caller as far as templates depend on it: by role, and by whether all
+// accounts are visible.
 type reader struct {
 	role operate.Role // "" means that the visitor has not signed in
 	wide bool
@@ -35,9 +35,9 @@ func readerOf(caller operate.Caller) reader {
 	return reader{caller.Role, caller.Role != "" && caller.AccountID == ""}
 }
 
-// parseForAll returns the pages for each possible reader. They are parsed when the first such
-// reader comes; those for visitors without a session are parsed at once, so that a mistake in a
-// template shows at the start.
+// parseForAll returns the pages for each possible reader. They are parsed for the first such
+// reader; those for visitors who have not signed in are parsed immediately, so that an error in a
+// template is noticed at the start.
 func parseForAll(assetsPath string) map[reader]func() pages {
 	strangers := parsePages(assetsPath, reader{})
 	all := map[reader]func() pages{{}: func() pages { return strangers }}
@@ -53,10 +53,10 @@ func parseForAll(assetsPath string) map[reader]func() pages {
 // page is the data of the layout.
 type page struct {
 	Title    string
-	Section  string // the section of the navigation
+	Section  string // section of the navigation
 	SignedIn bool
 	Caller   operate.Caller
-	Refresh  string // URL to which the browser goes at once; "" means that it stays
+	Refresh  string // URL that the browser loads immediately; "" means none
 	Body     any
 }
 
@@ -75,7 +75,7 @@ func parsePages(assetsPath string, viewer reader) pages {
 		"templates/layout.html", "templates/parts/*.html"))
 	files, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
-		panic(err) // the pattern is well-formed
+		panic(err) // cannot fail: the pattern is valid
 	}
 	all := pages{}
 	for _, file := range files {
@@ -88,14 +88,15 @@ func parsePages(assetsPath string, viewer reader) pages {
 	return all
 }
 
-// render answers with a page, or with an error if the template fails, but never with half a page.
+// render responds with a page. If the template fails, it responds with an error page, but never
+// with part of the page.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Caller = callerOf(c, r)
 	p.SignedIn = p.Caller != operate.Caller{}
 	c.write(w, r, status, name, "layout", p)
 }
 
-// show returns the handler of a page whose data the function data returns.
+// show returns the handler of a page. data returns the page's data.
 func show[T any](
 	c *Console, name string, p page, data func(*http.Request) (T, error),
 ) http.HandlerFunc {
@@ -111,7 +112,7 @@ func show[T any](
 	}
 }
 
-// fragment returns the handler of a part of a page that the browser loads on its own.
+// fragment returns the handler for a part of a page that the browser loads separately.
 func fragment[T any](
 	c *Console, name, part string, data func(*http.Request) (T, error),
 ) http.HandlerFunc {
@@ -125,7 +126,7 @@ func fragment[T any](
 	}
 }
 
-// callerOf returns the caller of a page. It returns the zero Caller if no one is signed in, or if
+// callerOf returns the caller of a page. It returns the zero Caller if nobody is signed in, or if
 // that cannot be determined now.
 func callerOf(c *Console, r *http.Request) operate.Caller {
 	if caller := signin.Caller(r.Context()); caller.Kind != "" {
@@ -167,7 +168,7 @@ type problem struct {
 	Title, Detail string
 }
 
-// fail answers with an error page. Empty texts are replaced by the texts of an internal error.
+// fail responds with an error page. An empty title means an internal error.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title, detail string) {
 	if title == "" {
 		title, detail = "Internal error",
@@ -176,7 +177,7 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title
 	c.render(w, r, status, "problem", page{Title: title, Body: problem{status, title, detail}})
 }
 
-// failed answers with the error page for an error of a call.
+// failed responds with the error page for an error of a call.
 func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
 	refused, ok := errors.AsType[*operate.Error](err)
 	switch {

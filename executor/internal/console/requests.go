@@ -17,8 +17,8 @@ import (
 // requestMinutes is the number of minutes in the charts of requests.
 const requestMinutes = 60
 
-// maxCauses is the maximum number of causes that a chart shows separately. The others are shown
-// together.
+// maxCauses is the maximum number of causes shown separately in a chart. Any others are shown
+// together, except for a single one.
 const maxCauses = 4
 
 // requests holds the requests of the last hour by minute: their outcomes, and the causes of
@@ -52,7 +52,7 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 	for _, count := range counts {
 		at := int(count.Minute.Sub(first) / time.Minute)
 		if at < 0 || at >= requestMinutes {
-			continue // the clocks of two machines differ
+			continue // the clocks of the machines differ
 		}
 		add(outcomes, count.Outcome, at, count.Count)
 		if count.Outcome == operate.Refused {
@@ -72,15 +72,16 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 	return got, nil
 }
 
-// others is the name of the part for all further causes.
+// others is the name of the part for all other causes.
 const others = "others"
 
-// causeParts returns the most frequent causes as parts. It adds the sum of the others to causes.
+// causeParts returns the most frequent causes as parts. If there are too many, it adds the sum of
+// the others to causes.
 func causeParts(causes map[string][]int64) []part {
 	codes := slices.SortedFunc(maps.Keys(causes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sum(causes[b]), sum(causes[a])), strings.Compare(a, b))
 	})
-	if len(codes) > maxCauses+1 { // a single remaining code keeps its name
+	if len(codes) > maxCauses+1 { // a single further cause keeps its name
 		rest := make([]int64, requestMinutes)
 		for _, code := range codes[maxCauses:] {
 			for at, n := range causes[code] {

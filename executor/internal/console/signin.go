@@ -15,10 +15,10 @@ const maxFormBytes = 16 << 10
 type signIn struct {
 	Next     string
 	Problem  string
-	Provider string // URL of the sign-in at the identity provider; "" means that there is none
+	Provider string // URL of the sign-in at the identity provider; "" means none
 }
 
-// askToSignIn answers with the sign-in page.
+// askToSignIn responds with the sign-in page.
 func (c *Console) askToSignIn(
 	w http.ResponseWriter, r *http.Request, status int, next, problem string,
 ) {
@@ -29,8 +29,8 @@ func (c *Console) askToSignIn(
 	c.render(w, r, status, "sign-in", page{Title: "Sign in", Body: body})
 }
 
-// providerPath returns the path that leads to the identity provider, from which the browser comes
-// back to next.
+// providerPath returns the path that redirects to the identity provider, from which the browser
+// returns to next.
 func providerPath(next string) string { return "/sign-in/provider?next=" + url.QueryEscape(next) }
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
@@ -124,15 +124,15 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 }
 
-// goOn sends the browser to a path by a page and not by an HTTP redirect. A browser sends a
-// SameSite=Strict cookie only with a request that a page of this site has initiated, and it
-// attributes a redirect to the site with the link.
+// goOn sends the browser to a path with a page instead of an HTTP redirect. Browsers send a
+// SameSite=Strict cookie only with requests initiated by a page of this site, and attribute a
+// redirect to the site whose link was followed.
 func (c *Console) goOn(w http.ResponseWriter, r *http.Request, to string) {
 	c.render(w, r, http.StatusOK, "go-on", page{Title: "One moment", Refresh: to, Body: to})
 }
 
-// signedIn requires a session. After a link on another site the browser has not sent the session
-// cookie, so it is sent to the page again, from a page of this site.
+// signedIn requires a session. If the browser followed a link on another site, it did not send the
+// session cookie. It is then sent to the same URL again, from a page of this site.
 func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := c.SignIn.PageCaller(r)
@@ -159,9 +159,9 @@ func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// localPath returns a path of this site with its query, or "/" if the target leads elsewhere.
-// Browsers read a backslash as a slash and skip control characters, so that "/\host" leads
-// elsewhere, too.
+// localPath returns target if it is a path of this site, with or without a query, otherwise "/".
+// Browsers treat a backslash as a slash and skip control characters, so "/\host" leads to another
+// site, too.
 func localPath(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||

@@ -20,9 +20,9 @@ type workflowPage struct {
 	ID, Name, Queue string
 	Account         quota
 	State           state
-	Idle            *api.Queue // the queue, if no runner takes from it
-	Demo            bool       // whether this process's demo runner takes from the queue
-	Others          []choice   // the active workflows of the account, if it is full
+	Idle            *api.Queue // the queue, if no runner consumes it
+	Demo            bool       // this process's demo runner consumes the queue
+	Others          []choice   // other active workflows of the account, if its plan allows no more
 	OwnRate         *api.RateLimit
 	Nodes           []choice
 	Trigger         trigger
@@ -36,7 +36,7 @@ func (p workflowPage) Fragment() string {
 		url.Values{"workflow": {p.ID}, "node": {p.Trigger.NodeID}}.Encode()
 }
 
-// choice is an item of a list with a link.
+// choice is an item in a list of links.
 type choice struct {
 	ID, Name string
 	Current  bool
@@ -44,14 +44,14 @@ type choice struct {
 
 func choiceOf(w api.Workflow) choice { return choice{ID: w.ID, Name: nameOr(w.Name, w.ID)} }
 
-// trigger is the data of the Parameters pane. It lacks the token, which the browser fetches when an
-// operator shows or copies it.
+// trigger is the data of the Parameters pane. It does not contain the token, which the browser
+// fetches when an operator wants to see or copy it.
 type trigger struct {
 	WorkflowID, NodeID, Name string
 	URL                      string // the URL up to and including "token="
 	Loopback                 string // the public URL, if only this machine can reach it
 	Tokens                   []api.Token
-	// DeliveryIDs holds the places of a delivery ID. An item has several places if all of them are
+	// DeliveryIDs lists the sources of the delivery ID. A source has several places if they are
 	// needed together.
 	DeliveryIDs  [][]place
 	MaxBodyBytes int64
@@ -59,22 +59,22 @@ type trigger struct {
 	Sample       string
 	Snippets     []snippet
 
-	Conditions []condition // the filter; empty means that every request starts an execution
+	Conditions []condition // empty means that every request starts an execution
 	FilterText string      // the filter as JSON
 	OrderKey   string
-	Answer     *api.Answer   // nil means that the answer does not wait
+	Answer     *api.Answer   // nil means that responses do not wait
 	Filtered   *api.Filtered // nil means that there is no filter, and nothing was filtered
 
-	Inactive bool        // whether the workflow is inactive
+	Inactive bool        // the workflow is inactive
 	Sender   *api.Sender // nil means that the node has no sender
-	// Recognized is the provider and the format that the last request seems to have. It is set only
-	// if the node has no sender.
+	// Recognized is the provider and the format that the last request appears to have. It is set
+	// only if the node has no sender.
 	Recognized operate.Recognized
 	Preset     api.SenderPreset
 	Presets    []api.SenderPreset // all presets
 }
 
-// maxOthers is the maximum number of other active workflows that are named.
+// maxOthers is the maximum number of other active workflows that are listed.
 const maxOthers = 5
 
 func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
@@ -102,16 +102,16 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 	c.render(w, r, http.StatusOK, "workflow", page{Title: p.Name, Section: "workflows", Body: p})
 }
 
-// workflowFragment renders the parts that others may change meanwhile, and when the tokens were
-// used.
+// workflowFragment renders the parts that may change while the page is open, such as when the
+// tokens were last used.
 func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
 	if p, ok := c.workflow(w, r, r.URL.Query().Get("workflow")); ok {
 		c.write(w, r, http.StatusOK, "workflow", "workflow-parts", p)
 	}
 }
 
-// workflow returns the data of a workflow's page without its lists, or answers with an error page
-// itself.
+// workflow returns the data of a workflow's page without its lists. If that fails, it responds
+// itself, with an error page or a redirect to an execution.
 func (c *Console) workflow(
 	w http.ResponseWriter, r *http.Request, id string,
 ) (p workflowPage, found bool) {
@@ -155,7 +155,7 @@ func (c *Console) workflowPage(
 	}
 	if !slices.ContainsFunc(w.Triggers,
 		func(t api.WorkflowTrigger) bool { return t.NodeID == node }) {
-		node = w.Triggers[0].NodeID // a workflow has one at least
+		node = w.Triggers[0].NodeID // a workflow has at least one node
 	}
 	for _, t := range w.Triggers {
 		p.Nodes = append(p.Nodes, choice{t.NodeID, nameOr(t.Name, t.NodeID), t.NodeID == node})
@@ -199,45 +199,45 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 		}
 	}
 	for i := range t.Tokens {
-		t.Tokens[i].Token = "" // a template must not be able to show it
+		t.Tokens[i].Token = "" // ensures that no template can show it
 	}
 	return t, nil
 }
 
-// NeverCalled reports whether no sender has used any of the tokens.
+// NeverCalled reports whether none of the tokens has ever been used.
 func (t trigger) NeverCalled() bool {
 	return !slices.ContainsFunc(t.Tokens,
 		func(token api.Token) bool { return token.LastUsedAt != nil })
 }
 
-// NotCalledYet reports whether the sender has neither sent a verified request nor done its
-// handshake: it still has to be connected.
+// NotCalledYet reports whether the sender has neither sent a verified request nor completed its
+// handshake, so that it still has to be connected.
 func (t trigger) NotCalledYet() bool {
 	return t.Sender != nil && t.Preset.Verifies && t.Sender.LastVerifiedAt.IsZero() &&
 		t.Sender.LastHandshakeAt.IsZero()
 }
 
-// WaitsForSecret reports whether the sender transmits its secret itself and has not done so yet.
+// WaitsForSecret reports whether the sender transmits its secret itself and has not yet done so.
 func (t trigger) WaitsForSecret() bool {
 	return t.Preset.Secret != nil && t.Preset.Secret.Captured && t.Sender != nil &&
 		len(t.Sender.Secrets) == 0
 }
 
-// OfferGitHub reports whether to show the steps that connect GitHub: the sender is GitHub, or none
-// is set yet.
+// OfferGitHub reports whether to show the steps for connecting GitHub: the sender is GitHub, or
+// none is set.
 func (t trigger) OfferGitHub() bool { return t.Sender == nil || t.Preset.ID == "github" }
 
-// OnlyItSigns reports whether a test cannot be signed, because hookstart has only the sender's
-// public key.
+// OnlyItSigns reports whether test requests cannot be signed, because hookstart only has the
+// sender's public key.
 func (t trigger) OnlyItSigns() bool { return t.Preset.Secret != nil && t.Preset.Secret.Public }
 
-// place is the location of a value in a request.
+// place is where a value is in a request.
 type place struct {
-	Name  string // the name of a header or a field, or a JSON pointer
+	Name  string // name of a header or a field, or a JSON pointer
 	Where string // where the value is, for people; "" means in a header
 }
 
-// deliveryIDs returns sources of delivery IDs in a form for people.
+// deliveryIDs converts sources of delivery IDs to places, for people.
 func deliveryIDs(sources []string) [][]place {
 	all := make([][]place, len(sources))
 	for i, source := range sources {
@@ -254,12 +254,12 @@ func deliveryIDs(sources []string) [][]place {
 	return all
 }
 
-// maxLaidOut is the maximum number of brackets in a text that is formatted: nested ones make its
-// size quadratic.
+// maxLaidOut is the maximum number of brackets in a text that is formatted, because nested ones
+// make its size quadratic.
 const maxLaidOut = 2000
 
-// readable formats a JSON text on several lines. A text that already has several lines is returned
-// unchanged.
+// readable formats a JSON text on several lines. A text that already has several lines, or too many
+// brackets, is returned unchanged.
 func readable(text []byte) string {
 	var indented bytes.Buffer
 	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > maxLaidOut {
@@ -271,7 +271,7 @@ func readable(text []byte) string {
 	return indented.String()
 }
 
-// activeBesides returns the first other active workflows of the account.
+// activeBesides returns the first few other active workflows of the account.
 func (c *Console) activeBesides(ctx context.Context, w api.Workflow) (others []choice, err error) {
 	filter := operate.WorkflowFilter{AccountID: w.AccountID, Active: true}
 	active, err := c.Operate.Workflows(ctx, signin.Caller(ctx), filter,

@@ -15,10 +15,10 @@ import (
 type workflowList struct {
 	listPage
 	Search    string
-	Account   *quota // the account whose workflows are listed; nil means all accounts
+	Account   *quota // account whose workflows are listed; nil means all accounts
 	Rows      []workflowRow
 	AnyAtAll  bool
-	AnyOwners bool // whether there are any accounts
+	AnyOwners bool // there is at least one account
 }
 
 type workflowRow struct {
@@ -26,7 +26,7 @@ type workflowRow struct {
 	Account  quota
 	State    state
 	Queue    string
-	Idle     bool // whether no runner takes from its queue
+	Idle     bool // no runner consumes its queue
 	Day      activity
 	Last     *operate.Execution // nil means none, or that the database was too slow
 }
@@ -57,7 +57,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 		return list, err
 	}
 	list.listPage = at
-	// This bounds the time for all rows together.
+	// Limits the time for all rows together.
 	counting, cancel := context.WithTimeout(ctx, 2*countTimeout)
 	defer cancel()
 	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
@@ -75,7 +75,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	return list, nil
 }
 
-// anything reports whether there are any accounts, and any workflows.
+// anything reports whether there are any accounts and any workflows.
 func (c *Console) anything(ctx context.Context) (accounts, workflows bool, err error) {
 	someAccounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "", operate.Page{Limit: 1})
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 		row.Last = &last.Items[0]
 	}
 	if ctx.Err() != nil {
-		err = nil // it took too long: the row is shown without the last execution
+		err = nil // it took too long: show the row without the last execution
 	}
 	return row, err
 }
@@ -108,13 +108,13 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 // newWorkflow is the data of the form for a new workflow.
 type newWorkflow struct {
 	Accounts []quota
-	Account  string // the account that is selected at first
-	More     bool   // whether there are more accounts than the form lists
+	Account  string // account that is selected initially
+	More     bool   // there are more accounts than the form lists
 	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
 	DemoQueue string
 }
 
-// maxChoices is the maximum number of accounts in the list of a form.
+// maxChoices is the maximum number of accounts in a form's list.
 const maxChoices = 500
 
 func (c *Console) newWorkflow(r *http.Request) (form newWorkflow, err error) {

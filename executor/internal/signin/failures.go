@@ -11,32 +11,32 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// The places where a sign-in can fail: the values of the metric's label.
+// Values of the metric's label: where a sign-in failed.
 const (
 	AtAPI     = "api"
 	AtConsole = "console"
 )
 
 const (
-	// freeTries is the number of failures from one source that are answered at once: people
+	// freeTries is the number of failures from one source that are answered without a delay: people
 	// mistype, and clients have old tokens.
 	freeTries = 20
-	// firstPause is the delay of the next failure. It doubles with each further one, up to
+	// firstPause is the delay of the next failure. It doubles with each further failure, up to
 	// longestPause.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 3 * time.Second
-	// forgetAfter is the time after its last failure at which a source is forgotten.
+	// forgetAfter is how long a source is remembered after its last failure.
 	forgetAfter = 10 * time.Minute
-	// maxSources is the number of sources that are remembered.
+	// maxSources is the maximum number of sources that are remembered.
 	maxSources = 10_000
-	// maxWaiting is the number of failures that are delayed at the same time: each of them holds a
-	// connection.
+	// maxWaiting is the maximum number of failures delayed at the same time, because each of them
+	// occupies a connection.
 	maxWaiting = 1_000
 )
 
-// Failures counts failed sign-ins and delays their answers; the more failures come from one
-// address, the longer the delay. The right token is accepted at once, also from that address, so
-// that an attacker cannot lock an operator out. It is safe for concurrent use.
+// Failures counts failed sign-ins and delays the responses to them; the more failures come from an
+// address, the longer the delay. The correct token is accepted immediately even from that address,
+// so an attacker cannot lock an operator out. It is safe for concurrent use.
 type Failures struct {
 	count *prometheus.CounterVec
 	now   func() time.Time
@@ -52,7 +52,7 @@ type source struct {
 	last     time.Time
 }
 
-// NewFailures returns a Failures and registers its metric.
+// NewFailures returns a Failures whose metric is registered with metrics.
 func NewFailures(metrics prometheus.Registerer) *Failures {
 	f := &Failures{
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -70,8 +70,8 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 }
 
 // Failed counts a failure and returns when it may be answered. remote is the peer of the
-// connection, ADDRESS:PORT. Headers with an address are ignored, because an attacker can forge
-// them, so behind a proxy all failures share one delay.
+// connection, ADDRESS:PORT. Headers with an address are ignored because an attacker can forge them,
+// so behind a proxy all failures share one delay.
 func (f *Failures) Failed(ctx context.Context, at, remote string) {
 	f.count.WithLabelValues(at).Inc()
 	d, wait := f.note(sourceOf(remote))
@@ -82,8 +82,8 @@ func (f *Failures) Failed(ctx context.Context, at, remote string) {
 	f.pause(ctx, d)
 }
 
-// note counts a failure and returns how long it has to wait. If wait is true, done must be called
-// afterwards.
+// note counts a failure and returns how long to delay it. If wait is true, the caller must call
+// done afterwards.
 func (f *Failures) note(from netip.Prefix) (d time.Duration, wait bool) {
 	now := f.now()
 	f.mu.Lock()
@@ -113,8 +113,8 @@ func (f *Failures) done() {
 	f.waiting--
 }
 
-// makeRoom keeps the table within its bound: it removes old sources or, if there are none, any
-// source. The caller holds mu.
+// makeRoom keeps the number of sources within its bound. It removes forgotten sources or, if there
+// are none, an arbitrary one. The caller must hold mu.
 func (f *Failures) makeRoom(now time.Time) {
 	if len(f.sources) < maxSources {
 		return
@@ -132,8 +132,8 @@ func (f *Failures) makeRoom(now time.Time) {
 	}
 }
 
-// sourceOf returns an IPv4 address, or the /64 of an IPv6 address, which belongs to one subscriber.
-// All invalid addresses are one source.
+// sourceOf returns an IPv4 address, or the /64 of an IPv6 address, which usually belongs to one
+// subscriber. All invalid addresses count as one source.
 func sourceOf(remote string) netip.Prefix {
 	addrPort, err := netip.ParseAddrPort(remote)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// notedSignIns is the maximum number of sign-ins of one caller that are noted in a minute: a key
-// can sign in often, and notes are kept for long.
+// notedSignIns is the maximum number of a caller's sign-ins that are recorded per minute: a key can
+// sign in often, and the entries are kept for long.
 const notedSignIns = 30
 
-// notes counts the sign-ins that were noted in this minute. It is safe for concurrent use.
+// notes counts the recorded sign-ins of the current minute. It is safe for concurrent use.
 type notes struct {
 	now func() time.Time
 
@@ -22,7 +22,7 @@ type notes struct {
 
 func newNotes() *notes { return &notes{now: time.Now} }
 
-// take reports whether another sign-in of a caller is noted, and counts it.
+// take counts a caller's sign-in, and reports whether it should be recorded.
 func (n *notes) take(caller operate.Caller) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -22,7 +22,7 @@ const (
 	CallbackPath = "/sign-in/callback"
 
 	answerCookie = "hookstart_oidc"
-	// answerWithin bounds the time that a person may take to sign in at the provider.
+	// answerWithin is how long a person may take to sign in at the provider.
 	answerWithin = 10 * time.Minute
 	answerFor    = "oidc"
 
@@ -36,18 +36,18 @@ type OIDCConfig struct {
 	// ClientID is the console's client ID at the provider.
 	ClientID     string
 	ClientSecret string // "" for a public client
-	// Roles gives users their roles: the first rule that matches a user counts. A user without a
+	// Roles assigns roles to users: the first rule that matches a user applies. A user without a
 	// matching rule is refused.
 	Roles []RoleRule
-	// Session is the duration of a sign-in. Afterwards the provider is asked again for the user's
-	// current groups. Zero means DefaultSession. The maximum is 12 hours.
+	// Session is how long a sign-in lasts. After that, the provider must confirm the user's current
+	// groups again. Zero means DefaultSession. The maximum is 12 hours.
 	Session time.Duration
 }
 
-// DefaultSession is the default duration of a sign-in through a provider.
+// DefaultSession is how long a sign-in at a provider lasts by default.
 const DefaultSession = time.Hour
 
-// OIDC signs people in at an identity provider with the authorization code flow and PKCE. It
+// OIDC lets people sign in at an identity provider, using the authorization code flow with PKCE. It
 // fetches the provider's configuration at the first sign-in. It is safe for concurrent use.
 type OIDC struct {
 	config OIDCConfig
@@ -55,15 +55,15 @@ type OIDC struct {
 
 	mu       sync.Mutex
 	provider *oidc.Provider
-	away     error     // the error of the last attempt to fetch the configuration
-	until    time.Time // time of the next attempt
+	away     error     // error of the last attempt to fetch the configuration
+	until    time.Time // time before which there is no further attempt
 }
 
-// tryAgain is the pause after a provider did not answer: strangers can cause requests to it, which
-// must not pile up.
+// tryAgain is the pause after the provider did not answer: strangers can cause requests to it,
+// which must not accumulate.
 const tryAgain = 5 * time.Second
 
-// NewOIDC returns an OIDC. It does not call the provider yet.
+// NewOIDC returns an OIDC. It does not contact the provider.
 func NewOIDC(c OIDCConfig) *OIDC {
 	if c.Session == 0 {
 		c.Session = DefaultSession
@@ -71,8 +71,8 @@ func NewOIDC(c OIDCConfig) *OIDC {
 	return &OIDC{config: c, client: &http.Client{Timeout: providerTimeout}}
 }
 
-// asked is the content of the cookie that the browser keeps while its user is at the provider. An
-// answer without the cookie belongs to another browser.
+// asked is the content of the cookie that the browser keeps while the user is at the provider. A
+// callback without the cookie comes from another browser.
 type asked struct {
 	Ends     int64  `json:"ends"` // Unix seconds
 	State    string `json:"state"`
@@ -85,14 +85,14 @@ type asked struct {
 func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
 
 // OIDCSessionExpired reports whether the request's session began at the provider and has expired.
-// Then the browser is sent to the provider again without a question, and comes back with the user's
-// current claims.
+// The browser can then be redirected to the provider, which usually sends it back with the user's
+// current claims without asking for a password.
 func (s *SignIn) OIDCSessionExpired(r *http.Request) bool {
 	sess, ok := s.sessions.ended(r)
 	return ok && sess.Kind == operate.User && s.HasOIDC()
 }
 
-// BeginOIDC begins a sign-in at the provider and returns the URL to which the browser must go.
+// BeginOIDC begins a sign-in at the provider, and returns the URL to which to redirect the browser.
 // next is the page to show afterwards.
 func (s *SignIn) BeginOIDC(
 	w http.ResponseWriter, r *http.Request, next string,
@@ -112,10 +112,10 @@ func (s *SignIn) BeginOIDC(
 		nil
 }
 
-// RefusedError is the reason why a sign-in at the provider failed, for the person who tried. Its
-// cause is for the log.
+// RefusedError is why a sign-in at the provider failed. The detail is for the person who tried to
+// sign in; the cause is for the log.
 type RefusedError struct {
-	// Detail says what was wrong and what to do.
+	// Detail describes what was wrong and what to do.
 	Detail string
 	cause  error
 }
@@ -126,16 +126,16 @@ func (e *RefusedError) Error() string { return e.Detail + " " + fmt.Sprint(e.cau
 // Unwrap returns the cause.
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// FinishOIDC reads the provider's answer and begins a session. next is the argument of
-// BeginOIDC. A *RefusedError, which is delayed like a wrong token, means that the answer does not
-// sign in.
+// FinishOIDC handles the redirect back from the provider and begins a session. next is the argument
+// of BeginOIDC. A *RefusedError means that the sign-in was refused; like that to a wrong token, the
+// response is delayed.
 func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a asked
 	cookie, err := r.Cookie(cookieName(r, answerCookie))
 	known := err == nil && s.sessions.open(answerFor, cookie.Value, &a) &&
 		s.sessions.now().Unix() < a.Ends &&
 		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(a.State)) == 1
-	setAnswerCookie(w, r, "", -1) // an answer counts once
+	setAnswerCookie(w, r, "", -1) // a callback is valid only once
 	if !known {
 		s.failed(r, AtConsole)
 		return "/", &RefusedError{
@@ -160,8 +160,8 @@ func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string
 	return a.Next, nil
 }
 
-// connect returns the client of the provider. The browser comes back to the address that it has
-// used, if the provider knows that address.
+// connect returns the provider's client. The redirect URL has the host that the browser has used;
+// the provider rejects it unless it is registered there.
 func (o *OIDC) connect(
 	ctx context.Context, r *http.Request,
 ) (client oauth2.Config, provider *oidc.Provider, err error) {
@@ -189,8 +189,8 @@ func (o *OIDC) connect(
 	return client, o.provider, nil
 }
 
-// scopes asks for groups if the provider supports that scope: some providers refuse scopes that
-// they do not know.
+// scopes returns the scopes to request. It includes groups only if the provider supports that
+// scope, because some providers reject unknown scopes.
 func scopes(provider *oidc.Provider) []string {
 	var known struct {
 		Scopes []string `json:"scopes_supported"`
@@ -202,7 +202,7 @@ func scopes(provider *oidc.Provider) []string {
 	return wanted
 }
 
-// user exchanges the provider's answer for the user who has signed in.
+// user exchanges the code in the callback for the user who has signed in.
 func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (u user, err error) {
 	query := r.URL.Query()
 	if code := query.Get("error"); code != "" {
@@ -234,8 +234,8 @@ func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (u user, err 
 	return user{ID: text(claims["sub"]), Name: nameOf(claims), Rule: rule.String()}, nil
 }
 
-// notExchanged returns the error of a failed exchange of a code. It distinguishes a provider that
-// refuses the code from one that does not answer. Neither error contains the code.
+// notExchanged returns the error for a code that could not be exchanged. It distinguishes a
+// provider that rejects the code from one that does not answer. Neither error contains the code.
 func notExchanged(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return &RefusedError{
@@ -246,8 +246,9 @@ func notExchanged(err error) error {
 	return fmt.Errorf("ask the identity provider: %w", err)
 }
 
-// verified returns the claims of an ID token that the provider has issued and signed for this
-// client and this sign-in, and that has not expired. It adds claims of the provider's user info.
+// verified returns the claims of the ID token, after verifying that the provider issued and signed
+// it for this client and this sign-in, and that it has not expired. If no rule matches them, it
+// adds missing claims from the provider's user info.
 func (o *OIDC) verified(
 	ctx context.Context, provider *oidc.Provider, token *oauth2.Token, nonce string,
 ) (map[string]any, error) {
@@ -276,7 +277,7 @@ func (o *OIDC) verified(
 	}
 	if _, matches := ruleFor(o.config.Roles, claims); !matches &&
 		provider.UserInfoEndpoint() != "" {
-		// Some providers leave groups out of the ID token.
+		// Some providers omit groups from the ID token.
 		more := map[string]any{}
 		info, err := provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
 		if err == nil && info.Subject == verified.Subject && info.Claims(&more) == nil {
@@ -286,7 +287,7 @@ func (o *OIDC) verified(
 	return claims, nil
 }
 
-// addClaims adds the claims that are missing. email_verified is valid only together with the
+// addClaims adds the claims that are missing. email_verified is trusted only together with the
 // address from the same source.
 func addClaims(to, more map[string]any) {
 	_, hasAddress := to["email"]
@@ -302,7 +303,8 @@ func addClaims(to, more map[string]any) {
 	}
 }
 
-// caller returns the caller for a user, if the rule that admitted the user is still configured.
+// caller returns the caller for a user. It returns ErrUnknown if the rule that admitted the user is
+// no longer configured.
 func (o *OIDC) caller(u user) (operate.Caller, error) {
 	for _, rule := range o.config.Roles {
 		if rule.String() == u.Rule {
@@ -318,8 +320,8 @@ func (o *OIDC) caller(u user) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnknown
 }
 
-// setAnswerCookie sets a cookie with SameSite=Lax, because the browser comes back from another
-// site.
+// setAnswerCookie sets a cookie with SameSite=Lax, because the browser is redirected back from
+// another site.
 func setAnswerCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
 	setCookie(w, r, answerCookie, value, maxAge, http.SameSiteLaxMode)
 }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// onceLifetime is the time for which a link signs in: it is printed at the start, and others may
-// read the journal later.
+// onceLifetime is how long the link is valid: it is printed at the start, and others may read the
+// log later.
 const onceLifetime = 10 * time.Minute
 
-// once is a nonce that works once and for a limited time.
+// once is a nonce that is valid once and for a limited time.
 type once struct {
 	hash [sha256.Size]byte
 	left atomic.Bool
@@ -29,7 +29,7 @@ func newOnce(nonce string) *once {
 	return o
 }
 
-// consume reports whether the text is the nonce, for the first time and in time.
+// consume reports whether nonce is the valid nonce, and invalidates it.
 func (o *once) consume(nonce string) bool {
 	given := sha256.Sum256([]byte(nonce))
 	return subtle.ConstantTimeCompare(given[:], o.hash[:]) == 1 && o.now().Before(o.ends) &&

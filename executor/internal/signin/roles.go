@@ -11,12 +11,12 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RoleRule gives a role to users who have a claim with a certain value.
+// RoleRule assigns a role to users who have a claim with a certain value.
 type RoleRule struct {
-	Claim     string       // the name of the claim
-	Value     string       // the claim's value, or an element of it if it is a list
-	Role      operate.Role // the role that matching users have
-	AccountID string       // the only account that they have access to; "" means all accounts
+	Claim     string       // name of the claim
+	Value     string       // value of the claim, or an element of it if it is a list
+	Role      operate.Role // role of matching users
+	AccountID string       // only account to which they have access; "" means all accounts
 }
 
 // ParseRoleRule parses a rule such as groups=team-a:editor@acme or email=eve@example.com:admin. The
@@ -44,7 +44,7 @@ func ParseRoleRule(text string) (r RoleRule, err error) {
 	return r, nil
 }
 
-// String returns the rule in the form that ParseRoleRule parses.
+// String returns the rule in the form that ParseRoleRule accepts.
 func (r RoleRule) String() string {
 	text := r.Claim + "=" + r.Value + ":" + string(r.Role)
 	if r.AccountID != "" {
@@ -53,7 +53,7 @@ func (r RoleRule) String() string {
 	return text
 }
 
-// ruleFor returns the first rule that matches claims.
+// ruleFor returns the first rule that matches the claims, and reports whether there is one.
 func ruleFor(rules []RoleRule, claims map[string]any) (RoleRule, bool) {
 	at := slices.IndexFunc(rules, func(r RoleRule) bool { return r.matches(claims) })
 	if at < 0 {
@@ -63,14 +63,14 @@ func ruleFor(rules []RoleRule, claims map[string]any) (RoleRule, bool) {
 }
 
 func (r RoleRule) matches(claims map[string]any) bool {
-	// At some providers a user can claim any address.
+	// At some providers, users can claim any address.
 	if r.Claim == "email" && claims["email_verified"] != true {
 		return false
 	}
 	return holds(claimAt(claims, r.Claim), r.Value)
 }
 
-// claimAt returns a claim by its name, or by its path in nested claims: realm_access.roles.
+// claimAt returns a claim by its name, or by its path in nested claims, such as realm_access.roles.
 func claimAt(claims map[string]any, name string) any {
 	if value, ok := claims[name]; ok {
 		return value
@@ -83,7 +83,7 @@ func claimAt(claims map[string]any, name string) any {
 	return claimAt(inner, rest)
 }
 
-// holds reports whether a claim equals a value, or is a list that contains it.
+// holds reports whether a claim equals value, or is a list that contains it.
 func holds(claim any, value string) bool {
 	switch claim := claim.(type) {
 	case string:
@@ -99,24 +99,25 @@ func holds(claim any, value string) bool {
 	}
 }
 
-// text returns claim as a string, or "" if it is not a string.
+// text returns claim as a string, or "" if it is not one.
 func text(claim any) string {
 	value, _ := claim.(string)
 	return value
 }
 
-// maxName is the maximum length of a user's name from a provider, because it is stored in a cookie.
+// maxName is the maximum length of a user's name from a provider, in characters, because it is
+// stored in a cookie.
 const maxName = 100
 
-// nameOf returns a user's name without invisible characters and without characters that change how
-// the text around it is displayed.
+// nameOf returns a user's name without control characters and characters that change the direction
+// of the text around it.
 func nameOf(claims map[string]any) string {
 	name := []rune(visible(cmp.Or(text(claims["name"]), text(claims["preferred_username"]),
 		text(claims["email"]), text(claims["sub"]))))
 	return string(name[:min(len(name), maxName)])
 }
 
-// visible replaces control characters, and characters that change the direction of writing.
+// visible replaces control characters, and characters that change the direction of text.
 func visible(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {

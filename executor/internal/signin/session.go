@@ -18,20 +18,20 @@ import (
 const (
 	sessionCookie = "hookstart_session"
 	// sessionLifetime is how long a session of the admin token or a key lasts, and how long a
-	// browser keeps any session. A session that began at an identity provider ends earlier, and is
-	// renewed there.
+	// browser keeps the cookie of any session. A session that began at an identity provider expires
+	// earlier, and is renewed there.
 	sessionLifetime = 12 * time.Hour
 )
 
 // overHTTPS reports whether the browser uses https, with this listener or with a proxy. A client
-// that lies about it can only lose its own session.
+// that lies about that can only lose its session.
 func overHTTPS(r *http.Request) bool {
 	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
 	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
 }
 
-// cookieName returns the full name of a cookie. With the prefix, browsers send it over https only,
-// and accept it from no other host.
+// cookieName returns the full name of a cookie. With the prefix __Host-, browsers send the cookie
+// only over https, and accept it from no other host.
 func cookieName(r *http.Request, name string) string {
 	if overHTTPS(r) {
 		return "__Host-" + name
@@ -50,31 +50,31 @@ func setCookie(
 		})
 }
 
-// sessions issues and reads sessions. A session is stored only by the browser, in a signed cookie
-// with the caller and the time of its end. Executors share only the admin token, and the sessions
-// that were signed out: see Ended.
+// sessions issues and verifies sessions. A session is stored only in the browser, in a signed
+// cookie with the caller and the expiry time. Executors share only the admin token and the list of
+// sessions that were signed out: see Ended.
 type sessions struct {
-	key func() []byte // slow at the first call, when the first session is read or issued
+	key func() []byte // slow when it is first called, for the first session read or issued
 	now func() time.Time
 }
 
-// session is the content of a session's cookie.
+// session is the content of a session cookie.
 type session struct {
 	Ends  int64        `json:"ends"`  // Unix seconds
-	Nonce string       `json:"nonce"` // the ID of the session, which is random
+	Nonce string       `json:"nonce"` // random ID of the session
 	Kind  operate.Kind `json:"kind"`
-	// KeyID is the ID of the key that began the session. "" means that no key did.
+	// KeyID is the ID of the key that began the session. "" means that it did not begin with a key.
 	KeyID string `json:"keyId,omitempty"`
 	// User is the user who signed in at an identity provider. nil means that the session did not
 	// begin there.
 	User *user `json:"user,omitempty"`
 }
 
-// user is a user who signed in at an identity provider, with the rule that admitted the user.
+// user is a user who signed in at an identity provider, and the rule that admitted them.
 type user struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	Rule string `json:"rule"` // the text of the rule, which must still be configured
+	Rule string `json:"rule"` // the rule as a string; it must still be configured
 }
 
 func newSessions(adminToken string) sessions {
@@ -84,10 +84,10 @@ func newSessions(adminToken string) sessions {
 }
 
 // stretching is the number of PBKDF2 iterations. It slows down guesses of the admin token, which
-// everybody who has a cookie, a viewer too, can check offline.
+// anyone with a cookie, even a viewer, can verify offline.
 const stretching = 600_000
 
-// signingKeys holds, by admin token, the keys that were derived: only the first derivation is slow.
+// signingKeys caches the derived keys by admin token, because deriving one is slow.
 var signingKeys sync.Map
 
 func signingKey(adminToken string) []byte {
@@ -103,13 +103,14 @@ func signingKey(adminToken string) []byte {
 	return key
 }
 
-// issue returns the cookie of a session that begins now: its JSON and the JSON's HMAC-SHA256.
+// issue returns the cookie of a new session: its HMAC-SHA256 and its JSON.
 func (s sessions) issue(sess session, lifetime time.Duration) string {
 	sess.Ends, sess.Nonce = s.now().Add(lifetime).Unix(), rand.Text()
 	return s.seal(sessionPurpose, sess)
 }
 
-// read returns a session that was issued by an executor with the same token and has not ended.
+// read decodes a session, and reports whether an executor with the same admin token issued it and
+// it has not expired.
 func (s sessions) read(value string) (sess session, valid bool) {
 	valid = s.open(sessionPurpose, value, &sess) && s.now().Unix() < sess.Ends
 	return sess, valid
@@ -119,17 +120,17 @@ func (s sessions) read(value string) (sess session, valid bool) {
 // for another.
 const sessionPurpose = "session"
 
-// seal signs a value for one purpose.
+// seal signs a value for a purpose, and returns the signature and the value encoded.
 func (s sessions) seal(purpose string, value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // structs of texts and numbers always marshal
+		panic(err) // structs of strings and numbers always marshal
 	}
 	return base64.RawURLEncoding.EncodeToString(append(s.sign(purpose, text), text...))
 }
 
-// open reads a value that seal has signed for the same purpose, and reports whether the signature
-// is valid.
+// open decodes a value that was sealed for the same purpose, and reports whether the signature is
+// valid.
 func (s sessions) open(purpose, sealed string, value any) bool {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || len(text) < sha256.Size ||
@@ -147,7 +148,7 @@ func (s sessions) sign(purpose string, text []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// fromRequest returns a request's session, and reports whether it has a valid one.
+// fromRequest returns the session in the request's cookies, and reports whether it is valid.
 func (s sessions) fromRequest(r *http.Request) (sess session, valid bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
 		if sess, valid = s.read(cookie.Value); valid {
@@ -157,8 +158,8 @@ func (s sessions) fromRequest(r *http.Request) (sess session, valid bool) {
 	return session{}, false
 }
 
-// ended returns a request's session if it has expired, no longer ago than the lifetime of a
-// session. It reports whether there is one.
+// ended returns the session in the request's cookies, and reports whether it has expired, but no
+// longer than sessionLifetime ago.
 func (s sessions) ended(r *http.Request) (sess session, known bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
 		if s.open(sessionPurpose, cookie.Value, &sess) {

@@ -1,6 +1,6 @@
-// Package signin authenticates requests: by the admin token, a key, or a session of the console,
-// which began with one of them or at an identity provider. It counts failures, and delays repeated
-// ones.
+// Package signin authenticates requests by the admin token, a key, or a console session, which
+// began with one of them or at an identity provider. It counts failures, and delays the responses
+// to repeated ones.
 package signin
 
 import (
@@ -19,14 +19,13 @@ import (
 
 // Config configures a SignIn.
 type Config struct {
-	// AdminToken is the token that signs in as the administrator. The key that signs sessions is
-	// derived from it, so executors with the same token accept each other's sessions, and a new
-	// token ends all sessions. "" means that no token signs in.
+	// AdminToken signs in as the administrator. The key that signs sessions is derived from it, so
+	// executors with the same token accept each other's sessions, and a new token ends all
+	// sessions. "" means that there is no such token.
 	AdminToken string
-	// Keys looks up API keys. nil means that there are no keys.
+	// Keys looks up API keys. nil means that there are none.
 	Keys Keys
-	// OneTimeNonce is a nonce that signs in once, within ten minutes of the start. "" means that
-	// there is none.
+	// OneTimeNonce signs in once, within ten minutes of the start. "" means that there is none.
 	OneTimeNonce string
 	// Ended stores the sessions that were signed out. nil means that signing out only deletes the
 	// cookie.
@@ -34,30 +33,29 @@ type Config struct {
 	// OIDC is the identity provider. nil means that there is none.
 	OIDC *OIDC
 	// Note is called for sign-ins to the console and for refused ones, at most a fixed number of
-	// times a minute, so that an attacker cannot fill the audit log. nil means that nothing is
-	// noted.
+	// times per minute, to prevent an attacker from filling the audit log. It may be nil.
 	Note func(ctx context.Context, caller operate.Caller, refused bool)
-	// Failures counts failed sign-ins and delays their answers. nil means that nothing is delayed.
+	// Failures counts failed sign-ins and delays the responses to them. nil means no delay.
 	Failures *Failures
 }
 
-// Keys looks up the callers that API keys authenticate. An error means that a key cannot be looked
-// up now.
+// Keys looks up the callers whom API keys authenticate. Its methods return an error if the keys are
+// unavailable.
 type Keys interface {
-	// ByText returns the caller of the key with this text. known is false if there is no such key,
-	// or it has expired.
+	// ByText returns the caller of the key with the given secret text. known is false if there is
+	// no such key, or it has expired.
 	ByText(ctx context.Context, text string) (caller operate.Caller, known bool, err error)
-	// ByID does the same for the key with this ID, which a session holds.
+	// ByID is like ByText for the key with the given ID, which a session holds.
 	ByID(ctx context.Context, id string) (caller operate.Caller, known bool, err error)
 }
 
-// Ended stores, for all executors, the sessions that were signed out before they expired. An error
-// means that it cannot be asked now.
+// Ended stores, for all executors, the sessions that were signed out before they expired. Its
+// methods return an error if the store is unavailable.
 type Ended interface {
-	// End stores that a session was signed out. The entry may be removed at the time until, when
-	// the session has expired anyway.
+	// End records that a session was signed out. The entry may be removed at until, when the
+	// session has expired anyway.
 	End(ctx context.Context, id string, until time.Time) error
-	// Ended reports whether a session was signed out.
+	// Ended reports whether a session has been signed out.
 	Ended(ctx context.Context, id string) (bool, error)
 }
 
@@ -66,7 +64,7 @@ var ErrUnknown = errors.New("the request has no valid token, key or session")
 
 // SignIn authenticates requests. It is safe for concurrent use.
 type SignIn struct {
-	token    [sha256.Size]byte // the hash of the admin token
+	token    [sha256.Size]byte // hash of the admin token
 	config   Config
 	sessions sessions
 	once     *once
@@ -75,7 +73,7 @@ type SignIn struct {
 	notes    *notes
 }
 
-// notedRefusals is the maximum number of refused sign-ins that are noted in a minute.
+// notedRefusals is the maximum number of refused sign-ins that are recorded per minute.
 const notedRefusals = 30
 
 // New returns a SignIn.
@@ -91,9 +89,10 @@ func New(c Config) *SignIn {
 	}
 }
 
-// APICaller returns the caller of a request to the API, by the admin token, a key or a session. It
-// fails with ErrUnknown, or with another error if keys cannot be read now. The answer to a wrong
-// token is delayed. A session is refused if a page of another site makes the call.
+// APICaller returns the caller of an API request, authenticated by the admin token, a key or a
+// session. It returns ErrUnknown if none of them is valid, or another error if keys or sessions
+// cannot be looked up. The response to a wrong token is delayed. A session is not accepted if a
+// page of another origin makes the request.
 func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -113,15 +112,16 @@ func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnknown
 }
 
-// fromAnotherPage reports whether a page of another origin makes the call. That includes other
-// hosts of the same site, to whose requests the browser adds the session's cookie. Such a page
-// cannot read the answer, but some answers are shown only once.
+// fromAnotherPage reports whether a page of another origin makes the request. That includes other
+// hosts of the same site, with whose requests browsers send the session's cookie. Such a page
+// cannot read the response, but some responses are shown only once.
 func fromAnotherPage(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site == "cross-site" || site == "same-site"
 }
 
-// PageCaller returns the caller who requests a page, by the session. It fails as APICaller does.
+// PageCaller returns the caller who requests a page, authenticated by the session. Its errors are
+// those of APICaller.
 func (s *SignIn) PageCaller(r *http.Request) (operate.Caller, error) {
 	sess, valid := s.sessions.fromRequest(r)
 	if !valid {
@@ -146,7 +146,7 @@ func (s *SignIn) PageCaller(r *http.Request) (operate.Caller, error) {
 	}
 }
 
-// checkSession returns ErrUnknown if a session was signed out.
+// checkSession returns ErrUnknown if the session has been signed out.
 func (s *SignIn) checkSession(ctx context.Context, sess session) error {
 	if s.config.Ended == nil {
 		return nil
@@ -158,8 +158,8 @@ func (s *SignIn) checkSession(ctx context.Context, sess session) error {
 	return err
 }
 
-// SessionCheck returns a function that fails once the request's session was signed out. It returns
-// nil if the request was not authenticated by a session.
+// SessionCheck returns a function that fails once the request's session has been signed out. It
+// returns nil if the request is not authenticated by a session.
 func (s *SignIn) SessionCheck(r *http.Request) func(context.Context) error {
 	sess, valid := s.sessions.fromRequest(r)
 	if r.Header.Get("Authorization") != "" || !valid {
@@ -168,8 +168,8 @@ func (s *SignIn) SessionCheck(r *http.Request) func(context.Context) error {
 	return func(ctx context.Context) error { return s.checkSession(ctx, sess) }
 }
 
-// ExpiresAt returns the time at which the session expires that authenticates a request in APICaller
-// and PageCaller, or the zero time if no session does.
+// ExpiresAt returns when the session that authenticates the request expires, or the zero time if it
+// is not authenticated by a session.
 func (s *SignIn) ExpiresAt(r *http.Request) time.Time {
 	sess, valid := s.sessions.fromRequest(r)
 	if r.Header.Get("Authorization") != "" || !valid {
@@ -178,8 +178,8 @@ func (s *SignIn) ExpiresAt(r *http.Request) time.Time {
 	return time.Unix(sess.Ends, 0)
 }
 
-// SameOrigin answers requests from other sites that would change something with denied, and passes
-// all other requests to next.
+// SameOrigin returns a handler that passes requests from other sites that would change something to
+// denied, and all other requests to next.
 func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.origins.Check(r) != nil {
@@ -190,8 +190,8 @@ func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
 	})
 }
 
-// SignInByToken begins a session if the text is the admin token or a key. It fails as APICaller
-// does; the answer to a wrong text is delayed.
+// SignInByToken begins a session if token is the admin token or a key. Its errors are those of
+// APICaller; the response to a wrong token is delayed.
 func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token string) error {
 	caller, sess, err := s.byToken(r.Context(), strings.TrimSpace(token))
 	switch {
@@ -203,7 +203,7 @@ func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token str
 	return err
 }
 
-// byToken returns the caller that the admin token or a key authenticates, and the session that it
+// byToken returns the caller whom the admin token or a key authenticates, and the session that it
 // begins.
 func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, session, error) {
 	if s.isAdminToken(token) {
@@ -219,9 +219,9 @@ func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, ses
 	return caller, session{Kind: operate.Key, KeyID: caller.ID}, err
 }
 
-// SignInByLink begins a session if the nonce is the one of the link that signs in once. A HEAD
-// request does not use it up. If the request already has a session, a wrong nonce does not count as
-// a failure.
+// SignInByLink begins a session if nonce is that of the one-time link, and reports whether it did.
+// A HEAD request does not use the link up. If the request already has a session, a wrong nonce does
+// not count as a failure.
 func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
 		s.begin(w, r, session{Kind: operate.AdminToken}, operate.TheAdmin())
@@ -233,7 +233,7 @@ func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce stri
 	return false
 }
 
-// begin begins a session, and notes its caller.
+// begin begins a session and records the sign-in.
 func (s *SignIn) begin(
 	w http.ResponseWriter, r *http.Request, sess session, caller operate.Caller,
 ) {
@@ -247,8 +247,8 @@ func (s *SignIn) begin(
 	}
 }
 
-// SignOut ends the session, at every executor and for every copy of its cookie. If it fails, the
-// session remains valid.
+// SignOut ends the session at every executor and for every copy of its cookie. If it returns an
+// error, the session is still valid.
 func (s *SignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
 	if sess, valid := s.sessions.fromRequest(r); valid && s.config.Ended != nil {
 		if err := s.config.Ended.End(r.Context(), sess.Nonce, time.Unix(sess.Ends, 0)); err != nil {
@@ -259,10 +259,10 @@ func (s *SignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// IsSecret reports whether a text is a secret that signs in.
+// IsSecret reports whether text is the admin token.
 func (s *SignIn) IsSecret(text string) bool { return text != "" && text == s.config.AdminToken }
 
-// isAdminToken reports whether a text is the admin token. It compares hashes in constant time, so
+// isAdminToken reports whether token is the admin token. It compares hashes in constant time, so
 // that the time reveals nothing about the token or its length.
 func (s *SignIn) isAdminToken(token string) bool {
 	given := sha256.Sum256([]byte(token))
