@@ -40,8 +40,8 @@ func watch(t *testing.T, c *changes.Changes) <-chan changes.Batch {
 	return w.Changed
 }
 
-// Another process records changes while this one is cut off from NATS. Its watchers do not hear of
-// them, so their watches must end.
+// Another process records changes while this one is disconnected from NATS. Its watchers miss them,
+// so their watches must end.
 func TestWatchesEndAfterALostConnection(t *testing.T) {
 	server := natstest.Start(t)
 	c := listen(t,
@@ -68,7 +68,7 @@ func TestWatchesEndAfterALostConnection(t *testing.T) {
 	}
 }
 
-// A change that was committed and could not be announced ends the watches, too.
+// A change that was committed but could not be announced also ends the watches.
 func TestWatchesEndWhenTellingFails(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	c := listen(t, nc)
@@ -83,8 +83,8 @@ func TestWatchesEndWhenTellingFails(t *testing.T) {
 	}
 }
 
-// Who comes back to an executor that was restarted meanwhile gets what another one told before, and
-// no gap.
+// A client that reconnects to an executor that was restarted in the meantime receives what another
+// executor announced before, without a gap.
 func TestChangesAreKeptThroughARestart(t *testing.T) {
 	server := natstest.Start(t)
 	js, err := jetstream.New(server.Connect(t))
@@ -125,7 +125,7 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 		t.Errorf("complete: %v, %q", resumed.Complete, ids)
 	}
 	if since := again.Watch(time.Now().Add(-time.Hour)); since.Complete {
-		// Before the stream was made.
+		// Before the stream was created.
 		t.Error("what was never kept is said to be complete")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// If more arrives than this process can handle, the NATS client drops some of it, and the watches
+// If more arrives than this process can handle, the NATS client drops messages, and the watches
 // end.
 func TestWatchesEndWhenChangesWereDropped(t *testing.T) {
 	t.Parallel()
@@ -22,7 +22,7 @@ func TestWatchesEndWhenChangesWereDropped(t *testing.T) {
 	}
 	w := c.Watch(time.Time{})
 	defer w.Cancel()
-	c.mu.Lock() // nothing is taken meanwhile
+	c.mu.Lock() // blocks receive in the meantime
 	for range 10 {
 		err = c.publish([]string{"a"})
 		if err != nil {

@@ -25,15 +25,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// rig is Events with a registry, a database and a stream, for the account on-pro with the workflows
-// orders and alerts. The latter gets the account's events.
+// rig is an Events with a registry, a database and a stream, for the account on-pro with the
+// workflows orders and alerts. The account's events start alerts.
 type rig struct {
 	*registrytest.Registry
 	*Events
 	t     *testing.T
 	store store.Store
-	token string // of the node of orders
-	taken uint64 // the last message that executions has returned
+	token string // of the trigger node of orders
+	taken uint64 // the sequence of the last message that executions returned
 }
 
 func start(t *testing.T, setting registry.OperatorEvents) *rig {
@@ -115,14 +115,14 @@ func (r *rig) failures(workflowID string, from, to int) {
 	r.check(err)
 }
 
-// turn does one turn of Run.
+// turn does one round of Run.
 func (r *rig) turn() {
 	r.t.Helper()
 	r.check(r.decideAll(r.t.Context()))
 	r.check(r.publish(r.t.Context()))
 }
 
-// executions returns the starts that were published since the last call, with their inputs.
+// executions returns the starts published since the last call, with their inputs.
 func (r *rig) executions() (starts []*execution.Start, inputs []Input) {
 	r.t.Helper()
 	executions, err := r.JetStream.Stream(r.t.Context(), stream.Name)
@@ -199,19 +199,19 @@ func TestAFailureStartsOneExecution(t *testing.T) {
 	}
 }
 
-// A process that ends at any step leaves the rest to the next one, which does nothing twice.
+// Whichever step a process crashes in, the next one does the rest, and nothing twice.
 func TestAnEventSurvivesAProcess(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.OperatorEvents{})
 	r.failures("orders", 0, 3)
-	r.check(r.decideAll(t.Context())) // and it ends
+	r.check(r.decideAll(t.Context())) // then the process crashes
 	next := New(r.config)
 	waiting, err := r.store.UnpublishedEvents(t.Context(), 10)
 	r.check(err)
 	if len(waiting) != 3 {
 		t.Fatalf("%+v", waiting)
 	}
-	published, err := next.publishSome(t.Context(), waiting) // and it ends before it marks them
+	published, err := next.publishSome(t.Context(), waiting) // then it crashes before marking them
 	r.check(err)
 	if len(published) != 3 {
 		t.Fatalf("%q", published)
@@ -220,8 +220,8 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	if _, inputs := r.executions(); len(inputs) != 3 {
 		t.Errorf("%+v", inputs)
 	}
-	// An event that has waited for longer than the dedup window is looked up first, and found to be
-	// recorded.
+	// An event that has waited longer than the deduplication window is looked up first, and found
+	// to be recorded.
 	old := waiting[0]
 	old.DecidedAt = time.Now().Add(-2 * r.config.DedupWindow)
 	caughtUp := false
@@ -260,7 +260,7 @@ func TestNoEventAboutItsOwnWorkflow(t *testing.T) {
 	r.failures("alerts", 0, 2)
 	r.turn()
 	r.wantKinds()
-	// Nor one that was caused before the workflow was chosen.
+	// Nor does one whose cause precedes the selection of the workflow.
 	r.failures("orders", 2, 3)
 	_, _, err := r.PutEvents(t.Context(), "on-pro", registry.OperatorEvents{WorkflowID: "orders"})
 	r.check(err)
@@ -277,7 +277,7 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	r.failures("orders", 0, 1)
 	r.turn()
 	r.wantKinds()
-	// While the registry is being restored, it is not known which accounts want which events.
+	// While the registry is being restored, it is unknown which accounts want which events.
 	r.config.Trusted = func() bool { return false }
 	r.failures("orders", 1, 2)
 	if some, err := r.store.HasEventCauses(t.Context()); err != nil || !some {
@@ -293,7 +293,7 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	r.wantKinds()
 }
 
-// A storm makes few events, which tell of everything once.
+// A storm leads to few events, which report everything once.
 func TestAStormMakesFewEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.OperatorEvents{})
@@ -331,7 +331,7 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	if total >= n {
 		t.Errorf("%d of %d are told: nothing waits", total, n)
 	}
-	// A while later, one event reports the rest.
+	// Some time later, one event reports the rest.
 	later := time.Now().Add(pause + time.Second)
 	for range n/store.MaxEventCauses + 1 {
 		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-window), func(
@@ -383,7 +383,7 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	if i := inputs[0]; i.Queue != "default" || i.WorkflowID != "" || i.Text == "" || i.Count != 1 {
 		t.Errorf("%+v", i)
 	}
-	// A runner takes it.
+	// A runner connects.
 	group := stream.RunnerGroup{Queue: "default", Group: "main"}
 	consumer, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
 		group.ConsumerConfig(stream.RunnerAckWait))
@@ -393,7 +393,7 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	for msg := range batch.Messages() {
 		r.check(msg.DoubleAck(t.Context()))
 	}
-	// The last look is forgotten.
+	// This discards the last poll.
 	r.check(r.config.Queues.Enforce(t.Context(), &registry.Queue{Name: "default"}))
 	r.lookAt(time.Now())
 	r.lookAt(time.Now())
@@ -428,7 +428,7 @@ func TestARefusedSenderAndItsEnd(t *testing.T) {
 	seen(store.SenderSeen{RefusedAt: now, Refused: 3, RefusedReason: "the signature is wrong"})
 	r.lookAt(now)
 	seen(store.SenderSeen{VerifiedAt: now.Add(time.Second)})
-	r.lookAt(now.Add(2 * time.Second)) // others may still be refused
+	r.lookAt(now.Add(2 * time.Second)) // further requests may still be refused
 	if i := r.wantKinds(registry.SenderRefused)[0]; i.WorkflowID != "orders" || i.Text == "" {
 		t.Errorf("%+v", i)
 	}
@@ -497,7 +497,7 @@ func TestASilentSenderByItsPace(t *testing.T) {
 		Kinds: []string{registry.SenderSilent, registry.SenderSilent + registry.Recovered},
 	})
 	now := time.Now()
-	r.lookAt(now) // it was never called
+	r.lookAt(now) // it has never received a request
 	var history []time.Time
 	for hours := range 30 {
 		history = append(history, now.Add(time.Duration(-hours)*time.Hour))
@@ -513,10 +513,10 @@ func TestASilentSenderByItsPace(t *testing.T) {
 	r.requests(now.Add(133 * time.Minute))
 	r.lookAt(now.Add(134 * time.Minute))
 	r.wantKinds(registry.SenderSilent + registry.Recovered)
-	// The pause was longer than usual, so the next one may be, too.
+	// The pause was longer than usual, so the next one may be as well.
 	r.lookAt(now.Add(133*time.Minute + 4*time.Hour))
 	r.wantKinds()
-	// Requests that start nothing are no silence.
+	// Requests that start nothing also end the silence.
 	r.check(r.store.AddFiltered(t.Context(), "filtered", now, []store.Filtered{{
 		WorkflowID: "orders",
 		NodeID:     "node",
@@ -541,10 +541,10 @@ func TestASilentSenderByANumber(t *testing.T) {
 	r.lookAt(now.Add(time.Minute))
 	r.wantKinds(registry.SenderSilent)
 	r.requests(now.Add(2 * time.Minute))
-	r.lookAt(now.Add(2*time.Minute + time.Second)) // its end is not wanted
+	r.lookAt(now.Add(2*time.Minute + time.Second)) // events about its end are not wanted
 	r.lookAt(now.Add(4 * time.Minute))
 	r.wantKinds(registry.SenderSilent)
-	// A workflow that is switched off expects no requests.
+	// An inactive workflow expects no requests.
 	_, err := r.Deactivate(t.Context(), "orders")
 	r.check(err)
 	r.lookAt(now.Add(5 * time.Minute))

@@ -68,7 +68,7 @@ func (r *rig) connect() jetstream.JetStream {
 	return js
 }
 
-// run starts what an executor runs. The account of a workflow is the first letter of its name.
+// run starts what an executor runs. A workflow's account is the first letter of its name.
 func (r *rig) run() (stop func()) {
 	r.t.Helper()
 	log := logrus.New()
@@ -94,7 +94,7 @@ func (r *rig) run() (stop func()) {
 	return stop
 }
 
-// publish stores messages of a workflow until they have at least so many bytes.
+// publish stores messages of a workflow until they have at least bytes bytes.
 func (r *rig) publish(workflowID string, bytes int) {
 	r.t.Helper()
 	before, body := r.used(), []byte(strings.Repeat("x", 3000))
@@ -139,7 +139,7 @@ func (r *rig) info() *jetstream.StreamInfo {
 
 func (r *rig) used() uint64 { return r.info().State.Bytes }
 
-// next returns the next sums.
+// next returns the next published sums.
 func (r *rig) next() map[string]int64 {
 	r.t.Helper()
 	msg, err := r.sums.NextMsg(40 * time.Second)
@@ -160,7 +160,7 @@ func total(sums map[string]int64) (n uint64) {
 	return n
 }
 
-// await waits for sums that are right.
+// await waits for sums that satisfy right.
 func (r *rig) await(what string, right func(map[string]int64) bool) {
 	r.t.Helper()
 	var sums map[string]int64
@@ -172,7 +172,7 @@ func (r *rig) await(what string, right func(map[string]int64) bool) {
 	r.t.Fatalf("%s: %v", what, sums)
 }
 
-// The sums say exactly what the stream holds, also of what comes and goes later.
+// The sums match exactly what the stream holds, including messages that arrive and expire later.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -187,7 +187,7 @@ func TestSums(t *testing.T) {
 	})
 	r.publish("c", maxBytes/10)
 	r.publish("deleted", 1)
-	known := func(sums map[string]int64) bool { // one message is of no account
+	known := func(sums map[string]int64) bool { // one message belongs to no account
 		return total(sums) < r.used() && total(sums) > r.used()-5000
 	}
 	r.await("what came later", func(sums map[string]int64) bool {
@@ -197,7 +197,7 @@ func TestSums(t *testing.T) {
 	if strings.Count(text, "nine tenths full") != 1 || !strings.Contains(text, "b ") {
 		t.Errorf("the log: %s", text)
 	}
-	// The first messages are a1's. A chunk has one message here.
+	// The first messages are those of a1. A chunk has one message here.
 	s, err := r.js.Stream(t.Context(), stream.Name)
 	if err == nil {
 		err = s.Purge(t.Context(), jetstream.WithPurgeSequence(6))
@@ -208,7 +208,7 @@ func TestSums(t *testing.T) {
 	r.await("what expired", func(sums map[string]int64) bool {
 		return known(sums) && sums["b"] == b
 	})
-	// Below seven tenths nothing is read.
+	// Below seven tenths, nothing is read.
 	if err := s.Purge(t.Context(), jetstream.WithPurgeKeep(10)); err != nil {
 		t.Fatal(err)
 	}
@@ -225,8 +225,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// One of two executors adds up. When it ends, the other one does. Sums are never made of a part of
-// the messages.
+// One of two executors computes the sums. When it ends, the other one takes over. Sums are never
+// computed from only part of the messages.
 func TestTwoExecutors(t *testing.T) {
 	t.Parallel()
 	r := start(t)

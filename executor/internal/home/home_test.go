@@ -50,7 +50,7 @@ type process struct {
 	stop      func()
 }
 
-// start starts an executor with a database. The executor's mirror runs if keeps is set.
+// start starts an executor with a database. If keeps is true, the executor's mirror runs.
 func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -134,7 +134,7 @@ func (p *process) workflowOf(t *testing.T, account, id string) {
 
 func (p *process) token(t *testing.T, id string) string {
 	t.Helper()
-	// An executor that reconnects once more asks again whether its registry is current.
+	// An executor that reconnects again checks once more whether its registry is current.
 	var node *edit.TriggerInfo
 	inForce(t, func(ctx context.Context) (err error) {
 		node, err = p.Trigger(ctx, id, "n")
@@ -146,7 +146,7 @@ func (p *process) token(t *testing.T, id string) string {
 	return node.Tokens[0].Token
 }
 
-// ingress answers requests from the registry while its lease is valid.
+// ingress uses the registry for requests while its lease is valid.
 type ingress struct {
 	*registry.Snapshot
 	follower *consistency.Follower
@@ -170,8 +170,8 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	return i
 }
 
-// awaitUnavailable waits until the ingress has no lease. The ingress must know every workflow as
-// long as it has a lease.
+// awaitUnavailable waits until the ingress has no lease. As long as it has one, it must know every
+// workflow.
 func (i *ingress) awaitUnavailable(t *testing.T, active ...string) {
 	t.Helper()
 	for i.lease.Holds(time.Now()) {
@@ -180,8 +180,8 @@ func (i *ingress) awaitUnavailable(t *testing.T, active ...string) {
 	}
 }
 
-// awaitAvailable waits until the ingress has a lease, and returns how long that took. The ingress
-// must know every workflow then.
+// awaitAvailable waits until the ingress has a lease, at which point it must know every workflow,
+// and returns how long that took.
 func (i *ingress) awaitAvailable(t *testing.T, active ...string) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -199,7 +199,7 @@ func (i *ingress) knows(t *testing.T, active ...string) {
 	t.Helper()
 	for _, id := range active {
 		view, ok := i.Lookup(id)
-		// The result has no meaning if the lease has run out meanwhile.
+		// The result means nothing if the lease has expired in the meantime.
 		if (!ok || !view.Workflow.Active || !view.WithinPlan) && i.lease.Holds(time.Now()) {
 			t.Fatalf("workflow %s: found %t, while the registry is relied on", id, ok)
 		}
@@ -213,15 +213,14 @@ func ids(n int) (list []string) {
 	return list
 }
 
-// losses is the number of times that the storage is deleted, and workflows is the number of
-// workflows.
+// losses is how often the storage is deleted, and workflows is the number of workflows.
 var (
 	losses = flag.Int("losses", 2,
 		"how often TestALostRegistryIsRestored deletes the store of NATS")
 	workflows = flag.Int("workflows", 20, "how many workflows TestALostRegistryIsRestored makes")
 )
 
-// When the whole storage of NATS is deleted while programs run, the registry is restored.
+// If the whole storage of NATS is deleted while programs are running, the registry is restored.
 func TestALostRegistryIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -269,8 +268,8 @@ func TestALostRegistryIsRestored(t *testing.T) {
 	}
 }
 
-// When the storage is replaced by an earlier copy while programs run, and a new ingress starts, the
-// registry is restored.
+// If the storage is replaced by an earlier copy while programs are running, and a new ingress
+// starts, the registry is restored.
 func TestAnOlderRegistryIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -306,7 +305,7 @@ func TestAnOlderRegistryIsRestored(t *testing.T) {
 	}
 }
 
-// inForce repeats a call until an editor knows the registry again.
+// inForce repeats a call until an editor considers the registry current again.
 func inForce(t *testing.T, call func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -323,8 +322,8 @@ func inForce(t *testing.T, call func(context.Context) error) {
 	}
 }
 
-// Two executors with one database restore the registry at the same time, and a third one starts
-// with nothing in NATS.
+// Two executors with one database restore the registry concurrently, and a third one starts with an
+// empty NATS.
 func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -341,8 +340,8 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	server.Restart()
 	third := mustStart(t, server.Connect(t), s)
 	in.awaitAvailable(t, all...)
-	// An executor that restores a moment after another one makes the registry doubtful again, so
-	// each call is repeated until it has an answer.
+	// An executor that restores slightly later than another one makes the registry untrusted again,
+	// so each call is repeated until it succeeds.
 	tokens := func(from *process) (found []string) {
 		inForce(t, func(ctx context.Context) error {
 			found = nil
@@ -371,8 +370,8 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	in.knows(t, append(all, "later")...)
 }
 
-// A second executor with a database of its own is refused, because each database would have one
-// half of the records.
+// A second executor with a separate database is rejected, because each database would have only
+// part of the records.
 func TestAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -417,7 +416,7 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 		node.Tokens[0].Token != token {
 		t.Errorf("it has another token, %v", err)
 	}
-	// The records that existed before are in the copy, too.
+	// The records that existed before are in the copy as well.
 	p.workflow(t, "new")
 	server.Stop()
 	fatal(t, os.RemoveAll(server.StoreDir()))
@@ -426,7 +425,7 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 	in.awaitAvailable(t, "old", "new")
 }
 
-// A change is confirmed when the copy has it, and not before.
+// A change is confirmed once the copy has it, and not before.
 func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -439,7 +438,7 @@ func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	if _, _, err := p.PutAccount(ctx, "acme", "", "ultra"); !errors.As(err, &lagging) {
 		t.Errorf("it is confirmed, and nothing copies it: %v", err)
 	}
-	mustStart(t, server.Connect(t), s) // another executor's mirror writes it
+	mustStart(t, server.Connect(t), s) // another executor's mirror copies it
 	_, _, err = p.PutAccount(t.Context(), "acme", "", "ultra")
 	fatal(t, err)
 	if entries, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{},
@@ -448,7 +447,7 @@ func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	}
 }
 
-// While a backup is being restored, no request is answered, and no executor interferes.
+// While a backup is being restored, no request is accepted, and no executor interferes.
 func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

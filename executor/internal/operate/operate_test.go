@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// mayCall is the role that each call needs. A new call needs a rule and an entry here.
+// mayCall is the role required for each call. A new call needs a rule and an entry here.
 var mayCall = map[string]operate.Role{
 	"Account":         operate.Viewer,
 	"Accounts":        operate.Viewer,
@@ -86,10 +86,10 @@ var mayCall = map[string]operate.Role{
 	"RevokeKey":      operate.Admin,
 }
 
-// Every call takes its caller. It is refused without a caller, and with a role that is not
-// sufficient, before anything is read.
+// Every call requires its caller. It is rejected without a caller, and with an insufficient role,
+// before anything is read.
 func TestEveryCallNeedsACaller(t *testing.T) {
-	calls := reflect.ValueOf(operate.New(operate.Config{})) // panics if any part of it is used
+	calls := reflect.ValueOf(operate.New(operate.Config{})) // panics if any dependency is used
 	for i := range calls.NumMethod() {
 		name, method := calls.Type().Method(i).Name, calls.Method(i)
 		if method.Type().NumIn() < 2 || method.Type().In(1) != reflect.TypeFor[operate.Caller]() {
@@ -97,7 +97,7 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			continue
 		}
 		if name == "NoteSignIn" {
-			continue // it returns nothing, and is about a sign-in or a refused one
+			continue // returns nothing; records a sign-in or a refused one
 		}
 		least, listed := mayCall[name]
 		if !listed {
@@ -111,7 +111,7 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			{operate.Caller{Kind: "stranger", Role: operate.Admin}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.User, Role: "owner"}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.User}, api.CodeUnauthorized},
-			// No keyring, so no key is known.
+			// There is no keyring, so no key is known.
 			{
 				operate.Caller{Kind: operate.Key, Role: operate.Viewer},
 				refusedKey(operate.Viewer.Includes(least)),
@@ -153,12 +153,12 @@ func refusedKey(allowed bool) string {
 	return api.CodeForbidden
 }
 
-// codeOf returns the code with which a call is refused, or "" if it is not refused, or went on to
-// use what it needs to answer.
+// codeOf returns the code that a call is rejected with, or "" if it is not rejected, which includes
+// a call that goes on to use a dependency.
 func codeOf(ctx context.Context, method reflect.Value, caller operate.Caller) (code string) {
 	defer func() {
 		if recover() != nil {
-			code = "" // there is nothing to answer from
+			code = "" // there are no dependencies to use
 		}
 	}()
 	in := []reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(caller)}

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A group that cannot create consumers has one in its queue's own stream, too, and its limit in
-// flight holds for both together.
+// A group that cannot create consumers gets one in its queue's own stream as well, and its
+// in-flight limit applies to both together.
 func TestGroupsInAnOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)

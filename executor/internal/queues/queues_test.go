@@ -49,7 +49,7 @@ func start(t *testing.T, named ...string) *rig {
 	return r
 }
 
-// until calls Poll until the result is as wanted: one line for each queue.
+// until calls Poll until the result is as wanted, with one line per queue.
 func (r *rig) until(want string) []queues.Queue {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
@@ -113,7 +113,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 		t.Errorf("unattended for %v", d)
 	}
 
-	// Two members of one group, one of which works; another group exists, and does nothing.
+	// Two members of one group, one of which is busy; another group exists but does nothing.
 	release := make(chan struct{})
 	handle := func(ctx context.Context, _ runner.Execution) (any, error) {
 		select {
@@ -128,7 +128,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	for range 3 {
 		r.ingress.Start(t, runnertest.Post{Queue: "a"})
 	}
-	// Both members are busy, and request nothing, but still count as present.
+	// Both members are busy and request nothing, but still count as present.
 	found = r.until("a: 3 wait, main has 2 and 3; b: 0 wait")
 	if found[0].Unattended(time.Now().Add(time.Hour)) != 0 || found[0].Oldest.IsZero() {
 		t.Errorf("%+v", found[0])
@@ -136,7 +136,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	close(release)
 	r.until("a: 0 wait, main has 2 and 0; b: 0 wait")
 
-	// A member that ends announces that.
+	// A member announces that it leaves.
 	stopOne()
 	r.until("a: 0 wait, main has 1 and 0; b: 0 wait")
 	stopTwo()
@@ -144,7 +144,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	if g := found[0].Groups[0]; time.Since(g.LastSeen) > time.Minute {
 		t.Errorf("last seen %v", g.LastSeen)
 	}
-	// The number of the most advanced group counts.
+	// The most advanced group determines the number.
 	if _, err := stream.EnsureConsumer(t.Context(), r.js, stream.RunnerGroup{
 		Queue: "a",
 		Group: "other",
@@ -155,8 +155,8 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	r.until("a: 1 wait, main has 0 and 1, other has 0 and 6; b: 0 wait")
 }
 
-// A runner that was killed is missed after a few seconds, and the executions that it had begun
-// wait.
+// A killed runner no longer counts after a few seconds, and the executions that it had begun wait
+// again.
 func TestAKilledRunnerIsMissed(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -187,7 +187,7 @@ func TestAKilledRunnerIsMissed(t *testing.T) {
 	}
 }
 
-// Runners that send no heartbeats are counted by their requests.
+// Runners that send no heartbeats are counted by their pull requests.
 func TestOtherRunners(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a", "b")
@@ -234,8 +234,8 @@ hookstart_executor_queue_waiting_messages{queue="default"} 0
 `)
 }
 
-// A queue that a workflow has just named is in the result from then on, however recent the last
-// look was.
+// A queue that a workflow has just been assigned to is in the next result, however recent the last
+// poll was.
 func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 	t.Parallel()
 	r := start(t)

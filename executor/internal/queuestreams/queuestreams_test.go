@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }
 
-// fixture is an executor's mover, and ingresses that store starts.
+// fixture is an executor's Mover, along with ingresses that store starts.
 type fixture struct {
 	*registrytest.Registry
 	t         *testing.T
@@ -54,7 +54,7 @@ func (f *fixture) mover(settings stream.Settings, reached func(string)) *queuest
 	})
 }
 
-// workflow makes a workflow of a queue.
+// workflow creates a workflow in a queue.
 func (f *fixture) workflow(id, queue string) {
 	f.t.Helper()
 	if _, _, err := f.PutAccount(f.t.Context(), "a", "A", "pro"); err != nil {
@@ -110,7 +110,7 @@ func (f *fixture) send(ingress int, workflowID, deliveryID string) (duplicate bo
 	return ack.Duplicate, nil
 }
 
-// starts returns how often each execution is started, over all streams.
+// starts returns how often each execution was started, across all streams.
 func (f *fixture) starts() map[string]int {
 	f.t.Helper()
 	found := map[string]int{}
@@ -148,7 +148,7 @@ func (f *fixture) starts() map[string]int {
 	return found
 }
 
-// load sends deliveries and repeats of earlier ones, until it is stopped.
+// load sends deliveries and duplicates of earlier ones, until it is stopped.
 type load struct {
 	f         *fixture
 	workflows []string
@@ -159,8 +159,8 @@ type load struct {
 	stored     []delivery
 	refused    int
 	repeats    int
-	longest    time.Duration // for which one sender was refused
-	missed     []delivery    // repeats that were not recognised
+	longest    time.Duration // the longest time that one sender was refused
+	missed     []delivery    // duplicates that were not recognized
 	unexpected []error
 }
 
@@ -175,7 +175,7 @@ func (f *fixture) load(workflows ...string) *load {
 }
 
 func (l *load) run(n int) {
-	var since time.Time // since when this sender is refused
+	var since time.Time // since when this sender has been refused
 	for i := 0; ; i++ {
 		select {
 		case <-l.stop:
@@ -212,13 +212,13 @@ func (l *load) run(n int) {
 	}
 }
 
-// end stops the load and checks that each delivery was started once.
+// end stops the load and checks that each delivery started one execution.
 func (l *load) end() {
 	t := l.f.t
 	t.Helper()
 	close(l.stop)
 	l.done.Wait()
-	for _, d := range l.stored { // all are repeated once more
+	for _, d := range l.stored { // each is repeated once more
 		if duplicate, err := l.f.send(0, d.workflowID, d.id); err != nil || !duplicate {
 			l.missed = append(l.missed, d)
 		}
@@ -259,7 +259,7 @@ func (l *load) await(n int) {
 	}
 }
 
-// A queue moves in and out again and again, while two ingresses store deliveries and repeats of it.
+// A queue moves in and out repeatedly, while two ingresses store deliveries and duplicates for it.
 func TestMovesUnderLoad(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -290,7 +290,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	}
 }
 
-// The executor that moves a queue ends in each step, and another one completes the move.
+// The executor that moves a queue crashes in each step, and another one completes the move.
 func TestAnotherExecutorCompletesAMove(t *testing.T) {
 	t.Parallel()
 	for _, out := range []bool{false, true} {
@@ -360,7 +360,7 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 	}
 }
 
-// While no executor runs, a closed queue goes on in its old place.
+// While no executor is running, a closed queue reopens in its old place.
 func TestAClosedQueueReopensByItself(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -391,8 +391,7 @@ func TestAClosedQueueReopensByItself(t *testing.T) {
 	}
 }
 
-// A workflow that changes its queue takes its delivery IDs along, from own stream to own stream
-// too.
+// A workflow that changes its queue keeps its delivery IDs, even between two own streams.
 func TestAWorkflowChangesItsQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -428,7 +427,7 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 }
 
 // A workflow that has changed its queue within the shared stream keeps its delivery IDs when its
-// present queue moves.
+// current queue moves.
 func TestIDsOfAnEarlierQueueMoveAlong(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -487,7 +486,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		field string
 	}{
 		{edit.QueueStreamSpec{Replicas: 2}, "replicas"},
-		{edit.QueueStreamSpec{Replicas: 3}, "replicas"}, // there is one server
+		{edit.QueueStreamSpec{Replicas: 3}, "replicas"}, // there is only one server
 		{edit.QueueStreamSpec{MaxAge: time.Hour}, "maxAgeSeconds"},
 		{edit.QueueStreamSpec{MaxBytes: -1}, "maxBytes"},
 		{edit.QueueStreamSpec{PlacementTags: []string{"a b"}}, "placementTags[0]"},
@@ -502,7 +501,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	if q, ok := f.Directory.Queue("q"); ok && q.Record.Stream != nil {
 		t.Errorf("a refused setting was stored: %+v", q.Record.Stream)
 	}
-	for _, bytes := range []int64{1 << 20, 2 << 20} { // again, with another size
+	for _, bytes := range []int64{1 << 20, 2 << 20} { // the second time with another size
 		if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{MaxBytes: bytes}); err != nil {
 			t.Fatal(err)
 		}
@@ -513,7 +512,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 }
 
-// A queue leaves an own stream that is full, and its neighbour goes on meanwhile.
+// A queue leaves its own stream although it is full, while another queue keeps working.
 func TestAFullOwnStream(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -548,8 +547,8 @@ func TestAFullOwnStream(t *testing.T) {
 	}
 }
 
-// A queue does not move to a stream in which executions with an order key still wait from before:
-// runners would take them after newer ones.
+// A queue does not move to a stream that still holds waiting executions with an order key: runners
+// would receive them after newer ones.
 func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))

@@ -2,7 +2,7 @@ package recorder
 
 import "time"
 
-// Hurry shortens the waiting times of a recorder. It must be called before Run.
+// Hurry shortens the delays of a recorder. It must be called before Run.
 func (r *Recorder) Hurry() {
 	r.suspects.time, r.suspectPause = 100*time.Millisecond, 30*time.Millisecond
 	r.ackWait, r.applyTimeout = 100*time.Millisecond, 300*time.Millisecond
@@ -12,8 +12,8 @@ func (r *Recorder) Hurry() {
 		10*time.Millisecond
 }
 
-// DeliverAgain sets the time after which the server delivers a message again that is not
-// acknowledged, and lets transactions take longer than this time. It must be called before Run.
+// DeliverAgain sets the time after which the server redelivers an unacknowledged message, and
+// allows transactions to take longer than that. It must be called before Run.
 func (r *Recorder) DeliverAgain(after time.Duration) {
 	r.deliverAgain, r.applyTimeout = after, applyTimeout
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The pause after a burst grows with the rate, within its bounds.
+// The pause after a burst grows with the rate, within its limits.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -30,7 +30,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// bodyOnly is a message that has only a body.
+// bodyOnly is a message with nothing but a body.
 type bodyOnly struct {
 	jetstream.Msg
 
@@ -39,14 +39,14 @@ type bodyOnly struct {
 
 func (m bodyOnly) Data() []byte { return m.body }
 
-// While a batch waits, no more messages are fetched, whether the batch consists of many messages or
-// of a few messages with long bodies.
+// While a full batch is waiting, no more messages are fetched, whether it consists of many messages
+// or of a few with long bodies.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	short, long := bodyOnly{}, bodyOnly{body: make([]byte, maxBatchBytes/2)}
 	for name, c := range map[string]struct {
 		message bodyOnly
-		count   int // number of messages at which room begins to wait
+		count   int // number of messages at which awaitRoom begins to wait
 	}{
 		"messages": {short, maxBatch},
 		"bytes":    {long, 2},
@@ -58,7 +58,7 @@ func TestRoom(t *testing.T) {
 				for range c.count - 1 {
 					a.add(c.message)
 				}
-				a.awaitRoom(t.Context()) // returns at once, because there is room
+				a.awaitRoom(t.Context()) // returns immediately, because there is room
 				a.add(c.message)
 				has := false
 				go func() {

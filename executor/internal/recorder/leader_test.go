@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// lagging is a stream whose direct reads are answered by a replica that has received nothing yet.
+// lagging is a stream whose direct reads are answered by a replica that has not received anything
+// yet.
 type lagging struct{ jetstream.Stream }
 
 func (lagging) GetMsg(
@@ -22,8 +23,8 @@ func (lagging) GetMsg(
 	return nil, jetstream.ErrMsgNotFound
 }
 
-// A replica that lags behind does not make the recorder believe that a message is gone: that would
-// look as if the stream had been taken back, and executions would run again. The leader decides.
+// A lagging replica must not make the recorder conclude that a message is gone: it would look as if
+// the stream had been set back, and executions would run again. The leader decides.
 func TestALaggingReplicaDoesNotDecide(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

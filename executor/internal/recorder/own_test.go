@@ -18,7 +18,7 @@ import (
 
 var own = stream.Place{Own: true}
 
-// ownStreams creates the own streams of the queue q.
+// ownStreams creates the own streams of queue q.
 func (r *rig) ownStreams() {
 	r.t.Helper()
 	if err := stream.EnsureOwn(r.t.Context(), r.js, stream.DefaultSettings, "q",
@@ -27,7 +27,7 @@ func (r *rig) ownStreams() {
 	}
 }
 
-// beginIn publishes a start of the queue q in a place, and returns its ID.
+// beginIn publishes a start of queue q in a place, and returns its ID.
 func (r *rig) beginIn(at stream.Place) string {
 	r.t.Helper()
 	id := uuid.NewString()
@@ -54,13 +54,13 @@ func (r *rig) progressIn(at stream.Place, id string, status execution.Status) {
 	}))
 }
 
-// unrecorded returns the number of messages of a stream that are not acknowledged.
+// unrecorded returns the number of unacknowledged messages of a stream.
 func (r *rig) unrecorded(name string) uint64 {
 	r.t.Helper()
 	consumer, err := r.js.Consumer(r.t.Context(), name, recorder.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) {
-		return 1 // it is created in a moment
+		return 1 // about to be created
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -75,10 +75,10 @@ func (r *rig) hasStream(metric, name string) bool {
 	return ok
 }
 
-// An own stream that is created while the recorder runs is recorded beside the shared one, from the
-// start to the end, also by a recorder that starts in the middle. Nothing is recorded of the
-// messages that only carry an ID. The recorder goes on when the stream is deleted, and when it is
-// created again.
+// An own stream that is created while the recorder is running is recorded in addition to the shared
+// one, from its first message to its last, even by a recorder that starts in between. Messages that
+// only carry an ID are not recorded. The recorder continues when the stream is deleted and when it
+// is created again.
 func TestAnOwnStreamIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -139,7 +139,7 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 	})
 }
 
-// A backlog in one stream delays the messages of another one only for a few batches.
+// A backlog in one stream delays another stream's messages by only a few batches.
 func TestABacklogStarvesNoOtherStream(t *testing.T) {
 	t.Parallel()
 	for name, places := range map[string][2]stream.Place{
@@ -150,7 +150,7 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 			r := start(t)
 			r.ownStreams()
 			r.stop()
-			r.deliverAgain = 10 * time.Second // lets transactions take their time
+			r.deliverAgain = 10 * time.Second // gives transactions time
 			full, quiet := places[0], places[1]
 			const backlog = 30_000
 			for range backlog {
@@ -173,7 +173,7 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 			}
 			<-r.js.PublishAsyncComplete()
 			r.store.mu.Lock()
-			r.store.slow = 200 * time.Millisecond // for each batch
+			r.store.slow = 200 * time.Millisecond // per batch
 			r.store.mu.Unlock()
 			r.stop = r.again()
 			r.await("the backlog is being recorded", func() bool {
@@ -193,7 +193,8 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 	}
 }
 
-// A database that was put back gets again what was acknowledged in an own stream.
+// A database that was restored from a copy records the acknowledged messages of an own stream
+// again.
 func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -220,8 +221,8 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	})
 }
 
-// An own stream that was taken back, and has grown again, is recorded from there, and its runners
-// get the starts that their consumer would skip.
+// An own stream that was set back and has grown again is recorded from there, and its runners
+// receive the starts that their consumer would skip.
 func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -269,7 +270,7 @@ func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 
 // The search for executions that no runner will end finds starts in both streams of a queue: one
 // that waits in either is left alone, one that is gone is ended, and so is one that runners of the
-// own stream have acknowledged without a report.
+// own stream acknowledged without a report.
 func TestLostStartsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)

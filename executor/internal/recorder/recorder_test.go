@@ -33,8 +33,8 @@ type faulty struct {
 	store.Store
 	mu     sync.Mutex
 	away   bool // the database is unavailable
-	tooBig int  // Apply hangs for a batch with more records than this; 0 means for no batch
-	// Apply takes slow and counts its calls.
+	tooBig int  // Apply hangs for a batch with more records than this; 0 means never
+	// Apply takes at least slow, and counts its calls.
 	slow    time.Duration
 	applied int
 }
@@ -93,15 +93,15 @@ type rig struct {
 	nats  *natstest.Node
 	js    jetstream.JetStream
 	store *faulty
-	db    *sql.DB // the same database, beside the store
+	db    *sql.DB // the same database, opened separately
 	ops   *ops.Ops
 	logs  *logtest.Buffer
 	told  <-chan changes.Batch
 	stop  func()
 	again func() (stop func()) // runs another recorder
 
-	deliverAgain time.Duration // of recorders that run from now on; 0 means the default
-	searchEvery  time.Duration // of recorders that run from now on; 0 means the default
+	deliverAgain time.Duration // of recorders started from now on; 0 means the default
+	searchEvery  time.Duration // of recorders started from now on; 0 means the default
 	path         string        // of the database
 }
 
@@ -194,7 +194,7 @@ func (r *rig) begin(workflowID string) string {
 	return id
 }
 
-// tryBegin does the same as begin with a server that may not answer.
+// tryBegin is like begin, but returns an error if the server does not respond.
 func (r *rig) tryBegin() (id string, err error) {
 	id = uuid.NewString()
 	msg, err := stream.StartMessage(execution.Start{
@@ -242,7 +242,7 @@ func (r *rig) has(id string, status execution.Status) bool {
 	return err == nil && record.Status == status
 }
 
-// pending returns the number of messages that the consumers have not had acknowledged.
+// pending returns the number of messages that the consumers have not acknowledged.
 func (r *rig) pending() (n uint64) {
 	for _, name := range []string{stream.Name, stream.ProgressName} {
 		consumer, err := r.js.Consumer(r.t.Context(), name, recorder.Durable)
@@ -261,7 +261,7 @@ func TestALife(t *testing.T) {
 	id := r.begin("wf")
 	r.progress(id, execution.Running)
 	r.progress(id, execution.Succeeded)
-	r.progress(id, execution.Failed) // late: it changes nothing
+	r.progress(id, execution.Failed) // late, so it changes nothing
 	r.await("it has succeeded", func() bool { return r.has(id, execution.Succeeded) })
 	r.await("all is acknowledged", func() bool { return r.pending() == 0 })
 	if !r.has(id, execution.Succeeded) {
@@ -286,7 +286,7 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 		ids = append(ids, r.begin("wf"))
 	}
 	r.await("it says that it is not ready", func() bool { return len(r.ops.Ready.Reasons()) == 1 })
-	// The server reports this number a moment late.
+	// The server reports this number with a slight delay.
 	r.await("all are still to be recorded", func() bool { return r.pending() == uint64(len(ids)) })
 	r.store.setAway(false)
 	for _, id := range ids {
@@ -317,7 +317,7 @@ func (r *rig) aside() []store.Unreadable {
 	return aside
 }
 
-// counted returns all counters by name.
+// counted returns the values of all counters by name.
 func (r *rig) counted() map[string]float64 {
 	r.t.Helper()
 	families, err := r.ops.Metrics.Gather()
@@ -338,8 +338,8 @@ func (r *rig) counted() map[string]float64 {
 
 const refuse = `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.workflow = (SELECT workflow FROM workflows WHERE workflow_id = 'refused') BEGIN SELECT RAISE(ABORT, 'no such thing here'); END`
 
-// A message that cannot be read, or that the database refuses because of its data, is quarantined
-// and blocks nothing.
+// A message that cannot be decoded, or that the database rejects because of its data, is
+// quarantined and blocks nothing.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -375,7 +375,7 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// A message that is refused and cannot be quarantined either is retried as long as it takes.
+// A message that is rejected and cannot be quarantined either is retried for as long as it takes.
 func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -393,12 +393,12 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	}
 }
 
-// A database that answers, but cannot write the records, is not the data's fault: whatever else it
-// can still write, no message is quarantined, and none is acknowledged.
+// If a database responds but cannot write the records, the data is not to blame: whatever else the
+// database can still write, no message is quarantined and none is acknowledged.
 func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	// Every start needs this table, and no dead letter does.
+	// Every start needs this table, but no dead letter does.
 	r.alter(`ALTER TABLE minutes RENAME TO elsewhere`)
 	var ids []string
 	for range 5 {
@@ -423,8 +423,8 @@ func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// A transaction that does not end in time is given up, and smaller ones are tried. Meanwhile the
-// recorder is not ready.
+// A transaction that does not finish in time is canceled, and smaller ones are tried. In the
+// meantime the recorder is not ready.
 func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -442,7 +442,7 @@ func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// While the database is unavailable, the numbers of attempts and of log lines do not grow with the
+// While the database is unavailable, the numbers of attempts and log lines do not grow with the
 // number of waiting messages.
 func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
 	t.Parallel()
@@ -475,7 +475,7 @@ func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
 	}
 }
 
-// A server that came back without the consumer does not report its loss: the recorder notices the
+// A server that came back without the consumer does not report its loss. The recorder notices the
 // loss and creates the consumer again.
 func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	t.Parallel()
@@ -503,7 +503,7 @@ func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	r.await("it is recorded", func() bool { return r.has(second, execution.Queued) })
 }
 
-// A runner reports about executions that it received. A report about another runner's execution
+// A runner may report on executions that it received. A report on another runner's execution
 // changes nothing and is counted; an ID that could be a delivery's makes no difference.
 func TestForgedProgress(t *testing.T) {
 	t.Parallel()
@@ -523,7 +523,7 @@ func TestForgedProgress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The subject names another execution than the body.
+	// The subject names a different execution than the body.
 	of.Subject = stream.ProgressSubject("q", "wf", uuid.NewString())
 	r.publish(of, nil)
 	withID, err := stream.ProgressMessage("q", "wf", "node", "", execution.Progress{
@@ -540,7 +540,7 @@ func TestForgedProgress(t *testing.T) {
 		return r.has(id, execution.Running) && r.pending() == 0
 	})
 	counted := r.counted()
-	// The number of batches decides whether the two count as one execution or two.
+	// The two may count as one execution or two, depending on the number of batches.
 	if n := counted["hookstart_executor_foreign_progress_total"]; n < 1 || n > 2 {
 		t.Errorf("%v foreign", n)
 	}
@@ -549,8 +549,8 @@ func TestForgedProgress(t *testing.T) {
 	}
 }
 
-// Progress that comes before its start is kept until the start is recorded, however long that
-// takes: another executor may have received the start, and be frozen.
+// Progress that arrives before its start is kept until the start is recorded, however long that
+// takes: another executor may have received the start and be frozen.
 func TestProgressWaitsForItsStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -573,8 +573,8 @@ func TestProgressWaitsForItsStart(t *testing.T) {
 	r.await("it has succeeded", func() bool { return r.has(id, execution.Succeeded) })
 }
 
-// Reports about unknown executions do not block anything: they are recorded at once, and none is
-// delivered again.
+// Reports on unknown executions do not block anything: they are recorded immediately, and none is
+// redelivered.
 func TestUnknownReportsHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -676,8 +676,8 @@ func TestReportsOfRefusalsCountOnce(t *testing.T) {
 	})
 }
 
-// An ingress's observation of a sender that arrives after another preset was set does not count for
-// the new preset.
+// An ingress's observation of a sender that arrives after another preset was set does not count
+// toward the new preset.
 func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 	t.Parallel()
 	r := start(t)

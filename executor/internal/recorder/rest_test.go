@@ -6,7 +6,7 @@ import (
 )
 
 // The recorder rests in proportion to the time that a batch took, never for long, and not at all
-// when it falls behind.
+// when it has fallen behind.
 func TestRest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -66,8 +66,8 @@ var (
 	runnersConsumer = stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfig(15 * time.Second)
 )
 
-// After a power cut took the stream back, and it has grown again past the messages that its
-// consumers had acknowledged, new executions are recorded and run, and lost ones are ended.
+// A power failure has set the stream back, and it has grown again past the messages that its
+// consumers had acknowledged. New executions are recorded and run, and lost ones are ended.
 func TestAStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -92,7 +92,7 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	r.taken(recordersConsumer, 5)
 	runners := r.taken(runnersConsumer, 5)
 	r.stop = r.again()
-	// After the messages that it has skipped.
+	// After the messages that it skipped.
 	handled, err := runners.Fetch(3, jetstream.FetchMaxWait(5*time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	}
 }
 
-// If the database was lost, but not the stream, everything is recorded again, and nothing is run
+// If the database was lost but the stream was not, everything is recorded again and nothing is run
 // again.
 func TestADatabaseThatWasLost(t *testing.T) {
 	t.Parallel()
@@ -165,7 +165,7 @@ func TestADatabaseThatWasLost(t *testing.T) {
 	}
 }
 
-// copied returns the path of a copy of the database.
+// copied copies the database and returns the path of the copy.
 func (r *rig) copied() string {
 	r.t.Helper()
 	path := filepath.Join(r.t.TempDir(), "copy.db")
@@ -173,7 +173,7 @@ func (r *rig) copied() string {
 	return path
 }
 
-// putBack replaces the database by a copy, while no recorder runs.
+// putBack replaces the database with a copy, while no recorder is running.
 func (r *rig) putBack(path string) {
 	r.t.Helper()
 	r.stop()
@@ -199,9 +199,9 @@ func (r *rig) putBack(path string) {
 	r.stop = r.again()
 }
 
-// When a database loses its last transactions, as when a standby that lagged is promoted, starts,
-// ends, and quarantined messages are recorded again, and no runner receives anything again. /readyz
-// reports the recovery meanwhile.
+// If a database loses its last transactions, as when a lagging standby is promoted, starts, final
+// states and quarantined messages are recorded again, and no runner receives anything again. In the
+// meantime, /readyz reports the recovery.
 func TestADatabaseThatIsBehind(t *testing.T) {
 	t.Parallel()
 	for name, old := range map[string]bool{
@@ -269,9 +269,9 @@ func TestADatabaseThatIsBehind(t *testing.T) {
 	}
 }
 
-// The recorder notices by itself that a database loses transactions while the recorder runs, as a
-// server at the same address may. The lost transactions need not be of the newest messages, because
-// several executors commit in any order.
+// The recorder notices by itself if a database loses transactions while the recorder is running, as
+// a server at the same address may. The lost transactions need not be those of the newest messages,
+// because several executors commit in any order.
 func TestADatabaseThatLosesTransactionsMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -295,8 +295,8 @@ func TestADatabaseThatLosesTransactionsMeanwhile(t *testing.T) {
 	}
 }
 
-// An execution that a runner has acknowledged without a report is a dead letter, and no other
-// execution runs again because of it.
+// An execution that a runner acknowledged without a report is a dead letter, and no other execution
+// is run again because of it.
 func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -307,7 +307,7 @@ func TestAMissingReportRunsNothingAgain(t *testing.T) {
 		r.progress(others[len(others)-1], execution.Succeeded)
 	}
 	runners := r.taken(runnersConsumer, 6)
-	waiting := r.begin("wf") // no runner has taken it
+	waiting := r.begin("wf") // no runner has received it
 	r.await("all is recorded", func() bool {
 		return r.has(others[4], execution.Succeeded) && r.has(waiting, execution.Queued)
 	})
@@ -329,8 +329,8 @@ func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	}
 }
 
-// Executions that were acknowledged without a report are found under steady load, when there is no
-// moment at which everything is recorded.
+// Executions that were acknowledged without a report are found even under steady load, when there
+// is no moment at which everything is recorded.
 func TestAMissingReportIsFoundUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -354,9 +354,9 @@ func TestAMissingReportIsFoundUnderLoad(t *testing.T) {
 	load.Wait()
 }
 
-// An ordered execution that waits in its lane is not ended when the group has acknowledged later
-// executions without an order. It ends like any other when the group acknowledges it without a
-// report.
+// An ordered execution that waits in its lane is not ended when its group has acknowledged later
+// executions without an order key. Like any other, it is ended when the group acknowledges it
+// without a report.
 func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -416,7 +416,7 @@ func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(ordered, execution.Failed) })
 }
 
-// A report that cannot be read ends the execution that its subject names, also before that
+// A report that cannot be decoded ends the execution that its subject names, even before that
 // execution is recorded, and no other one.
 func TestAnUnreadableReportEndsItsExecution(t *testing.T) {
 	t.Parallel()
@@ -444,7 +444,8 @@ func TestAnUnreadableReportEndsItsExecution(t *testing.T) {
 	}
 }
 
-// A start that no runner took before it expired is a dead letter, without a restart of any process.
+// A start that no runner received before it expired becomes a dead letter, without restarting any
+// process.
 func TestAStartThatExpired(t *testing.T) {
 	t.Parallel()
 	r := start(t)

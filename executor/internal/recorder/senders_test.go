@@ -11,12 +11,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The recorder lets a burst of requests pass first, but no message waits for it longer than
-// maxAside.
+// The recorder lets a burst of requests pass first, but no message waits longer than maxAside for
+// it.
 func TestSendersPassFirst(t *testing.T) {
 	t.Parallel()
 	many := int64(manyPerCPU * runtime.GOMAXPROCS(0))
-	const ending = -1 // the context ends
+	const ending = -1 // the context is canceled
 	type step struct {
 		at         time.Duration
 		publishing int64

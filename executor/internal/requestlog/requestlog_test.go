@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// A panic is answered as long as nothing is written; after that the connection is cut. Each request
-// is logged as one line, with what was noted for it.
+// After a panic, an error response is sent if nothing has been written yet; otherwise the
+// connection is aborted. Each request is logged as one line, with the fields set for it.
 func TestOneLineForEachRequest(t *testing.T) {
 	var text logtest.Buffer
 	log := logrus.New()
@@ -78,7 +78,7 @@ func TestOneLineForEachRequest(t *testing.T) {
 }
 
 // A client that leaves a page before its parts have arrived is not an error of the executor. A
-// change continues without its client, and its result is logged as it is.
+// change continues without its client, and its result is logged unchanged.
 func TestClientsThatGoAway(t *testing.T) {
 	for what, c := range map[string]struct {
 		cause error

@@ -48,7 +48,7 @@ func (r *rig) check(err error) {
 	}
 }
 
-// phase stores where the starts of the queue q are.
+// phase stores where the starts of queue q are.
 func (r *rig) phase(phase stream.Phase) {
 	r.Helper()
 	data, err := proto.Marshal(&hookstartv1.QueueSettings{
@@ -59,7 +59,7 @@ func (r *rig) phase(phase stream.Phase) {
 	r.check(err)
 }
 
-// message returns the message of a start with an ID of a delivery.
+// message returns the message of a start with a delivery's ID.
 func message(id string) func(stream.Place) (*nats.Msg, error) {
 	return func(p stream.Place) (*nats.Msg, error) {
 		return p.StartMessage(execution.Start{
@@ -75,7 +75,7 @@ func message(id string) func(stream.Place) (*nats.Msg, error) {
 	}
 }
 
-// A start is stored where its queue is, and is found in either stream, also when the streams have
+// A start is stored where its queue is, and is found in either stream, even if the streams have
 // other messages with the same sequence.
 func TestStartsOfBothPlaces(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestStartsOfBothPlaces(t *testing.T) {
 			t.Errorf("%d: a message of another sequence: %v", i, err)
 		}
 	}
-	// After the own stream was deleted, its starts are gone, and the others are there.
+	// After the own stream was deleted, its starts are gone, and the others are still there.
 	r.check(stream.DeleteOwn(ctx, r.js, "q"))
 	if _, err := r.starts.Get(ctx, "q", 1, ids[1]); !errors.Is(err, jetstream.ErrMsgNotFound) {
 		t.Errorf("of a deleted stream: %v", err)
@@ -117,7 +117,7 @@ func TestStartsOfBothPlaces(t *testing.T) {
 	}
 }
 
-// While a queue is closed, a start waits until it is open.
+// While a queue is closed, a start waits until it opens.
 func TestAStartWaitsForAMove(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -134,7 +134,7 @@ func TestAStartWaitsForAMove(t *testing.T) {
 		ack, err := r.starts.Publish(t.Context(), "q", "wf", message(uuid.NewString()))
 		done <- result{ack, err}
 	}()
-	for range 2 { // it has asked, and asks again
+	for range 2 { // the second request shows that it retries
 		if _, err := asked.NextMsgWithContext(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,8 @@ func TestAStartWaitsForAMove(t *testing.T) {
 	}
 }
 
-// If a queue moves while a start is being stored, the other stream remembers the start's ID.
+// If a queue moves while a start is being stored, the ID of the start is stored in the other
+// stream.
 func TestAMoveMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 )
 
-// An operation that the database did not do is a failure. An object that does not exist is not, and
-// neither is a call whose caller has left.
+// An operation that the database did not perform is a failure. A missing object is not, and neither
+// is a call whose caller has gone.
 func TestFailures(t *testing.T) {
 	database, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
 	if err != nil {

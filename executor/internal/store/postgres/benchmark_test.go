@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
-// openForBenchmark has a server of its own that syncs its commits, as a real one does.
+// openForBenchmark starts a separate server that syncs its commits, as a production server does.
 func openForBenchmark(b *testing.B) *Store {
 	b.Helper()
 	s, err := Open(b.Context(),

@@ -17,7 +17,7 @@ func plain(id string) store.Record {
 	return store.Record{ID: id, Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
 }
 
-// wantBlame applies one record, which must fail.
+// wantBlame applies one record, which must fail. data is whether the error must be a DataError.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, data bool) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
@@ -46,7 +46,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	}
 	wantBlame(t, s, "a value too long for its index", long, true)
 
-	// Hold the lock that CREATE INDEX holds.
+	// Acquire the lock that CREATE INDEX acquires.
 	locking, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestWhoIsAtFault(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// For errors that are hard to provoke, the server raises the one that the record names.
+	// For errors that are hard to provoke, the server raises the error that the record names.
 	if _, err := s.pool.Exec(t.Context(), `
 		CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN RAISE EXCEPTION 'so it is' USING ERRCODE = NEW.other_delivery; END $$;
@@ -73,7 +73,7 @@ func TestWhoIsAtFault(t *testing.T) {
 		"23514": true,
 		"54000": true,
 		"42804": true,
-		"25006": false, // a standby that reads only
+		"25006": false, // a read-only standby
 		"25P03": false, // idle in transaction for too long
 		"40001": false,
 		"40P01": false,

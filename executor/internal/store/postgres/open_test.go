@@ -85,7 +85,7 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the first refusal changes nothing
+	for range 2 { // the first refusal must change nothing
 		s, err := Open(t.Context(), url)
 		if err == nil {
 			_ = s.Close()
@@ -97,7 +97,8 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	}
 }
 
-// A database whose tables were not made by the baseline is refused at once, and stays as it is.
+// A database whose tables were not created by the baseline is rejected immediately and remains
+// unchanged.
 func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -106,7 +107,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 	db := connect(t, url)
 	for _, version := range []int64{71, 20240101000000} {
-		// Of an earlier program, and of another one.
+		// By an earlier program, and by an unrelated one.
 		if _, err := db.Exec(t.Context(),
 			`UPDATE goose_db_version SET version_id = $1 WHERE version_id > 0`,
 			version); err != nil {
@@ -127,8 +128,8 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 }
 
-// The database goes away as in a crash and comes back. Meanwhile there are errors; afterwards the
-// same store works again and has everything that it returned.
+// The database goes away as in a crash and comes back. In the meantime there are errors; afterwards
+// the same store works again and still has everything that was committed.
 func TestDatabaseAwayAndBack(t *testing.T) {
 	t.Parallel()
 	server := pgtest.StartServer(t)
@@ -167,7 +168,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	}
 }
 
-// The settings hold whatever the server's defaults are.
+// The settings apply whatever the server's defaults are.
 func TestConnectionSettings(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -215,8 +216,8 @@ func TestNewerSchema(t *testing.T) {
 	})
 }
 
-// A migration waits for the transactions that began before it, and transactions that begin
-// meanwhile wait for the migration.
+// A migration waits for transactions that began before it, and transactions that begin during the
+// migration wait for it.
 func TestMigrationWaitsForTransactions(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

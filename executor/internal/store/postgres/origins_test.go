@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A standby that takes over may lack the last origins and give their numbers to others, so a new
-// connection starts with an empty cache.
+// A standby that takes over may lack the latest origins and assign their numbers to others, so a
+// new connection starts with an empty cache.
 func TestOriginsAreForgottenWithTheConnection(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -33,7 +33,7 @@ func TestOriginsAreForgottenWithTheConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.pool.Reset() // what the pool does once it finds that connections are gone
+	s.pool.Reset() // as the pool does when it finds that connections are gone
 	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{second}}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A list of the newest records reads an index in its order and sorts nothing, also after the table
-// has grown since it was last analysed.
+// A list of the newest records reads an index in order without sorting, even after the table has
+// grown since it was last analyzed.
 func TestListUsesItsIndex(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), pgtest.Start(t))
@@ -57,7 +57,7 @@ func TestListUsesItsIndex(t *testing.T) {
 				},
 			},
 			{store.Filter{Status: execution.Failed}, []string{"executions_trouble"}},
-			// All that failed are dead letters here.
+			// All failed records are dead letters here.
 			{
 				store.Filter{DeadLetter: true}, []string{
 					"executions_dead_letters", "executions_trouble",
@@ -105,7 +105,7 @@ func TestListUsesItsIndex(t *testing.T) {
 	}
 }
 
-// Changing a record's state writes to no index: its row is updated in place.
+// Changing a record's state does not write to any index: its row is updated in place.
 func TestStepsTouchNoIndex(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, pgtest.Start(t))

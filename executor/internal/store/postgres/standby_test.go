@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// A standby answers queries, and takes no writes: Ping refuses it, until it is promoted. The
-// connections to it are new, which Reconnected reports.
+// A standby answers queries but does not accept writes: Ping fails until it is promoted.
+// Reconnected reports the new connections to it.
 func TestAStandbyIsNoDatabase(t *testing.T) {
 	t.Parallel()
 	pair := pgtest.StartPair(t)
@@ -38,7 +38,7 @@ func TestAStandbyIsNoDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	for err == nil || !strings.Contains(err.Error(), "standby") {
-		// A connection to the primary ends first.
+		// A connection to the primary has to end first.
 		if err = s.Ping(t.Context()); err == nil {
 			t.Fatal("a standby counts as a database")
 		}

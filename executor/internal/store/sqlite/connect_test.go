@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Another process holds the file locked like this while it switches it to WAL mode.
+// Another process locks the file like this while switching it to WAL mode.
 func TestOpenWaitsForWhoHasANewFileLocked(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// plain returns a record with its name as its content type.
+// plain returns a record whose content type is name.
 func plain(name string) store.Record {
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	return store.Record{
@@ -24,7 +24,7 @@ func plain(name string) store.Record {
 	}
 }
 
-// wantBlame applies one record, which must fail.
+// wantBlame applies one record, which must fail. data is whether the error must be a DataError.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, data bool) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
@@ -61,11 +61,11 @@ func TestWhoIsAtFault(t *testing.T) {
 	wantBlame(t, s, "a lock of another process", plain("busy"), false)
 	exec(other, `ROLLBACK`)
 
-	exec(s, `PRAGMA max_page_count = 1`) // as many as there are
+	exec(s, `PRAGMA max_page_count = 1`) // means the current number of pages
 	full := plain("full")
 	full.Error = strings.Repeat("x", 100_000)
 	wantBlame(t, s, "a full disk", full, false)
-	// A small record still fits. That it can be written says nothing about the large one.
+	// A small record still fits, which does not mean that the large one does.
 	if _, err := s.Apply(t.Context(), store.Batch{
 		Unreadable: []store.Unreadable{{StreamSequence: 1, At: full.AcceptedAt}},
 	}); err != nil {

@@ -65,14 +65,14 @@ func TestOpenExplainsPathsThatCannotWork(t *testing.T) {
 	if err := os.Mkdir(locked, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	cases := map[string]string{ // path to what to do
+	cases := map[string]string{ // path to the expected advice
 		"":                                  "name a file",
 		filepath.Join(file, "hookstart.db"): "choose another database path",
 		"/proc/hookstart/hookstart.db":      "choose another database path",
 		folder:                              "choose another database path",
 		file:                                "not a database",
 	}
-	if os.Geteuid() != 0 { // nothing is locked for root
+	if os.Geteuid() != 0 { // root ignores file permissions
 		cases[filepath.Join(locked, "hookstart.db")] = "make the file and its folder writable"
 		cases[filepath.Join(locked, "sub", "hookstart.db")] = "create"
 	}
@@ -118,7 +118,7 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	}
 }
 
-// A database whose tables were not made by the baseline is refused, and stays as it is.
+// A database whose tables were not created by the baseline is rejected and remains unchanged.
 func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")
@@ -132,7 +132,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }()
 	for _, version := range []int64{71, 20240101000000} {
-		// Of an earlier program, and of another one.
+		// By an earlier program, and by an unrelated one.
 		if _, err := db.ExecContext(t.Context(),
 			`UPDATE goose_db_version SET version_id = ? WHERE version_id > 0`,
 			version); err != nil {
@@ -156,8 +156,8 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 }
 
-// Acknowledged data is in the files at that moment: a copy of the files is what a machine finds
-// after a crash.
+// Acknowledged data is in the files immediately: a copy of the files is what a machine finds after
+// a crash.
 func TestApplySurvivesCrash(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
-// The progress that is kept for unrecorded executions is bounded: the oldest is dropped.
+// The progress kept for unrecorded executions is limited: the oldest is dropped.
 func TestEarlyProgressIsBounded(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")

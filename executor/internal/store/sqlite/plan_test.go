@@ -13,8 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A list of the newest records reads an index in its order. Only records of the same time are
-// sorted.
+// A list of the newest records reads an index in order. Only records with equal times are sorted.
 func TestListUsesItsIndex(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
@@ -76,7 +75,8 @@ func TestListUsesItsIndex(t *testing.T) {
 	}
 }
 
-// A list of an account with few records of several workflows reads those records and sorts them.
+// A list for an account that has few records in several workflows reads those records and sorts
+// them.
 func TestFewRecordsOfAnAccount(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
@@ -102,8 +102,8 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 	}
 }
 
-// A delivery ID is looked up: in the index of IDs, or in the index of the delivery IDs from which
-// no ID is computed.
+// A delivery ID is looked up in an index: that of execution IDs, or that of delivery IDs which no
+// execution ID was computed from.
 func TestADeliveryIsLookedUp(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))

@@ -13,7 +13,7 @@ import (
 //go:embed testdata/yesterday.sql
 var yesterday string
 
-// A database of the first release is migrated with its content.
+// A database of the first release is migrated with its contents.
 func TestYesterdaysDatabase(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")

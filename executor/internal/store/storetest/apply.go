@@ -41,7 +41,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		want := queued(1)
 		want.Status, want.StartedAt, want.Attempts = execution.Running, begun, 1
 		wantRecord(t, get(t, s, id(1)), want)
-		// Another attempt runs; a late report of the first attempt changes nothing.
+		// Another attempt is running; a late report of the first attempt changes nothing.
 		applied := apply(t, s, store.Batch{
 			Progress: []execution.Progress{
 				attempt(running(1, later), 2), attempt(running(1, later), 1),
@@ -116,7 +116,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		want := queued(0)
 		want.Status, want.CancelRequestedAt, want.FinishedAt = execution.Canceled, at, later
 		wantRecord(t, get(t, s, id(0)), want)
-		// What a runner reports keeps when it was asked for.
+		// A runner's report does not change when cancellation was requested.
 		step := running(1, later)
 		step.Status = execution.Canceled
 		apply(t, s, store.Batch{Progress: []execution.Progress{step}})
@@ -133,7 +133,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		record(t, s, queued(1))
 		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, epoch)}})
 		before := get(t, s, id(1))
-		before.StreamSequence = 99 // sequence of the message that the record follows
+		before.StreamSequence = 99 // the sequence of the redelivered message
 		again := queued(1)
 		again.WorkflowID, again.AcceptedAt, again.StreamSequence = "other", epoch.Add(time.Hour), 99
 		applied := apply(t, s, store.Batch{New: []store.Record{again, queued(2), queued(1)}})
@@ -251,7 +251,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 
 var progressTests = map[string]func(*testing.T, store.Store){
 	"every step from every state": func(t *testing.T, s store.Store) {
-		// These are the steps that bring a record into each state.
+		// The steps that bring a record into each state.
 		paths := map[execution.Status][]execution.Status{
 			execution.Queued:    nil,
 			execution.Running:   {execution.Running},
@@ -325,12 +325,12 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		applied := apply(t, s, store.Batch{
 			New: []store.Record{queued(2), queued(3), queued(4)},
 			Progress: []execution.Progress{
-				// The last is late.
+				// The last step is late.
 				running(2, epoch), failed(2, epoch.Add(1*time.Second), "why"),
 				succeeded(2, epoch.Add(2*time.Second), "1"),
-				// Overtaken.
+				// The second step was overtaken.
 				succeeded(3, epoch.Add(3*time.Second), `"x"`), running(3, epoch.Add(4*time.Second)),
-				// Repeated.
+				// The second step is a duplicate.
 				running(1, epoch.Add(5*time.Second)), running(1, epoch.Add(6*time.Second)),
 			},
 		})
@@ -372,7 +372,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		at := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Minute) }
 		record(t, s, several(4)...)
 		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, at(1))}})
-		// The last step comes before its record.
+		// The last step arrives before its record.
 		apply(t, s, store.Batch{Progress: []execution.Progress{
 			began(succeeded(0, at(2), "1"), at(1)), began(failed(1, at(3), "why"), at(2)),
 			running(2, at(1)), began(succeeded(2, at(3), ""), at(2)),
@@ -422,7 +422,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		wantSame(t, "changed", applied.Changed, []string{id(2)})
 		wantSame(t, "unknown", applied.Unknown, nil)
 		wantRecord(t, get(t, s, id(1)), queued(1))
-		// The step of the execution's own runner counts beside a forged one.
+		// The step of the execution's own runner counts, even next to a forged one.
 		applied = apply(t, s, store.Batch{
 			Progress: []execution.Progress{otherWorkflow, succeeded(1, epoch, "1"), otherWorkflow},
 		})

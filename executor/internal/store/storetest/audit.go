@@ -26,7 +26,7 @@ func audited(n int, account, workflow string) store.AuditEntry {
 	}
 }
 
-// dismissal returns the audit entry of a dead letter that is dismissed.
+// dismissal returns the audit entry for a dismissed dead letter.
 func dismissal(id string, message store.MessageKey) store.AuditEntry {
 	e := store.AuditEntry{
 		ID:        fmt.Sprint("of ", id),

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunBackup tests that a store can be backed up, and restored into another store. open opens an
+// RunBackup tests that a store can be backed up and restored into another store. open opens an
 // empty database; the suite closes it.
 func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
@@ -32,7 +32,7 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		if got := get(t, to, id(2)); got.Status != execution.Succeeded || got.Duplicates != 3 {
 			t.Errorf("%+v", got)
 		}
-		// A report that was applied is known, and a step that came early waits for its record.
+		// A report that was applied stays known, and an early step still waits for its record.
 		addDuplicates(t, to, "report", epoch, map[string]int64{id(2): 3})
 		apply(t, to, store.Batch{New: []store.Record{queued(7000)}})
 		if got := get(t, to, id(7000)); got.Status != execution.Running {
@@ -82,7 +82,7 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	})
 }
 
-// fill creates a database with content of each kind.
+// fill adds content of each kind to a database.
 func fill(t *testing.T, s store.Store) {
 	t.Helper()
 	record(t, s, several(1_201)...)
@@ -150,7 +150,8 @@ func wantSender(t *testing.T, s store.Store, want store.SenderSeen) {
 	}
 }
 
-// everyField returns a record without zero fields, except Duplicates, which are stored separately.
+// everyField returns a record in which no field is zero, except for Duplicates, which is stored
+// separately.
 func everyField(t *testing.T) store.Record {
 	t.Helper()
 	var r store.Record

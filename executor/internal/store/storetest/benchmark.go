@@ -10,18 +10,18 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// BenchmarkListNewest fills a store with records, one per second; of a hundred workflows in turn,
-// each record with a delivery ID of its own. One record in a hundred failed, the others succeeded.
-// So there are 50 records to list in the smallest fill, too.
+// Parameters of Fill, which adds records one second apart, for a hundred workflows in turn, each
+// with its own delivery ID. One record in a hundred has failed, and the others have succeeded,
+// which leaves 50 records to list even in the smallest fill.
 const (
 	fillWorkflows  = 100
 	fillFailed     = 100
-	fillDeliveryID = "delivery-" // and the number of the record, from 1
+	fillDeliveryID = "delivery-" // followed by the number of the record, starting at 1
 )
 
 const batchSize = 500
 
-// filled returns the n-th record of a fill.
+// filled returns the n-th record that Fill adds.
 func filled(n int) store.Record {
 	r := queued(n)
 	r.WorkflowID, r.DeliveryID = fmt.Sprint("workflow-", n%fillWorkflows),
@@ -34,7 +34,7 @@ func filled(n int) store.Record {
 	return r
 }
 
-// Fill records n records of a fill.
+// Fill adds n records to a store.
 func Fill(ctx context.Context, s store.Store, n int) error {
 	for first := 1; first <= n; first += 5_000 {
 		var batch store.Batch
@@ -48,7 +48,7 @@ func Fill(ctx context.Context, s store.Store, n int) error {
 	return nil
 }
 
-// These are the accounts of FillAccounts.
+// Accounts of FillAccounts.
 const (
 	OneWorkflow  = "of one workflow"
 	TwoWorkflows = "of two workflows"
@@ -56,9 +56,9 @@ const (
 	ManyNodes    = "of many nodes"
 )
 
-// FillAccounts records executions of four more accounts and returns them, the oldest first: a few
-// executions that are older than the executions of Fill, and one execution of each of 1,001 trigger
-// nodes, which are newer.
+// FillAccounts records executions of four more accounts and returns them, oldest first: a few
+// executions that are older than those of Fill, and one execution for each of 1,001 trigger nodes,
+// which are newer.
 func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	var all []store.Record
 	add := func(year int, account, workflow, node string) {
@@ -86,8 +86,8 @@ func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	return all, err
 }
 
-// BenchmarkListNewest lists the newest 50 of 10 thousand and of a million records. Both should take
-// the same time. -short leaves out the million.
+// BenchmarkListNewest lists the newest 50 of ten thousand and of a million records. Both should
+// take the same time. -short skips the million.
 func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 	b.Helper()
 	for _, size := range []int{10_000, 1_000_000} {
@@ -142,8 +142,8 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 }
 
 // BenchmarkApply records batches of 500. bare inserts the same records, in one transaction, into a
-// table of the same columns without keys or indexes. The metric x-bare is the ratio of the time of
-// Apply to the time of bare.
+// table with the same columns but without keys or indexes. The metric x-bare is the time of Apply
+// divided by the time of bare.
 func BenchmarkApply(
 	b *testing.B,
 	open func(b *testing.B) (s store.Store,
@@ -174,7 +174,7 @@ func BenchmarkApply(
 		b.ReportMetric(float64(applying)/float64(inserting), "x-bare")
 	})
 	b.Run("lives", func(b *testing.B) {
-		// Recorded, then running and succeeded in batches of their own.
+		// First recorded, then running and succeeded, in separate batches.
 		s, _ := open(b)
 		batches := 0
 		for b.Loop() {
@@ -204,7 +204,7 @@ func BenchmarkApply(
 	})
 }
 
-// unrelated returns a batch of records with IDs that are spread as the IDs of deliveries are.
+// unrelated returns a batch of records whose IDs are spread like those of deliveries.
 func unrelated(batch int) []store.Record {
 	records := make([]store.Record, batchSize)
 	for i := range records {

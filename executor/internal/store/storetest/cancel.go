@@ -93,7 +93,7 @@ var cancelTests = map[string]func(*testing.T, store.Store){
 				_, err := s.Apply(ctx, store.Batch{New: records})
 				done <- err
 			}()
-			for range 1 << (3 * round) { // the moment of the cancel moves on in each round
+			for range 1 << (3 * round) { // the context is canceled later in each round
 				_ = ctx.Err()
 			}
 			_ = s.Ping(t.Context())

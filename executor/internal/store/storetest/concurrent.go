@@ -63,8 +63,8 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// applyOverlapping lets each store, at the same time, apply the same messages in batches and orders
-// of its own. Together they must have the effect of a single store: each record changes exactly as
+// applyOverlapping makes all stores concurrently apply the same messages, each in different batches
+// and orders. Together they must have the effect of a single store: each record changes exactly as
 // often as its messages require.
 func applyOverlapping(t *testing.T, stores ...store.Store) {
 	t.Helper()
@@ -100,8 +100,8 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 					return err
 				}
 				count("new", applied.Changed)
-				// All three kinds are in one batch, together with the steps of the records that the
-				// others insert now.
+				// All three kinds are in one batch, together with steps of records that the other
+				// workers are inserting.
 				steps.New, steps.Unreadable = fresh.New, fresh.Unreadable
 				for range 20 {
 					// #nosec G404 -- a test's order.
@@ -129,7 +129,7 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// inParallel runs do n times at once and fails the test with their errors.
+// inParallel runs do n times concurrently and fails the test with its errors.
 func inParallel(t *testing.T, n int, do func(worker int) error) {
 	t.Helper()
 	var all sync.WaitGroup

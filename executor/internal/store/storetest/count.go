@@ -11,7 +11,7 @@ import (
 
 var countTests = map[string]func(*testing.T, store.Store){
 	"by steps that begin where 1970 says": func(t *testing.T, s store.Store) {
-		record(t, s, several(150)...) // one each second from 12:00:00.123456
+		record(t, s, several(150)...) // one per second from 12:00:00.123456
 		got := countByTime(t, s, store.Filter{}, time.Minute)
 		noon := epoch.Truncate(time.Hour)
 		want := []store.Count{

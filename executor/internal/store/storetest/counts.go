@@ -10,10 +10,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// noon is the minute of the epoch.
+// noon is the start of the epoch's minute.
 var noon = epoch.Truncate(time.Minute)
 
-// refusal returns n refusals in the m-th minute, the last of them s seconds into it.
+// refusal returns n refusals in the m-th minute, with the last one s seconds into it.
 func refusal(workflow, code string, m, s int, n int64) store.Refusal {
 	minute := noon.Add(time.Duration(m) * time.Minute)
 	return store.Refusal{
@@ -143,8 +143,7 @@ var countsTests = map[string]func(*testing.T, store.Store){
 		addDuplicates(t, s, "d2", epoch.Add(time.Minute), map[string]int64{id(1): 1})
 		addRefusals(t, s, "r", refusal("a", "token_invalid", 1, 1, 2),
 			refusal("b", "token_invalid", 1, 1, 5), refusal("", "not_found", 1, 1, 1))
-		// There is one record each second, beginning at the fraction of a second of the first one:
-		// 60 and 40.
+		// There is one record per second, at the fraction of a second of the first one: 60 and 40.
 		wantMinutes(t, s, noon, minute(0, "accepted", 58), minute(0, "deduplicated", 5),
 			minute(1, "accepted", 40), minute(1, "deduplicated", 1),
 			minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))
@@ -186,7 +185,7 @@ var countsTests = map[string]func(*testing.T, store.Store){
 		if err != nil || len(counts) != 9 || !counts[0].Minute.Equal(at(2)) {
 			t.Errorf("%v, %v", counts, err)
 		}
-		// The report's ID is of that age, too.
+		// The report's ID is of that age as well.
 		if _, err := s.PruneCounts(t.Context(), at(10), 100, 100); err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +209,7 @@ var countsTests = map[string]func(*testing.T, store.Store){
 					report = append(report,
 						refusal(fmt.Sprint("w", (i*7+worker)%20), "token_invalid", 0, i, 1))
 				}
-				// Every report comes from two workers.
+				// Every report is added by two workers.
 				if err := s.AddRefusals(t.Context(), fmt.Sprint("r", worker/2, n), epoch,
 					report); err != nil {
 					return err

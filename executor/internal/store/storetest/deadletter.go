@@ -21,8 +21,8 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		})
 		records[5].Status = execution.Rejected
 		record(t, s, records...)
-		// Records 0, 1 and 2 fail; 3 and 4 do not. The messages come between them, one at the time
-		// of 1.
+		// Records 0, 1 and 2 fail; 3 and 4 do not. The messages lie between them, one of them at
+		// the time of record 1.
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{
 				of(records[0], failed(0, epoch, "")), of(records[1], failed(1, epoch, "")),
@@ -118,7 +118,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("again: %q, %v", got, messageKeys)
 		}
 		wantCount(100, 3)
-		// Each dismissed dead letter is in the audit log once; the others are not.
+		// Each dismissed dead letter is in the audit log once; the others are not in it.
 		entries := auditOf(t, s, store.AuditFilter{})
 		slices.Sort(entries)
 		if want := []string{
@@ -139,7 +139,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			u.Subject != "executions.progress.q.wf.n" {
 			t.Errorf("%+v, %v", u, err)
 		}
-		// The same message again does not bring it back.
+		// Receiving the same message again does not bring it back.
 		apply(t, s, store.Batch{
 			Unreadable: []store.Unreadable{
 				{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch},
@@ -165,7 +165,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// requeueAtOnce lets each store, at the same time, requeue the same records.
+// requeueAtOnce makes all stores concurrently requeue the same records.
 func requeueAtOnce(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n = 30
@@ -176,7 +176,7 @@ func requeueAtOnce(t *testing.T, stores ...store.Store) {
 	var marked [n]atomic.Int32
 	inParallel(t, len(stores), func(worker int) error {
 		for i := range n {
-			// Each call marks two records at once, in an order of its own.
+			// Each call marks two records, in different orders.
 			mark := []store.Requeue{
 				{ID: id(i), As: fmt.Sprint("by ", worker)}, {
 					ID: id((i + 1) % n),
@@ -219,8 +219,9 @@ func markRequeued(t *testing.T, s store.Store, id, as string, want bool) {
 	}
 }
 
-// deadLetters reads the whole list by pages: an ID for each record, a sequence for each message.
-// For the next page, it keeps only the fields of the last dead letter that determine the order.
+// deadLetters reads the whole list page by page and returns an ID for each record and a sequence
+// for each message. To get the next page, it passes only the fields of the last dead letter that
+// determine the order.
 func deadLetters(
 	t *testing.T, s store.Store, filter store.DeadLetterFilter, size int,
 ) (names []string) {

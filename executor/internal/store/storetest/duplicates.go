@@ -16,7 +16,7 @@ var duplicateTests = map[string]func(*testing.T, store.Store){
 		addDuplicates(t, s, "late", epoch, map[string]int64{id(1): 3, id(2): 1})
 		wantDuplicates(t, s, 1, 5)
 		wantDuplicates(t, s, 2, 1)
-		record(t, s, queued(1), queued(9)) // a repetition resets nothing
+		record(t, s, queued(1), queued(9)) // a redelivery resets nothing
 		wantDuplicates(t, s, 1, 5)
 		wantDuplicates(t, s, 9, 4)
 	},
@@ -49,7 +49,7 @@ var duplicateTests = map[string]func(*testing.T, store.Store){
 				for i := range 20 {
 					counts[id(i)] = 1
 				}
-				// Every report comes from two reporters.
+				// Every report is added by two reporters.
 				if err := s.AddDuplicates(t.Context(), fmt.Sprint(reporter/2, n), epoch,
 					counts); err != nil {
 					return err

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// failureCause is the cause of an event for each failure, except those of the workflow "silent".
+// failureCause returns an event cause for each failure, except those of the workflow "silent".
 func failureCause(f store.Failure) *store.EventCause {
 	if f.WorkflowID == "silent" {
 		return nil
@@ -28,7 +28,7 @@ func failureCause(f store.Failure) *store.EventCause {
 	}
 }
 
-// causesOf returns the causes that wait, and leaves them.
+// causesOf returns the waiting causes without deciding them.
 func causesOf(t *testing.T, s store.Store) (found []store.EventCause) {
 	t.Helper()
 	if err := s.DecideEvents(t.Context(), epoch, epoch, func(
@@ -42,7 +42,8 @@ func causesOf(t *testing.T, s store.Store) (found []store.EventCause) {
 	return found
 }
 
-// decideAll replaces all causes by one event each, and returns the events that were decided before.
+// decideAll replaces all causes with one event each, and returns the events that were decided
+// before.
 func decideAll(t *testing.T, s store.Store, now time.Time) (before []store.Event) {
 	t.Helper()
 	if err := s.DecideEvents(t.Context(), now, epoch, func(
@@ -97,7 +98,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		record(t, s, queued(1), queued(2), queued(3), queued(4), silent)
 		hasCauses(t, s, true)
 		at := epoch.Add(time.Hour)
-		for range 2 { // the second one changes nothing
+		for range 2 { // the second round changes nothing
 			apply(t, s, store.Batch{Progress: []execution.Progress{
 				failed(1, at, "no\x00ne"), succeeded(2, at, "1"), of(silent, execution.Progress{
 					ID:     silent.ID,
@@ -180,7 +181,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			ids = append(ids, e.ID)
 		}
 		if !slices.Equal(ids, []string{two.ID, "failed:" + id(3)}) {
-			// The first one was published, and is old.
+			// The first one was published and is old.
 			t.Errorf("%q", ids)
 		}
 	},

@@ -10,14 +10,14 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// epoch is the time at which the suite's first record was accepted.
+// epoch is when the suite's first record was accepted.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
 
-// id returns the n-th ID; IDs sort as their numbers do.
+// id returns the n-th ID; IDs sort like their numbers.
 func id(n int) string { return fmt.Sprintf("%08x-0000-8000-8000-%012x", n, n) }
 
 // queued returns the n-th record: accepted n seconds after the epoch, with every field set that a
-// new record has.
+// new record can have.
 func queued(n int) store.Record {
 	return store.Record{
 		ID:             id(n),
@@ -37,7 +37,7 @@ func queued(n int) store.Record {
 	}
 }
 
-// several returns the records 0 to n-1, each changed by the given functions.
+// several returns the records 0 to n-1, each modified by the given functions.
 func several(n int, change ...func(int, *store.Record)) []store.Record {
 	records := make([]store.Record, n)
 	for i := range records {
@@ -49,8 +49,8 @@ func several(n int, change ...func(int, *store.Record)) []store.Record {
 	return records
 }
 
-// computed gives a record an ID that is computed from its delivery ID, as an ingress does, because
-// drivers store such IDs in another way.
+// computed gives a record an ID computed from its delivery ID, as an ingress does. Drivers store
+// the delivery IDs of such records differently.
 func computed(_ int, r *store.Record) {
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
 }
@@ -95,7 +95,7 @@ func failed(n int, at time.Time, why string) execution.Progress {
 	}
 }
 
-// of returns a step with the queue and the workflow of a record.
+// of returns a step with a record's queue and workflow.
 func of(r store.Record, step execution.Progress) execution.Progress {
 	step.Queue, step.WorkflowID = r.Queue, r.WorkflowID
 	return step
@@ -153,7 +153,7 @@ func prune(t *testing.T, s store.Store, before time.Time, limit int) int {
 	return n
 }
 
-// wantRecord compares every field.
+// wantRecord compares all fields.
 func wantRecord(t *testing.T, got, want store.Record) {
 	t.Helper()
 	if string(got.Output) != string(want.Output) || (got.Output == nil) != (want.Output == nil) {
@@ -170,7 +170,7 @@ func wantRecord(t *testing.T, got, want store.Record) {
 	}
 }
 
-// wantSame compares two lists, ignoring the order.
+// wantSame compares two lists, ignoring their order.
 func wantSame(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))

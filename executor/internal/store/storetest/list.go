@@ -17,8 +17,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 		records := several(30, func(i int, r *store.Record) {
 			r.AcceptedAt = epoch.Add(time.Duration(i/7) * time.Microsecond)
 		})
-		// The order is the order of bytes: letters come after digits, and no byte counts as
-		// negative.
+		// IDs are ordered by byte: letters come after digits, and no byte counts as negative.
 		for _, odd := range []string{"f", "9", "a", "7", "8"} {
 			r := queued(1)
 			r.ID, r.AcceptedAt = odd+r.ID[1:], epoch
@@ -121,7 +120,8 @@ var listTests = map[string]func(*testing.T, store.Store){
 				t.Fatalf("%+v: %q, want %q", filter, got, want)
 			}
 			if n%5 != 0 {
-				// The same conditions in the other order: a fifth of them has every pair of values.
+				// The same conditions in the opposite order: a fifth of them has every pair of
+				// values.
 				continue
 			}
 			slices.Reverse(want)
@@ -188,7 +188,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// oldest reads a whole list, the oldest first, by pages.
+// oldest reads a whole list, oldest first, page by page.
 func oldest(t *testing.T, s store.Store, filter store.Filter, size int) (all []string) {
 	t.Helper()
 	after := store.Position{}

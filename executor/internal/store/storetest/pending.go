@@ -20,7 +20,7 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		apply(t, s,
 			progress(failed(1, epoch.Add(2*time.Second), "late"),
 				failed(3, epoch.Add(3*time.Second), "bad \x00\xff")))
-		// Later, so it does not count.
+		// This step arrives later, so it does not count.
 		apply(t, s, progress(succeeded(3, epoch.Add(4*time.Second), "1")))
 		// The batch's own steps come after the kept steps.
 		applied = apply(t, s, store.Batch{
@@ -41,7 +41,7 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		for i, r := range want {
 			wantRecord(t, get(t, s, id(i)), r)
 		}
-		// The step was kept only until the record came.
+		// The step was kept only until its record arrived.
 		if n := prunePending(t, s); n != 0 {
 			t.Errorf("%d are still kept", n)
 		}
@@ -120,7 +120,7 @@ var lostTests = map[string]func(*testing.T, store.Store){
 		for i := range 4 {
 			lost = append(lost, store.Lost{ID: id(i), StreamSequence: queued(i).StreamSequence})
 		}
-		lost[3].StreamSequence++ // the record has moved meanwhile
+		lost[3].StreamSequence++ // the record has moved in the meantime
 		lost = append(lost, store.Lost{ID: id(9), StreamSequence: 1}, store.Lost{
 			ID:             "\x00",
 			StreamSequence: 1,
@@ -171,8 +171,8 @@ func prunePending(t *testing.T, s store.Store) int {
 	return n
 }
 
-// startsAndReportsAtOnce lets some stores record starts while others record their reports: no
-// report may be missed, whichever comes first.
+// startsAndReportsAtOnce makes some stores record starts while others record their reports. No
+// report may be missed, whichever arrives first.
 func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, batch = 600, 5
@@ -202,8 +202,8 @@ func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// TooMuchEarly tests an empty store. It applies steps of unknown executions before and after full,
-// which changes the store as if the maximum number of steps came between them.
+// TooMuchEarly tests an empty store. It applies steps of unknown executions before and after
+// calling full, which changes the store as if the maximum number of steps had arrived in between.
 func TooMuchEarly(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	apply(t, s, progress(running(0, epoch), succeeded(0, epoch, "0")))
@@ -212,7 +212,7 @@ func TooMuchEarly(t *testing.T, s store.Store, full func()) {
 		t.Errorf("dropped %d", applied.Dropped)
 	}
 	record(t, s, queued(0), queued(1))
-	for i := range 2 { // of the first, the second step was the younger one
+	for i := range 2 { // of the first execution, the second step was newer
 		if got := get(t, s, id(i)); got.Status != execution.Succeeded || !got.StartedAt.IsZero() {
 			t.Errorf("%+v", got)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// bucket is the bucket of these tests.
+// bucket is the bucket used in these tests.
 const bucket = "registry"
 
 var registryTests = map[string]func(*testing.T, store.Store){
@@ -43,7 +43,7 @@ var registryTests = map[string]func(*testing.T, store.Store){
 	"the newest revision of a record is kept": func(t *testing.T, s store.Store) {
 		keep(t, s, 0, 3, kept("a", 1, "first"), kept("b", 2, "b"), kept("a", 3, "second"))
 		keep(t, s, 3, 5, kept("b", 5, ""))
-		keep(t, s, 0, 2, kept("a", 1, "first"), kept("b", 2, "b")) // once more, by another executor
+		keep(t, s, 0, 2, kept("a", 1, "first"), kept("b", 2, "b")) // again, by another executor
 		wantCopy(t, s, 5, kept("a", 3, "second"), kept("b", 5, ""))
 		if at, err := s.RegistryPosition(t.Context(), "another"); err != nil ||
 			at != (store.RegistryPosition{}) {
@@ -98,7 +98,7 @@ var registryTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// kept returns a revision of a record. Without data, it is a deletion.
+// kept returns a revision of a record. Empty data makes it a deletion.
 func kept(key string, revision uint64, data string) store.RegistryRecord {
 	r := store.RegistryRecord{Bucket: bucket, Key: key, Revision: revision, Data: []byte(data)}
 	if data == "" {

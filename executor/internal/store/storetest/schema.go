@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// RunNewerSchema migrates an open store's database as another program would: the store refuses all
-// writes and reports why, and does not blame the data, until the migration turns out to be
+// RunNewerSchema migrates an open store's database as another program would. The store must reject
+// all writes and report why, without blaming the data, until the migration turns out to be
 // harmless.
 func RunNewerSchema(
 	t *testing.T, open func(t *testing.T) store.Store, run func(t *testing.T, statement string),
@@ -49,8 +49,8 @@ func RunNewerSchema(
 	}
 }
 
-// RefusesEarlier tests the error with which a driver refuses a database that was not made by the
-// baseline: one line that says what to do.
+// RefusesEarlier tests the error for a database that was not created by the baseline: one line that
+// describes what to do.
 func RefusesEarlier(t *testing.T, err error, version int64) {
 	t.Helper()
 	for _, want := range []string{

@@ -18,7 +18,7 @@ var sizeTests = map[string]func(*testing.T, store.Store){
 		if full.Records != records || !full.Oldest.Equal(queued(0).AcceptedAt) {
 			t.Errorf("%d records since %s: %+v", records, queued(0).AcceptedAt, full)
 		}
-		// A record takes more than 100 bytes in every driver, and less than 1,000.
+		// A record takes more than 100 and less than 1,000 bytes in every driver.
 		if grown := full.Bytes - empty.Bytes; grown < records*100 || grown > records*1_000 {
 			t.Errorf("%d records take %d bytes", records, grown)
 		}

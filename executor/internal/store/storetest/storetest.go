@@ -1,5 +1,5 @@
-// Package storetest is the suite that every store driver passes: the contract of
-// store.Store, sentence by sentence.
+// Package storetest is the test suite that every store driver must pass. It checks the contract of
+// store.Store sentence by sentence.
 package storetest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Run tests one store on its own. open opens an empty database; the suite closes it.
+// Run tests a single store. open opens an empty database; the suite closes it.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	groups := map[string]map[string]func(*testing.T, store.Store){
@@ -51,7 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 }
 
 // RunShared tests several stores on one database. create creates an empty database and returns a
-// function that opens it, each time as another process would.
+// function that opens it, each time as a separate process would.
 func RunShared(
 	t *testing.T, create func(t *testing.T) (open func(ctx context.Context) (store.Store, error)),
 ) {
@@ -64,7 +64,7 @@ func RunShared(
 	}
 }
 
-// closing closes a store at the end of the test.
+// closing closes a store when the test ends, and returns it.
 func closing(t *testing.T, s store.Store) store.Store {
 	t.Helper()
 	t.Cleanup(func() {

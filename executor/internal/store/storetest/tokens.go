@@ -22,12 +22,12 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 		record(t, s, used(4, "a", execution.Queued), used(7, "b", execution.Rejected),
 			used(9, "", execution.Queued))
 		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
-		// A repeated message is not a new use.
+		// A redelivered message is not another use.
 		again := used(5, "a", execution.Queued)
 		again.AcceptedAt = epoch.Add(time.Hour)
 		record(t, s, again)
 		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
-		// A token does not become unused when its records are deleted, either.
+		// Nor does a token become unused when its records are deleted.
 		prune(t, s, epoch.Add(24*time.Hour), 100)
 		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
 	},

@@ -12,7 +12,7 @@ import (
 
 var unreadableTests = map[string]func(*testing.T, store.Store){
 	"kept once, listed the newest first, by pages": func(t *testing.T, s store.Store) {
-		// Messages 4 and 3 came at the same time.
+		// Messages 4 and 3 were stored at the same time.
 		message := func(n uint64) store.Unreadable {
 			at := epoch.Add(time.Duration(max(n, 4)) * time.Second)
 			return store.Unreadable{StreamSequence: n, Subject: "subject", Reason: "reason", At: at}
@@ -71,7 +71,7 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 			store.MessageKey{StreamSequence: 2}); err != nil || got != want || !got.Refused() {
 			t.Errorf("%+v, %v", got, err)
 		}
-		for range 2 { // once more, nothing changes
+		for range 2 { // the second time, nothing changes
 			apply(t, s, store.Batch{
 				New:       []store.Record{queued(1)},
 				Recovered: []store.MessageKey{{StreamSequence: 2}, {StreamSequence: 99}},

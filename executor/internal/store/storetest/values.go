@@ -74,7 +74,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		if got := get(t, s, id(2)).Output; string(got) != broken {
 			t.Errorf("output %q", got)
 		}
-		// A record is found under the same text with which it was stored.
+		// A record is found by the same text that it was stored with.
 		if found := list(t, s, store.Filter{DeliveryID: broken}, store.Position{},
 			5); len(found) != 1 {
 			t.Errorf("found %d", len(found))

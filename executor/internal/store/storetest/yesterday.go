@@ -8,10 +8,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Yesterday tests a store whose database was created by the schema of the first release, with
-// these rows in it, and opened by the code of today:
-//   - Get(id(0)) is queued(0), with 3 repeats counted;
-//   - Get(id(1)) is queued(1), failed with "an error", started a second after it was accepted,
+// Yesterday tests a store whose database was created by the schema of the first release, with these
+// rows in it, and then opened by the current code:
+//   - Get(id(0)) is queued(0), with 3 duplicates counted;
+//   - Get(id(1)) is queued(1), failed with "an error", started one second after it was accepted and
 //     finished two seconds after;
 //   - report "report" has been applied; the token "token" was last used at the epoch.
 func Yesterday(t *testing.T, s store.Store) {

@@ -6,8 +6,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// Everything that was written after the copy is lost, and a promoted copy has a timeline of its
-// own.
+// Everything written after the copy is lost, and a promoted copy begins a new timeline.
 func TestPutBack(t *testing.T) {
 	t.Parallel()
 	s := pgtest.StartServer(t)
@@ -32,7 +31,7 @@ func TestPutBack(t *testing.T) {
 		if got := query("SELECT count(*) FROM kept"); got != "1" {
 			t.Errorf("promoted %v: %s rows, not the 1 of the copy", promoted, got)
 		}
-		// It takes writes.
+		// It accepts writes.
 		query("INSERT INTO kept VALUES (3)", "DELETE FROM kept WHERE n = 3", "CHECKPOINT")
 		if after := query("SELECT timeline_id FROM pg_control_checkpoint()"); (after != before) !=
 			promoted {
