@@ -1,4 +1,4 @@
-// Package bus connects hookstart's programs to NATS.
+// Package bus connects Hookstart's programs to NATS.
 package bus
 
 import (
@@ -23,31 +23,32 @@ type Options struct {
 	URL string
 	// Name is shown in the server's list of connections.
 	Name string
-	// Timeout bounds the wait for the first connection. Later reconnects are attempted for ever.
+	// Timeout limits how long Connect waits for the first connection. Later, reconnecting never
+	// gives up.
 	Timeout time.Duration
-	// CredsFile is a file with credentials: the seed of an NKey, or a JWT and a seed. "" means
-	// none.
+	// CredsFile is a file with credentials: the seed of an NKey, or a JWT and a seed. "" means no
+	// credentials.
 	CredsFile string
 	// CAFile is a file with the certificate authority of the servers. "" means the system's.
 	CAFile string
 	// Extra holds further options, such as nats.InProcessServer.
 	Extra []nats.Option
-	// Log receives later events of the connection. Required.
+	// Log receives later events of the connection. It is required.
 	Log logrus.FieldLogger
 	// Closed is called once if the connection is closed for good other than by its Close method: it
-	// does not reconnect any more, and the program has to be started anew. The error is the reason.
-	// nil means that the event is only logged.
+	// will not reconnect, and the program must be restarted. The error is the reason. nil means
+	// that the event is only logged.
 	Closed func(error)
 }
 
 // ErrClosed means that a connection is closed for good, other than by its Close method.
 var ErrClosed = errors.New("the connection to NATS is closed for good")
 
-// Connect waits for a server and connects to it. The connection reconnects for ever, and does not
-// buffer messages meanwhile: a message whose sender was told "no" would be stored after the
-// reconnect. There is one exception: if the server reports an error that nats.go does not know,
-// such as a violation of a max_payload that was lowered, nats.go closes the connection for good.
-// See Options.Closed.
+// Connect waits for a server and connects to it. The connection reconnects indefinitely. It does
+// not buffer messages while it is disconnected: otherwise, a message that the caller was told had
+// failed would still be stored after the reconnect. There is one exception: if the server reports
+// an error that nats.go does not know, such as a violation of a max_payload that has been lowered,
+// nats.go closes the connection for good. See Options.Closed.
 func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	if err := checkURLs(o.URL); err != nil {
 		return nil, err
@@ -57,7 +58,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	options := append([]nats.Option{
 		nats.Name(o.Name),
 		nats.MaxReconnects(-1),
-		// Without this option a connection that is refused twice is closed for good, even if
+		// Without this option, a connection that is refused twice is closed for good, even if the
 		// credentials are unknown only for a moment.
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(100 * time.Millisecond),
@@ -102,12 +103,12 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 			return nil,
 				fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is "+
 					"--nats-url right?", Redact(o.URL), o.Timeout, err)
-		case <-time.After(retryEvery): // begins now: a ticker's would compete with the end of ctx
+		case <-time.After(retryEvery): // begins now; a ticker would compete with the end of ctx
 		}
 	}
 }
 
-// closed reports that the connection was closed other than by its Close method.
+// closed handles the closing of the connection other than by its Close method.
 func (o *Options) closed(nc *nats.Conn) {
 	err := ErrClosed
 	if last := nc.LastError(); last != nil {
@@ -119,9 +120,9 @@ func (o *Options) closed(nc *nats.Conn) {
 	}
 }
 
-// A server whose host is lost does not close its connections. The connection is given up after the
-// third ping in a row without an answer, 2 to 3 seconds after the server's last message. A ping
-// costs 6 bytes each way.
+// A server whose host fails does not close its connections. The connection is given up after the
+// third ping in a row without a reply, 2 to 3 seconds after the server's last message. A ping costs
+// 6 bytes each way.
 const (
 	pingEvery = time.Second
 	maxPings  = 2
@@ -146,8 +147,8 @@ func credentials(file string) (nats.Option, error) {
 	return option, nil
 }
 
-// checkCA returns an error if a file has no usable certificates. Otherwise the connection would be
-// attempted again and again.
+// checkCA returns an error if a file contains no usable certificates. Without the check, Connect
+// would retry until its timeout.
 func checkCA(file string) error {
 	content, err := os.ReadFile(file) //nolint:gosec // the operator's own file
 	if err != nil {
@@ -159,7 +160,8 @@ func checkCA(file string) error {
 	return nil
 }
 
-// checkURLs returns an error for a URL that cannot be a server's, so that it is not waited for.
+// checkURLs returns an error for a URL that cannot be that of a server. Connect must not wait for
+// it.
 func checkURLs(urls string) error {
 	urls = strings.Trim(urls, ", ") // nats.go also ignores a superfluous comma
 	for text := range strings.SplitSeq(urls, ",") {
@@ -181,7 +183,7 @@ func checkURLs(urls string) error {
 	return nil
 }
 
-// Redact returns a list of NATS URLs without the user names, passwords and tokens in them.
+// Redact returns a list of NATS URLs without their user names, passwords and tokens.
 func Redact(urls string) string {
 	list := strings.Split(urls, ",")
 	for i, address := range list {

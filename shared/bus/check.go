@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// Check returns a check that asks the server for an answer. A connection that hangs looks healthy
-// until some pings have had no answer.
+// Check returns a check that requires a response from the server. A connection that hangs looks
+// healthy until several pings have gone unanswered.
 func Check(part string, nc *nats.Conn) ops.Check {
 	return ops.Check{Part: part, Ask: func(ctx context.Context) error {
 		if nc.IsClosed() {

@@ -1,4 +1,4 @@
-// Package child starts hookstart's programs as child processes of tools and tests. The children end
+// Package child starts Hookstart's programs as child processes of tools and tests. The children end
 // with their parent and do not receive the terminal's signals.
 package child
 
@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Process is a child process that runs or has run. Its methods may be called concurrently.
+// Process is a child process that is running or has run. Its methods may be called concurrently.
 type Process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
 }
 
-// Self returns the command that starts this binary again under another name, its role. The main or
-// TestMain of the binary finds the role in os.Args[0].
+// Self returns a command that starts this binary again under another name, its role. The binary's
+// main or TestMain finds the role in os.Args[0].
 func Self(role string, args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -30,10 +30,10 @@ func Self(role string, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Start starts the command, with Environment unless the command has an environment of its own. The
-// caller ends the process with Kill or Terminate. On Linux the process also ends when this process
-// ends, even by SIGKILL. Ctrl-C on the terminal does not reach it. A command with SysProcAttr set
-// decides all of this itself.
+// Start starts the command, with Environment unless the command has an environment set. The caller
+// must end the process with Kill or Terminate. On Linux, the process also ends when this process
+// ends, even by SIGKILL. Ctrl-C on the terminal does not reach it. If the command has SysProcAttr
+// set, only that determines these things.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Env == nil {
 		cmd.Env = Environment()
@@ -44,7 +44,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// Linux kills the child when the thread that started it ends, so keep that thread.
+		// Linux kills the child when the thread that started it exits, so keep the thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -60,15 +60,14 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// StartLogging is like Start. It appends what the process writes to stdout and stderr to the file
-// log.
+// StartLogging is like Start, but appends the process's stdout and stderr to the file log.
 func StartLogging(cmd *exec.Cmd, log string) (*Process, error) {
 	//nolint:gosec // a path of the caller's own
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // the process has its own copy
+	defer func() { _ = file.Close() }() // the process has a copy
 	cmd.Stdout, cmd.Stderr = file, file
 	return Start(cmd)
 }
@@ -76,25 +75,25 @@ func StartLogging(cmd *exec.Cmd, log string) (*Process, error) {
 // PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Exited returns a channel that is closed when the process has ended.
+// Exited returns a channel that is closed when the process has exited.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// State returns how the process ended. It must not be called before Exited is closed.
+// State returns how the process exited. It must not be called before Exited is closed.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
-// Signal sends a signal. It returns os.ErrProcessDone if the process has ended.
+// Signal sends a signal. It returns os.ErrProcessDone if the process has exited.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Kill sends SIGKILL, which also ends a stopped process, and returns when the process has ended.
+// Kill sends SIGKILL, which also ends a stopped process, and returns once the process has exited.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // fails only when it has ended
+	_ = p.cmd.Process.Kill() // fails only if it has exited
 	<-p.exited
 }
 
-// Terminate sends SIGTERM and returns when the process has ended. It returns an error if the
-// process failed or had to be killed.
+// Terminate sends SIGTERM and returns once the process has exited. It returns an error if the exit
+// code is not 0, or if the process did not exit within timeout and had to be killed.
 func (p *Process) Terminate(timeout time.Duration) error {
-	_ = p.Signal(syscall.SIGTERM) // fails only when it has ended
+	_ = p.Signal(syscall.SIGTERM) // fails only if it has exited
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
@@ -110,7 +109,7 @@ func (p *Process) Terminate(timeout time.Duration) error {
 }
 
 // Environment returns this process's environment without the variables that set flags of
-// hookstart's programs.
+// Hookstart's programs.
 func Environment() []string {
 	var kept []string
 	for _, variable := range os.Environ() {

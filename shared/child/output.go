@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// Output collects what a process writes and lets others wait for it. Its zero value can be used as
-// Stdout or Stderr of a command.
+// Output collects what a process writes and lets others wait for it. The zero value can be used as
+// the Stdout or Stderr of a command.
 type Output struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
-	grown chan struct{} // closed when there is more output; nil means that no call waits for it
+	grown chan struct{} // closed when there is more output; nil if no call is waiting
 }
 
 // Write implements io.Writer.
@@ -27,15 +27,15 @@ func (o *Output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// String returns everything that was written so far.
+// String returns everything written so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
-// Await waits until the output matches the pattern and returns the match with its groups. It
-// returns an error if p ends before that.
+// Await waits until the output matches the pattern, and returns the match with its groups. It
+// returns an error if p exits before that.
 func (o *Output) Await(ctx context.Context, p *Process, pattern *regexp.Regexp) ([]string, error) {
 	for ended := false; ; {
 		o.mu.Lock()
@@ -53,7 +53,7 @@ func (o *Output) Await(ctx context.Context, p *Process, pattern *regexp.Regexp) 
 		}
 		select {
 		case <-grown:
-		case <-p.Exited(): // all that it wrote is here
+		case <-p.Exited(): // its complete output is here
 			ended = true
 		case <-ctx.Done():
 			return nil, fmt.Errorf("did not write %s: %w", pattern, ctx.Err())

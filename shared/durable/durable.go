@@ -1,5 +1,5 @@
-// Package durable creates folders and files that survive a power cut: it syncs them, and the
-// folders that hold their names.
+// Package durable creates folders and files that survive a power cut: it syncs them and the folders
+// that contain them.
 package durable
 
 import (
@@ -12,16 +12,16 @@ import (
 	"syscall"
 )
 
-// MkdirAll is like os.MkdirAll, and syncs the folder and every parent that it creates. It also
-// syncs the folder above the first new one, since that holds the new name. A folder that exists
-// already is synced together with its parent: a power cut may have come between its creation and
-// its sync.
+// MkdirAll is like os.MkdirAll, and also syncs the folder and every parent that it creates, as well
+// as the folder above the first new one, which contains the new name. A folder that already exists
+// is also synced, together with its parent: a power cut may have come between its creation and its
+// sync.
 func MkdirAll(folder string, perm fs.FileMode) error {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return err
 	}
-	// Collect, from the folder upwards, the folders whose names are new.
+	// Collect the folders that contain new names, from the innermost upward.
 	changed := []string{folder, filepath.Dir(folder)}
 	for parent := filepath.Dir(folder); parent !=
 		filepath.Dir(parent); parent = filepath.Dir(parent) {
@@ -41,8 +41,8 @@ func MkdirAll(folder string, perm fs.FileMode) error {
 	return nil
 }
 
-// WriteFile is like os.WriteFile, but it replaces the file by a rename. Other processes, and a boot
-// after a power cut, find either the old file or the new one, each complete.
+// WriteFile is like os.WriteFile, but replaces the file by renaming. Other processes, and a boot
+// after a power cut, find either the complete old file or the complete new one.
 func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -50,7 +50,7 @@ func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = file.Close() // it may be closed already
+			_ = file.Close() // it may already be closed
 			_ = os.Remove(file.Name())
 		}
 	}()
@@ -67,7 +67,7 @@ func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 }
 
 // SyncFolder makes the names in a folder durable. It does nothing on systems where folders cannot
-// be synced, or if this user may not read the folder.
+// be synced, or if the user may not read the folder.
 func SyncFolder(folder string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -81,7 +81,7 @@ func SyncFolder(folder string) error {
 	}
 	err = f.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		err = nil // some network file systems know no such thing
+		err = nil // some network file systems do not support it
 	}
 	if err != nil {
 		err = fmt.Errorf("sync the folder %s: %w", folder, err)

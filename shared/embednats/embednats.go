@@ -1,5 +1,5 @@
-// Package embednats runs a NATS server with JetStream in this process. Tests use the package
-// natstest, which is built on it.
+// Package embednats runs a NATS server with JetStream in this process. Tests use package natstest,
+// which is built on it.
 package embednats
 
 import (
@@ -23,49 +23,50 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// ErrLocked means that another server uses the store folder. Errors of Start wrap it.
+// ErrLocked means that another server is using the store folder. Errors of Start wrap it.
 var ErrLocked = errors.New("in use by another hookstart process")
 
 // lockFile is the name of a file in the store folder that the running server locks. It is never
 // removed, because processes that wait for the lock must find the same file.
 const lockFile = "hookstart.lock"
 
-// routesTimeout is the maximum time to wait for the cluster's listener, which takes microseconds.
+// routesTimeout is how long to wait for the cluster's listener, which takes microseconds.
 const routesTimeout = 10 * time.Second
 
-// Options are the options of a server. Only StoreDir is required.
+// Options holds the options of a server. Only StoreDir is required.
 type Options struct {
-	// StoreDir is the folder of all streams, created with mode 0700. It is locked, so that one
-	// server at a time can use it.
+	// StoreDir is the folder of all streams. It is created with mode 0700, and locked because only
+	// one server at a time may use it.
 	StoreDir string
 
-	// Host is the address to listen on. "" means 127.0.0.1; any other address opens a server
+	// Host is the address to listen on. "" means 127.0.0.1. Any other address exposes a server
 	// without a password to the network.
 	Host string
 
-	// Port is the TCP port for clients. 0 means any free port, which ClientURL returns.
+	// Port is the TCP port for clients. 0 means any free port; see ClientURL.
 	Port int
 
-	// NoListener opens no port: only clients with InProcess can connect. It excludes Cluster.
+	// NoListener opens no port: only clients that use InProcess can connect. It cannot be combined
+	// with Cluster.
 	NoListener bool
 
 	// Name is the server's name, without spaces. "" means a random name. A cluster places streams
-	// by name: there the name is required, unique, and the same after every restart.
+	// by name: there, the name is required, must be unique, and must stay the same after a restart.
 	Name string
 
-	// Tags are labels of the server, by which streams are placed in a cluster, such as "zone:a".
+	// Tags holds labels of the server, such as "zone:a", that a cluster uses to place streams.
 	Tags []string
 
-	// SyncAlways syncs each message to the disk before it is acknowledged. Without it a message
+	// SyncAlways syncs each message to disk before it is acknowledged. Without it, a message
 	// survives a crash of the process, but a power cut can lose the last two minutes.
 	SyncAlways bool
 
-	// MaxPayload is the maximum size of a message in bytes, with its headers. 0 means the server's
-	// default, 1 MiB.
+	// MaxPayload is the maximum size of a message in bytes, including its headers. 0 means the
+	// server's default, 1 MiB.
 	MaxPayload int32
 
-	// MaxStore is the maximum size of all streams in bytes. 0 means three quarters of the space
-	// that is free at the start.
+	// MaxStore is the maximum total size of all streams in bytes. 0 means three quarters of the
+	// space that is free at the start.
 	MaxStore int64
 
 	// MonitorPort is the TCP port for /healthz and the server's metrics, on Host. 0 means none.
@@ -74,43 +75,43 @@ type Options struct {
 	// Cluster makes the server a node of a cluster. nil means that it runs alone.
 	Cluster *Cluster
 
-	// AfterLast reports whether a consumer begins after its stream's last message if the server
-	// cannot read its state. The other consumers begin with the first message. nil means that all
+	// AfterLast reports whether a consumer whose state the server cannot read begins after its
+	// stream's last message. Other such consumers begin with the first message. nil means that all
 	// of them do.
 	AfterLast func(stream, consumer string) bool `json:"-"`
 
 	// Log receives the server's log lines. It is called concurrently, must not block and must not
-	// call the Server. nil drops the lines: nothing goes to stdout or stderr.
+	// call the Server. nil discards the lines: nothing is written to stdout or stderr.
 	Log func(level slog.Level, line string) `json:"-"`
 }
 
 // Cluster describes how a node finds the other nodes.
 type Cluster struct {
-	Name   string   // name of the cluster, the same in every node
+	Name   string   // name of the cluster, the same for every node
 	Port   int      // port for the other nodes, on Options.Host; not 0
-	Routes []string // host:port of every node; the node's own may be among them
+	Routes []string // host:port of every node; may include the node's own
 
-	// Advertise is the host:port that other nodes are told to connect to, which a proxy between
-	// them needs. "" means the address on which the node listens. If it is set, clients are not
-	// told of the other nodes, which may have proxies, too.
+	// Advertise is the host:port that other nodes are told to connect to, which is needed if there
+	// is a proxy between them. "" means the address that the node listens on. If it is set, clients
+	// are not told about the other nodes, which may also have proxies.
 	Advertise string
 }
 
 // Server is a running server.
 type Server struct {
-	options Options // complete; Port is the actual port
+	options Options // with all defaults; Port is the actual port
 	lock    *flock.Flock
 	url     string
 	stop    sync.Once
 
 	mu      sync.Mutex
-	nats    *server.Server // the current server; Restart replaces it
+	nats    *server.Server // the running server; Restart replaces it
 	stopped bool
 }
 
-// Start starts a server and returns when its streams are recovered and clients can connect. Nodes
-// of a cluster may not have found each other yet. After an error, which is ErrLocked when another
-// server uses the folder, nothing runs.
+// Start starts a server and returns once its streams have been recovered and clients can connect.
+// The nodes of a cluster may not have found each other yet. After an error, nothing is running. The
+// error wraps ErrLocked if another server is using the folder.
 func Start(o Options) (*Server, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -135,12 +136,12 @@ func Start(o Options) (*Server, error) {
 	return s, nil
 }
 
-// complete returns the options with all defaults, or an error if they cannot work.
+// complete returns the options with all defaults, or an error if they are invalid.
 func (o Options) complete() (Options, error) {
 	if o.StoreDir == "" {
 		return o, errors.New("the NATS server needs a store folder")
 	}
-	// The path is absolute, so that a later chdir does not move the folder.
+	// Make the path absolute: a later chdir must not change which folder it is.
 	dir, err := filepath.Abs(o.StoreDir)
 	if err != nil {
 		return o, fmt.Errorf("store folder %s: %w", o.StoreDir, err)
@@ -163,7 +164,7 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// lockFolder creates the folder and locks it. nats-server does not do that, and two servers would
+// lockFolder creates the folder and locks it. nats-server itself does not, so two servers would
 // write to the same files.
 func lockFolder(dir string) (*flock.Flock, error) {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
@@ -186,7 +187,7 @@ func lockFolder(dir string) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// reason returns an error without its path, for messages that already name the path.
+// reason returns an error without its path, for messages that already contain the path.
 func reason(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
@@ -194,8 +195,9 @@ func reason(err error) error {
 	return err
 }
 
-// start runs a server in a locked folder, and starts it once more if it has to repair consumers in
-// between. In a cluster it repairs none, because the other nodes have their states.
+// start runs a server in a locked folder. If there are consumers to repair, it stops the server,
+// repairs them and runs the server again. In a cluster it does not repair any, because the other
+// nodes have their states.
 func start(o Options) (*server.Server, error) {
 	log := newLogger(o)
 	ns, err := run(o, log)
@@ -230,8 +232,8 @@ func run(o Options, log *logger) (*server.Server, error) {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
 
-	// From here on the server logs a failure as fatal and returns. Its own logger would end the
-	// process.
+	// From here on, the server logs a failure as fatal and returns. Its default logger would exit
+	// the process.
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
 
@@ -257,10 +259,11 @@ func checkPorts(o Options) error {
 	return nil
 }
 
-// busyFor is how long a port may be in use before that is an error. An earlier server may just be
-// ending, and a new process has the sockets of its parent until its program runs.
+// busyFor is how long a port may be in use before that is an error. An earlier server may be about
+// to exit, and a forked process holds its parent's sockets until its program runs.
 const busyFor = 500 * time.Millisecond
 
+// checkPort returns an error if a port stays in use for busyFor.
 func checkPort(what, host string, port int) error {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
@@ -319,8 +322,8 @@ func (o Options) natsOptions() (*server.Options, error) {
 	return so, nil
 }
 
-// awaitRoutes waits for the listener for other nodes, the only thing that the server opens in the
-// background. It returns the error that was fatal, or nil.
+// awaitRoutes waits for the listener for other nodes, the only one that the server opens in the
+// background. It returns the server's fatal error, if there is one.
 func awaitRoutes(ns *server.Server, o Options, fatal <-chan string) error {
 	failed := func(line string) error {
 		return fmt.Errorf("the NATS server did not start in %s: %s", o.StoreDir, line)
@@ -342,14 +345,14 @@ func awaitRoutes(ns *server.Server, o Options, fatal <-chan string) error {
 	}
 }
 
-// ClientURL returns the URL nats://host:port for clients, or "" with NoListener.
+// ClientURL returns the URL nats://host:port for clients, or "" if NoListener is set.
 func (s *Server) ClientURL() string { return s.url }
 
-// InProcess returns an option that connects a client of this process without a network:
+// InProcess returns an option that connects a client in this process without using the network:
 // nats.Connect("", s.InProcess()).
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s) }
 
-// InProcessConn makes a connection for the option InProcess.
+// InProcessConn creates a connection for the option InProcess.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.running().InProcessConn() }
 
 func (s *Server) running() *server.Server {
@@ -358,9 +361,9 @@ func (s *Server) running() *server.Server {
 	return s.nats
 }
 
-// Health returns an error that tells what keeps the server from working, or nil. A stream or a
-// consumer whose file could once not be written does not work until the server is restarted, even
-// when the disk has room again.
+// Health returns an error that describes what keeps the server from working, or nil. A stream or a
+// consumer whose file could not be written does not work again until the server is restarted, even
+// when there is space on the disk again.
 func (s *Server) Health() error {
 	if health := s.running().Healthz(nil); health.Status != "ok" {
 		return errors.New(health.Error)
@@ -369,7 +372,7 @@ func (s *Server) Health() error {
 }
 
 // Restart stops the server and starts it again on the same port. Clients reconnect, including those
-// of InProcess. After an error nothing runs. After Shutdown it does nothing.
+// that use InProcess. After an error, nothing is running. After Shutdown, Restart does nothing.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -386,8 +389,8 @@ func (s *Server) Restart() error {
 	return nil
 }
 
-// Shutdown stops the server, waits until everything is written, and unlocks the folder. Further
-// calls wait for the first one.
+// Shutdown stops the server, waits until everything has been written, and unlocks the folder.
+// Concurrent and later calls wait for the first one.
 func (s *Server) Shutdown() {
 	s.stop.Do(func() {
 		s.mu.Lock()
@@ -399,8 +402,8 @@ func (s *Server) Shutdown() {
 	})
 }
 
-// logger passes the server's lines to the hook. It keeps the first fatal line, and the consumers
-// whose states could not be read.
+// logger passes the server's log lines to the hook. It keeps the first fatal line, and the
+// consumers whose states could not be read.
 type logger struct {
 	hook  func(slog.Level, string)
 	fatal chan string // capacity 1

@@ -16,12 +16,12 @@ import (
 )
 
 // consumer is a consumer whose state the server could not read when it recovered its stream. A
-// power cut can leave a file behind that is empty, cut off or full of zeros. The server then goes
-// on without the consumer, and refuses to create it.
+// power cut can leave behind a file that is empty, truncated or full of zeros. The server then
+// continues without the consumer, and refuses to create it again.
 type consumer struct{ account, stream, name string }
 
-// unreadable returns the consumer that a warning of the server is about. ok is false if the warning
-// is about something else.
+// unreadable returns the consumer that a warning of the server is about, given the arguments of the
+// warning. ok is false if the warning is about something else.
 func unreadable(args []any) (c consumer, ok bool) {
 	if len(args) != 4 {
 		return c, false
@@ -37,8 +37,8 @@ func unreadable(args []any) (c consumer, ok bool) {
 	return c, c.account != "" && c.stream != "" && c.name != ""
 }
 
-// repair moves the file with the consumer's state aside, so that the consumer begins with the
-// stream's first message, or after its last one if AfterLast demands that. The server must not run.
+// repair moves the file with the consumer's state aside. The consumer then begins with the stream's
+// first message, or after its last one if AfterLast returns true. The server must not be running.
 func (o Options) repair(c consumer, last uint64) error {
 	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name,
 		"o.dat")
@@ -68,8 +68,8 @@ func (o Options) repair(c consumer, last uint64) error {
 func acknowledged(last uint64) []byte {
 	const magic, version = 22, 2
 	state := []byte{magic, version}
-	// The numbers are the last acknowledged and the last delivered message, each by the consumer's
-	// and the stream's sequence; nothing is pending or was redelivered.
+	// The numbers are the last acknowledged and the last delivered message, each as a consumer
+	// sequence and a stream sequence, and then the numbers of pending and of redelivered messages.
 	for _, number := range []uint64{last, last, last, last, 0, 0} {
 		state = binary.AppendUvarint(state, number)
 	}

@@ -1,5 +1,6 @@
-// Package lifecycle starts the parts of a process in order, waits for them, and stops them in the
-// reverse order. So a part can use the parts that were started before it for as long as it runs.
+// Package lifecycle starts the parts of a process in order, waits for them, and stops them in
+// reverse order. A part can therefore use the parts that were started before it for as long as it
+// runs.
 package lifecycle
 
 import (
@@ -7,17 +8,17 @@ import (
 	"slices"
 )
 
-// Parts holds the parts of a process. The zero value is empty and ready to use. One goroutine uses
-// it; only the parts themselves run concurrently.
+// Parts holds the parts of a process. The zero value is empty and ready to use. It must be used
+// from a single goroutine; only the parts themselves run concurrently.
 //
-// Each part that is started with Go or Start has a context of its own. The context ends together
-// with the context that the part was started with, or earlier, when it is the part's turn to stop.
+// Each part that is started with Go or Start has a separate context. It ends together with the
+// context that the part was started with, or earlier, when it is the part's turn to stop.
 type Parts struct {
 	stops    []func()
 	services []*Service
 }
 
-// Add adds a part that is running already. Stop calls stop once.
+// Add adds a part that is already running. Stop calls stop once.
 func (p *Parts) Add(stop func()) { p.stops = append(p.stops, stop) }
 
 // Go runs a part in the background. To stop it, Stop cancels its context and waits until run has
@@ -29,8 +30,8 @@ func (p *Parts) Go(ctx context.Context, run func(context.Context)) {
 	})
 }
 
-// Start runs a part that the process cannot do without: when run returns, Wait returns, too. run
-// calls ready at most once, as soon as others can use the part.
+// Start runs a part that the process cannot do without: when run returns, so does Wait. run calls
+// ready at most once, as soon as others can use the part.
 func (p *Parts) Start(
 	ctx context.Context, run func(ctx context.Context, ready func()) error,
 ) *Service {
@@ -58,7 +59,7 @@ func (p *Parts) background(ctx context.Context, run func(context.Context) error)
 }
 
 // Wait waits until ctx ends or a part that was started with Start returns. Then it stops all parts
-// and returns the error of the most recently started part that failed.
+// and returns the error of the most recently started part that failed, or nil if none did.
 func (p *Parts) Wait(ctx context.Context) error {
 	ended := make(chan struct{}, len(p.services))
 	for _, s := range p.services {
@@ -80,7 +81,7 @@ func (p *Parts) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops all parts, the last one first, and waits for each. Further calls do nothing.
+// Stop stops all parts, the last one first, and waits for each. Later calls do nothing.
 func (p *Parts) Stop() {
 	stops := p.stops
 	p.stops = nil
@@ -93,11 +94,11 @@ func (p *Parts) Stop() {
 type Service struct {
 	ready chan struct{}
 	ended chan struct{}
-	err   error // once ended is closed
+	err   error // valid once ended is closed
 }
 
-// Ready waits until the part is ready and returns nil, or the error of a part that ended before it
-// was ready, or the error of ctx.
+// Ready waits until the part is ready and returns nil. It returns the part's error if the part
+// ended before it was ready, or the error of ctx.
 func (s *Service) Ready(ctx context.Context) error {
 	select {
 	case <-s.ready:

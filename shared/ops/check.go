@@ -10,23 +10,23 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A fault shows in /readyz after checkEvery and checkTimeout at the latest: 3 s.
+// A fault shows in /readyz after at most checkEvery plus checkTimeout: 3 s.
 const (
 	checkEvery   = time.Second
 	checkTimeout = 2 * time.Second
 )
 
-// Check asks for one thing that a program needs for its work.
+// Check checks one thing that a program needs for its work.
 type Check struct {
-	// Part is the name of the thing in /readyz and in the log.
+	// Part is the name of that thing in /readyz and in the log.
 	Part string
-	// Ask returns nil if the part works, or an error that tells operators what is wrong. It must
-	// return when its context ends. One goroutine calls it.
+	// Ask returns nil if the part works, or an error that explains the problem to operators. It
+	// must return when its context ends. It is not called concurrently.
 	Ask func(ctx context.Context) error
 }
 
-// Watch runs each check once a second in a goroutine of its own, until stop is called, and reports
-// faults in o.Ready.
+// Watch runs each check once a second, each in a separate goroutine, until stop is called, and
+// reports faults in o.Ready.
 func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
@@ -40,7 +40,7 @@ func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check
 }
 
 func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
-	defer o.Ready.Ready(c.Part) // a service that stops reports that itself
+	defer o.Ready.Ready(c.Part) // a service that is stopping reports that itself
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	ready := true

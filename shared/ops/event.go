@@ -24,7 +24,7 @@ const (
 	textMember memberKind = iota
 	numberMember
 	boolMember
-	jsonMember // a text that is JSON already
+	jsonMember // a text that is already JSON
 )
 
 // Text returns a member with a string.
@@ -69,10 +69,10 @@ func (m Member) append(line []byte) []byte {
 // lineBuffers holds reusable buffers for lines.
 var lineBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }}
 
-// Event logs one line for something very frequent, such as a request. The line equals the line of
-// log.WithFields, but its members may have another order. For the log of a program it collects
-// lines and writes many at once, without the maps of logrus. Measured, that saves 17 allocations
-// and a tenth of the CPU of a request.
+// Event logs one line about something very frequent, such as a request. The line equals that of
+// log.WithFields, except that the members may be in a different order. For the log of a program,
+// Event collects lines and writes many at a time, without the maps of logrus. In measurements, that
+// saves 17 allocations and a tenth of the CPU time of a request.
 func Event(log *logrus.Logger, level logrus.Level, at time.Time, message string, members []Member) {
 	if !log.IsLevelEnabled(level) {
 		return

@@ -9,11 +9,11 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// jsonLines is a logrus formatter that writes the same lines as logrus.JSONFormatter, without
+// jsonLines is a logrus formatter that writes the same lines as logrus.JSONFormatter, but without
 // reflection, which caused a third of a request's allocations.
 type jsonLines struct{ program string }
 
-// own lists the members that every line has, in order.
+// own lists the members that every line has, sorted by name.
 var own = []string{"level", "msg", "program", "time"}
 
 // Format implements logrus.Formatter.
@@ -32,7 +32,7 @@ func (f jsonLines) Format(e *logrus.Entry) ([]byte, error) {
 	return f.append(line, e.Level, e.Time, e.Message, members), nil
 }
 
-// append appends a line to line, with the members in alphabetical order.
+// append appends a line to line, with the members sorted by name. It sorts members in place.
 func (f jsonLines) append(
 	line []byte, level logrus.Level, at time.Time, message string, members []Member,
 ) []byte {
@@ -76,7 +76,7 @@ func (f jsonLines) appendOwn(
 
 func appendName(line []byte, name string) []byte { return append(appendText(line, name), ':') }
 
-// memberOf returns a member with a value of any type.
+// memberOf returns a member for a value of any type.
 func memberOf(name string, value any) Member {
 	switch v := value.(type) {
 	case string:
@@ -97,13 +97,13 @@ func memberOf(name string, value any) Member {
 	return Member{Name: name, kind: jsonMember, text: string(text)}
 }
 
-// appendText appends a JSON string. Nearly all strings need no escapes.
+// appendText appends a string as JSON. Nearly all strings need no escaping.
 func appendText(line []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			quoted, err := json.Marshal(text)
 			if err != nil {
-				return append(line, `""`...) // a string always marshals
+				return append(line, `""`...) // a string can always be marshaled
 			}
 			return append(line, quoted...)
 		}

@@ -40,7 +40,7 @@ func (o *Ops) handler(log *logrus.Logger) http.Handler {
 		setLevel(w, r, log)
 	})
 
-	// There is no /debug/pprof/cmdline, because the command line may hold the admin token.
+	// There is no /debug/pprof/cmdline, because the command line may contain the admin token.
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
@@ -49,8 +49,8 @@ func (o *Ops) handler(log *logrus.Logger) http.Handler {
 	return mux
 }
 
-// byAddress refuses requests whose Host is neither an address nor localhost. Otherwise a web page
-// whose host name resolves to this machine could let a visitor's browser read profiles.
+// byAddress refuses requests whose Host is neither an IP address nor localhost. Otherwise a web
+// page whose host name resolves to this machine could make a visitor's browser read profiles.
 func byAddress(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -59,7 +59,7 @@ func byAddress(next http.Handler) http.Handler {
 		}
 		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
 		if err != nil && host != "" && !strings.EqualFold(host, "localhost") {
-			// HTTP/1.0 needs no host, browsers send one.
+			// HTTP/1.0 needs no host, but browsers always send one.
 			writeText(w, http.StatusMisdirectedRequest,
 				"this listener is on loopback: ask for its address or for localhost\n")
 			return
@@ -68,7 +68,8 @@ func byAddress(next http.Handler) http.Handler {
 	})
 }
 
-// setLevel sets the log level to the request's body, which takes the values of --log-level.
+// setLevel sets the log level to the request's body, which must be a value that --log-level
+// accepts.
 func setLevel(w http.ResponseWriter, r *http.Request, log *logrus.Logger) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64))
 	if err != nil {
@@ -82,8 +83,8 @@ func setLevel(w http.ResponseWriter, r *http.Request, log *logrus.Logger) {
 	}
 	before := log.GetLevel()
 	log.SetLevel(level)
-	// Log the change at a level that is written, so that a reader of the log sees why it became
-	// quieter or louder.
+	// Log the change at a level that is written before or after it, to explain to a reader of the
+	// log why it became quieter or louder.
 	log.WithFields(logrus.Fields{
 		"from": before.String(),
 		"to":   level.String(),

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// stderr receives the logs of all services of this process.
+// stderr receives the logs of all services in this process.
 var stderr = &lineWriter{out: os.Stderr}
 
-// Flush writes the collected lines of the log. Call it before the process ends.
+// Flush writes the collected lines of the log. It must be called before the process exits.
 func Flush() { stderr.flush() }
 
-// lateBy is the longest time for which an event's line is held back. A process that is killed loses
-// the lines of that time.
+// lateBy is how long an event's line may be held back. A process that is killed loses the lines of
+// that period.
 const lateBy = 5 * time.Millisecond
 
-// maxWaiting is the maximum number of bytes of lines that are held back.
+// maxWaiting is the maximum total size in bytes of the lines that are held back.
 const maxWaiting = 32 << 10
 
 // lineWriter collects lines and writes them together. It is safe for concurrent use.
@@ -27,10 +27,10 @@ type lineWriter struct {
 	mu      sync.Mutex
 	waiting []byte
 	written time.Time // when lines were last written
-	timer   bool      // whether a timer runs that will write the collected lines
+	timer   bool      // whether a timer is running that will write the collected lines
 }
 
-// Write writes a line at once, after the collected ones.
+// Write writes a line immediately, after the collected ones.
 func (w *lineWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,7 +38,7 @@ func (w *lineWriter) Write(line []byte) (int, error) {
 	return len(line), w.write()
 }
 
-// add writes a line at once, or collects it if others were written a moment ago.
+// add writes a line immediately, or collects it if others were written a moment ago.
 func (w *lineWriter) add(line []byte, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,6 +53,7 @@ func (w *lineWriter) add(line []byte, now time.Time) {
 	}
 }
 
+// flush writes the collected lines when the timer has expired or the process is about to exit.
 func (w *lineWriter) flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +62,7 @@ func (w *lineWriter) flush() {
 	_ = w.write()
 }
 
-// write writes the collected lines. The caller holds mu.
+// write writes the collected lines. The caller must hold mu.
 func (w *lineWriter) write() error {
 	if len(w.waiting) == 0 {
 		return nil

@@ -20,12 +20,12 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// Seconds holds the buckets of a duration between half a millisecond and 4 s, for scrapes without
-// native histograms.
+// Seconds holds buckets for durations between half a millisecond and 4 s, for scrapers that do not
+// support native histograms.
 var Seconds = prometheus.ExponentialBuckets(0.0005, 2, 14)
 
-// Histogram returns the options of a histogram of both kinds: a native one, precise to 10 % and of
-// bounded size, and a classic one with the given buckets.
+// Histogram returns the options of a histogram that is both native, with a precision of 10 % and a
+// bounded size, and classic, with the given buckets.
 func Histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name:                            name,

@@ -1,5 +1,5 @@
-// Package ops has a program's log and its operations listener: metrics, health, readiness, profiles
-// and the log level.
+// Package ops provides a program's log and its operations listener: metrics, health, readiness,
+// profiles and the log level.
 package ops
 
 import (
@@ -18,20 +18,20 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Version is the release of the program, or what git describes, and Commit the commit with its
-// time. The build sets them.
+// Version is the release of the program, or the output of git describe. Commit is the commit and
+// its time. The build sets both.
 var (
 	Version = "dev"
 	Commit  = "unknown"
 )
 
-// Readiness collects the reasons for which a program is not ready. It is safe for concurrent use.
+// Readiness collects why a program is not ready. It is safe for concurrent use.
 type Readiness struct {
 	mu      sync.Mutex
 	waiting map[string]string
 }
 
-// NotReady sets the reason for which a part is not ready.
+// NotReady marks a part as not ready and records why.
 func (r *Readiness) NotReady(part, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,7 @@ func (r *Readiness) Ready(part string) {
 	delete(r.waiting, part)
 }
 
-// Reasons returns one line for each part that is not ready.
+// Reasons returns one line for each part that is not ready, sorted.
 func (r *Readiness) Reasons() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,19 +64,20 @@ func (r *Readiness) Reasons() []string {
 type Ops struct {
 	// Metrics is the registry of the metrics that the process exposes.
 	Metrics *prometheus.Registry
-	// Ready collects the reasons for which the process is not ready.
+	// Ready collects why the process is not ready.
 	Ready *Readiness
-	// Traces makes spans. nil means that tracing is off, which costs nothing.
+	// Traces creates spans. nil means that tracing is off, which costs nothing.
 	Traces trace.TracerProvider
 }
 
-// New returns an Ops with the metrics of the Go runtime, the process and the build. It is ready.
+// New returns an Ops with the metrics of the Go runtime, the process and the build, in which
+// everything is ready.
 func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
 
-// Begin returns the log and the Ops of a service: the given ones, which stay the caller's, or new
-// ones, which are served on addr until stop is called.
+// Begin returns the log and the Ops of a service. Those that are given are returned unchanged and
+// stay the caller's. Otherwise it creates them, and serves the Ops on addr until stop is called.
 func Begin(
 	ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string,
 ) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
@@ -94,7 +95,7 @@ func Begin(
 	return o, log, bound, stop, err
 }
 
-// Serve serves o on addr until stop is called. It returns the address on which it listens.
+// Serve serves o on addr until stop is called. It returns the address that it listens on.
 func (o *Ops) Serve(
 	ctx context.Context, addr string, log *logrus.Logger,
 ) (bound string, stop func(), err error) {
@@ -120,15 +121,15 @@ func (o *Ops) Serve(
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
-			_ = server.Close() // a scrape or a profile that does not end must not hold up the exit
+			_ = server.Close() // a scrape or a profile that does not end must not delay the exit
 		}
 	}
 	return listener.Addr().String(), stop, nil
 }
 
-// Listen is like net.Listen for TCP, but its errors name the flag and say what to do. It refuses an
-// empty address, such as from an unset variable in a compose file: net would listen on every
-// interface.
+// Listen is like net.Listen for TCP, but its errors name the flag and advise what to do. It refuses
+// an empty address, for example from an unset variable in a compose file, because net would listen
+// on every interface.
 func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	if addr == "" {
 		return nil,
@@ -145,8 +146,8 @@ func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	return listener, nil
 }
 
-// rootCause removes the prefix "listen tcp 127.0.0.1:80: bind:" from an error, since the address is
-// in the message already.
+// rootCause removes the prefix "listen tcp 127.0.0.1:80: bind:" from an error, because the message
+// already contains the address.
 func rootCause(err error) error {
 	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		return operation.Err
@@ -156,8 +157,8 @@ func rootCause(err error) error {
 
 const levels = "error, warn, info or debug"
 
-// NewLog returns a log that writes to stderr: JSON lines, or readable lines on a terminal. Lines of
-// Event may be delayed, so call Flush before the process ends.
+// NewLog returns a log that writes to stderr: JSON lines, or human-readable lines on a terminal.
+// Lines of Event may be delayed, so call Flush before the process exits.
 func NewLog(program, level string) (*logrus.Logger, error) {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Slog returns a logger whose lines are written to log, for packages that know the standard
-// library's loggers only. Groups are not kept apart: their attributes are members of the line.
+// Slog returns a logger that writes to log, for packages that only support the standard library's
+// loggers. Groups are ignored: their attributes become members of the line like all others.
 func Slog(log logrus.FieldLogger) *slog.Logger { return slog.New(slogHandler{log}) }
 
 type slogHandler struct{ log logrus.FieldLogger }

@@ -1,5 +1,5 @@
 // Package otlp sends a program's spans to a collector if OpenTelemetry's standard variables request
-// it. The SDK reads the variables by itself: OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _CERTIFICATE,
+// it. The SDK reads these variables itself: OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _CERTIFICATE,
 // OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_….
 package otlp
 
@@ -22,13 +22,13 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// stopWait is the maximum duration of the last sending: an unavailable collector must not delay the
+// stopWait is how long sending the last spans may take: an unavailable collector must not delay the
 // exit.
 const stopWait = 2 * time.Second
 
 // Start returns the provider of a process's spans, or nil if tracing is off. stop sends the
-// remaining spans. Beyond a maximum number, waiting spans are dropped; the program never waits for
-// the collector.
+// remaining spans. If too many spans are waiting, further ones are dropped; the program never waits
+// for the collector.
 func Start(
 	ctx context.Context, service string, log logrus.FieldLogger,
 ) (provider trace.TracerProvider, stop func(), err error) {
@@ -63,10 +63,10 @@ func Start(
 	return p, stop, nil
 }
 
-// wanted reports whether OpenTelemetry's variables request spans. Without variables it returns
-// false: OpenTelemetry's own default, a collector on this machine, hardly ever exists.
+// wanted reports whether OpenTelemetry's variables request spans. It returns false if none is set:
+// OpenTelemetry's default, a collector on this machine, hardly ever exists.
 func wanted(getenv func(string) string) (bool, error) {
-	var given string // the name of the endpoint variable in force
+	var given string // name of the endpoint variable in effect
 	for _, name := range []string{
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT",
 	} {
@@ -96,7 +96,7 @@ func wanted(getenv func(string) string) (bool, error) {
 		}
 	}
 	if given != "" {
-		// The error does not use %w, because the URL may contain a password.
+		// The error does not wrap err, because the URL may contain a password.
 		if u, err := url.Parse(getenv(given)); err != nil ||
 			(u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 			return false, fmt.Errorf("%s must be like http://collector:4318", given)

@@ -1,9 +1,10 @@
-// Package probe lets an executor find out whether a URL leads to an ingress of its own
-// installation: by a header on a request that starts nothing, and a header on the usual answer.
+// Package probe lets an executor find out whether a URL leads to an ingress of its installation.
+// The executor sends a request that starts nothing, with a question in a header, and the ingress
+// answers in a header of the usual response.
 //
-// Each ingress makes a key and sends it to the executors over NATS. Questions and answers are
+// Each ingress creates a key and sends it to the executors over NATS. Questions and answers are
 // signed with it. So only an executor can ask, only an ingress of this installation can answer, and
-// strangers see nothing of it.
+// strangers notice nothing.
 package probe
 
 import (
@@ -16,12 +17,11 @@ import (
 	"sync"
 )
 
-// Header is the name of the header with the question in a request, and with the answer in its
-// response.
+// Header is the header that contains the question in a request and the answer in the response.
 const Header = "Hookstart-Probe"
 
-// maxKeys is the maximum number of ingresses that one question addresses; the one to which the URL
-// leads answers. If there are more ingresses, ask again.
+// maxKeys is the maximum number of ingresses that one question addresses. If there are more, ask
+// several questions: only the ingress that the URL leads to can answer.
 const maxKeys = 50
 
 // NewKey returns a new key for one ingress.
@@ -31,18 +31,18 @@ func NewKey() []byte {
 	return key
 }
 
-// Question is a question to the holders of any of some keys. It may be asked once.
+// Question is addressed to the ingresses that hold certain keys. It can be asked once.
 type Question struct {
 	nonce string
 	keys  [][]byte
 }
 
-// Ask returns a new question to the holders of any of the keys.
+// Ask returns a new question to the ingresses that hold the keys. Keys beyond maxKeys are ignored.
 func Ask(keys [][]byte) Question {
 	return Question{nonce: rand.Text(), keys: keys[:min(len(keys), maxKeys)]}
 }
 
-// Header returns the value of the header with the question.
+// Header returns the value of the header that contains the question.
 func (q Question) Header() string {
 	parts := []string{q.nonce}
 	for _, key := range q.keys {
@@ -51,33 +51,33 @@ func (q Question) Header() string {
 	return strings.Join(parts, ".")
 }
 
-// AnsweredBy reports whether the answer was made with one of the keys.
+// AnsweredBy reports whether an answer was made with one of the keys.
 func (q Question) AnsweredBy(answer string) bool {
 	return slices.ContainsFunc(q.keys, func(key []byte) bool {
 		return hmac.Equal([]byte(answer), []byte(sign(key, "answer", q.nonce)))
 	})
 }
 
-// Answerer answers the questions to one ingress. It is safe for concurrent use.
+// Answerer answers questions to one ingress. It is safe for concurrent use.
 type Answerer struct {
 	key []byte
 
 	mu    sync.Mutex
-	asked [remembered]string // the last questions' nonces
+	asked [remembered]string // the nonces of the last questions
 	next  int
 }
 
-// remembered is the number of nonces that are kept to refuse replays of questions.
+// remembered is the number of nonces that are kept to refuse replayed questions.
 const remembered = 1000
 
 // NewAnswerer returns an Answerer for questions that are signed with the key.
 func NewAnswerer(key []byte) *Answerer { return &Answerer{key: key} }
 
-// longest is the length of a question to maxKeys ingresses.
+// longest limits the length of a question in bytes. A question to maxKeys ingresses is shorter.
 const longest = 2 << 10
 
-// Answer returns the answer to a question, or "" if the question is malformed, was not signed with
-// this ingress's key, or was asked before.
+// Answer returns the answer to a question, or "" if the question is malformed, is not signed with
+// this ingress's key, or has been asked before.
 func (a *Answerer) Answer(question string) string {
 	if question == "" || len(question) > longest {
 		return ""
@@ -106,7 +106,7 @@ func (a *Answerer) first(nonce string) bool {
 	return true
 }
 
-// sign returns half of an HMAC, which is sufficient for a question that is asked once.
+// sign returns half of an HMAC, which is enough for a question that can be asked only once.
 func sign(key []byte, what, nonce string) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(what + " " + nonce))

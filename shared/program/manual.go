@@ -9,9 +9,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// writeManual writes the manual page of a program, in the macros of man(7): what --help says of it
-// and of each of its verbs. The command line is for everybody, section 1; services are for
-// administrators, section 8.
+// writeManual writes the manual page of a program with the macros of man(7). It contains the --help
+// texts of the program and of each of its verbs. The command line tool is for everybody and goes
+// into section 1; services are for administrators and go into section 8.
 func writeManual(w io.Writer, app *kong.Application, version string) error {
 	page := &manual{Writer: bufio.NewWriter(w)}
 	section := "8"
@@ -19,7 +19,7 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 		section = "1"
 	}
 	page.macro("TH", strings.ToUpper(app.Name), section, "", "hookstart "+version, "hookstart")
-	fmt.Fprintln(page, ".nh\n.ad l") // no word is cut, and a line with one word is not stretched
+	fmt.Fprintln(page, ".nh\n.ad l") // no hyphenation, and no stretching of lines
 	page.macro("SH", "NAME")
 	page.text(app.Name + " \\- " + escape(app.Help))
 	page.macro("SH", "SYNOPSIS")
@@ -47,8 +47,8 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 	return page.Flush()
 }
 
-// flagsOf returns the flags of a verb and of the verbs that it belongs to, without the flags of the
-// whole program.
+// flagsOf returns the flags of a verb and of the verbs above it, without those of the whole
+// program.
 func flagsOf(leaf *kong.Node) (all [][]*kong.Flag) {
 	for node := leaf; node != nil && node.Parent != nil; node = node.Parent {
 		all = append(all, visible(node.Flags))
@@ -65,7 +65,7 @@ func visible(flags []*kong.Flag) (shown []*kong.Flag) {
 	return shown
 }
 
-// manual writes lines of a manual page. Flush returns its first error.
+// manual writes lines of a manual page. Flush returns the first error.
 type manual struct{ *bufio.Writer }
 
 // macro writes a line like .SH NAME, with its arguments quoted.
@@ -77,8 +77,8 @@ func (m *manual) macro(name string, args ...string) {
 	fmt.Fprintln(m)
 }
 
-// text writes lines that are escaped already. A line that begins with a control character of roff
-// would be a macro.
+// text writes text that is already escaped. A line that begins with a control character of roff
+// would be a macro, so it is prefixed.
 func (m *manual) text(text string) {
 	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
 		line = strings.TrimSpace(line)
@@ -89,7 +89,7 @@ func (m *manual) text(text string) {
 	}
 }
 
-// preformatted writes text whose lines and columns stay as they are.
+// preformatted writes text and preserves its lines and columns.
 func (m *manual) preformatted(text string) {
 	if text == "" {
 		return
@@ -126,8 +126,8 @@ func (m *manual) entry(term, help, variables string) {
 	}
 }
 
-// escape returns a text in which roff's own characters are literal. A hyphen is a minus, so that an
-// option can be copied from the page. A list without spaces may continue on the next line after
+// escape returns a text in which the special characters of roff are literal. A hyphen becomes a
+// minus, so that an option can be copied from the page. A list without spaces may be broken after
 // each comma.
 func escape(text string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`, ", ", ", ", ",", `,\:`).Replace(text)

@@ -9,38 +9,38 @@ import (
 	"strings"
 )
 
-// gcPercent, leastRoom and heapRoom bound the garbage. gcPercent lets the heap grow to five times
-// the live data before a collection, and leastRoom lets it grow by that many bytes in any case,
-// because little is live and the memory of a request is short-lived. With Go's default the ingress
-// collects dozens of times a second under load, and each collection also empties the buffer pools.
-// With much live data, such as a million workflows, collections are rare anyway; then the heap
-// grows by heapRoom, and by leastPercent at least. GOGC overrides all of them.
+// gcPercent, leastRoom and heapRoom limit the garbage. gcPercent lets the heap grow to five times
+// the live data before a collection, and leastRoom lets it grow by at least that many bytes,
+// because there is little live data and the memory of a request is short-lived. With Go's default,
+// the ingress collects dozens of times a second under load, and each collection also empties the
+// buffer pools. With much live data, such as a million workflows, collections are rare anyway; then
+// the heap grows by heapRoom, but by no less than leastPercent. GOGC overrides all of them.
 const (
 	gcPercent    = 400
 	leastPercent = 30
 	leastRoom    = 64 << 20
 	heapRoom     = 192 << 20
-	// leastLive is the size in bytes that the Go runtime assumes as live if less is live: at 100
+	// leastLive is the minimum size in bytes of the live heap that the Go runtime assumes: at 100
 	// percent it never collects below 4 MB.
 	leastLive = 4 << 20
 )
 
-// gcPercentFor returns the GC percentage for the given number of live bytes.
+// gcPercentFor returns the GC percentage for a given number of live bytes.
 func gcPercentFor(live uint64) int {
 	live = max(live, leastLive)
 	//nolint:gosec // 1,600 at most
 	return int(max(leastPercent, leastRoom*100/live, min(gcPercent, heapRoom*100/live)))
 }
 
-// boundGarbage sets the percentage after each collection, by what the collection has left. Go has
-// no event for that, but it runs the finalizer of an object that a collection finds unused.
+// boundGarbage adjusts the percentage after each collection, according to how much is live. Go has
+// no event for that, but it runs the finalizer of an object that a collection finds unreachable.
 func boundGarbage() {
 	type witness struct{ percent int }
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	var collected func(*witness)
 	collected = func(w *witness) {
 		metrics.Read(live)
-		// Setting the percentage stops the program for a moment, so skip small changes.
+		// Setting the percentage stops the world for a moment, so skip small changes.
 		if percent := gcPercentFor(live[0].Value.Uint64()); percent*10 < w.percent*9 ||
 			percent*9 > w.percent*10 {
 			debug.SetGCPercent(percent)
@@ -53,7 +53,7 @@ func boundGarbage() {
 	runtime.SetFinalizer(&witness{first}, collected)
 }
 
-// tuneMemory configures the garbage collector by the available memory: in a container, the heap
+// tuneMemory configures the garbage collector for the available memory: in a container, the heap
 // stays below nine tenths of the limit. GOGC and GOMEMLIMIT override it.
 func tuneMemory() {
 	if _, set := os.LookupEnv("GOGC"); !set {
@@ -64,7 +64,7 @@ func tuneMemory() {
 	}
 	text, err := os.ReadFile("/sys/fs/cgroup/memory.max")
 	if err != nil {
-		return // no container, or no Linux
+		return // not in a container, or not on Linux
 	}
 	if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
 		debug.SetMemoryLimit(limit / 10 * 9)

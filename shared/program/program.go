@@ -1,4 +1,4 @@
-// Package program starts and ends every hookstart program: flags and environment variables,
+// Package program starts and ends every Hookstart program: flags and environment variables,
 // signals, errors and exit codes.
 package program
 
@@ -16,13 +16,13 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// EnvPrefix is the prefix of the environment variable of every flag: --nats-url is
-// HOOKSTART_NATS_URL.
+// EnvPrefix is the prefix of the environment variables for flags: --nats-url is HOOKSTART_NATS_URL.
 const EnvPrefix = "HOOKSTART"
 
 // Main fills a C, which is a struct with kong's tags, from the command line and the environment,
-// and calls run with it. The context of run ends at SIGINT or SIGTERM. Main exits with 0 if run
-// returns nil, with 1 if it fails, and with 2 for a bad flag. Every program has the flag --version.
+// and calls run with it. The context of run ends on SIGINT or SIGTERM. Main returns if run returns
+// nil; it exits with 1 if run fails, and with 2 for invalid usage. Every program has the flag
+// --version.
 func Main[C any](name, description string, run func(context.Context, C) error) {
 	var flags struct {
 		Config C `embed:""`
@@ -40,8 +40,8 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 		fail(name, fmt.Errorf("%w; see %s --help", err, name), 2)
 	}
 	tuneMemory()
-	// After the first signal the default handling is back, so a second signal ends the program at
-	// once.
+	// After the first signal the default handling is restored, so a second signal ends the program
+	// immediately.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	err = run(ctx, flags.Config)
@@ -51,8 +51,8 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 	}
 }
 
-// Parse fills config as Main does, from the given flags without the environment. Without flags it
-// sets the defaults.
+// Parse fills config like Main, but from the given flags only and not from the environment. Without
+// flags it sets the defaults.
 func Parse(config any, flags ...string) error {
 	parser, err := kong.New(config, Files)
 	if err != nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// licence is the text about the licence in --version, until the owner has chosen a licence.
+// licence describes the licence in --version, until the owner has chosen one.
 const licence = "none has been chosen yet: no permission beyond what the law gives"
 
-// Version is a set of flags that every program has: they print something and exit.
+// Version holds flags that every program has: they print something and exit.
 type Version struct {
 	Version versionFlag `help:"Print version, commit and build, and exit." env:"-"`
-	// Man makes the pages that packages ship; for people there is --help.
+	// Man prints the pages that packages ship; people use --help.
 	Man manFlag `help:"Print the manual page and exit." hidden:"" env:"-"`
 }
 
 type versionFlag bool
 
-// BeforeReset prints the version before anything else is looked at, as kong's own flag for it does.
+// BeforeReset prints the version before anything else is evaluated, like kong's own version flag.
 func (versionFlag) BeforeReset(app *kong.Kong) error {
 	_, err := fmt.Fprintf(app.Stdout, "%s %s\ncommit: %s\nbuilt with: %s for %s/%s\nlicence: %s\n",
 		app.Model.Name, ops.Version, ops.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH,

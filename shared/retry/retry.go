@@ -1,5 +1,5 @@
-// Package retry repeats questions to NATS, since a cluster does not answer while it elects a
-// leader, and has the waits that go with that.
+// Package retry repeats requests to NATS, because a cluster does not respond while it elects a
+// leader. It also provides the necessary delays.
 package retry
 
 import (
@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// AskTimeout bounds the wait for one answer. A cluster without a leader does not answer at all, so
-// the question has to be asked again.
+// AskTimeout limits the wait for one response. A cluster without a leader does not respond at all,
+// so the request must be retried.
 const AskTimeout = 2 * time.Second
 
-// Do calls question up to four times a second until it returns nil or the context ends. Then it
-// returns the last error.
+// Do calls question up to four times a second until it returns nil or ctx ends. It returns the
+// error of the last call. Each call's context ends after AskTimeout.
 func Do(ctx context.Context, question func(context.Context) error) (err error) {
 	Until(ctx, 250*time.Millisecond, func() bool {
 		asking, cancel := context.WithTimeout(ctx, AskTimeout)
@@ -24,8 +24,8 @@ func Do(ctx context.Context, question func(context.Context) error) (err error) {
 	return err
 }
 
-// Until calls done once in every interval until it returns true or the context ends. The first call
-// is at once, even if the context has ended.
+// Until calls done once per interval until it returns true or ctx ends. The first call is
+// immediate, even if ctx has already ended.
 func Until(ctx context.Context, every time.Duration, done func() bool) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -38,7 +38,7 @@ func Until(ctx context.Context, every time.Duration, done func() bool) {
 	}
 }
 
-// Every calls do at once and then once in every interval until the context ends.
+// Every calls do immediately, and then once per interval until ctx ends.
 func Every(ctx context.Context, interval time.Duration, do func()) {
 	Until(ctx, interval, func() bool {
 		do()
@@ -46,7 +46,7 @@ func Every(ctx context.Context, interval time.Duration, do func()) {
 	})
 }
 
-// Sleep waits for d, or until the context ends.
+// Sleep waits for d, or until ctx ends.
 func Sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -56,12 +56,12 @@ func Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// maxBackoff is the longest pause between two attempts, without the random part.
+// maxBackoff is the longest delay between two attempts, not including the random part.
 const maxBackoff = time.Second
 
-// Backoff returns the pause before the given attempt, which counts from 0: zero before the first
-// attempt, then 10 ms, doubled each time. Up to half as much is added at random, so that processes
-// that compete with each other do not stay in step.
+// Backoff returns the delay before the given attempt, counted from 0: zero before the first
+// attempt, then 10 ms, doubled each time, up to 1 s. Up to half as much is added at random, to keep
+// processes that compete with each other from staying in step.
 func Backoff(attempt int) time.Duration {
 	if attempt == 0 {
 		return 0
@@ -70,7 +70,7 @@ func Backoff(attempt int) time.Duration {
 	return rest + rand.N(rest/2) //nolint:gosec // it only has to differ
 }
 
-// SleepBackoff waits for Backoff(attempt). It returns the error of the context if that ends first.
+// SleepBackoff waits for Backoff(attempt). It returns the error of ctx if ctx ends first.
 func SleepBackoff(ctx context.Context, attempt int) error {
 	Sleep(ctx, Backoff(attempt))
 	return ctx.Err()

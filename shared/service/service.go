@@ -1,5 +1,5 @@
 // Package service implements what an ingress and an executor have in common: log, metrics,
-// readiness, traces, a listener with or without TLS, a connection to NATS, and an orderly end.
+// readiness, traces, a listener with or without TLS, a connection to NATS, and a graceful shutdown.
 package service
 
 import (
@@ -21,17 +21,17 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// Config configures a service. Its fields have the meaning of the fields with the same names in the
+// Config configures a service. Its fields have the same meaning as those with the same names in the
 // services' configurations.
 type Config struct {
 	Name   string // "ingress" or "executor": in logs, metrics and readiness
-	Serves string // what the service is, for people, such as "the webhook endpoint"
+	Serves string // what the service provides, for people, such as "the webhook endpoint"
 
-	Addr     string // address of the service; not used if Listener is set
-	OpsAddr  string // address of metrics and health checks; not used if Ops is set
-	LogLevel string // error, warn, info or debug; not used if Log is set
+	Addr     string // address of the service; ignored if Listener is set
+	OpsAddr  string // address of metrics and health checks; ignored if Ops is set
+	LogLevel string // error, warn, info or debug; ignored if Log is set
 
-	TLSCert string // certificate chain file; "" means that the service speaks plain HTTP
+	TLSCert string // certificate chain file; "" means plain HTTP
 	TLSKey  string // private key file of TLSCert
 
 	NATSURL     string        // URLs of the NATS servers, comma-separated
@@ -39,32 +39,32 @@ type Config struct {
 	NATSCA      string        // file with the servers' certificate authority; "" means the system's
 	NATSOptions []nats.Option // further options of the connection
 
-	ConnectTimeout time.Duration // maximum time for which Connect waits for a server
-	ShutdownGrace  time.Duration // time for which requests in flight may go on after ctx ends
+	ConnectTimeout time.Duration // how long Connect waits for a server
+	ShutdownGrace  time.Duration // how long requests in flight may continue after ctx ends
 
 	Listener net.Listener   // nil means that the service listens on Addr
-	Log      *logrus.Logger // nil means a log of its own
-	Ops      *ops.Ops       // nil means an endpoint of its own, served on OpsAddr
+	Log      *logrus.Logger // nil means that the service creates a log
+	Ops      *ops.Ops       // nil means that the service serves a separate endpoint on OpsAddr
 }
 
-// Service is a service that has begun. Its Parts stop in the reverse order.
+// Service is a service that has begun. Its Parts are stopped in reverse order.
 type Service struct {
 	lifecycle.Parts
-	Ops       *ops.Ops            // Config.Ops, or the service's own
-	Log       *logrus.Logger      // Config.Log, or the service's own
+	Ops       *ops.Ops            // Config.Ops, or the one that the service created
+	Log       *logrus.Logger      // Config.Log, or the one that the service created
 	NATS      *nats.Conn          // the connection; nil before Connect
-	JetStream jetstream.JetStream // the same connection; nil before Connect
+	JetStream jetstream.JetStream // for the same connection; nil before Connect
 
 	config   Config
 	listener net.Listener
-	serving  net.Listener // listener, with TLS if it has a certificate
+	serving  net.Listener // listener, with TLS if there is a certificate
 	opsAddr  string
-	closed   chan error // gets why the connection to NATS was closed for good
+	closed   chan error // receives the reason if the connection to NATS is closed for good
 }
 
-// Run begins a service and calls run, which connects it and serves until its context ends. All
-// parts have stopped when Run returns. Run returns nil if ctx has ended: that the caller ended the
-// service while it was starting is not a failure.
+// Run begins a service and calls run, which must connect it and serve until its context ends. All
+// parts have stopped when Run returns. If ctx has ended, Run returns nil: it is not a failure if
+// the caller ends the service while it is starting.
 func Run(ctx context.Context, c Config, run func(context.Context, *Service) error) error {
 	s := &Service{config: c}
 	defer s.Stop()
@@ -78,8 +78,8 @@ func Run(ctx context.Context, c Config, run func(context.Context, *Service) erro
 	return err
 }
 
-// begin listens before anything else, so that a port in use is reported at once. Requests are
-// served when everything is ready.
+// begin listens before anything else, so that a port in use is reported immediately. Requests are
+// served once everything is ready.
 func (s *Service) begin(ctx context.Context) (err error) {
 	c := s.config
 	var stopOps func()
@@ -106,8 +106,9 @@ func (s *Service) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// Connect connects to NATS and waits for that until ctx ends. If the connection is closed for good
-// later, Serve returns, so that a supervisor starts the program anew.
+// Connect connects to NATS. It waits until it is connected, ConnectTimeout has passed or ctx ends.
+// If the connection is later closed for good, Serve returns, and a supervisor can restart the
+// program.
 func (s *Service) Connect(ctx context.Context) (err error) {
 	c := s.config
 	s.closed = make(chan error, 1)
@@ -127,9 +128,9 @@ func (s *Service) Connect(ctx context.Context) (err error) {
 }
 
 // Serve serves requests and announces that the service is ready. It returns when ctx ends, when the
-// server fails, or when the connection to NATS is closed for good. By then requests in flight have
-// finished, for which they have ShutdownGrace, and all parts have stopped. about is added to the
-// announcement in the log. ready may be nil.
+// server fails, or when the connection to NATS is closed for good. Before it returns, it gives
+// requests in flight ShutdownGrace to finish, and stops all parts. about holds further fields of
+// the log line that announces the service. ready may be nil.
 func (s *Service) Serve(
 	ctx context.Context, server *http.Server, checks []ops.Check, about logrus.Fields, ready func(
 		addr, opsAddr string,
@@ -151,7 +152,7 @@ func (s *Service) Serve(
 	return s.Wait(ctx)
 }
 
-// watchConnection returns when the connection to NATS is closed for good.
+// watchConnection returns when the connection to NATS is closed for good, or when ctx ends.
 func (s *Service) watchConnection(ctx context.Context, _ func()) error {
 	select {
 	case err := <-s.closed:

@@ -1,5 +1,5 @@
-// Package terminal shows the progress of a tool: as one line that is rewritten on a terminal, as
-// plain lines in a file or a pipe.
+// Package terminal shows the progress of a tool: on a terminal as one line that is rewritten, in a
+// file or a pipe as plain lines.
 package terminal
 
 import (
@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// Is reports whether the file is a terminal.
+// Is reports whether out is a terminal.
 func Is(out io.Writer) bool {
 	file, isFile := out.(*os.File)
 	if !isFile {
@@ -22,13 +22,13 @@ func Is(out io.Writer) bool {
 type Line struct {
 	out     io.Writer
 	rewrite bool
-	open    bool // whether a line is shown that the next one replaces
+	open    bool // whether a line is shown that the next one will replace
 }
 
 // NewLine returns a Line that writes to out.
 func NewLine(out io.Writer) *Line { return &Line{out: out, rewrite: Is(out)} }
 
-// Rewrites reports whether a new text replaces the one before, so that it may be shown often.
+// Rewrites reports whether a new text replaces the previous one and may therefore be shown often.
 func (l *Line) Rewrites() bool { return l.rewrite }
 
 // Show shows a new text.
@@ -41,7 +41,7 @@ func (l *Line) Show(format string, args ...any) {
 	l.open = l.rewrite
 }
 
-// Done keeps the current text: what is written next begins on a new line.
+// Done keeps the current text: anything written next begins on a new line.
 func (l *Line) Done() {
 	if l.open {
 		_, _ = fmt.Fprintln(l.out)

@@ -1,5 +1,5 @@
-// Package tlsfiles lets a listener use TLS with a certificate file and a key file. It follows the
-// files when they are renewed, without a restart or a signal.
+// Package tlsfiles lets a listener use TLS with a certificate file and a key file. When the files
+// are renewed, it reloads them without a restart or a signal.
 package tlsfiles
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// lookEvery is the shortest time between two looks at the files.
+// lookEvery is the minimum interval between two checks of the files.
 const lookEvery = 10 * time.Second
 
 // Flags returns an error if only one of the two file names is set.
@@ -26,10 +26,10 @@ func Flags(certFile, keyFile string) error {
 	return nil
 }
 
-// Listen returns the listener with TLS over HTTP/1.1, and registers the metric
-// hookstart_{component}_certificate_expiry_timestamp_seconds. Without files it returns the listener
-// unchanged, and the metric is 0. A renewed certificate is used for connections that begin 10 s
-// later. If it cannot be read, that is logged and the old one stays in use.
+// Listen returns the listener with TLS for HTTP/1.1, and registers the metric
+// hookstart_{component}_certificate_expiry_timestamp_seconds. Without files, it returns the
+// listener unchanged, and the metric is 0. A renewed certificate is used for new connections after
+// at most 10 s. If it cannot be read, that is logged and the old one stays in use.
 func Listen(
 	listener net.Listener, certFile, keyFile, component string, metrics prometheus.Registerer,
 	log logrus.FieldLogger,
@@ -63,17 +63,18 @@ type files struct {
 
 	mu     sync.Mutex
 	loaded *tls.Certificate
-	seen   [2]state // the state of both files when they were read
+	seen   [2]state // the states of both files when they were loaded
 	looked time.Time
 }
 
-// state identifies one version of a file: replacing the file changes it.
+// state identifies a version of a file: replacing the file changes it.
 type state struct {
 	modified time.Time
 	size     int64
 }
 
-// current returns the certificate in the files, at most ten seconds old.
+// current returns the certificate. It reloads the files if they have changed and were last checked
+// at least lookEvery ago.
 func (f *files) current() *tls.Certificate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,8 +97,8 @@ func (f *files) load() error {
 	return f.loadLocked()
 }
 
-// loadLocked remembers the state of the files only if certificate and key belong together, so that
-// it looks again otherwise.
+// loadLocked loads the files. It records their states only if the certificate and the key belong
+// together, so that it is tried again otherwise. The caller must hold mu.
 func (f *files) loadLocked() error {
 	seen := f.states()
 	loaded, err := tls.LoadX509KeyPair(f.cert, f.key)
@@ -108,6 +109,7 @@ func (f *files) loadLocked() error {
 	return nil
 }
 
+// states returns the current states of both files. The state of a missing file is zero.
 func (f *files) states() (states [2]state) {
 	for i, name := range []string{f.cert, f.key} {
 		if info, err := os.Stat(name); err == nil {

@@ -1,13 +1,13 @@
-// Package tracing defines the form of hookstart's spans, and how a span travels in a message: in
-// its header traceparent. It links only OpenTelemetry's API; shared/otlp sends spans.
+// Package tracing defines the form of Hookstart's spans, and how a span is propagated in a message:
+// in its header traceparent. It imports only OpenTelemetry's API; shared/otlp sends spans.
 //
-// # What a span says
+// # The content of a span
 //
-// Names and attributes follow OpenTelemetry's semantic conventions; others begin with
-// hookstart. There are as many span names as kinds of messages and methods. No span contains
-// secrets or anything that a stranger chose: no URL, path or query (which contains the token), no
-// header, no body, no output. IDs of workflows and executions become attributes once they are known
-// to be such.
+// Names and attributes follow OpenTelemetry's semantic conventions; other attributes begin with
+// hookstart. The number of span names is limited by the kinds of messages and methods. A span never
+// contains secrets or anything that a stranger chose: no URL, path or query (which contains the
+// token), no header, no body and no output. IDs of workflows and executions become attributes only
+// once they have been validated.
 package tracing
 
 import (
@@ -21,12 +21,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The attributes that the semantic conventions do not define.
+// Attributes that the semantic conventions do not define.
 const (
 	WorkflowID   = attribute.Key("hookstart.workflow.id")
 	NodeID       = attribute.Key("hookstart.node.id")
 	ExecutionID  = attribute.Key("hookstart.execution.id")
-	Code         = attribute.Key("hookstart.code")         // the code of a refusal
+	Code         = attribute.Key("hookstart.code")         // code of a refusal
 	Deduplicated = attribute.Key("hookstart.deduplicated") // whether it was a repeat
 	Attempt      = attribute.Key("hookstart.attempt")
 )
@@ -34,8 +34,8 @@ const (
 // system is the messaging system.
 var system = semconv.MessagingSystemKey.String("nats")
 
-// Tracer returns the tracer of one of hookstart's packages, or nil if there is no provider, which
-// means that tracing is off.
+// Tracer returns the tracer for one of Hookstart's packages, or nil if provider is nil, which means
+// that tracing is off.
 func Tracer(provider trace.TracerProvider, folder string) trace.Tracer {
 	if provider == nil {
 		return nil
@@ -44,7 +44,7 @@ func Tracer(provider trace.TracerProvider, folder string) trace.Tracer {
 		trace.WithSchemaURL(semconv.SchemaURL))
 }
 
-// traceparent is a carrier for OpenTelemetry's propagator that has only the header traceparent.
+// traceparent is a carrier for OpenTelemetry's propagator. It holds only the header traceparent.
 type traceparent string
 
 func (t *traceparent) Get(name string) string {
@@ -62,8 +62,8 @@ func (t *traceparent) Set(name, value string) {
 
 func (t *traceparent) Keys() []string { return []string{"traceparent"} }
 
-// WithParent returns a context with the span of a traceparent as a remote parent. It returns ctx if
-// the traceparent is invalid.
+// WithParent returns a context with the span of a traceparent as its remote parent. It returns ctx
+// if the traceparent is invalid.
 func WithParent(ctx context.Context, text string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, (*traceparent)(&text))
 }
@@ -75,7 +75,7 @@ func Traceparent(ctx context.Context) string {
 	return string(carrier)
 }
 
-// StartSend begins the span of publishing a message to the stream. The message carries it.
+// StartSend begins the span of publishing a message to a stream. The message is to carry that span.
 func StartSend(
 	ctx context.Context, tracer trace.Tracer, subject, executionID string,
 ) (context.Context, trace.Span) {
@@ -88,8 +88,8 @@ func StartSend(
 		))
 }
 
-// StartProcess begins the span of processing a message, as a child of the message's span. The
-// span's name begins with operation.
+// StartProcess begins the span of processing a message, as a child of the span that the message
+// carries (parent). The span's name begins with operation.
 func StartProcess(
 	ctx context.Context, tracer trace.Tracer,
 	operation, consumer, parent, subject, executionID string, options ...trace.SpanStartOption,
@@ -104,8 +104,8 @@ func StartProcess(
 		))...)
 }
 
-// StartBatch begins the span of processing many messages. It belongs to no message's trace; links
-// refer to their spans.
+// StartBatch begins the span of processing many messages. It is the root of a new trace; links
+// refer to the messages' spans.
 func StartBatch(
 	ctx context.Context, tracer trace.Tracer, operation, stream, consumer string, messages int,
 	links []trace.Link, options ...trace.SpanStartOption,
@@ -121,16 +121,16 @@ func StartBatch(
 			))...)
 }
 
-// Fail marks a span as failed. kind is one of few values; why is for people, cut to its first line,
-// without the stack of a panic.
+// Fail marks a span as failed. kind must be one of a few values. why is for people; only its first
+// line is used, without the stack of a panic.
 func Fail(span trace.Span, kind, why string) {
 	why, _, _ = strings.Cut(why, "\n")
 	span.SetStatus(codes.Error, why)
 	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
 }
 
-// template returns a subject with names in place of its IDs:
-// executions.start.{queue}.{workflowId}.{nodeId}.
+// template returns a subject with placeholders instead of IDs:
+// executions.start.{queue}.{workflowId}.{nodeId}. It returns "_OTHER" for an unknown subject.
 func template(subject string) string {
 	_, rest, _ := strings.Cut(subject, ".")
 	kind, rest, _ := strings.Cut(rest, ".")

@@ -2,7 +2,7 @@
 // share: refusal codes, header names and limits.
 package webhook
 
-// Code is the reason for which a request was refused. Codes are part of the contract with senders.
+// Code says why a request was refused. Codes are part of the contract with senders.
 type Code string
 
 // The refusal codes, in the order in which the causes are checked.
@@ -16,7 +16,7 @@ const (
 	TokenInvalid      Code = "token_invalid"
 	WebhooksNotInPlan Code = "webhooks_not_in_plan"
 	PlanLimitExceeded Code = "plan_limit_exceeded"
-	SignatureMissing  Code = "signature_missing" // checked after the body is read
+	SignatureMissing  Code = "signature_missing" // checked after the body has been read
 	SignatureInvalid  Code = "signature_invalid"
 	SignatureExpired  Code = "signature_expired"
 	RateLimited       Code = "rate_limited"
@@ -27,7 +27,7 @@ const (
 	Unavailable       Code = "unavailable"
 	Overloaded        Code = "overloaded"
 	StorageFull       Code = "storage_full"
-	// RunFailed is not a refusal: the execution was started, but its output cannot be the answer.
+	// RunFailed is not a refusal: the execution was started, but its output cannot be the response.
 	RunFailed Code = "run_failed"
 	Internal  Code = "internal"
 )
@@ -43,20 +43,20 @@ func Codes() []Code {
 	}
 }
 
-// MaxBodyBytes is the default limit of a body's length in bytes.
+// MaxBodyBytes is the default limit on the length of a body in bytes.
 const MaxBodyBytes = 102_400
 
-// HeaderExecutionID is set on every answer of the endpoint that has an execution ID.
+// HeaderExecutionID is set on every response of the endpoint that has an execution ID.
 const HeaderExecutionID = "Hookstart-Execution-Id"
 
 // FirstDeliveryIDHeaders returns the headers that are searched for a delivery ID before all others,
-// whatever is configured.
+// regardless of the configuration.
 func FirstDeliveryIDHeaders() []string {
 	return []string{"X-Webhook-Delivery-Id", "X-Partner-Delivery"}
 }
 
 // DefaultDeliveryIDHeaders returns the default list of headers that are searched for a delivery ID
-// after the first ones. They are the headers of code hosts, Standard Webhooks and other widespread
+// after the first ones. They are those of code hosts, Standard Webhooks and other widespread
 // senders. Each identifies the delivery and stays the same when the delivery is repeated. Headers
 // that identify the hook (X-Gitlab-Webhook-UUID, X-Gitlab-Event-UUID, X-Hook-UUID) or that proxies
 // set (X-Request-Id) must not be in the list: all deliveries after the first would be taken for
@@ -71,7 +71,7 @@ func DefaultDeliveryIDHeaders() []string {
 }
 
 // SecretHeaders returns the headers that are never passed on to a runner: credentials, and secrets
-// that a sender sends in clear.
+// that a sender sends in plain text.
 func SecretHeaders() []string {
 	return []string{
 		"Authorization", "Cookie", "Proxy-Authorization", "X-Gitlab-Token", "X-Goog-Channel-Token",

@@ -13,15 +13,14 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// Bounds of the time until a process writes what a test waits for, and until it ends after SIGTERM.
+// Limits on how long a test waits for output of a process, and for its exit after SIGTERM.
 const (
 	awaitTimeout = 2 * time.Minute
 	endTimeout   = 60 * time.Second
 )
 
-// Main runs tests without the environment variables that set flags of hookstart's programs, so that
-// the environment of the person who tests has no influence. Variables that tests themselves read
-// are kept.
+// Main runs tests without the environment variables that set flags of Hookstart's programs, so that
+// a developer's environment cannot influence them. Variables that tests themselves read are kept.
 type Main struct{ *testing.M }
 
 // Run implements the Run method of testscript.TestingM.
@@ -33,11 +32,11 @@ func (m Main) Run() int {
 			_ = os.Unsetenv(name)
 		}
 	}
-	_ = os.Unsetenv("GOGC") // of "make test": programs collect garbage as they do elsewhere
+	_ = os.Unsetenv("GOGC") // set by "make test"; programs should collect garbage as usual
 	return m.M.Run()
 }
 
-// Process is a program that runs until the end of the test, or until the test ends it.
+// Process is a program that runs until the test ends or terminates it.
 type Process struct {
 	*child.Process
 	t      *testing.T
@@ -45,7 +44,7 @@ type Process struct {
 	output *child.Output
 }
 
-// Launch starts a command, with this process's environment unless the command has its own. A data
+// Launch starts a command, with this process's environment unless the command has one set. A data
 // race in the process fails the test.
 func Launch(t *testing.T, cmd *exec.Cmd) *Process {
 	t.Helper()
@@ -71,11 +70,11 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Output returns what the process has written to stdout and stderr.
+// Output returns everything that the process has written to stdout and stderr.
 func (p *Process) Output() string { return p.output.String() }
 
-// Await waits until the output of the process matches the pattern and returns the first group of
-// the match.
+// Await waits until the process's output matches the pattern, and returns the first group of the
+// match.
 func (p *Process) Await(pattern string) string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), awaitTimeout)
@@ -95,7 +94,7 @@ func (p *Process) Terminate() {
 	}
 }
 
-// AwaitEnd waits until the process has ended by itself. The test fails unless its exit code is 0.
+// AwaitEnd waits until the process exits. The test fails unless its exit code is 0.
 func (p *Process) AwaitEnd() {
 	p.t.Helper()
 	select {

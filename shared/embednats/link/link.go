@@ -1,4 +1,4 @@
-// Package link is a proxy between two programs that can be silenced and cut, as a network can.
+// Package link is a proxy between two programs that can fail in the ways that a network can.
 package link
 
 import (
@@ -13,13 +13,13 @@ type Link struct {
 	to       string
 
 	mu     sync.Mutex
-	silent chan struct{} // closed when bytes may flow; open while the link is silent
+	silent chan struct{} // closed while bytes may flow; open while the link is silent
 	broken bool          // whether connections are refused
 	conns  map[net.Conn]struct{}
 }
 
-// New listens on a free port of 127.0.0.1 and forwards to an address, or to the socket at a path,
-// until Close.
+// New listens on a free port of 127.0.0.1 and forwards to an address, or to the Unix socket at a
+// path, until Close.
 func New(to string) (*Link, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not block
 	if err != nil {
@@ -40,7 +40,7 @@ func New(to string) (*Link, error) {
 func (l *Link) Addr() string { return l.listener.Addr().String() }
 
 // Silence holds back every byte, like a network that loses all packets. The bytes arrive after
-// Heal, unless Cut comes first.
+// Heal, unless Cut is called first.
 func (l *Link) Silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *Link) Cut() {
 	}
 }
 
-// Heal ends Silence and Cut.
+// Heal undoes Silence and Cut.
 func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *Link) Heal() {
 	}
 }
 
-// Close ends the link, with all connections.
+// Close closes the link and all its connections.
 func (l *Link) Close() {
 	l.Cut()
 	l.Heal()
@@ -89,7 +89,7 @@ func (l *Link) accept() {
 // join copies between a client's connection and a new connection to the server.
 func (l *Link) join(from net.Conn) {
 	defer func() { _ = from.Close() }()
-	l.pass() // not even a connection is made while the link is silent
+	l.pass() // while the link is silent, not even a connection is made
 	network := "tcp"
 	if strings.HasPrefix(l.to, "/") {
 		network = "unix"
@@ -114,7 +114,7 @@ func (l *Link) join(from net.Conn) {
 	<-done
 }
 
-// copy copies bytes until either connection ends.
+// copy copies bytes until either connection is closed.
 func (l *Link) copy(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -139,6 +139,7 @@ func (l *Link) pass() {
 	<-silent
 }
 
+// keep registers connections for Cut. It reports whether the link accepts connections.
 func (l *Link) keep(conns ...net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

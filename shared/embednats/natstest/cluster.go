@@ -18,25 +18,25 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// clusterTimeout is the maximum time of every wait. When a leader is killed or paused, the others
-// elect another one after 4 to 9 s.
+// clusterTimeout is the maximum duration of every wait. When a leader is killed or paused, the
+// others elect a new one after 4 to 9 s.
 const clusterTimeout = 30 * time.Second
 
-// Cluster is a group of servers that keep streams together. It is safe for concurrent use.
+// Cluster is a group of servers that replicate streams. It is safe for concurrent use.
 type Cluster struct {
 	tb    testing.TB
 	nodes []*Node
 }
 
 // StartCluster starts a cluster in the test's process and waits until a stream can have a replica
-// in every node. Three nodes are the smallest cluster that survives the loss of one. The cluster
-// stops when the test ends.
+// on every node. Three nodes are the smallest cluster that survives the loss of one. The cluster is
+// stopped when the test ends.
 func StartCluster(tb testing.TB, nodes int, opts ...Option) *Cluster {
 	tb.Helper()
 	return startCluster(tb, false, nodes, opts)
 }
 
-// StartProcessCluster starts a cluster like StartCluster, with every node in a separate process.
+// StartProcessCluster is like StartCluster, but runs every node in a separate process.
 func StartProcessCluster(tb testing.TB, nodes int, opts ...Option) *Cluster {
 	tb.Helper()
 	return startCluster(tb, true, nodes, opts)
@@ -47,8 +47,7 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 	if nodes < 2 {
 		tb.Fatalf("natstest: %d node is no cluster", nodes)
 	}
-	// The name is random, so that a node does not join a node of another test at its neighbour's
-	// port.
+	// The name is random to keep a node from joining a node of another test on a neighboring port.
 	name := "natstest-" + rand.Text()
 	var routePorts []int
 	var routes []string
@@ -77,7 +76,8 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 
 func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
-// Node returns the i-th node, from 0. Its own Stop and Restart do not wait for the cluster.
+// Node returns the i-th node, from 0. The node's own methods Stop and Restart do not wait for the
+// cluster.
 func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
 
 // URLs returns the URLs of all nodes for clients, separated by commas.
@@ -95,14 +95,14 @@ func (c *Cluster) Connect(tb testing.TB, opts ...nats.Option) *nats.Conn {
 	return connect(tb, c.URLs(), opts)
 }
 
-// Stop stops the i-th node in an orderly way: the node hands over the streams that it leads.
+// Stop shuts down the i-th node gracefully: the node hands over the streams that it leads.
 func (c *Cluster) Stop(i int) {
 	c.tb.Helper()
 	c.nodes[i].Stop()
 }
 
-// Restart restarts the i-th node. If all nodes run then, it waits until a new stream can have a
-// replica in each; replicas of older streams may still be catching up.
+// Restart restarts the i-th node. If all nodes are then running, it waits until a new stream can
+// have a replica on each; replicas of older streams may still be catching up.
 func (c *Cluster) Restart(i int) {
 	c.tb.Helper()
 	c.nodes[i].Restart()
@@ -114,8 +114,8 @@ func (c *Cluster) Restart(i int) {
 	c.awaitReplicas()
 }
 
-// Leader returns the index of the node that leads a stream. It waits until that node is neither
-// stopped nor paused.
+// Leader returns the index of the node that leads a stream. It waits until that is a node that is
+// neither stopped nor paused.
 func (c *Cluster) Leader(stream string) int {
 	c.tb.Helper()
 	var urls []string
@@ -148,14 +148,15 @@ func (c *Cluster) Leader(stream string) int {
 	return leader
 }
 
-// awaitReplicas creates a stream with a replica in every node, and publishes to it from every node.
+// awaitReplicas creates a stream with a replica on every node, publishes to it through every node,
+// and deletes it.
 func (c *Cluster) awaitReplicas() {
 	c.tb.Helper()
 	const name = "natstest-ready"
 	nc, js := c.client(c.nodes[0].URL())
 	defer nc.Close()
 
-	// A server without a leader does not answer, so the requests are frequent.
+	// A server without a leader does not respond, so retry frequently.
 	c.await("a leader of the cluster", 200*time.Millisecond, func(ctx context.Context) error {
 		_, err := js.AccountInfo(ctx)
 		return err
@@ -184,7 +185,7 @@ func (c *Cluster) awaitReplicas() {
 	})
 }
 
-// client returns a new connection of the cluster, which the caller must close.
+// client returns a new connection to the cluster. The caller must close it.
 func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
 	c.tb.Helper()
 	nc, err := nats.Connect(urls, nats.Name("natstest"), nats.MaxReconnects(-1),
@@ -199,7 +200,7 @@ func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
 	return nc, js
 }
 
-// await calls try until it succeeds, each time with the deadline patience.
+// await calls try until it succeeds, giving each call the timeout patience.
 func (c *Cluster) await(what string, patience time.Duration, try func(context.Context) error) {
 	c.tb.Helper()
 	waiting, cancel := context.WithTimeout(c.tb.Context(), clusterTimeout)

@@ -7,11 +7,11 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/link"
 )
 
-// Link is a connection path to a server that can be silenced and cut.
+// Link is a path to a server that can be silenced and cut.
 type Link struct{ *link.Link }
 
-// Link opens a path to the server, for a client whose connection is to be disturbed. It ends with
-// the test.
+// Link opens a path to the server for a client whose connection the test wants to disturb. It is
+// closed when the test ends.
 func (n *Node) Link(tb testing.TB) Link {
 	tb.Helper()
 	l, err := link.New(strings.TrimPrefix(n.URL(), "nats://"))
@@ -25,8 +25,8 @@ func (n *Node) Link(tb testing.TB) Link {
 // URL returns the URL for clients.
 func (l Link) URL() string { return "nats://" + l.Addr() }
 
-// Replace breaks the connections and accepts new ones. Bytes that were in flight while the link was
-// silent are lost.
+// Replace breaks the connections and accepts new ones. Bytes that the link was holding back are
+// lost.
 func (l Link) Replace() {
 	l.Cut()
 	l.Heal()

@@ -1,5 +1,5 @@
 // Package natstest gives a test a real NATS server with JetStream, or a cluster, in the test's
-// process or in processes that can be killed. Nothing has to be installed.
+// process or in processes that can be killed. Nothing needs to be installed.
 //
 //	func TestMyRunner(t *testing.T) {
 //		server := natstest.Start(t)
@@ -20,9 +20,9 @@
 //   - [StartProcessCluster]: three servers in separate processes.
 //
 // All servers listen on 127.0.0.1 without a password, keep their data in t.TempDir(), and end with
-// the test. Functions fail with t.Fatal: call them in the test's own goroutine.
+// the test. Functions fail with t.Fatal, so call them from the test's goroutine.
 //
-// A server process is the test binary, started once more. A package that starts one needs
+// A server process is another run of the test binary. A package that starts one needs
 //
 //	func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }
 package natstest
@@ -44,23 +44,23 @@ import (
 //
 //	natstest.Start(t, func(o *embednats.Options) { o.SyncAlways = true })
 //
-// By default StoreDir is a new folder, and Port a free port that stays the same over restarts.
-// Options apply to every node of a cluster, except for StoreDir, Port, Name and Cluster, which
-// natstest sets. Log is not called for a server process.
+// By default, StoreDir is a new folder, and Port is a free port that stays the same across
+// restarts. Options apply to every node of a cluster, except for StoreDir, Port, Name and Cluster,
+// which natstest sets. Log is not called for a server process.
 type Option func(*embednats.Options)
 
-// Node is one server. It can be used by several goroutines.
+// Node is one server. It is safe for concurrent use.
 type Node struct {
 	tb        testing.TB
 	opts      embednats.Options
 	asProcess bool
 
 	mu     sync.Mutex
-	server *embednats.Server // nil unless it runs in this process
-	child  *process          // nil unless it runs in its own process
+	server *embednats.Server // nil unless it is running in this process
+	child  *process          // nil unless it is running in a separate process
 }
 
-// Start starts a server in the test's process. The server stops when the test ends.
+// Start starts a server in the test's process. The server is stopped when the test ends.
 func Start(tb testing.TB, opts ...Option) *Node {
 	tb.Helper()
 	return startAlone(tb, false, opts)
@@ -93,14 +93,14 @@ func startAlone(tb testing.TB, asProcess bool, opts []Option) *Node {
 	return n
 }
 
-// newNode returns a server that does not run yet.
+// newNode returns a server that has not been started.
 func newNode(tb testing.TB, asProcess bool, o embednats.Options) *Node {
 	n := &Node{tb: tb, opts: o, asProcess: asProcess}
 	tb.Cleanup(n.end)
 	return n
 }
 
-// URL returns the URL for clients. It stays the same over restarts.
+// URL returns the URL for clients. It stays the same across restarts.
 func (n *Node) URL() string {
 	host := n.opts.Host
 	if host == "" {
@@ -109,11 +109,11 @@ func (n *Node) URL() string {
 	return "nats://" + net.JoinHostPort(host, strconv.Itoa(n.opts.Port))
 }
 
-// StoreDir returns the folder that keeps the server's streams.
+// StoreDir returns the folder that contains the server's streams.
 func (n *Node) StoreDir() string { return n.opts.StoreDir }
 
 // Connect connects a client, which is closed when the test tb ends. By default it reconnects
-// quickly, and forever.
+// quickly and indefinitely.
 func (n *Node) Connect(tb testing.TB, opts ...nats.Option) *nats.Conn {
 	tb.Helper()
 	return connect(tb, n.URL(), opts)
@@ -134,8 +134,8 @@ func connect(tb testing.TB, urls string, opts []nats.Option) *nats.Conn {
 	return nc
 }
 
-// Stop stops the server in an orderly way and waits until it has ended. A paused process is resumed
-// first.
+// Stop shuts down the server gracefully and waits until it has stopped. If its process is paused,
+// the process is resumed first.
 func (n *Node) Stop() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -159,8 +159,8 @@ func (n *Node) stop() {
 	}
 }
 
-// Restart stops the server if it runs, starts it with the same folder and port, and waits until
-// clients can connect.
+// Restart stops the server if it is running, starts it with the same folder and port, and waits
+// until clients can connect.
 func (n *Node) Restart() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -177,7 +177,7 @@ func (n *Node) Restart() {
 	}
 }
 
-// Kill ends a server process with SIGKILL, and waits until it has ended. It needs [StartProcess] or
+// Kill ends a server process with SIGKILL and waits until it has exited. It needs [StartProcess] or
 // [StartProcessCluster].
 func (n *Node) Kill() {
 	n.tb.Helper()
@@ -188,7 +188,7 @@ func (n *Node) Kill() {
 	n.child = nil
 }
 
-// Pause freezes a server process: its connections stay open and it answers nothing, as when a
+// Pause freezes a server process: its connections stay open but it does not respond, as when a
 // machine hangs. It needs [StartProcess] or [StartProcessCluster], and a Unix system.
 func (n *Node) Pause() {
 	n.tb.Helper()
@@ -204,7 +204,7 @@ func (n *Node) Pause() {
 	n.child.paused = true
 }
 
-// Resume lets a paused server go on. It does nothing to a server that is not paused.
+// Resume lets a paused server continue. It does nothing if the server is not paused.
 func (n *Node) Resume() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -234,14 +234,14 @@ func (n *Node) needProcess(verb string) {
 	}
 }
 
-// answers reports whether the server runs and is not paused.
+// answers reports whether the server is running and not paused.
 func (n *Node) answers() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.server != nil || n.child != nil && !n.child.paused
 }
 
-// end stops the server when its test ends.
+// end stops the server when its test ends. The test fails if the server process has exited before.
 func (n *Node) end() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -259,7 +259,7 @@ func (n *Node) end() {
 	}
 }
 
-// reservePort reserves a free TCP port for the test, even while its server is stopped.
+// reservePort reserves a free TCP port until the test ends, even while the server is stopped.
 func reservePort(tb testing.TB) int {
 	tb.Helper()
 	port, err := freeport.Reserve()

@@ -20,30 +20,30 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats"
 )
 
-// serverEnv is the environment variable that makes a test binary act as a server. It holds the
+// serverEnv is the environment variable that makes a test binary run as a server. It contains the
 // server's options in JSON.
 const serverEnv = "HOOKSTART_NATSTEST_SERVER"
 
-// ready is the first line of a server process that has started. Any other line is the reason why it
-// cannot start.
+// ready is the first line that a server process writes once it has started. Any other line is the
+// reason why it could not start.
 const ready = "ready"
 
-// processTimeout is the maximum time of the start and of the end of a server process.
+// processTimeout limits how long a server process may take to start and to stop.
 const processTimeout = 30 * time.Second
 
-// servesIfAsked is true once the test binary can act as a server process.
+// servesIfAsked reports whether the test binary can run as a server process.
 var servesIfAsked atomic.Bool
 
-// Main runs the tests of a package that starts server processes, for its TestMain. In a server
-// process it runs the server, and does not return.
+// Main runs the tests of a package that starts server processes; call it in TestMain. In a server
+// process it runs the server and does not return.
 func Main(m *testing.M) (code int) {
 	ServeIfAsked()
 	return m.Run()
 }
 
-// ServeIfAsked runs the server, and does not return, in a process that StartProcess has started. In
-// any other process it returns at once. It is for a TestMain that cannot call Main, and must be
-// called first there.
+// ServeIfAsked runs the server and does not return if StartProcess has started this process. In any
+// other process it returns immediately. It is for a TestMain that cannot call Main, and must be
+// called there first.
 func ServeIfAsked() {
 	servesIfAsked.Store(true)
 	//nolint:forbidigo // there is no cmd: the process is any package's test binary
@@ -59,7 +59,7 @@ func ServeIfAsked() {
 	os.Exit(runServer(o))
 }
 
-// runServer runs a server until SIGTERM, or until the parent ends, because stdin ends with it.
+// runServer runs a server until SIGTERM, or until the parent exits, which closes stdin.
 func runServer(o embednats.Options) int {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -107,10 +107,10 @@ func startProcess(o embednats.Options) (*process, error) {
 	}
 	cmd.Env = append(os.Environ(), serverEnv+"="+string(text))
 	if _, set := os.LookupEnv("GORACE"); !set {
-		// Otherwise the race detector would let every process sleep for a second before it exits.
+		// Otherwise the race detector would make every process sleep for a second before it exits.
 		cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0")
 	}
-	if _, err := cmd.StdinPipe(); err != nil { // stays open until this process ends
+	if _, err := cmd.StdinPipe(); err != nil { // stays open until this process exits
 		return nil, err
 	}
 	p := &process{stderr: &bytes.Buffer{}}
@@ -134,7 +134,7 @@ func startProcess(o embednats.Options) (*process, error) {
 
 var firstLine = regexp.MustCompile(`^(.*)\n`)
 
-// stop ends the process in an orderly way.
+// stop shuts down the process gracefully.
 func (p *process) stop() error {
 	if err := p.Terminate(processTimeout); err != nil {
 		return fmt.Errorf("it %w: %w", err, p.failure())
@@ -142,7 +142,7 @@ func (p *process) stop() error {
 	return nil
 }
 
-// failure returns an error that describes how the process ended, with its last output.
+// failure returns an error that describes how the process exited and what it last wrote to stderr.
 func (p *process) failure() error {
 	return fmt.Errorf("%s %s", p.State(), strings.TrimSpace(p.stderr.String()))
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// pause stops a child process and waits until the last of its threads stands still, which takes a
+// pause stops a child process and waits until the last of its threads has stopped, which takes a
 // moment after the signal.
 func pause(p *process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {

@@ -1,4 +1,5 @@
-// Package logtest has logs for tests: a quiet one, and a buffer that keeps what was logged.
+// Package logtest provides logs for tests: one that discards everything, and a buffer that keeps
+// it.
 package logtest
 
 import (
@@ -29,7 +30,7 @@ func (b *Buffer) Write(line []byte) (int, error) {
 	return b.text.Write(line)
 }
 
-// String returns everything that was written so far.
+// String returns everything written so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
