@@ -298,8 +298,8 @@ func usedShare(bytes uint64, limit int64) float64 {
 	return float64(bytes) / float64(limit)
 }
 
-// storageState returns the state of a storage of which the fraction part, from 0 to 1, is used.
-// consequence describes what happens when it is full.
+// storageState returns the state of a storage. part is the used fraction, from 0 to 1; consequence
+// describes what happens when the storage is full.
 func storageState(part float64, place, consequence string) finding {
 	f := finding{
 		begins: fmt.Sprintf("%s is %.0f %% full. %s", place, 100*part, consequence),

@@ -16,7 +16,7 @@ import (
 // restoreTimeout is the maximum duration of restoring one part.
 const restoreTimeout = time.Minute
 
-// BackUpRecords passes a consistent copy of the database to write in parts, each of which is one
+// BackUpRecords calls write with the parts of a consistent copy of the database. Each part is one
 // line of JSON. It has no time limit, and returns an error of write unchanged.
 func (s *Service) BackUpRecords(
 	ctx context.Context, caller Caller, write func(part []byte) error,
@@ -44,7 +44,7 @@ func (s *Service) BackUpRecords(
 	return err
 }
 
-// BackUpAudit passes the audit entries about one registry bucket to write, from since to until
+// BackUpAudit calls write with the audit entries about one registry bucket, from since to until
 // (both inclusive), in parts like those of BackUpRecords.
 func (s *Service) BackUpAudit(
 	ctx context.Context, caller Caller, bucket string, since, until time.Time, write func(

@@ -116,8 +116,8 @@ func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// deadLettersOf returns those of the records that are dead letters of an account, oldest first. ""
-// means any account.
+// deadLettersOf returns the records of those executions among ids that are dead letters of an
+// account, oldest first. An empty accountID means any account.
 func (s *Service) deadLettersOf(
 	ctx context.Context, ids []string, accountID string,
 ) ([]store.Record, error) {

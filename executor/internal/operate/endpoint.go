@@ -77,8 +77,8 @@ type endpoint struct {
 	maxBodyBytes      int64
 }
 
-// defaultEndpoint is the endpoint of an ingress with default settings. It is the answer while no
-// ingress is alive.
+// defaultEndpoint is the endpoint of an ingress with default settings. It is used while no ingress
+// is alive.
 var defaultEndpoint = endpoint{
 	publicURL: "http://127.0.0.1:8080",
 	deliveryIDHeaders: append(webhook.FirstDeliveryIDHeaders(),
@@ -87,11 +87,11 @@ var defaultEndpoint = endpoint{
 }
 
 // endpoint combines the settings of the live ingresses. If they differ, the smallest body limit
-// counts.
+// applies.
 func (s *Service) endpoint() endpoint {
 	at := defaultEndpoint
 	ingresses := s.config.Membership.Ingress()
-	// The order of the ingresses is random, and the answer must not change from call to call.
+	// Sort the ingresses, whose order is random, to return the same result for each call.
 	slices.SortFunc(ingresses, func(a, b *consistency.IngressSettings) int {
 		if byURL := strings.Compare(a.PublicURL, b.PublicURL); byURL != 0 {
 			return byURL

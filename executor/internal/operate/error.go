@@ -19,7 +19,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Error is why a call failed. All of it except Cause may be shown to operators.
+// Error describes why a call failed. All of it except Cause may be shown to operators.
 type Error struct {
 	Code string // a code of package api, for programs
 	// Detail describes what happened and what to do about it. "" means the code's general text.

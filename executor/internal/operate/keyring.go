@@ -20,7 +20,7 @@ import (
 const KeyPrefix = "hsk_"
 
 const (
-	// noteUsesEvery is the interval at which an executor writes when keys were last used to the
+	// noteUsesEvery is the interval at which an executor saves the last-use times of keys to the
 	// database.
 	noteUsesEvery = 5 * time.Second
 	// keepExpired is how long an expired key stays in the list.

@@ -13,7 +13,8 @@ import (
 
 // orderKey returns the order key of a start at a trigger node. It is the key copied from the
 // execution whose request is replayed, or else the value at the node's order key place. It is "" if
-// the queue has no lanes, which is the case if the workflow has moved to such a queue.
+// the queue has no lanes: the workflow has then moved to such a queue and no longer has an order
+// key.
 func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string, error) {
 	key := start.OrderKey
 	if key == "" && at.OrderKey != "" {

@@ -62,8 +62,8 @@ func timePosition(at time.Time, rest ...string) string {
 	return strconv.FormatInt(at.UnixMicro(), 10) + " " + strings.Join(rest, " ")
 }
 
-// afterTime decodes a position made by timePosition whose rest has a number of parts. A zero time
-// means the first page.
+// afterTime decodes a position made by timePosition with the given number of parts in rest. A zero
+// time means the first page.
 func (p Page) afterTime(kind string, parts int) (at time.Time, rest []string, err error) {
 	rest = make([]string, parts)
 	text, err := p.after(kind)

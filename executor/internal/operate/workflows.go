@@ -309,8 +309,8 @@ func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 	return result
 }
 
-// planRefusal returns the code that the plan refuses an active workflow's webhooks with, or "" if
-// it accepts them.
+// planRefusal returns the code of the refusal if the plan refuses the webhooks of an active
+// workflow, and otherwise "".
 func (s *Service) planRefusal(w *registry.Workflow) string {
 	view, ok := s.config.Directory.Lookup(w.ID)
 	switch {

@@ -181,8 +181,9 @@ func (w *Watch) Poll(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// Delivered returns the records whose starts had been delivered to any group at the time of the
-// call. A group that receives a start later will find everything that was stored before the call.
+// Delivered returns the set of IDs of the records whose starts had been delivered to any group at
+// the time of the call. A group that receives a start later will find everything that was stored
+// before the call.
 func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[string]bool, error) {
 	names, err := w.streams(ctx)
 	if err != nil {
@@ -206,7 +207,7 @@ func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[stri
 	return given, nil
 }
 
-// addDelivered adds the records of one stream whose starts were delivered to any group to given.
+// addDelivered adds to given the records of one stream whose starts were delivered to any group.
 func (w *Watch) addDelivered(
 	ctx context.Context, streamName string, records []store.Record, subjects map[string]string,
 	given map[string]bool,

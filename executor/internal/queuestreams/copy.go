@@ -24,8 +24,8 @@ const (
 	headerSince = "Hookstart-Remembered-Since"
 	// maxPending is the maximum number of copies awaiting acknowledgement.
 	maxPending = 1000
-	// quiet is how long no message must arrive from a full stream before its consumer is checked
-	// for further ones.
+	// quiet is how long a full stream must deliver no message before its consumer is checked for
+	// further ones.
 	quiet = 200 * time.Millisecond
 	// maxFilters is the maximum number of workflows per consumer with subject filters, because the
 	// server compares all filter subjects of a consumer with each other.

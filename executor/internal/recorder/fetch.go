@@ -66,8 +66,8 @@ const (
 	fewInBurst   = int(manyPerSecond * leastPause / time.Second / 4)
 )
 
-// pause returns the pause after a burst of messages that arrived over a duration: the higher the
-// rate, the longer the pause.
+// pause returns the pause after a burst of messages that arrived over the duration since: the
+// higher the rate, the longer the pause.
 func pause(messages int, since time.Duration) time.Duration {
 	thousands := float64(messages) / 1000 / max(since, leastPause).Seconds()
 	return min(max(time.Duration(thousands*float64(pausePerMany)), leastPause), mostPause)
@@ -134,7 +134,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	}
 }
 
-// request waits for at most most messages, and adds each message to arrived as it comes in.
+// request waits for messages, at most most of them, and adds each one to arrived as it comes in.
 func (r *Recorder) request(
 	ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivals,
 ) (n int, err error) {

@@ -64,7 +64,7 @@ var (
 	ends = []end{endLost, endExpired, endUnheard}
 )
 
-// EndLost ends executions as failed that no runner will end: their starts were lost from the
+// EndLost marks as failed the executions that no runner will end: their starts were lost from the
 // stream, no runner received them before they expired, or a runner acknowledged them without a
 // report. It searches for them now, after each reconnect to NATS, and at the interval lostEvery,
 // until the context is done.
@@ -174,7 +174,7 @@ func (r *Recorder) checkComplete(ctx context.Context, at place) error {
 	return err
 }
 
-// end ends executions as failed, unless the database was replaced in the meantime by one that is
+// end marks executions as failed, unless the database was replaced in the meantime by one that is
 // behind.
 func (r *Recorder) end(
 	ctx context.Context, streams startStreams, why end, candidates []candidate,

@@ -124,7 +124,8 @@ func (r *Recorder) forget(name string) {
 }
 
 // share returns the maximum number of messages and bytes that one stream may add at a time, chosen
-// so that all places together add about maxBatch messages and maxBatchBytes.
+// so that the streams of starts together add about maxBatch messages and maxBatchBytes, and so do
+// the streams of reports.
 func (r *Recorder) share() (messages, bytes int) {
 	places := max(1, int(r.streams.Load())/2)
 	return max(few, maxBatch/places), max(1<<20, maxBatchBytes/places)

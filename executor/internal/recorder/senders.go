@@ -58,7 +58,7 @@ func (s *senders) pass(ctx context.Context, first jetstream.Msg) {
 
 const (
 	// restRatio is the length of the pause after a batch, relative to the batch, if no messages are
-	// waiting. It leaves recording a quarter of one core.
+	// waiting. With it, recording uses a quarter of one core.
 	restRatio = 3
 	// maxRest is the maximum pause. It is well below ackWait.
 	maxRest = 100 * time.Millisecond
@@ -68,7 +68,7 @@ const (
 	maxBehind = 30_000
 )
 
-// rest returns the pause after a batch that took a duration, while a number of messages are
+// rest returns the pause after a batch that took the duration took, with a number of messages still
 // waiting.
 func rest(took time.Duration, waiting uint64) time.Duration {
 	leisure := 1 - float64(min(waiting, maxBehind))/maxBehind

@@ -329,9 +329,9 @@ type Store interface {
 		ctx context.Context, ids []string, at time.Time, audit func(id string) AuditEntry,
 	) (requested []string, err error)
 
-	// Cancel ends the records that are still queued as canceled, and returns their IDs. It does not
-	// change any other record. It does not check that cancellation was requested: call
-	// RequestCancel first.
+	// Cancel changes the status of records that are still queued to canceled, and returns their
+	// IDs. It does not change any other record. It does not check that cancellation was requested:
+	// call RequestCancel first.
 	Cancel(ctx context.Context, ids []string, at time.Time) (canceled []string, err error)
 
 	// Dismiss removes failed records and unreadable messages from the dead letters, and returns the
@@ -412,7 +412,8 @@ type Store interface {
 	ChangeEventConditions(ctx context.Context, changes []ConditionChange) error
 
 	// LeadEvents acquires or renews a lease for detecting conditions and reports whether the caller
-	// holds it. At most one caller holds it, up to the time until of its last successful call.
+	// holds it. Only one caller holds it at a time, up to the time until of its last successful
+	// call.
 	LeadEvents(ctx context.Context, caller string, now, until time.Time) (bool, error)
 
 	// EndSession records that a console session has ended. The entry is kept until the session
@@ -476,7 +477,7 @@ type Store interface {
 
 	// Backup passes the whole content, as a snapshot of one moment, to write, in parts of at most a
 	// few hundred rows, oldest records first. It returns an error of write unchanged. Other callers
-	// can write meanwhile: no locks are held while write runs.
+	// can write in the meantime: no locks are held while write runs.
 	Backup(ctx context.Context, write func(Part) error) error
 
 	// Restore writes a part of a backup in one transaction. Records, reports and messages that

@@ -111,7 +111,7 @@ func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 	return store.MessageKeyOf(uint64(sequence), prefix), err
 }
 
-// updated runs a statement and returns the rows of its RETURNING clause or SELECT.
+// updated runs a statement and returns the rows that it yields.
 func updated[T any](
 	ctx context.Context, tx transaction, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {

@@ -10,8 +10,8 @@ const (
 	// maxOrigins is the maximum number of an account's or a source's origins that are listed in a
 	// query. If there are more, the origin of each record is looked up instead.
 	maxOrigins = 1_000
-	// fewRecords is the number of records up to which they are read and sorted instead of being
-	// searched for in time order.
+	// fewRecords is the maximum number of records that are read and sorted. If there are more, they
+	// are searched in time order.
 	fewRecords = 1_000
 )
 
