@@ -16,7 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Without one of its consumers, a recorder records either nothing or no reports, and is not ready.
+// If one of its consumers is missing, a recorder records either nothing or no reports, and must not
+// be ready.
 func TestBothConsumersAreNeeded(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -51,7 +52,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 		}
 		create(name)
 	}
-	for _, name := range names { // a restore that is killed leaves consumers paused
+	for _, name := range names { // a killed restore leaves consumers paused
 		if _, err := js.PauseConsumer(t.Context(), name, recorder.Durable,
 			time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
@@ -69,7 +70,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 	}
 }
 
-// A stream that is edited while an executor runs is reported in the metric, and once in the log.
+// A stream that is edited while an executor is running shows in the metric, and is logged once.
 func TestEditedStreamsAreNoticed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -132,8 +133,8 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 	}
 }
 
-// An own stream without the recorder's consumer makes an executor not ready, unless it was just
-// created.
+// A queue's own stream without the recorder's consumer makes an executor unready, unless the stream
+// has just been created.
 func TestReadinessOfOwnStreams(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -174,7 +175,7 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 	}
 }
 
-// If a stream is deleted while messages in it are not recorded, the log says which ones.
+// If a stream is deleted before its messages are recorded, the log contains their range.
 func TestALostStreamIsNamed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

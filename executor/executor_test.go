@@ -42,7 +42,7 @@ func config(t *testing.T, natsURL string) executor.Config {
 	}
 }
 
-// run starts an executor, waits until it is ready, and ends it.
+// run starts an executor, waits until it is ready, and stops it.
 func run(t *testing.T, c executor.Config) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -109,7 +109,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A catalog that lacks a plan of some accounts is used, and the log warns about it.
+// A catalog that lacks the plans of some accounts is used, with a warning in the log.
 func TestPlansThatTheCatalogLacks(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -129,7 +129,7 @@ func TestPlansThatTheCatalogLacks(t *testing.T) {
 		if err := os.WriteFile(c.Plans, []byte(catalog), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var logged logtest.Buffer // a follower of the registry may still log that it ends
+		var logged logtest.Buffer // a follower of the registry may still log that it is stopping
 		c.Log = &logrus.Logger{
 			Out:       &logged,
 			Formatter: &logrus.JSONFormatter{},
@@ -150,7 +150,7 @@ func TestRunTwice(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	c := config(t, server.URL())
-	for range 2 { // new code runs with yesterday's streams and records
+	for range 2 { // new code runs with existing streams and records
 		if err := run(t, c); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestRunTwice(t *testing.T) {
 	}
 }
 
-// net/http itself answers OPTIONS * with 200, unless it is configured not to.
+// net/http answers OPTIONS * with 200, unless it is configured not to.
 func TestOptionsOfAllIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	c := config(t, natstest.Start(t).URL())
@@ -197,8 +197,8 @@ func TestOptionsOfAllIsNotAnswered(t *testing.T) {
 	}
 }
 
-// If NATS loses its storage while an executor runs, the executor creates everything again, and
-// works.
+// If NATS loses its storage while an executor is running, the executor recreates everything and
+// continues to work.
 func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -256,7 +256,7 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 			<-time.After(50 * time.Millisecond)
 		}
 	}
-	for put("before") != http.StatusOK { // it is there again, from the database's copy
+	for put("before") != http.StatusOK { // it has been restored from the database's copy
 		if patience.Err() != nil {
 			t.Fatal("the registry was not restored")
 		}

@@ -21,7 +21,7 @@ import (
 )
 
 // BenchmarkApplyBesidePruning records a batch of 250 every 50 ms while 1,000,000 old records are
-// deleted, and as many batches after that. It measures how much longer a batch takes beside
+// being deleted, and as many batches after that. It measures how much longer a batch takes during
 // pruning. With -short there are 50,000 old records.
 func BenchmarkApplyBesidePruning(b *testing.B) {
 	for _, database := range []struct {
@@ -63,7 +63,8 @@ func BenchmarkApplyBesidePruning(b *testing.B) {
 	}
 }
 
-// besidePruning deletes the old records, and returns the durations of the batches meanwhile.
+// besidePruning deletes the old records, and returns the durations of the batches recorded
+// meanwhile.
 func besidePruning(
 	b *testing.B, records store.Store, old int,
 ) (batches []time.Duration, took time.Duration) {
@@ -90,7 +91,7 @@ func besidePruning(
 	return batches, time.Since(began)
 }
 
-// appliedUntil records batches until the channel closes, but at least a number of them. It returns
+// appliedUntil records batches until the channel is closed, but at least a given number. It returns
 // the duration of each batch.
 func appliedUntil(
 	b *testing.B, records store.Store, least int, done <-chan struct{},

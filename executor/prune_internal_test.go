@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// New records wait for one batch of deletions, so a slow machine gets small batches.
+// New records wait for one batch of deletions, so batches must be small on a slow machine.
 func TestPruningTakesSmallBatchesOfASlowDatabase(t *testing.T) {
 	perRow := func(row time.Duration) (limit int, took time.Duration) {
 		limit = pruneBatch

@@ -108,7 +108,7 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 	}
 }
 
-// A request may repeat the token in any place; no message of either kind contains it.
+// A request may repeat the token anywhere; neither a start nor a rejection contains it.
 func TestTheTokenIsInNoMessage(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -228,7 +228,7 @@ func TestDeliveryIDs(t *testing.T) {
 		t.Error("two workflows share a delivery ID")
 	}
 
-	// The limit also holds after NATS has restarted.
+	// The limit still applies after a restart of NATS.
 	s.nats.Restart()
 	s.nats.Connect(t)
 	if a := send("X-Webhook-Delivery-Id", "a"); a.executionID() != first.executionID() ||
@@ -401,8 +401,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A client that sends a long body which is not read learns from the answer that the connection
-// ends.
+// If a long body is not read, the response announces that the connection will be closed.
 func TestALongBodyThatIsRefusedEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -428,7 +427,7 @@ func TestAConnectionGoesOnAfterARefusal(t *testing.T) {
 		if _, err := io.WriteString(conn, head+body[:len(body)/2]); err != nil {
 			t.Fatal(err)
 		}
-		if want != 200 { // the answer does not wait for the rest
+		if want != 200 { // the response does not wait for the rest of the body
 			if _, err := reader.Peek(1); err != nil {
 				t.Fatal(err)
 			}
@@ -450,7 +449,7 @@ func TestAConnectionGoesOnAfterARefusal(t *testing.T) {
 	}
 }
 
-// The deadline of a body ends with the body: the connection can carry further requests.
+// The deadline for a body ends with the body: the connection can be used for further requests.
 func TestABodyThatWasInTime(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = time.Nanosecond })
@@ -475,7 +474,7 @@ func TestABodyThatWasInTime(t *testing.T) {
 	}
 }
 
-// At shutdown the ingress accepts no more connections, and answers the requests in flight.
+// At shutdown, the ingress stops accepting connections and answers the requests in flight.
 func TestWhatIsInFlightIsFinished(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Every code has an answer: without one, its refusal could not be written.
+// There is a problem for every code: without one, a refusal could not be written.
 func TestEveryCodeHasAnAnswer(t *testing.T) {
 	t.Parallel()
 	codes := webhook.Codes()
@@ -21,7 +21,7 @@ func TestEveryCodeHasAnAnswer(t *testing.T) {
 	}
 }
 
-// A client that waits for that many seconds does not come too early.
+// A client that waits for that many seconds does not retry too early.
 func TestWholeSeconds(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]int64{

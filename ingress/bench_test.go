@@ -18,8 +18,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// poster is a client that writes POSTs of 1 KB of JSON, each with its own delivery ID, and reads
-// the answers.
+// poster is a client that sends POSTs with 1 KB of JSON, each with a different delivery ID, and
+// reads the responses.
 type poster struct {
 	conn   net.Conn
 	reader *bufio.Reader
@@ -81,8 +81,8 @@ func flood(b *testing.B, addr, path string) {
 	})
 }
 
-// BenchmarkIngress counts allocations, including the client's. It logs nothing. The speed of the
-// programs is measured by make bench.
+// BenchmarkIngress counts allocations, including the client's. It logs nothing. Use make bench to
+// measure throughput.
 func BenchmarkIngress(b *testing.B) {
 	server := natstest.StartProcess(b)
 	r := registrytest.Start(b, server.Connect(b))

@@ -71,7 +71,7 @@ func FuzzQuery(f *testing.F) {
 		if pairs != 0 || (token != "" && tokens == 0) {
 			t.Errorf("%d pairs lost of %q", pairs, raw)
 		}
-		// If the standard library can parse the query, it returns the same values.
+		// If the standard library can parse the query, the values must be the same.
 		if values, err := url.ParseQuery(raw); err == nil {
 			want := ""
 			for _, value := range append(values["token"], values["access_token"]...) {
@@ -86,7 +86,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// FuzzBody checks that any body with any content type is either refused, or becomes an input from
+// FuzzBody checks that any body with any Content-Type is either refused, or becomes an input from
 // which the exact bytes can be restored.
 func FuzzBody(f *testing.F) {
 	f.Add("application/json", []byte(`{"a":[1]}`))
@@ -129,15 +129,15 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// FuzzHeaders checks that any headers can be made into a message without the token and without the
-// headers that must not be forwarded.
+// FuzzHeaders checks that any headers can be encoded in a message, without the token and without
+// the headers that must not be forwarded.
 func FuzzHeaders(f *testing.F) {
 	f.Add("X-Webhook-Delivery-Id", "1", "Authorization", "Bearer x")
 	f.Add("X-GitHub-Delivery", "\xe9", "cookie", "a")
 	f.Add("Referer", "https://x/?token=hst_token", "Webhook-Id", "")
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
 		if !utf8.ValidString(name1) || !utf8.ValidString(name2) {
-			return // net/http refuses such names
+			return // net/http rejects such names
 		}
 		const token = "hst_token"
 		h := newHandler(Config{DeliveryIDHeaders: []string{"X-GitHub-Delivery", "Webhook-Id"}},
@@ -205,7 +205,7 @@ func (s *storedMessages) Publish(msg *nats.Msg) (publish.Ack, error) {
 	return publish.Ack{Sequence: 1}, nil
 }
 
-// lastRefused is a refusalCounter that keeps the last refusal.
+// lastRefused is a refusalCounter that remembers the last refusal.
 type lastRefused struct {
 	mu        sync.Mutex
 	userAgent string
@@ -223,7 +223,7 @@ func (l *lastRefused) agent() string {
 	return l.userAgent
 }
 
-// seenSenders is a senderCounter that keeps what it counts.
+// seenSenders is a senderCounter that remembers what it counts.
 type seenSenders struct {
 	mu   sync.Mutex
 	last report.Seen
@@ -239,8 +239,8 @@ type alwaysValid struct{}
 
 func (alwaysValid) Valid(time.Time) bool { return true }
 
-// tryHandler returns a handler with one workflow, wf, and with test doubles for everything around
-// it.
+// tryHandler returns a handler with one workflow, wf, and with test doubles for all its
+// dependencies.
 func tryHandler(
 	tb testing.TB, l lease,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
@@ -282,7 +282,8 @@ func tryHandler(
 	return h, token, messages, refused, logged
 }
 
-// FuzzRequest sends arbitrary bytes over a socket, in every place where a sender can put some.
+// FuzzRequest sends arbitrary bytes over a socket, in every part of a request that a sender
+// controls.
 func FuzzRequest(f *testing.F) {
 	f.Add("", "Content-Type: application/json", []byte(`{"a":1}`))
 	f.Add("&a=%ff", "X-GitHub-Delivery: 1", []byte("x"))
@@ -293,7 +294,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("#", "Content-Length: 5", []byte("\x00"))
 	h, token, messages, refused, logged := tryHandler(f, alwaysValid{})
 	server := httptest.NewUnstartedServer(h.router())
-	// A Unix socket is used: so many connections would use up the TCP ports.
+	// Use a Unix socket: so many connections would exhaust the TCP ports.
 	_ = server.Listener.Close()
 	listener, err := net.Listen("unix", filepath.Join(f.TempDir(), "socket"))
 	if err != nil {
@@ -330,7 +331,7 @@ func FuzzRequest(f *testing.F) {
 			t.Fatal("no answer")
 		}
 		if err != nil {
-			return // the server may close the connection when the bytes are not a request
+			return // the server may close the connection if the bytes are not a request
 		}
 		defer func() { _ = response.Body.Close() }()
 		answer, _ := io.ReadAll(response.Body)

@@ -25,14 +25,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// fixture is a running ingress with its NATS server and its registry.
+// fixture is a running ingress, with its NATS server and its registry.
 type fixture struct {
 	*registrytest.Registry
 	t    *testing.T
 	nats *natstest.Node
 	addr string
 	log  *logtest.Buffer
-	stop map[string]context.CancelFunc // by the address of each ingress
+	stop map[string]context.CancelFunc // keyed by the ingress's address
 
 	keyFile string // file with the keys that encrypt secrets
 	keys    *seal.Keys
@@ -60,10 +60,10 @@ func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 	return f
 }
 
-// publicURL is the URL at which senders call the ingress.
+// publicURL is the URL with which senders reach the ingress.
 const publicURL = "https://hooks.example.com"
 
-// defaults returns the configuration of an ingress that sets only addresses.
+// defaults returns a configuration that only sets addresses.
 func defaults(tb testing.TB, natsURL string) ingress.Config {
 	tb.Helper()
 	var c ingress.Config
@@ -74,8 +74,8 @@ func defaults(tb testing.TB, natsURL string) ingress.Config {
 	return c
 }
 
-// startIngress starts one more ingress and returns its address. The ingress is stopped at the end
-// of the test, and must then return without an error.
+// startIngress starts another ingress and returns its address. The ingress is stopped at the end of
+// the test and must then return without an error.
 func (f *fixture) startIngress(options ...func(*ingress.Config)) string {
 	f.t.Helper()
 	c := defaults(f.t, f.nats.URL())
@@ -108,13 +108,13 @@ func (f *fixture) startIngress(options ...func(*ingress.Config)) string {
 	}
 }
 
-// answer is the answer that a sender receives.
+// answer is the response that a sender receives.
 type answer struct {
 	status int
 	header http.Header
 	body   map[string]any
 	raw    string
-	close  bool // the connection is closed after the answer
+	close  bool // the connection is closed after the response
 }
 
 func (a answer) code() string {
@@ -127,8 +127,7 @@ func (a answer) executionID() string {
 	return id
 }
 
-// request is a request that a sender makes. Its zero value is a POST without a token, headers or a
-// body.
+// request is a request of a sender. Its zero value is a POST without a token, headers or a body.
 type request struct {
 	method, path, token string
 	header              map[string]string
@@ -161,7 +160,7 @@ func (f *fixture) sendTo(addr string, r request) answer {
 	for name, value := range r.header {
 		request.Header.Set(name, value)
 	}
-	response, err := http.DefaultTransport.RoundTrip(request) // follows no redirects
+	response, err := http.DefaultTransport.RoundTrip(request) // does not follow redirects
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -190,8 +189,8 @@ func (f *fixture) read(response *http.Response) answer {
 	return a
 }
 
-// raw writes text to a new connection and reads one answer. With half, the sender closes its side
-// after writing.
+// raw writes text to a new connection and reads one response. If half is set, the client closes its
+// side after writing.
 func (f *fixture) raw(text string, half bool) answer {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)
@@ -221,8 +220,8 @@ func (f *fixture) raw(text string, half bool) answer {
 	return f.read(response)
 }
 
-// begin sends headers that include Expect: 100-continue, and returns when the ingress has asked for
-// the body. finish sends the body and reads the answer.
+// begin sends headers that include Expect: 100-continue, and returns once the ingress has requested
+// the body. finish sends the body and reads the response.
 func (f *fixture) begin(head string) (finish func(body string) answer) {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)

@@ -12,8 +12,8 @@ type neverValid struct{}
 
 func (neverValid) Valid(time.Time) bool { return false }
 
-// An ingress that was frozen, or is cut off from NATS, refuses nothing for good: its copy of the
-// registry may be stale. Meanwhile the workflow may have been switched off, may exist, or may have
+// An ingress that was suspended, or is cut off from NATS, refuses nothing permanently: its copy of
+// the registry may be stale. Meanwhile the workflow may have been created, deactivated, or given
 // another token.
 func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	t.Parallel()
@@ -45,8 +45,8 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	}
 }
 
-// An ingress that was frozen accepts nothing: its copy of the registry may be stale, and the
-// workflow may have been switched off.
+// An ingress that was suspended accepts nothing: its copy of the registry may be stale, and the
+// workflow may have been deactivated.
 func TestNothingIsAcceptedWithoutALease(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[int]lease{

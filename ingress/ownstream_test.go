@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// inQueue makes an active workflow of a queue, and returns its token.
+// inQueue creates an active workflow with a queue, and returns its token.
 func (f *fixture) inQueue(id, queue string) (token string) {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -38,7 +38,7 @@ func (f *fixture) inQueue(id, queue string) (token string) {
 	return f.Token(f.t, id, "node")
 }
 
-// moveIn gives a queue its own stream, without delivery IDs from before.
+// moveIn gives a queue its own stream, without the delivery IDs of earlier messages.
 func (f *fixture) moveIn(queue string, limits stream.OwnLimits) {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -73,8 +73,8 @@ func (f *fixture) stored(name string) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// From the very next request on, an ingress stores in the place of the phase; while the queue is
-// closed, it stores nothing.
+// From the very next request on, an ingress stores starts where the phase requires; while the queue
+// is closed, it stores none.
 func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -84,7 +84,7 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 	n := 0
 	for _, c := range []struct {
 		phase registry.StreamPhase
-		name  string // of the stream that takes it; "" means that it is refused
+		name  string // name of the stream that stores the request; "" means that it is refused
 	}{
 		{registry.Own, stream.OwnName("q")},
 		{registry.MovingOut, stream.OwnName("q")},
@@ -141,8 +141,8 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 	}
 }
 
-// A full own stream refuses its own queue alone, and the ingress stays ready; so it does when only
-// the shared stream is full.
+// If a queue's own stream is full, only requests for that queue are refused, and the ingress stays
+// ready. It also stays ready if only the shared stream is full.
 func TestAFullStreamConcernsItsQueuesAlone(t *testing.T) {
 	t.Parallel()
 	var ops string
@@ -207,7 +207,7 @@ func TestAFullStreamConcernsItsQueuesAlone(t *testing.T) {
 	if status, text := isReady(); status != 200 {
 		t.Errorf("with a full shared stream: %d %s", status, text)
 	}
-	// The answer may be a moment old, so each state is waited for.
+	// The result may be slightly out of date, so wait for each state.
 	becomes := func(want int, when string) {
 		t.Helper()
 		for tries := 0; ; tries++ {

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/probe"
 )
 
-// An executor that checks the public URL gets the usual answer and one additional header. Other
-// clients get no such header.
+// An executor that checks the public URL gets the usual response and an additional header. Other
+// clients do not get the header.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -61,13 +61,13 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s: %v", what, a.header)
 		}
 	}
-	if n := s.messages() - before; n != 1 { // the message of the request with the token
+	if n := s.messages() - before; n != 1 { // the start of the request with the token
 		t.Errorf("%d messages were stored", n)
 	}
 	if a := s.to("once", request{}); a.status != 200 {
 		t.Errorf("the probe has used up the rate limit: %+v", a)
 	}
-	// The reports count the plain request, the three that were no probes, and the one for another
+	// The reports count the plain request, the three that were not probes, and the one for another
 	// path.
 	if got := s.refusals(5); got[[2]string{"", "token_missing"}].Count != 4 ||
 		got[[2]string{"", "not_found"}].Count != 1 || len(got) != 2 {

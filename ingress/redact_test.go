@@ -120,8 +120,8 @@ func TestAUserAgentShowsNoToken(t *testing.T) {
 	}
 }
 
-// Whatever query an unauthenticated request has, it allocates no memory until its token was found
-// valid. After that, the parameters cost little more than the space for them.
+// Whatever its query, an unauthenticated request allocates no memory until its token has been
+// validated. After that, the parameters cost little more than the space that they occupy.
 func TestQueriesAreCheap(t *testing.T) {
 	var query strings.Builder
 	query.WriteString("token=x")
@@ -138,7 +138,7 @@ func TestQueriesAreCheap(t *testing.T) {
 		t.Errorf("%v allocations for what is to be hidden", n)
 	}
 	if n := testing.AllocsPerRun(10, func() { _ = otherParameters(raw) }); n > 4100 {
-		// One name for each, and space for all values.
+		// One allocation per name, and space for all values.
 		t.Errorf("%v allocations for 4,000 parameters", n)
 	}
 	if others := otherParameters(raw); len(others) != 4000 || others["a0"][0] != "" {

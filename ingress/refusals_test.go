@@ -16,11 +16,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// situations is a fixture with one workflow for every cause of a refusal that lies in the registry.
+// situations is a fixture with one workflow for every refusal that is caused by the registry.
 type situations struct {
 	*fixture
-	token   map[string]string        // by workflow
-	senders map[string]sender.Config // senders of the scripts, by workflow
+	token   map[string]string        // keyed by workflow ID
+	senders map[string]sender.Config // senders of the scripts, keyed by workflow ID
 }
 
 func startSituations(t *testing.T, options ...func(*ingress.Config)) *situations {
@@ -35,8 +35,8 @@ func startSituations(t *testing.T, options ...func(*ingress.Config)) *situations
 	s.workflow("not-in-plan", "ultra", true, nil)
 	s.account("ultra", "none")
 
-	// Two workflows were active and had used up their rate when the account was moved to the plan
-	// free.
+	// Two workflows were active and had used up their rate limit when the account was moved to the
+	// plan free.
 	s.account("down", "pro")
 	s.workflowIn("down", "first", true, nil)
 	s.workflowIn("down", "past-limit", true, once)
@@ -78,14 +78,14 @@ func (s *situations) workflowIn(account, id string, active bool, limit *registry
 	s.token[id] = s.Token(s.t, id, "node")
 }
 
-// to sends a request with the token of a workflow to it.
+// to sends a request to a workflow, with the workflow's token.
 func (s *situations) to(workflow string, r request) answer {
 	s.t.Helper()
 	r.path, r.token = "/webhooks/"+workflow, s.token[workflow]
 	return s.send(r)
 }
 
-// head returns the beginning of a request that is written by hand.
+// head returns the beginning of a request to be sent by raw.
 func (s *situations) head(path, token string, lines ...string) string {
 	if token != "" {
 		path += "?token=" + token
@@ -128,8 +128,8 @@ func (s *situations) expect(row string, a answer, status int, code string) {
 	}
 }
 
-// While one request waits for its body, it holds the only place, or all bytes that bodies may take,
-// and other requests are refused.
+// While one request waits for its body, it occupies the only slot, or all bytes available for
+// bodies, and other requests are refused.
 func TestOverloaded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -162,7 +162,7 @@ func TestOverloaded(t *testing.T) {
 	}
 }
 
-// All workflows of an account share the bytes of the account's day, at all ingresses.
+// An account's daily bytes are shared by all its workflows, at all ingresses.
 func TestBytesPerDay(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -202,7 +202,7 @@ func TestBytesPerDay(t *testing.T) {
 		}
 	}
 
-	// Bytes that another ingress has read count here. The check uses a body of unknown length,
+	// Bytes read by another ingress count here, too. The check uses a body of undeclared length,
 	// which is empty.
 	addr := w.startIngress()
 	w.account("both", "small")
@@ -225,7 +225,7 @@ func TestBytesPerDay(t *testing.T) {
 	}
 }
 
-// The requests and the announced and sent bytes that one account holds leave room for other
+// However many requests and bytes, declared or sent, one account holds, there is room for other
 // accounts.
 func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	t.Parallel()
@@ -255,7 +255,7 @@ func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// Bytes that are announced and do not arrive are not reserved.
+// Declared bytes that do not arrive are not reserved.
 func TestAnnouncedBytesAreNotHeld(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxBufferedBytes = 150_000 })
@@ -269,8 +269,8 @@ func TestAnnouncedBytesAreNotHeld(t *testing.T) {
 	}
 }
 
-// A message that NATS does not store, because of the headers and parameters of a request with a
-// long body, will not be stored later either: the refusal is final.
+// A message that NATS does not store because the headers and parameters of a request with a long
+// body make it too long will not be stored later, either: the refusal is permanent.
 func TestATooLongMessage(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxBodyBytes = 1<<20 - 64<<10 })
@@ -339,7 +339,7 @@ func TestRateLimitAnswersWhenTheNextOneIsAccepted(t *testing.T) {
 			t.Errorf("retryAfter %v", wait)
 		}
 	}
-	// Requests without a valid token use up no rate.
+	// Requests without a valid token do not count against the rate limit.
 	s.workflow("three", "pro", true, &registry.RateLimit{Requests: 3, Window: time.Hour})
 	for range 10 {
 		s.send(request{path: "/webhooks/three", token: "hst_x"})
@@ -351,8 +351,8 @@ func TestRateLimitAnswersWhenTheNextOneIsAccepted(t *testing.T) {
 	}
 }
 
-// A change of the rate limit is in force from the very next request: requests that were admitted
-// under the earlier limit do not count.
+// A changed rate limit applies from the very next request: requests admitted under the previous
+// limit do not count.
 func TestAChangedRateLimitBeginsFromIdle(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -433,10 +433,10 @@ func TestIngressesShareARateLimit(t *testing.T) {
 		return a.status
 	}
 	for post(s.addr) == 200 {
-		// The loop runs until the limit is used up here.
+		// Loop until the limit is used up here.
 	}
 	for post(second) == 200 {
-		// The loop runs until the second ingress has received the counts.
+		// Loop until the second ingress has received the counts.
 	}
 	if accepted < 1000 || accepted > 1900 {
 		t.Errorf("%d accepted by two ingresses, the limit is 1000", accepted)

@@ -24,7 +24,7 @@ import (
 
 // The scripts describe the contract with senders. There is one for each row of the table of
 // refusals, in the order in which the causes are checked, and each also shows which causes take
-// precedence over it. All requests go over a real socket.
+// precedence. All requests are sent over a real socket.
 func TestWebhookContract(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/webhook/*.txtar")
 	if err != nil || len(scripts) == 0 {
@@ -135,8 +135,8 @@ func (s *situations) scriptFilter(ts *testscript.TestScript, neg bool, args []st
 	s.putSettings(ts, neg, args[0], settings)
 }
 
-// putSettings replaces the settings of a workflow's node, which is in the account pro. With neg
-// they must be refused.
+// putSettings replaces the settings of a workflow's node, which is in the account pro. If neg is
+// set, they must be refused.
 func (s *situations) putSettings(
 	ts *testscript.TestScript, neg bool, workflow string, settings edit.TriggerSettings,
 ) {
@@ -159,8 +159,8 @@ func (s *situations) putSettings(
 	}
 }
 
-// scriptAnswer implements "answer WORKFLOW [SECONDS [raw]]". It lets the answers of the workflow's
-// node, which is in the account pro, wait. Without a time they do not wait.
+// scriptAnswer implements "answer WORKFLOW [SECONDS [raw]]". It makes the responses of the
+// workflow's node, which is in the account pro, wait. Without SECONDS they do not wait.
 func (s *situations) scriptAnswer(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 1 || len(args) > 3 {
 		ts.Fatalf("usage: answer WORKFLOW [SECONDS [raw]]")
@@ -182,7 +182,7 @@ func (s *situations) scriptRunner(ts *testscript.TestScript, neg bool, args []st
 	s.startRunner()
 }
 
-// sign signs a request as the sender of its workflow would, at the present time shifted by shift.
+// sign signs a request as the sender of its workflow would, at the current time plus shift.
 func (s *situations) sign(ts *testscript.TestScript, r *request, shift time.Duration) {
 	path, query, _ := strings.Cut(r.path, "?")
 	in := sender.Request{
@@ -220,9 +220,9 @@ func (s *situations) scriptMessage(ts *testscript.TestScript, _ bool, _ []string
 }
 
 // scriptSend implements "send [-method M] [-sign [-shift DURATION]] [-header NAME: VALUE]… [-body
-// TEXT | -quoted GO-STRING | -bytes N] [-chunked] PATH". With -sign the request is signed as by the
-// workflow's sender. It writes the answer: the status and the code, the headers, and after an empty
-// line the body.
+// TEXT | -quoted GO-STRING | -bytes N] [-chunked] PATH". With -sign the request is signed like
+// those of the workflow's sender. It writes the response: the status and the code, the headers, an
+// empty line, and the body.
 func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []string) {
 	r := request{header: map[string]string{}}
 	flags := flag.NewFlagSet("send", flag.ContinueOnError)
@@ -252,7 +252,7 @@ func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []stri
 }
 
 // scriptRaw implements "raw [-half] FILE". It sends the content of the file on a new connection,
-// with variables replaced and lines ended as in HTTP. With -half the sender closes its side after
+// with variables replaced and line ends as in HTTP. With -half the client closes its side after
 // sending.
 func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []string) {
 	half := len(args) == 2 && args[0] == "-half"
@@ -264,7 +264,7 @@ func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []strin
 }
 
 func (s *situations) writeAnswer(ts *testscript.TestScript, a answer) {
-	// The output of an execution is the answer.
+	// The output of an execution is the response body.
 	isOutput := a.header.Get("Hookstart-Execution-Id") != "" && a.body["type"] == nil
 	if a.status >= 400 && a.raw != "" && !isOutput {
 		s.expect("every refusal has the same shape", a, a.status, a.code())
@@ -272,7 +272,7 @@ func (s *situations) writeAnswer(ts *testscript.TestScript, a answer) {
 	out := ts.Stdout()
 	fmt.Fprintln(out, strings.TrimSpace(strconv.Itoa(a.status)+" "+a.code()))
 	if a.close {
-		a.header.Set("Connection", "close") // net/http removes it
+		a.header.Set("Connection", "close") // net/http removes this header
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.header)) {
 		if name != "Date" {

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// reportedOfSenders reads reports about a workflow's sender and adds them up until enough returns
-// true for the sum.
+// reportedOfSenders reads reports about the sender of a workflow and adds them up until enough
+// returns true for the sum.
 func (s *situations) reportedOfSenders(
 	workflow string, enough func(stream.SenderSeen) bool,
 ) stream.SenderSeen {
@@ -61,8 +61,8 @@ func (s *situations) reportedOfSenders(
 	return all
 }
 
-// Executors learn what operators want to know about a sender: when it was last verified, when it
-// last made a handshake, why it was refused, and how many deliveries had no ID.
+// Ingresses report what operators want to know about a sender: when it was last verified, when it
+// last performed a handshake, why it was refused, and how many deliveries had no ID.
 func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -131,8 +131,8 @@ func TestACapturedSecretTravelsSealed(t *testing.T) {
 	}
 }
 
-// An ingress that cannot open the secrets of a node accepts nothing there, and answers that this is
-// temporary.
+// An ingress that cannot decrypt the secrets of a node accepts nothing there, and reports a
+// temporary problem.
 func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -160,8 +160,8 @@ func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
 	}
 }
 
-// A header that holds the sender's secret is never used as the delivery ID, whatever is configured,
-// because delivery IDs are recorded and shown.
+// A header that holds the sender's secret is never used as the delivery ID, whatever the
+// configuration, because delivery IDs are recorded and shown.
 func TestTheSecretIsNoDeliveryID(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -209,10 +209,10 @@ func TestTheSecretIsNoDeliveryID(t *testing.T) {
 	}
 }
 
-// turns is the number of times that a sender is set, rotated and removed.
+// turns is how many times a sender is set, rotated and removed.
 const turns = 100
 
-// A sender that is set, rotated or removed is in force at every ingress from the very next request.
+// Setting, rotating and removing a sender applies at every ingress from the very next request.
 func TestSendersHoldFromTheNextRequest(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

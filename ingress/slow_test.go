@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// serveSlow serves with a handler whose timeouts a test has shortened. The channel ended receives a
-// value when a connection has ended.
+// serveSlow serves requests with a handler whose timeouts shorten has reduced. The channel ended
+// receives a value when a connection has ended.
 func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended <-chan struct{}) {
 	t.Helper()
 	h, token, _, _, _ := tryHandler(t, alwaysValid{})
@@ -52,8 +52,7 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// A long body that does not arrive at the minimum rate is given up long before the whole body
-// timeout is over.
+// A long body that falls below the minimum rate is abandoned long before the body timeout.
 func TestABodyMustKeepUpARate(t *testing.T) {
 	t.Parallel()
 	for _, length := range []string{"Content-Length: 102400", "Transfer-Encoding: chunked"} {
@@ -98,7 +97,7 @@ func TestHowLongABodyMayTake(t *testing.T) {
 	}
 }
 
-// A client that sends requests and never reads an answer loses the connection.
+// A client that sends requests and never reads a response is disconnected.
 func TestAnswersAreNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	addr, _, ended := serveSlow(t, func(h *handler) { h.answerTimeout = 50 * time.Millisecond })
@@ -118,7 +117,7 @@ func TestAnswersAreNotWaitedForForEver(t *testing.T) {
 	}
 }
 
-// An answer that is late because the body was slow gets the whole time of an answer.
+// A response that is late because the body was slow has the full time allowed for a response.
 func TestALateAnswerIsRead(t *testing.T) {
 	t.Parallel()
 	addr, token, _ := serveSlow(t, func(h *handler) { h.answerTimeout = 500 * time.Millisecond })
@@ -132,7 +131,7 @@ func TestALateAnswerIsRead(t *testing.T) {
 			response.StatusCode != http.StatusContinue {
 			t.Fatal(response, err)
 		}
-		// Longer than the write deadline that counts from the headers.
+		// Longer than the write deadline, which counts from the headers.
 		<-time.After(600 * time.Millisecond)
 		_, _ = io.WriteString(conn, "1")
 		response, err := http.ReadResponse(reader, nil)

@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// While tracing is off, a request allocates nothing beyond the required traceparent of its message.
+// While tracing is off, a request allocates nothing except the traceparent that its message
+// requires.
 func TestTracingThatIsOffAllocatesNothing(t *testing.T) {
 	h := &handler{}
 	r := httptest.NewRequest("POST", "/webhooks/wf?token=t", nil)

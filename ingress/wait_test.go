@@ -23,9 +23,10 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// startRunner starts a runner of the default queue, which ends with the test. What it does, the
-// input says, or the field payload of a form: {"output": …} is the output, {"fail": "…"} an error,
-// and {"hang": true} waits until the execution is canceled or the test ends.
+// startRunner starts a runner of the default queue, which stops at the end of the test. The input,
+// or the field payload of a form, determines what it does: {"output": …} returns an output,
+// {"fail": "…"} an error, and {"hang": true} waits until the execution is canceled or the test
+// ends.
 func (f *fixture) startRunner() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,12 +84,12 @@ func do(ctx context.Context, e runner.Execution) (any, error) {
 var waiting = flag.Int("waiting", 1500,
 	"requests that wait at once in TestManyRequestsWait; 10000 need as many open files, twice")
 
-// Requests that wait take nothing that others need: with a place for eight requests in flight,
-// hundreds wait, and others are answered. Each gets the end of its own execution. Past the maximum
-// of an account, and of the ingress, requests are answered 202 at once.
+// Waiting requests use nothing that others need: with slots for eight requests in flight, hundreds
+// wait while others are answered. Each gets the result of its execution. Beyond the maximum of an
+// account, and of the ingress, requests are answered 202 immediately.
 func TestManyRequestsWait(t *testing.T) {
 	t.Parallel()
-	const perAccount = 1000 // of the contract
+	const perAccount = 1000 // part of the documented contract
 	s := startSituations(t, func(c *ingress.Config) {
 		c.MaxInFlight, c.MaxBufferedBytes, c.MaxWaiting = 8, 2*c.MaxBodyBytes, int64(*waiting)
 		c.Log.SetLevel(logrus.ErrorLevel)
@@ -158,13 +159,13 @@ func TestManyRequestsWait(t *testing.T) {
 		}
 		return answer{status: response.StatusCode, raw: string(text)}
 	}
-	// At most four are sent at once, because one account gets half of the places.
+	// At most four are sent concurrently, because one account may occupy half of the slots.
 	stored := s.messages()
 	for n := range *waiting {
 		go func() {
 			var a answer
 			retry.Until(t.Context(), time.Millisecond, func() bool {
-				// The place of one that waits already is free a moment later.
+				// The slot of a request that already waits becomes free a moment later.
 				a = send(fmt.Sprint("waits-", n/perAccount), n)
 				return a.status != http.StatusServiceUnavailable
 			})
@@ -179,7 +180,7 @@ func TestManyRequestsWait(t *testing.T) {
 			t.Fatalf("a request did not wait: %+v", <-results)
 		}
 	}
-	// Other requests are answered, and requests for which there is no place do not wait.
+	// Other requests are answered, and requests for which no slot is free do not wait.
 	for n := range 50 {
 		if a := send("at-once", n); a.status != 200 {
 			t.Fatalf("beside %d that wait: %d %s", *waiting, a.status, a.raw)
@@ -201,8 +202,8 @@ func TestManyRequestsWait(t *testing.T) {
 	}
 }
 
-// A request that waits gives its place back when its sender goes away, and is answered 202 when the
-// ingress stops. Its execution goes on in both cases.
+// A waiting request frees its slot when its sender disconnects, and is answered 202 when the
+// ingress shuts down. Its execution continues in both cases.
 func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxWaiting = 1 })
@@ -259,7 +260,7 @@ func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 	await("the ingress still waits", func() bool {
 		return strings.Contains(s.log.String(), "answer=gone")
 	})
-	// The only place is free again, so this one waits until the ingress stops.
+	// The only slot is free again, so this request waits until the ingress shuts down.
 	answered := make(chan answer, 1)
 	go func() {
 		response, err := post(t.Context())

@@ -49,7 +49,7 @@ func FuzzCutMembers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		rest, values := cutMembers(text, "input")
 		if !json.Valid(text) {
-			return // a member that is cut out is not read here
+			return // members that are cut out are not decoded here
 		}
 		if value, ok := values["input"]; !json.Valid(rest) || ok && !json.Valid(value) {
 			t.Errorf("%q became %q and %q", text, rest, value)

@@ -32,7 +32,7 @@ func ExampleItems() {
 	// orders fast
 }
 
-// This example changes only the version that was read, and fails if it was changed in between.
+// This example changes a workflow only if it has not been changed since it was read.
 func ExampleClient_IfMatch() {
 	server := exampleAPI()
 	defer server.Close()
@@ -53,7 +53,7 @@ func ExampleClient_IfMatch() {
 	// Output: somebody was faster: read it again
 }
 
-// exampleAPI answers as an executor would if the workflow orders were changed all the time.
+// exampleAPI responds as an executor would if the workflow orders were changed all the time.
 func exampleAPI() *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/workflows", func(w http.ResponseWriter, r *http.Request) {

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// A token that was rotated works until it has expired, and not a nanosecond longer.
+// A rotated token is valid until it expires, and not a nanosecond longer.
 func TestTokensExpire(t *testing.T) {
 	limits := NewLimits()
 	end := limits.origin.Add(time.Hour)
@@ -28,7 +28,7 @@ func TestTokensExpire(t *testing.T) {
 	for _, c := range []struct {
 		token  string
 		at     time.Time
-		nodeID string // empty: refused
+		nodeID string // empty if the token is refused
 	}{
 		{"old", end.Add(-1), "node"},
 		{"old", end, ""},
@@ -47,7 +47,7 @@ func TestTokensExpire(t *testing.T) {
 	}
 }
 
-// admit makes the checks that come before the check of the workflow's state.
+// admit makes the checks that precede that of the workflow's state.
 func admit(
 	a *Admission, workflowID, token string, bodyBytes int64, at time.Time,
 ) (Admitted, *Refusal) {

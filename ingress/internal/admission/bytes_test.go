@@ -28,8 +28,8 @@ func TestByteCost(t *testing.T) {
 	}
 }
 
-// bytesOf is a registry with workflows of one account, whose plan allows 86,400 bytes a day: one a
-// second.
+// bytesOf is a registry with workflows of one account. Its plan allows 86,400 bytes per day: one
+// per second.
 type bytesOf struct{ plan registry.Plan }
 
 func (b *bytesOf) Lookup(id string) (registry.View, bool) {
@@ -87,7 +87,7 @@ func TestBytesPerDay(t *testing.T) {
 	expect("which is made up for", send("two", 1, 1), (100_000-86_400+1)*time.Second)
 }
 
-// Ingresses exchange a number of bytes, whose cost follows from the plan in force.
+// Ingresses exchange numbers of bytes; their cost depends on the current plan.
 func TestIngressesKeepOneLimitOfBytes(t *testing.T) {
 	here, there := NewLimits(), NewLimits()
 	at := here.origin.Add(time.Minute)

@@ -21,7 +21,7 @@ func TestTake(t *testing.T) {
 			t.Fatalf("request %d of the burst has to wait %s", n+1, wait)
 		}
 	}
-	for range 5 { // a refusal does not push the wait further
+	for range 5 { // refusals do not extend the wait
 		before := d
 		if d, wait = takeRequest(d, now, limit); wait != time.Second || d != before {
 			t.Fatalf("wait %s", wait)
@@ -39,7 +39,7 @@ func TestTake(t *testing.T) {
 		t.Errorf("one more: %s", wait)
 	}
 
-	// A changed limit starts from idle, also if one request costs the same.
+	// A changed limit starts from idle, even if the cost of a request is the same.
 	for _, old := range []registry.RateLimit{
 		{Requests: 24, Window: 24 * time.Hour}, {Requests: 3600, Window: time.Hour},
 	} {
@@ -53,7 +53,7 @@ func TestTake(t *testing.T) {
 			t.Errorf("after %+v: %s", old, wait)
 		}
 	}
-	// What others admitted is made up for, but never more than one burst.
+	// What others have admitted must be made up for, but never more than one burst.
 	behind := add(d, now, 5*time.Second, time.Minute)
 	if _, wait := takeRequest(behind, now, limit); wait != 6*time.Second {
 		t.Errorf("after others admitted five: %s", wait)
@@ -64,8 +64,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// In any window at most the burst and what the rate adds are accepted, and a sender that waits as
-// told is accepted.
+// Any window accepts at most the burst plus what the rate adds, and a sender that waits as
+// instructed is accepted.
 func TestTakeKeepsTheLimit(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -97,9 +97,9 @@ func TestTakeKeepsTheLimit(t *testing.T) {
 	}
 }
 
-// Three ingresses under a flood that is spread 90/5/5 %, over 20 windows of a clock that the test
-// advances. All together keep the limit, although they hear of each other only every 100 ms. A
-// restarted ingress, or lost messages, lock no one out.
+// Three ingresses receive a flood that is distributed 90/5/5 %, over 20 windows of a clock that the
+// test advances. Together they keep the limit, although they exchange usage only every 100 ms.
+// Neither a restarted ingress nor lost messages lock anyone out.
 func TestThreeIngressesKeepOneLimit(t *testing.T) {
 	for name, lost := range map[string]float64{
 		"all is heard":               0,
@@ -143,12 +143,12 @@ func threeIngresses(t *testing.T, lost float64) {
 				}
 			}
 		}
-		if elapsed/step == 50_000 { // one restarts
+		if elapsed/step == 50_000 { // one ingress restarts
 			ingresses[1] = NewLimits()
 			ingresses[1].origin = origin
 		}
 	}
-	// The first window starts idle, so the burst is accepted there, too.
+	// The first window starts idle, so it accepts the burst as well.
 	for w, n := range accepted[1:] {
 		if f := float64(n) / float64(limit.Requests); f > 1.1+lost || f < 0.95 {
 			t.Errorf("window %d: %d accepted, %.2f of the limit", w+1, n, f)
@@ -156,8 +156,8 @@ func threeIngresses(t *testing.T, lost float64) {
 	}
 }
 
-// What others admitted under a limit that is no longer in force must not use up the new one.
-// Reports of an ingress that does not send Each yet are counted.
+// What others admitted under a limit that is no longer in force must not use up the new one. Usage
+// from an ingress that does not send Each yet is counted.
 func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 	old, limit := registry.RateLimit{Requests: 1, Window: time.Minute}, registry.RateLimit{
 		Requests: 2,
@@ -197,7 +197,7 @@ func TestLimitsForgetIdleWorkflows(t *testing.T) {
 		limits.takeRequest(strconv.Itoa(n), limit, at)
 	}
 	at = at.Add(2 * sweepEvery)
-	for n := range 1_000 { // enough to come to every shard
+	for n := range 1_000 { // enough for every shard to have some
 		limits.takeRequest("again-"+strconv.Itoa(n), limit, at)
 	}
 	if kept := limits.remembered(); kept != 1_000 {
@@ -217,7 +217,7 @@ func (w *onlyWorkflow) Lookup(string) (registry.View, bool) {
 	}, true
 }
 
-// A limiter that keeps the sender's string keeps the whole request line.
+// Keeping the caller's string would keep the whole request line in memory.
 func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 	workflow := &onlyWorkflow{
 		ID:     "workflow",
@@ -255,10 +255,10 @@ func (l *Limits) remembered() (n int) {
 }
 
 // BenchmarkLimitsMemory reports the memory for 100,000 workflows that are busy at the same time,
-// and what remains of it when all but 1,000 of them have become idle.
+// and how much of it is still used after all but 1,000 of them have become idle.
 func BenchmarkLimitsMemory(b *testing.B) {
 	const busy, afterwards = 100_000, 1_000
-	ids := make([]string, busy) // in an ingress the registry has them anyway
+	ids := make([]string, busy) // in an ingress, the registry holds these strings anyway
 	for n := range ids {
 		ids[n] = "workflow-" + strconv.Itoa(n)
 	}
@@ -271,7 +271,7 @@ func BenchmarkLimitsMemory(b *testing.B) {
 			for n, id := range ids {
 				at = at.Add(10 * time.Microsecond)
 				limits.takeRequest(id, limit, at)
-				if n%10_000 == 9_999 { // the other ingresses are told ten times a second
+				if n%10_000 == 9_999 { // usage is announced ten times a second
 					limits.TakeUsage()
 				}
 			}

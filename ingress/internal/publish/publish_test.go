@@ -58,8 +58,7 @@ func newPublisher(
 	return p
 }
 
-// message returns a start. All starts have the same trace, because the trace does not decide what
-// is a duplicate.
+// message returns a start. All starts have the same trace, which does not affect deduplication.
 func message(t *testing.T, deliveryID string) *nats.Msg {
 	t.Helper()
 	id := uuid.NewString()
@@ -82,7 +81,7 @@ func message(t *testing.T, deliveryID string) *nats.Msg {
 	return msg
 }
 
-// counts returns how often each execution is in the stream.
+// counts returns how many times each execution is in the stream.
 func counts(t *testing.T, nc *nats.Conn) map[string]int {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -91,14 +90,14 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 	}
 	consumer, err := js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{})
 	for tries := 1; tries < 6 && errors.Is(err, context.DeadlineExceeded); tries++ {
-		// No server answers while a cluster elects a leader.
+		// Retry: no server answers while a cluster elects a leader.
 		consumer, err = js.OrderedConsumer(t.Context(), stream.Name,
 			jetstream.OrderedConsumerConfig{})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An iterator finds another server when a node of the cluster has just gone.
+	// An iterator switches to another server if a node of the cluster has just stopped.
 	messages, err := consumer.Messages()
 	if err != nil {
 		t.Fatal(err)
@@ -121,8 +120,8 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 	}
 }
 
-// On a cluster, concurrent repeats get the answer "in process" from the server. No caller of
-// Publish gets it, and exactly one of the callers is the first.
+// In a cluster, the server answers some concurrent repeats with "in process". No caller of Publish
+// sees that, and exactly one of them is the first.
 func TestConcurrentRepeatsOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -159,8 +158,8 @@ func TestConcurrentRepeatsOnACluster(t *testing.T) {
 	}
 }
 
-// While leaders change, every message with a delivery ID is stored once and confirmed, and its
-// sender does not notice the changes.
+// During leader elections, every message with a delivery ID is stored once and confirmed, and its
+// sender does not notice them.
 func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -209,7 +208,7 @@ func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 	t.Logf("%d acknowledged over three changes of leader", total.Load())
 }
 
-// While the server is unavailable, Publish soon returns an error, and a refused message does not
+// While the server is unavailable, Publish returns an error soon, and a refused message does not
 // appear in the stream later.
 func TestNoGhosts(t *testing.T) {
 	t.Parallel()
@@ -230,7 +229,7 @@ func TestNoGhosts(t *testing.T) {
 		}
 	}
 	server.Restart()
-	for { // the connection comes back by itself
+	for { // the client reconnects by itself
 		ack, err := p.Publish(message(t, "after"))
 		if err == nil {
 			if ack.Duplicate {
@@ -248,8 +247,8 @@ func TestNoGhosts(t *testing.T) {
 	}
 }
 
-// When a server hangs, a message with a delivery ID may be refused although it is stored later. If
-// it is sent again, it is recognised, and stored once.
+// If a server hangs, a message with a delivery ID may be refused although it is stored later. If it
+// is sent again, it is recognised, so it is stored only once.
 func TestAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -271,10 +270,10 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 }
 
-// The first attempt gets no answer, and the second one does. The traceparent distinguishes this
-// request's own message from a message of another request in the same trace, and from a message
-// without a traceparent. Only a message that this very request has stored is not a repeat. A
-// message without a delivery ID is not sent twice.
+// The first attempt gets no answer, the second one does. The traceparent distinguishes this
+// request's message from another request's in the same trace, and from one without a traceparent.
+// Only a message stored by this very request is not a repeat. A message without a delivery ID is
+// not sent twice.
 func TestNoAnswerAtFirst(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -310,7 +309,7 @@ func TestNoAnswerAtFirst(t *testing.T) {
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for nc.Stats().OutMsgs < before+7 { // three messages were sent again
+	for nc.Stats().OutMsgs < before+7 { // three messages have been sent again
 		<-tick.C
 	}
 	server.Resume()
@@ -326,8 +325,8 @@ func TestNoAnswerAtFirst(t *testing.T) {
 	}
 }
 
-// While a stored message cannot be read, it is not known whether this request or an earlier one has
-// stored it. Then the request is refused: a sender is never told that its first request is a
+// While a stored message cannot be read, it is unknown whether this request or an earlier one
+// stored it. The request is then refused: a sender must never be told that its first request is a
 // repeat.
 func TestUnknownIsNoRepeat(t *testing.T) {
 	t.Parallel()
@@ -346,7 +345,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	readable(false) // the publisher asks for the message as before, and gets no answer
+	readable(false) // the publisher tries to read the message, and gets no answer
 	server.Pause()
 	before := nc.Stats().OutMsgs
 	msg, refused := message(t, "first"), make(chan error, 1)
@@ -359,7 +358,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 	}()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for nc.Stats().OutMsgs < before+2 { // the message was sent again
+	for nc.Stats().OutMsgs < before+2 { // the message has been sent again
 		<-tick.C
 	}
 	server.Resume()
@@ -377,7 +376,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 	}
 }
 
-// A message that the stream does not store is remembered until a message is stored again.
+// A message that was not stored is remembered until another message is stored.
 func TestTroubleIsRemembered(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())
@@ -415,7 +414,7 @@ func TestTroubleIsRemembered(t *testing.T) {
 	}
 }
 
-// A message that is longer than the stream's maximum is refused for good: it will not become
+// A message that exceeds the stream's maximum length is refused permanently: it will not become
 // shorter.
 func TestAMessageTooLongForTheStream(t *testing.T) {
 	t.Parallel()
@@ -435,8 +434,8 @@ func TestAMessageTooLongForTheStream(t *testing.T) {
 	}
 }
 
-// Repeat recognises a message that the stream remembers, and stores nothing, whatever the stream
-// allows.
+// Repeat recognises a message that is in the deduplication window, and stores nothing, even if the
+// stream has room.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
 	t.Run("one server", func(t *testing.T) {

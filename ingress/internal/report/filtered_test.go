@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// filteredReport reads reports until so many requests are in them.
+// filteredReport reads reports until they contain want requests.
 func (r *rig) filteredReport(want int64) map[string]stream.Filtered {
 	r.t.Helper()
 	consumer, err := r.js.OrderedConsumer(r.t.Context(), stream.ReportsName,
@@ -59,11 +59,11 @@ func TestFilteredByNode(t *testing.T) {
 	}
 }
 
-// However many requests are filtered, a report is no longer than a NATS message may be, and what it
-// leaves out is counted.
+// However many requests are filtered, a report fits in a NATS message, and requests without details
+// are counted.
 func TestReportsOfFilteredRequestsAreBounded(t *testing.T) {
 	r := start(t)
-	r.nats.Stop() // what is counted gathers
+	r.nats.Stop() // makes counts accumulate
 	filtered := report.NewFiltered(r.js, r.log)
 	for n := range 1200 {
 		for range 20 {

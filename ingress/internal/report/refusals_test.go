@@ -50,7 +50,7 @@ func (r *rig) check(err error) {
 // reported reads reports until they contain the given number of refusals.
 func (r *rig) reported(want int64) []stream.RefusalCount {
 	r.t.Helper()
-	js, err := jetstream.New(r.nats.Connect(r.t)) // a connection of its own, that was never lost
+	js, err := jetstream.New(r.nats.Connect(r.t)) // a separate connection that has never been lost
 	r.check(err)
 	consumer, err := js.OrderedConsumer(r.t.Context(), stream.ReportsName,
 		jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.RefusalsSubject}})
@@ -93,7 +93,7 @@ func TestRefusalsByWorkflowCodeAndMinute(t *testing.T) {
 	got := map[string]stream.RefusalCount{}
 	for _, c := range r.reported(92) {
 		key := fmt.Sprint(c.WorkflowID, " ", c.Code, " ", c.Minute.Minute())
-		c.Count += got[key].Count // a report may have gone out meanwhile
+		c.Count += got[key].Count // a report may have been sent meanwhile
 		got[key] = c
 	}
 	for key, want := range map[string]stream.RefusalCount{
@@ -111,8 +111,8 @@ func TestRefusalsByWorkflowCodeAndMinute(t *testing.T) {
 	}
 }
 
-// While NATS is away, counting continues without delay and within bounds. Afterwards nothing is
-// lost or counted twice.
+// While NATS is unreachable, counting continues without delay and within bounds. Afterwards nothing
+// is lost or counted twice.
 func TestRefusalsWhileNATSIsAway(t *testing.T) {
 	r := start(t)
 	refusals := report.NewRefusals(r.js, r.log)
@@ -139,7 +139,7 @@ func TestRefusalsWhileNATSIsAway(t *testing.T) {
 		}
 	}
 	refusals.Stop()
-	// One report may have been made when NATS had just gone, and the next one when it was back.
+	// One report may have been created just after NATS stopped, and the next one when it was back.
 	if named < 2000 || named > 4001 || int64(named)+unnamed != many+1 {
 		t.Errorf("%d were counted by workflow, %d by code alone", named, unnamed)
 	}

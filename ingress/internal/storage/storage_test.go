@@ -16,14 +16,16 @@ const (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// space returns a space whose stream holds used bytes, in an installation of three accounts.
+// space returns the space of a stream that holds used bytes, in an installation with three
+// accounts.
 func space(used int64) *storage.Space {
 	s := storage.New(func() int { return 3 })
 	s.SetUsage(limit, used, week, noon)
 	return s
 }
 
-// fill takes messages of 100 bytes until one is refused, and returns how many bytes it took.
+// fill takes space for messages of 100 bytes until one is refused, and returns how many bytes it
+// took.
 func fill(s *storage.Space, accountID string) (taken int64) {
 	for taken < 2*limit && s.Take(accountID, 100) {
 		taken += 100
@@ -31,9 +33,9 @@ func fill(s *storage.Space, accountID string) (taken int64) {
 	return taken
 }
 
-// An account is refused once the stream is nine tenths full, if it holds an equal share. One that
-// holds less finds room until it holds its share. However much others take, one that holds less
-// than they do still finds room.
+// Once the stream is nine tenths full, an account that holds an equal share is refused. One that
+// holds less finds room until it holds its share. However much others take, an account that holds
+// less than they do still finds room.
 func TestTheHeaviestAreRefusedFirst(t *testing.T) {
 	t.Parallel()
 	s := space(0)
@@ -83,7 +85,7 @@ func TestALoneAccountFillsTheStream(t *testing.T) {
 	}
 }
 
-// Nothing is refused, nor counted, without a size limit.
+// Without a size limit, nothing is refused or counted.
 func TestNoLimit(t *testing.T) {
 	t.Parallel()
 	s := space(0)
@@ -98,7 +100,7 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// What a message that was not stored has taken is free again.
+// The space of a message that was not stored is free again.
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	s := space(0)
@@ -113,7 +115,7 @@ func TestReturn(t *testing.T) {
 	}
 }
 
-// Two ingresses know what each other takes.
+// Two ingresses learn what the other one takes.
 func TestOfTwoIngresses(t *testing.T) {
 	t.Parallel()
 	a, b := space(0), space(0)
@@ -138,7 +140,7 @@ func TestOfTwoIngresses(t *testing.T) {
 }
 
 // An ingress that has just started does not know who fills the stream. Until sums arrive, every
-// account finds a little room; then the heaviest one is refused.
+// account finds a little room; after that, the heaviest account is refused.
 func TestAfterAStart(t *testing.T) {
 	t.Parallel()
 	s := space(92_000)
@@ -157,7 +159,7 @@ func TestAfterAStart(t *testing.T) {
 	}
 }
 
-// Sums replace what was counted before the last but one of them.
+// Sums replace what was counted before the last sums but one.
 func TestSumsReplaceCounts(t *testing.T) {
 	t.Parallel()
 	s := space(71_000)
@@ -171,7 +173,7 @@ func TestSumsReplaceCounts(t *testing.T) {
 	if !s.Take("purged", 1) || s.Take("other", 1) {
 		t.Error("the sums are not in force")
 	}
-	// Below seven tenths they are forgotten, because no executor makes new ones.
+	// Below seven tenths the sums are discarded, because no executor sends new ones.
 	s.SetUsage(limit, 69_000, week, noon)
 	s.SetUsage(limit, 91_000, week, noon)
 	if !s.Take("other", 1) {
@@ -179,7 +181,7 @@ func TestSumsReplaceCounts(t *testing.T) {
 	}
 }
 
-// Counts of messages that have expired do not count.
+// The counts of expired messages expire.
 func TestCountsExpire(t *testing.T) {
 	t.Parallel()
 	s := space(0)
@@ -193,7 +195,7 @@ func TestCountsExpire(t *testing.T) {
 		}
 		s.Take("new"+strconv.Itoa(step), 1)
 	}
-	for _, id := range []string{"new", "newer"} { // so that what the stream holds is known
+	for _, id := range []string{"new", "newer"} { // so that it is known what the stream holds
 		s.Receive(id, 45_000)
 	}
 	s.SetUsage(limit, 91_000, week, at)
@@ -202,7 +204,7 @@ func TestCountsExpire(t *testing.T) {
 	}
 }
 
-// BenchmarkTake measures what a message costs in addition to its publication.
+// BenchmarkTake measures what a message costs in addition to publishing it.
 func BenchmarkTake(b *testing.B) {
 	for name, size := range map[string]int64{"no limit": 0, "limit": 1 << 60} {
 		b.Run(name, func(b *testing.B) {

@@ -12,10 +12,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// contents is the content that a test writes into a file.
+// contents is what a test writes to a file.
 type contents struct {
 	manifest Manifest
-	messages map[string][]message // by part
+	messages map[string][]message // keyed by the name of the part
 	records  []string
 	audit    []string
 }
@@ -61,7 +61,8 @@ func sound(t *testing.T) contents {
 	}
 }
 
-// addOwn adds the own streams of the queue "default", with a start that has the subject of a place.
+// addOwn adds the own streams of the queue "default", with a start whose subject is that of place
+// p.
 func (c *contents) addOwn(sequence uint64, p stream.Place) {
 	starts, reports := stream.OwnName("default"), stream.OwnProgressName("default")
 	c.manifest.Streams = append(c.manifest.Streams,
@@ -123,14 +124,14 @@ func (c contents) write(t *testing.T) (path string) {
 	return path
 }
 
-// A file is checked for everything that a restore requires.
+// Check finds everything that would make a restore fail.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	executions, buckets := streamEntry(stream.Name), bucketEntry(registry.Bucket)
 	report := stream.ProgressSubject("default", "wf", "execution")
 	for what, c := range map[string]struct {
 		change func(*contents)
-		want   string // "" means that it can be restored
+		want   string // "" means that the file can be restored
 	}{
 		"as it was made": {func(*contents) {}, ""},
 		"a report that is recorded, on a stream that had them once": {func(c *contents) {
@@ -201,7 +202,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// The manifest names the keys, also for a file of a version that did not store them.
+// The manifest lists the keys, even for a file of a version that did not store them.
 func TestCheckFindsTheKeys(t *testing.T) {
 	t.Parallel()
 	box := append([]byte{1, 2}, "k7 and what is sealed"...)

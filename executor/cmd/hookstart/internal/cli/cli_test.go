@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// run runs a command against a server with the given answers.
+// run runs a command against a server with the given responses.
 func run(
 	ctx context.Context, t *testing.T, server http.Handler, args ...string,
 ) (code int, stdout, stderr string) {
@@ -34,7 +34,7 @@ func run(
 	return code, out.String(), err.String()
 }
 
-// A stream that ends is opened again, missed changes are looked up, and nothing is shown twice.
+// A stream that ends is reopened, missed changes are looked up, and nothing is printed twice.
 func TestTailConnectsAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -124,7 +124,7 @@ func TestVerifySaysWhatTheStreamHasLost(t *testing.T) {
 		!strings.Contains(stderr, "hookstart: the stream has no message 7 of execution "+id) {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
-	// The execution is old, so this is as expected.
+	// The execution is old, so its message may have expired.
 	code, stdout, stderr = run(t.Context(), t, record(time.Now().AddDate(0, 0, -8)), "execution",
 		"verify", id)
 	if code != 0 || !strings.Contains(stdout, "✓ stored") ||
@@ -159,7 +159,7 @@ func TestVerifyWaits(t *testing.T) {
 	}
 }
 
-// A webhook URL is a secret, and is not shown in errors, either.
+// A webhook URL is a secret, and is not printed in errors, either.
 func TestSendNeverShowsTheToken(t *testing.T) {
 	for name, target := range map[string]string{
 		"nobody there":  "http://127.0.0.1:1/webhooks/w?token=hst_secret",
@@ -198,8 +198,8 @@ func TestProblemsNameTheFields(t *testing.T) {
 	}
 }
 
-// A variable that a shell may use for something else affects no verb; the verb's own variable does,
-// and help shows it.
+// An environment variable that may be set for another purpose does not affect a verb; the variable
+// with the verb's name does, and appears in the help.
 func TestVariablesOfVerbsNameTheVerb(t *testing.T) {
 	var put string
 	server := http.NewServeMux()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Every command in the README and in the documentation exists, with its flags. Placeholders and
-// omissions are ignored.
+// Every command in the README and the documentation exists, with its flags. Placeholders and
+// ellipses are ignored.
 func TestDocumentedCommandsAreCommands(t *testing.T) {
 	const repository = "../../../../../"
 	pages := []string{repository + "README.md"}
@@ -23,8 +23,8 @@ func TestDocumentedCommandsAreCommands(t *testing.T) {
 		}
 		pages = append(pages, found...)
 	}
-	// A command is in code within a line, or on a line of its own; it ends at a comment, a pipe,
-	// the next command or an output.
+	// A command is inline code or on a separate line; it ends at a comment, a pipe, the next
+	// command or an output.
 	inCode := regexp.MustCompile("(?m)(?:`|^ *|[|] *)(?:bin/)?hookstart ([a-z][^`\n]*)")
 	end := regexp.MustCompile(`\s+#.*|\s*[|;>&].*`)
 	quoted := regexp.MustCompile(`"[^"]*"|'[^']*'`)

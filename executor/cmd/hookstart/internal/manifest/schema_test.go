@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/manifest"
 )
 
-// The schema that editors use has exactly the fields of the documents.
+// The schema for editors has exactly the fields of the documents.
 func TestSchemaHasTheFields(t *testing.T) {
 	data, err := os.ReadFile("../../../../../deploy/docs/hookstart.schema.json")
 	if err != nil {

@@ -27,10 +27,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// files is the folder of the configuration of NATS servers, whose accounts the sites have.
+// files is the folder with the configuration of the NATS servers, including the sites' accounts.
 const files = "../../../../../deploy/nats"
 
-// These are the leaf node connection of first-site.conf and second-site.conf, without TLS.
+// The leaf node connection of first-site.conf and second-site.conf, without TLS.
 const (
 	firstLeaf = `
 leafnodes {
@@ -43,13 +43,13 @@ leafnodes {
 }`
 )
 
-// sites are two sites of one NATS server each.
+// sites holds two sites with one NATS server each.
 type sites struct {
 	t      *testing.T
-	folder string // with the configuration and admin.nk
-	leaf   string // address at which the first site listens for the second
+	folder string // holds the configuration and admin.nk
+	leaf   string // address at which the first site accepts leaf node connections
 
-	variables *strings.Replacer // of the configuration
+	variables *strings.Replacer // replaces the variables in the configuration
 
 	first  *server.Server
 	second *server.Server
@@ -57,7 +57,7 @@ type sites struct {
 	two    jetstream.JetStream // the second site
 }
 
-// startSites starts both sites. The first one has the streams of an installation.
+// startSites starts both sites. The first has the streams of an installation.
 func startSites(t *testing.T) *sites {
 	t.Helper()
 	s := &sites{t: t, folder: t.TempDir()}
@@ -106,7 +106,7 @@ func startSites(t *testing.T) *sites {
 // admin returns the path of the administrator's key.
 func (s *sites) admin() string { return filepath.Join(s.folder, "admin.nk") }
 
-// configure writes a file of the configuration, and returns its path.
+// configure writes a configuration file and returns its path.
 func (s *sites) configure(name, content string) string {
 	s.t.Helper()
 	path := filepath.Join(s.folder, name)
@@ -116,7 +116,7 @@ func (s *sites) configure(name, content string) string {
 	return path
 }
 
-// start starts a server whose configuration has a part of its own.
+// start starts a server whose configuration includes part.
 func (s *sites) start(name, part string) *server.Server {
 	s.t.Helper()
 	options, err := server.ProcessConfigFile(s.configure(name+".conf", "server_name: "+name+`
@@ -215,7 +215,7 @@ func (s *sites) startIn(place stream.Place, queue, deliveryID string) (*nats.Msg
 	return msg, id
 }
 
-// end publishes the final report of an execution.
+// end publishes a final report of an execution.
 func (s *sites) end(place stream.Place, queue, id string) {
 	s.t.Helper()
 	msg, err := place.ProgressMessage(queue, "wf-"+queue, "node", "", execution.Progress{
@@ -229,7 +229,7 @@ func (s *sites) end(place stream.Place, queue, id string) {
 	}
 }
 
-// hookstart runs `hookstart admin second-site` at the second site, or at another one.
+// hookstart runs `hookstart admin second-site` with the server at.
 func (s *sites) hookstart(at *server.Server, args ...string) (code int, out, errors string) {
 	s.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -249,7 +249,7 @@ func (s *sites) must(args ...string) string {
 	return out + errors
 }
 
-// fails runs a command that must fail with an error that contains a text.
+// fails runs a command that must fail with an error that contains text.
 func (s *sites) fails(at *server.Server, text string, args ...string) {
 	s.t.Helper()
 	code, out, errors := s.hookstart(at, args...)
@@ -258,7 +258,7 @@ func (s *sites) fails(at *server.Server, text string, args ...string) {
 	}
 }
 
-// awaitCopied waits until the second site has every message of the first.
+// awaitCopied waits until the second site has all messages of the first.
 func (s *sites) awaitCopied() {
 	s.t.Helper()
 	eventually(s.t, "copies", func() bool {
@@ -270,7 +270,7 @@ func (s *sites) awaitCopied() {
 	})
 }
 
-// names returns the names of the streams of a site.
+// names returns the names of a site's streams.
 func names(t *testing.T, js jetstream.JetStream) (all []string) {
 	t.Helper()
 	for name := range js.StreamNames(t.Context()).Name() {
@@ -294,8 +294,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// The second site takes over: it recognises repeats of copied deliveries, and gives runners what
-// has not ended, once, in the shared stream and in a queue's own.
+// The second site takes over: it recognises repeats of mirrored deliveries, and delivers unfinished
+// starts to runners once, from the shared stream and from a queue's own.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -400,7 +400,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// What is no second site is refused, and is not changed.
+// A site that is not a second site is refused and left unchanged.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -408,7 +408,7 @@ func TestRefusals(t *testing.T) {
 	takeOver := []string{"take-over", "--runner-groups=default/main", "--yes"}
 	for _, args := range [][]string{{"status"}, takeOver} {
 		s.fails(s.second, "is not copied to this site", args...)
-		// An installation of its own: here, the first site.
+		// A separate installation: here, the first site.
 		s.fails(s.first, "is not copied to this site", args...)
 	}
 	one, err := s.one.Stream(ctx, stream.Name)
@@ -432,7 +432,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A queue that gets a stream of its own, or loses it, while the second site copies.
+// A queue gets its own stream, and loses it, while the second site mirrors.
 func TestOwnStreams(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -461,7 +461,7 @@ func TestOwnStreams(t *testing.T) {
 	}
 }
 
-// A copy that stands still is reported, with the time at which the first site was heard last.
+// A copy that stands still is reported, with the time of the last contact with the first site.
 func TestStandsStill(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Everything is read of the shared stream and of a queue's own ones, with and without executors.
+// Read describes the shared stream and a queue's own streams completely, with and without
+// executors.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -95,7 +96,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The week of a stream begins when it began to hold everything that arrives.
+// A stream's week begins when the stream began to keep everything that arrives.
 func TestBeginning(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

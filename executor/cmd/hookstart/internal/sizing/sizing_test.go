@@ -13,8 +13,8 @@ import (
 
 var now = time.Date(2026, 11, 25, 12, 30, 0, 0, time.UTC)
 
-// hourly returns the hours of whole days before now, with a number of accepted requests that
-// depends on the day, of which 0 is the last.
+// hourly returns the hours of whole days before now. accepted returns the number of accepted
+// requests per hour of a day; day 0 is the most recent one.
 func hourly(days int, accepted func(day int) int64) (hours []api.SizeHour) {
 	for h := days*24 - 1; h >= 0; h-- {
 		hours = append(hours, api.SizeHour{
@@ -27,7 +27,7 @@ func hourly(days int, accepted func(day int) int64) (hours []api.SizeHour) {
 
 func steady(n int64) func(int) int64 { return func(int) int64 { return n } }
 
-// wall returns the wall with a name.
+// wall returns the wall with the given name.
 func wall(t *testing.T, r Report, name string) Wall {
 	t.Helper()
 	i := slices.IndexFunc(r.Walls, func(w Wall) bool { return w.Name == name })
@@ -41,8 +41,8 @@ func wall(t *testing.T, r Report, name string) Wall {
 	return r.Walls[i]
 }
 
-// want checks a wall. A limit of 0 means that there is none, and days are looked at only if the
-// limit is reached in days.
+// want checks a wall. A limit of 0 means none, and days is compared only if the limit is reached in
+// days.
 func (w Wall) want(t *testing.T, now, limit float64, reached Reached, days float64) {
 	t.Helper()
 	if !near(w.Now, now) || w.Reached != reached || (w.Limit != nil) != (limit > 0) ||
@@ -58,7 +58,7 @@ func (w Wall) want(t *testing.T, now, limit float64, reached Reached, days float
 	}
 }
 
-// An installation that has just been made has no rates, and no limit is near.
+// A new installation has no rates, and is far from all limits.
 func TestReportOfAnEmptyInstallation(t *testing.T) {
 	t.Parallel()
 	r := NewReport(api.Size{
@@ -73,7 +73,7 @@ func TestReportOfAnEmptyInstallation(t *testing.T) {
 	wall(t, r, "Registry").want(t, 0, mostWorkflows, NotInAYear, 0)
 }
 
-// Rates come from the requests of the last week. Repeats are deliveries, and start nothing.
+// Rates are based on the requests of the last week. Repeats count as deliveries, but start nothing.
 func TestReportOfTheRate(t *testing.T) {
 	t.Parallel()
 	hours := hourly(7, steady(3_600))
@@ -97,7 +97,7 @@ func TestReportOfTheRate(t *testing.T) {
 	wall(t, r, "Deliveries, busiest hour").want(t, 13, 26, InDays, 10)
 }
 
-// The clock of an ingress may be ahead of the executor's, and the executor's of the NATS server's.
+// An ingress's clock may be ahead of the executor's, and the executor's ahead of the NATS server's.
 func TestReportWithClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	size := api.Size{At: now, Hours: []api.SizeHour{
@@ -112,7 +112,7 @@ func TestReportWithClocksThatDiffer(t *testing.T) {
 	if r := NewReport(size, NATS{Created: now}, Limits{}); !r.Complete {
 		t.Errorf("%+v", r)
 	}
-	// The oldest record is from the future.
+	// The oldest record has a time in the future.
 	size.Database = api.SizeDatabase{
 		OldestAcceptedAt: now.Add(time.Hour), Records: 1, Bytes: 1_000, RetentionSeconds: 86_400,
 	}
@@ -129,7 +129,7 @@ func weekly(name string, perDay, growth float64, servers ...string) Stream {
 	}
 }
 
-// The memory for delivery IDs is computed for each server, from the streams that it holds.
+// The memory for delivery IDs is computed per server, from the streams that the server holds.
 func TestReportOfDeliveryIDs(t *testing.T) {
 	t.Parallel()
 	nats := NATS{Created: now.Add(-30 * day), Streams: []Stream{
@@ -141,7 +141,7 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	r := NewReport(api.Size{At: now}, nats, Limits{NATSMemory: 1_000 * 1e6})
 	wall(t, r, "Memory for delivery IDs of a").want(t, 164e6, 1_000e6, NotInAYear, 0)
 	wall(t, r, "Memory for delivery IDs of b").want(t, 164e6, 1_000e6, NotInAYear, 0)
-	// After d days, the window of the last day has 2 M + 200,000 × (d - ½).
+	// After d days, the deduplication window of the most recent day has 2 M + 200,000 × (d - ½).
 	c := wall(t, r, "Memory for delivery IDs of c")
 	days := (1_000e6/164-3e6)/200_000 + 0.5
 	c.want(t, 3*164e6, 1_000e6, InDays, days)
@@ -152,27 +152,28 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 		t.Errorf("first %s, want %s", r.Walls[0].Name, c.Name)
 	}
 
-	// A window of four days: after two days, half of it is left, and 2.2 M have come.
+	// A window of four days: after two days, half of the current IDs are left, and 2.2 M have
+	// arrived.
 	long := weekly("EXECUTIONS", 1_000_000, 100_000, "a")
 	long.DedupWindow, long.Remembered = 4*day, 4_000_000
 	r = NewReport(api.Size{At: now}, NATS{Streams: []Stream{long}},
 		Limits{NATSMemory: 4_200_000 * bytesPerID})
 	wall(t, r, "Memory for delivery IDs").want(t, 4e6*bytesPerID, 4.2e6*bytesPerID, InDays, 2)
 
-	// One server, whose name nobody needs; its memory is not known.
+	// A single server, whose name is irrelevant; its memory is unknown.
 	nats.Streams = nats.Streams[:1]
 	nats.Streams[0].Servers = []string{"a"}
 	r = NewReport(api.Size{At: now}, nats, Limits{})
 	wall(t, r, "Memory for delivery IDs").want(t, 164e6, 0, NoLimit, 0)
 	wall(t, r, "Disk of NATS").want(t, 7e9, 0, NoLimit, 0)
 
-	// 14 MB for each delivery per second that lasts: the number of the documentation.
+	// The documentation says 14 MB for each delivery per second that is sustained.
 	if perRate := 86_400. * bytesPerID; perRate < 14e6 || perRate > 14.5e6 {
 		t.Errorf("%v bytes", perRate)
 	}
 }
 
-// Each stream has its own size, age and rate; one without a limit is only limited by the disk.
+// Each stream has a separate size, age and rate; one without a limit is limited only by the disk.
 func TestReportOfStreams(t *testing.T) {
 	t.Parallel()
 	young := weekly("QUEUE_young", 100, 0, "a")
@@ -194,7 +195,7 @@ func TestReportOfStreams(t *testing.T) {
 	r := NewReport(api.Size{At: now, Workflows: 10, WorkflowsLastWeek: 7}, nats,
 		Limits{NATSDisk: 2_000_000})
 	wall(t, r, "Stream EXECUTIONS").want(t, 700_000, 0, NoLimit, 0)
-	// It keeps seven days, and has two: it fills for five more, to 700,000.
+	// It keeps seven days and is two days old: it grows for five more days, to 700,000.
 	wall(t, r, "Stream QUEUE_young").want(t, 200_000, 600_000, InDays, 4)
 	wall(t, r, "Stream QUEUE_full").want(t, 700_000, 700_000, Now, 0)
 	wall(t, r, "Stream PROGRESS").want(t, 1_000, 1_000, DropsOldest, 0)
@@ -216,7 +217,7 @@ func TestReportOfStreams(t *testing.T) {
 	}
 }
 
-// A stream that keeps less than three days is taken to grow as the deliveries do.
+// A stream that keeps less than three days is assumed to grow like the deliveries.
 func TestReportOfAStreamThatKeepsOneDay(t *testing.T) {
 	t.Parallel()
 	s := weekly("EXECUTIONS", 1_000, 0, "a")
@@ -224,11 +225,11 @@ func TestReportOfAStreamThatKeepsOneDay(t *testing.T) {
 	s.MaxBytes = 2_050_000
 	size := api.Size{At: now, Hours: hourly(7, func(day int) int64 { return 13 - int64(day) })}
 	r := NewReport(size, NATS{Created: now.Add(-30 * day), Streams: []Stream{s}}, Limits{})
-	// A tenth of the mean each day: after d days the last one has 1,000 + 100 × (d - ½).
+	// A tenth of the mean per day: after d days, the most recent day has 1,000 + 100 × (d - ½).
 	wall(t, r, "Stream EXECUTIONS").want(t, 1_000_000, 2_050_000, InDays, 11)
 }
 
-// The database holds the records of the retention.
+// The database holds the records of the retention period.
 func TestReportOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	free := int64(10_000_000)
@@ -246,14 +247,15 @@ func TestReportOfTheDatabase(t *testing.T) {
 		want(t, 48e6, 145e6, NotInAYear, 0) // 144 MB after 30 days
 	size.Database.FreeBytes, size.Database.Kind = nil, "postgres"
 	wall(t, NewReport(size, nats, Limits{}), "Database (PostgreSQL)").want(t, 48e6, 0, NoLimit, 0)
-	// Few records: most of the database is its empty tables, and a record is as large as measured.
+	// With few records, most of the database is empty tables, so the measured size of a record is
+	// used.
 	size.Database.Records, size.Database.OldestAcceptedAt = 1_000, now.Add(-time.Hour)
 	size.Database.RetentionSeconds = 365 * 86_400
 	wall(t, NewReport(size, nats, Limits{DatabaseDisk: 48e6 + 10*24_000*postgresRecord}),
 		"Database (PostgreSQL)").want(t, 48e6, 48e6+10*24_000*postgresRecord, InDays, 10)
 }
 
-// The limits of the account are those of NATS: none, or each with what it holds.
+// The account's limits are those of NATS: there are none, or each has its usage.
 func TestReportOfTheAccount(t *testing.T) {
 	t.Parallel()
 	unlimited := jetstream.AccountLimits{
@@ -277,7 +279,7 @@ func TestReportOfTheAccount(t *testing.T) {
 			t.Errorf("no limits: %+v", w)
 		}
 	}
-	// Four replicas of 200,000 bytes, which grow by 400,000 bytes a day.
+	// Four replicas of 200,000 bytes that grow by 400,000 bytes per day.
 	whole := report(jetstream.AccountInfo{Tier: jetstream.Tier{
 		Store: 800_000, Streams: 8, Consumers: 50,
 		Limits: jetstream.AccountLimits{MaxStore: 2e6, MaxStreams: 8, MaxConsumers: 100},
@@ -285,7 +287,7 @@ func TestReportOfTheAccount(t *testing.T) {
 	wall(t, whole, "NATS account, storage").want(t, 800_000, 2e6, InDays, 3)
 	wall(t, whole, "NATS account, streams").want(t, 8, 8, Now, 0)
 	wall(t, whole, "NATS account, consumers").want(t, 50, 100, NoForecast, 0)
-	streams[1].Week.PerDay = 1_000 // it has one replica, and is not in the tier of three
+	streams[1].Week.PerDay = 1_000 // it has one replica, so it is not in the tier of three
 	tiered := report(jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{
 		"R1": {Store: 200_000, Limits: unlimited},
 		"R3": {Store: 600_000, Limits: jetstream.AccountLimits{MaxStore: 1_200_000}},
@@ -293,8 +295,7 @@ func TestReportOfTheAccount(t *testing.T) {
 	wall(t, tiered, "NATS account R3, storage").want(t, 600_000, 1_200_000, InDays, 2)
 }
 
-// The limit that is reached first comes first, then the fullest; limits that are not known are
-// last.
+// Limits that are reached sooner come first, then those that are fuller; unknown limits come last.
 func TestOrderOfWalls(t *testing.T) {
 	t.Parallel()
 	at := func(name string, reached Reached, days, percent float64) Wall {

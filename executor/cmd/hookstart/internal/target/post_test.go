@@ -19,7 +19,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// posting runs a runner that posts to a handler.
+// posting runs a runner that posts to the given handler.
 func posting(t *testing.T, ingress http.Handler, configure func(*target.Post)) *runnertest.Ingress {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
@@ -52,7 +52,7 @@ func posting(t *testing.T, ingress http.Handler, configure func(*target.Post)) *
 	return starts
 }
 
-// Each answer of a target leads to the right end of the execution.
+// Each response of a target leads to the correct result of the execution.
 func TestEndsOfAPost(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32
@@ -138,7 +138,7 @@ func TestEndsOfAPost(t *testing.T) {
 	}
 }
 
-// The values are those of the libraries of Standard Webhooks (TestWebhookSign of the Go library).
+// The values are those in the libraries of Standard Webhooks (TestWebhookSign of the Go library).
 func TestASecretIsReadAsTheLibrariesDo(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
@@ -171,8 +171,8 @@ func TestASecretIsReadAsTheLibrariesDo(t *testing.T) {
 	}
 }
 
-// What a target is told of an execution, with --raw and without. A sender cannot set a header that
-// the target would take for hookstart's or for its own proxy's.
+// The headers and body that a target receives, with and without --raw. A sender cannot set a header
+// that the target would take for one of hookstart's or of its own proxy's.
 func TestWhatIsPosted(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []bool{false, true} {
