@@ -19,8 +19,8 @@ const auditWait = 2 * time.Second
 // AuditFilter selects entries of the audit log. Zero fields do not filter.
 type AuditFilter = store.AuditFilter
 
-// Audit lists the audit log, newest first. It waits up to auditWait for the entries of all changes
-// confirmed before the call.
+// Audit lists the audit log, newest first. The first page waits up to auditWait for the entries of
+// all changes confirmed before the call.
 func (s *Service) Audit(
 	ctx context.Context, caller Caller, filter AuditFilter, page Page,
 ) (api.List[api.AuditEntry], error) {

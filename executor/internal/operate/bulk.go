@@ -32,7 +32,7 @@ type bulk struct {
 	s        *Service
 	caller   Caller
 	deadline time.Time                                 // no batch begins after it
-	as       func(record store.Record) execution.Start // returns the start that replaces a record
+	as       func(record store.Record) execution.Start // returns the new start for a record
 	// requeue marks the originals as requeued and counts those. Otherwise, the starts stored by
 	// this call are counted.
 	requeue bool

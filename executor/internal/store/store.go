@@ -274,7 +274,7 @@ type Store interface {
 	// zero value if there were none.
 	SenderSeen(ctx context.Context, workflowID, nodeID string) (SenderSeen, error)
 
-	// SendersRefused returns the entries for senders that have refused requests.
+	// SendersRefused returns the entries for senders whose requests were refused.
 	SendersRefused(ctx context.Context) ([]SenderSeen, error)
 
 	// AddFiltered adds requests that did not match the filters of trigger nodes. A report is
