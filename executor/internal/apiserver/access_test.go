@@ -19,30 +19,30 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// about is the kind of object that an operation is about.
+// about is the kind of object that an operation concerns.
 type about string
 
 const (
-	nothing     about = "nothing"      // that belongs to an account
-	everything  about = "all accounts" // a caller of one account is refused
+	nothing     about = "nothing"      // nothing that belongs to an account
+	everything  about = "all accounts" // callers for one account are refused
 	anAccount   about = "an account"
 	aWorkflow   about = "a workflow"
 	anExecution about = "an execution"
 	aKey        about = "a key"
 )
 
-// operation is the expected behavior of one operation of the API. In body, ACCOUNT stands for the
+// operation is the expected behavior of an operation of the API. In body, ACCOUNT stands for the
 // account's ID and SOON for a time in the future.
 type operation struct {
 	least operate.Role
 	about about
 	body  string
-	// besides is the code with which the operation refuses every caller here, once it is known that
-	// the caller may make the call. "" means that there is none.
+	// besides is the code with which the operation fails here for every caller who may make the
+	// call. "" means that it succeeds.
 	besides string
 }
 
-// operations are all operations of the OpenAPI document. A new operation needs a line here.
+// operations lists all operations of the OpenAPI document. A new operation needs an entry.
 var operations = map[string]operation{
 	"get-whoami": {operate.Viewer, nothing, "", ""},
 	"list-keys":  {operate.Admin, everything, "", ""},
@@ -139,7 +139,7 @@ func (r *rig) endpoints() (all []endpoint) {
 	return all
 }
 
-// at returns the operation's path, for an object of an account.
+// at returns the operation's path for an object of the account.
 func (e endpoint) at(what about, account, key string) string {
 	subject := map[about]string{
 		anAccount:   account,
@@ -151,12 +151,12 @@ func (e endpoint) at(what about, account, key string) string {
 		"default", "{group}", "main").Replace(e.path)
 }
 
-// executionOf returns the ID of an account's execution, which has failed.
+// executionOf returns the ID of an account's failed execution.
 func executionOf(account string) string {
 	return map[string]string{"acme": id(1), "globex": id(2), "nobody": id(3)}[account]
 }
 
-// ask makes a call. If the answer does not end, it reads only the status.
+// ask makes a call. If the response is a stream, it reads only the status.
 func (r *rig) ask(e endpoint, path, body, key string) (status int, answer string) {
 	r.t.Helper()
 	if e.id != "stream-executions" {
@@ -174,8 +174,8 @@ func (r *rig) ask(e endpoint, path, body, key string) (status int, answer string
 	return response.StatusCode, ""
 }
 
-// twoAccounts creates two accounts with a workflow each, and an execution that has failed. Each
-// object has its account's name in its own.
+// twoAccounts creates two accounts, each with a workflow and a failed execution. Each object has
+// the name of its account in its ID.
 func (r *rig) twoAccounts() {
 	r.t.Helper()
 	for i, account := range []string{"acme", "globex"} {
@@ -223,7 +223,7 @@ func (r *rig) twoAccounts() {
 	}
 }
 
-// restore creates again what a call may have deleted.
+// restore recreates what a call may have deleted.
 func (r *rig) restore() {
 	r.t.Helper()
 	for _, account := range []string{"acme", "globex"} {
@@ -234,7 +234,7 @@ func (r *rig) restore() {
 	}
 }
 
-// This table checks every operation of the OpenAPI document with every kind of caller.
+// Every operation of the OpenAPI document is checked with every kind of caller.
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -303,15 +303,14 @@ func TestWhoMayDoWhat(t *testing.T) {
 					t.Errorf("%s of %s by %s: %d %s", e.id, account, c.what, status, answer)
 				}
 				if expected.about == nothing || expected.about == everything {
-					break // one such operation is sufficient
+					break // one such operation is enough
 				}
 			}
 		}
 	}
 }
 
-// A caller who may not make a call is told that, and not what is wrong with a request that the
-// caller may not send.
+// A caller who may not make a call is told so, and not what is wrong with the request.
 func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -336,8 +335,8 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	}
 }
 
-// asIfNotThere compares the answer about another account's object with the answer about an object
-// that does not exist.
+// asIfNotThere compares the response about another account's object with that about an object that
+// does not exist.
 func (r *rig) asIfNotThere(
 	e endpoint, expected operation, who, key string, status int, answer string,
 ) {
@@ -347,7 +346,7 @@ func (r *rig) asIfNotThere(
 	alike := strings.NewReplacer("globex", "nobody", executionOf("globex"),
 		executionOf("nobody")).Replace(answer) == said
 	if e.id == "put-workflow" {
-		// The ID of another account's workflow is taken, which no answer can hide.
+		// The ID of another account's workflow is taken, which no response can hide.
 		alike = ofNobody == 422
 	}
 	if status != 404 || !alike {
@@ -355,7 +354,7 @@ func (r *rig) asIfNotThere(
 	}
 }
 
-// A caller who sees one account sees no trace of another account, in any list, filter, page or
+// A caller who sees one account finds no trace of another account in any list, filter, page or
 // event.
 func TestScopesDoNotLeak(t *testing.T) {
 	t.Parallel()
@@ -387,7 +386,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 				}
 			}
 		}
-		// A cursor that another caller received gives access to nothing else.
+		// A cursor that another caller received gives no additional access.
 		for _, of := range []string{"", "?accountId=globex"} {
 			sep := "?"
 			if of != "" {
@@ -416,7 +415,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 		t.Errorf("its own refusals: %+v", own)
 	}
 
-	// A caller receives only events of its own account, also past ones.
+	// A caller receives only events of its account, including past ones.
 	begin := r.open("", with(viewer))
 	again := r.open("?accountId=globex", with(viewer))
 	r.records(store.Batch{New: []store.Record{
@@ -439,7 +438,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 	}
 	again.close()
 
-	// A bulk call changes only objects of the caller's account, whatever it names.
+	// A bulk call changes only objects of the caller's account, whatever it selects.
 	for _, c := range []struct{ path, body, want string }{
 		{
 			"/dead-letters/requeue", `{"ids":["` + executionOf("globex") + `","message-1"]}`,
@@ -473,8 +472,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 		t.Errorf("the same queue for an admin: %+v", queues)
 	}
 
-	// An editor can neither take over another account's workflow, nor give away one of its own
-	// account.
+	// An editor can neither take over another account's workflow nor give one away.
 	r.call("PUT", "/workflows/globex-wf",
 		`{"accountId":"acme","name":"n","triggers":[{"nodeId":"node"}]}`,
 		with(editor)).refused(404, api.CodeNotFound)
@@ -484,8 +482,8 @@ func TestScopesDoNotLeak(t *testing.T) {
 	r.call("PUT", "/workflows/new",
 		`{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`,
 		with(editor)).refused(422, api.CodeInvalid)
-	// A workflow that has moved takes no records along, and its old executions start nothing in its
-	// new account.
+	// A workflow that moves to another account takes no records along, and its old executions start
+	// nothing there.
 	r.put("/workflows/acme-wf",
 		`{"accountId":"globex","name":"globex took it","triggers":[{"nodeId":"node"}]}`).is(200)
 	r.call("GET", "/workflows/acme-wf", "", with(viewer)).refused(404, api.CodeNotFound)
@@ -496,7 +494,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 	}
 }
 
-// Viewers see no token, and no URL that contains one.
+// Viewers see no tokens, and no URLs that contain one.
 func TestViewersSeeNoTokens(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -525,8 +523,8 @@ func TestViewersSeeNoTokens(t *testing.T) {
 	}
 }
 
-// Texts that the holder of a key may choose freely give access to no other account, and a text that
-// only looks like a key is not accepted.
+// Text that the holder of a key can choose gives access to no other account, and text that only
+// resembles a key is not accepted.
 func TestScopesOfChosenTexts(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -547,8 +545,8 @@ func TestScopesOfChosenTexts(t *testing.T) {
 			q.Header.Set("Last-Event-ID", position)
 		}).refused(422, api.CodeInvalid)
 	}
-	// A text that is not the complete key is not accepted: the key's ID, its hash, another case, a
-	// longer or shorter text.
+	// Anything but the complete key is refused: its ID, its hash, different case, longer or shorter
+	// text.
 	made := r.key("viewer", "acme")
 	hash := sha256.Sum256([]byte(made.Secret))
 	for what, forged := range map[string]string{

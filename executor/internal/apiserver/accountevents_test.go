@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// The workflow that an account's events start is set, shown and taken away, and everything else of
-// the account stays as it is.
+// The workflow that an account's events start can be set, shown and removed; everything else about
+// the account stays unchanged.
 func TestOperatorEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -36,7 +36,7 @@ func TestOperatorEvents(t *testing.T) {
 		t.Errorf("the account has %+v", events)
 	}
 	for body, field := range map[string]string{
-		// Of another account.
+		// A workflow of another account.
 		`{"workflowId":"other"}`:                                       "workflowId",
 		`{"workflowId":"gone"}`:                                        "workflowId",
 		`{"workflowId":"wf","kinds":["storage.low","all"]}`:            "kinds[1]",
@@ -50,7 +50,7 @@ func TestOperatorEvents(t *testing.T) {
 		}
 	}
 
-	// A change of the account keeps it, and If-Match knows its version.
+	// A change of the account preserves the setting, which is part of the version for If-Match.
 	r.put(account, `{"name":"New name","plan":"pro"}`).is(200)
 	if got := decode[api.Events](r.get(path).is(200)); got.SilentAfterSeconds != 60 {
 		t.Errorf("after a change of the account: %+v", got)

@@ -95,7 +95,7 @@ func TestAccountsThatAreInvalid(t *testing.T) {
 		r.wantInvalid(r.put(c.path, c.body), c.field, c.problem)
 	}
 	r.put("/accounts/a", `{"name":"`+strings.Repeat("é", 200)+`","plan":"free"}`).is(201)
-	// Each of several problems is reported.
+	// All problems are reported, not only the first.
 	p := r.put("/accounts/a", `{"name":7,"plan":8}`).refused(422, api.CodeInvalid)
 	if len(p.Errors) != 2 {
 		t.Errorf("errors %+v", p.Errors)
@@ -126,7 +126,7 @@ func TestPagesThatAreInvalid(t *testing.T) {
 	}
 }
 
-// wantInvalid checks that one field is reported, with a word of its problem.
+// wantInvalid checks that a field is reported, with a description that contains problem.
 func (r *rig) wantInvalid(a answer, field, problem string) {
 	r.t.Helper()
 	a.t = r.t
@@ -141,8 +141,7 @@ func (r *rig) wantInvalid(a answer, field, problem string) {
 	}
 }
 
-// wantPages reads a list page by page. A wrong cursor shows as an item that is missing or listed
-// twice.
+// wantPages reads a list page by page. A wrong cursor would result in a missing or repeated item.
 func (r *rig) wantPages(
 	path string, want []string, limit int, of func(*rig, string) ([]string, string),
 ) {
@@ -200,7 +199,7 @@ func TestDeleteAccount(t *testing.T) {
 	r.account("other", "free")
 	r.workflow("wf", "acme", "node")
 	r.delete("/accounts/acme").refused(409, api.CodeAccountNotEmpty)
-	r.workflow("wf", "other", "node") // it moves
+	r.workflow("wf", "other", "node") // the workflow moves
 	key := decode[api.NewKey](r.post("/keys",
 		`{"name":"k","role":"viewer","accountId":"acme"}`).is(201))
 	r.delete("/accounts/acme").refused(409, api.CodeAccountNotEmpty)
@@ -214,8 +213,8 @@ func TestDeleteAccount(t *testing.T) {
 	r.get("/accounts/acme").is(200)
 }
 
-// A workflow that is created while its account is deleted either has an account in the end, or does
-// not exist.
+// A workflow that is created while its account is being deleted either keeps the account, or does
+// not exist in the end.
 func TestDeleteAccountDuringACreation(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -237,7 +236,7 @@ func TestDeleteAccountDuringACreation(t *testing.T) {
 	}
 }
 
-// A call that names no plan does not change an account's plan.
+// A call that names no plan leaves an account's plan unchanged.
 func TestAnAccountKeepsItsPlan(t *testing.T) {
 	t.Parallel()
 	r := start(t)

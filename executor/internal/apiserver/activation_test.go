@@ -44,12 +44,12 @@ func TestActivation(t *testing.T) {
 	r.post("/workflows/b/activate", "").is(200)
 }
 
-// When an activation has been answered, a look-up agrees with the answer.
+// Once an activation has been answered, lookups agree with the response.
 func TestDowngradeAndMovingUp(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "pro")
-	all := []string{"c", "a", "d", "b"} // in the order of their activation
+	all := []string{"c", "a", "d", "b"} // in the order in which they are activated
 	for _, id := range all {
 		r.workflow(id, "acme", "n")
 	}
@@ -80,7 +80,7 @@ func TestDowngradeAndMovingUp(t *testing.T) {
 	want("pro", "c", "a", "d", "b")
 	r.account("acme", "free")
 	want("downgraded", "c")
-	// The workflow is active, but beyond the limit, so this is not a success.
+	// The workflow is active, but exceeds the limit, so this is not a success.
 	r.post("/workflows/d/activate", "").refused(403, api.CodePlanLimitExceeded)
 	r.post("/workflows/c/activate", "").is(200)
 	r.post("/workflows/c/deactivate", "").is(200)

@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// An answer is set with the workflow, shown with the node, and refused with the field that is
-// wrong. A PUT that does not name it removes it.
+// An answer is set with the workflow and shown with the node. If it is invalid, the field is
+// reported. A PUT that omits it removes it.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// recordAll records every start in the stream, as the recorder does. It may be called repeatedly.
+// recordAll records every start in the stream, like the recorder. It may be called repeatedly.
 func (r *rig) recordAll(now time.Time) {
 	r.t.Helper()
 	s := r.streamHandle()
@@ -36,9 +36,9 @@ func (r *rig) recordAll(now time.Time) {
 	}
 }
 
-// Every operator's action on executions is in the audit log, too, exactly once: the entry is stored
-// with the start, or with the change of the record. An action that was made before is neither
-// repeated nor audited again.
+// Every action of an operator on executions is in the audit log exactly once: its entry is stored
+// with the start, or with the change of the record. Repeating an action neither performs nor audits
+// it again.
 func TestDeedsAreAudited(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -77,7 +77,7 @@ func TestDeedsAreAudited(t *testing.T) {
 		return r.call("POST", "/executions/"+id(2)+"/replay", "", with(key.Secret), withKey("k"))
 	}
 	once(other).is(200)
-	once(editor).is(200) // it is done already
+	once(editor).is(200) // has been done already
 	did(other, "execution.replay", id(2))
 	as(editor, "POST", "/executions/"+id(3)+"/requeue", "").is(200)
 	as(other, "POST", "/executions/"+id(3)+"/requeue", "").is(200)

@@ -78,7 +78,7 @@ func TestNoAdminTokenOpensNothing(t *testing.T) {
 	}
 }
 
-// A client that guesses tokens has to wait; a client with the token does not, even at the same
+// A client that guesses tokens is delayed; a client with the token is not, even at the same
 // address.
 func TestGuessesLockNobodyOut(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestSessionsLetBrowsersIn(t *testing.T) {
 	r.get("/plans").is(200)
 }
 
-// A token in the wrong place is not logged, either: start checks the log for it.
+// A token in the wrong place is not logged, either: the rig checks the log for it.
 func TestMisplacedTokensAreNotLogged(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// A caller who may only read cannot use up the resources of others: the number of event streams of
-// one caller is limited.
+// A caller who may only read cannot exhaust resources: the number of event streams per caller is
+// limited.
 func TestEventStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	var c *config
@@ -52,7 +52,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// A backup that is being read ends when the key that reads it is revoked.
+// A backup stream ends when the key of its reader is revoked.
 func TestRevocationEndsABackup(t *testing.T) {
 	t.Parallel()
 	var c *config
@@ -69,7 +69,7 @@ func TestRevocationEndsABackup(t *testing.T) {
 		})
 		return n, err
 	}
-	var entries []store.AuditEntry // more than one part takes
+	var entries []store.AuditEntry // more than fit in one part
 	for n := range 600 {
 		entries = append(entries, store.AuditEntry{ID: fmt.Sprint(n), At: time.Now(), Action: "a"})
 	}

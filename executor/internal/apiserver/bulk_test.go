@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// letters creates dead letters, each accepted one second after the previous one, alternately of two
-// workflows.
+// letters creates dead letters, alternately for two workflows, each accepted one second after the
+// previous one.
 func (r *rig) letters(from, to int) {
 	r.t.Helper()
 	for n := from; n < to; n++ {
@@ -27,7 +27,7 @@ func (r *rig) letters(from, to int) {
 	}
 }
 
-// lettersLeft returns the IDs on the list.
+// lettersLeft returns the IDs in the list.
 func (r *rig) lettersLeft() (ids []string) {
 	r.t.Helper()
 	for _, d := range decode[api.List[api.DeadLetter]](r.get("/dead-letters?limit=200").
@@ -47,7 +47,7 @@ func TestRequeueMany(t *testing.T) {
 		t.Helper()
 		return decode[api.Requeued](r.post("/dead-letters/requeue", body).is(200))
 	}
-	// Some dead letters are selected by their IDs; an ID of no dead letter is skipped.
+	// Some dead letters are selected by ID; unknown IDs are skipped.
 	ids := fmt.Sprintf(`{"ids":[%q,%q,%q,%q,"message-77","nonsense"]}`, id(0), id(1), id(1), id(99))
 	if got := requeue(ids); got.Requeued != 2 {
 		t.Errorf("%+v", got)
@@ -58,7 +58,7 @@ func TestRequeueMany(t *testing.T) {
 	if got := requeue(`{"ids":[]}`); got.Requeued != 0 {
 		t.Errorf("none: %+v", got)
 	}
-	// A dead letter that has expired stays on the list, and does not block the others.
+	// A dead letter whose message has expired stays in the list, and does not block the others.
 	r.check(r.streamHandle().DeleteMsg(t.Context(), 3))
 	// A selection of another workflow, or of a time before all dead letters, is empty.
 	for _, none := range []string{
@@ -69,7 +69,7 @@ func TestRequeueMany(t *testing.T) {
 			t.Errorf("%s: %+v", none, got)
 		}
 	}
-	// All other dead letters are requeued by eight calls at once: each is requeued once, and
+	// All other dead letters are requeued by eight concurrent calls: each is requeued once and
 	// counted once.
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -107,16 +107,14 @@ func TestRequeueMany(t *testing.T) {
 	r.wantInvalid(r.post("/dead-letters/requeue", `{"workflow":"wf"}`), "workflow", "")
 }
 
-// An execution that was started by a call that crashed between publishing and marking is not
-// started again.
+// An execution started by a call that crashed between publishing and marking is not started again.
 func TestRequeueManyAfterACrash(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "node")
 	r.letters(0, 3)
-	// The first one was started and recorded; the second one was started, and is only in the
-	// stream.
+	// The first was started and recorded; the second was started, but is only in the stream.
 	r.records(store.Batch{New: []store.Record{record(execution.IDForRequeue(id(0)))}})
 	msg, err := stream.StartMessage(execution.Start{
 		ID:         execution.IDForRequeue(id(1)),
@@ -187,7 +185,7 @@ func TestDismissMany(t *testing.T) {
 	if got := dismiss(`{}`); got != 1 {
 		t.Errorf("all: %d", got)
 	}
-	// A dismissed dead letter is skipped by a requeue of many, but can be requeued by its ID.
+	// A dismissed dead letter is skipped by bulk requeues, but can be requeued by ID.
 	if got := decode[api.Requeued](r.post("/dead-letters/requeue",
 		fmt.Sprintf(`{"ids":[%q]}`, id(0))).is(200)).Requeued; got != 0 {
 		t.Errorf("requeued %d", got)
@@ -195,8 +193,8 @@ func TestDismissMany(t *testing.T) {
 	r.post("/executions/"+id(0)+"/requeue", "").is(200)
 }
 
-// A caller of one account requeues, dismisses and replays only objects of that account, also by
-// IDs.
+// A caller for one account requeues, dismisses and replays only objects of that account, even if it
+// selects others by ID.
 func TestBulkOfOneAccount(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -228,7 +226,7 @@ func TestBulkOfOneAccount(t *testing.T) {
 	call("/executions/"+executionOf("globex")+"/replay", "").refused(404, api.CodeNotFound)
 }
 
-// Executions start again in the order in which they were accepted, however they were selected.
+// Executions are restarted in the order in which they were accepted, however they were selected.
 func TestBulkKeepsTheOrderOfAcceptance(t *testing.T) {
 	t.Parallel()
 	const half = 40
@@ -247,8 +245,8 @@ func TestBulkKeepsTheOrderOfAcceptance(t *testing.T) {
 			r := start(t)
 			r.account("acme", "free")
 			r.workflow("wf", "acme", "node")
-			// The second half was stored first: the order of acceptance differs from the order in
-			// the stream.
+			// The second half is stored first, so that the order of acceptance differs from the
+			// order in the stream.
 			r.letters(half, 2*half)
 			r.letters(0, half)
 			if got := decode[api.Requeued](r.post("/dead-letters/requeue",

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// accepted puts the start of an execution into the stream, and records it.
+// accepted publishes the start of an execution and records it.
 func (r *rig) accepted(n int, change ...func(*store.Record)) {
 	r.t.Helper()
 	sequence := r.message(stream.StartMessage(execution.Start{
@@ -33,14 +33,14 @@ func (r *rig) accepted(n int, change ...func(*store.Record)) {
 	})
 }
 
-// cancellations makes the bucket, as an executor does at its start.
+// cancellations creates the bucket, as an executor does when it starts.
 func (r *rig) cancellations() {
 	r.t.Helper()
 	r.check(stream.EnsureCancellations(r.t.Context(), r.JetStream, stream.DefaultSettings))
 }
 
-// One that no runner was given is canceled at once and never begins; one that a runner was given is
-// asked to end.
+// An execution that no runner has received is canceled immediately and never starts; for one that a
+// runner has received, cancellation is only requested.
 func TestCancel(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -103,7 +103,7 @@ func (r *rig) audited(action string) (n int) {
 	return n
 }
 
-// In bulk, by IDs or of a workflow: what has ended is passed over.
+// In bulk, by ID or by workflow, finished executions are skipped.
 func TestCancelMany(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -142,8 +142,8 @@ func TestCancelMany(t *testing.T) {
 	r.post("/executions/"+id(2)+"/requeue", "").is(200)
 }
 
-// What a process that ended has begun is completed by another one, and a bucket or a database that
-// is older than the other one gets what it lacks.
+// A cancellation begun by a process that stopped is completed by another one. If the bucket or the
+// database was restored from an older copy, it gets what it lacks from the other.
 func TestCancelIsSettled(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -155,12 +155,12 @@ func TestCancelIsSettled(t *testing.T) {
 		rec.Status, rec.CancelRequestedAt, rec.FinishedAt, rec.AcceptedAt = execution.Canceled,
 			time.Now(), time.Now(), time.Now()
 	})
-	// Killed after the first step.
+	// The process was killed after the first step.
 	_, err := r.store.RequestCancel(t.Context(), []string{id(1)}, time.Now(), nil)
 	r.check(err)
 	bucket, err := r.JetStream.KeyValue(t.Context(), stream.CancellationsBucket)
 	r.check(err)
-	// By a database that was lost.
+	// The database was lost after this.
 	r.check(stream.PutCancellation(t.Context(), bucket, id(2), time.Now()))
 	ctx, cancel := context.WithCancel(t.Context())
 	settled := make(chan struct{})

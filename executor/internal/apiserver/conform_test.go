@@ -15,7 +15,7 @@ import (
 // schema is the part of a JSON Schema that the OpenAPI document uses.
 type schema struct {
 	Ref        string `json:"$ref"`
-	Type       any    // a name, or several
+	Type       any    // a name, or a list of names
 	Properties map[string]*schema
 	Required   []string
 	Items      *schema
@@ -28,7 +28,7 @@ type documentedAnswer struct {
 	Content map[string]struct{ Schema *schema }
 }
 
-// document is the part of the OpenAPI document about answers. It is the same for every rig.
+// document is the part of the OpenAPI document about responses. All rigs share it.
 type document struct {
 	Paths      map[string]map[string]struct{ Responses map[string]documentedAnswer }
 	Components struct{ Schemas map[string]*schema }
@@ -54,7 +54,7 @@ func (r *rig) document() *document {
 	return &theDocument.document
 }
 
-// answers returns the documented answers of a call, or nil if there is no such call.
+// answers returns the documented responses of a call, or nil if there is no such call.
 func (d *document) answers(method, path string) map[string]documentedAnswer {
 	path, _, _ = strings.Cut(path, "?")
 	var found map[string]documentedAnswer
@@ -76,8 +76,8 @@ func (d *document) answers(method, path string) map[string]documentedAnswer {
 	return found
 }
 
-// conforms checks that an answer is as the OpenAPI document says: its status, its headers, its
-// media type, and every member of its body.
+// conforms checks that a response matches the OpenAPI document: its status, headers, media type,
+// and every member of its body.
 func (r *rig) conforms(method, path string, a answer) {
 	r.t.Helper()
 	d := r.document()
@@ -92,7 +92,7 @@ func (r *rig) conforms(method, path string, a answer) {
 		return
 	}
 	for _, name := range []string{"ETag", "Retry-After"} {
-		// The absence of Retry-After means that a call must not be repeated as it is.
+		// Without Retry-After, a call must not be repeated unchanged.
 		if _, ok := said.Headers[name]; ok != (a.header.Get(name) != "") &&
 			(name == "ETag" || !ok) {
 			r.t.Errorf("%s: %d has %s %q, and is documented with %v", a.call, a.status, name,
@@ -112,7 +112,7 @@ func (r *rig) conforms(method, path string, a answer) {
 	}
 }
 
-// wrong returns the place at which a value does not match a schema, and the reason, or "" if it
+// wrong describes where and why a value does not match a schema. It returns "" if the value
 // matches.
 func (d *document) wrong(s *schema, value any, at string) string {
 	if name, is := strings.CutPrefix(s.Ref, "#/components/schemas/"); is {
@@ -164,7 +164,7 @@ func (d *document) wrongMember(s *schema, members map[string]any, at string) str
 		of := s.Properties[name]
 		if of == nil {
 			if err := json.Unmarshal(s.Additional, &of); err != nil {
-				return fmt.Sprintf("%s has %s", at, name) // false is no schema
+				return fmt.Sprintf("%s has %s", at, name) // "false" is not a schema
 			}
 		}
 		if wrong := d.wrong(of, member, at+"."+name); wrong != "" {

@@ -118,7 +118,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// failed publishes an execution to the stream and records that it failed.
+// failed publishes a start and records that the execution failed.
 func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 	r.t.Helper()
 	s := execution.Start{
@@ -155,7 +155,7 @@ func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 	return s
 }
 
-// starts returns the executions that were started as reruns of an execution.
+// starts returns the reruns of an execution in the stream.
 func (r *rig) starts(id string) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
@@ -176,7 +176,7 @@ func (r *rig) starts(id string) (found []*execution.Start) {
 func TestRequeue(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.account("acme", "none") // neither the plan nor whether the workflow is active matters
+	r.account("acme", "none") // neither the plan nor the workflow's state matters
 	r.put("/workflows/wf",
 		`{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
 
@@ -202,8 +202,7 @@ func TestRequeue(t *testing.T) {
 		time.Since(got.AcceptedAt) > time.Minute || len(got.Trace) != 55 {
 		t.Errorf("started %+v", got)
 	}
-	// The original refers to the new execution, and keeps its end state; the list no longer
-	// contains it.
+	// The original refers to the new execution and stays failed; it is no longer in the list.
 	detail := decode[api.ExecutionDetail](r.get("/executions/" + id(1)).is(200))
 	if detail.RequeuedAs != as || detail.Status != "failed" || *detail.Error != "it broke" {
 		t.Errorf("%+v", detail)
@@ -217,7 +216,7 @@ func TestRequeue(t *testing.T) {
 		t.Errorf("again: %s, %d starts", again, len(r.starts(id(1))))
 	}
 
-	// The new execution fails, too, and is requeued in its turn.
+	// The new execution fails as well, and is requeued in turn.
 	_, sequence := r.lastStart()
 	failure := failure(0, "again")
 	failure.ID = as
@@ -269,14 +268,14 @@ func TestRequeueIsRefused(t *testing.T) {
 		api.CodeNotFound); !strings.Contains(p.Detail, `workflow "wf" is gone`) {
 		t.Errorf("detail %q", p.Detail)
 	}
-	// Every dead letter that was refused is still on the list, and was not started.
+	// Every dead letter that could not be requeued is still in the list, and was not started.
 	if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) !=
 		2 || len(r.starts(id(10)))+len(r.starts(id(11))) != 0 {
 		t.Errorf("left: %+v", left)
 	}
 }
 
-// However many calls requeue at once, and whenever one of them crashes, exactly one execution
+// However many calls requeue concurrently, and wherever one of them crashes, exactly one execution
 // starts.
 func TestRequeueOnce(t *testing.T) {
 	t.Parallel()
@@ -303,8 +302,8 @@ func TestRequeueOnce(t *testing.T) {
 		}
 	}
 
-	// An executor crashed after it had published; the stream has discarded the ID, but the database
-	// has not.
+	// An executor crashed after publishing; the message has left the deduplication window, but the
+	// database knows the ID.
 	r.failed(20, nil)
 	as := execution.IDForRequeue(id(20))
 	r.records(store.Batch{New: []store.Record{record(as)}})
@@ -317,7 +316,7 @@ func TestRequeueOnce(t *testing.T) {
 		t.Errorf("%+v", detail)
 	}
 
-	// A runner that knows how the ID is derived has used it up for a report.
+	// A runner that knows how the ID is derived has used it for a report.
 	r.failed(21, nil)
 	as = execution.IDForRequeue(id(21))
 	r.message(&nats.Msg{
@@ -330,8 +329,8 @@ func TestRequeueOnce(t *testing.T) {
 	}
 }
 
-// A message that the database refused is recorded by a requeue, under its own ID, as soon as the
-// database accepts it; so is a message that an old version quarantined by mistake.
+// Requeueing a message that the database refused records it under its original ID as soon as the
+// database accepts it. The same applies to a message that an old version quarantined by mistake.
 func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -365,7 +364,7 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 		`,"subject":"executions.start.default.wf.node","workflowId":"wf","nodeId":"node"}]` {
 		t.Errorf("%s", items)
 	}
-	for range 2 { // the second time changes nothing
+	for range 2 { // the second call changes nothing
 		if as := decode[api.Started](r.post("/executions/"+name+"/requeue",
 			"").is(200)).ExecutionID; as != id(1) {
 			t.Errorf("recorded as %s", as)
@@ -381,7 +380,7 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 		}
 	}
 
-	// This is progress, and the same progress of an execution without a record.
+	// A report, and the same report for an execution without a record.
 	step := failure(1, "it broke")
 	reported := r.message(stream.ProgressMessage("default", "wf", "node", "", step))
 	step.ID = id(2)
@@ -401,7 +400,7 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	}
 	r.post(fmt.Sprint("/executions/report-", lost, "/requeue"), "").refused(404, api.CodeNotFound)
 
-	// These are messages that the stream no longer has, and messages that never existed.
+	// Messages that the stream no longer has, and messages that never existed.
 	reports, err := r.JetStream.Stream(t.Context(), stream.ProgressName)
 	r.check(err)
 	r.check(reports.DeleteMsg(t.Context(), lost))

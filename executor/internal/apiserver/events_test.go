@@ -17,15 +17,15 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// eventStream is an open stream of events.
+// eventStream is an open event stream.
 type eventStream struct {
 	t     *testing.T
 	lines *bufio.Scanner
 	close context.CancelFunc
-	last  string // the last id
+	last  string // last event ID
 }
 
-// open opens a stream, and returns when the API reports that it is open.
+// open opens a stream and returns once the API has confirmed it.
 func (r *rig) open(query string, change ...func(*http.Request)) *eventStream {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
@@ -54,7 +54,7 @@ func (r *rig) open(query string, change ...func(*http.Request)) *eventStream {
 	return s
 }
 
-// block returns the text up to the next empty line, or "" at the end.
+// block returns the text up to the next empty line, or "" at the end of the stream.
 func (s *eventStream) block() string {
 	s.t.Helper()
 	var lines []string
@@ -98,7 +98,7 @@ func TestEvents(t *testing.T) {
 			rec.DeliveryID = "a\n\nevent: b"
 		}),
 	}})
-	for _, want := range []string{id(2), id(1)} { // the oldest first
+	for _, want := range []string{id(2), id(1)} { // oldest first
 		if got := all.next(); got.ExecutionID != want || got.Status != "queued" {
 			t.Errorf("event %+v, want %s", got, want)
 		}
@@ -123,7 +123,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// There are more records than are looked up at once.
+// There are more changed records than are looked up for one write.
 func TestManyEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -143,7 +143,7 @@ func TestManyEvents(t *testing.T) {
 	}
 }
 
-// Neither the server's write timeout nor silence ends a stream.
+// Neither the server's write timeout nor inactivity ends a stream.
 func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, server *http.Server) {
@@ -185,7 +185,7 @@ func TestEventStreamEnds(t *testing.T) {
 		if got := s.block(); got != "" {
 			t.Errorf("it goes on: %q", got)
 		}
-		r.check(r.server.Config.Shutdown(t.Context())) // and nothing holds up the shutdown
+		r.check(r.server.Config.Shutdown(t.Context())) // nothing delays the shutdown
 	})
 	eventually(t, func() bool { return strings.Count(r.log.String(), `stream-executions`) == 2 })
 	if strings.Contains(r.log.String(), "error=") {

@@ -91,11 +91,11 @@ func TestExecutionsAreListed(t *testing.T) {
 		{"until=1772366400", "until"},
 		{"status=%zz", "query"},
 		{"status=failed;source=rerun", "query"},
-		{"since=2026-03-01T13:00:00+01:00", "since"}, // a + that is not escaped is a space
+		{"since=2026-03-01T13:00:00+01:00", "since"}, // an unescaped + means a space
 	} {
 		says := ""
 		if c.field == "since" || c.field == "until" {
-			says = "2026-01-31T12:00:00Z" // how to write it
+			says = "2026-01-31T12:00:00Z" // the correct format
 		}
 		r.wantInvalid(r.get("/executions?"+c.query), c.field, says)
 	}
@@ -164,7 +164,7 @@ func TestExecutionRecord(t *testing.T) {
 		t.Errorf("list\n got %s\nwant %s", got, want)
 	}
 
-	// An execution that has just begun has no fields of later states.
+	// A running execution has no fields of later states.
 	rerun := webhook
 	rerun.ID, rerun.Source, rerun.DeliveryID, rerun.RerunOf, rerun.Headers, rerun.Query = id(2),
 		execution.Rerun, "", id(1), nil, nil
@@ -325,7 +325,7 @@ func TestExpiredInput(t *testing.T) {
 	r.check(r.streamHandle().DeleteMsg(t.Context(), gone))
 	r.records(store.Batch{New: []store.Record{
 		record(id(1), func(rec *store.Record) { rec.StreamSequence = gone }),
-		// Another execution's.
+		// This message belongs to another execution.
 		record(id(3), func(rec *store.Record) { rec.StreamSequence = others }),
 		record(id(4), func(rec *store.Record) { rec.StreamSequence = 1 << 40 }),
 	}})
@@ -342,7 +342,7 @@ func TestExpiredInput(t *testing.T) {
 func TestReruns(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.account("acme", "none") // neither the plan nor whether the workflow is active matters
+	r.account("acme", "none") // neither the plan nor the workflow's state matters
 	r.put("/workflows/wf",
 		`{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":{ "s" :1}},{"nodeId":"bare"}]}`).is(201)
 
@@ -398,7 +398,8 @@ func TestReruns(t *testing.T) {
 		t.Errorf("detail %q", p.Detail)
 	}
 
-	// A sample that encoding/json would refuse runs, too; and the current sample is used.
+	// A sample that encoding/json would reject can be used, too, and it is the current sample that
+	// is used.
 	deep := strings.Repeat("[", 51_000) + strings.Repeat("]", 51_000)
 	r.put("/workflows/wf/triggers/node/sample-payload", deep).is(200)
 	r.post("/executions/"+id(1)+"/rerun", "").is(200)

@@ -46,7 +46,7 @@ func TestMethodsAndBodies(t *testing.T) {
 		for _, size := range []int{1<<20 + 1, 3 << 20} {
 			body := long(size)
 			r.put(path, body).refused(413, api.CodeBodyTooLarge)
-			// The limit applies without a declared length, too.
+			// The limit also applies without a declared length.
 			r.call("PUT", path, "", func(q *http.Request) {
 				q.Body, q.ContentLength = readCloser(body), -1
 			}).refused(413, api.CodeBodyTooLarge)
@@ -83,7 +83,8 @@ func TestDatabaseIsAway(t *testing.T) {
 			t.Errorf("%s: the detail leaks: %q", a.call, p.Detail)
 		}
 	}
-	// Calls that need no database work, and a failed rotation has rotated nothing.
+	// Calls that do not need the database succeed, and the failed rotation has not rotated
+	// anything.
 	r.get("/workflows/wf").is(200)
 	r.post("/workflows/wf/activate", "").is(200)
 	r.post("/workflows/wf/triggers/n/rerun", "").is(200)
@@ -110,7 +111,7 @@ func TestNATSIsAway(t *testing.T) {
 	r.records(store.Batch{
 		New: []store.Record{record(id(1), func(rec *store.Record) { rec.NodeID = "n" })},
 	})
-	r.get("/executions/" + id(1)).is(200) // it knows the stream now
+	r.get("/executions/" + id(1)).is(200) // the handle of the stream is now cached
 	r.nats.Stop()
 	eventually(t, func() bool { return !r.nc.IsConnected() })
 	for _, a := range []answer{
@@ -126,7 +127,7 @@ func TestNATSIsAway(t *testing.T) {
 	} {
 		a.refused(503, api.CodeUnavailable)
 	}
-	// Data in this process is still returned.
+	// What is in this process's memory is still returned.
 	for _, path := range []string{
 		"/plans", "/accounts", "/accounts/acme", "/workflows", "/workflows/wf", "/executions",
 	} {
@@ -156,7 +157,7 @@ func TestStreamIsGone(t *testing.T) {
 	r.post("/workflows/wf/triggers/n/rerun", "").is(200)
 }
 
-// faulty is a store with a failure that does not mean that the database is unavailable.
+// faulty is a store with a failure other than an unavailable database.
 type faulty struct{ store.Store }
 
 func (faulty) Get(context.Context, string) (store.Record, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// A filter is set with the workflow, shown with the node, and refused with the field that is wrong.
-// A PUT that does not name it removes it.
+// A filter is set with the workflow and shown with the node. If it is invalid, the field is
+// reported. A PUT that omits it removes it.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	r := start(t)

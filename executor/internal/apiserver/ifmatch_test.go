@@ -12,8 +12,7 @@ func ifMatch(tag string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("If-Match", tag) }
 }
 
-// With If-Match, a PUT replaces only the version that its sender has read; when it is repeated, it
-// succeeds.
+// With If-Match, a PUT replaces only the version that its sender has read; repeating it succeeds.
 func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -52,7 +51,7 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 		})
 	}
 	create("/workflows/wf", "other", "*").refused(412, api.CodeChangedSince)
-	// The same holds for a workflow of another account, although it is active and could not move.
+	// The same applies to a workflow of another account, although it is active and could not move.
 	r.account("globex", "pro")
 	elsewhere := strings.Replace(body("other"), `"acme"`, `"globex"`, 1)
 	r.call(http.MethodPut, "/workflows/wf", elsewhere, func(r *http.Request) {
@@ -69,8 +68,8 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	}
 }
 
-// Every call that changes the version of a workflow accepts If-Match: it does not change a version
-// that was replaced, but changes the current one.
+// Every call that changes the version of a workflow supports If-Match: it fails for a version that
+// was replaced, and succeeds for the current one.
 func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)
@@ -116,8 +115,8 @@ func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 	}
 }
 
-// A repeated activation or deactivation is no conflict if its sender cannot know that the first one
-// succeeded.
+// Repeating an activation or deactivation is not a conflict, because its sender may not know that
+// the first call succeeded.
 func TestASwitchWithIfMatchCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	r := start(t)

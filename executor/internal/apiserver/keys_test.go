@@ -23,7 +23,7 @@ func (r *rig) key(role, accountID string) api.NewKey {
 		fmt.Sprintf(`{"name":%q,"role":%q,"accountId":%q}`, "a "+role, role, accountID)).is(201))
 }
 
-// with returns a change of a request that replaces the admin token by a key.
+// with returns an option that replaces the admin token of a request with a key.
 func with(key string) func(*http.Request) {
 	return func(q *http.Request) {
 		q.Header.Del("Authorization")
@@ -54,7 +54,7 @@ func TestKeys(t *testing.T) {
 		!made.LastUsedAt.IsZero() {
 		t.Errorf("made %+v", made.Key)
 	}
-	// Neither the stored data nor a list contains the key itself.
+	// Neither the stored data nor a list contains the key's secret.
 	bucket, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
 	r.check(err)
 	entry, err := bucket.Get(t.Context(), registry.APIKeyPrefix+made.ID)
@@ -119,12 +119,12 @@ func TestKeysThatCannotBe(t *testing.T) {
 	}
 }
 
-// A key that expires while it is in use is refused, and event streams end, too.
+// A key that expires while it is being used is refused, and its event streams end.
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	// The first call reads the document that answers are checked against, which takes seconds on a
-	// busy machine.
+	// The first call loads the document against which responses are checked, which takes seconds on
+	// a busy machine.
 	r.get("/plans").is(200)
 	ends := time.Now().Add(3 * time.Second)
 	made := decode[api.NewKey](r.post("/keys",
@@ -178,7 +178,7 @@ func TestUnknownParametersAndFieldsAreRefused(t *testing.T) {
 func TestEventsResume(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	early := r.open("") // its connection breaks before there is an event
+	early := r.open("") // the connection breaks before the first event
 	early.close()
 	r.records(store.Batch{New: []store.Record{record(id(1))}})
 	s := r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", early.last) })
@@ -195,19 +195,19 @@ func TestEventsResume(t *testing.T) {
 	again := r.open("?workflowId=wf", func(q *http.Request) {
 		q.Header.Set("Last-Event-ID", s.last)
 	})
-	for again.next().ExecutionID != id(2) { // events of the last few seconds may come again
+	for again.next().ExecutionID != id(2) { // events of the last few seconds may be repeated
 	}
 	r.records(store.Batch{New: []store.Record{record(id(4))}})
 	if got := again.next(); got.ExecutionID != id(4) {
 		t.Errorf("then came %+v", got)
 	}
-	// If this executor no longer has the changes since an event, the client learns that some are
-	// missing.
+	// If this executor no longer has the changes since an event, the client is informed that some
+	// are missing.
 	gap := r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", "1000000") })
 	if got := gap.block(); got != "event: gap\ndata: {}" {
 		t.Errorf("it begins with %q", got)
 	}
-	// It learns that only once.
+	// The client is informed only once.
 	r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", gap.last) }).next()
 	for _, bad := range []string{"x", "-1", "0", "99999999999999999999"} {
 		r.call("GET", "/executions/stream", "", func(q *http.Request) {
@@ -216,7 +216,7 @@ func TestEventsResume(t *testing.T) {
 	}
 }
 
-// Only pages of the configured sites may read answers, and only with a token of their own.
+// Only pages of the configured origins may read responses, and only with a token.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) {
@@ -261,7 +261,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// Another executor accepts a new key, and refuses a revoked one, from the very next request.
+// From the very next request on, another executor accepts a new key and refuses a revoked one.
 func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	t.Parallel()
 	here := start(t)
@@ -283,8 +283,9 @@ func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	}
 }
 
-// An empty value, as of a script with an empty variable, is refused: it must not dismiss or start
-// the objects of all accounts or workflows, and an empty time must not create a key without expiry.
+// An empty value, such as that of an unset variable in a script, is refused: it must not dismiss or
+// start the objects of all accounts or workflows, and an empty time must not create a key that
+// never expires.
 func TestWhatIsEmptyIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -14,8 +14,8 @@ func (r *rig) patch(path, body string, change ...func(*http.Request)) answer {
 	return r.call(http.MethodPatch, path, body, change...)
 }
 
-// Members that a patch does not name stay, null removes a member, objects are merged, and lists are
-// replaced.
+// Members that a patch omits stay unchanged, null removes a member, objects are merged, and lists
+// are replaced.
 func TestAPatchChangesWhatItNames(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -49,7 +49,7 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 	if node.Token != token || string(node.SamplePayload) != `{"kept":1}` {
 		t.Errorf("the node that stays has another token or payload: %+v", node)
 	}
-	// A sample payload is replaced as a whole, and a null in it is a value.
+	// A sample payload is replaced as a whole, and a null in it is an ordinary value.
 	for _, c := range []struct{ patch, name, sample string }{
 		{`{"name":"renamed"}`, "renamed", `{"kept":1}`},
 		{`{"samplePayload":{"new":null}}`, "renamed", `{"new":null}`},
@@ -71,7 +71,7 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 	}
 }
 
-// inShort returns the settings of a workflow in short form.
+// inShort summarizes the settings of a workflow.
 func inShort(w api.Workflow) string {
 	limit := "-"
 	if w.RateLimit != nil {
@@ -125,8 +125,8 @@ func TestABadPatchChangesNothing(t *testing.T) {
 	}
 }
 
-// With If-Match, only the version of an account that was read is changed; with If-None-Match, no
-// account is replaced.
+// With If-Match, an account is changed only if it has not changed since it was read; with
+// If-None-Match, no account is replaced.
 func TestAnAccountIsChangedAsItWasRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)

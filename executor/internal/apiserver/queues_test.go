@@ -31,8 +31,8 @@ func (r *rig) startOf(n int) {
 	}))
 }
 
-// group runs a group of the default queue, until the returned function is called or the test ends.
-// The executions that its handlers begin are sent to begun.
+// group runs a group for the default queue, until the returned function is called or the test ends.
+// The IDs of executions that its handlers start are sent to begun.
 func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (stop func()) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -67,7 +67,8 @@ func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (sto
 	return stop
 }
 
-// asksInVain waits until a group requests work while starts wait for it and are not delivered.
+// asksInVain waits until a group requests work while starts are waiting for it without being
+// delivered.
 func (r *rig) asksInVain(group string, waiting uint64) {
 	r.t.Helper()
 	eventually(r.t, func() bool {
@@ -83,9 +84,9 @@ func (r *rig) asksInVain(group string, waiting uint64) {
 	})
 }
 
-// A paused queue delivers nothing: neither to an existing group, nor to a group that is created
-// meanwhile, nor after a restart of NATS. Waiting executions are delivered when the queue is
-// resumed, or when the pause ends.
+// A paused queue delivers nothing: not to an existing group, not to a group that is created
+// meanwhile, and not after a restart of NATS. Waiting executions are delivered when the queue is
+// resumed or the pause expires.
 func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")
@@ -132,7 +133,7 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 		}
 	}
 
-	// The pause ends by itself.
+	// The pause expires.
 	until := time.Now().Add(3 * time.Second)
 	r.post("/queues/default/pause",
 		fmt.Sprintf(`{"until":%q}`, until.UTC().Format(time.RFC3339Nano))).is(200)
@@ -148,8 +149,7 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r.post("/queues/de.fault/pause", "").refused(422, api.CodeInvalid)
 }
 
-// The limit of a group applies to all its members together, also after its consumer is created
-// again.
+// A group's limit applies to all its members together, even after its consumer has been recreated.
 func TestAGroupHasALimitInFlight(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")
@@ -198,7 +198,7 @@ func TestAGroupHasALimitInFlight(t *testing.T) {
 	}
 }
 
-// Each change of a queue's settings is in the registry with its audit entry.
+// Each change of a queue's settings is stored in the registry with an audit entry.
 func TestQueueSettingsAreAudited(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")
@@ -235,7 +235,7 @@ func entryIn(t *testing.T, msg jetstream.Msg) string {
 	return entry.Action + " " + entry.Changes[0].Field
 }
 
-// A queue gets its own stream, other settings, and goes back; each call can be repeated.
+// A queue gets its own stream, then other settings, and goes back; each call can be repeated.
 func TestAQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -292,8 +292,7 @@ func TestAQueuesOwnStream(t *testing.T) {
 	}
 }
 
-// queueAudit returns the actions of the entries in the history of a queue's record, the oldest
-// first.
+// queueAudit returns the actions in the history of a queue's record, oldest first.
 func (r *rig) queueAudit(queue string) (actions []string) {
 	r.t.Helper()
 	kv, err := r.JetStream.KeyValue(r.t.Context(), registry.Bucket)

@@ -19,7 +19,7 @@ func withKey(key string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Idempotency-Key", key) }
 }
 
-// replays returns the starts in the stream that are replays of an execution.
+// replays returns the replays of an execution in the stream.
 func (r *rig) replays(id string) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
@@ -37,11 +37,11 @@ func (r *rig) replays(id string) (found []*execution.Start) {
 	return found
 }
 
-// A replay has the body, headers and query of the original, byte by byte, whatever they contain.
+// A replay has exactly the body, headers and query of the original, whatever they contain.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.account("acme", "none") // neither the plan nor whether the workflow is active matters
+	r.account("acme", "none") // neither the plan nor the workflow's state matters
 	r.put("/workflows/wf",
 		`{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
 	random := make([]byte, 100<<10)
@@ -74,7 +74,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("started %+v", got)
 		}
 	}
-	// The record refers to the original, which is unchanged.
+	// The record refers to the original, which stays unchanged.
 	r.records(store.Batch{
 		New: []store.Record{record(id(50), func(rec *store.Record) {
 			rec.ReplayOf, rec.Source = id(0), execution.Rerun
@@ -91,7 +91,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Each replay is another execution, unless it has the key of an earlier one.
+// Each replay is another execution, unless it has the idempotency key of an earlier one.
 func TestReplayOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -126,7 +126,7 @@ func TestReplayOnce(t *testing.T) {
 	if n, m := len(r.replays(id(2))), len(r.replays(id(1))); n != 2 || m != 17 {
 		t.Errorf("another key, and the same one of another execution: %d and %d starts", n, m)
 	}
-	// The stream has discarded the key, but the record has not.
+	// The message has left the deduplication window, but the record has the key.
 	r.failed(3, nil)
 	as := execution.IDForReplay(id(3), "k")
 	r.records(store.Batch{New: []store.Record{record(as)}})
@@ -189,7 +189,7 @@ func (r *rig) rejected(n int, change func(*execution.Rejection)) execution.Rejec
 	return rejection
 }
 
-// Rejected executions are replayed after the activation, all executions of a time span, each once.
+// After the activation, all rejected executions of a time span are replayed, each once.
 func TestReplayRejected(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -38,7 +38,7 @@ import (
 
 const adminToken = "an-admin-token-for-tests"
 
-// rig is an API on a server of its own, as an executor runs it.
+// rig is an API with a separate server, configured like an executor's.
 type rig struct {
 	*registrytest.Registry
 	t       *testing.T
@@ -57,7 +57,7 @@ type (
 	access = signin.Config
 )
 
-// config is the Config of an API, of the service that answers its calls, and of the sign-in.
+// config configures an API, the service behind it, and the sign-in.
 type config struct {
 	apiserver.Config
 	calls
@@ -65,7 +65,7 @@ type config struct {
 	wrap func(api http.Handler) http.Handler
 }
 
-// start starts a rig. change changes its config, or the server.
+// start starts a rig. change can modify its config and the server.
 func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	t.Helper()
 	r := &rig{t: t, nats: natstest.Start(t), log: &logtest.Buffer{}}
@@ -141,7 +141,7 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	return r
 }
 
-// in returns the rig for a subtest.
+// in returns a copy of the rig for a subtest.
 func (r *rig) in(t *testing.T) *rig {
 	sub := *r
 	sub.t = t
@@ -163,8 +163,8 @@ type answer struct {
 	body   []byte
 }
 
-// call makes a call with the admin token, and checks that the answer is as documented. path is
-// relative to /api/v1 unless it begins with it.
+// call makes a call with the admin token, and checks that the response is as documented. path is
+// relative to /api/v1 unless it includes that prefix.
 func (r *rig) call(method, path, body string, change ...func(*http.Request)) answer {
 	r.t.Helper()
 	if !strings.HasPrefix(path, "/api/") {
@@ -222,7 +222,7 @@ func (a answer) is(status int) answer {
 	return a
 }
 
-// refused checks a problem, with the members that every problem must have.
+// refused checks that the response is a problem, with the members that every problem must have.
 func (a answer) refused(status int, code string) api.Problem {
 	a.t.Helper()
 	a.is(status)
@@ -284,7 +284,7 @@ func (r *rig) trigger(workflow, node string) api.Trigger {
 	return decode[api.Trigger](r.get("/workflows/" + workflow + "/triggers/" + node).is(200))
 }
 
-// message publishes a message to the stream, and returns its sequence.
+// message publishes a message to the stream and returns its sequence.
 func (r *rig) message(msg *nats.Msg, err error) uint64 {
 	r.t.Helper()
 	r.check(err)
@@ -293,7 +293,7 @@ func (r *rig) message(msg *nats.Msg, err error) uint64 {
 	return ack.Sequence
 }
 
-// records records executions, as the recorder does.
+// records stores a batch, like the recorder.
 func (r *rig) records(batch store.Batch) {
 	r.t.Helper()
 	applied, err := r.store.Apply(r.t.Context(), batch)
@@ -339,7 +339,7 @@ func (r *rig) streamHandle() jetstream.Stream {
 	return s
 }
 
-// eventually waits until done returns true, for conditions without a signal.
+// eventually polls until done returns true, for conditions without a signal.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

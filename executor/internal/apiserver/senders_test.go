@@ -20,7 +20,7 @@ import (
 
 const senderAt = "/workflows/wf/triggers/node/sender"
 
-// sealed returns a rig with a key, a workflow "wf" and a check for leaked secrets.
+// sealed returns a rig with an encryption key, a workflow "wf" and a check for leaked secrets.
 func sealed(t *testing.T) *rig {
 	t.Helper()
 	r := start(t, func(c *config, _ *http.Server) {
@@ -178,7 +178,7 @@ func TestSendersWithoutAKey(t *testing.T) {
 	r.put(senderAt, `{"preset":"plain","settings":{"deliveryId":"ptr:/id"}}`).is(201)
 }
 
-// Notion's first request contains its secret, and an operator needs its text once.
+// Notion's first request contains its secret, which an operator needs to see once.
 func TestACapturedSecretIsShownOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys")
@@ -218,7 +218,7 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 			t.Errorf("%+v, want %q", got, want.text)
 		}
 	}
-	// The secret is shown to one operator, once, and the audit log names the operator.
+	// The secret is shown once, to one operator, who is named in the audit log.
 	bucket, err := r.JetStream.Stream(t.Context(), "KV_"+registry.Bucket)
 	r.check(err)
 	last, err := bucket.GetLastMsgForSubject(t.Context(),
@@ -280,7 +280,7 @@ func TestDeliveryIDsInForce(t *testing.T) {
 	}
 }
 
-// A request that cannot be sent as a test is refused before anything is sent, and the answer says
+// A test request that cannot be made is refused before anything is sent, and the response explains
 // what to do.
 func TestSendTestRefused(t *testing.T) {
 	t.Parallel()

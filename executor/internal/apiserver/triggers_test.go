@@ -58,7 +58,8 @@ func TestTrigger(t *testing.T) {
 		t.Errorf("a token that works for ever: %v", tokens[0])
 	}
 
-	// The workflow's own rate limit takes precedence, and a use is shown.
+	// The workflow's rate limit takes precedence over the plan's, and the token's last use is
+	// shown.
 	r.put("/workflows/wf",
 		`{"accountId":"acme","name":"n","rateLimit":{"requests":3,"windowSeconds":7},"triggers":[{"nodeId":"a"}]}`).is(200)
 	used := record(id(1), func(rec *store.Record) {
@@ -234,7 +235,7 @@ func TestRotation(t *testing.T) {
 	r.post("/workflows/wf/triggers/b/rotate-token", "").refused(404, api.CodeNotFound)
 }
 
-// lag starts a live process that confirms nothing until it leaves, or the test ends.
+// lag starts a live process that confirms nothing until leave is called or the test ends.
 func (r *rig) lag(t *testing.T) (leave func()) {
 	t.Helper()
 	data, err := proto.Marshal(&hookstartv1.Presence{
@@ -273,7 +274,7 @@ func (r *rig) lag(t *testing.T) (leave func()) {
 	return leave
 }
 
-// A client that disconnects does not interrupt a change.
+// A change is completed even if its client disconnects.
 func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 	t.Parallel()
 	begun := make(chan context.Context, 1)
@@ -302,7 +303,7 @@ func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 		gone <- err
 	}()
 	client := <-begun
-	eventually(t, func() bool { // it is stored, but not confirmed
+	eventually(t, func() bool { // stored, but not confirmed
 		w, _ := r.Directory.Workflow("wf")
 		return w.Record.Active
 	})
@@ -339,7 +340,7 @@ func TestChangesThatAreNotConfirmed(t *testing.T) {
 	if got := decode[api.Account](r.get("/accounts/on-free").is(200)); got.Name != "new" {
 		t.Errorf("it is not stored: %+v", got)
 	}
-	// A rotation must not be repeated without a check.
+	// A rotation must not be repeated blindly.
 	a := r.post("/workflows/wf/triggers/node/rotate-token", "").is(503)
 	if p := decode[api.Problem](a); p.Code != api.CodeNotConfirmed || p.Retryable ||
 		p.RetryAfter != 0 || !strings.Contains(p.Detail, "Do not repeat") {
@@ -350,7 +351,7 @@ func TestChangesThatAreNotConfirmed(t *testing.T) {
 	}
 	r.delete("/workflows/wf").refused(503, api.CodeNotConfirmed)
 	r.get("/workflows/wf").refused(404, api.CodeNotFound)
-	// No client will come back for the workflow's secrets.
+	// No client will return to delete the workflow's secrets.
 	secrets, err := r.JetStream.KeyValue(t.Context(), registry.SecretsBucket)
 	r.check(err)
 	if _, err := secrets.Get(t.Context(), "wf.node"); !errors.Is(err, jetstream.ErrKeyNotFound) {

@@ -63,7 +63,7 @@ func TestWorkflows(t *testing.T) {
 			t.Errorf("detail %q", p.Detail)
 		}
 	}
-	// A workflow that is created again is a new one.
+	// A workflow that is recreated is a new one.
 	back := decode[api.Workflow](r.put("/workflows/orders", body).is(201))
 	if back.Active || back.CreatedAt.Equal(created.CreatedAt) {
 		t.Errorf("it came back as %+v", back)
@@ -81,7 +81,7 @@ func TestPutLeavesActiveAsItIs(t *testing.T) {
 	if !w.Active || w.ActivatedAt.IsZero() {
 		t.Errorf("it became %+v", w)
 	}
-	// A refused change of account leaves the workflow unchanged, too.
+	// If a change of account is refused, the workflow stays unchanged.
 	r.account("other", "free")
 	r.wantInvalid(r.put("/workflows/wf",
 		`{"accountId":"other","name":"n","triggers":[{"nodeId":"a"}]}`), "accountId", "deactivate")
@@ -226,7 +226,7 @@ func TestNullSampleIsNoSample(t *testing.T) {
 	}
 }
 
-// A sample payload that comes with the workflow is kept as sent, too.
+// A sample payload that is set with the workflow is also stored exactly as sent.
 func TestSampleOfAWorkflowIsKeptAsSent(t *testing.T) {
 	t.Parallel()
 	r := start(t)

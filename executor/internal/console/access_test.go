@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// Every page asks a visitor without a session to sign in, and leads back to the page afterwards.
+// Every page redirects visitors without a session to sign in, and then leads back to the page.
 func TestEveryPageRequiresSignIn(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -93,7 +93,7 @@ func TestSignInAndOut(t *testing.T) {
 		a.cookies[0].MaxAge >= 0 || a.cookies[0].Value != "" {
 		t.Errorf("sign out: %d to %q, %v", a.status, a.location, a.cookies)
 	}
-	// A copy of the cookie has ended, too, here, at another executor, and for the API.
+	// Signing out also ends copies of the cookie: here, at another executor, and for the API.
 	another := httptest.NewServer(console.New(console.Config{
 		Log: logtest.Quiet(),
 		SignIn: signin.New(signin.Config{
@@ -134,7 +134,8 @@ func TestSignInOnce(t *testing.T) {
 	if a := r.get("/sign-in?once=wrong"); a.status != http.StatusForbidden || len(a.cookies) > 0 {
 		t.Errorf("a wrong nonce: %d, %v", a.status, a.cookies)
 	}
-	// A program that only looks at the link, before a person follows it, does not use it up.
+	// A program that only probes the link with HEAD, before a person follows it, does not use it
+	// up.
 	if a := r.call(http.MethodHead, "/sign-in?once="+nonce, nil); len(a.cookies) > 0 {
 		t.Errorf("HEAD: %v", a.cookies)
 	}
@@ -155,8 +156,8 @@ func TestSignInOnce(t *testing.T) {
 	if signedIn.Load() != 1 {
 		t.Fatalf("the link signed in %d times", signedIn.Load())
 	}
-	// The answer is not a redirect: the browser would not send the new cookie with it if the link
-	// was on another site.
+	// The response is not a redirect: with one, the browser would not send the new cookie if the
+	// link was on another site.
 	if following.status != http.StatusOK ||
 		!strings.Contains(following.body, `content="0; url=/accounts"`) {
 		t.Errorf("%d %s", following.status, following.body)
@@ -171,7 +172,7 @@ func TestSignInOnce(t *testing.T) {
 	}
 }
 
-// Another site can make the browser send requests. None of them changes anything.
+// Another site can make the browser send requests, but none of them changes anything.
 func TestOtherSitesChangeNothing(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -238,8 +239,8 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 		}
 		wantSecured(t, path, a)
 	}
-	// After a link on another site the browser withholds the session cookie until this site itself
-	// asks.
+	// After a link on another site, the browser sends the session cookie only with a request
+	// initiated by this site.
 	a := r.get("/workflows?q=x", with("Sec-Fetch-Site", "cross-site"),
 		with("Sec-Fetch-Mode", "navigate"))
 	if a.status != http.StatusOK || !strings.Contains(a.body, `content="0; url=/workflows?q=x"`) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The scale of a chart ends at a round number that no bar exceeds, whose half is a whole number.
+// The scale of a chart ends at a round number that no bar exceeds and whose half is a whole number.
 func TestScale(t *testing.T) {
 	t.Parallel()
 	for highest, want := range map[int64]int64{

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// A filter is tried on the last requests and on the sample payload before it is saved. Places and
-// values are proposed from them, but none that holds a secret.
+// A filter is tried on the last requests and on the sample payload before it is saved. They also
+// provide suggestions for places and values, but never those of secrets.
 func TestAFilterIsTried(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -69,7 +69,7 @@ func TestAFilterIsTried(t *testing.T) {
 	}
 }
 
-// The page of a workflow says what a node does with requests.
+// The page of a workflow describes how a node handles requests.
 func TestPageOfWhatANodeDoes(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -113,7 +113,8 @@ func TestPageOfWhatANodeDoes(t *testing.T) {
 	}
 }
 
-// What a request to a node without a sender looks like is said on its page and on the node's.
+// The provider that a request to a node without a sender appears to come from is shown on the
+// request's page and on the node's.
 func TestARequestIsRecognised(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// wantSecured checks what every answer must have.
+// wantSecured checks the security headers that every response must have.
 func wantSecured(t *testing.T, what string, a answer) {
 	t.Helper()
 	policy := a.header.Get("Content-Security-Policy")
@@ -41,8 +41,7 @@ func wantSecured(t *testing.T, what string, a answer) {
 	}
 }
 
-// inline matches markup that the content security policy would refuse, or that would need a
-// network.
+// inline matches markup that violates the content security policy, or needs other hosts.
 var inline = regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\sstyle=|\son[a-z]+=|javascript:|(?:src|href|action)="?(?:https?:)?//`)
 
 func TestEveryPage(t *testing.T) {
@@ -207,7 +206,7 @@ func TestPagesOfExtremeInput(t *testing.T) {
 	}
 }
 
-// What a tree leaves out of an output is in its raw text, as it is for an input.
+// What a tree omits from an output is in its raw text, as for an input.
 func TestPageOfALongOutput(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -254,7 +253,7 @@ func (r *rig) execution(workflowID, input string) string {
 	return id
 }
 
-// refused counts refused requests, as the recorder does.
+// refused stores counts of refused requests, like the recorder.
 func (r *rig) refused(workflowID, code string, n int64, userAgent string) {
 	r.t.Helper()
 	now := time.Now()
@@ -314,8 +313,8 @@ func TestPagesOfWorkflows(t *testing.T) {
 	}
 }
 
-// A search for the execution ID that a sender was given leads to that execution. Any other ID may
-// be a delivery ID.
+// A search for the execution ID that a sender received leads to that execution. Any other ID may be
+// a delivery ID.
 func TestAnExecutionIsFoundByItsID(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -339,7 +338,7 @@ func TestAnExecutionIsFoundByItsID(t *testing.T) {
 	}
 }
 
-// Pages of 25 follow each other without a gap, whatever arrives meanwhile.
+// Pages of 25 follow each other without gaps, whatever arrives meanwhile.
 func TestPaging(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -386,7 +385,7 @@ func TestPaging(t *testing.T) {
 	}
 }
 
-// Refusals of the chosen time span, by pages of 25; the links keep the time span.
+// Refusals in the selected time span are shown in pages of 25; the links preserve the time span.
 func TestPagesOfRefusals(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -431,8 +430,8 @@ func TestPagesOfRefusals(t *testing.T) {
 	}
 }
 
-// Failed executions and messages that could not be decoded, by pages of 25, with a button for those
-// that can be requeued.
+// Failed executions and messages that could not be decoded are shown in pages of 25, with a button
+// for those that can be requeued.
 func TestPagesOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -517,8 +516,8 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 }
 
-// Before a plan is changed, the page names what would stop: of the workflows that work now, the one
-// that was activated last.
+// Before a plan is changed, the page names the workflows that would stop: among those that work
+// now, those that were activated last.
 func TestPlanChange(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -562,7 +561,7 @@ func TestPlanChange(t *testing.T) {
 		session); a.status != http.StatusNotFound {
 		t.Errorf("of no account: %d", a.status)
 	}
-	// A workflow that is refused already does not stop.
+	// A workflow that is already being refused does not stop.
 	_, _, err := r.PutAccount(t.Context(), "on-pro", "Shrunk", "free")
 	r.check(err)
 	if a := r.get("/fragments/plan-change?account=on-pro&plan=none",
@@ -575,7 +574,7 @@ func TestPlanChange(t *testing.T) {
 		t.Errorf("to the plan that it has: %d", a.status)
 	}
 
-	// No workflow stops, but senders may call less often.
+	// No workflow stops, but senders may send at a lower rate.
 	r.Workflow(t, "limited", "ultra", true)
 	_, _, err = r.PutWorkflow(t.Context(), edit.WorkflowSpec{
 		ID: "limited", AccountID: "on-ultra", Triggers: []edit.TriggerSpec{{NodeID: "node"}},
@@ -596,8 +595,8 @@ func TestPlanChange(t *testing.T) {
 	}
 }
 
-// A link to a deleted workflow, or a button that would run it again, is not shown; its executions
-// are.
+// Links to a deleted workflow, and buttons that would run it again, are not shown, but its
+// executions are.
 func TestExecutionsOfADeletedWorkflow(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -624,7 +623,7 @@ func TestExecutionsOfADeletedWorkflow(t *testing.T) {
 	}
 }
 
-// The advice on a plan without webhooks does not propose to deactivate other workflows.
+// The advice for a plan without webhooks does not suggest deactivating other workflows.
 func TestAdviceOnAPlanWithoutWebhooks(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// However many causes there are, a chart tells a few apart and leaves none out.
+// However many causes there are, a chart shows some of them separately and omits none.
 func TestChartOfCauses(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -33,7 +33,7 @@ const (
 	nonce      = "a-nonce-for-tests"
 )
 
-// rig is a console with its API, as an executor serves them.
+// rig is a console and its API, served as by an executor.
 type rig struct {
 	*registrytest.Registry
 	t      *testing.T
@@ -159,7 +159,7 @@ func (r *rig) get(path string, change ...func(*http.Request)) answer {
 	return r.call(http.MethodGet, path, nil, change...)
 }
 
-// signIn signs in with the token, and returns a function that makes a request the operator's.
+// signIn signs in with the token, and returns an option that adds the session to a request.
 func (r *rig) signIn() func(*http.Request) {
 	r.t.Helper()
 	a := r.call(http.MethodPost, "/sign-in", url.Values{"token": {adminToken}})

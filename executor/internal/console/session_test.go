@@ -14,7 +14,7 @@ func TestLocalPath(t *testing.T) {
 		"///evil.example":                "/",
 		"/\\evil.example":                "/",
 		"/\t/evil.example":               "/",
-		"/%0a/evil.example":              "/%0a/evil.example", // stays a path of this site
+		"/%0a/evil.example":              "/%0a/evil.example", // still a path of this site
 		"https://evil.example/":          "/",
 		"https:evil.example":             "/",
 		"javascript:alert(1)":            "/",

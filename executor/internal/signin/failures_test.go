@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// clock makes Failures record its delays in place of waiting.
+// clock makes Failures record delays instead of waiting.
 func clock(f *Failures) (now *time.Time, waited *[]time.Duration) {
 	now, waited = new(time.Unix(1_000_000_000, 0)), new([]time.Duration)
 	f.now = func() time.Time { return *now }

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// The owner of a key can neither fill the storage of sign-ins nor hide the sign-ins of others by
-// repeated attempts.
+// With repeated sign-ins, the owner of a key can neither fill the audit log nor hide the sign-ins
+// of others.
 func TestNotedSignInsAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -44,7 +44,7 @@ func TestNotedSignInsAreBounded(t *testing.T) {
 	}
 }
 
-// someKeys accepts every text as a key with that ID.
+// someKeys accepts any text as a key with that ID.
 type someKeys struct{}
 
 func (k someKeys) ByText(ctx context.Context, text string) (operate.Caller, bool, error) {
@@ -55,8 +55,8 @@ func (someKeys) ByID(_ context.Context, id string) (operate.Caller, bool, error)
 	return operate.Caller{Kind: operate.Key, ID: id, Role: operate.Viewer}, true, nil
 }
 
-// The session is valid only for requests from the console's own pages, also where nothing is
-// changed, because some answers are shown once only.
+// A session is accepted only from the console's pages, even for calls that change nothing, because
+// some responses are shown only once.
 func TestSessionIsForOwnPages(t *testing.T) {
 	t.Parallel()
 	s := New(Config{AdminToken: "an-admin-token"})

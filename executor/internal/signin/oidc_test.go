@@ -23,16 +23,16 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// provider is an identity provider whose answers a test spoils.
+// provider is an identity provider whose responses a test can tamper with.
 type provider struct {
 	t      *testing.T
 	server *httptest.Server
 	key    *ecdsa.PrivateKey
-	// issue returns the ID token of the next answer; nil means a valid one.
+	// issue returns the ID token of the next response; nil means a valid one.
 	issue func(claims map[string]any) string
-	// asked holds the parameters with which the browser was sent to the provider.
+	// asked holds the parameters of the last redirect to the provider.
 	asked url.Values
-	// exchanges counts the codes that were exchanged.
+	// exchanges is the number of exchanged codes.
 	exchanges int
 	userInfo  map[string]any
 }
@@ -105,7 +105,7 @@ func startProvider(t *testing.T) *provider {
 	return p
 }
 
-// sign makes an ID token as it should be.
+// sign returns a valid ID token with the given claims.
 func (p *provider) sign(claims map[string]any) string {
 	return p.signWith(jose.ES256, p.key, claims)
 }
@@ -136,7 +136,7 @@ func (p *provider) signWith(
 	return compact
 }
 
-// signIn returns a SignIn that uses the provider, with rules.
+// signIn returns a SignIn that uses the provider and the given rules.
 func (p *provider) signIn(rules ...string) *SignIn {
 	p.t.Helper()
 	c := OIDCConfig{Issuer: p.server.URL, ClientID: "console", ClientSecret: "secret"}
@@ -150,7 +150,7 @@ func (p *provider) signIn(rules ...string) *SignIn {
 	return New(Config{AdminToken: "admin-token", OIDC: NewOIDC(c)})
 }
 
-// begin goes to the provider, and returns the browser's cookie and the state.
+// begin begins a sign-in, and returns the browser's cookie and the state.
 func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
 	p.t.Helper()
 	w := httptest.NewRecorder()
@@ -168,8 +168,8 @@ func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
 	return w.Result().Cookies()[0], p.asked.Get("state")
 }
 
-// answered returns the result of the provider's answer: the caller who is signed in, or the reason
-// why none is.
+// answered returns the result of the provider's callback: the caller who is signed in, or why
+// nobody is.
 func answered(
 	s *SignIn, query string, cookies ...*http.Cookie,
 ) (by operate.Caller, set []*http.Cookie, err error) {
@@ -222,8 +222,8 @@ func TestSignInThroughOIDC(t *testing.T) {
 	}); err != nil || by != want {
 		t.Errorf("%+v, %v", by, err)
 	}
-	// The same answer again: the browser has no cookie for it any more, and whoever kept one has a
-	// code that was used.
+	// Replaying the callback fails: the browser no longer has the cookie, and the code of anyone
+	// who has kept one has been used.
 	for _, cookies := range [][]*http.Cookie{set, {cookie}} {
 		if by, _, err := answered(s, "code=code&state="+state, cookies...); err == nil {
 			t.Errorf("a replayed answer signs %+v in", by)
@@ -238,7 +238,7 @@ func TestSignInThroughOIDC(t *testing.T) {
 	if len(noted) > 3+notedRefusals {
 		t.Errorf("%d sign-ins are noted", len(noted))
 	}
-	// The rule is no more.
+	// The rule has been removed.
 	session := set[len(set)-1]
 	visit := httptest.NewRequest(http.MethodGet, "/", nil)
 	visit.AddCookie(session)
@@ -255,7 +255,7 @@ func TestSignInThroughOIDC(t *testing.T) {
 	}
 }
 
-// A sign-in holds for an hour. Then the provider is asked again, and what it says then holds.
+// A sign-in lasts an hour. After that the provider is asked again, and its current claims apply.
 func TestWhoLeavesAGroup(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -327,7 +327,7 @@ func TestWhoLeavesAGroup(t *testing.T) {
 
 var adminSession = session{Kind: operate.AdminToken}
 
-// What a provider, or somebody in between, may answer and must not.
+// Responses that a provider, or somebody in between, may send, and that must not sign in.
 func TestHostileProvider(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -408,7 +408,7 @@ func TestHostileProvider(t *testing.T) {
 	}
 }
 
-// An answer counts in the browser that has begun, for that sign-in alone.
+// A callback is accepted only in the browser that began the sign-in, and only for that sign-in.
 func TestForeignAnswers(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -449,7 +449,7 @@ func TestForeignAnswers(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// A value that was signed for the way to the provider is no session either.
+	// Nor is a value signed for the redirect to the provider accepted as a session.
 	visit := httptest.NewRequest(http.MethodGet, "/", nil)
 	visit.AddCookie(&http.Cookie{Name: sessionCookie, Value: cookie.Value})
 	if by, err := s.PageCaller(visit); !errors.Is(err, ErrUnknown) {
@@ -463,7 +463,7 @@ func TestForeignAnswers(t *testing.T) {
 	}
 }
 
-// Some providers say elsewhere which groups somebody is in; what they say of others is not taken.
+// Some providers return groups only in the user info; user info about another user is ignored.
 func TestGroupsOfUserInfo(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -481,7 +481,7 @@ func TestGroupsOfUserInfo(t *testing.T) {
 	}
 }
 
-// What one place says of an address is not taken for what it says of another one.
+// Whether an address is verified is not combined with an address from another source.
 func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -532,7 +532,7 @@ func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
 	}
 }
 
-// A name is shown beside other text, and must not change how that is seen.
+// A name is shown next to other text, and must not change how that is displayed.
 func TestNamesAreVisible(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
@@ -548,7 +548,7 @@ func TestNamesAreVisible(t *testing.T) {
 	}
 }
 
-// A provider that does not answer, or is another one than it should be, is no refusal.
+// A provider that does not answer, or is not the expected one, does not count as a refusal.
 func TestProviderIsAway(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)

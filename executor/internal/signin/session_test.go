@@ -99,7 +99,7 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 			ended.Secure != c.secure || ended.MaxAge >= 0 {
 			t.Errorf("%s: signing out sets %s", c.what, ended)
 		}
-		// Another host of the site can set any other name for this one.
+		// Without the prefix, another host of the same site could set the cookie.
 		other := &http.Cookie{Name: sessionCookie, Value: cookie.Value}
 		if _, ok := s.fromRequest(request(other)); ok && c.secure {
 			t.Errorf("%s: a session of a name that others can set is accepted", c.what)
@@ -107,7 +107,7 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 	}
 }
 
-// The link that is printed at the start expires, so that its copy in a journal does not sign in.
+// The link that is printed at the start expires, so that a copy in a log does not sign in.
 func TestSignInOnceEnds(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]bool{
