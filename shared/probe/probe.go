@@ -27,7 +27,7 @@ const maxKeys = 50
 // NewKey returns a new key for one ingress.
 func NewKey() []byte {
 	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // never fails: crypto/rand says so
+	_, _ = rand.Read(key) // never fails, as crypto/rand documents
 	return key
 }
 

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// These are the names of the buckets.
+// The names of the buckets.
 const (
 	Bucket        = "registry"
 	SecretsBucket = "registry_secrets"

@@ -69,7 +69,7 @@ func (r *runner) readSettings(
 	defer cancel()
 	if !r.ownAccount {
 		s, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
-		if !errors.Is(err, nats.ErrNoResponders) { // which says that the account has no permission
+		if !errors.Is(err, nats.ErrNoResponders) { // the account lacks the permission
 			return s, err == nil
 		}
 	}

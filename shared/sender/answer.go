@@ -68,7 +68,7 @@ type handshake struct {
 	check  []condition
 	value  source // the source of the value to echo, or of the token to sign
 	has    bool   // whether there is a value
-	answer Answer // what is the same for every request
+	answer Answer // the part that is the same for every request
 }
 
 // fixedAnswer returns an answer with a JSON body, or without a body if text is empty.

@@ -4,7 +4,7 @@
 //	func TestMyRunner(t *testing.T) {
 //		server := natstest.Start(t)
 //		nc := server.Connect(t)
-//		// Run what is to be tested with nc, or with server.URL().
+//		// Run the code under test with nc or with server.URL().
 //		server.Restart() // It keeps its port and its messages.
 //		// Check that nothing was lost.
 //	}

@@ -57,7 +57,7 @@ var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // NewLine returns a new random key as a line of a key file, without the newline.
 func NewLine() string {
 	var key [keySize]byte
-	_, _ = rand.Read(key[:]) // never fails: crypto/rand says so
+	_, _ = rand.Read(key[:]) // never fails, as crypto/rand documents
 	return "k" + strings.ToLower(rand.Text()[:8]) + ":" + base64.StdEncoding.EncodeToString(key[:])
 }
 
