@@ -51,7 +51,7 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 	}
 }
 
-// A server that accepts a connection and sends nothing takes longer than Timeout, so that was the
+// A server that accepts a connection but sends nothing takes longer than Timeout, so that was the
 // last attempt.
 func TestConnectEndsAfterItsTimeout(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -80,7 +80,7 @@ func TestConnectEndsAfterItsTimeout(t *testing.T) {
 	}
 }
 
-// Files with a wrong content are reported at once, without an attempt to connect.
+// Files with invalid contents are reported immediately, without an attempt to connect.
 func TestBadFilesAreNotWaitedFor(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -114,7 +114,7 @@ func TestWrongURLsAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A message that was published while the server was away must not be stored later.
+// A message that was published while the server was down must not be stored later.
 func TestNothingIsKeptForLater(t *testing.T) {
 	server := natstest.Start(t)
 	lost := make(chan struct{}, 1)
@@ -142,8 +142,8 @@ func TestNothingIsKeptForLater(t *testing.T) {
 	}
 }
 
-// A server error that nats.go does not know closes a connection for good. That is reported once
-// with the reason, and readiness says so. The connection's own Close is not reported.
+// A server error that nats.go does not know closes a connection for good. That is reported once,
+// with the reason, and readiness reports it, too. The connection's own Close is not reported.
 func TestClosedForGood(t *testing.T) {
 	server := natstest.Start(t)
 	closed := make(chan error, 2)
@@ -196,8 +196,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// A host that is lost does not close its connections. The missing answers must suffice to go to
-// another server.
+// A host that fails does not close its connections. Missing pongs must be enough for the client to
+// switch to another server.
 func TestALostHostIsLeft(t *testing.T) {
 	server := natstest.Start(t)
 	link := server.Link(t)

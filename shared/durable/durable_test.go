@@ -8,10 +8,10 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// That the files survive a power cut is tested in deploy/powercut.
+// deploy/powercut tests that the files survive a power cut.
 func TestFoldersAndFiles(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "a", "b", "c")
-	for range 2 { // the second time all is there already
+	for range 2 { // the second time, everything already exists
 		if err := durable.MkdirAll(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -30,8 +30,8 @@ func start(t *testing.T, o embednats.Options) *embednats.Server {
 	return s
 }
 
-// refused starts a server that cannot start, and checks that the error is one line with all of the
-// words in it, and wraps want unless that is nil.
+// refused starts a server that cannot start. It checks that the error is a single line that
+// contains all of the words, and that it wraps want unless that is nil.
 func refused(t *testing.T, o embednats.Options, want error, words ...string) {
 	t.Helper()
 	s, err := embednats.Start(o)
@@ -178,7 +178,7 @@ func TestFolderCannotBeUsed(t *testing.T) {
 	below := filepath.Join(file, "store")
 	refused(t, embednats.Options{StoreDir: below}, nil, below, "not a directory")
 
-	// Here nats-server itself fails, and reports a fatal error.
+	// Here nats-server itself fails and reports a fatal error.
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -241,8 +241,8 @@ func TestPortInUse(t *testing.T) {
 	start(t, embednats.Options{StoreDir: dir})
 }
 
-// A port that is in use for only a moment, as the port of a server that is just ending, does not
-// keep a new server from starting.
+// A port that is in use only for a moment, such as that of a server that is just shutting down,
+// does not keep a new server from starting.
 func TestPortThatIsInUseForAMoment(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

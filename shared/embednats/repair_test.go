@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats"
 )
 
-// Consumers work again after a power cut has damaged their states. The server refuses to load such
-// consumers, and to create them again.
+// Consumers work again after a power cut has damaged their states. The server itself refuses to
+// load such consumers and to create them again.
 func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 	for name, damage := range map[string]func(state []byte) []byte{
 		"cut off": func(state []byte) []byte { return state[:3] },
@@ -101,7 +101,7 @@ func publish(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-// taken acknowledges the messages of a consumer, and checks that they have these sequences.
+// taken acknowledges the messages of a consumer, and checks that they have the given sequences.
 func taken(t *testing.T, js jetstream.JetStream, name string, sequences ...uint64) {
 	t.Helper()
 	consumer, err := js.CreateOrUpdateConsumer(t.Context(), "S", jetstream.ConsumerConfig{

@@ -25,7 +25,7 @@ func TestIDsDifferByEveryPart(t *testing.T) {
 	add("a b NUL c", execution.IDForDelivery("a", "b", "\x00c"))
 	add("rejected a b c", execution.RejectedIDForDelivery("a", "b", "c"))
 
-	// The hashes are pinned: a version must recognise the deliveries of the version before.
+	// The hashes are pinned: every version must recognize the deliveries of earlier ones.
 	if got, want := execution.IDForDelivery("wf", "node", "1"),
 		"fbc1c36f-f0b3-8ba8-b665-62f72ec4ae8e"; got != want {
 		t.Errorf("IDForDelivery changed: %s, was %s", got, want)

@@ -165,7 +165,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// second evaluates a filter in another way: on decoded documents, with encoding/json and big
+// second evaluates a filter in a different way: on decoded documents, with encoding/json and big
 // numbers.
 func second(filterText string, r *sender.Request) bool {
 	//nolint:forcetypeassert,errcheck // it was parsed
@@ -407,7 +407,7 @@ func encode(t testing.TB, v any, indent bool) string {
 	return string(text)
 }
 
-// Random filters have the same result for random documents as in a second evaluation.
+// Random filters give the same result for random documents as in a second evaluation.
 func TestAgainstASecondEvaluation(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 0))
 	outcomes := map[bool]int{}
@@ -440,8 +440,8 @@ func TestAgainstASecondEvaluation(t *testing.T) {
 	}
 }
 
-// FuzzFilter checks that every valid filter can be evaluated for any body, with the same result
-// each time and the same result as in a second evaluation.
+// FuzzFilter checks that every valid filter can be evaluated for any body, each time with the same
+// result, and with the same result as in a second evaluation.
 func FuzzFilter(f *testing.F) {
 	f.Add(`{"ptr:/a":1}`, []byte(`{"a":1}`), "a=1")
 	f.Add(`{"ptr:/a/b":{"$not":"x"},"query:a":["1"]}`,
@@ -472,8 +472,8 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// ambiguous reports whether the second evaluation, which decodes into maps, reads a text in another
-// way. This is the case for repeated names, numbers that are too long for it, and nesting that
+// ambiguous reports whether the second evaluation, which decodes into maps, interprets a document
+// differently. That is so for duplicate names, numbers that are too long for it, and nesting that
 // encoding/json refuses.
 func ambiguous(text string) bool {
 	if strings.Count(text, "[")+strings.Count(text, "{") > 1000 ||

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/lifecycle"
 )
 
-// A part can still use the parts before it while it stops, and Stop waits for it.
+// While a part stops, it can still use the parts before it, and Stop waits for it.
 func TestPartsStopInReverse(t *testing.T) {
 	t.Parallel()
 	var (
@@ -63,7 +63,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// The end of one part ends all parts, and Wait returns its error.
+// When one part ends, all parts are stopped, and Wait returns its error.
 func TestWaitForAPartThatFails(t *testing.T) {
 	t.Parallel()
 	var parts lifecycle.Parts

@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// Each part is checked on its own: one that does not answer at all hides nothing of the others.
+// Each part is checked separately: one that does not respond at all does not hide faults of the
+// others.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	o := ops.New()

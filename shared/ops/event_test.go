@@ -51,7 +51,7 @@ func TestEventIsWhatLogrusWrites(t *testing.T) {
 	}
 }
 
-// counted counts writes, and signals each one.
+// counted counts writes and signals each one.
 type counted struct {
 	mu     sync.Mutex
 	text   strings.Builder
@@ -71,8 +71,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The first line is written at once. The lines that follow are collected and written together after
-// a short time. A line of logrus is written at once, after the collected lines.
+// The first line is written immediately. The lines that follow are collected and written together a
+// short time later. A line of logrus is written immediately, after the collected lines.
 func TestLinesWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	out := &counted{came: make(chan struct{}, 1)}
@@ -89,7 +89,7 @@ func TestLinesWaitForEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-out.came
-	lines.flush() // nothing is left
+	lines.flush() // there are no lines left
 	out.mu.Lock()
 	defer out.mu.Unlock()
 	if got := out.text.String(); got != "1\n2\n2\n2\n3\n4\n" || out.writes == 6 {

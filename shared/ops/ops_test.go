@@ -67,7 +67,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A web page whose own host name resolves to loopback can read nothing and set nothing.
+// A web page whose host name resolves to loopback can neither read nor set anything.
 func TestLoopbackIsAskedByAddress(t *testing.T) {
 	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
 	if err != nil {
@@ -106,7 +106,7 @@ func TestLoopbackIsAskedByAddress(t *testing.T) {
 	}
 }
 
-// The level is changed while the process runs. A text that is not a level changes nothing.
+// The level can be changed while the process is running. An invalid level changes nothing.
 func TestLogLevel(t *testing.T) {
 	log := logrus.New()
 	var out bytes.Buffer
@@ -131,7 +131,7 @@ func TestLogLevel(t *testing.T) {
 		},
 		{"PUT", "error", 200, "error\n", logrus.ErrorLevel},
 		{"GET", "", 200, "error\n", logrus.ErrorLevel},
-		// What a page elsewhere could send.
+		// Requests that a page from another origin could send.
 		{"POST", "info", 405, "Method Not Allowed\n", logrus.ErrorLevel},
 	} {
 		request, err := http.NewRequest(c.method, "http://"+addr+"/log-level",
@@ -156,7 +156,7 @@ func TestLogLevel(t *testing.T) {
 	}
 }
 
-// Profiles are served. The command line, which may hold the admin token, is not.
+// Profiles are served. The command line is not, because it may contain the admin token.
 func TestProfiles(t *testing.T) {
 	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
 	if err != nil {

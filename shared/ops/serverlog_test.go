@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// exhausted is a listener that once fails for want of a file descriptor.
+// exhausted is a listener that fails once, as if there were no more file descriptors.
 type exhausted struct {
 	net.Listener
 	failed bool

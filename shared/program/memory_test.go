@@ -24,7 +24,7 @@ func TestGarbageIsBoundedByWhatIsInUse(t *testing.T) {
 	}
 }
 
-// The memory that a collection leaves decides how far the heap may grow until the next one, in both
+// The live data after a collection determines how far the heap may grow until the next one, in both
 // directions.
 func TestThePercentageFollowsTheHeap(t *testing.T) {
 	before := debug.SetGCPercent(100)
@@ -51,6 +51,6 @@ func TestThePercentageFollowsTheHeap(t *testing.T) {
 	}
 	large := make([]byte, 192<<20)
 	await("192 MB in use", func(percent int) bool { return percent > 80 && percent < 110 })
-	runtime.KeepAlive(large) // and no longer
+	runtime.KeepAlive(large) // must be live until here
 	await("little in use", func(percent int) bool { return percent > gcPercent })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// ended is the panic that ends a program which prints something and exits.
+// ended is the panic that replaces the exit of a program that prints something and exits.
 type ended int
 
 func printed(t *testing.T, flags any, arg string) (out string) {
@@ -47,8 +47,8 @@ func TestVersionSaysCommitBuildAndLicence(t *testing.T) {
 	}
 }
 
-// The page has each verb and flag with its help, default and variable, and nothing that roff would
-// take for its own.
+// The page contains each verb and flag with its help, default and variable, and nothing that roff
+// would interpret.
 func TestManual(t *testing.T) {
 	var flags struct {
 		program.Version

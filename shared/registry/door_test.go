@@ -6,7 +6,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// following returns a snapshot with a workflow of the queue q.
+// following returns a snapshot with a workflow that uses the queue q.
 func following(t *testing.T) (*registry.Snapshot, func() *registry.Webhook) {
 	t.Helper()
 	s := registry.NewSnapshot(nil)
@@ -62,7 +62,7 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 	}
 }
 
-// A change of the place is in force when the requests that began before it have ended.
+// A change of the place is in force once the requests that began before it have ended.
 func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)
@@ -91,7 +91,7 @@ func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	}
 }
 
-// A request that found the record of a workflow before its queue changed looks it up again.
+// A request that looked up a workflow before its queue changed looks it up again.
 func TestAWorkflowThatMoved(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// FuzzDecodePlainWorkflow checks that decodePlainWorkflow reads a plain workflow as proto.Unmarshal
-// does.
+// FuzzDecodePlainWorkflow checks that decodePlainWorkflow decodes a plain workflow like
+// proto.Unmarshal.
 func FuzzDecodePlainWorkflow(f *testing.F) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	for _, w := range []*Workflow{
@@ -74,8 +74,8 @@ func plainWorkflow(at time.Time) *Workflow {
 	}
 }
 
-// Most workflows are plain. A field that is added to the record must be added to
-// decodePlainWorkflow, too.
+// Most workflows are plain. A field that is added to the record must also be added to
+// decodePlainWorkflow.
 func TestAWorkflowWithoutSendersIsPlain(t *testing.T) {
 	t.Parallel()
 	want := plainWorkflow(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC))

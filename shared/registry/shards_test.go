@@ -7,7 +7,8 @@ import (
 )
 
 // The table behaves like a map for any sequence of sets and removals, both before and after it is
-// published. There are so many keys that shards grow, collide and become empty again.
+// published. There are enough keys for shards to grow, to have collisions and to become empty
+// again.
 func TestShardsAreAMap(t *testing.T) {
 	t.Parallel()
 	var table shards[*Webhook]

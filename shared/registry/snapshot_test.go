@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// A snapshot finds nothing until it is loaded: an ingress that starts receives announcements, and
-// is asked for its metrics, while it still loads the registry.
+// A snapshot finds nothing until it is loaded: an ingress that is starting receives announcements,
+// and its metrics are scraped, while it is still loading the registry.
 func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	snapshot := registry.NewSnapshot(nil)
 	const workflows = 2000
@@ -57,7 +57,7 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 }
 
 // While the only workflow that the plan allows to be active is switched, deleted and created again,
-// no lookup finds it beyond the plan's limit.
+// no lookup finds it in excess of the plan's limit.
 func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	t.Parallel()
 	s := registry.NewSnapshot(nil)
@@ -96,8 +96,8 @@ func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	}
 }
 
-// The plan allows the workflows that were activated first, whatever workflows are activated,
-// deactivated, moved to another account and deleted, in any order.
+// The plan allows the workflows that were activated first, no matter which workflows are activated,
+// deactivated, moved to another account and deleted, and in which order.
 func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 	t.Parallel()
 	const accounts, workflows, steps = 3, 20, 5000
@@ -168,7 +168,7 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 	}
 }
 
-// BenchmarkLookup measures what each request does: it finds workflows among a million.
+// BenchmarkLookup measures what each request does: look up a workflow among a million.
 func BenchmarkLookup(b *testing.B) {
 	s := registry.NewSnapshot(nil)
 	s.Apply(registry.Change{

@@ -14,11 +14,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// aLaterField is a field of a message that only a later version knows.
+// aLaterField is a field of a message that only a later version defines.
 var aLaterField = protowire.AppendString(protowire.AppendTag(nil, 1999, protowire.BytesType),
 	"later")
 
-// fill sets every field of a message, and one field that this version does not know.
+// fill sets every field of a message, and one field that this version does not define.
 func fill(m protoreflect.Message, depth int) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -54,8 +54,8 @@ func fill(m protoreflect.Message, depth int) {
 			setScalar(m, field, i)
 		}
 	}
-	// A rate limit, a plan, an actor and a token's hash are values: they keep no fields of a later
-	// version.
+	// A rate limit, a plan, an actor and a token's hash are values: they do not keep fields of a
+	// later version.
 	switch m.Descriptor().Name() {
 	case "RateLimit", "Plan", "PlanCatalog", "Actor", "TokenHash":
 	default:
@@ -78,9 +78,9 @@ func setScalar(m protoreflect.Message, field protoreflect.FieldDescriptor, i int
 	}
 }
 
-// Stored records are read completely and stored again unchanged, including the fields that only a
-// later version knows. A field that is added to a message but not to the decoding would be lost at
-// the next change of a record.
+// Stored records are decoded completely and encoded again unchanged, including the fields that only
+// a later version defines. A field that is added to a message but not to the decoding would be lost
+// with the next change of a record.
 func TestRecordsAreStoredAsTheyWere(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -184,7 +184,7 @@ func TestAClonedWorkflowIsOnesOwn(t *testing.T) {
 	}
 }
 
-// The audit names every field of a record, or leaves it out explicitly.
+// The audit either names a field of a record or excludes it explicitly.
 func TestEveryFieldOfARecordHasItsPlaceInTheAudit(t *testing.T) {
 	t.Parallel()
 	var check func(of reflect.Type)

@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The main function of a runner works until SIGTERM, then lets the executions in flight finish.
+// The main function of a runner runs until SIGTERM and then lets the executions in flight finish.
 func ExampleRun() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -47,8 +47,7 @@ func bill(_ context.Context, e runner.Execution) (any, error) {
 	return map[string]any{"billed": *order.Total}, nil
 }
 
-// A handler is a function, and can be tested as one. Package runnertest tests it with a real
-// runner.
+// A handler is a function and can be tested as one. Package runnertest tests it with a real runner.
 func ExampleHandler() {
 	var handle runner.Handler = bill
 	for _, input := range []string{`{"total": 20}`, `{}`, `{"total": 2000}`} {
@@ -64,7 +63,7 @@ func ExampleHandler() {
 	// <nil> the bank is closed
 }
 
-// Permanent returns nil for nil, so it can wrap the result of any call.
+// Permanent(nil) is nil, so it can wrap the result of any call.
 func ExamplePermanent() {
 	save := func() error { return nil }
 	fmt.Fprintln(os.Stdout, runner.Permanent(save()))

@@ -134,7 +134,7 @@ func TestDeliveryIDs(t *testing.T) {
 	}
 }
 
-// signedBodies returns a body with a delivery ID for each signer whose ID is under the signature.
+// signedBodies returns a body with a delivery ID for each signer whose signature covers the ID.
 func signedBodies() map[string]string {
 	return map[string]string{
 		"stripe":            `{"id":"evt_1"}`,
@@ -157,7 +157,7 @@ func signedBodies() map[string]string {
 }
 
 // Nothing unsigned changes a signed delivery ID: not another header, not a second value of a
-// header, and not another Content-Type, with which the body would be interpreted differently.
+// header, and not a different Content-Type, with which the body would be interpreted differently.
 func TestSignedDeliveryIDs(t *testing.T) {
 	bodies, tried := signedBodies(), map[string]bool{}
 	for _, g := range signers() {
@@ -167,7 +167,7 @@ func TestSignedDeliveryIDs(t *testing.T) {
 		}
 		tried[preset.ID] = true
 		switch g.name {
-		// Without a signed ID; TestSignedIDOfForms has Twilio's.
+		// No signed ID; for Twilio, see TestSignedIDOfForms.
 		case "gitlab", "twilio", "twilio port":
 			continue
 		}
@@ -221,7 +221,8 @@ func signedID(t *testing.T, s *sender.Sender, r *sender.Request) sender.Delivery
 	return s.SignedDelivery(r, v)
 }
 
-// The ID comes from the method that verified, and forms are interpreted as they were signed.
+// The ID is taken from what the method that verified the request signs, and forms are interpreted
+// as they were signed.
 func TestSignedIDOfForms(t *testing.T) {
 	for _, c := range []struct {
 		config    sender.Config
@@ -296,8 +297,8 @@ func TestSignedIDOfForms(t *testing.T) {
 	}
 }
 
-// A form of which one field is signed has no other field: a program that reads the last of two
-// would run what was not signed.
+// A form with one signed field must have no other field: a program that uses the last of two would
+// run something unsigned.
 func TestFormsWithMoreThanTheSignedField(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "gitea", Secrets: []sender.Secret{{Text: "secret"}}})
 	signature := hexOf(mac(sha256New, []byte("secret"), `{"a":1}`))

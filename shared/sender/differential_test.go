@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// FuzzSigners checks that the engine verifies what the second signer signs, that it does not after
-// one byte has changed, and that the engine signs as the second signer does.
+// FuzzSigners checks that the engine verifies requests that the second signer signed, that it
+// refuses them after one byte has been changed, and that the engine signs like the second signer.
 func FuzzSigners(f *testing.F) {
 	all := signers()
 	for i := range all {
@@ -33,7 +33,7 @@ func FuzzSigners(f *testing.F) {
 			t.Fatalf("%s: %+v", g.name, v)
 		}
 		if g.uncovers || len(r.Body) == 0 || g.name == "gitea form" || g.preset == "twilio" {
-			return // a form may be written in several ways
+			return // a form can be encoded in several ways
 		}
 		changed := *g.request(key, string(body), now)
 		changed.Body = bytes.Clone(changed.Body)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// FuzzTemplate checks that any text that an operator sets as message is either refused or signs the
-// whole body.
+// FuzzTemplate checks that a message template of an operator is either refused or signs the whole
+// body.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{
 		"{body}", "v0:{time}:{body}", "{id}.{time}.{body}", "{method}{url}{header:X}{body}", "{",
@@ -59,7 +59,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// FuzzSplitters checks that no header value makes an unsigned request verify with any preset, or
+// FuzzSplitters checks that no header value makes an unsigned request verify with any preset or
 // causes a panic.
 func FuzzSplitters(f *testing.F) {
 	for _, seed := range []string{
@@ -150,7 +150,7 @@ func FuzzPointer(f *testing.F) {
 		decoder.UseNumber()
 		var document any
 		if decoder.Decode(&document) != nil || !json.Valid(body) {
-			if got != "" && !bytes.ContainsAny(body, "[{") { // encoding/json has a bound on depth
+			if got != "" && !bytes.ContainsAny(body, "[{") { // encoding/json limits the depth
 				t.Fatalf("%q finds %q in what is no JSON: %q", pointer, got, body)
 			}
 			return
@@ -161,7 +161,7 @@ func FuzzPointer(f *testing.F) {
 	})
 }
 
-// lookUp returns the value at a pointer by encoding/json.
+// lookUp resolves a pointer with encoding/json.
 func lookUp(document any, pointer []string) (text string, comparable bool) {
 	for _, token := range pointer {
 		switch in := document.(type) {
@@ -179,7 +179,7 @@ func lookUp(document any, pointer []string) (text string, comparable bool) {
 	}
 	switch value := document.(type) {
 	case string:
-		// A lone surrogate, which each decodes in its way.
+		// A lone surrogate, which the two decode differently.
 		return value, !strings.Contains(value, "\ufffd")
 	case json.Number:
 		return value.String(), true
@@ -188,7 +188,7 @@ func lookUp(document any, pointer []string) (text string, comparable bool) {
 	}
 }
 
-// hasTwice reports whether an object may have a member twice: one of the two parsers uses the
+// hasTwice reports whether an object may have a duplicate member: one of the two parsers uses the
 // first, the other one the last.
 func hasTwice(body []byte) bool {
 	var names []string
@@ -206,8 +206,7 @@ func hasTwice(body []byte) bool {
 	return len(slices.Compact(slices.Clone(names))) != len(names)
 }
 
-// FuzzForm checks that a form is parsed as net/url parses it, and that a multipart form causes no
-// panic.
+// FuzzForm checks that a form is parsed as by net/url, and that a multipart form causes no panic.
 func FuzzForm(f *testing.F) {
 	f.Add("a=1&b=2&a=3", "a")
 	f.Add("payload=%7B%22a%22%3A1%7D", "payload")
@@ -233,7 +232,7 @@ func FuzzForm(f *testing.F) {
 }
 
 // FuzzIdentify checks that a delivery ID that is put into a request is found in it, and that a JSON
-// body loses nothing else.
+// body is otherwise unchanged.
 func FuzzIdentify(f *testing.F) {
 	f.Add("/id", []byte(`{"a":1.50,"id":"x"}`))
 	f.Add("/a/b~1c", []byte(`{"a":{"d":[]}}`))

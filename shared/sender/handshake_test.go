@@ -109,7 +109,7 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 		method, query string
 		header        string
 		code          webhook.Code
-		answer        string // "-": it is no handshake
+		answer        string // "-" means that it is not a handshake
 	}{
 		{meta, "GET", "hub.mode=subscribe&hub.verify_token=v&hub.challenge=1%2B2", "", "", "1+2"},
 		{
@@ -162,7 +162,7 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 	}
 }
 
-// Notion transmits the secret itself. Until it has, no request verifies.
+// Notion transmits the secret itself. Until it has done so, no request verifies.
 func TestCapture(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "notion"})
 	if !s.Capturing() || !s.Verifies() {
@@ -200,7 +200,7 @@ func TestCapture(t *testing.T) {
 func TestReplies(t *testing.T) {
 	for _, c := range []struct {
 		preset, body string
-		status       int // 0: the ordinary answer
+		status       int // 0 means the ordinary response
 		answer       string
 	}{
 		{"github", `{}`, 0, ""},

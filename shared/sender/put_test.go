@@ -8,14 +8,14 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A delivery ID that is put where its sender has its own is found there, and the request can be
+// A delivery ID that is put where the sender puts its own is found there, and the request can be
 // signed afterwards.
 func TestIdentify(t *testing.T) {
 	const form = "application/x-www-form-urlencoded"
 	for _, c := range []struct {
 		preset, set, contentType, body string
-		want                           string // the body then; "": as before, the ID is in a header
-		id                             string // that is found
+		want                           string // the resulting body; "": unchanged, the ID is in a header
+		id                             string // the ID that is found
 	}{
 		{"github", "", "application/json", `{"id":1}`, "", "d-1"},
 		{"standard-webhooks", "", "application/json", `{}`, "", "d-1"},
@@ -110,8 +110,8 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// A request that cannot have a delivery ID where the sender puts it, or that cannot be signed,
-// stays unchanged.
+// A request that cannot have a delivery ID where the sender puts it, or that cannot be signed, is
+// left unchanged.
 func TestWhatCannotBeTried(t *testing.T) {
 	stripe := compile(t, configOf(t, "stripe"))
 	for _, body := range []string{`[1]`, `"text"`, `{"id":`, `text`} {

@@ -8,17 +8,17 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A request is recognised by headers that one preset alone has, and a refusal at a node with
-// another sender names it.
+// A request is recognized by headers that only one preset has, and a refusal at a node with another
+// sender names that preset.
 func TestRecognize(t *testing.T) {
 	for _, c := range []struct {
 		headers string
-		want    string // "" means that it is not recognised
+		want    string // "" means not recognized
 	}{
 		{"", ""},
-		{"X-Hub-Signature-256", ""}, // GitHub's, and Meta's
+		{"X-Hub-Signature-256", ""}, // sent by both GitHub and Meta
 		{"X-Github-Delivery X-Hub-Signature-256", "github"},
-		{ // Gitea sends GitHub's headers, too.
+		{ // Gitea also sends GitHub's headers.
 			"X-Github-Delivery X-Gitea-Delivery X-Gitea-Signature X-Gogs-Delivery " +
 				"X-Hub-Signature-256", "gitea",
 		},

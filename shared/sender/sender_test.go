@@ -26,8 +26,8 @@ func compile(t testing.TB, c sender.Config) *sender.Sender {
 	return s
 }
 
-// Every preset that verifies has a signer in this package, so that no preset is added without
-// vectors.
+// Every preset that verifies requests has a signer in this package, so no preset can be added
+// without vectors.
 func TestEveryPresetHasVectors(t *testing.T) {
 	have := map[string]bool{}
 	for _, g := range signers() {
@@ -44,8 +44,8 @@ func TestEveryPresetHasVectors(t *testing.T) {
 	}
 }
 
-// A request that a provider signed verifies. One that was changed, signed with another secret,
-// late, early, or not signed does not.
+// A request that a provider signed verifies. One that was changed, was signed with another secret,
+// is too late or too early, or is not signed does not verify.
 func TestVerify(t *testing.T) {
 	for _, g := range signers() {
 		t.Run(g.name, func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A time that a provider's library reads differently from what was signed is refused: two times,
-// and a time with leading zeros.
+// A time that a provider's library reads differently from what was signed is refused: two times, or
+// a time with leading zeros.
 func TestOddTimes(t *testing.T) {
 	const body = "{}"
 	s := compile(t, sender.Config{Preset: "stripe", Secrets: []sender.Secret{{Text: "secret"}}})
@@ -138,7 +138,7 @@ func TestOddTimes(t *testing.T) {
 	}
 }
 
-// During a rotation every secret works, in any order, and one that has ended does not.
+// During a rotation, every secret works, in any order, and one that has expired does not.
 func TestRotation(t *testing.T) {
 	for _, g := range signers() {
 		one, two := g.secret("one"), g.secret("two")
@@ -161,7 +161,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// Sign and the tests' own signer make the same signatures, for everything that Sign supports.
+// Sign and the tests' own signer produce the same signatures, for everything that Sign supports.
 func TestSign(t *testing.T) {
 	for _, g := range signers() {
 		t.Run(g.name, func(t *testing.T) {
@@ -360,7 +360,7 @@ func TestBadConfigs(t *testing.T) {
 	}
 }
 
-// The refusal of a secret describes what the preset asks for: a public key where it is one, and
+// The refusal of a secret describes what the preset expects: a public key where it is one, and
 // never a prefix that only another kind of the preset's secrets has.
 func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ preset, secret, want string }{

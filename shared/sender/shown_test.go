@@ -8,16 +8,16 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A caller who may change a sender need not know its secret, and a caller who may only read sees no
-// secret at all. So no setting turns a secret into a delivery ID, or into anything else that a
-// record shows.
+// A caller who may change a sender does not necessarily know its secret, and a caller who may only
+// read sees no secret at all. So no setting may turn a secret into a delivery ID, or into anything
+// else that a record shows.
 func TestNoSettingShowsASecret(t *testing.T) {
 	const secret = "a-secret-that-nobody-reads"
 	for _, test := range []struct {
 		preset   string
 		settings map[string]string
-		field    string // that is refused; "": none is
-		header   string // that has the secret
+		field    string // the refused field; "" means none
+		header   string // the header that contains the secret
 	}{
 		{
 			"header",
@@ -95,7 +95,7 @@ func TestNoSettingShowsASecret(t *testing.T) {
 				strings.Contains(err.Error(), secret)):
 			t.Errorf("%s %v: %v, want a refusal of %s", test.preset, test.settings, err, test.field)
 		}
-		// A sender that was stored by an earlier version works, and shows nothing.
+		// A sender stored by an earlier version works, and shows nothing secret.
 		r := &sender.Request{
 			Method: "POST",
 			Body:   []byte("{}"),

@@ -1,7 +1,7 @@
 package sender_test
 
-// The second signer: each provider's scheme written out by hand, without the table and without the
-// engine, so that a mistake in one of them shows.
+// The second signer implements each provider's scheme by hand, without the table and without the
+// engine, so a mistake in either shows.
 
 import (
 	"crypto/ecdsa"
@@ -27,7 +27,7 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// The asymmetric keys, made once.
+// The asymmetric keys, generated once.
 var (
 	ed25519Key = ed25519.NewKeyFromSeed([]byte("hookstart's test key of 32 bytes"))
 	ecdsaKey   = func() *ecdsa.PrivateKey {
@@ -66,16 +66,16 @@ func mac(h func() hash.Hash, key []byte, parts ...string) []byte {
 func hexOf(b []byte) string { return hex.EncodeToString(b) }
 func b64(b []byte) string   { return base64.StdEncoding.EncodeToString(b) }
 
-// signer is one provider: the operator's settings, and how a request is signed.
+// signer is one provider: the operator's settings and how a request is signed.
 type signer struct {
-	name     string // of the case: a preset, and what is special
+	name     string // of the case: the preset and what is special about it
 	preset   string
 	secret   func(seed string) string
 	settings map[string]string
 	url      string
-	timed    bool // the time is signed and checked
-	uncovers bool // the body is not signed
-	// sign returns the headers, and the body if the signature is in it.
+	timed    bool // whether the time is signed and checked
+	uncovers bool // whether the body is not signed
+	// sign returns the headers, and also the body if it contains the signature.
 	sign func(key, body, target string, now int64) (map[string]string, string)
 }
 
@@ -97,7 +97,7 @@ func whsecKey(secret string) []byte {
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// hexHeader returns a signer that sends an HMAC of the body alone, in hex.
+// hexHeader returns a signer that sends an HMAC of only the body, in hex.
 func hexHeader(
 	h func() hash.Hash, header, prefix string,
 ) func(key, body, target string, now int64) (map[string]string, string) {

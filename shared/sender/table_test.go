@@ -34,7 +34,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A table with an unknown member, or with an entry that protects from nothing, is refused.
+// A table with an unknown member, or with an entry that would not protect against anything, is
+// refused.
 func TestBadTables(t *testing.T) {
 	entry := func(verify string) string {
 		return `[{"id":"x","title":"X","docs":"https://x","setup":["s"],"secret":{"label":"s"},"verify":[` + verify + `]}]`

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// outsideVector is an entry of a file of test vectors that is not part of the repository.
+// outsideVector is an entry in a file of test vectors that is not part of the repository.
 type outsideVector struct {
 	Provider   string            `json:"provider"`
 	Name       string            `json:"name"`
@@ -39,7 +39,8 @@ type outsideVector struct {
 	} `json:"expect"`
 }
 
-// presetOf maps the file's names to presets. It returns "" for a provider that has none.
+// presetOf maps the file's provider names to presets. It returns "" for a provider without a
+// preset.
 func (v *outsideVector) presetOf() string {
 	switch v.Provider {
 	case "gogs":
@@ -108,7 +109,8 @@ func (v *outsideVector) request(t *testing.T) *sender.Request {
 	return r
 }
 
-// Vectors of other people: each one that belongs to a preset gets the verdict that the file states.
+// For third-party test vectors, each one that belongs to a preset gets the verdict that the file
+// states.
 func TestVectorsFromOutside(t *testing.T) {
 	//nolint:forbidigo // other people's data, which stays where it is
 	path := os.Getenv("HOOKSTART_SENDER_VECTORS")
@@ -147,7 +149,7 @@ func (v *outsideVector) check(t *testing.T) {
 	s, err := sender.Compile(config)
 	if err != nil {
 		if !v.Valid {
-			return // refused when it is set, as an empty secret is
+			return // refused when it is set, like an empty secret
 		}
 		t.Fatal(err)
 	}
@@ -170,7 +172,7 @@ func (v *outsideVector) check(t *testing.T) {
 	}
 }
 
-// checkHandshake signs a handshake that the file has unsigned, if the provider signs it.
+// checkHandshake signs a handshake that is unsigned in the file, if the provider signs it.
 func (v *outsideVector) checkHandshake(t *testing.T, config sender.Config, now time.Time) {
 	r := v.request(t)
 	var s *sender.Sender

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/service"
 )
 
-// A service whose connection to NATS is closed for good ends with an error, so that a supervisor
-// starts it anew.
+// A service whose connection to NATS is closed for good ends with an error, which lets a supervisor
+// restart it.
 func TestAConnectionThatIsClosedEndsTheService(t *testing.T) {
 	server := natstest.Start(t)
 	config := service.Config{
@@ -34,8 +34,8 @@ func TestAConnectionThatIsClosedEndsTheService(t *testing.T) {
 			return err
 		}
 		ready := func(string, string) {
-			// The subject is longer than the server's max_control_line. nats.go does not know that
-			// error of the server and closes the connection.
+			// The subject is longer than the server's max_control_line. nats.go does not know the
+			// server's error and closes the connection.
 			if err := s.NATS.Publish(strings.Repeat("x", 5000), nil); err != nil {
 				t.Error(err)
 			}

@@ -121,7 +121,7 @@ func TestDecodeBriefIsDecodeWithoutTheBody(t *testing.T) {
 	same(t, "another subject", "executions.other", nil, msg.Data)
 }
 
-// DecodeBrief knows every field of the message.
+// DecodeBrief handles every field of the message.
 func TestDecodeBriefKnowsEveryField(t *testing.T) {
 	t.Parallel()
 	var m hookstartv1.ExecutionStart

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Every subject of either place is recognised as its own kind, and as no other.
+// Every subject in either place is recognized as its kind, and as no other.
 func TestSubjectsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	for _, place := range []stream.Place{{}, {Own: true}} {
@@ -93,7 +93,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 	}
 }
 
-// A message in an own stream has the same content as one in the shared stream.
+// A message in a queue's own stream has the same contents as one in the shared stream.
 func TestMessagesOfOwnStreams(t *testing.T) {
 	t.Parallel()
 	own := stream.Place{Own: true}

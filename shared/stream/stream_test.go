@@ -117,7 +117,7 @@ func TestMessagesKeepEverything(t *testing.T) {
 	}
 }
 
-// The hand-written encoder produces messages that the generated code decodes to the same content.
+// The hand-written encoder produces messages that the generated code decodes to the same contents.
 func TestStartsAreEncodedAsGenerated(t *testing.T) {
 	t.Parallel()
 	full := newStart()

@@ -40,8 +40,8 @@ func engine(t *testing.T) (e *ack.Engine, s jetstream.Stream, maxPayload int64) 
 	return e, s, nc.MaxPayload()
 }
 
-// Concurrent callers each get the answer to their own message, and may use the message again at
-// once.
+// Concurrent callers each get the answer to their own message, and may reuse the message
+// immediately.
 func TestPublishConcurrently(t *testing.T) {
 	t.Parallel()
 	const callers, each = 32, 50
@@ -78,7 +78,7 @@ func TestPublishConcurrently(t *testing.T) {
 	}
 }
 
-// Every message in the queue gets an answer, also messages that the connection does not accept.
+// Every message in the queue gets an answer, even one that the connection does not accept.
 func TestAMessageInTheQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	e, _, maxPayload := engine(t)
@@ -103,13 +103,13 @@ func TestAMessageInTheQueueIsRefused(t *testing.T) {
 	all.Wait()
 }
 
-// answer is the answer that a caller of Send gets.
+// answer is the answer that a caller of Send receives.
 type answer struct {
 	ack ack.Ack
 	err error
 }
 
-// Send calls back exactly once, also for a message that the connection does not accept.
+// Send calls back exactly once, even for a message that the connection does not accept.
 func TestSend(t *testing.T) {
 	t.Parallel()
 	e, _, maxPayload := engine(t)

@@ -1,5 +1,5 @@
-// Package streamtest tests package stream against real NATS servers. It is a separate package, so
-// that a module which requires stream does not require a server.
+// Package streamtest tests package stream against real NATS servers. It is a separate package: a
+// module that requires stream must not require a server.
 package streamtest
 
 import (
@@ -27,7 +27,7 @@ func TestEnsure(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	for range 2 { // the second time, it exists already
+	for range 2 { // the second time, it already exists
 		if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func TestEnsure(t *testing.T) {
 	if err != nil || s.CachedInfo().Config.MaxAge != stream.DefaultSettings.MaxAge {
 		t.Errorf("the stream was edited: %v", err)
 	}
-	// The subjects of a workflow with strange, but valid, names belong to the stream.
+	// The subjects of a workflow with unusual but valid names belong to the stream.
 	for _, subject := range []string{
 		stream.StartSubject("-", "_", strings.Repeat("x", 64)),
 		stream.ProgressSubject("q", "w", id),
@@ -58,8 +58,8 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-// A stream of an earlier version has fewer subjects. Ensure adds the others, keeps what the stream
-// holds and what an operator has set, and refuses a stream that differs in anything else.
+// A stream of an earlier version has fewer subjects. Ensure adds the others, keeps the messages and
+// the settings of an operator, and refuses a stream that differs in anything else.
 func TestEnsureAddsSubjects(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -20,7 +20,7 @@ func TestNextAsksForMore(t *testing.T) {
 	t.Parallel()
 	const messages = 40
 	server := natstest.Start(t)
-	// Each write is flushed, and a write that asks for messages returns late.
+	// Each write is flushed, and a write that requests messages returns late.
 	nc, err := nats.Connect(server.URL(), nats.WriteBufferSize(1),
 		nats.SetCustomDialer(lateDialer{}))
 	if err != nil {
@@ -54,7 +54,8 @@ func TestNextAsksForMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An iterator that has forgotten to ask would return only after two missed heartbeats.
+	// An iterator that has forgotten to send a request would return only after two missed
+	// heartbeats.
 	defer time.AfterFunc(30*time.Second, iterator.Stop).Stop()
 	defer iterator.Stop()
 	for i := range messages {
@@ -75,7 +76,7 @@ func (lateDialer) Dial(network, address string) (net.Conn, error) {
 	return lateConn{conn}, err
 }
 
-// lateConn is a connection on which asking for messages takes longer than receiving them.
+// lateConn is a connection on which requesting messages takes longer than receiving them.
 type lateConn struct{ net.Conn }
 
 func (c lateConn) Write(data []byte) (int, error) {

@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The own streams of a queue are created beside the shared ones, get other limits, and are deleted.
+// A queue's own streams are created in addition to the shared ones, get different limits, and are
+// deleted.
 func TestEnsureOwn(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -61,7 +62,7 @@ func TestEnsureOwn(t *testing.T) {
 			t.Errorf("%s: %+v, %v", subject, ack, err)
 		}
 	}
-	// A repeat of a delivery is recognised by its remembered ID.
+	// A repeat of a delivery is recognized by its remembered ID.
 	if ack, err := js.PublishMsg(ctx, own.RememberedMessage("q", "w", "id-1")); err != nil ||
 		ack.Duplicate {
 		t.Errorf("%+v, %v", ack, err)

@@ -22,7 +22,7 @@ func startJetStream(t *testing.T) jetstream.JetStream {
 }
 
 // A report does not use up a delivery's Nats-Msg-Id, and is not dropped because another report has
-// the same Nats-Msg-Id.
+// the same one.
 func TestReportsKnowNoMessageIDs(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)
@@ -55,7 +55,7 @@ func TestReportsKnowNoMessageIDs(t *testing.T) {
 	}
 }
 
-// Old reports are dropped for new ones, and reports never take the space of starts.
+// Old reports are dropped in favor of new ones, and reports never use the space for starts.
 func TestOldReportsGiveWay(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)
@@ -76,7 +76,7 @@ func TestOldReportsGiveWay(t *testing.T) {
 	}
 }
 
-// On a small disk the stream of reports is smaller, and everything else starts all the same.
+// On a small disk, the stream of reports is smaller, and everything else still starts.
 func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t, func(o *embednats.Options) {

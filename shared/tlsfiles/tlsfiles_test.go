@@ -16,7 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// write writes a new certificate and its key into the files.
+// write writes a new certificate and its key to the files.
 func write(t *testing.T, certFile, keyFile string, serial int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -42,7 +42,7 @@ func write(t *testing.T, certFile, keyFile string, serial int64) {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// Two writes may have one time.
+		// Two writes may have the same modification time.
 		changed := time.Now().Add(time.Duration(serial) * time.Minute)
 		if err := os.Chtimes(path, changed, changed); err != nil {
 			t.Fatal(err)
@@ -50,8 +50,8 @@ func write(t *testing.T, certFile, keyFile string, serial int64) {
 	}
 }
 
-// A renewed certificate is used without a restart. If only one of the two files is new, the old
-// pair stays in use until the other one follows.
+// A renewed certificate is used without a restart. While only one of the two files is new, the old
+// pair stays in use.
 func TestARenewedCertificateIsUsed(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")

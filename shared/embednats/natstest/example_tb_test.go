@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// exampleTest returns a replacement for the *testing.T that an example does not have.
+// exampleTest returns a substitute for the *testing.T that an example does not have.
 func exampleTest() (t testing.TB, done func()) {
 	e := &exampleTB{}
 	return e, func() {

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// This example restarts one server between the publishing and the consuming of a message.
+// This example restarts a server between the publishing and the consuming of a message.
 func ExampleStart() {
 	t, done := exampleTest() // in a test: the test's own t
 	defer done()
@@ -34,7 +34,7 @@ func ExampleStart() {
 
 	server.Restart()
 
-	// This is a new client, so that no request falls into the reconnect.
+	// Use a new client, so that no request is made while the old one is reconnecting.
 	if js, err = jetstream.New(server.Connect(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func ExampleStart() {
 	// Output: jobs.1: one
 }
 
-// This example kills a server without warning; the server keeps what it has acknowledged.
+// This example kills a server without warning; the server keeps the messages it has acknowledged.
 func ExampleStartProcess() {
 	t, done := exampleTest() // in a test: the test's own t
 	defer done()
@@ -82,7 +82,7 @@ func ExampleStartProcess() {
 	// Output: messages: 1
 }
 
-// This example stops the server that leads a stream, one of three.
+// This example stops the one of three servers that leads a stream.
 func ExampleStartCluster() {
 	t, done := exampleTest() // in a test: the test's own t
 	defer done()

@@ -33,7 +33,7 @@ func createStream(t *testing.T, nc *nats.Conn, replicas int) jetstream.JetStream
 	return js
 }
 
-// publish publishes a message with an ID until it is acknowledged.
+// publish publishes a message with an ID and retries until it is acknowledged.
 func publish(t *testing.T, js jetstream.JetStream, id string) *jetstream.PubAck {
 	t.Helper()
 	var ack *jetstream.PubAck
@@ -109,7 +109,7 @@ func TestDataSurvives(t *testing.T) {
 			if server.URL() != url {
 				t.Errorf("%s became %s", url, server.URL())
 			}
-			// It is the same client, which reconnects by itself.
+			// It is the same client, which has reconnected automatically.
 			if ack := publish(t, js, "a"); ack.Sequence != 1 || !ack.Duplicate {
 				t.Errorf("repeat: %+v", ack)
 			}

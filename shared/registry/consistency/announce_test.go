@@ -15,7 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A process that starts while the server restarts does not fail: Announce waits for NATS.
+// A process that starts while the server is restarting does not fail: StartHeartbeat waits for
+// NATS.
 func TestAnnounceWaitsForNATS(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -44,7 +45,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 		announced <- err
 	}()
 	for nc.Stats().OutMsgs == before && ctx.Err() == nil {
-		// Announce waits for the frozen server to confirm.
+		// StartHeartbeat waits for the frozen server to confirm.
 		runtime.Gosched()
 	}
 	server.Kill()

@@ -168,7 +168,8 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	}
 }
 
-// A membership that receives nothing confirms nothing: a process may have announced itself unheard.
+// A membership that receives nothing confirms nothing: it may have missed the announcement of a
+// process.
 func TestARollThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -240,7 +241,7 @@ func TestFollowingGoesOnAfterTheServerWasAway(t *testing.T) {
 }
 
 // A process that is cut off from NATS loses its lease, because its copy may be stale, and regains
-// it after the connection is back.
+// the lease once the connection is back.
 func TestALeaseRunsOutAndComesBack(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -260,8 +261,8 @@ func TestALeaseRunsOutAndComesBack(t *testing.T) {
 	}
 }
 
-// A follower asks again for messages that the server has sent into a dead connection, which count
-// as delivered. It does so as soon as the connection is back, before heartbeats are missed.
+// A follower requests messages again that the server has sent into a dead connection, which count
+// as delivered. It does so as soon as the connection is back, before any heartbeats are missed.
 func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -285,7 +286,7 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	link.Silence()
 	_, err = r.Activate(t.Context(), "wf")
 	fatal(t, err)
-	for lease.Age(time.Now()) < 7*time.Second { // also until heartbeats are missed
+	for lease.Age(time.Now()) < 7*time.Second { // long enough for heartbeats to be missed
 		<-time.After(10 * time.Millisecond)
 	}
 	link.Replace()

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// connectByLink connects over a link that can be cut.
+// connectByLink connects through a link that can be cut.
 func connectByLink(t *testing.T, server *natstest.Node) (*nats.Conn, natstest.Link) {
 	t.Helper()
 	link := server.Link(t)
@@ -26,8 +26,8 @@ func connectByLink(t *testing.T, server *natstest.Node) (*nats.Conn, natstest.Li
 	return nc, link
 }
 
-// newcomer returns the lease of a process that has just announced itself, and the process's own
-// link.
+// newcomer returns the lease of a process that has just announced itself, and the link that only
+// this process uses.
 func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest.Link) {
 	t.Helper()
 	nc, link := connectByLink(t, server)
@@ -45,8 +45,8 @@ func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest
 	return lease, link
 }
 
-// holdsAfterChange makes a change that the membership confirms, and reports whether the lease holds
-// when the change has returned.
+// holdsAfterChange makes a change that the membership confirms, and reports whether the lease is
+// valid when the change returns.
 func holdsAfterChange(
 	t *testing.T, r *registrytest.Registry, membership *consistency.Membership,
 	lease *consistency.Lease,
@@ -62,8 +62,8 @@ func holdsAfterChange(
 	return lease.Holds(time.Now())
 }
 
-// whileItsLeaseHolds calls try until the process that try cut off still had its lease when the
-// change was made: a busy machine may take longer than a lease to get that far.
+// whileItsLeaseHolds calls try until the process that try cuts off still had its lease when the
+// change was made: a busy machine may need longer than a lease to get that far.
 func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 	t.Helper()
 	for range 10 {
@@ -75,7 +75,7 @@ func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 }
 
 // An executor that starts waits for the lease of an ingress that has just been cut off from NATS
-// and that it never heard.
+// and whose heartbeats it has never received.
 func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -94,8 +94,8 @@ func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 	})
 }
 
-// An executor whose connection was lost waits for the lease of an ingress that started meanwhile
-// and is cut off from NATS when the connection is back.
+// An executor whose connection was lost waits for the lease of an ingress that started in the
+// meantime and is cut off from NATS when the connection is back.
 func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -121,8 +121,8 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	})
 }
 
-// Two servers do not reach each other, and both reach the leader. A change waits for the lease of
-// an ingress that is not heard and still renews it.
+// Two servers do not reach each other, but both reach the leader. A change waits for the lease of
+// an ingress whose heartbeats are not received but which still renews it.
 func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartCluster(t, 3).Node(0)
@@ -148,7 +148,7 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	for len(r.Membership.Ingress()) > 0 { // until the ingress is presumed dead
 		<-time.After(10 * time.Millisecond)
 	}
-	for !lease.Holds(time.Now()) { // the ingress renews its lease all the time
+	for !lease.Holds(time.Now()) { // the ingress keeps renewing its lease
 		<-time.After(10 * time.Millisecond)
 	}
 	slow.Hold.Lock() // the change does not arrive

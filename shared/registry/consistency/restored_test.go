@@ -48,7 +48,7 @@ func (p process) noLongerValid() {
 	}
 }
 
-// neverValid fails the test if the lease holds at any time within a duration.
+// neverValid fails the test if the lease is valid at any moment within the given duration.
 func (p process) neverValid(t *testing.T, within time.Duration) {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < within; {
@@ -58,7 +58,7 @@ func (p process) neverValid(t *testing.T, within time.Duration) {
 	}
 }
 
-// validAgain waits until the lease holds.
+// validAgain waits until the lease is valid.
 func (p process) validAgain(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -88,7 +88,7 @@ func inForce(t *testing.T, change func(context.Context) error) {
 	}
 }
 
-// The store is reset to an earlier copy while the processes run. Changes that were made after the
+// The storage is reset to an earlier copy while the processes are running. Changes made after that
 // copy are no longer in force, and later changes are.
 func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	t.Parallel()
@@ -110,7 +110,7 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	fatal(t, os.RemoveAll(server.StoreDir()))
 	fatal(t, os.CopyFS(server.StoreDir(), os.DirFS(backup)))
 	server.Restart()
-	// No executor has checked the registry: it may be older than the confirmed state.
+	// No executor has checked the registry yet: it may be older than the confirmed state.
 	p.neverValid(t, 3*time.Second)
 	registrytest.Identify(t, r.JetStream)
 	p.validAgain(t)
@@ -134,7 +134,7 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	}
 }
 
-// The bucket is deleted and recreated while the processes run. They load the new one.
+// The bucket is deleted and recreated while the processes are running. They load the new one.
 func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// The argument in doc.go relies on these inequalities.
+// The reasoning in doc.go relies on these inequalities.
 func TestTimings(t *testing.T) {
 	t.Parallel()
 	const lostInARow = 3
@@ -25,8 +25,7 @@ func TestTimings(t *testing.T) {
 		t.Errorf("a new membership listens for %s, and heartbeats come every %s", listenFor,
 			heartbeat)
 	}
-	// This is not needed for the argument. It prevents a lease from expiring while nothing is
-	// wrong.
+	// The reasoning does not need this. It keeps a lease from expiring while nothing is wrong.
 	if renewEvery+renewWithin >= relyFor {
 		t.Errorf("a renewal begins every %s and takes up to %s, but a lease is only %s long",
 			renewEvery, renewWithin, relyFor)

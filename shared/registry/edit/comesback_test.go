@@ -17,14 +17,14 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// steps is a JetStream that announces each step before it is made, for example "get secrets".
+// steps is a JetStream that announces each step before it happens, for example "get secrets".
 type steps struct {
 	jetstream.JetStream
 	before func(step string)
 }
 
 func (s steps) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	if name == "KV_"+registry.SecretsBucket { // before the leader is asked for a record
+	if name == "KV_"+registry.SecretsBucket { // before a record is requested from the leader
 		s.before("get " + registry.SecretsBucket)
 	} else {
 		s.before("look at " + name)
@@ -64,7 +64,7 @@ func (b bucketSteps) Delete(ctx context.Context, key string, opts ...jetstream.K
 	return b.KeyValue.Delete(ctx, key, opts...)
 }
 
-// recreated is a workflow that is deleted and, meanwhile, created again.
+// recreated is a workflow that is deleted and, at the same time, created again.
 type recreated struct {
 	*testing.T
 	*registrytest.Registry
@@ -113,8 +113,8 @@ func (r recreated) hasItsSecrets() {
 	}
 }
 
-// A workflow that comes back keeps its secrets, whether the deletion of the secrets comes between
-// the new token and the new record, or right after both.
+// A workflow that is created again keeps its secrets, whether the deletion of the secrets comes
+// between the new token and the new record or right after both.
 func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	for name, recordFirst := range map[string]bool{
@@ -125,8 +125,7 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 			r := startRecreated(t)
 			tokenStored, storeRecord, created := make(chan struct{}), make(chan struct{}),
 				make(chan error, 1)
-			// The token is stored in two attempts: as a new record, and over the mark of the
-			// deletion.
+			// The token is stored in two attempts: as a new record, and over the deletion marker.
 			stored := sync.OnceFunc(func() { close(tokenStored) })
 			creating := r.editor(r.Directory, r.Follower, func(step string) {
 				if step == "create "+registry.Bucket {
@@ -166,8 +165,8 @@ func (h *heldDirectory) Apply(c registry.Change) {
 	h.Directory.Apply(c)
 }
 
-// A workflow that comes back keeps its secrets even if the process that deletes it has not heard
-// yet that it came back.
+// A workflow that is created again keeps its secrets even if the process that deletes it does not
+// know yet that it has been created again.
 func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	r := startRecreated(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A workflow that can be read as active is already counted. Otherwise a second one could be
-// activated beyond the plan's limit.
+// A workflow that can be read as active has already been counted. Otherwise a second one could be
+// activated in excess of the plan's limit.
 func TestWhatIsSeenIsCounted(t *testing.T) {
 	t.Parallel()
 	d := edit.NewDirectory(nil)
@@ -58,7 +58,7 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 }
 
 // A workflow that is deleted while it is being activated is reported as not found, not as exceeding
-// the plan.
+// the plan's limit.
 func TestAWorkflowThatGoesWhileItIsSwitched(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

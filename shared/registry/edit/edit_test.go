@@ -21,7 +21,7 @@ func TestTheWorkflowsActivatedFirstKeepWorking(t *testing.T) {
 	r := registrytest.Start(t, nc)
 	i, _ := registrytest.StartIngress(t, server.Connect(t))
 	ctx := t.Context()
-	for _, id := range []string{"c", "b", "a"} { // this is not the order of their names
+	for _, id := range []string{"c", "b", "a"} { // not the alphabetical order of their names
 		r.Workflow(t, id, "pro", true)
 	}
 	within := func(id string) bool {
@@ -96,7 +96,7 @@ func TestOfTwoRacingActivationsOneWins(t *testing.T) {
 	}
 }
 
-// A process may die between the two writes of a switch. The next switch finishes it.
+// A process may die between the two writes of a switch. The next switch completes it.
 func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -139,8 +139,8 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 		t.Error("it was not finished")
 	}
 
-	// A workflow that is deleted and created again is not activated by the unfinished switch of the
-	// earlier one.
+	// A workflow that is deleted and created again is not activated by the unfinished switch of its
+	// predecessor.
 	if err := r.DeleteWorkflow(ctx, "died"); err != nil {
 		t.Fatal(err)
 	}

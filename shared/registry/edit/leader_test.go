@@ -18,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// connectTo connects to one node of a cluster, and to no other.
+// connectTo connects to only one node of a cluster.
 func connectTo(t *testing.T, node *natstest.Node) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect(node.URL(), nats.DontRandomize(), nats.IgnoreDiscoveredServers(),
@@ -28,8 +28,8 @@ func connectTo(t *testing.T, node *natstest.Node) *nats.Conn {
 	return nc
 }
 
-// bucketsOf creates the buckets with a replica on each of three nodes, before a registry is started
-// there.
+// bucketsOf creates the buckets, with a replica on each of three nodes, before a registry is
+// started there.
 func bucketsOf(t *testing.T, cluster *natstest.Cluster) {
 	t.Helper()
 	js, err := jetstream.New(cluster.Connect(t))
@@ -37,9 +37,9 @@ func bucketsOf(t *testing.T, cluster *natstest.Cluster) {
 	fatal(t, edit.EnsureBuckets(t.Context(), js, 3))
 }
 
-// An executor does not rely on a leader of the registry that reaches no other server. The others
-// may have elected another leader, which stores changes. The old leader does not notice that, and
-// goes on answering an executor that is connected to it.
+// An executor does not rely on a leader of the registry that does not reach the other servers.
+// These may have elected another leader, which stores changes. The old leader does not notice that,
+// and goes on responding to an executor that is connected to it.
 func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartProcessCluster(t, 3)
@@ -89,8 +89,8 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	}
 }
 
-// The new token of a node can be read at once, whichever server of a cluster the executor is
-// connected to. The replica of that server may lag behind.
+// The new token of a node can be read immediately, no matter which server of a cluster the executor
+// is connected to. The replica on that server may lag behind.
 func TestANewTokenIsReadFromTheLeader(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)

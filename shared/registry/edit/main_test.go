@@ -7,5 +7,5 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// TestMain lets the test binary be a NATS server, too.
+// TestMain also lets the test binary run as a NATS server.
 func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }

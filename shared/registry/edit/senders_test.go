@@ -30,7 +30,7 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 	return keys
 }
 
-// opens returns those secrets with which requests verify at an ingress.
+// opens returns those of the secrets that requests verify with at an ingress.
 func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified []string) {
 	t.Helper()
 	view, ok := i.Lookup("wf")
@@ -147,8 +147,8 @@ func TestSenders(t *testing.T) {
 	}
 }
 
-// An operator who may change a sender need not know its secrets, and must not be able to learn them
-// by changing the preset.
+// An operator who may change a sender does not necessarily know its secrets, and must not be able
+// to learn them by changing the preset.
 func TestAnotherPresetShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
@@ -279,7 +279,7 @@ func TestWithoutAKeyNoSecretIsSet(t *testing.T) {
 }
 
 // inNATS reports whether a text is anywhere in a server's files. NATS keeps overwritten data until
-// it compacts, so only a text that was never stored is certainly absent.
+// it compacts, so only a text that was never stored is certain to be absent.
 func inNATS(t *testing.T, server *natstest.Node, text string) bool {
 	t.Helper()
 	found := false
@@ -375,8 +375,8 @@ func TestReseal(t *testing.T) {
 	}
 }
 
-// When a change of a sender has returned, every ingress accepts only requests that the new state
-// allows: none passes by an earlier sender, or by a missing one.
+// Once a change of a sender has returned, every ingress accepts only requests that the new state
+// allows: none passes because of an earlier sender or a missing one.
 func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -418,8 +418,8 @@ func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	}
 }
 
-// A filter and an answer that waits cannot be set while an ingress runs that does not know them:
-// that ingress would start executions for requests that the filter excludes, and answer at once.
+// A filter and an answer that waits cannot be set while there is an ingress that does not support
+// them: it would start executions for requests that the filter excludes, and respond immediately.
 // Other changes of a workflow that has them, and their removal, are possible.
 func TestAnOldIngressForbidsSettings(t *testing.T) {
 	t.Parallel()
@@ -454,7 +454,7 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 		fatal(t, put("has", "after", s))
 		fatal(t, put("has", "after", edit.TriggerSettings{}))
 		old.Stop()
-		// The message that the ingress leaves arrives a moment later.
+		// The announcement that the ingress is leaving arrives a moment later.
 		err = edit.ErrIngressTooOld
 		retry.Until(t.Context(), 10*time.Millisecond, func() bool {
 			err = put("wf", "wf", s)
@@ -465,8 +465,8 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 	}
 }
 
-// A sender cannot be set while an ingress runs that cannot verify it: that ingress would accept
-// requests that are not from the sender.
+// A sender cannot be set while there is an ingress that cannot verify it: it would accept requests
+// that are not from the sender.
 func TestAnOldIngressForbidsASender(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -493,7 +493,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 		t.Errorf("it is set all the same: %+v, %v", info, err)
 	}
 	old.Stop()
-	// The message that the ingress leaves arrives a moment later.
+	// The announcement that the ingress is leaving arrives a moment later.
 	err = edit.ErrIngressTooOld
 	retry.Until(t.Context(), 10*time.Millisecond, func() bool {
 		err = put()

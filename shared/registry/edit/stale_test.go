@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A process that was frozen, or is cut off from NATS, has an old registry. It does not answer from
-// it, not even when it has nothing to write.
+// A process that was frozen or is cut off from NATS has an outdated registry. It does not answer
+// from it, even if it has nothing to write.
 func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
@@ -154,7 +154,7 @@ func (b racedBucket) Update(context.Context, string, []byte, uint64) (uint64, er
 	return 0, jetstream.ErrKeyExists
 }
 
-// A change that cannot be made must not keep NATS busy: it pauses between its attempts.
+// A change that cannot be made must not keep NATS busy: it pauses between attempts.
 func TestAChangePausesBetweenItsTries(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

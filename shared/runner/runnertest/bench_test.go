@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// BenchmarkRunner compares a runner with plain nats.go, in turns on one server in a separate
-// process. An operation is some thousand executions of 1 KB, for each variant.
+// BenchmarkRunner compares a runner with plain nats.go, alternating on one server in a separate
+// process. An operation is several thousand executions of 1 KB, for each variant.
 //
 //	bare         Consume with explicit acknowledgements, and nothing else
 //	unconfirmed  the same, decoded, with the final report published: the minimum of data to
@@ -31,9 +31,9 @@ import (
 //
 // x-bare, x-unconfirmed and x-confirmed are the runner's throughput as a fraction of theirs.
 //
-// A handler that waits stands for a handler that calls a database or a service; there are as many
-// places then as a runner has by default. The handler of "empty" does nothing, and there are as
-// many places as Consume fetches ahead: then most of the work, including the server's, is storing
+// A handler that waits stands for one that calls a database or a service; the concurrency is then
+// the default of a runner. The handler of "empty" does nothing, and the concurrency is the number
+// of messages that Consume prefetches: most of the work, including the server's, is then storing
 // the report.
 func BenchmarkRunner(b *testing.B) {
 	wait := func(d time.Duration) func() { return func() { <-time.After(d) } }
@@ -105,7 +105,7 @@ func compare(b *testing.B, executions, places int, work func()) {
 	round := 0
 	for b.Loop() {
 		for i := range ways {
-			way := ways[(round+i)%len(ways)] // so that no variant is always the first
+			way := ways[(round+i)%len(ways)] // no variant is always the first
 			took[way.name] = append(took[way.name],
 				once(b, server, js, executions, way.reports*executions,
 					fmt.Sprintf("g-%d-%d", round, i), way.run))
@@ -125,8 +125,8 @@ func compare(b *testing.B, executions, places int, work func()) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// once lets a new group process the whole stream. It returns the time until the server had received
-// every acknowledgement and stored every report.
+// once makes a new group process the whole stream. It returns how long it took until the server had
+// received every acknowledgment and stored every report.
 func once(
 	b *testing.B, server *natstest.Node, js jetstream.JetStream, executions, reports int,
 	group string, run func(context.Context, *nats.Conn, string, func()) error,
@@ -184,8 +184,8 @@ func once(
 	return took
 }
 
-// consume is the code that one would write without the kit. reports publishes the reports, and
-// calls acknowledge when the message may be acknowledged.
+// consume is the code that one would write without the kit. reports publishes the reports and calls
+// acknowledge once the message may be acknowledged.
 func consume(
 	places int, work func(), reports func(
 		js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error),
@@ -243,7 +243,7 @@ func consume(
 	}
 }
 
-// unconfirmed publishes the report without waiting for a confirmation.
+// unconfirmed publishes the report without waiting for confirmation.
 func unconfirmed(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error)) error {
 	succeeded, err := finalReport(msg)
 	if err == nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// What is canceled before a runner has it never reaches a handler, also when it is delivered again.
+// An execution that is canceled before a runner receives it never reaches a handler, even if it is
+// redelivered.
 func TestACanceledExecutionNeverBegins(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -34,7 +35,7 @@ func TestACanceledExecutionNeverBegins(t *testing.T) {
 	}
 	stop()
 	server.Restart()
-	// Another group gets all of it once more.
+	// Another group receives everything once more.
 	start(t, nc, runner.Options{Group: "another"}, handler)
 	last := ingress.Start(t, runnertest.Post{})
 	ingress.Await(t, last)
@@ -45,8 +46,8 @@ func TestACanceledExecutionNeverBegins(t *testing.T) {
 	}
 }
 
-// A handler's context ends with the cause. What the handler returns decides: an error is a cancel,
-// all else its own end.
+// A handler's context ends with the cause ErrCanceled. The handler's result then decides: an error
+// means canceled, anything else is the result as usual.
 func TestAHandlerIsCanceled(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// A test of a runner needs a real NATS server, starts an execution and checks the output.
+// A test of a runner uses a real NATS server, starts an execution and checks the output.
 func Example() {
 	t, done := exampleTest() // in a test: the test's own t
 	defer done()
@@ -31,7 +31,7 @@ func Example() {
 	// Output: succeeded {"shouted":"HELLO"}
 }
 
-// exampleTest returns a replacement for the *testing.T that an example does not have.
+// exampleTest returns a substitute for the *testing.T that an example does not have.
 func exampleTest() (t testing.TB, done func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &exampleTB{ctx: ctx, cleanups: []func(){cancel}}
@@ -43,7 +43,7 @@ func exampleTest() (t testing.TB, done func()) {
 }
 
 type exampleTB struct {
-	testing.TB // nil: methods that are not defined below are not used
+	testing.TB // nil: only the methods defined below are used
 	ctx        context.Context
 	cleanups   []func()
 }

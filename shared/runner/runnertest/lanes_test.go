@@ -18,14 +18,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// begins records what handlers of ordered executions do, and fails the test when two of one key run
-// at the same time.
+// begins records what handlers of ordered executions do, and fails the test if two with the same
+// key run at the same time.
 type begins struct {
 	t *testing.T
 
 	mu      sync.Mutex
-	running map[string]string   // execution ID by key
-	order   map[string][]string // IDs by key, in the order of the first begins
+	running map[string]string   // execution IDs, by key
+	order   map[string][]string // IDs by key, in the order in which they first began
 }
 
 func (b *begins) begin(key, id string) {
@@ -48,8 +48,9 @@ func (b *begins) end(key string) {
 	delete(b.running, key)
 }
 
-// Executions of one key begin one after the other, in the order of their starts, also when attempts
-// fail and a member of the group leaves. Executions without a key, and other keys, go on meanwhile.
+// Executions with the same key begin one after another, in the order of their starts, even if
+// attempts fail and a member of the group leaves. Executions without a key or with other keys
+// continue meanwhile.
 func TestOrderedExecutionsBeginInOrder(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -106,7 +107,7 @@ func TestOrderedExecutionsBeginInOrder(t *testing.T) {
 	}
 }
 
-// One execution that keeps failing holds up its key until its last attempt, and no other key of
+// An execution that keeps failing blocks its key until its last attempt, but no other key in
 // another lane.
 func TestAFailingExecutionHoldsUpItsKey(t *testing.T) {
 	t.Parallel()
@@ -115,7 +116,7 @@ func TestAFailingExecutionHoldsUpItsKey(t *testing.T) {
 	ingress := runnertest.NewIngress(t, nc)
 	fails := ingress.Start(t, runnertest.Post{OrderKey: "a", WorkflowID: "fails"})
 	var behind, other string
-	for n := 0; behind == "" || other == ""; n++ { // keys of the same lane, and of another one
+	for n := 0; behind == "" || other == ""; n++ { // one key in the same lane and one in another
 		key := fmt.Sprint(n)
 		same := execution.LaneOf("workflow", key) == execution.LaneOf("fails", "a")
 		switch {
@@ -157,8 +158,8 @@ func TestAFailingExecutionHoldsUpItsKey(t *testing.T) {
 	}
 }
 
-// An execution that has ended is not given to a handler again when the server has lost what its
-// lane's consumer had acknowledged: it would begin after later ones.
+// An execution that has ended is not passed to a handler again if the server has lost the
+// acknowledgments of its lane's consumer: it would begin after later ones.
 func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -201,8 +202,8 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// A group that begins with new executions gets no ordered one from before, although its lanes'
-// consumers are made later.
+// A group that begins with new executions receives no earlier ordered one, although the consumers
+// of its lanes are created later.
 func TestLanesBeginWhereTheirGroupBegan(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -19,9 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A runner takes the executions of its queue from the stream that all queues share and from the
-// queue's own stream, follows moves without a restart, and reports each beside its start. Each runs
-// once.
+// A runner takes the executions of its queue from both the stream that all queues share and the
+// queue's own stream, follows moves without a restart, and reports each to the stream of reports
+// that belongs to its start's stream. Each execution runs once.
 func TestARunnerFollowsItsQueue(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 8} {
@@ -70,7 +70,7 @@ func TestARunnerFollowsItsQueue(t *testing.T) {
 			begin(5)
 			started = started[first:]
 			await()
-			ingress.MoveIn(t, execution.DefaultQueue) // another stream of that name
+			ingress.MoveIn(t, execution.DefaultQueue) // a new stream with the same name
 			begin(20)
 			await()
 			stop()
@@ -99,8 +99,8 @@ func messages(t *testing.T, nc *nats.Conn, name string) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// A group that is new gets what its queue's own stream holds from before, unless it wants only new
-// executions.
+// A new group receives the earlier executions in its queue's own stream, unless it wants only new
+// ones.
 func TestANewGroupInAnOwnStream(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -142,8 +142,8 @@ func TestANewGroupInAnOwnStream(t *testing.T) {
 	}
 }
 
-// Executions of one key keep their order when their queue moves while they wait, and when members
-// of the group notice that late.
+// Executions with the same key keep their order if their queue moves while they wait, even if
+// members of the group notice that late.
 func TestOrderAcrossMoves(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -189,12 +189,12 @@ func TestOrderAcrossMoves(t *testing.T) {
 	begin(4)
 	start(t, server.Connect(t), options, handler)
 	start(t, server.Connect(t), options, handler)
-	ingress.MoveIn(t, execution.DefaultQueue) // while everything waits in the shared stream
+	ingress.MoveIn(t, execution.DefaultQueue) // while all executions wait in the shared stream
 	begin(4)
 	open()
 	await()
-	// The members know that the queue has an own stream, and learn late that it has moved out: what
-	// they get from the shared stream is newer than what waits in the own one.
+	// The members know that the queue has its own stream, and notice late that it has moved out:
+	// executions from the shared stream are newer than those that wait in the queue's own stream.
 	open = closeGate()
 	begin(4)
 	ingress.MoveOut(t, execution.DefaultQueue)

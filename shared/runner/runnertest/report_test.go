@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// An execution is acknowledged only when its report is stored: while the stream accepts no reports,
-// the execution is delivered again.
+// An execution is acknowledged only once its report is stored: while the stream accepts no reports,
+// the execution is redelivered.
 func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -46,7 +46,7 @@ func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 		runs <- e.Attempt
 		return nil, nil
 	})
-	for again := false; !again; { // it was delivered once, and its report was not stored
+	for again := false; !again; { // it has been delivered once, and its report was not stored
 		select {
 		case attempt := <-runs:
 			again = attempt > 1
@@ -60,8 +60,8 @@ func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 	}
 }
 
-// While executors move the reports to a stream of their own, no stream accepts them for a moment.
-// The kit sends the report again, and nothing runs twice.
+// While executors move the reports to a separate stream, no stream accepts them for a moment. The
+// kit sends the report again, and nothing runs twice.
 func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -75,7 +75,7 @@ func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
 	}
 	id := ingress.Start(t, runnertest.Post{})
 	runs, refused := make(chan int, 10), make(chan struct{}, 100)
-	// A second subscriber receives the reports without answering, so that the test notices two
+	// A second subscriber receives the reports without replying, which lets the test notice two
 	// attempts.
 	if _, err := nc.Subscribe("executions.progress.>", func(msg *nats.Msg) {
 		if msg.Reply != "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// start starts a runner. stop stops it and waits until it has ended.
+// start starts a runner. stop stops it and waits until Run has returned.
 func start(
 	t *testing.T, nc *nats.Conn, options runner.Options, handler runner.Handler,
 ) (stop func()) {
@@ -78,8 +78,8 @@ func TestAHandlerGetsWhatWasSent(t *testing.T) {
 	}
 }
 
-// A handler that works for some time is reported as running, with the time at which it began. A
-// negative ReportRunningAfter reports it at once.
+// A handler that works for a while is reported as running, including when it began. A negative
+// ReportRunningAfter reports it immediately.
 func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -96,7 +96,7 @@ func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
 			start(t, nc, runner.Options{Queue: group, ReportRunningAfter: after}, func(
 				context.Context, runner.Execution,
 			) (any, error) {
-				_, err := reported.NextMsg(10 * time.Second) // until it was reported
+				_, err := reported.NextMsg(10 * time.Second) // until it has been reported
 				return nil, err
 			})
 			id := ingress.Start(t, runnertest.Post{Queue: group})
@@ -143,7 +143,7 @@ func TestAConnectionThatIsClosedEndsTheRunner(t *testing.T) {
 	}
 }
 
-// Failures of all kinds end as documented, and block nothing else.
+// Failures of all kinds end as documented and block nothing else.
 func TestWhatGoesWrong(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -214,8 +214,8 @@ func TestWhatGoesWrong(t *testing.T) {
 	}
 }
 
-// A handler that returns after it was abandoned changes nothing: its execution has ended, and its
-// place belongs to another execution.
+// A handler that returns after it has been abandoned has no effect: its execution has ended, and
+// its concurrency slot belongs to another execution.
 func TestAnAbandonedHandlerReturns(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -299,7 +299,7 @@ func TestGroupsAndMembers(t *testing.T) {
 	}
 }
 
-// A runner that stops lets its handlers finish. Executions that it cannot finish are handed to
+// A runner that stops lets its handlers finish. It hands executions that it cannot finish to
 // another member.
 func TestStopping(t *testing.T) {
 	t.Parallel()
@@ -341,8 +341,8 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-// The work of a runner that dies goes to another member; the work of a runner that works for a long
-// time does not.
+// The work of a runner that dies is redelivered to another member; the work of a runner whose
+// handlers run for a long time is not.
 func TestDyingAndWorkingForLong(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -375,7 +375,7 @@ func TestDyingAndWorkingForLong(t *testing.T) {
 	}
 }
 
-// An execution that ends every process that runs it is given up without another attempt.
+// An execution that kills every process that runs it is given up without another attempt.
 func TestNobodyFinishesIt(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -393,7 +393,7 @@ func TestNobodyFinishesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // as by runners that died: delivered, and never acknowledged
+	for range 3 { // as if by runners that died: delivered but never acknowledged
 		msg, err := consumer.Next()
 		if err == nil {
 			err = msg.Nak()
@@ -417,7 +417,8 @@ func TestNobodyFinishesIt(t *testing.T) {
 	}
 }
 
-// An execution that has run does not run again because its report could not be stored at once.
+// An execution that has run does not run again just because its report could not be stored
+// immediately.
 func TestReportsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -472,8 +473,8 @@ func TestARunnerWaitsForTheStream(t *testing.T) {
 	<-ran
 }
 
-// A runner takes no more messages than it has places. A message that waits for a place longer than
-// AckWait would also run in another member.
+// A runner takes no more messages than it has free concurrency slots. A message that waits for a
+// slot for longer than AckWait would also run on another member.
 func TestNothingWaitsForAPlace(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -483,7 +484,7 @@ func TestNothingWaitsForAPlace(t *testing.T) {
 	for range executions {
 		ids = append(ids, ingress.Start(t, runnertest.Post{}))
 	}
-	const ackWait = 1500 * time.Millisecond // heartbeats come in time on a busy machine, too
+	const ackWait = 1500 * time.Millisecond // long enough for heartbeats even on a busy machine
 	var attempts sync.Map
 	for range 2 {
 		start(t, server.Connect(t), runner.Options{AckWait: ackWait, Concurrency: 4}, func(
@@ -503,8 +504,8 @@ func TestNothingWaitsForAPlace(t *testing.T) {
 	}
 }
 
-// An execution that the NATS server delivers again to the process that is working on it, as after a
-// restart that has lost its heartbeats, runs once.
+// An execution that the NATS server redelivers to the process that is working on it, as it does
+// after a restart that has lost the heartbeats, runs once.
 func TestDeliveredAgainWhileItRuns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -557,8 +558,8 @@ func TestDeliveredAgainWhileItRuns(t *testing.T) {
 	}
 }
 
-// When NATS has lost its store, the executor creates the stream again, and the runner goes on with
-// it: it is not restarted, and creates its consumer itself.
+// When NATS has lost its storage, the executor recreates the stream, and the runner continues with
+// it: it is not restarted and recreates its consumer itself.
 func TestARunnerGoesOnAfterNATSLostItsStore(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A message that the server has sent to a runner that then stops counts as an attempt: the message
-// is returned if there is another attempt, and is run otherwise.
+// A message that the server has sent to a runner that then stops counts as an attempt: it is handed
+// back if there is another attempt, and is run otherwise.
 func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 	t.Parallel()
 	for _, attempts := range []int{1, 2} {
@@ -58,8 +58,8 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 			}
 			sent = consumer.CachedInfo().NumAckPending
 		}
-		// The server counts a delivery before it sends the message, and sends messages and
-		// acknowledgements of a stream in order.
+		// The server counts a delivery before it sends the message, and sends the messages and
+		// acknowledgments of a stream in order.
 		ingress.Start(t, runnertest.Post{Queue: "other"})
 		stop()
 		way.Heal()

@@ -34,7 +34,7 @@ type codeError struct{ text string }
 
 func (e *codeError) Error() string { return e.text }
 
-// evil is an error, and a panic value, all of whose methods panic.
+// evil is an error, and a panic value, whose methods all panic.
 type evil struct{}
 
 func (evil) Error() string                { panic(evil{}) }
@@ -47,8 +47,8 @@ type badError struct{}
 
 func (badError) MarshalJSON() ([]byte, error) { return nil, evil{} }
 
-// evilTraces is a provider whose tracers and spans panic, or which panics itself when it is asked
-// for a tracer.
+// evilTraces is a provider whose tracers and spans panic, or which itself panics when a tracer is
+// requested.
 type evilTraces struct {
 	embedded.TracerProvider
 	panics string
@@ -84,8 +84,8 @@ type evilLog struct{ slog.Handler }
 
 func (evilLog) Enabled(context.Context, slog.Level) bool { panic(evil{}) }
 
-// The errors, outputs and panics of a handler end only its execution, but neither the runner nor
-// its process.
+// The errors, outputs and panics of a handler end only its execution, not the runner or its
+// process.
 func TestAHandlersValuesEndItsExecutionOnly(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -139,14 +139,14 @@ func TestAHandlersValuesEndItsExecutionOnly(t *testing.T) {
 	}
 }
 
-// The functions in Options may panic: the runner continues, and keeps its promises.
+// The functions in Options may panic: the runner continues and keeps its guarantees.
 func TestPanicsInOptions(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	for queue, options := range map[string]runner.Options{
 		"observe": {Observe: func(runner.Attempt) { panic(evil{}) }},
-		// Called with an error that panics.
+		// Called with an error whose methods panic.
 		"text":     {Observe: func(a runner.Attempt) { _ = a.Err.Error() }},
 		"backoff":  {Backoff: func(int) time.Duration { panic(evil{}) }},
 		"ready":    {OnReady: func() { panic(evil{}) }},
@@ -169,7 +169,7 @@ func TestPanicsInOptions(t *testing.T) {
 	}
 }
 
-// A log in Options gets a line for each attempt. Without one, failed attempts are in the default
+// Options.Log gets a line for each attempt. Without it, failed attempts are logged to the default
 // log.
 func TestAttemptsAreLogged(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)

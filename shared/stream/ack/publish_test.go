@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-// After a timeout the connection may still be about to read the message.
+// After a timeout, the connection may still be about to read the message.
 func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
