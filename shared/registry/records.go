@@ -419,7 +419,7 @@ func (s *Sender) Live(now time.Time) (live []SenderSecret) {
 	return live
 }
 
-// Record is a record of the registry: *Account, *Workflow, *Key, *Installation, Plans or
+// Record is a record of the registry: *Account, *Workflow, *Key, *Installation, *Queue, Plans or
 // *TriggerSecrets.
 type Record interface {
 	// Encode returns the stored form of the record. Equal records have equal encodings.

@@ -49,8 +49,8 @@ type Node struct {
 	// the response does not wait.
 	Answer *Answer
 	// Unusable is the reason why the node cannot decide about requests: this process cannot decrypt
-	// the secrets of its sender, or cannot interpret its filter or its order key. Such a node must
-	// refuse every request. nil means that the node is usable.
+	// the secrets of its sender, or cannot interpret its sender, its filter or its order key. Such
+	// a node must refuse every request. nil means that the node is usable.
 	Unusable error
 }
 
@@ -155,7 +155,7 @@ func newTables(keys *seal.Keys) *tables {
 	return t
 }
 
-// Lookup finds a workflow.
+// Lookup returns what is known about a workflow, and reports whether the workflow exists.
 func (s *Snapshot) Lookup(workflowID string) (View, bool) {
 	return s.current.Load().lookup(workflowID)
 }

@@ -67,7 +67,7 @@ func (r *Buffer) MessageAt(p Place, s execution.Start) (*nats.Msg, error) {
 	return &r.msg, nil
 }
 
-// Trim frees the buffer of the data if it is larger than most bytes.
+// Trim frees the buffer of the data if its capacity exceeds most bytes.
 func (r *Buffer) Trim(most int) {
 	if cap(r.msg.Data) > most {
 		r.msg.Data = nil

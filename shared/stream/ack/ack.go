@@ -3,9 +3,9 @@
 // (Send).
 //
 // It is used instead of the futures of nats.go because it costs less: no JSON decoding, no timer
-// and, with Publish, no allocation for each message. Measured over a whole request of an ingress,
-// it reduces the CPU time to 0.86. It also lets the connection write the messages of concurrent
-// callers together, which reduces the CPU time of an ingress and its NATS server to 0.9.
+// and, with Publish, no allocation for each message. Measured over a whole request, an ingress then
+// uses 14 % less CPU time. The package also lets the connection write the messages of concurrent
+// callers together, which saves 10 % of the CPU time of an ingress and its NATS server.
 package ack
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Ack means that a message is stored.
+// Ack is the acknowledgment of a stored message.
 type Ack struct {
 	// Duplicate means that the message had been stored before, by another request.
 	Duplicate bool
@@ -239,7 +239,7 @@ func (e *Engine) watch(lost chan nats.Status) {
 	}
 }
 
-// fail removes the waiters for which which returns true, and answers them with err.
+// fail removes the waiters that which selects, and answers them with err.
 func (e *Engine) fail(err error, which func(*waiter) bool) {
 	var failed []*waiter
 	e.mu.Lock()
