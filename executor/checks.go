@@ -167,9 +167,10 @@ type ownConsumers struct {
 	missed map[string]bool // the streams without a consumer at the last check
 }
 
-// check returns an error if a queue's own stream had no consumer at two successive checks, or has a
-// paused one. The recorder creates the consumer within about a second of the stream. An own stream
-// that does not answer does not make the executor unready: everything else is still recorded.
+// check returns an error if the consumer of a queue's own stream was missing at two successive
+// checks, or is paused. The recorder creates the consumer within about a second of the stream. A
+// queue's stream that does not answer does not make the executor unready: everything else is still
+// recorded.
 func (c *ownConsumers) check(ctx context.Context) error {
 	starts, reports, err := stream.Streams(ctx, c.js)
 	if err != nil {

@@ -113,7 +113,7 @@ type Config struct {
 // configured as 0.
 type Listening struct {
 	Addr    string // address of the operators' API and the console
-	OpsAddr string // address of the ops listener; "" means that Ops is shared
+	OpsAddr string // address of the ops listener; "" if Ops is shared
 }
 
 func (c *Config) streamSettings() stream.Settings {

@@ -38,7 +38,7 @@ import (
 )
 
 // Run records and serves until ctx is done, then drains the requests in flight and returns nil. Its
-// errors are single lines for people that explain what to do.
+// errors are human-readable single lines that explain what to do.
 func Run(ctx context.Context, c Config) error {
 	if err := c.validate(); err != nil {
 		return err

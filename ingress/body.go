@@ -20,16 +20,15 @@ const (
 // rateGrace is how long a body may take before its average rate must reach the minimum.
 const rateGrace = 5 * time.Second
 
-// reading is a body that is being read, together with the part of the limits that it occupies.
+// reading is a body that is being read, and its share of the limits.
 type reading struct {
 	h         *handler
 	accountID string
-	reserved  int64 // bytes; -1 means that no place is reserved
-	read      int   // bytes that have arrived, including the bytes of a refused body
+	reserved  int64 // bytes; -1 means that nothing is reserved
+	read      int   // bytes received, even if the body was refused
 }
 
-// release returns what the body occupies of the limits. It may be called at any time, and
-// repeatedly.
+// release frees the body's share of the limits. It may be called at any time and repeatedly.
 func (d *reading) release() {
 	if d.reserved >= 0 {
 		d.h.shares.release(d.accountID, d.reserved)
@@ -37,7 +36,8 @@ func (d *reading) release() {
 	}
 }
 
-// source returns a request's body. A body of undeclared length is cut off at the maximum length.
+// source returns a reader for a request's body. If the length is undeclared, reading beyond the
+// maximum length fails.
 func (h *handler) source(w http.ResponseWriter, r *http.Request) io.Reader {
 	if r.ContentLength < 0 {
 		return http.MaxBytesReader(w, r.Body, h.maxBody)
@@ -126,7 +126,8 @@ func overloaded() *admission.Refusal {
 	return &admission.Refusal{Code: webhook.Overloaded, RetryAfter: time.Second}
 }
 
-// unreadable maps a read error to a refusal: the body is too long, broke off, or took too long.
+// unreadable maps a read error to a refusal: the body is too long, or it is incomplete or did not
+// arrive in time.
 func unreadable(err error) *admission.Refusal {
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return &admission.Refusal{Code: webhook.BodyTooLarge}

@@ -70,7 +70,7 @@ type Config struct {
 // configured as 0.
 type Listening struct {
 	Addr    string // address of the webhook endpoint
-	OpsAddr string // "" means that Ops is shared
+	OpsAddr string // address of the ops listener; "" if Ops is shared
 }
 
 // allDeliveryIDHeaders returns the headers that may hold the delivery ID, in order of precedence.
@@ -91,7 +91,7 @@ const (
 const headerCharacters = "!#$%&'*+-.^_`|~0123456789" +
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// Check validates c. Its error is a single line for people. Run also calls Check.
+// Check validates c. Its error is a human-readable single line. Run also calls Check.
 func (c *Config) Check() error {
 	positive := func(flag string, value int64) error {
 		if value <= 0 {

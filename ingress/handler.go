@@ -173,7 +173,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 }
 
 // steps are the checks of a request, in order. The first step that returns an outcome ends the
-// request. The numbers are those with which the names of the scripts in testdata/webhook begin.
+// request. The names of the scripts in testdata/webhook begin with the numbers below.
 var steps = [...]func(*handler, *delivery) *outcome{
 	(*handler).admit, // 5, 6
 	// A handshake starts nothing, so it is answered whatever the state of the plan and the

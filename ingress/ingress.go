@@ -40,7 +40,7 @@ const (
 )
 
 // Run serves until ctx is done, then drains the requests in flight and returns nil. Its errors are
-// single lines for people.
+// human-readable single lines.
 func Run(ctx context.Context, c Config) error {
 	if err := c.Check(); err != nil {
 		return err

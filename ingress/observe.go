@@ -146,7 +146,7 @@ type signatureRefusal struct {
 type answerOf struct {
 	// status is the HTTP status. customStatus stands for any status set by an execution's output.
 	status int
-	code   webhook.Code // "" means accepted, or a handshake
+	code   webhook.Code // "" means accepted, filtered, or a handshake
 }
 
 // customStatus stands for every status set by an execution's output: label values must be ones that

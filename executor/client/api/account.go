@@ -4,7 +4,7 @@ import "time"
 
 // Plan holds the limits of an account.
 type Plan struct {
-	// ID is the name with which accounts refer to the plan.
+	// ID identifies the plan. Accounts refer to their plan by this ID.
 	ID                        string    `json:"id" example:"free"`
 	WebhookTriggers           bool      `json:"webhookTriggers" doc:"Whether workflows of accounts with this plan may have webhook triggers."`
 	MaxActiveWebhookWorkflows *int64    `json:"maxActiveWebhookWorkflows" doc:"The maximum number of active workflows with webhook triggers. null: no limit."`
@@ -24,7 +24,7 @@ type RateLimit struct {
 
 // Account is the owner of workflows.
 type Account struct {
-	// ID is the name with which workflows refer to the account. It never changes.
+	// ID identifies the account. It never changes.
 	ID   string `json:"id" example:"acme"`
 	Name string `json:"name" doc:"A name for people to read. hookstart does not interpret it."`
 	Plan string `json:"plan" doc:"The ID of a plan." example:"free"`

@@ -1,6 +1,6 @@
 package api
 
-// Members lists the running executors and ingresses.
+// Members is the list of running executors and ingresses.
 type Members struct {
 	// Items holds the members. It is never null.
 	Items []Member `json:"items" nullable:"false"`

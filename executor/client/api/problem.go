@@ -9,7 +9,7 @@ import (
 type Problem struct {
 	// Type is a URL that explains the code.
 	Type string `json:"type" format:"uri" example:"https://github.com/hookstart/hookstart#not_found"`
-	// Title is for people. It is the same for all problems with the same code.
+	// Title is a human-readable name of the code.
 	Title string `json:"title" example:"Not found"`
 	// Status is the HTTP status of the response.
 	Status     int          `json:"status" example:"404"`
@@ -24,7 +24,7 @@ type Problem struct {
 // FieldError describes what is wrong with one part of a request.
 type FieldError struct {
 	Field string `json:"field" doc:"The name of a member of the body or of a parameter, or body for the whole body." example:"triggers[0].nodeId"`
-	// Problem describes what is wrong, for people.
+	// Problem is a human-readable description.
 	Problem string `json:"problem" example:"must be 1 to 64 of the characters A-Z a-z 0-9 _ -"`
 }
 

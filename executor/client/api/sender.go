@@ -7,7 +7,7 @@ type SenderPreset struct {
 	// ID is the value of Sender.Preset and PutSender.Preset.
 	ID      string   `json:"id" example:"stripe"`
 	Aliases []string `json:"aliases,omitempty" doc:"Other names under which the preset is accepted."`
-	// Title is the name of the provider, for people.
+	// Title is the display name of the provider.
 	Title    string        `json:"title" example:"Stripe"`
 	Docs     string        `json:"docs" format:"uri" doc:"The URL of the provider's documentation."`
 	Verifies bool          `json:"verifies" doc:"Whether requests are verified with a secret or a public key."`
@@ -24,7 +24,7 @@ type SenderPreset struct {
 
 // PresetSecret describes a preset's secret.
 type PresetSecret struct {
-	// Label is what the provider's pages call the secret, for people.
+	// Label is the provider's name for the secret, as shown on the provider's pages.
 	Label    string `json:"label" example:"Signing secret (whsec_…)"`
 	Public   bool   `json:"public" doc:"Whether the secret is a public key, which later calls show."`
 	Choose   bool   `json:"choose" doc:"Whether the operator chooses the secret and enters it at the provider."`
@@ -36,7 +36,7 @@ type PresetSecret struct {
 type PresetSetting struct {
 	// Name is the key of the setting in Sender.Settings and PutSender.Settings.
 	Name string `json:"name" example:"toleranceSeconds"`
-	// Label describes the setting for people.
+	// Label is a human-readable description of the setting.
 	Label string `json:"label"`
 	// Required is true if the sender cannot be set without the setting.
 	Required bool `json:"required"`

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// accountList is the data of the page of accounts.
+// accountList is the template data of the accounts page.
 type accountList struct {
 	listPage
 	Rows  []quota

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// allRefusals is the data of the page that shows refused requests to all workflows.
+// allRefusals is the template data of the refusals page.
 type allRefusals struct {
 	listPage
 	Within string // time span: the ID of one of the spans

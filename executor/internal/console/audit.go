@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// auditList is the data of the page of audit entries.
+// auditList is the template data of the audit page.
 type auditList struct {
 	listPage
 	Filter    auditFilter
@@ -53,7 +53,7 @@ func (f auditFilter) query() url.Values {
 // auditRow is an audit entry in the list.
 type auditRow struct {
 	api.AuditEntry
-	Who  string // name of the actor, for people
+	Who  string // name of the actor, for display
 	Same string // URL of the list of all entries with this actor
 	What []changeText
 	More int // number of changed fields that are not shown

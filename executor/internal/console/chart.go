@@ -16,17 +16,17 @@ const countTimeout = time.Second
 // chartHeight is the height of the scale in the chart's units.
 const chartHeight = 40
 
-// chart is a bar chart over time, oldest bar first. Bars consist of parts stacked on each other. A
-// bar is one unit wide; the scale from 0 to Top is chartHeight high.
+// chart is a stacked bar chart over time, oldest bar first. A bar is one unit wide; the scale from
+// 0 to Top is chartHeight high.
 type chart struct {
-	Parts   []part // kinds of things that are counted; the first is the lowest part of a bar
+	Parts   []part // categories that are counted; the first is the lowest part of a bar
 	Bars    []bar
 	Step    time.Duration // time that a bar covers
 	Max     int64         // total of the tallest bar
 	Missing bool          // the database was too slow
 }
 
-// part is a kind of thing that a chart counts.
+// part is a category that a chart counts.
 type part struct {
 	Name  string
 	Class string // CSS class that sets its colour
@@ -40,7 +40,7 @@ type bar struct {
 	Parts []barPart // parts with a count above 0
 }
 
-// Text describes the values of a bar for people.
+// Text returns a human-readable description of a bar's values.
 func (b bar) Text() string {
 	if b.Total == 0 {
 		return "none"

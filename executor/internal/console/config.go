@@ -10,7 +10,7 @@ import (
 // Config holds the dependencies of the console, which the console does not own. A field is required
 // unless its comment describes its zero value.
 type Config struct {
-	// Operate provides the data of the pages.
+	// Operate provides the data shown on the pages.
 	Operate *operate.Service
 
 	// SignIn authenticates operators. Pages also call the API below /api/, which must use the same

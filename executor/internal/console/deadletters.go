@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// deadLetterList is the data of the page of dead letters.
+// deadLetterList is the template data of the dead letters page.
 type deadLetterList struct {
 	listPage
 	Filter    deadLetterFilter

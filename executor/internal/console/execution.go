@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// executionPage is the data of an execution's page.
+// executionPage is the template data of an execution's page.
 type executionPage struct {
 	operate.Execution
 	operate.Origin
@@ -28,7 +28,7 @@ type executionPage struct {
 	Output     *document // nil means no output
 }
 
-// step is one event in the life of an execution.
+// step is a step in the life of an execution.
 type step struct {
 	Name, Note string
 	At         time.Time

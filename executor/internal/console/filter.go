@@ -39,7 +39,7 @@ func beginOf(within string) (at time.Time) {
 // filterReader reads a filter from a page's query. Invalid values are ignored.
 type filterReader struct {
 	query   url.Values
-	ignored []string // descriptions of the ignored values, for people
+	ignored []string // descriptions of the ignored values, for display
 }
 
 func (f *filterReader) text(name string) string { return strings.TrimSpace(f.query.Get(name)) }

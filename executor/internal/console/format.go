@@ -60,7 +60,7 @@ func timeElement(t time.Time, kind, text string) template.HTML {
 		`" data-time="` + kind + `">` + text + `</time>`)
 }
 
-// relative describes how long ago a time is, in the same words as times.js.
+// relative returns how long ago t is, or how long it is until t, in the same words as times.js.
 func relative(t, now time.Time) string {
 	past, d := true, now.Sub(t)
 	if d < 0 {

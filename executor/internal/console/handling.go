@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// condition is a condition of a node's filter, for people.
+// condition is a condition of a node's filter in human-readable form.
 type condition struct {
 	Place string
 	Text  string // condition on the value at Place, in words

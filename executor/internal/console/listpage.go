@@ -16,7 +16,7 @@ const listRows = 25
 // listPage describes the position of a page in a list.
 type listPage struct {
 	First   bool
-	Ignored []string     // descriptions of the invalid parts of the query, for people
+	Ignored []string     // descriptions of the invalid parts of the query, for display
 	Begin   template.URL // query of the first page
 	Older   template.URL // query of the next page; "" means that this is the last page
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// overview is the data of the home page.
+// overview is the template data of the home page.
 type overview struct {
 	Accounts, Workflows bool   // there is at least one
 	Loopback            string // public URL, if only this machine can reach it
@@ -18,14 +18,14 @@ type overview struct {
 	Newest              panel
 }
 
-// numbers is the part of the page that is refreshed.
+// numbers is the part of the home page that is refreshed while the page is open.
 type numbers struct {
 	Requests   requests
 	Day        activity
 	Ingresses  int
 	Unrecorded *int64 // number of messages; nil means unknown, because NATS did not answer
-	// DeadLetters describes the number of dead letters for people. "" means that there are none, or
-	// that the database was too slow.
+	// DeadLetters is the number of dead letters as text. "" means that there are none, or that the
+	// database was too slow.
 	DeadLetters string
 }
 

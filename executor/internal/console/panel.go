@@ -27,7 +27,7 @@ type panel struct {
 	WorkflowID string // workflow whose executions are listed; "" means all workflows
 	NodeID     string // node that the page shows, to be preserved in links
 	Filter     panelFilter
-	Ignored    []string // descriptions of the invalid parts of the query, for people
+	Ignored    []string // descriptions of the invalid parts of the query, for display
 	Rows       []row
 	First      bool         // this is the newest page, which is updated live
 	Older      template.URL // query of the next page; "" means that this is the last one

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// queueList is the data of the page of queues.
+// queueList is the template data of the queues page.
 type queueList struct {
 	listPage
 	Rows []queueRow

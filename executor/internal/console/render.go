@@ -50,7 +50,7 @@ func parseForAll(assetsPath string) map[reader]func() pages {
 	return all
 }
 
-// page is the data of the layout.
+// page is the template data of the layout.
 type page struct {
 	Title    string
 	Section  string // section of the navigation
@@ -162,7 +162,7 @@ func (c *Console) write(
 	}
 }
 
-// problem is the data of an error page.
+// problem is the template data of an error page.
 type problem struct {
 	Status        int
 	Title, Detail string

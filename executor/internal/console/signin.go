@@ -11,7 +11,7 @@ import (
 
 const maxFormBytes = 16 << 10
 
-// signIn is the data of the sign-in page.
+// signIn is the template data of the sign-in page.
 type signIn struct {
 	Next     string
 	Problem  string

@@ -234,10 +234,10 @@ func (t trigger) OnlyItSigns() bool { return t.Preset.Secret != nil && t.Preset.
 // place is where a value is in a request.
 type place struct {
 	Name  string // name of a header or a field, or a JSON pointer
-	Where string // where the value is, for people; "" means in a header
+	Where string // where the value is, for display; "" means in a header
 }
 
-// deliveryIDs converts sources of delivery IDs to places, for people.
+// deliveryIDs converts sources of delivery IDs to a human-readable form.
 func deliveryIDs(sources []string) [][]place {
 	all := make([][]place, len(sources))
 	for i, source := range sources {

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// workflowList is the data of the list of workflows.
+// workflowList is the template data of the workflows page.
 type workflowList struct {
 	listPage
 	Search    string
@@ -105,7 +105,7 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 	return row, err
 }
 
-// newWorkflow is the data of the form for a new workflow.
+// newWorkflow is the template data of the form for a new workflow.
 type newWorkflow struct {
 	Accounts []quota
 	Account  string // account that is selected initially

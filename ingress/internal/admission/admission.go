@@ -43,9 +43,8 @@ type Delivery struct {
 	Signed  bool   // the ID is covered by the sender's signature
 }
 
-// key returns the delivery ID in the form from which execution IDs are computed. Derived and signed
-// IDs have forms of their own, so that they never result in the execution ID of another delivery
-// ID.
+// key returns the key from which execution IDs are computed. Derived and signed delivery IDs get
+// distinct keys, so that they never result in the execution ID of another kind of delivery ID.
 func (d Delivery) key() string {
 	switch {
 	case d.Signed:
@@ -102,7 +101,7 @@ func (a Admitted) PerMinute() int {
 // A refused request is not counted.
 func (a *Admission) Limit(admitted Admitted, bodyBytes int64, at time.Time) *Refusal {
 	if perDay := admitted.bytesPerDay(); perDay > 0 {
-		// Checked first, because the check counts nothing.
+		// This check comes first because it counts nothing.
 		if wait := a.limits.waitForBytes(admitted.Workflow.AccountID, perDay, bodyBytes,
 			at); wait > 0 {
 			return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}

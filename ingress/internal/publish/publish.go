@@ -46,7 +46,7 @@ const reconnectGrace = time.Second
 // total stays below the ten seconds that senders wait.
 const lookUpAtLeast = 2 * time.Second
 
-// Ack is the confirmation that a message is stored.
+// Ack is the confirmation that a message has been stored.
 type Ack = ack.Ack
 
 // Publisher publishes messages to one stream. It is safe for concurrent use.

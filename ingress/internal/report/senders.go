@@ -22,11 +22,11 @@ const maxSenders = 1000
 // Seen holds what one request showed about the sender of a node.
 type Seen struct {
 	VerifiedAt  time.Time // zero if the request was not verified
-	HandshakeAt time.Time // zero if the request was no handshake
+	HandshakeAt time.Time // zero if the request was not a handshake
 	Captured    []byte    // a secret that the provider has sent, encrypted
-	RefusedAt   time.Time // zero if the request was not refused by its signature
-	Code        string    // the code of the last refusal
-	Reason      string    // the reason in words
+	RefusedAt   time.Time // zero if the request was not refused because of its signature
+	Code        string    // code of the refusal
+	Reason      string    // human-readable reason for the refusal
 	Delivery    bool      // the delivery was stored
 	WithoutID   bool      // the stored delivery had no delivery ID
 }

@@ -67,14 +67,15 @@ const (
 	knownEnough = 10 // 1/knownEnough of the content may be unknown
 )
 
-// announceAfter is the fraction (1/announceAfter) of the stream's maximum size after which what was
-// taken is announced to the other ingresses immediately.
+// announceAfter determines when the space taken is announced to the other ingresses immediately:
+// once it exceeds 1/announceAfter of the stream's maximum size.
 const announceAfter = 256
 
 // ages is the number of steps in which an ingress's counts expire.
 const ages = 8
 
-// Space is the space of one stream. It is safe for concurrent use.
+// Space tracks the space of one stream, and shares it among accounts. It is safe for concurrent
+// use.
 type Space struct {
 	accounts func() int // returns the number of accounts in the installation
 
@@ -86,7 +87,7 @@ type Space struct {
 	// ingresses.
 	untold atomic.Int64
 	near   atomic.Bool // the stream is full enough for executors to send sums
-	summed atomic.Bool // an executor's sums are in force
+	summed atomic.Bool // an executor's sums are in use
 
 	// Crossed receives a value with each message while the stream is nine tenths full: the usage is
 	// then worth updating with SetUsage.

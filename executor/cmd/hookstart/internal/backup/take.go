@@ -38,7 +38,7 @@ type API interface {
 
 // Member is an executor or an ingress.
 type Member struct {
-	Name string   // for people
+	Name string   // display name
 	Keys []string // IDs of the keys that it has
 }
 

@@ -61,7 +61,7 @@ func (s *session) showAnswer(t api.Trigger) error {
 	return s.print(func() error { return s.rows([][]string{{"Answer", waitOf(t)}}) })
 }
 
-// waitOf describes for people how responses wait.
+// waitOf returns a description of how the node's responses wait.
 func waitOf(t api.Trigger) string {
 	switch {
 	case t.Answer == nil:

@@ -40,7 +40,7 @@ func (s *session) rawItems() ([]json.RawMessage, error) {
 	return page.Items, nil
 }
 
-// listing describes how to print a list for people.
+// listing describes how to print a list as a table.
 type listing[T any] struct {
 	head []string
 	row  func(T) []string

@@ -73,7 +73,8 @@ func (v *secondSiteCopy) Run(s *session) error {
 	return v.showBeginning(ctx, s, site)
 }
 
-// showBeginning prints the copies once there was contact with the first site for each of them.
+// showBeginning waits until there has been contact with the first site for each copy, and then
+// prints the copies.
 func (v *secondSiteCopy) showBeginning(
 	ctx context.Context, s *session, site secondsite.Site,
 ) error {
@@ -98,8 +99,8 @@ func (v *secondSiteCopy) showBeginning(
 	return nil
 }
 
-// neverHeard reports whether there was no contact with the first site since the copy was created or
-// its server was started.
+// neverHeard reports whether there has been no contact with the first site since the copy was
+// created or its server was started.
 func neverHeard(c secondsite.Copied) bool { return !c.Promoted && c.Heard < 0 }
 
 type secondSiteStatus struct {

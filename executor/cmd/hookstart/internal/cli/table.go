@@ -37,7 +37,7 @@ func (s *session) raw(text []byte) error {
 	return err
 }
 
-// print prints the API's last response for scripts, or calls people to print it for people.
+// print prints the API's last response for scripts; for people, it calls people.
 func (s *session) print(people func() error) error {
 	if s.json {
 		return s.raw(s.answer)
@@ -54,8 +54,8 @@ func (s *session) finish(err error, format string, args ...any) error {
 	return s.print(func() error { return s.line(format, args...) })
 }
 
-// printOwn prints a value that is not a response of the API: as JSON for scripts, or with people
-// for people.
+// printOwn prints a value that is not a response of the API: as JSON for scripts; for people, it
+// calls people.
 func (s *session) printOwn(value any, people func() error) error {
 	if !s.json {
 		return people()
@@ -67,7 +67,7 @@ func (s *session) printOwn(value any, people func() error) error {
 	return s.raw(text)
 }
 
-// note prints a text for people to stderr, separately from the output that scripts read.
+// note prints text to stderr, separately from the output that scripts read.
 func (s *session) note(format string, args ...any) {
 	// An error is ignored: the output itself is not affected.
 	_, _ = fmt.Fprintln(s.Err, oneLine(fmt.Sprintf(format, args...)))

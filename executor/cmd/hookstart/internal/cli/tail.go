@@ -61,8 +61,8 @@ func (t *tail) isFinal(err error) bool {
 const (
 	retryFirst = 250 * time.Millisecond
 	retryMost  = 5 * time.Second
-	// overlap is how long before a lost connection executions may have been accepted to be looked
-	// up again. Older ones are shown when they change next.
+	// overlap is added before the time of a lost connection when executions are looked up again.
+	// Executions accepted earlier are shown when they change next.
 	overlap = time.Minute
 	// maxShown is the maximum number of executions whose last output is remembered.
 	maxShown = 10_000
@@ -79,7 +79,7 @@ type tail struct {
 	shown      map[string]shown
 }
 
-// shown is what was last printed about an execution.
+// shown is the state of an execution that was last printed.
 type shown struct {
 	status     string
 	duplicates int64

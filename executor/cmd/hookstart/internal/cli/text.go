@@ -15,7 +15,7 @@ const exactLayout = "2006-01-02 15:04:05.000 UTC"
 
 func exactTime(t time.Time) string { return t.UTC().Format(exactLayout) }
 
-// ago describes how long ago t was, or how long it is until t.
+// ago returns how long ago t was, or how long it is until t, as text.
 func ago(t, now time.Time) string {
 	d := now.Sub(t).Round(time.Second)
 	if d >= 0 && d < 5*time.Second {

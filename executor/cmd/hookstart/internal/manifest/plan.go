@@ -20,7 +20,7 @@ import (
 
 // Step is a difference between documents and an installation, and the change that removes it.
 type Step struct {
-	// Lines describes the change for people. The first line is a heading.
+	// Lines is a human-readable description of the change. The first line is a heading.
 	Lines []string
 	// Do applies the change.
 	Do func(ctx context.Context, client *apiclient.Client) error
@@ -270,7 +270,7 @@ func (w Workflow) fields() fields {
 	return f
 }
 
-// String describes the setting for people.
+// String returns a human-readable description of the setting.
 func (a Answer) String() string {
 	text := fmt.Sprintf("waits %d s", a.WaitSeconds)
 	if a.Raw {

@@ -58,8 +58,8 @@ type Site struct {
 	First jetstream.JetStream
 }
 
-// streams returns the names of the streams to mirror, given the queues with their own streams, in
-// the order in which they are promoted: the streams of starts come last.
+// streams returns the names of the streams to mirror in the order in which they are promoted: the
+// streams of starts come last. queues lists the queues with their own streams.
 func streams(queues []string) []string {
 	names := append(registry.Streams(), stream.ReportsName, stream.CancellationsStream,
 		stream.ProgressName)
@@ -152,10 +152,10 @@ func mirrorOf(config jetstream.StreamConfig, replicas int) (jetstream.StreamConf
 	return config, nil
 }
 
-// deleteUnused deletes the mirrors of own streams of queues other than the given ones. A mirror
-// keeps its messages as long as the original did, and an executor deletes an own stream only when
-// it is empty. A mirror that holds messages therefore belongs to a stream that was lost, and is
-// kept.
+// deleteUnused deletes the empty mirrors of queues' own streams, except for the given queues. A
+// mirror keeps its messages as long as the original did, and an executor deletes a queue's own
+// stream only when it is empty. A mirror that still holds messages therefore belongs to a stream
+// that was lost, and is kept.
 func (s Site) deleteUnused(ctx context.Context, queues []string) error {
 	here, err := s.infos(ctx)
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 	pipeGrace = time.Second
 )
 
-// CommandGrace is the time by which a handler may exceed Command.Timeout.
+// CommandGrace is the maximum time by which a handler exceeds Command.Timeout.
 const CommandGrace = stopGrace + pipeGrace + time.Second
 
 // Command runs a program for each execution. The program receives the input on stdin, and the

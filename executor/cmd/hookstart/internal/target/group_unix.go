@@ -10,5 +10,5 @@ import (
 // terminate sends SIGTERM to the whole group. An error means that no process of the group is left.
 func terminate(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGTERM) }
 
-// kill kills what is left of the group.
+// kill kills the remaining processes of the group.
 func kill(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGKILL) }
