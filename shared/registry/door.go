@@ -39,7 +39,7 @@ var origin = time.Now() //nolint:gochecknoglobals // the beginning of the monoto
 type queueDoor struct {
 	place  atomic.Uint32 // a Place
 	before atomic.Uint32 // the place before the queue was closed
-	closed atomic.Int64  // clock when the queue was closed; 0 means that it is open
+	closed atomic.Int64  // clock reading when the queue was closed; 0 means that it is open
 	hasOwn atomic.Bool   // the queue has its own stream, which may hold earlier starts
 
 	epoch  atomic.Uint32
@@ -81,8 +81,8 @@ func (q *queueDoor) now() Place {
 	return place
 }
 
-// hasReopened reports whether a door that was closed at the given clock is open again because no
-// executor finished the copying in time.
+// hasReopened reports whether a door that was closed at the given clock reading is open again
+// because no executor finished the copying in time.
 func hasReopened(closed int64) bool { return closed != 0 && clock()-closed > int64(reopenAfter) }
 
 // enter counts a request that is about to read the place. The request must call leave with the
@@ -127,8 +127,8 @@ func (q *queueDoor) await() {
 // door decides where the starts of one workflow are stored.
 type door struct {
 	queue *queueDoor
-	// closed is the clock when the workflow was closed; 0 means that it is open. The value moved
-	// means that a later record of the workflow names another queue, or differs in whether the
+	// closed is the clock reading when the workflow was closed; 0 means that it is open. The value
+	// moved means that a later record of the workflow names another queue, or differs in whether the
 	// workflow is closed.
 	closed atomic.Int64
 }

@@ -108,8 +108,8 @@ type Follower struct {
 	distrusted   string
 	distrustedAt uint64
 	distrustedIn time.Time
-	// differs is since when the stream has been a bucket other than the followed one. The zero time
-	// means that it is the followed one.
+	// differs is when the stream was first seen to be a bucket other than the followed one. The zero
+	// time means that it is the followed one.
 	differs time.Time
 	moved   chan struct{} // closed and replaced when the fields above change
 }

@@ -24,7 +24,7 @@ type Membership struct {
 	echo       uint64 // the last number that came back
 	asked      uint64 // the last number that was sent
 	changed    chan struct{}
-	since      time.Time // since when the subscription has had no gap
+	since      time.Time // when the subscription last had a gap
 	reconnects uint64    // number of reconnects of nc when since was set
 	clustered  bool      // whether nc has ever been connected to a cluster
 }
