@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(withPrograms{childtest.Main{M: m}}, map[string]func(){
 		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
 		"test-runner":     beRunner,
+		"echo-runner":     beEchoRunner,
 		"ingress":         func() { program.Main("ingress", "", ingress.Run) },
 		"executor":        func() { program.Main("executor", "", withpostgres.Run) },
 	})

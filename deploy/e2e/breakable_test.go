@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/client/apiclient"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+)
+
+// breakable is an installation of an executor, two ingresses and some runners, which are killed and
+// replaced one after the other.
+type breakable struct {
+	t         *testing.T
+	nats      *natstest.Node
+	flags     []string // of the services
+	database  string
+	runner    []string // the program of a runner and its arguments
+	executor  *process
+	client    atomic.Pointer[apiclient.Client]
+	ingresses [2]*process
+	urls      [2]atomic.Pointer[string] // of the ingresses; a new process has another one
+	members   []*testRunner             // the runners that run
+	runners   []*testRunner             // all of them, also those that were killed
+}
+
+// startBreakable starts an installation with so many runners.
+func startBreakable(t *testing.T, runners int, program string, args ...string) *breakable {
+	t.Helper()
+	b := &breakable{
+		t:        t,
+		nats:     natstest.Start(t),
+		database: "sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
+		members:  make([]*testRunner, runners),
+	}
+	b.runner = append([]string{program, b.nats.URL()}, args...)
+	b.flags = []string{
+		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + b.nats.URL(),
+		"--log-level=info", // which says that a service is ready
+	}
+	b.startExecutor()
+	for i := range b.ingresses {
+		b.startIngress(i)
+	}
+	for i := range b.members {
+		b.startRunner(i)
+	}
+	return b
+}
+
+func (b *breakable) startExecutor() {
+	b.t.Helper()
+	b.executor = launch(b.t, "executor", append([]string{
+		"--admin-token=" + adminToken, "--database-url=" + b.database,
+		"--public-url=https://hooks.example.com",
+	}, b.flags...)...)
+	api := "http://" + b.executor.Await(`"addr":"([^"]+)".*executor is ready`)
+	b.client.Store(apiclient.New(api, adminToken))
+}
+
+func (b *breakable) startIngress(i int) {
+	b.t.Helper()
+	b.ingresses[i] = launch(b.t, "ingress", b.flags...)
+	url := "http://" + b.ingresses[i].Await(`"addr":"([^"]+)".*ingress is ready`)
+	b.urls[i].Store(&url)
+}
+
+func (b *breakable) startRunner(i int) {
+	b.t.Helper()
+	r := &testRunner{process: launch(b.t, b.runner[0], b.runner[1:]...)}
+	r.Await("(ready)")
+	b.members[i] = r
+	b.runners = append(b.runners, r)
+}
+
+func (b *breakable) replaceExecutor() {
+	b.t.Helper()
+	b.executor.Kill()
+	b.startExecutor()
+}
+
+func (b *breakable) replaceIngress(n int) {
+	b.t.Helper()
+	i := n % len(b.ingresses)
+	b.ingresses[i].Kill()
+	b.startIngress(i)
+}
+
+func (b *breakable) replaceRunner(n int) {
+	b.t.Helper()
+	i := n % len(b.members)
+	b.members[i].Kill()
+	b.members[i].killed = true
+	b.startRunner(i)
+}
