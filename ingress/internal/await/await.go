@@ -5,7 +5,8 @@
 // misses no report. A report is only a signal: NATS may deliver one that the stream does not store,
 // or in an order other than the stream's. The result is the first final report in the stream. A
 // signal may also get lost, when a connection breaks or while a cluster does not know of the
-// subscription yet. A Wait therefore also reads the stream from time to time without a signal.
+// subscription yet. A Wait therefore also reads the stream when a lost connection is back, and from
+// time to time without a signal.
 //
 // A Wait costs memory and a subscription. It needs no goroutine other than the request's.
 package await
@@ -33,8 +34,8 @@ const (
 	// signalLook is the time after which a Wait reads the stream again if it received a signal and
 	// did not find the report. This pause doubles with each read, too.
 	signalLook = time.Millisecond
-	// lookTimeout is the maximum duration of a read; lastTimeout is that of the last read, at the
-	// limit.
+	// lookTimeout is the maximum duration of a read before the limit, which ends the read, too;
+	// lastTimeout is that of the last read, at the limit.
 	lookTimeout = time.Second
 	lastTimeout = 500 * time.Millisecond
 	// maxLooks is the maximum number of simultaneous reads. All requests read the stream when a
@@ -73,6 +74,7 @@ type Waits struct {
 	nc    *nats.Conn
 	most  int
 	looks chan struct{} // semaphore that limits reads
+	first time.Duration // firstLook; tests change it
 
 	mu      sync.Mutex
 	waiting int
@@ -80,17 +82,50 @@ type Waits struct {
 	accounts map[string]int
 	stopping chan struct{}
 	stopped  bool
+	// back is closed when a lost connection is back, and replaced.
+	back chan struct{}
 }
 
-// New returns a Waits for at most most requests.
+// New returns a Waits for at most most requests. It watches the connection until Stop, or until the
+// connection is closed.
 func New(nc *nats.Conn, most int) *Waits {
-	return &Waits{
+	w := &Waits{
 		nc:       nc,
 		most:     most,
 		looks:    make(chan struct{}, maxLooks),
+		first:    firstLook,
 		accounts: map[string]int{},
 		stopping: make(chan struct{}),
+		back:     make(chan struct{}),
 	}
+	go w.watch(nc.StatusChanged(nats.CONNECTED, nats.CLOSED))
+	return w
+}
+
+// watch makes all requests read the stream when a lost connection is back.
+func (w *Waits) watch(changes chan nats.Status) {
+	defer w.nc.RemoveStatusListener(changes)
+	for {
+		select {
+		case status := <-changes:
+			if status != nats.CONNECTED {
+				return
+			}
+			w.mu.Lock()
+			close(w.back)
+			w.back = make(chan struct{})
+			w.mu.Unlock()
+		case <-w.stopping:
+			return
+		}
+	}
+}
+
+// nextBack returns a channel that is closed the next time that a lost connection is back.
+func (w *Waits) nextBack() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.back
 }
 
 // Stop ends all waiting immediately and permanently. It may be called repeatedly.
@@ -147,6 +182,8 @@ type Wait struct {
 	subs      []*nats.Subscription
 	places    []place // streams that may hold reports
 	running   bool    // a report had the status running
+	// back is closed when a connection that was lost since the last read is back.
+	back <-chan struct{}
 }
 
 // place is a stream of reports, and the queue of its reports, which may be AnyQueue.
@@ -162,7 +199,12 @@ func (w *Waits) Begin(execution Execution) (*Wait, error) {
 	if !w.enter(execution.AccountID) {
 		return nil, nil //nolint:nilnil // no place is no error
 	}
-	wait := &Wait{waits: w, execution: execution, reports: make(chan *nats.Msg, signals)}
+	wait := &Wait{
+		waits:     w,
+		execution: execution,
+		reports:   make(chan *nats.Msg, signals),
+		back:      w.nextBack(),
+	}
 	if err := wait.subscribe(execution.Place, execution.Queue); err != nil {
 		wait.End()
 		return nil, err
@@ -223,11 +265,10 @@ func (w *Wait) signal() {
 func (w *Wait) Await(ctx context.Context, limit time.Time, take func(bytes int) bool) Result {
 	atLimit := time.NewTimer(time.Until(limit))
 	defer atLimit.Stop()
-	pause := firstLook
+	pause := w.waits.first
 	next := time.NewTimer(pause)
 	defer next.Stop()
 	for {
-		timeout := lookTimeout
 		reason := Reason("")
 		select {
 		case msg := <-w.reports:
@@ -235,13 +276,21 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, take func(bytes int) 
 				continue
 			}
 			pause = signalLook
+		case <-w.back:
+			w.back = w.waits.nextBack()
+			pause = w.waits.first
 		case <-next.C:
 		case <-atLimit.C:
-			reason, timeout = Limit, lastTimeout
+			reason = Limit
 		case <-w.waits.stopping:
-			reason, timeout = Stopping, lastTimeout
+			reason = Stopping
 		case <-ctx.Done():
 			return w.unended(Gone)
+		}
+		timeout := lastTimeout
+		if reason == "" {
+			// A read that NATS does not answer must not go on after the limit.
+			timeout = min(lookTimeout, time.Until(limit))
 		}
 		if end := w.readEnd(ctx, timeout); end != nil && take(len(end.Output)) {
 			return Result{Ended, end.Status, end.Output, end.Error}

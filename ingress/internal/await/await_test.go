@@ -1,0 +1,272 @@
+package await
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }
+
+// bed is a NATS server with the streams, and a connection that reports.
+type bed struct {
+	t    *testing.T
+	nats *natstest.Node
+	nc   *nats.Conn
+	js   jetstream.JetStream
+}
+
+func start(t *testing.T) *bed {
+	t.Helper()
+	server := natstest.Start(t)
+	b := &bed{t: t, nats: server, nc: server.Connect(t)}
+	var err error
+	if b.js, err = jetstream.New(b.nc); err == nil {
+		err = stream.Ensure(t.Context(), b.js, stream.DefaultSettings)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+const (
+	workflow, queue = "orders", "default"
+	id              = "0199aaaa-0000-7000-8000-000000000001"
+)
+
+var waited = Execution{
+	ID:         id,
+	AccountID:  "acme",
+	WorkflowID: workflow,
+	Queue:      queue,
+}
+
+// report stores a report of the execution.
+func (b *bed) report(status execution.Status, output string) {
+	b.t.Helper()
+	msg, err := stream.ProgressMessage(queue, workflow, "node", "", execution.Progress{
+		ID:      id,
+		Status:  status,
+		At:      time.Now(),
+		Attempt: 1,
+		Output:  []byte(output),
+	})
+	if err == nil {
+		_, err = b.js.PublishMsg(b.t.Context(), msg)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// begin begins to wait over a connection. The Wait reads the stream without a signal for the first
+// time after first.
+func (b *bed) begin(nc *nats.Conn, first time.Duration) (*Waits, *Wait) {
+	b.t.Helper()
+	waits := New(nc, 10)
+	b.t.Cleanup(waits.Stop)
+	waits.first = first
+	wait, err := waits.Begin(waited)
+	if err != nil || wait == nil {
+		b.t.Fatalf("it does not wait: %v", err)
+	}
+	b.t.Cleanup(wait.End)
+	return waits, wait
+}
+
+// loseSignals makes the server deliver no more reports to a Wait, as a server of a cluster does
+// that does not know of the subscription yet.
+func loseSignals(t *testing.T, w *Wait) {
+	t.Helper()
+	for _, sub := range w.subs {
+		if err := sub.Unsubscribe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.subs = nil
+}
+
+func (r Result) expect(t *testing.T, reason Reason, status execution.Status, output string) {
+	t.Helper()
+	if r.Reason != reason || r.Status != status || string(r.Output) != output {
+		t.Errorf("%s, %s, %s; want %s, %s, %s", r.Reason, r.Status, r.Output, reason, status,
+			output)
+	}
+}
+
+func enough(int) bool { return true }
+
+const never = time.Hour
+
+// An end whose report is delivered to no one is found in the stream: by a reading without a signal,
+// and, if none is due before, at the limit.
+func TestALostReportIsFound(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	_, soon := b.begin(b.nc, firstLook)
+	_, last := b.begin(b.nc, never)
+	_, running := b.begin(b.nc, never)
+	for _, wait := range []*Wait{soon, last, running} {
+		loseSignals(t, wait)
+	}
+	b.report(execution.Running, "")
+	// The last reading finds that the execution runs, too.
+	running.Await(t.Context(), time.Now(), enough).expect(t, Limit, execution.Running, "")
+	b.report(execution.Succeeded, "7")
+	b.report(execution.Failed, "") // a later one changes nothing
+	last.Await(t.Context(), time.Now(), enough).expect(t, Ended, execution.Succeeded, "7")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	soon.Await(ctx, time.Now().Add(never), enough).expect(t, Ended, execution.Succeeded, "7")
+}
+
+// An end that is reported while the connection to NATS is lost is found when it is back, however
+// long ago the last reading was.
+func TestAnEndDuringAReconnectIsFound(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	link := b.nats.Link(t)
+	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
+		nats.ReconnectWait(10*time.Millisecond), nats.ReconnectBufSize(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	_, wait := b.begin(nc, never)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	results := make(chan Result, 1)
+	go func() { results <- wait.Await(ctx, time.Now().Add(never), enough) }()
+
+	lost := nc.StatusChanged(nats.RECONNECTING)
+	link.Cut()
+	<-lost
+	b.report(execution.Succeeded, "7")
+	link.Heal()
+	(<-results).expect(t, Ended, execution.Succeeded, "7")
+}
+
+// A Wait that began before a connection got lost reads when it is back, also if Await is called
+// later: nothing is missed while the start is being stored.
+func TestAReconnectBeforeAwait(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	link := b.nats.Link(t)
+	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
+		nats.ReconnectWait(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	waits, wait := b.begin(nc, never)
+	link.Cut()
+	b.report(execution.Succeeded, "7")
+	link.Heal()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	retry.Until(ctx, time.Millisecond, func() bool { return waits.nextBack() != wait.back })
+	wait.Await(ctx, time.Now().Add(never), enough).expect(t, Ended, execution.Succeeded, "7")
+}
+
+// While NATS answers nothing, a request is answered within a second after its limit, even if a
+// reading has begun just before the limit.
+func TestNATSThatHangsDoesNotDelayTheLimit(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	b := &bed{t: t, nats: server, nc: server.Connect(t)}
+	reading := make(chan *nats.Msg, 10)
+	if _, err := b.nc.ChanSubscribe("$JS.API.>", reading); err != nil { // and never answers
+		t.Fatal(err)
+	}
+	const first = 400 * time.Millisecond
+	_, wait := b.begin(server.Connect(t), first)
+	limit := time.Now().Add(first + 50*time.Millisecond)
+	wait.Await(t.Context(), limit, enough).expect(t, Limit, execution.Queued, "")
+	if late := time.Since(limit); late > time.Second {
+		t.Errorf("%v after the limit", late)
+	}
+	if len(reading) != 2 {
+		t.Errorf("it has read %d times", len(reading))
+	}
+}
+
+// However a Wait ends, it leaves neither a place nor a subscription, and a Waits that has stopped
+// does not follow the connection.
+func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	before := b.nc.NumSubscriptions()
+	waits := New(b.nc, 10)
+	waits.first = never
+	b.report(execution.Running, "")
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		ctx      context.Context
+		limit    time.Duration
+		repeated bool
+		want     Reason
+	}{
+		{canceled, never, false, Gone},
+		{canceled, never, true, Gone},
+		{t.Context(), 0, true, Limit},
+		{t.Context(), never, false, Stopping},
+	} {
+		wait, err := waits.Begin(waited)
+		if err != nil || wait == nil {
+			t.Fatalf("it does not wait: %v", err)
+		}
+		if waits.Waiting() != 1 {
+			t.Errorf("%d wait", waits.Waiting())
+		}
+		if c.repeated {
+			wait.MarkRepeated()
+		}
+		if c.want == Stopping {
+			waits.Stop()
+			waits.Stop()
+		}
+		result := wait.Await(c.ctx, time.Now().Add(c.limit), enough)
+		if result.Reason != c.want || result.Status.Final() {
+			t.Errorf("%+v, want %s", result, c.want)
+		}
+		wait.End()
+		wait.End()
+		if waits.Waiting() != 0 || len(waits.accounts) != 0 {
+			t.Errorf("%s: %d wait, accounts %v", c.want, waits.Waiting(), waits.accounts)
+		}
+	}
+	// The connection itself has one, for answers to requests.
+	if now := b.nc.NumSubscriptions(); now > before+1 {
+		t.Errorf("%d subscriptions became %d", before, now)
+	}
+}
+
+// Without memory for the output, a Wait tries again later.
+func TestAnOutputWaitsForMemory(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	_, wait := b.begin(b.nc, never)
+	b.report(execution.Succeeded, `"text"`)
+	tries := 0
+	wait.Await(t.Context(), time.Now().Add(never), func(bytes int) bool {
+		tries++
+		return bytes == 6 && tries == 3
+	}).expect(t, Ended, execution.Succeeded, `"text"`)
+	wait.signal()
+	result := wait.Await(t.Context(), time.Now(), func(int) bool { return false })
+	if result.Reason != Limit {
+		t.Errorf("without memory: %+v", result)
+	}
+}
