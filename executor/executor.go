@@ -84,8 +84,7 @@ func (c *Config) service() service.Config {
 	}
 }
 
-// executor is an executor as a service. Run calls its methods in the order in which they are
-// declared here.
+// executor is a running executor. Its method run calls the others, one after the other.
 type executor struct {
 	*service.Service
 	config    Config

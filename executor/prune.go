@@ -38,7 +38,7 @@ func nextLimit(limit int, took time.Duration) int {
 // stays in its stream for a day, so its ID must be kept longer than that.
 const countsRetention = 7 * 24 * time.Hour
 
-// prune starts the tasks that delete what is past its retention.
+// prune starts the tasks that delete data past its retention.
 func (e *executor) prune(ctx context.Context) {
 	records, c := e.records, e.config
 	e.pruning(ctx, "records", func(ctx context.Context, limit int) (int, error) {

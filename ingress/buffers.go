@@ -6,7 +6,7 @@ import (
 )
 
 // buffers holds a request's body, its message and the headers to forward. Buffers are pooled
-// because body and message made up half of the bytes allocated per request.
+// because body and message accounted for half of the bytes allocated per request.
 type buffers struct {
 	body    []byte
 	message *stream.Buffer

@@ -35,7 +35,7 @@ type delivery struct {
 	buffers
 	reading reading
 	isRead  bool // read was called
-	// unread is why the body could not be read. nil means that it was read.
+	// unread is set if the body could not be read. nil means that it was read.
 	unread   *admission.Refusal
 	counted  bool              // limit has passed the request, so its body counts
 	payload  execution.Payload // set once the body has been read

@@ -82,8 +82,8 @@ func (c *Config) service() service.Config {
 	}
 }
 
-// endpoint is the webhook endpoint as a service. Run calls its methods in the order in which they
-// are declared here.
+// endpoint is the running webhook endpoint. Its method run calls the others in the order in which
+// they are declared.
 type endpoint struct {
 	*service.Service
 	config   Config

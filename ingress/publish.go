@@ -15,7 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// start starts an execution, and waits for it to finish if the node is configured to.
+// start starts an execution. If the node's responses are configured to wait, it waits for the
+// execution to finish.
 func (h *handler) start(d *delivery) outcome {
 	id := d.caller.ExecutionID(d.id)
 	if out := h.chooseStream(d); out != nil {

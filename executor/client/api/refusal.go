@@ -16,7 +16,7 @@ type WorkflowRefusal struct {
 	Refusal
 }
 
-// RefusedRequest holds what is stored of a refused request.
+// RefusedRequest is the stored part of a refused request.
 type RefusedRequest struct {
 	// At is when the request was refused.
 	At        time.Time `json:"at"`

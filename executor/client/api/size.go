@@ -4,7 +4,7 @@ import "time"
 
 // Size describes the size of an installation and its requests in the last week.
 type Size struct {
-	// At is when the values were measured, by the executor's clock.
+	// At is when the values were measured, according to the executor's clock.
 	At time.Time `json:"at" doc:"When this was measured, by the executor's clock."`
 	// Hours holds the hours of the last week that had requests. It is never null.
 	Hours    []SizeHour   `json:"hours" nullable:"false" doc:"The hours of the last 7 days in which there were requests, the oldest first."`

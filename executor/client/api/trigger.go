@@ -37,8 +37,8 @@ type Filtered struct {
 	Last  []FilteredRequest `json:"last" nullable:"false" doc:"The last 20 of them, newest first."`
 }
 
-// FilteredRequest holds what is stored of a request that did not match a filter. It contains
-// nothing from the body.
+// FilteredRequest is the stored part of a request that did not match a filter. It contains nothing
+// from the body.
 type FilteredRequest struct {
 	// At is when the request arrived.
 	At         time.Time `json:"at"`

@@ -19,7 +19,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// writeTimeout is how long a client of an event stream may stop reading.
+// writeTimeout is how long a write to an event stream may block because the client does not read.
 const writeTimeout = 10 * time.Second
 
 // eventsAtOnce is the maximum number of records looked up for one write, so that the first of many

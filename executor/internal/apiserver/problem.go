@@ -202,7 +202,7 @@ func (p *problem) write(w http.ResponseWriter) {
 	_, _ = w.Write(text)
 }
 
-// problemOf returns the problem with which a call that failed with err is answered.
+// problemOf converts an error of a call to the problem that the client receives.
 func problemOf(err error) *problem {
 	if known, ok := errors.AsType[*problem](err); ok {
 		return known

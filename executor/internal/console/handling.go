@@ -102,8 +102,8 @@ type filterTrial struct {
 // KiB, and may be escaped.
 const maxTriedForm = 64 << 10
 
-// tryFilter renders how a filter that has not been saved applies to the last requests of a node. An
-// invalid filter is answered 422 with a text that describes what is wrong.
+// tryFilter renders the effect that an unsaved filter would have on the last requests of a node. An
+// invalid filter is answered 422 with a text that describes the error.
 func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxTriedForm)
 	workflowID, nodeID := r.PostFormValue("workflow"), r.PostFormValue("node")
@@ -132,7 +132,7 @@ func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// problemOf describes what is wrong with the first invalid field of a call.
+// problemOf describes the error in the first invalid field of a call.
 func problemOf(err error) string {
 	if refused, ok := errors.AsType[*operate.Error](err); ok && len(refused.Fields) > 0 {
 		return refused.Fields[0].Problem

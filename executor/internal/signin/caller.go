@@ -19,14 +19,13 @@ func WithCaller(ctx context.Context, caller operate.Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// WithEnd returns a context with the time at which the request's session expires. The zero time
-// means that there is no session.
+// WithEnd returns a context with the expiry time of the request's session. The zero time means that
+// there is no session.
 func WithEnd(ctx context.Context, end time.Time) context.Context {
 	return context.WithValue(ctx, endKey{}, end)
 }
 
-// End returns the time at which the request's session expires, or the zero time if there is no
-// session.
+// End returns the expiry time of the request's session, or the zero time if there is no session.
 func End(ctx context.Context) time.Time {
 	end, _ := ctx.Value(endKey{}).(time.Time)
 	return end

@@ -92,8 +92,8 @@ func (s *SignIn) OIDCSessionExpired(r *http.Request) bool {
 	return ok && sess.Kind == operate.User && s.HasOIDC()
 }
 
-// BeginOIDC begins a sign-in at the provider, and returns the URL to which to redirect the browser.
-// next is the page to show afterwards.
+// BeginOIDC begins a sign-in at the provider, and returns the URL that the browser must be
+// redirected to. next is the page to show afterwards.
 func (s *SignIn) BeginOIDC(
 	w http.ResponseWriter, r *http.Request, next string,
 ) (url string, err error) {
@@ -112,10 +112,10 @@ func (s *SignIn) BeginOIDC(
 		nil
 }
 
-// RefusedError is why a sign-in at the provider failed. The detail is for the person who tried to
-// sign in; the cause is for the log.
+// RefusedError describes why a sign-in at the provider failed. The detail is for the person who
+// tried to sign in; the cause is for the log.
 type RefusedError struct {
-	// Detail describes what was wrong and what to do.
+	// Detail describes the problem and what to do about it.
 	Detail string
 	cause  error
 }

@@ -30,7 +30,7 @@ func New(r Registry, limits *Limits) *Admission { return &Admission{registry: r,
 // Admitted is a request whose workflow and node have been found.
 type Admitted struct {
 	Workflow *registry.Webhook
-	Node     *registry.Node // the trigger node to which the token belongs
+	Node     *registry.Node // the trigger node that the token belongs to
 	NodeID   string         // the ID of Node
 	TokenID  string         // the ID of the token
 	view     registry.View
@@ -56,7 +56,7 @@ func (d Delivery) key() string {
 	}
 }
 
-// Find returns the workflow, and the trigger node to which the token belongs.
+// Find looks up the workflow, and the trigger node that the token belongs to.
 func (a *Admission) Find(workflowID, token string, at time.Time) (Admitted, *Refusal) {
 	view, ok := a.registry.Lookup(workflowID)
 	if !ok {
@@ -160,7 +160,7 @@ func (a Admitted) ExecutionID(d Delivery) string {
 	return execution.IDForDelivery(a.Workflow.ID, a.NodeID, d.key())
 }
 
-// nodeOfToken returns the node to which an unexpired token belongs, and the token's ID, or nil if
+// nodeOfToken returns the node that an unexpired token belongs to, and the token's ID, or nil if
 // there is none.
 func nodeOfToken(
 	w *registry.Webhook, token string, at time.Time,

@@ -30,7 +30,7 @@ func byteCost(n, perDay int64) time.Duration {
 
 // waitForBytes returns how long to wait until a body of the account may be read; 0 means no wait.
 // It counts nothing: AddBytes counts what was read. A body of unknown length (n < 0) needs room for
-// one byte. A body that is longer than a day's bytes needs a day without any.
+// one byte. A body that is longer than the bytes of a day needs a day's allowance that is unused.
 func (l *Limits) waitForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
 	s := l.account(accountID)

@@ -11,10 +11,10 @@ import (
 
 // debt is the state of a workflow in GCRA, the generic cell rate algorithm.
 type debt struct {
-	// tat is the theoretical arrival time: the time, on the same clock as now, at which the
-	// workflow will be idle if no more requests come.
+	// tat is the theoretical arrival time: when the workflow will be idle if no more requests
+	// arrive, on the same clock as now.
 	tat time.Duration
-	// limit is the limit for which tat was computed.
+	// limit is the rate limit that tat is based on.
 	limit registry.RateLimit
 }
 
@@ -45,16 +45,16 @@ func takeRequest(d debt, now time.Duration, l registry.RateLimit) (next debt, wa
 	return d, 0
 }
 
-// add adds a cost that is already incurred, such as what other ingresses admitted. If it exceeds
-// the limit, nothing is accepted until the excess is made up for, so that all ingresses together
-// keep the limit. At most one burst of excess counts, whatever the cost.
+// add adds a cost that has already been incurred, such as that of requests admitted by other
+// ingresses. If it exceeds the limit, nothing is accepted until the excess is made up for, so that
+// all ingresses together keep the limit. At most one burst of excess counts, whatever the cost.
 func add(d debt, now, cost time.Duration, burst time.Duration) debt {
 	d.tat = max(d.tat, now)
 	d.tat = max(d.tat, min(d.tat+cost, now+2*burst))
 	return d
 }
 
-// Usage is what an ingress has admitted for a workflow.
+// Usage sums up the requests that an ingress has admitted for a workflow.
 type Usage struct {
 	Cost time.Duration // the number of requests times Each
 	Each time.Duration // the cost of one request under the limit at that time; 0 means unknown

@@ -6,7 +6,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Refusal is why a request starts nothing.
+// Refusal describes why a request starts nothing.
 type Refusal struct {
 	Code        webhook.Code
 	RetryAfter  time.Duration // set with RateLimited, and if the stream refuses the message

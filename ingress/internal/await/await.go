@@ -45,7 +45,7 @@ const (
 	signals = 4
 )
 
-// Reason is why a Wait is over.
+// Reason describes why a Wait is over.
 type Reason string
 
 // Reasons why a Wait is over.

@@ -71,7 +71,8 @@ const (
 // once it exceeds 1/announceAfter of the stream's maximum size.
 const announceAfter = 256
 
-// ages is the number of steps in which an ingress's counts expire.
+// ages is the number of generations of an ingress's counts; the oldest generation expires when a
+// new one starts.
 const ages = 8
 
 // Space tracks the space of one stream, and shares it among accounts. It is safe for concurrent
@@ -172,7 +173,7 @@ func (s *Space) Return(accountID string, bytes int64) { s.change(accountID, -byt
 func (s *Space) Receive(accountID string, bytes int64) { s.change(accountID, bytes, 0) }
 
 // change counts space that was taken, or returned if bytes is negative. untold is the part of it
-// that is yet to be announced to the other ingresses.
+// that has not been announced to the other ingresses yet.
 func (s *Space) change(accountID string, bytes, untold int64) {
 	if s.limit.Load() == 0 {
 		return
@@ -183,8 +184,8 @@ func (s *Space) change(accountID string, bytes, untold int64) {
 	s.count(sh, s.holding(sh, accountID), bytes, untold)
 }
 
-// TakeUnsent returns what this ingress has taken for each account, less what was returned, since
-// the last call.
+// TakeUnsent returns the space that this ingress has taken for each account since the last call,
+// less the space that was returned.
 func (s *Space) TakeUnsent() map[string]int64 {
 	taken := map[string]int64{}
 	if s.limit.Load() == 0 {

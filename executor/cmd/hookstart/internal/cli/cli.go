@@ -56,8 +56,8 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// exited is an exit code with which a command ends early, for example after kong has printed help
-// or the version. It is passed to panic.
+// exited is an exit code. A value of this type is passed to panic to end a command early, for
+// example after kong has printed help or the version.
 type exited int
 
 // Run runs one command and returns its exit code: 0 for success, 1 for a failure, 2 for a usage

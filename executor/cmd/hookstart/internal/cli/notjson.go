@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// mustBeJSON returns an error with the line and column at which text stops being valid JSON. name
-// is the flag that supplied it.
+// mustBeJSON returns an error with the line and column of the first syntax error, or nil if text is
+// valid JSON. name is the flag that supplied text.
 func mustBeJSON(name string, text []byte, hint string) error {
 	if execution.ValidJSON(text) {
 		return nil

@@ -127,7 +127,7 @@ func showAdvice(s *session, walls []sizing.Wall) error {
 	return nil
 }
 
-// reached returns when a limit is reached, for people.
+// reached describes when a limit is reached.
 func reached(w sizing.Wall) string {
 	switch w.Reached {
 	case sizing.Now:

@@ -103,8 +103,8 @@ func rate(r *api.RateLimit) string {
 	return requests + " in " + (time.Duration(r.WindowSeconds) * time.Second).String()
 }
 
-// decimalBytes formats a number of bytes exactly, in the largest decimal unit (KB, MB, GB or TB) of
-// which it is a whole multiple.
+// decimalBytes formats a number of bytes exactly, in the largest decimal unit (KB, MB, GB or TB)
+// that divides it.
 func decimalBytes(n int64) string {
 	unit := " B"
 	for _, larger := range [...]string{" KB", " MB", " GB", " TB"} {
@@ -116,7 +116,8 @@ func decimalBytes(n int64) string {
 	return strconv.FormatInt(n, 10) + unit
 }
 
-// short truncates a text that is only read. Texts that people may want to copy are never truncated.
+// short truncates a text that is meant only for reading. Texts that people may want to copy are
+// never truncated.
 func short(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {

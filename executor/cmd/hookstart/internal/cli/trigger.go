@@ -183,7 +183,7 @@ func (k secrecy) url(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.token(t.Token))
 }
 
-// deliveryIDs lists the places in which the delivery ID is searched first: the first headers, and
+// deliveryIDs lists the first places that are searched for the delivery ID: the first headers, and
 // the first place of the node's sender.
 func deliveryIDs(t api.Trigger) string {
 	places := t.DeliveryIDSources

@@ -77,7 +77,8 @@ type Workflow struct {
 	RateLimit *RateLimit `json:"rateLimit,omitempty" yaml:"rateLimit,omitempty"`
 	Triggers  []Trigger  `json:"triggers" yaml:"triggers"`
 
-	// updatedAt is when the workflow was last changed, in the state of an installation.
+	// updatedAt is when the workflow was last changed. It is set only in the state of an
+	// installation.
 	updatedAt time.Time
 }
 
@@ -274,7 +275,8 @@ func lineOf(node *yaml.Node, name string) int {
 	return 0
 }
 
-// relocate moves the line number in an error of the YAML package to where our other errors have it.
+// relocate rewrites an error of the YAML package, so that its line number has the same place as in
+// other errors.
 func relocate(file string, err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	found := yamlLine.FindStringSubmatchIndex(text)

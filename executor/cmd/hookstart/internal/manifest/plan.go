@@ -33,8 +33,8 @@ type Step struct {
 // Key returns the key of the step's document, as used in Needs.
 func (s Step) Key() string { return s.key }
 
-// Plan returns the steps from the current state to the documents, in the order in which they must
-// be applied: objects on which others depend come first, a workflow is activated only once its
+// Plan returns the steps that lead from the current state to the documents, in the order in which
+// to apply them: objects on which others depend come first, a workflow is activated only once its
 // senders are set, and deletions come last. Without prune, nothing is deleted except for nodes that
 // a workflow's document omits, and settings that a document omits.
 func Plan(have, want *Set, prune bool) []Step {
@@ -368,7 +368,8 @@ func (s Sender) fields() fields {
 	return f
 }
 
-// pruned returns the deletions of objects without a document, in an order in which they succeed.
+// pruned returns the steps that delete objects without a document, in an order in which no deletion
+// depends on a later one.
 func pruned(have, want *Set) (steps []Step) {
 	remove := func(key string, do func(context.Context, *apiclient.Client) error) {
 		steps = append(steps, Step{Lines: []string{"- " + key}, Do: do})
@@ -412,8 +413,8 @@ func pruned(have, want *Set) (steps []Step) {
 	return steps
 }
 
-// compact returns a payload in the form in which it is compared and shown: without insignificant
-// white space. A payload that is not JSON is returned unchanged.
+// compact removes insignificant white space from a payload, for comparison and display. A payload
+// that is not JSON is returned unchanged.
 func compact(p Payload) string {
 	var text bytes.Buffer
 	if json.Compact(&text, []byte(p)) != nil {

@@ -29,7 +29,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Names with which deploy/nats/accounts.conf exports the first site's API and messages to the
+// Names under which deploy/nats/accounts.conf exports the first site's API and messages to the
 // second site.
 const (
 	FirstAPI     = "COPY.API"

@@ -11,10 +11,10 @@ const (
 	// horizon is the number of days that DaysUntil looks ahead.
 	horizon = 365
 	day     = 24 * time.Hour
-	// leastCovered is the minimum time from which a rate is computed: a few seconds of a new
-	// installation are not representative of a day.
+	// leastCovered is the minimum time that a rate is based on: a few seconds of a new installation
+	// are not representative of a day.
 	leastCovered = time.Hour
-	// leastTrend is the minimum number of whole days from which growth is computed.
+	// leastTrend is the minimum number of whole days that growth is based on.
 	leastTrend = 3
 )
 
@@ -75,7 +75,7 @@ type Holding struct {
 	Growth float64 // how much more arrives in a day than in the day before
 	// Keep is the number of days that everything is kept. 0 means forever.
 	Keep float64
-	// Span is the number of days in which the current amount arrived. 0 means that it is new.
+	// Span is how many days it took for the current amount to arrive. 0 means that it is new.
 	Span float64
 }
 
@@ -93,7 +93,7 @@ func (h Holding) After(days float64) float64 {
 		}
 	}
 	if days == 0 {
-		left = h.Now // the current amount may include what the server is yet to delete
+		left = h.Now // the current amount may include what the server has not deleted yet
 	}
 	return left + h.arrived(days) - h.arrived(begin)
 }

@@ -169,8 +169,7 @@ func read(
 	return s, info.Created, s.readLag(ctx, handle)
 }
 
-// readWeek finds the sequences at which the days of the last week begin. Times are by the server's
-// clock.
+// readWeek counts the messages of the last week, day by day. Times are those of the server's clock.
 func (s *Stream) readWeek(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo,
 ) error {

@@ -36,7 +36,7 @@ type Limits struct {
 // Report describes how far an installation is from its limits.
 type Report struct {
 	At time.Time `json:"at"`
-	// Days is the number of days on which the rates are based. Complete is true if it is seven.
+	// Days is the number of days that the rates are based on. Complete is true if it is seven.
 	Days     float64 `json:"days"`
 	Complete bool    `json:"complete"`
 	// PerSecond is the mean rate of deliveries, including repeats. BusiestPerSecond is the mean
@@ -81,7 +81,7 @@ const (
 	Consumers Unit = "consumers"
 )
 
-// Reached is when a limit is reached.
+// Reached describes when a limit is reached.
 type Reached string
 
 // Values of Reached.

@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// tryAgain is the exit code with which a program requests another attempt: EX_TEMPFAIL of
+// tryAgain is the exit code that a program returns to request another attempt: EX_TEMPFAIL of
 // sysexits.h.
 const tryAgain = 75
 
@@ -29,7 +29,7 @@ const (
 	pipeGrace = time.Second
 )
 
-// CommandGrace is the maximum time by which a handler exceeds Command.Timeout.
+// CommandGrace is how much longer than Command.Timeout a handler may take.
 const CommandGrace = stopGrace + pipeGrace + time.Second
 
 // Command runs a program for each execution. The program receives the input on stdin, and the
@@ -50,7 +50,7 @@ type Command struct {
 	// Path is the program's path, as returned by exec.LookPath.
 	Path string
 	Args []string
-	// Env is the program's environment, to which the variables of the execution are added.
+	// Env is the program's environment. The variables of the execution are added to it.
 	Env []string
 	// Raw passes the body as it was sent, instead of the input as JSON.
 	Raw bool
@@ -237,9 +237,9 @@ func (p *process) stop(grace time.Duration) {
 	}
 }
 
-// drain kills what the program has left in its group, and reads what was written before. A process
-// that has left the group, such as a daemon, may hold the pipes open; drain does not wait for it
-// longer than pipeGrace.
+// drain kills the processes that the program has left in its group, and reads the output that was
+// written before. A process that has left the group, such as a daemon, may hold the pipes open;
+// drain waits for it no longer than pipeGrace.
 func (p *process) drain() {
 	kill(p.cmd.Process)
 	done := make(chan struct{})
