@@ -30,14 +30,14 @@ type delivery struct {
 	caller  admission.Admitted
 	pass    registry.Pass  // counts the request as being stored in its stream
 	place   stream.Place   // where the start or the rejection is to be stored
-	request sender.Request // what sender, filter and order key of the node see
+	request sender.Request // for the node's sender, filter and order key
 
 	buffers
 	reading reading
 	isRead  bool // read was called
 	// unread is set if the body could not be read. nil means that it was read.
 	unread   *admission.Refusal
-	counted  bool              // limit has passed the request, so its body counts
+	counted  bool              // limit accepted the request, so its body must be counted
 	payload  execution.Payload // set once the body has been read
 	notJSON  bool              // Content-Type says JSON, but the body is not valid JSON
 	verified bool

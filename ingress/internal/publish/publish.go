@@ -160,7 +160,8 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 				}
 				got.Duplicate = !ours
 			}
-			if !got.Duplicate && p.trouble.Load() != nil { // a repeat proves nothing
+			// A repeat was not stored, so it does not show that the trouble is over.
+			if !got.Duplicate && p.trouble.Load() != nil {
 				p.trouble.Store(nil)
 			}
 			return got, nil

@@ -373,7 +373,8 @@ func (i Installation) restoreStream(
 		next:  next,
 		dedup: s.CachedInfo().Config.Duplicates,
 	}
-	if of.Dedup > 0 { // further apart, the original accepted the same ID twice
+	// Further apart than its window, the original stream may hold messages with the same ID.
+	if of.Dedup > 0 {
 		to.dedup = min(to.dedup, of.Dedup)
 	}
 	subjects := of.subjects()

@@ -68,7 +68,7 @@ Examples:
 }
 
 func (v *runVerb) Run(s *session) error {
-	if len(v.Command) > 0 && v.Command[0] == "--" { // kong leaves it in with passthrough
+	if len(v.Command) > 0 && v.Command[0] == "--" { // kong does not remove it
 		v.Command = v.Command[1:]
 	}
 	if err := v.check(); err != nil {
