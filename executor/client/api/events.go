@@ -2,9 +2,6 @@ package api
 
 import "time"
 
-// SourceEvent is the source of an execution that an operator event started.
-const SourceEvent = "event"
-
 // PutEvents holds the settings of an account's operator events: the workflow that they start, and
 // when.
 type PutEvents struct {

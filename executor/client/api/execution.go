@@ -12,12 +12,14 @@ const (
 	StatusSucceeded = "succeeded" // final
 	StatusFailed    = "failed"    // final
 	StatusRejected  = "rejected"  // final: the workflow was inactive
+	StatusCanceled  = "canceled"  // final: an operator canceled the execution
 )
 
-// Sources of an execution; see also SourceEvent.
+// Sources of an execution.
 const (
 	SourceWebhook = "webhook" // a request to the webhook
 	SourceRerun   = "rerun"   // an operator: rerun, replay or requeue
+	SourceEvent   = "event"   // an operator event
 )
 
 // Execution is the record of one execution.

@@ -1,12 +1,19 @@
 package cli
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/alecthomas/kong"
 )
 
 // Every command in the README and the documentation exists, with its flags. Placeholders and
@@ -50,6 +57,55 @@ func TestDocumentedCommandsAreCommands(t *testing.T) {
 	if checked < 50 {
 		t.Errorf("%d commands found", checked)
 	}
+}
+
+// Every command that a message of the programs names exists.
+func TestCommandsInMessagesAreCommands(t *testing.T) {
+	const module = "../../../../"
+	root := newParser(&flags{}, Streams{Out: io.Discard, Err: io.Discard}).Model.Node
+	inText := regexp.MustCompile(`\bhookstart ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?`)
+	checked := 0
+	err := filepath.WalkDir(module, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			text, ok := n.(*ast.BasicLit)
+			if !ok || text.Kind != token.STRING {
+				return true
+			}
+			for _, words := range inText.FindAllStringSubmatch(text.Value, -1) {
+				command := commandBelow(root, words[1])
+				if command == nil {
+					continue // "hookstart" in a sentence
+				}
+				checked++
+				if words[2] != "" && len(command.Children) > 0 &&
+					commandBelow(command, words[2]) == nil {
+					t.Errorf("%s: %s is no command", path, words[0])
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || checked < 50 {
+		t.Errorf("%d commands found: %v", checked, err)
+	}
+}
+
+// commandBelow returns the command with a name below another one, or nil if there is none.
+func commandBelow(node *kong.Node, name string) *kong.Node {
+	for _, child := range node.Children {
+		if child.Name == name || slices.Contains(child.Aliases, name) {
+			return child
+		}
+	}
+	return nil
 }
 
 func parseOnly(args []string) (err error) {

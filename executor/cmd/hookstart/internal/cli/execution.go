@@ -226,7 +226,7 @@ func (v *executionCancel) Run(s *session) error {
 		return err
 	}
 	e, err := s.client.CancelExecution(s.ctx, id)
-	if err == nil && e.Status != "canceled" {
+	if err == nil && e.Status != api.StatusCanceled {
 		return s.finish(nil, "%s is asked to end", id)
 	}
 	return s.finish(err, "%s is canceled", id)

@@ -293,7 +293,7 @@ func (v *triggerSend) refused(s *session, p *api.Problem, executionID string) er
 	case webhook.JSONInvalid:
 		hint = "correct the JSON, or send it as text: --content-type text/plain"
 	case webhook.RunFailed:
-		hint = "hookstart execution get " + executionID + " says why"
+		hint = "hookstart execution show " + executionID + " says why"
 	case webhook.WorkflowNotFound, webhook.TokenInvalid:
 		hint = "is the ingress at that address one of this installation? --public-url says where " +
 			"senders reach it"
