@@ -104,7 +104,7 @@ type senderCounter interface {
 	Count(workflowID, nodeID, preset string, seen report.Seen)
 }
 
-// newHandler returns h, which already has its dependencies, with the values of the configuration.
+// newHandler completes h, whose dependencies must be set, with the values of the configuration.
 func newHandler(c Config, h handler) *handler {
 	h.publicURL = strings.TrimSuffix(c.PublicURL, "/")
 	h.firstIDHeaders, h.otherIDHeaders = canonical(webhook.FirstDeliveryIDHeaders()),
@@ -169,7 +169,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	h.begin(d.e, r, webhookRoute)
 	defer h.end(w, r, d.e)
 	h.finish(d, h.decide(d, workflowID))
-	d.reading.release() // before end, which may first drain a body
+	d.reading.release() // before end, which may drain a body
 }
 
 // steps are the checks of a request, in order. The first step that returns an outcome ends the

@@ -12,7 +12,7 @@ import (
 // os/exec, which waits for them itself. A process that waits for every child would interfere with
 // that, so two processes are needed.
 func first() int {
-	// Before the child starts, so that no signal terminates only this process.
+	// Register before the child starts; otherwise a signal could terminate only this process.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGUSR1, syscall.SIGUSR2)

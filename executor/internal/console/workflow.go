@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// workflowPage is the data of a workflow's page: the toolbar, the settings of one trigger node, and
-// the executions.
+// workflowPage is the template data of a workflow's page: the toolbar, the settings of one trigger
+// node, and the executions.
 type workflowPage struct {
 	ID, Name, Queue string
 	Account         quota

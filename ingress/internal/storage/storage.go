@@ -101,18 +101,18 @@ type Space struct {
 	shards [64]shard
 
 	mu     sync.Mutex // held by SetUsage and SetSums
-	turned time.Time  // when the counts last moved to another age
+	turned time.Time  // when the last generation of counts started
 }
 
 type shard struct {
 	mu       sync.Mutex
 	accounts map[string]*holding
-	age      int // index of the current counts
+	age      int // index of the current generation
 }
 
 // holding is the space in the stream that one account's messages occupy, in bytes.
 type holding struct {
-	counts   [ages]int64 // bytes counted by this process, by age
+	counts   [ages]int64 // bytes counted by this process, by generation
 	sum      int64       // bytes of the account according to an executor's last sums
 	previous int64       // counted between the last two sums
 	latest   int64       // counted since the last sums, or since near was set
@@ -289,7 +289,7 @@ func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time)
 	}
 }
 
-// rotate starts the counts of the next age, replacing the oldest ones.
+// rotate starts a new generation of counts, which replaces the oldest one.
 func (s *Space) rotate() {
 	s.forEach(func(sh *shard) {
 		sh.age = (sh.age + 1) % ages

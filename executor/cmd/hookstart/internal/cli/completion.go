@@ -35,7 +35,8 @@ Example:
 // shell complete it.
 const anyFile = "_files"
 
-// completionScripts need no other package of the shell. Bash takes = for a word.
+// completionScripts holds the scripts, which need no completion package of the shell. Bash passes
+// = as a separate word.
 //
 //go:embed completion
 var completionScripts embed.FS

@@ -73,7 +73,7 @@ func streams(queues []string) []string {
 	return names
 }
 
-// ErrPromoted means that a stream at the second site is not a mirror, or no longer one.
+// ErrPromoted means that a stream at the second site is not, or is no longer, a mirror.
 var ErrPromoted = errors.New("is no copy: the second site has taken over, or is an installation " +
 	"of its own")
 
