@@ -14,7 +14,7 @@ type buffers struct {
 }
 
 // keptBuffer is the maximum size, in bytes, of a buffer that returns to the pool. Without it, a few
-// long bodies would leave oversized buffers in the pool for good.
+// long bodies would leave oversized buffers to later requests.
 const keptBuffer = 16 << 10
 
 // keptHeaders is the maximum number of entries of a headers map that returns to the pool.
