@@ -34,8 +34,8 @@ func first() int {
 	}
 	go func() {
 		for s := range signals {
-			// A terminal sends the signals of the keyboard to the child as well, where a second
-			// signal would have a different meaning.
+			// A terminal delivers SIGINT, SIGQUIT and SIGHUP to the child as well. Forwarding them
+			// would be a second signal, which the child handles differently.
 			if noTerminal != nil ||
 				s != syscall.SIGINT && s != syscall.SIGQUIT && s != syscall.SIGHUP {
 				_ = child.Signal(s)

@@ -127,8 +127,8 @@ func (e *RefusedError) Error() string { return e.Detail + " " + fmt.Sprint(e.cau
 func (e *RefusedError) Unwrap() error { return e.cause }
 
 // FinishOIDC handles the redirect back from the provider and begins a session. next is the argument
-// of BeginOIDC. A *RefusedError means that the sign-in was refused; like that to a wrong token, the
-// response is delayed.
+// of BeginOIDC. A *RefusedError means that the sign-in was refused; the response is then delayed as
+// for a wrong token.
 func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a asked
 	cookie, err := r.Cookie(cookieName(r, answerCookie))

@@ -305,7 +305,7 @@ func (i Installation) pause(ctx context.Context, saved Stream) (positions []posi
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", saved.Name, err)
 	}
-	// Whole microseconds distinguish this pause from an operator's, which ends between two of them.
+	// An operator's pause never ends on a whole microsecond, which tells it apart from this one.
 	until := time.Now().Add(pausedFor).Truncate(time.Microsecond)
 	for _, group := range saved.Consumers {
 		config := group.Config
