@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/internal/records"
+	"github.com/hookstart/hookstart/executor/internal/fromstream"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 )
@@ -23,7 +23,7 @@ func (r *rig) recordAll(now time.Time) {
 			msg, err := s.GetMsg(r.t.Context(), sequence)
 			if err == nil {
 				var batch store.Batch
-				batch, err = records.Recover(msg, now)
+				batch, err = fromstream.Recover(msg, now)
 				r.check(err)
 				batch.Recovered = nil
 				r.records(batch)

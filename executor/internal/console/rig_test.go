@@ -17,7 +17,6 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/queues"
 	"github.com/hookstart/hookstart/executor/internal/reachability"
-	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
@@ -78,7 +77,7 @@ func start(t *testing.T) *rig {
 		PublicURL:  "https://hooks.example.com",
 		Reach:      checker,
 		TestSend:   testsend.New(),
-		Consumer:   recorder.Durable,
+		Consumer:   "executor",
 		Keyring:    keyring,
 	})
 	signIn := signin.New(signin.Config{

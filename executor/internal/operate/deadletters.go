@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/internal/records"
+	"github.com/hookstart/hookstart/executor/internal/fromstream"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -82,7 +82,7 @@ func letterID(key store.MessageKey) string {
 }
 
 func messageKeyOf(u store.Unreadable) store.MessageKey {
-	return records.KeyOf(u.StreamSequence, u.Subject)
+	return fromstream.KeyOf(u.StreamSequence, u.Subject)
 }
 
 func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/audit"
-	"github.com/hookstart/hookstart/executor/internal/records"
+	"github.com/hookstart/hookstart/executor/internal/fromstream"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -40,7 +40,7 @@ func (s *Service) recoverMessage(
 	case err != nil:
 		return none, false, fmt.Errorf("read message %d: %w", key.StreamSequence, err)
 	}
-	batch, err := records.Recover(msg, time.Now())
+	batch, err := fromstream.Recover(msg, time.Now())
 	if errors.Is(err, stream.ErrUnreadable) && known {
 		return none, false, &Error{Code: api.CodeUndecodable, Cause: err}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hookstart/hookstart/executor/internal/records"
+	"github.com/hookstart/hookstart/executor/internal/fromstream"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -111,19 +111,19 @@ func (e *entry) executionID() string { return e.msg.Headers().Get(stream.HeaderE
 
 // take sets the entry's fields from a decoded message.
 func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now time.Time) {
-	at := records.Position{Sequence: e.meta.Sequence.Stream, StoredAt: e.meta.Timestamp}
+	at := fromstream.Position{Sequence: e.meta.Sequence.Stream, StoredAt: e.meta.Timestamp}
 	switch {
 	case event.Start != nil:
 		e.kind = start
-		e.record = records.OfStart(event.Start, bodyBytes, at, now)
+		e.record = fromstream.Start(event.Start, bodyBytes, at, now)
 		e.isCopy = strings.HasPrefix(header.Get(jetstream.MsgIDHeader), againPrefix)
-		e.audit = records.AuditOfStart(header, e.record, at)
+		e.audit = fromstream.Audit(header, e.record, at)
 	case event.Rejection != nil:
 		e.kind = rejection
-		e.record = records.OfRejection(event.Rejection, at, now)
+		e.record = fromstream.Rejection(event.Rejection, at, now)
 	case event.Progress != nil:
 		e.kind = progress
-		e.progress = records.OfReport(event.Progress, at)
+		e.progress = fromstream.Report(event.Progress, at)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hookstart/hookstart/executor/internal/records"
+	"github.com/hookstart/hookstart/executor/internal/fromstream"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
@@ -272,7 +272,7 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 			return err == nil, err
 		}
 	}
-	_, err = r.store.GetUnreadable(ctx, records.KeyOf(msg.Sequence, msg.Subject))
+	_, err = r.store.GetUnreadable(ctx, fromstream.KeyOf(msg.Sequence, msg.Subject))
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}

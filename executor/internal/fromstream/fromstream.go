@@ -1,7 +1,7 @@
-// Package records converts messages of the streams to what the database stores. The recorder uses
+// Package fromstream converts messages of the streams to what the database stores. The recorder uses
 // it for every message that the streams deliver, and operate for a dead letter that an operator
 // requeues, so both store the same.
-package records
+package fromstream
 
 import (
 	"time"
@@ -21,9 +21,9 @@ type Position struct {
 	StoredAt time.Time // when the stream stored the message
 }
 
-// OfStart returns the record of a start. now is when it is recorded; bodyBytes is the size of its
+// Start returns the record of a start. now is when it is recorded; bodyBytes is the size of its
 // body.
-func OfStart(s *execution.Start, bodyBytes int, at Position, now time.Time) store.Record {
+func Start(s *execution.Start, bodyBytes int, at Position, now time.Time) store.Record {
 	return store.Record{
 		ID:             s.ID,
 		AccountID:      s.AccountID,
@@ -46,9 +46,9 @@ func OfStart(s *execution.Start, bodyBytes int, at Position, now time.Time) stor
 	}
 }
 
-// AuditOfStart returns the audit entry for a start that is recorded as r, or none if no operator
+// Audit returns the audit entry for a start that is recorded as r, or none if no operator
 // requested the start. header is the header of the start's message.
-func AuditOfStart(header nats.Header, r store.Record, at Position) []store.AuditEntry {
+func Audit(header nats.Header, r store.Record, at Position) []store.AuditEntry {
 	entry, audited := audit.StartEntry(header, r, store.Time(at.StoredAt))
 	if !audited {
 		return nil
@@ -56,8 +56,8 @@ func AuditOfStart(header nats.Header, r store.Record, at Position) []store.Audit
 	return []store.AuditEntry{entry}
 }
 
-// OfRejection returns the record of a rejection. now is when it is recorded.
-func OfRejection(r *execution.Rejection, at Position, now time.Time) store.Record {
+// Rejection returns the record of a rejection. now is when it is recorded.
+func Rejection(r *execution.Rejection, at Position, now time.Time) store.Record {
 	return store.Record{
 		ID:             r.ID,
 		AccountID:      r.AccountID,
@@ -79,9 +79,9 @@ func OfRejection(r *execution.Rejection, at Position, now time.Time) store.Recor
 	}
 }
 
-// OfReport returns the progress in a report. If the report has no time, the time at which the
+// Report returns the progress in a report. If the report has no time, the time at which the
 // stream stored it is used.
-func OfReport(p *execution.Progress, at Position) execution.Progress {
+func Report(p *execution.Progress, at Position) execution.Progress {
 	result := *p
 	result.At = orElse(p.At, at.StoredAt)
 	return result
@@ -108,12 +108,12 @@ func Recover(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	batch := store.Batch{Recovered: []store.MessageKey{KeyOf(msg.Sequence, msg.Subject)}}
 	switch {
 	case event.Start != nil:
-		record := OfStart(event.Start, bodyBytes, at, now)
-		batch.New, batch.Audit = []store.Record{record}, AuditOfStart(msg.Header, record, at)
+		record := Start(event.Start, bodyBytes, at, now)
+		batch.New, batch.Audit = []store.Record{record}, Audit(msg.Header, record, at)
 	case event.Rejection != nil:
-		batch.New = []store.Record{OfRejection(event.Rejection, at, now)}
+		batch.New = []store.Record{Rejection(event.Rejection, at, now)}
 	case event.Progress != nil:
-		batch.Progress = []execution.Progress{OfReport(event.Progress, at)}
+		batch.Progress = []execution.Progress{Report(event.Progress, at)}
 	}
 	return batch, nil
 }
