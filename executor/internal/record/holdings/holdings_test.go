@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
-	"github.com/hookstart/hookstart/executor/internal/holdings"
+	"github.com/hookstart/hookstart/executor/internal/record/holdings"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
