@@ -100,7 +100,7 @@ test test-long:
 
 # Whole installations, browsers, databases and faults are left to "make test".
 quick: ## run the tests of the domain, the endpoint, the kits and the command line: under a minute on two cores, without the race detector
-	$(TEST) $(TESTFLAGS) $(filter ./shared/% ./executor/client/%,$(PACKAGES)) ./ingress/... ./executor/cmd/... ./executor/internal/operate ./executor/internal/signin
+	$(TEST) $(TESTFLAGS) $(filter ./shared/% ./executor/client/%,$(PACKAGES)) ./ingress/... ./executor/cmd/... ./executor/internal/operators/operate ./executor/internal/operators/signin
 
 soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7 ARGS=--only=lock; AWAY=60s: NATS, PostgreSQL away that long
 	$(if $(AWAY),go test -count=1 -v -timeout 15m -run Away ./deploy/soak -away=$(AWAY),\

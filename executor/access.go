@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/internal/signin"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 	"github.com/hookstart/hookstart/shared/program"
 )
 

@@ -1,0 +1,568 @@
+package apiserver_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// about is the kind of object that an operation concerns.
+type about string
+
+const (
+	nothing     about = "nothing"      // nothing that belongs to an account
+	everything  about = "all accounts" // callers for one account are refused
+	anAccount   about = "an account"
+	aWorkflow   about = "a workflow"
+	anExecution about = "an execution"
+	aKey        about = "a key"
+)
+
+// operation is the expected behavior of an operation of the API. In body, ACCOUNT stands for the
+// account's ID and SOON for a time in the future.
+type operation struct {
+	least operate.Role
+	about about
+	body  string
+	// besides is the code with which the operation fails here for every caller who may make the
+	// call. "" means that it succeeds.
+	besides string
+}
+
+// operations lists all operations of the OpenAPI document. A new operation needs an entry.
+var operations = map[string]operation{
+	"get-whoami": {operate.Viewer, nothing, "", ""},
+	"list-keys":  {operate.Admin, everything, "", ""},
+	"create-key": {operate.Admin, everything, `{"name":"another","role":"viewer"}`, ""},
+	"revoke-key": {operate.Admin, aKey, "", ""},
+
+	"list-audit":   {operate.Admin, everything, "", ""},
+	"list-members": {operate.Admin, everything, "", ""},
+	"get-size":     {operate.Admin, everything, "", ""},
+
+	"list-plans":       {operate.Viewer, nothing, "", ""},
+	"list-accounts":    {operate.Viewer, nothing, "", ""},
+	"get-account":      {operate.Viewer, anAccount, "", ""},
+	"put-account":      {operate.Admin, anAccount, `{"name":"ACCOUNT Inc.","plan":"pro"}`, ""},
+	"get-events":       {operate.Viewer, anAccount, "", api.CodeNotFound},
+	"put-events":       {operate.Admin, anAccount, `{"workflowId":"ACCOUNT-wf"}`, ""},
+	"delete-events":    {operate.Admin, anAccount, "", api.CodeNotFound},
+	"patch-account":    {operate.Admin, anAccount, `{"name":"ACCOUNT Ltd."}`, ""},
+	"patch-workflow":   {operate.Editor, aWorkflow, `{"name":"ACCOUNT's own"}`, ""},
+	"patch-trigger":    {operate.Editor, aWorkflow, `{"name":"ACCOUNT's node"}`, ""},
+	"check-public-url": {operate.Viewer, nothing, "", ""},
+
+	"list-workflows": {operate.Viewer, nothing, "", ""},
+	"get-workflow":   {operate.Viewer, aWorkflow, "", ""},
+	"put-workflow": {
+		operate.Editor, aWorkflow,
+		`{"accountId":"ACCOUNT","name":"ACCOUNT's","triggers":[{"nodeId":"node","samplePayload":1}]}`, "",
+	},
+	"delete-workflow":     {operate.Editor, aWorkflow, "", ""},
+	"activate-workflow":   {operate.Editor, aWorkflow, "", ""},
+	"deactivate-workflow": {operate.Editor, aWorkflow, "", ""},
+	"list-refusals":       {operate.Viewer, aWorkflow, "", ""},
+	"list-all-refusals":   {operate.Viewer, nothing, "", ""},
+
+	"get-trigger":        {operate.Viewer, aWorkflow, "", ""},
+	"put-sample-payload": {operate.Editor, aWorkflow, `{"a":1}`, ""},
+	"rotate-token":       {operate.Editor, aWorkflow, `{}`, ""},
+	"rerun-trigger":      {operate.Editor, aWorkflow, "", ""},
+	"send-test": {
+		operate.Editor, aWorkflow, `{"body":"1","headers":{"Host":["elsewhere"]}}`, api.CodeInvalid,
+	},
+
+	"list-executions":   {operate.Viewer, nothing, "", ""},
+	"get-execution":     {operate.Viewer, anExecution, "", ""},
+	"rerun-execution":   {operate.Editor, anExecution, "", ""},
+	"cancel-execution":  {operate.Editor, anExecution, "", api.CodeAlreadyEnded},
+	"cancel-executions": {operate.Editor, nothing, `{"ids":[]}`, ""},
+	"requeue-execution": {operate.Editor, anExecution, "", ""},
+	"stream-executions": {operate.Viewer, nothing, "", ""},
+	"list-dead-letters": {operate.Viewer, nothing, "", ""},
+
+	"list-senders":         {operate.Viewer, nothing, "", ""},
+	"get-sender":           {operate.Viewer, aWorkflow, "", api.CodeNotFound},
+	"put-sender":           {operate.Editor, aWorkflow, `{"preset":"plain"}`, ""},
+	"delete-sender":        {operate.Editor, aWorkflow, "", api.CodeNotFound},
+	"add-sender-secret":    {operate.Editor, aWorkflow, `{"secret":"a secret"}`, api.CodeNotFound},
+	"delete-sender-secret": {operate.Editor, aWorkflow, "", api.CodeNotFound},
+
+	"delete-account": {operate.Admin, anAccount, "", "account_not_empty"},
+	"list-queues":    {operate.Viewer, nothing, "", ""},
+	// The accounts share the queue.
+	"pause-queue":          {operate.Editor, nothing, `{}`, api.CodeForbidden},
+	"resume-queue":         {operate.Editor, nothing, "", api.CodeForbidden},
+	"put-queue-stream":     {operate.Admin, nothing, `{}`, ""},
+	"delete-queue-stream":  {operate.Admin, nothing, "", ""},
+	"put-queue-group":      {operate.Editor, nothing, `{"maxInFlight":null}`, api.CodeForbidden},
+	"replay-execution":     {operate.Editor, anExecution, "", ""},
+	"replay-rejected":      {operate.Editor, nothing, `{"status":"rejected"}`, ""},
+	"requeue-dead-letters": {operate.Editor, nothing, `{}`, ""},
+	"dismiss-dead-letters": {operate.Editor, nothing, `{"ids":[]}`, ""},
+
+	"back-up-records": {operate.Admin, everything, "", ""},
+	"back-up-audit":   {operate.Admin, everything, "", api.CodeInvalid},
+	"restore-records": {operate.Admin, everything, `{}`, api.CodeNotEmpty},
+}
+
+// endpoint is an operation of the OpenAPI document.
+type endpoint struct {
+	id, method, path string
+}
+
+func (r *rig) endpoints() (all []endpoint) {
+	r.t.Helper()
+	var document struct {
+		Paths map[string]map[string]struct{ OperationID string }
+	}
+	r.check(json.Unmarshal(r.get("/openapi.json").is(200).body, &document))
+	for path, methods := range document.Paths {
+		for method, op := range methods {
+			all = append(all, endpoint{op.OperationID, strings.ToUpper(method), path})
+		}
+	}
+	slices.SortFunc(all, func(a, b endpoint) int { return strings.Compare(a.id, b.id) })
+	return all
+}
+
+// at returns the operation's path for an object of the account.
+func (e endpoint) at(what about, account, key string) string {
+	subject := map[about]string{
+		anAccount:   account,
+		aWorkflow:   account + "-wf",
+		anExecution: executionOf(account),
+		aKey:        key,
+	}[what]
+	return strings.NewReplacer("{id}", subject, "{nodeId}", "node", "{secretId}", "1", "{queue}",
+		"default", "{group}", "main").Replace(e.path)
+}
+
+// executionOf returns the ID of an account's failed execution.
+func executionOf(account string) string {
+	return map[string]string{"acme": id(1), "globex": id(2), "nobody": id(3)}[account]
+}
+
+// ask makes a call. If the response is a stream, it reads only the status.
+func (r *rig) ask(e endpoint, path, body, key string) (status int, answer string) {
+	r.t.Helper()
+	if e.id != "stream-executions" {
+		a := r.call(e.method, path, body, with(key))
+		return a.status, string(a.body)
+	}
+	ctx, cancel := context.WithCancel(r.t.Context())
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, e.method, r.server.URL+path, nil)
+	r.check(err)
+	with(key)(request)
+	response, err := r.server.Client().Do(request)
+	r.check(err)
+	defer func() { _ = response.Body.Close() }()
+	return response.StatusCode, ""
+}
+
+// twoAccounts creates two accounts, each with a workflow and a failed execution. Each object has
+// the name of its account in its ID.
+func (r *rig) twoAccounts() {
+	r.t.Helper()
+	for i, account := range []string{"acme", "globex"} {
+		r.put("/accounts/"+account, `{"name":"`+account+` Inc.","plan":"pro"}`)
+		r.put("/workflows/"+account+"-wf",
+			`{"accountId":"`+account+`","name":"`+account+
+				` orders","triggers":[{"nodeId":"node","name":"`+account+`","samplePayload":"`+
+				account+`"}]}`)
+		payload, err := execution.NewPayload("application/json", []byte(`"`+account+`"`))
+		r.check(err)
+		started := execution.Start{
+			Payload:    payload,
+			ID:         executionOf(account),
+			AccountID:  account,
+			WorkflowID: account + "-wf",
+			NodeID:     "node",
+			Queue:      execution.DefaultQueue,
+			Source:     execution.Webhook,
+			AcceptedAt: epoch,
+		}
+		sequence := r.message(stream.StartMessage(started))
+		r.records(store.Batch{New: []store.Record{record(executionOf(account), func(
+			rec *store.Record,
+		) {
+			rec.AccountID, rec.WorkflowID, rec.DeliveryID, rec.StreamSequence = account,
+				account+"-wf", account+"-delivery", sequence
+			rec.AcceptedAt = epoch.Add(time.Duration(i) * time.Second)
+		})}, Progress: []execution.Progress{
+			{
+				ID:         executionOf(account),
+				Queue:      execution.DefaultQueue,
+				WorkflowID: account + "-wf",
+				Status:     execution.Failed,
+				At:         epoch,
+				Error:      account + " broke",
+			},
+		}})
+		r.check(r.store.AddRefusals(r.t.Context(), account, time.Now(), []store.Refusal{{
+			WorkflowID: account + "-wf",
+			Code:       "token_invalid",
+			Minute:     time.Now().Truncate(time.Minute),
+			Count:      1,
+			Last:       store.RefusedRequest{At: time.Now(), UserAgent: account},
+		}}))
+	}
+}
+
+// restore recreates what a call may have deleted.
+func (r *rig) restore() {
+	r.t.Helper()
+	for _, account := range []string{"acme", "globex"} {
+		r.put("/workflows/"+account+"-wf",
+			`{"accountId":"`+account+`","name":"`+account+
+				` orders","triggers":[{"nodeId":"node","name":"`+account+`","samplePayload":"`+
+				account+`"}]}`)
+	}
+}
+
+// Every operation of the OpenAPI document is checked with every kind of caller.
+func TestWhoMayDoWhat(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.twoAccounts()
+	revoked := r.key("admin", "")
+	r.delete("/keys/" + revoked.ID).is(204)
+	soon := time.Now().Add(50 * time.Millisecond)
+	expired := decode[api.NewKey](r.post("/keys",
+		`{"name":"short","role":"admin","expiresAt":"`+soon.UTC().Format(time.RFC3339Nano)+
+			`"}`).is(201))
+	eventually(t, func() bool { return time.Now().After(soon) })
+	strangers := map[string]string{
+		"no token":     "",
+		"garbage":      "garbage",
+		"a forged key": operate.KeyPrefix + strings.Repeat("A", 43),
+		"a key's ID":   revoked.ID,
+		"revoked":      revoked.Secret,
+		"expired":      expired.Secret,
+	}
+	callers := []struct {
+		what, key string
+		role      operate.Role
+		account   string
+	}{
+		{"admin token", adminToken, operate.Admin, ""},
+		{"admin", r.key("admin", "").Secret, operate.Admin, ""},
+		{"editor", r.key("editor", "").Secret, operate.Editor, ""},
+		{"viewer", r.key("viewer", "").Secret, operate.Viewer, ""},
+		{"editor of acme", r.key("editor", "acme").Secret, operate.Editor, "acme"},
+		{"viewer of acme", r.key("viewer", "acme").Secret, operate.Viewer, "acme"},
+	}
+	for _, e := range r.endpoints() {
+		expected, listed := operations[e.id]
+		if !listed {
+			t.Errorf("%s (%s %s): the table operations does not say who may call it", e.id,
+				e.method, e.path)
+			continue
+		}
+		for who, key := range strangers {
+			if status, answer := r.ask(e, e.at(expected.about, "acme", "key_x"), expected.body,
+				key); status != 401 ||
+				!strings.Contains(answer+api.CodeUnauthorized, api.CodeUnauthorized) {
+				t.Errorf("%s by %s: %d %s", e.id, who, status, answer)
+			}
+		}
+		for _, c := range callers {
+			for _, account := range []string{"acme", "globex"} {
+				r.restore()
+				spare := ""
+				if expected.about == aKey {
+					spare = r.key("viewer", "").ID
+				}
+				body := strings.ReplaceAll(expected.body, "ACCOUNT", account)
+				status, answer := r.ask(e, e.at(expected.about, account, spare), body, c.key)
+				foreign := c.account != "" && c.account != account
+				switch {
+				case !c.role.Includes(expected.least):
+					if status != 403 || !strings.Contains(answer, `"forbidden"`) {
+						t.Errorf("%s of %s by %s: %d %s, want 403 forbidden", e.id, account, c.what,
+							status, answer)
+					}
+				case foreign && expected.about != nothing:
+					r.asIfNotThere(e, expected, c.what, c.key, status, answer)
+				case status/100 != 2 &&
+					(expected.besides == "" || !strings.Contains(answer, `"`+expected.besides+`"`)):
+					t.Errorf("%s of %s by %s: %d %s", e.id, account, c.what, status, answer)
+				}
+				if expected.about == nothing || expected.about == everything {
+					break // one such operation is enough
+				}
+			}
+		}
+	}
+}
+
+// A caller who may not make a call is told so, and not what is wrong with the request.
+func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.twoAccounts()
+	for _, role := range []operate.Role{operate.Viewer, operate.Editor} {
+		key := r.key(string(role), "").Secret
+		for _, e := range r.endpoints() {
+			if role.Includes(operations[e.id].least) {
+				continue
+			}
+			for _, path := range []string{
+				e.at(operations[e.id].about, "acme", "key_x"),
+				e.at(operations[e.id].about, "acme", "key_x") + "?no=parameter",
+			} {
+				if status, answer := r.ask(e, path, `{"no":"field"}`, key); status != 403 ||
+					!strings.Contains(answer, `"forbidden"`) {
+					t.Errorf("%s %s by %s: %d %s, want 403 forbidden", e.method, path, role, status,
+						answer)
+				}
+			}
+		}
+	}
+}
+
+// asIfNotThere compares the response about another account's object with that about an object that
+// does not exist.
+func (r *rig) asIfNotThere(
+	e endpoint, expected operation, who, key string, status int, answer string,
+) {
+	r.t.Helper()
+	ofNobody, said := r.ask(e, e.at(expected.about, "nobody", ""),
+		strings.ReplaceAll(expected.body, "ACCOUNT", "nobody"), key)
+	alike := strings.NewReplacer("globex", "nobody", executionOf("globex"),
+		executionOf("nobody")).Replace(answer) == said
+	if e.id == "put-workflow" {
+		// The ID of another account's workflow is taken, which no response can hide.
+		alike = ofNobody == 422
+	}
+	if status != 404 || !alike {
+		r.t.Errorf("%s of globex by %s: %d %s; of nobody: %s", e.id, who, status, answer, said)
+	}
+}
+
+// A caller who sees one account finds no trace of another account in any list, filter, page or
+// event.
+func TestScopesDoNotLeak(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.twoAccounts()
+	viewer, editor := r.key("viewer", "acme").Secret, r.key("editor", "acme").Secret
+	trace := func(what string, answer string) {
+		t.Helper()
+		if strings.Contains(answer, "globex") || strings.Contains(answer, executionOf("globex")) {
+			t.Errorf("%s shows another account: %.2000s", what, answer)
+		}
+	}
+	foreign := []string{
+		"", "?accountId=globex", "?workflowId=globex-wf", "?deliveryId=globex-delivery",
+		"?accountId=acme&accountId=globex", "?accountId=globex&accountId=acme",
+		"?accountId=", "?status=failed", "?limit=200", "?accountId=%2F", "?accountId=*",
+		"?workflowId=acme-wf&deliveryId=globex-delivery",
+	}
+	for _, e := range r.endpoints() {
+		if e.method != http.MethodGet || strings.Contains(e.path, "{") ||
+			e.id == "stream-executions" {
+			continue
+		}
+		for _, query := range foreign {
+			for _, key := range []string{viewer, editor} {
+				a := r.call("GET", e.path+query, "", with(key))
+				if a.status == 200 {
+					trace(e.id+query, string(a.body))
+				}
+			}
+		}
+		// A cursor that another caller received gives no additional access.
+		for _, of := range []string{"", "?accountId=globex"} {
+			sep := "?"
+			if of != "" {
+				sep = "&"
+			}
+			page := r.get(e.path + of + sep + "limit=1")
+			var list struct{ NextCursor string }
+			if page.status != 200 || json.Unmarshal(page.body, &list) != nil ||
+				list.NextCursor == "" {
+				continue
+			}
+			a := r.call("GET", e.path+"?cursor="+list.NextCursor, "", with(viewer))
+			trace(e.id+" after a cursor", string(a.body))
+		}
+	}
+	if own := decode[api.List[api.Execution]](r.call("GET", "/executions", "",
+		with(viewer)).is(200)).Items; len(own) != 1 || own[0].AccountID != "acme" {
+		t.Errorf("its own: %+v", own)
+	}
+	if own := decode[api.List[api.DeadLetter]](r.call("GET", "/dead-letters", "",
+		with(viewer)).is(200)).Items; len(own) != 1 {
+		t.Errorf("its own dead letters: %+v", own)
+	}
+	if own := decode[api.List[api.WorkflowRefusal]](r.call("GET", "/refusals", "",
+		with(viewer)).is(200)).Items; len(own) != 1 || own[0].WorkflowID != "acme-wf" {
+		t.Errorf("its own refusals: %+v", own)
+	}
+
+	// A caller receives only events of its account, including past ones.
+	begin := r.open("", with(viewer))
+	again := r.open("?accountId=globex", with(viewer))
+	r.records(store.Batch{New: []store.Record{
+		record(id(10), func(rec *store.Record) {
+			rec.AccountID, rec.WorkflowID = "globex", "globex-wf"
+		}),
+		record(id(11), func(rec *store.Record) { rec.AcceptedAt = epoch.Add(time.Minute) }),
+	}})
+	if got := begin.next(); got.ExecutionID != id(11) {
+		t.Errorf("an event of %s", got.AccountID)
+	}
+	resumed := r.open("", with(viewer), func(q *http.Request) {
+		q.Header.Set("Last-Event-ID", fmt.Sprint(time.Now().Add(-time.Minute).UnixMicro()))
+	})
+	for block := resumed.block(); ; block = resumed.block() {
+		trace("a resumed stream", block)
+		if strings.Contains(block, id(11)) {
+			break
+		}
+	}
+	again.close()
+
+	// A bulk call changes only objects of the caller's account, whatever it selects.
+	for _, c := range []struct{ path, body, want string }{
+		{
+			"/dead-letters/requeue", `{"ids":["` + executionOf("globex") + `","message-1"]}`,
+			`{"requeued":0}`,
+		},
+		{"/dead-letters/requeue", `{"accountId":"globex"}`, `{"requeued":0}`},
+		{"/dead-letters/requeue", `{"workflowId":"globex-wf"}`, `{"requeued":0}`},
+		{
+			"/dead-letters/dismiss", `{"ids":["` + executionOf("globex") + `","message-1"]}`,
+			`{"dismissed":0}`,
+		},
+		{"/dead-letters/dismiss", `{"workflowId":"globex-wf"}`, `{"dismissed":0}`},
+		{"/dead-letters/dismiss", `{}`, `{"dismissed":1}`},
+	} {
+		if a := r.call("POST", c.path, c.body,
+			with(editor)).is(200); strings.TrimSpace(string(a.body)) != c.want {
+			t.Errorf("%s %s: %s, want %s", c.path, c.body, a.body, c.want)
+		}
+	}
+	if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) !=
+		1 || left[0].WorkflowID != "globex-wf" {
+		t.Errorf("left: %+v", left)
+	}
+	queues := decode[api.List[api.Queue]](r.call("GET", "/queues", "", with(viewer)).is(200)).Items
+	if len(queues) != 1 || !queues[0].Shared || queues[0].Waiting != 0 ||
+		!queues[0].OldestAcceptedAt.IsZero() {
+		t.Errorf("a queue that it shares: %+v", queues)
+	}
+	if queues := decode[api.List[api.Queue]](r.get("/queues").is(200)).Items; len(queues) != 1 ||
+		queues[0].Shared || queues[0].Waiting == 0 {
+		t.Errorf("the same queue for an admin: %+v", queues)
+	}
+
+	// An editor can neither take over another account's workflow nor give one away.
+	r.call("PUT", "/workflows/globex-wf",
+		`{"accountId":"acme","name":"n","triggers":[{"nodeId":"node"}]}`,
+		with(editor)).refused(404, api.CodeNotFound)
+	r.call("PUT", "/workflows/acme-wf",
+		`{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`,
+		with(editor)).refused(422, api.CodeInvalid)
+	r.call("PUT", "/workflows/new",
+		`{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`,
+		with(editor)).refused(422, api.CodeInvalid)
+	// A workflow that moves to another account takes no records along, and its old executions start
+	// nothing there.
+	r.put("/workflows/acme-wf",
+		`{"accountId":"globex","name":"globex took it","triggers":[{"nodeId":"node"}]}`).is(200)
+	r.call("GET", "/workflows/acme-wf", "", with(viewer)).refused(404, api.CodeNotFound)
+	for _, again := range []string{"/rerun", "/requeue", "/replay"} {
+		trace(again,
+			r.call("POST", "/executions/"+executionOf("acme")+again, "", with(editor)).refused(404,
+				api.CodeNotFound).Detail)
+	}
+}
+
+// Viewers see no tokens, and no URLs that contain one.
+func TestViewersSeeNoTokens(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.twoAccounts()
+	for _, account := range []string{"", "acme"} {
+		viewer, editor := r.key("viewer", account).Secret, r.key("editor", account).Secret
+		for _, e := range r.endpoints() {
+			if e.method == http.MethodGet && e.id != "stream-executions" {
+				if a := r.call("GET", e.at(operations[e.id].about, "acme", ""), "",
+					with(viewer)); strings.Contains(string(a.body), "hst_") &&
+					e.id != "get-openapi" {
+					t.Errorf("%s shows a token to a viewer: %s", e.id, a.body)
+				}
+			}
+		}
+		hidden := decode[api.Trigger](r.call("GET", "/workflows/acme-wf/triggers/node", "",
+			with(viewer)).is(200))
+		if len(hidden.Tokens) != 1 || hidden.Tokens[0].CreatedAt.IsZero() || hidden.URL != "" ||
+			hidden.Token != "" {
+			t.Errorf("a viewer sees %+v", hidden)
+		}
+		if shown := decode[api.Trigger](r.call("GET", "/workflows/acme-wf/triggers/node", "",
+			with(editor)).is(200)); !strings.HasPrefix(shown.Token, "hst_") {
+			t.Errorf("an editor sees %+v", shown)
+		}
+	}
+}
+
+// Text that the holder of a key can choose gives access to no other account, and text that only
+// resembles a key is not accepted.
+func TestScopesOfChosenTexts(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.twoAccounts()
+	acme, globex := r.key("editor", "acme").Secret, r.key("editor", "globex").Secret
+	foreign, own := "/executions/"+executionOf("globex")+"/replay",
+		"/executions/"+executionOf("acme")+"/replay"
+	r.call("POST", foreign, "", with(globex), withKey("k"))
+	for _, key := range []string{"k", "all", executionOf("globex")} {
+		r.call("POST", foreign, "", with(acme), withKey(key)).refused(404, api.CodeNotFound)
+	}
+	if a := r.call("POST", own, "", with(acme), withKey("k")); strings.Contains(string(a.body),
+		"globex") {
+		t.Errorf("%s", a.body)
+	}
+	for _, position := range []string{"-1", "0", "x", "9223372036854775808", "1;2"} {
+		r.call("GET", "/executions/stream", "", with(acme), func(q *http.Request) {
+			q.Header.Set("Last-Event-ID", position)
+		}).refused(422, api.CodeInvalid)
+	}
+	// Anything but the complete key is refused: its ID, its hash, different case, longer or shorter
+	// text.
+	made := r.key("viewer", "acme")
+	hash := sha256.Sum256([]byte(made.Secret))
+	for what, forged := range map[string]string{
+		"its ID":                  made.ID,
+		"its hash":                hex.EncodeToString(hash[:]),
+		"the prefix and its hash": operate.KeyPrefix + hex.EncodeToString(hash[:]),
+		"upper case":              strings.ToUpper(made.Secret),
+		"one less":                made.Secret[:len(made.Secret)-1],
+		"one more":                made.Secret + "A",
+		"without its prefix":      made.Secret[len(operate.KeyPrefix):],
+		"twice":                   made.Secret + " " + made.Secret,
+		"two":                     made.Secret + "," + adminToken,
+		"the prefix alone":        operate.KeyPrefix,
+	} {
+		if a := r.call("GET", "/whoami", "", with(forged)); a.status != 401 {
+			t.Errorf("%s: %d %s", what, a.status, a.body)
+		}
+	}
+}

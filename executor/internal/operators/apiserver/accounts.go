@@ -1,0 +1,177 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+func (s *server) routeAccounts(to huma.API) {
+	register(to, call{
+		method: http.MethodGet, path: "/plans", id: "list-plans", tag: tagAccounts,
+		summary: "List the plans",
+		description: "The plan catalog, in its own order. It is a configuration file of the " +
+			"executor.",
+	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Plan], error) {
+		return s.Operate.Plans(ctx, caller, in.AccountID, in.page())
+	})
+	register(to, call{
+		method: http.MethodGet, path: "/accounts", id: "list-accounts", tag: tagAccounts,
+		summary: "List the accounts", description: "By ID.",
+	},
+		func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Account],
+			error,
+		) {
+			return s.Operate.Accounts(ctx, caller, in.AccountID, in.page())
+		})
+	route(to, call{
+		method: http.MethodGet, path: "/accounts/{id}", id: "get-account", tag: tagAccounts,
+		summary: "Show an account", codes: []string{api.CodeNotFound},
+	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (*taggedAccount, error) {
+		a, err := s.Operate.Account(ctx, caller, in.ID)
+		return tagged(http.StatusOK, a), err
+	})
+	s.routeAccountChanges(to)
+	s.routeAccountEvents(to)
+}
+
+// routeAccountEvents adds the calls for an account's operator events.
+func (s *server) routeAccountEvents(to huma.API) {
+	const path = "/accounts/{id}/events"
+	register(to, call{
+		method:      http.MethodGet,
+		path:        path,
+		id:          "get-events",
+		tag:         tagAccounts,
+		summary:     "Show which workflow the account's events start",
+		description: "And what they have told of that has not ended. `not_found`: they start none.",
+		codes:       []string{api.CodeNotFound},
+	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (api.Events, error) {
+		return s.Operate.Events(ctx, caller, in.ID)
+	})
+	registerPut(to, call{
+		method:  http.MethodPut,
+		path:    path,
+		id:      "put-events",
+		tag:     tagAccounts,
+		least:   operate.Admin,
+		summary: "Let the account's events start a workflow",
+		description: "Each operator event starts one execution of the workflow, with the source " +
+			"`event`, whether the workflow is active or not. Its kinds: `execution.failed`, " +
+			"`queue.unattended`, `sender.refused`, `sender.silent`, `storage.low`, and the last " +
+			"four with `.recovered`. The input is `{kind, at, accountId, workflowId?, " +
+			"executionId?, queue?, count, text}`; `count` is how many occurrences the event " +
+			"tells of.",
+		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		AccountChange
+		Body api.PutEvents
+	},
+	) (operate.PutResult[api.Events], error) {
+		return s.Operate.PutEvents(ctx, caller, in.ID, in.Body)
+	})
+	registerBare(to, call{
+		method:  http.MethodDelete,
+		path:    path,
+		id:      "delete-events",
+		tag:     tagAccounts,
+		least:   operate.Admin,
+		summary: "Let the account's events start no workflow",
+		codes:   []string{api.CodeNotFound, api.CodeNotConfirmed},
+	}, func(ctx context.Context, caller operate.Caller, in *AccountChange) error {
+		return s.Operate.RemoveEvents(ctx, caller, in.ID)
+	})
+}
+
+// routeAccountChanges adds the calls that change an account.
+func (s *server) routeAccountChanges(to huma.API) {
+	route(to, call{
+		method:  http.MethodPut,
+		path:    "/accounts/{id}",
+		id:      "put-account",
+		tag:     tagAccounts,
+		least:   operate.Admin,
+		summary: "Create or replace an account",
+		description: "A change of plan takes effect at once. Past the new plan's limit, the " +
+			"workflows that were activated first keep working; when one of them is deactivated, " +
+			"the next moves up. With the `ETag` of an earlier answer as `If-Match`, only that " +
+			"version is replaced; with `If-None-Match: *`, none is.",
+		codes:     []string{api.CodeBodyTooLarge, api.CodeNotConfirmed},
+		responses: map[string]*huma.Response{"201": response[api.Account](to, "Created")},
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		AccountChange
+		OnlyNew
+		Body api.PutAccount
+	},
+	) (*taggedAccount, error) {
+		put, err := s.Operate.PutAccount(ctx, caller, in.ID, in.Body, in.IfNoneMatch != "")
+		return tagged(statusOf(put.Created), put.Value), err
+	})
+	account := newPatcher[api.PutAccount](to)
+	routePatch[api.PutAccount](to, call{
+		path: "/accounts/{id}", id: "patch-account", tag: tagAccounts, least: operate.Admin,
+		summary: "Change an account", description: "A change of plan takes effect at once.",
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		AccountChange
+		patchBody
+	},
+	) (*taggedAccount, error) {
+		a, err := s.Operate.PatchAccount(ctx, caller, in.ID, account.apply(in.RawBody))
+		return tagged(http.StatusOK, a), err
+	})
+	registerBare(to, call{
+		method:      http.MethodDelete,
+		path:        "/accounts/{id}",
+		id:          "delete-account",
+		tag:         tagAccounts,
+		least:       operate.Admin,
+		summary:     "Delete an account",
+		description: "One that has no workflows and no keys. The records of its executions stay.",
+		codes: []string{
+			api.CodeForbidden, api.CodeNotFound, api.CodeAccountNotEmpty, api.CodeNotConfirmed,
+		},
+	}, func(ctx context.Context, caller operate.Caller, in *AccountChange) error {
+		return s.Operate.DeleteAccount(ctx, caller, in.ID)
+	})
+}
+
+// AccountChange is the input of a call that changes an account: its path and a precondition.
+type AccountChange struct {
+	AccountID
+	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The account is changed only if it still is that version."`
+}
+
+func (c *AccountChange) limit(ctx context.Context) (context.Context, error) {
+	if c.IfMatch == "" {
+		return ctx, nil
+	}
+	tag, ok := strings.CutPrefix(strings.TrimSuffix(c.IfMatch, `"`), `"`)
+	if !ok || tag == "" {
+		return ctx, invalid(api.FieldError{
+			Field:   "If-Match",
+			Problem: "must be one ETag of this account, as an earlier answer had it",
+		})
+	}
+	return operate.IfAccountHas(ctx, tag), nil
+}
+
+// taggedAccount is a response with the account's ETag, for the If-Match of later calls.
+type taggedAccount struct {
+	Status int
+	ETag   string `header:"ETag" doc:"The version of the account, for If-Match."`
+	Body   api.Account
+}
+
+func tagged(status int, a api.Account) *taggedAccount {
+	return &taggedAccount{status, `"` + operate.TagOfAccount(a) + `"`, a}
+}
+
+// AccountID is the path parameter of an account.
+type AccountID struct {
+	ID string `path:"id" doc:"The account's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"acme"`
+}

@@ -1,0 +1,124 @@
+// Package apiserver serves the operators' API over HTTP. Its types are in package api.
+package apiserver
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/requestlog"
+)
+
+// root is the path prefix of all calls.
+const root = "/api/v1"
+
+type server struct {
+	Config
+}
+
+// New returns a handler for all paths below /api/. It is safe for concurrent use.
+func New(c Config) http.Handler {
+	if c.KeepAlive == 0 {
+		c.KeepAlive = defaultKeepAlive
+	}
+	setUpHuma()
+	s := &server{Config: c}
+	return s.observed(s.crossOrigin(s.guarded(wholeQuery(asJSON(s.router())))))
+}
+
+// wholeQuery rejects an invalid query: net/url would ignore the invalid part, and a list without
+// its filter would return everything.
+func wholeQuery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+			answer(w, r, invalid(api.FieldError{
+				Field: "query",
+				Problem: err.Error() +
+					"; percent-encode everything that is not a letter or a digit",
+			}))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// asJSON makes every body be read as JSON, whatever its Content-Type, because curl -d declares a
+// form.
+func asJSON(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Content-Type", "application/json")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// router returns a router that neither redirects nor corrects paths.
+func (s *server) router() http.Handler {
+	config := humaConfig()
+	router := &httprouter.Router{
+		HandleMethodNotAllowed: true,
+		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
+		NotFound:               http.HandlerFunc(notFound),
+	}
+	// httprouter does not allow a fixed path where another route has a parameter, so paths like
+	// /executions/stream have a separate router, which is tried first.
+	fixed := &httprouter.Router{
+		HandleMethodNotAllowed: true,
+		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
+		NotFound:               router,
+	}
+	calls, fixedCalls := humahttprouter.New(router, config), humahttprouter.New(fixed, config)
+	for _, group := range []huma.API{calls, fixedCalls} {
+		group.UseMiddleware(noteOperation)
+	}
+	s.routeAccounts(calls)
+	s.routeKeys(calls)
+	s.routeWorkflows(calls)
+	s.routeRefusals(calls)
+	s.routeTriggers(calls)
+	s.routeSenders(calls)
+	s.routeExecutions(calls)
+	s.routeStarts(calls, fixedCalls)
+	s.routeInstallation(calls)
+	s.routeDeadLetters(calls)
+	s.routeBackup(calls)
+	s.routeEvents(fixedCalls)
+	document := sync.OnceValue(func() []byte { return openAPIDocument(config.OpenAPI) })
+	router.GET(root+"/openapi.json", func(
+		w http.ResponseWriter, r *http.Request, _ httprouter.Params,
+	) {
+		requestlog.FromContext(r.Context()).Fields["operation"] = "get-openapi"
+		for name := range r.URL.Query() {
+			answer(w, r, invalid(api.FieldError{
+				Field:   name,
+				Problem: "is no parameter of this call",
+			}))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(document())
+	})
+	return fixed
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	answer(w, r,
+		newProblem(api.CodeNotFound,
+			"The API has no such path. "+root+"/openapi.json lists what it has."))
+}
+
+func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	// httprouter adds OPTIONS to the allowed methods, although no path allows it.
+	allowed := strings.Split(w.Header().Get("Allow"), ", ")
+	list := strings.Join(slices.DeleteFunc(allowed, func(method string) bool {
+		return method == http.MethodOptions
+	}), ", ")
+	w.Header().Set("Allow", list)
+	answer(w, r, newProblem(api.CodeMethodNotAllowed, "This path takes "+list+"."))
+}

@@ -1,0 +1,123 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/requestlog"
+)
+
+// maxPartBytes is the maximum length of a part, in bytes. It exceeds the length of any part that
+// the store creates: a single record's output can be as long as a message.
+const maxPartBytes = 32 << 20
+
+func (s *server) routeBackup(to huma.API) {
+	route(to, call{
+		method:  http.MethodGet,
+		path:    "/backup/records",
+		id:      "back-up-records",
+		tag:     tagInstallation,
+		least:   operate.Admin,
+		summary: "Read what the database keeps",
+		description: "As it was at one moment, one JSON text a line. It is a part of what " +
+			"`hookstart admin backup` makes; for the rest of a backup, and for putting it back, " +
+			"use that command.",
+		responses: map[string]*huma.Response{"200": {
+			Description: "Lines, until all is said. A stream that breaks off is not complete: " +
+				"the last line of a complete one is `{}`.",
+			Content: map[string]*huma.MediaType{
+				"application/x-ndjson": {Schema: &huma.Schema{Type: huma.TypeString}},
+			},
+		}},
+	}, s.backUpRecords)
+	route(to, call{
+		method:      http.MethodGet,
+		path:        "/backup/audit",
+		id:          "back-up-audit",
+		tag:         tagInstallation,
+		least:       operate.Admin,
+		summary:     "Read the audit's entries of what was changed while a backup was taken",
+		description: "In the form of `GET /backup/records`. `hookstart admin backup` calls it.",
+		responses: map[string]*huma.Response{"200": {
+			Description: "As for `GET /backup/records`.",
+			Content: map[string]*huma.MediaType{
+				"application/x-ndjson": {Schema: &huma.Schema{Type: huma.TypeString}},
+			},
+		}},
+	}, s.backUpAudit)
+	registerBare(to, call{
+		method:      http.MethodPost,
+		path:        "/backup/records",
+		id:          "restore-records",
+		tag:         tagInstallation,
+		least:       operate.Admin,
+		summary:     "Write a part of a backup into the database",
+		description: "One line of what the same path reads. `hookstart admin restore` calls it.",
+		codes:       []string{api.CodeBodyTooLarge, api.CodeNotEmpty},
+		anyBody:     true,
+		maxBody:     maxPartBytes,
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		First   bool   `query:"first" doc:"Whether this is the first part of the backup. Then the database must be empty."`
+		RawBody []byte `contentType:"application/json"`
+	},
+	) error {
+		return s.Operate.RestoreRecords(ctx, caller, in.RawBody, in.First)
+	})
+}
+
+// auditPart selects the audit entries that a backup needs.
+type auditPart struct {
+	Bucket string    `query:"bucket" enum:"registry,registry_secrets" required:"true" doc:"The bucket whose changes are returned."`
+	Since  time.Time `query:"since" doc:"Selects the entries of this time or later."`
+	Until  time.Time `query:"until" doc:"Selects the entries of this time or earlier."`
+}
+
+func (s *server) backUpAudit(
+	ctx context.Context, caller operate.Caller, in *auditPart,
+) (*huma.StreamResponse, error) {
+	return s.inLines(ctx, func(write func(part []byte) error) error {
+		return s.Operate.BackUpAudit(ctx, caller, in.Bucket, in.Since, in.Until, write)
+	})
+}
+
+func (s *server) backUpRecords(
+	ctx context.Context, caller operate.Caller, _ *struct{},
+) (*huma.StreamResponse, error) {
+	return s.inLines(ctx, func(write func(part []byte) error) error {
+		return s.Operate.BackUpRecords(ctx, caller, write)
+	})
+}
+
+// inLines responds with the parts that read writes, one per line, and a last line {} if read
+// succeeded.
+func (*server) inLines(
+	ctx context.Context, read func(write func(part []byte) error) error,
+) (*huma.StreamResponse, error) {
+	return &huma.StreamResponse{Body: func(c huma.Context) {
+		_, w, _ := humahttprouter.Unwrap(c)
+		to := eventWriter{w, http.NewResponseController(w)}
+		began := false
+		err := read(func(part []byte) error {
+			began = true
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			return to.write(string(part) + "\n")
+		})
+		switch {
+		case err == nil:
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			err = to.write("{}\n")
+		case !began:
+			p := problemOf(err)
+			noteProblem(ctx, p, err)
+			p.write(w)
+			return
+		}
+		requestlog.FromContext(ctx).Err = err
+	}}, nil
+}

@@ -1,0 +1,86 @@
+package apiserver_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// A caller who may only read cannot exhaust resources: the number of event streams per caller is
+// limited.
+func TestEventStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	var c *config
+	r := start(t, func(of *config, _ *http.Server) { c = of })
+	key, other := r.key("viewer", ""), r.key("viewer", "")
+	by := operate.Caller{Kind: operate.Key, ID: key.ID, Name: key.Name, Role: operate.Viewer}
+	var open []operate.Watching
+	for range operate.MaxStreams {
+		watching, err := c.Operate.Watch(t.Context(), by, time.Time{})
+		r.check(err)
+		open = append(open, watching)
+	}
+	if watching, err := c.Operate.Watch(t.Context(), by, time.Time{}); err == nil {
+		watching.Cancel()
+		t.Fatal("there is no bound")
+	}
+	r.call("GET", "/executions/stream", "", with(key.Secret)).refused(429, api.CodeTooManyStreams)
+	mayWatch := func(caller operate.Caller) {
+		t.Helper()
+		watching, err := c.Operate.Watch(t.Context(), caller, time.Time{})
+		r.check(err)
+		watching.Cancel()
+	}
+	mayWatch(operate.Caller{
+		Kind: operate.Key,
+		ID:   other.ID,
+		Name: other.Name,
+		Role: operate.Viewer,
+	})
+	mayWatch(operate.TheAdmin())
+	open[0].Cancel()
+	mayWatch(by)
+	for _, one := range open[1:] {
+		one.Cancel()
+	}
+}
+
+// A backup stream ends when the key of its reader is revoked.
+func TestRevocationEndsABackup(t *testing.T) {
+	t.Parallel()
+	var c *config
+	r := start(t, func(of *config, _ *http.Server) { c = of })
+	key := r.key("admin", "")
+	by := operate.Caller{Kind: operate.Key, ID: key.ID, Name: key.Name, Role: operate.Admin}
+	parts := func(each func()) (n int, err error) {
+		err = c.Operate.BackUpRecords(t.Context(), by, func(part []byte) error {
+			if n++; !json.Valid(part) {
+				t.Errorf("part %d is no JSON", n)
+			}
+			each()
+			return nil
+		})
+		return n, err
+	}
+	var entries []store.AuditEntry // more than fit in one part
+	for n := range 600 {
+		entries = append(entries, store.AuditEntry{ID: fmt.Sprint(n), At: time.Now(), Action: "a"})
+	}
+	r.check(r.store.AddAudit(t.Context(), entries))
+	all, err := parts(func() {})
+	if err != nil || all < 2 {
+		t.Fatalf("%d parts, %v", all, err)
+	}
+	n, err := parts(func() { r.delete("/keys/" + key.ID).is(204) })
+	if refused, ok := errors.AsType[*operate.Error](err); n != 1 || !ok ||
+		refused.Code != api.CodeUnauthorized {
+		t.Errorf("after the revocation: %d of %d parts, %v", n, all, err)
+	}
+}

@@ -1,0 +1,180 @@
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// accepted publishes the start of an execution and records it.
+func (r *rig) accepted(n int, change ...func(*store.Record)) {
+	r.t.Helper()
+	sequence := r.message(stream.StartMessage(execution.Start{
+		ID:         id(n),
+		AccountID:  "acme",
+		WorkflowID: "wf",
+		NodeID:     "node",
+		Queue:      execution.DefaultQueue,
+		Payload:    execution.Payload{Kind: execution.JSON, Body: []byte("{}")},
+	}))
+	r.records(store.Batch{
+		New: []store.Record{
+			record(id(n), append(change, func(rec *store.Record) {
+				rec.StreamSequence = sequence
+			})...),
+		},
+	})
+}
+
+// cancellations creates the bucket, as an executor does when it starts.
+func (r *rig) cancellations() {
+	r.t.Helper()
+	r.check(stream.EnsureCancellations(r.t.Context(), r.JetStream, stream.DefaultSettings))
+}
+
+// An execution that no runner has received is canceled immediately and never starts; for one that a
+// runner has received, cancellation is only requested.
+func TestCancel(t *testing.T) {
+	r := start(t)
+	r.cancellations()
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	begun, hold := make(chan string, 10), make(chan struct{})
+	defer close(hold)
+	r.accepted(1)
+	stop := r.group("g", begun, hold)
+	<-begun
+	r.post("/queues/default/pause", "").is(200)
+	r.accepted(2)
+
+	running := decode[api.Execution](r.post("/executions/"+id(1)+"/cancel", "").is(200))
+	if running.Status != "queued" || running.CancelRequestedAt.IsZero() {
+		t.Errorf("one that runs: %+v", running)
+	}
+	again := decode[api.Execution](r.post("/executions/"+id(1)+"/cancel", "").is(200))
+	if !again.CancelRequestedAt.Equal(running.CancelRequestedAt) {
+		t.Errorf("asked again: %+v", again)
+	}
+	waiting := decode[api.Execution](r.post("/executions/"+id(2)+"/cancel", "").is(200))
+	if waiting.Status != "canceled" || waiting.FinishedAt.IsZero() {
+		t.Errorf("one that waits: %+v", waiting)
+	}
+	r.post("/executions/"+id(2)+"/cancel", "").refused(409, api.CodeAlreadyEnded)
+	r.post("/executions/"+id(9)+"/cancel", "").refused(404, api.CodeNotFound)
+	// A later report changes nothing.
+	r.records(store.Batch{Progress: []execution.Progress{{
+		ID: id(2), Queue: "default", WorkflowID: "wf", Status: execution.Succeeded, At: time.Now(),
+	}}})
+	list := decode[api.List[api.Execution]](r.get("/executions?status=canceled").is(200))
+	if len(list.Items) != 1 || list.Items[0].ExecutionID != id(2) {
+		t.Errorf("canceled: %+v", list.Items)
+	}
+	r.post("/queues/default/resume", "").is(200)
+	stop()
+	r.accepted(3)
+	free := make(chan struct{})
+	close(free)
+	r.group("later", begun, free)
+	if got := <-begun; got != "later "+id(3) {
+		t.Errorf("%s began", got)
+	}
+	if n := r.audited("execution.cancel"); n != 2 {
+		t.Errorf("%d entries of the audit, want one for each execution", n)
+	}
+}
+
+func (r *rig) audited(action string) (n int) {
+	r.t.Helper()
+	entries, err := r.store.ListAudit(r.t.Context(), store.AuditFilter{}, store.AuditPosition{},
+		1_000)
+	r.check(err)
+	for _, e := range entries {
+		if e.Action == action {
+			n++
+		}
+	}
+	return n
+}
+
+// In bulk, by ID or by workflow, finished executions are skipped.
+func TestCancelMany(t *testing.T) {
+	r := start(t)
+	r.cancellations()
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	for n := range 6 {
+		r.accepted(n)
+	}
+	r.records(store.Batch{
+		Progress: []execution.Progress{
+			{ID: id(0), Queue: "default", WorkflowID: "wf", Status: execution.Failed, At: epoch},
+		},
+	})
+	if got := decode[api.Canceled](r.post("/executions/cancel",
+		fmt.Sprintf(`{"ids":[%q,%q,%q]}`, id(0), id(1), id(99))).is(200)); got != (api.Canceled{
+		Canceled: 1,
+	}) {
+		t.Errorf("by IDs: %+v", got)
+	}
+	if got := decode[api.Canceled](r.post("/executions/cancel",
+		`{"workflowId":"wf"}`).is(200)); got != (api.Canceled{Canceled: 4}) {
+		t.Errorf("of the workflow: %+v", got)
+	}
+	if got := decode[api.Canceled](r.post("/executions/cancel",
+		`{"workflowId":"wf"}`).is(200)); got != (api.Canceled{}) {
+		t.Errorf("again: %+v", got)
+	}
+	for _, body := range []string{
+		`{}`, `{"ids":[],"workflowId":"wf"}`, `{"since":"2026-01-01T00:00:00Z"}`,
+	} {
+		r.post("/executions/cancel", body).refused(422, api.CodeInvalid)
+	}
+	if got := r.post("/executions/"+id(1)+"/replay", "").is(200); got.status != 200 {
+		t.Error("a canceled execution cannot be replayed")
+	}
+	r.post("/executions/"+id(2)+"/requeue", "").is(200)
+}
+
+// A cancellation begun by a process that stopped is completed by another one. If the bucket or the
+// database was restored from an older copy, it gets what it lacks from the other.
+func TestCancelIsSettled(t *testing.T) {
+	r := start(t)
+	r.cancellations()
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	r.accepted(1)
+	r.accepted(2)
+	r.accepted(3, func(rec *store.Record) {
+		rec.Status, rec.CancelRequestedAt, rec.FinishedAt, rec.AcceptedAt = execution.Canceled,
+			time.Now(), time.Now(), time.Now()
+	})
+	// The process was killed after the first step.
+	_, err := r.store.RequestCancel(t.Context(), []string{id(1)}, time.Now(), nil)
+	r.check(err)
+	bucket, err := r.JetStream.KeyValue(t.Context(), stream.CancellationsBucket)
+	r.check(err)
+	// The database was lost after this.
+	r.check(stream.PutCancellation(t.Context(), bucket, id(2), time.Now()))
+	ctx, cancel := context.WithCancel(t.Context())
+	settled := make(chan struct{})
+	go func() { operate.CompleteCancellations(ctx, r.operate, time.Hour); close(settled) }()
+	defer func() { cancel(); <-settled }()
+	for n := 1; n <= 2; n++ {
+		eventually(t, func() bool {
+			got, err := r.store.Get(t.Context(), id(n))
+			return err == nil && got.Status == execution.Canceled
+		})
+	}
+	for n := 1; n <= 3; n++ {
+		if _, err := bucket.Get(t.Context(), id(n)); err != nil {
+			t.Errorf("the bucket has no key of %d: %v", n, err)
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package apiserver
+
+import (
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// Config holds the dependencies of the API, which the API does not own. A field is required unless
+// its comment describes its zero value.
+type Config struct {
+	// Operate executes the calls.
+	Operate *operate.Service
+
+	// SignIn authenticates operators.
+	SignIn *signin.SignIn
+
+	// Origins lists the origins, like https://app.example.com, of pages that may call the API with
+	// a key. nil means none.
+	Origins []string
+
+	// Done ends the event streams when it is closed. It is closed at the beginning of a shutdown,
+	// which would otherwise wait for them. nil means never.
+	Done <-chan struct{}
+
+	// KeepAlive is the interval at which an event stream without events sends a comment to keep the
+	// connection alive. 0 means 15 s.
+	KeepAlive time.Duration
+
+	// Log receives one log event for each request.
+	Log logrus.FieldLogger
+}
+
+const defaultKeepAlive = 15 * time.Second

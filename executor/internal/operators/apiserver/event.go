@@ -1,0 +1,93 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/requestlog"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// observed logs one event per request, and responds if a handler panics.
+func (s *server) observed(next http.Handler) http.Handler {
+	noting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requestlog.FromContext(r.Context()).Fields["method"] = knownMethod(r.Method)
+		// Responses may contain tokens.
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		next.ServeHTTP(w, r)
+	})
+	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, newProblem(api.CodeInternal, ""))
+	})
+	return requestlog.Handler(s.Log, "API call", noting, failed, s.level)
+}
+
+// idFields lists the log fields that hold IDs sent by clients.
+var idFields = []string{"node_id", "account_id", "workflow_id", "execution_id"}
+
+func (s *server) level(_ *http.Request, e *requestlog.Event) logrus.Level {
+	theirFault := e.Status() >= http.StatusBadRequest && e.Status() < http.StatusInternalServerError
+	for _, name := range idFields {
+		// In an invalid request, an ID may be any text.
+		id, _ := e.Fields[name].(string)
+		if theirFault || !execution.ValidName(id) || operate.HoldsToken(id) ||
+			s.SignIn.IsSecret(id) {
+			delete(e.Fields, name)
+		}
+	}
+	if e.Status() >= http.StatusInternalServerError {
+		return logrus.WarnLevel
+	}
+	return logrus.InfoLevel
+}
+
+// noteProblem records the problem that the client receives in the log event. The cause is recorded
+// only for a 5xx.
+func noteProblem(ctx context.Context, p *problem, cause error) {
+	e := requestlog.FromContext(ctx)
+	e.Fields["code"] = p.Code
+	if p.Status >= http.StatusInternalServerError {
+		e.Err = errors.Join(e.Err, cause)
+	}
+}
+
+// answer responds with a problem where huma is not involved.
+func answer(w http.ResponseWriter, r *http.Request, p *problem) {
+	noteProblem(r.Context(), p, nil)
+	p.write(w)
+}
+
+// knownMethod returns the method, or "other" for an unknown one: text invented by a client must not
+// be logged.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodOptions:
+		return method
+	default:
+		return "other"
+	}
+}
+
+// noteOperation is a middleware that records the call's name and IDs in the log event.
+func noteOperation(ctx huma.Context, next func(huma.Context)) {
+	fields, op := requestlog.FromContext(ctx.Context()).Fields, ctx.Operation()
+	fields["operation"] = op.OperationID
+	fields["node_id"] = ctx.Param("nodeId")
+	switch op.Tags[0] {
+	case tagAccounts:
+		fields["account_id"] = ctx.Param("id")
+	case tagWorkflows, tagTriggers:
+		fields["workflow_id"] = ctx.Param("id")
+	case tagExecutions:
+		fields["execution_id"] = ctx.Param("id")
+	}
+	next(ctx)
+}

@@ -1,0 +1,228 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/requestlog"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// writeTimeout is how long a write to an event stream may block because the client does not read.
+const writeTimeout = 10 * time.Second
+
+// eventsAtOnce is the maximum number of records looked up for one write, so that the first of many
+// events are sent soon.
+const eventsAtOnce = 100
+
+func (s *server) routeEvents(to huma.API) {
+	route(to, call{
+		method:  http.MethodGet,
+		path:    "/executions/stream",
+		id:      "stream-executions",
+		tag:     tagExecutions,
+		summary: "Watch executions",
+		description: "Server-sent events: `event: execution`, with an `id`, and as `data` the " +
+			"record in one line, each time one changes. A stream begins with an `id` of its own, " +
+			"before any event. Changes that follow each other closely may come as one. A stream " +
+			"ends when its client is too slow, when changes may have been missed, when the key " +
+			"is revoked or expires, when the console's session ends or is signed out, and when " +
+			"the executor stops. Connect again with the last `id` as `Last-Event-ID`: what " +
+			"changed since then comes first, some of it again. After too many changes, or " +
+			"another executor's start, it begins with `event: gap`: ask for the list once for " +
+			"what was missed.",
+		codes: []string{api.CodeTooManyStreams},
+		responses: map[string]*huma.Response{"200": {
+			Description: "Events, until one side ends the stream. The schema is that of an " +
+				"event's data, from which generators make its type.",
+			Content: map[string]*huma.MediaType{
+				"text/event-stream": {Schema: schemaOf[api.Execution](to)},
+			},
+		}},
+	}, s.streamExecutions)
+}
+
+// watchInput selects the executions to watch, and where to resume.
+type watchInput struct {
+	OfAccount
+	WorkflowID  string `query:"workflowId" doc:"Selects the executions of this workflow."`
+	LastEventID string `header:"Last-Event-ID" doc:"The id of the last event that the client received. Absent: the changes from now on are sent."`
+}
+
+// after returns the time of the last event that the client received, or the zero time if there was
+// none.
+func (in *watchInput) after() (time.Time, error) {
+	if in.LastEventID == "" {
+		return time.Time{}, nil
+	}
+	micros, err := strconv.ParseInt(in.LastEventID, 10, 64)
+	if err != nil || micros <= 0 {
+		return time.Time{}, invalid(api.FieldError{
+			Field:   "Last-Event-ID",
+			Problem: "must be an id of this stream",
+		})
+	}
+	return time.UnixMicro(micros), nil
+}
+
+func (s *server) streamExecutions(
+	ctx context.Context, caller operate.Caller, in *watchInput,
+) (*huma.StreamResponse, error) {
+	after, err := in.after()
+	if err != nil {
+		return nil, err
+	}
+	// Start watching before the client learns that the stream is open, so that no change after that
+	// is missed.
+	watching, err := s.Operate.Watch(ctx, caller, after)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(c huma.Context) {
+		defer watching.Cancel()
+		_, w, _ := humahttprouter.Unwrap(c)
+		header := w.Header()
+		header.Set("Content-Type", "text/event-stream")
+		header.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer events
+		err := s.sendEvents(ctx, eventWriter{w, http.NewResponseController(w)}, watching, in)
+		if !errors.Is(err, errStreamEnded) {
+			requestlog.FromContext(ctx).Err = err
+		}
+	}}, nil
+}
+
+// errStreamEnded is the normal end of a stream: for example, the client has disconnected or is too
+// slow, or the executor is shutting down.
+var errStreamEnded = errors.New("the event stream has ended")
+
+func (s *server) sendEvents(
+	ctx context.Context, to eventWriter, watching operate.Watching, in *watchInput,
+) error {
+	begin := "retry: 1000\n"
+	if in.LastEventID == "" || !watching.Complete {
+		// Allows resuming before the first event.
+		begin += fmt.Sprintf("id: %d\n", watching.Since.UnixMicro())
+	}
+	begin += "\n"
+	if !watching.Complete {
+		begin += "event: gap\ndata: {}\n\n"
+	}
+	if err := to.write(begin); err != nil {
+		return err
+	}
+	for _, batch := range watching.Before {
+		if err := s.sendBatch(ctx, to, batch, in); err != nil {
+			return err
+		}
+	}
+	keepAlive := time.NewTicker(s.KeepAlive)
+	defer keepAlive.Stop()
+	var over <-chan time.Time
+	if end := signin.End(ctx); !end.IsZero() {
+		timer := time.NewTimer(time.Until(end))
+		defer timer.Stop()
+		over = timer.C
+	}
+	for {
+		select {
+		case <-s.Done:
+			return errStreamEnded
+		case <-ctx.Done():
+			return errStreamEnded
+		case <-watching.Ended:
+			return errStreamEnded
+		case <-over:
+			return errStreamEnded
+		case <-keepAlive.C:
+			if signin.SignedOut(ctx) {
+				return errStreamEnded
+			}
+			if err := to.write(": keep-alive\n\n"); err != nil {
+				return err
+			}
+		case batch, open := <-watching.Changed:
+			if !open {
+				return errStreamEnded
+			}
+			if err := s.sendBatch(ctx, to, batch, in); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *server) sendBatch(
+	ctx context.Context, to eventWriter, batch operate.Batch, in *watchInput,
+) error {
+	for chunk := range slices.Chunk(batch.IDs, eventsAtOnce) {
+		events, err := s.executionEvents(ctx, batch.At, chunk, in)
+		if err == nil && events != "" {
+			err = to.write(events)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// executionEvents returns the events for the given records, oldest first.
+func (s *server) executionEvents(
+	ctx context.Context, at time.Time, ids []string, in *watchInput,
+) (string, error) {
+	if signin.SignedOut(ctx) {
+		return "", errStreamEnded
+	}
+	changed, err := s.Operate.Changed(ctx, signin.Caller(ctx), ids, in.AccountID, in.WorkflowID)
+	if refused, ok := errors.AsType[*operate.Error](err); ok &&
+		refused.Code == api.CodeUnauthorized {
+		return "", errStreamEnded // the key has been revoked meanwhile
+	}
+	if err != nil {
+		return "", err
+	}
+	var events strings.Builder
+	for _, batch := range changed {
+		line, err := encodePlain(batch.Execution)
+		if err != nil {
+			return "", err
+		}
+		_, _ = fmt.Fprintf(&events, "id: %d\nevent: execution\ndata: ", at.UnixMicro())
+		events.Write(line)
+		events.WriteString("\n\n")
+	}
+	return events.String(), nil
+}
+
+// eventWriter writes a response of unlimited length.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+// write writes and flushes text with a separate deadline, because the server's deadline is meant
+// for responses of limited length.
+func (e eventWriter) write(text string) error {
+	// If deadlines are not supported, there is none to extend.
+	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_, err := e.w.Write([]byte(text))
+	if err == nil {
+		err = e.control.Flush()
+	}
+	_ = e.control.SetWriteDeadline(time.Time{})
+	if err != nil {
+		return errStreamEnded
+	}
+	return nil
+}

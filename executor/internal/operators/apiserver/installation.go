@@ -1,0 +1,192 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+// routeInstallation adds the calls that do not concern individual workflows.
+func (s *server) routeInstallation(to huma.API) {
+	register(to, call{
+		method: http.MethodGet, path: "/public-url", id: "check-public-url", tag: tagInstallation,
+		summary: "Check the public URL",
+		description: "The executor sends a signed request there, which starts nothing and uses " +
+			"up nobody's rate limit, and which only an ingress of this installation can answer. " +
+			"It follows no redirect.",
+	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.PublicURL, error) {
+		return s.Operate.CheckPublicURL(ctx, caller)
+	})
+	register(to, call{
+		method:      http.MethodGet,
+		path:        "/members",
+		id:          "list-members",
+		tag:         tagInstallation,
+		least:       operate.Admin,
+		summary:     "List the executors and ingresses that run",
+		description: "With their versions, and with the keys that they can open secrets with.",
+	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.Members, error) {
+		return s.Operate.Members(ctx, caller)
+	})
+	register(to, call{
+		method:  http.MethodGet,
+		path:    "/size",
+		id:      "get-size",
+		tag:     tagInstallation,
+		least:   operate.Admin,
+		summary: "Get the size of the installation",
+		description: "The size of the database, how many workflows there are, and the requests " +
+			"of each hour of the last 7 days. `hookstart admin size` adds what NATS holds, and " +
+			"says how far each limit is.",
+	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.Size, error) {
+		return s.Operate.Size(ctx, caller)
+	})
+	register(to, call{
+		method: http.MethodGet, path: "/queues", id: "list-queues", tag: tagInstallation,
+		summary: "List the queues",
+		description: "What waits in each queue that a workflow names, and which groups of " +
+			"runners take it. By name. Accounts may share a queue: what waits is counted of all " +
+			"of them.",
+	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Queue], error) {
+		return s.Operate.Queues(ctx, caller, in.AccountID, in.page())
+	})
+	s.routeQueues(to)
+	register(to, call{
+		method:  http.MethodGet,
+		path:    "/audit",
+		id:      "list-audit",
+		tag:     tagInstallation,
+		least:   operate.Admin,
+		summary: "List who changed what",
+		description: "The newest first. Each change of accounts, workflows, tokens, senders and " +
+			"keys has exactly one entry, and each sign-in to the console. What was confirmed " +
+			"before the call is in it. All filters must match.",
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		Paging
+		Actor      string    `query:"actor" doc:"Selects the entries whose actor has this ID, name or kind."`
+		AccountID  string    `query:"accountId" doc:"Selects the entries about this account."`
+		WorkflowID string    `query:"workflowId" doc:"Selects the entries about this workflow."`
+		Since      time.Time `query:"since" doc:"Selects the entries of this time or later."`
+		Until      time.Time `query:"until" doc:"Selects the entries before this time."`
+	},
+	) (api.List[api.AuditEntry], error) {
+		return s.Operate.Audit(ctx, caller, operate.AuditFilter{
+			Actor:      in.Actor,
+			AccountID:  in.AccountID,
+			WorkflowID: in.WorkflowID,
+			Since:      in.Since,
+			Until:      in.Until,
+		}, in.page())
+	})
+}
+
+// QueueName is the path parameter of a queue.
+type QueueName struct {
+	Queue string `path:"queue" pattern:"^[A-Za-z0-9_-]{1,64}$" example:"default"`
+}
+
+// routeQueues adds the calls that change queues.
+func (s *server) routeQueues(to huma.API) {
+	const sharing = "A key for one account may do so with a queue that its workflows alone name."
+	register(to, call{
+		method:  http.MethodPost,
+		path:    "/queues/{queue}/pause",
+		id:      "pause-queue",
+		tag:     tagInstallation,
+		summary: "Pause a queue",
+		description: "From the answer on, no group of the queue is handed anything new, a group " +
+			"that is made later neither: executions are accepted, and wait. What runs goes on. " +
+			"Without `until`, or a body, it holds until the queue is resumed. " +
+			sharing,
+		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		QueueName
+		Body *api.PauseQueue
+	},
+	) (api.Queue, error) {
+		var until time.Time
+		if in.Body != nil {
+			until = in.Body.Until
+		}
+		return s.Operate.PauseQueue(ctx, caller, in.Queue, until)
+	})
+	register(to, call{
+		method:  http.MethodPost,
+		path:    "/queues/{queue}/resume",
+		id:      "resume-queue",
+		tag:     tagInstallation,
+		summary: "Resume a queue",
+		description: "Its groups get what waits, the oldest first. One that is not paused stays " +
+			"as it is. " + sharing,
+		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
+	}, func(ctx context.Context, caller operate.Caller, in *QueueName) (api.Queue, error) {
+		return s.Operate.ResumeQueue(ctx, caller, in.Queue)
+	})
+	s.routeQueueStreams(to)
+	register(to, call{
+		method:  http.MethodPut,
+		path:    "/queues/{queue}/groups/{group}",
+		id:      "put-queue-group",
+		tag:     tagInstallation,
+		summary: "Limit a group of runners",
+		description: "How many of its executions are out at all its members together. It holds " +
+			"for a group that is made later, too. With fewer than are out now, those go on, and " +
+			"no further one is handed out until enough have ended. " + sharing,
+		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		QueueName
+		Group string `path:"group" pattern:"^[A-Za-z0-9_-]{1,64}$" example:"main"`
+		Body  api.PutQueueGroup
+	},
+	) (api.QueueGroup, error) {
+		return s.Operate.SetQueueGroup(ctx, caller, in.Queue, in.Group, in.Body.MaxInFlight)
+	})
+}
+
+// routeQueueStreams adds the calls that move a queue to its own stream and back.
+func (s *server) routeQueueStreams(to huma.API) {
+	register(to, call{
+		method:  http.MethodPut,
+		path:    "/queues/{queue}/stream",
+		id:      "put-queue-stream",
+		tag:     tagInstallation,
+		least:   operate.Admin,
+		summary: "Give a queue a stream of its own",
+		description: "Its starts, rejections and reports are stored in streams of their own from " +
+			"the answer on. Nothing acknowledged is lost, nothing runs twice, and repeats of " +
+			"deliveries from before are recognised; for seconds at most, requests are answered " +
+			"503. What waits in the shared stream is run from there. Called again, it changes " +
+			"the settings. It answers when the move is complete.",
+		codes: []string{
+			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed, api.CodeIngressTooOld,
+			api.CodeStreamFull, api.CodeQueueMoves,
+		},
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		QueueName
+		Body api.PutQueueStream
+	},
+	) (api.Queue, error) {
+		return s.Operate.SetQueueStream(ctx, caller, in.Queue, in.Body)
+	})
+	registerBare(to, call{
+		method:  http.MethodDelete,
+		path:    "/queues/{queue}/stream",
+		id:      "delete-queue-stream",
+		tag:     tagInstallation,
+		least:   operate.Admin,
+		summary: "Move a queue back to the shared stream",
+		description: "The opposite of giving it a stream of its own, with the same promises. " +
+			"What waits in its own stream is run from there; the stream is deleted when all that " +
+			"it holds has expired. A queue that has none stays as it is.",
+		codes: []string{
+			api.CodeNotFound, api.CodeNotConfirmed, api.CodeStreamFull, api.CodeQueueMoves,
+		},
+	}, func(ctx context.Context, caller operate.Caller, in *QueueName) error {
+		return s.Operate.DropQueueStream(ctx, caller, in.Queue)
+	})
+}

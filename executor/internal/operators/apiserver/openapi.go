@@ -1,0 +1,274 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// Tags of the calls.
+const (
+	tagAccounts   = "Accounts and plans"
+	tagWorkflows  = "Workflows"
+	tagTriggers   = "Triggers"
+	tagExecutions = "Executions"
+
+	tagAccess       = "Access"
+	tagInstallation = "Installation"
+	tagDeadLetters  = "Dead letters"
+)
+
+const (
+	maxBodyBytes = 1 << 20
+	bodyTimeout  = 30 * time.Second
+)
+
+const securityScheme = "token"
+
+// humaConfig returns huma's default configuration, but without the additional pages, which load
+// scripts from other sites, and without the schemas' paths and the links to them.
+func humaConfig() huma.Config {
+	config := huma.DefaultConfig("hookstart: the operators' API", "1")
+	config.CreateHooks = nil
+	config.RejectUnknownQueryParameters = true // a filter with a typo would match everything
+	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
+	config.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
+	config.Info.Description = "Accounts, workflows with their webhook triggers, and executions. " +
+		"A viewer reads, without tokens; an editor also changes workflows, reruns and requeues; " +
+		"an admin also changes accounts and keys. A key that sees one account does not find what " +
+		"belongs to another. A change that was answered without an error is in force at every " +
+		"process, from the very next request. Every call can fail with `" + api.CodeUnauthorized +
+		"`, `" + api.CodeForbidden + "`, `" +
+		api.CodeInvalid + "`, `" + api.CodeUnavailable + "` or `" + api.CodeInternal + "`."
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		securityScheme: {
+			Type:        "http",
+			Scheme:      "bearer",
+			Description: "The executor's admin token, or a key.",
+		},
+	}
+	// The URL is relative to the document's.
+	config.Servers = []*huma.Server{{URL: "/"}}
+	config.Security = []map[string][]string{{securityScheme: {}}}
+	config.Tags = []*huma.Tag{
+		{Name: tagAccounts, Description: "Who owns workflows, and what they may do."},
+		{Name: tagWorkflows, Description: "What webhooks start."},
+		{
+			Name:        tagTriggers,
+			Description: "The webhook trigger nodes of a workflow: URLs, tokens, sample payloads.",
+		},
+		{Name: tagExecutions, Description: "What was started, and how it ended."},
+		{Name: tagAccess, Description: "Keys: who may call the API, and what they may do and see."},
+		{Name: tagInstallation, Description: "What all workflows share."},
+		{
+			Name: tagDeadLetters,
+			Description: "Failed executions, and messages that were put aside, until an operator " +
+				"requeues them.",
+		},
+	}
+	return config
+}
+
+func openAPIDocument(document *huma.OpenAPI) []byte {
+	text, err := json.Marshal(document)
+	if err != nil {
+		panic(err) // a programming error, which would show at every start
+	}
+	// huma writes patternDescription, which it uses in errors, next to the pattern. OpenAPI does
+	// not define this member, and linters reject it.
+	return patternDescription.ReplaceAll(text, nil)
+}
+
+// patternDescription matches this member of a schema, which is never the only one.
+var patternDescription = regexp.MustCompile(
+	`"patternDescription":"[^"]*",|,"patternDescription":"[^"]*"`,
+)
+
+// call describes one call of the API.
+type call struct {
+	method, path string // path without root
+	id           string // operationId
+	tag          string
+	summary      string
+	description  string
+	codes        []string // codes of its problems, in addition to those of all calls
+	responses    map[string]*huma.Response
+	status       int   // status of a success; 0 means 200, or 204 without a body
+	anyBody      bool  // the body may be any JSON; the handler validates it
+	maxBody      int64 // maximum length of the body, in bytes; 0 means maxBodyBytes
+	// least is the lowest role that may make the call; operate checks it again. "" means Viewer for
+	// GET, otherwise Editor.
+	least operate.Role
+}
+
+// leastRole returns the lowest role that may make the call.
+func (c call) leastRole() operate.Role {
+	switch {
+	case c.least != "":
+		return c.least
+	case c.method == http.MethodGet:
+		return operate.Viewer
+	default:
+		return operate.Editor
+	}
+}
+
+// forRole returns a middleware that answers 403 to callers with a lower role, before the request is
+// read. Otherwise a caller who may not make the call could get a 422 about its body.
+func forRole(least operate.Role) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		if err := signin.Caller(ctx.Context()).Has(least); err != nil {
+			r, w, _ := humahttprouter.Unwrap(ctx)
+			answer(w, r, problemOf(err))
+			return
+		}
+		next(ctx)
+	}
+}
+
+// register adds a call that responds with a T.
+func register[I, T any](
+	to huma.API, c call, handle func(context.Context, operate.Caller, *I) (T, error),
+) {
+	type output struct{ Body T }
+	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*output, error) {
+		body, err := handle(ctx, caller, in)
+		return &output{body}, err
+	})
+}
+
+// registerPut adds a call that creates or replaces a T. It responds with 201 or 200, respectively.
+func registerPut[I, T any](
+	to huma.API, c call,
+	handle func(context.Context, operate.Caller, *I) (operate.PutResult[T], error),
+) {
+	type output struct {
+		Status int
+		Body   T
+	}
+	c.responses = map[string]*huma.Response{"201": response[T](to, "Created")}
+	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*output, error) {
+		put, err := handle(ctx, caller, in)
+		return &output{statusOf(put.Created), put.Value}, err
+	})
+}
+
+func statusOf(created bool) int {
+	if created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
+
+// registerBare adds a call that responds without a body.
+func registerBare[I any](
+	to huma.API, c call, handle func(context.Context, operate.Caller, *I) error,
+) {
+	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*struct{}, error) {
+		return nil, handle(ctx, caller, in)
+	})
+}
+
+// route adds a call that responds with an O, in huma's form. handle may return any error; problemOf
+// converts it to a problem.
+func route[I, O any](
+	to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error),
+) {
+	op := huma.Operation{
+		Method: c.method, Path: root + c.path, OperationID: c.id, Tags: []string{c.tag},
+		Summary: c.summary, Description: c.description, DefaultStatus: c.status,
+		// huma considers a body of exactly the maximum length truncated.
+		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyBody,
+		Responses: c.responses, Middlewares: huma.Middlewares{forRole(c.leastRole())},
+	}
+	if c.maxBody > 0 {
+		op.MaxBodyBytes = c.maxBody + 1
+	}
+	if op.Responses == nil {
+		op.Responses = map[string]*huma.Response{}
+	}
+	if c.anyBody {
+		op.RequestBody = &huma.RequestBody{}
+	}
+	codes := append([]string{
+		api.CodeUnauthorized, api.CodeForbidden, api.CodeInvalid, api.CodeUnavailable,
+		api.CodeInternal,
+	}, c.codes...)
+	if _, ok := any(new(I)).(conditional); ok {
+		codes = append(codes, api.CodeChangedSince)
+	}
+	for _, code := range codes {
+		op.Errors = append(op.Errors, problemKinds[code].status)
+	}
+	huma.Register(to, op, func(ctx context.Context, in *I) (*O, error) {
+		var out *O
+		var err error
+		if only, ok := any(in).(conditional); ok {
+			ctx, err = only.limit(ctx)
+		}
+		if err == nil {
+			out, err = handle(ctx, signin.Caller(ctx), in)
+		}
+		if err != nil {
+			p := problemOf(err)
+			noteProblem(ctx, p, err)
+			return nil, p
+		}
+		return out, nil
+	})
+	if c.anyBody { // huma describes raw bytes as a binary file
+		op.RequestBody.Content["application/json"].Schema = &huma.Schema{
+			Description: "Any JSON value.",
+		}
+	}
+	if replaced, created := op.Responses["200"], c.responses["201"]; created != nil {
+		created.Headers = replaced.Headers
+	}
+	describeProblems(op.Responses, codes)
+}
+
+// describeProblems documents the codes of each status, and the header Retry-After where it can
+// occur.
+func describeProblems(responses map[string]*huma.Response, codes []string) {
+	byStatus, again := map[string][]string{}, map[string]bool{}
+	for _, code := range codes {
+		status := strconv.Itoa(problemKinds[code].status)
+		again[status] = again[status] || problemKinds[code].retryAfter > 0
+		if text := "`" + code + "`"; !slices.Contains(byStatus[status], text) {
+			byStatus[status] = append(byStatus[status], text)
+		}
+	}
+	for status, list := range byStatus {
+		response := responses[status]
+		if response == nil {
+			continue
+		}
+		slices.Sort(list)
+		response.Description = strings.Join(list, ", ")
+		if again[status] {
+			response.Headers = map[string]*huma.Param{"Retry-After": {
+				Description: "Seconds.", Schema: &huma.Schema{Type: huma.TypeInteger},
+			}}
+		}
+	}
+}
+
+// response describes a success other than the default one.
+func response[T any](group huma.API, description string) *huma.Response {
+	return &huma.Response{
+		Description: description,
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: schemaOf[T](group)}},
+	}
+}

@@ -1,0 +1,23 @@
+package apiserver
+
+import "github.com/hookstart/hookstart/executor/internal/operators/operate"
+
+// Paging selects a page of a list. It is exported because huma only fills embedded structs that are
+// exported.
+type Paging struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"The maximum number of items of the page."`
+	Cursor string `query:"cursor" doc:"The nextCursor of the previous page. Absent: the first page."`
+}
+
+// OfAccount selects the account of a list's items.
+type OfAccount struct {
+	AccountID string `query:"accountId" doc:"Selects the items of this account. Absent: the items of all accounts that the caller may see."`
+}
+
+// Listing is the input of most lists.
+type Listing struct {
+	Paging
+	OfAccount
+}
+
+func (in Paging) page() operate.Page { return operate.Page{Limit: in.Limit, Cursor: in.Cursor} }

@@ -1,0 +1,137 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+// patchType is the media type of a patch. A body with any other type is read as a patch, too.
+const patchType = "application/merge-patch+json"
+
+// patchBody is the input of a call with a JSON merge patch (RFC 7396).
+type patchBody struct {
+	RawBody []byte `contentType:"application/json"`
+}
+
+// patcher applies patches to a T, which holds the settings of a resource.
+type patcher[T any] struct {
+	schemas huma.Registry
+	schema  *huma.Schema
+	// whole lists the members that a patch replaces as a whole: objects in them are not merged.
+	whole []string
+}
+
+func newPatcher[T any](to huma.API, whole ...string) patcher[T] {
+	schemas := to.OpenAPI().Components.Schemas
+	return patcher[T]{schemas, schemas.Schema(reflect.TypeFor[T](), true, ""), whole}
+}
+
+// apply returns a function that applies a patch to a T, and validates the result like the body of a
+// PUT.
+func (p patcher[T]) apply(patch []byte) func(*T) error {
+	return func(document *T) error {
+		before, err := json.Marshal(document)
+		if err != nil {
+			return err
+		}
+		var form any // for validation: the body must be one JSON text in UTF-8
+		if err := readJSON(patch, &form); err != nil {
+			return invalid(api.FieldError{Field: "body", Problem: err.Error()})
+		}
+		if _, ok := form.(map[string]any); !ok {
+			return invalid(api.FieldError{
+				Field:   "body",
+				Problem: "must be a JSON object with the members to change",
+			})
+		}
+		after, err := mergePatch(before, patch, p.whole)
+		if err != nil {
+			return invalid(api.FieldError{Field: "body", Problem: err.Error()})
+		}
+		return p.read(after, document)
+	}
+}
+
+func (p patcher[T]) read(text []byte, into *T) error {
+	var form any
+	if err := readJSON(text, &form); err != nil {
+		return invalid(api.FieldError{Field: "body", Problem: err.Error()})
+	}
+	found := &huma.ValidateResult{}
+	path := huma.NewPathBuffer(nil, 0)
+	path.Push("body")
+	huma.Validate(p.schemas, p.schema, path, huma.ModeWriteToServer, form, found)
+	if len(found.Errors) > 0 {
+		fields := make([]api.FieldError, len(found.Errors))
+		for i, err := range found.Errors {
+			fields[i] = humaField(err)
+		}
+		return invalid(fields...)
+	}
+	var result T
+	if err := readJSON(text, &result); err != nil {
+		return invalid(api.FieldError{Field: "body", Problem: err.Error()})
+	}
+	*into = result
+	return nil
+}
+
+// mergePatch applies a patch to a JSON text: members that are null are removed, objects are merged,
+// and any other value replaces the current one. The members in whole are never merged.
+func mergePatch(target, patch []byte, whole []string) ([]byte, error) {
+	var changes, members map[string]json.RawMessage
+	if json.Unmarshal(patch, &changes) != nil || changes == nil {
+		return patch, nil //nolint:nilerr // a patch that is not an object replaces the target
+	}
+	if json.Unmarshal(target, &members) != nil || members == nil {
+		members = map[string]json.RawMessage{}
+	}
+	for name, value := range changes {
+		switch {
+		case bytes.Equal(bytes.TrimSpace(value), []byte("null")):
+			delete(members, name)
+		case slices.Contains(whole, name):
+			members[name] = value
+		default:
+			merged, err := mergePatch(members[name], value, nil)
+			if err != nil {
+				return nil, err
+			}
+			members[name] = merged
+		}
+	}
+	return json.Marshal(members)
+}
+
+// routePatch adds a call that patches the settings T of a resource. The body may omit any member of
+// T.
+func routePatch[T, I, O any](
+	to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error),
+) {
+	c.method, c.anyBody = http.MethodPatch, true
+	c.description += " The body is a JSON merge patch (RFC 7396): what it does not name stays, " +
+		"and null takes a member away. " +
+		"`" + patchType +
+		"` and `application/json` count the same. With the `ETag` of an earlier answer as " +
+		"`If-Match`, only that version is changed."
+	c.codes = append(c.codes, api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed)
+	route(to, c, handle)
+	schemas := to.OpenAPI().Components.Schemas
+	part := *schemas.SchemaFromRef(schemas.Schema(reflect.TypeFor[T](), true, "").Ref)
+	part.Required = nil
+	to.OpenAPI().Paths[root+c.path].Patch.RequestBody = &huma.RequestBody{
+		Required: true,
+		Content: map[string]*huma.MediaType{
+			patchType: {Schema: &part}, "application/json": {Schema: &part},
+		},
+	}
+}

@@ -1,0 +1,309 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+// problemType is the URL prefix of problem types. A problem's code follows as the fragment, which
+// is an anchor in the README.
+const problemType = "https://github.com/hookstart/hookstart#"
+
+// problemKind holds what all problems with the same code have in common.
+type problemKind struct {
+	status int
+	title  string
+	detail string // used if a problem has no other detail
+	// retryAfter is the time, in seconds, after which the same call can succeed. 0 means that it
+	// cannot.
+	retryAfter int64
+}
+
+// problemKinds is the only mapping of codes to statuses.
+var problemKinds = map[string]problemKind{
+	api.CodeUnauthorized:     {status: http.StatusUnauthorized, title: "Unauthorized"},
+	api.CodeForbidden:        {status: http.StatusForbidden, title: "Forbidden"},
+	api.CodeNotFound:         {status: http.StatusNotFound, title: "Not found"},
+	api.CodeMethodNotAllowed: {status: http.StatusMethodNotAllowed, title: "Method not allowed"},
+	api.CodeInvalid:          {status: http.StatusUnprocessableEntity, title: "Invalid"},
+	api.CodeBodyTooLarge: {
+		status: http.StatusRequestEntityTooLarge, title: "Body too large",
+		detail: fmt.Sprintf("A body may have %d bytes at most.", maxBodyBytes),
+	},
+	api.CodePlanLimitExceeded: {
+		status: http.StatusForbidden, title: "Plan limit exceeded",
+		detail: "The account's plan allows no further active workflow. Deactivate another one, " +
+			"or change the plan.",
+	},
+	api.CodeWebhooksNotInPlan: {
+		status: http.StatusForbidden, title: "Webhooks not in plan",
+		detail: "The account's plan has no webhook triggers. Change the plan.",
+	},
+	api.CodeSamplePayloadMissing: {
+		status: http.StatusConflict, title: "Sample payload missing",
+		detail: "The trigger node has no sample payload to run on. Configure one first.",
+	},
+	api.CodeTooManyTokens: {
+		status: http.StatusConflict, title: "Too many tokens",
+		detail: fmt.Sprintf("%d tokens of this trigger node are valid. Wait until one expires, "+
+			"or rotate with keepOldForSeconds 0 to end them all.", operate.MaxTokens),
+	},
+	api.CodeTooManySecrets: {
+		status: http.StatusConflict, title: "Too many secrets",
+		detail: fmt.Sprintf("%d secrets of this sender work. Delete one, or add the new one with "+
+			"endOthersAfterSeconds 0 to end them all.", operate.MaxSecrets),
+	},
+	api.CodeTooManyStreams: {
+		status:     http.StatusTooManyRequests,
+		title:      "Too many streams",
+		retryAfter: 5,
+	},
+	api.CodeLastSecret: {
+		status: http.StatusConflict, title: "Last secret",
+		detail: "Without it no request could be verified. Add another secret first, or remove " +
+			"the sender.",
+	},
+	api.CodeIngressTooOld: {
+		status: http.StatusConflict, title: "Ingress too old",
+		detail: "An ingress that runs is of a version that does not know this setting, and would " +
+			"act against it. Upgrade all ingresses, and repeat the call.",
+	},
+	api.CodeQueueMoves: {
+		status: http.StatusConflict, title: "Queue moves",
+		detail: "The queue is on the way to a stream of its own, or back. Repeat the call when " +
+			"it has moved.",
+	},
+	api.CodeStreamFull: {status: http.StatusConflict, title: "Stream full"},
+	api.CodeSecretsKeyMissing: {
+		status: http.StatusConflict, title: "Secrets key missing",
+		detail: "There is no key to seal the secret with. Give the executors and ingresses " +
+			"--secrets-key-file: hookstart admin secrets-key makes a key.",
+	},
+	api.CodeSenderCannotSign:    {status: http.StatusConflict, title: "Sender cannot sign"},
+	api.CodeEndpointUnreachable: {status: http.StatusBadGateway, title: "Endpoint unreachable"},
+	api.CodeNotFailed: {
+		status: http.StatusConflict, title: "Not failed",
+		detail: "Only an execution that has failed can be requeued.",
+	},
+	api.CodeInputExpired: {
+		status: http.StatusConflict, title: "Input expired",
+		detail: "The stream no longer has the original message, so its body cannot run again. " +
+			"Ask the sender to send it again, or run the trigger on its sample payload.",
+	},
+	api.CodeAccountNotEmpty: {
+		status: http.StatusConflict, title: "Account not empty",
+		detail: "The account has workflows or keys. Delete or move the workflows, and revoke the " +
+			"keys, first.",
+	},
+	api.CodeChangedSince: {
+		status: http.StatusPreconditionFailed, title: "Changed since",
+		detail: "It is not the version any more that If-Match names, or it exists already and " +
+			"If-None-Match is *. Read it again, and decide anew.",
+	},
+	api.CodeNotFinished: {
+		status: http.StatusConflict, title: "Not finished",
+		detail: "Only an execution that has ended can be replayed.",
+	},
+	api.CodeAlreadyEnded: {
+		status: http.StatusConflict, title: "Already ended",
+		detail: "The execution has ended, so it cannot be canceled.",
+	},
+	api.CodeBodyNotKept: {
+		status: http.StatusConflict, title: "Body not kept",
+		detail: "The body of this rejected request was not read, or is not what its Content-Type " +
+			"says, so nothing can be started on it. Ask the sender to send it again.",
+	},
+	api.CodeRefused: {
+		status: http.StatusConflict, title: "Refused",
+		detail: "The database still refuses the contents of the message.",
+	},
+	api.CodeUndecodable: {
+		status: http.StatusConflict, title: "Undecodable",
+		detail: "A message that cannot be decoded cannot run. It leaves the list when it is old " +
+			"enough.",
+	},
+	api.CodeNotEmpty: {
+		status: http.StatusConflict, title: "Not empty",
+		detail: "A backup is restored into an installation in which nothing was done yet.",
+	},
+	api.CodeNotConfirmed: {
+		status:     http.StatusServiceUnavailable,
+		title:      "Not confirmed",
+		retryAfter: 1,
+	},
+	api.CodeUnavailable: {
+		status: http.StatusServiceUnavailable, title: "Unavailable", retryAfter: 1,
+		detail: "NATS or the database cannot be reached now. If the call was a change, it may or " +
+			"may not be stored.",
+	},
+	api.CodeInternal: {
+		status: http.StatusInternalServerError, title: "Internal error",
+		detail: "The call failed. The executor's log says why.",
+	},
+}
+
+// problem is an api.Problem with the methods that huma requires of an error response.
+type problem struct {
+	api.Problem
+}
+
+// newProblem returns a problem with a code. An empty detail means the code's default.
+func newProblem(code, detail string, fields ...api.FieldError) *problem {
+	kind := problemKinds[code]
+	if detail == "" {
+		detail = kind.detail
+	}
+	return &problem{api.Problem{
+		Type:       problemType + code,
+		Title:      kind.title,
+		Status:     kind.status,
+		Detail:     detail,
+		Code:       code,
+		Retryable:  kind.retryAfter > 0,
+		RetryAfter: kind.retryAfter,
+		Errors:     fields,
+	}}
+}
+
+// GetStatus implements huma.StatusError.
+func (p *problem) GetStatus() int { return p.Status }
+
+// GetHeaders implements huma.HeadersError.
+func (p *problem) GetHeaders() http.Header {
+	if p.RetryAfter == 0 {
+		return nil
+	}
+	return http.Header{"Retry-After": {strconv.FormatInt(p.RetryAfter, 10)}}
+}
+
+// ContentType implements huma.ContentTypeFilter.
+func (*problem) ContentType(string) string { return "application/problem+json" }
+
+func (p *problem) write(w http.ResponseWriter) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings, numbers and booleans always marshal
+	}
+	w.Header().Set("Content-Type", p.ContentType(""))
+	maps.Copy(w.Header(), p.GetHeaders())
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(text)
+}
+
+// problemOf converts an error of a call to the problem that the client receives.
+func problemOf(err error) *problem {
+	if known, ok := errors.AsType[*problem](err); ok {
+		return known
+	}
+	failed, ok := errors.AsType[*operate.Error](err)
+	if !ok {
+		return newProblem(api.CodeInternal, "")
+	}
+	if len(failed.Fields) > 0 {
+		return invalid(failed.Fields...)
+	}
+	p := newProblem(failed.Code, failed.Detail)
+	if failed.Final {
+		p.Retryable, p.RetryAfter = false, 0
+	}
+	return p
+}
+
+func invalid(fields ...api.FieldError) *problem {
+	texts := make([]string, len(fields))
+	for i, f := range fields {
+		texts[i] = f.Field + ": " + f.Problem
+	}
+	return newProblem(api.CodeInvalid, strings.Join(texts, "; "), fields...)
+}
+
+// setUpHuma sets huma's global variables, which apply to all APIs of a process. It must be called
+// before the first call is registered.
+var setUpHuma = sync.OnceFunc(func() {
+	huma.ErrorFormatter = sprintf
+	huma.ValidateStrictCasing = true // a member AccountID is unknown: only accountId is valid
+	huma.NewErrorWithContext = problemOfHuma
+	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+		return problemOfHuma(nil, status, message, errs...)
+	}
+})
+
+// sprintf is like fmt.Sprintf, but formats float64 values without an exponent: 1000000, not 1e+06.
+func sprintf(format string, args ...any) string {
+	for i, arg := range args {
+		if number, ok := arg.(float64); ok {
+			args[i] = strconv.FormatFloat(number, 'f', -1, 64)
+		}
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// problemOfHuma converts huma's error about a request to a problem. Errors of handlers are
+// converted by problemOf.
+func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+	var p *problem
+	if status == http.StatusRequestEntityTooLarge {
+		p = newProblem(api.CodeBodyTooLarge, "")
+	} else {
+		var fields []api.FieldError
+		for _, err := range errs {
+			fields = append(fields, humaField(err))
+		}
+		if len(fields) == 0 {
+			fields = []api.FieldError{{Field: "body", Problem: message}}
+		}
+		p = invalid(fields...)
+	}
+	if ctx != nil {
+		noteProblem(ctx.Context(), p, nil)
+	}
+	return p
+}
+
+// humaField returns the error of a field by its name in the API, without a prefix such as "body.",
+// and without its value, which may be secret.
+func humaField(err error) api.FieldError {
+	var detailer huma.ErrorDetailer
+	if !errors.As(err, &detailer) {
+		return api.FieldError{Field: "body", Problem: "cannot be read"}
+	}
+	detail := detailer.ErrorDetail()
+	location, what := detail.Location, detail.Message
+	if name, missing := missingProperty(what); missing {
+		location, what = location+"."+name, "is required"
+	}
+	if strings.HasPrefix(location, "query.") && what == "unknown query parameter" {
+		what = "is no parameter of this call; " + root + "/openapi.json lists them"
+	}
+	if strings.HasPrefix(what, "invalid date/time") { // followed by the layout in Go's notation
+		what = "must be a time like 2026-01-31T12:00:00Z; a + in it is %2B in a URL"
+	}
+	for _, place := range []string{"body.", "query.", "path.", "header."} {
+		if field, ok := strings.CutPrefix(location, place); ok {
+			location = field
+			break
+		}
+	}
+	return api.FieldError{Field: location, Problem: what}
+}
+
+// missingProperty extracts the name of the missing property from huma's message about the object
+// that lacks it.
+func missingProperty(message string) (name string, missing bool) {
+	before, after, _ := strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
+	rest, begins := strings.CutPrefix(message, before)
+	name, ends := strings.CutSuffix(rest, after)
+	return name, begins && ends
+}

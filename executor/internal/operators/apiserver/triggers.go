@@ -1,0 +1,136 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+const triggerPath = "/workflows/{id}/triggers/{nodeId}"
+
+func (s *server) routeTriggers(to huma.API) {
+	register(to, call{
+		method:      http.MethodGet,
+		path:        triggerPath,
+		id:          "get-trigger",
+		tag:         tagTriggers,
+		summary:     "Show a trigger node's settings",
+		description: "With its URL and its tokens in clear.",
+		codes:       []string{api.CodeNotFound},
+	}, func(ctx context.Context, caller operate.Caller, in *TriggerID) (api.Trigger, error) {
+		return s.Operate.Trigger(ctx, caller, in.ID, in.NodeID)
+	})
+	settings := newPatcher[api.TriggerSettings](to, "samplePayload", "filter", "answer")
+	type output struct{ Body api.Trigger }
+	routePatch[api.TriggerSettings](to, call{
+		path:        triggerPath,
+		id:          "patch-trigger",
+		tag:         tagTriggers,
+		summary:     "Change a trigger node's settings",
+		description: "`If-Match` takes the `ETag` of its workflow.",
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		TriggerChange
+		patchBody
+	},
+	) (*output, error) {
+		t, err := s.Operate.PatchTrigger(ctx, caller, in.ID, in.NodeID, settings.apply(in.RawBody))
+		return &output{t}, err
+	})
+	register(to, call{
+		method:      http.MethodPut,
+		path:        triggerPath + "/sample-payload",
+		id:          "put-sample-payload",
+		tag:         tagTriggers,
+		summary:     "Set the sample payload",
+		description: "The body is the payload: any JSON value, at most 512 KiB. Reruns run on it.",
+		codes:       []string{api.CodeNotFound, api.CodeBodyTooLarge},
+		anyBody:     true,
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		TriggerID
+		RawBody []byte `contentType:"application/json"`
+	},
+	) (api.Trigger, error) {
+		return s.Operate.SetSamplePayload(ctx, caller, in.ID, in.NodeID, in.RawBody)
+	})
+	register(to, call{
+		method:  http.MethodPost,
+		path:    triggerPath + "/rotate-token",
+		id:      "rotate-token",
+		tag:     tagTriggers,
+		summary: "Make a new token",
+		description: "The tokens so far work for `keepOldForSeconds` longer, or as long as they " +
+			"would have if that is shorter. Without a body they end at once. Each call makes " +
+			"another token: do not repeat it blindly.",
+		codes: []string{
+			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManyTokens, api.CodeNotConfirmed,
+		},
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		TriggerChange
+		Body *api.RotateToken
+	},
+	) (api.Trigger, error) {
+		var keepOld time.Duration
+		if in.Body != nil {
+			keepOld = time.Duration(in.Body.KeepOldForSeconds) * time.Second
+		}
+		return s.Operate.RotateToken(ctx, caller, in.ID, in.NodeID, keepOld)
+	})
+	s.routeTries(to)
+}
+
+// routeTries adds the calls that test a trigger node.
+func (s *server) routeTries(to huma.API) {
+	register(to, call{
+		method:  http.MethodPost,
+		path:    triggerPath + "/rerun",
+		id:      "rerun-trigger",
+		tag:     tagTriggers,
+		summary: "Start an execution on the sample payload",
+		description: "Neither the plan nor `active` keeps it from starting: a workflow can be " +
+			"tried before it is activated.",
+		codes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
+	}, func(ctx context.Context, caller operate.Caller, in *TriggerID) (api.Started, error) {
+		return s.Operate.RerunTrigger(ctx, caller, in.ID, in.NodeID)
+	})
+	register(to, call{
+		method:  http.MethodPost,
+		path:    triggerPath + "/send-test",
+		id:      "send-test",
+		tag:     tagTriggers,
+		summary: "Post to the webhook URL as the sender would",
+		description: "The executor posts the sample payload, or what is given, to the public " +
+			"URL, signed with the sender's newest secret, which nobody sees. Refusals of the " +
+			"endpoint are answers, too: `status` and `code` say them.",
+		codes: []string{
+			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeSamplePayloadMissing,
+			api.CodeSenderCannotSign, api.CodeSecretsKeyMissing, api.CodeEndpointUnreachable,
+		},
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		TriggerID
+		Body *api.SendTest
+	},
+	) (api.SentTest, error) {
+		var test api.SendTest
+		if in.Body != nil {
+			test = *in.Body
+		}
+		return s.Operate.SendTest(ctx, caller, in.ID, in.NodeID, test)
+	})
+}
+
+// TriggerID holds the path parameters of a trigger node.
+type TriggerID struct {
+	WorkflowID
+	NodeID string `path:"nodeId" doc:"The trigger node's ID." example:"webhook"`
+}
+
+// TriggerChange is the input of a call that changes a trigger node: its path and a precondition.
+type TriggerChange struct {
+	TriggerID
+	OnlyIf
+}

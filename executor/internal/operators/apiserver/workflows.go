@@ -1,0 +1,177 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+func (s *server) routeWorkflows(to huma.API) {
+	register(to, call{
+		method: http.MethodGet, path: "/workflows", id: "list-workflows", tag: tagWorkflows,
+		summary: "List the workflows", description: "By ID; of one account, or of all.",
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		Paging
+		AccountID string `query:"accountId" doc:"Selects the workflows of this account."`
+	},
+	) (api.List[api.Workflow], error) {
+		return s.Operate.Workflows(ctx, caller, operate.WorkflowFilter{AccountID: in.AccountID},
+			in.page())
+	})
+	route(to, call{
+		method: http.MethodGet, path: "/workflows/{id}", id: "get-workflow", tag: tagWorkflows,
+		summary: "Show a workflow", codes: []string{api.CodeNotFound},
+	}, func(ctx context.Context, caller operate.Caller, in *WorkflowID) (*taggedWorkflow, error) {
+		w, err := s.Operate.Workflow(ctx, caller, in.ID)
+		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
+	})
+	route(to, call{
+		method: http.MethodPut, path: "/workflows/{id}", id: "put-workflow", tag: tagWorkflows,
+		summary: "Create or replace a workflow",
+		description: "A new one is inactive; of one that exists, `active` stays as it is. A " +
+			"trigger node that stays keeps its tokens; one that is left out is deleted with " +
+			"them. With the `ETag` of an earlier answer as `If-Match`, only the workflow that it " +
+			"is of is replaced, so that nobody's change is undone unseen. With `If-None-Match: " +
+			"*`, none is replaced. Only an inactive workflow can move to another account.",
+		codes:     []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+		responses: map[string]*huma.Response{"201": response[api.Workflow](to, "Created")},
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		WorkflowChange
+		OnlyNew
+		Body api.PutWorkflow
+	},
+	) (*taggedWorkflow, error) {
+		put, err := s.Operate.PutWorkflow(ctx, caller, in.ID, in.Body, in.IfNoneMatch != "")
+		return &taggedWorkflow{statusOf(put.Created), tagOf(put.Value), put.Value}, err
+	})
+	workflow := newPatcher[api.PutWorkflow](to)
+	routePatch[api.PutWorkflow](to, call{
+		path:    "/workflows/{id}",
+		id:      "patch-workflow",
+		tag:     tagWorkflows,
+		summary: "Change a workflow",
+		description: "`triggers` is replaced as a whole: a node that stays keeps its tokens and " +
+			"its sample payload, one that is left out is deleted.",
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		WorkflowChange
+		patchBody
+	},
+	) (*taggedWorkflow, error) {
+		w, err := s.Operate.PatchWorkflow(ctx, caller, in.ID, workflow.apply(in.RawBody))
+		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
+	})
+	registerBare(to, call{
+		method:      http.MethodDelete,
+		path:        "/workflows/{id}",
+		id:          "delete-workflow",
+		tag:         tagWorkflows,
+		summary:     "Delete a workflow",
+		description: "With its tokens and sample payloads. The records of its executions stay.",
+		codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
+	}, func(ctx context.Context, caller operate.Caller, in *WorkflowChange) error {
+		return s.Operate.DeleteWorkflow(ctx, caller, in.ID)
+	})
+	s.routeActive(to)
+}
+
+// routeActive adds the calls that activate and deactivate a workflow.
+func (s *server) routeActive(to huma.API) {
+	route(to, call{
+		method:      http.MethodPost,
+		path:        "/workflows/{id}/activate",
+		id:          "activate-workflow",
+		tag:         tagWorkflows,
+		summary:     "Activate a workflow",
+		description: "Its webhooks start executions, from the very next request. Idempotent.",
+		codes: []string{
+			api.CodeNotFound, api.CodePlanLimitExceeded, api.CodeWebhooksNotInPlan,
+			api.CodeNotConfirmed,
+		},
+	},
+		func(ctx context.Context, caller operate.Caller, in *WorkflowChange) (*taggedWorkflow,
+			error,
+		) {
+			w, err := s.Operate.Activate(ctx, caller, in.ID)
+			return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
+		})
+	route(to, call{
+		method:      http.MethodPost,
+		path:        "/workflows/{id}/deactivate",
+		id:          "deactivate-workflow",
+		tag:         tagWorkflows,
+		summary:     "Deactivate a workflow",
+		description: "Its webhooks start nothing, from the very next request. Idempotent.",
+		codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
+	},
+		func(ctx context.Context, caller operate.Caller, in *WorkflowChange) (*taggedWorkflow,
+			error,
+		) {
+			w, err := s.Operate.Deactivate(ctx, caller, in.ID)
+			return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
+		})
+}
+
+// WorkflowID is the path parameter of a workflow.
+type WorkflowID struct {
+	ID string `path:"id" doc:"The workflow's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"orders"`
+}
+
+// WorkflowChange is the input of a call that changes a workflow: its path and a precondition.
+type WorkflowChange struct {
+	WorkflowID
+	OnlyIf
+}
+
+// OnlyIf is the precondition of a call that changes a workflow.
+type OnlyIf struct {
+	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The workflow is changed only if it still is that version."`
+}
+
+// OnlyNew is the precondition of a call that must not replace anything.
+type OnlyNew struct {
+	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With the value *, a workflow is created but an existing one is not replaced."`
+}
+
+// conditional is implemented by inputs with an If-Match. route calls it before the handler.
+type conditional interface {
+	limit(ctx context.Context) (context.Context, error)
+}
+
+func (c *OnlyIf) limit(ctx context.Context) (context.Context, error) {
+	version, err := versionOf(c.IfMatch)
+	return operate.IfUpdatedAt(ctx, version), err
+}
+
+// taggedWorkflow is a response with the workflow's ETag, for the If-Match of later calls.
+type taggedWorkflow struct {
+	Status int
+	ETag   string `header:"ETag" doc:"The version of the workflow, for If-Match."`
+	Body   api.Workflow
+}
+
+// tagOf returns the time of a workflow's last change as an entity tag.
+func tagOf(w api.Workflow) string { return fmt.Sprintf("\"%x\"", w.UpdatedAt.UnixMicro()) }
+
+// versionOf parses an entity tag returned by tagOf. For "" it returns the zero time.
+func versionOf(tag string) (time.Time, error) {
+	if tag == "" {
+		return time.Time{}, nil
+	}
+	digits, isTag := strings.CutPrefix(strings.TrimSuffix(tag, `"`), `"`)
+	micros, err := strconv.ParseInt(digits, 16, 64)
+	if err != nil || !isTag || micros <= 0 {
+		return time.Time{}, invalid(api.FieldError{
+			Field:   "If-Match",
+			Problem: "must be one ETag of this workflow, as an earlier answer had it",
+		})
+	}
+	return time.UnixMicro(micros), nil
+}

@@ -1,0 +1,105 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// accountList is the template data of the accounts page.
+type accountList struct {
+	listPage
+	Rows  []quota
+	Plans []planChoice
+}
+
+// planChoice is a plan in a form's list.
+type planChoice struct {
+	ID, Text string
+	Selected bool // selected by default in the form for a new account
+}
+
+func (c *Console) accountList(r *http.Request) (list accountList, err error) {
+	ctx := r.Context()
+	if list.Plans, err = c.planChoices(ctx); err != nil {
+		return list, err
+	}
+	found, at, err := askList(r, url.Values{}, nil,
+		func(p operate.Page) (api.List[api.Account], error) {
+			return c.Operate.Accounts(ctx, signin.Caller(ctx), "", p)
+		})
+	if err != nil {
+		return list, err
+	}
+	list.listPage = at
+	list.Rows, err = c.quotas(ctx, found)
+	return list, err
+}
+
+// maxPlans is the maximum number of plans in a form's list.
+const maxPlans = 1000
+
+func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
+	plans, err := c.Operate.Plans(ctx, signin.Caller(ctx), "", operate.Page{Limit: maxPlans})
+	choices := make([]planChoice, 0, len(plans.Items))
+	for _, plan := range plans.Items {
+		limit := rateText(plan.RateLimit)
+		text := plan.ID + ": "
+		switch most := plan.MaxActiveWebhookWorkflows; {
+		case !plan.WebhookTriggers:
+			text += "no webhook triggers"
+		case most == nil:
+			text += "any number active, " + limit + " per workflow" + bytesText(plan)
+		case *most == 1:
+			text += "1 active, " + limit + bytesText(plan)
+		default:
+			text += count(*most) + " active, " + limit + " per workflow" + bytesText(plan)
+		}
+		choices = append(choices, planChoice{ID: plan.ID, Text: text, Selected: plan.Default})
+	}
+	if !slices.ContainsFunc(choices, func(c planChoice) bool { return c.Selected }) {
+		for i := range choices {
+			choices[i].Selected = choices[i].ID == "free"
+		}
+	}
+	return choices, err
+}
+
+// bytesText describes a plan's limit on bytes per day in decimal units, as operators configure it.
+func bytesText(plan api.Plan) string {
+	if plan.BytesPerDay == nil {
+		return ""
+	}
+	n, unit := *plan.BytesPerDay, " bytes"
+	for _, larger := range [...]string{" KB", " MB", " GB", " TB"} {
+		if n < 1000 || n%1000 != 0 {
+			break
+		}
+		n, unit = n/1000, larger
+	}
+	return ", " + count(n) + unit + " a day"
+}
+
+// rateText describes a rate limit briefly.
+func rateText(limit api.RateLimit) string {
+	text := plural(limit.Requests, "request")
+	switch limit.WindowSeconds {
+	case 1:
+		return text + "/s"
+	case 60:
+		return text + "/min"
+	case 3600:
+		return text + "/h"
+	}
+	if limit.WindowSeconds < 60 {
+		return fmt.Sprintf("%s per %d s", text, limit.WindowSeconds)
+	}
+	return text + " per " + duration(time.Duration(limit.WindowSeconds)*time.Second)
+}

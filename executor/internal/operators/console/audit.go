@@ -1,0 +1,126 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// auditList is the template data of the audit page.
+type auditList struct {
+	listPage
+	Filter    auditFilter
+	Spans     []span
+	Accounts  []choice // suggestions for the filter
+	Workflows []choice
+	Rows      []auditRow
+}
+
+// auditFilter is the filter of the page. Empty fields do not filter.
+type auditFilter struct {
+	Actor, Account, Workflow, Within string
+}
+
+// Any reports whether any field is set.
+func (f auditFilter) Any() bool { return f != auditFilter{} }
+
+func auditFilterOf(query url.Values) (f auditFilter, ignored []string) {
+	read := filterReader{query: query}
+	f = auditFilter{
+		Actor:    read.text("actor"),
+		Account:  read.text("account"),
+		Workflow: read.text("workflow"),
+		Within:   read.within(auditSpans),
+	}
+	return f, read.ignored
+}
+
+// query returns the filter as the query of a link.
+func (f auditFilter) query() url.Values {
+	return queryOf(map[string]string{
+		"actor":    f.Actor,
+		"account":  f.Account,
+		"workflow": f.Workflow,
+		"within":   f.Within,
+	})
+}
+
+// auditRow is an audit entry in the list.
+type auditRow struct {
+	api.AuditEntry
+	Who  string // name of the actor, for display
+	Same string // URL of the list of all entries with this actor
+	What []changeText
+	More int // number of changed fields that are not shown
+}
+
+// changeText is the change of a field as text. An empty text means that the field was not set.
+type changeText struct {
+	Field, From, To string
+	Execution       bool // To is the ID of an execution
+}
+
+// maxShownChanges is the maximum number of changed fields shown in a row.
+const maxShownChanges = 12
+
+func (c *Console) auditList(r *http.Request) (list auditList, err error) {
+	ctx := r.Context()
+	filter, ignored := auditFilterOf(r.URL.Query())
+	found, at, err := askList(r, filter.query(), ignored,
+		func(p operate.Page) (api.List[api.AuditEntry], error) {
+			return c.Operate.Audit(ctx, signin.Caller(ctx), operate.AuditFilter{
+				Actor:      filter.Actor,
+				AccountID:  filter.Account,
+				WorkflowID: filter.Workflow,
+				Since:      beginOf(filter.Within),
+			}, p)
+		})
+	if err != nil {
+		return list, err
+	}
+	list = auditList{listPage: at, Filter: filter, Spans: auditSpans}
+	for _, entry := range found {
+		list.Rows = append(list.Rows, auditRowOf(entry))
+	}
+	list.Workflows, list.Accounts, err = c.suggestions(ctx)
+	return list, err
+}
+
+func auditRowOf(entry api.AuditEntry) auditRow {
+	row := auditRow{
+		AuditEntry: entry,
+		Who:        cmp.Or(entry.Actor.Name, entry.Actor.ID, entry.Actor.Kind),
+	}
+	row.Same = "/audit?" + url.Values{
+		"actor": {cmp.Or(entry.Actor.ID, entry.Actor.Name, entry.Actor.Kind)},
+	}.Encode()
+	for _, change := range entry.Changes[:min(len(entry.Changes), maxShownChanges)] {
+		row.What = append(row.What, changeText{
+			Field:     change.Field,
+			From:      changeValue(change.From),
+			To:        changeValue(change.To),
+			Execution: change.Field == "executionId",
+		})
+	}
+	row.More = len(entry.Changes) - len(row.What)
+	return row
+}
+
+// changeValue returns a value as text, or "" for nil.
+func changeValue(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return cmp.Or(value, "“”")
+	case float64: // encoding/json decodes all numbers to float64
+		return fmt.Sprint(int64(value))
+	default:
+		return fmt.Sprint(value)
+	}
+}

@@ -1,0 +1,167 @@
+package console
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// countTimeout is the maximum time that the database may take to count for a page. After that, the
+// page is shown without the chart.
+const countTimeout = time.Second
+
+// chartHeight is the height of the scale in the chart's units.
+const chartHeight = 40
+
+// chart is a stacked bar chart over time, oldest bar first. A bar is one unit wide; the scale from
+// 0 to Top is chartHeight high.
+type chart struct {
+	Parts   []part // categories that are counted; the first is the lowest part of a bar
+	Bars    []bar
+	Step    time.Duration // time that a bar covers
+	Max     int64         // total of the tallest bar
+	Missing bool          // the database was too slow
+}
+
+// part is a category that a chart counts.
+type part struct {
+	Name  string
+	Class string // CSS class that sets its colour
+	Total int64
+}
+
+type bar struct {
+	X     int
+	At    time.Time
+	Total int64
+	Parts []barPart // parts with a count above 0
+}
+
+// Text returns a human-readable description of a bar's values.
+func (b bar) Text() string {
+	if b.Total == 0 {
+		return "none"
+	}
+	texts := make([]string, len(b.Parts))
+	for i, p := range b.Parts {
+		texts[i] = count(p.N) + " " + p.Name
+	}
+	return strings.Join(texts, ", ")
+}
+
+type barPart struct {
+	part
+	N         int64
+	Y, Height float64
+}
+
+// Width returns the width of the chart in the chart's units.
+func (c chart) Width() int { return len(c.Bars) }
+
+// Seconds returns the number of seconds that a bar covers.
+func (c chart) Seconds() int64 { return int64(c.Step / time.Second) }
+
+// Top returns the upper end of the scale: a round number that no bar exceeds.
+func (c chart) Top() int64 {
+	if c.Max <= 1 {
+		return 1
+	}
+	power := int64(1)
+	for power <= (c.Max-1)/10 {
+		power *= 10
+	}
+	for _, digit := range []int64{2, 4, 6, 8} {
+		if digit*power >= c.Max {
+			return digit * power
+		}
+	}
+	return 10 * power
+}
+
+// Half returns the value in the middle of the scale, or 0 if Top is 1.
+func (c chart) Half() int64 { return c.Top() / 2 }
+
+// Middle returns the height of Half in the chart's units.
+func (chart) Middle() int { return chartHeight / 2 }
+
+// Empty reports whether all counts are 0.
+func (c chart) Empty() bool { return c.Max == 0 }
+
+// draw returns a chart with n bars from first on. counts holds n counts for each part, keyed by the
+// part's name. draw also sets the totals of parts.
+func draw(
+	first time.Time, step time.Duration, n int, parts []part, counts map[string][]int64,
+) chart {
+	drawn := chart{Parts: parts, Bars: make([]bar, n), Step: step}
+	for i := range parts {
+		parts[i].Total = sum(counts[parts[i].Name])
+	}
+	for at := range drawn.Bars {
+		bar := bar{X: at, At: first.Add(time.Duration(at) * step)}
+		for _, p := range parts {
+			if of := counts[p.Name]; of != nil && of[at] > 0 {
+				bar.Parts = append(bar.Parts, barPart{part: p, N: of[at]})
+				bar.Total += of[at]
+			}
+		}
+		drawn.Bars[at], drawn.Max = bar, max(drawn.Max, bar.Total)
+	}
+	scale := float64(drawn.Top())
+	for at := range drawn.Bars {
+		top := float64(chartHeight)
+		for i := range drawn.Bars[at].Parts {
+			p := &drawn.Bars[at].Parts[i]
+			p.Height = float64(p.N) / scale * chartHeight
+			top -= p.Height
+			p.Y = max(0, top)
+		}
+	}
+	return drawn
+}
+
+func sum(counts []int64) (total int64) {
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}
+
+// activity is a chart of executions by status, with totals.
+type activity struct {
+	chart
+	Total, Failed, Rejected int64
+}
+
+// activity counts the executions that match a filter in each of the last steps, up to now.
+func (c *Console) activity(
+	ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration,
+) (activity, error) {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	counted, err := c.Operate.Activity(ctx, signin.Caller(ctx), filter, steps, step)
+	if err != nil && ctx.Err() != nil {
+		return activity{chart: chart{Missing: true}}, nil
+	}
+	if err != nil {
+		return activity{}, err
+	}
+	started, failed, rejected := make([]int64, steps), make([]int64, steps), make([]int64, steps)
+	for i, n := range counted {
+		started[i] = max(0, n.Total-n.Failed-n.Rejected) // the counts are from different moments
+		failed[i], rejected[i] = n.Failed, n.Rejected
+	}
+	parts := []part{
+		{Name: "accepted", Class: "started"},
+		{Name: "failed", Class: "failed"},
+		{Name: "rejected", Class: "rejected"},
+	}
+	drawn := activity{chart: draw(counted[0].At, step, steps, parts, map[string][]int64{
+		"accepted": started, "failed": failed, "rejected": rejected,
+	})}
+	drawn.Failed, drawn.Rejected = parts[1].Total, parts[2].Total
+	drawn.Total = parts[0].Total + drawn.Failed + drawn.Rejected
+	return drawn, nil
+}

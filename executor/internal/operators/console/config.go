@@ -1,0 +1,24 @@
+package console
+
+import (
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// Config holds the dependencies of the console, which the console does not own. A field is required
+// unless its comment describes its zero value.
+type Config struct {
+	// Operate provides the data shown on the pages.
+	Operate *operate.Service
+
+	// SignIn authenticates operators. Pages also call the API below /api/, which must use the same
+	// SignIn.
+	SignIn *signin.SignIn
+	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
+	DemoQueue string
+
+	// Log receives one event per request.
+	Log logrus.FieldLogger
+}

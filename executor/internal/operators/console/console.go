@@ -1,0 +1,97 @@
+// Package console is the operators' user interface in the browser: pages rendered by the server,
+// with JavaScript that calls the operators' API. Browsers load nothing from other hosts.
+package console
+
+import (
+	"net/http"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// Console serves the pages. It is safe for concurrent use.
+type Console struct {
+	Config
+	assets  assets
+	pages   map[reader]func() pages
+	handler http.Handler
+}
+
+// New returns a Console.
+func New(config Config) *Console {
+	c := &Console{Config: config, assets: loadAssets()}
+	c.pages = parseForAll(c.assets.path)
+	otherSite := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, http.StatusForbidden, "Refused", "The request came from another site.")
+	})
+	c.handler = c.observed(secured(c.SignIn.SameOrigin(c.routes(), otherSite)))
+	return c
+}
+
+// ServeHTTP serves every path except those of the API.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
+
+func (c *Console) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET "+c.assets.path+"/", c.assets)
+	mux.HandleFunc("GET /favicon.ico", http.NotFound) // pages link to their icon
+	mux.HandleFunc("GET /sign-in", c.showSignIn)
+	mux.HandleFunc("POST /sign-in", c.doSignIn)
+	mux.HandleFunc("POST /sign-out", c.signOut)
+	mux.HandleFunc("GET /sign-in/provider", c.toProvider)
+	mux.HandleFunc("GET "+signin.CallbackPath, c.fromProvider)
+	for pattern, handle := range map[string]http.HandlerFunc{
+		"GET /{$}": show(c, "overview", page{Title: "Overview", Section: "overview"},
+			c.overview),
+		"GET /workflows": show(c, "workflows", page{Title: "Workflows", Section: "workflows"},
+			c.workflowList),
+		"GET /new-workflow": show(c, "new-workflow",
+			page{Title: "New workflow", Section: "workflows"}, c.newWorkflow),
+		"GET /workflows/{id}":  c.showWorkflow,
+		"GET /executions":      c.listExecutions,
+		"GET /executions/{id}": c.showExecution,
+		"GET /dead-letters": show(c, "dead-letters",
+			page{Title: "Dead letters", Section: "dead-letters"}, c.deadLetterList),
+		"GET /queues": show(c, "queues", page{Title: "Queues", Section: "queues"},
+			c.queueList),
+		"GET /refusals": show(c, "refusals", page{Title: "Refusals", Section: "refusals"},
+			c.allRefusals),
+		"GET /accounts": show(c, "accounts", page{Title: "Accounts", Section: "accounts"},
+			c.accountList),
+		"GET /keys": show(c, "keys", page{Title: "Keys", Section: "keys"}, c.keyList),
+		"GET /audit": show(c, "audit", page{Title: "Audit", Section: "audit"},
+			c.auditList),
+
+		"POST /fragments/filter":     c.tryFilter,
+		"GET /fragments/execution":   c.executionFragment,
+		"GET /fragments/executions":  fragment(c, "fragment", "newest", c.newestRows),
+		"GET /fragments/numbers":     fragment(c, "fragment", "numbers", c.numbers),
+		"GET /fragments/plan-change": c.planChangeFragment,
+		"GET /fragments/queues":      fragment(c, "queues", "queue-rows", c.queueList),
+		"GET /fragments/reach": fragment(c, "fragment", "reach",
+			func(r *http.Request) (api.PublicURL, error) {
+				// The check may take seconds.
+				return c.Operate.CheckPublicURL(r.Context(), signin.Caller(r.Context()))
+			}),
+		"GET /fragments/refusals": fragment(c, "fragment", "refusals",
+			func(r *http.Request) (refusals, error) {
+				return c.refusals(r.Context(), r.URL.Query().Get("workflow"))
+			}),
+		"GET /fragments/workflow": c.workflowFragment,
+		"/":                       c.unknown,
+	} {
+		mux.HandleFunc(pattern, c.signedIn(handle))
+	}
+	return mux
+}
+
+func (c *Console) unknown(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		c.fail(w, r, http.StatusMethodNotAllowed, "Method not allowed",
+			"Pages are read-only. Send changes to the operators' API, below /api/v1.")
+		return
+	}
+	c.fail(w, r, http.StatusNotFound, "There is no such page",
+		"The address may be mistyped, or the page's subject was deleted.")
+}

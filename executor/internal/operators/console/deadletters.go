@@ -1,0 +1,91 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// deadLetterList is the template data of the dead letters page.
+type deadLetterList struct {
+	listPage
+	Filter    deadLetterFilter
+	Workflows []choice // suggestions for the filter
+	Rows      []deadLetterRow
+}
+
+// deadLetterFilter is the filter of the page. Empty fields do not filter.
+type deadLetterFilter struct {
+	Workflow, Reason, Within string
+}
+
+// Any reports whether any field is set.
+func (f deadLetterFilter) Any() bool { return f != deadLetterFilter{} }
+
+func deadLetterFilterOf(query url.Values) (f deadLetterFilter, ignored []string) {
+	read := filterReader{query: query}
+	f = deadLetterFilter{
+		Workflow: read.text("workflow"),
+		Reason:   query.Get("reason"),
+		Within:   read.within(spans),
+	}
+	return f, read.ignored
+}
+
+// query returns the filter as the query of a link.
+func (f deadLetterFilter) query() url.Values {
+	return queryOf(map[string]string{
+		"workflow": f.Workflow,
+		"reason":   f.Reason,
+		"within":   f.Within,
+	})
+}
+
+// Selected returns the API request of a button that applies to all matching dead letters. It
+// includes only those that already existed when the page was rendered.
+func (l deadLetterList) Selected() api.SelectDeadLetters {
+	return api.SelectDeadLetters{
+		WorkflowID: l.Filter.Workflow,
+		Reason:     l.Filter.Reason,
+		Since:      beginOf(l.Filter.Within),
+		Until:      time.Now().UTC(),
+	}
+}
+
+type deadLetterRow struct {
+	api.DeadLetter
+	operate.Origin
+}
+
+// Took returns the time between acceptance and failure.
+func (r deadLetterRow) Took() time.Duration { return r.FailedAt.Sub(r.At) }
+
+func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err error) {
+	ctx := r.Context()
+	filter, ignored := deadLetterFilterOf(r.URL.Query())
+	found, at, err := askList(r, filter.query(), ignored,
+		func(p operate.Page) (api.List[api.DeadLetter], error) {
+			return c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{
+				WorkflowID: filter.Workflow, Reason: filter.Reason, Since: beginOf(filter.Within),
+			}, p)
+		})
+	if err != nil {
+		return list, err
+	}
+	list = deadLetterList{listPage: at, Filter: filter}
+	if list.Workflows, _, err = c.suggestions(ctx); err != nil {
+		return list, err
+	}
+	for _, letter := range found {
+		from, err := c.origin(ctx, letter.WorkflowID, letter.NodeID)
+		if err != nil {
+			return list, err
+		}
+		list.Rows = append(list.Rows, deadLetterRow{letter, from})
+	}
+	return list, nil
+}

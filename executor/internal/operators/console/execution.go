@@ -1,0 +1,268 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// executionPage is the template data of an execution's page.
+type executionPage struct {
+	operate.Execution
+	operate.Origin
+	Steps      []step
+	Waiting    string // what the execution is waiting for; "" means that it has ended
+	Request    request
+	Reruns     []operate.Execution // executions that reran or replayed this one, newest first
+	MoreReruns bool                // there may be reruns that are not shown
+	HasSample  bool                // the node has a sample payload
+	Recognized operate.Recognized
+	Output     *document // nil means no output
+}
+
+// step is a step in the life of an execution.
+type step struct {
+	Name, Note string
+	At         time.Time
+	After      time.Duration // time since the previous step
+	First      bool
+	Kind       string // CSS class of the mark
+}
+
+// request is the request that started an execution, if the stream still has it.
+type request struct {
+	Known          bool
+	Input          *document // nil means that the body was not read
+	Headers, Query []field
+}
+
+type field struct{ Name, Value string }
+
+// maxReruns is the maximum number of a workflow's reruns that are searched for those of one
+// execution.
+const maxReruns = 500
+
+// newRecordWait is how long a page waits for the record of an execution that may have just been
+// started.
+const newRecordWait = time.Second
+
+func (c *Console) awaitRecord(ctx context.Context, id string) error {
+	tick := time.NewTicker(newRecordWait / 20)
+	defer tick.Stop()
+	for until := time.Now().Add(newRecordWait); ; {
+		_, err := c.Operate.Execution(ctx, signin.Caller(ctx), id)
+		if !isNotFound(err) || time.Now().After(until) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
+	if p, ok := c.execution(w, r, r.PathValue("id")); ok {
+		c.render(w, r, http.StatusOK, "execution",
+			page{Title: "Execution " + p.ExecutionID, Section: "executions", Body: p})
+	}
+}
+
+// executionFragment renders the parts of an execution's page that change until the execution has
+// ended.
+func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
+	if p, ok := c.execution(w, r, r.URL.Query().Get("id")); ok {
+		c.write(w, r, http.StatusOK, "execution", "execution-parts", p)
+	}
+}
+
+// execution returns the data of an execution's page. If there is none, it responds with an error
+// page.
+func (c *Console) execution(
+	w http.ResponseWriter, r *http.Request, id string,
+) (p executionPage, found bool) {
+	p, err := c.executionPage(r.Context(), id)
+	switch {
+	case isNotFound(err):
+		c.fail(w, r, http.StatusNotFound, "There is no such execution",
+			"A new execution is recorded within a moment: reload this page. "+
+				"Old records are deleted.")
+	case err != nil:
+		c.failed(w, r, err)
+	}
+	return p, err == nil
+}
+
+func (c *Console) executionPage(ctx context.Context, id string) (p executionPage, err error) {
+	if err := c.awaitRecord(ctx, id); err != nil {
+		return p, err
+	}
+	detail, err := c.Operate.ExecutionDetail(ctx, signin.Caller(ctx), id)
+	if err != nil {
+		return p, err
+	}
+	p = executionPage{
+		Execution: detail.Execution, Request: requestOf(detail), Recognized: detail.Recognized,
+	}
+	if p.Origin, err = c.origin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
+		return p, err
+	}
+	if p.Reruns, p.MoreReruns, err = c.reruns(ctx, p.Execution); err != nil {
+		return p, err
+	}
+	if p.HasNode {
+		node, err := c.Operate.Trigger(ctx, signin.Caller(ctx), detail.WorkflowID, detail.NodeID)
+		if err != nil && !isNotFound(err) { // it may have been deleted a moment ago
+			return p, err
+		}
+		p.HasSample = len(node.SamplePayload) > 0 && string(node.SamplePayload) != "null"
+	}
+	if detail.Output != nil {
+		p.Output = newDocument("output", detail.Output, wholeRecord(id))
+	}
+	p.Steps, p.Waiting = steps(p.Execution, detail.StoredAt)
+	return p, nil
+}
+
+// Fragment returns the URL of the parts that change until the execution has ended, for
+// fragments.js. It returns "" if the execution has ended.
+func (p executionPage) Fragment() string {
+	if p.Waiting == "" {
+		return ""
+	}
+	return "/fragments/execution?" + url.Values{"id": {p.ExecutionID}}.Encode()
+}
+
+// Took returns the time between acceptance and the end, or zero if the execution has not ended.
+func (p executionPage) Took() time.Duration { return took(p.Execution) }
+
+// Ended reports whether the execution has ended, including by rejection.
+func (p executionPage) Ended() bool { return execution.Status(p.Status).Final() }
+
+// CanReplay reports whether the execution has ended and its request is still available.
+func (p executionPage) CanReplay() bool {
+	return p.Ended() && p.Request.Known && p.Request.Input != nil
+}
+
+// CanCancel reports whether the execution has not ended and has not been canceled.
+func (p executionPage) CanCancel() bool {
+	return !execution.Status(p.Status).Final() && p.CancelRequestedAt.IsZero()
+}
+
+// CanRequeue reports whether the execution is a dead letter whose request is still available.
+func (p executionPage) CanRequeue() bool {
+	return isDeadLetter(p.Execution) && p.Request.Known
+}
+
+// steps returns the known steps of an execution in order, and what it is waiting for.
+func steps(r operate.Execution, storedAt time.Time) (known []step, waiting string) {
+	status := execution.Status(r.Status)
+	add := func(name, text, kind string, at time.Time) {
+		if !at.IsZero() {
+			known = append(known, step{Name: name, Note: text, Kind: kind, At: at})
+		}
+	}
+	// A fast runner may start before the record is written.
+	defer func() {
+		slices.SortStableFunc(known, func(a, b step) int { return a.At.Compare(b.At) })
+		for i := range known {
+			if known[i].First = i == 0; !known[i].First {
+				known[i].After = known[i].At.Sub(known[i-1].At)
+			}
+		}
+	}()
+	if r.ReplayOf != "" {
+		add("Run again", "an operator started the request of another execution once more", "done",
+			r.AcceptedAt)
+	} else if r.IsRequeue {
+		add("Retried", "an operator started the request of one that had failed", "done",
+			r.AcceptedAt)
+	} else if r.Source == string(execution.Event) {
+		add("Event", "an operator event of the account started it", "done", r.AcceptedAt)
+	} else if isRerun := r.Source == string(execution.Rerun); isRerun && r.RerunOf == "" {
+		add("Test", "an operator started it on the sample payload", "done", r.AcceptedAt)
+	} else if isRerun {
+		add("Run again", "an operator started it on the sample payload", "done", r.AcceptedAt)
+	} else {
+		add("Received", "the request arrived", "done", r.AcceptedAt)
+	}
+	add("Stored", "in the stream; from here on nothing is lost", "done", storedAt)
+	if status == execution.Rejected {
+		add("Rejected", "recorded, but no run starts", "rejected", r.RecordedAt)
+		return known, ""
+	}
+	add("Recorded", "in the database", "done", r.RecordedAt)
+	add("Started", "a runner took it", "running", r.StartedAt)
+	switch status {
+	case execution.Succeeded:
+		add("Succeeded", "", "succeeded", r.FinishedAt)
+	case execution.Failed:
+		add("Failed", "", "failed", r.FinishedAt)
+	case execution.Queued:
+		waiting = "a runner of the queue " + r.Queue
+	case execution.Running:
+		waiting = "the runner's result"
+	case execution.Canceled:
+		add("Canceled", "by an operator", "canceled", r.FinishedAt)
+	case execution.Rejected: // added above
+	}
+	if !status.Final() && !r.CancelRequestedAt.IsZero() {
+		add("Cancel asked", "its runner ends it", "running", r.CancelRequestedAt)
+	}
+	return known, waiting
+}
+
+func requestOf(e operate.ExecutionDetail) request {
+	request := request{Known: !e.InputExpired, Headers: fields(e.Headers), Query: fields(e.Query)}
+	if e.Input != nil {
+		request.Input = newDocument("input", e.Input, wholeRecord(e.ExecutionID))
+	}
+	return request
+}
+
+// wholeRecord returns the API path of an execution.
+func wholeRecord(id string) string { return "/api/v1/executions/" + url.PathEscape(id) }
+
+func fields(values execution.Values) []field {
+	var list []field
+	for name, all := range values {
+		for _, value := range all {
+			list = append(list, field{name, value})
+		}
+	}
+	slices.SortFunc(list, func(a, b field) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Value, b.Value))
+	})
+	return list
+}
+
+// reruns returns the reruns of an execution. The database has no index for them, so a bounded
+// number of the workflow's reruns are searched.
+func (c *Console) reruns(
+	ctx context.Context, original operate.Execution,
+) (made []operate.Execution, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	all, err := c.Operate.Executions(ctx, signin.Caller(ctx), operate.ExecutionFilter{
+		WorkflowID: original.WorkflowID, Source: execution.Rerun, Since: original.AcceptedAt,
+	}, operate.Page{Limit: maxReruns})
+	if err != nil && ctx.Err() != nil {
+		return nil, true, nil
+	}
+	for _, rerun := range all.Items {
+		if rerun.RerunOf == original.ExecutionID && !rerun.IsRequeue ||
+			rerun.ReplayOf == original.ExecutionID {
+			made = append(made, rerun)
+		}
+	}
+	return made, all.NextCursor != "", err
+}

@@ -1,0 +1,158 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+// formats holds the template functions that format values.
+var formats = template.FuncMap{
+	"ago": func(t time.Time) template.HTML {
+		return timeElement(t, "relative", relative(t, time.Now()))
+	},
+	"since": func(t time.Time) string { return relative(t, time.Now()) },
+	"exact": func(t time.Time) template.HTML {
+		return timeElement(t, "exact", t.UTC().Format("2 Jan 15:04:05.000")+" UTC")
+	},
+	"local": func(t time.Time) template.HTML {
+		return timeElement(t, "local", t.UTC().Format("2 Jan 15:04")+" UTC")
+	},
+	"duration":  duration,
+	"bytes":     size,
+	"count":     count,
+	"plural":    plural,
+	"countUp":   func(n uint64) string { return count(int64(min(n, math.MaxInt64))) },
+	"pluralInt": func(n int, noun string) string { return plural(int64(n), noun) },
+	"mediaType": mediaType,
+	"statuses":  func() []string { return statuses },
+	"capital":   capital,
+
+	"eventKinds": operate.EventKinds,
+	"hasKind":    hasKind,
+	"nameOr":     nameOr,
+}
+
+// hasKind reports whether the settings of operator events list a kind. events may be nil.
+func hasKind(events *api.PutEvents, kind string) bool {
+	return events != nil && slices.Contains(events.Kinds, kind)
+}
+
+var statuses = []string{"queued", "running", "succeeded", "failed", "rejected"}
+
+// timeElement returns an HTML element with a time, which times.js rewrites in the browser's time
+// zone. kind is relative, local or exact.
+func timeElement(t time.Time, kind, text string) template.HTML {
+	if t.IsZero() {
+		return "–"
+	}
+	t = t.UTC()
+	exact := t.Format("2006-01-02 15:04:05.000") + " UTC"
+	//nolint:gosec // digits, and words that are written in here
+	return template.HTML(`<time datetime="` + t.Format(time.RFC3339Nano) + `" title="` + exact +
+		`" data-time="` + kind + `">` + text + `</time>`)
+}
+
+// relative returns how long ago t is, or how long it is until t, in the same words as times.js.
+func relative(t, now time.Time) string {
+	past, d := true, now.Sub(t)
+	if d < 0 {
+		past, d = false, -d
+	}
+	var text string
+	switch {
+	case d < 5*time.Second && past:
+		return "just now"
+	case d < time.Minute:
+		text = strconv.Itoa(int(d.Seconds())) + " s"
+	case d < time.Hour:
+		text = strconv.Itoa(int(d.Minutes())) + " min"
+	case d < 48*time.Hour:
+		text = strconv.Itoa(int(d.Hours())) + " h"
+	case past:
+		text = strconv.Itoa(int(d.Hours()/24)) + " d"
+	default: // rounded, so that 90 days are not shown as 89 a minute later
+		text = strconv.Itoa(int(math.Round(d.Hours()/24))) + " d"
+	}
+	if past {
+		return text + " ago"
+	}
+	return "in " + text
+}
+
+// duration formats a duration with a precision that is useful to readers.
+func duration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 ms"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	default:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+}
+
+func size(n int64) string {
+	switch {
+	case n < 1024:
+		return plural(n, "byte")
+	case n < 1<<20:
+		return trimZero(float64(n)/1024) + " KB"
+	default:
+		return trimZero(float64(n)/(1<<20)) + " MB"
+	}
+}
+
+func trimZero(n float64) string {
+	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0")
+}
+
+// count formats a number with thousands separators.
+func count(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return count(n) + " " + noun + "s"
+}
+
+func capital(word string) string {
+	if word == "" {
+		return word
+	}
+	return strings.ToUpper(word[:1]) + word[1:]
+}
+
+// nameOr returns name, or id if name is blank.
+func nameOr(name, id string) string {
+	if strings.TrimSpace(name) == "" {
+		return id
+	}
+	return name
+}
+
+// mediaType returns a Content-Type without parameters.
+func mediaType(contentType string) string {
+	name, _, _ := strings.Cut(contentType, ";")
+	return strings.TrimSpace(name)
+}

@@ -1,0 +1,115 @@
+package console
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+func TestWords(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	rate := func(requests, seconds int64) string {
+		return rateText(api.RateLimit{Requests: requests, WindowSeconds: seconds})
+	}
+	for want, got := range map[string]string{
+		"just now":                 relative(now, now),
+		"59 s ago":                 relative(now.Add(-59*time.Second), now),
+		"2 min ago":                relative(now.Add(-179*time.Second), now),
+		"47 h ago":                 relative(now.Add(-47*time.Hour), now),
+		"2 d ago":                  relative(now.Add(-71*time.Hour), now),
+		"in 90 d":                  relative(now.Add(90*24*time.Hour-time.Minute), now),
+		"in 59 min":                relative(now.Add(time.Hour-time.Second), now),
+		"0.5 ms":                   duration(500 * time.Microsecond),
+		"12 ms":                    duration(12 * time.Millisecond),
+		"1.5 s":                    duration(1500 * time.Millisecond),
+		"2 min 5 s":                duration(125 * time.Second),
+		"3 h 0 min":                duration(3 * time.Hour),
+		"1 byte":                   size(1),
+		"1,023 bytes":              size(1023),
+		"100 KB":                   size(102_400),
+		"1.5 MB":                   size(3 << 19),
+		"1,234,567":                count(1_234_567),
+		"999":                      count(999),
+		"-1,000":                   count(-1000),
+		"0 executions":             plural(0, "execution"),
+		"60 requests/min":          rate(60, 60),
+		"5 requests per 10 s":      rate(5, 10),
+		"5 requests per 2 min 0 s": rate(5, 120),
+		"1 request/min":            rate(1, 60),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// There is advice for every refusal code.
+func TestEveryRefusalHasAdvice(t *testing.T) {
+	t.Parallel()
+	for _, code := range webhook.Codes() {
+		if advice[code] == "" {
+			t.Errorf("no advice on %s", code)
+		}
+	}
+}
+
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+	names := func(steps []step) (all string) {
+		for _, s := range steps {
+			all += s.Name + " "
+		}
+		return all
+	}
+	r := operate.Execution{
+		Execution: api.Execution{
+			Queue:      "q",
+			Source:     string(execution.Webhook),
+			Status:     string(execution.Succeeded),
+			AcceptedAt: at(0),
+			RecordedAt: at(9),
+			StartedAt:  at(3),
+			FinishedAt: at(7),
+		},
+	}
+	// A runner can be faster than the recorder.
+	if known, waiting := steps(r, at(1)); names(known) != "Received Stored Started Succeeded "+
+		"Recorded " || waiting != "" || known[2].After != 2*time.Millisecond {
+		t.Errorf("%+v, %q", known, waiting)
+	}
+	r = operate.Execution{
+		Execution: api.Execution{
+			Queue:      "q",
+			Source:     string(execution.Rerun),
+			Status:     string(execution.Queued),
+			AcceptedAt: at(0),
+			RecordedAt: at(9),
+		},
+	}
+	if known, waiting := steps(r, time.Time{}); names(known) != "Test Recorded " || waiting == "" {
+		t.Errorf("%+v, %q", known, waiting)
+	}
+	r.RerunOf = "another"
+	if known, _ := steps(r, time.Time{}); names(known) != "Run again Recorded " {
+		t.Errorf("%+v", known)
+	}
+	r = operate.Execution{
+		Execution: api.Execution{
+			Source:     string(execution.Webhook),
+			Status:     string(execution.Rejected),
+			AcceptedAt: at(0),
+			RecordedAt: at(9),
+		},
+	}
+	if known, waiting := steps(r, at(1)); names(known) != "Received Stored Rejected " ||
+		waiting != "" {
+		t.Errorf("%+v, %q", known, waiting)
+	}
+}

@@ -1,0 +1,150 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// condition is a condition of a node's filter in human-readable form.
+type condition struct {
+	Place string
+	Text  string // condition on the value at Place, in words
+}
+
+// conditionsOf returns the conditions of a filter, in order. It returns nil for an invalid filter,
+// but such a filter is never stored.
+func conditionsOf(filter json.RawMessage) (conditions []condition) {
+	decoder := json.NewDecoder(bytes.NewReader(filter))
+	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
+		return nil
+	}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return nil
+		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return nil
+		}
+		place, _ := name.(string)
+		conditions = append(conditions, condition{place, conditionText(value)})
+	}
+	return conditions
+}
+
+// operators maps operators with an operand to words.
+var operators = map[string]string{
+	"$prefix": "begins with",
+	"$gt":     "is more than",
+	"$gte":    "is at least",
+	"$lt":     "is less than",
+	"$lte":    "is at most",
+}
+
+// conditionText describes a condition in words. Nested conditions are shown as JSON.
+func conditionText(value json.RawMessage) string {
+	var list []json.RawMessage
+	if json.Unmarshal(value, &list) == nil && list != nil {
+		return "is " + alternatives(list)
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(value, &object) != nil || object == nil {
+		return "is " + string(value)
+	}
+	texts := make([]string, 0, len(object))
+	for name, operand := range object {
+		words, known := operators[name]
+		switch {
+		case known:
+			texts = append(texts, words+" "+string(operand))
+		case name == "$exists" && string(operand) == "true":
+			texts = append(texts, "is there")
+		case name == "$exists":
+			texts = append(texts, "is not there")
+		case name == "$not" && operand[0] == '[' && json.Unmarshal(operand, &list) == nil:
+			texts = append(texts, "is not "+alternatives(list))
+		case name == "$not" && operand[0] != '{':
+			texts = append(texts, "is not "+string(operand))
+		default:
+			texts = append(texts, name+" "+string(operand))
+		}
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, " and ")
+}
+
+func alternatives(list []json.RawMessage) string {
+	texts := make([]string, len(list))
+	for i, value := range list {
+		texts[i] = string(value)
+	}
+	return strings.Join(texts, " or ")
+}
+
+// filterTrial is the data of the part of a page that shows how a filter applies to the last
+// requests.
+type filterTrial struct {
+	operate.FilterTrial
+	Filter   bool // a filter was tried
+	Filtered bool // the node currently has a filter
+}
+
+// maxTriedForm is the maximum size, in bytes, of a form with a filter. A filter may have up to 16
+// KiB, and may be escaped.
+const maxTriedForm = 64 << 10
+
+// tryFilter renders the effect that an unsaved filter would have on the last requests of a node. An
+// invalid filter is answered 422 with a text that describes the error.
+func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxTriedForm)
+	workflowID, nodeID := r.PostFormValue("workflow"), r.PostFormValue("node")
+	text := r.PostFormValue("filter")
+	caller := signin.Caller(r.Context())
+	tried, err := c.Operate.TryFilter(r.Context(), caller, workflowID, nodeID, []byte(text))
+	if isInvalid(err) {
+		note(r, "fragment", nil)
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = w.Write([]byte(problemOf(err)))
+		return
+	}
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	node, err := c.Operate.Trigger(r.Context(), caller, workflowID, nodeID)
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.write(w, r, http.StatusOK, "fragment", "filter-trial", filterTrial{
+		FilterTrial: tried, Filter: strings.TrimSpace(text) != "",
+		Filtered: len(conditionsOf(node.Filter)) > 0,
+	})
+}
+
+// problemOf describes the error in the first invalid field of a call.
+func problemOf(err error) string {
+	if refused, ok := errors.AsType[*operate.Error](err); ok && len(refused.Fields) > 0 {
+		return refused.Fields[0].Problem
+	}
+	return err.Error()
+}
+
+// setHandling sets the fields that concern the node's filter, order key and answer.
+func (t *trigger) setHandling(from api.Trigger) {
+	t.Conditions, t.Filtered = conditionsOf(from.Filter), from.Filtered
+	t.OrderKey, t.Answer = from.OrderKey, from.Answer
+	if len(t.Conditions) > 0 {
+		t.FilterText = string(from.Filter)
+	}
+}

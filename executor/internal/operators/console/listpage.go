@@ -1,0 +1,52 @@
+package console
+
+import (
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+// listRows is the number of rows on one page of a list.
+const listRows = 25
+
+// listPage describes the position of a page in a list.
+type listPage struct {
+	First   bool
+	Ignored []string     // descriptions of the invalid parts of the query, for display
+	Begin   template.URL // query of the first page
+	Older   template.URL // query of the next page; "" means that this is the last page
+}
+
+// askList fetches the page of a list at the cursor in the request's query. query holds the list's
+// filters, and invalid describes the filters that were ignored.
+func askList[T any](
+	r *http.Request, query url.Values, invalid []string,
+	ask func(operate.Page) (api.List[T], error),
+) (items []T, at listPage, err error) {
+	after := r.URL.Query().Get("after")
+	at.Begin = queryText(query)
+	list, ignored, err := askPage(after, listRows, ask)
+	at.First, at.Ignored = after == "" || len(ignored) > 0, slices.Concat(invalid, ignored)
+	if list.NextCursor != "" {
+		query.Set("after", list.NextCursor)
+		at.Older = queryText(query)
+	}
+	return list.Items, at, err
+}
+
+// askPage fetches the page of a list after a cursor. If the cursor is invalid, it fetches the first
+// page, and ignored describes the cursor.
+func askPage[T any](
+	after string, limit int, ask func(operate.Page) (api.List[T], error),
+) (list api.List[T], ignored []string, err error) {
+	list, err = ask(operate.Page{Limit: limit, Cursor: after})
+	if isInvalid(err) && after != "" {
+		ignored = []string{"“" + shortened(after) + "” is not a place in the list"}
+		list, err = ask(operate.Page{Limit: limit})
+	}
+	return list, ignored, err
+}

@@ -1,0 +1,16 @@
+package console
+
+import (
+	"context"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// origin returns the workflow and the node of an execution or a dead letter. The name of a workflow
+// without one is its ID.
+func (c *Console) origin(ctx context.Context, workflowID, nodeID string) (operate.Origin, error) {
+	of, err := c.Operate.Origin(ctx, signin.Caller(ctx), workflowID, nodeID)
+	of.WorkflowName = nameOr(of.WorkflowName, workflowID)
+	return of, err
+}

@@ -1,0 +1,92 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// overview is the template data of the home page.
+type overview struct {
+	Accounts, Workflows bool   // there is at least one
+	Loopback            string // public URL, if only this machine can reach it
+	Numbers             numbers
+	Newest              panel
+}
+
+// numbers is the part of the home page that is refreshed while the page is open.
+type numbers struct {
+	Requests   requests
+	Day        activity
+	Ingresses  int
+	Unrecorded *int64 // number of messages; nil means unknown, because NATS did not answer
+	// DeadLetters is the number of dead letters as text. "" means that there are none, or that the
+	// database was too slow.
+	DeadLetters string
+}
+
+// maxDeadLetters is the maximum number of dead letters to count.
+const maxDeadLetters = 100
+
+const overviewRows = 10
+
+func (c *Console) overview(r *http.Request) (o overview, err error) {
+	ctx := r.Context()
+	o.Newest = panel{Path: "/executions", First: true, Limit: overviewRows}
+	if o.Accounts, o.Workflows, err = c.anything(ctx); err != nil {
+		return o, err
+	}
+	if err := c.fill(ctx, &o.Newest, ""); err != nil {
+		return o, err
+	}
+	now, err := c.Operate.Installation(ctx, signin.Caller(ctx))
+	if err != nil {
+		return o, err
+	}
+	o.Loopback = operate.Loopback(now.PublicURL)
+	o.Numbers, err = c.numbersOf(ctx, now)
+	return o, err
+}
+
+func (c *Console) numbers(r *http.Request) (numbers, error) {
+	now, err := c.Operate.Installation(r.Context(), signin.Caller(r.Context()))
+	if err != nil {
+		return numbers{}, err
+	}
+	return c.numbersOf(r.Context(), now)
+}
+
+func (c *Console) numbersOf(ctx context.Context, now operate.Installation) (n numbers, err error) {
+	n.Ingresses, n.Unrecorded = now.Ingresses, now.Unrecorded
+	if signin.Caller(ctx).AccountID == "" { // requests are counted only for all accounts together
+		if n.Requests, err = c.requests(ctx, time.Now()); err != nil {
+			return n, err
+		}
+	}
+	if n.Day, err = c.activity(ctx, operate.ExecutionFilter{}, 24, time.Hour); err != nil {
+		return n, err
+	}
+	n.DeadLetters, err = c.deadLetters(ctx)
+	return n, err
+}
+
+func (c *Console) deadLetters(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	found, err := c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{},
+		operate.Page{Limit: maxDeadLetters})
+	switch n := len(found.Items); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "", nil
+	case n == 0 || err != nil:
+		return "", err
+	case found.NextCursor != "":
+		return "More than " + plural(maxDeadLetters, "dead letter"), nil
+	default:
+		return plural(int64(n), "dead letter"), nil
+	}
+}

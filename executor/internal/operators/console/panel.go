@@ -1,0 +1,266 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+const panelRows = 25
+
+// panel is a list of executions with its filters.
+type panel struct {
+	Path       string // path of the page that shows the panel
+	WorkflowID string // workflow whose executions are listed; "" means all workflows
+	NodeID     string // node that the page shows, to be preserved in links
+	Filter     panelFilter
+	Ignored    []string // descriptions of the invalid parts of the query, for display
+	Rows       []row
+	First      bool         // this is the newest page, which is updated live
+	Older      template.URL // query of the next page; "" means that this is the last one
+	Limit      int
+
+	Workflows, Accounts []choice // suggestions for the filters
+}
+
+// panelFilter holds the filters. Empty fields do not filter.
+type panelFilter struct {
+	Status, Source, Within, DeliveryID string
+	Workflow, Account                  string // only if the panel lists all workflows
+}
+
+// Any reports whether any field is set.
+func (f panelFilter) Any() bool { return f != panelFilter{} }
+
+// row is an execution in a list.
+type row struct {
+	operate.Execution
+	operate.Origin
+	ShowWorkflow bool
+}
+
+// Took returns the time between acceptance and the end, or zero if the execution has not ended.
+func (r row) Took() time.Duration { return took(r.Execution) }
+
+func took(e operate.Execution) time.Duration {
+	if e.FinishedAt.IsZero() {
+		return 0
+	}
+	return e.FinishedAt.Sub(e.AcceptedAt)
+}
+
+// Ended reports whether the execution has ended, including by rejection.
+func (r row) Ended() bool { return execution.Status(r.Status).Final() }
+
+// maxWhy is the maximum length of the reason for a failure in a list, in characters.
+const maxWhy = 300
+
+// Why returns the first line of why the execution failed, or "" if it did not fail.
+func (r row) Why() string {
+	if execution.Status(r.Status) != execution.Failed {
+		return ""
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(r.Error), "\n")
+	if text := []rune(line); len(text) > maxWhy {
+		return string(text[:maxWhy]) + "…"
+	}
+	return line
+}
+
+// CanRequeue reports whether the execution is a dead letter whose trigger node still exists. The
+// stream may nevertheless have deleted its input.
+func (r row) CanRequeue() bool {
+	return r.HasNode && isDeadLetter(r.Execution)
+}
+
+func isDeadLetter(e operate.Execution) bool {
+	return execution.Status(e.Status) == execution.Failed && e.RequeuedAs == "" &&
+		e.DismissedAt.IsZero()
+}
+
+func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
+	read := filterReader{query: query}
+	f = panelFilter{
+		DeliveryID: read.text("delivery"), Workflow: read.text("of"), Account: read.text("account"),
+		Status: read.known("status", "status",
+			func(status string) bool { return slices.Contains(statuses, status) }),
+		Source: read.known("source", "way to start an execution", func(source string) bool {
+			return slices.Contains(execution.Sources, execution.Source(source))
+		}),
+		Within: read.within(spans),
+	}
+	return f, read.ignored
+}
+
+// panel returns the panel for a request, with the filters and position in the request's query.
+func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error) {
+	query := r.URL.Query()
+	p := panel{Path: path, WorkflowID: workflowID, NodeID: query.Get("node"), Limit: panelRows}
+	p.Filter, p.Ignored = panelFilterOf(query)
+	err := c.fill(r.Context(), &p, query.Get("after"))
+	if err == nil && workflowID == "" {
+		p.Workflows, p.Accounts, err = c.suggestions(r.Context())
+	}
+	return p, err
+}
+
+// fill fetches the rows after a cursor. "" means the newest rows.
+func (c *Console) fill(ctx context.Context, p *panel, after string) error {
+	filter := operate.ExecutionFilter{
+		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
+		Status: execution.Status(p.Filter.Status), Source: execution.Source(p.Filter.Source),
+		DeliveryPrefix: p.Filter.DeliveryID, Since: beginOf(p.Filter.Within),
+	}
+	ask := func(page operate.Page) (api.List[operate.Execution], error) {
+		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
+	}
+	found, ignored, err := askPage(after, p.Limit, ask)
+	if isInvalid(err) && filter.DeliveryPrefix != "" { // too many records for a search by prefix
+		filter.DeliveryPrefix, filter.DeliveryID = "", filter.DeliveryPrefix
+		found, ignored, err = askPage(after, p.Limit, ask)
+		ignored = append(ignored,
+			"delivery IDs that only begin so, because there are too many executions: choose a time")
+	}
+	if err != nil {
+		return err
+	}
+	p.First = after == "" || len(ignored) > 0
+	p.Ignored = append(p.Ignored, ignored...)
+	if found.NextCursor != "" {
+		p.Older = queryText(p.query(found.NextCursor))
+	}
+	for _, one := range found.Items {
+		from, err := c.origin(ctx, one.WorkflowID, one.NodeID)
+		if err != nil {
+			return err
+		}
+		p.Rows = append(p.Rows, row{one, from, p.WorkflowID == ""})
+	}
+	return nil
+}
+
+// query returns the panel's query with a cursor. "" means the newest rows.
+func (p panel) query(after string) url.Values {
+	return queryOf(map[string]string{
+		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source,
+		"within":   p.Filter.Within,
+		"delivery": p.Filter.DeliveryID, "of": p.Filter.Workflow, "account": p.Filter.Account,
+		"after": after,
+	})
+}
+
+// Newest returns the query of the newest rows.
+func (p panel) Newest() template.URL { return queryText(p.query("")) }
+
+// Cleared returns the query without filters.
+func (p panel) Cleared() template.URL { return queryText(panel{NodeID: p.NodeID}.query("")) }
+
+// Fragment returns the URL of just the rows, for live.js.
+func (p panel) Fragment() string {
+	query := p.query("")
+	query.Set("limit", strconv.Itoa(p.Limit))
+	if p.WorkflowID != "" {
+		query.Set("workflow", p.WorkflowID)
+	}
+	return "/fragments/executions?" + query.Encode()
+}
+
+// Events returns the URL of the event stream for the executions in the panel.
+func (p panel) Events() string {
+	query := queryOf(map[string]string{
+		"workflowId": cmp.Or(p.WorkflowID, p.Filter.Workflow), "accountId": p.Filter.Account,
+	})
+	if len(query) == 0 {
+		return "/api/v1/executions/stream"
+	}
+	return "/api/v1/executions/stream?" + query.Encode()
+}
+
+// ReplayAll returns the API request of a button that replays all rejected executions that match the
+// filters. It returns nil if the API call does not support the filters, or there is nothing to
+// replay.
+func (p panel) ReplayAll() *api.ReplayRejected {
+	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" ||
+		p.Filter.Source == string(execution.Rerun) || len(p.Rows) == 0 {
+		return nil
+	}
+	return &api.ReplayRejected{
+		Status: string(execution.Rejected), WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow),
+		AccountID: p.Filter.Account, Since: beginOf(p.Filter.Within),
+	}
+}
+
+// maxSuggested is the maximum number of workflows, and of accounts, suggested by a filter.
+const maxSuggested = 200
+
+// suggestions returns the first workflows and accounts, as suggestions for filters.
+func (c *Console) suggestions(ctx context.Context) (workflows, accounts []choice, err error) {
+	some, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{},
+		operate.Page{Limit: maxSuggested})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, w := range some.Items {
+		workflows = append(workflows, choiceOf(w))
+	}
+	owners, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",
+		operate.Page{Limit: maxSuggested})
+	for _, a := range owners.Items {
+		accounts = append(accounts, choice{ID: a.ID, Name: nameOr(a.Name, a.ID)})
+	}
+	return workflows, accounts, err
+}
+
+// goToExecution redirects a search for an execution ID to that execution's page, and reports
+// whether it did. Any other ID is searched as a delivery ID.
+func (c *Console) goToExecution(w http.ResponseWriter, r *http.Request) bool {
+	id := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("delivery")))
+	if uuid.Validate(id) != nil {
+		return false
+	}
+	if _, err := c.Operate.Execution(r.Context(), signin.Caller(r.Context()), id); err != nil {
+		return false
+	}
+	http.Redirect(w, r, "/executions/"+url.PathEscape(id), http.StatusSeeOther)
+	return true
+}
+
+func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
+	if c.goToExecution(w, r) {
+		return
+	}
+	show(c, "executions", page{Title: "Executions", Section: "executions"},
+		func(r *http.Request) (panel, error) {
+			return c.panel(r, "/executions", "")
+		})(w, r)
+}
+
+// newestRows returns the newest rows of a panel, and the link to the rows after them, for live.js.
+func (c *Console) newestRows(r *http.Request) (panel, error) {
+	query := r.URL.Query()
+	p := panel{
+		Path: "/executions", WorkflowID: query.Get("workflow"), NodeID: query.Get("node"),
+		First: true,
+	}
+	if p.WorkflowID != "" {
+		p.Path = "/workflows/" + url.PathEscape(p.WorkflowID)
+	}
+	p.Filter, _ = panelFilterOf(query)
+	limit, _ := strconv.Atoi(query.Get("limit")) // invalid text counts as 0
+	p.Limit = cmp.Or(min(max(0, limit), panelRows), panelRows)
+	err := c.fill(r.Context(), &p, "")
+	return p, err
+}

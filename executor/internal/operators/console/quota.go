@@ -1,0 +1,80 @@
+package console
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// quota describes an account and the limits of its plan.
+type quota struct {
+	operate.Quota
+	ID, Name, Plan string
+	Rate           string // rate limit of workflows that have none
+	// Events holds the settings of the account's operator events, or nil if they start no workflow.
+	Events *api.PutEvents
+}
+
+func (c *Console) quota(ctx context.Context, accountID string) (quota, error) {
+	q, err := c.Operate.Quota(ctx, signin.Caller(ctx), accountID)
+	return quotaOf(q), err
+}
+
+func (c *Console) quotas(ctx context.Context, accounts []api.Account) (all []quota, err error) {
+	for _, account := range accounts {
+		q, err := c.quota(ctx, account.ID)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, q)
+	}
+	return all, nil
+}
+
+func quotaOf(from operate.Quota) quota {
+	q := quota{
+		Quota:  from,
+		ID:     from.Account.ID,
+		Name:   nameOr(from.Account.Name, from.Account.ID),
+		Plan:   from.Account.Plan,
+		Events: from.Account.Events,
+	}
+	if from.Plan != nil {
+		q.Rate = rateText(from.Plan.RateLimit)
+	}
+	return q
+}
+
+// Text describes the quota briefly.
+func (q quota) Text() string {
+	switch {
+	case q.Quota.Plan == nil:
+		return "no plan"
+	case !q.Webhooks():
+		return "no webhooks in this plan"
+	case !q.Limited():
+		return fmt.Sprintf("%s active, no limit", count(q.Active))
+	default:
+		return fmt.Sprintf("%s of %s active", count(q.Active), count(q.Max()))
+	}
+}
+
+// state is the effective state of a workflow, which depends on its switch and on its plan.
+type state struct {
+	Active bool
+	// Over means that the workflow is active although the plan does not allow it, so that its
+	// webhooks are refused.
+	Over      bool
+	NotInPlan bool // the plan has no webhook triggers
+}
+
+func stateOf(w api.Workflow) state {
+	return state{
+		Active:    w.Active,
+		Over:      w.PlanRefusal != "",
+		NotInPlan: w.PlanRefusal == api.CodeWebhooksNotInPlan,
+	}
+}

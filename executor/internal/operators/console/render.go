@@ -1,0 +1,204 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"html/template"
+	"io/fs"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// pages holds the templates by name. Each includes the layout and the shared parts.
+type pages map[string]*template.Template
+
+// reader describes the caller as far as templates depend on it: by role, and by whether all
+// accounts are visible.
+type reader struct {
+	role operate.Role // "" means that the visitor has not signed in
+	wide bool
+}
+
+func readerOf(caller operate.Caller) reader {
+	return reader{caller.Role, caller.Role != "" && caller.AccountID == ""}
+}
+
+// parseForAll returns the pages for each possible reader. They are parsed for the first such
+// reader; those for visitors who have not signed in are parsed immediately, so that an error in a
+// template is noticed at the start.
+func parseForAll(assetsPath string) map[reader]func() pages {
+	strangers := parsePages(assetsPath, reader{})
+	all := map[reader]func() pages{{}: func() pages { return strangers }}
+	for _, role := range []operate.Role{operate.Viewer, operate.Editor, operate.Admin} {
+		for _, wide := range []bool{false, true} {
+			viewer := reader{role, wide}
+			all[viewer] = sync.OnceValue(func() pages { return parsePages(assetsPath, viewer) })
+		}
+	}
+	return all
+}
+
+// page is the template data of the layout.
+type page struct {
+	Title    string
+	Section  string // section of the navigation
+	SignedIn bool
+	Caller   operate.Caller
+	Refresh  string // URL that the browser loads immediately; "" means none
+	Body     any
+}
+
+func parsePages(assetsPath string, viewer reader) pages {
+	functions := template.FuncMap{
+		"asset": func(name string) string { return assetsPath + "/" + name },
+		"may":   func(role string) bool { return viewer.role.Includes(operate.Role(role)) },
+		"wide":  func() bool { return viewer.wide },
+		"json": func(value any) (string, error) {
+			text, err := json.Marshal(value)
+			return string(text), err
+		},
+	}
+	maps.Copy(functions, formats)
+	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles,
+		"templates/layout.html", "templates/parts/*.html"))
+	files, err := fs.Glob(templateFiles, "templates/*.html")
+	if err != nil {
+		panic(err) // cannot fail: the pattern is valid
+	}
+	all := pages{}
+	for _, file := range files {
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "templates/"), ".html")
+		if name != "layout" {
+			all[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, file))
+		}
+	}
+	all["fragment"] = shared
+	return all
+}
+
+// render responds with a page. If the template fails, it responds with an error page, but never
+// with part of the page.
+func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
+	p.Caller = callerOf(c, r)
+	p.SignedIn = p.Caller != operate.Caller{}
+	c.write(w, r, status, name, "layout", p)
+}
+
+// show returns the handler of a page. data returns the page's data.
+func show[T any](
+	c *Console, name string, p page, data func(*http.Request) (T, error),
+) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := data(r)
+		if err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		shown := p
+		shown.Body = body
+		c.render(w, r, http.StatusOK, name, shown)
+	}
+}
+
+// fragment returns the handler for a part of a page that the browser loads separately.
+func fragment[T any](
+	c *Console, name, part string, data func(*http.Request) (T, error),
+) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := data(r)
+		if err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		c.write(w, r, http.StatusOK, name, part, body)
+	}
+}
+
+// callerOf returns the caller of a page. It returns the zero Caller if nobody is signed in, or if
+// that cannot be determined now.
+func callerOf(c *Console, r *http.Request) operate.Caller {
+	if caller := signin.Caller(r.Context()); caller.Kind != "" {
+		return caller
+	}
+	caller, err := c.SignIn.PageCaller(r)
+	if err != nil {
+		return operate.Caller{}
+	}
+	return caller
+}
+
+func (c *Console) write(
+	w http.ResponseWriter, r *http.Request, status int, name, part string, data any,
+) {
+	var text bytes.Buffer
+	if err := c.pages[readerOf(callerOf(c, r))]()[name].ExecuteTemplate(&text, part,
+		data); err != nil {
+		note(r, name, err)
+		if name != "problem" {
+			c.fail(w, r, http.StatusInternalServerError, "", "")
+		}
+		return
+	}
+	if part != "layout" {
+		name = "fragment"
+	}
+	note(r, name, nil)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = text.WriteTo(w)
+	}
+}
+
+// problem is the template data of an error page.
+type problem struct {
+	Status        int
+	Title, Detail string
+}
+
+// fail responds with an error page. An empty title means an internal error.
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title, detail string) {
+	if title == "" {
+		title, detail = "Internal error",
+			"The page could not be rendered. The executor's log says why."
+	}
+	c.render(w, r, status, "problem", page{Title: title, Body: problem{status, title, detail}})
+}
+
+// failed responds with the error page for an error of a call.
+func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
+	refused, ok := errors.AsType[*operate.Error](err)
+	switch {
+	case isNotFound(err):
+		c.fail(w, r, http.StatusNotFound, "Not found", refused.Detail)
+	case errors.Is(err, context.DeadlineExceeded):
+		note(r, "", err)
+		c.fail(w, r, http.StatusServiceUnavailable, "Timeout",
+			"The database or NATS did not answer in time. Try again in a moment.")
+	case ok && refused.Code == api.CodeForbidden:
+		c.fail(w, r, http.StatusForbidden, "Forbidden", refused.Detail)
+	case ok && refused.Code == api.CodeUnavailable:
+		note(r, "", err)
+		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable",
+			"NATS or the database cannot be reached now. Try again in a moment.")
+	default:
+		note(r, "", err)
+		c.fail(w, r, http.StatusInternalServerError, "", "")
+	}
+}
+
+func isNotFound(err error) bool { return api.IsCode(err, api.CodeNotFound) }
+
+func isInvalid(err error) bool { return api.IsCode(err, api.CodeInvalid) }

@@ -1,0 +1,99 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// requestMinutes is the number of minutes in the charts of requests.
+const requestMinutes = 60
+
+// maxCauses is the maximum number of causes shown separately in a chart. Any others are shown
+// together, except for a single one.
+const maxCauses = 4
+
+// requests holds the requests of the last hour by minute: their outcomes, and the causes of
+// refusals.
+type requests struct {
+	Outcomes, Causes                chart
+	Accepted, Deduplicated, Refused int64
+}
+
+// requests counts the requests of the last hour.
+func (c *Console) requests(ctx context.Context, now time.Time) (requests, error) {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	first := now.UTC().Truncate(time.Minute).Add(-(requestMinutes - 1) * time.Minute)
+	counts, err := c.Operate.Requests(ctx, signin.Caller(ctx), first)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return requests{Outcomes: chart{Missing: true}, Causes: chart{Missing: true}}, nil
+	}
+	if err != nil {
+		return requests{}, err
+	}
+
+	outcomes := map[string][]int64{}
+	causes := map[string][]int64{}
+	add := func(to map[string][]int64, name string, at int, n int64) {
+		if to[name] == nil {
+			to[name] = make([]int64, requestMinutes)
+		}
+		to[name][at] += n
+	}
+	for _, count := range counts {
+		at := int(count.Minute.Sub(first) / time.Minute)
+		if at < 0 || at >= requestMinutes {
+			continue // the clocks of the machines differ
+		}
+		add(outcomes, count.Outcome, at, count.Count)
+		if count.Outcome == operate.Refused {
+			add(causes, count.Code, at, count.Count)
+		}
+	}
+	kinds := []part{
+		{Name: operate.Accepted, Class: "started"},
+		{Name: operate.Deduplicated, Class: "repeated"},
+		{Name: operate.Refused, Class: "rejected"},
+	}
+	got := requests{
+		Outcomes: draw(first, time.Minute, requestMinutes, kinds, outcomes),
+		Causes:   draw(first, time.Minute, requestMinutes, causeParts(causes), causes),
+	}
+	got.Accepted, got.Deduplicated, got.Refused = kinds[0].Total, kinds[1].Total, kinds[2].Total
+	return got, nil
+}
+
+// others is the name of the part for all other causes.
+const others = "others"
+
+// causeParts returns the most frequent causes as parts. If there are too many, it adds the sum of
+// the others to causes.
+func causeParts(causes map[string][]int64) []part {
+	codes := slices.SortedFunc(maps.Keys(causes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(sum(causes[b]), sum(causes[a])), strings.Compare(a, b))
+	})
+	if len(codes) > maxCauses+1 { // a single further cause keeps its name
+		rest := make([]int64, requestMinutes)
+		for _, code := range codes[maxCauses:] {
+			for at, n := range causes[code] {
+				rest[at] += n
+			}
+		}
+		causes[others] = rest
+		codes = append(codes[:maxCauses], others)
+	}
+	parts := make([]part, len(codes))
+	for i, code := range codes {
+		parts[i] = part{Name: code, Class: fmt.Sprintf("cause-%d", i+1)}
+	}
+	return parts
+}

@@ -1,0 +1,173 @@
+package console_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/operators/apiserver"
+	"github.com/hookstart/hookstart/executor/internal/operators/console"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/queues"
+	"github.com/hookstart/hookstart/executor/internal/operators/reachability"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+	"github.com/hookstart/hookstart/executor/internal/operators/testsend"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+const (
+	adminToken = "an-admin-token-for-tests"
+	nonce      = "a-nonce-for-tests"
+)
+
+// rig is a console and its API, served as by an executor.
+type rig struct {
+	*registrytest.Registry
+	t      *testing.T
+	store  store.Store
+	server *httptest.Server
+	log    *logtest.Buffer
+}
+
+func start(t *testing.T) *rig {
+	t.Helper()
+	nc := natstest.Start(t).Connect(t)
+	r := &rig{t: t, Registry: registrytest.Start(t, nc), log: &logtest.Buffer{}}
+	records, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
+	r.check(err)
+	t.Cleanup(func() { _ = records.Close() })
+	r.store = records
+	changed, err := changes.New(nc)
+	r.check(err)
+	t.Cleanup(changed.Stop)
+	log := logrus.New()
+	log.SetOutput(r.log)
+	log.SetLevel(logrus.TraceLevel)
+
+	checker := reachability.New("https://hooks.example.com", r.Membership)
+	keyring := operate.NewKeyring(r.Editor, r.Directory, records, log)
+	waits, err := queues.New(queues.Config{
+		Conn:      nc,
+		JetStream: r.JetStream,
+		Named:     r.Directory.Queues,
+		Recorder:  "executor",
+	})
+	r.check(err)
+	t.Cleanup(waits.Stop)
+	calls := operate.New(operate.Config{
+		Editor:     r.Editor,
+		Directory:  r.Directory,
+		Membership: r.Membership,
+		Store:      records,
+		JetStream:  r.JetStream,
+		Queues:     waits,
+		Changes:    changed,
+		PublicURL:  "https://hooks.example.com",
+		Reach:      checker,
+		TestSend:   testsend.New(),
+		Consumer:   "executor",
+		Keyring:    keyring,
+	})
+	signIn := signin.New(signin.Config{
+		AdminToken:   adminToken,
+		Keys:         keyring,
+		Ended:        operate.NewSessions(records),
+		OneTimeNonce: nonce,
+	})
+	api := apiserver.New(apiserver.Config{
+		Operate: calls, SignIn: signIn, Log: log,
+	})
+	pages := console.New(console.Config{
+		Operate: calls, SignIn: signIn, Log: log,
+	})
+	r.server = httptest.NewServer(http.HandlerFunc(func(
+		w http.ResponseWriter, request *http.Request,
+	) {
+		if strings.HasPrefix(request.URL.Path, "/api/") {
+			api.ServeHTTP(w, request)
+			return
+		}
+		pages.ServeHTTP(w, request)
+	}))
+	t.Cleanup(r.server.Close)
+	t.Cleanup(func() {
+		for _, secret := range []string{
+			adminToken, nonce, registry.TokenPrefix,
+			operate.KeyPrefix,
+		} {
+			if strings.Contains(r.log.String(), secret) {
+				t.Errorf("%s is in the log:\n%s", secret, r.log)
+			}
+		}
+	})
+	return r
+}
+
+func (r *rig) check(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+type answer struct {
+	status   int
+	header   http.Header
+	location string
+	cookies  []*http.Cookie
+	body     string
+}
+
+// call sends a request without following redirects.
+func (r *rig) call(method, path string, form url.Values, change ...func(*http.Request)) answer {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path,
+		strings.NewReader(form.Encode()))
+	r.check(err)
+	if form != nil {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for _, c := range change {
+		c(request)
+	}
+	response, err := http.DefaultTransport.RoundTrip(request)
+	r.check(err)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	r.check(err)
+	return answer{
+		response.StatusCode, response.Header, response.Header.Get("Location"), response.Cookies(),
+		string(body),
+	}
+}
+
+func (r *rig) get(path string, change ...func(*http.Request)) answer {
+	r.t.Helper()
+	return r.call(http.MethodGet, path, nil, change...)
+}
+
+// signIn signs in with the token, and returns an option that adds the session to a request.
+func (r *rig) signIn() func(*http.Request) {
+	r.t.Helper()
+	a := r.call(http.MethodPost, "/sign-in", url.Values{"token": {adminToken}})
+	if a.status != http.StatusSeeOther || len(a.cookies) != 1 {
+		r.t.Fatalf("sign in: %d, %v\n%s", a.status, a.cookies, a.body)
+	}
+	return with("Cookie", a.cookies[0].Name+"="+a.cookies[0].Value)
+}
+
+func with(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}

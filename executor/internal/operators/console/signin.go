@@ -1,0 +1,176 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+const maxFormBytes = 16 << 10
+
+// signIn is the template data of the sign-in page.
+type signIn struct {
+	Next     string
+	Problem  string
+	Provider string // URL of the sign-in at the identity provider; "" means none
+}
+
+// askToSignIn responds with the sign-in page.
+func (c *Console) askToSignIn(
+	w http.ResponseWriter, r *http.Request, status int, next, problem string,
+) {
+	body := signIn{Next: next, Problem: problem}
+	if c.SignIn.HasOIDC() {
+		body.Provider = providerPath(next)
+	}
+	c.render(w, r, status, "sign-in", page{Title: "Sign in", Body: body})
+}
+
+// providerPath returns the path that redirects to the identity provider. After signing in there,
+// the browser returns to next.
+func providerPath(next string) string { return "/sign-in/provider?next=" + url.QueryEscape(next) }
+
+func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
+	next := localPath(r.URL.Query().Get("next"))
+	nonce := r.URL.Query().Get("once")
+	if nonce != "" && c.SignIn.SignInByLink(w, r, nonce) {
+		c.goOn(w, r, next)
+		return
+	}
+	_, err := c.SignIn.PageCaller(r)
+	switch {
+	case err == nil:
+		//nolint:gosec // localPath has made sure that it stays here
+		http.Redirect(w, r, next, http.StatusSeeOther)
+	case nonce == "" && c.SignIn.OIDCSessionExpired(r):
+		//nolint:gosec // a path of this site
+		http.Redirect(w, r, providerPath(next), http.StatusSeeOther)
+	case nonce != "":
+		c.askToSignIn(w, r, http.StatusForbidden, next,
+			"This link works once, within ten minutes. It was used before or has expired. Sign "+
+				"in with the admin token or a key.")
+	default:
+		c.askToSignIn(w, r, http.StatusOK, next, "")
+	}
+}
+
+func (c *Console) doSignIn(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
+	next := localPath(r.PostFormValue("next"))
+	err := c.SignIn.SignInByToken(w, r, r.PostFormValue("token"))
+	switch {
+	case errors.Is(err, signin.ErrUnknown):
+		c.askToSignIn(w, r, http.StatusForbidden, next,
+			"That is neither the admin token of this executor nor a key that works.")
+	case err != nil:
+		c.failed(w, r, err)
+	default:
+		http.Redirect(w, r, next, http.StatusSeeOther)
+	}
+}
+
+// toProvider redirects the browser to the identity provider.
+func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
+	if !c.SignIn.HasOIDC() {
+		c.unknown(w, r)
+		return
+	}
+	next := localPath(r.URL.Query().Get("next"))
+	to, err := c.SignIn.BeginOIDC(w, r, next)
+	if err != nil {
+		note(r, "", err)
+		c.askToSignIn(w, r, http.StatusServiceUnavailable, next,
+			"The identity provider does not answer now. Try again in a moment, or sign in with "+
+				"the admin token or a key.")
+		return
+	}
+	//nolint:gosec // the address is the identity provider's
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// fromProvider handles the browser's return from the identity provider.
+func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
+	if !c.SignIn.HasOIDC() {
+		c.unknown(w, r)
+		return
+	}
+	next, err := c.SignIn.FinishOIDC(w, r)
+	refused, ok := errors.AsType[*signin.RefusedError](err)
+	switch {
+	case ok:
+		note(r, "", err)
+		c.askToSignIn(w, r, http.StatusForbidden, localPath(next), refused.Detail)
+	case err != nil:
+		note(r, "", err)
+		c.askToSignIn(w, r, http.StatusServiceUnavailable, localPath(next),
+			"The identity provider does not answer now. Begin again in a moment, or sign in with "+
+				"the admin token or a key.")
+	default:
+		c.goOn(w, r, localPath(next))
+	}
+}
+
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
+	if err := c.SignIn.SignOut(w, r); err != nil {
+		note(r, "", err)
+		c.fail(w, r, http.StatusServiceUnavailable, "You are still signed in",
+			"The database cannot be reached now, in which the end of the session is noted. Try "+
+				"again in a moment.")
+		return
+	}
+	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+}
+
+// goOn sends the browser to a path with a page instead of an HTTP redirect. Browsers send a
+// SameSite=Strict cookie only with requests initiated by a page of this site, and attribute a
+// redirect to the site whose link was followed.
+func (c *Console) goOn(w http.ResponseWriter, r *http.Request, to string) {
+	c.render(w, r, http.StatusOK, "go-on", page{Title: "One moment", Refresh: to, Body: to})
+}
+
+// signedIn requires a session. If the browser followed a link on another site, it did not send the
+// session cookie. It is then sent to the same URL again, from a page of this site.
+func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		caller, err := c.SignIn.PageCaller(r)
+		switch {
+		case err == nil:
+			next(w, r.WithContext(signin.WithCaller(r.Context(), caller)))
+		case !errors.Is(err, signin.ErrUnknown):
+			c.failed(w, r, err)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			c.fail(w, r, http.StatusUnauthorized, "You are not signed in",
+				"The session has expired. Sign in, then repeat the change.")
+		case strings.HasPrefix(r.URL.Path, "/fragments/"):
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.Header.Get("Sec-Fetch-Site") == "cross-site" &&
+			r.Header.Get("Sec-Fetch-Mode") == "navigate":
+			c.goOn(w, r, localPath(r.URL.RequestURI()))
+		default:
+			to := "/sign-in"
+			if next := localPath(r.URL.RequestURI()); next != "/" {
+				to += "?next=" + url.QueryEscape(next)
+			}
+			http.Redirect(w, r, to, http.StatusSeeOther)
+		}
+	}
+}
+
+// localPath returns target if it is a path of this site, with or without a query, otherwise "/".
+// Browsers treat a backslash as a slash and skip control characters, so "/\host" leads to another
+// site, too.
+func localPath(target string) string {
+	u, err := url.Parse(target)
+	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||
+		!strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//") ||
+		strings.ContainsFunc(target, func(c rune) bool {
+			return c == '\\' || c < ' ' || c == 0x7f
+		}) ||
+		strings.HasPrefix(u.Path, "//") || strings.HasPrefix(u.Path, "/sign-") {
+		return "/"
+	}
+	return target
+}

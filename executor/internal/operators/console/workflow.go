@@ -1,0 +1,285 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// workflowPage is the template data of a workflow's page: the toolbar, the settings of one trigger
+// node, and the executions.
+type workflowPage struct {
+	ID, Name, Queue string
+	Account         quota
+	State           state
+	Idle            *api.Queue // the queue, if no runner consumes it
+	Demo            bool       // this process's demo runner consumes the queue
+	Others          []choice   // other active workflows of the account, if its plan allows no more
+	OwnRate         *api.RateLimit
+	Nodes           []choice
+	Trigger         trigger
+	Refusals        refusals
+	Executions      panel
+}
+
+// Fragment returns the URL of the parts that change while the page is open, for fragments.js.
+func (p workflowPage) Fragment() string {
+	return "/fragments/workflow?" +
+		url.Values{"workflow": {p.ID}, "node": {p.Trigger.NodeID}}.Encode()
+}
+
+// choice is an item in a list of links.
+type choice struct {
+	ID, Name string
+	Current  bool
+}
+
+func choiceOf(w api.Workflow) choice { return choice{ID: w.ID, Name: nameOr(w.Name, w.ID)} }
+
+// trigger is the data of the Parameters pane. It does not contain the token, which the browser
+// fetches when an operator wants to see or copy it.
+type trigger struct {
+	WorkflowID, NodeID, Name string
+	URL                      string // the URL up to and including "token="
+	Loopback                 string // the public URL, if only this machine can reach it
+	Tokens                   []api.Token
+	// DeliveryIDs lists the sources of the delivery ID. A source has several places if they are
+	// needed together.
+	DeliveryIDs  [][]place
+	MaxBodyBytes int64
+	Rate         string
+	Sample       string
+	Snippets     []snippet
+
+	Conditions []condition // empty means that every request starts an execution
+	FilterText string      // the filter as JSON
+	OrderKey   string
+	Answer     *api.Answer   // nil means that responses do not wait
+	Filtered   *api.Filtered // nil means that there is no filter, and nothing was filtered
+
+	Inactive bool        // the workflow is inactive
+	Sender   *api.Sender // nil means that the node has no sender
+	// Recognized is the provider and the format that the last request appears to have. It is set
+	// only if the node has no sender.
+	Recognized operate.Recognized
+	Preset     api.SenderPreset
+	Presets    []api.SenderPreset // all presets
+}
+
+// maxOthers is the maximum number of other active workflows that are listed.
+const maxOthers = 5
+
+func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
+	p, ok := c.workflow(w, r, r.PathValue("id"))
+	if !ok {
+		return
+	}
+	var err error
+	if p.Trigger.Sender == nil {
+		ctx := r.Context()
+		p.Trigger.Recognized, err = c.Operate.LastRecognized(ctx, signin.Caller(ctx), p.ID,
+			p.Trigger.NodeID)
+		if err != nil {
+			c.failed(w, r, err)
+			return
+		}
+	}
+	if p.Executions, err = c.panel(r, "/workflows/"+p.ID, p.ID); err == nil {
+		p.Refusals, err = c.refusals(r.Context(), p.ID)
+	}
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.render(w, r, http.StatusOK, "workflow", page{Title: p.Name, Section: "workflows", Body: p})
+}
+
+// workflowFragment renders the parts that may change while the page is open, such as when the
+// tokens were last used.
+func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
+	if p, ok := c.workflow(w, r, r.URL.Query().Get("workflow")); ok {
+		c.write(w, r, http.StatusOK, "workflow", "workflow-parts", p)
+	}
+}
+
+// workflow returns the data of a workflow's page without its lists. If that fails, it responds
+// itself, with an error page or a redirect to an execution.
+func (c *Console) workflow(
+	w http.ResponseWriter, r *http.Request, id string,
+) (p workflowPage, found bool) {
+	workflow, err := c.Operate.Workflow(r.Context(), signin.Caller(r.Context()), id)
+	if err != nil {
+		if isNotFound(err) {
+			c.fail(w, r, http.StatusNotFound, "There is no such workflow",
+				"It may have been deleted. The records of its executions are kept for a while.")
+		} else {
+			c.failed(w, r, err)
+		}
+		return p, false
+	}
+	if c.goToExecution(w, r) {
+		return p, false
+	}
+	if p, err = c.workflowPage(r.Context(), workflow, r.URL.Query().Get("node")); err != nil {
+		c.failed(w, r, err)
+		return p, false
+	}
+	return p, true
+}
+
+func (c *Console) workflowPage(
+	ctx context.Context, w api.Workflow, node string,
+) (p workflowPage, err error) {
+	p = workflowPage{
+		ID: w.ID, Name: nameOr(w.Name, w.ID), Queue: w.Queue, State: stateOf(w),
+		OwnRate: w.RateLimit,
+		Demo:    c.DemoQueue != "" && w.Queue == c.DemoQueue,
+	}
+	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
+	if err != nil {
+		return p, err
+	}
+	if q, ok := idle[w.Queue]; ok {
+		p.Idle = &q
+	}
+	if p.Account, err = c.quota(ctx, w.AccountID); err != nil {
+		return p, err
+	}
+	if !slices.ContainsFunc(w.Triggers,
+		func(t api.WorkflowTrigger) bool { return t.NodeID == node }) {
+		node = w.Triggers[0].NodeID // a workflow has at least one node
+	}
+	for _, t := range w.Triggers {
+		p.Nodes = append(p.Nodes, choice{t.NodeID, nameOr(t.Name, t.NodeID), t.NodeID == node})
+	}
+	if p.Account.Webhooks() && p.Account.Full() {
+		if p.Others, err = c.activeBesides(ctx, w); err != nil {
+			return p, err
+		}
+	}
+	p.Trigger, err = c.trigger(ctx, w.ID, node)
+	p.Trigger.Inactive = !w.Active
+	return p, err
+}
+
+func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigger, error) {
+	got, err := c.Operate.Trigger(ctx, signin.Caller(ctx), workflowID, nodeID)
+	if err != nil {
+		return trigger{}, err
+	}
+	t := trigger{
+		WorkflowID: workflowID, NodeID: nodeID, Name: nameOr(got.Name, nodeID),
+		URL:      strings.TrimSuffix(got.URL, got.Token),
+		Loopback: operate.Loopback(got.URL), Tokens: got.Tokens,
+		DeliveryIDs: deliveryIDs(got.DeliveryIDSources), MaxBodyBytes: got.MaxBodyBytes,
+		Rate: rateText(got.RateLimit),
+	}
+	t.setHandling(got)
+	if sample := bytes.TrimSpace(got.SamplePayload); string(sample) != "null" {
+		t.Sample = readable(sample)
+	}
+	t.Snippets = snippets(t.URL,
+		slices.Concat(got.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id"})[0])
+	presets, err := c.Operate.SenderPresets(ctx, signin.Caller(ctx))
+	if err != nil {
+		return t, err
+	}
+	t.Sender, t.Presets = got.Sender, presets.Items
+	for _, p := range presets.Items {
+		if got.Sender != nil && p.ID == got.Sender.Preset {
+			t.Preset = p
+		}
+	}
+	for i := range t.Tokens {
+		t.Tokens[i].Token = "" // ensures that no template can show it
+	}
+	return t, nil
+}
+
+// NeverCalled reports whether none of the tokens has ever been used.
+func (t trigger) NeverCalled() bool {
+	return !slices.ContainsFunc(t.Tokens,
+		func(token api.Token) bool { return token.LastUsedAt != nil })
+}
+
+// NotCalledYet reports whether the sender has neither sent a verified request nor completed its
+// handshake, so that it still has to be connected.
+func (t trigger) NotCalledYet() bool {
+	return t.Sender != nil && t.Preset.Verifies && t.Sender.LastVerifiedAt.IsZero() &&
+		t.Sender.LastHandshakeAt.IsZero()
+}
+
+// WaitsForSecret reports whether the sender transmits its secret itself and has not yet done so.
+func (t trigger) WaitsForSecret() bool {
+	return t.Preset.Secret != nil && t.Preset.Secret.Captured && t.Sender != nil &&
+		len(t.Sender.Secrets) == 0
+}
+
+// OfferGitHub reports whether to show the steps for connecting GitHub: the sender is GitHub, or
+// none is set.
+func (t trigger) OfferGitHub() bool { return t.Sender == nil || t.Preset.ID == "github" }
+
+// OnlyItSigns reports whether test requests cannot be signed, because hookstart only has the
+// sender's public key.
+func (t trigger) OnlyItSigns() bool { return t.Preset.Secret != nil && t.Preset.Secret.Public }
+
+// place is where a value is in a request.
+type place struct {
+	Name  string // name of a header or a field, or a JSON pointer
+	Where string // where the value is, for display; "" means in a header
+}
+
+// deliveryIDs converts sources of delivery IDs to a human-readable form.
+func deliveryIDs(sources []string) [][]place {
+	all := make([][]place, len(sources))
+	for i, source := range sources {
+		for part := range strings.SplitSeq(source, " + ") {
+			part, absent := strings.CutPrefix(part, "!")
+			kind, name, _ := strings.Cut(part, ":")
+			where := map[string]string{"ptr": "in the JSON", "form": "in the form"}[kind]
+			if absent {
+				where = "must not be there"
+			}
+			all[i] = append(all[i], place{Name: name, Where: where})
+		}
+	}
+	return all
+}
+
+// maxLaidOut is the maximum number of brackets in a text that is formatted, because nested ones
+// make its size quadratic.
+const maxLaidOut = 2000
+
+// readable formats a JSON text on several lines. A text that already has several lines, or too many
+// brackets, is returned unchanged.
+func readable(text []byte) string {
+	var indented bytes.Buffer
+	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > maxLaidOut {
+		return string(text)
+	}
+	if bytes.ContainsRune(text, '\n') || json.Indent(&indented, text, "", "  ") != nil {
+		return string(text)
+	}
+	return indented.String()
+}
+
+// activeBesides returns the first few other active workflows of the account.
+func (c *Console) activeBesides(ctx context.Context, w api.Workflow) (others []choice, err error) {
+	filter := operate.WorkflowFilter{AccountID: w.AccountID, Active: true}
+	active, err := c.Operate.Workflows(ctx, signin.Caller(ctx), filter,
+		operate.Page{Limit: maxOthers + 1})
+	for _, other := range active.Items {
+		if other.ID != w.ID && len(others) < maxOthers {
+			others = append(others, choiceOf(other))
+		}
+	}
+	return others, err
+}

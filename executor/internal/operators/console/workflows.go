@@ -1,0 +1,131 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// workflowList is the template data of the workflows page.
+type workflowList struct {
+	listPage
+	Search    string
+	Account   *quota // account whose workflows are listed; nil means all accounts
+	Rows      []workflowRow
+	AnyAtAll  bool
+	AnyOwners bool // there is at least one account
+}
+
+type workflowRow struct {
+	ID, Name string
+	Account  quota
+	State    state
+	Queue    string
+	Idle     bool // no runner consumes its queue
+	Day      activity
+	Last     *operate.Execution // nil means none, or that the database was too slow
+}
+
+func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
+	ctx := r.Context()
+	filter := operate.WorkflowFilter{
+		AccountID: r.URL.Query().Get("account"),
+		Text:      strings.TrimSpace(r.URL.Query().Get("q")),
+	}
+	list.Search = filter.Text
+	if list.AnyOwners, list.AnyAtAll, err = c.anything(ctx); err != nil {
+		return list, err
+	}
+	if filter.AccountID != "" {
+		account, err := c.quota(ctx, filter.AccountID)
+		if err != nil {
+			return list, err
+		}
+		list.Account = &account
+	}
+	query := queryOf(map[string]string{"q": filter.Text, "account": filter.AccountID})
+	ask := func(p operate.Page) (api.List[api.Workflow], error) {
+		return c.Operate.Workflows(ctx, signin.Caller(ctx), filter, p)
+	}
+	found, at, err := askList(r, query, nil, ask)
+	if err != nil {
+		return list, err
+	}
+	list.listPage = at
+	// Limits the time for all rows together.
+	counting, cancel := context.WithTimeout(ctx, 2*countTimeout)
+	defer cancel()
+	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
+	if err != nil {
+		return list, err
+	}
+	for _, workflow := range found {
+		row, err := c.workflowRow(counting, workflow)
+		if err != nil {
+			return list, err
+		}
+		_, row.Idle = idle[workflow.Queue]
+		list.Rows = append(list.Rows, row)
+	}
+	return list, nil
+}
+
+// anything reports whether there are any accounts and any workflows.
+func (c *Console) anything(ctx context.Context) (accounts, workflows bool, err error) {
+	someAccounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "", operate.Page{Limit: 1})
+	if err != nil {
+		return false, false, err
+	}
+	someWorkflows, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{},
+		operate.Page{Limit: 1})
+	return len(someAccounts.Items) > 0, len(someWorkflows.Items) > 0, err
+}
+
+func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflowRow, err error) {
+	row = workflowRow{ID: w.ID, Name: nameOr(w.Name, w.ID), State: stateOf(w), Queue: w.Queue}
+	if row.Account, err = c.quota(ctx, w.AccountID); err != nil {
+		return row, err
+	}
+	filter := operate.ExecutionFilter{WorkflowID: w.ID}
+	if row.Day, err = c.activity(ctx, filter, 24, time.Hour); err != nil || row.Day.Missing {
+		return row, err
+	}
+	last, err := c.Operate.Executions(ctx, signin.Caller(ctx), filter, operate.Page{Limit: 1})
+	if len(last.Items) > 0 {
+		row.Last = &last.Items[0]
+	}
+	if ctx.Err() != nil {
+		err = nil // it took too long: show the row without the last execution
+	}
+	return row, err
+}
+
+// newWorkflow is the template data of the form for a new workflow.
+type newWorkflow struct {
+	Accounts []quota
+	Account  string // account that is selected initially
+	More     bool   // there are more accounts than the form lists
+	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
+	DemoQueue string
+}
+
+// maxChoices is the maximum number of accounts in a form's list.
+const maxChoices = 500
+
+func (c *Console) newWorkflow(r *http.Request) (form newWorkflow, err error) {
+	ctx := r.Context()
+	form.Account, form.DemoQueue = r.URL.Query().Get("account"), c.DemoQueue
+	accounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",
+		operate.Page{Limit: maxChoices})
+	if err != nil {
+		return form, err
+	}
+	form.More = accounts.NextCursor != ""
+	form.Accounts, err = c.quotas(ctx, accounts.Items)
+	return form, err
+}

@@ -1,0 +1,368 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/queues"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+const (
+	// unattendedAfter is how long executions must wait without a runner before an event reports it.
+	unattendedAfter = 15 * time.Second
+	// quiet is how long a sender whose requests are verified must go without a refusal to count as
+	// recovered.
+	quiet = 5 * time.Minute
+	// lowFrom is the used fraction of the storage from which it counts as low, and lowUntil the
+	// fraction below which it no longer does.
+	lowFrom, lowUntil = 0.85, 0.80
+	// maxWorkflows is the maximum number of workflows examined per account.
+	maxWorkflows = 100_000
+)
+
+// state is the state of a subject that events report on.
+type state int
+
+const (
+	unclear state = iota // not determined; an ongoing condition continues
+	good
+	bad
+)
+
+// finding is the observed state of one subject.
+type finding struct {
+	state      state
+	workflowID string
+	queue      string
+	begins     string // the event's text if the subject turns bad
+	ends       string // the event's text if the subject turns good
+}
+
+// findings holds the states observed for an account, by kind and subject. Kinds that were not
+// examined are missing.
+type findings map[string]map[string]finding
+
+// updateConditions compares the current states with the stored conditions, and stores the
+// differences along with the causes of events that report them.
+func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
+	accounts := e.config.Directory.AccountsWithEvents()
+	open, err := e.config.Store.EventConditions(ctx)
+	if err != nil || len(accounts)+len(open) == 0 {
+		return err
+	}
+	byAccount := map[string][]store.Condition{}
+	for _, c := range open {
+		byAccount[c.AccountID] = append(byAccount[c.AccountID], c)
+	}
+	seen, err := e.observe(ctx, accounts)
+	if err != nil {
+		return err
+	}
+	var changes []store.ConditionChange
+	for _, a := range accounts {
+		found, err := e.currentStates(ctx, now, a, seen, byAccount[a.ID])
+		if err != nil {
+			return err
+		}
+		changes = append(changes, changesOf(now, a, found, byAccount[a.ID])...)
+		delete(byAccount, a.ID)
+	}
+	for _, left := range byAccount { // conditions of accounts that have no operator events
+		for _, c := range left {
+			changes = append(changes, store.ConditionChange{Condition: c, Ended: true})
+		}
+	}
+	return e.config.Store.ChangeEventConditions(ctx, changes)
+}
+
+// seen holds the observations that are shared by all accounts.
+type seen struct {
+	queues  []queues.Queue
+	senders map[string]store.SenderSeen // the senders with refused requests, by subject
+	// By queue with its own stream; "" is the shared stream.
+	storage map[string]finding
+}
+
+// observe makes the observations that are shared by all accounts.
+func (e *Events) observe(ctx context.Context, accounts []*registry.Account) (s seen, err error) {
+	wanted := func(kind string) bool {
+		for _, a := range accounts {
+			if wants(a.Events, kind) {
+				return true
+			}
+		}
+		return false
+	}
+	if wanted(registry.QueueUnattended) {
+		if s.queues, err = e.config.Queues.Poll(ctx); err != nil {
+			return s, err
+		}
+	}
+	if wanted(registry.SenderRefused) {
+		all, err := e.config.Store.SendersRefused(ctx)
+		if err != nil {
+			return s, err
+		}
+		s.senders = map[string]store.SenderSeen{}
+		for _, observed := range all {
+			s.senders[subjectOf(observed.WorkflowID, observed.NodeID)] = observed
+		}
+	}
+	if wanted(registry.StorageLow) {
+		s.storage, err = e.storage(ctx)
+	}
+	return s, err
+}
+
+// wants reports whether an account has selected a kind of event, or the recovery from it.
+func wants(setting *registry.OperatorEvents, kind string) bool {
+	return setting.Wants(kind) || setting.Wants(kind+registry.Recovered)
+}
+
+func subjectOf(workflowID, nodeID string) string { return workflowID + "/" + nodeID }
+
+// currentStates returns the states of all subjects that an account has selected events for. It
+// skips the workflow that the events start.
+func (e *Events) currentStates(
+	ctx context.Context, now time.Time, a *registry.Account, seen seen, open []store.Condition,
+) (findings, error) {
+	found := findings{}
+	var workflows []*registry.Workflow
+	for _, w := range e.config.Directory.Workflows(a.ID, "", maxWorkflows) {
+		if w.ID != a.Events.WorkflowID {
+			workflows = append(workflows, w)
+		}
+	}
+	if wants(a.Events, registry.QueueUnattended) {
+		found[registry.QueueUnattended] = unattendedQueues(now, workflows, seen.queues)
+	}
+	if wants(a.Events, registry.SenderRefused) {
+		found[registry.SenderRefused] = refused(now, a.Events, workflows, seen.senders)
+	}
+	if wants(a.Events, registry.StorageLow) {
+		found[registry.StorageLow] = storageOf(workflows, seen.storage)
+	}
+	if wants(a.Events, registry.SenderSilent) {
+		silent, err := e.silentNodes(ctx, now, a.Events, workflows, open)
+		if err != nil {
+			return nil, err
+		}
+		found[registry.SenderSilent] = silent
+	}
+	return found, nil
+}
+
+// unattendedQueues returns the states of the queues that the workflows use.
+func unattendedQueues(
+	now time.Time, workflows []*registry.Workflow, all []queues.Queue,
+) map[string]finding {
+	named := map[string]bool{}
+	for _, w := range workflows {
+		named[w.Queue] = true
+	}
+	found := map[string]finding{}
+	for _, q := range all {
+		if !named[q.Name] {
+			continue
+		}
+		f := finding{
+			queue:  q.Name,
+			begins: fmt.Sprintf("No runner takes the executions that wait in queue %s.", q.Name),
+			ends:   fmt.Sprintf("Queue %s is attended again.", q.Name),
+		}
+		switch waits := q.Unattended(now); {
+		case waits >= unattendedAfter:
+			f.state = bad
+		case !q.PausedSince.IsZero():
+			f.state, f.ends = good,
+				fmt.Sprintf("Queue %s is paused: its executions wait for an operator.", q.Name)
+		case waits == 0:
+			f.state = good
+		}
+		found[q.Name] = f
+	}
+	return found
+}
+
+// refused returns the states of the workflows' senders. A sender is bad after a refusal, until a
+// later request has been verified and no request has been refused for a while.
+func refused(
+	now time.Time, setting *registry.OperatorEvents, workflows []*registry.Workflow,
+	all map[string]store.SenderSeen,
+) map[string]finding {
+	found := map[string]finding{}
+	for _, w := range workflows {
+		for _, node := range w.Triggers {
+			subject := subjectOf(w.ID, node.NodeID)
+			s, ok := all[subject]
+			if node.Sender == nil || !ok {
+				continue
+			}
+			f := finding{
+				workflowID: w.ID,
+				begins: fmt.Sprintf("Requests to node %s of workflow %s are refused, the "+
+					"last one at %s: %s.", node.NodeID, w.ID, formatTime(s.RefusedAt),
+					shortened(s.RefusedReason)),
+				ends: fmt.Sprintf("Requests to node %s of workflow %s are verified again, since "+
+					"%s.", node.NodeID, w.ID, formatTime(s.VerifiedAt)),
+			}
+			switch {
+			case s.RefusedAt.Before(setting.Since):
+				f.state = good
+			case !s.VerifiedAt.After(s.RefusedAt) || now.Sub(s.RefusedAt) < quiet:
+				f.state = bad
+			default:
+				f.state = good
+			}
+			found[subject] = f
+		}
+	}
+	return found
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// storageOf returns the states of the storage that the workflows' executions use.
+func storageOf(workflows []*registry.Workflow, all map[string]finding) map[string]finding {
+	found := map[string]finding{"": all[""]}
+	for _, w := range workflows {
+		if f, ok := all[w.Queue]; ok {
+			found[w.Queue] = f
+		}
+	}
+	return found
+}
+
+// storage returns how full the storage of NATS is: the shared stream, the NATS account that holds
+// it, and the queues' own streams.
+func (e *Events) storage(ctx context.Context) (map[string]finding, error) {
+	names, _, err := stream.Streams(ctx, e.config.JetStream)
+	if err != nil {
+		return nil, err
+	}
+	account, err := e.config.JetStream.AccountInfo(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the account of NATS: %w", err)
+	}
+	all := map[string]finding{}
+	for _, name := range append(names, stream.Name) {
+		queue, own := stream.QueueOfStream(name)
+		executions, err := e.config.JetStream.Stream(ctx, name)
+		if own && errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue // it was deleted in the meantime
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", name, err)
+		}
+		info := executions.CachedInfo()
+		part := usedShare(info.State.Bytes, info.Config.MaxBytes)
+		f := storageState(part, "The stream of executions",
+			"From 90 % on, requests of the accounts that hold the most in it are answered 503; "+
+				"when it is full, all are.")
+		if own {
+			f = storageState(part, "The stream of queue "+queue,
+				"When it is full, requests for the queue are answered 503.")
+		} else if other := fullestTier(account); other > part {
+			f = storageState(other, "The storage of NATS",
+				"When it is full, requests are answered 503.")
+		}
+		f.queue = queue
+		all[queue] = f
+	}
+	return all, nil
+}
+
+// fullestTier returns the used fraction, from 0 to 1, of the account's storage tier with the least
+// space left.
+func fullestTier(account *jetstream.AccountInfo) float64 {
+	part := usedShare(account.Store, account.Limits.MaxStore)
+	for _, tier := range account.Tiers {
+		part = max(part, usedShare(tier.Store, tier.Limits.MaxStore))
+	}
+	return part
+}
+
+// usedShare returns the used fraction of a limit, from 0 to 1. A limit of zero or less means no
+// limit.
+func usedShare(bytes uint64, limit int64) float64 {
+	if limit <= 0 {
+		return 0
+	}
+	return float64(bytes) / float64(limit)
+}
+
+// storageState returns the state of a storage. part is the used fraction, from 0 to 1; consequence
+// describes what happens when the storage is full.
+func storageState(part float64, place, consequence string) finding {
+	f := finding{
+		begins: fmt.Sprintf("%s is %.0f %% full. %s", place, 100*part, consequence),
+		ends:   fmt.Sprintf("%s has room again: it is %.0f %% full.", place, 100*part),
+	}
+	switch {
+	case part >= lowFrom:
+		f.state = bad
+	case part < lowUntil:
+		f.state = good
+	}
+	return f
+}
+
+// changesOf returns how an account's conditions change. If a condition ends because its subject no
+// longer exists, no event reports it.
+func changesOf(
+	now time.Time, a *registry.Account, found findings, open []store.Condition,
+) (changes []store.ConditionChange) {
+	now = store.Time(now)
+	cause := func(kind, subject, text string, f finding) *store.EventCause {
+		if !a.Events.Wants(kind) {
+			return nil
+		}
+		return &store.EventCause{
+			ID:         fmt.Sprintf("%s:%s:%s:%d", kind, a.ID, subject, now.UnixMicro()),
+			AccountID:  a.ID,
+			Kind:       kind,
+			WorkflowID: f.workflowID,
+			Queue:      f.queue,
+			At:         now,
+			Text:       text,
+		}
+	}
+	began := map[[2]string]bool{}
+	for _, c := range open {
+		began[[2]string{c.Kind, c.Subject}] = true
+		f, ok := found[c.Kind][c.Subject]
+		switch {
+		case !ok:
+			changes = append(changes, store.ConditionChange{Condition: c, Ended: true})
+		case f.state == good:
+			changes = append(changes, store.ConditionChange{
+				Condition: c,
+				Ended:     true,
+				Cause:     cause(c.Kind+registry.Recovered, c.Subject, f.ends, f),
+			})
+		}
+	}
+	for kind, subjects := range found {
+		for subject, f := range subjects {
+			if f.state == bad && !began[[2]string{kind, subject}] {
+				changes = append(changes, store.ConditionChange{
+					Condition: store.Condition{
+						AccountID: a.ID,
+						Kind:      kind,
+						Subject:   subject,
+						Since:     now,
+					},
+					Cause: cause(kind, subject, f.begins, f),
+				})
+			}
+		}
+	}
+	return changes
+}

@@ -1,0 +1,172 @@
+// Package events notifies an account's operators of occurrences: each event starts one execution of
+// the workflow that the account has selected.
+//
+// An occurrence is stored as a cause in the transaction that records it. One executor at a time
+// replaces causes with events, also in one transaction, which fixes which execution reports which
+// causes. The start of an event is published until NATS has stored it; its execution ID, which is
+// also the message ID, is a hash of the event's ID. Whichever process crashes at whatever point,
+// each cause is therefore in exactly one event, and each event starts exactly one execution.
+package events
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/queues"
+	"github.com/hookstart/hookstart/executor/internal/starts"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
+)
+
+const (
+	// turnEvery is the interval at which causes are turned into events and events are published.
+	turnEvery = time.Second
+	// lookEvery is the interval at which the leading executor checks for conditions. leadFor is how
+	// long its lease lasts: if it crashes, another executor takes over after this time.
+	lookEvery = 5 * time.Second
+	leadFor   = 20 * time.Second
+	// restEvery is the interval used while no account has operator events: causes may remain of an
+	// account that had some.
+	restEvery = 30 * time.Second
+	// turnTimeout is the maximum duration of one round.
+	turnTimeout = 15 * time.Second
+	// sayEvery is the minimum interval between log lines about a persistent failure.
+	sayEvery = time.Minute
+	// clockSkew is the maximum assumed lag of a runner's clock.
+	clockSkew = time.Minute
+	// maxErrorText is the maximum number of characters of an execution's error in an event's text.
+	maxErrorText = 300
+)
+
+// Config holds the dependencies of an Events, which does not own them.
+type Config struct {
+	Store     store.Store
+	Directory *edit.Directory
+	JetStream jetstream.JetStream
+	Queues    *queues.Watch
+	// Caller identifies this process among the executors: a random UUID.
+	Caller string
+	// Trusted reports, without a remote call, whether the directory is complete. It is not while
+	// the registry is being restored.
+	Trusted func() bool
+	// Current returns an error unless the directory has all changes made so far.
+	Current func(context.Context) error
+	// AwaitRecorded waits until everything that the streams hold now is recorded, or until its
+	// context is done.
+	AwaitRecorded func(context.Context)
+	// DedupWindow is how long the stream remembers message IDs.
+	DedupWindow time.Duration
+	Log         logrus.FieldLogger
+}
+
+// Events creates and publishes operator events. Run and WatchConditions are each called by one
+// goroutine.
+type Events struct {
+	config Config
+	starts *starts.Streams
+	// paces caches the pace of each sender's requests, by the subject of its sender.silent
+	// condition. Only WatchConditions uses it.
+	paces map[string]pace
+
+	failing map[string]time.Time // when each failure was last logged; only Run uses it
+}
+
+// New returns an Events.
+func New(c Config) *Events {
+	return &Events{
+		config: c, starts: starts.New(c.JetStream),
+		paces: map[string]pace{}, failing: map[string]time.Time{},
+	}
+}
+
+// FailureCause returns the event cause for a failed execution, or nil if the account has not
+// selected such events. While the directory is not trusted, it returns a cause for every failure;
+// causes that no account has selected are dropped when events are decided.
+func (e *Events) FailureCause(f store.Failure) *store.EventCause {
+	if e.config.Trusted() {
+		setting := e.config.Directory.Events(f.AccountID)
+		if !setting.Wants(registry.ExecutionFailed) || f.WorkflowID == setting.WorkflowID ||
+			f.At.Before(setting.Since.Add(-clockSkew)) {
+			return nil
+		}
+	}
+	text := fmt.Sprintf("Execution %s of workflow %s failed", f.ExecutionID, f.WorkflowID)
+	if f.Error != "" {
+		text += ": " + shortened(f.Error)
+	}
+	return &store.EventCause{
+		ID:          registry.ExecutionFailed + ":" + f.ExecutionID,
+		AccountID:   f.AccountID,
+		Kind:        registry.ExecutionFailed,
+		WorkflowID:  f.WorkflowID,
+		ExecutionID: f.ExecutionID,
+		At:          f.At,
+		Text:        text,
+	}
+}
+
+func shortened(text string) string {
+	if runes := []rune(text); len(runes) > maxErrorText {
+		return string(runes[:maxErrorText]) + "…"
+	}
+	return text
+}
+
+// Run decides and publishes events until the context is done.
+func (e *Events) Run(ctx context.Context) {
+	e.every(ctx, turnEvery, func(ctx context.Context) {
+		e.note("decided", e.decideAll(ctx))
+		e.note("published", e.publish(ctx))
+	})
+}
+
+// WatchConditions checks for conditions, while this executor holds the lease, until the context is
+// done.
+func (e *Events) WatchConditions(ctx context.Context) {
+	e.every(ctx, lookEvery, func(ctx context.Context) {
+		now := time.Now()
+		if leads, err := e.config.Store.LeadEvents(ctx, e.config.Caller, now,
+			now.Add(leadFor)); err != nil || !leads {
+			return
+		}
+		if err := e.updateConditions(ctx, now); err != nil && ctx.Err() == nil {
+			e.config.Log.WithError(err).Debug("conditions of operator events could not be looked " +
+				"for; it is tried again")
+		}
+	})
+}
+
+// every calls do at an interval: the given one, a longer one while no account has operator events,
+// and never while the directory is not trusted.
+func (e *Events) every(ctx context.Context, interval time.Duration, do func(context.Context)) {
+	var rested time.Time
+	retry.Every(ctx, interval, func() {
+		if !e.config.Trusted() {
+			return
+		}
+		if len(e.config.Directory.AccountsWithEvents()) == 0 {
+			if time.Since(rested) < restEvery {
+				return
+			}
+			rested = time.Now()
+		}
+		trying, cancel := context.WithTimeout(ctx, turnTimeout)
+		defer cancel()
+		do(trying)
+	})
+}
+
+// note logs a failure, at most once per sayEvery.
+func (e *Events) note(what string, err error) {
+	if err == nil || time.Since(e.failing[what]) < sayEvery {
+		return
+	}
+	e.failing[what] = time.Now()
+	e.config.Log.WithError(err).Warnf("operator events were not %s; it is tried again", what)
+}

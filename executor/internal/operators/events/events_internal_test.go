@@ -1,0 +1,554 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/queues"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// rig is an Events with a registry, a database and a stream, for the account on-pro with the
+// workflows orders and alerts. The account's events start alerts.
+type rig struct {
+	*registrytest.Registry
+	*Events
+	t     *testing.T
+	store store.Store
+	token string // of the trigger node of orders
+	taken uint64 // the sequence of the last message that executions returned
+}
+
+func start(t *testing.T, setting registry.OperatorEvents) *rig {
+	t.Helper()
+	nc := natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1))
+	r := &rig{t: t, Registry: registrytest.Start(t, nc)}
+	records, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
+	r.check(err)
+	t.Cleanup(func() { _ = records.Close() })
+	r.store = records
+	waits, err := queues.New(queues.Config{
+		Conn:      nc,
+		JetStream: r.JetStream,
+		Named:     r.Directory.Queues,
+		Settings:  r.Directory.QueueSettings,
+		Recorder:  "executor",
+	})
+	r.check(err)
+	t.Cleanup(waits.Stop)
+	r.token = r.Workflow(t, "orders", "pro", true)
+	r.Workflow(t, "alerts", "pro", false)
+	setting.WorkflowID = "alerts"
+	_, _, err = r.PutEvents(t.Context(), "on-pro", setting)
+	r.check(err)
+	r.Events = New(Config{
+		Store:         records,
+		Directory:     r.Directory,
+		JetStream:     r.JetStream,
+		Queues:        waits,
+		Caller:        "here",
+		Log:           logtest.Quiet(),
+		Trusted:       func() bool { return true },
+		Current:       r.Current,
+		AwaitRecorded: func(context.Context) {},
+		DedupWindow:   stream.DefaultSettings.DedupWindow,
+	})
+	records.OnFailure(r.FailureCause)
+	return r
+}
+
+func (r *rig) check(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// id returns the n-th execution ID.
+func id(n int) string { return fmt.Sprintf("%08x-0000-8000-8000-%012x", n, n) }
+
+// failures records executions from..to-1 of a workflow as failed.
+func (r *rig) failures(workflowID string, from, to int) {
+	r.t.Helper()
+	now := time.Now()
+	var batch store.Batch
+	for n := from; n < to; n++ {
+		batch.New = append(batch.New, store.Record{
+			ID:             id(n),
+			AccountID:      "on-pro",
+			WorkflowID:     workflowID,
+			NodeID:         "node",
+			Queue:          "default",
+			Source:         execution.Webhook,
+			Status:         execution.Queued,
+			AcceptedAt:     now,
+			RecordedAt:     now,
+			StreamSequence: uint64(n) + 1,
+		})
+		batch.Progress = append(batch.Progress, execution.Progress{
+			ID:         id(n),
+			Queue:      "default",
+			WorkflowID: workflowID,
+			Status:     execution.Failed,
+			At:         now.Add(time.Duration(n) * time.Microsecond),
+			Error:      fmt.Sprint("error ", n),
+		})
+	}
+	_, err := r.store.Apply(r.t.Context(), batch)
+	r.check(err)
+}
+
+// turn does one round of Run.
+func (r *rig) turn() {
+	r.t.Helper()
+	r.check(r.decideAll(r.t.Context()))
+	r.check(r.publish(r.t.Context()))
+}
+
+// executions returns the starts published since the last call, with their inputs.
+func (r *rig) executions() (starts []*execution.Start, inputs []Input) {
+	r.t.Helper()
+	executions, err := r.JetStream.Stream(r.t.Context(), stream.Name)
+	r.check(err)
+	for {
+		msg, err := executions.GetMsg(r.t.Context(), r.taken+1)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return starts, inputs
+		}
+		r.check(err)
+		r.taken = msg.Sequence
+		event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+		r.check(err)
+		var input Input
+		r.check(json.Unmarshal(event.Start.Payload.Body, &input))
+		starts, inputs = append(starts, event.Start), append(inputs, input)
+	}
+}
+
+func kindsOf(inputs []Input) (kinds []string) {
+	for _, i := range inputs {
+		kinds = append(kinds, i.Kind)
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+func (r *rig) wantKinds(kinds ...string) []Input {
+	r.t.Helper()
+	_, inputs := r.executions()
+	if got := kindsOf(inputs); !slices.Equal(got, kinds) {
+		r.t.Errorf("events %q, want %q", got, kinds)
+	}
+	return inputs
+}
+
+func TestAFailureStartsOneExecution(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.OperatorEvents{})
+	r.failures("orders", 0, 1)
+	r.turn()
+	r.turn()
+	starts, inputs := r.executions()
+	if len(starts) != 1 {
+		t.Fatalf("%+v", inputs)
+	}
+	s, i := starts[0], inputs[0]
+	if s.WorkflowID != "alerts" || s.NodeID != "node" || s.AccountID != "on-pro" ||
+		s.Queue != "default" || s.Source != execution.Event ||
+		s.DeliveryID != "execution.failed:"+id(0) ||
+		s.ID != execution.IDForDelivery("alerts", "node", execution.EventDelivery(s.DeliveryID)) {
+		t.Errorf("%+v", s)
+	}
+	if i.Kind != registry.ExecutionFailed || i.AccountID != "on-pro" || i.WorkflowID != "orders" ||
+		i.ExecutionID != id(0) || i.Count != 1 ||
+		i.Text != "Execution "+id(0)+" of workflow orders failed: error 0" || i.At.IsZero() {
+		t.Errorf("%+v", i)
+	}
+	// Its record is found by its delivery ID.
+	record := store.Record{
+		ID:         s.ID,
+		AccountID:  s.AccountID,
+		WorkflowID: s.WorkflowID,
+		NodeID:     s.NodeID,
+		Queue:      s.Queue,
+		Source:     s.Source,
+		Status:     execution.Queued,
+		DeliveryID: s.DeliveryID,
+		AcceptedAt: s.AcceptedAt,
+		RecordedAt: s.AcceptedAt,
+	}
+	if !record.HasComputedID() {
+		t.Error("the record's ID is not computed from the delivery ID")
+	}
+}
+
+// Whichever step a process crashes in, the next one does the rest, and nothing twice.
+func TestAnEventSurvivesAProcess(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.OperatorEvents{})
+	r.failures("orders", 0, 3)
+	r.check(r.decideAll(t.Context())) // then the process crashes
+	next := New(r.config)
+	waiting, err := r.store.UnpublishedEvents(t.Context(), 10)
+	r.check(err)
+	if len(waiting) != 3 {
+		t.Fatalf("%+v", waiting)
+	}
+	published, err := next.publishSome(t.Context(), waiting) // then it crashes before marking them
+	r.check(err)
+	if len(published) != 3 {
+		t.Fatalf("%q", published)
+	}
+	r.turn()
+	if _, inputs := r.executions(); len(inputs) != 3 {
+		t.Errorf("%+v", inputs)
+	}
+	// An event that has waited longer than the deduplication window is looked up first, and found
+	// to be recorded.
+	old := waiting[0]
+	old.DecidedAt = time.Now().Add(-2 * r.config.DedupWindow)
+	caughtUp := false
+	r.config.AwaitRecorded = func(ctx context.Context) {
+		caughtUp = true
+		_, err := r.store.Apply(ctx, store.Batch{New: []store.Record{{
+			ID:         executionID(old),
+			AccountID:  "on-pro",
+			WorkflowID: "alerts",
+			NodeID:     "node",
+			Queue:      "default",
+			Source:     execution.Event,
+			Status:     execution.Queued,
+			DeliveryID: old.ID,
+			AcceptedAt: old.DecidedAt,
+			RecordedAt: old.DecidedAt,
+		}}})
+		r.check(err)
+	}
+	executions, err := r.JetStream.Stream(t.Context(), stream.Name)
+	r.check(err)
+	r.check(executions.Purge(t.Context()))
+	r.taken = executions.CachedInfo().State.LastSeq
+	if published, err := r.publishSome(t.Context(), []store.Event{old}); err != nil ||
+		len(published) != 1 || !caughtUp {
+		t.Errorf("%q, %v, caught up: %v", published, err, caughtUp)
+	}
+	if _, inputs := r.executions(); len(inputs) != 0 {
+		t.Errorf("an old event was published again: %+v", inputs)
+	}
+}
+
+func TestNoEventAboutItsOwnWorkflow(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.OperatorEvents{})
+	r.failures("alerts", 0, 2)
+	r.turn()
+	r.wantKinds()
+	// Nor does one whose cause precedes the selection of the workflow.
+	r.failures("orders", 2, 3)
+	_, _, err := r.PutEvents(t.Context(), "on-pro", registry.OperatorEvents{WorkflowID: "orders"})
+	r.check(err)
+	r.turn()
+	r.wantKinds()
+	if some, err := r.store.HasEventCauses(t.Context()); err != nil || some {
+		t.Errorf("a cause is left: %v", err)
+	}
+}
+
+func TestOnlyWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.OperatorEvents{Kinds: []string{registry.StorageLow}})
+	r.failures("orders", 0, 1)
+	r.turn()
+	r.wantKinds()
+	// While the registry is being restored, it is unknown which accounts want which events.
+	r.config.Trusted = func() bool { return false }
+	r.failures("orders", 1, 2)
+	if some, err := r.store.HasEventCauses(t.Context()); err != nil || !some {
+		t.Errorf("no cause is kept: %v", err)
+	}
+	_, _, err := r.PutEvents(t.Context(), "on-pro", registry.OperatorEvents{WorkflowID: "alerts"})
+	r.check(err)
+	r.turn()
+	r.wantKinds(registry.ExecutionFailed)
+	r.check(r.RemoveEvents(t.Context(), "on-pro"))
+	r.failures("orders", 2, 3)
+	r.turn()
+	r.wantKinds()
+}
+
+// A storm leads to few events, which report everything once.
+func TestAStormMakesFewEvents(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.OperatorEvents{})
+	r.Workflow(t, "invoices", "pro", false)
+	total, n := 0, 0
+	count := func(most int) (inputs []Input) {
+		t.Helper()
+		_, inputs = r.executions()
+		if len(inputs) > most {
+			t.Errorf("%d events, at most %d", len(inputs), most)
+		}
+		for _, i := range inputs {
+			total += i.Count
+		}
+		return inputs
+	}
+	for range 5 {
+		r.failures("orders", n, n+1)
+		n++
+		r.turn()
+	}
+	count(5)
+	for range 20 {
+		r.failures("orders", n, n+1_000)
+		n += 1_000
+		r.failures("invoices", n, n+100)
+		n += 100
+		r.turn()
+	}
+	inputs := count(burst)
+	if last := inputs[len(inputs)-1]; last.Count < 2 || last.WorkflowID != "" ||
+		last.ExecutionID != "" {
+		t.Errorf("an event about two workflows: %+v", last)
+	}
+	if total >= n {
+		t.Errorf("%d of %d are told: nothing waits", total, n)
+	}
+	// Some time later, one event reports the rest.
+	later := time.Now().Add(pause + time.Second)
+	for range n/store.MaxEventCauses + 1 {
+		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-window), func(
+			causes []store.EventCause, decided []store.Event,
+		) ([]store.Event, []string) {
+			return r.decide(later, causes, decided)
+		}))
+		later = later.Add(pause)
+	}
+	r.turn()
+	count(n/store.MaxEventCauses + 1)
+	if total != n {
+		t.Errorf("%d are told, of %d", total, n)
+	}
+}
+
+func (r *rig) lookAt(now time.Time) {
+	r.t.Helper()
+	r.check(r.updateConditions(r.t.Context(), now))
+	r.turn()
+}
+
+func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.OperatorEvents{
+		Kinds: []string{registry.QueueUnattended, registry.QueueUnattended + registry.Recovered},
+	})
+	msg, err := stream.StartMessage(execution.Start{
+		ID:         id(1),
+		WorkflowID: "orders",
+		NodeID:     "node",
+		AccountID:  "on-pro",
+		Queue:      "default",
+		Source:     execution.Webhook,
+		AcceptedAt: time.Now().Add(-unattendedAfter),
+		Payload: execution.Payload{
+			ContentType: "application/json",
+			Kind:        execution.JSON,
+			Body:        []byte("{}"),
+		},
+	})
+	r.check(err)
+	_, err = r.JetStream.PublishMsg(t.Context(), msg)
+	r.check(err)
+	_, _ = r.executions()
+	r.lookAt(time.Now())
+	r.lookAt(time.Now())
+	inputs := r.wantKinds(registry.QueueUnattended)
+	if i := inputs[0]; i.Queue != "default" || i.WorkflowID != "" || i.Text == "" || i.Count != 1 {
+		t.Errorf("%+v", i)
+	}
+	// A runner connects.
+	group := stream.RunnerGroup{Queue: "default", Group: "main"}
+	consumer, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
+		group.ConsumerConfig(stream.RunnerAckWait))
+	r.check(err)
+	batch, err := consumer.Fetch(10)
+	r.check(err)
+	for msg := range batch.Messages() {
+		r.check(msg.DoubleAck(t.Context()))
+	}
+	// This discards the last poll.
+	r.check(r.config.Queues.Enforce(t.Context(), &registry.Queue{Name: "default"}))
+	r.lookAt(time.Now())
+	r.lookAt(time.Now())
+	r.wantKinds(registry.QueueUnattended + registry.Recovered)
+}
+
+func TestARefusedSenderAndItsEnd(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.OperatorEvents{
+		Kinds: []string{registry.SenderRefused, registry.SenderRefused + registry.Recovered},
+	})
+	_, _, err := r.PutSender(t.Context(), "orders", "node", edit.SenderSpec{Preset: "plain"})
+	r.check(err)
+	now := time.Now()
+	report := 0
+	seen := func(s store.SenderSeen) {
+		t.Helper()
+		report++
+		s.WorkflowID, s.NodeID = "orders", "node"
+		r.check(r.store.AddSenders(t.Context(), fmt.Sprint("report ", report), now,
+			[]store.SenderSeen{s}))
+	}
+	seen(store.SenderSeen{
+		VerifiedAt:    now.Add(-time.Hour),
+		RefusedAt:     now.Add(-2 * time.Hour),
+		Refused:       1,
+		RefusedReason: "old",
+	})
+	r.lookAt(now)
+	r.wantKinds()
+	now = now.Add(time.Second)
+	seen(store.SenderSeen{RefusedAt: now, Refused: 3, RefusedReason: "the signature is wrong"})
+	r.lookAt(now)
+	seen(store.SenderSeen{VerifiedAt: now.Add(time.Second)})
+	r.lookAt(now.Add(2 * time.Second)) // further requests may still be refused
+	if i := r.wantKinds(registry.SenderRefused)[0]; i.WorkflowID != "orders" || i.Text == "" {
+		t.Errorf("%+v", i)
+	}
+	r.lookAt(now.Add(quiet))
+	r.lookAt(now.Add(quiet + time.Second))
+	r.wantKinds(registry.SenderRefused + registry.Recovered)
+}
+
+func TestLowStorage(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.OperatorEvents{
+		Kinds: []string{registry.StorageLow, registry.StorageLow + registry.Recovered},
+	})
+	executions, err := r.JetStream.Stream(t.Context(), stream.Name)
+	r.check(err)
+	config := executions.CachedInfo().Config
+	for _, size := range []int64{100_000, 1_000_000} {
+		config.MaxBytes = size
+		_, err := r.JetStream.UpdateStream(t.Context(), config)
+		r.check(err)
+		r.lookAt(time.Now())
+		for range 9 {
+			if size == 100_000 {
+				msg := &nats.Msg{
+					Subject: stream.StartSubject("default", "orders", "node"),
+					Data:    make([]byte, 10_000),
+				}
+				_, err := r.JetStream.PublishMsg(t.Context(), msg)
+				r.check(err)
+				r.taken++
+			}
+		}
+		r.lookAt(time.Now())
+	}
+	inputs := r.wantKinds(registry.StorageLow, registry.StorageLow+registry.Recovered)
+	if inputs[0].Text == "" || inputs[0].WorkflowID != "" {
+		t.Errorf("%+v", inputs[0])
+	}
+}
+
+// requests records requests to the node of orders.
+func (r *rig) requests(at ...time.Time) {
+	r.t.Helper()
+	var batch store.Batch
+	for i, at := range at {
+		batch.New = append(batch.New, store.Record{
+			ID:         id(int(at.UnixMilli()%1_000_000)*1_000 + i),
+			AccountID:  "on-pro",
+			WorkflowID: "orders",
+			NodeID:     "node",
+			Queue:      "default",
+			Source:     execution.Webhook,
+			Status:     execution.Queued,
+			TokenID:    registry.HashToken(r.token).ID(),
+			AcceptedAt: at,
+			RecordedAt: at,
+		})
+	}
+	_, err := r.store.Apply(r.t.Context(), batch)
+	r.check(err)
+}
+
+func TestASilentSenderByItsPace(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.OperatorEvents{
+		Kinds: []string{registry.SenderSilent, registry.SenderSilent + registry.Recovered},
+	})
+	now := time.Now()
+	r.lookAt(now) // it has never received a request
+	var history []time.Time
+	for hours := range 30 {
+		history = append(history, now.Add(time.Duration(-hours)*time.Hour))
+	}
+	r.requests(history...)
+	r.lookAt(now.Add(90 * time.Minute))
+	r.wantKinds()
+	r.lookAt(now.Add(131 * time.Minute))
+	r.lookAt(now.Add(132 * time.Minute))
+	if i := r.wantKinds(registry.SenderSilent)[0]; i.WorkflowID != "orders" || i.Text == "" {
+		t.Errorf("%+v", i)
+	}
+	r.requests(now.Add(133 * time.Minute))
+	r.lookAt(now.Add(134 * time.Minute))
+	r.wantKinds(registry.SenderSilent + registry.Recovered)
+	// The pause was longer than usual, so the next one may be as well.
+	r.lookAt(now.Add(133*time.Minute + 4*time.Hour))
+	r.wantKinds()
+	// Requests that start nothing also end the silence.
+	r.check(r.store.AddFiltered(t.Context(), "filtered", now, []store.Filtered{{
+		WorkflowID: "orders",
+		NodeID:     "node",
+		Count:      1,
+		Last:       []store.FilteredRequest{{At: now.Add(10 * time.Hour)}},
+	}}))
+	r.lookAt(now.Add(10*time.Hour + time.Minute))
+	r.wantKinds()
+}
+
+func TestASilentSenderByANumber(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.OperatorEvents{
+		Kinds:       []string{registry.SenderSilent},
+		SilentAfter: time.Minute,
+	})
+	now := time.Now()
+	r.lookAt(now.Add(time.Hour))
+	r.requests(now)
+	r.lookAt(now.Add(59 * time.Second))
+	r.wantKinds()
+	r.lookAt(now.Add(time.Minute))
+	r.wantKinds(registry.SenderSilent)
+	r.requests(now.Add(2 * time.Minute))
+	r.lookAt(now.Add(2*time.Minute + time.Second)) // events about its end are not wanted
+	r.lookAt(now.Add(4 * time.Minute))
+	r.wantKinds(registry.SenderSilent)
+	// An inactive workflow expects no requests.
+	_, err := r.Deactivate(t.Context(), "orders")
+	r.check(err)
+	r.lookAt(now.Add(5 * time.Minute))
+	if open, err := r.store.EventConditions(t.Context()); err != nil || len(open) != 0 {
+		t.Errorf("%+v, %v", open, err)
+	}
+}

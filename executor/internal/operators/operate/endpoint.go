@@ -1,0 +1,151 @@
+package operate
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/reachability"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/sender"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// CheckPublicURL checks where the public URL leads.
+func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.PublicURL, error) {
+	return checked(ctx, s, caller, needs(Viewer, ofNone),
+		func(ctx context.Context) (api.PublicURL, error) {
+			found := s.config.Reach.Check(ctx)
+			return api.PublicURL{
+				URL:             found.URL,
+				OnlyThisMachine: found.Loopback,
+				State:           string(found.State),
+				Detail:          found.Detail,
+				CheckedAt:       found.At.UTC(),
+			}, nil
+		})
+}
+
+// Members lists the running executors and ingresses, by role and instance.
+func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, error) {
+	return checked(ctx, s, caller, needs(Admin, ofAll),
+		func(ctx context.Context) (api.Members, error) {
+			all := api.Members{Items: []api.Member{}}
+			reading, cancel := context.WithTimeout(ctx, readTimeout)
+			defer cancel()
+			if version, err := s.config.Store.HasSchema(reading); err == nil {
+				// If this fails, the rest of the response is still useful.
+				all.Database = version
+			}
+			for _, m := range s.config.Membership.Members() {
+				ids := m.About.KeyIDs
+				if ids == nil {
+					ids = []string{}
+				}
+				all.Items = append(all.Items, api.Member{
+					Instance:         m.Instance,
+					Role:             m.Role,
+					Version:          m.About.Version,
+					Schema:           m.About.Schema,
+					KeyIDs:           ids,
+					RegistryRevision: m.Revision,
+				})
+			}
+			return all, nil
+		})
+}
+
+// Loopback returns the scheme and host of a URL that is reachable only from its own machine, or ""
+// for any other URL.
+func Loopback(base string) string {
+	u, err := url.Parse(base)
+	if err != nil || !reachability.Loopback(base) {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// endpoint is the configuration of the webhook endpoint, as senders see it.
+type endpoint struct {
+	publicURL string // without a trailing slash
+	// whether the public URL is configured, so that ingresses can verify signatures over it
+	known             bool
+	deliveryIDHeaders []string
+	maxBodyBytes      int64
+}
+
+// defaultEndpoint is the endpoint of an ingress with default settings. It is used while no ingress
+// is alive.
+var defaultEndpoint = endpoint{
+	publicURL: "http://127.0.0.1:8080",
+	deliveryIDHeaders: append(webhook.FirstDeliveryIDHeaders(),
+		webhook.DefaultDeliveryIDHeaders()...),
+	maxBodyBytes: webhook.MaxBodyBytes,
+}
+
+// endpoint combines the settings of the live ingresses. If they differ, the smallest body limit
+// applies.
+func (s *Service) endpoint() endpoint {
+	at := defaultEndpoint
+	ingresses := s.config.Membership.Ingress()
+	// Sort the ingresses, whose order is random, to return the same result for each call.
+	slices.SortFunc(ingresses, func(a, b *consistency.IngressSettings) int {
+		if byURL := strings.Compare(a.PublicURL, b.PublicURL); byURL != 0 {
+			return byURL
+		}
+		return slices.Compare(a.DeliveryIDHeaders, b.DeliveryIDHeaders)
+	})
+	for i, settings := range ingresses {
+		if i == 0 || settings.MaxBodyBytes < at.maxBodyBytes {
+			at.maxBodyBytes = settings.MaxBodyBytes
+		}
+	}
+	for _, settings := range slices.Backward(ingresses) { // the settings of the first win
+		if len(settings.DeliveryIDHeaders) > 0 {
+			at.deliveryIDHeaders = settings.DeliveryIDHeaders
+		}
+		if settings.PublicURL != "" {
+			at.publicURL, at.known = strings.TrimRight(settings.PublicURL, "/"), true
+		}
+	}
+	if s.config.PublicURL != "" {
+		at.publicURL, at.known = s.config.PublicURL, true
+	}
+	return at
+}
+
+// deliveryIDs returns where a node looks for a delivery ID, in order: the places covered by the
+// sender's signature, the first headers, the sender's other places, and the other headers. headers
+// are those places that consist of a single header.
+func (at endpoint) deliveryIDs(info *edit.SenderInfo) (headers, sources []string) {
+	first := 0
+	for first < len(at.deliveryIDHeaders) &&
+		slices.Contains(webhook.FirstDeliveryIDHeaders(), at.deliveryIDHeaders[first]) {
+		first++
+	}
+	for _, name := range at.deliveryIDHeaders {
+		sources = append(sources, headerSource+name)
+	}
+	if info != nil {
+		// An unknown preset has no known places.
+		signed, other, _ := sender.DeliverySources(info.Preset, info.Settings)
+		rest := slices.DeleteFunc(slices.Clone(sources[first:]), func(source string) bool {
+			return slices.ContainsFunc(slices.Concat(signed, other), func(own string) bool {
+				return strings.EqualFold(own, source)
+			})
+		})
+		sources = slices.Concat(signed, sources[:first], other, rest)
+	}
+	for _, source := range sources {
+		if name, ok := strings.CutPrefix(source, headerSource); ok && !strings.Contains(name, " ") {
+			headers = append(headers, name)
+		}
+	}
+	return headers, sources
+}
+
+// headerSource is the prefix of a source that is a header.
+const headerSource = "header:"

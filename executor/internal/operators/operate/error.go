@@ -1,0 +1,199 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/queuestreams"
+	"github.com/hookstart/hookstart/executor/internal/starts"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/seal"
+)
+
+// Error describes why a call failed. All of it except Cause may be shown to operators.
+type Error struct {
+	Code string // a code of package api, for programs
+	// Detail describes what happened and what to do about it. "" means the code's general text.
+	Detail string
+	Fields []api.FieldError // the invalid fields, if Code is api.CodeInvalid
+	// Final means that the call must not simply be repeated, although its code is a temporary one.
+	Final bool
+	// Cause is for the log only, because it may contain server names or parts of queries.
+	Cause error
+}
+
+// ErrorCode returns the code, for api.IsCode.
+func (e *Error) ErrorCode() string { return e.Code }
+
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return e.Cause.Error()
+	}
+	return e.Code + ": " + e.Detail
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+func notFound(kind, id, more string) error {
+	return &Error{
+		Code:   api.CodeNotFound,
+		Detail: "There is no " + kind + " " + strconv.Quote(id) + "." + more,
+	}
+}
+
+// errAway means that the database or NATS does not respond.
+var errAway = errors.New("a dependency does not answer")
+
+// explain converts any error of the registry, the database or NATS to an Error. It is the only
+// function that does so.
+func (s *Service) explain(ctx context.Context, err error) *Error {
+	failed := func(code, detail string) *Error {
+		return &Error{Code: code, Detail: detail, Cause: err}
+	}
+	if known, ok := errors.AsType[*Error](err); ok {
+		return known
+	}
+	if fields := invalidFields(err); len(fields) > 0 {
+		return &Error{Code: api.CodeInvalid, Fields: fields, Cause: err}
+	}
+	if missing, ok := errors.AsType[*edit.NotFoundError](err); ok {
+		return failed(api.CodeNotFound, "There is no "+missing.What+".")
+	}
+	if lagging, ok := errors.AsType[*consistency.LaggingError](err); ok {
+		return failed(api.CodeNotConfirmed, fmt.Sprintf(
+			"The change is stored, but these processes have not confirmed it yet: %s. Repeat the "+
+				"call: it is idempotent, and waits again.",
+			strings.Join(lagging.Behind, ", ")))
+	}
+	if _, ok := errors.AsType[*edit.UncertainError](err); ok {
+		return failed(api.CodeNotConfirmed,
+			"NATS has not confirmed the change in time: it may be stored, or not. Repeat the "+
+				"call: it is idempotent.")
+	}
+	switch {
+	case errors.Is(err, store.ErrTooBroad):
+		return &Error{
+			Code: api.CodeInvalid, Cause: err,
+			Fields: []api.FieldError{{
+				Field: "deliveryId",
+				Problem: "there are too many executions to look through: name the workflowId, or " +
+					"since and until that are nearer to each other",
+			}},
+		}
+	case errors.Is(err, edit.ErrPlanLimit):
+		return failed(api.CodePlanLimitExceeded, "")
+	case errors.Is(err, edit.ErrNotInPlan):
+		return failed(api.CodeWebhooksNotInPlan, "")
+	case errors.Is(err, edit.ErrNoSample):
+		return failed(api.CodeSamplePayloadMissing, "")
+	case errors.Is(err, edit.ErrAccountNotEmpty):
+		return failed(api.CodeAccountNotEmpty, "")
+	case errors.Is(err, edit.ErrChangedSince):
+		return failed(api.CodeChangedSince, "")
+	case errors.Is(err, edit.ErrQueueMoves):
+		return failed(api.CodeQueueMoves, "")
+	case errors.Is(err, edit.ErrOrderedWait):
+		return failed(api.CodeQueueMoves, "Executions with an order key still wait in the stream "+
+			"to which the queue would move, from before it left that stream. Move the queue when "+
+			"they have been run, or canceled.")
+	case isFull(err):
+		return failed(api.CodeStreamFull, fullStreamText(err))
+	case errors.Is(err, edit.ErrIngressTooOld):
+		return failed(api.CodeIngressTooOld, "")
+	case errors.Is(err, edit.ErrTooManyTokens):
+		return failed(api.CodeTooManyTokens, "")
+	case errors.Is(err, edit.ErrTooManySecrets):
+		return failed(api.CodeTooManySecrets, "")
+	case errors.Is(err, edit.ErrLastSecret):
+		return failed(api.CodeLastSecret, "")
+	case errors.Is(err, seal.ErrNoKey):
+		return failed(api.CodeSecretsKeyMissing, keyMissing(err))
+	case errors.Is(err, errAway) || errors.Is(err, starts.ErrMoving) ||
+		errors.Is(err, consistency.ErrNotCurrent) || natsIsAway(err) ||
+		!s.config.JetStream.Conn().IsConnected():
+		return failed(api.CodeUnavailable, "")
+	case ctx.Err() != nil: // a driver's error need not mention the timeout
+		return &Error{Code: api.CodeUnavailable, Cause: fmt.Errorf("%w: %w", ctx.Err(), err)}
+	case s.databaseIsAway(ctx):
+		return failed(api.CodeUnavailable, "")
+	default:
+		return failed(api.CodeInternal, "")
+	}
+}
+
+// isFull reports whether a stream has no space for the delivery IDs to be moved to it.
+func isFull(err error) bool { return fullStreamText(err) != "" }
+
+func fullStreamText(err error) string {
+	full, ok := errors.AsType[*queuestreams.FullError](err)
+	if !ok {
+		return ""
+	}
+	return "The stream " + full.Stream +
+		" has no space for the delivery IDs that move to it. Give it more " +
+		"space, or take the setting back."
+}
+
+// keyMissing returns a text that names the key which a sealed record needs. It returns "", which
+// means the code's general text, if no key is configured.
+func keyMissing(err error) string {
+	var opening *seal.MissingKeyError
+	if !errors.As(err, &opening) {
+		return ""
+	}
+	return fmt.Sprintf("What is stored is sealed with the key %q, which is not in this "+
+		"executor's --secrets-key-file.", opening.ID)
+}
+
+// invalidFields returns the fields of every InvalidError in an error, including joined errors.
+func invalidFields(err error) []api.FieldError {
+	switch e := err.(type) { //nolint:errorlint // errors.As would stop at the first
+	case *edit.InvalidError:
+		return []api.FieldError{{Field: e.Field, Problem: e.Problem}}
+	case interface{ Unwrap() error }:
+		return invalidFields(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var fields []api.FieldError
+		for _, inner := range e.Unwrap() {
+			fields = append(fields, invalidFields(inner)...)
+		}
+		return fields
+	default:
+		return nil
+	}
+}
+
+// natsIsAway reports whether an error means that NATS does not respond or cannot store messages
+// now.
+func natsIsAway(err error) bool {
+	for _, away := range []error{
+		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders,
+		nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrConnectionDraining,
+		nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
+		jetstream.ErrNoStreamResponse, jetstream.ErrStreamNotFound,
+	} {
+		if errors.Is(err, away) {
+			return true
+		}
+	}
+	answer, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && answer.Code == 503
+}
+
+// databaseIsAway pings the database after an unknown error: if the database does respond, the error
+// is a bug in this program.
+func (s *Service) databaseIsAway(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	defer cancel()
+	return s.config.Store.Ping(ctx) != nil
+}

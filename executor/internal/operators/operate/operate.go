@@ -1,0 +1,96 @@
+// Package operate has one method for each operation of an operator. The operators' API and the
+// console only translate requests to calls, and results to JSON or pages. This package is
+// independent of HTTP.
+package operate
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/operators/queues"
+	"github.com/hookstart/hookstart/executor/internal/operators/queuestreams"
+	"github.com/hookstart/hookstart/executor/internal/operators/reachability"
+	"github.com/hookstart/hookstart/executor/internal/operators/testsend"
+	"github.com/hookstart/hookstart/executor/internal/starts"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+// Config holds the dependencies of a Service, which does not own them. A field without a documented
+// default is required.
+type Config struct {
+	// Editor changes the registry.
+	Editor *edit.Editor
+	// Directory holds the accounts and workflows. It must be the Editor's, so that it contains a
+	// change when the Editor's method returns.
+	Directory *edit.Directory
+	// Membership holds the settings of the live ingresses.
+	Membership *consistency.Membership
+	// Store holds the records.
+	Store store.Store
+	// AwaitAudited waits until the audit log contains all changes made so far, or until its context
+	// is done. nil means that lists of the audit log do not wait.
+	AwaitAudited func(context.Context)
+	// JetStream provides the streams of executions, which requests are read from and reruns are
+	// published to.
+	JetStream jetstream.JetStream
+	// Consumer is the name of the recorder's consumer. Messages that it has not acknowledged are
+	// not recorded yet.
+	Consumer string
+	// Queues reports how many executions wait in each queue, and which runners serve it.
+	Queues *queues.Watch
+	// Streams moves queues to streams of their own. nil means that no queue can have one.
+	Streams *queuestreams.Mover
+	// Changes announces changed records to watchers.
+	Changes *changes.Changes
+	// Keyring looks up keys. nil means that there are none.
+	Keyring *Keyring
+
+	// PublicURL is the URL that senders use to reach the ingresses, without /webhooks. "" means the
+	// URL of a live ingress, or http://127.0.0.1:8080 if there is none.
+	PublicURL string
+	// Reach checks where the public URL leads.
+	Reach *reachability.Checker
+	// TestSend sends test requests to the webhook endpoint.
+	TestSend *testsend.Client
+
+	// Retention is how long records are kept. It is only reported by Size.
+	Retention time.Duration
+
+	// DefaultPlan is the plan of new accounts that name none. "" means that they must name one.
+	DefaultPlan string
+	// ChangeTimeout is the maximum duration of a registry change, including its confirmation by
+	// every live process. 0 means 10 s.
+	ChangeTimeout time.Duration
+	// Tracer creates the root spans of reruns. nil disables tracing.
+	Tracer trace.Tracer
+}
+
+const (
+	defaultChangeTimeout = 10 * time.Second
+	// readTimeout is the maximum duration of a call that reads the database and the streams.
+	readTimeout = 5 * time.Second
+)
+
+// Service implements the operations. It is safe for concurrent use. Every error of its methods is
+// an *Error.
+type Service struct {
+	config  Config
+	starts  *starts.Streams
+	streams streams
+}
+
+// New returns a Service.
+func New(c Config) *Service {
+	if c.ChangeTimeout == 0 {
+		c.ChangeTimeout = defaultChangeTimeout
+	}
+	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	return &Service{config: c, starts: starts.New(c.JetStream)}
+}

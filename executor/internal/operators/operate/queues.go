@@ -1,0 +1,283 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/queues"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+const queuesList = "queues"
+
+// Queues lists the workflows' queues, sorted by name. If accountID is not empty, it lists only the
+// queues of that account's workflows. The contents of a queue that other accounts use too are shown
+// only to callers with access to all accounts.
+func (s *Service) Queues(
+	ctx context.Context, caller Caller, accountID string, page Page,
+) (api.List[api.Queue], error) {
+	return read(ctx, s, caller, needs(Viewer, within(&accountID)),
+		func(ctx context.Context) (none api.List[api.Queue], err error) {
+			after, err := page.after(queuesList)
+			if err != nil {
+				return none, err
+			}
+			all, err := s.config.Queues.Poll(ctx)
+			if err != nil {
+				return none, err
+			}
+			found := s.queuesOf(accountID, all)
+			rest := slices.DeleteFunc(slices.Clone(found), func(q queues.Queue) bool {
+				return q.Name <= after
+			})
+			shared := s.sharedQueues(caller)
+			rest = rest[:min(len(rest), page.Limit+1)]
+			if rest, err = s.withHandlerStarts(ctx, rest); err != nil {
+				return none, err
+			}
+			return list(queuesList, rest, page, func(q queues.Queue) api.Queue {
+				return s.queueOf(q, shared[q.Name])
+			}, func(q queues.Queue) string { return q.Name }), nil
+		})
+}
+
+// withHandlerStarts replaces the times of the executions that hold up others with the times when
+// their handlers began, where those are recorded.
+func (s *Service) withHandlerStarts(
+	ctx context.Context, all []queues.Queue,
+) ([]queues.Queue, error) {
+	var ids []string
+	for _, q := range all {
+		for _, g := range q.Groups {
+			for _, h := range g.Held {
+				ids = append(ids, h.ExecutionID)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return all, nil
+	}
+	records, err := s.config.Store.GetMany(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	began := map[string]time.Time{}
+	for _, r := range records {
+		began[r.ID] = r.StartedAt
+	}
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Groups = slices.Clone(all[i].Groups)
+		for j := range all[i].Groups {
+			g := &all[i].Groups[j]
+			g.Held = slices.Clone(g.Held)
+			for k := range g.Held {
+				if at := began[g.Held[k].ExecutionID]; !at.IsZero() {
+					g.Held[k].AcceptedAt = at
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+// queuesOf returns the queues that an account's workflows use.
+func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue {
+	if accountID == "" {
+		return all
+	}
+	named := map[string]bool{}
+	for w := range s.workflows(accountID, "") {
+		named[w.Queue] = true
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(q queues.Queue) bool { return !named[q.Name] })
+}
+
+// UnattendedQueues returns the workflows' queues that had no runner at the last poll, a few seconds
+// ago. It makes no remote call.
+func (s *Service) UnattendedQueues(
+	ctx context.Context, caller Caller,
+) (map[string]api.Queue, error) {
+	return read(ctx, s, caller, needs(Viewer, ofNone),
+		func(context.Context) (map[string]api.Queue, error) {
+			idle := map[string]api.Queue{}
+			last, _ := s.config.Queues.LastPoll()
+			shared := s.sharedQueues(caller)
+			for _, q := range s.queuesOf(caller.AccountID, last) {
+				if q.Members() == 0 {
+					idle[q.Name] = s.queueOf(q, shared[q.Name])
+				}
+			}
+			return idle, nil
+		})
+}
+
+// sharedQueues returns the queues that are also used by workflows of accounts that the caller has
+// no access to.
+func (s *Service) sharedQueues(caller Caller) map[string]bool {
+	if caller.AccountID == "" {
+		return nil
+	}
+	shared := map[string]bool{}
+	for w := range s.workflows("", "") {
+		if !caller.sees(w.AccountID) {
+			shared[w.Queue] = true
+		}
+	}
+	return shared
+}
+
+// queueOf converts a queue to the API's form. If it is shared, its contents are omitted.
+func (s *Service) queueOf(q queues.Queue, shared bool) api.Queue {
+	if shared {
+		q.Waiting, q.Oldest, q.Groups = 0, time.Time{}, slices.Clone(q.Groups)
+		for i := range q.Groups {
+			q.Groups[i].Waiting, q.Groups[i].Held = 0, nil
+		}
+	}
+	result := api.Queue{
+		Queue:            q.Name,
+		Waiting:          q.Waiting,
+		Shared:           shared,
+		OldestAcceptedAt: q.Oldest.UTC(),
+		Groups:           make([]api.QueueGroup, len(q.Groups)),
+	}
+	result.Stream = stream.Name
+	if result.OwnStream = s.queueStream(q.Name); result.OwnStream != nil &&
+		s.config.Directory.PlaceOf(q.Name) == registry.PlaceOwn {
+		result.Stream = stream.OwnName(q.Name)
+	}
+	if !q.PausedSince.IsZero() {
+		result.Paused = &api.QueuePause{Since: q.PausedSince, Until: q.PausedUntil}
+	}
+	for i, g := range q.Groups {
+		result.Groups[i] = groupOf(g)
+	}
+	return result
+}
+
+func groupOf(g queues.Group) api.QueueGroup {
+	result := api.QueueGroup{
+		Group:      g.Name,
+		Members:    g.Members,
+		Waiting:    g.Waiting,
+		LastSeenAt: g.LastSeen.UTC(),
+	}
+	if g.MaxInFlight > 0 {
+		result.MaxInFlight = &g.MaxInFlight
+	}
+	for _, h := range g.Held {
+		result.Held = append(result.Held, api.HeldKey{
+			OrderKey:    h.OrderKey,
+			WorkflowID:  h.WorkflowID,
+			ExecutionID: h.ExecutionID,
+			Since:       h.AcceptedAt.UTC(),
+			Waiting:     h.Waiting,
+		})
+	}
+	return result
+}
+
+// ofQueue returns the subject of a call about a queue. A caller with access to a single account may
+// change a queue that only this account's workflows use.
+func ofQueue(name string) subject {
+	return func(ctx context.Context, s *Service, caller Caller) error {
+		if err := s.config.Editor.Current(ctx); err != nil {
+			return err
+		}
+		named := false
+		for w := range s.workflows(caller.AccountID, "") {
+			named = named || w.Queue == name
+		}
+		if !named {
+			return notFound("queue", name, "")
+		}
+		if s.sharedQueues(caller)[name] {
+			return &Error{
+				Code:   api.CodeForbidden,
+				Detail: fmt.Sprintf("Workflows of other accounts use the queue %q, too.", name),
+			}
+		}
+		return nil
+	}
+}
+
+// PauseQueue stops the delivery of new executions to all groups of a queue until a time, or until
+// ResumeQueue if the time is zero. When it returns without an error, the queue is paused:
+// executions are accepted, but wait.
+func (s *Service) PauseQueue(
+	ctx context.Context, caller Caller, name string, until time.Time,
+) (api.Queue, error) {
+	return s.changeQueue(ctx, caller, name, func(ctx context.Context) (*registry.Queue, error) {
+		return s.config.Editor.PauseQueue(ctx, name, until)
+	})
+}
+
+// ResumeQueue resumes the delivery of executions from a paused queue.
+func (s *Service) ResumeQueue(ctx context.Context, caller Caller, name string) (api.Queue, error) {
+	return s.changeQueue(ctx, caller, name, func(ctx context.Context) (*registry.Queue, error) {
+		return s.config.Editor.ResumeQueue(ctx, name)
+	})
+}
+
+// SetQueueGroup sets how many executions the members of a group may have in flight together. nil
+// means no limit. The group need not exist yet.
+func (s *Service) SetQueueGroup(
+	ctx context.Context, caller Caller, name, group string, maxInFlight *int64,
+) (none api.QueueGroup, err error) {
+	var limit int64
+	if maxInFlight != nil {
+		limit = *maxInFlight
+	}
+	q, err := s.changeQueue(ctx, caller, name, func(ctx context.Context) (*registry.Queue, error) {
+		return s.config.Editor.SetQueueGroup(ctx, name, group, limit)
+	})
+	if err != nil {
+		return none, err
+	}
+	for _, g := range q.Groups {
+		if g.Group == group {
+			return g, nil
+		}
+	}
+	return api.QueueGroup{Group: group, MaxInFlight: maxInFlight}, nil
+}
+
+// changeQueue changes the settings of a queue and updates the consumers of its groups to match. The
+// record is written first: if this executor crashes in between, it has not reported success, and
+// the other executors update the consumers.
+func (s *Service) changeQueue(
+	ctx context.Context, caller Caller, name string,
+	apply func(context.Context) (*registry.Queue, error),
+) (api.Queue, error) {
+	return change(ctx, s, caller, needs(Editor, ofQueue(name)), s.config.ChangeTimeout, func(
+		ctx context.Context,
+	) (none api.Queue, err error) {
+		settings, err := apply(ctx)
+		if err != nil {
+			return none, err
+		}
+		if err := s.config.Queues.Enforce(ctx, settings); err != nil {
+			return none, err
+		}
+		all, err := s.config.Queues.Poll(ctx)
+		if err != nil {
+			return none, err
+		}
+		for _, q := range all {
+			if q.Name == name {
+				return s.queueOf(q, s.sharedQueues(caller)[name]), nil
+			}
+		}
+		// No workflow uses the queue yet.
+		q := queues.Queue{Name: name}
+		if settings.Paused(time.Now()) {
+			q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
+		}
+		return s.queueOf(q, false), nil
+	})
+}

@@ -1,0 +1,217 @@
+package operate
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/textproto"
+	"slices"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/testsend"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/sender"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// SendTest sends a request in the form of the node's sender, signed with the sender's newest
+// secret, to the node's webhook URL, and returns the endpoint's response, even if it is a refusal.
+// It runs in the executor so that the secret does not leave it. It sends nothing if the executor
+// lacks what is needed to sign the request.
+func (s *Service) SendTest(
+	ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest,
+) (api.SentTest, error) {
+	within := readTimeout + testsend.Timeout
+	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), within, func(
+		ctx context.Context,
+	) (none api.SentTest, err error) {
+		info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
+		if err != nil {
+			return none, err
+		}
+		as, err := s.senderToTry(ctx, workflowID, nodeID)
+		if err != nil {
+			return none, err
+		}
+		request, err := s.testRequest(info, test)
+		if err != nil {
+			return none, err
+		}
+		return s.try(ctx, info, as, request, test.DeliveryID)
+	})
+}
+
+// senderToTry returns a node's sender, or one that signs nothing if the node has none.
+func (s *Service) senderToTry(
+	ctx context.Context, workflowID, nodeID string,
+) (*sender.Sender, error) {
+	config, err := s.config.Editor.OpenSender(ctx, workflowID, nodeID)
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		config = &sender.Config{Preset: "plain"}
+	}
+	return sender.Compile(*config)
+}
+
+// testRequest returns the request to send, without a signature.
+func (s *Service) testRequest(
+	at *edit.TriggerInfo, test api.SendTest,
+) (r sender.Request, err error) {
+	r = sender.Request{Method: "POST", Header: map[string][]string{}}
+	switch {
+	case test.Body == nil && at.SamplePayload == nil:
+		return r, edit.ErrNoSample
+	case test.Body == nil:
+		r.Body = at.SamplePayload
+	case test.BodyEncoding == "base64":
+		if r.Body, err = base64.StdEncoding.DecodeString(*test.Body); err != nil {
+			return r, &edit.InvalidError{
+				Field:   "body",
+				Problem: "is not base64, as bodyEncoding says",
+			}
+		}
+	default:
+		r.Body = []byte(*test.Body)
+	}
+	for name, values := range test.Headers {
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		if canonical == "Host" || !validHeader(name, values) {
+			return r, &edit.InvalidError{
+				Field:   "headers",
+				Problem: fmt.Sprintf("%q cannot be sent", name),
+			}
+		}
+		r.Header[canonical] = values
+	}
+	contentType := test.ContentType
+	if contentType == "" && execution.ValidJSON(r.Body) {
+		contentType = "application/json"
+	}
+	if contentType != "" {
+		if !validHeader("Content-Type", []string{contentType}) {
+			return r, &edit.InvalidError{Field: "contentType", Problem: "cannot be sent"}
+		}
+		r.Header["Content-Type"] = []string{contentType}
+	}
+	return r, nil
+}
+
+// validHeader reports whether a header can be sent.
+func validHeader(name string, values []string) bool {
+	return httpguts.ValidHeaderFieldName(name) &&
+		!slices.ContainsFunc(values, func(value string) bool {
+			return !httpguts.ValidHeaderFieldValue(value)
+		})
+}
+
+// try sets the delivery ID of a request, signs it and sends it.
+func (s *Service) try(
+	ctx context.Context, at *edit.TriggerInfo, as *sender.Sender, r sender.Request,
+	deliveryID string,
+) (none api.SentTest, err error) {
+	if len(at.Tokens) == 0 {
+		return none,
+			fmt.Errorf("trigger node %q of workflow %q has no token", at.NodeID, at.Workflow.ID)
+	}
+	to := s.endpoint()
+	base := to.publicURL + "/webhooks/" + at.Workflow.ID
+	r.Query = "token=" + at.Tokens[0].Token
+	if to.known {
+		r.URL = base + "?" + r.Query
+	}
+	if deliveryID != "" && !as.Identify(&r, deliveryID) {
+		r.Header[textproto.CanonicalMIMEHeaderKey(webhook.FirstDeliveryIDHeaders()[0])] = []string{
+			deliveryID,
+		}
+	}
+	now := time.Now()
+	signed, err := as.Sign(r, now)
+	if err != nil {
+		return none, cannotSign(as, err)
+	}
+	answer, err := s.config.TestSend.Post(ctx, testsend.Request{
+		URL:    base + "?" + signed.Query,
+		Header: signed.Header,
+		Body:   signed.Body,
+	})
+	if err != nil {
+		return none, &Error{Code: api.CodeEndpointUnreachable, Cause: err, Detail: fmt.Sprintf(
+			"The webhook endpoint at %s does not answer this executor: %v. Check --public-url, "+
+				"the name, the proxy and the firewalls on the way.", to.publicURL, err)}
+	}
+	isHandshake := as.Handshake(&sender.Request{
+		Method: "POST",
+		Header: signed.Header,
+		Query:  signed.Query,
+		URL:    r.URL,
+		Body:   signed.Body,
+	}, now) != nil
+	// The response to a handshake does not show whether the request was filtered.
+	filtered := answer.Filtered ||
+		at.Filter != nil && !isHandshake && answer.ExecutionID == "" && answer.Status/100 == 2
+	if answer.ExecutionID == "" && answer.Code == "" &&
+		(!isHandshake && !filtered || answer.Status/100 != 2) {
+		return none, &Error{Code: api.CodeEndpointUnreachable, Detail: fmt.Sprintf(
+			"Something else than a webhook endpoint answers at %s, with status %d. Check "+
+				"--public-url, and that the proxy passes /webhooks/ on to the ingress.",
+			to.publicURL, answer.Status)}
+	}
+	return api.SentTest{
+		Success:      answer.Status/100 == 2,
+		Status:       answer.Status,
+		ExecutionID:  answer.ExecutionID,
+		Deduplicated: answer.Deduplicated,
+		Filtered:     filtered,
+		Code:         answer.Code,
+		Detail:       answer.Detail,
+		RetryAfter:   answer.RetryAfter,
+	}, nil
+}
+
+// cannotSign returns the error for a test that cannot be signed, which explains what to do instead.
+func cannotSign(as *sender.Sender, why error) error {
+	preset, _ := sender.Lookup(as.Preset())
+	const instead = " Or start an execution on the sample payload without the endpoint: POST " +
+		"…/rerun, or hookstart trigger rerun."
+	switch {
+	case errors.Is(why, sender.ErrPublicKey):
+		return &Error{
+			Code: api.CodeSenderCannotSign, Cause: why,
+			Detail: "Only " + preset.Title +
+				" can sign its requests: hookstart has the public key, and the private key never " +
+				"leaves " +
+				preset.Title + ". Let it send a test of its own." + instead,
+		}
+	case errors.Is(why, sender.ErrNoSecret):
+		return &Error{
+			Code:  api.CodeSenderCannotSign,
+			Cause: why,
+			Detail: "The sender has no secret yet, so nothing can be signed. Add one: POST " +
+				"…/sender/secrets, or hookstart sender rotate." + instead,
+		}
+	case errors.Is(why, sender.ErrNoURL):
+		return &Error{
+			Code:  api.CodeSenderCannotSign,
+			Cause: why,
+			Detail: preset.Title +
+				" signs the URL, and no ingress knows its public URL. Start it with --public-url." +
+				instead,
+		}
+	case errors.Is(why, sender.ErrBody):
+		return &edit.InvalidError{
+			Field: "body",
+			Problem: "has not the form of " + preset.Title +
+				"'s bodies, which the signature depends on: send a JSON object, or a form, as " +
+				preset.Docs + " shows it",
+		}
+	default:
+		return why
+	}
+}

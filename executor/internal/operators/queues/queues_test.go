@@ -1,0 +1,261 @@
+package queues_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/queues"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/runner/runnertest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// rig watches the queues in its list.
+type rig struct {
+	t       *testing.T
+	nats    *natstest.Node
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	ingress *runnertest.Ingress
+	watch   *queues.Watch
+}
+
+func start(t *testing.T, named ...string) *rig {
+	t.Helper()
+	r := &rig{t: t, nats: natstest.Start(t)}
+	r.nc = r.nats.Connect(t)
+	r.ingress = runnertest.NewIngress(t, r.nc)
+	var err error
+	if r.js, err = jetstream.New(r.nc); err != nil {
+		t.Fatal(err)
+	}
+	r.watch, err = queues.New(queues.Config{Conn: r.nc, JetStream: r.js, Named: func() []string {
+		return named
+	}, Recorder: "executor"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.watch.Stop)
+	return r
+}
+
+// until calls Poll until the result is as wanted, with one line per queue.
+func (r *rig) until(want string) []queues.Queue {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		found, err := r.watch.Poll(r.t.Context())
+		got := said(found)
+		if err == nil && got == want {
+			return found
+		}
+		select {
+		case <-ctx.Done():
+			r.t.Fatalf("found %q, want %q; %v", got, want, err)
+		case <-tick.C:
+		}
+	}
+}
+
+func said(found []queues.Queue) string {
+	var all []string
+	for _, q := range found {
+		text := fmt.Sprintf("%s: %d wait", q.Name, q.Waiting)
+		for _, g := range q.Groups {
+			text += fmt.Sprintf(", %s has %d and %d", g.Name, g.Members, g.Waiting)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
+}
+
+// run runs a member of a group until the returned function is called.
+func (r *rig) run(nc *nats.Conn, o runner.Options, handle runner.Handler) (stop func()) {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(r.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- runner.Run(ctx, nc, o, handle) }()
+	stop = func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			r.t.Errorf("runner: %v", err)
+		}
+	}
+	return stop
+}
+
+func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
+	t.Parallel()
+	r := start(t, "a", "b")
+	before := time.Now().Add(-time.Second)
+	r.ingress.Start(t, runnertest.Post{Queue: "a", WorkflowID: "one"})
+	r.ingress.Start(t, runnertest.Post{Queue: "a", WorkflowID: "two"})
+	found := r.until("a: 2 wait; b: 0 wait")
+	if at := found[0].Oldest; at.Before(before) || at.After(time.Now()) ||
+		!found[1].Oldest.IsZero() {
+		t.Errorf("the oldest of %v and %v", at, found[1].Oldest)
+	}
+	if d := found[0].Unattended(time.Now().Add(time.Minute)); d < time.Minute ||
+		d > 2*time.Minute || found[1].Unattended(time.Now()) != 0 {
+		t.Errorf("unattended for %v", d)
+	}
+
+	// Two members of one group, one of which is busy; another group exists but does nothing.
+	release := make(chan struct{})
+	handle := func(ctx context.Context, _ runner.Execution) (any, error) {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return nil, ctx.Err()
+	}
+	stopOne := r.run(r.nc, runner.Options{Queue: "a", Group: "main", Concurrency: 1}, handle)
+	stopTwo := r.run(r.nc, runner.Options{Queue: "a", Group: "main", Concurrency: 1}, handle)
+	r.until("a: 0 wait, main has 2 and 0; b: 0 wait")
+	for range 3 {
+		r.ingress.Start(t, runnertest.Post{Queue: "a"})
+	}
+	// Both members are busy and request nothing, but still count as present.
+	found = r.until("a: 3 wait, main has 2 and 3; b: 0 wait")
+	if found[0].Unattended(time.Now().Add(time.Hour)) != 0 || found[0].Oldest.IsZero() {
+		t.Errorf("%+v", found[0])
+	}
+	close(release)
+	r.until("a: 0 wait, main has 2 and 0; b: 0 wait")
+
+	// A member announces that it leaves.
+	stopOne()
+	r.until("a: 0 wait, main has 1 and 0; b: 0 wait")
+	stopTwo()
+	found = r.until("a: 0 wait, main has 0 and 0; b: 0 wait")
+	if g := found[0].Groups[0]; time.Since(g.LastSeen) > time.Minute {
+		t.Errorf("last seen %v", g.LastSeen)
+	}
+	// The most advanced group determines the number.
+	if _, err := stream.EnsureConsumer(t.Context(), r.js, stream.RunnerGroup{
+		Queue: "a",
+		Group: "other",
+	}.ConsumerConfig(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	r.ingress.Start(t, runnertest.Post{Queue: "a"})
+	r.until("a: 1 wait, main has 0 and 1, other has 0 and 6; b: 0 wait")
+}
+
+// A killed runner no longer counts after a few seconds, and the executions that it had begun wait
+// again.
+func TestAKilledRunnerIsMissed(t *testing.T) {
+	t.Parallel()
+	r := start(t, "a")
+	nc := r.nats.Connect(t, nats.NoReconnect())
+	began := make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		_ = runner.Run(ctx, nc, runner.Options{Queue: "a", Group: "main"}, func(
+			ctx context.Context, _ runner.Execution,
+		) (any, error) {
+			began <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+	}()
+	r.ingress.Start(t, runnertest.Post{Queue: "a"})
+	<-began
+	r.until("a: 0 wait, main has 1 and 0")
+	killed := time.Now()
+	nc.Close()
+	found := r.until("a: 1 wait, main has 0 and 1")
+	if took := time.Since(killed); took > 20*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if d := found[0].Unattended(time.Now()); d < 5*time.Second || d > 30*time.Second {
+		t.Errorf("unattended for %v", d)
+	}
+}
+
+// Runners that send no heartbeats are counted by their pull requests.
+func TestOtherRunners(t *testing.T) {
+	t.Parallel()
+	r := start(t, "a", "b")
+	config := stream.RunnerGroup{Queue: "a", Group: "x"}.ConsumerConfig(time.Minute)
+	config.Durable, config.FilterSubject = "mine", "executions.start.*.>"
+	consumer, err := stream.EnsureConsumer(t.Context(), r.js, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consuming, err := consumer.Consume(func(msg jetstream.Msg) { _ = msg.Ack() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer consuming.Stop()
+	r.until("a: 0 wait, mine has 1 and 0; b: 0 wait, mine has 1 and 0")
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	r := start(t, "a")
+	want := func(text string) {
+		t.Helper()
+		if err := testutil.CollectAndCompare(r.watch, strings.NewReader(text),
+			"hookstart_executor_queue_waiting_messages",
+			"hookstart_executor_queue_members"); err != nil {
+			t.Error(err)
+		}
+	}
+	const head = `# HELP hookstart_executor_queue_members Runners of each group that are there; no group: the queue has none.
+# TYPE hookstart_executor_queue_members gauge
+`
+	const waits = `# HELP hookstart_executor_queue_waiting_messages Starts of the queue that no runner was given yet.
+# TYPE hookstart_executor_queue_waiting_messages gauge
+`
+	want(head + `hookstart_executor_queue_members{group="",queue="default"} 0
+` + waits + `hookstart_executor_queue_waiting_messages{queue="default"} 0
+`)
+	r.ingress.Start(t, runnertest.Post{Queue: "a"})
+	r.until("a: 1 wait")
+	want(head + `hookstart_executor_queue_members{group="",queue="a"} 0
+hookstart_executor_queue_members{group="",queue="default"} 0
+` + waits + `hookstart_executor_queue_waiting_messages{queue="a"} 1
+hookstart_executor_queue_waiting_messages{queue="default"} 0
+`)
+}
+
+// A queue that a workflow has just been assigned to is in the next result, however recent the last
+// poll was.
+func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	named := []string{"a"}
+	watch, err := queues.New(queues.Config{Conn: r.nc, JetStream: r.js, Named: func() []string {
+		return named
+	}, Recorder: "executor"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	for _, now := range [][]string{{"a"}, {"a", "b"}, {"b", "c"}, {}} {
+		named = now
+		found, err := watch.Poll(t.Context())
+		var names []string
+		for _, q := range found {
+			names = append(names, q.Name)
+		}
+		if err != nil || !slices.Equal(names, now) {
+			t.Errorf("found %v, %v, want %v", names, err, now)
+		}
+	}
+}

@@ -1,0 +1,592 @@
+package queuestreams_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/queuestreams"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }
+
+// fixture is an executor's Mover, along with ingresses that store starts.
+type fixture struct {
+	*registrytest.Registry
+	t         *testing.T
+	nc        *nats.Conn
+	ingresses []*registrytest.Ingress
+}
+
+func start(t *testing.T, nc *nats.Conn) *fixture {
+	t.Helper()
+	f := &fixture{Registry: registrytest.Start(t, nc), t: t, nc: nc}
+	for range 2 {
+		i, heartbeat := registrytest.StartIngress(t, nc)
+		t.Cleanup(heartbeat.Stop)
+		f.ingresses = append(f.ingresses, i)
+	}
+	return f
+}
+
+func (f *fixture) mover(settings stream.Settings, reached func(string)) *queuestreams.Mover {
+	return queuestreams.New(queuestreams.Config{
+		JetStream: f.JetStream, Editor: f.Editor, Directory: f.Directory, Settings: settings,
+		Log: logtest.Quiet(), Reached: reached,
+	})
+}
+
+// workflow creates a workflow in a queue.
+func (f *fixture) workflow(id, queue string) {
+	f.t.Helper()
+	if _, _, err := f.PutAccount(f.t.Context(), "a", "A", "pro"); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := f.put(f.t.Context(), id, queue); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) put(ctx context.Context, id, queue string) error {
+	_, _, err := f.PutWorkflow(ctx, edit.WorkflowSpec{
+		ID:        id,
+		AccountID: "a",
+		Name:      id,
+		Queue:     queue,
+		Triggers:  []edit.TriggerSpec{{NodeID: "node"}},
+	})
+	return err
+}
+
+var errClosed = errors.New("closed")
+
+// send stores a delivery as an ingress does.
+func (f *fixture) send(ingress int, workflowID, deliveryID string) (duplicate bool, err error) {
+	view, ok := f.ingresses[ingress].Lookup(workflowID)
+	if !ok {
+		return false, errors.New("no such workflow")
+	}
+	pass := view.Workflow.Enter()
+	defer pass.Leave()
+	if pass.Place == registry.PlaceClosed {
+		return false, errClosed
+	}
+	msg, err := stream.Place{Own: pass.Place == registry.PlaceOwn}.StartMessage(execution.Start{
+		ID:         execution.IDForDelivery(workflowID, "node", deliveryID),
+		WorkflowID: workflowID,
+		NodeID:     "node",
+		AccountID:  "a",
+		Queue:      view.Workflow.Queue,
+		DeliveryID: deliveryID,
+		Payload:    execution.Payload{Kind: execution.Text},
+	})
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	ack, err := f.JetStream.PublishMsg(ctx, msg)
+	if err != nil {
+		return false, err
+	}
+	return ack.Duplicate, nil
+}
+
+// starts returns how often each execution was started, across all streams.
+func (f *fixture) starts() map[string]int {
+	f.t.Helper()
+	found := map[string]int{}
+	names, _, err := stream.Streams(f.t.Context(), f.JetStream)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, name := range names {
+		s, err := f.JetStream.Stream(f.t.Context(), name)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		left := s.CachedInfo().State.Msgs
+		consumer, err := s.OrderedConsumer(f.t.Context(), jetstream.OrderedConsumerConfig{
+			HeadersOnly: true,
+		})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		messages, err := consumer.Messages()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for ; left > 0; left-- {
+			msg, err := messages.Next(jetstream.NextMaxWait(10 * time.Second))
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			if stream.IsStart(msg.Subject()) {
+				found[msg.Headers().Get(stream.HeaderExecutionID)]++
+			}
+		}
+		messages.Stop()
+	}
+	return found
+}
+
+// load sends deliveries and duplicates of earlier ones, until it is stopped.
+type load struct {
+	f         *fixture
+	workflows []string
+	stop      chan struct{}
+	done      sync.WaitGroup
+
+	mu         sync.Mutex
+	stored     []delivery
+	refused    int
+	repeats    int
+	longest    time.Duration // the longest time that one sender was refused
+	missed     []delivery    // duplicates that were not recognized
+	unexpected []error
+}
+
+type delivery struct{ workflowID, id string }
+
+func (f *fixture) load(workflows ...string) *load {
+	l := &load{f: f, workflows: workflows, stop: make(chan struct{})}
+	for n := range 4 {
+		l.done.Go(func() { l.run(n) })
+	}
+	return l
+}
+
+func (l *load) run(n int) {
+	var since time.Time // since when this sender has been refused
+	for i := 0; ; i++ {
+		select {
+		case <-l.stop:
+			return
+		case <-time.After(2 * time.Millisecond):
+		}
+		d, repeat := delivery{l.workflows[rand.IntN(len(l.workflows))], fmt.Sprintf("%d-%d", n, i)},
+			false
+		l.mu.Lock()
+		if len(l.stored) > 0 && i%3 == 0 {
+			d, repeat = l.stored[rand.IntN(len(l.stored))], true
+		}
+		l.mu.Unlock()
+		duplicate, err := l.f.send(n%2, d.workflowID, d.id)
+		l.mu.Lock()
+		switch {
+		case errors.Is(err, errClosed):
+			l.refused++
+			if since.IsZero() {
+				since = time.Now()
+			}
+			l.longest = max(l.longest, time.Since(since))
+		case err != nil:
+			l.unexpected = append(l.unexpected, err)
+		default:
+			since = time.Time{}
+			if !repeat {
+				l.stored = append(l.stored, d)
+			} else if l.repeats++; !duplicate {
+				l.missed = append(l.missed, d)
+			}
+		}
+		l.mu.Unlock()
+	}
+}
+
+// end stops the load and checks that each delivery started one execution.
+func (l *load) end() {
+	t := l.f.t
+	t.Helper()
+	close(l.stop)
+	l.done.Wait()
+	for _, d := range l.stored { // each is repeated once more
+		if duplicate, err := l.f.send(0, d.workflowID, d.id); err != nil || !duplicate {
+			l.missed = append(l.missed, d)
+		}
+	}
+	found := l.f.starts()
+	lost, doubled := 0, 0
+	for _, d := range l.stored {
+		switch n := found[execution.IDForDelivery(d.workflowID, "node", d.id)]; {
+		case n == 0:
+			lost++
+		case n > 1:
+			doubled++
+		}
+	}
+	t.Logf("%d stored, %d repeats, %d refused, the longest refusal %s", len(l.stored), l.repeats,
+		l.refused, l.longest.Round(time.Millisecond))
+	if lost > 0 || doubled > 0 || len(l.missed) > 0 || len(l.unexpected) > 0 {
+		t.Errorf("lost %d, doubled %d, unrecognised repeats %d (%.3v), errors %.3v", lost, doubled,
+			len(l.missed), l.missed, l.unexpected)
+	}
+	if len(l.stored) < 50 || l.repeats < 20 {
+		t.Errorf("only %d deliveries and %d repeats", len(l.stored), l.repeats)
+	}
+}
+
+func (l *load) await(n int) {
+	l.mu.Lock()
+	want := len(l.stored) + n
+	l.mu.Unlock()
+	for {
+		l.mu.Lock()
+		have := len(l.stored)
+		l.mu.Unlock()
+		if have >= want {
+			return
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// A queue moves in and out repeatedly, while two ingresses store deliveries and duplicates for it.
+func TestMovesUnderLoad(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "q")
+	m := f.mover(stream.DefaultSettings, nil)
+	l := f.load("wf")
+	for range 3 {
+		l.await(30)
+		if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
+			t.Fatal(err)
+		}
+		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.Own {
+			t.Errorf("after the move in: %s", q.Record.Stream.Phase)
+		}
+		l.await(30)
+		if err := m.Drop(t.Context(), "q"); err != nil {
+			t.Fatal(err)
+		}
+		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.Draining {
+			t.Errorf("after the move out: %s", q.Record.Stream.Phase)
+		}
+	}
+	l.await(30)
+	l.end()
+	own, err := f.JetStream.Stream(t.Context(), stream.OwnName("q"))
+	if err != nil || own.CachedInfo().State.Msgs == 0 {
+		t.Errorf("the own stream took nothing: %v", err)
+	}
+}
+
+// The executor that moves a queue crashes in each step, and another one completes the move.
+func TestAnotherExecutorCompletesAMove(t *testing.T) {
+	t.Parallel()
+	for _, out := range []bool{false, true} {
+		for _, step := range []string{"moving", "close", "closed", "open"} {
+			name, verb := step, "In"
+			if out {
+				verb = "Out"
+			}
+			if step == "moving" || step == "closed" {
+				name += verb
+			}
+			t.Run(step+verb, func(t *testing.T) {
+				t.Parallel()
+				f := start(t, natstest.Start(t).Connect(t))
+				f.workflow("wf", "q")
+				if out {
+					if err := f.mover(stream.DefaultSettings, nil).Set(t.Context(), "q",
+						edit.QueueStreamSpec{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				l := f.load("wf")
+				l.await(30)
+				ctx, kill := context.WithCancel(t.Context())
+				defer kill()
+				var killed atomic.Bool
+				first := f.mover(stream.DefaultSettings, func(at string) {
+					if at == name {
+						killed.Store(true)
+						kill()
+					}
+				})
+				move := func(m *queuestreams.Mover, ctx context.Context) error {
+					if out {
+						return m.Drop(ctx, "q")
+					}
+					return m.Set(ctx, "q", edit.QueueStreamSpec{})
+				}
+				if err := move(first, ctx); err == nil || !killed.Load() {
+					t.Errorf("it was not interrupted: %v", err)
+				}
+				second := f.mover(stream.DefaultSettings, nil)
+				running, stop := context.WithCancel(t.Context())
+				defer stop()
+				go second.Run(running)
+				want := registry.Own
+				if out {
+					want = registry.Draining
+				}
+				for deadline := time.Now().Add(30 * time.Second); ; {
+					q, _ := f.Directory.Queue("q")
+					if q.Record.Stream.Phase == want {
+						break
+					}
+					if time.Now().After(deadline) {
+						t.Fatalf("the move is not complete: %s", q.Record.Stream.Phase)
+					}
+					<-time.After(20 * time.Millisecond)
+				}
+				l.await(30)
+				l.end()
+				if l.longest > 5*time.Second {
+					t.Errorf("a sender was refused for %s", l.longest)
+				}
+			})
+		}
+	}
+}
+
+// While no executor is running, a closed queue reopens in its old place.
+func TestAClosedQueueReopensByItself(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "q")
+	ctx, kill := context.WithCancel(t.Context())
+	first := f.mover(stream.DefaultSettings, func(at string) {
+		if at == "closedIn" {
+			kill()
+		}
+	})
+	l := f.load("wf")
+	l.await(20)
+	if err := first.Set(ctx, "q", edit.QueueStreamSpec{}); err == nil {
+		t.Fatal("it was not interrupted")
+	}
+	if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.ClosedIn {
+		t.Fatalf("the queue is %s", q.Record.Stream.Phase)
+	}
+	l.await(60)
+	if err := f.mover(stream.DefaultSettings, nil).Set(t.Context(), "q",
+		edit.QueueStreamSpec{}); err != nil {
+		t.Fatal(err)
+	}
+	l.await(20)
+	l.end()
+	if l.refused == 0 || l.longest > 5*time.Second {
+		t.Errorf("%d were refused, for %s at most", l.refused, l.longest)
+	}
+}
+
+// A workflow that changes its queue keeps its delivery IDs, even between two own streams.
+func TestAWorkflowChangesItsQueue(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "p")
+	f.workflow("other", "q")
+	m := f.mover(stream.DefaultSettings, nil)
+	for _, queue := range []string{"p", "q"} {
+		f.workflow("of-"+queue, queue)
+		if err := m.Set(t.Context(), queue, edit.QueueStreamSpec{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := f.load("wf", "other")
+	for _, queue := range []string{"q", "shared", "p"} {
+		l.await(30)
+		err := f.put(t.Context(), "wf", queue)
+		change, ok := errors.AsType[*edit.QueueChangeError](err)
+		if !ok {
+			t.Fatalf("to %s: %v", queue, err)
+		}
+		if err := m.MoveWorkflow(t.Context(), change, func(ctx context.Context) error {
+			return f.put(ctx, "wf", queue)
+		}); err != nil {
+			t.Fatalf("to %s: %v", queue, err)
+		}
+		w, _ := f.Directory.Workflow("wf")
+		if w.Record.Queue != queue || w.Record.Closed {
+			t.Errorf("the workflow is %+v", w.Record)
+		}
+	}
+	l.await(30)
+	l.end()
+}
+
+// A workflow that has changed its queue within the shared stream keeps its delivery IDs when its
+// current queue moves.
+func TestIDsOfAnEarlierQueueMoveAlong(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "before")
+	if duplicate, err := f.send(0, "wf", "1"); err != nil || duplicate {
+		t.Fatal(duplicate, err)
+	}
+	if err := f.put(t.Context(), "wf", "q"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.mover(stream.DefaultSettings, nil).Set(t.Context(), "q",
+		edit.QueueStreamSpec{}); err != nil {
+		t.Fatal(err)
+	}
+	if duplicate, err := f.send(1, "wf", "1"); err != nil || !duplicate {
+		t.Errorf("a repeat of a delivery from the earlier queue: duplicate %t, %v", duplicate, err)
+	}
+}
+
+func TestThreeServers(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.StartCluster(t, 3)
+	nc := cluster.Connect(t)
+	f := start(t, nc)
+	f.workflow("wf", "q")
+	m := f.mover(stream.DefaultSettings, nil)
+	l := f.load("wf")
+	l.await(30)
+	if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{Replicas: 3}); err != nil {
+		t.Fatal(err)
+	}
+	own, err := f.JetStream.Stream(t.Context(), stream.OwnName("q"))
+	if err != nil || own.CachedInfo().Config.Replicas != 3 {
+		t.Errorf("the own stream: %v", err)
+	}
+	l.await(30)
+	if err := m.Drop(t.Context(), "q"); err != nil {
+		t.Fatal(err)
+	}
+	l.await(30)
+	l.end()
+	var invalid *edit.InvalidError
+	if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{Replicas: 5}); !errors.As(err,
+		&invalid) || invalid.Field != "replicas" {
+		t.Errorf("more replicas than servers: %v", err)
+	}
+}
+
+func TestSettingsAreChecked(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "q")
+	m := f.mover(stream.DefaultSettings, nil)
+	for _, c := range []struct {
+		spec  edit.QueueStreamSpec
+		field string
+	}{
+		{edit.QueueStreamSpec{Replicas: 2}, "replicas"},
+		{edit.QueueStreamSpec{Replicas: 3}, "replicas"}, // there is only one server
+		{edit.QueueStreamSpec{MaxAge: time.Hour}, "maxAgeSeconds"},
+		{edit.QueueStreamSpec{MaxBytes: -1}, "maxBytes"},
+		{edit.QueueStreamSpec{PlacementTags: []string{"a b"}}, "placementTags[0]"},
+		{edit.QueueStreamSpec{PlacementTags: []string{"ssd"}}, "placementTags"}, // no cluster
+	} {
+		var invalid *edit.InvalidError
+		if err := m.Set(t.Context(), "q", c.spec); !errors.As(err, &invalid) ||
+			invalid.Field != c.field {
+			t.Errorf("%+v: %v", c.spec, err)
+		}
+	}
+	if q, ok := f.Directory.Queue("q"); ok && q.Record.Stream != nil {
+		t.Errorf("a refused setting was stored: %+v", q.Record.Stream)
+	}
+	for _, bytes := range []int64{1 << 20, 2 << 20} { // the second time with another size
+		if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{MaxBytes: bytes}); err != nil {
+			t.Fatal(err)
+		}
+		own, err := f.JetStream.Stream(t.Context(), stream.OwnName("q"))
+		if err != nil || own.CachedInfo().Config.MaxBytes != bytes {
+			t.Errorf("the size is not %d: %v", bytes, err)
+		}
+	}
+}
+
+// A queue leaves its own stream although it is full, while another queue keeps working.
+func TestAFullOwnStream(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "q")
+	f.workflow("neighbour", "other")
+	m := f.mover(stream.DefaultSettings, nil)
+	if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{MaxBytes: 20 << 10}); err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	for i := 0; ; i++ {
+		id := fmt.Sprint(i)
+		if _, err := f.send(0, "wf", id); err != nil {
+			if !strings.Contains(err.Error(), "maximum bytes") || last == "" {
+				t.Fatal(err)
+			}
+			break
+		}
+		last = id
+	}
+	if _, err := f.send(0, "neighbour", "1"); err != nil {
+		t.Errorf("the neighbour: %v", err)
+	}
+	if err := m.Drop(t.Context(), "q"); err != nil {
+		t.Fatal(err)
+	}
+	if duplicate, err := f.send(1, "wf", last); err != nil || !duplicate {
+		t.Errorf("a repeat after the move out: duplicate %t, %v", duplicate, err)
+	}
+	if duplicate, err := f.send(1, "wf", "new"); err != nil || duplicate {
+		t.Errorf("a new one after the move out: duplicate %t, %v", duplicate, err)
+	}
+}
+
+// A queue does not move to a stream that still holds waiting executions with an order key: runners
+// would receive them after newer ones.
+func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "q")
+	m := f.mover(stream.DefaultSettings, nil)
+	own := stream.Place{Own: true}
+	move := func() error { return m.Set(t.Context(), "q", edit.QueueStreamSpec{}) }
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(move())
+	msg, err := own.StartMessage(execution.Start{
+		ID: uuid.NewString(), WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q",
+		OrderKey: "k", Payload: execution.Payload{Kind: execution.Text},
+	})
+	check(err)
+	_, err = f.JetStream.PublishMsg(t.Context(), msg)
+	check(err)
+	check(m.Drop(t.Context(), "q")) // nothing waits in the shared stream
+	if err := move(); !errors.Is(err, edit.ErrOrderedWait) {
+		t.Fatalf("while an execution waits there: %v", err)
+	}
+
+	group := stream.RunnerGroup{Queue: "q", Group: "g"}
+	all, err := stream.EnsureRunnerConsumer(t.Context(), f.JetStream, group,
+		group.ConsumerConfigAt(own, stream.RunnerAckWait))
+	check(err)
+	lane, err := stream.EnsureRunnerConsumer(t.Context(), f.JetStream, group,
+		group.LaneConfig(execution.LaneOf("wf", "k"), all.CachedInfo()))
+	check(err)
+	got, err := lane.Next()
+	check(err)
+	if err := move(); !errors.Is(err, edit.ErrOrderedWait) {
+		t.Fatalf("while a runner has it: %v", err)
+	}
+	check(got.DoubleAck(t.Context()))
+	check(move())
+}

@@ -1,0 +1,52 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+type (
+	callerKey struct{}
+	endKey    struct{}
+	stillKey  struct{}
+)
+
+// WithCaller returns a context with the caller of the request.
+func WithCaller(ctx context.Context, caller operate.Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller)
+}
+
+// WithEnd returns a context with the expiry time of the request's session. The zero time means that
+// there is no session.
+func WithEnd(ctx context.Context, end time.Time) context.Context {
+	return context.WithValue(ctx, endKey{}, end)
+}
+
+// End returns the expiry time of the request's session, or the zero time if there is no session.
+func End(ctx context.Context) time.Time {
+	end, _ := ctx.Value(endKey{}).(time.Time)
+	return end
+}
+
+// WithSessionCheck returns a context with the function returned by SignIn.SessionCheck for the
+// request.
+func WithSessionCheck(ctx context.Context, still func(context.Context) error) context.Context {
+	return context.WithValue(ctx, stillKey{}, still)
+}
+
+// SignedOut reports whether the request's session has been signed out meanwhile. It returns false
+// if that cannot be determined now.
+func SignedOut(ctx context.Context) bool {
+	still, _ := ctx.Value(stillKey{}).(func(context.Context) error)
+	return still != nil && errors.Is(still(ctx), ErrUnknown)
+}
+
+// Caller returns the request's caller. If nobody is signed in, that is the zero Caller, which every
+// call rejects.
+func Caller(ctx context.Context) operate.Caller {
+	caller, _ := ctx.Value(callerKey{}).(operate.Caller)
+	return caller
+}

@@ -1,0 +1,35 @@
+package signin
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+// notedSignIns is the maximum number of a caller's sign-ins that are recorded per minute: a key can
+// sign in often, and the entries are kept for long.
+const notedSignIns = 30
+
+// notes counts the recorded sign-ins of the current minute. It is safe for concurrent use.
+type notes struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	minute time.Time
+	noted  map[operate.Identity]int
+}
+
+func newNotes() *notes { return &notes{now: time.Now} }
+
+// take counts a caller's sign-in, and reports whether it should be recorded.
+func (n *notes) take(caller operate.Caller) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if minute := n.now().Truncate(time.Minute); !minute.Equal(n.minute) {
+		n.minute, n.noted = minute, map[operate.Identity]int{}
+	}
+	identity := caller.Identity()
+	n.noted[identity]++
+	return n.noted[identity] <= notedSignIns
+}

@@ -1,0 +1,88 @@
+package signin
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+// With repeated sign-ins, the owner of a key can neither fill the audit log nor hide the sign-ins
+// of others.
+func TestNotedSignInsAreBounded(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	noted := map[string]int{}
+	s := New(Config{AdminToken: "an-admin-token", Keys: someKeys{}, Note: func(
+		_ context.Context, caller operate.Caller, _ bool,
+	) {
+		noted[caller.ID]++
+	}})
+	s.notes.now = func() time.Time { return now }
+	enter := func(key string) {
+		t.Helper()
+		if err := s.SignInByToken(httptest.NewRecorder(),
+			httptest.NewRequest(http.MethodPost, "/sign-in", nil), key); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 3 * notedSignIns {
+		enter("one")
+	}
+	enter("other")
+	enter("an-admin-token")
+	if noted["one"] != notedSignIns || noted["other"] != 1 || noted[""] != 1 {
+		t.Errorf("noted %v", noted)
+	}
+	now = now.Add(time.Minute)
+	enter("one")
+	if noted["one"] != notedSignIns+1 {
+		t.Errorf("noted %v a minute later", noted)
+	}
+}
+
+// someKeys accepts any text as a key with that ID.
+type someKeys struct{}
+
+func (k someKeys) ByText(ctx context.Context, text string) (operate.Caller, bool, error) {
+	return k.ByID(ctx, text)
+}
+
+func (someKeys) ByID(_ context.Context, id string) (operate.Caller, bool, error) {
+	return operate.Caller{Kind: operate.Key, ID: id, Role: operate.Viewer}, true, nil
+}
+
+// A session is accepted only from the console's pages, even for calls that change nothing, because
+// some responses are shown only once.
+func TestSessionIsForOwnPages(t *testing.T) {
+	t.Parallel()
+	s := New(Config{AdminToken: "an-admin-token"})
+	w := httptest.NewRecorder()
+	if err := s.SignInByToken(w, httptest.NewRequest(http.MethodPost, "/sign-in", nil),
+		"an-admin-token"); err != nil {
+		t.Fatal(err)
+	}
+	for site, want := range map[string]bool{
+		"":            true,
+		"none":        true,
+		"same-origin": true,
+		"same-site":   false,
+		"cross-site":  false,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/whoami", nil)
+		r.AddCookie(w.Result().Cookies()[0])
+		if site != "" {
+			r.Header.Set("Sec-Fetch-Site", site)
+		}
+		if _, err := s.APICaller(r); (err == nil) != want {
+			t.Errorf("%q: %v", site, err)
+		}
+		r.Header.Set("Authorization", "Bearer an-admin-token")
+		if _, err := s.APICaller(r); err != nil {
+			t.Errorf("%q, with the token: %v", site, err)
+		}
+	}
+}

@@ -1,0 +1,327 @@
+package signin
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+const (
+	// CallbackPath is the path to which the provider redirects the browser.
+	CallbackPath = "/sign-in/callback"
+
+	answerCookie = "hookstart_oidc"
+	// answerWithin is how long a person may take to sign in at the provider.
+	answerWithin = 10 * time.Minute
+	answerFor    = "oidc"
+
+	providerTimeout = 10 * time.Second
+)
+
+// OIDCConfig describes an identity provider that supports OpenID Connect.
+type OIDCConfig struct {
+	// Issuer is the URL of the provider.
+	Issuer string
+	// ClientID is the console's client ID at the provider.
+	ClientID     string
+	ClientSecret string // "" for a public client
+	// Roles assigns roles to users: the first rule that matches a user applies. A user without a
+	// matching rule is refused.
+	Roles []RoleRule
+	// Session is how long a sign-in lasts. After that, the provider must confirm the user's current
+	// groups again. Zero means DefaultSession. The maximum is 12 hours.
+	Session time.Duration
+}
+
+// DefaultSession is how long a sign-in at a provider lasts by default.
+const DefaultSession = time.Hour
+
+// OIDC lets people sign in at an identity provider, using the authorization code flow with PKCE. It
+// fetches the provider's configuration at the first sign-in. It is safe for concurrent use.
+type OIDC struct {
+	config OIDCConfig
+	client *http.Client
+
+	mu       sync.Mutex
+	provider *oidc.Provider
+	away     error     // error of the last attempt to fetch the configuration
+	until    time.Time // time before which there is no further attempt
+}
+
+// tryAgain is the pause after the provider did not answer: strangers can cause requests to it,
+// which must not accumulate.
+const tryAgain = 5 * time.Second
+
+// NewOIDC returns an OIDC. It does not contact the provider.
+func NewOIDC(c OIDCConfig) *OIDC {
+	if c.Session == 0 {
+		c.Session = DefaultSession
+	}
+	return &OIDC{config: c, client: &http.Client{Timeout: providerTimeout}}
+}
+
+// asked is the content of the cookie that the browser keeps while the user is at the provider. A
+// callback without the cookie comes from another browser.
+type asked struct {
+	Ends     int64  `json:"ends"` // Unix seconds
+	State    string `json:"state"`
+	Nonce    string `json:"nonce"`
+	Verifier string `json:"verifier"`
+	Next     string `json:"next"`
+}
+
+// HasOIDC reports whether people can sign in at an identity provider.
+func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
+
+// OIDCSessionExpired reports whether the request's session began at the provider and has expired.
+// The browser can then be redirected to the provider, which usually sends it back with the user's
+// current claims without asking for a password.
+func (s *SignIn) OIDCSessionExpired(r *http.Request) bool {
+	sess, ok := s.sessions.ended(r)
+	return ok && sess.Kind == operate.User && s.HasOIDC()
+}
+
+// BeginOIDC begins a sign-in at the provider, and returns the URL that the browser must be
+// redirected to. next is the page to show afterwards.
+func (s *SignIn) BeginOIDC(
+	w http.ResponseWriter, r *http.Request, next string,
+) (url string, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
+	defer cancel()
+	client, _, err := s.config.OIDC.connect(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	a := asked{
+		Ends: s.sessions.now().Add(answerWithin).Unix(), State: rand.Text(), Nonce: rand.Text(),
+		Verifier: oauth2.GenerateVerifier(), Next: next,
+	}
+	setAnswerCookie(w, r, s.sessions.seal(answerFor, a), int(answerWithin/time.Second))
+	return client.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)),
+		nil
+}
+
+// RefusedError describes why a sign-in at the provider failed. The detail is for the person who
+// tried to sign in; the cause is for the log.
+type RefusedError struct {
+	// Detail describes the problem and what to do about it.
+	Detail string
+	cause  error
+}
+
+// Error returns the detail and the cause, for the log.
+func (e *RefusedError) Error() string { return e.Detail + " " + fmt.Sprint(e.cause) }
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.cause }
+
+// FinishOIDC handles the redirect back from the provider and begins a session. next is the argument
+// of BeginOIDC. A *RefusedError means that the sign-in was refused; the response is then delayed as
+// for a wrong token.
+func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
+	var a asked
+	cookie, err := r.Cookie(cookieName(r, answerCookie))
+	known := err == nil && s.sessions.open(answerFor, cookie.Value, &a) &&
+		s.sessions.now().Unix() < a.Ends &&
+		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(a.State)) == 1
+	setAnswerCookie(w, r, "", -1) // a callback is valid only once
+	if !known {
+		s.failed(r, AtConsole)
+		return "/", &RefusedError{
+			"This answer belongs to no sign-in that was begun in this browser within the last " +
+				"ten minutes. Begin again.", errors.New("unknown state"),
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
+	defer cancel()
+	u, err := s.config.OIDC.user(ctx, r, a)
+	if err != nil {
+		if _, refused := errors.AsType[*RefusedError](err); refused {
+			s.failed(r, AtConsole)
+		}
+		return a.Next, err
+	}
+	caller, err := s.config.OIDC.caller(u)
+	if err != nil {
+		return a.Next, err
+	}
+	s.begin(w, r, session{Kind: operate.User, User: &u}, caller)
+	return a.Next, nil
+}
+
+// connect returns the provider's client. The redirect URL has the host that the browser has used;
+// the provider rejects it unless it is registered there.
+func (o *OIDC) connect(
+	ctx context.Context, r *http.Request,
+) (client oauth2.Config, provider *oidc.Provider, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.provider == nil && time.Now().After(o.until) {
+		o.provider, o.away = oidc.NewProvider(oidc.ClientContext(ctx, o.client), o.config.Issuer)
+		o.until = time.Now().Add(tryAgain)
+	}
+	if o.provider == nil {
+		return client, nil,
+			fmt.Errorf("the identity provider does not answer as one does: %w", o.away)
+	}
+	scheme := "http"
+	if overHTTPS(r) {
+		scheme = "https"
+	}
+	client = oauth2.Config{
+		ClientID:     o.config.ClientID,
+		ClientSecret: o.config.ClientSecret,
+		Endpoint:     o.provider.Endpoint(),
+		RedirectURL:  scheme + "://" + r.Host + CallbackPath,
+		Scopes:       scopes(o.provider),
+	}
+	return client, o.provider, nil
+}
+
+// scopes returns the scopes to request. It includes groups only if the provider supports that
+// scope, because some providers reject unknown scopes.
+func scopes(provider *oidc.Provider) []string {
+	var known struct {
+		Scopes []string `json:"scopes_supported"`
+	}
+	wanted := []string{oidc.ScopeOpenID, "profile", "email"}
+	if provider.Claims(&known) == nil && slices.Contains(known.Scopes, "groups") {
+		wanted = append(wanted, "groups")
+	}
+	return wanted
+}
+
+// user exchanges the code in the callback for the user who has signed in.
+func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (u user, err error) {
+	query := r.URL.Query()
+	if code := query.Get("error"); code != "" {
+		return u, &RefusedError{
+			"The identity provider did not sign you in.",
+			fmt.Errorf("it answered %.100q: %.200q", code, query.Get("error_description")),
+		}
+	}
+	client, provider, err := o.connect(ctx, r)
+	if err != nil {
+		return u, err
+	}
+	ctx = oidc.ClientContext(ctx, o.client)
+	token, err := client.Exchange(ctx, query.Get("code"), oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return u, notExchanged(err)
+	}
+	claims, err := o.verified(ctx, provider, token, a.Nonce)
+	if err != nil {
+		return u, &RefusedError{"The identity provider's answer is not valid.", err}
+	}
+	rule, matches := ruleFor(o.config.Roles, claims)
+	if !matches {
+		return u, &RefusedError{
+			"You are signed in at the identity provider, but have no access here. Ask an admin.",
+			errors.New("no --oidc-role matches"),
+		}
+	}
+	return user{ID: text(claims["sub"]), Name: nameOf(claims), Rule: rule.String()}, nil
+}
+
+// notExchanged returns the error for a code that could not be exchanged. It distinguishes a
+// provider that rejects the code from one that does not answer. Neither error contains the code.
+func notExchanged(err error) error {
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		return &RefusedError{
+			"The identity provider did not accept its own answer. It may have been used before: " +
+				"begin again.", fmt.Errorf("%s %.100q", refused.Response.Status, refused.ErrorCode),
+		}
+	}
+	return fmt.Errorf("ask the identity provider: %w", err)
+}
+
+// verified returns the claims of the ID token, after verifying that the provider issued and signed
+// it for this client and this sign-in, and that it has not expired. If no rule matches them, it
+// adds missing claims from the provider's user info.
+func (o *OIDC) verified(
+	ctx context.Context, provider *oidc.Provider, token *oauth2.Token, nonce string,
+) (map[string]any, error) {
+	raw, ok := token.Extra("id_token").(string)
+	if !ok {
+		return nil, errors.New("there is no ID token in it")
+	}
+	verified, err := provider.VerifierContext(ctx,
+		&oidc.Config{ClientID: o.config.ClientID}).Verify(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	if verified.Subject == "" {
+		return nil, errors.New("it names no user")
+	}
+	if subtle.ConstantTimeCompare([]byte(verified.Nonce), []byte(nonce)) != 1 {
+		return nil, errors.New("the nonce is another one's")
+	}
+	claims := map[string]any{}
+	if err := verified.Claims(&claims); err != nil {
+		return nil, err
+	}
+	if azp, ok := claims["azp"]; (ok || len(verified.Audience) > 1) &&
+		text(azp) != o.config.ClientID {
+		return nil, errors.New("it was issued to another client")
+	}
+	if _, matches := ruleFor(o.config.Roles, claims); !matches &&
+		provider.UserInfoEndpoint() != "" {
+		// Some providers omit groups from the ID token.
+		more := map[string]any{}
+		info, err := provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
+		if err == nil && info.Subject == verified.Subject && info.Claims(&more) == nil {
+			addClaims(claims, more)
+		}
+	}
+	return claims, nil
+}
+
+// addClaims adds the claims that are missing. email_verified is trusted only together with the
+// address from the same source.
+func addClaims(to, more map[string]any) {
+	_, hasAddress := to["email"]
+	_, hasVerified := to["email_verified"]
+	otherAddress := (hasAddress || hasVerified) &&
+		(text(to["email"]) == "" || to["email"] != more["email"])
+	for name, value := range more {
+		_, ok := to[name]
+		if ok || (otherAddress && (name == "email" || name == "email_verified")) {
+			continue
+		}
+		to[name] = value
+	}
+}
+
+// caller returns the caller for a user. It returns ErrUnknown if the rule that admitted the user is
+// no longer configured.
+func (o *OIDC) caller(u user) (operate.Caller, error) {
+	for _, rule := range o.config.Roles {
+		if rule.String() == u.Rule {
+			return operate.Caller{
+				Kind:      operate.User,
+				ID:        u.ID,
+				Name:      u.Name,
+				Role:      rule.Role,
+				AccountID: rule.AccountID,
+			}, nil
+		}
+	}
+	return operate.Caller{}, ErrUnknown
+}
+
+// setAnswerCookie sets a cookie with SameSite=Lax, because the browser is redirected back from
+// another site.
+func setAnswerCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
+	setCookie(w, r, answerCookie, value, maxAge, http.SameSiteLaxMode)
+}

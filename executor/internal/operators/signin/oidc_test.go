@@ -1,0 +1,617 @@
+package signin
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+// provider is an identity provider whose responses a test can tamper with.
+type provider struct {
+	t      *testing.T
+	server *httptest.Server
+	key    *ecdsa.PrivateKey
+	// issue returns the ID token of the next response; nil means a valid one.
+	issue func(claims map[string]any) string
+	// asked holds the parameters of the last redirect to the provider.
+	asked url.Values
+	// exchanges is the number of exchanged codes.
+	exchanges int
+	userInfo  map[string]any
+}
+
+func startProvider(t *testing.T) *provider {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &provider{t: t, key: key}
+	mux := http.NewServeMux()
+	answer := func(w http.ResponseWriter, value any) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(value)
+	}
+	mux.HandleFunc("GET /.well-known/openid-configuration", func(
+		w http.ResponseWriter, _ *http.Request,
+	) {
+		answer(w, map[string]any{
+			"issuer":                                p.server.URL,
+			"authorization_endpoint":                p.server.URL + "/auth",
+			"token_endpoint":                        p.server.URL + "/token",
+			"jwks_uri":                              p.server.URL + "/keys",
+			"userinfo_endpoint":                     p.server.URL + "/userinfo",
+			"id_token_signing_alg_values_supported": []string{"ES256", "HS256", "none"},
+			"scopes_supported":                      []string{"openid", "groups"},
+		})
+	})
+	mux.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, jose.JSONWebKeySet{
+			Keys: []jose.JSONWebKey{
+				{Key: key.Public(), KeyID: "1", Algorithm: "ES256", Use: "sig"},
+			},
+		})
+	})
+	mux.HandleFunc("GET /userinfo", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, p.userInfo)
+	})
+	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
+		if r.PostFormValue("code") != "code" || r.PostFormValue("code_verifier") == "" ||
+			p.exchanges > 0 {
+			w.WriteHeader(http.StatusBadRequest)
+			answer(w, map[string]string{"error": "invalid_grant"})
+			return
+		}
+		p.exchanges++
+		claims := map[string]any{
+			"iss":    p.server.URL,
+			"aud":    "console",
+			"sub":    "u1",
+			"name":   "Eve",
+			"nonce":  p.asked.Get("nonce"),
+			"groups": []string{"staff", "team-a"},
+			"iat":    time.Now().Unix(),
+			"exp":    time.Now().Add(time.Hour).Unix(),
+		}
+		issue := p.issue
+		if issue == nil {
+			issue = p.sign
+		}
+		token := map[string]any{"access_token": "a", "token_type": "Bearer"}
+		if id := issue(claims); id != "" {
+			token["id_token"] = id
+		}
+		answer(w, token)
+	})
+	p.server = httptest.NewServer(mux)
+	t.Cleanup(p.server.Close)
+	return p
+}
+
+// sign returns a valid ID token with the given claims.
+func (p *provider) sign(claims map[string]any) string {
+	return p.signWith(jose.ES256, p.key, claims)
+}
+
+func (p *provider) signWith(
+	algorithm jose.SignatureAlgorithm, key any, claims map[string]any,
+) string {
+	p.t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{
+		Algorithm: algorithm,
+		Key:       jose.JSONWebKey{Key: key, KeyID: "1"},
+	}, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	text, err := json.Marshal(claims)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	signed, err := signer.Sign(text)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	compact, err := signed.CompactSerialize()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return compact
+}
+
+// signIn returns a SignIn that uses the provider and the given rules.
+func (p *provider) signIn(rules ...string) *SignIn {
+	p.t.Helper()
+	c := OIDCConfig{Issuer: p.server.URL, ClientID: "console", ClientSecret: "secret"}
+	for _, text := range rules {
+		rule, err := ParseRoleRule(text)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		c.Roles = append(c.Roles, rule)
+	}
+	return New(Config{AdminToken: "admin-token", OIDC: NewOIDC(c)})
+}
+
+// begin begins a sign-in, and returns the browser's cookie and the state.
+func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
+	p.t.Helper()
+	w := httptest.NewRecorder()
+	to, err := s.BeginOIDC(w,
+		httptest.NewRequest(http.MethodGet, "http://console.example/sign-in/provider", nil),
+		"/workflows")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	u, err := url.Parse(to)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.asked, p.exchanges = u.Query(), 0
+	return w.Result().Cookies()[0], p.asked.Get("state")
+}
+
+// answered returns the result of the provider's callback: the caller who is signed in, or why
+// nobody is.
+func answered(
+	s *SignIn, query string, cookies ...*http.Cookie,
+) (by operate.Caller, set []*http.Cookie, err error) {
+	r := httptest.NewRequest(http.MethodGet, "http://console.example"+CallbackPath+"?"+query, nil)
+	for _, cookie := range cookies {
+		r.AddCookie(cookie)
+	}
+	w := httptest.NewRecorder()
+	if _, err = s.FinishOIDC(w, r); err != nil {
+		return by, w.Result().Cookies(), err
+	}
+	visit := httptest.NewRequest(http.MethodGet, "http://console.example/", nil)
+	for _, cookie := range w.Result().Cookies() {
+		visit.AddCookie(cookie)
+	}
+	by, err = s.PageCaller(visit)
+	return by, w.Result().Cookies(), err
+}
+
+func TestSignInThroughOIDC(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	s := p.signIn("groups=team-b:admin", "groups=team-a:editor@acme", "groups=staff:viewer")
+	var noted []string
+	s.config.Note = func(_ context.Context, caller operate.Caller, refused bool) {
+		noted = append(noted, fmt.Sprint(caller.ID, refused))
+	}
+	cookie, state := p.begin(s)
+	if cookie.SameSite != http.SameSiteLaxMode || !cookie.HttpOnly {
+		t.Errorf("cookie %s", cookie)
+	}
+	for name, want := range map[string]string{
+		"client_id":             "console",
+		"response_type":         "code",
+		"code_challenge_method": "S256",
+		"redirect_uri":          "http://console.example/sign-in/callback",
+		"scope":                 "openid profile email groups",
+	} {
+		if got := p.asked.Get(name); got != want {
+			t.Errorf("%s %q, want %q", name, got, want)
+		}
+	}
+	by, set, err := answered(s, "code=code&state="+state, cookie)
+	if want := (operate.Caller{
+		Kind:      operate.User,
+		ID:        "u1",
+		Name:      "Eve",
+		Role:      operate.Editor,
+		AccountID: "acme",
+	}); err != nil || by != want {
+		t.Errorf("%+v, %v", by, err)
+	}
+	// Replaying the callback fails: the browser no longer has the cookie, and the code of anyone
+	// who has kept one has been used.
+	for _, cookies := range [][]*http.Cookie{set, {cookie}} {
+		if by, _, err := answered(s, "code=code&state="+state, cookies...); err == nil {
+			t.Errorf("a replayed answer signs %+v in", by)
+		}
+	}
+	if want := []string{"u1false", "true", "true"}; !slices.Equal(noted, want) {
+		t.Errorf("noted %q, want %q", noted, want)
+	}
+	for range 2 * notedRefusals {
+		_, _, _ = answered(s, "state=none")
+	}
+	if len(noted) > 3+notedRefusals {
+		t.Errorf("%d sign-ins are noted", len(noted))
+	}
+	// The rule has been removed.
+	session := set[len(set)-1]
+	visit := httptest.NewRequest(http.MethodGet, "/", nil)
+	visit.AddCookie(session)
+	for what, other := range map[string]*SignIn{
+		"other rules": p.signIn("groups=staff:viewer"),
+		"no provider": New(Config{AdminToken: "admin-token"}),
+	} {
+		if by, err := other.PageCaller(visit); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%s: %+v, %v", what, by, err)
+		}
+	}
+	if by, err := s.PageCaller(visit); err != nil || by.Role != operate.Editor {
+		t.Errorf("%+v, %v", by, err)
+	}
+}
+
+// A sign-in lasts an hour. After that the provider is asked again, and its current claims apply.
+func TestWhoLeavesAGroup(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	s := p.signIn("groups=team-a:editor@acme", "groups=staff:viewer")
+	signedIn := time.Now()
+	now := signedIn
+	s.sessions.now = func() time.Time { return now }
+	with := func(cookies ...*http.Cookie) *http.Request {
+		r := httptest.NewRequest(http.MethodGet, "http://console.example/", nil)
+		for _, cookie := range cookies {
+			r.AddCookie(cookie)
+		}
+		return r
+	}
+	cookie, state := p.begin(s)
+	by, set, err := answered(s, "code=code&state="+state, cookie)
+	if err != nil || by.Role != operate.Editor {
+		t.Fatalf("%+v, %v", by, err)
+	}
+	session := set[len(set)-1]
+	if ends := s.ExpiresAt(with(session)); ends.Sub(now) > DefaultSession ||
+		now.Add(DefaultSession).Sub(ends) > time.Second {
+		t.Errorf("it ends at %s, and it is %s", ends, now)
+	}
+	if s.OIDCSessionExpired(with(session)) || !s.ExpiresAt(with()).IsZero() {
+		t.Error("a session that goes on is asked for again")
+	}
+	adminToken := &http.Cookie{
+		Name:  sessionCookie,
+		Value: s.sessions.issue(adminSession, time.Minute),
+	}
+	for after, want := range map[time.Duration]bool{
+		DefaultSession - time.Second:                     false,
+		DefaultSession + time.Second:                     true,
+		DefaultSession + sessionLifetime - 2*time.Second: true,
+		DefaultSession + sessionLifetime + time.Second:   false,
+	} {
+		now = signedIn.Add(after)
+		_, err := s.PageCaller(with(session))
+		if returns := s.OIDCSessionExpired(with(session)); returns != want ||
+			(err == nil) != (after < DefaultSession) {
+			t.Errorf("after %s: returns %v, %v", after, returns, err)
+		}
+		if s.OIDCSessionExpired(with(adminToken)) ||
+			s.OIDCSessionExpired(with(&http.Cookie{
+				Name: sessionCookie, Value: session.Value[1:],
+			})) ||
+			s.OIDCSessionExpired(with(cookie)) {
+			t.Errorf("after %s, what is no session through the provider is sent there", after)
+		}
+	}
+	now = signedIn.Add(DefaultSession + time.Minute)
+	for groups, want := range map[string]operate.Role{
+		"staff":  operate.Viewer,
+		"team-a": operate.Editor,
+		"guests": "",
+	} {
+		p.issue = func(claims map[string]any) string {
+			claims["groups"] = []string{groups}
+			return p.sign(claims)
+		}
+		cookie, state := p.begin(s)
+		if by, _, err := answered(s, "code=code&state="+state, cookie, session); by.Role != want ||
+			(err == nil) != (want != "") {
+			t.Errorf("in the group %s: %+v, %v", groups, by, err)
+		}
+	}
+}
+
+var adminSession = session{Kind: operate.AdminToken}
+
+// Responses that a provider, or somebody in between, may send, and that must not sign in.
+func TestHostileProvider(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	s := p.signIn("groups=team-a:editor@acme", "email=eve@example.com:admin")
+	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(changes map[string]any) func(map[string]any) string {
+		return func(claims map[string]any) string {
+			maps.Copy(claims, changes)
+			for name, value := range changes {
+				if value == nil {
+					delete(claims, name)
+				}
+			}
+			return p.sign(claims)
+		}
+	}
+	now := time.Now()
+	for what, issue := range map[string]func(map[string]any) string{
+		"another nonce":         with(map[string]any{"nonce": "other"}),
+		"no nonce":              with(map[string]any{"nonce": nil}),
+		"another issuer":        with(map[string]any{"iss": "https://evil.example"}),
+		"another audience":      with(map[string]any{"aud": "other"}),
+		"audiences without azp": with(map[string]any{"aud": []string{"console", "other"}}),
+		"another azp":           with(map[string]any{"azp": "other"}),
+		"expired":               with(map[string]any{"exp": now.Add(-time.Minute).Unix()}),
+		"no expiry":             with(map[string]any{"exp": nil}),
+		"not yet":               with(map[string]any{"nbf": now.Add(time.Hour).Unix()}),
+		"no subject":            with(map[string]any{"sub": nil}),
+		"no group":              with(map[string]any{"groups": []string{"staff"}}),
+		"groups as one text":    with(map[string]any{"groups": "team-a,staff"}),
+		"an unverified address": with(map[string]any{"groups": nil, "email": "eve@example.com"}),
+		"a false address": with(map[string]any{
+			"groups":         nil,
+			"email":          "eve@example.com",
+			"email_verified": "true",
+		}),
+		"no ID token": func(map[string]any) string { return "" },
+		"garbage":     func(map[string]any) string { return "a.b.c" },
+		"another key": func(claims map[string]any) string {
+			return p.signWith(jose.ES256, stranger, claims)
+		},
+		"the client's secret as key": func(claims map[string]any) string {
+			return p.signWith(jose.HS256, []byte("secret-secret-secret-secret-secret"), claims)
+		},
+		"no signature": func(claims map[string]any) string {
+			text, _ := json.Marshal(claims)
+			encode := base64.RawURLEncoding.EncodeToString
+			return encode([]byte(`{"alg":"none"}`)) + "." + encode(text) + "."
+		},
+		"a changed claim": func(claims map[string]any) string {
+			parts := strings.Split(p.sign(claims), ".")
+			claims["groups"] = []string{"team-a", "platform"}
+			text, _ := json.Marshal(claims)
+			return parts[0] + "." + base64.RawURLEncoding.EncodeToString(text) + "." + parts[2]
+		},
+	} {
+		p.issue = issue
+		cookie, state := p.begin(s)
+		by, set, err := answered(s, "code=code&state="+state, cookie)
+		if _, refused := errors.AsType[*RefusedError](err); !refused {
+			t.Errorf("%s: %+v, %v", what, by, err)
+		}
+		for _, c := range set {
+			if c.Value != "" {
+				t.Errorf("%s: sets %s", what, c)
+			}
+		}
+	}
+	p.issue = nil
+	if by, _, err := func() (operate.Caller, []*http.Cookie, error) {
+		cookie, state := p.begin(s)
+		return answered(s, "code=code&state="+state, cookie)
+	}(); err != nil {
+		t.Errorf("a good answer after them: %+v, %v", by, err)
+	}
+}
+
+// A callback is accepted only in the browser that began the sign-in, and only for that sign-in.
+func TestForeignAnswers(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	s := p.signIn("groups=team-a:editor@acme")
+	other, otherState := p.begin(s)
+	cookie, state := p.begin(s)
+	session := &http.Cookie{
+		Name:  cookie.Name,
+		Value: s.sessions.issue(adminSession, sessionLifetime),
+	}
+	for what, c := range map[string]struct {
+		query   string
+		cookies []*http.Cookie
+	}{
+		"no cookie":              {"code=code&state=" + state, nil},
+		"no state":               {"code=code", []*http.Cookie{cookie}},
+		"an empty state":         {"code=code&state=", []*http.Cookie{cookie}},
+		"another's state":        {"code=code&state=" + otherState, []*http.Cookie{cookie}},
+		"another's cookie":       {"code=code&state=" + state, []*http.Cookie{other}},
+		"a session in its place": {"code=code&state=" + state, []*http.Cookie{session}},
+		"a forged cookie": {
+			"code=code&state=x", []*http.Cookie{
+				{
+					Name: cookie.Name,
+					Value: base64.RawURLEncoding.EncodeToString(append(make([]byte, 32),
+						`{"state":"x","ends":99999999999}`...)),
+				},
+			},
+		},
+		"no code":                   {"state=" + state, []*http.Cookie{cookie}},
+		"another code":              {"code=other&state=" + state, []*http.Cookie{cookie}},
+		"what the provider refused": {"error=access_denied&state=" + state, []*http.Cookie{cookie}},
+	} {
+		p.exchanges = 0
+		if by, _, err := answered(s, c.query, c.cookies...); err == nil {
+			t.Errorf("%s: signs %+v in", what, by)
+		} else if _, refused := errors.AsType[*RefusedError](err); !refused {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// Nor is a value signed for the redirect to the provider accepted as a session.
+	visit := httptest.NewRequest(http.MethodGet, "/", nil)
+	visit.AddCookie(&http.Cookie{Name: sessionCookie, Value: cookie.Value})
+	if by, err := s.PageCaller(visit); !errors.Is(err, ErrUnknown) {
+		t.Errorf("%+v, %v", by, err)
+	}
+	later := time.Now().Add(answerWithin)
+	s.sessions.now = func() time.Time { return later }
+	p.exchanges = 0
+	if by, _, err := answered(s, "code=code&state="+state, cookie); err == nil {
+		t.Errorf("too late: signs %+v in", by)
+	}
+}
+
+// Some providers return groups only in the user info; user info about another user is ignored.
+func TestGroupsOfUserInfo(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	s := p.signIn("groups=team-a:viewer")
+	p.issue = func(claims map[string]any) string {
+		delete(claims, "groups")
+		return p.sign(claims)
+	}
+	for subject, want := range map[string]bool{"u1": true, "u2": false} {
+		p.userInfo = map[string]any{"sub": subject, "groups": []string{"team-a"}}
+		cookie, state := p.begin(s)
+		if by, _, err := answered(s, "code=code&state="+state, cookie); (err == nil) != want {
+			t.Errorf("%s: %+v, %v", subject, by, err)
+		}
+	}
+}
+
+// Whether an address is verified is not combined with an address from another source.
+func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	s := p.signIn("email=boss@example.com:admin")
+	for name, test := range map[string]struct {
+		token, info map[string]any
+		admin       bool
+	}{
+		"both in the token": {
+			map[string]any{"email": "boss@example.com", "email_verified": true}, nil, true,
+		},
+		"both elsewhere": {
+			nil, map[string]any{"email": "boss@example.com", "email_verified": true}, true,
+		},
+		"the same address": {
+			map[string]any{"email": "boss@example.com"}, map[string]any{
+				"email":          "boss@example.com",
+				"email_verified": true,
+			}, true,
+		},
+		"another one is verified": {
+			map[string]any{"email": "boss@example.com"}, map[string]any{
+				"email":          "eve@example.com",
+				"email_verified": true,
+			}, false,
+		},
+		"no address is verified": {
+			map[string]any{"email": "boss@example.com"},
+			map[string]any{"email_verified": true},
+			false,
+		},
+		"another one was verified before": {
+			map[string]any{"email_verified": true},
+			map[string]any{"email": "boss@example.com"},
+			false,
+		},
+	} {
+		p.issue = func(claims map[string]any) string {
+			maps.Copy(claims, test.token)
+			return p.sign(claims)
+		}
+		p.userInfo = map[string]any{"sub": "u1"}
+		maps.Copy(p.userInfo, test.info)
+		cookie, state := p.begin(s)
+		if by, _, err := answered(s, "code=code&state="+state, cookie); (err == nil) != test.admin {
+			t.Errorf("%s: %+v, %v", name, by, err)
+		}
+	}
+}
+
+// A name is shown next to other text, and must not change how that is displayed.
+func TestNamesAreVisible(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"Eve Ürümqi":          "Eve Ürümqi",
+		"می\u200cخواهم":       "می\u200cخواهم",
+		"a\x00b\r\nc\x1b[31m": "a\uFFFDb\uFFFD\uFFFDc\uFFFD[31m",
+		"\u202eEvE":           "\uFFFDEvE",
+		"a\u2066b":            "a\uFFFDb",
+	} {
+		if got := nameOf(map[string]any{"name": name}); got != want {
+			t.Errorf("%q is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A provider that does not answer, or is not the expected one, does not count as a refusal.
+func TestProviderIsAway(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	rule, err := ParseRoleRule("groups=team-a:viewer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, issuer := range []string{
+		p.server.URL + "/nothing", "http://127.0.0.1:1",
+		strings.Replace(p.server.URL, "127.0.0.1", "localhost", 1),
+	} {
+		s := New(Config{
+			AdminToken: "admin-token",
+			OIDC: NewOIDC(OIDCConfig{
+				Issuer:   issuer,
+				ClientID: "console",
+				Roles:    []RoleRule{rule},
+			}),
+		})
+		if _, err := s.BeginOIDC(httptest.NewRecorder(),
+			httptest.NewRequest(http.MethodGet, "/sign-in/provider", nil), "/"); err == nil {
+			t.Errorf("%s is taken for a provider", issuer)
+		}
+	}
+}
+
+func TestRoleRules(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]RoleRule{
+		"groups=team-a:editor@acme":         {"groups", "team-a", operate.Editor, "acme"},
+		"email=eve@example.com:admin":       {"email", "eve@example.com", operate.Admin, ""},
+		"groups=cn=ops,dc=x:y:viewer":       {"groups", "cn=ops,dc=x:y", operate.Viewer, ""},
+		"realm_access.roles=a b:viewer@a_1": {"realm_access.roles", "a b", operate.Viewer, "a_1"},
+	} {
+		got, err := ParseRoleRule(text)
+		if err != nil || got != want || got.String() != text {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{
+		"", "groups", "groups=team-a", "groups=:viewer", "=a:viewer", "groups=a:", "groups=a:owner",
+		"groups=a:admin@acme", "groups=a:viewer@", "groups=a:viewer@a/b",
+	} {
+		if got, err := ParseRoleRule(text); err == nil {
+			t.Errorf("%q: %+v", text, got)
+		}
+	}
+	claims := map[string]any{
+		"realm_access": map[string]any{"roles": []any{"a"}},
+		"a.b":          "c",
+		"ok":           true,
+	}
+	for text, want := range map[string]bool{
+		"realm_access.roles=a:viewer": true,
+		"realm_access.roles=b:viewer": false,
+		"a.b=c:viewer":                true,
+		"ok=true:viewer":              true,
+		"none.x=a:viewer":             false,
+		"realm_access=a:viewer":       false,
+	} {
+		rule, err := ParseRoleRule(text)
+		if _, matches := ruleFor([]RoleRule{rule}, claims); err != nil || matches != want {
+			t.Errorf("%s: %v, %v", text, matches, err)
+		}
+	}
+}

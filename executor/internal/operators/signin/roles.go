@@ -1,0 +1,128 @@
+package signin
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// RoleRule assigns a role to users who have a claim with a certain value.
+type RoleRule struct {
+	Claim     string       // name of the claim
+	Value     string       // value of the claim, or an element of it if it is a list
+	Role      operate.Role // role of matching users
+	AccountID string       // only account that they have access to; "" means all accounts
+}
+
+// ParseRoleRule parses a rule such as groups=team-a:editor@acme or email=eve@example.com:admin. The
+// role follows the last colon.
+func ParseRoleRule(text string) (r RoleRule, err error) {
+	claim, rest, ok := strings.Cut(text, "=")
+	at := strings.LastIndexByte(rest, ':')
+	if !ok || claim == "" || at < 1 {
+		return r,
+			fmt.Errorf("%q must be like groups=team-a:editor@account, or groups=ops:admin", text)
+	}
+	role, accountID, hasAccount := strings.Cut(rest[at+1:], "@")
+	r = RoleRule{Claim: claim, Value: rest[:at], AccountID: accountID}
+	var known bool
+	switch r.Role, known = operate.ParseRole(role); {
+	case !known:
+		return r, fmt.Errorf("%q: there is no role %q: viewer, editor and admin are", text, role)
+	case hasAccount && r.Role == operate.Admin:
+		return r,
+			fmt.Errorf("%q: an admin has access to all accounts: leave out @%s", text, accountID)
+	case hasAccount && !execution.ValidName(accountID):
+		return r,
+			fmt.Errorf("%q: an account's ID has 1 to 64 of the characters A-Z a-z 0-9 _ -", text)
+	}
+	return r, nil
+}
+
+// String returns the rule in the form that ParseRoleRule accepts.
+func (r RoleRule) String() string {
+	text := r.Claim + "=" + r.Value + ":" + string(r.Role)
+	if r.AccountID != "" {
+		text += "@" + r.AccountID
+	}
+	return text
+}
+
+// ruleFor returns the first rule that matches the claims, and reports whether there is one.
+func ruleFor(rules []RoleRule, claims map[string]any) (RoleRule, bool) {
+	at := slices.IndexFunc(rules, func(r RoleRule) bool { return r.matches(claims) })
+	if at < 0 {
+		return RoleRule{}, false
+	}
+	return rules[at], true
+}
+
+func (r RoleRule) matches(claims map[string]any) bool {
+	// At some providers, users can claim any address.
+	if r.Claim == "email" && claims["email_verified"] != true {
+		return false
+	}
+	return holds(claimAt(claims, r.Claim), r.Value)
+}
+
+// claimAt returns a claim by its name, or by its path in nested claims, such as realm_access.roles.
+func claimAt(claims map[string]any, name string) any {
+	if value, ok := claims[name]; ok {
+		return value
+	}
+	first, rest, nested := strings.Cut(name, ".")
+	inner, ok := claims[first].(map[string]any)
+	if !nested || !ok {
+		return nil
+	}
+	return claimAt(inner, rest)
+}
+
+// holds reports whether a claim equals value, or is a list that contains it.
+func holds(claim any, value string) bool {
+	switch claim := claim.(type) {
+	case string:
+		return claim == value
+	case bool:
+		return fmt.Sprint(claim) == value
+	case []any:
+		return slices.ContainsFunc(claim, func(item any) bool {
+			return text(item) == value && value != ""
+		})
+	default:
+		return false
+	}
+}
+
+// text returns claim as a string, or "" if it is not one.
+func text(claim any) string {
+	value, _ := claim.(string)
+	return value
+}
+
+// maxName is the maximum length of a user's name from a provider, in characters, because it is
+// stored in a cookie.
+const maxName = 100
+
+// nameOf returns a user's name without control characters and characters that change the direction
+// of the text around it.
+func nameOf(claims map[string]any) string {
+	name := []rune(visible(cmp.Or(text(claims["name"]), text(claims["preferred_username"]),
+		text(claims["email"]), text(claims["sub"]))))
+	return string(name[:min(len(name), maxName)])
+}
+
+// visible replaces control characters, and characters that change the direction of text.
+func visible(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, name)
+}

@@ -1,0 +1,182 @@
+package signin
+
+import (
+	"crypto/hmac"
+	"crypto/pbkdf2"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+const (
+	sessionCookie = "hookstart_session"
+	// sessionLifetime is how long a session of the admin token or a key lasts, and how long a
+	// browser keeps the cookie of any session. A session that began at an identity provider expires
+	// earlier, and is renewed there.
+	sessionLifetime = 12 * time.Hour
+)
+
+// overHTTPS reports whether the browser uses https, with this listener or with a proxy. A client
+// that lies about that can only lose its session.
+func overHTTPS(r *http.Request) bool {
+	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
+	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
+}
+
+// cookieName returns the full name of a cookie. With the prefix __Host-, browsers send the cookie
+// only over https, and accept it from no other host.
+func cookieName(r *http.Request, name string) string {
+	if overHTTPS(r) {
+		return "__Host-" + name
+	}
+	return name
+}
+
+func setCookie(
+	w http.ResponseWriter, r *http.Request, name, value string, maxAge int, site http.SameSite,
+) {
+	//nolint:gosec // not Secure over http: the browser would drop it, on loopback too
+	http.SetCookie(w,
+		&http.Cookie{
+			Name: cookieName(r, name), Value: value, Path: "/", MaxAge: maxAge,
+			HttpOnly: true, SameSite: site, Secure: overHTTPS(r),
+		})
+}
+
+// sessions issues and verifies sessions. A session is stored only in the browser, in a signed
+// cookie with the caller and the expiry time. Executors share only the admin token and the list of
+// sessions that were signed out: see Ended.
+type sessions struct {
+	key func() []byte // slow when it is first called, for the first session read or issued
+	now func() time.Time
+}
+
+// session is the content of a session cookie.
+type session struct {
+	Ends  int64        `json:"ends"`  // Unix seconds
+	Nonce string       `json:"nonce"` // random ID of the session
+	Kind  operate.Kind `json:"kind"`
+	// KeyID is the ID of the key that began the session. "" means that it did not begin with a key.
+	KeyID string `json:"keyId,omitempty"`
+	// User is the user who signed in at an identity provider. nil means that the session did not
+	// begin there.
+	User *user `json:"user,omitempty"`
+}
+
+// user is a user who signed in at an identity provider, and the rule that admitted them.
+type user struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Rule string `json:"rule"` // the rule as a string; it must still be configured
+}
+
+func newSessions(adminToken string) sessions {
+	return sessions{key: sync.OnceValue(func() []byte {
+		return signingKey(adminToken)
+	}), now: time.Now}
+}
+
+// stretching is the number of PBKDF2 iterations. It slows down guesses of the admin token, which
+// anyone with a cookie, even a viewer, can verify offline.
+const stretching = 600_000
+
+// signingKeys caches the derived keys by admin token, because deriving one is slow.
+var signingKeys sync.Map
+
+func signingKey(adminToken string) []byte {
+	if known, ok := signingKeys.Load(adminToken); ok {
+		return known.([]byte) //nolint:forcetypeassert,errcheck // nothing else is stored
+	}
+	key, err := pbkdf2.Key(sha256.New, adminToken, []byte("hookstart console session 2"),
+		stretching, sha256.Size)
+	if err != nil {
+		panic(err) // only for keys that are far too long
+	}
+	signingKeys.Store(adminToken, key)
+	return key
+}
+
+// issue returns the cookie of a new session: its HMAC-SHA256 and its JSON.
+func (s sessions) issue(sess session, lifetime time.Duration) string {
+	sess.Ends, sess.Nonce = s.now().Add(lifetime).Unix(), rand.Text()
+	return s.seal(sessionPurpose, sess)
+}
+
+// read decodes a session, and reports whether an executor with the same admin token issued it and
+// it has not expired.
+func (s sessions) read(value string) (sess session, valid bool) {
+	valid = s.open(sessionPurpose, value, &sess) && s.now().Unix() < sess.Ends
+	return sess, valid
+}
+
+// sessionPurpose is the purpose of a session's signature. A signature for one purpose is not valid
+// for another.
+const sessionPurpose = "session"
+
+// seal signs a value for a purpose, and returns the signature and the value encoded.
+func (s sessions) seal(purpose string, value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // structs of strings and numbers always marshal
+	}
+	return base64.RawURLEncoding.EncodeToString(append(s.sign(purpose, text), text...))
+}
+
+// open decodes a value that was sealed for the same purpose, and reports whether the signature is
+// valid.
+func (s sessions) open(purpose, sealed string, value any) bool {
+	text, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
+	if err != nil || len(text) < sha256.Size ||
+		!hmac.Equal(text[:sha256.Size], s.sign(purpose, text[sha256.Size:])) {
+		return false
+	}
+	return json.Unmarshal(text[sha256.Size:], value) == nil
+}
+
+func (s sessions) sign(purpose string, text []byte) []byte {
+	mac := hmac.New(sha256.New, s.key())
+	mac.Write([]byte(purpose))
+	mac.Write([]byte{0})
+	mac.Write(text)
+	return mac.Sum(nil)
+}
+
+// fromRequest returns the session in the request's cookies, and reports whether it is valid.
+func (s sessions) fromRequest(r *http.Request) (sess session, valid bool) {
+	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
+		if sess, valid = s.read(cookie.Value); valid {
+			return sess, true
+		}
+	}
+	return session{}, false
+}
+
+// ended returns the session in the request's cookies, and reports whether it has expired, but no
+// longer than sessionLifetime ago.
+func (s sessions) ended(r *http.Request) (sess session, known bool) {
+	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
+		if s.open(sessionPurpose, cookie.Value, &sess) {
+			past := s.now().Sub(time.Unix(sess.Ends, 0))
+			return sess, past >= 0 && past < sessionLifetime
+		}
+	}
+	return session{}, false
+}
+
+func (s sessions) start(
+	w http.ResponseWriter, r *http.Request, sess session, lifetime time.Duration,
+) {
+	setCookie(w, r, sessionCookie, s.issue(sess, lifetime), int(sessionLifetime/time.Second),
+		http.SameSiteStrictMode)
+}
+
+func (s sessions) end(w http.ResponseWriter, r *http.Request) {
+	setCookie(w, r, sessionCookie, "", -1, http.SameSiteStrictMode)
+}

@@ -1,0 +1,279 @@
+// Package signin authenticates requests by the admin token, a key, or a console session, which
+// began with one of them or at an identity provider. It counts failures, and delays the responses
+// to repeated ones.
+package signin
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+)
+
+// Config configures a SignIn.
+type Config struct {
+	// AdminToken signs in as the administrator. The key that signs sessions is derived from it, so
+	// executors with the same token accept each other's sessions, and a new token ends all
+	// sessions. "" means that there is no such token.
+	AdminToken string
+	// Keys looks up API keys. nil means that there are none.
+	Keys Keys
+	// OneTimeNonce signs in once, within ten minutes of the start. "" means that there is none.
+	OneTimeNonce string
+	// Ended stores the sessions that were signed out. nil means that signing out only deletes the
+	// cookie.
+	Ended Ended
+	// OIDC is the identity provider. nil means that there is none.
+	OIDC *OIDC
+	// Note is called for sign-ins to the console and for refused ones, at most a fixed number of
+	// times per minute, to prevent an attacker from filling the audit log. It may be nil.
+	Note func(ctx context.Context, caller operate.Caller, refused bool)
+	// Failures counts failed sign-ins and delays the responses to them. nil means no delay.
+	Failures *Failures
+}
+
+// Keys looks up the callers whom API keys authenticate. Its methods return an error if the keys are
+// unavailable.
+type Keys interface {
+	// ByText returns the caller of the key with the given secret text. known is false if there is
+	// no such key, or it has expired.
+	ByText(ctx context.Context, text string) (caller operate.Caller, known bool, err error)
+	// ByID is like ByText for the key with the given ID, which a session holds.
+	ByID(ctx context.Context, id string) (caller operate.Caller, known bool, err error)
+}
+
+// Ended stores, for all executors, the sessions that were signed out before they expired. Its
+// methods return an error if the store is unavailable.
+type Ended interface {
+	// End records that a session was signed out. The entry may be removed at until, when the
+	// session has expired anyway.
+	End(ctx context.Context, id string, until time.Time) error
+	// Ended reports whether a session has been signed out.
+	Ended(ctx context.Context, id string) (bool, error)
+}
+
+// ErrUnknown means that a request has no valid token, key or session.
+var ErrUnknown = errors.New("the request has no valid token, key or session")
+
+// SignIn authenticates requests. It is safe for concurrent use.
+type SignIn struct {
+	token    [sha256.Size]byte // hash of the admin token
+	config   Config
+	sessions sessions
+	once     *once
+	origins  *http.CrossOriginProtection
+	refused  *rate.Limiter
+	notes    *notes
+}
+
+// notedRefusals is the maximum number of refused sign-ins that are recorded per minute.
+const notedRefusals = 30
+
+// New returns a SignIn.
+func New(c Config) *SignIn {
+	return &SignIn{
+		token:    sha256.Sum256([]byte(c.AdminToken)),
+		config:   c,
+		sessions: newSessions(c.AdminToken),
+		once:     newOnce(c.OneTimeNonce),
+		origins:  http.NewCrossOriginProtection(),
+		refused:  rate.NewLimiter(rate.Every(time.Minute/notedRefusals), notedRefusals),
+		notes:    newNotes(),
+	}
+}
+
+// APICaller returns the caller of an API request, authenticated by the admin token, a key or a
+// session. It returns ErrUnknown if none of them is valid, or another error if keys or sessions
+// cannot be looked up. The response to a wrong token is delayed. A session is not accepted if a
+// page of another origin makes the request.
+func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		if s.origins.Check(r) != nil || fromAnotherPage(r) {
+			return operate.Caller{}, ErrUnknown
+		}
+		return s.PageCaller(r)
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		caller, _, err := s.byToken(r.Context(), strings.Trim(token, " "))
+		if !errors.Is(err, ErrUnknown) {
+			return caller, err
+		}
+	}
+	s.failed(r, AtAPI)
+	return operate.Caller{}, ErrUnknown
+}
+
+// fromAnotherPage reports whether a page of another origin makes the request. That includes other
+// hosts of the same site, with whose requests browsers send the session's cookie. Such a page
+// cannot read the response, but some responses are shown only once.
+func fromAnotherPage(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "cross-site" || site == "same-site"
+}
+
+// PageCaller returns the caller who requests a page, authenticated by the session. Its errors are
+// those of APICaller.
+func (s *SignIn) PageCaller(r *http.Request) (operate.Caller, error) {
+	sess, valid := s.sessions.fromRequest(r)
+	if !valid {
+		return operate.Caller{}, ErrUnknown
+	}
+	if err := s.checkSession(r.Context(), sess); err != nil {
+		return operate.Caller{}, err
+	}
+	switch {
+	case sess.Kind == operate.AdminToken:
+		return operate.TheAdmin(), nil
+	case sess.Kind == operate.Key && s.config.Keys != nil:
+		caller, known, err := s.config.Keys.ByID(r.Context(), sess.KeyID)
+		if err == nil && !known {
+			err = ErrUnknown
+		}
+		return caller, err
+	case sess.Kind == operate.User && s.config.OIDC != nil && sess.User != nil:
+		return s.config.OIDC.caller(*sess.User)
+	default:
+		return operate.Caller{}, ErrUnknown
+	}
+}
+
+// checkSession returns ErrUnknown if the session has been signed out.
+func (s *SignIn) checkSession(ctx context.Context, sess session) error {
+	if s.config.Ended == nil {
+		return nil
+	}
+	ended, err := s.config.Ended.Ended(ctx, sess.Nonce)
+	if err == nil && ended {
+		err = ErrUnknown
+	}
+	return err
+}
+
+// SessionCheck returns a function that fails once the request's session has been signed out. It
+// returns nil if the request is not authenticated by a session.
+func (s *SignIn) SessionCheck(r *http.Request) func(context.Context) error {
+	sess, valid := s.sessions.fromRequest(r)
+	if r.Header.Get("Authorization") != "" || !valid {
+		return nil
+	}
+	return func(ctx context.Context) error { return s.checkSession(ctx, sess) }
+}
+
+// ExpiresAt returns when the session that authenticates the request expires, or the zero time if it
+// is not authenticated by a session.
+func (s *SignIn) ExpiresAt(r *http.Request) time.Time {
+	sess, valid := s.sessions.fromRequest(r)
+	if r.Header.Get("Authorization") != "" || !valid {
+		return time.Time{}
+	}
+	return time.Unix(sess.Ends, 0)
+}
+
+// SameOrigin returns a handler that passes requests from other sites that would change something to
+// denied, and all other requests to next.
+func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.origins.Check(r) != nil {
+			denied.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// SignInByToken begins a session if token is the admin token or a key. Its errors are those of
+// APICaller; the response to a wrong token is delayed.
+func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token string) error {
+	caller, sess, err := s.byToken(r.Context(), strings.TrimSpace(token))
+	switch {
+	case err == nil:
+		s.begin(w, r, sess, caller)
+	case errors.Is(err, ErrUnknown):
+		s.failed(r, AtConsole)
+	}
+	return err
+}
+
+// byToken returns the caller whom the admin token or a key authenticates, and the session that it
+// begins.
+func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, session, error) {
+	if s.isAdminToken(token) {
+		return operate.TheAdmin(), session{Kind: operate.AdminToken}, nil
+	}
+	if s.config.Keys == nil {
+		return operate.Caller{}, session{}, ErrUnknown
+	}
+	caller, known, err := s.config.Keys.ByText(ctx, token)
+	if err == nil && !known {
+		err = ErrUnknown
+	}
+	return caller, session{Kind: operate.Key, KeyID: caller.ID}, err
+}
+
+// SignInByLink begins a session if nonce is that of the one-time link, and reports whether it did.
+// A HEAD request does not use the link up. If the request already has a session, a wrong nonce does
+// not count as a failure.
+func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
+	if r.Method == http.MethodGet && s.once.consume(nonce) {
+		s.begin(w, r, session{Kind: operate.AdminToken}, operate.TheAdmin())
+		return true
+	}
+	if _, valid := s.sessions.fromRequest(r); !valid {
+		s.failed(r, AtConsole)
+	}
+	return false
+}
+
+// begin begins a session and records the sign-in.
+func (s *SignIn) begin(
+	w http.ResponseWriter, r *http.Request, sess session, caller operate.Caller,
+) {
+	lifetime := sessionLifetime
+	if sess.Kind == operate.User {
+		lifetime = min(s.config.OIDC.config.Session, sessionLifetime)
+	}
+	s.sessions.start(w, r, sess, lifetime)
+	if s.config.Note != nil && s.notes.take(caller) {
+		s.config.Note(r.Context(), caller, false)
+	}
+}
+
+// SignOut ends the session at every executor and for every copy of its cookie. If it returns an
+// error, the session is still valid.
+func (s *SignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
+	if sess, valid := s.sessions.fromRequest(r); valid && s.config.Ended != nil {
+		if err := s.config.Ended.End(r.Context(), sess.Nonce, time.Unix(sess.Ends, 0)); err != nil {
+			return err
+		}
+	}
+	s.sessions.end(w, r)
+	return nil
+}
+
+// IsSecret reports whether text is the admin token.
+func (s *SignIn) IsSecret(text string) bool { return text != "" && text == s.config.AdminToken }
+
+// isAdminToken reports whether token is the admin token. It compares hashes in constant time, so
+// that the time reveals nothing about the token or its length.
+func (s *SignIn) isAdminToken(token string) bool {
+	given := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(given[:], s.token[:]) == 1 && s.config.AdminToken != ""
+}
+
+func (s *SignIn) failed(r *http.Request, at string) {
+	if at == AtConsole && s.config.Note != nil && s.refused.Allow() {
+		s.config.Note(r.Context(), operate.Caller{Kind: "unknown"}, true)
+	}
+	if s.config.Failures != nil {
+		s.config.Failures.Failed(r.Context(), at, r.RemoteAddr)
+	}
+}
