@@ -1,6 +1,6 @@
-// Package fromstream converts messages of the streams to what the database stores. The recorder uses
-// it for every message that the streams deliver, and operate for a dead letter that an operator
-// requeues, so both store the same.
+// Package fromstream converts messages of the streams to what the database stores. The recorder
+// uses it for every message that the streams deliver, and operate for a dead letter that an
+// operator requeues, so both store the same.
 package fromstream
 
 import (
