@@ -51,7 +51,8 @@ func TestStartEntry(t *testing.T) {
 			`[{"field":"executionId","to":"new"},{"field":"rerunOf","to":"original"}]`,
 		},
 		"replay": {
-			header, with(func(r *store.Record) { r.ReplayOf = original }), audit.ActionReplay, actor,
+			header, with(func(r *store.Record) { r.ReplayOf = original }), audit.ActionReplay,
+			actor,
 			`[{"field":"executionId","to":"new"},{"field":"replayOf","to":"original"}]`,
 		},
 		"requeue": {
