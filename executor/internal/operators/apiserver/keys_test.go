@@ -235,6 +235,7 @@ func TestOrigins(t *testing.T) {
 		from("https://app.example.com", preflight)).is(204)
 	if a.header.Get("Access-Control-Allow-Origin") != "https://app.example.com" ||
 		!strings.Contains(a.header.Get("Access-Control-Allow-Headers"), "Last-Event-ID") ||
+		!strings.Contains(a.header.Get("Access-Control-Allow-Methods"), "PATCH") ||
 		a.header.Get("Access-Control-Allow-Credentials") != "" || len(a.body) != 0 {
 		t.Errorf("preflight: %v", a.header)
 	}

@@ -25,7 +25,7 @@ func (s *server) crossOrigin(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		w.Header().Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
+		w.Header().Set("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE")
 		w.Header().Set("Access-Control-Allow-Headers",
 			"Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID")
 		w.Header().Set("Access-Control-Max-Age", "600")

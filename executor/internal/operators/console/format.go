@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // formats holds the template functions that format values.
@@ -32,7 +33,7 @@ var formats = template.FuncMap{
 	"countUp":   func(n uint64) string { return count(int64(min(n, math.MaxInt64))) },
 	"pluralInt": func(n int, noun string) string { return plural(int64(n), noun) },
 	"mediaType": mediaType,
-	"statuses":  func() []string { return statuses },
+	"statuses":  func() []execution.Status { return execution.Statuses },
 	"capital":   capital,
 
 	"eventKinds": operate.EventKinds,
@@ -44,8 +45,6 @@ var formats = template.FuncMap{
 func hasKind(events *api.PutEvents, kind string) bool {
 	return events != nil && slices.Contains(events.Kinds, kind)
 }
-
-var statuses = []string{"queued", "running", "succeeded", "failed", "rejected"}
 
 // timeElement returns an HTML element with a time, which times.js rewrites in the browser's time
 // zone. kind is relative, local or exact.

@@ -162,8 +162,9 @@ func TestEveryPage(t *testing.T) {
 		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is not a " +
 			"status; “x” is not a way to start an execution; “9y” is not a span of time; " +
 			"“nonsense” is not a place in the list", id},
-		"/executions?source=rerun": {"Nothing matches"},
-		"/executions?source=event": {"Nothing matches", `value="event" selected`},
+		"/executions?source=rerun":    {"Nothing matches"},
+		"/executions?status=canceled": {"Nothing matches", "<option selected>canceled"},
+		"/executions?source=event":    {"Nothing matches", `value="event" selected`},
 	} {
 		body := r.get(path, session).body
 		for _, part := range parts {

@@ -96,7 +96,9 @@ func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
 	f = panelFilter{
 		DeliveryID: read.text("delivery"), Workflow: read.text("of"), Account: read.text("account"),
 		Status: read.known("status", "status",
-			func(status string) bool { return slices.Contains(statuses, status) }),
+			func(status string) bool {
+				return slices.Contains(execution.Statuses, execution.Status(status))
+			}),
 		Source: read.known("source", "way to start an execution", func(source string) bool {
 			return slices.Contains(execution.Sources, execution.Source(source))
 		}),

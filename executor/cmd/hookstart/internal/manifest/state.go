@@ -108,9 +108,10 @@ func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderP
 	for _, preset := range presets {
 		for _, setting := range preset.Settings {
 			if preset.ID == have.Preset && setting.Secret && setting.Required {
-				document.SettingsFrom = map[string]string{
-					setting.Name: variable(workflowID, nodeID, setting.Name),
+				if document.SettingsFrom == nil {
+					document.SettingsFrom = map[string]string{}
 				}
+				document.SettingsFrom[setting.Name] = variable(workflowID, nodeID, setting.Name)
 			}
 		}
 	}
