@@ -44,7 +44,7 @@ func (r *Release) chart(shipped *tree) error {
 func chartManifests() []string {
 	return []string{
 		"kubernetes/executor.yaml", "kubernetes/ingress.yaml", "kubernetes/network.yaml",
-		"nats/accounts.conf", "nats/cluster.conf",
+		"nats/accounts.conf", "nats/cluster.conf", "nats/first-site.conf",
 		"nats/kubernetes.yaml", "nats/node.conf", "nats/runner.conf", "nats/runners.conf",
 		"prometheus/rules.yml",
 	}

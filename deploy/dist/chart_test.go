@@ -176,6 +176,16 @@ func TestChartValues(t *testing.T) {
 				"StatefulSet/nats: name: e",
 			},
 		},
+		"a second site copies the streams": {
+			set: "nats.copied=true",
+			with: []string{
+				"StatefulSet/nats: - /etc/nats/first-site.conf",
+				"StatefulSet/nats: name: NATSD_LEAF_LISTEN",
+				"StatefulSet/nats: value: 0.0.0.0:7422",
+				"StatefulSet/nats: containerPort: 7422", "NetworkPolicy/nats: port: copy",
+				"ConfigMap/nats-config: NATSD_COPY_NKEY",
+			},
+		},
 		"no autoscaling": {
 			set:  "ingress.autoscaling.enabled=false,ingress.replicas=5",
 			with: []string{"Deployment/ingress: replicas: 5"},

@@ -1,17 +1,19 @@
 #!/bin/sh
 # Makes keys and certificates in a new folder: make-secrets.sh FOLDER [HOST...]
 # or the servers' certificate anew, with the authority that is there: make-secrets.sh --renew FOLDER [HOST...]
+# or, in a folder that is there, the key by which a second site copies this one: make-secrets.sh --copy FOLDER
 # HOST are the names and addresses of the NATS servers. It needs openssl, and nk: the one that
 # NK names, that of the archive or the package that has this script, or one that it runs with go.
 # See README.md for which file is for whom.
 set -eu
 renew=
-if [ "${1-}" = --renew ]; then
-  renew=yes
-  shift
-fi
-if [ $# -eq 0 ]; then
-  echo 'usage: make-secrets.sh [--renew] FOLDER [HOST...]' >&2
+copy=
+case ${1-} in
+  --renew) renew=yes && shift ;;
+  --copy) copy=yes && shift ;;
+esac
+if [ $# -eq 0 ] || { [ "$copy" ] && [ $# -gt 1 ]; }; then
+  echo 'usage: make-secrets.sh [--renew] FOLDER [HOST...], or make-secrets.sh --copy FOLDER' >&2
   exit 2
 fi
 folder=$1
@@ -23,9 +25,24 @@ done
 nk=${nk:-go run github.com/nats-io/nkeys/nk@v0.4.16}
 # The folder is for its owner only. The files in it are not, so that a container that gets one
 # of them mounted can read it under its own user.
-[ "$renew" ] || (umask 077 && mkdir "$folder")
+[ "$renew$copy" ] || (umask 077 && mkdir "$folder")
 cd "$folder"
 umask 022
+
+if [ "$copy" ]; then
+  if [ -e copy.nk ] || ! [ -f nats.env ]; then
+    echo "make-secrets.sh --copy: $folder has a copy.nk already, or no nats.env" >&2
+    exit 1
+  fi
+  umask 077
+  $nk -gen user > copy.new
+  public=$($nk -inkey copy.new -pubout)
+  # The seed is in the environment of the second site's servers: keep it like admin.nk.
+  echo "NATSD_COPY_SEED=$(cat copy.new)" > second-site.env
+  echo "NATSD_COPY_NKEY=$public" >> nats.env
+  mv copy.new copy.nk
+  exit
+fi
 
 if [ -z "$renew" ]; then
   : > nats.env

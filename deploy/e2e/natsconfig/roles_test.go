@@ -30,6 +30,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/embednats/freeport"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/program"
@@ -552,6 +553,63 @@ func TestMakeSecrets(t *testing.T) {
 			slices.Sorted(maps.Keys(now)), slices.Sorted(maps.Keys(kept)))
 	}
 	s.connect(t, "ingress")
+
+	addCopyKey(t, made)
+	connectSites(t)
+}
+
+// addCopyKey makes the key by which a second site copies, and puts it into the environment.
+func addCopyKey(t *testing.T, made string) {
+	t.Helper()
+	kept := filesBut(t, made, "nats.env")
+	add := func() ([]byte, error) {
+		return exec.CommandContext(t.Context(), filepath.Join(files, "make-secrets.sh"), "--copy",
+			made).CombinedOutput()
+	}
+	if out, err := add(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	now := filesBut(t, made, "nats.env", "copy.nk", "second-site.env")
+	if !maps.Equal(now, kept) {
+		t.Errorf("--copy changed more than nats.env: there is %q, there was %q",
+			slices.Sorted(maps.Keys(now)), slices.Sorted(maps.Keys(kept)))
+	}
+	all := filesBut(t, made)
+	for _, name := range []string{"copy.nk", "second-site.env"} {
+		info, err := os.Stat(filepath.Join(made, name))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	for line := range strings.Lines(all["nats.env"] + all["second-site.env"]) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		t.Setenv(name, value)
+	}
+	if out, err := add(); err == nil || !maps.Equal(filesBut(t, made), all) {
+		t.Errorf("a second key was made: %s", out)
+	}
+}
+
+// connectSites checks that a server with second-site.conf connects to one with first-site.conf.
+func connectSites(t *testing.T) {
+	t.Helper()
+	port, err := freeport.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(port.Release)
+	t.Setenv("NATSD_CA", secret("ca.crt"))
+	t.Setenv("NATSD_CLUSTER_LISTEN", "127.0.0.1:-1")
+	t.Setenv("NATSD_ROUTES", "[nats://localhost:1]")
+	t.Setenv("NATSD_LEAF_LISTEN", port.Addr())
+	t.Setenv("NATSD_FIRST_SITE", "[tls://"+port.Addr()+"]")
+	// One server, instead of a cluster of three.
+	first := startSite(t, "first-site.conf", 1, nil, func(_ int, o *server.Options) {
+		o.Cluster, o.Routes = server.ClusterOpts{}, nil
+	}).servers[0]
+	t.Setenv("NATSD_NAME", "second-0")
+	startSite(t, "second-site.conf", 1, nil)
+	eventually(t, "connection of the second site", func() bool { return first.NumLeafNodes() == 1 })
 }
 
 // filesBut returns the contents of a folder's files by name, without some of them.

@@ -17,7 +17,7 @@ HOOKSTART_PUBLIC_URL: {{ .Values.publicURL | quote }}
 {{/* The configuration files of NATS, as deploy/nats has them. */}}
 {{- define "hookstart.natsConfig" -}}
 {{- $files := dict -}}
-{{- range $name := list "cluster.conf" "node.conf" "accounts.conf" "runner.conf" "runners.conf" -}}
+{{- range $name := list "cluster.conf" "first-site.conf" "node.conf" "accounts.conf" "runner.conf" "runners.conf" -}}
 {{- $_ := set $files $name ($.Files.Get (printf "manifests/nats/%s" $name)) -}}
 {{- end -}}
 {{- toJson $files -}}
