@@ -16,6 +16,7 @@ type adminSize struct {
 	NATSDisk     int64   `name:"nats-disk" help:"Size of the disk of each NATS server, in bytes. 0: not known." placeholder:"BYTES"`
 	DatabaseDisk int64   `help:"Size of the disk of the database, in bytes. 0: of SQLite, its size and the free space of its disk; of PostgreSQL, not known." placeholder:"BYTES"`
 	MaxRate      float64 `help:"Deliveries per second that your machines can handle, from make bench. The default is what two cores with everything on them could. 0: not known." default:"12000"`
+	Advice       bool    `help:"Say what to do about every limit, and not only about those that are half used up, or are reached within a year."`
 
 	natsFlags
 }
@@ -66,19 +67,23 @@ func (v *adminSize) Run(s *session) error {
 		DatabaseDisk: v.DatabaseDisk,
 		Rate:         v.MaxRate,
 	})
-	return s.printOwn(report, func() error { return showSize(s, report) })
+	return s.printOwn(report, func() error { return v.show(s, report) })
 }
 
-func showSize(s *session, r sizing.Report) error {
+func (v *adminSize) show(s *session, r sizing.Report) error {
 	if !r.Complete {
-		if err := s.line("There is less than a week of data: %s. What follows is a rough "+
-			"estimate.", days(r.Days)); err != nil {
+		data := "of one hour or less"
+		if r.Days*24 > 1 {
+			data = "of " + days(r.Days)
+		}
+		if err := s.line("There is no week of data yet, only %s. What follows is a rough estimate.",
+			data); err != nil {
 			return err
 		}
 	}
-	text := fmt.Sprintf("Deliveries: %s/s on average", digits(r.PerSecond))
+	text := fmt.Sprintf("Deliveries: %s on average", rateOf(r.PerSecond))
 	if !r.BusiestHour.IsZero() {
-		text += fmt.Sprintf(", %s/s in the busiest hour (%s)", digits(r.BusiestPerSecond),
+		text += fmt.Sprintf(", %s in the busiest hour (%s)", rateOf(r.BusiestPerSecond),
 			r.BusiestHour.UTC().Format("2006-01-02 15:04 UTC"))
 	}
 	if r.GrowthPerDay != nil {
@@ -96,35 +101,62 @@ func showSize(s *session, r sizing.Report) error {
 			now += " (" + w.Detail + ")"
 		}
 		if w.Limit != nil {
-			limit, used = amount(*w.Limit, w.Unit), digits(*w.Percent)+" %"
+			limit, used = amount(*w.Limit, w.Unit), percent(*w.Percent)
 		}
 		rows = append(rows, []string{w.Name, now, limit, used, reached(w)})
 	}
 	if err := s.rows(rows); err != nil {
 		return err
 	}
-	return showAdvice(s, r.Walls)
+	if err := s.line(""); err != nil {
+		return err
+	}
+	var unknown []string
+	if v.NATSMemory == 0 {
+		unknown = append(unknown, "--nats-memory")
+	}
+	if v.NATSDisk == 0 {
+		unknown = append(unknown, "--nats-disk")
+	}
+	if len(unknown) > 0 {
+		if err := s.line("To see the limits of the NATS servers, say how much they have: %s.",
+			strings.Join(unknown, ", ")); err != nil {
+			return err
+		}
+	}
+	return v.showAdvice(s, r.Walls)
 }
 
-// showAdvice prints the advice for each limit. Limits with the same advice share a line.
-func showAdvice(s *session, walls []sizing.Wall) error {
+// halfUsed is the part of a limit, in percent, from which there is advice about it.
+const halfUsed = 50
+
+// showAdvice prints what to do about limits that come near, once for limits with the same advice.
+func (v *adminSize) showAdvice(s *session, walls []sizing.Wall) error {
 	var order []string
 	names := map[string][]string{}
 	for _, w := range walls {
+		near := w.Reached == sizing.Now || w.Reached == sizing.InDays ||
+			w.Percent != nil && *w.Percent >= halfUsed && w.Reached != sizing.DropsOldest
+		if !near && !v.Advice {
+			continue
+		}
 		if names[w.Advice] == nil {
 			order = append(order, w.Advice)
 		}
 		names[w.Advice] = append(names[w.Advice], w.Name)
-	}
-	if err := s.line(""); err != nil {
-		return err
 	}
 	for _, advice := range order {
 		if err := s.line("%s: %s", strings.Join(names[advice], ", "), advice); err != nil {
 			return err
 		}
 	}
-	return nil
+	if v.Advice {
+		return nil
+	}
+	if len(order) == 0 {
+		return s.line("No limit that is known comes near. --advice says what to do about each.")
+	}
+	return s.line("--advice says what to do about the others.")
 }
 
 // reached describes when a limit is reached.
@@ -158,12 +190,32 @@ func amount(n float64, unit sizing.Unit) string {
 		}
 		return digits(n) + " TB"
 	case sizing.PerSecond:
-		return digits(n) + "/s"
+		return rateOf(n)
 	case sizing.Seconds:
 		return roughDuration(time.Duration(n * float64(time.Second)))
 	case sizing.Workflows, sizing.Streams, sizing.Consumers:
 	}
-	return strconv.FormatFloat(n, 'f', 0, 64) + " " + string(unit)
+	return sizing.Count(n, strings.TrimSuffix(string(unit), "s"))
+}
+
+// rateOf returns a rate per second in the unit in which it can be read.
+func rateOf(perSecond float64) string {
+	switch {
+	case perSecond == 0 || perSecond >= 0.1:
+		return digits(perSecond) + "/s"
+	case perSecond >= 1.0/3600:
+		return digits(perSecond*3600) + "/h"
+	default:
+		return digits(perSecond*86400) + "/day"
+	}
+}
+
+// percent returns a part of a limit.
+func percent(n float64) string {
+	if n > 0 && n < 0.01 {
+		return "< 0.01 %"
+	}
+	return digits(n) + " %"
 }
 
 // digits formats a number with about two significant digits, or with all digits before the decimal

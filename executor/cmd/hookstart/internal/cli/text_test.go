@@ -99,15 +99,27 @@ func TestAmounts(t *testing.T) {
 		{8_000_000_000, sizing.Bytes, "8.0 GB"},
 		{2_500_000_000_000, sizing.Bytes, "2.5 TB"},
 		{3_000_000_000_000_000, sizing.Bytes, "3000 TB"},
-		{0.001234, sizing.PerSecond, "0.0012/s"},
+		{0, sizing.PerSecond, "0/s"},
+		{0.1234, sizing.PerSecond, "0.12/s"},
+		{0.0333, sizing.PerSecond, "120/h"},
+		{1.0 / 3600, sizing.PerSecond, "1.0/h"},
+		{0.0001234, sizing.PerSecond, "11/day"},
 		{580, sizing.PerSecond, "580/s"},
 		{90, sizing.Seconds, "1 min"},
 		{604_800, sizing.Seconds, "7 days"},
-		{1, sizing.Workflows, "1 workflows"},
-		{1_000_000, sizing.Workflows, "1000000 workflows"},
+		{1, sizing.Workflows, "1 workflow"},
+		{1_000_000, sizing.Workflows, "1,000,000 workflows"},
 	} {
 		if got := amount(c.n, c.unit); got != c.want {
 			t.Errorf("%v %s: %q, want %q", c.n, c.unit, got, c.want)
+		}
+	}
+	for n, want := range map[float64]string{
+		0: "0 %", 9.3e-06: "< 0.01 %", 0.00999: "< 0.01 %", 0.23: "0.23 %", 3.14: "3.1 %",
+		250: "250 %",
+	} {
+		if got := percent(n); got != want {
+			t.Errorf("%v: %q, want %q", n, got, want)
 		}
 	}
 	in := func(days float64) sizing.Wall { return sizing.Wall{Reached: sizing.InDays, Days: &days} }

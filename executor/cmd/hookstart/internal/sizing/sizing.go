@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,7 +48,8 @@ type Report struct {
 	// GrowthPerDay is the growth of the rate from one day to the next, as a fraction of the mean.
 	// nil means that too few days are covered to compute it.
 	GrowthPerDay *float64 `json:"growthPerDay"`
-	// Walls holds the limits: first those that are reached soonest, then those that are fullest.
+	// Walls holds the limits: first those that are reached soonest, then the fullest. Those that do
+	// no harm come last.
 	Walls []Wall `json:"walls"`
 }
 
@@ -177,6 +179,9 @@ func before(a, b Wall) int {
 		if w.Days != nil {
 			return *w.Days
 		}
+		if w.Reached == DropsOldest { // which does no harm
+			return horizon + 2
+		}
 		return horizon + 1
 	}
 	full := func(w Wall) float64 {
@@ -186,6 +191,19 @@ func before(a, b Wall) int {
 		return *w.Percent
 	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(full(b), full(a)))
+}
+
+// Count returns a whole number with separators between its thousands, and a noun, which is a plural
+// unless the number is one.
+func Count(n float64, noun string) string {
+	digits := strconv.FormatFloat(n, 'f', 0, 64)
+	if digits != "1" {
+		noun += "s"
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits + " " + noun
 }
 
 func (r *Report) add(w Wall) { r.Walls = append(r.Walls, w) }
@@ -275,7 +293,7 @@ func (r *Report) servers(streams []Stream, limits Limits) {
 		}
 		r.add(Wall{
 			Name: "Memory for delivery IDs" + name, Unit: Bytes,
-			Detail: fmt.Sprintf("%.0f IDs at most", ids(0)/bytesPerID),
+			Detail: Count(ids(0)/bytesPerID, "ID") + " at most",
 			Advice: "Give busy queues streams of their own on other servers (hookstart queue " +
 				"stream set QUEUE --placement TAG), or shorten the dedup window (hookstart admin " +
 				"stream --dedup-window DURATION); --nats-memory says how much there is.",
@@ -300,7 +318,7 @@ func (r *Report) stream(s Stream) {
 	if s.Kind == Other {
 		return
 	}
-	w := Wall{Name: "Stream " + s.Name, Unit: Bytes, Detail: fmt.Sprintf("%d messages", s.Messages)}
+	w := Wall{Name: "Stream " + s.Name, Unit: Bytes, Detail: Count(float64(s.Messages), "message")}
 	queue, own := strings.CutPrefix(s.Name, "QUEUE_")
 	switch {
 	case s.Kind == Reports:
@@ -321,7 +339,7 @@ func (r *Report) stream(s Stream) {
 	r.add(w)
 	r.add(Wall{
 		Name: "Recording of " + s.Name, Unit: Seconds,
-		Detail: fmt.Sprintf("%d messages wait", s.Unrecorded),
+		Detail: Count(float64(s.Unrecorded), "message") + " not recorded yet",
 		Advice: "Add executors (with PostgreSQL), or give the database faster disks; what is " +
 			"older than the stream's age is never recorded.",
 	}.measure(s.Behind.Seconds(), s.MaxAge.Seconds(), nil))
@@ -396,7 +414,8 @@ func database(size api.Size, accepted Week, limits Limits) Wall {
 	}
 	return Wall{
 		Name: "Database (" + name + ")", Unit: Bytes,
-		Detail: fmt.Sprintf("%d records, %.0f new ones a day", d.Records, accepted.PerDay),
+		Detail: Count(float64(d.Records), "record") + ", " + Count(accepted.PerDay, "new one") +
+			" a day",
 		Advice: advice,
 	}.measure(used, limit, func(days float64) float64 {
 		return used + record*(records.After(days)-records.Now)

@@ -145,7 +145,7 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	c := wall(t, r, "Memory for delivery IDs of c")
 	days := (1_000e6/164-3e6)/200_000 + 0.5
 	c.want(t, 3*164e6, 1_000e6, InDays, days)
-	if !strings.HasPrefix(c.Detail, "3000000 IDs") {
+	if !strings.HasPrefix(c.Detail, "3,000,000 IDs") {
 		t.Errorf("%q", c.Detail)
 	}
 	if r.Walls[0].Name != c.Name {
