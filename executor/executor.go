@@ -293,6 +293,10 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 		Settings:  c.streamSettings(),
 		Log:       e.Log,
 	})
+	e.Ops.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "hookstart_executor_queue_move_seconds",
+		Help: "For how long the move of a queue to another stream has lasted; 0: none moves.",
+	}, func() float64 { return e.streams.LongestMove().Seconds() }))
 	e.Go(ctx, e.streams.Run)
 	calls := operate.New(operate.Config{
 		Streams:    e.streams,

@@ -155,6 +155,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
 	s := scraped(t, l.ops)
+	maps.Copy(s, secondSite(t))
 	have, want := map[string]string{}, documented(t)
 	for _, name := range s.ours() {
 		family := s[name]
@@ -171,7 +172,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 			(!unit || family.GetMetric()[0].GetHistogram().Schema == nil) {
 			t.Errorf("the histogram %s has no unit, or is no native one", name)
 		}
-		if !regexp.MustCompile(`^hookstart_(ingress|executor|runner|build)_[a-z_]+$`).
+		if !regexp.MustCompile(`^hookstart_(ingress|executor|runner|second_site|build)_[a-z_]+$`).
 			MatchString(name) || family.GetHelp() == "" {
 			t.Errorf("%s: %q", name, family.GetHelp())
 		}

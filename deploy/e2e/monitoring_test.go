@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -51,6 +52,7 @@ func newQueries(t *testing.T) *queries {
 		t.Errorf("prometheus.yml: %+v", config)
 	}
 	q := &queries{t: t, scrape: scraped(t, launchLocal(t, t.TempDir()).ops)}
+	maps.Copy(q.scrape, secondSite(t))
 	for _, s := range config.Scrapes {
 		q.jobs = append(q.jobs, s.Job)
 	}

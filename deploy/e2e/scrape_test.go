@@ -1,17 +1,25 @@
 package e2e
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // scrape is what Prometheus reads from a program, by metric.
@@ -30,7 +38,13 @@ func scraped(t *testing.T, opsURL string) scrape {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	decoder := expfmt.NewDecoder(response.Body, expfmt.ResponseFormat(response.Header))
+	return decoded(t, response.Body, expfmt.ResponseFormat(response.Header))
+}
+
+// decoded reads metrics in a format.
+func decoded(t *testing.T, from io.Reader, format expfmt.Format) scrape {
+	t.Helper()
+	decoder := expfmt.NewDecoder(from, format)
 	found := scrape{}
 	for {
 		var family dto.MetricFamily
@@ -43,6 +57,36 @@ func scraped(t *testing.T, opsURL string) scrape {
 		}
 		found[family.GetName()] = &family
 	}
+}
+
+// secondSite returns the metrics of a second site whose first site cannot be reached.
+func secondSite(t *testing.T) scrape {
+	t.Helper()
+	server := natstest.Start(t)
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(registry.Streams(), stream.ReportsName, stream.CancellationsStream,
+		stream.ProgressName, stream.Name) {
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+			Name: name,
+			Mirror: &jetstream.StreamSource{
+				Name: name,
+				External: &jetstream.ExternalStream{
+					APIPrefix: "COPY.API", DeliverPrefix: "copy.deliver",
+				},
+			},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	output, err := exec.CommandContext(t.Context(), filepath.Join(buildCommandLine(t), "hookstart"),
+		"admin", "second-site", "status", "--metrics", "--nats-url="+server.URL()).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoded(t, bytes.NewReader(output), expfmt.NewFormat(expfmt.TypeTextPlain))
 }
 
 // series returns the names of all series in a scrape, with their labels.

@@ -3,6 +3,10 @@ package alerts
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -166,5 +170,101 @@ func TestDeadLettersGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, time.Minute, "end of the dead letters", is(0))
+	c.until(time.Minute)
+}
+
+// serve serves metrics in the text format. at returns them at a time of the simulated clock.
+func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = io.WriteString(w, at(c.now))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// A second site is behind for a while, lacks the stream of a queue, hears nothing of the first
+// site, and is well again. Its metrics are those of `hookstart admin second-site status --metrics`.
+func TestSecondSite(t *testing.T) {
+	t.Parallel()
+	p := newPrometheus(t)
+	c := &clock{p, time.Now()}
+	var heard, stored time.Time // zero: now
+	missing, uncopied := 0, 0
+	p.targets = []target{{"node", serve(t, c, func(now time.Time) string {
+		at := func(fixed time.Time) int64 {
+			if fixed.IsZero() {
+				fixed = now
+			}
+			return fixed.Unix()
+		}
+		return fmt.Sprintf(`hookstart_second_site_missing_messages{stream="EXECUTIONS"} %d
+hookstart_second_site_missing_messages{stream="PROGRESS"} 0
+hookstart_second_site_heard_timestamp_seconds{stream="EXECUTIONS"} %d
+hookstart_second_site_heard_timestamp_seconds{stream="PROGRESS"} %d
+hookstart_second_site_stored_timestamp_seconds{stream="EXECUTIONS"} %d
+hookstart_second_site_stored_timestamp_seconds{stream="PROGRESS"} 0
+hookstart_second_site_uncopied_streams %d
+`, missing, at(heard), now.Unix(), at(stored), uncopied)
+	})}}
+	well := func() {
+		t.Helper()
+		c.advance(20 * time.Minute)
+		if got := p.firing(); len(got) > 0 {
+			t.Errorf("while all is well: %v", got)
+		}
+	}
+	missing = 3 // on their way
+	well()
+	missing, stored = 0, c.now // nothing arrives any more
+	well()
+
+	missing = 1000
+	c.until(11*time.Minute, "SecondSiteBehind")
+	missing, stored = 0, time.Time{}
+	c.until(time.Minute)
+
+	uncopied = 2
+	c.until(16*time.Minute, "SecondSiteIncomplete")
+	uncopied = 0
+	c.until(time.Minute)
+
+	heard = c.now
+	if took := c.until(8*time.Minute, "SecondSiteStandsStill"); took < 5*time.Minute {
+		t.Errorf("fires after %v", took)
+	}
+	heard = time.Time{}
+	c.until(time.Minute)
+	well()
+}
+
+// The move of a queue does not end for five minutes.
+func TestQueueMoveStands(t *testing.T) {
+	t.Parallel()
+	p := newPrometheus(t)
+	c := &clock{p, time.Now()}
+	var began time.Time // zero: nothing moves
+	p.targets = []target{{"executor", serve(t, c, func(now time.Time) string {
+		lasted := 0.0
+		if !began.IsZero() {
+			lasted = now.Sub(began).Seconds()
+		}
+		return fmt.Sprintf("hookstart_executor_queue_move_seconds %g\n", lasted)
+	})}}
+	for range 10 { // moves that end
+		began = c.now
+		c.advance(time.Minute)
+		began = time.Time{}
+		c.advance(time.Minute)
+	}
+	if got := p.firing(); len(got) > 0 {
+		t.Errorf("with moves that end: %v", got)
+	}
+	began = c.now
+	if took := c.until(6*time.Minute, "QueueMoveStands"); took < 5*time.Minute {
+		t.Errorf("fires after %v", took)
+	}
+	began = time.Time{}
 	c.until(time.Minute)
 }

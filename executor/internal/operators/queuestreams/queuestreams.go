@@ -49,6 +49,7 @@ type Mover struct {
 	driving map[string]*sync.Mutex // by queue; held by the goroutine that moves it
 	seen    map[string]sighting    // by queue or workflow: its last revision seen
 	empty   map[string]time.Time   // by queue: since when its own stream has been empty
+	moving  map[string]time.Time   // by queue or workflow: since when its move has been seen
 }
 
 // sighting is a revision of a record, and when this process first saw it.
@@ -80,6 +81,7 @@ func New(c Config) *Mover {
 		driving: map[string]*sync.Mutex{},
 		seen:    map[string]sighting{},
 		empty:   map[string]time.Time{},
+		moving:  map[string]time.Time{},
 	}
 }
 
@@ -191,6 +193,7 @@ func (m *Mover) Run(ctx context.Context) {
 
 // resume continues every move that has made no progress for some time.
 func (m *Mover) resume(ctx context.Context) (err error) {
+	m.noteMoves()
 	for _, q := range m.config.Directory.QueueSettings() {
 		if q.Stream == nil || !q.Stream.Phase.Moves() {
 			continue

@@ -23,6 +23,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -288,6 +289,46 @@ func TestMovesUnderLoad(t *testing.T) {
 	if err != nil || own.CachedInfo().State.Msgs == 0 {
 		t.Errorf("the own stream took nothing: %v", err)
 	}
+}
+
+// Every executor sees that a move lasts, until it is complete.
+func TestLongestMove(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "q")
+	stands, goOn := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() {
+		close(stands)
+		<-goOn
+	})
+	moving := f.mover(stream.DefaultSettings, func(string) { once() })
+	other := f.mover(stream.DefaultSettings, func(string) { <-goOn })
+	running, stop := context.WithCancel(t.Context())
+	defer stop()
+	go other.Run(running)
+	moved := make(chan error, 1)
+	go func() { moved <- moving.Set(t.Context(), "q", edit.QueueStreamSpec{}) }()
+	await := func(lasts bool) {
+		t.Helper()
+		within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		retry.Until(within, 20*time.Millisecond, func() bool {
+			return (other.LongestMove() > 0) == lasts
+		})
+		if (other.LongestMove() > 0) != lasts {
+			t.Errorf("a move lasts: %v; want %v", other.LongestMove(), lasts)
+		}
+	}
+	if got := other.LongestMove(); got != 0 {
+		t.Errorf("before the move: %v", got)
+	}
+	<-stands
+	await(true)
+	close(goOn)
+	if err := <-moved; err != nil {
+		t.Error(err)
+	}
+	await(false)
 }
 
 // The executor that moves a queue crashes in each step, and another one completes the move.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,6 +106,7 @@ func neverHeard(c secondsite.Copied) bool { return !c.Promoted && c.Heard < 0 }
 
 type secondSiteStatus struct {
 	MaxBehind time.Duration `help:"The exit code is 1 if the first site was not heard for longer, or if messages are missing and the last copied one is older." default:"1m"`
+	Metrics   bool          `help:"Print metrics in Prometheus's text format, for the textfile collector of its node exporter. The exit code is 0 if NATS answers."`
 
 	natsFlags
 }
@@ -117,9 +119,10 @@ of messages that are missing is the last known one.
 The exit code is 1 if a copy stands still or falls behind, if a queue has a stream of its own that
 is not copied, and if there is no copy at all.
 
-Example:
+Examples:
 
-  hookstart admin second-site status --nats-url tls://second:4222 --nats-creds admin.nk`
+  hookstart admin second-site status --nats-url tls://second:4222 --nats-creds admin.nk
+  hookstart admin second-site status --metrics >second-site.prom`
 }
 
 // settling is how long status waits for a copy that has just been created, and for the first
@@ -137,6 +140,9 @@ func (v *secondSiteStatus) Run(s *session) error {
 		return err
 	}
 	site := secondsite.Site{JetStream: js, First: first}
+	if v.Metrics {
+		return v.printMetrics(s, site)
+	}
 	var all []secondsite.Copied
 	waiting, cancel := context.WithTimeout(s.ctx, settling)
 	defer cancel()
@@ -156,7 +162,14 @@ func (v *secondSiteStatus) Run(s *session) error {
 	if len(problems) > 0 {
 		return errors.New(strings.Join(problems, "; "))
 	}
-	return uncopied(s.ctx, site, all)
+	names := uncopied(s.ctx, site, all)
+	if len(names) == 0 {
+		return nil
+	}
+	return &hintError{
+		fmt.Errorf("not copied: %s", strings.Join(names, ", ")),
+		"repeat hookstart admin second-site copy after a queue got a stream of its own",
+	}
 }
 
 // notCopied adds a hint to an error about a site without a copy.
@@ -207,22 +220,76 @@ func problemsOf(all []secondsite.Copied, now time.Time, limit time.Duration) (pr
 	return append(problems, "nothing is copied of "+strings.Join(silent, ", ")+why+": "+since)
 }
 
-// uncopied returns an error if the first site has streams that are not copied. It returns nil while
-// the first site cannot be reached, and after the takeover.
-func uncopied(ctx context.Context, site secondsite.Site, all []secondsite.Copied) error {
+// uncopied returns the streams of the first site that are not copied. It returns none while the
+// first site cannot be reached, which the copies themselves show, and after the takeover.
+func uncopied(ctx context.Context, site secondsite.Site, all []secondsite.Copied) []string {
 	if len(all) > 0 && all[0].Promoted {
 		return nil
 	}
 	asking, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
 	names, err := site.Uncopied(asking)
-	if err != nil || len(names) == 0 {
-		return nil // the copies themselves show how long the first site has been unreachable
+	if err != nil {
+		return nil
 	}
-	return &hintError{
-		fmt.Errorf("not copied: %s", strings.Join(names, ", ")),
-		"repeat hookstart admin second-site copy after a queue got a stream of its own",
+	return names
+}
+
+// printMetrics prints the state of each copy. Times are points in time, not ages, so that a file
+// that is not written any more shows a copy that stands still.
+func (v *secondSiteStatus) printMetrics(s *session, site secondsite.Site) error {
+	all, err := site.State(s.ctx)
+	if err != nil {
+		return notCopied(err)
 	}
+	var text strings.Builder
+	head := func(name, help string) {
+		fmt.Fprintf(&text, "# HELP hookstart_second_site_%[1]s %[2]s\n"+
+			"# TYPE hookstart_second_site_%[1]s gauge\n", name, help)
+	}
+	for _, metric := range []struct {
+		name, help string
+		value      func(secondsite.Copied) float64
+	}{
+		{
+			"missing_messages",
+			"Messages that the copy of a stream lacks, as far as its servers know.",
+			func(c secondsite.Copied) float64 { return float64(c.Lag) },
+		},
+		{
+			"heard_timestamp_seconds",
+			"When the first site was heard last, in Unix time; 0: not since NATS started here.",
+			func(c secondsite.Copied) float64 {
+				return unixOr0(s.now().Add(-c.Heard), c.Heard >= 0)
+			},
+		},
+		{
+			"stored_timestamp_seconds",
+			"When the copy's last message was stored at the first site, in Unix time; 0: none.",
+			func(c secondsite.Copied) float64 { return unixOr0(c.At, !c.At.IsZero()) },
+		},
+	} {
+		head(metric.name, metric.help)
+		for _, c := range all {
+			if !c.Promoted {
+				fmt.Fprintf(&text, "hookstart_second_site_%s{stream=%q} %s\n", metric.name,
+					c.Stream, strconv.FormatFloat(metric.value(c), 'f', -1, 64))
+			}
+		}
+	}
+	head("uncopied_streams", "Streams of the first site that are not copied.")
+	fmt.Fprintf(&text, "hookstart_second_site_uncopied_streams %d\n",
+		len(uncopied(s.ctx, site, all)))
+	_, err = io.WriteString(s.Out, text.String())
+	return err
+}
+
+// unixOr0 returns a Unix time in seconds, or 0 if the time is not known.
+func unixOr0(t time.Time, known bool) float64 {
+	if !known {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
 }
 
 type secondSiteTakeOver struct {

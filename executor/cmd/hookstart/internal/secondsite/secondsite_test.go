@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -441,8 +442,18 @@ func TestOwnStreams(t *testing.T) {
 	s.own("mails")
 	s.fails(s.second, "not copied: PROGRESS_mails, PROGRESS_orders, QUEUE_mails, QUEUE_orders",
 		"status")
+	const uncopied = "hookstart_second_site_uncopied_streams "
+	if out := s.must("status", "--metrics"); !strings.Contains(out, uncopied+"4\n") {
+		t.Errorf("metrics: %s", out)
+	}
 	s.must("copy")
 	s.must("status")
+	if out := s.must("status", "--metrics"); !strings.Contains(out, uncopied+"0\n") ||
+		strings.Contains(out, "_heard_timestamp_seconds{stream=\"QUEUE_mails\"} 0\n") ||
+		!strings.Contains(out, "_stored_timestamp_seconds{stream=\"QUEUE_mails\"} 0\n") ||
+		!strings.Contains(out, "_missing_messages{stream=\"QUEUE_mails\"} 0\n") {
+		t.Errorf("metrics: %s", out)
+	}
 
 	s.startIn(stream.Place{Own: true}, "mails", "d-1")
 	s.awaitCopied()
@@ -480,7 +491,26 @@ func TestStandsStill(t *testing.T) {
 	s.fails(s.second, "nothing is copied of KV_registry, KV_registry_secrets, REPORTS, "+
 		"KV_cancellations, PROGRESS, EXECUTIONS", "status", "--max-behind=1s")
 	s.fails(s.second, "the first site was heard last ", "status", "--max-behind=1s")
+	heard := heardIn(t, s.must("status", "--metrics"))
+	eventually(t, "another second", func() bool { return time.Since(heard) > 2*time.Second })
+	// The file tells the same, however late it is read.
+	if again := heardIn(t, s.must("status", "--metrics")); again.Sub(heard).Abs() > time.Second {
+		t.Errorf("the first site was heard at %s and at %s, while it was away", heard, again)
+	}
 	s.must("status", "--max-behind=1h")
+}
+
+// heardIn returns the time of the metric that says when the first site was heard for EXECUTIONS.
+func heardIn(t *testing.T, metrics string) time.Time {
+	t.Helper()
+	_, rest, _ := strings.Cut(metrics,
+		"hookstart_second_site_heard_timestamp_seconds{stream=\"EXECUTIONS\"} ")
+	value, _, _ := strings.Cut(rest, "\n")
+	seconds, err := strconv.ParseFloat(value, 64)
+	if err != nil || seconds == 0 {
+		t.Fatalf("%v: %s", err, metrics)
+	}
+	return time.UnixMilli(int64(seconds * 1000))
 }
 
 func TestFallsBehind(t *testing.T) {
