@@ -245,6 +245,14 @@ func tryHandler(
 	tb testing.TB, l lease,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
 	tb.Helper()
+	return tryAnswering(tb, l, nil)
+}
+
+// tryAnswering does what tryHandler does, with the answer of the workflow's node.
+func tryAnswering(
+	tb testing.TB, l lease, a *registry.Answer,
+) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
+	tb.Helper()
 	token = registry.NewToken()
 	hash := registry.HashToken(token)
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
@@ -257,7 +265,9 @@ func tryHandler(
 	snapshot.Apply(registry.Change{Workflow: &registry.Workflow{
 		ID: "wf", AccountID: "a", Queue: "q", Active: true,
 		RateLimit: registry.RateLimit{Requests: 1_000_000, Window: time.Second},
-		Triggers:  []registry.Trigger{{NodeID: "node", Tokens: []registry.NodeToken{{Hash: hash}}}},
+		Triggers: []registry.Trigger{
+			{NodeID: "node", Tokens: []registry.NodeToken{{Hash: hash}}, Answer: a},
+		},
 	}})
 	snapshot.Loaded()
 	messages, refused, logged = &storedMessages{}, &lastRefused{}, &bytes.Buffer{}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -73,7 +74,8 @@ func readHTTP(text []byte) (r response, err error) {
 	if r.headers, err = readHeaders(given.Headers, given.Cookies); err != nil {
 		return r, err
 	}
-	if r.status == http.StatusNoContent || r.status == http.StatusNotModified {
+	switch r.status {
+	case http.StatusNoContent, http.StatusResetContent, http.StatusNotModified:
 		return r, nil // responses with these statuses have no body
 	}
 	var textBody string
@@ -105,12 +107,10 @@ var unsentHeaders = []string{
 // omits unsentHeaders, and also cookies unless the output enables them.
 func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, error) {
 	headers := http.Header{}
-	for name, value := range given {
-		var text string
-		var values []string
-		if json.Unmarshal(value, &text) == nil {
-			values = []string{text}
-		} else if json.Unmarshal(value, &values) != nil {
+	// Names that differ only in case are the same header. Sorting gives its values an order.
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		values, ok := readHeader(given[name])
+		if !ok {
 			return nil,
 				fmt.Errorf("%w: the header %q must be a text or a list of texts", errOutput, name)
 		}
@@ -126,6 +126,26 @@ func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, e
 		headers[name] = append(headers[name], values...)
 	}
 	return headers, nil
+}
+
+// readHeader returns the values of a header, which is a string or a list of strings. It reports
+// whether the header is one of them.
+func readHeader(header json.RawMessage) (values []string, ok bool) {
+	var text *string // nil means null
+	if json.Unmarshal(header, &text) == nil {
+		if text == nil {
+			return nil, false
+		}
+		return []string{*text}, true
+	}
+	var list []*string
+	if json.Unmarshal(header, &list) != nil || slices.Contains(list, nil) {
+		return nil, false
+	}
+	for _, text := range list {
+		values = append(values, *text)
+	}
+	return values, true
 }
 
 // jsonText returns text as a JSON string.
