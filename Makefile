@@ -24,7 +24,6 @@ TEST  := GOGC=$${GOGC:-400} go test -vet=off -ldflags=-w -shuffle=on -p $(CORES)
 FUZZTIME  ?= 30s
 DURATION  ?= 10m
 RUNNERS   ?= 20000
-ANSWERS   ?= 2000
 CUTS      ?= 50
 TESTFLAGS ?=
 
@@ -49,7 +48,7 @@ BUF_GENERATE_NODE = cd $(NODE_KIT) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)/pro
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-long quick soak soak-runners soak-answers failovers partitions regions takeover powercut lint bench tail profile microbench fuzz generate node release dist shipped clean
+.PHONY: help run build test test-long quick soak soak-runners soak-answers soak-cancels failovers partitions regions takeover powercut lint bench tail profile microbench fuzz generate node release dist shipped clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node
 
 help: ## list the targets
@@ -110,7 +109,10 @@ soak-runners: ## RUNNERS=20000 executions by four runners, of which one is kille
 	go test -count=1 -v -timeout 30m -run '^TestKilledRunners$$' ./deploy/e2e -runners=$(RUNNERS)
 
 soak-answers: ## ANSWERS=2000 requests at 100/s whose answers wait for runs of 10 ms to 40 s, while ingresses, executor and runners are killed: RATE=100
-	go test -count=1 -v -timeout 30m -run '^TestAnswersUnderKills$$' ./deploy/e2e -answers=$(ANSWERS) -answers-rate=$(or $(RATE),100)
+	go test -count=1 -v -timeout 30m -run '^TestAnswersUnderKills$$' ./deploy/e2e -answers=$(or $(ANSWERS),2000) -answers-rate=$(or $(RATE),100)
+
+soak-cancels: ## CANCELS=5000 executions canceled at random moments while runners and the executor are killed; then an older database is restored
+	go test -count=1 -v -timeout 30m -run '^TestCanceledAtRandomMoments$$' ./deploy/e2e -canceled=$(or $(CANCELS),5000)
 
 partitions: ## three hosts whose network is broken under load and changes, then a ledger; as root on Linux: make partitions DURATION=10m SEED=7 ARGS=--only=bridge
 	CGO_ENABLED=0 go build -o bin/partitions ./deploy/soak/cmd/partitions && exec bin/partitions --duration=$(DURATION) $(if $(SEED),--seed=$(SEED)) $(ARGS)

@@ -183,7 +183,9 @@ func TestAnswersWaitOverEachProtocol(t *testing.T) {
 
 			last := s.post(t.Context())
 			lastID := <-s.started
-			if err := s.server.Shutdown(t.Context()); err != nil {
+			soon, cancel := context.WithTimeout(t.Context(), 20*time.Second) // before the limit
+			defer cancel()
+			if err := s.server.Shutdown(soon); err != nil {
 				t.Error(err)
 			}
 			s.expect("the server stops", last, answer(202, lastID, `"queued"`))

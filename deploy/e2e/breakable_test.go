@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -15,7 +16,7 @@ type breakable struct {
 	t         *testing.T
 	nats      *natstest.Node
 	flags     []string // of the services
-	database  string
+	database  string   // the file
 	runner    []string // the program of a runner and its arguments
 	executor  *process
 	client    atomic.Pointer[apiclient.Client]
@@ -31,7 +32,7 @@ func startBreakable(t *testing.T, runners int, program string, args ...string) *
 	b := &breakable{
 		t:        t,
 		nats:     natstest.Start(t),
-		database: "sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
+		database: filepath.Join(t.TempDir(), "executions.db"),
 		members:  make([]*testRunner, runners),
 	}
 	b.runner = append([]string{program, b.nats.URL()}, args...)
@@ -52,7 +53,7 @@ func startBreakable(t *testing.T, runners int, program string, args ...string) *
 func (b *breakable) startExecutor() {
 	b.t.Helper()
 	b.executor = launch(b.t, "executor", append([]string{
-		"--admin-token=" + adminToken, "--database-url=" + b.database,
+		"--admin-token=" + adminToken, "--database-url=sqlite:" + b.database,
 		"--public-url=https://hooks.example.com",
 	}, b.flags...)...)
 	api := "http://" + b.executor.Await(`"addr":"([^"]+)".*executor is ready`)
@@ -78,6 +79,32 @@ func (b *breakable) replaceExecutor() {
 	b.t.Helper()
 	b.executor.Kill()
 	b.startExecutor()
+}
+
+// copyDatabase kills the executor, copies its database to a folder, and starts it again.
+func (b *breakable) copyDatabase(to string) {
+	b.t.Helper()
+	b.executor.Kill()
+	b.copyFiles(filepath.Dir(b.database), to)
+	b.startExecutor()
+}
+
+// restoreDatabase kills the executor, replaces its database by a copy, and starts it again.
+func (b *breakable) restoreDatabase(from string) {
+	b.t.Helper()
+	b.executor.Kill()
+	if err := os.RemoveAll(filepath.Dir(b.database)); err != nil {
+		b.t.Fatal(err)
+	}
+	b.copyFiles(from, filepath.Dir(b.database))
+	b.startExecutor()
+}
+
+func (b *breakable) copyFiles(from, to string) {
+	b.t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 func (b *breakable) replaceIngress(n int) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -20,17 +21,19 @@ var canceledExecutions = flag.Int("canceled", 300,
 type canceling struct {
 	status   string
 	ended    bool  // it had ended already
+	again    bool  // a call before this one got no answer
 	answered int64 // microseconds since 1970
 }
 
-// Executions are canceled at random moments while their runners are killed: each has one end, which
-// stays, and no handler begins after its cancel was answered as canceled.
+// Executions are canceled at random moments while their runners and the executor are killed: each
+// has one end, which stays, also after the database is restored from an older copy. No handler
+// begins after its cancel was answered as canceled.
 func TestCanceledAtRandomMoments(t *testing.T) {
 	t.Parallel()
 	executions, takes := *canceledExecutions, 100*time.Millisecond
-	l := launchLocal(t, t.TempDir(), "--log-level=warn")
-	path := makeWorkflow(t, l.client(), "canceled")
-	if _, err := l.client().PutWorkflow(t.Context(), "canceled", api.PutWorkflow{
+	b := startBreakable(t, 2, "test-runner", takes.String())
+	path := makeWorkflow(t, b.client.Load(), "canceled")
+	if _, err := b.client.Load().PutWorkflow(t.Context(), "canceled", api.PutWorkflow{
 		AccountID: "tests",
 		Name:      "canceled",
 		Queue:     "killed",
@@ -39,15 +42,7 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	var all []*testRunner
-	begin := func() *testRunner {
-		r := &testRunner{process: launch(t, "test-runner", l.nats, takes.String())}
-		r.Await("(ready)")
-		all = append(all, r)
-		return r
-	}
-	members := []*testRunner{begin(), begin()}
-	ids := <-sendAll(t, l.ingress+path, executions)
+	ids := <-sendAll(t, *b.urls[0].Load()+path, executions)
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 
 	// Those that wait, those that run and those that have ended are canceled beside kills.
@@ -55,39 +50,58 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 	var calls sync.WaitGroup
 	for some := range 4 {
 		calls.Go(func() {
-			for i := some; i < len(ids); i += 4 {
-				answers[i] = l.cancel(t, ids[i])
+			for i := some; i < len(ids) && t.Context().Err() == nil; i += 4 {
+				answers[i] = b.cancel(ids[i])
 			}
 		})
 	}
+	t.Cleanup(calls.Wait)
 	called := make(chan struct{})
 	go func() { calls.Wait(); close(called) }()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	kills := 0
-	for going := true; going || kills == 0; kills++ {
+	kills, older := 0, filepath.Join(t.TempDir(), "older")
+	for going := true; going || kills < 3; kills++ {
 		select {
 		case <-called:
 			going = false
 		case <-tick.C:
 		}
-		victim := members[kills%len(members)]
-		victim.Kill()
-		victim.killed = true
-		members[kills%len(members)] = begin()
+		switch {
+		case kills == 0:
+			b.copyDatabase(older)
+		case kills%3 == 0:
+			b.replaceExecutor()
+		default:
+			b.replaceRunner(kills)
+		}
 	}
 	final := map[string]api.Execution{}
-	for deadline := time.Now().Add(2 * time.Minute); len(final) < len(ids) &&
-		time.Now().Before(deadline); <-tick.C {
-		finalStates(t, l.client(), "canceled", final)
+	allFinal := func() {
+		for deadline := time.Now().Add(2 * time.Minute); len(final) < len(ids) &&
+			time.Now().Before(deadline); <-tick.C {
+			finalStates(t, b.client.Load(), "canceled", final)
+		}
 	}
-	for _, r := range members {
+	allFinal()
+	for _, r := range b.members {
 		r.Terminate()
 	}
-	finalStates(t, l.client(), "canceled", final)
+	finalStates(t, b.client.Load(), "canceled", final)
+	before := final
+	b.restoreDatabase(older)
+	final = map[string]api.Execution{}
+	allFinal()
+	for id, e := range before {
+		// When an execution was canceled, only the database knew.
+		if now := final[id]; now.Status != e.Status || e.Status == string(execution.Succeeded) &&
+			!now.FinishedAt.Equal(e.FinishedAt) {
+			t.Errorf("after the restore %+v became %+v", e, now)
+		}
+	}
 
 	lastBegin := map[string]int64{}
-	for _, r := range all {
+	for _, r := range b.runners {
 		for id, run := range r.runs(t) {
 			lastBegin[id] = max(lastBegin[id], run.began)
 		}
@@ -104,7 +118,7 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 		case answer.status == string(execution.Canceled) && lastBegin[id] > answer.answered:
 			t.Errorf("a handler began with %s %d µs after it was answered as canceled", id,
 				lastBegin[id]-answer.answered)
-		case answer.ended && e.Status != string(execution.Succeeded):
+		case answer.ended && !answer.again && e.Status != string(execution.Succeeded):
 			t.Errorf("execution %s had ended, and is %s", id, e.Status)
 		}
 	}
@@ -114,21 +128,29 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 	t.Logf("%d executions, %d kills: %v", len(ids), kills, count)
 }
 
-// cancel cancels an execution as soon as it is recorded.
-func (l *localProgram) cancel(t *testing.T, id string) canceling {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
-		e, err := l.client().CancelExecution(t.Context(), id)
-		answered := time.Now().UnixMicro()
+// cancel cancels an execution as soon as it is recorded, and again if the executor does not answer.
+func (b *breakable) cancel(id string) (c canceling) {
+	for deadline := time.Now().Add(time.Minute); b.t.Context().Err() == nil; {
+		e, err := b.client.Load().CancelExecution(b.t.Context(), id)
+		c.answered = time.Now().UnixMicro()
 		problem, refused := errors.AsType[*api.Problem](err)
 		switch {
 		case err == nil:
-			return canceling{status: e.Status, answered: answered}
+			c.status = e.Status
+			return c
 		case refused && problem.Code == api.CodeAlreadyEnded:
-			return canceling{ended: true, answered: answered}
-		case !refused || problem.Code != api.CodeNotFound || time.Now().After(deadline):
-			t.Errorf("cancel %s: %v", id, err)
-			return canceling{}
+			c.ended = true
+			return c
+		case time.Now().After(deadline), refused && problem.Code != api.CodeNotFound:
+			b.t.Errorf("cancel %s: %v", id, err)
+			return c
+		case !refused:
+			c.again = true
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-b.t.Context().Done():
 		}
 	}
+	return c
 }

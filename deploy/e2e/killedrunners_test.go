@@ -62,6 +62,7 @@ func runRunner(natsURL string, takes time.Duration) error {
 		Group:       "killed",
 		Concurrency: places,
 		AckWait:     runnerAckWait,
+		Attempts:    100, // those that are cut off by a kill count, too
 	},
 		func(ctx context.Context, e runner.Execution) (any, error) {
 			// One write, so that a killed process has written either all of it or nothing.
