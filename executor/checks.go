@@ -27,20 +27,20 @@ func checks(
 	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower, copied *home.Home,
 	records store.Store, c Config, log logrus.FieldLogger,
 ) []ops.Check {
-	known := &knownStreams{js: js, config: c, log: log, reached: map[string]reached{}}
+	known := &knownStreams{js: js, config: c, log: log, reached: map[string]streamPosition{}}
 	own := &ownConsumers{js: js, missed: map[string]bool{}}
 	return []ops.Check{
 		bus.Check("executor NATS", nc),
-		{Part: "executor streams", Ask: known.keep},
+		{Part: "executor streams", Ask: known.recreateDeleted},
 		{Part: "executor consumer", Ask: func(ctx context.Context) error {
-			if err := hasConsumer(ctx, js); err != nil {
+			if err := checkConsumers(ctx, js); err != nil {
 				return err
 			}
 			return own.check(ctx)
 		}},
 		{Part: "executor registry", Ask: follower.CatchUp},
 		{Part: "executor registry copy", Ask: func(context.Context) error {
-			return copied.Trouble()
+			return copied.UnusableReason()
 		}},
 		{Part: "executor database", Ask: records.Ping},
 	}
@@ -51,19 +51,19 @@ type knownStreams struct {
 	js      jetstream.JetStream
 	config  Config
 	log     logrus.FieldLogger
-	reached map[string]reached // the last known position of each stream, keyed by name
+	reached map[string]streamPosition // the last known position of each stream, keyed by name
 }
 
-// reached is the position of a stream at a check.
-type reached struct {
+// streamPosition is the position of a stream at a check.
+type streamPosition struct {
 	last     uint64 // sequence of the newest message
 	recorded uint64 // every message up to this sequence is recorded
 }
 
-// keep recreates deleted streams. Their messages are lost, but no process has to be restarted. It
-// logs the range of messages that may have been accepted and are not recorded, and returns an error
-// for a stream that it has just recreated.
-func (k *knownStreams) keep(ctx context.Context) error {
+// recreateDeleted recreates deleted streams. Their messages are lost, but no process has to be
+// restarted. It logs the range of messages that may have been accepted and are not recorded, and
+// returns an error for a stream that it has just recreated.
+func (k *knownStreams) recreateDeleted(ctx context.Context) error {
 	for _, name := range streams {
 		s, err := k.js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -80,16 +80,16 @@ func (k *knownStreams) keep(ctx context.Context) error {
 			// Another executor recreated it, or an older copy was restored.
 			k.logLost(name)
 		}
-		if err := k.look(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
+		if err := k.storePosition(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// look stores the current position of a stream.
-func (k *knownStreams) look(ctx context.Context, name string, last uint64) error {
-	now := reached{last: last}
+// storePosition stores the current position of a stream.
+func (k *knownStreams) storePosition(ctx context.Context, name string, last uint64) error {
+	now := streamPosition{last: last}
 	consumer, err := k.js.Consumer(ctx, name, recorder.Durable)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
@@ -129,10 +129,10 @@ func (k *knownStreams) logLost(name string) {
 		"that was seen are recorded; those that came in the last second may not be")
 }
 
-// hasConsumer returns an error if one of the recorder's consumers does not exist or is paused. The
-// recorder recreates a lost consumer, but may fail to: a NATS server rejects a consumer whose state
-// was damaged by a power failure. A paused consumer delivers nothing.
-func hasConsumer(ctx context.Context, js jetstream.JetStream) error {
+// checkConsumers returns an error if one of the recorder's consumers does not exist or is paused.
+// The recorder recreates a lost consumer, but may fail to: a NATS server rejects a consumer whose
+// state was damaged by a power failure. A paused consumer delivers nothing.
+func checkConsumers(ctx context.Context, js jetstream.JetStream) error {
 	for _, name := range []string{stream.Name, stream.ProgressName} {
 		consumer, err := js.Consumer(ctx, name, recorder.Durable)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) ||
@@ -143,14 +143,14 @@ func hasConsumer(ctx context.Context, js jetstream.JetStream) error {
 		if err != nil {
 			return err
 		}
-		if err := notPaused(name, consumer.CachedInfo()); err != nil {
+		if err := checkNotPaused(name, consumer.CachedInfo()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func notPaused(name string, info *jetstream.ConsumerInfo) error {
+func checkNotPaused(name string, info *jetstream.ConsumerInfo) error {
 	if !info.Paused {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (c *ownConsumers) check(ctx context.Context) error {
 					"not there; it is made anew", name))
 			}
 		case failed == nil:
-			err = errors.Join(err, notPaused(name, consumer.CachedInfo()))
+			err = errors.Join(err, checkNotPaused(name, consumer.CachedInfo()))
 		}
 	}
 	c.missed = missing

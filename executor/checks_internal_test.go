@@ -40,14 +40,18 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 	for _, name := range names {
 		create(name)
 	}
-	if err := hasConsumer(t.Context(), js); err != nil {
+	if err := checkConsumers(t.Context(), js); err != nil {
 		t.Error(err)
 	}
 	for _, name := range names {
 		if err := js.DeleteConsumer(t.Context(), name, recorder.Durable); err != nil {
 			t.Fatal(err)
 		}
-		if err := hasConsumer(t.Context(), js); err == nil || !strings.Contains(err.Error(), name) {
+		if err := checkConsumers(
+			t.Context(),
+			js,
+		); err == nil ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("without the consumer of %s: %v", name, err)
 		}
 		create(name)
@@ -57,7 +61,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 			time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		if err := hasConsumer(t.Context(), js); err == nil ||
+		if err := checkConsumers(t.Context(), js); err == nil ||
 			!strings.Contains(err.Error(), name+" is paused") {
 			t.Errorf("with the consumer of %s paused: %v", name, err)
 		}
@@ -65,7 +69,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := hasConsumer(t.Context(), js); err != nil {
+	if err := checkConsumers(t.Context(), js); err != nil {
 		t.Error(err)
 	}
 }
@@ -193,7 +197,7 @@ func TestALostStreamIsNamed(t *testing.T) {
 		js:      js,
 		config:  Config{Replicas: 1, StreamMaxAge: 168 * time.Hour, DedupWindow: 24 * time.Hour},
 		log:     log,
-		reached: map[string]reached{},
+		reached: map[string]streamPosition{},
 	}
 	if err := ensureStreams(t.Context(), js, k.config); err != nil {
 		t.Fatal(err)
@@ -204,20 +208,20 @@ func TestALostStreamIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := k.keep(t.Context()); err != nil {
+	if err := k.recreateDeleted(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := js.DeleteStream(t.Context(), stream.Name); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.keep(t.Context()); err == nil {
+	if err := k.recreateDeleted(t.Context()); err == nil {
 		t.Error("a lost stream is not told of")
 	}
 	if told := logged.String(); !strings.Contains(told,
 		"3 messages that were accepted, from 1 to 3") {
 		t.Errorf("the log: %s", told)
 	}
-	if err := k.keep(t.Context()); err != nil {
+	if err := k.recreateDeleted(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -161,7 +161,7 @@ func (c *Config) validate() error {
 	if err := program.CheckURL("--public-url", c.PublicURL); err != nil {
 		return err
 	}
-	if err := tlsfiles.Flags(c.TLSCert, c.TLSKey); err != nil {
+	if err := tlsfiles.CheckFlags(c.TLSCert, c.TLSKey); err != nil {
 		return err
 	}
 	if _, err := c.runnerGroups(); err != nil {

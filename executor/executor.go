@@ -123,7 +123,7 @@ func (e *executor) run(ctx context.Context) error {
 	if err := e.followRegistry(ctx, starting); err != nil {
 		return err
 	}
-	if err := e.edits(starting); err != nil {
+	if err := e.prepareEdits(starting); err != nil {
 		return err
 	}
 	if err := e.checkKeys(starting); err != nil {
@@ -193,7 +193,7 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 	}
 	e.Add(e.membership.Stop)
 	announcer, err := consistency.StartHeartbeat(starting, e.NATS, e.follower,
-		consistency.RoleExecutor, nil, consistency.About{
+		consistency.RoleExecutor, nil, consistency.ProcessInfo{
 			Version: ops.Version, KeyIDs: e.keys.IDs(), Schema: e.records.Schema(),
 		}, e.Log)
 	if err != nil {
@@ -203,9 +203,9 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 	return nil
 }
 
-// edits compares the registry with its copy in the database, and prepares the editor of the
+// prepareEdits compares the registry with its copy in the database, and prepares the editor of the
 // registry.
-func (e *executor) edits(starting context.Context) (err error) {
+func (e *executor) prepareEdits(starting context.Context) (err error) {
 	e.home = home.New(home.Config{
 		JetStream:     e.JetStream,
 		Store:         e.records,
@@ -226,8 +226,8 @@ func (e *executor) edits(starting context.Context) (err error) {
 		e.membership); err != nil {
 		return err
 	}
-	e.editor.WithKeys(e.keys).WithHome(e.home)
-	if n, why := e.directory.Unusable(); n > 0 {
+	e.editor.WithKeys(e.keys).WithDatabaseCopy(e.home)
+	if n, why := e.directory.UnusableSenders(); n > 0 {
 		e.Log.WithError(why).WithField("workflows",
 			n).Error("senders' secrets cannot be opened: their nodes refuse everything until " +
 			"--secrets-key-file has the key, or the sender is set anew")
@@ -238,7 +238,7 @@ func (e *executor) edits(starting context.Context) (err error) {
 // putPlans stores the plan catalog in the registry. If the registry is not in order, such as while
 // a backup is being restored, keepPlans does so later.
 func (e *executor) putPlans(ctx context.Context) error {
-	if e.home.Trouble() != nil {
+	if e.home.UnusableReason() != nil {
 		return nil //nolint:nilerr // keepPlans does it later
 	}
 	if err := putPlans(ctx, e.editor, e.plans); err != nil {
@@ -327,7 +327,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 		AdminToken:   c.AdminToken,
 		Note:         calls.NoteSignIn,
 		Keys:         e.keyring,
-		Ended:        operate.NewSessions(e.records),
+		Ended:        operate.NewRevokedSessions(e.records),
 		OneTimeNonce: c.SignInOnce,
 		OIDC:         identities,
 		Failures:     signin.NewFailures(e.Ops.Metrics),
@@ -346,7 +346,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 		DemoQueue: c.DemoQueue,
 		Log:       e.Log,
 	})
-	return apiAnd(api, pages), nil
+	return withAPI(api, pages), nil
 }
 
 // startEvents starts publishing operator events. It must be called before record, whose
@@ -358,8 +358,8 @@ func (e *executor) startEvents(ctx context.Context) {
 		JetStream:     e.JetStream,
 		Queues:        e.waits,
 		Caller:        uuid.NewString(),
-		Trusted:       func() bool { return e.home.Trouble() == nil },
-		Current:       e.editor.Current,
+		Trusted:       func() bool { return e.home.UnusableReason() == nil },
+		Current:       e.editor.EnsureCurrent,
 		AwaitRecorded: func(ctx context.Context) { recorder.AwaitRecorded(ctx, e.JetStream) },
 		DedupWindow:   e.config.DedupWindow,
 		Log:           e.Log,
@@ -415,7 +415,7 @@ func (e *executor) maintain(ctx context.Context) {
 	e.Go(ctx, e.home.Run)
 	e.Go(ctx, func(ctx context.Context) {
 		keepPlans(ctx, e.Log, func(ctx context.Context) error {
-			if e.home.Trouble() != nil || e.directory.Plans().Record != nil {
+			if e.home.UnusableReason() != nil || e.directory.Plans().Record != nil {
 				return nil //nolint:nilerr // it is called again
 			}
 			return putPlans(ctx, e.editor, e.plans) // a backup has been restored
@@ -429,7 +429,10 @@ func (e *executor) checkKeys(ctx context.Context) error {
 	if !e.keys.CanSeal() {
 		return nil
 	}
-	found, err := e.editor.Survey(ctx, func(s registry.Survey) bool { return s.Opened > 0 })
+	found, err := e.editor.KeyCoverage(
+		ctx,
+		func(s registry.KeyCoverage) bool { return s.Opened > 0 },
+	)
 	if err != nil {
 		return err
 	}
@@ -438,7 +441,7 @@ func (e *executor) checkKeys(ctx context.Context) error {
 
 // warnOfMissingKeys logs a warning if keys of encrypted records are missing.
 func (e *executor) warnOfMissingKeys(ctx context.Context) {
-	found, err := e.editor.Survey(ctx, func(registry.Survey) bool { return false })
+	found, err := e.editor.KeyCoverage(ctx, func(registry.KeyCoverage) bool { return false })
 	switch warning := found.Warning(); {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -463,9 +466,9 @@ func (e *executor) server(handler http.Handler) *http.Server {
 // warning, because existing installations may have one.
 const minAdminToken = 16
 
-// apiAnd serves api below /api/ and pages everywhere else. It does not use a ServeMux, which would
+// withAPI serves api below /api/ and pages everywhere else. It does not use a ServeMux, which would
 // redirect paths that it considers unclean.
-func apiAnd(api, pages http.Handler) http.Handler {
+func withAPI(api, pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") {
 			api.ServeHTTP(w, r)

@@ -41,34 +41,42 @@ const countsRetention = 7 * 24 * time.Hour
 // prune starts the tasks that delete data past its retention.
 func (e *executor) prune(ctx context.Context) {
 	records, c := e.records, e.config
-	e.pruning(ctx, "records", func(ctx context.Context, limit int) (int, error) {
+	e.startPruning(ctx, "records", func(ctx context.Context, limit int) (int, error) {
 		return records.Prune(ctx, time.Now().Add(-c.Retention), limit)
 	})
 	// Reports whose starts have expired without being recorded.
-	e.pruning(ctx, "reports of unknown executions", func(ctx context.Context, _ int) (int, error) {
-		return records.PrunePending(ctx, time.Now().Add(-c.StreamMaxAge))
-	})
-	e.pruning(ctx, "refusals", func(ctx context.Context, limit int) (int, error) {
+	e.startPruning(
+		ctx,
+		"reports of unknown executions",
+		func(ctx context.Context, _ int) (int, error) {
+			return records.PrunePending(ctx, time.Now().Add(-c.StreamMaxAge))
+		},
+	)
+	e.startPruning(ctx, "refusals", func(ctx context.Context, limit int) (int, error) {
 		return records.PruneCounts(ctx, time.Now().Add(-countsRetention), store.MaxRefusals, limit)
 	})
 	if c.AuditRetention > 0 {
-		e.pruning(ctx, "entries of the audit", func(ctx context.Context, limit int) (int, error) {
-			return records.PruneAudit(ctx, time.Now().Add(-c.AuditRetention), limit)
-		})
+		e.startPruning(
+			ctx,
+			"entries of the audit",
+			func(ctx context.Context, limit int) (int, error) {
+				return records.PruneAudit(ctx, time.Now().Add(-c.AuditRetention), limit)
+			},
+		)
 	}
 }
 
-// pruning starts a goroutine that deletes rows in batches at regular intervals.
-func (e *executor) pruning(
+// startPruning starts a goroutine that deletes rows in batches at regular intervals.
+func (e *executor) startPruning(
 	ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error),
 ) {
 	e.Go(ctx, func(ctx context.Context) {
-		pruning(ctx, what, e.Log, func(limit int) (int, error) { return batch(ctx, limit) })
+		pruneLoop(ctx, what, e.Log, func(limit int) (int, error) { return batch(ctx, limit) })
 	})
 }
 
-// pruning deletes rows in batches at regular intervals until ctx is done.
-func pruning(
+// pruneLoop deletes rows in batches at regular intervals until ctx is done.
+func pruneLoop(
 	ctx context.Context, what string, log logrus.FieldLogger, batch func(limit int) (int, error),
 ) {
 	limit := pruneBatch

@@ -79,7 +79,7 @@ func besidePruning(
 	go func() {
 		defer close(pruned)
 		deleted := 0
-		pruning(ctx, "records", log, func(limit int) (int, error) {
+		pruneLoop(ctx, "records", log, func(limit int) (int, error) {
 			n, err := records.Prune(ctx, before, limit)
 			if deleted += n; deleted >= old {
 				cancel()

@@ -32,23 +32,23 @@ func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 // admit looks up the workflow and the trigger node by the ID in the path and the token.
 func (h *handler) admit(d *delivery) *outcome {
 	if !execution.ValidName(d.workflowID) {
-		return refused(webhook.WorkflowNotFound, 0)
+		return newRefusal(webhook.WorkflowNotFound, 0)
 	}
 	// While the copy of the registry is stale, accept and refuse nothing: a sender does not retry
 	// after a 404 or 403, and this copy may be missing the workflow.
-	if !h.lease.Valid(d.e.start) {
-		return refused(webhook.Unavailable, retryUnavailable)
+	if !h.lease.AwaitValid(d.e.start) {
+		return newRefusal(webhook.Unavailable, retryUnavailable)
 	}
 	found, refusal := h.admission.Find(d.workflowID, d.token, time.Now())
 	if refusal != nil {
 		return &outcome{refusal: refusal}
 	}
 	d.caller = found
-	h.admitted(d.r, d.e, found)
+	h.noteAdmitted(d.r, d.e, found)
 	if err := found.Node.Unusable; err != nil {
 		// The secrets of the node cannot be decrypted, so no request can be verified.
 		d.e.err = err
-		return refused(webhook.Unavailable, retryUnavailable)
+		return newRefusal(webhook.Unavailable, retryUnavailable)
 	}
 	if s := found.Node.Sender; s != nil || found.Node.Filter != nil || found.Node.OrderKey != nil {
 		d.request = sender.Request{Method: d.r.Method, Header: d.r.Header, Query: d.r.URL.RawQuery}
@@ -67,9 +67,9 @@ func pathAndQuery(r *http.Request) string {
 	return r.URL.RequestURI() // the request line holds a whole URL
 }
 
-// plan checks that the account's plan permits webhooks for this workflow.
-func (h *handler) plan(d *delivery) *outcome {
-	if refusal := d.caller.Plan(); refusal != nil {
+// checkPlan checks that the account's plan permits webhooks for this workflow.
+func (h *handler) checkPlan(d *delivery) *outcome {
+	if refusal := d.caller.CheckPlan(); refusal != nil {
 		return &outcome{refusal: refusal}
 	}
 	return nil

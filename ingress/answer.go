@@ -159,7 +159,7 @@ func (h *handler) finish(d *delivery, out outcome) {
 	case out.filtered:
 		h.answerFiltered(d)
 	default:
-		h.accept(d, out.executionID, out.duplicate)
+		h.answerAccepted(d, out.executionID, out.duplicate)
 	}
 }
 
@@ -181,9 +181,9 @@ func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
 		header.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
 	if e.unread {
-		h.answerFirst(w)
+		h.allowEarlyAnswer(w)
 	}
-	h.answerSoon(w, e)
+	h.extendWriteDeadline(w, e)
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(a.Body)
 	e.status, e.executionID, e.duplicate, e.handshake, e.filtered = a.Status, out.executionID,
@@ -194,7 +194,7 @@ func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
 func (h *handler) refuse(
 	w http.ResponseWriter, r *http.Request, e *event, why *admission.Refusal, s *sender.Sender,
 ) {
-	p, refusal := forSender(s, problems[why.Code], *why)
+	p, refusal := adaptRefusal(s, problems[why.Code], *why)
 	body := problemBody{
 		Type:        problemType + string(refusal.Code),
 		Title:       p.title,
@@ -233,9 +233,9 @@ func (h *handler) refuse(
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	header.Set("Cache-Control", "no-store")
 	if e.unread {
-		h.answerFirst(w)
+		h.allowEarlyAnswer(w)
 	}
-	h.answerSoon(w, e)
+	h.extendWriteDeadline(w, e)
 	w.WriteHeader(p.status)
 	_, _ = w.Write(text)
 	e.status, e.code, e.executionID = p.status, refusal.Code, refusal.ExecutionID
@@ -253,9 +253,9 @@ var (
 	cacheNothing    = []string{"no-store"}
 )
 
-// accept writes the 200 response: this request, or an earlier one with the same delivery ID,
-// started the execution.
-func (h *handler) accept(d *delivery, executionID string, duplicate bool) {
+// answerAccepted writes the 200 response: this request, or an earlier one with the same delivery
+// ID, started the execution.
+func (h *handler) answerAccepted(d *delivery, executionID string, duplicate bool) {
 	w, e := d.w, d.e
 	body := append(d.out[:0], `{"success":true,"executionId":"`...)
 	body = append(body, executionID...)
@@ -269,7 +269,7 @@ func (h *handler) accept(d *delivery, executionID string, duplicate bool) {
 	d.idOut[0] = executionID
 	// net/http copies headers when the body is written.
 	header[webhook.HeaderExecutionID] = d.idOut[:]
-	h.answerSoon(w, e)
+	h.extendWriteDeadline(w, e)
 	_, _ = w.Write(body)
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
 }
@@ -279,14 +279,14 @@ func (h *handler) accept(d *delivery, executionID string, duplicate bool) {
 func (h *handler) answerFiltered(d *delivery) {
 	header := d.w.Header()
 	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, cacheNothing
-	h.answerSoon(d.w, d.e)
+	h.extendWriteDeadline(d.w, d.e)
 	_, _ = d.w.Write(append(d.out[:0], `{"success":true,"filtered":true}`...))
 	d.e.status, d.e.filtered = http.StatusOK, true
 }
 
-// answerSoon extends the write deadline of a slow request. The server sets its deadline when it has
-// read the headers, which is enough for most requests, and setting another costs time.
-func (h *handler) answerSoon(w http.ResponseWriter, e *event) {
+// extendWriteDeadline extends the write deadline of a slow request. The server sets its deadline
+// when it has read the headers, which is enough for most requests, and setting another costs time.
+func (h *handler) extendWriteDeadline(w http.ResponseWriter, e *event) {
 	if now := time.Now(); now.Sub(e.start) > h.answerTimeout/2 {
 		// If deadlines are not supported, there is none to extend.
 		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.answerTimeout))

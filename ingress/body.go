@@ -20,8 +20,8 @@ const (
 // rateGrace is how long a body may take before its average rate must reach the minimum.
 const rateGrace = 5 * time.Second
 
-// reading is a body that is being read, and its share of the limits.
-type reading struct {
+// bodyReservation is a body that is being read, and its share of the limits.
+type bodyReservation struct {
 	h         *handler
 	accountID string
 	reserved  int64 // bytes; -1 means that nothing is reserved
@@ -29,16 +29,16 @@ type reading struct {
 }
 
 // release frees the body's share of the limits. It may be called at any time and repeatedly.
-func (d *reading) release() {
+func (d *bodyReservation) release() {
 	if d.reserved >= 0 {
 		d.h.shares.release(d.accountID, d.reserved)
 		d.reserved = -1
 	}
 }
 
-// source returns a reader for a request's body. If the length is undeclared, reading beyond the
+// bodyReader returns a reader for a request's body. If the length is undeclared, reading beyond the
 // maximum length fails.
-func (h *handler) source(w http.ResponseWriter, r *http.Request) io.Reader {
+func (h *handler) bodyReader(w http.ResponseWriter, r *http.Request) io.Reader {
 	if r.ContentLength < 0 {
 		return http.MaxBytesReader(w, r.Body, h.maxBody)
 	}
@@ -49,8 +49,8 @@ func (h *handler) source(w http.ResponseWriter, r *http.Request) io.Reader {
 // flight and bytes in memory, the account's share of both, and the time allowed for a body.
 func (h *handler) readBody(
 	w http.ResponseWriter, r *http.Request, e *event, b *buffers, accountID string,
-) (body []byte, d reading, refusal *admission.Refusal) {
-	d = reading{h: h, accountID: accountID, reserved: -1}
+) (body []byte, d bodyReservation, refusal *admission.Refusal) {
+	d = bodyReservation{h: h, accountID: accountID, reserved: -1}
 	declared := r.ContentLength // at most maxBody: parse has checked it
 	maxLength := declared
 	if declared < 0 {
@@ -68,12 +68,12 @@ func (h *handler) readBody(
 	e.unread = false
 	control := http.NewResponseController(w)
 	began := time.Now()
-	due := h.bodyDue(maxLength, 0)
+	due := h.bodyDeadline(maxLength, 0)
 	// The deadline applies to the body only: net/http removes it once the whole body has been read.
 	if err := control.SetReadDeadline(began.Add(due)); err != nil {
 		return nil, d, &admission.Refusal{Code: webhook.BodyUnreadable}
 	}
-	source := h.source(w, r)
+	source := h.bodyReader(w, r)
 	body = b.forBody(room)
 	for int64(d.read) != declared {
 		if d.read == len(body) {
@@ -86,7 +86,7 @@ func (h *handler) readBody(
 				}
 				break
 			}
-			if !h.shares.more(accountID, grown-d.reserved) {
+			if !h.shares.reserveMore(accountID, grown-d.reserved) {
 				e.unread = true // the response must not wait for the rest
 				return nil, d, overloaded()
 			}
@@ -101,7 +101,7 @@ func (h *handler) readBody(
 			}
 			return nil, d, unreadable(err)
 		}
-		if later := h.bodyDue(maxLength, d.read); int64(d.read) != declared &&
+		if later := h.bodyDeadline(maxLength, d.read); int64(d.read) != declared &&
 			later >= due+time.Second {
 			due = later
 			_ = control.SetReadDeadline(began.Add(due)) // cannot fail: it has succeeded before
@@ -110,11 +110,11 @@ func (h *handler) readBody(
 	return body[:d.read], d, nil
 }
 
-// bodyDue returns how long after the headers the body must be complete, given that read bytes of it
-// have arrived. A short body may use the whole body timeout because it holds little memory. A
+// bodyDeadline returns how long after the headers the body must be complete, given that read bytes
+// of it have arrived. A short body may use the whole body timeout because it holds little memory. A
 // longer one, or one of undeclared length, must keep the minimum rate; otherwise a slow sender
 // could occupy a slot and memory by sending a few bytes per second.
-func (h *handler) bodyDue(maxLength int64, read int) time.Duration {
+func (h *handler) bodyDeadline(maxLength int64, read int) time.Duration {
 	if h.minBodyRate == 0 || maxLength <= firstStep {
 		return h.bodyTimeout
 	}
@@ -139,10 +139,10 @@ func unreadable(err error) *admission.Refusal {
 // connection.
 const maxDiscard = 256 << 10
 
-// answerFirst allows the response to be sent before the body has been read. Otherwise net/http
+// allowEarlyAnswer allows the response to be sent before the body has been read. Otherwise net/http
 // would first read the body of a request that was refused because of its headers, and would wait
 // forever for a body that never arrives.
-func (h *handler) answerFirst(w http.ResponseWriter) {
+func (h *handler) allowEarlyAnswer(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).EnableFullDuplex()
 }
 

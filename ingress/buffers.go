@@ -9,7 +9,7 @@ import (
 // because body and message accounted for half of the bytes allocated per request.
 type buffers struct {
 	body    []byte
-	message *stream.Buffer
+	message *stream.StartEncoder
 	headers execution.Values // the headers to forward
 }
 
@@ -41,7 +41,7 @@ func (b *buffers) detach() buffers {
 }
 
 func newBuffers() buffers {
-	return buffers{message: new(stream.Buffer), headers: execution.Values{}}
+	return buffers{message: new(stream.StartEncoder), headers: execution.Values{}}
 }
 
 // forBody returns a slice of n bytes for the body. Its contents are undefined.

@@ -27,7 +27,7 @@ const smallestMessage = 512
 
 // checks returns the readiness checks. If one of them fails, the ingress cannot accept webhooks.
 func checks(
-	nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, at places,
+	nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, at startStreams,
 ) []ops.Check {
 	return []ops.Check{
 		bus.Check("ingress NATS", nc),
@@ -50,8 +50,8 @@ func checks(
 	}
 }
 
-// places holds the streams that store starts.
-type places struct {
+// startStreams holds the streams that store starts.
+type startStreams struct {
 	shared   *publish.Publisher
 	own      *publish.Streams
 	registry *registry.Snapshot
@@ -60,7 +60,7 @@ type places struct {
 // anyTakesMessages returns an error if no stream would store a message now. The check itself stores
 // none. One available stream keeps the ingress ready: it accepts requests for the queues in that
 // stream, and answers 503 to those for queues in unavailable streams.
-func (p places) anyTakesMessages(ctx context.Context, js jetstream.JetStream) error {
+func (p startStreams) anyTakesMessages(ctx context.Context, js jetstream.JetStream) error {
 	err := takesMessages(ctx, js, stream.Name, p.shared.Trouble)
 	if err == nil {
 		return nil

@@ -115,7 +115,7 @@ func (c *Config) Check() error {
 		problems = append(problems,
 			errors.New("--max-buffered-bytes must be at least --max-body-bytes"))
 	}
-	problems = append(problems, tlsfiles.Flags(c.TLSCert, c.TLSKey))
+	problems = append(problems, tlsfiles.CheckFlags(c.TLSCert, c.TLSKey))
 	for _, name := range c.DeliveryIDHeaders {
 		if name == "" || strings.Trim(name, headerCharacters) != "" {
 			problems = append(problems,

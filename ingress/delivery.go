@@ -28,12 +28,12 @@ type delivery struct {
 	token      string
 
 	caller  admission.Admitted
-	pass    registry.Pass  // counts the request as being stored in its stream
-	place   stream.Place   // where the start or the rejection is to be stored
-	request sender.Request // for the node's sender, filter and order key
+	pass    registry.StorePermit // counts the request as being stored in its stream
+	place   stream.Place         // where the start or the rejection is to be stored
+	request sender.Request       // for the node's sender, filter and order key
 
 	buffers
-	reading reading
+	reading bodyReservation
 	isRead  bool // read was called
 	// unread is set if the body could not be read. nil means that it was read.
 	unread   *admission.Refusal
@@ -43,8 +43,8 @@ type delivery struct {
 	verified bool
 	verdict  sender.Verdict // the result of verifying the request
 
-	id         admission.Delivery // the delivery ID that counts
-	identified bool               // id is set; its value may be empty
+	id         admission.DeliveryID // the delivery ID that counts
+	identified bool                 // id is set; its value may be empty
 }
 
 // outcome is the result of a request.
@@ -56,7 +56,7 @@ type outcome struct {
 	handshake   bool
 	filtered    bool // the request does not match the node's filter
 	// waited is the result of waiting for the execution. nil means that the response did not wait.
-	waited *waited
+	waited *waitResult
 }
 
 var spareDeliveries = sync.Pool{New: func() any {
@@ -68,7 +68,7 @@ func acquireDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 	if !ok {
 		panic("the pool holds deliveries only")
 	}
-	d.w, d.r, d.e, d.reading = w, r, &d.event, reading{reserved: -1}
+	d.w, d.r, d.e, d.reading = w, r, &d.event, bodyReservation{reserved: -1}
 	return d
 }
 
@@ -106,6 +106,6 @@ func (d *delivery) senderSecretHeaders() []string {
 	return nil
 }
 
-func refused(code webhook.Code, retryAfter time.Duration) *outcome {
+func newRefusal(code webhook.Code, retryAfter time.Duration) *outcome {
 	return &outcome{refusal: &admission.Refusal{Code: code, RetryAfter: retryAfter}}
 }

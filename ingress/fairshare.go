@@ -47,8 +47,8 @@ func (s *fairShare) enter(accountID string, bytes int64) bool {
 	return s.acquire(accountID, 1, bytes)
 }
 
-// more reserves further bytes for a request that has a slot, and reports whether it did.
-func (s *fairShare) more(accountID string, bytes int64) bool {
+// reserveMore reserves further bytes for a request that has a slot, and reports whether it did.
+func (s *fairShare) reserveMore(accountID string, bytes int64) bool {
 	return s.acquire(accountID, 0, bytes)
 }
 

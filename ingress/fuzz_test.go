@@ -146,7 +146,7 @@ func FuzzHeaders(f *testing.F) {
 		header.Add(name1, value1)
 		header.Add(name2, value2)
 		d := &delivery{r: &http.Request{Header: header}}
-		h.identify(d)
+		h.findDeliveryID(d)
 		deliveryID := d.id.ID
 		msg, err := stream.StartMessage(execution.Start{
 			ID:         execution.IDForDelivery("wf", "node", deliveryID),
@@ -194,7 +194,7 @@ type storedMessages struct {
 	last *nats.Msg
 }
 
-func (s *storedMessages) Repeat(*nats.Msg) (publish.Ack, error) {
+func (s *storedMessages) ConfirmRepeat(*nats.Msg) (publish.Ack, error) {
 	return publish.Ack{}, publish.ErrStorageFull
 }
 
@@ -226,10 +226,10 @@ func (l *lastRefused) agent() string {
 // seenSenders is a senderCounter that remembers what it counts.
 type seenSenders struct {
 	mu   sync.Mutex
-	last report.Seen
+	last report.SenderObservation
 }
 
-func (s *seenSenders) Count(_, _, _ string, seen report.Seen) {
+func (s *seenSenders) Count(_, _, _ string, seen report.SenderObservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = seen
@@ -237,7 +237,7 @@ func (s *seenSenders) Count(_, _, _ string, seen report.Seen) {
 
 type alwaysValid struct{}
 
-func (alwaysValid) Valid(time.Time) bool { return true }
+func (alwaysValid) AwaitValid(time.Time) bool { return true }
 
 // tryHandler returns a handler with one workflow, wf, and with test doubles for all its
 // dependencies.
@@ -282,7 +282,7 @@ func tryAnswering(
 		admission: admission.New(snapshot, admission.NewLimits()),
 		lease:     l,
 		publisher: messages,
-		space:     storage.New(snapshot.Accounts),
+		space:     storage.New(snapshot.AccountCount),
 		refused:   refused,
 		seen:      &seenSenders{},
 		probes:    probe.NewAnswerer(probe.NewKey()),

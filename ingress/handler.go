@@ -57,7 +57,7 @@ type handler struct {
 // publisher stores messages. It is implemented by *publish.Streams.
 type publisher interface {
 	Publish(msg *nats.Msg) (publish.Ack, error)
-	Repeat(msg *nats.Msg) (publish.Ack, error)
+	ConfirmRepeat(msg *nats.Msg) (publish.Ack, error)
 }
 
 // counted returns a publisher that counts in n the messages that p is publishing. If n is nil, it
@@ -84,7 +84,7 @@ func (c counting) Publish(msg *nats.Msg) (publish.Ack, error) {
 // lease reports whether this process's copy of the registry is current. It is implemented by
 // *consistency.Lease.
 type lease interface {
-	Valid(now time.Time) bool
+	AwaitValid(now time.Time) bool
 }
 
 // refusalCounter counts refusals by workflow. It is implemented by *report.Refusals.
@@ -101,7 +101,7 @@ type filterCounter interface {
 // senderCounter counts verified requests and handshakes of senders. It is implemented by
 // *report.Senders.
 type senderCounter interface {
-	Count(workflowID, nodeID, preset string, seen report.Seen)
+	Count(workflowID, nodeID, preset string, seen report.SenderObservation)
 }
 
 // newHandler completes h, whose dependencies must be set, with the values of the configuration.
@@ -167,7 +167,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	d := acquireDelivery(w, r)
 	defer d.release()
 	h.begin(d.e, r, webhookRoute)
-	defer h.end(w, r, d.e)
+	defer h.finishEvent(w, r, d.e)
 	h.finish(d, h.decide(d, workflowID))
 	d.reading.release() // before end, which may drain a body
 }
@@ -179,12 +179,12 @@ var steps = [...]func(*handler, *delivery) *outcome{
 	// A handshake starts nothing, so it is answered whatever the state of the plan and the
 	// workflow.
 	(*handler).answerHandshake,
-	(*handler).plan,      // 7, 8
-	(*handler).verify,    // 11, 12 and the signature, for a node whose sender verifies requests
-	(*handler).limit,     // 9
-	(*handler).reject,    // 10
-	(*handler).checkBody, // 11, 12, 13
-	(*handler).filter,    // a request that does not match the node's filter starts nothing
+	(*handler).checkPlan,     // 7, 8
+	(*handler).verify,        // 11, 12 and the signature, for a node whose sender verifies requests
+	(*handler).checkLimits,   // 9
+	(*handler).storeRejected, // 10
+	(*handler).checkBody,     // 11, 12, 13
+	(*handler).checkFilter,   // a request that does not match the node's filter starts nothing
 }
 
 func (h *handler) decide(d *delivery, workflowID string) outcome {
@@ -205,7 +205,7 @@ func (h *handler) serveOther(w http.ResponseWriter, r *http.Request, workflowID 
 	d := acquireDelivery(w, r)
 	defer d.release()
 	h.begin(d.e, r, "")
-	defer h.end(w, r, d.e)
+	defer h.finishEvent(w, r, d.e)
 	h.finish(d, h.decideOther(d, workflowID))
 	d.reading.release()
 }

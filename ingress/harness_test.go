@@ -48,7 +48,7 @@ func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 		stop:    map[string]context.CancelFunc{},
 		keyFile: filepath.Join(t.TempDir(), "keys"),
 	}
-	err := os.WriteFile(f.keyFile, []byte(seal.NewLine()+"\n"), 0o600)
+	err := os.WriteFile(f.keyFile, []byte(seal.NewKeyLine()+"\n"), 0o600)
 	if err == nil {
 		f.keys, err = seal.ReadFile(f.keyFile)
 	}
@@ -275,7 +275,7 @@ func (f *fixture) last() *jetstream.RawStreamMsg {
 }
 
 // lastEvent returns the newest message of the stream, decoded.
-func (f *fixture) lastEvent() stream.Event {
+func (f *fixture) lastEvent() stream.DecodedMessage {
 	f.t.Helper()
 	msg := f.last()
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)

@@ -114,10 +114,10 @@ func (e *endpoint) run(ctx context.Context) error {
 			e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr})
 		}
 	}
-	checks := checks(e.NATS, e.JetStream, e.lease, places{e.publisher, e.streams, e.snapshot})
+	checks := checks(e.NATS, e.JetStream, e.lease, startStreams{e.publisher, e.streams, e.snapshot})
 	//nolint:contextcheck // each request has its own context
 	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{
-		"workflows": e.snapshot.Len(),
+		"workflows": e.snapshot.WorkflowCount(),
 	}, ready)
 }
 
@@ -168,7 +168,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	filtered := report.NewFiltered(e.JetStream, e.Log) //nolint:contextcheck // see above
 	e.Add(filtered.Stop)
 
-	limits, space := admission.NewLimits(), storage.New(e.snapshot.Accounts)
+	limits, space := admission.NewLimits(), storage.New(e.snapshot.AccountCount)
 	following, err := storage.Follow(ctx, e.JetStream, space, e.Log)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 		tracer:     tracing.Tracer(e.Ops.Traces, "ingress"),
 		log:        e.Log,
 		sealer: func(workflowID, nodeID, secret string) ([]byte, error) {
-			return e.keys.Seal([]byte(secret), registry.AboutCaptured(workflowID, nodeID))
+			return e.keys.Seal([]byte(secret), registry.CapturedPurpose(workflowID, nodeID))
 		},
 	})
 	registerState(e.Ops.Metrics, e.snapshot, e.follower, e.lease, e.handler.waits)
@@ -213,7 +213,7 @@ func (e *endpoint) announce(ctx context.Context) error {
 			MaxBodyBytes:      e.config.MaxBodyBytes,
 			DeliveryIDHeaders: e.config.allDeliveryIDHeaders(),
 			ProbeKey:          e.probeKey,
-		}, consistency.About{
+		}, consistency.ProcessInfo{
 			Version: ops.Version,
 			KeyIDs:  e.keys.IDs(),
 			Can:     consistency.Capabilities(),
@@ -222,11 +222,11 @@ func (e *endpoint) announce(ctx context.Context) error {
 		return err
 	}
 	e.Add(announcer.Stop)
-	sealed := e.snapshot.Survey()
+	sealed := e.snapshot.KeyCoverage()
 	if err := sealed.Err(e.keys); err != nil {
 		return err
 	}
-	if n, why := e.snapshot.Unusable(); n > 0 {
+	if n, why := e.snapshot.UnusableSenders(); n > 0 {
 		e.Log.WithError(why).WithField("workflows",
 			n).Warn(cmp.Or(sealed.Warning(),
 			"senders of some workflows cannot be used here: requests to them are answered with "+
@@ -241,7 +241,7 @@ func (h *handler) server(log *logrus.Logger) *http.Server {
 		Handler:           h.router(),
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
-		WriteTimeout:      h.answerTimeout, // counts from the headers; answerSoon extends it
+		WriteTimeout:      h.answerTimeout, // from the headers on; see extendWriteDeadline
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          ops.ServerLog(log),
 		// OPTIONS * is treated like any other path that is not a webhook path.

@@ -10,7 +10,7 @@ import (
 
 type neverValid struct{}
 
-func (neverValid) Valid(time.Time) bool { return false }
+func (neverValid) AwaitValid(time.Time) bool { return false }
 
 // An ingress that was suspended, or is cut off from NATS, refuses nothing permanently: its copy of
 // the registry may be stale. Meanwhile the workflow may have been created, deactivated, or given

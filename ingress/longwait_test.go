@@ -27,7 +27,7 @@ import (
 // startedIDs is a stream that accepts every message, and keeps only the IDs of the executions.
 type startedIDs chan string
 
-func (s startedIDs) Repeat(*nats.Msg) (publish.Ack, error) {
+func (s startedIDs) ConfirmRepeat(*nats.Msg) (publish.Ack, error) {
 	return publish.Ack{}, publish.ErrStorageFull
 }
 

@@ -45,8 +45,8 @@ type event struct {
 	spans     *spans // nil means that tracing is off
 }
 
-// admitted records the workflow and the node of a request with a valid token.
-func (h *handler) admitted(r *http.Request, e *event, a admission.Admitted) {
+// noteAdmitted records the workflow and the node of a request with a valid token.
+func (h *handler) noteAdmitted(r *http.Request, e *event, a admission.Admitted) {
 	e.workflowID, e.nodeID = a.Workflow.ID, a.NodeID
 	h.startSpans(r, e, true)
 }
@@ -57,9 +57,9 @@ func (h *handler) begin(e *event, r *http.Request, route string) {
 	*e = event{start: time.Now(), route: route, unread: r.ContentLength != 0}
 }
 
-// end records the request's metrics, log line and spans, drains the rest of the body to keep the
-// connection, and recovers from panics.
-func (h *handler) end(w http.ResponseWriter, r *http.Request, e *event) {
+// finishEvent records the request's metrics, log line and spans, drains the rest of the body to
+// keep the connection, and recovers from panics.
+func (h *handler) finishEvent(w http.ResponseWriter, r *http.Request, e *event) {
 	if p := recover(); p != nil {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Internal}, nil)
@@ -119,7 +119,7 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 		members = append(members, ops.Number("wait_ms", milliseconds(e.waited)))
 	}
 	put("workflow_id", e.workflowID)
-	ops.Event(h.log, level, e.start.Add(took), "webhook", members)
+	ops.LogEvent(h.log, level, e.start.Add(took), "webhook", members)
 }
 
 // refuseAll returns a handler that refuses every request with one code.
@@ -127,7 +127,7 @@ func (h *handler) refuseAll(code webhook.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &event{}
 		h.begin(e, r, "")
-		defer h.end(w, r, e)
+		defer h.finishEvent(w, r, e)
 		h.refuse(w, r, e, &admission.Refusal{Code: code}, nil)
 	})
 }
@@ -142,8 +142,8 @@ type signatureRefusal struct {
 	code   webhook.Code
 }
 
-// answerOf holds the labels of the counter of requests.
-type answerOf struct {
+// answerLabels holds the labels of the counter of requests.
+type answerLabels struct {
 	// status is the HTTP status. customStatus stands for any status set by an execution's output.
 	status int
 	code   webhook.Code // "" means accepted, filtered, or a handshake
@@ -156,7 +156,7 @@ const customStatus = 0
 // requestMetrics holds the metrics of the requests. Label values are only codes, statuses, reasons
 // and presets of senders, so their number is bounded.
 type requestMetrics struct {
-	requests   map[answerOf]prometheus.Counter
+	requests   map[answerLabels]prometheus.Counter
 	verified   map[string]prometheus.Counter // counters of verified requests, by preset
 	handshakes map[string]prometheus.Counter // counters of handshakes, by preset
 	unverified map[signatureRefusal]prometheus.Counter
@@ -189,7 +189,7 @@ func registerState(
 		}, func() float64 { return lease.Age(time.Now()).Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_workflows", Help: "Workflows that are known here.",
-		}, func() float64 { return float64(snapshot.Len()) }),
+		}, func() float64 { return float64(snapshot.WorkflowCount()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_answers_waiting",
 			Help: "Requests whose answers wait for the ends of their executions.",
@@ -227,7 +227,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 		answers: map[await.Reason]prometheus.Counter{},
 		wait: histogram("hookstart_ingress_answer_wait_seconds",
 			"How long an answer waited for the end of its execution."),
-		requests:   map[answerOf]prometheus.Counter{},
+		requests:   map[answerLabels]prometheus.Counter{},
 		verified:   map[string]prometheus.Counter{},
 		handshakes: map[string]prometheus.Counter{},
 		unverified: map[signatureRefusal]prometheus.Counter{},
@@ -260,18 +260,18 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	for _, reason := range await.Reasons() {
 		m.answers[reason] = waits.WithLabelValues(string(reason))
 	}
-	answers := []answerOf{
+	answers := []answerLabels{
 		{http.StatusOK, ""}, {http.StatusAccepted, ""}, {http.StatusNoContent, ""}, {
 			overloadStatus, webhook.RateLimited,
 		}, {overloadStatus, webhook.WorkflowInactive},
 	}
 	for code, p := range problems {
-		answers = append(answers, answerOf{p.status, code})
+		answers = append(answers, answerLabels{p.status, code})
 	}
 	for _, a := range answers { // looked up once instead of for each request
 		m.requests[a] = requests.WithLabelValues(strconv.Itoa(a.status), string(a.code))
 	}
-	m.requests[answerOf{status: customStatus}] = requests.WithLabelValues("output", "")
+	m.requests[answerLabels{status: customStatus}] = requests.WithLabelValues("output", "")
 	m.addSenders(verified, handshakes, unverified)
 	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered,
 		m.overShare, waits, m.wait, m.bodyBytes, m.duration, m.publish, m.active)
@@ -302,9 +302,9 @@ func (m *requestMetrics) observe(e *event, took time.Duration) {
 	switch {
 	case e.probe:
 	case e.custom:
-		m.requests[answerOf{status: customStatus}].Inc()
+		m.requests[answerLabels{status: customStatus}].Inc()
 	default:
-		m.requests[answerOf{e.status, e.code}].Inc()
+		m.requests[answerLabels{e.status, e.code}].Inc()
 	}
 	m.duration.Observe((took - e.waited).Seconds())
 	if e.waiting != "" {

@@ -32,7 +32,7 @@ func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Res
 		r: httptest.NewRequest(http.MethodPost, "/webhooks/wf", nil),
 		e: &event{},
 	}
-	out := outcome{executionID: "the-id", waited: &waited{raw: true, form: form}}
+	out := outcome{executionID: "the-id", waited: &waitResult{raw: true, form: form}}
 	out.waited.Output = output
 	h.answerOutput(d, out)
 	if d.e.status != recorder.Code {

@@ -14,7 +14,7 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
 	var keys [][]byte
-	for _, settings := range s.Membership.Ingress() {
+	for _, settings := range s.Membership.IngressSettings() {
 		keys = append(keys, settings.ProbeKey)
 	}
 	if len(keys) != 1 || len(keys[0]) != 32 {
@@ -31,7 +31,7 @@ func TestProbe(t *testing.T) {
 	before := s.messages()
 	for _, path := range []string{"/webhooks/-", "/webhooks/active", "/webhooks/once"} {
 		for range 3 { // more than the rate limit of "once"
-			question := probe.Ask(keys)
+			question := probe.NewQuestion(keys)
 			a := ask(path, "", question.Header())
 			if !question.AnsweredBy(a.header.Get(probe.Header)) {
 				t.Errorf("%s: %v", path, a.header)
@@ -46,16 +46,16 @@ func TestProbe(t *testing.T) {
 			}
 		}
 	}
-	used := probe.Ask(keys)
+	used := probe.NewQuestion(keys)
 	ask("/webhooks/-", "", used.Header())
 	for what, a := range map[string]answer{
 		"used before": ask("/webhooks/-", "", used.Header()),
 		"of a stranger": ask("/webhooks/-", "",
-			probe.Ask([][]byte{probe.NewKey()}).Header()),
+			probe.NewQuestion([][]byte{probe.NewKey()}).Header()),
 		"nonsense": ask("/webhooks/-", "", "x.y"),
 		"where it might start": ask("/webhooks/active", s.token["active"],
-			probe.Ask(keys).Header()),
-		"elsewhere": ask("/", "", probe.Ask(keys).Header()),
+			probe.NewQuestion(keys).Header()),
+		"elsewhere": ask("/", "", probe.NewQuestion(keys).Header()),
 	} {
 		if _, ok := a.header[probe.Header]; ok {
 			t.Errorf("%s: %v", what, a.header)

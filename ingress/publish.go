@@ -35,18 +35,18 @@ const retryClosed = time.Second
 // the caller must leave d.pass exactly once.
 func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
-		d.pass = d.caller.Workflow.Enter()
+		d.pass = d.caller.Workflow.AcquirePermit()
 		if !d.pass.Moved && d.pass.Place != registry.PlaceClosed {
 			d.place = stream.Place{Own: d.pass.Place == registry.PlaceOwn}
 			return nil
 		}
-		d.pass.Leave()
+		d.pass.Release()
 		if !d.pass.Moved {
-			return refused(webhook.Unavailable, retryClosed)
+			return newRefusal(webhook.Unavailable, retryClosed)
 		}
 		w := h.admission.Workflow(d.caller.Workflow.ID)
 		if w == nil || w == d.caller.Workflow { // deleted, or being replaced
-			return refused(webhook.Unavailable, retryClosed)
+			return newRefusal(webhook.Unavailable, retryClosed)
 		}
 		d.caller.Workflow = w
 	}
@@ -54,11 +54,11 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 
 // store publishes the message that starts an execution.
 func (h *handler) store(d *delivery, id string) outcome {
-	defer d.pass.Leave()
+	defer d.pass.Release()
 	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
 	orderKey, subject := "", d.place.StartSubject
 	if key := d.caller.Node.OrderKey; key != nil {
-		if orderKey = tokens.redact(key.Of(&d.request)); orderKey != "" {
+		if orderKey = tokens.redact(key.Value(&d.request)); orderKey != "" {
 			subject = func(queue, workflowID, nodeID string) string {
 				return d.place.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey),
 					workflowID, nodeID)
@@ -102,20 +102,20 @@ func (h *handler) store(d *delivery, id string) outcome {
 	return out
 }
 
-// reject records a call of an inactive workflow, with its body, so that operators can look up the
-// ID in the response and replay the request. If the stream does not store the record, reject
+// storeRejected records a call of an inactive workflow, with its body, so that operators can look
+// up the ID in the response and replay the request. If the stream does not store the record, reject
 // returns the stream's refusal instead. A body that cannot be read is omitted.
-func (h *handler) reject(d *delivery) *outcome {
+func (h *handler) storeRejected(d *delivery) *outcome {
 	if d.caller.Workflow.Active {
 		return nil
 	}
 	_ = h.read(d)
-	h.identify(d)
-	why := d.caller.Inactive(d.id)
+	h.findDeliveryID(d)
+	why := d.caller.RefuseInactive(d.id)
 	if out := h.chooseStream(d); out != nil {
 		return out
 	}
-	defer d.pass.Leave()
+	defer d.pass.Release()
 	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
 	rejection := execution.Rejection{
 		ID:           why.ExecutionID,
@@ -197,7 +197,7 @@ func (h *handler) publishFairly(accountID string, msg *nats.Msg) (publish.Ack, e
 	if h.space.IsLimited() && !inOwnStream(msg) {
 		size = stream.StoredSize(msg.Subject, msg.Header, len(msg.Data))
 		if !h.space.Take(accountID, size) {
-			ack, err := h.publisher.Repeat(msg)
+			ack, err := h.publisher.ConfirmRepeat(msg)
 			if errors.Is(err, publish.ErrStorageFull) {
 				err = errShare
 			}

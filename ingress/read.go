@@ -10,15 +10,15 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// limit counts the request against the rate limit and the account's daily bytes. It uses the
+// checkLimits counts the request against the rate limit and the account's daily bytes. It uses the
 // current time rather than the time at which the request began: the rate limit needs monotonic
 // times, and the request may have waited for the lease or for its body.
-func (h *handler) limit(d *delivery) *outcome {
+func (h *handler) checkLimits(d *delivery) *outcome {
 	length := d.r.ContentLength
 	if d.isRead {
 		length = int64(d.reading.read)
 	}
-	if refusal := h.admission.Limit(d.caller, length, time.Now()); refusal != nil {
+	if refusal := h.admission.CheckLimits(d.caller, length, time.Now()); refusal != nil {
 		return &outcome{refusal: refusal}
 	}
 	d.counted = true
@@ -34,7 +34,7 @@ func (h *handler) checkBody(d *delivery) *outcome {
 		return out
 	}
 	if d.notJSON {
-		return refused(webhook.JSONInvalid, 0)
+		return newRefusal(webhook.JSONInvalid, 0)
 	}
 	return nil
 }
@@ -59,9 +59,9 @@ func (h *handler) readWithID(d *delivery) *outcome {
 
 // checkID determines the delivery ID, and refuses the request if the ID is too long.
 func (h *handler) checkID(d *delivery) *outcome {
-	h.identify(d)
-	if d.tooLong() {
-		return refused(webhook.DeliveryIDInvalid, 0)
+	h.findDeliveryID(d)
+	if d.idTooLong() {
+		return newRefusal(webhook.DeliveryIDInvalid, 0)
 	}
 	return nil
 }
@@ -72,9 +72,9 @@ func (d *delivery) signsID() bool {
 	return s != nil && s.SignsDelivery()
 }
 
-// filter ends a request that does not match the node's filter. Such a request starts nothing,
+// checkFilter ends a request that does not match the node's filter. Such a request starts nothing,
 // leaves no record, and uses up no delivery ID.
-func (h *handler) filter(d *delivery) *outcome {
+func (h *handler) checkFilter(d *delivery) *outcome {
 	f := d.caller.Node.Filter
 	if f == nil {
 		return nil
@@ -127,9 +127,9 @@ func (h *handler) idInBody(d *delivery) bool {
 	return s != nil && s.DeliveryInBody() && d.firstHeader(h.firstIDHeaders) == ""
 }
 
-// identify determines the delivery ID, once. In order of precedence, it comes from the data that
-// the signature covers, the first headers, the sender's sources, and the other headers.
-func (h *handler) identify(d *delivery) {
+// findDeliveryID determines the delivery ID, once. In order of precedence, it comes from the data
+// that the signature covers, the first headers, the sender's sources, and the other headers.
+func (h *handler) findDeliveryID(d *delivery) {
 	if d.identified {
 		return
 	}
@@ -137,22 +137,22 @@ func (h *handler) identify(d *delivery) {
 	s := d.sender()
 	if s != nil && d.verified {
 		if signed := s.SignedDelivery(&d.request, d.verdict); signed.ID != "" {
-			d.id = admission.Delivery(signed)
+			d.id = admission.DeliveryID(signed)
 			return
 		}
 	}
 	d.id.ID = d.firstHeader(h.firstIDHeaders)
 	if s != nil && d.id.ID == "" {
-		d.id = admission.Delivery(s.Delivery(&d.request, d.verdict))
+		d.id = admission.DeliveryID(s.UnsignedDelivery(&d.request, d.verdict))
 	}
 	if d.id.ID == "" {
 		d.id.ID = d.firstHeader(h.otherIDHeaders)
 	}
 }
 
-// tooLong reports whether the delivery ID is too long. An ID from the sender's sources never is,
+// idTooLong reports whether the delivery ID is too long. An ID from the sender's sources never is,
 // because long ones are hashed.
-func (d *delivery) tooLong() bool { return len(d.id.ID) > execution.MaxDeliveryID }
+func (d *delivery) idTooLong() bool { return len(d.id.ID) > execution.MaxDeliveryID }
 
 // firstHeader returns the first non-empty value among the named headers. The names must be
 // canonical. Headers that hold a secret are skipped, because delivery IDs are recorded and shown.

@@ -103,14 +103,14 @@ func replace(text string, match func(at int) int) string {
 // is the prefix followed by at least atLeast characters of base64url.
 func matchToken(text string, at, atLeast int) (end int) {
 	for i := range len(registry.TokenPrefix) {
-		c, next := character(text, at)
+		c, next := decodeChar(text, at)
 		if c != registry.TokenPrefix[i] {
 			return 0
 		}
 		at = next
 	}
 	for n := 0; ; n++ {
-		c, next := character(text, at)
+		c, next := decodeChar(text, at)
 		if next == at || !isBase64URL(c) {
 			if n < atLeast {
 				return 0
@@ -129,7 +129,7 @@ const comparedEscaped = 64
 // none. Beyond comparedEscaped characters a mismatch only ends the match.
 func matchEscaped(text string, at int, secret string) (end int) {
 	for i := range len(secret) {
-		c, next := character(text, at)
+		c, next := decodeChar(text, at)
 		if next == at || (c != secret[i] && (c != '+' || secret[i] != ' ')) {
 			if i < comparedEscaped {
 				return 0
@@ -141,9 +141,9 @@ func matchEscaped(text string, at int, secret string) (end int) {
 	return at
 }
 
-// character decodes the character at a position, however often it is escaped, and returns the
+// decodeChar decodes the character at a position, however often it is escaped, and returns the
 // position of the next one.
-func character(text string, at int) (c byte, next int) {
+func decodeChar(text string, at int) (c byte, next int) {
 	if at >= len(text) {
 		return 0, at
 	}

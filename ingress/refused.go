@@ -17,7 +17,7 @@ func (h *handler) countRefusal(r *http.Request, e *event) {
 	}
 	workflowID := ""
 	if id, ok := strings.CutPrefix(r.URL.Path, webhookPath); ok && execution.ValidName(id) {
-		workflowID = h.admission.Known(id)
+		workflowID = h.admission.ExistingID(id)
 	}
 	h.refused.Count(workflowID, string(e.code), stream.RefusedRequest{
 		At:        e.start,

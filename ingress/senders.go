@@ -30,14 +30,14 @@ func (h *handler) answerHandshake(d *delivery) *outcome {
 		return nil
 	}
 	if !made.Verdict.OK() {
-		return h.unverified(d, made.Verdict, now)
+		return h.refuseUnverified(d, made.Verdict, now)
 	}
-	seen := report.Seen{HandshakeAt: now}
+	seen := report.SenderObservation{HandshakeAt: now}
 	if made.Secret != "" {
 		sealed, err := h.seal(d.caller, made.Secret)
 		if err != nil { // there is no key to encrypt it with
 			d.e.err = err
-			return refused(webhook.Unavailable, retryUnavailable)
+			return newRefusal(webhook.Unavailable, retryUnavailable)
 		}
 		seen.Captured = sealed
 	}
@@ -59,17 +59,17 @@ func (h *handler) verify(d *delivery) *outcome {
 	now := time.Now()
 	verdict := s.Verify(&d.request, now)
 	if !verdict.OK() {
-		return h.unverified(d, verdict, now)
+		return h.refuseUnverified(d, verdict, now)
 	}
 	d.verified, d.verdict = true, verdict
 	h.metrics.verified[s.Preset()].Inc()
 	return h.checkID(d)
 }
 
-// unverified refuses a request that could not be verified. Operators can see the reason; the client
-// cannot.
-func (h *handler) unverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
-	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), report.Seen{
+// refuseUnverified refuses a request that could not be verified. Operators can see the reason; the
+// client cannot.
+func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
+	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), report.SenderObservation{
 		RefusedAt: now,
 		Code:      string(v.Code),
 		Reason:    v.Reason,
@@ -82,7 +82,7 @@ func (h *handler) unverified(d *delivery, v sender.Verdict, now time.Time) *outc
 
 // countSenderDelivery counts a stored delivery of the node's sender.
 func (h *handler) countSenderDelivery(d *delivery) {
-	seen := report.Seen{Delivery: true, WithoutID: d.id.ID == ""}
+	seen := report.SenderObservation{Delivery: true, WithoutID: d.id.ID == ""}
 	if d.verified {
 		seen.VerifiedAt = d.e.start
 	}
@@ -96,9 +96,9 @@ const overloadStatus = http.StatusServiceUnavailable
 // 4xx.
 const retryInactive = time.Minute
 
-// forSender adapts a refusal to the node's sender: one that does not retry after a 4xx gets a 503
-// for a rate limit or an inactive workflow. s may be nil.
-func forSender(
+// adaptRefusal adapts a refusal to the node's sender: one that does not retry after a 4xx gets a
+// 503 for a rate limit or an inactive workflow. s may be nil.
+func adaptRefusal(
 	s *sender.Sender, p problem, refusal admission.Refusal,
 ) (problem, admission.Refusal) {
 	if s == nil || !s.GivesUpOn4xx() {

@@ -14,9 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// waited is the result of the execution that a response waited for, or the execution's state if the
-// response stopped waiting.
-type waited struct {
+// waitResult is the result of the execution that a response waited for, or the execution's state if
+// the response stopped waiting.
+type waitResult struct {
 	await.Result
 
 	raw  bool              // the output is the response body
@@ -32,16 +32,16 @@ func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outco
 		Place: d.place, HasOwn: d.pass.HasOwn,
 	})
 	if err != nil { // the connection is closed for good: nothing can be stored either
-		d.pass.Leave()
+		d.pass.Release()
 		d.e.err = err
-		return *refused(webhook.Unavailable, retryUnavailable)
+		return *newRefusal(webhook.Unavailable, retryUnavailable)
 	}
 	defer wait.End()
 	out := h.store(d, id)
 	if out.refusal != nil {
 		return out
 	}
-	got := &waited{
+	got := &waitResult{
 		Result: await.Result{Reason: await.Full, Status: execution.Queued},
 		raw:    a.Raw || out.answer != nil,
 	}
@@ -61,10 +61,10 @@ func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outco
 
 // wait waits for an execution to finish. Meanwhile the request occupies neither a slot among those
 // in flight nor the buffers of its body.
-func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *waited) {
+func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *waitResult) {
 	d.reading.release()
 	d.payload, d.request.Body = execution.Payload{}, nil
-	(&delivery{buffers: d.detach(), reading: reading{reserved: -1}}).release()
+	(&delivery{buffers: d.detach(), reading: bodyReservation{reserved: -1}}).release()
 	began := time.Now()
 	limit := d.e.start.Add(time.Duration(a.WaitSeconds) * time.Second)
 	// The server's deadline counts from the headers, and HTTP/2 resets a stream when it passes. If
@@ -83,7 +83,7 @@ func (h *handler) reserveOutput(d *delivery, bytes int) bool {
 	if !h.shares.enter(account, int64(bytes)) {
 		return false
 	}
-	d.reading = reading{h: h, accountID: account, reserved: int64(bytes)}
+	d.reading = bodyReservation{h: h, accountID: account, reserved: int64(bytes)}
 	return true
 }
 
@@ -97,7 +97,7 @@ func (h *handler) answerWaited(d *delivery, out outcome) {
 	case !w.Status.Final() || !w.raw:
 		h.answerEnd(d, out)
 	case w.Status != execution.Succeeded:
-		h.runFailed(d, out,
+		h.answerRunFailed(d, out,
 			"The request was accepted, and the run that it started has "+ending[w.Status]+".")
 	default:
 		h.answerOutput(d, out)
@@ -114,8 +114,8 @@ var ending = map[execution.Status]string{
 // isEmpty reports whether an execution's output is empty or null.
 func isEmpty(output []byte) bool { return len(output) == 0 || string(output) == "null" }
 
-// runFailed answers 502: there is no output to respond with.
-func (h *handler) runFailed(d *delivery, out outcome, detail string) {
+// answerRunFailed answers 502: there is no output to respond with.
+func (h *handler) answerRunFailed(d *delivery, out outcome, detail string) {
 	h.refuse(d.w, d.r, d.e, &admission.Refusal{
 		Code:        webhook.RunFailed,
 		ExecutionID: out.executionID,
@@ -152,7 +152,7 @@ func (h *handler) answerOutput(d *delivery, out outcome) {
 	response, err := readOutput(out.waited.Output, out.waited.form)
 	if err != nil {
 		d.e.err = err
-		h.runFailed(d, out,
+		h.answerRunFailed(d, out,
 			"The run has succeeded, but its output cannot be the answer: "+err.Error()+".")
 		return
 	}
@@ -176,7 +176,7 @@ func (h *handler) write(d *delivery, out outcome, status int, contentType []stri
 	if status != http.StatusNoContent && status != http.StatusNotModified {
 		header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
-	h.answerSoon(d.w, d.e)
+	h.extendWriteDeadline(d.w, d.e)
 	d.w.WriteHeader(status)
 	_, _ = d.w.Write(body)
 	d.e.status, d.e.executionID = status, out.executionID

@@ -56,8 +56,8 @@ const (
 	maxWorkflows   = 1_000_000
 )
 
-// within returns an error if the value of a flag is out of bounds.
-func within(flag string, value, least, most float64) error {
+// checkRange returns an error if the value of a flag is out of bounds.
+func checkRange(flag string, value, least, most float64) error {
 	if value < least || value > most {
 		return fmt.Errorf("--%s must be from %v to %v", flag, least, most)
 	}
@@ -66,21 +66,21 @@ func within(flag string, value, least, most float64) error {
 
 func (l *Load) validate() error {
 	return errors.Join(
-		within("connections", float64(l.Connections), 1, maxConnections),
-		within("body-bytes", float64(l.BodyBytes), minBody, maxBody))
+		checkRange("connections", float64(l.Connections), 1, maxConnections),
+		checkRange("body-bytes", float64(l.BodyBytes), minBody, maxBody))
 }
 
 func (c *Config) validate() error {
 	problems := []error{
 		c.Load.validate(),
-		within("rounds", float64(c.Rounds), 1, maxRounds),
-		within("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
-		within("open-rounds", float64(c.OpenRounds), 0, maxRounds),
-		within("open-burst", c.OpenBurst.Seconds(), 0.01, maxBurst.Seconds()),
-		within("workflows", float64(c.Workflows), 1, maxWorkflows),
+		checkRange("rounds", float64(c.Rounds), 1, maxRounds),
+		checkRange("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
+		checkRange("open-rounds", float64(c.OpenRounds), 0, maxRounds),
+		checkRange("open-burst", c.OpenBurst.Seconds(), 0.01, maxBurst.Seconds()),
+		checkRange("workflows", float64(c.Workflows), 1, maxWorkflows),
 	}
 	for _, rate := range c.OpenRate {
-		problems = append(problems, within("open-rate", rate, 1, maxRate))
+		problems = append(problems, checkRange("open-rate", rate, 1, maxRate))
 	}
 	for _, name := range c.Variants {
 		if strings.HasSuffix(name, otherSuffix) && c.Other == "" {
@@ -126,7 +126,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 	}()
 	//nolint:gosec // not a secret
-	s := &session{Config: c, place: at, random: rand.New(rand.NewPCG(c.Seed, 0))}
+	s := &session{Config: c, workspace: at, random: rand.New(rand.NewPCG(c.Seed, 0))}
 	_, _ = fmt.Fprintf(c.Out, "seed %d: %d connections, bodies of %d bytes, a delivery ID each\n",
 		c.Seed, c.Connections, c.BodyBytes)
 	if err := s.install(ctx); err != nil {
@@ -169,7 +169,7 @@ func Run(ctx context.Context, c Config) (err error) {
 // session is one call of Run.
 type session struct {
 	Config
-	*place
+	*workspace
 	random *rand.Rand
 	sent   uint64 // number of delivery IDs that were used
 }
@@ -308,7 +308,7 @@ func (s *session) turn(
 	if err != nil {
 		return turn{}, fmt.Errorf("%s: %w", target.name, err)
 	}
-	return t, target.empty(ctx)
+	return t, target.deleteBurst(ctx)
 }
 
 var errInterrupted = errors.New("interrupted: there is no table")

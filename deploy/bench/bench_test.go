@@ -19,7 +19,7 @@ import (
 // TestMain lets the test binary be each of the programs when it is started under the program's
 // name.
 func TestMain(m *testing.M) {
-	if BeProgram() {
+	if RunAsRole() {
 		return
 	}
 	os.Exit(m.Run())

@@ -128,10 +128,10 @@ func (g *generator) run(burst time.Duration, rate float64) (result, error) {
 	l.latencies = make([]time.Duration, 0, 1<<17)
 	if rate > 0 {
 		l.total, l.gap = int(rate*burst.Seconds()), time.Duration(float64(time.Second)/rate)
-		if err := g.tick(l.gap); err != nil {
+		if err := g.setTimer(l.gap); err != nil {
 			return l.result, err
 		}
-		defer func() { _ = g.tick(0) }()
+		defer func() { _ = g.setTimer(0) }()
 	}
 	if err := l.wake(); err != nil {
 		return l.result, err
@@ -147,7 +147,7 @@ func (g *generator) run(burst time.Duration, rate float64) (result, error) {
 		}
 		for _, event := range g.events[:max(n, 0)] {
 			if event.Fd < 0 {
-				err = errors.Join(g.tock(), l.wake())
+				err = errors.Join(g.readTimer(), l.wake())
 			} else {
 				err = l.read(g.connections[event.Fd])
 			}
@@ -231,7 +231,7 @@ func (l *load) read(c *connection) error {
 func (g *generator) send(c *connection) error {
 	*g.sent++
 	c.number = *g.sent
-	c.request.number(g.seed, c.number, g.workflows)
+	c.request.setDelivery(g.seed, c.number, g.workflows)
 	n, err := unix.Write(c.fd, c.request.text)
 	if err == nil && n < len(c.request.text) {
 		err = errors.New("the server does not read")
@@ -261,14 +261,14 @@ func (c *connection) read() (done, limited bool, err error) {
 	return true, limited, nil
 }
 
-// tick makes the timer wake the generator at an interval; 0 stops the timer.
-func (g *generator) tick(every time.Duration) error {
+// setTimer makes the timer wake the generator at an interval; 0 stops the timer.
+func (g *generator) setTimer(every time.Duration) error {
 	spec := unix.NsecToTimespec(every.Nanoseconds())
 	return unix.TimerfdSettime(g.timer, 0, &unix.ItimerSpec{Interval: spec, Value: spec}, nil)
 }
 
-// tock reads the timer's count.
-func (g *generator) tock() error {
+// readTimer reads the timer's count.
+func (g *generator) readTimer() error {
 	var count [8]byte
 	_, err := unix.Read(g.timer, count[:])
 	if errors.Is(err, unix.EAGAIN) {

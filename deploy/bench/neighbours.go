@@ -23,12 +23,12 @@ type Neighbours struct {
 func (c *Neighbours) validate() error {
 	return errors.Join(
 		c.Load.validate(),
-		within("rounds", float64(c.Rounds), 1, maxRounds),
-		within("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
-		within("workflows", float64(c.Workflows), 1, 1000),
-		within("rate", c.Rate, 0.1, maxRate/float64(c.Workflows)),
-		within("limit", float64(c.Limit), 1, maxRate),
-		within("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
+		checkRange("rounds", float64(c.Rounds), 1, maxRounds),
+		checkRange("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
+		checkRange("workflows", float64(c.Workflows), 1, 1000),
+		checkRange("rate", c.Rate, 0.1, maxRate/float64(c.Workflows)),
+		checkRange("limit", float64(c.Limit), 1, maxRate),
+		checkRange("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
 }
 
 // besideFlood is a turn of the calm workflows, with the flood's results meanwhile.
@@ -126,7 +126,7 @@ func (n *neighbours) turn(ctx context.Context, flood bool) (t besideFlood, err e
 	if err := errors.Join(err, flooding()); err != nil {
 		return t, err
 	}
-	return t, errors.Join(n.settle(ctx), n.empty(ctx))
+	return t, errors.Join(n.settle(ctx), n.deleteBurst(ctx))
 }
 
 func (c *Neighbours) write(alone []turn, beside []besideFlood) {
@@ -151,9 +151,9 @@ func (c *Neighbours) write(alone []turn, beside []besideFlood) {
 			}
 			_, _ = fmt.Fprintln(w)
 		}
-		row("alone", func(q float64) quartiles { return quartilesOf(each(alone, latency(q))) })
+		row("alone", func(q float64) quartiles { return quartilesOf(valuesOf(alone, latency(q))) })
 		row("beside the flood", func(q float64) quartiles {
-			return quartilesOf(each(besides, latency(q)))
+			return quartilesOf(valuesOf(besides, latency(q)))
 		})
 		row("ratio, round by round", func(q float64) quartiles {
 			return paired(besides, alone, latency(q))

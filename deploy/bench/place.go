@@ -9,20 +9,20 @@ import (
 	"github.com/hookstart/hookstart/shared/terminal"
 )
 
-// place holds the processes of a measurement and the folder of their data.
-type place struct {
+// workspace holds the processes of a measurement and the folder of their data.
+type workspace struct {
 	folder  string
 	line    *terminal.Line
 	systems []*system
 }
 
-func newPlace(out io.Writer) (*place, error) {
+func newPlace(out io.Writer) (*workspace, error) {
 	folder, err := os.MkdirTemp("", "hookstart-bench-")
-	return &place{folder: folder, line: terminal.NewLine(out)}, err
+	return &workspace{folder: folder, line: terminal.NewLine(out)}, err
 }
 
 // start starts a system. close ends its processes, also after an error.
-func (p *place) start(ctx context.Context, install installer, b *builder) (*system, error) {
+func (p *workspace) start(ctx context.Context, install installer, b *builder) (*system, error) {
 	p.line.Show("starting %s", b.name)
 	installed, err := install(ctx, b)
 	if installed != nil {
@@ -35,14 +35,14 @@ func (p *place) start(ctx context.Context, install installer, b *builder) (*syst
 }
 
 // close ends the processes and deletes their data.
-func (p *place) close() error {
+func (p *workspace) close() error {
 	p.line.Done()
 	p.endAll()
 	return os.RemoveAll(p.folder)
 }
 
 // endAll ends the processes.
-func (p *place) endAll() {
+func (p *workspace) endAll() {
 	for _, system := range p.systems {
 		system.close()
 	}

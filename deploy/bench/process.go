@@ -47,13 +47,13 @@ type announcement struct {
 	OpsAddr string `json:"ops_addr"`
 }
 
-// isReady returns the message of that line for a service.
-func isReady(service string) string { return service + " is ready" }
+// readyMessage returns the message of that line for a service.
+func readyMessage(service string) string { return service + " is ready" }
 
 // awaitReady waits until the service in the process has written its announcement.
 func (p *process) awaitReady(ctx context.Context, service string) (found announcement, err error) {
 	err = p.awaitLine(ctx, func(line string) bool {
-		return json.Unmarshal([]byte(line), &found) == nil && found.Message == isReady(service)
+		return json.Unmarshal([]byte(line), &found) == nil && found.Message == readyMessage(service)
 	})
 	if found.OpsAddr != "" {
 		p.opsAddr = found.OpsAddr
@@ -111,7 +111,7 @@ func (b *builder) start(role string, args ...string) (*process, error) {
 	cmd := exec.Command(filepath.Join(b.bin, role), args...)
 	if b.bin == "" || strings.HasPrefix(role, ownPrefix) {
 		var err error
-		if cmd, err = child.Self(role, args...); err != nil {
+		if cmd, err = child.SelfCommand(role, args...); err != nil {
 			return nil, err
 		}
 	}

@@ -37,9 +37,9 @@ const quarters = 4
 func (c *Recording) validate() error {
 	problems := []error{
 		c.Load.validate(),
-		within("rate", c.Rate, 1, maxRate),
-		within("duration", c.Duration.Seconds(), 0.01, maxDuration.Seconds()),
-		within("sample", float64(c.Sample), 1, max(1, c.Rate*c.Duration.Seconds()/quarters)),
+		checkRange("rate", c.Rate, 1, maxRate),
+		checkRange("duration", c.Duration.Seconds(), 0.01, maxDuration.Seconds()),
+		checkRange("sample", float64(c.Sample), 1, max(1, c.Rate*c.Duration.Seconds()/quarters)),
 	}
 	for _, name := range c.Databases {
 		if name != sqlite && name != postgres {
@@ -111,7 +111,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	if _, err := g.run(min(warmUp, c.Duration), c.Rate); err != nil {
 		return err
 	}
-	if err := errors.Join(s.settle(ctx), s.empty(ctx)); err != nil {
+	if err := errors.Join(s.settle(ctx), s.deleteBurst(ctx)); err != nil {
 		return err
 	}
 

@@ -29,9 +29,9 @@ type Remembered struct {
 
 func (c *Remembered) validate() error {
 	return errors.Join(
-		within("messages", float64(c.Messages), 1, 10_000_000),
-		within("body-bytes", float64(c.BodyBytes), minBody, maxBody),
-		within("restarts", float64(c.Restarts), 1, maxRounds))
+		checkRange("messages", float64(c.Messages), 1, 10_000_000),
+		checkRange("body-bytes", float64(c.BodyBytes), minBody, maxBody),
+		checkRange("restarts", float64(c.Restarts), 1, maxRounds))
 }
 
 // kept is the measurement of a server that holds the messages.

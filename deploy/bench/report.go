@@ -32,8 +32,8 @@ func (q quartiles) format(verb string) string {
 	return fmt.Sprintf(verb+" ("+verb+"–"+verb+")", q.median, q.low, q.high)
 }
 
-// each returns one number of every turn.
-func each(turns []turn, number func(turn) float64) []float64 {
+// valuesOf returns one number of every turn.
+func valuesOf(turns []turn, number func(turn) float64) []float64 {
 	values := make([]float64, len(turns))
 	for i, t := range turns {
 		values[i] = number(t)
@@ -83,7 +83,7 @@ func writeClosed(out io.Writer, names []string, turns map[string][]turn) {
 			for _, name := range names {
 				t := turns[name]
 				part := func(cpu func(usage) time.Duration) string {
-					each := quartilesOf(each(t, func(t turn) float64 {
+					each := quartilesOf(valuesOf(t, func(t turn) float64 {
 						return cpu(t.cpu).Seconds() / float64(t.count) * 1e6
 					}))
 					if each.median == 0 {
@@ -95,12 +95,12 @@ func writeClosed(out io.Writer, names []string, turns map[string][]turn) {
 					return u.nats
 				}), part(func(u usage) time.Duration { return u.executor })
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t%s\n", name,
-					quartilesOf(each(t, turn.perSecond)).format("%.0f"),
-					quartilesOf(each(t, func(t turn) float64 {
+					quartilesOf(valuesOf(t, turn.perSecond)).format("%.0f"),
+					quartilesOf(valuesOf(t, func(t turn) float64 {
 						return t.cpuPerThousand() * 1000
 					})).format("%.0f"), nats, executor,
-					quartilesOf(each(t, latency(0.5))).median,
-					quartilesOf(each(t, latency(0.99))).median,
+					quartilesOf(valuesOf(t, latency(0.5))).median,
+					quartilesOf(valuesOf(t, latency(0.99))).median,
 					paired(t, turns[bare], turn.perSecond).format("%.2f"),
 					paired(t, turns[bare], turn.cpuPerThousand).format("%.2f"))
 			}
@@ -120,15 +120,15 @@ func writeOpen(out io.Writer, names []string, turns map[string][]turn, rate floa
 			for _, name := range names {
 				t := turns[name]
 				recorded := "-"
-				if lag := quartilesOf(each(t, func(t turn) float64 {
+				if lag := quartilesOf(valuesOf(t, func(t turn) float64 {
 					return float64(t.lag) / float64(time.Millisecond)
 				})); lag.median > 1 {
 					recorded = lag.format("%.0f")
 				}
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name,
-					quartilesOf(each(t, latency(0.5))).format("%.2f"),
-					quartilesOf(each(t, latency(0.99))).format("%.2f"),
-					quartilesOf(each(t, latency(0.999))).format("%.2f"),
+					quartilesOf(valuesOf(t, latency(0.5))).format("%.2f"),
+					quartilesOf(valuesOf(t, latency(0.99))).format("%.2f"),
+					quartilesOf(valuesOf(t, latency(0.999))).format("%.2f"),
 					paired(t, turns[bare], latency(0.99)).format("%.2f"),
 					paired(t, turns[bare], latency(0.999)).format("%.2f"), recorded)
 			}

@@ -60,9 +60,9 @@ func newRequest(to target, bodyBytes int) request {
 	}
 }
 
-// number makes the request a new delivery to one of the workflows. Successive numbers go to distant
-// workflows, because neighbours may share a line of the processor's cache.
-func (r request) number(seed, n, workflows uint64) {
+// setDelivery makes the request a new delivery to one of the workflows. Successive numbers go to
+// distant workflows, because neighbours may share a line of the processor's cache.
+func (r request) setDelivery(seed, n, workflows uint64) {
 	const stride = 7_368_787 // a prime: every workflow has its turn
 	fillDeliveryID(r.id, seed, n)
 	if r.signed != nil { // one workflow has a sender

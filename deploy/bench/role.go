@@ -38,9 +38,9 @@ const (
 	roleLocal    = "hookstart-local"
 )
 
-// BeProgram makes this process act as the program under whose name it was started, and reports
+// RunAsRole makes this process act as the program under whose name it was started, and reports
 // whether it was started under such a name. main calls it before Run.
-func BeProgram() bool {
+func RunAsRole() bool {
 	// The bench's own programs have Go's default settings, as a simple program would.
 	own := func(run func(context.Context) error) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -81,7 +81,7 @@ const tracedEnv = "BENCH_TRACED"
 
 // announce logs that one of the bench's own programs is ready.
 func announce(ctx context.Context, role, addr string) error {
-	ready := announcement{Message: isReady(role), Addr: addr}
+	ready := announcement{Message: readyMessage(role), Addr: addr}
 	if os.Getenv(tracedEnv) != "" {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {

@@ -32,10 +32,10 @@ type Scale struct {
 func (c *Scale) validate() error {
 	return errors.Join(
 		c.Load.validate(),
-		within("connections", float64(c.Connections), servers, maxConnections),
-		within("rounds", float64(c.Rounds), 1, maxRounds),
-		within("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
-		within("cpu", c.CPU, 0, 16))
+		checkRange("connections", float64(c.Connections), servers, maxConnections),
+		checkRange("rounds", float64(c.Rounds), 1, maxRounds),
+		checkRange("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
+		checkRange("cpu", c.CPU, 0, 16))
 }
 
 // servers is the number of NATS servers of a cluster, and of the queues with a stream of their own.

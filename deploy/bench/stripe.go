@@ -62,7 +62,7 @@ func newStripeRequest(to target, bodyBytes int) request {
 func installStripe(ctx context.Context, b *builder) (*system, error) {
 	own := *b
 	own.secretsKey = b.dir("secrets") + "-key"
-	if err := os.WriteFile(own.secretsKey, []byte(seal.NewLine()+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(own.secretsKey, []byte(seal.NewKeyLine()+"\n"), 0o600); err != nil {
 		return nil, err
 	}
 	return installIngress(ctx, &own)

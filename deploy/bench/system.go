@@ -400,9 +400,9 @@ func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 	return waiting, nil
 }
 
-// empty deletes what a burst has left on the disk, so that all turns begin alike. The server still
-// remembers the delivery IDs.
-func (s *system) empty(ctx context.Context) error {
+// deleteBurst deletes what a burst has left on the disk, so that all turns begin alike. The server
+// still remembers the delivery IDs.
+func (s *system) deleteBurst(ctx context.Context) error {
 	for _, p := range s.processes {
 		if err := os.Truncate(p.log, 0); err != nil {
 			return err

@@ -30,9 +30,9 @@ const maxTrace = 30 * time.Second
 func (c *Tail) validate() error {
 	problems := []error{
 		c.Load.validate(),
-		within("rate", c.Rate, 1, maxRate),
-		within("duration", c.Duration.Seconds(), 0.1, maxTrace.Seconds()),
-		within("slowest", c.Slowest, 0.01, 50),
+		checkRange("rate", c.Rate, 1, maxRate),
+		checkRange("duration", c.Duration.Seconds(), 0.1, maxTrace.Seconds()),
+		checkRange("slowest", c.Slowest, 0.01, 50),
 	}
 	for _, name := range c.Variants {
 		if variants[name].install == nil {

@@ -161,10 +161,10 @@ func (t *timeline) transition(e trace.Event, at int64) {
 		t.goroutines[id] = g
 	}
 	if g.name == "" || isWrapper(g.name) {
-		if name := beginning(change.Stack); name != "" {
+		if name := outermostFunc(change.Stack); name != "" {
 			g.name = name
 		} else if e.Goroutine() == id {
-			g.name = beginning(e.Stack())
+			g.name = outermostFunc(e.Stack())
 		}
 	}
 	if n := len(g.spans); n > 0 && g.spans[n-1].to == 0 {
@@ -187,9 +187,9 @@ func (t *timeline) transition(e trace.Event, at int64) {
 	g.spans = append(g.spans, s)
 }
 
-// beginning returns the outermost function of a stack that is no wrapper, or the one on the way of
-// messages that is in it.
-func beginning(stack trace.Stack) (name string) {
+// outermostFunc returns the outermost function of a stack that is no wrapper, or the one on the way
+// of messages that is in it.
+func outermostFunc(stack trace.Stack) (name string) {
 	for frame := range stack.Frames() {
 		short := frame.Func[strings.LastIndexByte(frame.Func, '/')+1:]
 		if onTheWay[short] != "" {
@@ -278,7 +278,7 @@ func (t *timeline) explain(to shares, from, end int64) {
 		state state
 		does  string
 	}{{ready, " waits to run"}, {calls, " is in a system call"}, {runs, " runs"}} {
-		for _, g := range t.way() {
+		for _, g := range t.messageGoroutines() {
 			for _, s := range g.within(from, end) {
 				if s.state == wanted.state {
 					all = append(all, doing{onTheWay[g.name] + wanted.does, s})
@@ -303,8 +303,8 @@ func (t *timeline) explain(to shares, from, end int64) {
 	}
 }
 
-// way returns the goroutines on the way of messages.
-func (t *timeline) way() (all []*goroutine) {
+// messageGoroutines returns the goroutines on the way of messages.
+func (t *timeline) messageGoroutines() (all []*goroutine) {
 	for _, g := range t.goroutines {
 		if onTheWay[g.name] != "" {
 			all = append(all, g)

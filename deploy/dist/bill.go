@@ -62,10 +62,10 @@ const unasserted = "NOASSERTION"
 
 var notInID = regexp.MustCompile(`[^A-Za-z0-9.]+`) //nolint:gochecknoglobals // a constant
 
-// bill writes the bill of materials of a file of the release next to it. The bill lists the file,
-// the programs in it, Go's standard library, and every module that the linker has noted in a
+// writeSBOM writes the bill of materials of a file of the release next to it. The bill lists the
+// file, the programs in it, Go's standard library, and every module that the linker has noted in a
 // program.
-func (r *Release) bill(name string, content []byte, binaries []string) error {
+func (r *Release) writeSBOM(name string, content []byte, binaries []string) error {
 	document := spdxDocument{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
 		Namespace: "https://github.com/hookstart/hookstart/spdx/" + name + "-" + sum(content),

@@ -8,9 +8,9 @@ import (
 //nolint:gochecknoglobals // a constant
 var chartVersions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 
-// chart packs the chart for Helm with the version of the release. It does what helm package does,
-// except that it sets the times.
-func (r *Release) chart(shipped *tree) error {
+// packChart packs the chart for Helm with the version of the release. It does what helm package
+// does, except that it sets the times.
+func (r *Release) packChart(shipped *tree) error {
 	files := shipped.under("deploy/dist/chart/hookstart")
 	if len(files) == 0 {
 		return fmt.Errorf("there is no chart in %s", r.Root)
@@ -37,7 +37,7 @@ func (r *Release) chart(shipped *tree) error {
 	if err := r.write(name, content); err != nil {
 		return err
 	}
-	return r.bill(name, content, nil)
+	return r.writeSBOM(name, content, nil)
 }
 
 // chartManifests returns the names of the files of deploy that the chart carries.

@@ -142,7 +142,7 @@ const keyMaker = "github.com/nats-io/nkeys/nk"
 // Compile compiles all programs for a platform. The bytes depend on the version of Go, too; every
 // program prints it with --version.
 func (r *Release) Compile(ctx context.Context, p Platform) error {
-	folder, err := filepath.Abs(filepath.Join(r.compiled(), p.String()))
+	folder, err := filepath.Abs(filepath.Join(r.binDir(), p.String()))
 	if err != nil {
 		return err
 	}
@@ -169,11 +169,11 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 	return nil
 }
 
-// compiled returns the folder to which Compile writes.
-func (r *Release) compiled() string { return filepath.Join(r.Out, ".bin") }
+// binDir returns the folder to which Compile writes.
+func (r *Release) binDir() string { return filepath.Join(r.Out, ".bin") }
 
 // Clean deletes the programs that Compile has made. Pack is done with them.
-func (r *Release) Clean() error { return os.RemoveAll(r.compiled()) }
+func (r *Release) Clean() error { return os.RemoveAll(r.binDir()) }
 
 // Pack makes everything from the programs in Binaries, and SHA256SUMS last.
 func (r *Release) Pack(ctx context.Context) error {
@@ -207,10 +207,10 @@ func (r *Release) Pack(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.chart(shipped); err != nil {
+	if err := r.packChart(shipped); err != nil {
 		return err
 	}
-	return r.sums()
+	return r.writeChecksums()
 }
 
 // generate runs the programs to make the manual pages and the completions for shells.
@@ -254,8 +254,8 @@ func manualPath(program string) string {
 	return "man/man8/" + program + ".8"
 }
 
-// sums writes the checksums of all files of the release, in the format of sha256sum.
-func (r *Release) sums() error {
+// writeChecksums writes the checksums of all files of the release, in the format of sha256sum.
+func (r *Release) writeChecksums() error {
 	entries, err := os.ReadDir(r.Out)
 	if err != nil {
 		return err

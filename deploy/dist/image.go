@@ -92,10 +92,10 @@ type (
 	}
 )
 
-// authorities returns the certificate authorities that Mozilla trusts, without the ones that are
+// caCertificates returns the certificate authorities that Mozilla trusts, without the ones that are
 // trusted for old certificates only. They are the same on every machine, unlike the authorities of
 // the system.
-func authorities() []byte {
+func caCertificates() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
@@ -121,7 +121,7 @@ func (r *Release) images(p Platform) error {
 		if err := r.write(archive, content); err != nil {
 			return err
 		}
-		if err := r.bill(archive, content, []string{binary}); err != nil {
+		if err := r.writeSBOM(archive, content, []string{binary}); err != nil {
 			return err
 		}
 	}
@@ -134,7 +134,7 @@ func (r *Release) image(p Platform, name, binary string, about Image) ([]byte, e
 		return nil, err
 	}
 	files := []file{
-		{"etc/ssl/certs/ca-certificates.crt", 0o644, authorities()}, {name, 0o755, program},
+		{"etc/ssl/certs/ca-certificates.crt", 0o644, caCertificates()}, {name, 0o755, program},
 	}
 	if about.Data {
 		files = append(files, file{"data/", 0o700, nil})

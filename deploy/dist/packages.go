@@ -206,7 +206,7 @@ func (r *Release) pack(
 		if err := r.write(file, content); err != nil {
 			return err
 		}
-		if err := r.bill(file, content, binaries); err != nil {
+		if err := r.writeSBOM(file, content, binaries); err != nil {
 			return err
 		}
 	}

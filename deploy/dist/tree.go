@@ -115,7 +115,7 @@ func (r *Release) archive(p Platform, shipped, made *tree) error {
 	if err := r.write(name+".tar.gz", content); err != nil {
 		return err
 	}
-	return r.bill(name+".tar.gz", content, binaries)
+	return r.writeSBOM(name+".tar.gz", content, binaries)
 }
 
 // tarball returns a compressed archive with the files below prefix, which belong to root and have

@@ -361,7 +361,7 @@ func TestRestoreNeedsTheKey(t *testing.T) {
 		}
 		return path
 	}
-	line := seal.NewLine()
+	line := seal.NewKeyLine()
 	id, _, _ := strings.Cut(line, ":")
 	from := install(t, 1, "--secrets-key-file="+keyFile(line))
 	path := makeWorkflow(t, from.client, "orders")
@@ -374,7 +374,7 @@ func TestRestoreNeedsTheKey(t *testing.T) {
 		!strings.Contains(output, "can be restored") || !strings.Contains(output, id) {
 		t.Errorf("%v\n%s", err, output)
 	}
-	for _, flags := range [][]string{nil, {"--secrets-key-file=" + keyFile(seal.NewLine())}} {
+	for _, flags := range [][]string{nil, {"--secrets-key-file=" + keyFile(seal.NewKeyLine())}} {
 		to := install(t, 1, flags...)
 		output, err := to.admin(t, bin, "restore", file)
 		if err == nil || !strings.Contains(output, "executor") ||
@@ -391,7 +391,7 @@ func TestRestoreNeedsTheKey(t *testing.T) {
 			t.Errorf("%v\n%s", err, output)
 		}
 	}
-	to := install(t, 1, "--secrets-key-file="+keyFile(seal.NewLine()+"\n"+line))
+	to := install(t, 1, "--secrets-key-file="+keyFile(seal.NewKeyLine()+"\n"+line))
 	if output, err := to.admin(t, bin, "restore", file); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}

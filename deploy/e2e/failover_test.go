@@ -65,7 +65,7 @@ func TestDatabaseFailsOver(t *testing.T) {
 	stopSending := run.send(t, url, perSecond)
 	var took []time.Duration
 	for range rounds {
-		check(t, pair.Follow(t.Context()))
+		check(t, pair.StartStandby(t.Context()))
 		pause(t, lag/2) // some is on both databases
 		check(t, pair.CutOff())
 		pause(t, lag) // and some on one only

@@ -44,7 +44,7 @@ func TestKeyFileThatOpensNothing(t *testing.T) {
 		return "--secrets-key-file=" + path
 	}
 	id := func(line string) string { name, _, _ := strings.Cut(line, ":"); return name }
-	first, second := seal.NewLine(), seal.NewLine()
+	first, second := seal.NewKeyLine(), seal.NewKeyLine()
 	server, database := natstest.Start(t), "sqlite:"+filepath.Join(t.TempDir(), "executions.db")
 	set := func(i *installation, workflow string) string {
 		path := makeWorkflow(t, i.client, workflow)
@@ -66,7 +66,7 @@ func TestKeyFileThatOpensNothing(t *testing.T) {
 		"--database-url=" + database, "--admin-token=" + adminToken,
 	}
 	for name, args := range map[string][]string{"executor": executor, "ingress": executor[:3]} {
-		said := ends(t, name, slices.Concat(args, []string{keyFile(seal.NewLine())})...)
+		said := ends(t, name, slices.Concat(args, []string{keyFile(seal.NewKeyLine())})...)
 		if !strings.Contains(said,
 			"--secrets-key-file opens nothing of what is sealed: that needs the key "+id(first)) {
 			t.Errorf("%s: %s", name, said)

@@ -59,11 +59,11 @@ func TestNodeFollowsItsQueue(t *testing.T) {
 		}
 	}
 	begin()
-	ingress.MoveIn(t, "ordered")
+	ingress.MoveToOwnStream(t, "ordered")
 	begin()
 	await(all)
 	begin()
-	ingress.MoveOut(t, "ordered")
+	ingress.MoveToSharedStream(t, "ordered")
 	begin()
 	await(all)
 	ingress.DeleteOwn(t, "ordered") // with the reports of what ran there

@@ -399,7 +399,7 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	js, way := jetStream(t, server.URL()), server.Link(t)
+	js, way := jetStream(t, server.URL()), server.NewLink(t)
 	command := slowRunnerAt(way.URL())
 	program := childtest.Launch(t, command)
 	if _, err := requests.NextMsg(30 * time.Second); err != nil {

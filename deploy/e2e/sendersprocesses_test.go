@@ -17,7 +17,7 @@ import (
 func secretsKey(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secrets-key")
-	if err := os.WriteFile(file, []byte(seal.NewLine()+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(seal.NewKeyLine()+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return "--secrets-key-file=" + file

@@ -33,7 +33,7 @@ func prepareSecretsKey(c Config) (path string, err error) {
 	path = filepath.Join(c.DataDir, "secrets.key")
 	_, err = os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = durable.WriteFile(path, []byte(seal.NewLine()+"\n"), 0o600)
+		err = durable.WriteFile(path, []byte(seal.NewKeyLine()+"\n"), 0o600)
 	}
 	if err != nil {
 		return "", folderError(c.DataDir, err)

@@ -112,7 +112,7 @@ func Run(ctx context.Context, c Config) error {
 			started = func() { log.SetLevel(level) }
 		}
 	}
-	forExecutor, forIngress, err := c.services()
+	forExecutor, forIngress, err := c.serviceConfigs()
 	if err != nil {
 		return err
 	}
@@ -205,8 +205,8 @@ func (l *local) listen(ctx context.Context) (err error) {
 func (l *local) describe(adminToken string) {
 	c := &l.config
 	l.started = Started{
-		IngressURL:     reachable(l.ingress.Listener.Addr(), c.TLSCert),
-		ExecutorURL:    reachable(l.executor.Listener.Addr(), c.ExecutorTLSCert),
+		IngressURL:     localURL(l.ingress.Listener.Addr(), c.TLSCert),
+		ExecutorURL:    localURL(l.executor.Listener.Addr(), c.ExecutorTLSCert),
 		NATSURL:        l.server.ClientURL(),
 		OpsURL:         "http://" + l.opsAddr,
 		AdminToken:     adminToken,
@@ -283,9 +283,9 @@ func (l *local) startDemo(ctx context.Context) (err error) {
 	return nil
 }
 
-// reachable returns the URL under which this machine reaches a listener. A listener with a
+// localURL returns the URL under which this machine reaches a listener. A listener with a
 // certificate speaks TLS.
-func reachable(addr net.Addr, certFile string) string {
+func localURL(addr net.Addr, certFile string) string {
 	scheme := "http://"
 	if certFile != "" {
 		scheme = "https://"

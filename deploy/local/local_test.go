@@ -141,7 +141,7 @@ func TestOneLineSaysWhatIsWrong(t *testing.T) {
 				"--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
 				"--data-dir=" + t.TempDir(), "--log-level=error",
 			}, c.args...)
-			cmd, err := child.Self(role, args...)
+			cmd, err := child.SelfCommand(role, args...)
 			if err != nil {
 				t.Fatal(err)
 			}

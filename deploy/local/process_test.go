@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // launch starts hookstart-local with these flags only, on ports of its own choice.
 func launch(t *testing.T, args ...string) *childtest.Process {
 	t.Helper()
-	cmd, err := child.Self(role, append([]string{
+	cmd, err := child.SelfCommand(role, append([]string{
 		"--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0",
 		"--ops-addr=127.0.0.1:0",
 	}, args...)...)

@@ -15,13 +15,15 @@ import (
 // seldom shared by customers with plans.
 const largestPlan = "ultra"
 
-// services returns the configurations of the two services. A flag of this program sets the flag of
-// the same name of a service; the others have the services' defaults.
-func (c *Config) services() (forExecutor executor.Config, forIngress ingress.Config, err error) {
+// serviceConfigs returns the configurations of the two services. A flag of this program sets the
+// flag of the same name of a service; the others have the services' defaults.
+func (c *Config) serviceConfigs() (
+	forExecutor executor.Config, forIngress ingress.Config, err error,
+) {
 	if err := errors.Join(program.Parse(&forExecutor), program.Parse(&forIngress)); err != nil {
 		return forExecutor, forIngress, err
 	}
-	if err := tlsfiles.Flags(c.ExecutorTLSCert, c.ExecutorTLSKey); err != nil {
+	if err := tlsfiles.CheckFlags(c.ExecutorTLSCert, c.ExecutorTLSKey); err != nil {
 		return forExecutor, forIngress,
 			errors.New("--executor-tls-cert and --executor-tls-key go together")
 	}

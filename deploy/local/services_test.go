@@ -64,7 +64,7 @@ func TestServicesHaveTheFlagsOfThisProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, i, err := c.services()
+	e, i, err := c.serviceConfigs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +75,11 @@ func TestServicesHaveTheFlagsOfThisProgram(t *testing.T) {
 		t.Errorf("%+v\n%+v", e, i)
 	}
 	c.ExecutorTLSKey = ""
-	if _, _, err := c.services(); err == nil {
+	if _, _, err := c.serviceConfigs(); err == nil {
 		t.Error("a certificate without a key")
 	}
 	c = Config{Plans: "/plans.json"}
-	if e, _, err := c.services(); err != nil || e.DefaultPlan != "" {
+	if e, _, err := c.serviceConfigs(); err != nil || e.DefaultPlan != "" {
 		t.Errorf("%q, %v: a catalog of one's own need not have our plan", e.DefaultPlan, err)
 	}
 }

@@ -56,13 +56,13 @@ func (m *machine) cut() error {
 		return nil
 	}
 	// The killed process ends only when its call into the file system has an answer.
-	m.disk.Cut(func() { _ = m.process.Signal(os.Kill) })
+	m.disk.CutPower(func() { _ = m.process.Signal(os.Kill) })
 	<-m.process.Exited()
 	m.process = nil
 	if err := m.mounted.Unmount(); err != nil {
 		return err
 	}
-	m.disk.Restore(m.luck)
+	m.disk.PowerOn(m.luck)
 	return nil
 }
 

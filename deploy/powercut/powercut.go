@@ -107,11 +107,11 @@ func Run(ctx context.Context, c Config) (err error) {
 		_, _ = fmt.Fprintln(c.Out, "the logs are in", folder)
 	}()
 	_, _ = fmt.Fprintf(c.Out, "seed %d, model %s, %d cuts in each mode\n", c.Seed, c.Model, c.Cuts)
-	always, err := c.mode(ctx, filepath.Join(folder, "always"), true)
+	always, err := c.runMode(ctx, filepath.Join(folder, "always"), true)
 	if err != nil {
 		return fmt.Errorf("--sync-always, after %d cuts: %w", always.Cuts, err)
 	}
-	control, err := c.mode(ctx, filepath.Join(folder, "default"), false)
+	control, err := c.runMode(ctx, filepath.Join(folder, "default"), false)
 	if err != nil {
 		return fmt.Errorf("default sync, after %d cuts: %w", control.Cuts, err)
 	}
@@ -157,8 +157,8 @@ func writeTable(out io.Writer, results ...Result) {
 	}
 }
 
-// mode runs all cuts of one mode, on as many disks as that takes.
-func (c Config) mode(ctx context.Context, folder string, syncAlways bool) (r Result, err error) {
+// runMode runs all cuts of one mode, on as many disks as that takes.
+func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r Result, err error) {
 	r.Mode = "default sync"
 	if syncAlways {
 		r.Mode = "--sync-always"
@@ -203,7 +203,7 @@ type lifetime struct {
 // run cuts the power the given number of times, and checks after each cut what is left.
 func (l *lifetime) run(ctx context.Context, cuts int) error {
 	for n := range cuts {
-		if err := l.on(ctx, n > 0); err != nil {
+		if err := l.powerOn(ctx, n > 0); err != nil {
 			return err
 		}
 		if err := l.load(ctx, n); err != nil {
@@ -221,11 +221,11 @@ func (l *lifetime) run(ctx context.Context, cuts int) error {
 			}
 		}
 	}
-	if err := l.on(ctx, true); err != nil {
+	if err := l.powerOn(ctx, true); err != nil {
 		return err
 	}
 	if !l.NoEnds {
-		if err := l.awaitEnds(ctx); err != nil {
+		if err := l.awaitExecutions(ctx); err != nil {
 			return err
 		}
 	}
@@ -235,8 +235,8 @@ func (l *lifetime) run(ctx context.Context, cuts int) error {
 	return nil
 }
 
-// on turns the machine on. After a cut (again) it checks what is there.
-func (l *lifetime) on(ctx context.Context, again bool) (err error) {
+// powerOn turns the machine on. After a cut (again) it checks what is there.
+func (l *lifetime) powerOn(ctx context.Context, again bool) (err error) {
 	if err = l.boot(ctx); err != nil {
 		return err
 	}
@@ -357,8 +357,8 @@ func (l *lifetime) repeat(ctx context.Context) error {
 	return nil
 }
 
-// awaitEnds waits until every execution has ended, and counts the others as stuck.
-func (l *lifetime) awaitEnds(ctx context.Context) error {
+// awaitExecutions waits until every execution has ended, and counts the others as stuck.
+func (l *lifetime) awaitExecutions(ctx context.Context) error {
 	open := func(records map[string]record) (n int) {
 		for _, r := range records {
 			if !r.status.Final() {

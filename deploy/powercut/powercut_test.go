@@ -36,7 +36,7 @@ func TestPowerCuts(t *testing.T) {
 			Cuts: 2, Seed: rand.Uint64(), Model: string(disk.Ordered), CutsPerDisk: 2, NoEnds: true,
 			worst: !syncAlways, Verbose: true, Out: t.Output(),
 		}
-		r, err := c.mode(t.Context(), t.TempDir(), syncAlways)
+		r, err := c.runMode(t.Context(), t.TempDir(), syncAlways)
 		if err != nil {
 			t.Fatalf("seed %d: %+v: %v", c.Seed, r, err)
 		}

@@ -55,7 +55,7 @@ func launch(dataDir, log, token string, syncAlways bool) (*process, error) {
 	if syncAlways {
 		args = append(args, "--sync-always")
 	}
-	cmd, err := child.Self(roleLocal, args...)
+	cmd, err := child.SelfCommand(roleLocal, args...)
 	if err != nil {
 		return nil, err
 	}

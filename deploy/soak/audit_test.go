@@ -26,15 +26,15 @@ func TestExamine(t *testing.T) {
 			b.accepted(d, repeat)
 		}, one, recorded("x"), ""},
 		"first answer lost": {true, func(b *ledger, d *delivery) {
-			b.failure(d, "broke", false)
+			b.noteFailure(d, "broke", false)
 			b.accepted(d, repeat)
 		}, one, recorded("x"), ""},
 		"refused, then stored": {true, func(b *ledger, d *delivery) {
-			b.refusal(d, "503", false)
+			b.noteRefusal(d, "503", false)
 			b.accepted(d, repeat)
 		}, one, recorded("x"), ""},
 		"refused, not stored": {false, func(b *ledger, d *delivery) {
-			b.refusal(d, "503", false)
+			b.noteRefusal(d, "503", false)
 		}, nil, nil, ""},
 		"not stored": {true, func(b *ledger, d *delivery) {
 			b.accepted(d, first)
@@ -43,7 +43,7 @@ func TestExamine(t *testing.T) {
 			b.accepted(d, first)
 		}, one, nil, "unrecorded"},
 		"unheard, not recorded": {false, func(b *ledger, d *delivery) {
-			b.failure(d, "broke", false)
+			b.noteFailure(d, "broke", false)
 		}, one, nil, "unrecorded unheard"},
 		"twice in the stream": {
 			true,
@@ -76,34 +76,34 @@ func TestExamine(t *testing.T) {
 			b.accepted(d, repeat)
 		}, one, recorded("x"), "misjudged"},
 		"not connected, repeat": {true, func(b *ledger, d *delivery) {
-			b.failure(d, "dial", true)
+			b.noteFailure(d, "dial", true)
 			b.accepted(d, repeat)
 		}, one, recorded("x"), "misjudged"},
 		"refused for good": {true, func(b *ledger, d *delivery) {
 			d.always = true
-			b.refusal(d, "404", true)
+			b.noteRefusal(d, "404", true)
 		}, nil, nil, "refused"},
 		"refused while it is inactive": {true, func(b *ledger, d *delivery) {
-			b.refusal(d, "403", true)
+			b.noteRefusal(d, "403", true)
 		}, nil, nil, ""},
 		"a ghost": {false, func(b *ledger, d *delivery) {
-			b.refusal(d, "503", false)
+			b.noteRefusal(d, "503", false)
 		}, one, recorded("x"), "ghost:pause node"},
 		"given up": {true, func(b *ledger, d *delivery) {
-			b.refusal(d, "503", false)
+			b.noteRefusal(d, "503", false)
 		}, one, recorded("x"), "given-up"},
 		"unheard": {false, func(b *ledger, d *delivery) {
-			b.failure(d, "broke", false)
+			b.noteFailure(d, "broke", false)
 		}, one, recorded("x"), "unheard"},
 		"another's": {true, func(b *ledger, d *delivery) {
 			b.accepted(d, first)
 		}, map[string]start{"x": {marker: "z", messages: 1}}, recorded("x"), "strange strange"},
 		"recorded, not stored": {true, func(b *ledger, d *delivery) {
-			b.refusal(d, "503", false)
+			b.noteRefusal(d, "503", false)
 		}, nil, recorded("x"), "strange"},
 	} {
 		b := newLedger()
-		c.told(b, b.open("m", c.hasID))
+		c.told(b, b.addDelivery("m", c.hasID))
 		if got := found(examine(b, stored{starts: c.starts}, c.records, paused)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -132,7 +132,7 @@ func TestExamineEnds(t *testing.T) {
 		"there is no runner": {nil, execution.Queued, ""},
 	} {
 		b := newLedger()
-		b.accepted(b.open("m", true), answer{ExecutionID: "x"})
+		b.accepted(b.addDelivery("m", true), answer{ExecutionID: "x"})
 		s := stored{starts: map[string]start{"x": {marker: "m", messages: 1}}, ends: c.ends}
 		if got := found(examine(b, s, map[string]record{"x": {1, c.status}}, nil)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

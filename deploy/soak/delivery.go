@@ -51,7 +51,7 @@ func newLedger() *ledger {
 	}
 }
 
-func (b *ledger) open(marker string, hasID bool) *delivery {
+func (b *ledger) addDelivery(marker string, hasID bool) *delivery {
 	d := &delivery{marker: marker, hasID: hasID, began: time.Now(), clear: true}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,8 +59,8 @@ func (b *ledger) open(marker string, hasID bool) *delivery {
 	return d
 }
 
-// sends counts a request that goes out.
-func (b *ledger) sends() {
+// countSent counts a request that goes out.
+func (b *ledger) countSent() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.sent++
@@ -87,8 +87,9 @@ func (b *ledger) accepted(d *delivery, a answer) {
 	}
 }
 
-// refusal notes an answer that refuses a request. final means that the sender does not try again.
-func (b *ledger) refusal(d *delivery, code string, final bool) {
+// noteRefusal notes an answer that refuses a request. final means that the sender does not try
+// again.
+func (b *ledger) noteRefusal(d *delivery, code string, final bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if final && d.always {
@@ -100,8 +101,9 @@ func (b *ledger) refusal(d *delivery, code string, final bool) {
 	d.clear = false // a message may have been stored before the request was refused
 }
 
-// failure notes a request that got no answer. If the connection was never made, nothing was sent.
-func (b *ledger) failure(d *delivery, what string, neverMade bool) {
+// noteFailure notes a request that got no answer. If the connection was never made, nothing was
+// sent.
+func (b *ledger) noteFailure(d *delivery, what string, neverMade bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.errors[what]++
@@ -112,9 +114,9 @@ func (b *ledger) failure(d *delivery, what string, neverMade bool) {
 	}
 }
 
-// concurrent notes that a delivery is sent twice at the same time, so that either request may be
-// the first.
-func (b *ledger) concurrent(d *delivery) {
+// markConcurrent notes that a delivery is sent twice at the same time, so that either request may
+// be the first.
+func (b *ledger) markConcurrent(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	d.clear = false

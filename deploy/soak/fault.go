@@ -85,9 +85,9 @@ func newFaults(
 	}
 }
 
-// deck returns every kind of fault at every target, in random order. Nodes share one slot, because
-// two of the three must work.
-func (f *faults) deck() []fault {
+// shuffledFaults returns every kind of fault at every target, in random order. Nodes share one
+// slot, because two of the three must work.
+func (f *faults) shuffledFaults() []fault {
 	var all []fault
 	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
 		if !strings.Contains(kind, f.only) {
@@ -100,7 +100,7 @@ func (f *faults) deck() []fault {
 	for _, s := range f.installation.services() {
 		kind, _, _ := strings.Cut(s.name, "-")
 		rolled[kind] = append(rolled[kind], s.name)
-		add("kill "+kind, []string{s.name}, 0, longestDown, down(s.process, s.kill))
+		add("kill "+kind, []string{s.name}, 0, longestDown, outage(s.process, s.kill))
 		add("pause "+kind, []string{s.name}, shortestHang, longestHang, hang(s.process))
 	}
 	add("rolling restart of ingresses", rolled["ingress"], 0, time.Second,
@@ -108,18 +108,24 @@ func (f *faults) deck() []fault {
 	add("rolling restart of executors", rolled["executor"], 0, time.Second,
 		rollingRestart(f.installation.executors))
 	for _, r := range f.installation.runners {
-		add("kill runner", []string{r.name}, 0, longestDown, down(r.process, r.kill))
+		add("kill runner", []string{r.name}, 0, longestDown, outage(r.process, r.kill))
 		add("pause runner", []string{r.name}, shortestHang, longestHang, hang(r.process))
 	}
-	f.addWays(add)
+	f.addConnectionFaults(add)
 	f.addDatabase(add)
 	f.addLosses(add)
-	add("reports about unknown executions", []string{"noise"}, 0, time.Second, f.reportUnknown)
+	add(
+		"reports about unknown executions",
+		[]string{"noise"},
+		0,
+		time.Second,
+		f.injectUnknownReports,
+	)
 
 	slot := []string{"nodes"}
 	nodes := f.installation.nodes
 	for n, p := range nodes {
-		add("kill node", slot, 0, longestDown, down(p.process, p.kill))
+		add("kill node", slot, 0, longestDown, outage(p.process, p.kill))
 		if p.disk != nil {
 			room := f.random.Uint64N(64 << 10)
 			add("full disk of node", slot, shortestHang, longestHang, func(
@@ -142,7 +148,7 @@ func (f *faults) deck() []fault {
 			breakLinks(links, (*link.Link).Silence))
 	}
 	last := nodes[f.random.IntN(len(nodes))]
-	add("stop node", slot, 0, longestDown, down(last.process, last.terminate))
+	add("stop node", slot, 0, longestDown, outage(last.process, last.terminate))
 	f.random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
 	return all
 }
@@ -150,8 +156,8 @@ func (f *faults) deck() []fault {
 // addFault adds a fault that lasts between shortest and longest.
 type addFault func(kind string, slots []string, shortest, longest time.Duration, inject injection)
 
-// addWays adds faults of the connections between the services and what they depend on.
-func (f *faults) addWays(add addFault) {
+// addConnectionFaults adds faults of the connections between the services and what they depend on.
+func (f *faults) addConnectionFaults(add addFault) {
 	for _, s := range slices.Concat(f.installation.services(), f.installation.runners) {
 		kind, _, _ := strings.Cut(s.name, "-")
 		slot := []string{s.name}
@@ -240,7 +246,7 @@ func (f *faults) run(ctx, starting context.Context) {
 				break
 			}
 			// Faults that wait for the nodes, which take longest, must not hold up all other kinds.
-			if deck := f.deck(); len(queue) < longestQueue && len(deck) > 0 {
+			if deck := f.shuffledFaults(); len(queue) < longestQueue && len(deck) > 0 {
 				queue = append(queue, deck...)
 				continue
 			}
@@ -250,7 +256,7 @@ func (f *faults) run(ctx, starting context.Context) {
 			case <-freed:
 			}
 		}
-		all.Go(func() { f.happen(ctx, next) })
+		all.Go(func() { f.inject(ctx, next) })
 	}
 }
 
@@ -279,8 +285,8 @@ func (f *faults) choose(queue []fault) (fault, []fault, bool) {
 	return fault{}, queue, false
 }
 
-// happen causes a fault, and frees its slots after the recovery.
-func (f *faults) happen(ctx context.Context, next fault) {
+// inject causes a fault, and frees its slots after the recovery.
+func (f *faults) inject(ctx context.Context, next fault) {
 	from := time.Now()
 	f.mu.Lock()
 	index := len(f.incidents)
@@ -329,8 +335,8 @@ func (f *faults) happened() []incident {
 	return append([]incident{}, f.incidents...)
 }
 
-// down returns an injection that ends a process, waits, and starts the process again.
-func down(p *process, end func()) injection {
+// outage returns an injection that ends a process, waits, and starts the process again.
+func outage(p *process, end func()) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		end()
 		retry.Sleep(ctx, lasts)

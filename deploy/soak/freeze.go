@@ -68,7 +68,7 @@ func (f *faults) freezeAlone(ctx context.Context, s *service, lasts time.Duratio
 		if err != nil || after != before || ctx.Err() != nil {
 			return err
 		}
-		if lag := behind(ctx, f.installation.js); lag != nil {
+		if lag := checkCaughtUp(ctx, f.installation.js); lag != nil {
 			f.noteStalled(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody recorded "+
 				"anything: %v", s.name, lasts-takeOver, lag))
 		}

@@ -26,8 +26,8 @@ import (
 	"github.com/hookstart/hookstart/executor/pgtest"
 )
 
-// place is a host that has this binary under the names of all roles.
-type place struct {
+// programHost is a host that has this binary under the names of all roles.
+type programHost struct {
 	*network.Host
 	programs string // the folder that holds the binary under these names
 }
@@ -148,7 +148,7 @@ func installOnHosts(
 	if err == nil {
 		return i, nil
 	}
-	for _, complaint := range i.complaints() {
+	for _, complaint := range i.problems() {
 		err = errors.Join(err, errors.New(complaint))
 	}
 	i.close()
@@ -194,7 +194,7 @@ func (i *installation) prepareSite(hosts []*network.Host, s site) error {
 	}
 	s.natsURL, s.routes = strings.Join(clients, ","), "["+strings.Join(routes, ", ")+"]"
 	for _, h := range hosts {
-		i.addHost(&place{Host: h, programs: programs}, s)
+		i.addHost(&programHost{Host: h, programs: programs}, s)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ type site struct {
 	nearest                 bool     // whether an ingress connects to the server of its host only
 }
 
-func (i *installation) addHost(h *place, s site) {
+func (i *installation) addHost(h *programHost, s site) {
 	reach := func(port string) string { return net.JoinHostPort(h.Addr.String(), port) }
 	everywhere := func(port string) string { return net.JoinHostPort("0.0.0.0", port) }
 	add := func(role, name string, args ...string) *process {

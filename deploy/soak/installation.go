@@ -85,7 +85,7 @@ func (s *service) links() []*link.Link {
 func install(ctx context.Context, folder string, s shape) (*installation, error) {
 	i := &installation{folder: folder, links: map[[2]int]*link.Link{}}
 	if err := i.start(ctx, s); err != nil {
-		for _, complaint := range i.complaints() {
+		for _, complaint := range i.problems() {
 			err = errors.Join(err, errors.New(complaint))
 		}
 		i.close()
@@ -164,7 +164,7 @@ func (i *installation) addServices(s shape) error {
 		i.ingresses = append(i.ingresses, e)
 	}
 	for n := range s.runners {
-		links, natsURL, err := i.ways()
+		links, natsURL, err := i.newLinks()
 		if err != nil {
 			return err
 		}
@@ -179,8 +179,8 @@ func (i *installation) addServices(s shape) error {
 	return nil
 }
 
-// ways returns new links to all nodes, and the URL that leads through them.
-func (i *installation) ways() (links []*link.Link, natsURL string, err error) {
+// newLinks returns new links to all nodes, and the URL that leads through them.
+func (i *installation) newLinks() (links []*link.Link, natsURL string, err error) {
 	urls := make([]string, len(i.nodes))
 	for n, to := range i.nodes {
 		way, err := link.New(to.addr)
@@ -269,7 +269,7 @@ func (i *installation) newService(name, role string, flags ...string) (*service,
 	if err != nil {
 		return nil, err
 	}
-	links, natsURL, err := i.ways()
+	links, natsURL, err := i.newLinks()
 	if err != nil {
 		return nil, err
 	}
@@ -411,7 +411,7 @@ func (i *installation) client() *apiclient.Client {
 func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) error {
 	for _, n := range i.nodes {
 		if err := eventually(ctx, timeout, func(ctx context.Context) error {
-			return i.answers(ctx, n.url)
+			return i.checkKnowsLeader(ctx, n.url)
 		}); err != nil {
 			return fmt.Errorf("%s: %w", n.name, err)
 		}
@@ -430,15 +430,15 @@ func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration)
 		all := i.js.ListStreams(ctx)
 		var errs []error
 		for info := range all.Info() {
-			errs = append(errs, complete(info))
+			errs = append(errs, checkReplicas(info))
 		}
 		return errors.Join(append(errs, all.Err())...)
 	})
 }
 
-// complete returns an error that names a replica that does not have all of a stream, or nil if
+// checkReplicas returns an error that names a replica that does not have all of a stream, or nil if
 // there is none.
-func complete(s *jetstream.StreamInfo) error {
+func checkReplicas(s *jetstream.StreamInfo) error {
 	c := s.Cluster
 	if c == nil {
 		return nil // one node, no replicas
@@ -454,8 +454,8 @@ func complete(s *jetstream.StreamInfo) error {
 	return nil
 }
 
-// answers returns an error unless the node at the URL knows a leader of the cluster.
-func (i *installation) answers(ctx context.Context, url string) error {
+// checkKnowsLeader returns an error unless the node at the URL knows a leader of the cluster.
+func (i *installation) checkKnowsLeader(ctx context.Context, url string) error {
 	nc, err := nats.Connect(url, append(i.access, nats.Name("soak"), nats.Timeout(time.Second))...)
 	if err != nil {
 		return err
@@ -509,8 +509,8 @@ func (i *installation) close() {
 	}
 }
 
-// complaints returns what went wrong with the processes.
-func (i *installation) complaints() (all []string) {
+// problems returns what went wrong with the processes.
+func (i *installation) problems() (all []string) {
 	for _, p := range i.processes() {
 		all = append(all, p.complaints()...)
 	}

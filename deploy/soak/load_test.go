@@ -22,7 +22,7 @@ func set(t *testing.T, s shape) *installation {
 	}
 	t.Cleanup(func() {
 		i.close()
-		for _, complaint := range i.complaints() {
+		for _, complaint := range i.problems() {
 			t.Error(complaint)
 		}
 		if !t.Failed() {

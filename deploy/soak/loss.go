@@ -36,15 +36,15 @@ const unreadableReport = "\xff this is no report"
 func (f *faults) addLosses(add addFault) {
 	slot := []string{"database"}
 	add("failover of database to a standby that lags", slot, shortestBack, longestBack,
-		f.takeBackDatabase(true))
-	add("database put back from a copy", slot, shortestBack, longestBack, f.takeBackDatabase(false))
+		f.rollBackDatabase(true))
+	add("database put back from a copy", slot, shortestBack, longestBack, f.rollBackDatabase(false))
 	add("reports that are missing or unreadable", []string{"noise"}, 0, time.Second,
-		f.reportCarelessly)
+		f.ackWithoutReport)
 	add("deleted registry", []string{"nodes"}, 0, time.Second, f.deleteRegistry)
 }
 
-// takeBackDatabase returns an injection that makes the database lose its last transactions.
-func (f *faults) takeBackDatabase(promoted bool) injection {
+// rollBackDatabase returns an injection that makes the database lose its last transactions.
+func (f *faults) rollBackDatabase(promoted bool) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		if err := f.database.Copy(ctx); err != nil {
 			return err
@@ -56,9 +56,9 @@ func (f *faults) takeBackDatabase(promoted bool) injection {
 	}
 }
 
-// reportCarelessly takes executions from the runners' group as one of its members, and acknowledges
+// ackWithoutReport takes executions from the runners' group as one of its members, and acknowledges
 // each without a report, or after an unreadable one.
-func (f *faults) reportCarelessly(ctx context.Context, _ time.Duration) error {
+func (f *faults) ackWithoutReport(ctx context.Context, _ time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
 	group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}
@@ -216,7 +216,7 @@ func (i *installation) loseStore(
 	}
 	check("all are well", i.awaitWell)
 	check("a workflow that was deactivated", func(ctx context.Context) error {
-		return i.agree(ctx, s, switchedWorkflow, i.switched, http.StatusForbidden)
+		return i.checkViewsAgree(ctx, s, switchedWorkflow, i.switched, http.StatusForbidden)
 	})
 	accepted := s.deliverAll(ctx, "emptied")
 	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {

@@ -15,7 +15,7 @@ var away = flag.Duration("away", 3*time.Second,
 // TestMain provides the programs: the test binary, started under the name of a program, acts as
 // that program. So the tests run real processes, with the race detector in them.
 func TestMain(m *testing.M) {
-	if BeProgram() {
+	if RunAsRole() {
 		return
 	}
 	os.Exit(m.Run())

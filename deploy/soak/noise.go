@@ -13,8 +13,8 @@ import (
 // strangeReports is the number of reports about unknown executions that are sent at once.
 const strangeReports = 500
 
-// reportUnknown reports executions that do not exist, as a faulty runner does.
-func (f *faults) reportUnknown(_ context.Context, _ time.Duration) error {
+// injectUnknownReports reports executions that do not exist, as a faulty runner does.
+func (f *faults) injectUnknownReports(_ context.Context, _ time.Duration) error {
 	for range strangeReports {
 		msg, err := stream.ProgressMessage(execution.DefaultQueue, "soak-0", "node", "",
 			execution.Progress{ID: uuid.NewString(), Status: execution.Succeeded, At: time.Now()})

@@ -87,7 +87,7 @@ func newOperators(
 			operators:    all,
 			installation: i,
 			senders:      s,
-			now:          f.now,
+			now:          f.describeCurrent,
 			name:         fmt.Sprintf("operated-%d", n),
 			plan:         planWith,
 			random:       rand.New(rand.NewPCG(seed, uint64(2+n))), //nolint:gosec // not a secret
@@ -196,7 +196,7 @@ func (o *operator) changeOnce(ctx, measuring context.Context) {
 			problem.Status != http.StatusConflict &&
 			problem.Status != http.StatusPreconditionFailed &&
 			problem.Status != http.StatusTooManyRequests {
-			o.complain("%s by %s was refused: %d %s: %s", name, e.name, problem.Status,
+			o.noteViolation("%s by %s was refused: %d %s: %s", name, e.name, problem.Status,
 				problem.Code, problem.Detail)
 		}
 		o.operators.unsure.Add(1)
@@ -212,7 +212,7 @@ func (o *operator) changeOnce(ctx, measuring context.Context) {
 	o.check(ctx, false)
 }
 
-func (o *operator) complain(format string, args ...any) {
+func (o *operator) noteViolation(format string, args ...any) {
 	text := fmt.Sprintf("%s, %s, %s: ", time.Now().Format("15:04:05.000"), o.now(), o.name) +
 		fmt.Sprintf(format, args...)
 	o.operators.mu.Lock()
@@ -236,7 +236,7 @@ func (o *operator) put(ctx context.Context, client *apiclient.Client) error {
 	}
 	o.exists, o.active = true, false
 	if t.Token == "" || t.Token == o.revokedToken {
-		o.complain("a new workflow has %s", describe(t.Token, o))
+		o.noteViolation("a new workflow has %s", describe(t.Token, o))
 		return o.learnToken(ctx)
 	}
 	o.token = t.Token
@@ -267,7 +267,7 @@ func (o *operator) setActive(active bool) func(context.Context, *apiclient.Clien
 			return err
 		}
 		if w.Active != active {
-			o.complain("active was to be %v; the answer of 200 says %v", active, w.Active)
+			o.noteViolation("active was to be %v; the answer of 200 says %v", active, w.Active)
 		}
 		o.active = active
 		return nil
@@ -281,7 +281,7 @@ func (o *operator) setPlan(plan string) func(context.Context, *apiclient.Client)
 			return err
 		}
 		if a.Plan != plan {
-			o.complain("the plan was to be %s; the answer of 200 says %s", plan, a.Plan)
+			o.noteViolation("the plan was to be %s; the answer of 200 says %s", plan, a.Plan)
 		}
 		o.plan = plan
 		return nil
@@ -294,7 +294,7 @@ func (o *operator) rotate(ctx context.Context, client *apiclient.Client) error {
 		return err
 	}
 	if t.Token == "" || t.Token == o.token || t.Token == o.revokedToken {
-		o.complain("a rotation was answered 200 with %s", describe(t.Token, o))
+		o.noteViolation("a rotation was answered 200 with %s", describe(t.Token, o))
 		return o.learnToken(ctx)
 	}
 	o.revokedToken, o.token = o.token, t.Token
@@ -400,8 +400,11 @@ func (o *operator) post(
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	asked := time.Now()
-	d := o.senders.book.open(fmt.Sprintf("%s-%s-%s-%d-%s", o.senders.run, o.name, name, number,
-		e.name), false)
+	d := o.senders.book.addDelivery(
+		fmt.Sprintf("%s-%s-%s-%d-%s", o.senders.run, o.name, name, number,
+			e.name),
+		false,
+	)
 	a, _ := o.senders.attempt(ctx, d, "/webhooks/"+o.name+"?token="+token, e.url)
 	got := a.Code
 	if a.Status == http.StatusOK {
@@ -414,8 +417,16 @@ func (o *operator) post(
 		o.operators.answered.Add(1)
 	}
 	if got != want && (!unknown || strict) {
-		o.complain("%s answered %d %s to the %s token, not %s (asked at %s; confirmed before: %s)",
-			e.name, a.Status, a.Code, name, want, asked.Format("15:04:05.000"), o.last)
+		o.noteViolation(
+			"%s answered %d %s to the %s token, not %s (asked at %s; confirmed before: %s)",
+			e.name,
+			a.Status,
+			a.Code,
+			name,
+			want,
+			asked.Format("15:04:05.000"),
+			o.last,
+		)
 	}
 }
 
@@ -484,7 +495,14 @@ func (o *operator) ask(
 		o.operators.answered.Add(1)
 	}
 	if got != want && (!unknown || strict) {
-		o.complain("%s said of %s: %s, not %s (asked at %s; confirmed before: %s)", e.name, what,
-			got, want, asked.Format("15:04:05.000"), o.last)
+		o.noteViolation(
+			"%s said of %s: %s, not %s (asked at %s; confirmed before: %s)",
+			e.name,
+			what,
+			got,
+			want,
+			asked.Format("15:04:05.000"),
+			o.last,
+		)
 	}
 }

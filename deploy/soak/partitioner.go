@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// parted is a partition that happened.
-type parted struct {
+// pastPartition is a partition that happened.
+type pastPartition struct {
 	partition
 	from, to time.Time
 	// reunion holds how long each ingress took from the healing to its first 200. 0 means that it
@@ -37,7 +37,7 @@ type partitioner struct {
 	say          func(format string, args ...any)
 
 	mu  sync.Mutex
-	all []parted
+	all []pastPartition
 }
 
 // run parts the hosts until starting ends, and returns when the last partition is healed and the
@@ -45,7 +45,7 @@ type partitioner struct {
 func (f *partitioner) run(ctx, starting context.Context) {
 	retry.Sleep(starting, restFor)
 	for {
-		for _, kind := range deckOfPartitions(f.random) {
+		for _, kind := range shuffledPartitions(f.random) {
 			if !strings.Contains(kind.kind, f.only) {
 				continue
 			}
@@ -64,7 +64,7 @@ func (f *partitioner) run(ctx, starting context.Context) {
 func (f *partitioner) part(ctx context.Context, kind partition) {
 	f.mu.Lock()
 	index := len(f.all)
-	f.all = append(f.all, parted{partition: kind, from: time.Now()})
+	f.all = append(f.all, pastPartition{partition: kind, from: time.Now()})
 	f.mu.Unlock()
 	applying, stop := context.WithCancel(ctx)
 	var applied sync.WaitGroup
@@ -74,11 +74,11 @@ func (f *partitioner) part(ctx context.Context, kind partition) {
 	applied.Wait()
 	f.hosts.Heal()
 	healed := time.Now()
-	f.update(index, func(p *parted) { p.to = healed })
+	f.update(index, func(p *pastPartition) { p.to = healed })
 	reunion := f.probes.awaitAll(ctx, healed, reunionTimeout)
-	f.update(index, func(p *parted) { p.reunion = reunion })
+	f.update(index, func(p *pastPartition) { p.reunion = reunion })
 	if err := f.installation.awaitReplicas(ctx, reunionTimeout); err == nil {
-		f.update(index, func(p *parted) { p.complete = time.Since(healed) })
+		f.update(index, func(p *pastPartition) { p.complete = time.Since(healed) })
 	}
 	f.mu.Lock()
 	p := f.all[index]
@@ -90,20 +90,21 @@ func (f *partitioner) part(ctx context.Context, kind partition) {
 		p.complete.Round(100*time.Millisecond))
 }
 
-func (f *partitioner) update(index int, change func(*parted)) {
+func (f *partitioner) update(index int, change func(*pastPartition)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(&f.all[index])
 }
 
-func (f *partitioner) happened() []parted {
+func (f *partitioner) happened() []pastPartition {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.all)
 }
 
-// now names the partition that is in force, or the last one and how long ago it was healed.
-func (f *partitioner) now() string {
+// describeCurrent names the partition that is in force, or the last one and how long ago it was
+// healed.
+func (f *partitioner) describeCurrent() string {
 	all := f.happened()
 	if len(all) == 0 {
 		return "before the first partition"

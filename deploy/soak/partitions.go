@@ -107,7 +107,7 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 	if err := r.compare(ctx, i, b, f.incidents(), nil); err != nil {
 		return err
 	}
-	r.ended, r.untrue = i.complaints(), all.wrongAnswers()
+	r.ended, r.untrue = i.problems(), all.wrongAnswers()
 	r.write(c.Out)
 	all.write(c.Out)
 	f.write(c.Out)
@@ -194,8 +194,8 @@ func (p partition) String() string {
 	return p.kind + " " + names.String()
 }
 
-// deckOfPartitions returns one partition of each kind, in random order, at random hosts.
-func deckOfPartitions(random *rand.Rand) []partition {
+// shuffledPartitions returns one partition of each kind, in random order, at random hosts.
+func shuffledPartitions(random *rand.Rand) []partition {
 	var all []partition
 	add := func(kind string, hosts, cut []int,
 		apply func(ctx context.Context, n *network.Network),

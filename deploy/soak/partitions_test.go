@@ -47,7 +47,7 @@ func TestPartitionsOfASeed(t *testing.T) {
 	sequence := func(seed uint64) (all []string) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		for range 3 {
-			for _, p := range deckOfPartitions(random) {
+			for _, p := range shuffledPartitions(random) {
 				all = append(all, p.String()+" "+p.lasts.String())
 			}
 		}

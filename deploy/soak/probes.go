@@ -66,8 +66,10 @@ func (p *probes) run(ctx, measuring context.Context) {
 
 func (p *probes) ask(ctx context.Context, host, number int) {
 	path := p.senders.paths[rand.IntN(len(p.senders.paths))] //nolint:gosec // not a secret
-	d := p.senders.book.open(fmt.Sprintf("%s-probe-%s-%d", p.senders.run, hostNames[host], number),
-		true)
+	d := p.senders.book.addDelivery(
+		fmt.Sprintf("%s-probe-%s-%d", p.senders.run, hostNames[host], number),
+		true,
+	)
 	d.always = true
 	result := probe{began: time.Now()}
 	a, _ := p.senders.attempt(ctx, d, path, p.urls[host])
@@ -149,7 +151,7 @@ func shares(each []share) string {
 // available returns the share of accepted requests of each ingress: within for requests that began
 // in the first seconds of a partition, and later for the requests that began later in it. A request
 // without an answer counts once it is answered.
-func (p *probes) available(partition parted) (within, after []share) {
+func (p *probes) available(partition pastPartition) (within, after []share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	within, after = make([]share, len(p.each)), make([]share, len(p.each))

@@ -25,10 +25,10 @@ const restartPause = 500 * time.Millisecond
 // process is one of the programs. It can be started again with the same flags.
 type process struct {
 	name string
-	args []string // the first one is its role
-	log  string   // the file to which it writes
-	host *place   // the host on which the process runs; nil means this machine
-	env  []string // NAME=value, in addition to this process's own environment; only with a host
+	args []string     // the first one is its role
+	log  string       // the file to which it writes
+	host *programHost // the host on which the process runs; nil means this machine
+	env  []string     // NAME=value, in addition to this process's own environment; only with a host
 
 	mu       sync.Mutex
 	run      *child.Process // nil means that the process does not run
@@ -64,7 +64,7 @@ func (p *process) launch() error {
 	p.run = r
 	go func() {
 		<-r.Exited()
-		p.ended(r)
+		p.restartUnlessMeant(r)
 	}()
 	return nil
 }
@@ -72,15 +72,15 @@ func (p *process) launch() error {
 // command returns the command that starts the process.
 func (p *process) command() (*exec.Cmd, error) {
 	if p.host == nil {
-		return child.Self(p.args[0], p.args[1:]...)
+		return child.SelfCommand(p.args[0], p.args[1:]...)
 	}
 	cmd := p.host.Command(filepath.Join(p.host.programs, p.args[0]), p.args[1:]...)
 	cmd.Env = append(child.Environment(), p.env...)
 	return cmd, nil
 }
 
-// ended starts the process again if the run was not meant to end.
-func (p *process) ended(r *child.Process) {
+// restartUnlessMeant starts the process again if the run was not meant to end.
+func (p *process) restartUnlessMeant(r *child.Process) {
 	p.mu.Lock()
 	byItself := p.run == r
 	if byItself {
@@ -103,8 +103,8 @@ func (p *process) ended(r *child.Process) {
 	}
 }
 
-// take returns the run to a caller that ends it, and keeps the process from being restarted.
-func (p *process) take() *child.Process {
+// detachRun returns the run to a caller that ends it, and keeps the process from being restarted.
+func (p *process) detachRun() *child.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.run
@@ -114,14 +114,14 @@ func (p *process) take() *child.Process {
 
 // kill ends the process with SIGKILL, even if it is paused.
 func (p *process) kill() {
-	if r := p.take(); r != nil {
+	if r := p.detachRun(); r != nil {
 		r.Kill()
 	}
 }
 
 // terminate ends the process with SIGTERM, and notes a problem if it does not end well.
 func (p *process) terminate() {
-	r := p.take()
+	r := p.detachRun()
 	if r == nil {
 		return
 	}

@@ -114,7 +114,7 @@ func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Netwo
 	if err := r.compare(ctx, i, z.book, z.incidents(), nil); err != nil {
 		return err
 	}
-	r.ended = i.complaints()
+	r.ended = i.problems()
 	r.write(c.Out)
 	z.write(c.Out)
 	return errors.Join(r.err(), r.misjudged(), z.err())
@@ -178,7 +178,7 @@ func (z *zones) measure(ctx context.Context, latency time.Duration) error {
 	s := &stage{latency: latency}
 	z.stages = append(z.stages, s)
 	const leader, other = 0, 2
-	if err := z.installation.lead(ctx, hostNames[leader]); err != nil {
+	if err := z.installation.makeLeader(ctx, hostNames[leader]); err != nil {
 		return err
 	}
 	senders := newSenders(z.book, z.installation, fmt.Sprintf("%d-%s", z.config.Seed, latency))
@@ -192,7 +192,7 @@ func (z *zones) measure(ctx context.Context, latency time.Duration) error {
 
 	from := time.Now()
 	retry.Sleep(ctx, z.config.Measure)
-	z.measured(s, p, leader, from, time.Now())
+	z.addAnswers(s, p, leader, from, time.Now())
 
 	starting, stopLoad := context.WithCancel(ctx)
 	defer stopLoad()
@@ -202,14 +202,14 @@ func (z *zones) measure(ctx context.Context, latency time.Duration) error {
 	if err := z.cutOff(ctx, s, p, "leaders", leader); err != nil {
 		return err
 	}
-	if err := z.installation.lead(ctx, hostNames[leader]); err != nil {
+	if err := z.installation.makeLeader(ctx, hostNames[leader]); err != nil {
 		return err
 	}
 	return z.cutOff(ctx, s, p, "other", other)
 }
 
-// measured adds the answers of a time in which all zones were connected.
-func (z *zones) measured(s *stage, p *probes, leader int, from, to time.Time) {
+// addAnswers adds the answers of a time in which all zones were connected.
+func (z *zones) addAnswers(s *stage, p *probes, leader int, from, to time.Time) {
 	for host := range p.urls {
 		for _, answer := range p.between(host, from, to) {
 			took := answer.ended.Sub(answer.began)
@@ -320,8 +320,8 @@ func (z *zones) write(out io.Writer) {
 		"off: accepted in the zone that is cut off; back after: its first 200 after the end")
 }
 
-// lead makes a server the leader of all streams.
-func (i *installation) lead(ctx context.Context, server string) error {
+// makeLeader makes a server the leader of all streams.
+func (i *installation) makeLeader(ctx context.Context, server string) error {
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}

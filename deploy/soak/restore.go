@@ -67,10 +67,10 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 		return broken, nil
 	}
 	check("a workflow of after the copy", func(ctx context.Context) error {
-		return i.agree(ctx, s, "late", lateWorkflow, http.StatusOK)
+		return i.checkViewsAgree(ctx, s, "late", lateWorkflow, http.StatusOK)
 	})
 	check("a workflow that was deactivated after the copy", func(ctx context.Context) error {
-		return i.agree(ctx, s, switchedWorkflow, i.switched, http.StatusForbidden)
+		return i.checkViewsAgree(ctx, s, switchedWorkflow, i.switched, http.StatusForbidden)
 	})
 	broken = append(broken, i.switchByEach(ctx, s)...)
 	first, again := s.deliverAll(ctx, "after"), s.deliverAll(ctx, "after")
@@ -125,7 +125,7 @@ func (i *installation) switchByEach(ctx context.Context, s *senders) (broken []s
 			continue
 		}
 		want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[active]
-		if err := i.agree(ctx, s, switchedWorkflow, i.switched, want); err != nil {
+		if err := i.checkViewsAgree(ctx, s, switchedWorkflow, i.switched, want); err != nil {
 			broken = append(broken, fmt.Sprintf("active was set to %v: %v", active, err))
 		}
 	}
@@ -161,9 +161,9 @@ func (s *senders) deliverAll(ctx context.Context, name string) map[string]answer
 	return answers
 }
 
-// agree returns an error that names the first ingress or executor whose view of a workflow differs
-// from status, or nil if all views are equal.
-func (i *installation) agree(
+// checkViewsAgree returns an error that names the first ingress or executor whose view of a
+// workflow differs from status, or nil if all views are equal.
+func (i *installation) checkViewsAgree(
 	ctx context.Context, s *senders, workflow, path string, status int,
 ) error {
 	for _, e := range i.ingresses {

@@ -31,9 +31,9 @@ const (
 	roleHostRunner = "soak-host-runner"
 )
 
-// BeProgram makes this process act as the program under whose name it was started, and reports
+// RunAsRole makes this process act as the program under whose name it was started, and reports
 // whether the name is a program's. main calls it before Run.
-func BeProgram() bool {
+func RunAsRole() bool {
 	switch filepath.Base(os.Args[0]) {
 	case roleIngress:
 		program.Main("ingress", "", ingress.Run)

@@ -20,9 +20,9 @@ type run struct {
 	at time.Time
 }
 
-// ranAgain names the executions that a runner was given again so long after their end that a lost
+// lateRuns names the executions that a runner was given again so long after their end that a lost
 // acknowledgement does not explain it.
-func (i *installation) ranAgain(ended map[string]time.Time) (again []string, err error) {
+func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err error) {
 	for _, r := range i.runners {
 		runs, err := readRuns(r.runs)
 		if err != nil {

@@ -31,7 +31,7 @@ func TestRanAgain(t *testing.T) {
 			runs:    filepath.Join(t.TempDir(), "was-given-nothing"),
 		},
 	}}
-	again, err := i.ranAgain(map[string]time.Time{"again": end, "repeated": end})
+	again, err := i.lateRuns(map[string]time.Time{"again": end, "repeated": end})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,18 +71,18 @@ func (s *senders) post(ctx, starting context.Context, count int, rate float64, s
 					return
 				case <-tick.C:
 				}
-				s.one(ctx, fmt.Sprintf("%s-%d-%d", s.run, n, number), random)
+				s.sendOne(ctx, fmt.Sprintf("%s-%d-%d", s.run, n, number), random)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// one sends one delivery, in one of the ways in which senders do.
-func (s *senders) one(ctx context.Context, marker string, random *rand.Rand) {
+// sendOne sends one delivery, in one of the ways in which senders do.
+func (s *senders) sendOne(ctx context.Context, marker string, random *rand.Rand) {
 	path := s.paths[random.IntN(len(s.paths))]
 	open := func(hasID bool) *delivery {
-		d := s.book.open(marker, hasID)
+		d := s.book.addDelivery(marker, hasID)
 		d.always = true
 		return d
 	}
@@ -91,7 +91,7 @@ func (s *senders) one(ctx context.Context, marker string, random *rand.Rand) {
 		s.attempt(ctx, open(false), path, s.urls[random.IntN(len(s.urls))])
 	case chance < withoutID+twins:
 		d := open(true)
-		s.book.concurrent(d)
+		s.book.markConcurrent(d)
 		var both sync.WaitGroup
 		for range 2 {
 			own := rand.New(rand.NewPCG(random.Uint64(), 0)) //nolint:gosec // not a secret
@@ -135,19 +135,19 @@ type answer struct {
 func (s *senders) attempt(
 	ctx context.Context, d *delivery, path, url string,
 ) (a answer, final bool) {
-	s.book.sends()
+	s.book.countSent()
 	a, err := s.request(ctx, d, url+path)
 	switch {
 	case err != nil:
 		what, neverMade := connectionError(err)
-		s.book.failure(d, what, neverMade)
+		s.book.noteFailure(d, what, neverMade)
 		return a, false
 	case a.Status == http.StatusOK:
 		s.book.accepted(d, a)
 		return a, true
 	default:
 		final = a.Status < 500 && a.Status != http.StatusTooManyRequests
-		s.book.refusal(d, fmt.Sprintf("%d %s", a.Status, a.Code), final)
+		s.book.noteRefusal(d, fmt.Sprintf("%d %s", a.Status, a.Code), final)
 		return a, final
 	}
 }

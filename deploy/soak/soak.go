@@ -132,7 +132,7 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	if err := r.compare(ctx, i, b, f.happened(), f.unreported()); err != nil {
 		return err
 	}
-	r.ended = append(i.complaints(), f.problems...)
+	r.ended = append(i.problems(), f.problems...)
 	r.stood = f.standing
 	r.write(c.Out)
 	if c.Restore {
@@ -216,7 +216,7 @@ func (r *report) compare(
 			streams.ends[id], streams.ended[id] = execution.Failed, acknowledged
 		}
 	}
-	if r.again, err = i.ranAgain(streams.ended); err != nil {
+	if r.again, err = i.lateRuns(streams.ended); err != nil {
 		return fmt.Errorf("read which executions runners received: %w", err)
 	}
 	r.totals, r.incidents = b.soFar(), incidents

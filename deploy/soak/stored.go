@@ -113,7 +113,7 @@ func (all *stored) addMessage(msg jetstream.Msg, at time.Time) error {
 	return all.add(event, at)
 }
 
-func (all *stored) add(event stream.Event, at time.Time) error {
+func (all *stored) add(event stream.DecodedMessage, at time.Time) error {
 	if p := event.Progress; p != nil && p.Status.Final() && all.ends[p.ID] == "" {
 		all.ends[p.ID], all.ended[p.ID] = p.Status, at
 	}
@@ -136,11 +136,15 @@ func (all *stored) add(event stream.Event, at time.Time) error {
 
 // awaitConsumers waits until executors and runners have dealt with everything in the streams.
 func awaitConsumers(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
-	return eventually(ctx, timeout, func(ctx context.Context) error { return behind(ctx, js) })
+	return eventually(
+		ctx,
+		timeout,
+		func(ctx context.Context) error { return checkCaughtUp(ctx, js) },
+	)
 }
 
-// behind returns an error that names a consumer that lags behind, or nil if there is none.
-func behind(ctx context.Context, js jetstream.JetStream) error {
+// checkCaughtUp returns an error that names a consumer that lags behind, or nil if there is none.
+func checkCaughtUp(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	names, err := streams(ctx, js)

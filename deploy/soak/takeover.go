@@ -119,7 +119,7 @@ func (c *Takeover) runIn(ctx context.Context, folder string, hosts *network.Netw
 			return errInterrupted
 		}
 		for _, i := range []*installation{s.first, s.second} {
-			for _, complaint := range i.complaints() {
+			for _, complaint := range i.problems() {
 				err = errors.Join(err, errors.New(complaint))
 			}
 		}
@@ -295,7 +295,7 @@ func (s *sites) takeOver(ctx context.Context) error {
 // awaitAccepted waits until the second site accepts a request.
 func (s *sites) awaitAccepted(ctx context.Context, senders *senders) error {
 	return eventually(ctx, readyTimeout, func(ctx context.Context) error {
-		d := s.book.open(fmt.Sprintf("first-after-%d", time.Now().UnixNano()), true)
+		d := s.book.addDelivery(fmt.Sprintf("first-after-%d", time.Now().UnixNano()), true)
 		d.always = true
 		a, _ := senders.attempt(ctx, d, senders.paths[0], s.second.ingresses[0].url)
 		if a.ExecutionID == "" {

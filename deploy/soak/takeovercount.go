@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// counted is what a takeover has cost.
-type counted struct {
+// takeoverCost is what a takeover has cost.
+type takeoverCost struct {
 	acknowledged int      // executions that were acknowledged before the first site was lost
 	lost         []string // executions that were acknowledged and are not at the second site
 	older        []string // lost ones that were acknowledged before the last copied message
@@ -25,7 +25,7 @@ type counted struct {
 // count compares what senders were answered with what the second site has.
 func (s *sites) count(
 	all stored, records map[string]record, runs map[string]bool, again map[string]bool,
-) (c counted) {
+) (c takeoverCost) {
 	for _, d := range s.book.deliveries {
 		before := !d.ended.After(s.killed)
 		for _, id := range d.executions {
@@ -89,11 +89,11 @@ func (s *sites) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs, err := s.first.ran()
+	runs, err := s.first.executionsRun()
 	if err != nil {
 		return err
 	}
-	again, err := s.second.ran()
+	again, err := s.second.executionsRun()
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (s *sites) compare(ctx context.Context) error {
 	never("wrong", c.wrong, "not in the state that a runner reported")
 	never("ran again", c.forbidden, "at both sites though the copy has their end")
 	never("put aside", aside, "starts that executors took for unreadable")
-	never("ended", s.second.complaints(), "processes of the second site that ended by themselves")
+	never("ended", s.second.problems(), "processes of the second site that ended by themselves")
 	if c.acknowledged == 0 || s.repeated == 0 {
 		broken = append(broken, "nothing to compare")
 	}
@@ -142,8 +142,8 @@ func (s *sites) compare(ctx context.Context) error {
 	return fmt.Errorf("seed %d: %w", s.config.Seed, errors.New(fmt.Sprint(broken)))
 }
 
-// ran returns the executions that the site's runners were given.
-func (i *installation) ran() (map[string]bool, error) {
+// executionsRun returns the executions that the site's runners were given.
+func (i *installation) executionsRun() (map[string]bool, error) {
 	all := map[string]bool{}
 	for _, r := range i.runners {
 		runs, err := readRuns(r.runs)

@@ -200,7 +200,7 @@ func TestRedact(t *testing.T) {
 // switch to another server.
 func TestALostHostIsLeft(t *testing.T) {
 	server := natstest.Start(t)
-	link := server.Link(t)
+	link := server.NewLink(t)
 	nc, err := bus.Connect(t.Context(), bus.Options{
 		URL: link.URL() + "," + server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet(),
 		Extra: []nats.Option{nats.DontRandomize(), nats.IgnoreDiscoveredServers()},

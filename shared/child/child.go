@@ -18,9 +18,9 @@ type Process struct {
 	exited chan struct{}
 }
 
-// Self returns a command that starts this binary again under another name, its role. The binary's
-// main or TestMain finds the role in os.Args[0].
-func Self(role string, args ...string) (*exec.Cmd, error) {
+// SelfCommand returns a command that starts this binary again under another name, its role. The
+// binary's main or TestMain finds the role in os.Args[0].
+func SelfCommand(role string, args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return nil, err

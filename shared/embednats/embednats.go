@@ -170,14 +170,14 @@ func lockFolder(dir string) (*flock.Flock, error) {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return nil,
 			fmt.Errorf("cannot create the store folder %s: %w; choose another one", dir,
-				reason(err))
+				withoutPath(err))
 	}
 	lock := flock.New(filepath.Join(dir, lockFile))
 	got, err := lock.TryLock()
 	if err != nil {
 		return nil,
 			fmt.Errorf("cannot write to the store folder %s: %w; make it writable or choose "+
-				"another one", dir, reason(err))
+				"another one", dir, withoutPath(err))
 	}
 	if !got {
 		return nil,
@@ -187,8 +187,8 @@ func lockFolder(dir string) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// reason returns an error without its path, for messages that already contain the path.
-func reason(err error) error {
+// withoutPath returns an error without its path, for messages that already contain the path.
+func withoutPath(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
 	}
@@ -212,7 +212,7 @@ func start(o Options) (*server.Server, error) {
 		return nil, err
 	}
 	for i, c := range damaged {
-		if err := o.repair(c, last[i]); err != nil {
+		if err := o.resetConsumer(c, last[i]); err != nil {
 			return nil, err
 		}
 	}

@@ -37,20 +37,21 @@ func unreadable(args []any) (c consumer, ok bool) {
 	return c, c.account != "" && c.stream != "" && c.name != ""
 }
 
-// repair moves the file with the consumer's state aside. The consumer then begins with the stream's
-// first message, or after its last one if AfterLast returns true. The server must not be running.
-func (o Options) repair(c consumer, last uint64) error {
+// resetConsumer moves the file with the consumer's state aside. The consumer then begins with the
+// stream's first message, or after its last one if AfterLast returns true. The server must not be
+// running.
+func (o Options) resetConsumer(c consumer, last uint64) error {
 	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name,
 		"o.dat")
 	aside := path + ".unreadable"
 	if err := os.Rename(path, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the NATS server cannot read %s, which could not be moved aside: %w",
-			path, reason(err))
+			path, withoutPath(err))
 	}
 	begins := "the first message"
 	if last > 0 && o.AfterLast != nil && o.AfterLast(c.stream, c.name) {
 		begins = fmt.Sprintf("message %d", last+1)
-		if err := durable.WriteFile(path, acknowledged(last), 0o600); err != nil {
+		if err := durable.WriteFile(path, encodeAckedState(last), 0o600); err != nil {
 			return err
 		}
 	}
@@ -63,9 +64,9 @@ func (o Options) repair(c consumer, last uint64) error {
 	return nil
 }
 
-// acknowledged returns the state, in the server's format, of a consumer that has acknowledged all
-// messages up to last.
-func acknowledged(last uint64) []byte {
+// encodeAckedState returns the state, in the server's format, of a consumer that has acknowledged
+// all messages up to last.
+func encodeAckedState(last uint64) []byte {
 	const magic, version = 22, 2
 	state := []byte{magic, version}
 	// The numbers are the last acknowledged and the last delivered message, each as a consumer

@@ -100,7 +100,7 @@ type Start struct {
 	Sender   string // the preset of the node's sender; "" if the node has none
 	Verified bool   // whether the request was verified to be from the sender
 	// DeliveryDerived reports whether the delivery ID comes from the body, is a hash, or is covered
-	// by the sender's signature: see DerivedDelivery and SignedDelivery.
+	// by the sender's signature: see MarkDerivedID and MarkSignedID.
 	DeliveryDerived bool
 	// OrderKey is the order key: executions of one workflow with the same key run one after
 	// another. "" means that the execution is not ordered.

@@ -9,18 +9,18 @@ func IDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("start", workflowID, nodeID, deliveryID)
 }
 
-// DerivedDelivery marks a delivery ID that comes from the body or is a hash. The mark keeps it from
+// MarkDerivedID marks a delivery ID that comes from the body or is a hash. The mark keeps it from
 // colliding with one from a header. Only the functions that make execution IDs use the result.
-func DerivedDelivery(deliveryID string) string { return "\x00" + deliveryID }
+func MarkDerivedID(deliveryID string) string { return "\x00" + deliveryID }
 
-// SignedDelivery marks a delivery ID that is covered by the sender's signature. The mark keeps it
+// MarkSignedID marks a delivery ID that is covered by the sender's signature. The mark keeps it
 // from colliding with any other, from a header or derived. Only the functions that make execution
 // IDs use the result.
-func SignedDelivery(deliveryID string) string { return "\x00\x00" + deliveryID }
+func MarkSignedID(deliveryID string) string { return "\x00\x00" + deliveryID }
 
-// EventDelivery marks the ID of an operator event. The mark keeps it from colliding with the
+// MarkEventID marks the ID of an operator event. The mark keeps it from colliding with the
 // delivery ID of a request. Only the functions that make execution IDs use the result.
-func EventDelivery(eventID string) string { return "\x00\x00\x00" + eventID }
+func MarkEventID(eventID string) string { return "\x00\x00\x00" + eventID }
 
 // RejectedIDForDelivery returns the ID of the record of a delivery to an inactive workflow. It
 // differs from that of IDForDelivery: the same delivery can still start an execution once the

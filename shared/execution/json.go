@@ -27,7 +27,7 @@ func ValidJSON(text []byte) bool {
 				break
 			}
 			s.push(true)
-			if i = memberName(text, i); i < 0 {
+			if i = scanMemberName(text, i); i < 0 {
 				return false
 			}
 			continue
@@ -42,11 +42,11 @@ func ValidJSON(text []byte) bool {
 		case '"':
 			i = scanString(text, i)
 		case 't':
-			i = literal(text, i, "true")
+			i = scanLiteral(text, i, "true")
 		case 'f':
-			i = literal(text, i, "false")
+			i = scanLiteral(text, i, "false")
 		case 'n':
-			i = literal(text, i, "null")
+			i = scanLiteral(text, i, "null")
 		default:
 			i = scanNumber(text, i)
 		}
@@ -68,7 +68,7 @@ func ValidJSON(text []byte) bool {
 			case c == ',':
 				i = skipSpace(text, i+1)
 				if s.inObject() {
-					if i = memberName(text, i); i < 0 {
+					if i = scanMemberName(text, i); i < 0 {
 						return false
 					}
 				}
@@ -121,9 +121,9 @@ func skipSpace(text []byte, i int) int {
 	return i
 }
 
-// memberName scans a member's name, the colon and any white space, and returns the index of the
+// scanMemberName scans a member's name, the colon and any white space, and returns the index of the
 // value, or -1 if there is no name.
-func memberName(text []byte, i int) int {
+func scanMemberName(text []byte, i int) int {
 	if i >= len(text) || text[i] != '"' {
 		return -1
 	}
@@ -155,7 +155,7 @@ func scanString(text []byte, i int) int {
 			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 				i += 2
 			case 'u':
-				if len(text)-i < 6 || !hexDigits(text[i+2:i+6]) {
+				if len(text)-i < 6 || !isHexDigits(text[i+2:i+6]) {
 					return -1
 				}
 				i += 6
@@ -195,7 +195,7 @@ func skipPlain(text []byte, i int) int {
 	return i
 }
 
-func hexDigits(text []byte) bool {
+func isHexDigits(text []byte) bool {
 	for _, c := range text {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F') {
 			return false
@@ -204,7 +204,7 @@ func hexDigits(text []byte) bool {
 	return true
 }
 
-func literal(text []byte, i int, word string) int {
+func scanLiteral(text []byte, i int, word string) int {
 	if len(text)-i < len(word) || string(text[i:i+len(word)]) != word {
 		return -1
 	}
@@ -219,12 +219,12 @@ func scanNumber(text []byte, i int) int {
 	case i < len(text) && text[i] == '0':
 		i++
 	default:
-		if i = digits(text, i); i < 0 {
+		if i = scanDigits(text, i); i < 0 {
 			return -1
 		}
 	}
 	if i < len(text) && text[i] == '.' {
-		if i = digits(text, i+1); i < 0 {
+		if i = scanDigits(text, i+1); i < 0 {
 			return -1
 		}
 	}
@@ -233,13 +233,14 @@ func scanNumber(text []byte, i int) int {
 		if i < len(text) && (text[i] == '+' || text[i] == '-') {
 			i++
 		}
-		return digits(text, i)
+		return scanDigits(text, i)
 	}
 	return i
 }
 
-// digits scans at least one digit and returns the index after the digits, or -1 if there is none.
-func digits(text []byte, i int) int {
+// scanDigits scans at least one digit and returns the index after the digits, or -1 if there is
+// none.
+func scanDigits(text []byte, i int) int {
 	start := i
 	for i < len(text) && text[i] >= '0' && text[i] <= '9' {
 		i++

@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// summing is the reusable state of one computation.
-type summing struct {
+// hashState is the reusable state of one computation.
+type hashState struct {
 	hash hash.Hash
 	text []byte
 	sum  [sha256.Size]byte
 }
 
-var sums = sync.Pool{New: func() any { return &summing{hash: sha256.New()} }}
+var sums = sync.Pool{New: func() any { return &hashState{hash: sha256.New()} }}
 
 // keptText is the capacity in bytes of the largest buffer that is returned to the pool.
 const keptText = 4 << 10
@@ -22,7 +22,7 @@ const keptText = 4 << 10
 // three times, and once more for its input, if a profile makes the compiler inline it (Go 1.26):
 // 900 bytes for the two sums of a request.
 func SHA256(parts ...string) [sha256.Size]byte {
-	s, ok := sums.Get().(*summing)
+	s, ok := sums.Get().(*hashState)
 	if !ok {
 		panic("the pool holds sums only")
 	}

@@ -53,7 +53,7 @@ type condition struct {
 	// slot is the index of the place's JSON pointer in pointers, or -1 if the place is not a JSON
 	// pointer.
 	slot int
-	test test
+	test predicate
 }
 
 // Parse compiles a filter. The error is an *Error.
@@ -67,7 +67,7 @@ func Parse(text []byte) (*Filter, error) {
 			Detail: fmt.Sprintf("has %d bytes; at most %d are allowed", compact.Len(), MaxBytes),
 		}
 	}
-	members, err := object(compact.Bytes())
+	members, err := parseObject(compact.Bytes())
 	if err != nil {
 		return nil, &Error{Detail: err.Error()}
 	}
@@ -83,7 +83,7 @@ func Parse(text []byte) (*Filter, error) {
 		if c.place, err = sender.ParsePlace(m.name); err != nil {
 			return nil, &Error{Place: m.name, Detail: err.Error()}
 		}
-		if c.test, err = parseTest(m.value, 0); err != nil {
+		if c.test, err = parsePredicate(m.value, 0); err != nil {
 			return nil, &Error{Place: m.name, Detail: err.Error()}
 		}
 		if path := c.place.Pointer(); path != nil {
@@ -133,8 +133,8 @@ type member struct {
 	value json.RawMessage
 }
 
-// object returns the members of a JSON object, in order. Duplicate names are an error.
-func object(text []byte) ([]member, error) {
+// parseObject returns the members of a JSON object, in order. Duplicate names are an error.
+func parseObject(text []byte) ([]member, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	token, err := decoder.Token()
 	if err != nil {
@@ -163,14 +163,14 @@ func object(text []byte) ([]member, error) {
 	return members, nil
 }
 
-// test is the test of a condition. Exactly one of its fields is set.
-type test struct {
+// predicate is the test of a condition. Exactly one of its fields is set.
+type predicate struct {
 	anyOf   []literal // the value equals one of them
-	not     *test
+	not     *predicate
 	exists  *bool
 	prefix  *string
 	compare *comparison
-	all     []test // several operators, which must all hold
+	all     []predicate // several operators, which must all hold
 }
 
 // comparison compares a number with a bound.
@@ -191,9 +191,9 @@ type literal struct {
 const conditions = "a condition is a value, a list of values, or an object of $not, $exists, " +
 	"$prefix, $gt, $gte, $lt and $lte"
 
-func parseTest(text json.RawMessage, depth int) (test, error) {
+func parsePredicate(text json.RawMessage, depth int) (predicate, error) {
 	if depth > maxDepth {
-		return test{}, fmt.Errorf("conditions are nested more than %d deep", maxDepth)
+		return predicate{}, fmt.Errorf("conditions are nested more than %d deep", maxDepth)
 	}
 	switch text[0] {
 	case '{':
@@ -201,22 +201,24 @@ func parseTest(text json.RawMessage, depth int) (test, error) {
 	case '[':
 		var list []json.RawMessage
 		if err := json.Unmarshal(text, &list); err != nil {
-			return test{}, err
+			return predicate{}, err
 		}
 		if len(list) == 0 {
-			return test{}, errors.New("the list of values is empty, so nothing would ever start")
+			return predicate{}, errors.New(
+				"the list of values is empty, so nothing would ever start",
+			)
 		}
-		t := test{anyOf: make([]literal, len(list))}
+		t := predicate{anyOf: make([]literal, len(list))}
 		for i, element := range list {
 			var err error
 			if t.anyOf[i], err = parseLiteral(element); err != nil {
-				return test{}, err
+				return predicate{}, err
 			}
 		}
 		return t, nil
 	default:
 		condition, err := parseLiteral(text)
-		return test{anyOf: []literal{condition}}, err
+		return predicate{anyOf: []literal{condition}}, err
 	}
 }
 
@@ -238,63 +240,63 @@ func parseLiteral(text json.RawMessage) (literal, error) {
 	}
 }
 
-func parseOperators(text json.RawMessage, depth int) (test, error) {
-	members, err := object(text)
+func parseOperators(text json.RawMessage, depth int) (predicate, error) {
+	members, err := parseObject(text)
 	if err != nil {
-		return test{}, err
+		return predicate{}, err
 	}
 	if len(members) == 0 {
-		return test{}, errors.New("the object has no operator; " + conditions)
+		return predicate{}, errors.New("the object has no operator; " + conditions)
 	}
-	all := make([]test, len(members))
+	all := make([]predicate, len(members))
 	for i, m := range members {
 		if all[i], err = parseOperator(m, depth); err != nil {
-			return test{}, err
+			return predicate{}, err
 		}
 	}
 	if len(all) == 1 {
 		return all[0], nil
 	}
-	return test{all: all}, nil
+	return predicate{all: all}, nil
 }
 
-func parseOperator(m member, depth int) (test, error) {
+func parseOperator(m member, depth int) (predicate, error) {
 	switch m.name {
 	case "$not":
-		inner, err := parseTest(m.value, depth+1)
-		return test{not: &inner}, err
+		inner, err := parsePredicate(m.value, depth+1)
+		return predicate{not: &inner}, err
 	case "$exists":
 		var exists *bool
 		if json.Unmarshal(m.value, &exists) != nil || exists == nil {
-			return test{}, errors.New("$exists is true or false")
+			return predicate{}, errors.New("$exists is true or false")
 		}
-		return test{exists: exists}, nil
+		return predicate{exists: exists}, nil
 	case "$prefix":
 		var prefix *string
 		if json.Unmarshal(m.value, &prefix) != nil || prefix == nil {
-			return test{}, errors.New("$prefix is a text")
+			return predicate{}, errors.New("$prefix is a text")
 		}
-		return test{prefix: prefix}, nil
+		return predicate{prefix: prefix}, nil
 	case "$gt", "$gte", "$lt", "$lte":
 		if !isNumber(string(m.value)) {
-			return test{}, fmt.Errorf("%s is a number", m.name)
+			return predicate{}, fmt.Errorf("%s is a number", m.name)
 		}
-		return test{compare: &comparison{
+		return predicate{compare: &comparison{
 			bound:   parseDecimal(string(m.value)),
 			less:    strings.HasPrefix(m.name, "$l"),
 			greater: strings.HasPrefix(m.name, "$g"),
 			equal:   strings.HasSuffix(m.name, "e"),
 		}}, nil
 	default:
-		return test{}, fmt.Errorf("there is no operator %q; %s", m.name, conditions)
+		return predicate{}, fmt.Errorf("there is no operator %q; %s", m.name, conditions)
 	}
 }
 
-func (t *test) holds(v value) bool {
+func (t *predicate) holds(v value) bool {
 	switch {
 	case t.anyOf != nil:
 		for i := range t.anyOf {
-			if v.is(&t.anyOf[i]) {
+			if v.equals(&t.anyOf[i]) {
 				return true
 			}
 		}

@@ -43,10 +43,10 @@ func ParseKey(text string) (*Key, error) {
 // String returns the place as it was given to ParseKey.
 func (k *Key) String() string { return k.text }
 
-// Of returns the key of a request: a string, or a number or a boolean as written. It returns "" if
-// the request has no key: there is nothing at the place, or an empty string, null, an object or an
-// array. A key that is too long or not UTF-8 is replaced by its hash.
-func (k *Key) Of(r *sender.Request) string {
+// Value returns the key of a request: a string, or a number or a boolean as written. It returns ""
+// if the request has no key: there is nothing at the place, or an empty string, null, an object or
+// an array. A key that is too long or not UTF-8 is replaced by its hash.
+func (k *Key) Value(r *sender.Request) string {
 	var key string
 	if k.pointers == nil {
 		key, _ = k.place.Text(r)

@@ -87,7 +87,7 @@ type scanner struct {
 // value scans the value at the current position, which is the one that n stands for. It stops as
 // soon as all pointers are decided.
 func (s *scanner) value(n *node) {
-	s.space()
+	s.skipSpace()
 	before := s.left
 	start := s.at
 	if len(n.children) == 0 {
@@ -97,10 +97,10 @@ func (s *scanner) value(n *node) {
 	switch s.text[s.at] {
 	case '{':
 		s.noteAt(n, kindOther, start)
-		s.members(n)
+		s.readMembers(n)
 	case '[':
 		s.noteAt(n, kindOther, start)
-		s.elements(n)
+		s.readElements(n)
 	default:
 		s.note(n, s.skip())
 	}
@@ -121,27 +121,27 @@ func (s *scanner) noteAt(n *node, k kind, start int) {
 	s.note(n, value{kind: k, json: s.text[start : start+1]})
 }
 
-// members scans the members of an object.
-func (s *scanner) members(n *node) {
+// readMembers scans the members of an object.
+func (s *scanner) readMembers(n *node) {
 	s.at++ // {
 	for s.left > 0 {
-		s.space()
+		s.skipSpace()
 		if s.text[s.at] == '}' {
 			s.at++
 			return
 		}
 		if s.text[s.at] == ',' {
 			s.at++
-			s.space()
+			s.skipSpace()
 		}
 		start := s.at
-		escaped := s.quoted()
+		escaped := s.skipString()
 		name := s.text[start:s.at]
-		s.space()
+		s.skipSpace()
 		s.at++ // :
 		next := n.named(name, escaped)
 		if next == nil || s.seen[next.number] {
-			s.space()
+			s.skipSpace()
 			s.skip()
 			continue
 		}
@@ -164,18 +164,18 @@ func (n *node) named(quoted []byte, escaped bool) *node {
 	return nil
 }
 
-// elements scans the elements of an array.
-func (s *scanner) elements(n *node) {
+// readElements scans the elements of an array.
+func (s *scanner) readElements(n *node) {
 	s.at++ // [
 	for index := 0; s.left > 0; index++ {
-		s.space()
+		s.skipSpace()
 		if s.text[s.at] == ']' {
 			s.at++
 			return
 		}
 		if s.text[s.at] == ',' {
 			s.at++
-			s.space()
+			s.skipSpace()
 		}
 		var next *node
 		for _, c := range n.children {
@@ -196,13 +196,13 @@ func (s *scanner) skip() value {
 	start := s.at
 	switch c := s.text[s.at]; c {
 	case '"':
-		s.quoted()
+		s.skipString()
 		return value{kind: kindText, json: s.text[start:s.at]}
 	case '{', '[':
-		s.container()
+		s.skipContainer()
 		return value{kind: kindOther, json: s.text[start:s.at]}
 	default:
-		for s.at < len(s.text) && !ends(s.text[s.at]) {
+		for s.at < len(s.text) && !endsToken(s.text[s.at]) {
 			s.at++
 		}
 		k := kindNumber
@@ -216,8 +216,8 @@ func (s *scanner) skip() value {
 	}
 }
 
-// ends reports whether c may follow a number, true, false or null.
-func ends(c byte) bool {
+// endsToken reports whether c may follow a number, true, false or null.
+func endsToken(c byte) bool {
 	switch c {
 	case ',', '}', ']', ' ', '\t', '\r', '\n':
 		return true
@@ -226,12 +226,12 @@ func ends(c byte) bool {
 	}
 }
 
-// container skips an object or an array.
-func (s *scanner) container() {
+// skipContainer skips an object or an array.
+func (s *scanner) skipContainer() {
 	for depth := 0; ; {
 		switch s.text[s.at] {
 		case '"':
-			s.quoted()
+			s.skipString()
 			continue
 		case '{', '[':
 			depth++
@@ -245,8 +245,8 @@ func (s *scanner) container() {
 	}
 }
 
-// quoted skips a string and reports whether it contains escapes.
-func (s *scanner) quoted() (escaped bool) {
+// skipString skips a string and reports whether it contains escapes.
+func (s *scanner) skipString() (escaped bool) {
 	s.at++
 	for {
 		end := bytes.IndexByte(s.text[s.at:], '"')
@@ -264,7 +264,7 @@ func (s *scanner) quoted() (escaped bool) {
 	}
 }
 
-func (s *scanner) space() {
+func (s *scanner) skipSpace() {
 	for s.at < len(s.text) {
 		switch s.text[s.at] {
 		case ' ', '\t', '\r', '\n':

@@ -29,9 +29,9 @@ type value struct {
 	json []byte
 }
 
-// is reports whether a value equals a value in the filter. A text that is not from JSON equals a
-// number or a boolean that is written the same way.
-func (v value) is(l *literal) bool {
+// equals reports whether a value equals a value in the filter. A text that is not from JSON equals
+// a number or a boolean that is written the same way.
+func (v value) equals(l *literal) bool {
 	switch l.kind {
 	case kindText:
 		text, ok := v.asText()

@@ -15,7 +15,7 @@ import (
 // context that the part was started with, or earlier, when it is the part's turn to stop.
 type Parts struct {
 	stops    []func()
-	services []*Service
+	services []*Part
 }
 
 // Add adds a part that is already running. Stop calls stop once.
@@ -34,7 +34,7 @@ func (p *Parts) Go(ctx context.Context, run func(context.Context)) {
 // ready at most once, as soon as others can use the part.
 func (p *Parts) Start(
 	ctx context.Context, run func(ctx context.Context, ready func()) error,
-) *Service {
+) *Part {
 	ready := make(chan struct{})
 	s := p.background(ctx, func(ctx context.Context) error {
 		return run(ctx, func() { close(ready) })
@@ -44,9 +44,9 @@ func (p *Parts) Start(
 	return s
 }
 
-func (p *Parts) background(ctx context.Context, run func(context.Context) error) *Service {
+func (p *Parts) background(ctx context.Context, run func(context.Context) error) *Part {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &Service{ended: make(chan struct{})}
+	s := &Part{ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
 		s.err = run(ctx)
@@ -90,8 +90,8 @@ func (p *Parts) Stop() {
 	}
 }
 
-// Service is a part that others can wait for.
-type Service struct {
+// Part is a part that others can wait for.
+type Part struct {
 	ready chan struct{}
 	ended chan struct{}
 	err   error // valid once ended is closed
@@ -99,7 +99,7 @@ type Service struct {
 
 // Ready waits until the part is ready and returns nil. It returns the part's error if the part
 // ended before it was ready, or the error of ctx.
-func (s *Service) Ready(ctx context.Context) error {
+func (s *Part) Ready(ctx context.Context) error {
 	select {
 	case <-s.ready:
 		return nil

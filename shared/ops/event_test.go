@@ -35,8 +35,8 @@ func TestEventIsWhatLogrusWrites(t *testing.T) {
 	for _, list := range [][]Member{members(), nil} {
 		var fast, slow bytes.Buffer
 		lines := &lineWriter{out: &fast}
-		Event(newLog(t, lines), logrus.WarnLevel, at, "webhook", list)
-		Event(newLog(t, &slow), logrus.WarnLevel, at, "webhook", list)
+		LogEvent(newLog(t, lines), logrus.WarnLevel, at, "webhook", list)
+		LogEvent(newLog(t, &slow), logrus.WarnLevel, at, "webhook", list)
 		lines.flush()
 		if fast.String() != slow.String() || slow.Len() == 0 {
 			t.Errorf("%s instead of %s", fast.String(), slow.String())
@@ -44,7 +44,7 @@ func TestEventIsWhatLogrusWrites(t *testing.T) {
 	}
 	var out bytes.Buffer
 	lines := &lineWriter{out: &out}
-	Event(newLog(t, lines), logrus.DebugLevel, at, "quiet", nil)
+	LogEvent(newLog(t, lines), logrus.DebugLevel, at, "quiet", nil)
 	lines.flush()
 	if out.Len() > 0 {
 		t.Error("logged below the level:", out.String())

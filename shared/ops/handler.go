@@ -49,9 +49,9 @@ func (o *Ops) handler(log *logrus.Logger) http.Handler {
 	return mux
 }
 
-// byAddress refuses requests whose Host is neither an IP address nor localhost. Otherwise a web
-// page whose host name resolves to this machine could make a visitor's browser read profiles.
-func byAddress(next http.Handler) http.Handler {
+// refuseHostNames refuses requests whose Host is neither an IP address nor localhost. Otherwise a
+// web page whose host name resolves to this machine could make a visitor's browser read profiles.
+func refuseHostNames(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if name, _, err := net.SplitHostPort(host); err == nil {

@@ -76,9 +76,10 @@ func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
 
-// Begin returns the log and the Ops of a service. Those that are given are returned unchanged and
-// stay the caller's. Otherwise it creates them, and serves the Ops on addr until stop is called.
-func Begin(
+// LogAndOps returns the log and the Ops of a service. Those that are given are returned unchanged
+// and stay the caller's. Otherwise it creates them, and serves the Ops on addr until stop is
+// called.
+func LogAndOps(
 	ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string,
 ) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
 	if log == nil {
@@ -105,7 +106,7 @@ func (o *Ops) Serve(
 	}
 	handler := o.handler(log)
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
-		handler = byAddress(handler)
+		handler = refuseHostNames(handler)
 	}
 	server := &http.Server{
 		Handler:           handler,

@@ -33,7 +33,7 @@ func Start(
 	ctx context.Context, service string, log logrus.FieldLogger,
 ) (provider trace.TracerProvider, stop func(), err error) {
 	//nolint:forbidigo // OpenTelemetry's variables are no flags of ours
-	on, err := wanted(os.Getenv)
+	on, err := tracingRequested(os.Getenv)
 	if err != nil || !on {
 		return nil, func() {}, err
 	}
@@ -63,9 +63,9 @@ func Start(
 	return p, stop, nil
 }
 
-// wanted reports whether OpenTelemetry's variables request spans. It returns false if none is set:
-// OpenTelemetry's default, a collector on this machine, hardly ever exists.
-func wanted(getenv func(string) string) (bool, error) {
+// tracingRequested reports whether OpenTelemetry's variables request spans. It returns false if
+// none is set: OpenTelemetry's default, a collector on this machine, hardly ever exists.
+func tracingRequested(getenv func(string) string) (bool, error) {
 	var given string // name of the endpoint variable in effect
 	for _, name := range []string{
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT",

@@ -54,7 +54,7 @@ func TestWanted(t *testing.T) {
 			map[string]string{forTraces: "http://user:secret@\x7f"}, false, forTraces,
 		},
 	} {
-		on, err := wanted(func(name string) string { return c.env[name] })
+		on, err := tracingRequested(func(name string) string { return c.env[name] })
 		if on != c.on || (err == nil) != (c.says == "") {
 			t.Errorf("%s: %v, %v", name, on, err)
 		}

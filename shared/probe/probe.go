@@ -37,8 +37,9 @@ type Question struct {
 	keys  [][]byte
 }
 
-// Ask returns a new question to the ingresses that hold the keys. Keys beyond maxKeys are ignored.
-func Ask(keys [][]byte) Question {
+// NewQuestion returns a new question to the ingresses that hold the keys. Keys beyond maxKeys are
+// ignored.
+func NewQuestion(keys [][]byte) Question {
 	return Question{nonce: rand.Text(), keys: keys[:min(len(keys), maxKeys)]}
 }
 
@@ -88,14 +89,14 @@ func (a *Answerer) Answer(question string) string {
 	for signature := range strings.SplitSeq(signatures, ".") {
 		asked = asked || hmac.Equal([]byte(signature), want)
 	}
-	if !asked || !a.first(nonce) {
+	if !asked || !a.isNewNonce(nonce) {
 		return ""
 	}
 	return sign(a.key, "answer", nonce)
 }
 
-// first reports whether a nonce is new, and remembers it.
-func (a *Answerer) first(nonce string) bool {
+// isNewNonce reports whether a nonce is new, and remembers it.
+func (a *Answerer) isNewNonce(nonce string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.asked[:], nonce) {

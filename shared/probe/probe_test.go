@@ -10,7 +10,7 @@ import (
 func TestWhoCanAnswer(t *testing.T) {
 	mine, mate, stranger := probe.NewKey(), probe.NewKey(), probe.NewKey()
 	keys := [][]byte{mate, mine}
-	question := probe.Ask(keys)
+	question := probe.NewQuestion(keys)
 	ingress := probe.NewAnswerer(mine)
 	answer := ingress.Answer(question.Header())
 	if answer == "" || !question.AnsweredBy(answer) {
@@ -26,7 +26,7 @@ func TestWhoCanAnswer(t *testing.T) {
 		t.Errorf("a stranger's ingress answers %q", answer)
 	}
 	// These answers come from another server or belong to another question.
-	old := probe.Ask(keys)
+	old := probe.NewQuestion(keys)
 	for _, wrong := range []string{
 		"", question.Header(), strings.Split(question.Header(), ".")[2],
 		ingress.Answer(old.Header()), answer + ".",
@@ -35,7 +35,7 @@ func TestWhoCanAnswer(t *testing.T) {
 			t.Errorf("%q is taken for an answer", wrong)
 		}
 	}
-	if probe.Ask(nil).AnsweredBy("") {
+	if probe.NewQuestion(nil).AnsweredBy("") {
 		t.Error("nobody's answer is taken for one")
 	}
 }
@@ -43,11 +43,11 @@ func TestWhoCanAnswer(t *testing.T) {
 func TestWhatIsNoQuestionHasNoAnswer(t *testing.T) {
 	key := probe.NewKey()
 	ingress := probe.NewAnswerer(key)
-	asked := probe.Ask([][]byte{key}).Header()
+	asked := probe.NewQuestion([][]byte{key}).Header()
 	for _, text := range []string{
 		"", ".", "x", asked[:len(asked)-1], asked + "x", "y" + asked,
 		strings.Replace(asked, ".", "", 1), asked + strings.Repeat(".x", 2000),
-		probe.Ask([][]byte{probe.NewKey()}).Header(), probe.Ask(nil).Header(),
+		probe.NewQuestion([][]byte{probe.NewKey()}).Header(), probe.NewQuestion(nil).Header(),
 	} {
 		if answer := ingress.Answer(text); answer != "" {
 			t.Errorf("%q is answered %q", text, answer)
@@ -60,7 +60,7 @@ func TestWhatIsNoQuestionHasNoAnswer(t *testing.T) {
 	for i := range many {
 		many[i] = probe.NewKey()
 	}
-	question := probe.Ask(many)
+	question := probe.NewQuestion(many)
 	if answer := probe.NewAnswerer(many[0]).
 		Answer(question.Header()); !question.AnsweredBy(answer) {
 		t.Error("of many ingresses, none can answer")

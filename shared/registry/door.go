@@ -28,15 +28,15 @@ const (
 	reopenAfter = 4 * time.Second
 )
 
-// clock returns a monotonic time in nanoseconds. It never returns 0.
-func clock() int64 { return int64(time.Since(origin)) + 1 }
+// monotonicNow returns a monotonic time in nanoseconds. It never returns 0.
+func monotonicNow() int64 { return int64(time.Since(origin)) + 1 }
 
 var origin = time.Now() //nolint:gochecknoglobals // the beginning of the monotonic clock
 
-// queueDoor holds the place of one queue, and the number of requests that are storing something
+// queuePlace holds the place of one queue, and the number of requests that are storing something
 // there. A request is counted before it reads the place. A change of the place is in force once all
 // requests that were counted before the change have left.
-type queueDoor struct {
+type queuePlace struct {
 	place  atomic.Uint32 // a Place
 	before atomic.Uint32 // the place before the queue was closed
 	closed atomic.Int64  // clock reading when the queue was closed; 0 means that it is open
@@ -48,10 +48,10 @@ type queueDoor struct {
 	drain  sync.Mutex      // held while an epoch is being drained
 }
 
-func newQueueDoor() *queueDoor { return &queueDoor{left: make(chan struct{}, 1)} }
+func newQueueDoor() *queuePlace { return &queuePlace{left: make(chan struct{}, 1)} }
 
-// set sets the place according to the queue's record. It reports whether the place changed.
-func (q *queueDoor) set(record *Queue) (changed bool) {
+// setPlace sets the place according to the queue's record. It reports whether the place changed.
+func (q *queuePlace) setPlace(record *Queue) (changed bool) {
 	q.hasOwn.Store(record.Stream != nil)
 	place := record.Place()
 	was := Place(q.place.Load())
@@ -64,7 +64,7 @@ func (q *queueDoor) set(record *Queue) (changed bool) {
 			before = PlaceOwn
 		}
 		q.before.Store(uint32(before))
-		q.closed.Store(clock())
+		q.closed.Store(monotonicNow())
 	} else {
 		q.closed.Store(0)
 	}
@@ -72,8 +72,8 @@ func (q *queueDoor) set(record *Queue) (changed bool) {
 	return true
 }
 
-// now returns the current place.
-func (q *queueDoor) now() Place {
+// currentPlace returns the current place.
+func (q *queuePlace) currentPlace() Place {
 	place := Place(q.place.Load())
 	if place == PlaceClosed && hasReopened(q.closed.Load()) {
 		return Place(q.before.Load())
@@ -83,11 +83,15 @@ func (q *queueDoor) now() Place {
 
 // hasReopened reports whether a door that was closed at the given clock reading is open again
 // because no executor finished the copying in time.
-func hasReopened(closed int64) bool { return closed != 0 && clock()-closed > int64(reopenAfter) }
+func hasReopened(
+	closed int64,
+) bool {
+	return closed != 0 && monotonicNow()-closed > int64(reopenAfter)
+}
 
 // enter counts a request that is about to read the place. The request must call leave with the
 // epoch.
-func (q *queueDoor) enter() (epoch uint32) {
+func (q *queuePlace) enter() (epoch uint32) {
 	for {
 		epoch = q.epoch.Load()
 		q.inside[epoch&1].Add(1)
@@ -98,7 +102,7 @@ func (q *queueDoor) enter() (epoch uint32) {
 	}
 }
 
-func (q *queueDoor) leave(epoch uint32) {
+func (q *queuePlace) leave(epoch uint32) {
 	if q.inside[epoch&1].Add(-1) == 0 && q.epoch.Load() != epoch {
 		select {
 		case q.left <- struct{}{}:
@@ -107,11 +111,11 @@ func (q *queueDoor) leave(epoch uint32) {
 	}
 }
 
-// empty reports whether no requests are inside.
-func (q *queueDoor) empty() bool { return q.inside[0].Load() == 0 && q.inside[1].Load() == 0 }
+// isIdle reports whether no requests are inside.
+func (q *queuePlace) isIdle() bool { return q.inside[0].Load() == 0 && q.inside[1].Load() == 0 }
 
-// await starts a new epoch and waits until all requests of the previous epoch have left.
-func (q *queueDoor) await() {
+// awaitIdle starts a new epoch and waits until all requests of the previous epoch have left.
+func (q *queuePlace) awaitIdle() {
 	q.drain.Lock()
 	defer q.drain.Unlock()
 	select {
@@ -124,26 +128,26 @@ func (q *queueDoor) await() {
 	}
 }
 
-// door decides where the starts of one workflow are stored.
-type door struct {
-	queue *queueDoor
+// workflowPlace decides where the starts of one workflow are stored.
+type workflowPlace struct {
+	queue *queuePlace
 	// closed is the clock reading when the workflow was closed; 0 means that it is open. The value
-	// moved means that a later record of the workflow names another queue, or differs in whether the
-	// workflow is closed.
+	// moved means that a later record of the workflow names another queue, or differs in whether
+	// the workflow is closed.
 	closed atomic.Int64
 }
 
 const moved = -1
 
-func (d *door) init(queue *queueDoor, closed bool) {
+func (d *workflowPlace) init(queue *queuePlace, closed bool) {
 	d.queue = queue
 	if closed {
-		d.closed.Store(clock())
+		d.closed.Store(monotonicNow())
 	}
 }
 
 // replace marks the door as moved if next differs from it, and reports whether it does.
-func (d *door) replace(next *door) (differs bool) {
+func (d *workflowPlace) replace(next *workflowPlace) (differs bool) {
 	if d.queue == next.queue && (d.closed.Load() != 0) == (next.closed.Load() != 0) {
 		return false
 	}
@@ -151,49 +155,49 @@ func (d *door) replace(next *door) (differs bool) {
 	return true
 }
 
-// Pass is the permission to store one start of a workflow.
-type Pass struct {
+// StorePermit is the permission to store one start of a workflow.
+type StorePermit struct {
 	Place Place // where to store it; PlaceClosed means that it must be refused for now
 	// HasOwn means that the queue has its own stream, which may hold starts whatever Place is.
 	HasOwn bool
 	// Moved means that the workflow has a later record. The caller must look it up again.
 	Moved bool
-	queue *queueDoor
+	queue *queuePlace
 	epoch uint32
 }
 
-// Enter returns a pass that says where to store a start or a rejection of the workflow. The caller
-// must call Leave when it has finished storing, whether or not that succeeded.
-func (w *Webhook) Enter() Pass {
+// AcquirePermit returns a pass that says where to store a start or a rejection of the workflow. The
+// caller must call Leave when it has finished storing, whether or not that succeeded.
+func (w *Webhook) AcquirePermit() StorePermit {
 	q := w.door.queue
 	if q == nil {
-		return Pass{}
+		return StorePermit{}
 	}
-	p := Pass{queue: q, epoch: q.enter(), HasOwn: q.hasOwn.Load()}
+	p := StorePermit{queue: q, epoch: q.enter(), HasOwn: q.hasOwn.Load()}
 	switch closed := w.door.closed.Load(); {
 	case closed == moved:
 		p.Place, p.Moved = PlaceClosed, true
 	case closed != 0 && !hasReopened(closed):
 		p.Place = PlaceClosed
 	default:
-		p.Place = q.now()
+		p.Place = q.currentPlace()
 	}
 	return p
 }
 
-// Leave marks that the start has been stored, or will not be.
-func (p Pass) Leave() {
+// Release marks that the start has been stored, or will not be.
+func (p StorePermit) Release() {
 	if p.queue != nil {
 		p.queue.leave(p.epoch)
 	}
 }
 
 // queue returns the door of a queue, and creates it if there is none.
-func (t *tables) queue(name string) *queueDoor {
+func (t *tables) queue(name string) *queuePlace {
 	q := t.queues[name]
 	if q == nil {
 		q = newQueueDoor()
-		t.queues[t.shared(name)] = q
+		t.queues[t.intern(name)] = q
 	}
 	return q
 }
@@ -204,7 +208,7 @@ func (s *Snapshot) PlaceOf(queue string) Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if q := s.current.Load().queues[queue]; q != nil {
-		return q.now()
+		return q.currentPlace()
 	}
 	return PlaceShared
 }
@@ -214,23 +218,24 @@ func (s *Snapshot) OwnStreams() (queues []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, q := range s.current.Load().queues {
-		if q.now() == PlaceOwn {
+		if q.currentPlace() == PlaceOwn {
 			queues = append(queues, name)
 		}
 	}
 	return queues
 }
 
-// drains tracks the changes that have been applied but are not yet in force.
-type drains struct {
+// pendingMoves tracks the changes that have been applied but are not yet in force.
+type pendingMoves struct {
 	mu      sync.Mutex
 	pending map[uint64]int // number of queues still draining, by revision
 	settled chan struct{}  // closed and replaced whenever a queue has drained
 }
 
-// add waits in the background until a change of the queue's place, made by revision, is in force.
-func (d *drains) add(q *queueDoor, revision uint64) {
-	if q.empty() {
+// awaitMove waits in the background until a change of the queue's place, made by revision, is in
+// force.
+func (d *pendingMoves) awaitMove(q *queuePlace, revision uint64) {
+	if q.isIdle() {
 		return
 	}
 	d.mu.Lock()
@@ -240,7 +245,7 @@ func (d *drains) add(q *queueDoor, revision uint64) {
 	d.pending[revision]++
 	d.mu.Unlock()
 	go func() {
-		q.await()
+		q.awaitIdle()
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if d.pending[revision]--; d.pending[revision] == 0 {
@@ -253,7 +258,7 @@ func (d *drains) add(q *queueDoor, revision uint64) {
 
 // unsettled returns the lowest revision that is not yet in force, or 0 if there is none, and a
 // channel that is closed when that may have changed. The channel may be nil if nothing is pending.
-func (d *drains) unsettled() (since uint64, settled <-chan struct{}) {
+func (d *pendingMoves) unsettled() (since uint64, settled <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for revision := range d.pending {

@@ -47,17 +47,17 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 		{99, registry.PlaceClosed}, // of a later version
 	} {
 		s.Apply(queue(uint64(i+2), c.phase))
-		pass := workflow().Enter()
+		pass := workflow().AcquirePermit()
 		if pass.Place != c.place || !pass.HasOwn || pass.Moved {
 			t.Errorf("in phase %s: %+v", c.phase, pass)
 		}
-		pass.Leave()
+		pass.Release()
 		if since, _ := s.Unsettled(); since != 0 {
 			t.Errorf("in phase %s, revision %d waits for nothing", c.phase, since)
 		}
 	}
 	s.Apply(registry.Change{Revision: 20, Queue: &registry.Queue{Name: "q"}})
-	if pass := workflow().Enter(); pass.Place != registry.PlaceShared || pass.HasOwn {
+	if pass := workflow().AcquirePermit(); pass.Place != registry.PlaceShared || pass.HasOwn {
 		t.Errorf("without its own stream: %+v", pass)
 	}
 }
@@ -67,7 +67,7 @@ func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)
 	s.Apply(queue(2, registry.MovingIn))
-	before := workflow().Enter()
+	before := workflow().AcquirePermit()
 	if since, _ := s.Unsettled(); since != 0 {
 		t.Errorf("a phase in the same place waits: %d", since)
 	}
@@ -76,15 +76,15 @@ func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	if since != 3 {
 		t.Fatalf("revision 3 is in force while a request stores in the old place (%d)", since)
 	}
-	after := workflow().Enter()
+	after := workflow().AcquirePermit()
 	if after.Place != registry.PlaceClosed {
 		t.Errorf("a later request: %+v", after)
 	}
-	after.Leave()
+	after.Release()
 	if since, _ := s.Unsettled(); since != 3 {
 		t.Error("the end of a later request counts")
 	}
-	before.Leave()
+	before.Release()
 	<-settled
 	if since, _ := s.Unsettled(); since != 0 {
 		t.Errorf("revision %d is not in force after the last request has ended", since)
@@ -96,32 +96,32 @@ func TestAWorkflowThatMoved(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)
 	old := workflow()
-	inside := old.Enter()
+	inside := old.AcquirePermit()
 	s.Apply(registry.Change{
 		Revision: 2,
 		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Name: "renamed"},
 	})
-	if pass := old.Enter(); pass.Moved || pass.Place != registry.PlaceShared {
+	if pass := old.AcquirePermit(); pass.Moved || pass.Place != registry.PlaceShared {
 		t.Errorf("after another change: %+v", pass)
 	} else {
-		pass.Leave()
+		pass.Release()
 	}
 	closed := &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Closed: true}
 	s.Apply(registry.Change{Revision: 3, Workflow: closed})
 	if since, _ := s.Unsettled(); since != 3 {
 		t.Errorf("the closing is in force while a request is inside: %d", since)
 	}
-	if pass := workflow().Enter(); pass.Place != registry.PlaceClosed || pass.Moved {
+	if pass := workflow().AcquirePermit(); pass.Place != registry.PlaceClosed || pass.Moved {
 		t.Errorf("while it is closed: %+v", pass)
 	} else {
-		pass.Leave()
+		pass.Release()
 	}
-	inside.Leave()
+	inside.Release()
 	s.Apply(registry.Change{
 		Revision: 4,
 		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "other"},
 	})
-	if pass := workflow().Enter(); pass.Place != registry.PlaceShared {
+	if pass := workflow().AcquirePermit(); pass.Place != registry.PlaceShared {
 		t.Errorf("in its new queue: %+v", pass)
 	}
 }

@@ -17,7 +17,7 @@ type OperatorEvents struct {
 	// become an event.
 	Since time.Time `audit:"-"`
 
-	unknown unknown `audit:"-"`
+	unknown unknownFields `audit:"-"`
 }
 
 // The kinds of operator events. A kind with the suffix Recovered reports that a condition is over.

@@ -18,7 +18,7 @@ func FuzzDecodePlainWorkflow(f *testing.F) {
 			Triggers: []Trigger{
 				{NodeID: "a", Sender: &Sender{Preset: "github"}}, {
 					NodeID:  "b",
-					unknown: unknown{0x98, 0x06, 0x01},
+					unknown: unknownFields{0x98, 0x06, 0x01},
 				},
 			},
 		},
@@ -26,7 +26,7 @@ func FuzzDecodePlainWorkflow(f *testing.F) {
 			ID:          "wf",
 			ActivatedAt: time.Unix(0, 0),
 			UpdatedAt:   time.Unix(-1, 999_999_999),
-			unknown:     unknown{0x98, 0x06, 0x01},
+			unknown:     unknownFields{0x98, 0x06, 0x01},
 		},
 	} {
 		data, err := w.Encode()

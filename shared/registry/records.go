@@ -61,7 +61,7 @@ type Account struct {
 	// is shared and must not be modified.
 	Events *OperatorEvents `audit:"events"`
 
-	unknown unknown `audit:"-"`
+	unknown unknownFields `audit:"-"`
 }
 
 // Transition is one activation or deactivation of a workflow.
@@ -74,7 +74,7 @@ type Transition struct {
 	At         time.Time // when it was requested
 	By         Actor     // who requested it
 
-	unknown unknown
+	unknown unknownFields
 }
 
 // Actor is the operator or program that makes a change.
@@ -104,7 +104,7 @@ type Workflow struct {
 	// delivery IDs to the stream of another queue. That takes a few seconds at most: see ClosedFor.
 	Closed bool `audit:"-"`
 
-	unknown unknown `audit:"-"`
+	unknown unknownFields `audit:"-"`
 }
 
 // Trigger is a webhook trigger node of a workflow.
@@ -123,7 +123,7 @@ type Trigger struct {
 	// ordered.
 	OrderKey string `audit:"orderKey"`
 
-	unknown unknown `audit:"-"`
+	unknown unknownFields `audit:"-"`
 }
 
 // Answer makes the response to a request wait until its execution has finished.
@@ -131,7 +131,7 @@ type Answer struct {
 	WaitSeconds int64 `audit:"waitSeconds"` // maximum wait in seconds
 	Raw         bool  `audit:"raw"`         // the execution's output is the response body
 
-	unknown unknown `audit:"-"`
+	unknown unknownFields `audit:"-"`
 }
 
 // Clone returns a copy. If a is nil, it returns nil.
@@ -169,11 +169,11 @@ type Sender struct {
 	// Secrets holds the secrets, newest first. Expired secrets may still be among them.
 	Secrets []SenderSecret `audit:"secrets,hidden"`
 	// Settings holds the settings that are not secret, keyed by the preset's setting names.
-	// SealedSettings holds the secret ones, each encrypted for AboutSetting.
+	// SealedSettings holds the secret ones, each encrypted for SettingPurpose.
 	Settings       map[string]string `audit:"settings,hidden"`
 	SealedSettings map[string][]byte `audit:"sealedSettings,hidden"`
 
-	unknown unknown `audit:"-"`
+	unknown unknownFields `audit:"-"`
 }
 
 // Sealed returns every encrypted value in the record.
@@ -197,7 +197,7 @@ func (w *Workflow) Sealed() (boxes [][]byte) {
 // SenderSecret is a secret or a public key that a sender's requests are verified with.
 type SenderSecret struct {
 	ID        string // identifies the secret where its text must not appear
-	Sealed    []byte // the text, encrypted for AboutSecret; empty means that it is a public key
+	Sealed    []byte // the text, encrypted for SecretPurpose; empty means that it is a public key
 	PublicKey string // the text of a public key; "" means that Sealed holds a secret
 	Last4     string // the last characters of the text, for people; "" if the text is short
 	SetAt     time.Time
@@ -206,7 +206,7 @@ type SenderSecret struct {
 	// operator yet. It is shown only once.
 	Unseen bool
 
-	unknown unknown
+	unknown unknownFields
 }
 
 // Key is a key of the operators' API.
@@ -220,7 +220,7 @@ type Key struct {
 	CreatedAt time.Time         `audit:"-"`
 	ExpiresAt time.Time         `audit:"expiresAt"` // the zero time means never
 
-	unknown unknown `audit:"-"`
+	unknown unknownFields `audit:"-"`
 }
 
 // Installation is the identity of the registry. It is the record under InstallationKey. While there
@@ -237,7 +237,7 @@ type Installation struct {
 	// database.
 	Life string
 
-	unknown unknown
+	unknown unknownFields
 }
 
 // Queue holds the settings of a queue. Its runners also read the record: see
@@ -257,7 +257,7 @@ type Queue struct {
 	// all queues share.
 	Stream *QueueStream `audit:"stream"`
 
-	unknown unknown `audit:"-"`
+	unknown unknownFields `audit:"-"`
 }
 
 // QueueStream holds the phase and the settings of a queue's own stream.
@@ -270,7 +270,7 @@ type QueueStream struct {
 	// tags of the servers that may hold the stream; empty means any server
 	PlacementTags []string `audit:"placementTags"`
 
-	unknown unknown `audit:"-"`
+	unknown unknownFields `audit:"-"`
 }
 
 // StreamPhase says where a queue's starts are stored while the queue moves to its own stream or
@@ -301,8 +301,8 @@ func (p StreamPhase) String() string {
 	return streamPhases[p]
 }
 
-// Moves reports whether the queue is moving to its own stream or back.
-func (p StreamPhase) Moves() bool {
+// IsMoving reports whether the queue is moving to its own stream or back.
+func (p StreamPhase) IsMoving() bool {
 	return p == MovingIn || p == ClosedIn || p == MovingOut || p == ClosedOut
 }
 
@@ -326,7 +326,7 @@ type QueueGroup struct {
 	Group       string `audit:"-"`
 	MaxInFlight int64  `audit:"maxInFlight"` // 0 means that the operator has set no limit
 
-	unknown unknown `audit:"-"`
+	unknown unknownFields `audit:"-"`
 }
 
 // Paused reports whether the queue is paused at the given time.
@@ -351,11 +351,11 @@ func (q *Queue) Clone() *Queue {
 type TriggerSecrets struct {
 	Tokens        []Token // the workflow's record holds the hashes of the valid ones
 	SamplePayload []byte  // one JSON text; nil means that none is configured
-	// Sealed holds the fields above, encrypted for AboutTrigger; they are then empty. If Sealed is
-	// empty, they are not encrypted.
+	// Sealed holds the fields above, encrypted for TriggerPurpose; they are then empty. If Sealed
+	// is empty, they are not encrypted.
 	Sealed []byte
 
-	unknown unknown
+	unknown unknownFields
 }
 
 // Token is an unencrypted token.
@@ -363,12 +363,12 @@ type Token struct {
 	Text      string // the token as it appears in a webhook's URL
 	CreatedAt time.Time
 
-	unknown unknown
+	unknown unknownFields
 }
 
-// unknown holds the encoded fields of a record that only later versions define. A change by this
-// version preserves them.
-type unknown []byte
+// unknownFields holds the encoded fields of a record that only later versions define. A change by
+// this version preserves them.
+type unknownFields []byte
 
 // Clone returns a copy that shares nothing that may be modified.
 func (w *Workflow) Clone() *Workflow {
@@ -406,8 +406,8 @@ func (s *Sender) Clone() *Sender {
 	return &own
 }
 
-// Live returns the secrets that have not expired at now. It returns nil if s is nil.
-func (s *Sender) Live(now time.Time) (live []SenderSecret) {
+// LiveSecrets returns the secrets that have not expired at now. It returns nil if s is nil.
+func (s *Sender) LiveSecrets(now time.Time) (live []SenderSecret) {
 	if s == nil {
 		return nil
 	}

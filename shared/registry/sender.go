@@ -11,26 +11,26 @@ import (
 // Every secret is encrypted for exactly one of these purposes, so no box can be put in another's
 // place.
 
-// AboutTrigger returns the purpose for which the tokens and the sample payload of a node are
+// TriggerPurpose returns the purpose for which the tokens and the sample payload of a node are
 // encrypted.
-func AboutTrigger(workflowID, nodeID string) string {
+func TriggerPurpose(workflowID, nodeID string) string {
 	return "trigger:" + workflowID + "." + nodeID
 }
 
-// AboutSecret returns the purpose for which a secret in a node's sender record is encrypted.
-func AboutSecret(workflowID, nodeID, secretID string) string {
+// SecretPurpose returns the purpose for which a secret in a node's sender record is encrypted.
+func SecretPurpose(workflowID, nodeID, secretID string) string {
 	return "secret:" + workflowID + "." + nodeID + ":" + secretID
 }
 
-// AboutSetting returns the purpose for which a secret setting in a node's sender record is
+// SettingPurpose returns the purpose for which a secret setting in a node's sender record is
 // encrypted.
-func AboutSetting(workflowID, nodeID, name string) string {
+func SettingPurpose(workflowID, nodeID, name string) string {
 	return "setting:" + workflowID + "." + nodeID + ":" + name
 }
 
-// AboutCaptured returns the purpose for which a secret that was received from a node's provider is
-// encrypted on its way to the executors.
-func AboutCaptured(workflowID, nodeID string) string {
+// CapturedPurpose returns the purpose for which a secret that was received from a node's provider
+// is encrypted on its way to the executors.
+func CapturedPurpose(workflowID, nodeID string) string {
 	return "captured:" + workflowID + "." + nodeID
 }
 
@@ -50,7 +50,7 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 		return string(text), err
 	}
 	for name, box := range record.SealedSettings {
-		text, err := open(box, AboutSetting(workflowID, nodeID, name))
+		text, err := open(box, SettingPurpose(workflowID, nodeID, name))
 		if err != nil {
 			return config, err
 		}
@@ -62,7 +62,7 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 	for _, s := range record.Secrets {
 		secret := sender.Secret{ID: s.ID, Text: s.PublicKey, ExpiresAt: s.ExpiresAt}
 		if len(s.Sealed) > 0 {
-			text, err := open(s.Sealed, AboutSecret(workflowID, nodeID, s.ID))
+			text, err := open(s.Sealed, SecretPurpose(workflowID, nodeID, s.ID))
 			if err != nil {
 				return config, err
 			}

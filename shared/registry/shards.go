@@ -46,26 +46,30 @@ func (s *shards[V]) init() {
 	}
 }
 
-func (s *shards[V]) of(hash uint64) *atomic.Pointer[shard[V]] { return &s.shard[hash%shardCount] }
+func (s *shards[V]) shardOf(
+	hash uint64,
+) *atomic.Pointer[shard[V]] {
+	return &s.shard[hash%shardCount]
+}
 
 func (s *shards[V]) get(key string) (v V, found bool) {
 	if !s.published.Load() {
 		return v, false
 	}
-	return s.last(key)
+	return s.latest(key)
 }
 
-// last returns the latest value that the writer has set, whether or not the table is published.
-func (s *shards[V]) last(key string) (V, bool) {
+// latest returns the latest value that the writer has set, whether or not the table is published.
+func (s *shards[V]) latest(key string) (V, bool) {
 	hash := maphash.String(s.seed, key)
-	at := s.of(hash).Load().find(hash, key)
+	at := s.shardOf(hash).Load().find(hash, key)
 	return at.value, at.value != *new(V)
 }
 
 func (s *shards[V]) set(v V) {
 	key := v.key()
 	hash := maphash.String(s.seed, key)
-	where := s.of(hash)
+	where := s.shardOf(hash)
 	in := where.Load()
 	isNew := in.find(hash, key).value == *new(V)
 	switch {
@@ -83,7 +87,7 @@ func (s *shards[V]) set(v V) {
 
 func (s *shards[V]) remove(key string) {
 	hash := maphash.String(s.seed, key)
-	where := s.of(hash)
+	where := s.shardOf(hash)
 	in := where.Load()
 	if at := in.find(hash, key); at.value != *new(V) {
 		where.Store(in.without(at.value, len(in.slots)))

@@ -22,7 +22,7 @@ type Webhook struct {
 	Transition int64     // orders the active workflows of an account
 	RateLimit  RateLimit // zero means the plan's rate limit
 	Nodes      []Node
-	door       door // decides where the workflow's starts are stored
+	door       workflowPlace // decides where the workflow's starts are stored
 }
 
 func (w *Webhook) key() string { return w.ID }
@@ -36,21 +36,21 @@ func (w *Webhook) compare(other *Webhook) int {
 type Node struct {
 	ID     string
 	Tokens []NodeToken // newest first; expired tokens may still be among them
-	// Sender verifies the node's requests. nil means that the token alone decides, unless Unusable
-	// is set.
+	// Sender verifies the node's requests. nil means that the token alone decides, unless
+	// UnusableSenders is set.
 	Sender *sender.Sender
 	// Filter decides which requests start an execution. nil means that every request does, unless
-	// Unusable is set.
+	// UnusableSenders is set.
 	Filter *filter.Filter
 	// OrderKey says where a request contains its order key. nil means that the executions are not
-	// ordered, unless Unusable is set.
+	// ordered, unless UnusableSenders is set.
 	OrderKey *filter.Key
 	// Answer makes the response to a request wait until its execution has finished. nil means that
 	// the response does not wait.
 	Answer *Answer
-	// Unusable is the reason why the node cannot decide about requests: this process cannot decrypt
-	// the secrets of its sender, or cannot interpret its sender, its filter or its order key. Such
-	// a node must refuse every request. nil means that the node is usable.
+	// UnusableSenders is the reason why the node cannot decide about requests: this process cannot
+	// decrypt the secrets of its sender, or cannot interpret its sender, its filter or its order
+	// key. Such a node must refuse every request. nil means that the node is usable.
 	Unusable error
 }
 
@@ -108,8 +108,8 @@ type Snapshot struct {
 	// filling holds the tables that changes are applied to. They are the same as current, except
 	// while another copy is being loaded.
 	filling *tables
-	keys    *seal.Keys // decrypt senders' secrets
-	drains  drains     // the changes that have been applied but are not yet in force
+	keys    *seal.Keys   // decrypt senders' secrets
+	drains  pendingMoves // the changes that have been applied but are not yet in force
 }
 
 // tables holds the records of one snapshot. The maps that Lookup reads are split into shards, and a
@@ -124,12 +124,13 @@ type tables struct {
 	plans   Plans
 	owners  map[string]*owner // by account ID
 	texts   map[string]string // strings that many records share: see shared
-	// unusable holds, for each workflow with an unusable sender, the reason (see Node.Unusable).
+	// unusable holds, for each workflow with an unusable sender, the reason (see
+	// Node.UnusableSenders).
 	unusable map[string]error
 	// opened holds the workflows with encrypted senders' secrets that could all be decrypted.
 	opened map[string]struct{}
-	queues map[string]*queueDoor // the queues named by workflows or records
-	keys   *seal.Keys            // decrypt senders' secrets
+	queues map[string]*queuePlace // the queues named by workflows or records
+	keys   *seal.Keys             // decrypt senders' secrets
 }
 
 // NewSnapshot returns an empty snapshot. Lookup finds nothing until Loaded has been called. keys
@@ -147,7 +148,7 @@ func newTables(keys *seal.Keys) *tables {
 		texts:    map[string]string{},
 		unusable: map[string]error{},
 		opened:   map[string]struct{}{},
-		queues:   map[string]*queueDoor{},
+		queues:   map[string]*queuePlace{},
 		keys:     keys,
 	}
 	t.workflows.init()
@@ -168,11 +169,11 @@ func (s *Snapshot) PlanOf(accountID string) *Plan {
 	return nil
 }
 
-// Accounts returns the number of accounts.
-func (s *Snapshot) Accounts() int { return s.current.Load().accounts.len() }
+// AccountCount returns the number of accounts.
+func (s *Snapshot) AccountCount() int { return s.current.Load().accounts.len() }
 
-// Len returns the number of workflows.
-func (s *Snapshot) Len() int { return s.current.Load().workflows.len() }
+// WorkflowCount returns the number of workflows.
+func (s *Snapshot) WorkflowCount() int { return s.current.Load().workflows.len() }
 
 // ActiveBesides returns the number of the account's active workflows, not counting the given one.
 func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
@@ -184,14 +185,15 @@ func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
 		return 0
 	}
 	count := int64(len(o.active))
-	if w, ok := t.workflows.last(workflowID); ok && w.Active && w.AccountID == accountID {
+	if w, ok := t.workflows.latest(workflowID); ok && w.Active && w.AccountID == accountID {
 		count--
 	}
 	return count
 }
 
-// Unusable returns the number of workflows with an unusable sender, and the reason for one of them.
-func (s *Snapshot) Unusable() (count int, why error) {
+// UnusableSenders returns the number of workflows with an unusable sender, and the reason for one
+// of them.
+func (s *Snapshot) UnusableSenders() (count int, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	unusable := s.current.Load().unusable
@@ -201,8 +203,9 @@ func (s *Snapshot) Unusable() (count int, why error) {
 	return len(unusable), why
 }
 
-// Survey counts the workflows with encrypted senders' secrets, by whether the keys decrypt them.
-func (s *Snapshot) Survey() (found Survey) {
+// KeyCoverage counts the workflows with encrypted senders' secrets, by whether the keys decrypt
+// them.
+func (s *Snapshot) KeyCoverage() (found KeyCoverage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.current.Load()
@@ -218,7 +221,7 @@ func (s *Snapshot) Apply(c Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.filling.apply(c) {
-		s.drains.add(q, c.Revision)
+		s.drains.awaitMove(q, c.Revision)
 	}
 }
 
@@ -272,27 +275,27 @@ func (t *tables) viewOf(w *Webhook) View {
 
 // apply applies a change. It returns the queues in which requests may still be storing according to
 // the state before the change.
-func (t *tables) apply(c Change) (moved []*queueDoor) {
+func (t *tables) apply(c Change) (moved []*queuePlace) {
 	switch {
 	case c.Plans != nil:
 		t.plans = c.Plans
-		t.refreshAll()
+		t.recomputeAllActive()
 	case c.Account != nil:
 		o := t.owner(c.Account.ID)
-		o.known, o.plan = true, t.shared(c.Account.Plan)
-		t.refresh(c.Account.ID)
+		o.known, o.plan = true, t.intern(c.Account.Plan)
+		t.recomputeActive(c.Account.ID)
 	case c.DeletedAccount != "":
 		t.owner(c.DeletedAccount).known = false
-		t.forget(c.DeletedAccount)
+		t.dropEmptyOwner(c.DeletedAccount)
 		t.accounts.remove(c.DeletedAccount)
 	case c.Workflow != nil:
 		return t.setWorkflow(t.webhookOf(c.Workflow))
 	case c.Queue != nil:
-		if q := t.queue(c.Queue.Name); q.set(c.Queue) {
-			return []*queueDoor{q}
+		if q := t.queue(c.Queue.Name); q.setPlace(c.Queue) {
+			return []*queuePlace{q}
 		}
 	case c.DeletedWorkflow != "":
-		if before, existed := t.workflows.last(c.DeletedWorkflow); existed {
+		if before, existed := t.workflows.latest(c.DeletedWorkflow); existed {
 			t.workflows.remove(c.DeletedWorkflow)
 			delete(t.unusable, c.DeletedWorkflow)
 			delete(t.opened, c.DeletedWorkflow)
@@ -305,14 +308,14 @@ func (t *tables) apply(c Change) (moved []*queueDoor) {
 // loaded publishes the tables for Lookup.
 func (t *tables) loaded() {
 	t.loading = false
-	t.refreshAll()
-	// Accounts first: a lookup that finds a workflow must also find its account.
+	t.recomputeAllActive()
+	// AccountCount first: a lookup that finds a workflow must also find its account.
 	t.accounts.publish()
 	t.workflows.publish()
 }
 
-func (t *tables) setWorkflow(w *Webhook) (moved []*queueDoor) {
-	before, existed := t.workflows.last(w.ID)
+func (t *tables) setWorkflow(w *Webhook) (moved []*queuePlace) {
+	before, existed := t.workflows.latest(w.ID)
 	stays := existed && before.Active && w.Active && before.AccountID == w.AccountID
 	// A lookup that finds an active workflow must find it within its plan. So the account is
 	// updated before an activation but after a deactivation.
@@ -321,21 +324,21 @@ func (t *tables) setWorkflow(w *Webhook) (moved []*queueDoor) {
 		w.place = before.place
 		t.owners[w.AccountID].active[w.place] = w
 		if before.Transition != w.Transition {
-			t.refresh(w.AccountID)
+			t.recomputeActive(w.AccountID)
 		}
 	case w.Active:
 		o := t.owner(w.AccountID)
 		//nolint:gosec // an account has fewer than 4 billion workflows
 		w.place = uint32(len(o.active))
 		o.active = append(o.active, w)
-		t.refresh(w.AccountID)
+		t.recomputeActive(w.AccountID)
 	}
 	t.workflows.set(w)
 	if existed && !stays {
 		t.deactivate(before)
 	}
 	if existed && before.door.replace(&w.door) {
-		moved = []*queueDoor{before.door.queue}
+		moved = []*queuePlace{before.door.queue}
 	}
 	return moved
 }
@@ -350,8 +353,8 @@ func (t *tables) deactivate(w *Webhook) {
 	moved := o.active[last]
 	moved.place, o.active[w.place], o.active[last] = w.place, moved, nil
 	o.active = o.active[:last]
-	t.refresh(w.AccountID)
-	t.forget(w.AccountID)
+	t.recomputeActive(w.AccountID)
+	t.dropEmptyOwner(w.AccountID)
 }
 
 // owner returns the owner of an account, and creates it if there is none.
@@ -364,22 +367,22 @@ func (t *tables) owner(accountID string) *owner {
 	return o
 }
 
-// forget deletes an account's owner if it has neither a record nor active workflows.
-func (t *tables) forget(accountID string) {
+// dropEmptyOwner deletes an account's owner if it has neither a record nor active workflows.
+func (t *tables) dropEmptyOwner(accountID string) {
 	if o := t.owners[accountID]; !o.known && len(o.active) == 0 {
 		delete(t.owners, accountID)
 	}
 }
 
-func (t *tables) refreshAll() {
+func (t *tables) recomputeAllActive() {
 	for accountID := range t.owners {
-		t.refresh(accountID)
+		t.recomputeActive(accountID)
 	}
 }
 
-// refresh recomputes which of an account's active workflows the plan allows: those that were
-// activated first.
-func (t *tables) refresh(accountID string) {
+// recomputeActive recomputes which of an account's active workflows the plan allows: those that
+// were activated first.
+func (t *tables) recomputeActive(accountID string) {
 	o := t.owners[accountID]
 	if t.loading || !o.known {
 		return
@@ -403,7 +406,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 		token [1]NodeToken
 	}{}
 	whole.Webhook = Webhook{
-		ID: r.ID, AccountID: r.AccountID, Queue: t.shared(r.Queue),
+		ID: r.ID, AccountID: r.AccountID, Queue: t.intern(r.Queue),
 		Active: r.Active, Transition: r.Transition, RateLimit: r.RateLimit,
 		Nodes: whole.node[:0],
 	}
@@ -419,7 +422,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 	}
 	for _, trigger := range r.Triggers {
 		node := Node{
-			ID:     t.shared(trigger.NodeID),
+			ID:     t.intern(trigger.NodeID),
 			Tokens: append(tokens, trigger.Tokens...),
 			Answer: trigger.Answer,
 		}
@@ -470,9 +473,9 @@ func compileKey(workflowID, nodeID, text string) (*filter.Key, error) {
 // IDs, keeping all of them would take more memory than it saves.
 const maxTexts = 10_000
 
-// shared returns a string equal to text, so that a string used by many records is in memory only
+// intern returns a string equal to text, so that a string used by many records is in memory only
 // once.
-func (t *tables) shared(text string) string {
+func (t *tables) intern(text string) string {
 	if same, ok := t.texts[text]; ok {
 		return same
 	}

@@ -26,7 +26,7 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 				if ok && (view.Plan == nil || !view.WithinPlan) {
 					t.Errorf("found without its account: %+v", view)
 				}
-				if snapshot.Len() == workflows && ok {
+				if snapshot.WorkflowCount() == workflows && ok {
 					return
 				}
 			}
@@ -49,7 +49,7 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 		})
 	}
 	snapshot.Apply(registry.Change{Plans: plans})
-	if _, ok := snapshot.Lookup(last); ok || snapshot.Len() != 0 {
+	if _, ok := snapshot.Lookup(last); ok || snapshot.WorkflowCount() != 0 {
 		t.Error("something is found before everything is")
 	}
 	snapshot.Loaded()

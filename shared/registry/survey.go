@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Survey counts the encrypted secrets that a set of keys can and cannot decrypt.
-type Survey struct {
+// KeyCoverage counts the encrypted secrets that a set of keys can and cannot decrypt.
+type KeyCoverage struct {
 	Opened  int      // boxes, or senders, that the keys decrypt
 	Closed  int      // boxes, or senders, that the keys do not decrypt
 	Missing []string // IDs of the missing keys, sorted
@@ -19,7 +19,7 @@ type Survey struct {
 
 // Add counts one encrypted value. err is the error from decrypting it, or nil. Errors that are not
 // due to the keys are not counted.
-func (s *Survey) Add(err error) {
+func (s *KeyCoverage) Add(err error) {
 	switch {
 	case err == nil:
 		s.Opened++
@@ -37,7 +37,7 @@ func (s *Survey) Add(err error) {
 }
 
 // Err returns an error if there are encrypted secrets and the keys decrypt none of them.
-func (s *Survey) Err(keys *seal.Keys) error {
+func (s *KeyCoverage) Err(keys *seal.Keys) error {
 	if s.Closed == 0 || s.Opened > 0 {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (s *Survey) Err(keys *seal.Keys) error {
 }
 
 // Warning returns a warning that names the missing keys, or "" if every secret can be decrypted.
-func (s *Survey) Warning() string {
+func (s *KeyCoverage) Warning() string {
 	switch {
 	case s.Closed == 0:
 		return ""
@@ -67,8 +67,8 @@ func (s *Survey) Warning() string {
 		strings.Join(s.Missing, ", "))
 }
 
-// Try tries to decrypt every encrypted value in a workflow's record and counts the results.
-func (s *Survey) Try(keys *seal.Keys, w *Workflow) {
+// AddWorkflow tries to decrypt every encrypted value in a workflow's record and counts the results.
+func (s *KeyCoverage) AddWorkflow(keys *seal.Keys, w *Workflow) {
 	try := func(box []byte, about string) {
 		_, err := keys.Open(box, about)
 		s.Add(err)
@@ -79,11 +79,11 @@ func (s *Survey) Try(keys *seal.Keys, w *Workflow) {
 		}
 		for _, secret := range node.Sender.Secrets {
 			if len(secret.Sealed) > 0 { // otherwise it is a public key
-				try(secret.Sealed, AboutSecret(w.ID, node.NodeID, secret.ID))
+				try(secret.Sealed, SecretPurpose(w.ID, node.NodeID, secret.ID))
 			}
 		}
 		for name, box := range node.Sender.SealedSettings {
-			try(box, AboutSetting(w.ID, node.NodeID, name))
+			try(box, SettingPurpose(w.ID, node.NodeID, name))
 		}
 	}
 }

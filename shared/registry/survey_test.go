@@ -25,7 +25,7 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 
 func TestSurvey(t *testing.T) {
 	t.Parallel()
-	one, two := seal.NewLine(), seal.NewLine()
+	one, two := seal.NewKeyLine(), seal.NewKeyLine()
 	first, second := keysOf(t, one), keysOf(t, two)
 	box := func(keys *seal.Keys, about string) []byte {
 		sealed, err := keys.Seal([]byte("secret"), about)
@@ -38,13 +38,13 @@ func TestSurvey(t *testing.T) {
 		ID: "wf",
 		Triggers: []registry.Trigger{{NodeID: "n", Sender: &registry.Sender{
 			Secrets: []registry.SenderSecret{
-				{ID: "s", Sealed: box(first, registry.AboutSecret("wf", "n", "s"))}, {
+				{ID: "s", Sealed: box(first, registry.SecretPurpose("wf", "n", "s"))}, {
 					ID:        "p",
 					PublicKey: "in clear",
 				},
 			},
 			SealedSettings: map[string][]byte{
-				"v": box(second, registry.AboutSetting("wf", "n", "v")),
+				"v": box(second, registry.SettingPurpose("wf", "n", "v")),
 			},
 		}}, {NodeID: "plain"}},
 	}
@@ -57,14 +57,14 @@ func TestSurvey(t *testing.T) {
 	}{
 		"both":        {keysOf(t, one, two), 2, 0, false, ""},
 		"one of them": {first, 1, 1, false, id(two)},
-		"another one": {keysOf(t, seal.NewLine()), 0, 2, true, id(one)},
+		"another one": {keysOf(t, seal.NewKeyLine()), 0, 2, true, id(one)},
 		"another key of that ID": {
-			keysOf(t, id(one)+":"+strings.SplitN(seal.NewLine(), ":", 2)[1]), 0, 2, true, id(two),
+			keysOf(t, id(one)+":"+strings.SplitN(seal.NewKeyLine(), ":", 2)[1]), 0, 2, true, id(two),
 		},
 		"none": {nil, 0, 2, true, id(one)},
 	} {
-		var s registry.Survey
-		s.Try(c.keys, w)
+		var s registry.KeyCoverage
+		s.AddWorkflow(c.keys, w)
 		err := s.Err(c.keys)
 		if s.Opened != c.opened || s.Closed != c.closed || (err != nil) != c.refused ||
 			!strings.Contains(s.Warning(), c.names) || (s.Warning() == "") != (c.names == "") {

@@ -25,9 +25,9 @@ func (p Plans) Encode() ([]byte, error) {
 		catalog.Plans = append(catalog.Plans, &hookstartv1.Plan{
 			Id:                        plan.ID,
 			WebhookTriggers:           plan.WebhookTriggers,
-			MaxActiveWebhookWorkflows: bound(plan.MaxActive),
+			MaxActiveWebhookWorkflows: limitToWire(plan.MaxActive),
 			RateLimit:                 rateLimitToWire(plan.RateLimit),
-			BytesPerDay:               bound(plan.BytesPerDay),
+			BytesPerDay:               limitToWire(plan.BytesPerDay),
 		})
 	}
 	return marshal.Marshal(catalog)
@@ -44,9 +44,9 @@ func DecodePlans(data []byte) (Plans, error) {
 		plans = append(plans, Plan{
 			ID:              p.GetId(),
 			WebhookTriggers: p.GetWebhookTriggers(),
-			MaxActive:       orUnlimited(p.MaxActiveWebhookWorkflows),
+			MaxActive:       limitFromWire(p.MaxActiveWebhookWorkflows),
 			RateLimit:       rateLimitFromWire(p.GetRateLimit()),
-			BytesPerDay:     orUnlimited(p.BytesPerDay),
+			BytesPerDay:     limitFromWire(p.BytesPerDay),
 		})
 	}
 	return plans, nil
@@ -74,7 +74,7 @@ func (a *Account) Encode() ([]byte, error) {
 				Name: actor.Name,
 			}
 		}
-		last.unknown.into(wire.LastTransition)
+		last.unknown.addTo(wire.LastTransition)
 	}
 	if e := a.Events; e != nil {
 		wire.Events = &hookstartv1.OperatorEvents{
@@ -83,9 +83,9 @@ func (a *Account) Encode() ([]byte, error) {
 			SilentAfterSeconds: int64(e.SilentAfter / time.Second),
 			Since:              timeToWire(e.Since),
 		}
-		e.unknown.into(wire.Events)
+		e.unknown.addTo(wire.Events)
 	}
-	a.unknown.into(wire)
+	a.unknown.addTo(wire)
 	return marshal.Marshal(wire)
 }
 
@@ -158,10 +158,10 @@ func (w *Workflow) Encode() ([]byte, error) {
 				ExpiresAt: timeToWire(token.Expiry()),
 			})
 		}
-		t.unknown.into(node)
+		t.unknown.addTo(node)
 		wire.Triggers = append(wire.Triggers, node)
 	}
-	w.unknown.into(wire)
+	w.unknown.addTo(wire)
 	return marshal.Marshal(wire)
 }
 
@@ -241,10 +241,10 @@ func (s *Sender) toWire() *hookstartv1.Sender {
 			ExpiresAt: timeToWire(secret.ExpiresAt),
 			Unseen:    secret.Unseen,
 		}
-		secret.unknown.into(encoded)
+		secret.unknown.addTo(encoded)
 		wire.Secrets = append(wire.Secrets, encoded)
 	}
-	s.unknown.into(wire)
+	s.unknown.addTo(wire)
 	return wire
 }
 
@@ -278,7 +278,7 @@ func (a *Answer) toWire() *hookstartv1.Answer {
 		return nil
 	}
 	wire := &hookstartv1.Answer{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
-	a.unknown.into(wire)
+	a.unknown.addTo(wire)
 	return wire
 }
 
@@ -300,7 +300,7 @@ func (k *Key) Encode() ([]byte, error) {
 		CreatedAt: timeToWire(k.CreatedAt),
 		ExpiresAt: timeToWire(k.ExpiresAt),
 	}
-	k.unknown.into(wire)
+	k.unknown.addTo(wire)
 	return marshal.Marshal(wire)
 }
 
@@ -331,7 +331,7 @@ func (i *Installation) Encode() ([]byte, error) {
 		Stamp:     i.Stamp,
 		Life:      i.Life,
 	}
-	i.unknown.into(wire)
+	i.unknown.addTo(wire)
 	return marshal.Marshal(wire)
 }
 
@@ -360,7 +360,7 @@ func (q *Queue) Encode() ([]byte, error) {
 	}
 	for _, g := range q.Groups {
 		group := &hookstartv1.QueueGroupSettings{Group: g.Group, MaxInFlight: g.MaxInFlight}
-		g.unknown.into(group)
+		g.unknown.addTo(group)
 		wire.Groups = append(wire.Groups, group)
 	}
 	if s := q.Stream; s != nil {
@@ -371,9 +371,9 @@ func (q *Queue) Encode() ([]byte, error) {
 			Replicas:      s.Replicas,
 			PlacementTags: s.PlacementTags,
 		}
-		s.unknown.into(wire.Stream)
+		s.unknown.addTo(wire.Stream)
 	}
-	q.unknown.into(wire)
+	q.unknown.addTo(wire)
 	return marshal.Marshal(wire)
 }
 
@@ -412,10 +412,10 @@ func (s *TriggerSecrets) Encode() ([]byte, error) {
 	wire := &hookstartv1.TriggerSecrets{SamplePayload: s.SamplePayload, Sealed: s.Sealed}
 	for _, t := range s.Tokens {
 		encoded := &hookstartv1.Token{Token: t.Text, CreatedAt: timeToWire(t.CreatedAt)}
-		t.unknown.into(encoded)
+		t.unknown.addTo(encoded)
 		wire.Tokens = append(wire.Tokens, encoded)
 	}
-	s.unknown.into(wire)
+	s.unknown.addTo(wire)
 	return marshal.Marshal(wire)
 }
 
@@ -440,14 +440,18 @@ func DecodeTriggerSecrets(data []byte) (*TriggerSecrets, error) {
 	return s, nil
 }
 
-// into adds the unknown fields to a message.
-func (u unknown) into(m proto.Message) {
+// addTo adds the unknown fields to a message.
+func (u unknownFields) addTo(m proto.Message) {
 	if len(u) > 0 {
 		m.ProtoReflect().SetUnknown([]byte(u))
 	}
 }
 
-func unknownOf(m proto.Message) unknown { return unknown(m.ProtoReflect().GetUnknown()) }
+func unknownOf(
+	m proto.Message,
+) unknownFields {
+	return unknownFields(m.ProtoReflect().GetUnknown())
+}
 
 func timeToWire(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
@@ -480,14 +484,14 @@ func rateLimitFromWire(l *hookstartv1.RateLimit) RateLimit {
 	}
 }
 
-func bound(n int64) *int64 {
+func limitToWire(n int64) *int64 {
 	if n == Unlimited {
 		return nil
 	}
 	return &n
 }
 
-func orUnlimited(n *int64) int64 {
+func limitFromWire(n *int64) int64 {
 	if n == nil {
 		return Unlimited
 	}

@@ -24,16 +24,16 @@ const reportOverhead = 16 << 10
 
 // begin handles one message. The handler runs in a separate goroutine, and occupies a concurrency
 // slot until it has returned or been abandoned. o is nil for a message without an order key.
-func (r *runner) begin(msg jetstream.Msg, o *ordered) {
+func (r *runner) begin(msg jetstream.Msg, o *laneState) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
 	if err = errors.Join(err, metaErr); err != nil {
 		// The executor lists the message as a dead letter. Another attempt would not help.
-		r.note(nil, 0, began, Unreadable, failure(err))
+		r.reportAttempt(nil, 0, began, Unreadable, failure(err))
 		_ = msg.TermWithReason(err.Error())
-		r.leave()
-		r.done(&message{ordered: o})
+		r.freePlace()
+		r.markDone(&message{ordered: o})
 		return
 	}
 	m := &message{
@@ -47,8 +47,8 @@ func (r *runner) begin(msg jetstream.Msg, o *ordered) {
 		ordered:   o,
 	}
 	if !r.underway.add(m) {
-		r.leave()
-		r.done(m)
+		r.freePlace()
+		r.markDone(m)
 		return
 	}
 	if o != nil {
@@ -56,22 +56,22 @@ func (r *runner) begin(msg jetstream.Msg, o *ordered) {
 		return
 	}
 	if m.attempt > r.Attempts {
-		go r.giveUp(m)
+		go r.failExhausted(m)
 		return
 	}
 	go r.runUnlessCanceled(r.startSpan(m, msg.Subject()), m)
 }
 
-// leave frees a concurrency slot.
-func (r *runner) leave() { r.places <- struct{}{} }
+// freePlace frees a concurrency slot.
+func (r *runner) freePlace() { r.places <- struct{}{} }
 
-// giveUp fails an execution that no runner has finished in any of its attempts.
-func (r *runner) giveUp(m *message) {
+// failExhausted fails an execution that no runner has finished in any of its attempts.
+func (r *runner) failExhausted(m *message) {
 	m.attempt = r.Attempts // the last attempt in which a handler may have been called
 	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not "+
 		"return in time", r.Attempts)
 	r.end(m, execution.Progress{Status: execution.Failed}, failure(err))
-	r.leave()
+	r.freePlace()
 }
 
 // runOrdered makes an attempt at an execution that has an order key, unless the execution has
@@ -81,24 +81,24 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 	ended, err := r.hasEnded(r.working, m)
 	switch {
 	case err != nil: // the runner is stopping
-		r.note(m.start, m.attempt, m.began, HandedBack, failure(err))
+		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, failure(err))
 		r.handBack(m, 0)
-	case !r.underway.holds(m):
-		r.drop(m, outcome{})
+	case !r.underway.hasLease(m):
+		r.dropExpired(m, outcome{})
 	case ended:
 		r.underway.remove(m)
 		_ = m.Ack()
-		r.done(m)
+		r.markDone(m)
 	case m.attempt > r.Attempts:
 		r.endSpan(ctx, failure(errNotRun))
-		r.giveUp(m)
+		r.failExhausted(m)
 		return
 	default:
 		r.runUnlessCanceled(ctx, m)
 		return
 	}
 	r.endSpan(ctx, failure(errNotRun))
-	r.leave()
+	r.freePlace()
 }
 
 // errNotRun is the error of the span of an attempt in which the handler was not called.
@@ -117,7 +117,7 @@ func (r *runner) run(ctx context.Context, m *message) {
 		r.reportRunning(m)
 	}
 	r.underway.watchHandler(ctx, m)
-	o := call(ctx, r.handler, Execution{
+	o := callHandler(ctx, r.handler, Execution{
 		Start:   *m.start,
 		Input:   m.start.Payload.Input(),
 		Attempt: m.attempt,
@@ -127,14 +127,14 @@ func (r *runner) run(ctx context.Context, m *message) {
 	}
 }
 
-// abandon finishes an attempt whose handler has not returned in time.
-func (r *runner) abandon(ctx context.Context, m *message) {
+// finishTimedOut finishes an attempt whose handler has not returned in time.
+func (r *runner) finishTimedOut(ctx context.Context, m *message) {
 	r.finish(ctx, m, failure(fmt.Errorf("the handler did not return within %s", r.Timeout)))
 }
 
 // finish reports the result of an attempt and frees its concurrency slot.
 func (r *runner) finish(ctx context.Context, m *message, o outcome) {
-	defer r.leave()
+	defer r.freePlace()
 	if most := MaxOutput(r.nc); int64(len(o.output)) > most {
 		// The NATS server would refuse the report every time.
 		o = failure(Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most "+
@@ -143,8 +143,8 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	r.endSpan(ctx, o)
 
 	switch {
-	case !r.underway.holds(m):
-		r.drop(m, o)
+	case !r.underway.hasLease(m):
+		r.dropExpired(m, o)
 	case o.err == nil:
 		r.end(m, execution.Progress{
 			Status:    execution.Succeeded,
@@ -154,23 +154,24 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	case errors.Is(context.Cause(ctx), ErrCanceled):
 		r.end(m, execution.Progress{Status: execution.Canceled, StartedAt: m.calledAt}, o)
 	case r.working.Err() != nil:
-		r.note(m.start, m.attempt, m.began, HandedBack, o)
+		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, o)
 		r.handBack(m, 0)
 	case o.permanent, m.attempt == r.Attempts:
 		r.end(m, execution.Progress{Status: execution.Failed, StartedAt: m.calledAt}, o)
 	default:
-		r.note(m.start, m.attempt, m.began, TriedAgain, o)
-		r.handBack(m, r.pause(m.attempt, o))
+		r.reportAttempt(m.start, m.attempt, m.began, TriedAgain, o)
+		r.handBack(m, r.retryDelay(m.attempt, o))
 	}
 }
 
-// pause returns how long to wait before the next attempt. attempt is the number of the last one.
-func (r *runner) pause(attempt int, o outcome) (wait time.Duration) {
+// retryDelay returns how long to wait before the next attempt. attempt is the number of the last
+// one.
+func (r *runner) retryDelay(attempt int, o outcome) (wait time.Duration) {
 	if o.after > 0 {
 		return o.after
 	}
 	wait = backoff(attempt) //nolint:wastedassign // the result if Backoff panics
-	defer r.recovered("Backoff")
+	defer r.logOptionPanic("Backoff")
 	return r.Backoff(attempt)
 }
 
@@ -179,9 +180,9 @@ func (r *runner) pause(attempt int, o outcome) (wait time.Duration) {
 func (r *runner) end(m *message, p execution.Progress, o outcome) {
 	p.Error = o.reason
 	p.Attempt = m.attempt
-	report, err := r.progress(m, p)
+	report, err := r.progressMessage(m, p)
 	if err != nil {
-		r.note(m.start, m.attempt, m.began, NotReported, failure(err))
+		r.reportAttempt(m.start, m.attempt, m.began, NotReported, failure(err))
 		r.handBack(m, time.Second)
 		return
 	}
@@ -189,31 +190,31 @@ func (r *runner) end(m *message, p execution.Progress, o outcome) {
 	r.underway.publish(m, report, func(err error) {
 		<-r.unconfirmed
 		if err != nil {
-			r.note(m.start, m.attempt, m.began, NotReported, failure(err))
+			r.reportAttempt(m.start, m.attempt, m.began, NotReported, failure(err))
 			r.handBack(m, time.Second)
 			return
 		}
-		r.note(m.start, m.attempt, m.began, Result(p.Status), o)
-		if r.underway.holds(m) {
+		r.reportAttempt(m.start, m.attempt, m.began, Result(p.Status), o)
+		if r.underway.hasLease(m) {
 			_ = m.Ack()
 		}
-		r.done(m)
+		r.markDone(m)
 	})
 }
 
 // handBack returns the message to the group: it is redelivered to any member after the delay.
 func (r *runner) handBack(m *message, after time.Duration) {
 	r.underway.remove(m)
-	if r.underway.holds(m) {
+	if r.underway.hasLease(m) {
 		_ = m.NakWithDelay(after)
 	}
-	r.done(m)
+	r.markDone(m)
 }
 
 // reportRunning publishes a report that the execution is running. The report is not confirmed: the
 // final one makes up for a lost one. A report that arrives after the final one has no effect.
 func (r *runner) reportRunning(m *message) {
-	if msg, err := r.progress(m, execution.Progress{
+	if msg, err := r.progressMessage(m, execution.Progress{
 		Status:  execution.Running,
 		At:      m.calledAt,
 		Attempt: m.attempt,
@@ -228,8 +229,9 @@ func placeOf(msg jetstream.Msg) stream.Place {
 	return place
 }
 
-// progress returns a report for the stream of reports that belongs to the stream of the start.
-func (r *runner) progress(m *message, p execution.Progress) (*nats.Msg, error) {
+// progressMessage returns a report for the stream of reports that belongs to the stream of the
+// start.
+func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, error) {
 	start := m.start
 	p.ID = start.ID
 	if p.At.IsZero() {
@@ -242,8 +244,8 @@ func (r *runner) progress(m *message, p execution.Progress) (*nats.Msg, error) {
 	return m.place.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)
 }
 
-// note passes an attempt to Observe and logs it.
-func (r *runner) note(
+// reportAttempt passes an attempt to Observe and logs it.
+func (r *runner) reportAttempt(
 	start *execution.Start, attempt int, began time.Time, what Result, o outcome,
 ) {
 	took := time.Since(began)
@@ -288,17 +290,17 @@ func (r *runner) observe(a Attempt) {
 	if r.Observe == nil {
 		return
 	}
-	defer r.recovered("Observe")
+	defer r.logOptionPanic("Observe")
 	r.Observe(a)
 }
 
-// recovered must be deferred where the runner calls a function from Options. It logs a panic of
-// that function.
-func (r *runner) recovered(option string) {
+// logOptionPanic must be deferred where the runner calls a function from Options. It logs a panic
+// of that function.
+func (r *runner) logOptionPanic(option string) {
 	if p := recover(); p != nil {
 		r.log(slog.LevelError, "panic in the options of the runner", func() []slog.Attr {
 			return []slog.Attr{
-				slog.String("option", option), slog.String("panic", describe(p)),
+				slog.String("option", option), slog.String("panic", safeText(p)),
 				slog.String("stack", string(debug.Stack())),
 			}
 		})

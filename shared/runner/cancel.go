@@ -49,7 +49,7 @@ type cancellations struct {
 	nc *nats.Conn
 
 	mu     sync.Mutex
-	next   *question           // not begun yet; nil means that no call is waiting for one
+	next   *bucketRead         // not begun yet; nil means that no call is waiting for one
 	asking bool                // whether the bucket is being read
 	ids    map[string]struct{} // the IDs of the canceled executions
 	// last is the revision of the newest key that has been read.
@@ -61,8 +61,8 @@ type cancellations struct {
 	offUntil time.Time // no request is sent before this; zero means no pause
 }
 
-// question is one reading of the bucket. Several calls may wait for it.
-type question struct {
+// bucketRead is one reading of the bucket. Several calls may wait for it.
+type bucketRead struct {
 	done chan struct{} // closed when the reading is finished
 	err  error         // error of the reading; set before done is closed
 }
@@ -107,12 +107,12 @@ func (c *cancellations) read(ctx context.Context) error {
 		return nil
 	}
 	if c.next == nil {
-		c.next = &question{done: make(chan struct{})}
+		c.next = &bucketRead{done: make(chan struct{})}
 	}
 	waiting := c.next
 	if !c.asking {
 		c.asking = true
-		go c.answer() //nolint:contextcheck // several calls wait for the result
+		go c.serveReads() //nolint:contextcheck // several calls wait for the result
 	}
 	c.mu.Unlock()
 	select {
@@ -123,8 +123,8 @@ func (c *cancellations) read(ctx context.Context) error {
 	}
 }
 
-// answer reads the bucket for the calls that are waiting, until there are none.
-func (c *cancellations) answer() {
+// serveReads reads the bucket for the calls that are waiting, until there are none.
+func (c *cancellations) serveReads() {
 	for {
 		c.mu.Lock()
 		now := c.next
@@ -182,14 +182,14 @@ func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 	canceled, err := r.cancellations.has(r.working, m.start.ID)
 	switch {
 	case err != nil: // the runner is stopping
-		r.note(m.start, m.attempt, m.began, HandedBack, failure(err))
+		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, failure(err))
 		r.handBack(m, 0)
 		r.endSpan(ctx, failure(err))
-		r.leave()
+		r.freePlace()
 	case canceled:
 		r.end(m, execution.Progress{Status: execution.Canceled}, failure(ErrCanceled))
 		r.endSpan(ctx, failure(ErrCanceled))
-		r.leave()
+		r.freePlace()
 	default:
 		r.run(ctx, m)
 	}
@@ -206,8 +206,8 @@ func (r *runner) watchCancellations(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if r.underway.handles() && r.cancellations.read(ctx) == nil {
-			r.underway.cancel(r.cancellations.knows)
+		if r.underway.anyHandlerRuns() && r.cancellations.read(ctx) == nil {
+			r.underway.cancelHandlers(r.cancellations.knows)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (r *runner) follow(ctx context.Context, js jetstream.JetStream, main *jetst
 		}
 		switch {
 		case !known:
-		case !settings.Stream.Phase.Exists():
+		case !settings.Stream.Phase.HasOwnStream():
 			leave()
 		case r.own.Load() == nil:
 			leave = r.takeOwn(ctx, js, main, &taking)
@@ -49,7 +49,7 @@ func (r *runner) follow(ctx context.Context, js jetstream.JetStream, main *jetst
 		for ; begun < settings.Lanes; begun++ {
 			lane := begun
 			r.share()
-			taking.Go(func() { r.takeLane(ctx, js, main, lane) })
+			taking.Go(func() { r.consumeLane(ctx, js, main, lane) })
 		}
 		select {
 		case <-ctx.Done():
@@ -105,7 +105,7 @@ func (r *runner) takeOwn(
 	r.share()
 	taking.Go(func() {
 		defer leave()
-		_ = r.take(ctx, own) // after an error, follow begins again
+		_ = r.consumeSource(ctx, own) // after an error, follow begins again
 		r.own.CompareAndSwap(own, nil)
 	})
 	return leave

@@ -54,7 +54,7 @@ const (
 type lane struct {
 	number      int          // the number of the lane, from 0
 	shared, own laneConsumer // the consumers in the shared and in the queue's own stream
-	held        *held        // nil means that no message is being held
+	held        *heldMessage // nil means that no message is being held
 }
 
 // laneConsumer is the group's consumer of a lane in one place.
@@ -64,9 +64,9 @@ type laneConsumer struct {
 	failed   int                // number of consecutive failed requests
 }
 
-// takeLane takes the executions of one lane, one after another, until ctx ends. main is the group's
-// consumer in the shared stream.
-func (r *runner) takeLane(
+// consumeLane takes the executions of one lane, one after another, until ctx ends. main is the
+// group's consumer in the shared stream.
+func (r *runner) consumeLane(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, number int,
 ) {
 	l := &lane{number: number, own: laneConsumer{Place: stream.Place{Own: true}}}
@@ -76,7 +76,7 @@ func (r *runner) takeLane(
 			pause(ctx, followEvery)
 			continue
 		}
-		taken, err := r.takeNext(ctx, js, l)
+		taken, err := r.runNext(ctx, js, l)
 		switch {
 		case err != nil:
 			pause(ctx, latest)
@@ -104,7 +104,7 @@ func (r *runner) findLane(
 		found, err := stream.EnsureRunnerConsumer(ctx, js, r.group(),
 			r.group().LaneConfig(l.number, main))
 		if err != nil {
-			r.laneFailed(ctx, l.number, err)
+			r.logLaneFailure(ctx, l.number, err)
 			return false
 		}
 		c.consumer, c.failed = found, 0
@@ -118,16 +118,16 @@ func (r *runner) findLane(
 	return find(&l.shared, main)
 }
 
-// takeNext takes the next execution of a lane, and waits until it is acknowledged or handed back.
+// runNext takes the next execution of a lane, and waits until it is acknowledged or handed back.
 // taken is false if there is none at the moment.
-func (r *runner) takeNext(
+func (r *runner) runNext(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
 	if l.own.consumer == nil && l.held == nil {
 		return r.takeFrom(ctx, js, l, &l.shared)
 	}
 	older, newer := &l.own, &l.shared
-	if stream.Phase(r.phase.Load()).NewPlace().Own {
+	if stream.Phase(r.phase.Load()).NewerPlace().Own {
 		older, newer = newer, older
 	}
 	if older.consumer != nil {
@@ -158,10 +158,10 @@ func (r *runner) takeFrom(
 		return false, nil
 	}
 	if l.own.consumer == nil || r.mayBegin(ctx, js, l, c.Place, asked.Add(r.AckWait)) {
-		r.takeOrdered(ctx, msg, asked)
+		r.runTaken(ctx, msg, asked)
 		return true, nil
 	}
-	r.leave()
+	r.freePlace()
 	//nolint:contextcheck // it is held until it is begun or released
 	l.held = r.hold(msg, asked.Add(r.AckWait))
 	return true, nil
@@ -183,7 +183,7 @@ func (r *runner) takeHeld(
 	until := l.held.until()
 	msg := l.held.release()
 	l.held = nil
-	r.takeOrdered(ctx, msg, until.Add(-r.AckWait))
+	r.runTaken(ctx, msg, until.Add(-r.AckWait))
 	return true, nil
 }
 
@@ -199,7 +199,7 @@ func (r *runner) mayBegin(
 		settings, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
 		if err == nil {
 			r.phase.Store(int32(settings.Stream.Phase))
-			if settings.Stream.Phase.NewPlace() != place {
+			if settings.Stream.Phase.NewerPlace() != place {
 				return true
 			}
 			var drained bool
@@ -219,8 +219,8 @@ func (r *runner) laneDrained(
 	return stream.Drained(ctx, js, place.Name(r.Queue), r.group().LaneConsumer(l.number))
 }
 
-// laneFailed logs that the consumer of a lane cannot be used.
-func (r *runner) laneFailed(ctx context.Context, lane int, err error) {
+// logLaneFailure logs that the consumer of a lane cannot be used.
+func (r *runner) logLaneFailure(ctx context.Context, lane int, err error) {
 	if ctx.Err() == nil {
 		r.log(slog.LevelWarn, "a lane of ordered executions cannot be taken", func() []slog.Attr {
 			return []slog.Attr{slog.Int("lane", lane), slog.String("error", err.Error())}
@@ -228,8 +228,8 @@ func (r *runner) laneFailed(ctx context.Context, lane int, err error) {
 	}
 }
 
-// held is a message of a lane that must not begin yet. Heartbeats for it continue.
-type held struct {
+// heldMessage is a message of a lane that must not begin yet. Heartbeats for it continue.
+type heldMessage struct {
 	msg  jetstream.Msg
 	stop func() // stops the heartbeats and waits for the last one
 
@@ -238,9 +238,9 @@ type held struct {
 }
 
 // hold keeps a message whose lease ends at the given time, and sends heartbeats for it.
-func (r *runner) hold(msg jetstream.Msg, lease time.Time) *held {
+func (r *runner) hold(msg jetstream.Msg, lease time.Time) *heldMessage {
 	ctx, cancel := context.WithCancel(r.working)
-	h := &held{msg: msg, lease: lease}
+	h := &heldMessage{msg: msg, lease: lease}
 	stopped := make(chan struct{})
 	h.stop = func() { cancel(); <-stopped }
 	go func() {
@@ -262,28 +262,28 @@ func (r *runner) hold(msg jetstream.Msg, lease time.Time) *held {
 }
 
 // until returns when the lease ends.
-func (h *held) until() time.Time {
+func (h *heldMessage) until() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lease
 }
 
 // release stops the heartbeats and returns the message.
-func (h *held) release() jetstream.Msg {
+func (h *heldMessage) release() jetstream.Msg {
 	h.stop()
 	return h.msg
 }
 
-// takeOrdered begins an execution of a lane, for which the caller has taken a concurrency slot, and
+// runTaken begins an execution of a lane, for which the caller has taken a concurrency slot, and
 // waits until it is acknowledged or handed back. asked is when the message was requested.
-func (r *runner) takeOrdered(ctx context.Context, msg jetstream.Msg, asked time.Time) {
+func (r *runner) runTaken(ctx context.Context, msg jetstream.Msg, asked time.Time) {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
-		r.leave()
+		r.freePlace()
 		_ = msg.Nak() // not begun: another member gets it immediately
 		return
 	}
 	r.unacknowledged.Add(1)
-	o := &ordered{until: asked.Add(r.AckWait), ended: make(chan struct{})}
+	o := &laneState{until: asked.Add(r.AckWait), ended: make(chan struct{})}
 	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
 	r.begin(msg, o)
 	<-o.ended
@@ -302,7 +302,7 @@ func (r *runner) pullLane(
 	asked = time.Now()
 	batch, err := consumer.FetchNoWait(1)
 	if err != nil {
-		r.leave()
+		r.freePlace()
 		return nil, asked, err
 	}
 	hold := time.NewTimer(laneHold)
@@ -310,16 +310,16 @@ func (r *runner) pullLane(
 	select {
 	case msg = <-batch.Messages():
 		if msg == nil {
-			r.leave()
-			return nil, asked, ignored(batch.Error())
+			r.freePlace()
+			return nil, asked, ignoreNoMessage(batch.Error())
 		}
 		return msg, asked, nil
 	case <-hold.C:
 	}
 	// The slot is free for others until the request is answered or has expired.
-	r.leave()
+	r.freePlace()
 	if msg = <-batch.Messages(); msg == nil {
-		return nil, asked, ignored(batch.Error())
+		return nil, asked, ignoreNoMessage(batch.Error())
 	}
 	place := time.NewTimer(r.AckWait / 4)
 	defer place.Stop()
@@ -333,8 +333,8 @@ func (r *runner) pullLane(
 	return nil, asked, nil
 }
 
-// ignored returns nil for an error that only means that there is no message at the moment.
-func ignored(err error) error {
+// ignoreNoMessage returns nil for an error that only means that there is no message at the moment.
+func ignoreNoMessage(err error) error {
 	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) {
 		return nil
 	}
@@ -351,8 +351,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ordered is the state of a message in flight that only messages of a lane have.
-type ordered struct {
+// laneState is the state of a message in flight that only messages of a lane have.
+type laneState struct {
 	until time.Time     // end of the lease; guarded by underway.mu
 	lost  bool          // whether the lease has expired; guarded by underway.mu
 	ended chan struct{} // closed when the message was acknowledged, handed back or given up
@@ -364,25 +364,25 @@ type ordered struct {
 // when it was sent, if the server confirms it before the lease has expired. A later confirmation
 // does not exclude that the server delivered the message to another member in between.
 
-// holds reports whether the lease of a message has not expired. A message without an order key
+// hasLease reports whether the lease of a message has not expired. A message without an order key
 // needs no lease.
-func (u *underway) holds(m *message) bool {
+func (u *inFlight) hasLease(m *message) bool {
 	if m.ordered == nil {
 		return true
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.holdsLocked(m, time.Now())
+	return u.hasLeaseLocked(m, time.Now())
 }
 
-// holdsLocked is like holds, for a message of a lane. The caller must hold mu.
-func (u *underway) holdsLocked(m *message, now time.Time) bool {
+// hasLeaseLocked is like holds, for a message of a lane. The caller must hold mu.
+func (u *inFlight) hasLeaseLocked(m *message, now time.Time) bool {
 	m.ordered.lost = m.ordered.lost || now.After(m.ordered.until)
 	return !m.ordered.lost
 }
 
 // renew sends a heartbeat for a message of a lane, and extends the lease if it is confirmed.
-func (u *underway) renew(m *message, msg jetstream.Msg) {
+func (u *inFlight) renew(m *message, msg jetstream.Msg) {
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), u.ackWait)
 	defer cancel()
@@ -391,7 +391,7 @@ func (u *underway) renew(m *message, msg jetstream.Msg) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.holdsLocked(m, time.Now()) {
+	if u.hasLeaseLocked(m, time.Now()) {
 		m.ordered.until = sent.Add(u.ackWait)
 	}
 }
@@ -418,17 +418,17 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 // runner's NATS account is assumed to lack the permission to read reports.
 const reportTries = 20
 
-// drop gives up a message whose lease has expired. The message is neither acknowledged nor handed
-// back, because another member may have it.
-func (r *runner) drop(m *message, o outcome) {
-	r.note(m.start, m.attempt, m.began, HandedBack,
+// dropExpired gives up a message whose lease has expired. The message is neither acknowledged nor
+// handed back, because another member may have it.
+func (r *runner) dropExpired(m *message, o outcome) {
+	r.reportAttempt(m.start, m.attempt, m.began, HandedBack,
 		failure(fmt.Errorf("%w (%s)", ErrLost, o.reason)))
 	r.underway.remove(m)
-	r.done(m)
+	r.markDone(m)
 }
 
-// done counts a message as acknowledged, handed back or given up.
-func (r *runner) done(m *message) {
+// markDone counts a message as acknowledged, handed back or given up.
+func (r *runner) markDone(m *message) {
 	r.unacknowledged.Done()
 	if m.ordered != nil {
 		close(m.ordered.ended)

@@ -19,11 +19,12 @@ type outcome struct {
 	after     time.Duration // delay before the next attempt; 0 leaves it to Options.Backoff
 }
 
-// call calls the handler. A panic, or an output that cannot be marshaled, counts as a failure.
-func call(ctx context.Context, handler Handler, e Execution) (o outcome) {
+// callHandler calls the handler. A panic, or an output that cannot be marshaled, counts as a
+// failure.
+func callHandler(ctx context.Context, handler Handler, e Execution) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			o = failure(fmt.Errorf("panic: %s\n%s", describe(p), debug.Stack()))
+			o = failure(fmt.Errorf("panic: %s\n%s", safeText(p), debug.Stack()))
 		}
 	}()
 	value, err := handler(ctx, e)
@@ -46,7 +47,7 @@ func failure(err error) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			o.reason = fmt.Sprintf("the handler returned a %T whose methods panic: %s", err,
-				describe(p))
+				safeText(p))
 		}
 	}()
 	var permanent *permanentError
@@ -58,9 +59,9 @@ func failure(err error) (o outcome) {
 	return o
 }
 
-// describe returns a value of any type as text. If the value's methods panic, it returns only the
+// safeText returns a value of any type as text. If the value's methods panic, it returns only the
 // name of the type.
-func describe(value any) (text string) {
+func safeText(value any) (text string) {
 	defer func() {
 		if recover() != nil {
 			text = fmt.Sprintf("a %T that cannot be printed", value)

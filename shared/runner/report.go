@@ -19,16 +19,16 @@ import (
 // is abandoned and its execution is retried.
 const hangGrace = time.Second
 
-// underway holds the messages in flight until they are acknowledged. It sends heartbeats for them,
+// inFlight holds the messages in flight until they are acknowledged. It sends heartbeats for them,
 // reports executions as running once their handlers have worked for a while, abandons handlers that
 // hang, and repeats each final report until the stream has stored it. One loop serves all messages:
 // a goroutine and timers for each message would cost more than a quick handler.
-type underway struct {
+type inFlight struct {
 	nc   *nats.Conn
-	acks *ack.Engine // for reports on executions in the shared stream
+	acks *ack.Publisher // for reports on executions in the shared stream
 	// ownAcks is for reports on executions in the queue's own stream. It is nil until openOwn is
 	// called.
-	ownAcks       *ack.Engine
+	ownAcks       *ack.Publisher
 	ackWait       time.Duration                   // Options.AckWait
 	announceAfter time.Duration                   // Options.ReportRunningAfter
 	announce      func(*message)                  // called after announceAfter
@@ -54,10 +54,10 @@ type message struct {
 	key
 	place    stream.Place // where its start is stored
 	start    *execution.Start
-	attempt  int       // counts from 1
-	began    time.Time // when the message arrived
-	calledAt time.Time // when the handler was called
-	ordered  *ordered  // nil for a message without an order key
+	attempt  int        // counts from 1
+	began    time.Time  // when the message arrived
+	calledAt time.Time  // when the handler was called
+	ordered  *laneState // nil for a message without an order key
 
 	// guarded
 	jetstream.Msg           // the last delivery
@@ -74,19 +74,19 @@ type message struct {
 	published func(error)             // called with nil once report is stored, or with an error
 }
 
-// newUnderway returns an underway, which the caller must close.
-func newUnderway(r *runner) (*underway, error) {
+// newInFlight returns an underway, which the caller must close.
+func newInFlight(r *runner) (*inFlight, error) {
 	acks, err := ack.New(r.nc, stream.ProgressName)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to the stream's confirmations: %w", err)
 	}
-	u := &underway{
+	u := &inFlight{
 		nc:            r.nc,
 		acks:          acks,
 		ackWait:       r.AckWait,
 		announce:      r.reportRunning,
 		announceAfter: r.ReportRunningAfter,
-		abandon:       r.abandon,
+		abandon:       r.finishTimedOut,
 		timeout:       r.Timeout,
 		stop:          make(chan struct{}),
 		stopped:       make(chan struct{}),
@@ -98,7 +98,7 @@ func newUnderway(r *runner) (*underway, error) {
 
 // openOwn makes it possible to publish reports on executions in a queue's own stream. It must be
 // called before the first of them is added.
-func (u *underway) openOwn(queue string) error {
+func (u *inFlight) openOwn(queue string) error {
 	if u.ownAcks != nil {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (u *underway) openOwn(queue string) error {
 	return nil
 }
 
-func (u *underway) close() {
+func (u *inFlight) close() {
 	close(u.stop)
 	<-u.stopped
 	u.acks.Close()
@@ -122,7 +122,7 @@ func (u *underway) close() {
 // add sends heartbeats for a message until it is removed or its report is stored. It returns false
 // if the message is already in flight here: a NATS server that restarts can forget heartbeats and
 // redeliver the message. The new delivery then replaces the old one.
-func (u *underway) add(m *message) bool {
+func (u *inFlight) add(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if known := u.messages[m.key]; known != nil {
@@ -136,14 +136,14 @@ func (u *underway) add(m *message) bool {
 	return true
 }
 
-func (u *underway) remove(m *message) {
+func (u *inFlight) remove(m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.messages, m.key)
 }
 
 // watchHandler begins to watch a handler with the context ctx.
-func (u *underway) watchHandler(ctx context.Context, m *message) {
+func (u *inFlight) watchHandler(ctx context.Context, m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	m.handling = ctx
@@ -151,7 +151,7 @@ func (u *underway) watchHandler(ctx context.Context, m *message) {
 
 // unwatchHandler stops watching a handler that has returned. It returns false if the handler has
 // been abandoned in the meantime.
-func (u *underway) unwatchHandler(m *message) bool {
+func (u *inFlight) unwatchHandler(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	watched := m.handling != nil
@@ -159,8 +159,8 @@ func (u *underway) unwatchHandler(m *message) bool {
 	return watched
 }
 
-// handles reports whether any handler is running.
-func (u *underway) handles() bool {
+// anyHandlerRuns reports whether any handler is running.
+func (u *inFlight) anyHandlerRuns() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, m := range u.messages {
@@ -171,8 +171,8 @@ func (u *underway) handles() bool {
 	return false
 }
 
-// cancel cancels the contexts of the handlers whose executions have been canceled.
-func (u *underway) cancel(canceled func(executionID string) bool) {
+// cancelHandlers cancels the contexts of the handlers whose executions have been canceled.
+func (u *inFlight) cancelHandlers(canceled func(executionID string) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, m := range u.messages {
@@ -185,7 +185,7 @@ func (u *underway) cancel(canceled func(executionID string) bool) {
 // publish publishes a report and repeats it until the stream confirms it; repeated reports are
 // harmless. It calls published once: with nil, or with an error if there is no confirmation within
 // AckWait.
-func (u *underway) publish(m *message, report *nats.Msg, published func(error)) {
+func (u *inFlight) publish(m *message, report *nats.Msg, published func(error)) {
 	u.mu.Lock()
 	m.report, m.reported, m.published = report, time.Now(), published
 	u.mu.Unlock()
@@ -193,20 +193,20 @@ func (u *underway) publish(m *message, report *nats.Msg, published func(error)) 
 }
 
 // send publishes a report once. A response to any attempt counts until AckWait has passed.
-func (u *underway) send(m *message) {
+func (u *inFlight) send(m *message) {
 	attempt := *m.report // the engine gives each attempt its own reply subject
 	acks := u.acks
 	if m.place.Own {
 		acks = u.ownAcks
 	}
-	acks.Send(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) {
+	acks.PublishAsync(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) {
 		u.reportAnswered(m, err)
 	})
 }
 
 // reportAnswered handles the stream's response to a report. After an error, a later round sends the
 // report again.
-func (u *underway) reportAnswered(m *message, err error) {
+func (u *inFlight) reportAnswered(m *message, err error) {
 	u.mu.Lock()
 	// If false, an earlier attempt was confirmed, or AckWait has passed.
 	waits := u.messages[m.key] == m
@@ -220,7 +220,7 @@ func (u *underway) reportAnswered(m *message, err error) {
 }
 
 // runRounds calls round at regular intervals until stop is closed.
-func (u *underway) runRounds() {
+func (u *inFlight) runRounds() {
 	defer close(u.stopped)
 	often := min(u.ackWait/10, hangGrace/4)
 	if u.announceAfter > 0 {
@@ -231,15 +231,15 @@ func (u *underway) runRounds() {
 	for {
 		select {
 		case now := <-tick.C:
-			u.round(now)
+			u.runDue(now)
 		case <-u.stop:
 			return
 		}
 	}
 }
 
-// round performs the actions that are due.
-func (u *underway) round(now time.Time) {
+// runDue performs the actions that are due.
+func (u *inFlight) runDue(now time.Time) {
 	var due []func()
 	u.mu.Lock()
 	for _, m := range u.messages {
@@ -249,11 +249,11 @@ func (u *underway) round(now time.Time) {
 			switch {
 			case m.ordered == nil:
 				due = append(due, func() { _ = msg.InProgress() })
-			case u.holdsLocked(m, now):
+			case u.hasLeaseLocked(m, now):
 				due = append(due, func() { go u.renew(m, msg) })
 			}
 		}
-		if m.ordered != nil && m.handling != nil && !u.holdsLocked(m, now) {
+		if m.ordered != nil && m.handling != nil && !u.hasLeaseLocked(m, now) {
 			m.stop(ErrLost)
 		}
 		if do := u.dueForHandler(m, now); do != nil {
@@ -271,7 +271,7 @@ func (u *underway) round(now time.Time) {
 
 // dueForHandler returns the action that is due for a running handler, or nil. The caller must hold
 // mu.
-func (u *underway) dueForHandler(m *message, now time.Time) func() {
+func (u *inFlight) dueForHandler(m *message, now time.Time) func() {
 	ctx := m.handling
 	canceled := ctx != nil && errors.Is(context.Cause(ctx), ErrCanceled) &&
 		now.Sub(m.calledAt) < u.timeout
@@ -294,7 +294,7 @@ func (u *underway) dueForHandler(m *message, now time.Time) func() {
 
 // dueForReport returns the action that is due for an unconfirmed report, or nil. The caller must
 // hold mu.
-func (u *underway) dueForReport(m *message, now time.Time) func() {
+func (u *inFlight) dueForReport(m *message, now time.Time) func() {
 	switch waited := now.Sub(m.reported); {
 	case m.report == nil:
 	case waited > u.ackWait:

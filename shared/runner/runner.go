@@ -200,12 +200,12 @@ func (o Options) withDefaults() (Options, error) {
 			fmt.Errorf("runner: queue %q and group %q must match %s", o.Queue, o.Group,
 				execution.NamePattern)
 	}
-	orElse(&o.Concurrency, 10)
-	orElse(&o.Attempts, 5)
-	orElse(&o.Timeout, 5*time.Minute)
-	orElse(&o.AckWait, stream.RunnerAckWait)
-	orElse(&o.ReportRunningAfter, time.Second)
-	orElse(&o.DrainTimeout, 30*time.Second)
+	setDefault(&o.Concurrency, 10)
+	setDefault(&o.Attempts, 5)
+	setDefault(&o.Timeout, 5*time.Minute)
+	setDefault(&o.AckWait, stream.RunnerAckWait)
+	setDefault(&o.ReportRunningAfter, time.Second)
+	setDefault(&o.DrainTimeout, 30*time.Second)
 	if o.Backoff == nil {
 		o.Backoff = backoff
 	}
@@ -215,7 +215,7 @@ func (o Options) withDefaults() (Options, error) {
 // backoff is the default of Options.Backoff.
 func backoff(attempt int) time.Duration { return min(time.Second<<min(attempt-1, 10), time.Minute) }
 
-func orElse[T comparable](value *T, otherwise T) {
+func setDefault[T comparable](value *T, otherwise T) {
 	var zero T
 	if *value == zero {
 		*value = otherwise
@@ -235,7 +235,7 @@ type runner struct {
 	nc       *nats.Conn
 	handler  Handler
 	spans    trace.Tracer
-	underway *underway // the messages that have not been acknowledged yet
+	underway *inFlight // the messages that have not been acknowledged yet
 	// cancellations tracks the executions that were canceled and must not run.
 	cancellations *cancellations
 	// sharing is canceled, by share, once the group's consumer in the shared stream must share the
@@ -304,12 +304,12 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	}
 	r.sharing, r.share = context.WithCancel(working)
 	r.spans = r.tracer()
-	r.ready()
+	r.callOnReady()
 	for range options.Concurrency {
-		r.leave()
+		r.freePlace()
 	}
 	//nolint:contextcheck // a handler has its own, which outlives ctx
-	if r.underway, err = newUnderway(r); err != nil {
+	if r.underway, err = newInFlight(r); err != nil {
 		return fmt.Errorf("runner: %w", err)
 	}
 	defer r.underway.close()
@@ -334,7 +334,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	go r.replaceConsumer(taking, js, consumer.CachedInfo())
 	var following sync.WaitGroup
 	following.Go(func() { r.follow(taking, js, consumer.CachedInfo()) })
-	if err = r.take(taking, &source{consumer: consumer}); err != nil {
+	if err = r.consumeSource(taking, &source{consumer: consumer}); err != nil {
 		stop()
 	}
 	following.Wait()
@@ -349,12 +349,12 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	return errors.Join(err, nc.FlushTimeout(5*time.Second))
 }
 
-// ready calls OnReady.
-func (r *runner) ready() {
+// callOnReady calls OnReady.
+func (r *runner) callOnReady() {
 	if r.OnReady == nil {
 		return
 	}
-	defer r.recovered("OnReady")
+	defer r.logOptionPanic("OnReady")
 	r.OnReady()
 }
 

@@ -23,12 +23,12 @@ type source struct {
 	consumer jetstream.Consumer
 }
 
-// take begins executions of a source until ctx ends. It fails if the source cannot be used anymore;
-// executions that have begun may finish.
-func (r *runner) take(ctx context.Context, s *source) error {
+// consumeSource begins executions of a source until ctx ends. It fails if the source cannot be used
+// anymore; executions that have begun may finish.
+func (r *runner) consumeSource(ctx context.Context, s *source) error {
 	wait, failed := soonest, 0
 	for {
-		free := takeAll(ctx, r.places)
+		free := drainTokens(ctx, r.places)
 		if free == 0 {
 			return nil
 		}
@@ -36,12 +36,12 @@ func (r *runner) take(ctx context.Context, s *source) error {
 		if r.sharing.Err() != nil { // other loops also need concurrency slots
 			pull = r.pullShared
 			for ; free > (r.Concurrency+1)/2; free-- {
-				r.leave()
+				r.freePlace()
 			}
 		}
 		began, err := pull(ctx, s, free)
 		for range free - began {
-			r.leave()
+			r.freePlace()
 		}
 		switch {
 		case began > 0:
@@ -89,9 +89,9 @@ func (r *runner) waitsAt(s *source) bool {
 	return r.own.Load() == nil || r.ownActive.Load() == s.Own
 }
 
-// takeAll waits for one token and then takes all that are available. It returns their number, or 0
-// if ctx ends first.
-func takeAll(ctx context.Context, tokens <-chan struct{}) (n int) {
+// drainTokens waits for one token and then takes all that are available. It returns their number,
+// or 0 if ctx ends first.
+func drainTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
 	select {
 	case <-tokens:
 	case <-ctx.Done():
@@ -152,7 +152,7 @@ func (r *runner) pullShared(ctx context.Context, s *source, places int) (began i
 			began++
 		}
 	}
-	return began, ignored(batch.Error())
+	return began, ignoreNoMessage(batch.Error())
 }
 
 // beginOrNak begins an execution without an order key and returns true. If the runner is stopping,

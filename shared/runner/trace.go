@@ -13,7 +13,7 @@ import (
 // tracer returns the tracer for attempts, or one that creates no spans if the provider panics.
 func (r *runner) tracer() (tracer trace.Tracer) {
 	tracer = noop.Tracer{} //nolint:wastedassign // the result if the provider panics
-	defer r.recovered("Traces")
+	defer r.logOptionPanic("Traces")
 	provider := r.Traces
 	if provider == nil {
 		provider = otel.GetTracerProvider()
@@ -25,7 +25,7 @@ func (r *runner) tracer() (tracer trace.Tracer) {
 // and of the reports are its children.
 func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
 	ctx = r.working //nolint:wastedassign // the result if the provider panics
-	defer r.recovered("Traces")
+	defer r.logOptionPanic("Traces")
 	ctx, _ = tracing.StartProcess(r.working, r.spans, "process", r.consumer(), m.start.Trace,
 		subject, m.start.ID,
 		trace.WithAttributes(tracing.WorkflowID.String(m.start.WorkflowID),
@@ -38,7 +38,7 @@ func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
 
 // endSpan ends the span in ctx with the attempt's outcome.
 func (r *runner) endSpan(ctx context.Context, o outcome) {
-	defer r.recovered("Traces")
+	defer r.logOptionPanic("Traces")
 	span := trace.SpanFromContext(ctx)
 	switch {
 	case o.err == nil:

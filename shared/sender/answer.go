@@ -128,7 +128,7 @@ const maxEcho = 4 << 10
 func (s *Sender) HandshakeInBody() bool {
 	return slices.ContainsFunc(s.handshakes, func(h handshake) bool {
 		return h.method == post && inBody(h.when)
-	}) || s.Capturing()
+	}) || s.WaitsForSecret()
 }
 
 func inBody(conditions []condition) bool {
@@ -141,7 +141,7 @@ func inBody(conditions []condition) bool {
 func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 	for i := range s.handshakes {
 		h := &s.handshakes[i]
-		if h.method != r.Method || !hold(h.when, r) {
+		if h.method != r.Method || !allHold(h.when, r) {
 			continue
 		}
 		value := ""
@@ -157,7 +157,7 @@ func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 
 func (s *Sender) answerHandshake(h *handshake, value string, r *Request, now time.Time) *Handshake {
 	done := &Handshake{}
-	if s.Capturing() {
+	if s.WaitsForSecret() {
 		from, err := parseSource(s.entry.Secret.Captured, true)
 		if err == nil {
 			done.Secret = from.value(r)
@@ -292,7 +292,7 @@ func (e *entry) compileReplies() ([]reply, error) {
 // Reply returns the response to a delivery that has been stored, or nil for the ordinary one.
 func (s *Sender) Reply(r *Request) *Answer {
 	for i := range s.replies {
-		if hold(s.replies[i].when, r) {
+		if allHold(s.replies[i].when, r) {
 			return &s.replies[i].answer
 		}
 	}

@@ -20,8 +20,8 @@ type idSource struct {
 	signedBy []bool
 }
 
-// Delivery is a delivery ID from one of the sender's sources.
-type Delivery struct {
+// UnsignedDelivery is a delivery ID from one of the sender's sources.
+type DeliveryID struct {
 	ID string // "" means that the request has none
 	// Derived reports whether the ID comes from the body or is a hash, which makes it differ from
 	// the same text in a header. See execution.DerivedDelivery.
@@ -130,7 +130,7 @@ func (e *entry) deliverySources(settings map[string]string, methods []method) ([
 		}
 		id.signedBy = make([]bool, len(methods))
 		for i := range methods {
-			id.signedBy[i] = methods[i].signsID(&id)
+			id.signedBy[i] = methods[i].coversID(&id)
 		}
 		sources = append(sources, id)
 	}
@@ -153,9 +153,9 @@ func (s *Sender) SignsDelivery() bool {
 // SignedDelivery returns the delivery ID that is covered by the signature that verified the
 // request. If there is one, nothing else in the request counts as a delivery ID. A signed body is
 // interpreted without the headers, because they are not signed.
-func (s *Sender) SignedDelivery(r *Request, v Verdict) Delivery {
+func (s *Sender) SignedDelivery(r *Request, v Verdict) DeliveryID {
 	if v.method == 0 || !v.OK() {
-		return Delivery{}
+		return DeliveryID{}
 	}
 	var view *Request
 	for i := range s.delivery {
@@ -172,13 +172,13 @@ func (s *Sender) SignedDelivery(r *Request, v Verdict) Delivery {
 			return d
 		}
 	}
-	return Delivery{}
+	return DeliveryID{}
 }
 
-// Delivery returns the ID from the first source that has one. It ignores sources that are covered
-// by the signature that verified the request: see SignedDelivery. An ID that is too long or not
-// printable is hashed, because the sender cannot change it.
-func (s *Sender) Delivery(r *Request, v Verdict) Delivery {
+// UnsignedDelivery returns the ID from the first source that has one. It ignores sources that are
+// covered by the signature that verified the request: see SignedDelivery. An ID that is too long or
+// not printable is hashed, because the sender cannot change it.
+func (s *Sender) UnsignedDelivery(r *Request, v Verdict) DeliveryID {
 	for i := range s.delivery {
 		id := &s.delivery[i]
 		if v.method > 0 && id.signedBy[v.method-1] {
@@ -188,22 +188,22 @@ func (s *Sender) Delivery(r *Request, v Verdict) Delivery {
 			return delivery(text, id.body)
 		}
 	}
-	return Delivery{}
+	return DeliveryID{}
 }
 
-func delivery(text string, body bool) Delivery {
+func delivery(text string, body bool) DeliveryID {
 	printable := utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool {
 		return c < ' ' || c == 0x7f
 	})
 	if printable && len(text) <= execution.MaxDeliveryID {
-		return Delivery{ID: text, Derived: body}
+		return DeliveryID{ID: text, Derived: body}
 	}
 	sum := sha256.Sum256([]byte(text))
 	prefix := "sha256:"
 	if !body { // the same text in the body is a different ID
 		prefix = "header-sha256:"
 	}
-	return Delivery{ID: prefix + hex.EncodeToString(sum[:]), Derived: true}
+	return DeliveryID{ID: prefix + hex.EncodeToString(sum[:]), Derived: true}
 }
 
 // value returns the ID at a source: its value, or the joined values of all its parts. If signed is

@@ -117,18 +117,18 @@ func TestDeliveryIDs(t *testing.T) {
 		if name, value, ok := strings.Cut(c.header, ": "); ok {
 			r.Header[name] = []string{value}
 		}
-		if got := compile(t, config).Delivery(r, sender.Verdict{}); got.ID != c.want ||
+		if got := compile(t, config).UnsignedDelivery(r, sender.Verdict{}); got.ID != c.want ||
 			got.Derived != c.derived || got.Signed {
 			t.Errorf("%s %s %.80s: %+v, want %q", c.preset, c.set, c.body, got, c.want)
 		}
 	}
 	events := compile(t, sender.Config{Preset: "cloudevents"})
-	if got := events.Delivery(&sender.Request{
+	if got := events.UnsignedDelivery(&sender.Request{
 		Header: map[string][]string{"Ce-Source": {"/s"}, "Ce-Id": {"1"}},
 	}, sender.Verdict{}); got.ID != "/s|1" || got.Derived {
 		t.Errorf("%+v", got)
 	}
-	if got := events.Delivery(&sender.Request{Body: []byte(`{"source":"/s","id":"1"}`)},
+	if got := events.UnsignedDelivery(&sender.Request{Body: []byte(`{"source":"/s","id":"1"}`)},
 		sender.Verdict{}); got.ID != "/s|1" || !got.Derived {
 		t.Errorf("%+v", got)
 	}
@@ -198,7 +198,7 @@ func TestSignedDeliveryIDs(t *testing.T) {
 				if got := signedID(t, s, r); got != want {
 					t.Errorf("with one more %s the ID is %+v, not %+v", name, got, want)
 				}
-				if d := s.Delivery(r, s.Verify(r, noon)); d.Signed || d.ID == want.ID {
+				if d := s.UnsignedDelivery(r, s.Verify(r, noon)); d.Signed || d.ID == want.ID {
 					t.Errorf("the ID that is signed is one that is not, too: %+v", d)
 				}
 			}
@@ -212,7 +212,7 @@ func TestSignedDeliveryIDs(t *testing.T) {
 }
 
 // signedID verifies a request and returns its signed delivery ID.
-func signedID(t *testing.T, s *sender.Sender, r *sender.Request) sender.Delivery {
+func signedID(t *testing.T, s *sender.Sender, r *sender.Request) sender.DeliveryID {
 	t.Helper()
 	v := s.Verify(r, noon)
 	if !v.OK() {

@@ -125,7 +125,7 @@ func FuzzSplitters(f *testing.F) {
 					t.Fatalf("%s answers %d bytes", s.entry.ID, len(h.Answer.Body))
 				}
 				_ = s.SignedDelivery(r, v)
-				_ = s.Delivery(r, v)
+				_ = s.UnsignedDelivery(r, v)
 				_ = s.Reply(r)
 			}
 		}
@@ -247,13 +247,13 @@ func FuzzIdentify(f *testing.F) {
 			return
 		}
 		r := &Request{Body: body}
-		if !s.Identify(r, "d-1") {
+		if !s.SetDeliveryID(r, "d-1") {
 			if !bytes.Equal(r.Body, body) {
 				t.Fatalf("%q became %q", body, r.Body)
 			}
 			return
 		}
-		if d := s.Delivery(r, Verdict{}); d.ID != "d-1" || !d.Derived {
+		if d := s.UnsignedDelivery(r, Verdict{}); d.ID != "d-1" || !d.Derived {
 			t.Fatalf("at %q of %q the ID is %+v", pointer, r.Body, d)
 		}
 		var before, after map[string]json.RawMessage

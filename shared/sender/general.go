@@ -14,7 +14,7 @@ func (e *entry) methods(settings map[string]string) (specs []methodSpec, drop []
 	}
 	switch e.General {
 	case generalHMAC:
-		spec, err := hmacOf(settings)
+		spec, err := hmacMethod(settings)
 		return []methodSpec{spec}, nil, err
 	case generalHeader:
 		return []methodSpec{{Scheme: schemeStatic, Signature: "header:" + header}}, []string{
@@ -25,8 +25,8 @@ func (e *entry) methods(settings map[string]string) (specs []methodSpec, drop []
 	}
 }
 
-// hmacOf returns the method of the preset hmac, built from its settings.
-func hmacOf(settings map[string]string) (methodSpec, error) {
+// hmacMethod returns the method of the preset hmac, built from its settings.
+func hmacMethod(settings map[string]string) (methodSpec, error) {
 	spec := methodSpec{
 		Scheme:    schemeHMAC,
 		Hash:      settings["hash"],

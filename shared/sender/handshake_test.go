@@ -165,7 +165,7 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 // Notion transmits the secret itself. Until it has done so, no request verifies.
 func TestCapture(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "notion"})
-	if !s.Capturing() || !s.Verifies() {
+	if !s.WaitsForSecret() || !s.Verifies() {
 		t.Error("Notion without a secret waits for one")
 	}
 	token := &sender.Request{
@@ -192,7 +192,7 @@ func TestCapture(t *testing.T) {
 		Preset:  "notion",
 		Secrets: []sender.Secret{{Text: "secret_x", ExpiresAt: noon}},
 	})
-	if ended.Capturing() {
+	if ended.WaitsForSecret() {
 		t.Error("a sender whose secret has ended takes another one from anybody")
 	}
 }

@@ -22,13 +22,13 @@ type key struct {
 	ecdsa     *ecdsa.PublicKey
 }
 
-func (k *key) works(now time.Time) bool { return k.expiresAt.IsZero() || now.Before(k.expiresAt) }
+func (k *key) isValid(now time.Time) bool { return k.expiresAt.IsZero() || now.Before(k.expiresAt) }
 
-// otherKindError means that the secret's prefix is that of another kind of secret. It is reported
+// secretKindError means that the secret's prefix is that of another kind of secret. It is reported
 // only if no method fails with a more specific error.
-type otherKindError struct{ text string }
+type secretKindError struct{ text string }
 
-func (e otherKindError) Error() string { return e.text }
+func (e secretKindError) Error() string { return e.text }
 
 // readKey parses a secret. Its errors describe the expected form and never quote the secret.
 func (m *method) readKey(text string) (key, error) {
@@ -37,10 +37,10 @@ func (m *method) readKey(text string) (key, error) {
 		what = "the public key"
 	}
 	if p := m.spec.SecretPrefix; p != "" && !strings.HasPrefix(text, p) {
-		return key{}, otherKindError{what + " must begin with " + p}
+		return key{}, secretKindError{what + " must begin with " + p}
 	}
 	if p := m.spec.NotSecretPrefix; p != "" && strings.HasPrefix(text, p) {
-		return key{}, otherKindError{what + " must not begin with " + p}
+		return key{}, secretKindError{what + " must not begin with " + p}
 	}
 	if m.scheme == schemeBasic || m.scheme == schemeStatic {
 		if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f }) {

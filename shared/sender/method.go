@@ -50,7 +50,7 @@ type methodSpec struct {
 	Message         string    `json:"message"` // {body} by default
 	Time            *timeSpec `json:"time"`
 	RefuseEmptyBody bool      `json:"refuseEmptyBody"`
-	// Delivery holds the sources of delivery IDs that this signature covers, in order.
+	// UnsignedDelivery holds the sources of delivery IDs that this signature covers, in order.
 	Delivery []string          `json:"delivery"`
 	When     map[string]string `json:"when"`    // conditions for the method to apply to a request
 	Setting  map[string]string `json:"setting"` // the method is used only with these settings
@@ -291,22 +291,22 @@ func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	closest := Verdict{Code: webhook.SignatureMissing, Reason: "the request has no signature"}
 	distance := 3
 	for i := range s.methods {
-		v := s.try(i, r, now)
+		v := s.verifyWith(i, r, now)
 		if v.OK() {
 			return v
 		}
-		if d := distanceOf(v); d < distance {
+		if d := refusalRank(v); d < distance {
 			closest, distance = v, d
 		}
 	}
 	if closest.Code != webhook.SignatureExpired {
-		closest.Reason += s.otherSender(r)
+		closest.Reason += s.likelySender(r)
 	}
 	return closest
 }
 
-// distanceOf ranks refusals. The one closest to a valid signature is reported.
-func distanceOf(v Verdict) int {
+// refusalRank ranks refusals. The one closest to a valid signature is reported.
+func refusalRank(v Verdict) int {
 	switch {
 	case v.Reason == "": // the method does not apply to the request
 		return 3
@@ -323,18 +323,18 @@ func distanceOf(v Verdict) int {
 func (s *Sender) countValid(now time.Time) int {
 	n := 0
 	for i := range s.keys {
-		if s.keys[i].works(now) {
+		if s.keys[i].isValid(now) {
 			n++
 		}
 	}
 	return n
 }
 
-// try verifies with one method. A refusal without a Reason means that the method does not apply to
-// the request.
-func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
+// verifyWith verifies with one method. A refusal without a Reason means that the method does not
+// apply to the request.
+func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 	m := &s.methods[i]
-	if !hold(m.when, r) {
+	if !allHold(m.when, r) {
 		return Verdict{Code: webhook.SignatureMissing}
 	}
 	values := m.signature.values(r)
@@ -344,7 +344,7 @@ func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 			Reason: "there is no " + m.signature.String(),
 		}
 	}
-	if absent := m.message.missing(r); absent != "" {
+	if absent := m.message.firstMissingPart(r); absent != "" {
 		return Verdict{Code: webhook.SignatureMissing, Reason: "there is no " + absent}
 	}
 	if m.signsURL() && r.URL == "" {
@@ -403,7 +403,7 @@ func (s *Sender) compare(
 	m, match := &s.methods[i], -1
 	for n := range s.keys {
 		k := &s.keys[n]
-		if k.method != i || !k.works(now) {
+		if k.method != i || !k.isValid(now) {
 			continue
 		}
 		if m.matches(k, r, found, timeText) && match < 0 {
@@ -438,7 +438,7 @@ func (s *Sender) compareEach(i int, values []string, now time.Time) Verdict {
 	for _, value := range values {
 		right := 0
 		for n := range s.keys {
-			if k := &s.keys[n]; k.method == i && k.works(now) {
+			if k := &s.keys[n]; k.method == i && k.isValid(now) {
 				if same := sameText(value, string(k.bytes)); same == 1 {
 					right, id = 1, k.id
 				}

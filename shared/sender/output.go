@@ -53,7 +53,7 @@ func (e *entry) compileOutputs() ([]output, error) {
 // or "" if it accepts any JSON text.
 func (s *Sender) OutputForm(r *Request) OutputForm {
 	for i := range s.outputs {
-		if hold(s.outputs[i].when, r) {
+		if allHold(s.outputs[i].when, r) {
 			return s.outputs[i].form
 		}
 	}
@@ -63,7 +63,7 @@ func (s *Sender) OutputForm(r *Request) OutputForm {
 // Answer returns the response that contains an output, or nil if the output is to be the body
 // unchanged. output must be one JSON text.
 func (f OutputForm) Answer(output []byte) *Answer {
-	text, isText := textOf(output)
+	text, isText := outputText(output)
 	switch f {
 	case asText:
 		if strings.HasPrefix(string(bytes.TrimSpace(output)), "{") {
@@ -86,9 +86,9 @@ func (f OutputForm) Answer(output []byte) *Answer {
 	return nil
 }
 
-// textOf returns the text of an output: a JSON string, or the only member, named text, of an
+// outputText returns the text of an output: a JSON string, or the only member, named text, of an
 // object. hookstart run wraps an output that is not JSON in such an object.
-func textOf(output []byte) (text string, ok bool) {
+func outputText(output []byte) (text string, ok bool) {
 	if json.Unmarshal(output, &text) == nil && string(bytes.TrimSpace(output)) != "null" {
 		return text, true
 	}

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Identify puts a delivery ID where the sender would put it. It changes the header or the body of a
-// request that is about to be signed. Of several sources it uses the one that the request already
-// has, otherwise the first header, otherwise the first one that is possible. If there is none,
-// Identify returns false and changes nothing.
-func (s *Sender) Identify(r *Request, id string) bool {
+// SetDeliveryID puts a delivery ID where the sender would put it. It changes the header or the body
+// of a request that is about to be signed. Of several sources it uses the one that the request
+// already has, otherwise the first header, otherwise the first one that is possible. If there is
+// none, SetDeliveryID returns false and changes nothing.
+func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	if id == "" {
 		return false
 	}
@@ -26,7 +26,7 @@ func (s *Sender) Identify(r *Request, id string) bool {
 			if len(from.absent) > 0 || !fit(from) {
 				continue
 			}
-			try := r.changeable()
+			try := r.mutableCopy()
 			if !from.put(&try, id) {
 				continue
 			}
@@ -44,7 +44,7 @@ func (s *Sender) Identify(r *Request, id string) bool {
 func (id *idSource) put(r *Request, value string) bool {
 	names := len(id.parts) - 1
 	for i, part := range id.parts {
-		if part.isID() {
+		if part.looksLikeID() {
 			names = i
 			break
 		}
@@ -60,8 +60,9 @@ func (id *idSource) put(r *Request, value string) bool {
 	return true
 }
 
-// isID reports whether the name of a source looks like that of an ID: id, uuid, Ce-Id, MessageSid.
-func (s source) isID() bool {
+// looksLikeID reports whether the name of a source looks like that of an ID: id, uuid, Ce-Id,
+// MessageSid.
+func (s source) looksLikeID() bool {
 	name := s.name
 	if s.kind == fromPointer {
 		name = s.pointer[len(s.pointer)-1]

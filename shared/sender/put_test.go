@@ -14,7 +14,7 @@ func TestIdentify(t *testing.T) {
 	const form = "application/x-www-form-urlencoded"
 	for _, c := range []struct {
 		preset, set, contentType, body string
-		want                           string // the resulting body; "": unchanged, the ID is in a header
+		want                           string // the resulting body; "": unchanged, a header has the ID
 		id                             string // the ID that is found
 	}{
 		{"github", "", "application/json", `{"id":1}`, "", "d-1"},
@@ -77,7 +77,7 @@ func TestIdentify(t *testing.T) {
 			Body:   []byte(c.body),
 		}
 		r := before
-		if !s.Identify(&r, "d-1") {
+		if !s.SetDeliveryID(&r, "d-1") {
 			t.Errorf("%+v: it can have no delivery ID", c)
 			continue
 		}
@@ -102,7 +102,7 @@ func TestIdentify(t *testing.T) {
 		v := s.Verify(again, noon)
 		d := s.SignedDelivery(again, v)
 		if d.ID == "" {
-			d = s.Delivery(again, v)
+			d = s.UnsignedDelivery(again, v)
 		}
 		if d.ID != c.id {
 			t.Errorf("%+v: the delivery ID is %q", c, d.ID)
@@ -116,11 +116,11 @@ func TestWhatCannotBeTried(t *testing.T) {
 	stripe := compile(t, configOf(t, "stripe"))
 	for _, body := range []string{`[1]`, `"text"`, `{"id":`, `text`} {
 		r := sender.Request{Method: "POST", Header: map[string][]string{}, Body: []byte(body)}
-		if stripe.Identify(&r, "d-1") || string(r.Body) != body {
+		if stripe.SetDeliveryID(&r, "d-1") || string(r.Body) != body {
 			t.Errorf("%s became %s", body, r.Body)
 		}
 	}
-	if r := (sender.Request{Body: []byte(`{}`)}); stripe.Identify(&r, "") {
+	if r := (sender.Request{Body: []byte(`{}`)}); stripe.SetDeliveryID(&r, "") {
 		t.Error("an empty ID is none")
 	}
 	for preset, want := range map[string]error{

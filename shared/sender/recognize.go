@@ -98,9 +98,9 @@ func IsURLCheck(r *Request) bool {
 	return found[0].Str == "url_verification" && found[1].Type == gjson.String
 }
 
-// otherSender returns a hint for a refused request that looks like one from a provider other than
+// likelySender returns a hint for a refused request that looks like one from a provider other than
 // the node's own, or "".
-func (s *Sender) otherSender(r *Request) string {
+func (s *Sender) likelySender(r *Request) string {
 	other, header := recognize(r)
 	if other == nil || other == s.entry {
 		return ""

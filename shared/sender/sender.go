@@ -83,7 +83,7 @@ func Compile(c Config) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.takeSecrets(c.Secrets); err != nil {
+	if err := s.parseSecrets(c.Secrets); err != nil {
 		return nil, err
 	}
 	if s.handshakes, err = s.entry.compileHandshakes(settings); err != nil {
@@ -139,8 +139,8 @@ func (s *Sender) compileMethods(e *entry, settings map[string]string) error {
 	return nil
 }
 
-// takeSecrets parses every secret for every method that can use it. It fails if no method can.
-func (s *Sender) takeSecrets(secrets []Secret) error {
+// parseSecrets parses every secret for every method that can use it. It fails if no method can.
+func (s *Sender) parseSecrets(secrets []Secret) error {
 	switch {
 	case len(s.methods) == 0 && len(secrets) > 0:
 		return &ConfigError{"secrets", "this preset verifies nothing, so it has no secret"}
@@ -167,7 +167,7 @@ func (s *Sender) takeSecrets(secrets []Secret) error {
 		for i := range s.methods {
 			k, err := s.methods[i].readKey(secret.Text)
 			if err != nil {
-				if why == nil || errors.As(why, new(otherKindError)) {
+				if why == nil || errors.As(why, new(secretKindError)) {
 					why = err
 				}
 				continue
@@ -208,9 +208,9 @@ func (s *Sender) Preset() string { return s.entry.ID }
 // Verifies reports whether the sender's requests are verified.
 func (s *Sender) Verifies() bool { return len(s.methods) > 0 }
 
-// Capturing reports whether the sender has no secret yet and must store the one that the first
+// WaitsForSecret reports whether the sender has no secret yet and must store the one that the first
 // handshake transmits.
-func (s *Sender) Capturing() bool { return s.entry.captures() && len(s.keys) == 0 }
+func (s *Sender) WaitsForSecret() bool { return s.entry.captures() && len(s.keys) == 0 }
 
 // GivesUpOn4xx reports whether the provider drops the delivery, or the whole webhook, after a 4xx
 // response. A request that may be accepted later must then be refused with 503.

@@ -22,10 +22,11 @@ var shownHeaders = canonicalNames(slices.Concat(
 
 var credentials = canonicalNames(webhook.SecretHeaders())
 
-// CheckShown refuses a Config that would show a secret to people who may not see it, as a delivery
-// ID or as another part of a record. Compile accepts such a Config because earlier versions stored
-// them; the resulting Sender ignores those sources of a delivery ID. The error is a *ConfigError.
-func CheckShown(c Config) error {
+// CheckSecretsHidden refuses a Config that would show a secret to people who may not see it, as a
+// delivery ID or as another part of a record. Compile accepts such a Config because earlier
+// versions stored them; the resulting Sender ignores those sources of a delivery ID. The error is a
+// *ConfigError.
+func CheckSecretsHidden(c Config) error {
 	e, err := find(c.Preset)
 	if err != nil {
 		return err

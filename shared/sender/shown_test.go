@@ -85,7 +85,7 @@ func TestNoSettingShowsASecret(t *testing.T) {
 			Settings: test.settings,
 			Secrets:  []sender.Secret{{ID: "1", Text: secret}},
 		}
-		err := sender.CheckShown(config)
+		err := sender.CheckSecretsHidden(config)
 		var refused *sender.ConfigError
 		switch {
 		case test.field == "" && err != nil:
@@ -101,7 +101,13 @@ func TestNoSettingShowsASecret(t *testing.T) {
 			Body:   []byte("{}"),
 			Header: map[string][]string{test.header: {"Bearer " + secret}},
 		}
-		if id := compile(t, config).Delivery(r, sender.Verdict{}); strings.Contains(id.ID, secret) {
+		if id := compile(
+			t,
+			config,
+		).UnsignedDelivery(r, sender.Verdict{}); strings.Contains(
+			id.ID,
+			secret,
+		) {
 			t.Errorf("%s %v: the delivery ID is the secret", test.preset, test.settings)
 		}
 	}

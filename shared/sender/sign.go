@@ -54,10 +54,10 @@ func (s *Sender) Sign(r Request, now time.Time) (Signed, error) {
 	}
 	for i := range s.keys {
 		k := &s.keys[i]
-		if !k.works(now) {
+		if !k.isValid(now) {
 			continue
 		}
-		try := r.changeable()
+		try := r.mutableCopy()
 		if why = s.methods[k.method].sign(&try, k, now); why == nil && !s.Verify(&try, now).OK() {
 			why = ErrBody
 		}
@@ -69,8 +69,8 @@ func (s *Sender) Sign(r Request, now time.Time) (Signed, error) {
 	return Signed{Header: r.Header, Query: r.Query, Body: r.Body}, why
 }
 
-// changeable returns a copy of a request with an empty cache, whose headers can be modified.
-func (r *Request) changeable() Request {
+// mutableCopy returns a copy of a request with an empty cache, whose headers can be modified.
+func (r *Request) mutableCopy() Request {
 	c := Request{
 		Method: r.Method,
 		Header: maps.Clone(r.Header),
@@ -122,7 +122,7 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 		}
 	}
 	sum, hashName := m.expected(k, r, timeText)
-	return m.signature.put(r, m.written(sum, hashName, timeText))
+	return m.signature.put(r, m.formatSignature(sum, hashName, timeText))
 }
 
 // expected returns the signature that the method would accept, and the hash it was computed with.
@@ -140,8 +140,8 @@ func (m *method) expected(k *key, r *Request, timeText string) (sum []byte, hash
 	return m.sum(hashName, k, r, timeText), hashName
 }
 
-// written returns a signature in the form in which the provider sends it.
-func (m *method) written(sum []byte, hashName, timeText string) string {
+// formatSignature returns a signature in the form in which the provider sends it.
+func (m *method) formatSignature(sum []byte, hashName, timeText string) string {
 	text := hex.EncodeToString(sum)
 	if m.spec.Encoding == "base64" {
 		text = base64.StdEncoding.EncodeToString(sum)

@@ -9,19 +9,19 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// signsID reports whether the method's signature covers all parts of a delivery ID's source.
-func (m *method) signsID(id *idSource) bool {
+// coversID reports whether the method's signature covers all parts of a delivery ID's source.
+func (m *method) coversID(id *idSource) bool {
 	for _, s := range slices.Concat(id.parts, id.absent) {
-		if !m.signs(s) {
+		if !m.covers(s) {
 			return false
 		}
 	}
 	return len(id.parts) > 0
 }
 
-// signs reports whether the method's signature covers a source: either the source is part of the
+// covers reports whether the method's signature covers a source: either the source is part of the
 // signed message, or it is in the body and the whole body is signed.
-func (m *method) signs(s source) bool {
+func (m *method) covers(s source) bool {
 	switch m.scheme {
 	case schemeStatic, schemeBasic: // these do not sign anything
 		return false

@@ -241,7 +241,7 @@ func compileConditions(when map[string]string) ([]condition, error) {
 	return conditions, nil
 }
 
-func hold(conditions []condition, r *Request) bool {
+func allHold(conditions []condition, r *Request) bool {
 	for _, c := range conditions {
 		switch c.value {
 		case "":

@@ -73,7 +73,7 @@ type entry struct {
 	// General is hmac or header if the method is built from the settings. "" means that Verify
 	// holds the methods.
 	General string `json:"general"`
-	// Delivery holds the sources of delivery IDs that no signature covers, in order.
+	// UnsignedDelivery holds the sources of delivery IDs that no signature covers, in order.
 	Delivery     []string        `json:"delivery"`
 	Handshakes   []handshakeSpec `json:"handshakes"`
 	Replies      []replySpec     `json:"replies"`
@@ -179,7 +179,7 @@ func (m *method) checkDelivery(texts []string) error {
 		if err != nil {
 			return err
 		}
-		if !m.signsID(&id) {
+		if !m.coversID(&id) {
 			return fmt.Errorf("the delivery ID in %s is not signed by this method: name it "+
 				"beside the methods", text)
 		}

@@ -101,8 +101,9 @@ func (t template) has(kind partKind) bool {
 // coversBody reports whether the whole body is signed.
 func (t template) coversBody() bool { return t.has(partBody) || t.has(partPayload) }
 
-// missing returns the first source in the template that the request has no value for, or "".
-func (t template) missing(r *Request) string {
+// firstMissingPart returns the first source in the template that the request has no value for, or
+// "".
+func (t template) firstMissingPart(r *Request) string {
 	for i := range t {
 		if t[i].kind == partSource && t[i].source.value(r) == "" {
 			return t[i].source.String()

@@ -164,7 +164,7 @@ func (v *outsideVector) check(t *testing.T) {
 	if v.Valid && v.DeliveryID != nil {
 		d := s.SignedDelivery(r, verdict)
 		if d.ID == "" {
-			d = s.Delivery(r, verdict)
+			d = s.UnsignedDelivery(r, verdict)
 		}
 		if d.ID != *v.DeliveryID {
 			t.Errorf("delivery ID %q, want %q", d.ID, *v.DeliveryID)

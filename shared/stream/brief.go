@@ -18,14 +18,14 @@ import (
 // messages that Decode refuses. Its results share no memory with data.
 func DecodeBrief(
 	subject string, header nats.Header, data []byte,
-) (event Event, bodyBytes int, err error) {
+) (event DecodedMessage, bodyBytes int, err error) {
 	if !IsStart(subject) {
 		event, err = Decode(subject, header, data)
 		return event, 0, err
 	}
 	event.Start, bodyBytes, err = decodeStartBrief(data)
 	if err != nil {
-		return Event{}, 0, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return DecodedMessage{}, 0, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	if values := header[HeaderTrace]; len(values) > 0 {
 		event.Start.Trace = values[0]

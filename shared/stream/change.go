@@ -38,13 +38,13 @@ func ReadState(ctx context.Context, js jetstream.JetStream) (State, error) {
 	return state, nil
 }
 
-// Change sets the maximum age, the deduplication window and the maximum size of EXECUTIONS, and the
-// maximum age of PROGRESS, on a running installation. The queues' own streams get the same
+// ChangeSettings sets the maximum age, the deduplication window and the maximum size of EXECUTIONS,
+// and the maximum age of PROGRESS, on a running installation. The queues' own streams get the same
 // deduplication window, and the same maximum age unless they have one themselves. A shorter maximum
 // age deletes older messages immediately. A longer deduplication window applies to later deliveries
 // and to those that the server still remembers. Change can be repeated. Executors that start
 // afterwards must be configured with the same settings.
-func Change(ctx context.Context, js jetstream.JetStream, to Settings) error {
+func ChangeSettings(ctx context.Context, js jetstream.JetStream, to Settings) error {
 	if err := to.Validate(); err != nil {
 		return err
 	}

@@ -70,12 +70,12 @@ type encoder struct {
 
 func (e *encoder) text(field protowire.Number, s string) {
 	if s != "" {
-		e.value(field, s)
+		e.textOrEmpty(field, s)
 	}
 }
 
-// value appends a string, even if it is empty.
-func (e *encoder) value(field protowire.Number, s string) {
+// textOrEmpty appends a string, even if it is empty.
+func (e *encoder) textOrEmpty(field protowire.Number, s string) {
 	if !utf8.ValidString(s) {
 		e.err = errNotUTF8
 	}
@@ -140,7 +140,7 @@ func (e *encoder) values(field protowire.Number, values execution.Values) {
 		e.data = protowire.AppendVarint(e.data, uint64(size))
 		e.text(1, name)
 		for _, v := range list {
-			e.value(2, v)
+			e.textOrEmpty(2, v)
 		}
 	}
 }

@@ -34,22 +34,26 @@ func StartMessage(s execution.Start) (*nats.Msg, error) { return Place{}.StartMe
 
 // StartMessage is like the function StartMessage, but for a start that is stored in this place.
 func (p Place) StartMessage(s execution.Start) (*nats.Msg, error) {
-	return new(Buffer).MessageAt(p, s)
+	return new(StartEncoder).MessageAt(p, s)
 }
 
-// Buffer is reusable memory for the message of one start at a time: its data and its headers. The
-// zero value is ready to use.
-type Buffer struct {
+// StartEncoder is reusable memory for the message of one start at a time: its data and its headers.
+// The zero value is ready to use.
+type StartEncoder struct {
 	msg    nats.Msg
 	values *headerValues // the values of msg.Header
 }
 
 // Message returns the same message as StartMessage, in the memory of r. The message is valid until
 // the next call of Message or MessageAt.
-func (r *Buffer) Message(s execution.Start) (*nats.Msg, error) { return r.MessageAt(Place{}, s) }
+func (r *StartEncoder) Message(
+	s execution.Start,
+) (*nats.Msg, error) {
+	return r.MessageAt(Place{}, s)
+}
 
 // MessageAt is like Message, but for a start that is stored in the given place.
-func (r *Buffer) MessageAt(p Place, s execution.Start) (*nats.Msg, error) {
+func (r *StartEncoder) MessageAt(p Place, s execution.Start) (*nats.Msg, error) {
 	data, err := encodeStart(r.msg.Data, &s)
 	if err != nil {
 		return nil, fmt.Errorf("encode the start of %q: %w", s.ID, err)
@@ -68,7 +72,7 @@ func (r *Buffer) MessageAt(p Place, s execution.Start) (*nats.Msg, error) {
 }
 
 // Trim frees the buffer of the data if its capacity exceeds most bytes.
-func (r *Buffer) Trim(most int) {
+func (r *StartEncoder) Trim(most int) {
 	if cap(r.msg.Data) > most {
 		r.msg.Data = nil
 	}
@@ -162,8 +166,8 @@ func headersOf(executionID, workflowID, nodeID, trace string) nats.Header {
 	return header
 }
 
-// Event is a decoded message. Exactly one field is set.
-type Event struct {
+// DecodedMessage is a decoded message. Exactly one field is set.
+type DecodedMessage struct {
 	Start     *execution.Start
 	Rejection *execution.Rejection
 	Progress  *execution.Progress
@@ -174,9 +178,9 @@ type Event struct {
 var ErrUnreadable = errors.New("unreadable message")
 
 // Decode decodes a start, a rejection or a runner's report. Its errors wrap ErrUnreadable.
-func Decode(subject string, header nats.Header, data []byte) (Event, error) {
+func Decode(subject string, header nats.Header, data []byte) (DecodedMessage, error) {
 	var (
-		event Event
+		event DecodedMessage
 		err   error
 	)
 	trace := ""
@@ -194,7 +198,7 @@ func Decode(subject string, header nats.Header, data []byte) (Event, error) {
 		err = errors.New("no such subject")
 	}
 	if err != nil {
-		return Event{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return DecodedMessage{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	return event, nil
 }

@@ -106,9 +106,9 @@ func (p Place) RejectedSubject(queue, workflowID, nodeID string) string {
 	return RejectedSubject(queue, workflowID, nodeID)
 }
 
-// RememberedSubject returns the subject of a message that carries the Nats-Msg-Id of a start that
+// MsgIDSubject returns the subject of a message that carries the Nats-Msg-Id of a start that
 // another stream has for the workflow.
-func (p Place) RememberedSubject(queue, workflowID string) string {
+func (p Place) MsgIDSubject(queue, workflowID string) string {
 	if p.Own {
 		return ownPrefix + queue + ".remembered." + workflowID
 	}
@@ -156,10 +156,10 @@ func (p Place) SubjectOf(s *execution.Start) string {
 	return p.OrderedSubject(s.Queue, lane, s.WorkflowID, s.NodeID)
 }
 
-// RememberedMessage returns the message that makes the stream of this place recognize repeats of a
+// MsgIDMessage returns the message that makes the stream of this place recognize repeats of a
 // delivery whose start is in another stream. id is the Nats-Msg-Id of that start.
-func (p Place) RememberedMessage(queue, workflowID, id string) *nats.Msg {
-	msg := nats.NewMsg(p.RememberedSubject(queue, workflowID))
+func (p Place) MsgIDMessage(queue, workflowID, id string) *nats.Msg {
+	msg := nats.NewMsg(p.MsgIDSubject(queue, workflowID))
 	msg.Header[jetstream.MsgIDHeader] = []string{id}
 	return msg
 }
@@ -243,8 +243,8 @@ func ParseStartSubject(subject string) (s StartParts, ok bool) {
 	return s, true
 }
 
-// IsRemembered reports whether a subject is that of a message that carries only a Nats-Msg-Id.
-func IsRemembered(subject string) bool {
+// IsMsgIDSubject reports whether a subject is that of a message that carries only a Nats-Msg-Id.
+func IsMsgIDSubject(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "remembered.")
 	}

@@ -42,7 +42,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 		} {
 			got, ok := stream.ParseStartSubject(subject)
 			if diff := cmp.Diff(want, got); diff != "" || !ok || !stream.IsStart(subject) ||
-				stream.IsProgress(subject) || stream.IsRemembered(subject) {
+				stream.IsProgress(subject) || stream.IsMsgIDSubject(subject) {
 				t.Errorf("%s: %v\n%s", subject, ok, diff)
 			}
 			if name := stream.StreamOf(subject); name != place.Name(want.Queue) {
@@ -50,7 +50,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 			}
 		}
 		rejected, remembered := place.RejectedSubject("q", "wf", "n"),
-			place.RememberedSubject("q", "wf")
+			place.MsgIDSubject("q", "wf")
 		report := place.ProgressSubject("q", "wf", id)
 		for _, subject := range []string{
 			rejected, remembered, report, "executions.queue.q", "executions.queue.q.start.wf",
@@ -61,7 +61,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 				t.Errorf("%s is a start", subject)
 			}
 		}
-		if stream.IsRemembered(rejected) || !stream.IsRemembered(remembered) ||
+		if stream.IsMsgIDSubject(rejected) || !stream.IsMsgIDSubject(remembered) ||
 			stream.IsStart(remembered) || stream.IsStart(rejected) {
 			t.Error(rejected, remembered)
 		}

@@ -30,15 +30,15 @@ func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.Consume
 	return config
 }
 
-// NewPlace returns the place of the queue's newer starts: where new starts are stored or, if none
+// NewerPlace returns the place of the queue's newer starts: where new starts are stored or, if none
 // are accepted at the moment, where they were stored last.
-func (p Phase) NewPlace() Place {
+func (p Phase) NewerPlace() Place {
 	place, _ := p.Place()
 	return place
 }
 
-// Exists reports whether the queue's own stream exists in this phase.
-func (p Phase) Exists() bool { return p != PhaseShared }
+// HasOwnStream reports whether the queue's own stream exists in this phase.
+func (p Phase) HasOwnStream() bool { return p != PhaseShared }
 
 // ReadQueueSettings returns the settings in a queue's record, or no settings if there is no record.
 // It takes one request. It fails with nats.ErrNoResponders if there is no registry or the NATS
@@ -68,7 +68,7 @@ func ReadQueueSettings(
 // settings.
 func EncodePhase(queue string, lanes int, phase Phase) ([]byte, error) {
 	settings := &hookstartv1.QueueSettings{Queue: queue, Lanes: int64(lanes)}
-	if phase.Exists() {
+	if phase.HasOwnStream() {
 		settings.Stream = &hookstartv1.QueueStream{Phase: hookstartv1.QueueStreamPhase(phase)}
 	}
 	return proto.Marshal(settings)
@@ -131,14 +131,14 @@ func OrderedDrained(
 	return taken, nil
 }
 
-// Owned is a queue that has its own streams.
-type Owned struct {
+// OwnQueue is a queue that has its own streams.
+type OwnQueue struct {
 	Queue  string
 	Limits OwnLimits // according to the queue's record; zero if there is none
 }
 
 // OwnQueues returns the queues that have their own streams.
-func OwnQueues(ctx context.Context, js jetstream.JetStream) (queues []Owned, err error) {
+func OwnQueues(ctx context.Context, js jetstream.JetStream) (queues []OwnQueue, err error) {
 	starts, _, err := Streams(ctx, js)
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func OwnQueues(ctx context.Context, js jetstream.JetStream) (queues []Owned, err
 		if err != nil {
 			return nil, err
 		}
-		queues = append(queues, Owned{queue, settings.Stream.Limits})
+		queues = append(queues, OwnQueue{queue, settings.Stream.Limits})
 	}
 	return queues, nil
 }

@@ -138,7 +138,7 @@ func (s QueueSettings) pauseUntil(now time.Time) *time.Time {
 // applyTo applies the settings to the configuration of a consumer that is about to be created.
 func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, now time.Time) {
 	config.PauseUntil = s.pauseUntil(now)
-	if limit, isSet := s.MaxInFlight[group]; isSet && !isLane(*config) {
+	if limit, isSet := s.MaxInFlight[group]; isSet && !isLaneConsumer(*config) {
 		config.MaxAckPending = s.ackPending(limit)
 	}
 }
@@ -153,8 +153,8 @@ func (s QueueSettings) ackPending(limit int64) int {
 	return max(1, int(limit)-s.Lanes)
 }
 
-// isLane reports whether a consumer is that of a lane.
-func isLane(config jetstream.ConsumerConfig) bool {
+// isLaneConsumer reports whether a consumer is that of a lane.
+func isLaneConsumer(config jetstream.ConsumerConfig) bool {
 	_, tail, own := parseOwnSubject(config.FilterSubject)
 	if own {
 		return strings.HasPrefix(tail, "ordered.")
@@ -169,7 +169,7 @@ func EnforceQueueSettings(
 	s QueueSettings,
 ) error {
 	now := time.Now()
-	if limit, isSet := s.MaxInFlight[group]; isSet && !isLane(info.Config) &&
+	if limit, isSet := s.MaxInFlight[group]; isSet && !isLaneConsumer(info.Config) &&
 		info.Config.MaxAckPending != s.ackPending(limit) {
 		config := info.Config
 		config.MaxAckPending = s.ackPending(limit)

@@ -16,8 +16,8 @@ import (
 // SendersSubject is the subject of the ingresses' reports about senders.
 const SendersSubject = "reports.senders"
 
-// SenderSeen is the activity of one node's sender since the last report.
-type SenderSeen struct {
+// SenderObservation is the activity of one node's sender since the last report.
+type SenderObservation struct {
 	WorkflowID, NodeID string
 	Preset             string // the preset in force; "" means that the node had no sender
 
@@ -41,7 +41,7 @@ const MaxReason = 200
 
 // SendersMessage encodes a report. The message may be sent more than once; it is applied once.
 // 1,000 entries fit into NATS's default max_payload of 1 MB.
-func SendersMessage(reportID string, at time.Time, seen []SenderSeen) (*nats.Msg, error) {
+func SendersMessage(reportID string, at time.Time, seen []SenderObservation) (*nats.Msg, error) {
 	report := &hookstartv1.SenderReport{ReportId: reportID, At: timestamppb.New(at)}
 	for i := range seen {
 		s := &seen[i]
@@ -77,7 +77,9 @@ func timeToWire(t time.Time) *timestamppb.Timestamp {
 }
 
 // DecodeSenders decodes a report. It skips invalid entries. Its errors wrap ErrUnreadable.
-func DecodeSenders(data []byte) (reportID string, at time.Time, seen []SenderSeen, err error) {
+func DecodeSenders(
+	data []byte,
+) (reportID string, at time.Time, seen []SenderObservation, err error) {
 	var report hookstartv1.SenderReport
 	if err := proto.Unmarshal(data, &report); err != nil {
 		return "", time.Time{}, nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
@@ -93,7 +95,7 @@ func DecodeSenders(data []byte) (reportID string, at time.Time, seen []SenderSee
 		if !validCode(code) {
 			code = ""
 		}
-		seen = append(seen, SenderSeen{
+		seen = append(seen, SenderObservation{
 			WorkflowID:    s.GetWorkflowId(),
 			NodeID:        s.GetNodeId(),
 			Preset:        s.GetPreset(),

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// FirstSince returns the sequence of the first message that a stream stored at or after since. It
-// fails with jetstream.ErrMsgNotFound if there is none. Any replica of the stream may respond, and
-// one that lags may not have the newest messages. The stream must allow direct gets.
-func FirstSince(
+// SequenceSince returns the sequence of the first message that a stream stored at or after since.
+// It fails with jetstream.ErrMsgNotFound if there is none. Any replica of the stream may respond,
+// and one that lags may not have the newest messages. The stream must allow direct gets.
+func SequenceSince(
 	ctx context.Context, js jetstream.JetStream, name string, since time.Time,
 ) (sequence uint64, err error) {
 	// With a batch, the server skips deleted messages. It ends its response with a second message,

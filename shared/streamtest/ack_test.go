@@ -18,7 +18,7 @@ import (
 const subject = "subject"
 
 // engine returns an Engine on a separate server with a stream, and the maximum size of a message.
-func engine(t *testing.T) (e *ack.Engine, s jetstream.Stream, maxPayload int64) {
+func engine(t *testing.T) (e *ack.Publisher, s jetstream.Stream, maxPayload int64) {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
 	js, err := jetstream.New(nc)
@@ -121,7 +121,7 @@ func TestSend(t *testing.T) {
 		{1, answer{ack: ack.Ack{Sequence: 1}}},
 	} {
 		answers := make(chan answer, 2)
-		e.Send(&nats.Msg{Subject: subject, Data: make([]byte, c.length)},
+		e.PublishAsync(&nats.Msg{Subject: subject, Data: make([]byte, c.length)},
 			time.Now().Add(time.Minute), func(a ack.Ack, err error) {
 				answers <- answer{a, err}
 			})

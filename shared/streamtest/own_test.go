@@ -50,20 +50,20 @@ func TestEnsureOwn(t *testing.T) {
 	}
 	own := stream.Place{Own: true}
 	for subject, name := range map[string]string{
-		own.StartSubject("q", "w", "n"):            "QUEUE_q",
-		own.OrderedSubject("q", 3, "w", "n"):       "QUEUE_q",
-		own.RejectedSubject("q", "w", "n"):         "QUEUE_q",
-		own.RememberedSubject("q", "w"):            "QUEUE_q",
-		own.ProgressSubject("q", "w", id):          "PROGRESS_q",
-		stream.Place{}.RememberedSubject("q", "w"): stream.Name,
-		stream.StartSubject("q", "w", "n"):         stream.Name,
+		own.StartSubject("q", "w", "n"):       "QUEUE_q",
+		own.OrderedSubject("q", 3, "w", "n"):  "QUEUE_q",
+		own.RejectedSubject("q", "w", "n"):    "QUEUE_q",
+		own.MsgIDSubject("q", "w"):            "QUEUE_q",
+		own.ProgressSubject("q", "w", id):     "PROGRESS_q",
+		stream.Place{}.MsgIDSubject("q", "w"): stream.Name,
+		stream.StartSubject("q", "w", "n"):    stream.Name,
 	} {
 		if ack, err := js.Publish(ctx, subject, nil); err != nil || ack.Stream != name {
 			t.Errorf("%s: %+v, %v", subject, ack, err)
 		}
 	}
 	// A repeat of a delivery is recognized by its remembered ID.
-	if ack, err := js.PublishMsg(ctx, own.RememberedMessage("q", "w", "id-1")); err != nil ||
+	if ack, err := js.PublishMsg(ctx, own.MsgIDMessage("q", "w", "id-1")); err != nil ||
 		ack.Duplicate {
 		t.Errorf("%+v, %v", ack, err)
 	}

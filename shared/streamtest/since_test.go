@@ -24,7 +24,7 @@ func TestFirstSince(t *testing.T) {
 	if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
 		t.Fatal(err)
 	}
-	if at, err := stream.FirstSince(ctx, js, stream.Name, time.Time{}); !errors.Is(err,
+	if at, err := stream.SequenceSince(ctx, js, stream.Name, time.Time{}); !errors.Is(err,
 		jetstream.ErrMsgNotFound) {
 		t.Errorf("an empty stream: %d, %v", at, err)
 	}
@@ -59,18 +59,18 @@ func TestFirstSince(t *testing.T) {
 		{stored[3], 4},
 		{stored[5], 5},
 	} {
-		if got, err := stream.FirstSince(ctx, js, stream.Name, c.since); err != nil ||
+		if got, err := stream.SequenceSince(ctx, js, stream.Name, c.since); err != nil ||
 			got != c.want {
 			t.Errorf("since %s: %d, %v, want %d", c.since, got, err, c.want)
 		}
 	}
-	if got, err := stream.FirstSince(ctx, js, stream.Name,
+	if got, err := stream.SequenceSince(ctx, js, stream.Name,
 		stored[5].Add(1)); !errors.Is(err, jetstream.ErrMsgNotFound) {
 		t.Errorf("after the last: %d, %v", got, err)
 	}
 	none, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if got, err := stream.FirstSince(none, js, "NONE", time.Time{}); err == nil {
+	if got, err := stream.SequenceSince(none, js, "NONE", time.Time{}); err == nil {
 		t.Errorf("a stream that does not exist: %d", got)
 	}
 }

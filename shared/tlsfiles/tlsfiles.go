@@ -18,8 +18,8 @@ import (
 // lookEvery is the minimum interval between two checks of the files.
 const lookEvery = 10 * time.Second
 
-// Flags returns an error if only one of the two file names is set.
-func Flags(certFile, keyFile string) error {
+// CheckFlags returns an error if only one of the two file names is set.
+func CheckFlags(certFile, keyFile string) error {
 	if (certFile == "") != (keyFile == "") {
 		return errors.New("--tls-cert and --tls-key go together")
 	}

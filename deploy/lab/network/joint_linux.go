@@ -15,17 +15,17 @@ const packetSize = 9000
 // as in a router whose buffer is full.
 const longestWay = 4096
 
-// joint is the switch between the devices.
-type joint struct {
+// packetSwitch is the switch between the devices.
+type packetSwitch struct {
 	devices []*os.File
 	addrs   map[netip.Addr]int // the index of each device by its address
-	ways    [][]*way           // the ways, by the indexes of the sending and the receiving device
+	ways    [][]*oneWayLink    // the ways, by the indexes of the sending and the receiving device
 	reading sync.WaitGroup
 	passing sync.WaitGroup
 }
 
-// way is the connection from one device to another, in one direction.
-type way struct {
+// oneWayLink is the connection from one device to another, in one direction.
+type oneWayLink struct {
 	to      *os.File
 	delayed chan packet
 
@@ -42,14 +42,14 @@ type packet struct {
 }
 
 // newJoint starts a switch that passes packets between devices until all of them are closed.
-func newJoint(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *joint {
-	j := &joint{devices: devices, addrs: addrs}
+func newJoint(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *packetSwitch {
+	j := &packetSwitch{devices: devices, addrs: addrs}
 	for from := range devices {
-		var ways []*way
+		var ways []*oneWayLink
 		for to, device := range devices {
 			//nolint:gosec // not a secret
 			random := rand.New(rand.NewPCG(seed, uint64(from*len(devices)+to)))
-			w := &way{to: device, delayed: make(chan packet, longestWay), random: random}
+			w := &oneWayLink{to: device, delayed: make(chan packet, longestWay), random: random}
 			j.passing.Go(w.passDelayed)
 			ways = append(ways, w)
 		}
@@ -61,10 +61,10 @@ func newJoint(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *joint 
 	return j
 }
 
-func (j *joint) way(from, to int) *way { return j.ways[from][to] }
+func (j *packetSwitch) way(from, to int) *oneWayLink { return j.ways[from][to] }
 
 // read passes on the packets that one device sends.
-func (j *joint) read(from int) {
+func (j *packetSwitch) read(from int) {
 	buffer := make([]byte, packetSize)
 	for {
 		size, err := j.devices[from].Read(buffer)
@@ -79,7 +79,7 @@ func (j *joint) read(from int) {
 
 // receiver returns the index of the device that a packet is for. Anything but IPv4 to one of the
 // devices is dropped.
-func (j *joint) receiver(bytes []byte) (index int, ok bool) {
+func (j *packetSwitch) receiver(bytes []byte) (index int, ok bool) {
 	const version4, destination = 4, 16
 	if len(bytes) < destination+4 || bytes[0]>>4 != version4 {
 		return 0, false
@@ -89,7 +89,7 @@ func (j *joint) receiver(bytes []byte) (index int, ok bool) {
 }
 
 // wait returns when nothing is passed on any more, because all devices are closed.
-func (j *joint) wait() {
+func (j *packetSwitch) wait() {
 	j.reading.Wait()
 	for _, ways := range j.ways {
 		for _, w := range ways {
@@ -99,14 +99,14 @@ func (j *joint) wait() {
 	j.passing.Wait()
 }
 
-func (w *way) set(c Condition) {
+func (w *oneWayLink) set(c Condition) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.condition = c
 }
 
 // cut loses every packet, or delivers packets again under the condition that is set otherwise.
-func (w *way) cut(cut bool) {
+func (w *oneWayLink) cut(cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.condition.Cut = cut
@@ -114,7 +114,7 @@ func (w *way) cut(cut bool) {
 
 // pass lets a packet arrive at once, later or not at all. The caller may use the bytes again when
 // pass returns.
-func (w *way) pass(bytes []byte) {
+func (w *oneWayLink) pass(bytes []byte) {
 	now := time.Now()
 	w.mu.Lock()
 	c := w.condition
@@ -141,7 +141,7 @@ func (w *way) pass(bytes []byte) {
 }
 
 // passDelayed writes each delayed packet when it is due.
-func (w *way) passDelayed() {
+func (w *oneWayLink) passDelayed() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for p := range w.delayed {

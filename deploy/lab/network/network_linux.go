@@ -23,7 +23,7 @@ type Network struct {
 	hosts   []*Host
 	created []*Host // hosts whose namespaces were made
 	devices []*os.File
-	join    *joint
+	join    *packetSwitch
 }
 
 // networks is the maximum number of networks on one machine at once: 198.18.0.0/24 to
@@ -43,7 +43,7 @@ const tunPath = "/dev/net/tun"
 // rights, without TUN devices or without ip(8). The caller must end all programs in the hosts and
 // then call Close.
 func New(seed uint64, names ...string) (_ *Network, err error) {
-	if err := supported(); err != nil {
+	if err := checkSupported(); err != nil {
 		return nil, err
 	}
 	if len(names) == 0 || len(names) > maxHosts {
@@ -88,7 +88,7 @@ func New(seed uint64, names ...string) (_ *Network, err error) {
 	return n, nil
 }
 
-func supported() error {
+func checkSupported() error {
 	unsupported := func(reason string) error {
 		return fmt.Errorf("no hosts in network namespaces: %s: %w", reason, errors.ErrUnsupported)
 	}

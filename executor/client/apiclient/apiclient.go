@@ -47,9 +47,9 @@ func New(base, token string) *Client {
 	}}
 }
 
-// WithTrace returns a client that also passes the body of each successful response, or the data of
-// each event, to tap, including unknown fields.
-func (c *Client) WithTrace(tap func(body []byte)) *Client {
+// WithBodyTap returns a client that also passes the body of each successful response, or the data
+// of each event, to tap, including unknown fields.
+func (c *Client) WithBodyTap(tap func(body []byte)) *Client {
 	tapped := *c
 	tapped.tap = tap
 	return &tapped
@@ -201,24 +201,24 @@ func (c *Client) Accounts(ctx context.Context, page Page) (api.List[api.Account]
 func (c *Client) PutWorkflow(
 	ctx context.Context, id string, put api.PutWorkflow,
 ) (api.Workflow, error) {
-	return send[api.Workflow](ctx, c, http.MethodPut, workflow(id), put)
+	return send[api.Workflow](ctx, c, http.MethodPut, workflowPath(id), put)
 }
 
 // PatchWorkflow changes the fields of an api.PutWorkflow that are in patch. The triggers are
 // replaced as a whole.
 func (c *Client) PatchWorkflow(ctx context.Context, id string, patch Patch) (api.Workflow, error) {
-	return send[api.Workflow](ctx, c, http.MethodPatch, workflow(id), patch)
+	return send[api.Workflow](ctx, c, http.MethodPatch, workflowPath(id), patch)
 }
 
 // PutWorkflowJSON is like PutWorkflow for an api.PutWorkflow that is already encoded. Only the API
 // validates it.
 func (c *Client) PutWorkflowJSON(ctx context.Context, id string, put []byte) (api.Workflow, error) {
-	return send[api.Workflow](ctx, c, http.MethodPut, workflow(id), asIs(put))
+	return send[api.Workflow](ctx, c, http.MethodPut, workflowPath(id), rawJSON(put))
 }
 
 // Workflow returns one workflow.
 func (c *Client) Workflow(ctx context.Context, id string) (api.Workflow, error) {
-	return get[api.Workflow](ctx, c, workflow(id))
+	return get[api.Workflow](ctx, c, workflowPath(id))
 }
 
 // Workflows lists the workflows of an account, or all workflows if accountID is empty.
@@ -230,17 +230,17 @@ func (c *Client) Workflows(
 
 // DeleteWorkflow deletes a workflow.
 func (c *Client) DeleteWorkflow(ctx context.Context, id string) error {
-	return c.delete(ctx, workflow(id))
+	return c.delete(ctx, workflowPath(id))
 }
 
 // Activate lets a workflow's webhooks start executions.
 func (c *Client) Activate(ctx context.Context, id string) (api.Workflow, error) {
-	return send[api.Workflow](ctx, c, http.MethodPost, workflow(id)+"/activate", nil)
+	return send[api.Workflow](ctx, c, http.MethodPost, workflowPath(id)+"/activate", nil)
 }
 
 // Deactivate stops a workflow's webhooks from starting executions.
 func (c *Client) Deactivate(ctx context.Context, id string) (api.Workflow, error) {
-	return send[api.Workflow](ctx, c, http.MethodPost, workflow(id)+"/deactivate", nil)
+	return send[api.Workflow](ctx, c, http.MethodPost, workflowPath(id)+"/deactivate", nil)
 }
 
 // Refusals counts a workflow's requests refused since a time, by code. The zero time means the last
@@ -248,8 +248,8 @@ func (c *Client) Deactivate(ctx context.Context, id string) (api.Workflow, error
 func (c *Client) Refusals(
 	ctx context.Context, workflowID string, since time.Time, page Page,
 ) (api.List[api.Refusal], error) {
-	return list[api.Refusal](ctx, c, workflow(workflowID)+"/refusals", page, parameters{
-		"since": at(since),
+	return list[api.Refusal](ctx, c, workflowPath(workflowID)+"/refusals", page, parameters{
+		"since": timeParam(since),
 	})
 }
 
@@ -258,7 +258,13 @@ func (c *Client) Refusals(
 func (c *Client) AllRefusals(
 	ctx context.Context, since time.Time, page Page,
 ) (api.List[api.WorkflowRefusal], error) {
-	return list[api.WorkflowRefusal](ctx, c, "/refusals", page, parameters{"since": at(since)})
+	return list[api.WorkflowRefusal](
+		ctx,
+		c,
+		"/refusals",
+		page,
+		parameters{"since": timeParam(since)},
+	)
 }
 
 // Queues lists the queues, with the executions waiting in each and the groups that consume them.
@@ -319,22 +325,27 @@ func (c *Client) PublicURL(ctx context.Context) (api.PublicURL, error) {
 
 // Trigger returns a trigger node with its URL and tokens.
 func (c *Client) Trigger(ctx context.Context, workflowID, nodeID string) (api.Trigger, error) {
-	return get[api.Trigger](ctx, c, trigger(workflowID, nodeID))
+	return get[api.Trigger](ctx, c, triggerPath(workflowID, nodeID))
 }
 
 // PatchTrigger changes the fields of an api.TriggerSettings that are in patch.
 func (c *Client) PatchTrigger(
 	ctx context.Context, workflowID, nodeID string, patch Patch,
 ) (api.Trigger, error) {
-	return send[api.Trigger](ctx, c, http.MethodPatch, trigger(workflowID, nodeID), patch)
+	return send[api.Trigger](ctx, c, http.MethodPatch, triggerPath(workflowID, nodeID), patch)
 }
 
 // SetSamplePayload sets a node's sample payload. sample is a JSON text.
 func (c *Client) SetSamplePayload(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) (api.Trigger, error) {
-	return send[api.Trigger](ctx, c, http.MethodPut, trigger(workflowID, nodeID)+"/sample-payload",
-		asIs(sample))
+	return send[api.Trigger](
+		ctx,
+		c,
+		http.MethodPut,
+		triggerPath(workflowID, nodeID)+"/sample-payload",
+		rawJSON(sample),
+	)
 }
 
 // RotateToken gives a node a new token.
@@ -342,13 +353,18 @@ func (c *Client) RotateToken(
 	ctx context.Context, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
 	rotate := api.RotateToken{KeepOldForSeconds: int64(keepOld / time.Second)}
-	return send[api.Trigger](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/rotate-token",
-		rotate)
+	return send[api.Trigger](
+		ctx,
+		c,
+		http.MethodPost,
+		triggerPath(workflowID, nodeID)+"/rotate-token",
+		rotate,
+	)
 }
 
 // RerunTrigger starts an execution with a node's sample payload.
 func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (api.Started, error) {
-	return send[api.Started](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/rerun", nil)
+	return send[api.Started](ctx, c, http.MethodPost, triggerPath(workflowID, nodeID)+"/rerun", nil)
 }
 
 // SendTest makes the executor send a request to a node's webhook URL as its sender would. If the
@@ -356,7 +372,7 @@ func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (a
 func (c *Client) SendTest(
 	ctx context.Context, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {
-	return send[api.SentTest](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/send-test",
+	return send[api.SentTest](ctx, c, http.MethodPost, triggerPath(workflowID, nodeID)+"/send-test",
 		test)
 }
 
@@ -439,8 +455,8 @@ func (c *Client) DeadLetters(
 	return list[api.DeadLetter](ctx, c, "/dead-letters", page, parameters{
 		"workflowId": filter.WorkflowID,
 		"reason":     filter.Reason,
-		"since":      at(filter.Since),
-		"until":      at(filter.Until),
+		"since":      timeParam(filter.Since),
+		"until":      timeParam(filter.Until),
 	})
 }
 
@@ -454,8 +470,8 @@ func (c *Client) Executions(
 		"status":     filter.Status,
 		"source":     filter.Source,
 		"deliveryId": filter.DeliveryID,
-		"since":      at(filter.Since),
-		"until":      at(filter.Until),
+		"since":      timeParam(filter.Since),
+		"until":      timeParam(filter.Until),
 	})
 }
 
@@ -464,20 +480,20 @@ func (c *Client) Execution(ctx context.Context, id string) (api.ExecutionDetail,
 	return get[api.ExecutionDetail](ctx, c, "/executions/"+url.PathEscape(id))
 }
 
-func workflow(id string) string { return "/workflows/" + url.PathEscape(id) }
+func workflowPath(id string) string { return "/workflows/" + url.PathEscape(id) }
 
-func trigger(workflowID, nodeID string) string {
-	return workflow(workflowID) + "/triggers/" + url.PathEscape(nodeID)
+func triggerPath(workflowID, nodeID string) string {
+	return workflowPath(workflowID) + "/triggers/" + url.PathEscape(nodeID)
 }
 
-// asIs is a body that is already JSON. encoding/json would compact it, and reject deep nesting.
-type asIs []byte
+// rawJSON is a body that is already JSON. encoding/json would compact it, and reject deep nesting.
+type rawJSON []byte
 
 func encode(body any) (io.Reader, error) {
 	switch body := body.(type) {
 	case nil:
 		return nil, nil
-	case asIs:
+	case rawJSON:
 		return bytes.NewReader(body), nil
 	}
 	text, err := json.Marshal(body)
@@ -500,8 +516,8 @@ func (p parameters) query() url.Values {
 	return q
 }
 
-// at returns a time as a query parameter, or "" for the zero time.
-func at(t time.Time) string {
+// timeParam returns a time as a query parameter, or "" for the zero time.
+func timeParam(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
@@ -609,7 +625,7 @@ func (c *Client) send(
 		return response, nil
 	}
 	defer func() { _ = response.Body.Close() }()
-	return nil, problem(c.base, response)
+	return nil, decodeProblem(c.base, response)
 }
 
 // withoutURL returns the cause of an error without the URL, which the caller's message already
@@ -624,7 +640,7 @@ func withoutURL(ctx context.Context, err error) error {
 	return err
 }
 
-func problem(base string, response *http.Response) error {
+func decodeProblem(base string, response *http.Response) error {
 	var p api.Problem
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if mediaType != "application/problem+json" ||

@@ -52,7 +52,7 @@ func TestTapSeesAnswersAsTheyCame(t *testing.T) {
 	}))
 	defer server.Close()
 	seen := ""
-	client := apiclient.New(server.URL, "t").WithTrace(func(body []byte) { seen = string(body) })
+	client := apiclient.New(server.URL, "t").WithBodyTap(func(body []byte) { seen = string(body) })
 	if a, err := client.Account(t.Context(), "a"); err != nil || a.ID != "a" || seen != answer {
 		t.Errorf("%+v, %v, %q", a, err, seen)
 	}

@@ -25,7 +25,7 @@ func (c *Client) Audit(
 		"actor":      filter.Actor,
 		"accountId":  filter.AccountID,
 		"workflowId": filter.WorkflowID,
-		"since":      at(filter.Since),
-		"until":      at(filter.Until),
+		"since":      timeParam(filter.Since),
+		"until":      timeParam(filter.Until),
 	})
 }

@@ -61,5 +61,5 @@ func (c *Client) RestoreRecords(ctx context.Context, line []byte, first bool) er
 	if first {
 		query = url.Values{"first": {"true"}}
 	}
-	return c.call(ctx, http.MethodPost, "/backup/records", query, asIs(line), nil)
+	return c.call(ctx, http.MethodPost, "/backup/records", query, rawJSON(line), nil)
 }

@@ -15,32 +15,40 @@ func (c *Client) SenderPresets(ctx context.Context) (api.List[api.SenderPreset],
 
 // Sender returns a trigger node's sender, without its secrets.
 func (c *Client) Sender(ctx context.Context, workflowID, nodeID string) (api.Sender, error) {
-	return get[api.Sender](ctx, c, trigger(workflowID, nodeID)+"/sender")
+	return get[api.Sender](ctx, c, triggerPath(workflowID, nodeID)+"/sender")
 }
 
 // PutSender sets the sender of a trigger node.
 func (c *Client) PutSender(
 	ctx context.Context, workflowID, nodeID string, put api.PutSender,
 ) (api.Sender, error) {
-	return send[api.Sender](ctx, c, http.MethodPut, trigger(workflowID, nodeID)+"/sender", put)
+	return send[api.Sender](ctx, c, http.MethodPut, triggerPath(workflowID, nodeID)+"/sender", put)
 }
 
 // DeleteSender removes a trigger node's sender; only the token then protects the node.
 func (c *Client) DeleteSender(ctx context.Context, workflowID, nodeID string) error {
-	return c.delete(ctx, trigger(workflowID, nodeID)+"/sender")
+	return c.delete(ctx, triggerPath(workflowID, nodeID)+"/sender")
 }
 
 // AddSenderSecret adds a secret to a node's sender, as the newest one.
 func (c *Client) AddSenderSecret(
 	ctx context.Context, workflowID, nodeID string, add api.AddSenderSecret,
 ) (api.Sender, error) {
-	return send[api.Sender](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/sender/secrets",
-		add)
+	return send[api.Sender](
+		ctx,
+		c,
+		http.MethodPost,
+		triggerPath(workflowID, nodeID)+"/sender/secrets",
+		add,
+	)
 }
 
 // DeleteSenderSecret removes a secret from a node's sender.
 func (c *Client) DeleteSenderSecret(
 	ctx context.Context, workflowID, nodeID, secretID string,
 ) error {
-	return c.delete(ctx, trigger(workflowID, nodeID)+"/sender/secrets/"+url.PathEscape(secretID))
+	return c.delete(
+		ctx,
+		triggerPath(workflowID, nodeID)+"/sender/secrets/"+url.PathEscape(secretID),
+	)
 }

@@ -6,12 +6,12 @@ import (
 	"syscall"
 )
 
-// first runs the program again as a child process and returns the child's exit code. It runs as the
-// first process of a container: the kernel makes that the parent of every orphaned process, and an
-// orphan that exits remains a zombie until its parent waits for it. The child starts programs with
-// os/exec, which waits for them itself. A process that waits for every child would interfere with
-// that, so two processes are needed.
-func first() int {
+// runAsInit runs the program again as a child process and returns the child's exit code. It runs as
+// the first process of a container: the kernel makes that the parent of every orphaned process, and
+// an orphan that exits remains a zombie until its parent waits for it. The child starts programs
+// with os/exec, which waits for them itself. A process that waits for every child would interfere
+// with that, so two processes are needed.
+func runAsInit() int {
 	// Register before the child starts; otherwise a signal could terminate only this process.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
@@ -22,7 +22,7 @@ func first() int {
 	}
 	path, err := os.Executable()
 	if err != nil {
-		return failed(err)
+		return printError(err)
 	}
 	//nolint:gosec // this program itself
 	child, err := os.StartProcess(path, os.Args, &os.ProcAttr{
@@ -30,7 +30,7 @@ func first() int {
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 	})
 	if err != nil {
-		return failed(err)
+		return printError(err)
 	}
 	go func() {
 		for s := range signals {
@@ -47,7 +47,7 @@ func first() int {
 		switch pid, err := syscall.Wait4(-1, &status, 0, nil); {
 		case err == syscall.EINTR:
 		case err != nil:
-			return failed(err)
+			return printError(err)
 		case pid == child.Pid && status.Signaled():
 			return 128 + int(status.Signal())
 		case pid == child.Pid && status.Exited():
@@ -56,7 +56,7 @@ func first() int {
 	}
 }
 
-func failed(err error) int {
+func printError(err error) int {
 	_, _ = os.Stderr.WriteString("hookstart: as the first process of a container: " + err.Error() +
 		"\n")
 	return 1

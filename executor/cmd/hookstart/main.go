@@ -12,7 +12,7 @@ import (
 
 func main() {
 	if os.Getpid() == 1 {
-		os.Exit(first())
+		os.Exit(runAsInit())
 	}
 	// A second signal terminates the program immediately.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

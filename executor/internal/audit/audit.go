@@ -41,8 +41,8 @@ const (
 	fieldReplayOf   = "replayOf"
 )
 
-// Stored converts an entry to its form in the database.
-func Stored(e edit.Entry) store.AuditEntry {
+// ToStoreEntry converts an entry to its form in the database.
+func ToStoreEntry(e edit.AuditEntry) store.AuditEntry {
 	changes := ""
 	if len(e.Changes) > 0 {
 		text, err := json.Marshal(e.Changes)
@@ -71,24 +71,28 @@ func Stored(e edit.Entry) store.AuditEntry {
 func RequeueEntry(
 	letter string, aside, now time.Time, actor edit.Actor, r store.Record,
 ) store.AuditEntry {
-	id := uuid.NewSHA1(uuid.NameSpaceOID,
-		[]byte(ActionRequeue+" "+letter+" "+store.Time(aside).Format(time.RFC3339Nano))).String()
+	id := uuid.NewSHA1(
+		uuid.NameSpaceOID,
+		[]byte(
+			ActionRequeue+" "+letter+" "+store.StoredTime(aside).Format(time.RFC3339Nano),
+		),
+	).String()
 	return entryAbout(id, now, actor, ActionRequeue, r,
-		edit.Changed{Field: fieldExecution, To: r.ID},
-		edit.Changed{Field: fieldDeadLetter, To: letter})
+		edit.FieldChange{Field: fieldExecution, To: r.ID},
+		edit.FieldChange{Field: fieldDeadLetter, To: letter})
 }
 
 // DismissEntry returns the entry for a dismissed dead letter. letter is its ID in the list. r is
 // the record of the failed execution, or zero if the dead letter is a message.
 func DismissEntry(letter string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
 	return entryAbout(newID(), now, actor, ActionDismiss, r,
-		edit.Changed{Field: fieldDeadLetter, To: letter})
+		edit.FieldChange{Field: fieldDeadLetter, To: letter})
 }
 
 // CancelEntry returns the entry for a request to cancel an execution. id is its ID, r its record.
 func CancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
 	return entryAbout(newID(), now, actor, ActionCancel, r,
-		edit.Changed{Field: fieldExecution, To: id})
+		edit.FieldChange{Field: fieldExecution, To: id})
 }
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
@@ -96,9 +100,9 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 // entryAbout returns an entry about a record. The zero Record means that it is about none.
 func entryAbout(
 	id string, at time.Time, actor edit.Actor, action string, about store.Record,
-	changes ...edit.Changed,
+	changes ...edit.FieldChange,
 ) store.AuditEntry {
-	return Stored(edit.Entry{
+	return ToStoreEntry(edit.AuditEntry{
 		ID: id, At: at, Actor: actor, Action: action, Changes: changes,
 		AccountID: about.AccountID, WorkflowID: about.WorkflowID, NodeID: about.NodeID,
 	})

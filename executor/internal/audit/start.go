@@ -41,9 +41,9 @@ func StartEntry(header nats.Header, r store.Record, at time.Time) (store.AuditEn
 	case r.IsRequeue():
 		action, field = ActionRequeue, fieldDeadLetter
 	}
-	changes := []edit.Changed{{Field: fieldExecution, To: r.ID}}
+	changes := []edit.FieldChange{{Field: fieldExecution, To: r.ID}}
 	if original := cmp.Or(r.ReplayOf, r.RerunOf); original != "" {
-		changes = append(changes, edit.Changed{Field: field, To: original})
+		changes = append(changes, edit.FieldChange{Field: field, To: original})
 	}
 	return entryAbout(r.ID, at, actor, action, r, changes...), true
 }

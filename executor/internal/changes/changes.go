@@ -45,7 +45,7 @@ const (
 const loadTimeout = 5 * time.Second
 
 // Ensure creates the stream if it does not exist. The stream is small and kept in memory. A restart
-// of a single NATS server empties it; Watching.Complete reports such a gap to clients that
+// of a single NATS server empties it; Subscription.Complete reports such a gap to clients that
 // reconnect.
 func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, StreamName)
@@ -82,7 +82,7 @@ type Changes struct {
 
 	mu       sync.Mutex
 	watchers map[chan Batch]struct{}
-	past     past
+	past     recentBatches
 	last     time.Time // the time of the last batch
 }
 
@@ -91,7 +91,7 @@ func New(nc *nats.Conn) (*Changes, error) {
 	c := &Changes{
 		nc:       nc,
 		watchers: map[chan Batch]struct{}{},
-		past:     past{since: now()},
+		past:     recentBatches{since: now()},
 		stop:     make(chan struct{}),
 		done:     make(chan struct{}),
 	}
@@ -139,7 +139,7 @@ func (c *Changes) Stop() {
 func (c *Changes) endAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.past.begin(c.next())
+	c.past.begin(c.nextTime())
 	for w := range c.watchers {
 		delete(c.watchers, w)
 		close(w)
@@ -148,8 +148,8 @@ func (c *Changes) endAll() {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// next returns a time later than all previous ones, in whole microseconds. mu must be held.
-func (c *Changes) next() time.Time {
+// nextTime returns a time later than all previous ones, in whole microseconds. mu must be held.
+func (c *Changes) nextTime() time.Time {
 	at := now()
 	if !at.After(c.last) {
 		at = c.last.Add(time.Microsecond)
@@ -183,8 +183,8 @@ func (c *Changes) publish(ids []string) error {
 	return nil
 }
 
-// Watching is a running watch.
-type Watching struct {
+// Subscription is a running watch.
+type Subscription struct {
 	// Since is when the watch began: Changed receives everything after it.
 	Since time.Time
 	// Before holds the batches since the requested time, and a few older ones: executors' clocks
@@ -201,12 +201,12 @@ type Watching struct {
 
 // Watch begins a watch, from now on if after is zero, and otherwise from the batch that follows the
 // one of that time, which a watch has received from this process or another one.
-func (c *Changes) Watch(after time.Time) Watching {
+func (c *Changes) Watch(after time.Time) Subscription {
 	w := make(chan Batch, watcherBuffer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchers[w] = struct{}{}
-	watching := Watching{Since: c.next(), Changed: w, Complete: true, Cancel: func() {
+	watching := Subscription{Since: c.nextTime(), Changed: w, Complete: true, Cancel: func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.watchers, w)
@@ -224,7 +224,7 @@ func (c *Changes) receive(msg *nats.Msg) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	batch := Batch{At: c.next(), IDs: changed.GetExecutionIds()}
+	batch := Batch{At: c.nextTime(), IDs: changed.GetExecutionIds()}
 	c.past.add(batch)
 	for w := range c.watchers {
 		select {
@@ -245,7 +245,7 @@ func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
 		return err
 	}
 	info := s.CachedInfo()
-	before := past{since: info.TimeStamp.Add(-keptFor)}
+	before := recentBatches{since: info.TimeStamp.Add(-keptFor)}
 	if info.Created.After(before.since) {
 		before.since = info.Created
 	}

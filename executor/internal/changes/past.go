@@ -19,14 +19,14 @@ const (
 	otherClocks = 5 * time.Second
 )
 
-// past holds the most recent batches, oldest first.
-type past struct {
+// recentBatches holds the most recent batches, oldest first.
+type recentBatches struct {
 	since   time.Time // batches holds everything received after this time
 	batches []Batch
 	ids     int // total number of IDs in batches
 }
 
-func (p *past) add(b Batch) {
+func (p *recentBatches) add(b Batch) {
 	p.batches = append(p.batches, b)
 	p.ids += len(b.IDs)
 	for p.ids > maxPast {
@@ -38,11 +38,11 @@ func (p *past) add(b Batch) {
 }
 
 // begin discards all batches; the past then begins at a time.
-func (p *past) begin(at time.Time) { *p = past{since: at} }
+func (p *recentBatches) begin(at time.Time) { *p = recentBatches{since: at} }
 
 // after returns the batches after a time and from shortly before it. complete reports whether no
 // batch after the time is missing.
-func (p *past) after(at time.Time) (batches []Batch, complete bool) {
+func (p *recentBatches) after(at time.Time) (batches []Batch, complete bool) {
 	for i, b := range p.batches {
 		if b.At.After(at.Add(-otherClocks)) {
 			return append(batches, p.batches[i:]...), !p.since.After(at)

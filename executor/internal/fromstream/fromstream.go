@@ -49,7 +49,7 @@ func Start(s *execution.Start, bodyBytes int, at Position, now time.Time) store.
 // Audit returns the audit entry for a start that is recorded as r, or none if no operator
 // requested the start. header is the header of the start's message.
 func Audit(header nats.Header, r store.Record, at Position) []store.AuditEntry {
-	entry, audited := audit.StartEntry(header, r, store.Time(at.StoredAt))
+	entry, audited := audit.StartEntry(header, r, store.StoredTime(at.StoredAt))
 	if !audited {
 		return nil
 	}
@@ -93,7 +93,7 @@ func orElse(own, stored time.Time) time.Time {
 	if own.IsZero() {
 		own = stored
 	}
-	return store.Time(own)
+	return store.StoredTime(own)
 }
 
 // Recover returns a batch that records a quarantined message and removes it from the dead letters.
@@ -103,7 +103,7 @@ func Recover(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	if err != nil {
 		return store.Batch{}, err
 	}
-	now = store.Time(now)
+	now = store.StoredTime(now)
 	at := Position{Sequence: msg.Sequence, StoredAt: msg.Time}
 	batch := store.Batch{Recovered: []store.MessageKey{KeyOf(msg.Sequence, msg.Subject)}}
 	switch {

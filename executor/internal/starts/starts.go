@@ -138,7 +138,7 @@ func (s *Streams) Publish(
 		now.Own = !now.Own
 	}
 	if now != place {
-		_, err = s.store(ctx, now.RememberedMessage(queue, workflowID, id))
+		_, err = s.store(ctx, now.MsgIDMessage(queue, workflowID, id))
 	}
 	return ack, err
 }

@@ -7,17 +7,17 @@ import "time"
 type Part struct {
 	// Records have zero Duplicates here. The counts are in a separate field, because a count can
 	// exist before its record does.
-	Records    []Record          `json:",omitempty"`
-	Duplicates []DuplicateCount  `json:",omitempty"`
-	Reports    []AppliedReport   `json:",omitempty"`
-	TokenUses  []TokenUse        `json:",omitempty"`
-	Unreadable []KeptMessage     `json:",omitempty"`
-	Pending    []PendingProgress `json:"Early,omitempty"`
-	Minutes    []MinuteCount     `json:",omitempty"`
-	Refusals   []Refusal         `json:",omitempty"`
-	Audit      []AuditEntry      `json:",omitempty"`
-	Senders    []SenderSeen      `json:",omitempty"`
-	Filtered   []Filtered        `json:",omitempty"`
+	Records    []Record            `json:",omitempty"`
+	Duplicates []DuplicateCount    `json:",omitempty"`
+	Reports    []AppliedReport     `json:",omitempty"`
+	TokenUses  []TokenUse          `json:",omitempty"`
+	Unreadable []KeptMessage       `json:",omitempty"`
+	Pending    []PendingProgress   `json:"Early,omitempty"`
+	Minutes    []MinuteCount       `json:",omitempty"`
+	Refusals   []Refusal           `json:",omitempty"`
+	Audit      []AuditEntry        `json:",omitempty"`
+	Senders    []SenderObservation `json:",omitempty"`
+	Filtered   []Filtered          `json:",omitempty"`
 }
 
 // KeptMessage is an unreadable message and when it was dismissed. DismissedAt is zero if it was

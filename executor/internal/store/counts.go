@@ -134,7 +134,7 @@ func StorableRefusals(refusals []Refusal) []Refusal {
 	for _, r := range refusals {
 		r.WorkflowID, r.Code, r.Minute = SanitizeText(r.WorkflowID), SanitizeText(r.Code),
 			r.Minute.UTC().Truncate(time.Minute)
-		r.Last.At, r.Last.UserAgent = Time(r.Last.At), SanitizeText(r.Last.UserAgent)
+		r.Last.At, r.Last.UserAgent = StoredTime(r.Last.At), SanitizeText(r.Last.UserAgent)
 		k := key{r.WorkflowID, r.Code, r.Minute.Unix()}
 		if have, twice := sums[k]; twice {
 			r.Count += have.Count

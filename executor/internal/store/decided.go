@@ -33,9 +33,9 @@ func RangesOf(ranges []Range, stream, created string, sequences []uint64) []Rang
 	return ranges
 }
 
-// Merge sorts ranges of one stream and joins those that overlap or are adjacent. It reuses the
-// slice.
-func Merge(ranges []Range) []Range {
+// MergeRanges sorts ranges of one stream and joins those that overlap or are adjacent. It reuses
+// the slice.
+func MergeRanges(ranges []Range) []Range {
 	slices.SortFunc(ranges, func(a, b Range) int { return cmp.Compare(a.First, b.First) })
 	merged := ranges[:0]
 	for _, r := range ranges {

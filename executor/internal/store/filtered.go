@@ -34,7 +34,11 @@ func StorableFiltered(filtered []Filtered) []Filtered {
 		at := node{SanitizeText(f.WorkflowID), SanitizeText(f.NodeID)}
 		last := make([]FilteredRequest, len(f.Last))
 		for i, r := range f.Last {
-			last[i] = FilteredRequest{Time(r.At), SanitizeText(r.DeliveryID), SanitizeText(r.Place)}
+			last[i] = FilteredRequest{
+				StoredTime(r.At),
+				SanitizeText(r.DeliveryID),
+				SanitizeText(r.Place),
+			}
 		}
 		have := byNode[at]
 		byNode[at] = Filtered{

@@ -45,8 +45,8 @@ func (r Record) HasComputedID() bool {
 // operator event.
 func deliveryKeys(deliveryID string) [4]string {
 	return [...]string{
-		deliveryID, execution.DerivedDelivery(deliveryID), execution.SignedDelivery(deliveryID),
-		execution.EventDelivery(deliveryID),
+		deliveryID, execution.MarkDerivedID(deliveryID), execution.MarkSignedID(deliveryID),
+		execution.MarkEventID(deliveryID),
 	}
 }
 

@@ -37,8 +37,8 @@ func PendingIDs(batch Batch) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return own[id] })
 }
 
-// NewIDs returns the records' IDs.
-func NewIDs(records []Record) []string {
+// RecordIDs returns the records' IDs.
+func RecordIDs(records []Record) []string {
 	ids := make([]string, len(records))
 	for i, r := range records {
 		ids[i] = r.ID

@@ -27,24 +27,24 @@ func SanitizeTexts(all []string) []string {
 	return stored
 }
 
-// Time returns t as it is stored: in UTC, truncated to microseconds.
-func Time(t time.Time) time.Time {
+// StoredTime returns t as it is stored: in UTC, truncated to microseconds.
+func StoredTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
 // CeilTime returns the first storable time that is not before t. Comparing stored times with it
 // gives the same result as comparing them with t.
 func CeilTime(t time.Time) time.Time {
-	cut := Time(t)
+	cut := StoredTime(t)
 	if cut.Before(t) {
 		return cut.Add(time.Microsecond)
 	}
 	return cut
 }
 
-// Sequence returns a stream sequence as it is stored, limited to the largest int64: databases have
-// no unsigned 64-bit integers.
-func Sequence(n uint64) int64 {
+// StoredSequence returns a stream sequence as it is stored, limited to the largest int64: databases
+// have no unsigned 64-bit integers.
+func StoredSequence(n uint64) int64 {
 	if n > math.MaxInt64 {
 		return math.MaxInt64
 	}
@@ -71,11 +71,23 @@ func (b Batch) Sanitized() Batch {
 	}
 	for i, p := range b.Progress {
 		// Keep the ID unchanged, because it is returned to the caller in Applied.Unknown.
-		p.At, p.StartedAt, p.Error = Time(p.At), Time(p.StartedAt), SanitizeText(p.Error)
+		p.At, p.StartedAt, p.Error = StoredTime(
+			p.At,
+		), StoredTime(
+			p.StartedAt,
+		), SanitizeText(
+			p.Error,
+		)
 		s.Progress[i] = p
 	}
 	for i, u := range b.Unreadable {
-		u.Subject, u.Reason, u.At = SanitizeText(u.Subject), SanitizeText(u.Reason), Time(u.At)
+		u.Subject, u.Reason, u.At = SanitizeText(
+			u.Subject,
+		), SanitizeText(
+			u.Reason,
+		), StoredTime(
+			u.At,
+		)
 		s.Unreadable[i] = u
 	}
 	slices.SortStableFunc(s.Unreadable, func(a, b Unreadable) int {
@@ -102,7 +114,7 @@ func (r Record) sanitized() Record {
 		&r.AcceptedAt, &r.RecordedAt, &r.StartedAt, &r.FinishedAt, &r.DismissedAt,
 		&r.CancelRequestedAt,
 	} {
-		*t = Time(*t)
+		*t = StoredTime(*t)
 	}
 	return r
 }

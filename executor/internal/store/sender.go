@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// SenderSeen holds what requests have revealed about the sender configured on one trigger node. Its
-// JSON is part of backups: see Part.
-type SenderSeen struct {
+// SenderObservation holds what requests have revealed about the sender configured on one trigger
+// node. Its JSON is part of backups: see Part.
+type SenderObservation struct {
 	WorkflowID, NodeID string
 
 	VerifiedAt  time.Time `json:",omitzero"` // time of the last verified request; zero means none
@@ -25,9 +25,9 @@ type SenderSeen struct {
 
 // StorableSenders returns a report in stored form: one entry per node, sorted by node so that two
 // concurrent writers cannot deadlock.
-func StorableSenders(seen []SenderSeen) []SenderSeen {
+func StorableSenders(seen []SenderObservation) []SenderObservation {
 	type node struct{ workflowID, nodeID string }
-	byNode := map[node]SenderSeen{}
+	byNode := map[node]SenderObservation{}
 	for _, s := range seen {
 		s.WorkflowID, s.NodeID = SanitizeText(s.WorkflowID), SanitizeText(s.NodeID)
 		s.VerifiedAt, s.HandshakeAt, s.RefusedAt = optionalTime(s.VerifiedAt),
@@ -36,18 +36,18 @@ func StorableSenders(seen []SenderSeen) []SenderSeen {
 		at := node{s.WorkflowID, s.NodeID}
 		byNode[at] = byNode[at].merge(s)
 	}
-	all := make([]SenderSeen, 0, len(byNode))
+	all := make([]SenderObservation, 0, len(byNode))
 	for _, s := range byNode {
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b SenderSeen) int {
+	slices.SortFunc(all, func(a, b SenderObservation) int {
 		return slices.Compare([]string{a.WorkflowID, a.NodeID}, []string{b.WorkflowID, b.NodeID})
 	})
 	return all
 }
 
 // merge returns s with a later report added.
-func (s SenderSeen) merge(later SenderSeen) SenderSeen {
+func (s SenderObservation) merge(later SenderObservation) SenderObservation {
 	merged := later
 	if s.RefusedAt.After(later.RefusedAt) {
 		merged.RefusedAt, merged.RefusedCode, merged.RefusedReason = s.RefusedAt, s.RefusedCode,
@@ -70,5 +70,5 @@ func optionalTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
 	}
-	return Time(t)
+	return StoredTime(t)
 }

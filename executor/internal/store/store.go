@@ -268,14 +268,14 @@ type Store interface {
 	// AddSenders adds what requests have revealed about the senders of trigger nodes. A report is
 	// applied once, however often it is added. Report IDs must be unique across all kinds of
 	// reports.
-	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderSeen) error
+	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderObservation) error
 
-	// SenderSeen returns what requests have revealed about the sender of one node so far, or the
-	// zero value if there were none.
-	SenderSeen(ctx context.Context, workflowID, nodeID string) (SenderSeen, error)
+	// SenderObservation returns what requests have revealed about the sender of one node so far, or
+	// the zero value if there were none.
+	SenderSeen(ctx context.Context, workflowID, nodeID string) (SenderObservation, error)
 
 	// SendersRefused returns the entries for senders whose requests were refused.
-	SendersRefused(ctx context.Context) ([]SenderSeen, error)
+	SendersRefused(ctx context.Context) ([]SenderObservation, error)
 
 	// AddFiltered adds requests that did not match the filters of trigger nodes. A report is
 	// applied once, however often it is added. Report IDs must be unique across all kinds of
@@ -286,7 +286,7 @@ type Store interface {
 	// value means that there were none.
 	Filtered(ctx context.Context, workflowID, nodeID string) (Filtered, error)
 
-	// ForgetSender deletes what SenderSeen returns for the node.
+	// ForgetSender deletes what SenderObservation returns for the node.
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
 
 	// Get returns one record, or ErrNotFound.

@@ -32,12 +32,12 @@ func sortedUses(newest map[string]time.Time) []TokenUse {
 	return uses
 }
 
-// SanitizedTokenUses returns the most recent use of each token in stored form, sorted by token ID
+// StorableTokenUses returns the most recent use of each token in stored form, sorted by token ID
 // so that two concurrent writers cannot deadlock.
-func SanitizedTokenUses(uses []TokenUse) []TokenUse {
+func StorableTokenUses(uses []TokenUse) []TokenUse {
 	newest := make(map[string]time.Time, len(uses))
 	for _, u := range uses {
-		if at := Time(u.At); at.After(newest[SanitizeText(u.TokenID)]) {
+		if at := StoredTime(u.At); at.After(newest[SanitizeText(u.TokenID)]) {
 			newest[SanitizeText(u.TokenID)] = at
 		}
 	}

@@ -36,8 +36,8 @@ type Admitted struct {
 	view     registry.View
 }
 
-// Delivery is the delivery ID of a request.
-type Delivery struct {
+// DeliveryID is the delivery ID of a request.
+type DeliveryID struct {
 	ID      string // the delivery ID as sent; "" means that the request has none
 	Derived bool   // the ID comes from the body, or is a hash
 	Signed  bool   // the ID is covered by the sender's signature
@@ -45,12 +45,12 @@ type Delivery struct {
 
 // key returns the key from which execution IDs are computed. Derived and signed delivery IDs get
 // distinct keys, so that they never result in the execution ID of another kind of delivery ID.
-func (d Delivery) key() string {
+func (d DeliveryID) key() string {
 	switch {
 	case d.Signed:
-		return execution.SignedDelivery(d.ID)
+		return execution.MarkSignedID(d.ID)
 	case d.Derived:
-		return execution.DerivedDelivery(d.ID)
+		return execution.MarkDerivedID(d.ID)
 	default:
 		return d.ID
 	}
@@ -75,8 +75,8 @@ func (a *Admission) Find(workflowID, token string, at time.Time) (Admitted, *Ref
 	}, nil
 }
 
-// Plan checks what the account's plan allows.
-func (a Admitted) Plan() *Refusal {
+// CheckPlan checks what the account's plan allows.
+func (a Admitted) CheckPlan() *Refusal {
 	switch {
 	case !a.view.PlanHasWebhooks():
 		return &Refusal{Code: webhook.WebhooksNotInPlan}
@@ -96,10 +96,10 @@ func (a Admitted) PerMinute() int {
 	return max(1, int(float64(limit.Requests)*float64(time.Minute)/float64(limit.Window)))
 }
 
-// Limit counts a request against the limits, or returns a refusal with the time to wait. The caller
-// must have checked the plan. bodyBytes is the length of the body; a negative value means unknown.
-// A refused request is not counted.
-func (a *Admission) Limit(admitted Admitted, bodyBytes int64, at time.Time) *Refusal {
+// CheckLimits counts a request against the limits, or returns a refusal with the time to wait. The
+// caller must have checked the plan. bodyBytes is the length of the body; a negative value means
+// unknown. A refused request is not counted.
+func (a *Admission) CheckLimits(admitted Admitted, bodyBytes int64, at time.Time) *Refusal {
 	if perDay := admitted.bytesPerDay(); perDay > 0 {
 		// This check comes first because it counts nothing.
 		if wait := a.limits.waitForBytes(admitted.Workflow.AccountID, perDay, bodyBytes,
@@ -115,9 +115,9 @@ func (a *Admission) Limit(admitted Admitted, bodyBytes int64, at time.Time) *Ref
 	return nil
 }
 
-// Inactive returns the refusal of a request to an inactive workflow, with the ID under which the
-// request is recorded.
-func (a Admitted) Inactive(d Delivery) *Refusal {
+// RefuseInactive returns the refusal of a request to an inactive workflow, with the ID under which
+// the request is recorded.
+func (a Admitted) RefuseInactive(d DeliveryID) *Refusal {
 	id := newID()
 	if d.ID != "" {
 		id = execution.RejectedIDForDelivery(a.Workflow.ID, a.NodeID, d.key())
@@ -142,8 +142,8 @@ func (a *Admission) Workflow(workflowID string) *registry.Webhook {
 	return view.Workflow
 }
 
-// Known returns the ID of an existing workflow, or "" if it does not exist.
-func (a *Admission) Known(workflowID string) string {
+// ExistingID returns the ID of an existing workflow, or "" if it does not exist.
+func (a *Admission) ExistingID(workflowID string) string {
 	view, ok := a.registry.Lookup(workflowID)
 	if !ok {
 		return ""
@@ -153,7 +153,7 @@ func (a *Admission) Known(workflowID string) string {
 
 // ExecutionID returns the ID of the execution that an admitted request starts: a hash of the
 // delivery ID, or a random ID if the request has none.
-func (a Admitted) ExecutionID(d Delivery) string {
+func (a Admitted) ExecutionID(d DeliveryID) string {
 	if d.ID == "" {
 		return newID()
 	}

@@ -53,10 +53,10 @@ func admit(
 ) (Admitted, *Refusal) {
 	admitted, refusal := a.Find(workflowID, token, at)
 	if refusal == nil {
-		refusal = admitted.Plan()
+		refusal = admitted.CheckPlan()
 	}
 	if refusal == nil {
-		refusal = a.Limit(admitted, bodyBytes, at)
+		refusal = a.CheckLimits(admitted, bodyBytes, at)
 	}
 	return admitted, refusal
 }

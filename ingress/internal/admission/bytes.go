@@ -40,7 +40,7 @@ func (l *Limits) waitForBytes(accountID string, perDay, n int64, at time.Time) t
 	if n < 0 {
 		n = 1
 	}
-	used := max(d.under(byteLimit(perDay)).tat-now, 0)
+	used := max(d.resetIfChanged(byteLimit(perDay)).tat-now, 0)
 	return max(used+min(byteCost(n, perDay), day)-day, 0)
 }
 
@@ -63,8 +63,12 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, here 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now)
-	s.debts[accountID] = add(s.debts[accountID].under(byteLimit(perDay)), now, byteCost(n, perDay),
-		day)
+	s.debts[accountID] = add(
+		s.debts[accountID].resetIfChanged(byteLimit(perDay)),
+		now,
+		byteCost(n, perDay),
+		day,
+	)
 	if here {
 		s.admitted[accountID] += n
 	}

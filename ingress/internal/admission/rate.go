@@ -18,9 +18,9 @@ type debt struct {
 	limit registry.RateLimit
 }
 
-// under returns the state for a limit. A changed limit starts from idle: what was counted under the
-// old limit must not cause a refusal under the new one.
-func (d debt) under(l registry.RateLimit) debt {
+// resetIfChanged returns the state for a limit. A changed limit starts from idle: what was counted
+// under the old limit must not cause a refusal under the new one.
+func (d debt) resetIfChanged(l registry.RateLimit) debt {
 	if d.limit == l {
 		return d
 	}
@@ -36,7 +36,7 @@ func perRequest(l registry.RateLimit) time.Duration { return l.Window / time.Dur
 func takeRequest(d debt, now time.Duration, l registry.RateLimit) (next debt, wait time.Duration) {
 	interval := perRequest(l)
 	burst := interval * time.Duration(l.Requests)
-	d = d.under(l)
+	d = d.resetIfChanged(l)
 	d.tat = max(d.tat, now)
 	if early := d.tat + interval - now - burst; early > 0 {
 		return d, early
@@ -136,9 +136,14 @@ func (l *Limits) TakeUsage() map[string]Usage {
 	return usage
 }
 
-// AddUsage counts what another ingress admitted for a workflow, unless it did so under a limit
+// ReceiveUsage counts what another ingress admitted for a workflow, unless it did so under a limit
 // other than the given one, which is in force here.
-func (l *Limits) AddUsage(workflowID string, used Usage, limit registry.RateLimit, at time.Time) {
+func (l *Limits) ReceiveUsage(
+	workflowID string,
+	used Usage,
+	limit registry.RateLimit,
+	at time.Time,
+) {
 	interval := perRequest(limit)
 	if used.Cost <= 0 || (used.Each != 0 && used.Each != interval) {
 		return
@@ -147,7 +152,7 @@ func (l *Limits) AddUsage(workflowID string, used Usage, limit registry.RateLimi
 	s := l.shard(workflowID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.debts[workflowID] = add(s.debts[workflowID].under(limit), now, used.Cost,
+	s.debts[workflowID] = add(s.debts[workflowID].resetIfChanged(limit), now, used.Cost,
 		interval*time.Duration(limit.Requests))
 }
 

@@ -138,7 +138,7 @@ func threeIngresses(t *testing.T, lost float64) {
 				usage := from.TakeUsage()
 				for j, other := range ingresses {
 					if i != j && random.Float64() >= lost {
-						other.AddUsage("wf", usage["wf"], limit, at)
+						other.ReceiveUsage("wf", usage["wf"], limit, at)
 					}
 				}
 			}
@@ -172,7 +172,7 @@ func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 		"of no known one":  {Usage{Cost: time.Second}, false},
 	} {
 		limits := NewLimits()
-		limits.AddUsage("wf", c.used, limit, limits.origin)
+		limits.ReceiveUsage("wf", c.used, limit, limits.origin)
 		if wait := limits.takeRequest("wf", limit, limits.origin); (wait == 0) != c.free {
 			t.Errorf("%s: wait %s", name, wait)
 		}

@@ -180,14 +180,14 @@ type Wait struct {
 	execution Execution
 	reports   chan *nats.Msg
 	subs      []*nats.Subscription
-	places    []place // streams that may hold reports
-	running   bool    // a report had the status running
+	places    []reportSource // streams that may hold reports
+	running   bool           // a report had the status running
 	// back is closed when a connection that was lost since the last read is back.
 	back <-chan struct{}
 }
 
-// place is a stream of reports, and the queue of its reports, which may be AnyQueue.
-type place struct {
+// reportSource is a stream of reports, and the queue of its reports, which may be AnyQueue.
+type reportSource struct {
 	stream.Place
 
 	queue string
@@ -213,7 +213,7 @@ func (w *Waits) Begin(execution Execution) (*Wait, error) {
 }
 
 func (w *Wait) subscribe(at stream.Place, queue string) error {
-	w.places = append(w.places, place{at, queue})
+	w.places = append(w.places, reportSource{at, queue})
 	sub, err := w.waits.nc.ChanSubscribe(
 		at.ProgressSubject(queue, w.execution.WorkflowID, w.execution.ID),
 		w.reports)
@@ -244,7 +244,7 @@ func (w *Wait) MarkRepeated() {
 	_ = w.subscribe(stream.Place{}, stream.AnyQueue)
 	if w.execution.HasOwn && w.execution.Place.Own {
 		// The stream of the execution's start already has a subscription.
-		w.places = append(w.places, place{w.execution.Place, w.execution.Queue})
+		w.places = append(w.places, reportSource{w.execution.Place, w.execution.Queue})
 	} else if w.execution.HasOwn {
 		_ = w.subscribe(stream.Place{Own: true}, w.execution.Queue)
 	}
@@ -285,7 +285,7 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, take func(bytes int) 
 		case <-w.waits.stopping:
 			reason = Stopping
 		case <-ctx.Done():
-			return w.unended(Gone)
+			return w.resultWithoutEnd(Gone)
 		}
 		timeout := lastTimeout
 		if reason == "" {
@@ -296,14 +296,14 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, take func(bytes int) 
 			return Result{Ended, end.Status, end.Output, end.Error}
 		}
 		if reason != "" {
-			return w.unended(reason)
+			return w.resultWithoutEnd(reason)
 		}
 		next.Reset(pause)
 		pause = min(2*pause, maxLook)
 	}
 }
 
-func (w *Wait) unended(why Reason) Result {
+func (w *Wait) resultWithoutEnd(why Reason) Result {
 	status := execution.Queued
 	if w.running {
 		status = execution.Running

@@ -136,7 +136,7 @@ func TestALostReportIsFound(t *testing.T) {
 func TestAnEndDuringAReconnectIsFound(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	link := b.nats.Link(t)
+	link := b.nats.NewLink(t)
 	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
 		nats.ReconnectWait(10*time.Millisecond), nats.ReconnectBufSize(-1))
 	if err != nil {
@@ -162,7 +162,7 @@ func TestAnEndDuringAReconnectIsFound(t *testing.T) {
 func TestAReconnectBeforeAwait(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	link := b.nats.Link(t)
+	link := b.nats.NewLink(t)
 	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
 		nats.ReconnectWait(10*time.Millisecond))
 	if err != nil {

@@ -149,12 +149,12 @@ func (g *Gossip) receive(msg *nats.Msg) {
 				Cost: time.Duration(w.GetCost()),
 				Each: time.Duration(w.GetEach()),
 			}
-			g.limits.AddUsage(view.Workflow.ID, used, view.Limit(), now)
+			g.limits.ReceiveUsage(view.Workflow.ID, used, view.Limit(), now)
 		}
 	}
 	for _, a := range usage.GetAccounts() {
 		if a.GetStored() != 0 {
-			g.space.Receive(a.GetAccountId(), a.GetStored())
+			g.space.ReceiveUsage(a.GetAccountId(), a.GetStored())
 		}
 		if plan := g.registry.PlanOf(a.GetAccountId()); plan != nil {
 			g.limits.ReceiveBytes(a.GetAccountId(), plan.BytesPerDay, a.GetBytes(), now)

@@ -53,7 +53,7 @@ type Ack = ack.Ack
 type Publisher struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
-	acks    *ack.Engine
+	acks    *ack.Publisher
 	name    string                           // name of the stream
 	stream  atomic.Pointer[jetstream.Stream] // nil until it has been looked up
 	timeout time.Duration
@@ -83,8 +83,8 @@ func (p *Publisher) Trouble(now time.Time) error {
 	return nil
 }
 
-// note records that a message was not stored, and returns err.
-func (p *Publisher) note(err error) error {
+// noteTrouble records that a message was not stored, and returns err.
+func (p *Publisher) noteTrouble(err error) error {
 	p.trouble.Store(&trouble{time.Now(), err, p.nc.Stats().Reconnects})
 	return err
 }
@@ -94,7 +94,7 @@ func (p *Publisher) note(err error) error {
 func (p *Publisher) unavailable(err error) error {
 	because := fmt.Errorf("%w: %w", ErrUnavailable, err)
 	if errors.Is(err, ack.ErrTimeout) {
-		return p.note(because)
+		return p.noteTrouble(because)
 	}
 	return because
 }
@@ -166,7 +166,7 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 			}
 			return got, nil
 		case o == full:
-			return Ack{}, p.note(fmt.Errorf("%w: %w", ErrStorageFull, err))
+			return Ack{}, p.noteTrouble(fmt.Errorf("%w: %w", ErrStorageFull, err))
 		case o == tooLong:
 			return Ack{}, fmt.Errorf("%w: %w", ErrTooLong, err)
 		case o == overloaded:
@@ -189,12 +189,12 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	}
 }
 
-// Repeat returns the confirmation of a message whose Nats-Msg-Id is in the stream's deduplication
-// window. For any other message its error wraps ErrStorageFull. It stores nothing in either case:
-// it sends a message without data, and with a header that the stream refuses only after it has
-// looked up the ID (Nats-Rollup with an unknown value; see processJetStreamMsg and
+// ConfirmRepeat returns the confirmation of a message whose Nats-Msg-Id is in the stream's
+// deduplication window. For any other message its error wraps ErrStorageFull. It stores nothing in
+// either case: it sends a message without data, and with a header that the stream refuses only
+// after it has looked up the ID (Nats-Rollup with an unknown value; see processJetStreamMsg and
 // checkMsgHeadersPreClusteredProposal of nats-server 2.15.2).
-func (p *Publisher) Repeat(msg *nats.Msg) (Ack, error) {
+func (p *Publisher) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	id := msg.Header[jetstream.MsgIDHeader]
 	if len(id) == 0 {
 		return Ack{}, ErrStorageFull

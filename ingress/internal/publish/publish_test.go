@@ -463,12 +463,12 @@ func repeat(t *testing.T, nc *nats.Conn, replicas int) {
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)
 		}
-		if ack, err := p.Repeat(message(t, "known")); err != nil || !ack.Duplicate ||
+		if ack, err := p.ConfirmRepeat(message(t, "known")); err != nil || !ack.Duplicate ||
 			ack.Sequence != 1 {
 			t.Errorf("a repeat: %+v, %v", ack, err)
 		}
 		for _, deliveryID := range []string{"new", ""} {
-			ack, err := p.Repeat(message(t, deliveryID))
+			ack, err := p.ConfirmRepeat(message(t, deliveryID))
 			if !errors.Is(err, publish.ErrStorageFull) || ack != (publish.Ack{}) {
 				t.Errorf("delivery ID %q: %+v, %v", deliveryID, ack, err)
 			}

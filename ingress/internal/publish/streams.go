@@ -42,17 +42,17 @@ func (s *Streams) Publish(msg *nats.Msg) (Ack, error) {
 	return p.Publish(msg)
 }
 
-// Repeat looks up a message's ID in the stream of its subject. See Publisher.Repeat.
-func (s *Streams) Repeat(msg *nats.Msg) (Ack, error) {
+// ConfirmRepeat looks up a message's ID in the stream of its subject. See Publisher.Repeat.
+func (s *Streams) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	place, queue := stream.PlaceOf(msg.Subject)
 	if !place.Own {
-		return s.shared.Repeat(msg)
+		return s.shared.ConfirmRepeat(msg)
 	}
 	p, err := s.of(queue)
 	if err != nil {
 		return Ack{}, err
 	}
-	return p.Repeat(msg)
+	return p.ConfirmRepeat(msg)
 }
 
 // of returns the Publisher of a queue's own stream.

@@ -27,19 +27,19 @@ const (
 // Filtered counts the requests that did not match the filter of their node. It is safe for
 // concurrent use.
 type Filtered struct {
-	*sender
+	*periodicSender
 
 	mu       sync.Mutex
-	nodes    map[nodeOf]*stream.Filtered
+	nodes    map[nodeKey]*stream.Filtered
 	requests int // number of requests kept in nodes
 }
 
-type nodeOf struct{ workflowID, nodeID string }
+type nodeKey struct{ workflowID, nodeID string }
 
 // NewFiltered returns a Filtered that sends its reports until Stop is called.
 func NewFiltered(js jetstream.JetStream, log logrus.FieldLogger) *Filtered {
-	f := &Filtered{nodes: map[nodeOf]*stream.Filtered{}}
-	f.sender = startSender(js, log, "filtered requests", filteredInterval, f.message)
+	f := &Filtered{nodes: map[nodeKey]*stream.Filtered{}}
+	f.periodicSender = startSender(js, log, "filtered requests", filteredInterval, f.message)
 	return f
 }
 
@@ -47,7 +47,7 @@ func NewFiltered(js jetstream.JetStream, log logrus.FieldLogger) *Filtered {
 func (f *Filtered) Count(workflowID, nodeID string, request stream.FilteredRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key := nodeOf{workflowID, nodeID}
+	key := nodeKey{workflowID, nodeID}
 	node := f.nodes[key]
 	if node == nil {
 		if len(f.nodes) >= maxFilteredNodes {
@@ -75,7 +75,7 @@ func (f *Filtered) message() (*nats.Msg, error) {
 		f.mu.Unlock()
 		return nil, nil //nolint:nilnil // nothing to say is no error
 	}
-	f.nodes, f.requests = map[nodeOf]*stream.Filtered{}, 0
+	f.nodes, f.requests = map[nodeKey]*stream.Filtered{}, 0
 	f.mu.Unlock()
 	all := make([]stream.Filtered, 0, len(nodes))
 	for _, node := range nodes {

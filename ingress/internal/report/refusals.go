@@ -21,7 +21,7 @@ const maxRefusals = 2000
 
 // Refusals counts refused requests by workflow, code and minute. It is safe for concurrent use.
 type Refusals struct {
-	*sender
+	*periodicSender
 
 	mu      sync.Mutex
 	entries map[refusalKey]*refusalEntry
@@ -41,7 +41,7 @@ type refusalEntry struct {
 // NewRefusals returns a Refusals that sends its reports until Stop is called.
 func NewRefusals(js jetstream.JetStream, log logrus.FieldLogger) *Refusals {
 	r := &Refusals{entries: map[refusalKey]*refusalEntry{}}
-	r.sender = startSender(js, log, "refusals", refusalsInterval, r.message)
+	r.periodicSender = startSender(js, log, "refusals", refusalsInterval, r.message)
 	return r
 }
 

@@ -24,7 +24,7 @@ const maxExecutions = 10_000
 
 // Duplicates counts suppressed repeats by execution. It is safe for concurrent use.
 type Duplicates struct {
-	*sender
+	*periodicSender
 
 	mu     sync.Mutex
 	counts map[string]int64
@@ -33,7 +33,7 @@ type Duplicates struct {
 // NewDuplicates returns a Duplicates that sends its reports until Stop is called.
 func NewDuplicates(js jetstream.JetStream, log logrus.FieldLogger) *Duplicates {
 	d := &Duplicates{counts: map[string]int64{}}
-	d.sender = startSender(js, log, "suppressed repeats", interval, d.message)
+	d.periodicSender = startSender(js, log, "suppressed repeats", interval, d.message)
 	return d
 }
 
@@ -47,15 +47,15 @@ func (d *Duplicates) Count(executionID string) {
 }
 
 func (d *Duplicates) message() (*nats.Msg, error) {
-	counts := d.taken()
+	counts := d.takeCounts()
 	if len(counts) == 0 {
 		return nil, nil //nolint:nilnil // nothing to say is no error
 	}
 	return stream.DuplicatesMessage(uuid.NewString(), time.Now(), counts)
 }
 
-// taken returns the counts and resets them. It returns nil if there are none.
-func (d *Duplicates) taken() map[string]int64 {
+// takeCounts returns the counts and resets them. It returns nil if there are none.
+func (d *Duplicates) takeCounts() map[string]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.counts) == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// sender sends counts at a fixed interval until it is stopped.
-type sender struct {
+// periodicSender sends counts at a fixed interval until it is stopped.
+type periodicSender struct {
 	js   jetstream.JetStream
 	log  logrus.FieldLogger
 	what string // what is being counted, for the log
@@ -25,8 +25,8 @@ type sender struct {
 func startSender(
 	js jetstream.JetStream, log logrus.FieldLogger, what string, every time.Duration,
 	take func() (*nats.Msg, error),
-) *sender {
-	s := &sender{
+) *periodicSender {
+	s := &periodicSender{
 		js:   js,
 		log:  log,
 		what: what,
@@ -39,12 +39,12 @@ func startSender(
 }
 
 // Stop sends the last counts, if the stream accepts them, and waits until the sender has stopped.
-func (s *sender) Stop() {
+func (s *periodicSender) Stop() {
 	close(s.stop)
 	<-s.done
 }
 
-func (s *sender) run(every time.Duration) {
+func (s *periodicSender) run(every time.Duration) {
 	defer close(s.done)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -59,7 +59,7 @@ func (s *sender) run(every time.Duration) {
 	}
 }
 
-func (s *sender) send() {
+func (s *periodicSender) send() {
 	if s.pending == nil {
 		msg, err := s.take()
 		if err != nil {

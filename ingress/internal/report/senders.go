@@ -19,8 +19,8 @@ const sendersInterval = time.Second
 // it, further nodes are not counted until a report has been sent.
 const maxSenders = 1000
 
-// Seen holds what one request showed about the sender of a node.
-type Seen struct {
+// SenderObservation holds what one request showed about the sender of a node.
+type SenderObservation struct {
 	VerifiedAt  time.Time // zero if the request was not verified
 	HandshakeAt time.Time // zero if the request was not a handshake
 	Captured    []byte    // a secret that the provider has sent, encrypted
@@ -33,35 +33,35 @@ type Seen struct {
 
 // Senders collects what requests show about the senders of nodes. It is safe for concurrent use.
 type Senders struct {
-	*sender
+	*periodicSender
 
 	mu   sync.Mutex
-	seen map[senderOf]*stream.SenderSeen
+	seen map[senderKey]*stream.SenderObservation
 }
 
-// senderOf identifies the sender of a node. It includes the preset, so that a sender and the one
+// senderKey identifies the sender of a node. It includes the preset, so that a sender and the one
 // that replaces it are counted separately.
-type senderOf struct{ workflowID, nodeID, preset string }
+type senderKey struct{ workflowID, nodeID, preset string }
 
 // NewSenders returns a Senders that sends its reports until Stop is called.
 func NewSenders(js jetstream.JetStream, log logrus.FieldLogger) *Senders {
-	s := &Senders{seen: map[senderOf]*stream.SenderSeen{}}
-	s.sender = startSender(js, log, "senders", sendersInterval, s.message)
+	s := &Senders{seen: map[senderKey]*stream.SenderObservation{}}
+	s.periodicSender = startSender(js, log, "senders", sendersInterval, s.message)
 	return s
 }
 
 // Count adds what one request to an existing node showed about its sender, which has the given
 // preset.
-func (s *Senders) Count(workflowID, nodeID, preset string, seen Seen) {
+func (s *Senders) Count(workflowID, nodeID, preset string, seen SenderObservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := senderOf{workflowID, nodeID, preset}
+	key := senderKey{workflowID, nodeID, preset}
 	entry := s.seen[key]
 	if entry == nil {
 		if len(s.seen) >= maxSenders {
 			return
 		}
-		entry = &stream.SenderSeen{WorkflowID: workflowID, NodeID: nodeID, Preset: preset}
+		entry = &stream.SenderObservation{WorkflowID: workflowID, NodeID: nodeID, Preset: preset}
 		s.seen[key] = entry
 	}
 	if seen.VerifiedAt.After(entry.VerifiedAt) {
@@ -93,9 +93,9 @@ func (s *Senders) message() (*nats.Msg, error) {
 		s.mu.Unlock()
 		return nil, nil //nolint:nilnil // nothing to say is no error
 	}
-	s.seen = map[senderOf]*stream.SenderSeen{}
+	s.seen = map[senderKey]*stream.SenderObservation{}
 	s.mu.Unlock()
-	all := make([]stream.SenderSeen, 0, len(entries))
+	all := make([]stream.SenderObservation, 0, len(entries))
 	for _, entry := range entries {
 		all = append(all, *entry)
 	}

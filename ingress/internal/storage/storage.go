@@ -169,8 +169,8 @@ func (s *Space) IsLimited() bool { return s.limit.Load() != 0 }
 // Return gives back the space of a message that was not stored.
 func (s *Space) Return(accountID string, bytes int64) { s.change(accountID, -bytes, -bytes) }
 
-// Receive counts what another ingress has taken, or returned if it is negative.
-func (s *Space) Receive(accountID string, bytes int64) { s.change(accountID, bytes, 0) }
+// ReceiveUsage counts what another ingress has taken, or returned if it is negative.
+func (s *Space) ReceiveUsage(accountID string, bytes int64) { s.change(accountID, bytes, 0) }
 
 // change counts space that was taken, or returned if bytes is negative. untold is the part of it
 // that has not been announced to the other ingresses yet.

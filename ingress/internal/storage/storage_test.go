@@ -121,10 +121,10 @@ func TestOfTwoIngresses(t *testing.T) {
 	a, b := space(0), space(0)
 	gossip := func() {
 		for id, bytes := range a.TakeUnsent() {
-			b.Receive(id, bytes)
+			b.ReceiveUsage(id, bytes)
 		}
 		for id, bytes := range b.TakeUnsent() {
-			a.Receive(id, bytes)
+			a.ReceiveUsage(id, bytes)
 		}
 	}
 	for a.Take("heavy", 100) && b.Take("heavy", 100) {
@@ -163,7 +163,7 @@ func TestAfterAStart(t *testing.T) {
 func TestSumsReplaceCounts(t *testing.T) {
 	t.Parallel()
 	s := space(71_000)
-	s.Receive("purged", 40_000)
+	s.ReceiveUsage("purged", 40_000)
 	s.SetUsage(limit, 91_000, week, noon)
 	s.SetSums(map[string]int64{"other": 88_000})
 	if s.Take("purged", 1) {
@@ -196,7 +196,7 @@ func TestCountsExpire(t *testing.T) {
 		s.Take("new"+strconv.Itoa(step), 1)
 	}
 	for _, id := range []string{"new", "newer"} { // so that it is known what the stream holds
-		s.Receive(id, 45_000)
+		s.ReceiveUsage(id, 45_000)
 	}
 	s.SetUsage(limit, 91_000, week, at)
 	if !s.Take("old", 1) {

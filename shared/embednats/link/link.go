@@ -82,14 +82,14 @@ func (l *Link) accept() {
 		if err != nil {
 			return // the listener is closed
 		}
-		go l.join(from)
+		go l.forward(from)
 	}
 }
 
-// join copies between a client's connection and a new connection to the server.
-func (l *Link) join(from net.Conn) {
+// forward copies between a client's connection and a new connection to the server.
+func (l *Link) forward(from net.Conn) {
 	defer func() { _ = from.Close() }()
-	l.pass() // while the link is silent, not even a connection is made
+	l.waitUntilOpen() // while the link is silent, not even a connection is made
 	network := "tcp"
 	if strings.HasPrefix(l.to, "/") {
 		network = "unix"
@@ -99,10 +99,10 @@ func (l *Link) join(from net.Conn) {
 		return
 	}
 	defer func() { _ = to.Close() }()
-	if !l.keep(from, to) {
+	if !l.track(from, to) {
 		return
 	}
-	defer l.drop(from, to)
+	defer l.untrack(from, to)
 	done := make(chan struct{})
 	go func() {
 		l.copy(to, from)
@@ -119,7 +119,7 @@ func (l *Link) copy(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		l.pass()
+		l.waitUntilOpen()
 		if n > 0 {
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
@@ -131,16 +131,16 @@ func (l *Link) copy(to, from net.Conn) {
 	}
 }
 
-// pass waits until bytes may flow.
-func (l *Link) pass() {
+// waitUntilOpen waits until bytes may flow.
+func (l *Link) waitUntilOpen() {
 	l.mu.Lock()
 	silent := l.silent
 	l.mu.Unlock()
 	<-silent
 }
 
-// keep registers connections for Cut. It reports whether the link accepts connections.
-func (l *Link) keep(conns ...net.Conn) bool {
+// track registers connections for Cut. It reports whether the link accepts connections.
+func (l *Link) track(conns ...net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken {
@@ -152,7 +152,7 @@ func (l *Link) keep(conns ...net.Conn) bool {
 	return true
 }
 
-func (l *Link) drop(conns ...net.Conn) {
+func (l *Link) untrack(conns ...net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, conn := range conns {

@@ -107,7 +107,7 @@ func (c *Cluster) Restart(i int) {
 	c.tb.Helper()
 	c.nodes[i].Restart()
 	for _, n := range c.nodes {
-		if !n.answers() {
+		if !n.isResponsive() {
 			return
 		}
 	}
@@ -120,7 +120,7 @@ func (c *Cluster) Leader(stream string) int {
 	c.tb.Helper()
 	var urls []string
 	for _, n := range c.nodes {
-		if n.answers() {
+		if n.isResponsive() {
 			urls = append(urls, n.URL())
 		}
 	}
@@ -138,7 +138,7 @@ func (c *Cluster) Leader(stream string) int {
 			return errors.New("no cluster")
 		}
 		for i, n := range c.nodes {
-			if nodeName(i) == cluster.Leader && n.answers() {
+			if nodeName(i) == cluster.Leader && n.isResponsive() {
 				leader = i
 				return nil
 			}

@@ -10,9 +10,9 @@ import (
 // Link is a path to a server that can be silenced and cut.
 type Link struct{ *link.Link }
 
-// Link opens a path to the server for a client whose connection the test wants to disturb. It is
+// NewLink opens a path to the server for a client whose connection the test wants to disturb. It is
 // closed when the test ends.
-func (n *Node) Link(tb testing.TB) Link {
+func (n *Node) NewLink(tb testing.TB) Link {
 	tb.Helper()
 	l, err := link.New(strings.TrimPrefix(n.URL(), "nats://"))
 	if err != nil {

@@ -96,7 +96,7 @@ func startAlone(tb testing.TB, asProcess bool, opts []Option) *Node {
 // newNode returns a server that has not been started.
 func newNode(tb testing.TB, asProcess bool, o embednats.Options) *Node {
 	n := &Node{tb: tb, opts: o, asProcess: asProcess}
-	tb.Cleanup(n.end)
+	tb.Cleanup(n.stopAtTestEnd)
 	return n
 }
 
@@ -234,15 +234,16 @@ func (n *Node) needProcess(verb string) {
 	}
 }
 
-// answers reports whether the server is running and not paused.
-func (n *Node) answers() bool {
+// isResponsive reports whether the server is running and not paused.
+func (n *Node) isResponsive() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.server != nil || n.child != nil && !n.child.paused
 }
 
-// end stops the server when its test ends. The test fails if the server process has exited before.
-func (n *Node) end() {
+// stopAtTestEnd stops the server when its test ends. The test fails if the server process has
+// exited before.
+func (n *Node) stopAtTestEnd() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.server != nil {

@@ -101,7 +101,7 @@ func startProcess(o embednats.Options) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := child.Self("natstest")
+	cmd, err := child.SelfCommand("natstest")
 	if err != nil {
 		return nil, err
 	}

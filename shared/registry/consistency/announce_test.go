@@ -41,7 +41,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	go func() {
 		var err error
 		a, err = consistency.StartHeartbeat(ctx, nc, f, consistency.RoleIngress, nil,
-			consistency.About{}, logtest.Quiet())
+			consistency.ProcessInfo{}, logtest.Quiet())
 		announced <- err
 	}()
 	for nc.Stats().OutMsgs == before && ctx.Err() == nil {

@@ -4,7 +4,8 @@ import "slices"
 
 // Capability is the ability of an ingress to enforce a setting of the registry that earlier
 // versions cannot enforce. An ingress announces all capabilities of its version. An executor does
-// not store a setting while a live ingress lacks the capability for it: see Membership.Lacking.
+// not store a setting while a live ingress lacks the capability for it: see
+// Membership.IngressesLacking.
 type Capability string
 
 const (
@@ -36,8 +37,8 @@ func namesOf(capabilities []Capability) []string {
 	return names
 }
 
-// named returns the capabilities with the given names.
-func named(names []string) []Capability {
+// capabilitiesNamed returns the capabilities with the given names.
+func capabilitiesNamed(names []string) []Capability {
 	capabilities := make([]Capability, len(names))
 	for i, name := range names {
 		capabilities[i] = Capability(name)
@@ -45,8 +46,8 @@ func named(names []string) []Capability {
 	return capabilities
 }
 
-// Lacking returns the instance IDs, sorted, of the live ingresses that lack a capability.
-func (r *Membership) Lacking(c Capability) []string {
+// IngressesLacking returns the instance IDs, sorted, of the live ingresses that lack a capability.
+func (r *Membership) IngressesLacking(c Capability) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var lacking []string

@@ -42,7 +42,7 @@ func TestEveryChangeIsInForceWhenItReturns(t *testing.T) {
 				t.Fatalf("round %d: stale", round)
 			}
 		}
-		if err := r.Rotate(t.Context(), "wf", "node", 0); err != nil {
+		if err := r.RotateToken(t.Context(), "wf", "node", 0); err != nil {
 			t.Fatal(err)
 		}
 		next := r.Token(t, "wf", "node")
@@ -64,7 +64,8 @@ func TestEveryChangeIsInForceWhenItReturns(t *testing.T) {
 	if _, ok := two.Lookup("wf"); ok {
 		t.Error("still there after it was deleted")
 	}
-	if settings := r.Membership.Ingress(); len(settings) != 2 || settings[0].MaxBodyBytes != 7 {
+	if settings := r.Membership.IngressSettings(); len(settings) != 2 ||
+		settings[0].MaxBodyBytes != 7 {
 		t.Errorf("ingresses: %v", settings)
 	}
 }
@@ -136,7 +137,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	announced := make(chan error, 1)
 	go func() {
 		a, err := consistency.StartHeartbeat(t.Context(), nc, f, consistency.RoleIngress, nil,
-			consistency.About{}, logtest.Quiet())
+			consistency.ProcessInfo{}, logtest.Quiet())
 		if err == nil {
 			a.Stop()
 		}
@@ -196,7 +197,7 @@ func TestASnapshotLoadsWhatIsThere(t *testing.T) {
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	empty, _ := registrytest.StartIngress(t, server.Connect(t))
-	if empty.Len() != 0 {
+	if empty.WorkflowCount() != 0 {
 		t.Error("not empty")
 	}
 	for n := range 50 {
@@ -213,7 +214,7 @@ func TestASnapshotLoadsWhatIsThere(t *testing.T) {
 			t.Fatalf("wf-%d: %t %+v", n, ok, view)
 		}
 	}
-	if _, ok := late.Lookup("wf-49"); ok || late.Len() != 49 {
+	if _, ok := late.Lookup("wf-49"); ok || late.WorkflowCount() != 49 {
 		t.Error("a deleted workflow was loaded")
 	}
 }
@@ -248,15 +249,15 @@ func TestALeaseRunsOutAndComesBack(t *testing.T) {
 	r := registrytest.Start(t, server.Connect(t))
 	lease := consistency.NewLease(server.Connect(t), r.Follower)
 	defer lease.Stop()
-	if !lease.Valid(time.Now()) {
+	if !lease.AwaitValid(time.Now()) {
 		t.Error("it is not valid at first")
 	}
 	server.Pause()
-	for lease.Valid(time.Now()) {
+	for lease.AwaitValid(time.Now()) {
 		<-time.After(10 * time.Millisecond)
 	}
 	server.Resume()
-	for !lease.Valid(time.Now()) {
+	for !lease.AwaitValid(time.Now()) {
 		<-time.After(10 * time.Millisecond)
 	}
 }
@@ -268,7 +269,7 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	r.Workflow(t, "wf", "pro", false)
-	link := server.Link(t)
+	link := server.NewLink(t)
 	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond))
 	fatal(t, err)
@@ -292,7 +293,7 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	link.Replace()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for !lease.Holds(time.Now()) {
+	for !lease.IsValid(time.Now()) {
 		if ctx.Err() != nil {
 			t.Fatal("it does not catch up")
 		}

@@ -18,7 +18,7 @@ import (
 // connectByLink connects through a link that can be cut.
 func connectByLink(t *testing.T, server *natstest.Node) (*nats.Conn, natstest.Link) {
 	t.Helper()
-	link := server.Link(t)
+	link := server.NewLink(t)
 	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond))
 	fatal(t, err)
@@ -37,7 +37,7 @@ func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
-		nil, consistency.About{}, logtest.Quiet())
+		nil, consistency.ProcessInfo{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	lease := consistency.NewLease(nc, follower)
@@ -59,7 +59,7 @@ func holdsAfterChange(
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	fatal(t, membership.Wait(ctx, stored))
-	return lease.Holds(time.Now())
+	return lease.IsValid(time.Now())
 }
 
 // whileItsLeaseHolds calls try until the process that try cuts off still had its lease when the
@@ -86,7 +86,7 @@ func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 		membership, err := consistency.Join(t.Context(), server.Connect(t))
 		fatal(t, err)
 		t.Cleanup(membership.Stop)
-		held := lease.Holds(time.Now())
+		held := lease.IsValid(time.Now())
 		if holdsAfterChange(t, r, membership, lease) {
 			t.Error("a change returned while a process may answer from the registry before it")
 		}
@@ -113,7 +113,7 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 		for nc.Stats().Reconnects == 0 {
 			<-time.After(time.Millisecond)
 		}
-		held := lease.Holds(time.Now())
+		held := lease.IsValid(time.Now())
 		if holdsAfterChange(t, r, membership, lease) {
 			t.Error("a change returned while a process may answer from the registry before it")
 		}
@@ -137,7 +137,7 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	announcer, err := consistency.StartHeartbeat(t.Context(), announced, follower,
-		consistency.RoleIngress, &consistency.IngressSettings{}, consistency.About{},
+		consistency.RoleIngress, &consistency.IngressSettings{}, consistency.ProcessInfo{},
 		logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
@@ -145,10 +145,10 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	t.Cleanup(lease.Stop)
 
 	presence.Silence()
-	for len(r.Membership.Ingress()) > 0 { // until the ingress is presumed dead
+	for len(r.Membership.IngressSettings()) > 0 { // until the ingress is presumed dead
 		<-time.After(10 * time.Millisecond)
 	}
-	for !lease.Holds(time.Now()) { // the ingress keeps renewing its lease
+	for !lease.IsValid(time.Now()) { // the ingress keeps renewing its lease
 		<-time.After(10 * time.Millisecond)
 	}
 	slow.Hold.Lock() // the change does not arrive
@@ -156,7 +156,7 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	if _, err := r.Activate(t.Context(), "wf"); err != nil {
 		t.Fatal(err)
 	}
-	if lease.Holds(time.Now()) {
+	if lease.IsValid(time.Now()) {
 		t.Error("a change returned while a process may answer from the registry before it")
 	}
 }

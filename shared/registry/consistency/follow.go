@@ -80,8 +80,8 @@ type Follower struct {
 	// serial is the serial number of the consumer whose messages are being applied; guarded by
 	// applying.
 	serial    int
-	delivered uint64 // number of messages from that consumer; guarded by applying
-	covers    extent // end of the bucket when that consumer was created; guarded by applying
+	delivered uint64    // number of messages from that consumer; guarded by applying
+	covers    bucketEnd // end of the bucket when that consumer was created; guarded by applying
 
 	mu       sync.Mutex
 	created  time.Time // when the followed bucket was created
@@ -90,8 +90,8 @@ type Follower struct {
 	revision uint64
 	// storedAt is when the server stored that revision. Zero means unknown.
 	storedAt time.Time
-	stored   extent // end of the bucket when it was last seen
-	applied  uint64 // end of the last extent that has been applied completely
+	stored   bucketEnd // end of the bucket when it was last seen
+	applied  uint64    // end of the last extent that has been applied completely
 	// rewritten reports whether the stream now holds a different message at the last applied
 	// revision.
 	rewritten bool
@@ -108,18 +108,18 @@ type Follower struct {
 	distrusted   string
 	distrustedAt uint64
 	distrustedIn time.Time
-	// differs is when the stream was first seen to be a bucket other than the followed one. The zero
-	// time means that it is the followed one.
+	// differs is when the stream was first seen to be a bucket other than the followed one. The
+	// zero time means that it is the followed one.
 	differs time.Time
 	moved   chan struct{} // closed and replaced when the fields above change
 }
 
-// extent is the last sequence of a bucket. The message with that sequence can be missing, for
+// bucketEnd is the last sequence of a bucket. The message with that sequence can be missing, for
 // example after a power cut, and then no applied revision ever reaches it. But if a consumer that
 // was created later has nothing more to deliver, everything up to the extent has been applied. That
 // conclusion is valid only for a bucket without replicas, which is on one server: with several
 // servers, the consumer's may lag behind.
-type extent struct {
+type bucketEnd struct {
 	load int // the number of the load that the sequence belongs to
 	last uint64
 }
@@ -137,7 +137,7 @@ func Follow(
 		anew:  make(chan struct{}, 1),
 		moved: make(chan struct{}),
 	}
-	var consumer followed
+	var consumer followedConsumer
 	err := retry.Do(ctx, func(ctx context.Context) error {
 		s, err := js.Stream(ctx, registry.Stream)
 		if err != nil {
@@ -168,7 +168,7 @@ func (f *Follower) beginLoading(info *jetstream.StreamInfo) {
 	f.rewritten, f.restored, f.differs = false, false, time.Time{}
 	f.identity = registry.Installation{}
 	f.restoring.Store(false)
-	f.stored, f.applied = extent{load: f.stored.load + 1}, 0
+	f.stored, f.applied = bucketEnd{load: f.stored.load + 1}, 0
 	f.noteLastSequence(info)
 	if info.State.Msgs == 0 { // no message will arrive to complete the loading
 		f.revision = info.State.LastSeq
@@ -191,7 +191,7 @@ func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 }
 
 // markApplied records that everything up to an extent has been applied. The caller must hold mu.
-func (f *Follower) markApplied(held extent) {
+func (f *Follower) markApplied(held bucketEnd) {
 	if held.load == f.stored.load && held.last > f.applied {
 		f.applied = held.last
 		f.notifyWaiters()
@@ -212,7 +212,7 @@ func (f *Follower) finishLoading() {
 }
 
 // run applies the consumer's messages, and recreates the consumer after a failure, until ctx ends.
-func (f *Follower) run(ctx context.Context, consumer followed) {
+func (f *Follower) run(ctx context.Context, consumer followedConsumer) {
 	connected := f.js.Conn().StatusChanged(nats.CONNECTED)
 	defer f.js.Conn().RemoveStatusListener(connected)
 	for attempt := 0; ctx.Err() == nil; {
@@ -244,11 +244,11 @@ var errReconnected = errors.New("the connection to NATS was lost and is back")
 // the response may have been lost with the old one.
 func (f *Follower) nextConsumer(
 	ctx context.Context, connected <-chan nats.Status,
-) (followed, error) {
+) (followedConsumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, retry.AskTimeout)
 	defer cancel()
 	type answer struct {
-		consumer followed
+		consumer followedConsumer
 		err      error
 	}
 	answered := make(chan answer, 1)
@@ -260,7 +260,7 @@ func (f *Follower) nextConsumer(
 	case a := <-answered:
 		return a.consumer, a.err
 	case <-connected:
-		return followed{}, errReconnected
+		return followedConsumer{}, errReconnected
 	}
 }
 
@@ -279,16 +279,16 @@ func (f *Follower) pause(
 	}
 }
 
-// followed is a consumer together with the end of the bucket as it was before the consumer was
-// created.
-type followed struct {
+// followedConsumer is a consumer together with the end of the bucket as it was before the consumer
+// was created.
+type followedConsumer struct {
 	jetstream.Consumer
-	covers extent
+	covers bucketEnd
 }
 
 // createConsumer creates a consumer for the messages that have not been applied yet. The consumer
 // begins with the message that was applied last, if that is still stored: see apply.
-func (f *Follower) createConsumer(ctx context.Context) (followed, error) {
+func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error) {
 	f.mu.Lock()
 	revision, covers := f.revision, f.stored
 	f.mu.Unlock()
@@ -307,14 +307,18 @@ func (f *Follower) createConsumer(ctx context.Context) (followed, error) {
 	}
 	consumer, err := f.js.CreateConsumer(ctx, registry.Stream, config)
 	if err != nil {
-		return followed{}, err
+		return followedConsumer{}, err
 	}
-	return followed{consumer, covers}, nil
+	return followedConsumer{consumer, covers}, nil
 }
 
 // consume applies a consumer's messages until the consumer fails, the connection has been lost and
 // re-established, or ctx ends.
-func (f *Follower) consume(ctx context.Context, consumer followed, connected <-chan nats.Status) {
+func (f *Follower) consume(
+	ctx context.Context,
+	consumer followedConsumer,
+	connected <-chan nats.Status,
+) {
 	defer f.deleteConsumer(ctx, consumer.CachedInfo().Name)
 	f.applying.Lock()
 	f.serial++
@@ -496,7 +500,7 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 			"restart it if that is right", ErrNotCurrent, id, f.installation)
 	case f.identity.Restoring:
 		return ErrRestoring
-	case id == "" || f.distrusts():
+	case id == "" || f.wentBack():
 		return ErrUnidentified
 	}
 	return nil
@@ -513,11 +517,11 @@ func (f *Follower) CatchUpUnidentified(ctx context.Context) error {
 		return fmt.Errorf("ask for the registry's revision: %w", err)
 	}
 	info := s.CachedInfo()
-	if !Leads(info.Cluster) {
+	if !HasMajority(info.Cluster) {
 		return fmt.Errorf("%w: the server that answers for it does not reach a majority",
 			ErrNotCurrent)
 	}
-	if err := f.recognise(info, revision); err != nil {
+	if err := f.checkBucket(info, revision); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -526,33 +530,33 @@ func (f *Follower) CatchUpUnidentified(ctx context.Context) error {
 	return f.Wait(ctx, info.State.LastSeq)
 }
 
-// identified reports whether the registry has an identity that can be relied on.
-func (f *Follower) identified() bool {
+// hasIdentity reports whether the registry has an identity that can be relied on.
+func (f *Follower) hasIdentity() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.identity.ID != "" && f.identity.ID == f.installation && !f.identity.Restoring &&
-		!f.distrusts()
+		!f.wentBack()
 }
 
-// distrusts reports whether the registry has gone back to an earlier state and no executor has
+// wentBack reports whether the registry has gone back to an earlier state and no executor has
 // checked it since. The caller must hold mu.
-func (f *Follower) distrusts() bool {
+func (f *Follower) wentBack() bool {
 	return f.distrusted != "" && f.identity.Stamp == f.distrusted
 }
 
-// Distrusts reports whether the registry has gone back to an earlier state and no executor has
+// WentBack reports whether the registry has gone back to an earlier state and no executor has
 // checked it since.
-func (f *Follower) Distrusts() bool {
+func (f *Follower) WentBack() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.distrusts()
+	return f.wentBack()
 }
 
-// Leads reports whether a majority of a stream's servers, including the leader, has been in contact
-// with the leader so recently that they will not elect another one while a lease that is renewed
-// now is valid. A leader that is partitioned from the others does not notice it and goes on
+// HasMajority reports whether a majority of a stream's servers, including the leader, has been in
+// contact with the leader so recently that they will not elect another one while a lease that is
+// renewed now is valid. A leader that is partitioned from the others does not notice it and goes on
 // responding.
-func Leads(servers *jetstream.ClusterInfo) bool {
+func HasMajority(servers *jetstream.ClusterInfo) bool {
 	if servers == nil { // a single server
 		return true
 	}
@@ -566,10 +570,10 @@ func Leads(servers *jetstream.ClusterInfo) bool {
 	return 2*heard > len(servers.Replicas)+1
 }
 
-// recognise returns an error if a bucket is not the followed one. Once that has been so for
+// checkBucket returns an error if a bucket is not the followed one. Once that has been so for
 // relyFor, it reloads everything instead. revision is one that had been applied before the bucket
 // was looked up.
-func (f *Follower) recognise(info *jetstream.StreamInfo, revision uint64) error {
+func (f *Follower) checkBucket(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {
 	case info.Created.Equal(f.created) && info.State.LastSeq >= revision && !f.rewritten &&

@@ -24,7 +24,7 @@ func Get(
 	if err != nil {
 		return nil, err
 	}
-	if !Leads(s.CachedInfo().Cluster) {
+	if !HasMajority(s.CachedInfo().Cluster) {
 		return nil, fmt.Errorf("%w: %s", ErrNoMajority, name)
 	}
 	return leader.Get(ctx, js.Conn(), name, question)

@@ -53,7 +53,7 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for lease.Holds(time.Now()) {
+	for lease.IsValid(time.Now()) {
 		if ctx.Err() != nil {
 			t.Fatal("the lease of an ingress that reaches only the leader is renewed for ever")
 		}

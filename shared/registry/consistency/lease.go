@@ -38,7 +38,7 @@ func NewLease(nc *nats.Conn, f *Follower) *Lease {
 		stop:     stop,
 		done:     make(chan struct{}),
 	}
-	if f.identified() {
+	if f.hasIdentity() {
 		l.until.Store(int64(relyFor))
 	}
 	go l.run(ctx)
@@ -51,16 +51,16 @@ func (l *Lease) Stop() {
 	<-l.done
 }
 
-// Holds reports, without waiting, whether the lease is valid at now. It is not valid while a backup
-// is being restored, even if it was renewed just before: the registry is incomplete then.
-func (l *Lease) Holds(now time.Time) bool {
+// IsValid reports, without waiting, whether the lease is valid at now. It is not valid while a
+// backup is being restored, even if it was renewed just before: the registry is incomplete then.
+func (l *Lease) IsValid(now time.Time) bool {
 	return int64(now.Sub(l.origin)) < l.until.Load() && !l.follower.restoring.Load()
 }
 
-// Valid reports whether the lease is valid, like Holds. If it has expired, Valid waits a little for
-// its renewal, unless the connection to NATS is lost.
-func (l *Lease) Valid(now time.Time) bool {
-	if l.Holds(now) {
+// AwaitValid reports whether the lease is valid, like Holds. If it has expired, Valid waits a
+// little for its renewal, unless the connection to NATS is lost.
+func (l *Lease) AwaitValid(now time.Time) bool {
+	if l.IsValid(now) {
 		return true
 	}
 	timeout := time.NewTimer(renewEvery + relyFor/4)
@@ -69,7 +69,7 @@ func (l *Lease) Valid(now time.Time) bool {
 		l.mu.Lock()
 		renewed := l.renewed
 		l.mu.Unlock()
-		if l.Holds(time.Now()) {
+		if l.IsValid(time.Now()) {
 			return true
 		}
 		select {

@@ -132,7 +132,7 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	for {
 		r.mu.Lock()
 		heard, changed := r.echo >= number, r.changed
-		behind, next := r.behind(revision, stored, time.Now())
+		behind, next := r.lagging(revision, stored, time.Now())
 		r.mu.Unlock()
 		if heard && len(behind) == 0 {
 			return nil
@@ -153,10 +153,10 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	}
 }
 
-// behind returns the processes that may answer requests and have not applied a revision, and how
+// lagging returns the processes that may answer requests and have not applied a revision, and how
 // long it takes until the first of them is presumed dead. It removes processes that have been
 // silent for forgetAfter. The caller must hold mu.
-func (r *Membership) behind(
+func (r *Membership) lagging(
 	revision uint64, stored, now time.Time,
 ) (list []string, next time.Duration) {
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {
@@ -185,8 +185,8 @@ func (r *Membership) behind(
 	return list, next
 }
 
-// Ingress returns the settings of the live ingresses, in no particular order.
-func (r *Membership) Ingress() []*IngressSettings {
+// IngressSettings returns the settings of the live ingresses, in no particular order.
+func (r *Membership) IngressSettings() []*IngressSettings {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []*IngressSettings
@@ -198,22 +198,22 @@ func (r *Membership) Ingress() []*IngressSettings {
 	return list
 }
 
-// Member is a process that follows the registry.
-type Member struct {
+// Process is a process that follows the registry.
+type Process struct {
 	Instance string // a random UUID
 	Role     string
 	Revision uint64 // the registry's revision that the process has applied
-	About    About
+	About    ProcessInfo
 }
 
 // Members returns the live processes, sorted by role and then by instance.
-func (r *Membership) Members() []Member {
+func (r *Membership) Members() []Process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var list []Member
+	var list []Process
 	for id, m := range r.members {
 		if time.Since(m.heard) < lifetime {
-			list = append(list, Member{
+			list = append(list, Process{
 				Instance: id,
 				Role:     m.role,
 				Revision: m.revision,

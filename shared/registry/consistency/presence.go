@@ -42,7 +42,7 @@ type Heartbeat struct {
 // it, and the barrier of a later change includes this process.
 func StartHeartbeat(
 	ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings,
-	about About, log logrus.FieldLogger,
+	about ProcessInfo, log logrus.FieldLogger,
 ) (*Heartbeat, error) {
 	if err := f.waitLoaded(ctx); err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func startProcess(t *testing.T, server *natstest.Node) process {
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
-		nil, consistency.About{}, logtest.Quiet())
+		nil, consistency.ProcessInfo{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	p.lease = consistency.NewLease(nc, follower)
@@ -43,7 +43,7 @@ func startProcess(t *testing.T, server *natstest.Node) process {
 
 // noLongerValid waits until the lease has expired.
 func (p process) noLongerValid() {
-	for p.lease.Valid(time.Now()) {
+	for p.lease.AwaitValid(time.Now()) {
 		<-time.After(10 * time.Millisecond)
 	}
 }
@@ -52,7 +52,7 @@ func (p process) noLongerValid() {
 func (p process) neverValid(t *testing.T, within time.Duration) {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < within; {
-		if p.lease.Valid(time.Now()) {
+		if p.lease.AwaitValid(time.Now()) {
 			t.Fatal("a process answers from a registry that may have been lost")
 		}
 	}
@@ -63,7 +63,7 @@ func (p process) validAgain(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	for !p.lease.Valid(time.Now()) {
+	for !p.lease.AwaitValid(time.Now()) {
 		if ctx.Err() != nil {
 			t.Fatal("the lease does not come back")
 		}
@@ -120,7 +120,7 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	if view, _ := p.Lookup("kept"); !view.Workflow.Active {
 		t.Error("a workflow is not as in the restored registry")
 	}
-	inForce(t, func(ctx context.Context) error { return r.Current(ctx) })
+	inForce(t, func(ctx context.Context) error { return r.EnsureCurrent(ctx) })
 	if _, exists := r.Directory.Workflow("later"); exists {
 		t.Error("the directory has a workflow that the restored registry does not have")
 	}

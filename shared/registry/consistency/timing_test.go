@@ -47,7 +47,7 @@ func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 		r.members["killed"] = member{
 			presence{role: RoleExecutor, serving: true, revision: 1}, now.Add(-heard),
 		}
-		if list, _ := r.behind(2, now, now); len(list) != want {
+		if list, _ := r.lagging(2, now, now); len(list) != want {
 			t.Errorf("heard %s ago: %q", heard, list)
 		}
 	}

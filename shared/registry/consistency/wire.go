@@ -17,12 +17,12 @@ type presence struct {
 	leaving  bool
 	echo     uint64           // if not 0, the instance sends this to itself and waits for it
 	settings *IngressSettings // settings of an ingress; nil for other processes
-	about    About
+	about    ProcessInfo
 }
 
-// About holds facts about a process that operators want to know before they upgrade or restore
-// something.
-type About struct {
+// ProcessInfo holds facts about a process that operators want to know before they upgrade or
+// restore something.
+type ProcessInfo struct {
 	// Version is the version of the program. "" means that the program is too old to announce it.
 	Version string
 	// KeyIDs holds the IDs of the keys that the process can decrypt secrets with.
@@ -83,11 +83,11 @@ func decodePresence(data []byte) (presence, error) {
 	p := presence{
 		instance: wire.GetInstanceId(), role: wire.GetRole(), revision: wire.GetRevision(),
 		serving: wire.GetServing(), leaving: wire.GetLeaving(), echo: wire.GetEcho(),
-		about: About{
+		about: ProcessInfo{
 			Version: wire.GetVersion(),
 			KeyIDs:  wire.GetKeyIds(),
 			Schema:  wire.GetSchema(),
-			Can:     named(wire.GetCapabilities()),
+			Can:     capabilitiesNamed(wire.GetCapabilities()),
 		},
 	}
 	if s := wire.GetIngress(); s != nil {

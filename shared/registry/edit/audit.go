@@ -54,21 +54,21 @@ func ActorOf(ctx context.Context) Actor {
 	return system
 }
 
-// Entry is the audit entry of one change.
-type Entry struct {
-	ID         string    `json:"id"`
-	At         time.Time `json:"at,omitzero"` // when the change was stored; zero in the header
-	Actor      Actor     `json:"actor"`
-	Action     string    `json:"action"` // such as workflow.activate
-	AccountID  string    `json:"accountId,omitempty"`
-	WorkflowID string    `json:"workflowId,omitempty"`
-	NodeID     string    `json:"nodeId,omitempty"`
-	Changes    []Changed `json:"changes,omitempty"` // the fields that differ, in order
+// AuditEntry is the audit entry of one change.
+type AuditEntry struct {
+	ID         string        `json:"id"`
+	At         time.Time     `json:"at,omitzero"` // when the change was stored; zero in the header
+	Actor      Actor         `json:"actor"`
+	Action     string        `json:"action"` // such as workflow.activate
+	AccountID  string        `json:"accountId,omitempty"`
+	WorkflowID string        `json:"workflowId,omitempty"`
+	NodeID     string        `json:"nodeId,omitempty"`
+	Changes    []FieldChange `json:"changes,omitempty"` // the fields that differ, in order
 }
 
-// Changed is a field of a record that was changed, with its old and its new value. It never
+// FieldChange is a field of a record that was changed, with its old and its new value. It never
 // contains a secret value.
-type Changed struct {
+type FieldChange struct {
 	Field string `json:"field"`          // its path, such as triggers[webhook].name
 	From  any    `json:"from,omitempty"` // nil means that it was not set
 	To    any    `json:"to,omitempty"`   // nil means that it is not set
@@ -84,7 +84,7 @@ const (
 )
 
 // EncodeEntry returns the encoded form of an entry, as stored in a header.
-func EncodeEntry(e Entry) string { return encodeHeader(e) }
+func EncodeEntry(e AuditEntry) string { return encodeHeader(e) }
 
 // EncodeActor returns the encoded form of an actor, as stored in a header.
 func EncodeActor(a Actor) string { return encodeHeader(a) }
@@ -116,7 +116,7 @@ func decodeHeader(encoded string, into any) error {
 // DecodeEntry returns the entry in the header of a stored record, if there is one. Some revisions
 // have none: an intent, which is carried out by the change of another record; the secrets of a new
 // node; and records restored from a backup.
-func DecodeEntry(header nats.Header) (e Entry, exists bool, err error) {
+func DecodeEntry(header nats.Header) (e AuditEntry, exists bool, err error) {
 	encoded := header.Get(registry.HeaderAudit)
 	if encoded == "" {
 		return e, false, nil
@@ -129,8 +129,8 @@ func DecodeEntry(header nats.Header) (e Entry, exists bool, err error) {
 
 // NewEntry returns an entry that is not about a record of the registry, for example about a
 // sign-in.
-func NewEntry(actor Actor, action string) Entry {
-	return Entry{ID: uuid.Must(uuid.NewV7()).String(), Actor: actor, Action: action}
+func NewEntry(actor Actor, action string) AuditEntry {
+	return AuditEntry{ID: uuid.Must(uuid.NewV7()).String(), Actor: actor, Action: action}
 }
 
 // BucketOf returns the bucket whose records hold the entries of an action, or "" if the action does
@@ -152,7 +152,7 @@ func BucketOf(action string) string {
 // is one. after is nil for a deletion.
 func (e *Editor) entryOf(
 	ctx context.Context, key string, after registry.Record,
-) (entry Entry, audited bool) {
+) (entry AuditEntry, audited bool) {
 	entry = NewEntry(ActorOf(ctx), "")
 	var before registry.Record
 	kind, id, _ := strings.Cut(key, ".")
@@ -388,17 +388,20 @@ func changedFields(was, after map[string]value) (fields []string) {
 }
 
 // changesOf returns the old and new values of the fields, at most maxChanges of them.
-func changesOf(fields []string, was, now map[string]value) (changes []Changed) {
+func changesOf(fields []string, was, now map[string]value) (changes []FieldChange) {
 	for _, field := range fields[:min(len(fields), maxChanges)] {
-		changes = append(changes, Changed{field, shown(was, field), shown(now, field)})
+		changes = append(
+			changes,
+			FieldChange{field, shownValue(was, field), shownValue(now, field)},
+		)
 	}
 	if more := len(fields) - len(changes); more > 0 {
-		changes = append(changes, Changed{Field: "…", To: fmt.Sprintf("%d more fields", more)})
+		changes = append(changes, FieldChange{Field: "…", To: fmt.Sprintf("%d more fields", more)})
 	}
 	return changes
 }
 
-func shown(values map[string]value, field string) any {
+func shownValue(values map[string]value, field string) any {
 	v, ok := values[field]
 	switch {
 	case !ok:

@@ -53,8 +53,9 @@ func newRecords() *records {
 	}
 }
 
-// count adds change, which is 1 or -1, to the number of workflows that name the queue of w.
-func (r *records) count(w *registry.Workflow, change int) {
+// adjustQueueCount adds change, which is 1 or -1, to the number of workflows that name the queue of
+// w.
+func (r *records) adjustQueueCount(w *registry.Workflow, change int) {
 	if r.queues[w.Queue] += change; r.queues[w.Queue] == 0 {
 		delete(r.queues, w.Queue)
 	}
@@ -134,9 +135,9 @@ func (r *records) apply(c registry.Change) {
 		}
 		if existed {
 			r.byAccount.Delete(accountKey(before.Record.AccountID, id))
-			r.count(before.Record, -1)
+			r.adjustQueueCount(before.Record, -1)
 		}
-		r.count(c.Workflow, 1)
+		r.adjustQueueCount(c.Workflow, 1)
 		r.byAccount.Set(accountKey(c.Workflow.AccountID, id), struct{}{})
 	case c.APIKey != nil:
 		r.putKey(Versioned[*registry.Key]{c.APIKey, c.Revision})
@@ -148,7 +149,7 @@ func (r *records) apply(c registry.Change) {
 		delete(r.closed, c.DeletedWorkflow)
 		if before, existed := r.workflows.Delete(c.DeletedWorkflow); existed {
 			r.byAccount.Delete(accountKey(before.Record.AccountID, c.DeletedWorkflow))
-			r.count(before.Record, -1)
+			r.adjustQueueCount(before.Record, -1)
 		}
 	}
 }

@@ -230,7 +230,7 @@ func TestRotateKeepsOldTokensForAWhile(t *testing.T) {
 	r := registrytest.Start(t, server.Connect(t))
 	ctx := t.Context()
 	first := r.Workflow(t, "wf", "free", true)
-	if err := r.Rotate(ctx, "wf", "node", time.Hour); err != nil {
+	if err := r.RotateToken(ctx, "wf", "node", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	info, err := r.Trigger(ctx, "wf", "node")
@@ -243,14 +243,14 @@ func TestRotateKeepsOldTokensForAWhile(t *testing.T) {
 		t.Errorf("%+v", info.Tokens)
 	}
 	for range edit.MaxTokens - 2 {
-		if err := r.Rotate(ctx, "wf", "node", time.Hour); err != nil {
+		if err := r.RotateToken(ctx, "wf", "node", time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := r.Rotate(ctx, "wf", "node", time.Hour); !errors.Is(err, edit.ErrTooManyTokens) {
+	if err := r.RotateToken(ctx, "wf", "node", time.Hour); !errors.Is(err, edit.ErrTooManyTokens) {
 		t.Errorf("one more: %v", err)
 	}
-	if err := r.Rotate(ctx, "wf", "node", 0); err != nil {
+	if err := r.RotateToken(ctx, "wf", "node", 0); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := r.Trigger(ctx, "wf", "node"); err != nil || len(info.Tokens) != 1 {

@@ -33,12 +33,12 @@ type Editor struct {
 	// that senders' secrets cannot be stored at all.
 	keys *seal.Keys
 	now  func() time.Time
-	home Home // nil means that there is no second home
+	home DatabaseCopy // nil means that there is no second home
 }
 
-// WithHome makes the editor confirm a change only once home has it. WithHome must be called before
-// all other methods.
-func (e *Editor) WithHome(home Home) *Editor {
+// WithDatabaseCopy makes the editor confirm a change only once home has it. WithDatabaseCopy must
+// be called before all other methods.
+func (e *Editor) WithDatabaseCopy(home DatabaseCopy) *Editor {
 	e.home = home
 	return e
 }
@@ -87,49 +87,49 @@ var errRetry = errors.New("the record has changed meanwhile")
 // errUnchanged means that there is nothing to write, because the records are already as requested.
 var errUnchanged = errors.New("nothing changes")
 
-// Current makes sure that the directory holds every change that was confirmed before the call.
-// While the lease is valid, that costs nothing. Otherwise Current queries NATS, and fails if there
-// is no response.
-func (e *Editor) Current(ctx context.Context) error {
-	if e.lease.Holds(time.Now()) {
+// EnsureCurrent makes sure that the directory holds every change that was confirmed before the
+// call. While the lease is valid, that costs nothing. Otherwise EnsureCurrent queries NATS, and
+// fails if there is no response.
+func (e *Editor) EnsureCurrent(ctx context.Context) error {
+	if e.lease.IsValid(time.Now()) {
 		return nil
 	}
 	return e.follower.CatchUp(ctx)
 }
 
-// CurrentOrRestoring is like Current, but does not fail while a backup is being restored into the
-// registry. The registry is then incomplete.
-func (e *Editor) CurrentOrRestoring(ctx context.Context) error {
-	if err := e.Current(ctx); !errors.Is(err, consistency.ErrRestoring) {
+// EnsureCurrentOrRestoring is like EnsureCurrent, but does not fail while a backup is being
+// restored into the registry. The registry is then incomplete.
+func (e *Editor) EnsureCurrentOrRestoring(ctx context.Context) error {
+	if err := e.EnsureCurrent(ctx); !errors.Is(err, consistency.ErrRestoring) {
 		return err
 	}
 	return nil
 }
 
-// storeByKey is the context key of the deadline that WithStoreDeadline sets.
-type storeByKey struct{}
+// storeDeadlineKey is the context key of the deadline that WithStoreDeadline sets.
+type storeDeadlineKey struct{}
 
 // WithStoreDeadline returns a context in which a change is either stored before at or fails. It may
 // take longer until the change is in force.
 func WithStoreDeadline(ctx context.Context, at time.Time) context.Context {
-	return context.WithValue(ctx, storeByKey{}, at)
+	return context.WithValue(ctx, storeDeadlineKey{}, at)
 }
 
 // AwaitInForce waits until everything stored up to a revision is in force.
 func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
-	return e.confirm(ctx, revision, marks{})
+	return e.awaitConfirmed(ctx, revision, storedRevisions{})
 }
 
 // change stores a change and waits until it is in force everywhere.
 func (e *Editor) change(ctx context.Context, try func() (revision uint64, err error)) error {
-	stored := marks{}
-	ctx = context.WithValue(ctx, marksKey{}, stored)
+	stored := storedRevisions{}
+	ctx = context.WithValue(ctx, storedRevisionsKey{}, stored)
 	revision, err := e.store(ctx, try)
 	if err != nil {
 		return err
 	}
-	note(ctx, registry.Bucket, revision)
-	return e.confirm(ctx, revision, stored)
+	noteStored(ctx, registry.Bucket, revision)
+	return e.awaitConfirmed(ctx, revision, stored)
 }
 
 // store calls try until it has written, or until it has been refused a second time, with a
@@ -139,12 +139,14 @@ func (e *Editor) change(ctx context.Context, try func() (revision uint64, err er
 func (e *Editor) store(
 	ctx context.Context, try func() (revision uint64, err error),
 ) (uint64, error) {
-	if by, ok := ctx.Value(storeByKey{}).(time.Time); ok {
+	if by, ok := ctx.Value(storeDeadlineKey{}).(time.Time); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, by)
 		defer cancel()
 	}
-	if err := e.Current(ctx); err != nil { // nothing is stored in a registry that is being restored
+	if err := e.EnsureCurrent(
+		ctx,
+	); err != nil { // nothing is stored in a registry that is being restored
 		return 0, err
 	}
 	for attempt, caughtUp := 0, false; ; attempt++ {
@@ -158,7 +160,7 @@ func (e *Editor) store(
 		case err == nil, caughtUp && errors.Is(err, errUnchanged):
 			return revision, nil
 		case errors.Is(err, errRetry):
-		case caughtUp || !isVerdict(err):
+		case caughtUp || !dependsOnDirectory(err):
 			return 0, err
 		}
 		if err := retry.SleepBackoff(ctx, attempt); err != nil {
@@ -171,8 +173,9 @@ func (e *Editor) store(
 	}
 }
 
-// isVerdict reports whether an error is a refusal that depends on the contents of the directory.
-func isVerdict(err error) bool {
+// dependsOnDirectory reports whether an error is a refusal that depends on the contents of the
+// directory.
+func dependsOnDirectory(err error) bool {
 	var invalid *InvalidError
 	return errors.As(err, &invalid) || errors.Is(err, errUnchanged) ||
 		errors.Is(err, ErrNotFound) ||
@@ -182,13 +185,17 @@ func isVerdict(err error) bool {
 		errors.Is(err, ErrAccountNotEmpty) || errors.Is(err, ErrChangedSince)
 }
 
-// confirm waits until a revision is in force at this process and at all others, and until the
-// second home has everything that was stored.
-func (e *Editor) confirm(ctx context.Context, revision uint64, stored marks) error {
+// awaitConfirmed waits until a revision is in force at this process and at all others, and until
+// the second home has everything that was stored.
+func (e *Editor) awaitConfirmed(
+	ctx context.Context,
+	revision uint64,
+	stored storedRevisions,
+) error {
 	if err := e.follower.Wait(ctx, revision); err != nil {
 		return err
 	}
-	return errors.Join(e.membership.Wait(ctx, revision), e.awaitHome(ctx, stored))
+	return errors.Join(e.membership.Wait(ctx, revision), e.awaitDatabaseCopy(ctx, stored))
 }
 
 // put stores a record over the revision that it is based on. Revision 0 means that the record is
@@ -201,7 +208,7 @@ func (e *Editor) put(
 		return 0, fmt.Errorf("encode %s: %w", key, err)
 	}
 	header := nats.Header{}
-	switch entry, given := ctx.Value(entryKey{}).(Entry); {
+	switch entry, given := ctx.Value(entryKey{}).(AuditEntry); {
 	case given:
 		header.Set(registry.HeaderAudit, EncodeEntry(entry))
 	case kv.Bucket() == registry.Bucket:
@@ -217,13 +224,13 @@ func (e *Editor) put(
 		} else {
 			stored, err = kv.Update(ctx, key, data, revision)
 		}
-		note(ctx, kv.Bucket(), stored)
-		return stored, conflict(err, key)
+		noteStored(ctx, kv.Bucket(), stored)
+		return stored, mapConflict(err, key)
 	}
 	stored, err := e.publish(ctx, kv, key, header, data, revision)
 	if revision == 0 && errors.Is(err, errRetry) {
 		// A new record may also follow a deletion marker.
-		if mark := e.deletion(ctx, kv, key); mark > 0 {
+		if mark := e.deletedRevision(ctx, kv, key); mark > 0 {
 			return e.publish(ctx, kv, key, header, data, mark)
 		}
 	}
@@ -251,16 +258,16 @@ func (e *Editor) publish(
 	msg := &nats.Msg{Subject: "$KV." + kv.Bucket() + "." + key, Header: header, Data: data}
 	ack, err := e.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision))
 	if err != nil {
-		return 0, conflict(err, key)
+		return 0, mapConflict(err, key)
 	}
-	note(ctx, kv.Bucket(), ack.Sequence)
+	noteStored(ctx, kv.Bucket(), ack.Sequence)
 	return ack.Sequence, nil
 }
 
-// deletion returns the revision that deleted a record. It returns 0 if the record exists or never
-// existed, or if that cannot be found out.
-func (e *Editor) deletion(ctx context.Context, kv jetstream.KeyValue, key string) uint64 {
-	last, err := newest(ctx, e.js, kv.Bucket(), key)
+// deletedRevision returns the revision that deleted a record. It returns 0 if the record exists or
+// never existed, or if that cannot be found out.
+func (e *Editor) deletedRevision(ctx context.Context, kv jetstream.KeyValue, key string) uint64 {
+	last, err := newestRevision(ctx, e.js, kv.Bucket(), key)
 	if err != nil || last == nil || !last.deleted {
 		return 0
 	}
@@ -278,9 +285,9 @@ func (e *UncertainError) Error() string {
 // Unwrap returns the underlying error.
 func (e *UncertainError) Unwrap() error { return e.cause }
 
-// conflict maps the server's error "wrong last sequence" to errRetry, and a missing response to an
-// UncertainError. A replicated bucket reports the former with a different error code.
-func conflict(err error, key string) error {
+// mapConflict maps the server's error "wrong last sequence" to errRetry, and a missing response to
+// an UncertainError. A replicated bucket reports the former with a different error code.
+func mapConflict(err error, key string) error {
 	var api *jetstream.APIError
 	switch {
 	case err == nil:

@@ -73,7 +73,7 @@ func (e *Editor) changeEvents(
 		if registry.Equal(a, have.Record) {
 			return have.Revision, errUnchanged
 		}
-		if err := accountHolds(ctx, have.Record); err != nil {
+		if err := checkAccount(ctx, have.Record); err != nil {
 			return 0, err
 		}
 		return e.put(ctx, e.registry, registry.AccountPrefix+accountID, a, have.Revision)

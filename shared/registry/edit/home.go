@@ -14,16 +14,16 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// Home is the registry's second home: a copy of both buckets outside NATS. An Editor confirms a
-// change only once the copy has it.
-type Home interface {
-	// Kept waits until the copy has all revisions of a bucket up to the given one, or until ctx
-	// ends.
-	Kept(ctx context.Context, bucket string, revision uint64) error
+// DatabaseCopy is the registry's second home: a copy of both buckets outside NATS. An Editor
+// confirms a change only once the copy has it.
+type DatabaseCopy interface {
+	// AwaitCopied waits until the copy has all revisions of a bucket up to the given one, or until
+	// ctx ends.
+	AwaitCopied(ctx context.Context, bucket string, revision uint64) error
 }
 
-// KeptRecord is a record as the registry's second home keeps it.
-type KeptRecord struct {
+// CopiedRecord is a record as the registry's second home keeps it.
+type CopiedRecord struct {
 	Key     string
 	Data    []byte // the data as stored in NATS; empty if the record was deleted
 	Deleted bool
@@ -34,7 +34,7 @@ type KeptRecord struct {
 func ReadInstallation(
 	ctx context.Context, js jetstream.JetStream,
 ) (i registry.Installation, rev uint64, err error) {
-	last, err := newest(ctx, js, registry.Bucket, registry.InstallationKey)
+	last, err := newestRevision(ctx, js, registry.Bucket, registry.InstallationKey)
 	if err != nil || last == nil {
 		return i, 0, err
 	}
@@ -64,7 +64,7 @@ func WriteInstallation(
 	}
 	msg := &nats.Msg{Subject: subjectOf(registry.Bucket, registry.InstallationKey), Data: data}
 	ack, err := js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(over))
-	if err = conflict(err, registry.InstallationKey); errors.Is(err, errRetry) {
+	if err = mapConflict(err, registry.InstallationKey); errors.Is(err, errRetry) {
 		return 0, ErrConcurrent
 	}
 	if err != nil {
@@ -101,7 +101,7 @@ const (
 // stored. It leaves an existing record unchanged: another process has stored it, from the same
 // copy. It skips deleted records and the registry's identity.
 func RestoreMissing(
-	ctx context.Context, js jetstream.JetStream, bucket string, records []KeptRecord,
+	ctx context.Context, js jetstream.JetStream, bucket string, records []CopiedRecord,
 ) (stored int, err error) {
 	var unconfirmed []jetstream.PubAckFuture
 	confirm := func() error {
@@ -110,7 +110,7 @@ func RestoreMissing(
 			case <-future.Ok():
 				stored++
 			case err := <-future.Err():
-				if err = conflict(err, "a record"); !errors.Is(err, errRetry) {
+				if err = mapConflict(err, "a record"); !errors.Is(err, errRetry) {
 					return err
 				}
 			case <-ctx.Done():
@@ -146,27 +146,27 @@ func streamOf(bucket string) string { return "KV_" + bucket }
 
 func subjectOf(bucket, key string) string { return "$KV." + bucket + "." + key }
 
-// marks holds, for each bucket, the newest revision that a change has stored.
-type marks map[string]uint64
+// storedRevisions holds, for each bucket, the newest revision that a change has stored.
+type storedRevisions map[string]uint64
 
-// marksKey is the context key of the marks that note updates.
-type marksKey struct{}
+// storedRevisionsKey is the context key of the marks that note updates.
+type storedRevisionsKey struct{}
 
-// note records a revision that a change has stored.
-func note(ctx context.Context, bucket string, revision uint64) {
-	if m, ok := ctx.Value(marksKey{}).(marks); ok {
+// noteStored records a revision that a change has stored.
+func noteStored(ctx context.Context, bucket string, revision uint64) {
+	if m, ok := ctx.Value(storedRevisionsKey{}).(storedRevisions); ok {
 		m[bucket] = max(m[bucket], revision)
 	}
 }
 
-// awaitHome waits until the second home has everything that a change has stored. If it does not get
-// it in time, awaitHome returns a *consistency.LaggingError.
-func (e *Editor) awaitHome(ctx context.Context, m marks) error {
+// awaitDatabaseCopy waits until the second home has everything that a change has stored. If it does
+// not get it in time, awaitDatabaseCopy returns a *consistency.LaggingError.
+func (e *Editor) awaitDatabaseCopy(ctx context.Context, m storedRevisions) error {
 	if e.home == nil {
 		return nil
 	}
 	for bucket, revision := range m {
-		if err := e.home.Kept(ctx, bucket, revision); err != nil {
+		if err := e.home.AwaitCopied(ctx, bucket, revision); err != nil {
 			return &consistency.LaggingError{
 				Revision: revision,
 				Behind:   []string{"the registry's copy in the database"},

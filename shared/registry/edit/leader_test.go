@@ -68,7 +68,7 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 			cluster.Node(i).Pause()
 		}
 	}
-	for lease.Holds(time.Now()) {
+	for lease.IsValid(time.Now()) {
 		<-time.After(10 * time.Millisecond)
 	}
 
@@ -77,7 +77,7 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	if _, err := js.Stream(ctx, registry.Stream); err != nil {
 		t.Fatalf("the test assumes that the leader answers: %v", err)
 	}
-	if err := editor.Current(ctx); !errors.Is(err, consistency.ErrNotCurrent) {
+	if err := editor.EnsureCurrent(ctx); !errors.Is(err, consistency.ErrNotCurrent) {
 		t.Errorf("the directory is said to be current: %v", err)
 	}
 	if _, _, err := editor.PutAccount(ctx, "on-pro", "An account", "pro"); err == nil {
@@ -101,7 +101,7 @@ func TestANewTokenIsReadFromTheLeader(t *testing.T) {
 		r.Workflow(t, id, "pro", false)
 		for range 100 {
 			before := r.Token(t, id, "node")
-			fatal(t, r.Rotate(t.Context(), id, "node", 0))
+			fatal(t, r.RotateToken(t.Context(), id, "node", 0))
 			trigger, err := r.Trigger(t.Context(), id, "node")
 			fatal(t, err)
 			if len(trigger.Tokens) != 1 || trigger.Tokens[0].Token == before {

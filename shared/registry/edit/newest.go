@@ -18,10 +18,14 @@ type revision struct {
 	deleted  bool
 }
 
-// newest returns the newest revision of a record, or nil if the record never existed. It asks the
-// leader of the bucket's stream, which must reach a majority. The client's KeyValue would ask any
-// replica, which may not have the newest revision yet.
-func newest(ctx context.Context, js jetstream.JetStream, bucket, key string) (*revision, error) {
+// newestRevision returns the newest revision of a record, or nil if the record never existed. It
+// asks the leader of the bucket's stream, which must reach a majority. The client's KeyValue would
+// ask any replica, which may not have the newest revision yet.
+func newestRevision(
+	ctx context.Context,
+	js jetstream.JetStream,
+	bucket, key string,
+) (*revision, error) {
 	msg, err := consistency.Get(ctx, js, streamOf(bucket),
 		leader.Question{LastBySubject: subjectOf(bucket, key)})
 	switch {

@@ -8,13 +8,13 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// mayStore makes the last checks before a changed workflow is stored, and prepares its queue.
+// prepareStore makes the last checks before a changed workflow is stored, and prepares its queue.
 // before is nil if the workflow is new.
-func (e *Editor) mayStore(ctx context.Context, before, after *registry.Workflow) error {
-	if err := unchanged(ctx, before); err != nil {
+func (e *Editor) prepareStore(ctx context.Context, before, after *registry.Workflow) error {
+	if err := checkUnchanged(ctx, before); err != nil {
 		return err
 	}
-	if err := e.mayChangeQueue(before, after); err != nil {
+	if err := e.checkQueueChange(before, after); err != nil {
 		return err
 	}
 	return e.prepareOrder(ctx, before, after)

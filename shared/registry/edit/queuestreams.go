@@ -57,8 +57,8 @@ func (s *QueueStreamSpec) Check() error {
 	return nil
 }
 
-// StreamOf returns the settings of a queue's own stream that an operator sets.
-func StreamOf(s *registry.QueueStream) QueueStreamSpec {
+// StreamSpecOf returns the settings of a queue's own stream that an operator sets.
+func StreamSpecOf(s *registry.QueueStream) QueueStreamSpec {
 	return QueueStreamSpec{
 		MaxBytes:      s.MaxBytes,
 		MaxAge:        s.MaxAge,
@@ -161,9 +161,9 @@ var ErrQueueMoves = errors.New("the queue is moving to another stream")
 var ErrOrderedWait = errors.New("executions with an order key still wait in the stream to which " +
 	"the queue would move")
 
-// mayChangeQueue returns an error if a change would give a workflow another queue, and that is not
-// possible now.
-func (e *Editor) mayChangeQueue(before, after *registry.Workflow) error {
+// checkQueueChange returns an error if a change would give a workflow another queue, and that is
+// not possible now.
+func (e *Editor) checkQueueChange(before, after *registry.Workflow) error {
 	if before == nil || before.Queue == after.Queue {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (e *Editor) mayChangeQueue(before, after *registry.Workflow) error {
 		if !ok || q.Record.Stream == nil {
 			continue
 		}
-		if q.Record.Stream.Phase.Moves() {
+		if q.Record.Stream.Phase.IsMoving() {
 			return fmt.Errorf("%w: %s", ErrQueueMoves, name)
 		}
 		own = own || q.Record.Place() == registry.PlaceOwn
@@ -184,9 +184,9 @@ func (e *Editor) mayChangeQueue(before, after *registry.Workflow) error {
 	return nil
 }
 
-// CloseWorkflow makes ingresses refuse the requests for a workflow temporarily, or accept them
+// SetWorkflowClosed makes ingresses refuse the requests for a workflow temporarily, or accept them
 // again. It does not change UpdatedAt, and thus not the version that IfUpdatedAt compares.
-func (e *Editor) CloseWorkflow(ctx context.Context, id string, closed bool) error {
+func (e *Editor) SetWorkflowClosed(ctx context.Context, id string, closed bool) error {
 	return e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {

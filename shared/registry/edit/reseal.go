@@ -79,17 +79,17 @@ func Reseal(
 // surveyed is the maximum number of nodes whose tokens Survey tries to decrypt.
 const surveyed = 1_000
 
-// Survey tries to decrypt secrets with the editor's keys: those of all senders, and the tokens and
-// sample payloads of some nodes. It stops early when enough returns true.
-func (e *Editor) Survey(
-	ctx context.Context, enough func(registry.Survey) bool,
-) (found registry.Survey, err error) {
+// KeyCoverage tries to decrypt secrets with the editor's keys: those of all senders, and the tokens
+// and sample payloads of some nodes. It stops early when enough returns true.
+func (e *Editor) KeyCoverage(
+	ctx context.Context, enough func(registry.KeyCoverage) bool,
+) (found registry.KeyCoverage, err error) {
 	const page = 1000
 	read := 0
 	for list := e.directory.Workflows("", "", page); len(list) > 0; list = e.directory.Workflows("",
 		list[len(list)-1].ID, page) {
 		for _, w := range list {
-			if found.Try(e.keys, w); enough(found) {
+			if found.AddWorkflow(e.keys, w); enough(found) {
 				return found, nil
 			}
 			for _, node := range w.Triggers {
@@ -111,7 +111,7 @@ func (e *Editor) Survey(
 // tryTokens tries to decrypt the tokens of a node and counts the result, if the tokens are
 // encrypted.
 func (e *Editor) tryTokens(
-	ctx context.Context, workflowID, nodeID string, found *registry.Survey,
+	ctx context.Context, workflowID, nodeID string, found *registry.KeyCoverage,
 ) error {
 	record, err := e.secrets.Get(ctx, secretsKey(workflowID, nodeID))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -122,7 +122,7 @@ func (e *Editor) tryTokens(
 	}
 	stored, err := registry.DecodeTriggerSecrets(record.Value())
 	if err == nil && len(stored.Sealed) > 0 {
-		_, err = e.keys.Open(stored.Sealed, registry.AboutTrigger(workflowID, nodeID))
+		_, err = e.keys.Open(stored.Sealed, registry.TriggerPurpose(workflowID, nodeID))
 		found.Add(err)
 	}
 	return nil
@@ -163,7 +163,7 @@ func resealRecord(
 			return false, err
 		}
 		_, err = kv.Update(ctx, key, data, entry.Revision())
-		if err = conflict(err, key); !errors.Is(err, errRetry) {
+		if err = mapConflict(err, key); !errors.Is(err, errRetry) {
 			return err == nil, err
 		}
 		if err := retry.SleepBackoff(ctx, attempt); err != nil {
@@ -214,14 +214,14 @@ func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (registry.R
 		}
 		for i, s := range node.Sender.Secrets {
 			if node.Sender.Secrets[i].Sealed, err = anew(s.Sealed,
-				registry.AboutSecret(workflowID, node.NodeID, s.ID)); err != nil {
+				registry.SecretPurpose(workflowID, node.NodeID, s.ID)); err != nil {
 				return nil, err
 			}
 		}
 		settings := node.Sender.SealedSettings
 		for name, box := range settings {
 			if settings[name], err = anew(box,
-				registry.AboutSetting(workflowID, node.NodeID, name)); err != nil {
+				registry.SettingPurpose(workflowID, node.NodeID, name)); err != nil {
 				return nil, err
 			}
 		}

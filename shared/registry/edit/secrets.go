@@ -39,7 +39,7 @@ type TriggerInfo struct {
 
 // Trigger returns a trigger node with its tokens and its sample payload.
 func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*TriggerInfo, error) {
-	if err := e.Current(ctx); err != nil {
+	if err := e.EnsureCurrent(ctx); err != nil {
 		return nil, err
 	}
 	w, node, err := e.findTrigger(workflowID, nodeID)
@@ -97,9 +97,9 @@ func (e *Editor) findTrigger(
 	return w, node, nil
 }
 
-// Rotate adds a new token to a node. The old tokens expire after keepOld, or when they would have
-// expired anyway if that is earlier.
-func (e *Editor) Rotate(
+// RotateToken adds a new token to a node. The old tokens expire after keepOld, or when they would
+// have expired anyway if that is earlier.
+func (e *Editor) RotateToken(
 	ctx context.Context, workflowID, nodeID string, keepOld time.Duration,
 ) error {
 	if keepOld < 0 || keepOld > MaxKeepOld {
@@ -110,7 +110,7 @@ func (e *Editor) Rotate(
 	return e.change(ctx, func() (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
 		if err == nil {
-			err = unchanged(ctx, have.Record)
+			err = checkUnchanged(ctx, have.Record)
 		}
 		if err != nil {
 			return 0, err
@@ -167,12 +167,16 @@ func (e *Editor) SetSamplePayload(
 	if err := checkSample("body", sample); err != nil {
 		return err
 	}
-	stored := marks{}
-	if err := e.storeSample(context.WithValue(ctx, marksKey{}, stored), workflowID, nodeID,
-		sample); err != nil {
+	stored := storedRevisions{}
+	if err := e.storeSample(
+		context.WithValue(ctx, storedRevisionsKey{}, stored),
+		workflowID,
+		nodeID,
+		sample,
+	); err != nil {
 		return err
 	}
-	return e.awaitHome(ctx, stored)
+	return e.awaitDatabaseCopy(ctx, stored)
 }
 
 // storeSample stores the sample payload of an existing node, with an audit entry. It writes nothing
@@ -190,11 +194,11 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 	if w, ok := e.directory.Workflow(workflowID); ok {
 		entry.AccountID = w.Record.AccountID
 	}
-	changed := Changed{Field: "samplePayload", To: notShown}
+	changed := FieldChange{Field: "samplePayload", To: notShown}
 	if have.SamplePayload != nil {
 		changed.From = notShown
 	}
-	entry.Changes = []Changed{changed}
+	entry.Changes = []FieldChange{changed}
 	return e.storeSampleOfNew(context.WithValue(ctx, entryKey{}, entry), workflowID, nodeID, sample)
 }
 
@@ -232,8 +236,8 @@ func (e *Editor) addToken(
 	return token, err
 }
 
-// secretsOf holds the secrets of a node that is being created.
-type secretsOf struct {
+// nodeSecrets holds the secrets of a node that is being created.
+type nodeSecrets struct {
 	nodeID string
 	token  registry.Token
 	sample []byte // nil means that no sample payload was given
@@ -244,7 +248,7 @@ type secretsOf struct {
 // have deleted these secrets. This write restores them, or else makes the deletion fail because the
 // revision no longer matches.
 func (e *Editor) storeSecretsAgain(
-	ctx context.Context, workflowID string, added []secretsOf,
+	ctx context.Context, workflowID string, added []nodeSecrets,
 ) error {
 	for _, node := range added {
 		err := e.changeSecrets(ctx, workflowID, node.nodeID, func(s *registry.TriggerSecrets) {
@@ -276,7 +280,7 @@ func (e *Editor) readSecrets(
 	ctx context.Context, workflowID, nodeID string,
 ) (*registry.TriggerSecrets, uint64, error) {
 	secrets := &registry.TriggerSecrets{}
-	last, err := newest(ctx, e.js, registry.SecretsBucket, secretsKey(workflowID, nodeID))
+	last, err := newestRevision(ctx, e.js, registry.SecretsBucket, secretsKey(workflowID, nodeID))
 	if err == nil && (last == nil || last.deleted) {
 		return secrets, 0, nil
 	}
@@ -297,7 +301,7 @@ func openTrigger(
 	if err != nil || len(stored.Sealed) == 0 {
 		return stored, err
 	}
-	opened, err := keys.Open(stored.Sealed, registry.AboutTrigger(workflowID, nodeID))
+	opened, err := keys.Open(stored.Sealed, registry.TriggerPurpose(workflowID, nodeID))
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +319,7 @@ func sealTrigger(
 	if err != nil {
 		return nil, fmt.Errorf("encode the secrets of %s: %w", secretsKey(workflowID, nodeID), err)
 	}
-	box, err := keys.Seal(data, registry.AboutTrigger(workflowID, nodeID))
+	box, err := keys.Seal(data, registry.TriggerPurpose(workflowID, nodeID))
 	return &registry.TriggerSecrets{Sealed: box}, err
 }
 
@@ -346,10 +350,16 @@ func (e *Editor) changeSecrets(
 // forgetTimeout limits how long secrets are being deleted after a change whose context has ended.
 const forgetTimeout = 5 * time.Second
 
-// forget deletes the secrets of the nodes that a change has removed. It does so even if the change
-// is stored but not confirmed, because a repeated call would not delete them. If err is any other
-// error, forget does nothing. It returns err, or the error of the deletion if err is nil.
-func (e *Editor) forget(ctx context.Context, workflowID string, nodeIDs []string, err error) error {
+// deleteRemovedSecrets deletes the secrets of the nodes that a change has removed. It does so even
+// if the change is stored but not confirmed, because a repeated call would not delete them. If err
+// is any other error, forget does nothing. It returns err, or the error of the deletion if err is
+// nil.
+func (e *Editor) deleteRemovedSecrets(
+	ctx context.Context,
+	workflowID string,
+	nodeIDs []string,
+	err error,
+) error {
 	var lagging *consistency.LaggingError
 	if err != nil && !errors.As(err, &lagging) {
 		return err
@@ -383,7 +393,7 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 		}
 		err = e.secrets.Delete(ctx, secretsKey(workflowID, nodeID),
 			jetstream.LastRevision(revision))
-		if err = conflict(err, secretsKey(workflowID, nodeID)); err != nil &&
+		if err = mapConflict(err, secretsKey(workflowID, nodeID)); err != nil &&
 			!errors.Is(err, errRetry) {
 			return err
 		}

@@ -55,7 +55,7 @@ const MaxEndAfter = MaxKeepOld
 
 // Sender returns a node's sender, or nil if the node has none.
 func (e *Editor) Sender(ctx context.Context, workflowID, nodeID string) (*SenderInfo, error) {
-	if err := e.Current(ctx); err != nil {
+	if err := e.EnsureCurrent(ctx); err != nil {
 		return nil, err
 	}
 	w, node, err := e.findTrigger(workflowID, nodeID)
@@ -70,7 +70,7 @@ func (e *Editor) Sender(ctx context.Context, workflowID, nodeID string) (*Sender
 func (e *Editor) OpenSender(
 	ctx context.Context, workflowID, nodeID string,
 ) (*sender.Config, error) {
-	if err := e.Current(ctx); err != nil {
+	if err := e.EnsureCurrent(ctx); err != nil {
 		return nil, err
 	}
 	_, node, err := e.findTrigger(workflowID, nodeID)
@@ -105,7 +105,7 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 		Preset:   record.Preset,
 		Settings: maps.Clone(record.Settings),
 	}
-	for _, s := range record.Live(now) {
+	for _, s := range record.LiveSecrets(now) {
 		info.Secrets = append(info.Secrets, SecretInfo{
 			ID:        s.ID,
 			Last4:     s.Last4,
@@ -120,7 +120,7 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 
 // requireCapability returns ErrIngressTooOld if a live ingress lacks a capability.
 func (e *Editor) requireCapability(c consistency.Capability) error {
-	if lacking := e.membership.Lacking(c); len(lacking) > 0 {
+	if lacking := e.membership.IngressesLacking(c); len(lacking) > 0 {
 		return fmt.Errorf("%w: %s", ErrIngressTooOld, strings.Join(lacking, ", "))
 	}
 	return nil
@@ -165,7 +165,7 @@ func (e *Editor) PutSender(
 			if spec.Secrets != nil {
 				edit.replace(spec.Secrets)
 			} else if preset.Verifies {
-				edit.keep()
+				edit.keepSecrets()
 			}
 			if edit.revealsKept(spec.Secrets == nil) {
 				return nil, &InvalidError{
@@ -174,7 +174,7 @@ func (e *Editor) PutSender(
 						"those see it who were never told the secret so far",
 				}
 			}
-			return edit.finish(spec.Settings)
+			return edit.compileRecord(spec.Settings)
 		})
 	if info != nil {
 		info.Before = replaced
@@ -182,9 +182,9 @@ func (e *Editor) PutSender(
 	return info, created, err
 }
 
-// AddSenderSecret adds a secret to a node's sender and makes it the newest. endOthers is how long
-// the other secrets stay valid, unless they expire earlier: 0 revokes them immediately, and nil
-// leaves them unchanged. Errors include *InvalidError, ErrNotFound, ErrTooManySecrets and
+// AddSenderSecret adds a secret to a node's sender and makes it the newest. expireOlderSecrets is
+// how long the other secrets stay valid, unless they expire earlier: 0 revokes them immediately,
+// and nil leaves them unchanged. Errors include *InvalidError, ErrNotFound, ErrTooManySecrets and
 // seal.ErrNoKey.
 func (e *Editor) AddSenderSecret(
 	ctx context.Context, workflowID, nodeID, text string, endOthers *time.Duration,
@@ -196,16 +196,16 @@ func (e *Editor) AddSenderSecret(
 	}
 	return e.changeExistingSender(ctx, workflowID, nodeID,
 		func(before *registry.Sender) (*registry.Sender, error) {
-			edit, err := e.openEdit(workflowID, nodeID, before)
+			edit, err := e.newSenderEdit(workflowID, nodeID, before)
 			if err != nil {
 				return nil, err
 			}
-			edit.keep()
+			edit.keepSecrets()
 			edit.add(text)
 			if endOthers != nil {
-				edit.endOthers(e.now().Add(*endOthers))
+				edit.expireOlderSecrets(e.now().Add(*endOthers))
 			}
-			return edit.finish(before.Settings)
+			return edit.compileRecord(before.Settings)
 		})
 }
 
@@ -213,7 +213,7 @@ func (e *Editor) AddSenderSecret(
 func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id string) error {
 	_, err := e.changeSender(ctx, workflowID, nodeID,
 		func(before *registry.Sender) (*registry.Sender, error) {
-			live := before.Live(e.now())
+			live := before.LiveSecrets(e.now())
 			at := slices.IndexFunc(live, func(s registry.SenderSecret) bool { return s.ID == id })
 			switch {
 			case at < 0:
@@ -247,22 +247,22 @@ func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) er
 func (e *Editor) CaptureSenderSecret(
 	ctx context.Context, workflowID, nodeID string, box []byte,
 ) error {
-	text, err := e.keys.Open(box, registry.AboutCaptured(workflowID, nodeID))
+	text, err := e.keys.Open(box, registry.CapturedPurpose(workflowID, nodeID))
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
 	_, err = e.changeExistingSender(ctx, workflowID, nodeID,
 		func(before *registry.Sender) (*registry.Sender, error) {
-			edit, err := e.openEdit(workflowID, nodeID, before)
+			edit, err := e.newSenderEdit(workflowID, nodeID, before)
 			if err != nil {
 				return nil, err
 			}
 			if edit.preset.Secret == nil || !edit.preset.Secret.Captured ||
-				len(before.Live(e.now())) > 0 {
+				len(before.LiveSecrets(e.now())) > 0 {
 				return before, nil
 			}
 			edit.add(string(text))
-			after, err := edit.finish(before.Settings)
+			after, err := edit.compileRecord(before.Settings)
 			if err == nil {
 				after.Secrets[0].Unseen = true
 			}
@@ -297,13 +297,13 @@ func (e *Editor) RevealCaptured(
 	return texts, err
 }
 
-// editSender returns the new sender record, or nil to remove the sender. It must not modify before,
-// which is nil if there is no sender.
-type editSender func(before *registry.Sender) (after *registry.Sender, err error)
+// senderChange returns the new sender record, or nil to remove the sender. It must not modify
+// before, which is nil if there is no sender.
+type senderChange func(before *registry.Sender) (after *registry.Sender, err error)
 
 // changeExistingSender is like changeSender, but fails with ErrNotFound if the node has no sender.
 func (e *Editor) changeExistingSender(
-	ctx context.Context, workflowID, nodeID string, edit editSender,
+	ctx context.Context, workflowID, nodeID string, edit senderChange,
 ) (*SenderInfo, error) {
 	return e.changeSender(ctx, workflowID, nodeID,
 		func(before *registry.Sender) (*registry.Sender, error) {
@@ -318,7 +318,7 @@ func (e *Editor) changeExistingSender(
 
 // changeSender stores the sender that edit returns, and waits until it is in force.
 func (e *Editor) changeSender(
-	ctx context.Context, workflowID, nodeID string, edit editSender,
+	ctx context.Context, workflowID, nodeID string, edit senderChange,
 ) (info *SenderInfo, err error) {
 	err = e.change(ctx, func() (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
@@ -333,7 +333,7 @@ func (e *Editor) changeSender(
 			info = senderInfo(have.Record, before, e.now())
 			return have.Revision, errUnchanged
 		}
-		if err := unchanged(ctx, have.Record); err != nil {
+		if err := checkUnchanged(ctx, have.Record); err != nil {
 			return 0, err
 		}
 		w := have.Record.Clone()
@@ -364,8 +364,11 @@ type senderSecret struct {
 	ends   time.Time // the zero time means the expiry in record, or never
 }
 
-// openEdit begins a change of a sender that keeps its preset.
-func (e *Editor) openEdit(workflowID, nodeID string, before *registry.Sender) (*senderEdit, error) {
+// newSenderEdit begins a change of a sender that keeps its preset.
+func (e *Editor) newSenderEdit(
+	workflowID, nodeID string,
+	before *registry.Sender,
+) (*senderEdit, error) {
 	preset, ok := sender.Lookup(before.Preset)
 	if !ok {
 		return nil, &InvalidError{
@@ -387,8 +390,8 @@ func (e *Editor) openEdit(workflowID, nodeID string, before *registry.Sender) (*
 	}, nil
 }
 
-// text returns a secret of before in plain text, or "" if it cannot be decrypted.
-func (s *senderEdit) text(id string) string {
+// openSecret returns a secret of before in plain text, or "" if it cannot be decrypted.
+func (s *senderEdit) openSecret(id string) string {
 	for _, opened := range s.opened.Secrets {
 		if opened.ID == id {
 			return opened.Text
@@ -397,10 +400,10 @@ func (s *senderEdit) text(id string) string {
 	return ""
 }
 
-// keep adds the existing secrets that have not expired.
-func (s *senderEdit) keep() {
-	for _, record := range s.before.Live(s.editor.now()) {
-		s.secrets = append(s.secrets, senderSecret{text: s.text(record.ID), record: &record})
+// keepSecrets adds the existing secrets that have not expired.
+func (s *senderEdit) keepSecrets() {
+	for _, record := range s.before.LiveSecrets(s.editor.now()) {
+		s.secrets = append(s.secrets, senderSecret{text: s.openSecret(record.ID), record: &record})
 	}
 }
 
@@ -422,8 +425,8 @@ func (s *senderEdit) replace(texts []string) {
 // longer expires.
 func (s *senderEdit) add(text string) {
 	added := senderSecret{text: text}
-	for _, record := range s.before.Live(s.editor.now()) {
-		if text != "" && s.text(record.ID) == text {
+	for _, record := range s.before.LiveSecrets(s.editor.now()) {
+		if text != "" && s.openSecret(record.ID) == text {
 			record.ExpiresAt = time.Time{}
 			added.record = &record
 			break
@@ -435,8 +438,9 @@ func (s *senderEdit) add(text string) {
 	s.secrets = append([]senderSecret{added}, s.secrets...)
 }
 
-// endOthers makes all secrets but the first expire at the given time, unless they expire earlier.
-func (s *senderEdit) endOthers(at time.Time) {
+// expireOlderSecrets makes all secrets but the first expire at the given time, unless they expire
+// earlier.
+func (s *senderEdit) expireOlderSecrets(at time.Time) {
 	if !at.After(s.editor.now()) {
 		s.secrets = s.secrets[:1]
 	}
@@ -445,9 +449,9 @@ func (s *senderEdit) endOthers(at time.Time) {
 	}
 }
 
-// finish compiles the new sender and returns its record. An invalid sender is refused here, never
-// at a delivery.
-func (s *senderEdit) finish(settings map[string]string) (*registry.Sender, error) {
+// compileRecord compiles the new sender and returns its record. An invalid sender is refused here,
+// never at a delivery.
+func (s *senderEdit) compileRecord(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil,
 			fmt.Errorf("%w (%d); delete one, or end the others with endOthersAfterSeconds",
@@ -460,7 +464,7 @@ func (s *senderEdit) finish(settings map[string]string) (*registry.Sender, error
 	if _, err := sender.Compile(config); err != nil {
 		return nil, invalidSender(err)
 	}
-	if err := sender.CheckShown(config); err != nil {
+	if err := sender.CheckSecretsHidden(config); err != nil {
 		return nil, invalidSender(err)
 	}
 	after := &registry.Sender{Preset: s.preset.ID}
@@ -509,7 +513,7 @@ func (s *senderEdit) secretRecord(secret senderSecret) (registry.SenderSecret, e
 	}
 	var err error
 	record.Sealed, err = s.editor.keys.Seal([]byte(secret.text),
-		registry.AboutSecret(s.workflowID, s.nodeID, record.ID))
+		registry.SecretPurpose(s.workflowID, s.nodeID, record.ID))
 	return record, err
 }
 
@@ -530,7 +534,7 @@ func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]str
 			if box == nil || s.opened.Settings[known.Name] != value {
 				var err error
 				if box, err = s.editor.keys.Seal([]byte(value),
-					registry.AboutSetting(s.workflowID, s.nodeID, known.Name)); err != nil {
+					registry.SettingPurpose(s.workflowID, s.nodeID, known.Name)); err != nil {
 					return err
 				}
 			}

@@ -61,7 +61,7 @@ const first, second, third = "the-first-secret", "the-second-secret", "the-third
 func TestSenders(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
-	keys := keysOf(t, seal.NewLine())
+	keys := keysOf(t, seal.NewKeyLine())
 	r := registrytest.StartSealed(t, server.Connect(t), keys)
 	one, _ := registrytest.StartSealedIngress(t, server.Connect(t), keys)
 	ctx := t.Context()
@@ -151,7 +151,7 @@ func TestSenders(t *testing.T) {
 // to learn them by changing the preset.
 func TestAnotherPresetShowsNoSecret(t *testing.T) {
 	t.Parallel()
-	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
+	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))
 	r.Workflow(t, "wf", "free", true)
 	put := func(spec edit.SenderSpec) error {
 		_, _, err := r.PutSender(t.Context(), "wf", "node", spec)
@@ -182,7 +182,7 @@ func TestAnotherPresetShowsNoSecret(t *testing.T) {
 
 func TestSendersThatCannotWork(t *testing.T) {
 	t.Parallel()
-	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
+	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))
 	r.Workflow(t, "wf", "free", true)
 	for name, spec := range map[string]edit.SenderSpec{
 		"no preset":       {},
@@ -240,7 +240,7 @@ func TestSendersThatCannotWork(t *testing.T) {
 
 func TestASecretSettingStaysAndIsNotShown(t *testing.T) {
 	t.Parallel()
-	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
+	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))
 	r.Workflow(t, "wf", "free", true)
 	spec := edit.SenderSpec{
 		Preset:   "meta",
@@ -297,7 +297,7 @@ func inNATS(t *testing.T, server *natstest.Node, text string) bool {
 func TestWithAKeyNothingInNATSIsInClear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
-	r := registrytest.StartSealed(t, server.Connect(t), keysOf(t, seal.NewLine()))
+	r := registrytest.StartSealed(t, server.Connect(t), keysOf(t, seal.NewKeyLine()))
 	token := r.Workflow(t, "wf", "free", true)
 	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{
 		Preset:   "meta",
@@ -306,7 +306,7 @@ func TestWithAKeyNothingInNATSIsInClear(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	fatal(t, r.Rotate(t.Context(), "wf", "node", time.Hour))
+	fatal(t, r.RotateToken(t.Context(), "wf", "node", time.Hour))
 	newest := r.Token(t, "wf", "node")
 	server.Stop()
 	for _, secret := range []string{token, newest, first, "chosen-by-me"} {
@@ -327,7 +327,7 @@ func TestReseal(t *testing.T) {
 	token := before.Workflow(t, "wf", "free", true)
 	before.Workflow(t, "other", "free", false)
 
-	oldLine, newLine := seal.NewLine(), seal.NewLine()
+	oldLine, newLine := seal.NewKeyLine(), seal.NewKeyLine()
 	old, both, only := keysOf(t, oldLine), keysOf(t, newLine, oldLine), keysOf(t, newLine)
 	reseal := func(keys *seal.Keys, want edit.Resealed) {
 		t.Helper()
@@ -364,12 +364,12 @@ func TestReseal(t *testing.T) {
 	if after.Token(t, "wf", "node") != token {
 		t.Error("the token is another one")
 	}
-	if n, err := after.Directory.Unusable(); n != 0 {
+	if n, err := after.Directory.UnusableSenders(); n != 0 {
 		t.Errorf("%d senders cannot be used: %v", n, err)
 	}
 	late, _ := registrytest.StartSealedIngress(t, server.Connect(t), old)
 	view, _ := late.Lookup("wf")
-	if n, err := late.Unusable(); n != 1 || !errors.Is(err, seal.ErrNoKey) ||
+	if n, err := late.UnusableSenders(); n != 1 || !errors.Is(err, seal.ErrNoKey) ||
 		view.Workflow.Nodes[0].Unusable == nil || view.Workflow.Nodes[0].Sender != nil {
 		t.Errorf("an ingress without the key: %d, %v", n, err)
 	}
@@ -380,7 +380,7 @@ func TestReseal(t *testing.T) {
 func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
-	keys := keysOf(t, seal.NewLine())
+	keys := keysOf(t, seal.NewKeyLine())
 	r := registrytest.StartSealed(t, server.Connect(t), keys)
 	one, _ := registrytest.StartSealedIngress(t, server.Connect(t), keys)
 	two, _ := registrytest.StartSealedIngress(t, server.Connect(t), keys)
@@ -443,7 +443,7 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 	for name, s := range settings {
 		fatal(t, put("has", "before", s))
 		old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower,
-			consistency.RoleIngress, &consistency.IngressSettings{}, consistency.About{
+			consistency.RoleIngress, &consistency.IngressSettings{}, consistency.ProcessInfo{
 				Can: []consistency.Capability{consistency.Senders},
 			}, logtest.Quiet())
 		fatal(t, err)
@@ -470,12 +470,12 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 func TestAnOldIngressForbidsASender(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
-	keys := keysOf(t, seal.NewLine())
+	keys := keysOf(t, seal.NewKeyLine())
 	r := registrytest.StartSealed(t, server.Connect(t), keys)
 	r.Workflow(t, "wf", "pro", true)
 	registrytest.StartSealedIngress(t, server.Connect(t), keys)
 	old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower,
-		consistency.RoleIngress, &consistency.IngressSettings{}, consistency.About{},
+		consistency.RoleIngress, &consistency.IngressSettings{}, consistency.ProcessInfo{},
 		logtest.Quiet())
 	fatal(t, err)
 	awaitLacking(t, r, consistency.Senders)
@@ -506,6 +506,6 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 func awaitLacking(t *testing.T, r *registrytest.Registry, c consistency.Capability) {
 	t.Helper()
 	retry.Until(t.Context(), time.Millisecond, func() bool {
-		return len(r.Membership.Lacking(c)) > 0
+		return len(r.Membership.IngressesLacking(c)) > 0
 	})
 }

@@ -54,7 +54,7 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 		fatal(t, change())
 	}
 	r.Workflow(t, "new", "pro", false)
-	for lease.Valid(time.Now()) {
+	for lease.AwaitValid(time.Now()) {
 		<-time.After(10 * time.Millisecond)
 	}
 
@@ -75,7 +75,7 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 			return editor.DeleteWorkflow(ctx, "new")
 		},
 		"rotate at what was not there": func(ctx context.Context) error {
-			return editor.Rotate(ctx, "new", "node", 0)
+			return editor.RotateToken(ctx, "new", "node", 0)
 		},
 		"a sample payload for what was not there": func(ctx context.Context) error {
 			return editor.SetSamplePayload(ctx, "new", "node", []byte("2"))

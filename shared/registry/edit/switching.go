@@ -40,13 +40,13 @@ func (e *Editor) switchTo(
 		}
 		last := account.Record.LastTransition
 		if behind, undone := e.unfinishedSwitch(account.Record); undone {
-			if _, err := e.carryOut(ctx, behind, last); err != nil {
+			if _, err := e.writeTransition(ctx, behind, last); err != nil {
 				return 0, err
 			}
 			return 0, errRetry // start again now that it has been carried out
 		}
 		if have.Record.Active != active {
-			if err := unchanged(ctx, have.Record); err != nil {
+			if err := checkUnchanged(ctx, have.Record); err != nil {
 				return 0, err
 			}
 		}
@@ -67,11 +67,11 @@ func (e *Editor) switchTo(
 			account.Revision); err != nil {
 			return 0, err
 		}
-		revision, err := e.carryOut(ctx, have, next.LastTransition)
+		revision, err := e.writeTransition(ctx, have, next.LastTransition)
 		if err != nil {
 			return 0, err
 		}
-		w = applied(have.Record, next.LastTransition)
+		w = applyTransition(have.Record, next.LastTransition)
 		return revision, nil
 	})
 	return w, err
@@ -102,16 +102,16 @@ func (e *Editor) unfinishedSwitch(account *registry.Account) (Versioned[*registr
 	return w, ok && w.Record.AccountID == account.ID && w.Record.Transition < last.Number
 }
 
-// carryOut writes a transition to the workflow's record. The audit entry names the actor who
+// writeTransition writes a transition to the workflow's record. The audit entry names the actor who
 // requested the transition.
-func (e *Editor) carryOut(
+func (e *Editor) writeTransition(
 	ctx context.Context, w Versioned[*registry.Workflow], t registry.Transition,
 ) (uint64, error) {
 	return e.put(WithActor(ctx, t.By), e.registry, registry.WorkflowPrefix+w.Record.ID,
-		applied(w.Record, t), w.Revision)
+		applyTransition(w.Record, t), w.Revision)
 }
 
-func applied(before *registry.Workflow, t registry.Transition) *registry.Workflow {
+func applyTransition(before *registry.Workflow, t registry.Transition) *registry.Workflow {
 	w := before.Clone()
 	w.Active, w.Transition, w.UpdatedAt, w.ActivatedAt = t.Active, t.Number, t.At, time.Time{}
 	if t.Active {

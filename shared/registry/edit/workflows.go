@@ -30,14 +30,14 @@ type WorkflowSpec struct {
 	IfNew bool
 }
 
-// versionKey is the context key of the time that IfUpdatedAt sets.
-type versionKey struct{}
+// ifUpdatedAtKey is the context key of the time that IfUpdatedAt sets.
+type ifUpdatedAtKey struct{}
 
 // IfUpdatedAt returns a context in which changes of a workflow fail with ErrChangedSince unless the
 // workflow was last changed at the given time, to the microsecond. A change that finds the workflow
 // already as requested does not fail, so it can be repeated. The zero time allows any version.
 func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
-	return context.WithValue(ctx, versionKey{}, at)
+	return context.WithValue(ctx, ifUpdatedAtKey{}, at)
 }
 
 // ifAccountKey is the context key of the condition that IfAccount sets.
@@ -50,19 +50,19 @@ func IfAccount(ctx context.Context, holds func(*registry.Account) bool) context.
 	return context.WithValue(ctx, ifAccountKey{}, holds)
 }
 
-// accountHolds checks the condition of IfAccount for an account that is about to be changed. a is
+// checkAccount checks the condition of IfAccount for an account that is about to be changed. a is
 // nil if there is no account.
-func accountHolds(ctx context.Context, a *registry.Account) error {
+func checkAccount(ctx context.Context, a *registry.Account) error {
 	if holds, ok := ctx.Value(ifAccountKey{}).(func(*registry.Account) bool); ok && !holds(a) {
 		return ErrChangedSince
 	}
 	return nil
 }
 
-// unchanged checks the condition of IfUpdatedAt for a workflow that is about to be changed. w is
-// nil if there is no workflow.
-func unchanged(ctx context.Context, w *registry.Workflow) error {
-	at, _ := ctx.Value(versionKey{}).(time.Time)
+// checkUnchanged checks the condition of IfUpdatedAt for a workflow that is about to be changed. w
+// is nil if there is no workflow.
+func checkUnchanged(ctx context.Context, w *registry.Workflow) error {
+	at, _ := ctx.Value(ifUpdatedAtKey{}).(time.Time)
 	if at.IsZero() || w != nil && w.UpdatedAt.UnixMicro() == at.UnixMicro() {
 		return nil
 	}
@@ -118,14 +118,14 @@ func (s TriggerSettings) check(at func(field string) string) error {
 	return errors.Join(problems...)
 }
 
-// needs returns the capabilities that every ingress must have for the settings that the existing
-// node, have, does not already have. have may be nil.
-func (s TriggerSettings) needs(have *registry.Trigger) (needed []consistency.Capability) {
+// newCapabilities returns the capabilities that every ingress must have for the settings that the
+// existing node, have, does not already have. have may be nil.
+func (s TriggerSettings) newCapabilities(have *registry.Trigger) (needed []consistency.Capability) {
 	var before, after registry.Trigger
 	if have != nil {
 		before = *have
 	}
-	if s.into(&after); after.Filter != "" && after.Filter != before.Filter {
+	if s.applyTo(&after); after.Filter != "" && after.Filter != before.Filter {
 		needed = append(needed, consistency.Filters)
 	}
 	if after.Answer != nil && before.Answer == nil {
@@ -134,8 +134,8 @@ func (s TriggerSettings) needs(have *registry.Trigger) (needed []consistency.Cap
 	return needed
 }
 
-// into copies the validated settings into a node.
-func (s TriggerSettings) into(node *registry.Trigger) {
+// applyTo copies the validated settings into a node.
+func (s TriggerSettings) applyTo(node *registry.Trigger) {
 	node.Filter, node.OrderKey, node.Answer = "", s.OrderKey, s.Answer.Clone()
 	if isSet(s.Filter) {
 		if f, err := filter.Parse(s.Filter); err == nil {
@@ -208,7 +208,7 @@ func (e *Editor) PutWorkflow(
 	if err := spec.check(); err != nil {
 		return nil, false, err
 	}
-	return e.replace(ctx, spec.ID, func(*registry.Workflow) (WorkflowSpec, error) {
+	return e.replaceWorkflow(ctx, spec.ID, func(*registry.Workflow) (WorkflowSpec, error) {
 		return spec, nil
 	})
 }
@@ -218,17 +218,21 @@ func (e *Editor) PutWorkflow(
 func (e *Editor) ChangeWorkflow(
 	ctx context.Context, id string, modify func(*WorkflowSpec) error,
 ) (*registry.Workflow, error) {
-	w, _, err := e.replace(ctx, id, func(have *registry.Workflow) (spec WorkflowSpec, err error) {
-		if have == nil {
-			return spec, noWorkflow(id)
-		}
-		spec = specOf(have)
-		if err := modify(&spec); err != nil {
-			return spec, err
-		}
-		spec.ID = id
-		return spec, spec.check()
-	})
+	w, _, err := e.replaceWorkflow(
+		ctx,
+		id,
+		func(have *registry.Workflow) (spec WorkflowSpec, err error) {
+			if have == nil {
+				return spec, noWorkflow(id)
+			}
+			spec = specOf(have)
+			if err := modify(&spec); err != nil {
+				return spec, err
+			}
+			spec.ID = id
+			return spec, spec.check()
+		},
+	)
 	return w, err
 }
 
@@ -262,7 +266,7 @@ func (s *WorkflowSpec) hasSamples() bool {
 // workflow's triggers.
 func (e *Editor) requireCapabilities(have *registry.Workflow, triggers []TriggerSpec) error {
 	for _, t := range triggers {
-		for _, needed := range t.needs(have.Trigger(t.NodeID)) {
+		for _, needed := range t.newCapabilities(have.Trigger(t.NodeID)) {
 			if err := e.requireCapability(needed); err != nil {
 				return err
 			}
@@ -271,8 +275,9 @@ func (e *Editor) requireCapabilities(have *registry.Workflow, triggers []Trigger
 	return nil
 }
 
-// moveTo moves a workflow to an account. It fails if the workflow is active in another account.
-func moveTo(account *registry.Account, w *registry.Workflow) error {
+// assignAccount moves a workflow to an account. It fails if the workflow is active in another
+// account.
+func assignAccount(account *registry.Account, w *registry.Workflow) error {
 	if w.AccountID == account.ID {
 		return nil
 	}
@@ -289,14 +294,14 @@ func moveTo(account *registry.Account, w *registry.Workflow) error {
 	return nil
 }
 
-// replace creates or replaces a workflow. wanted returns the new workflow; it is called with the
-// existing one, or with nil if there is none.
-func (e *Editor) replace(
+// replaceWorkflow creates or replaces a workflow. wanted returns the new workflow; it is called
+// with the existing one, or with nil if there is none.
+func (e *Editor) replaceWorkflow(
 	ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error),
 ) (w *registry.Workflow, created bool, err error) {
 	var dropped []string
 	err = e.change(ctx, func() (uint64, error) {
-		var added []secretsOf
+		var added []nodeSecrets
 		have, ok := e.directory.Workflow(id)
 		spec, err := wanted(have.Record)
 		if err != nil {
@@ -316,7 +321,7 @@ func (e *Editor) replace(
 		if ok && spec.IfNew && w.AccountID != spec.AccountID {
 			return 0, ErrChangedSince
 		}
-		if err := moveTo(account.Record, w); err != nil {
+		if err := assignAccount(account.Record, w); err != nil {
 			return 0, err
 		}
 		w.Closed = false
@@ -324,7 +329,7 @@ func (e *Editor) replace(
 		if spec.RateLimit != nil {
 			w.RateLimit = *spec.RateLimit
 		}
-		if err := unchanged(ctx, have.Record); err != nil && spec.hasSamples() {
+		if err := checkUnchanged(ctx, have.Record); err != nil && spec.hasSamples() {
 			return 0, err
 		}
 		if err := e.requireCapabilities(w, spec.Triggers); err != nil {
@@ -339,7 +344,7 @@ func (e *Editor) replace(
 		if spec.IfNew && ok {
 			return 0, ErrChangedSince
 		}
-		if err := e.mayStore(ctx, have.Record, w); err != nil {
+		if err := e.prepareStore(ctx, have.Record, w); err != nil {
 			return 0, err
 		}
 		dropped = droppedNodes(have.Record, w)
@@ -350,7 +355,7 @@ func (e *Editor) replace(
 		}
 		return revision, e.storeSecretsAgain(ctx, id, added)
 	})
-	if err = e.forget(ctx, id, dropped, err); err == nil {
+	if err = e.deleteRemovedSecrets(ctx, id, dropped, err); err == nil {
 		err = e.checkOwner(ctx, w, created)
 	}
 	return w, created, err
@@ -360,7 +365,7 @@ func (e *Editor) replace(
 // nodes get one. It returns the secrets of the new nodes.
 func (e *Editor) mergeTriggers(
 	ctx context.Context, w *registry.Workflow, specs []TriggerSpec,
-) (added []secretsOf, err error) {
+) (added []nodeSecrets, err error) {
 	nodes := make([]registry.Trigger, 0, len(specs))
 	for _, spec := range specs {
 		node := w.Trigger(spec.NodeID)
@@ -374,7 +379,7 @@ func (e *Editor) mergeTriggers(
 				NodeID: spec.NodeID,
 				Tokens: []registry.NodeToken{{Hash: registry.HashToken(token.Text)}},
 			}
-			added = append(added, secretsOf{spec.NodeID, token, spec.SamplePayload})
+			added = append(added, nodeSecrets{spec.NodeID, token, spec.SamplePayload})
 		}
 		if spec.SamplePayload != nil {
 			store := e.storeSample
@@ -386,7 +391,7 @@ func (e *Editor) mergeTriggers(
 			}
 		}
 		node.Name = spec.Name
-		spec.into(node)
+		spec.applyTo(node)
 		nodes = append(nodes, *node)
 	}
 	w.Triggers = nodes
@@ -415,11 +420,11 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 		if !ok {
 			return 0, noWorkflow(id)
 		}
-		if err := unchanged(ctx, have.Record); err != nil {
+		if err := checkUnchanged(ctx, have.Record); err != nil {
 			return 0, err
 		}
 		nodes = droppedNodes(have.Record, nil)
 		return e.remove(ctx, registry.WorkflowPrefix+id, have.Revision)
 	})
-	return e.forget(ctx, id, nodes, err)
+	return e.deleteRemovedSecrets(ctx, id, nodes, err)
 }

@@ -49,7 +49,7 @@ func StartSealedIngress(
 	}
 	tb.Cleanup(f.Stop)
 	a, err := consistency.StartHeartbeat(tb.Context(), nc, f, consistency.RoleIngress,
-		&consistency.IngressSettings{MaxBodyBytes: 7}, consistency.About{
+		&consistency.IngressSettings{MaxBodyBytes: 7}, consistency.ProcessInfo{
 			Can: consistency.Capabilities(),
 		}, logtest.Quiet())
 	if err != nil {

@@ -64,7 +64,7 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	check(err)
 	tb.Cleanup(r.Membership.Stop)
 	announcer, err := consistency.StartHeartbeat(ctx, nc, r.Follower, consistency.RoleExecutor, nil,
-		consistency.About{}, log)
+		consistency.ProcessInfo{}, log)
 	check(err)
 	tb.Cleanup(announcer.Stop)
 	Identify(tb, js)

@@ -54,8 +54,8 @@ const version = 1
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// NewLine returns a new random key as a line of a key file, without the newline.
-func NewLine() string {
+// NewKeyLine returns a new random key as a line of a key file, without the newline.
+func NewKeyLine() string {
 	var key [keySize]byte
 	_, _ = rand.Read(key[:]) // never fails, as crypto/rand documents
 	return "k" + strings.ToLower(rand.Text()[:8]) + ":" + base64.StdEncoding.EncodeToString(key[:])
@@ -133,7 +133,7 @@ func (k *Keys) IDs() []string {
 // KeyID returns the ID of the key that a box is sealed with, or "" if this version does not know
 // the form of the box.
 func KeyID(box []byte) string {
-	id, _, err := keyOf(box)
+	id, _, err := parseHead(box)
 	if err != nil {
 		return ""
 	}
@@ -149,20 +149,20 @@ func (k *Keys) Seal(secret []byte, about string) ([]byte, error) {
 	//nolint:gosec // the length was checked when the key was read
 	head := append([]byte{version, byte(len(k.first))}, k.first...)
 	//nolint:gosec // it makes its own random nonce
-	return k.byID[k.first].Seal(head, nil, secret, additional(head, about)), nil
+	return k.byID[k.first].Seal(head, nil, secret, additionalData(head, about)), nil
 }
 
 // Open returns the secret in a box. about must be the same as when the box was sealed. It returns
 // an error that wraps ErrNoKey or ErrBroken.
 func (k *Keys) Open(box []byte, about string) ([]byte, error) {
-	id, head, err := keyOf(box)
+	id, head, err := parseHead(box)
 	if err != nil {
 		return nil, err
 	}
 	if k == nil || k.byID[id] == nil {
 		return nil, &MissingKeyError{id}
 	}
-	secret, err := k.byID[id].Open(nil, nil, box[len(head):], additional(head, about))
+	secret, err := k.byID[id].Open(nil, nil, box[len(head):], additionalData(head, about))
 	if err != nil {
 		return nil,
 			fmt.Errorf("%w: it is damaged, of another record, or of another key with the ID %q",
@@ -173,12 +173,13 @@ func (k *Keys) Open(box []byte, about string) ([]byte, error) {
 
 // IsCurrent reports whether a box is sealed with the key that is now used for sealing.
 func (k *Keys) IsCurrent(box []byte) bool {
-	id, _, err := keyOf(box)
+	id, _, err := parseHead(box)
 	return err == nil && k != nil && id == k.first
 }
 
-// keyOf returns the ID of the key that a box is sealed with, and the box's head, which names it.
-func keyOf(box []byte) (id string, head []byte, err error) {
+// parseHead returns the ID of the key that a box is sealed with, and the box's head, which names
+// it.
+func parseHead(box []byte) (id string, head []byte, err error) {
 	if len(box) < 2 || box[0] != version || len(box) < 2+int(box[1]) {
 		return "", nil, fmt.Errorf("%w: it has a form that this version does not know", ErrBroken)
 	}
@@ -186,8 +187,8 @@ func keyOf(box []byte) (id string, head []byte, err error) {
 	return string(head[2:]), head, nil
 }
 
-// additional returns the additional authenticated data, which binds a box to its head and its
+// additionalData returns the additional authenticated data, which binds a box to its head and its
 // record.
-func additional(head []byte, about string) []byte {
+func additionalData(head []byte, about string) []byte {
 	return append(bytes.Clone(head), about...)
 }

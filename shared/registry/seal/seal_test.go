@@ -26,7 +26,7 @@ func keys(t *testing.T, lines ...string) *seal.Keys {
 
 func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
 	t.Parallel()
-	old, next := seal.NewLine(), seal.NewLine()
+	old, next := seal.NewKeyLine(), seal.NewKeyLine()
 	before, both, after := keys(t, old), keys(t, "# the new one", "", next, old), keys(t, next)
 	secret := []byte("whsec_abc")
 	boxed, err := before.Seal(secret, "sender:wf.node:1")
@@ -55,7 +55,7 @@ func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
 
 func TestABoxIsOfItsRecord(t *testing.T) {
 	t.Parallel()
-	line := seal.NewLine()
+	line := seal.NewKeyLine()
 	k := keys(t, line)
 	boxed, err := k.Seal([]byte("secret"), "sender:wf.node:1")
 	if err != nil {
@@ -87,7 +87,7 @@ func TestWithoutAKey(t *testing.T) {
 	if _, err := none.Seal([]byte("x"), "a"); !errors.Is(err, seal.ErrNoKey) {
 		t.Error(err)
 	}
-	boxed, _ := keys(t, seal.NewLine()).Seal([]byte("x"), "a")
+	boxed, _ := keys(t, seal.NewKeyLine()).Seal([]byte("x"), "a")
 	if _, err := none.Open(boxed, "a"); !errors.Is(err, seal.ErrNoKey) {
 		t.Error(err)
 	}
@@ -95,7 +95,7 @@ func TestWithoutAKey(t *testing.T) {
 
 func TestBadKeyFiles(t *testing.T) {
 	t.Parallel()
-	line := seal.NewLine()
+	line := seal.NewKeyLine()
 	_, encoded, _ := strings.Cut(line, ":")
 	for name, content := range map[string]string{
 		"empty":    "\n# nothing\n",

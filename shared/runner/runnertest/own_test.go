@@ -53,24 +53,24 @@ func TestARunnerFollowsItsQueue(t *testing.T) {
 				}
 			}
 			begin(20)
-			ingress.MoveIn(t, execution.DefaultQueue)
+			ingress.MoveToOwnStream(t, execution.DefaultQueue)
 			begin(20)
 			await()
 			if n := messages(t, nc, stream.OwnProgressName(execution.DefaultQueue)); n != 20 {
 				t.Errorf("the own stream of reports has %d reports, want 20", n)
 			}
-			ingress.MoveOut(t, execution.DefaultQueue)
+			ingress.MoveToSharedStream(t, execution.DefaultQueue)
 			begin(20)
-			ingress.MoveIn(t, execution.DefaultQueue)
+			ingress.MoveToOwnStream(t, execution.DefaultQueue)
 			begin(20)
 			await()
-			ingress.MoveOut(t, execution.DefaultQueue)
+			ingress.MoveToSharedStream(t, execution.DefaultQueue)
 			ingress.DeleteOwn(t, execution.DefaultQueue)
 			first := len(started)
 			begin(5)
 			started = started[first:]
 			await()
-			ingress.MoveIn(t, execution.DefaultQueue) // a new stream with the same name
+			ingress.MoveToOwnStream(t, execution.DefaultQueue) // a new stream with the same name
 			begin(20)
 			await()
 			stop()
@@ -105,7 +105,7 @@ func TestANewGroupInAnOwnStream(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
-	ingress.MoveIn(t, execution.DefaultQueue)
+	ingress.MoveToOwnStream(t, execution.DefaultQueue)
 	before := ingress.Start(t, runnertest.Post{})
 	got := map[string]chan string{}
 	for _, group := range []string{"all", "new"} {
@@ -189,7 +189,10 @@ func TestOrderAcrossMoves(t *testing.T) {
 	begin(4)
 	start(t, server.Connect(t), options, handler)
 	start(t, server.Connect(t), options, handler)
-	ingress.MoveIn(t, execution.DefaultQueue) // while all executions wait in the shared stream
+	ingress.MoveToOwnStream(
+		t,
+		execution.DefaultQueue,
+	) // while all executions wait in the shared stream
 	begin(4)
 	open()
 	await()
@@ -197,7 +200,7 @@ func TestOrderAcrossMoves(t *testing.T) {
 	// executions from the shared stream are newer than those that wait in the queue's own stream.
 	open = closeGate()
 	begin(4)
-	ingress.MoveOut(t, execution.DefaultQueue)
+	ingress.MoveToSharedStream(t, execution.DefaultQueue)
 	begin(4)
 	open()
 	await()

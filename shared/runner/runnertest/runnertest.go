@@ -45,9 +45,9 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	return &Ingress{js: js, lanes: map[string]bool{}, phases: map[string]stream.Phase{}}
 }
 
-// MoveIn gives a queue its own stream, as an operator does, or moves the queue back into its own
-// stream if that still exists. Executions started afterwards are stored there.
-func (i *Ingress) MoveIn(tb testing.TB, queue string) {
+// MoveToOwnStream gives a queue its own stream, as an operator does, or moves the queue back into
+// its own stream if that still exists. Executions started afterwards are stored there.
+func (i *Ingress) MoveToOwnStream(tb testing.TB, queue string) {
 	tb.Helper()
 	if err := stream.EnsureOwn(tb.Context(), i.js, stream.DefaultSettings, queue,
 		stream.OwnLimits{}); err != nil {
@@ -56,9 +56,9 @@ func (i *Ingress) MoveIn(tb testing.TB, queue string) {
 	i.setPhase(tb, queue, stream.PhaseOwn)
 }
 
-// MoveOut moves a queue back to the stream that all queues share. The queue's own stream is kept
-// with everything in it.
-func (i *Ingress) MoveOut(tb testing.TB, queue string) {
+// MoveToSharedStream moves a queue back to the stream that all queues share. The queue's own stream
+// is kept with everything in it.
+func (i *Ingress) MoveToSharedStream(tb testing.TB, queue string) {
 	tb.Helper()
 	i.setPhase(tb, queue, stream.PhaseDraining)
 }
@@ -84,7 +84,7 @@ func (i *Ingress) place(tb testing.TB, start *execution.Start) stream.Place {
 		i.lanes[start.Queue] = true
 		i.store(tb, start.Queue)
 	}
-	return i.phases[start.Queue].NewPlace()
+	return i.phases[start.Queue].NewerPlace()
 }
 
 func (i *Ingress) setPhase(tb testing.TB, queue string, phase stream.Phase) {
@@ -244,7 +244,7 @@ func (i *Ingress) reports(ctx context.Context, executionID string) (jetstream.Co
 	names := map[string]string{stream.ProgressName: "executions.progress.*.*." + executionID}
 	i.mu.Lock()
 	for queue, phase := range i.phases {
-		if phase.Exists() {
+		if phase.HasOwnStream() {
 			names[stream.OwnProgressName(queue)] = stream.Place{Own: true}.ProgressSubject(queue,
 				"*", executionID)
 		}

@@ -32,7 +32,7 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		way := server.Link(t)
+		way := server.NewLink(t)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		ended := make(chan error, 1)

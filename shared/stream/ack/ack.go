@@ -34,8 +34,8 @@ var (
 	ErrDisconnected = errors.New("the connection broke before the stream answered")
 )
 
-// Engine publishes to one stream over one connection. It is safe for concurrent use.
-type Engine struct {
+// Publisher publishes to one stream over one connection. It is safe for concurrent use.
+type Publisher struct {
 	nc     *nats.Conn
 	stream string
 	start  []byte // beginning of every PubAck of the stream
@@ -79,8 +79,8 @@ type answer struct {
 const sweepEvery = 50 * time.Millisecond
 
 // New returns an engine for a stream. The caller must call Close.
-func New(nc *nats.Conn, streamName string) (*Engine, error) {
-	e := &Engine{
+func New(nc *nats.Conn, streamName string) (*Publisher, error) {
+	e := &Publisher{
 		nc: nc, stream: streamName, start: []byte(`{"stream":"` + streamName + `",`),
 		prefix: nc.NewInbox() + ".", waiting: map[uint64]*waiter{},
 		idle: sync.Pool{New: func() any { return newWaiter() }},
@@ -106,18 +106,18 @@ func newWaiter() *waiter {
 
 // Close stops the engine. It fails all messages that have not been acknowledged yet with
 // ErrDisconnected.
-func (e *Engine) Close() {
+func (e *Publisher) Close() {
 	close(e.stop)
 	<-e.done
 	_ = e.sub.Unsubscribe()
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
-	e.fail(ErrDisconnected, func(*waiter) bool { return true })
+	e.failWaiters(ErrDisconnected, func(*waiter) bool { return true })
 }
 
 // Publish publishes a message and waits until it is acknowledged, at most until the deadline.
-func (e *Engine) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
+func (e *Publisher) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 	w, ok := e.idle.Get().(*waiter)
 	if !ok {
 		panic("the pool holds waiters only")
@@ -138,14 +138,14 @@ func (w *waiter) wait() answer {
 	return got
 }
 
-// Send publishes a message, which the caller must not reuse. The engine calls answered once: with
-// the acknowledgment, or with an error if the message cannot be sent or is not acknowledged before
-// the deadline. answered must return quickly.
-func (e *Engine) Send(msg *nats.Msg, deadline time.Time, answered func(Ack, error)) {
+// PublishAsync publishes a message, which the caller must not reuse. The engine calls answered
+// once: with the acknowledgment, or with an error if the message cannot be sent or is not
+// acknowledged before the deadline. answered must return quickly.
+func (e *Publisher) PublishAsync(msg *nats.Msg, deadline time.Time, answered func(Ack, error)) {
 	e.publish(&waiter{msg: msg, deadline: deadline, answered: answered})
 }
 
-func (e *Engine) publish(w *waiter) {
+func (e *Publisher) publish(w *waiter) {
 	if e.enqueue(w) {
 		// The first message wakes the flusher of nats.go, which would write that message alone. So
 		// first let other callers that are ready add their messages to the queue.
@@ -156,7 +156,7 @@ func (e *Engine) publish(w *waiter) {
 
 // enqueue adds a message to the queue. It reports whether the message is the first one, in which
 // case the caller must call sendQueue.
-func (e *Engine) enqueue(w *waiter) (first bool) {
+func (e *Publisher) enqueue(w *waiter) (first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.queue = append(e.queue, w)
@@ -164,7 +164,7 @@ func (e *Engine) enqueue(w *waiter) (first bool) {
 }
 
 // sendQueue passes the queued messages to the connection.
-func (e *Engine) sendQueue() {
+func (e *Publisher) sendQueue() {
 	e.mu.Lock()
 	queue := e.queue
 	e.queue, e.spare = e.spare, nil
@@ -184,7 +184,7 @@ func (e *Engine) sendQueue() {
 }
 
 // send passes a message to the connection. If it returns an error, the caller must call answered.
-func (e *Engine) send(w *waiter) error {
+func (e *Publisher) send(w *waiter) error {
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()
@@ -196,14 +196,14 @@ func (e *Engine) send(w *waiter) error {
 	e.mu.Unlock()
 	var reply [64]byte // small enough to stay on the stack
 	w.msg.Reply = string(strconv.AppendUint(append(reply[:0], e.prefix...), number, 36))
-	if err := e.nc.PublishMsg(w.msg); err != nil && e.take(number) != nil {
+	if err := e.nc.PublishMsg(w.msg); err != nil && e.removeWaiter(number) != nil {
 		return err
 	}
 	return nil // either it was sent, or it has failed and been answered meanwhile
 }
 
-// take removes a waiter from the table and returns it, or nil if it is not there anymore.
-func (e *Engine) take(number uint64) *waiter {
+// removeWaiter removes a waiter from the table and returns it, or nil if it is not there anymore.
+func (e *Publisher) removeWaiter(number uint64) *waiter {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.waiting[number]
@@ -211,18 +211,18 @@ func (e *Engine) take(number uint64) *waiter {
 	return w
 }
 
-func (e *Engine) receive(msg *nats.Msg) {
+func (e *Publisher) receive(msg *nats.Msg) {
 	number, err := strconv.ParseUint(msg.Subject[len(e.prefix):], 36, 64)
 	if err != nil {
 		return
 	}
-	if w := e.take(number); w != nil {
+	if w := e.removeWaiter(number); w != nil {
 		w.answered(e.parse(msg))
 	}
 }
 
 // watch fails the messages whose deadline has passed, and all messages when the connection is lost.
-func (e *Engine) watch(lost chan nats.Status) {
+func (e *Publisher) watch(lost chan nats.Status) {
 	defer close(e.done)
 	defer e.nc.RemoveStatusListener(lost)
 	tick := time.NewTicker(sweepEvery)
@@ -232,15 +232,15 @@ func (e *Engine) watch(lost chan nats.Status) {
 		case <-e.stop:
 			return
 		case <-lost:
-			e.fail(ErrDisconnected, func(*waiter) bool { return true })
+			e.failWaiters(ErrDisconnected, func(*waiter) bool { return true })
 		case now := <-tick.C:
-			e.fail(ErrTimeout, func(w *waiter) bool { return now.After(w.deadline) })
+			e.failWaiters(ErrTimeout, func(w *waiter) bool { return now.After(w.deadline) })
 		}
 	}
 }
 
-// fail removes the waiters that which selects, and answers them with err.
-func (e *Engine) fail(err error, which func(*waiter) bool) {
+// failWaiters removes the waiters that which selects, and answers them with err.
+func (e *Publisher) failWaiters(err error, which func(*waiter) bool) {
 	var failed []*waiter
 	e.mu.Lock()
 	for number, w := range e.waiting {
@@ -265,7 +265,7 @@ var (
 )
 
 // parse returns the acknowledgment in a reply, or the error that it reports.
-func (e *Engine) parse(msg *nats.Msg) (Ack, error) {
+func (e *Publisher) parse(msg *nats.Msg) (Ack, error) {
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
 		return Ack{}, nats.ErrNoResponders
 	}

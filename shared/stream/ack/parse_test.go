@@ -10,7 +10,7 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	e := &Engine{stream: "EXECUTIONS", start: []byte(`{"stream":"EXECUTIONS",`)}
+	e := &Publisher{stream: "EXECUTIONS", start: []byte(`{"stream":"EXECUTIONS",`)}
 	for text, want := range map[string]Ack{
 		`{"stream":"EXECUTIONS","seq":18446744073709551615}`: {
 			Sequence: 18446744073709551615,

@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	if bench.BeProgram() {
+	if bench.RunAsRole() {
 		return
 	}
 	program.Main("bench",

@@ -153,10 +153,10 @@ func (d *Disk) sync(i *inode) {
 	}
 }
 
-// Cut cuts the power and calls killAll, which has to kill the programs that use the disk. Calls of
-// these programs into the file system get an error, and not before killAll has returned. The caller
-// has to unmount the disk then, and call Restore before the disk is mounted again.
-func (d *Disk) Cut(killAll func()) {
+// CutPower cuts the power and calls killAll, which has to kill the programs that use the disk.
+// Calls of these programs into the file system get an error, and not before killAll has returned.
+// The caller has to unmount the disk then, and call PowerOn before the disk is mounted again.
+func (d *Disk) CutPower(killAll func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	killAll()
@@ -176,9 +176,9 @@ type worst struct{}
 
 func (worst) IntN(int) int { return 0 }
 
-// Restore turns the power on again. The disk then holds what was durable and what luck has kept of
+// PowerOn turns the power on again. The disk then holds what was durable and what luck has kept of
 // the rest.
-func (d *Disk) Restore(luck Luck) {
+func (d *Disk) PowerOn(luck Luck) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.off = false

@@ -98,9 +98,9 @@ func TestWhatIsLeft(t *testing.T) {
 				d := disk.New(model)
 				mounted(t, d, func(dir string) {
 					test.do(t, dir)
-					d.Cut(func() {})
+					d.CutPower(func() {})
 				})
-				d.Restore(disk.Worst)
+				d.PowerOn(disk.Worst)
 				mounted(t, d, func(dir string) {
 					if got := files(t, dir); !slices.Equal(got, want) {
 						t.Errorf("left: %q; want %q", got, want)

@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	if soak.BeProgram() {
+	if soak.RunAsRole() {
 		return
 	}
 	program.Main("regions",

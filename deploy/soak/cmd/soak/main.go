@@ -8,7 +8,7 @@ import (
 )
 
 func main() {
-	if soak.BeProgram() {
+	if soak.RunAsRole() {
 		return
 	}
 	program.Main("soak", "hookstart in the production shape, under load and faults; then a ledger.",

@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	if soak.BeProgram() {
+	if soak.RunAsRole() {
 		return
 	}
 	program.Main("takeover",

@@ -146,7 +146,7 @@ type AccountChange struct {
 	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The account is changed only if it still is that version."`
 }
 
-func (c *AccountChange) limit(ctx context.Context) (context.Context, error) {
+func (c *AccountChange) withCondition(ctx context.Context) (context.Context, error) {
 	if c.IfMatch == "" {
 		return ctx, nil
 	}

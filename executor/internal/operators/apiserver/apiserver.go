@@ -30,15 +30,15 @@ func New(c Config) http.Handler {
 	}
 	setUpHuma()
 	s := &server{Config: c}
-	return s.observed(s.crossOrigin(s.guarded(wholeQuery(asJSON(s.router())))))
+	return s.logRequests(s.crossOrigin(s.requireOperator(refuseInvalidQuery(asJSON(s.router())))))
 }
 
-// wholeQuery rejects an invalid query: net/url would ignore the invalid part, and a list without
-// its filter would return everything.
-func wholeQuery(next http.Handler) http.Handler {
+// refuseInvalidQuery rejects an invalid query: net/url would ignore the invalid part, and a list
+// without its filter would return everything.
+func refuseInvalidQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-			answer(w, r, invalid(api.FieldError{
+			writeProblem(w, r, invalid(api.FieldError{
 				Field: "query",
 				Problem: err.Error() +
 					"; percent-encode everything that is not a letter or a digit",
@@ -95,7 +95,7 @@ func (s *server) router() http.Handler {
 	) {
 		requestlog.FromContext(r.Context()).Fields["operation"] = "get-openapi"
 		for name := range r.URL.Query() {
-			answer(w, r, invalid(api.FieldError{
+			writeProblem(w, r, invalid(api.FieldError{
 				Field:   name,
 				Problem: "is no parameter of this call",
 			}))
@@ -108,7 +108,7 @@ func (s *server) router() http.Handler {
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
-	answer(w, r,
+	writeProblem(w, r,
 		newProblem(api.CodeNotFound,
 			"The API has no such path. "+root+"/openapi.json lists what it has."))
 }
@@ -120,5 +120,5 @@ func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 		return method == http.MethodOptions
 	}), ", ")
 	w.Header().Set("Allow", list)
-	answer(w, r, newProblem(api.CodeMethodNotAllowed, "This path takes "+list+"."))
+	writeProblem(w, r, newProblem(api.CodeMethodNotAllowed, "This path takes "+list+"."))
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// guarded rejects requests without valid credentials before anything else, so that strangers cannot
-// learn which paths exist.
-func (s *server) guarded(next http.Handler) http.Handler {
+// requireOperator rejects requests without valid credentials before anything else, so that
+// strangers cannot learn which paths exist.
+func (s *server) requireOperator(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := s.SignIn.APICaller(r)
 		if errors.Is(err, signin.ErrUnknown) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			answer(w, r,
+			writeProblem(w, r,
 				newProblem(api.CodeUnauthorized,
 					"Send the admin token, or a key that was neither revoked nor has expired: "+
 						"Authorization: Bearer {token or key}."))
@@ -30,7 +30,7 @@ func (s *server) guarded(next http.Handler) http.Handler {
 		}
 		fields := requestlog.FromContext(r.Context()).Fields
 		fields["caller"], fields["caller_id"] = string(caller.Kind), caller.ID
-		ctx := signin.WithEnd(signin.WithCaller(r.Context(), caller), s.SignIn.ExpiresAt(r))
+		ctx := signin.WithSessionEnd(signin.WithCaller(r.Context(), caller), s.SignIn.ExpiresAt(r))
 		next.ServeHTTP(w, r.WithContext(signin.WithSessionCheck(ctx, s.SignIn.SessionCheck(r))))
 	})
 }

@@ -21,7 +21,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	r := start(t, func(of *config, _ *http.Server) { c = of })
 	key, other := r.key("viewer", ""), r.key("viewer", "")
 	by := operate.Caller{Kind: operate.Key, ID: key.ID, Name: key.Name, Role: operate.Viewer}
-	var open []operate.Watching
+	var open []operate.Subscription
 	for range operate.MaxStreams {
 		watching, err := c.Operate.Watch(t.Context(), by, time.Time{})
 		r.check(err)

@@ -14,17 +14,17 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// observed logs one event per request, and responds if a handler panics.
-func (s *server) observed(next http.Handler) http.Handler {
+// logRequests logs one event per request, and responds if a handler panics.
+func (s *server) logRequests(next http.Handler) http.Handler {
 	noting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requestlog.FromContext(r.Context()).Fields["method"] = knownMethod(r.Method)
+		requestlog.FromContext(r.Context()).Fields["method"] = methodLabel(r.Method)
 		// Responses may contain tokens.
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		next.ServeHTTP(w, r)
 	})
 	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, newProblem(api.CodeInternal, ""))
+		writeProblem(w, r, newProblem(api.CodeInternal, ""))
 	})
 	return requestlog.Handler(s.Log, "API call", noting, failed, s.level)
 }
@@ -58,15 +58,15 @@ func noteProblem(ctx context.Context, p *problem, cause error) {
 	}
 }
 
-// answer responds with a problem where huma is not involved.
-func answer(w http.ResponseWriter, r *http.Request, p *problem) {
+// writeProblem responds with a problem where huma is not involved.
+func writeProblem(w http.ResponseWriter, r *http.Request, p *problem) {
 	noteProblem(r.Context(), p, nil)
 	p.write(w)
 }
 
-// knownMethod returns the method, or "other" for an unknown one: text invented by a client must not
+// methodLabel returns the method, or "other" for an unknown one: text invented by a client must not
 // be logged.
-func knownMethod(method string) string {
+func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
 		http.MethodDelete, http.MethodOptions:

@@ -107,7 +107,7 @@ func (s *server) streamExecutions(
 var errStreamEnded = errors.New("the event stream has ended")
 
 func (s *server) sendEvents(
-	ctx context.Context, to eventWriter, watching operate.Watching, in *watchInput,
+	ctx context.Context, to eventWriter, watching operate.Subscription, in *watchInput,
 ) error {
 	begin := "retry: 1000\n"
 	if in.LastEventID == "" || !watching.Complete {
@@ -129,7 +129,7 @@ func (s *server) sendEvents(
 	keepAlive := time.NewTicker(s.KeepAlive)
 	defer keepAlive.Stop()
 	var over <-chan time.Time
-	if end := signin.End(ctx); !end.IsZero() {
+	if end := signin.SessionEnd(ctx); !end.IsZero() {
 		timer := time.NewTimer(time.Until(end))
 		defer timer.Stop()
 		over = timer.C

@@ -92,12 +92,12 @@ func writeJSON(w io.Writer, v any) error {
 func encode(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case api.Trigger:
-		return spliced(struct {
+		return appendMembers(struct {
 			api.Trigger
 			SamplePayload *struct{} `json:"samplePayload,omitempty"`
 		}{Trigger: v}, rawMember{"samplePayload", v.SamplePayload})
 	case api.ExecutionDetail:
-		return spliced(struct {
+		return appendMembers(struct {
 			api.ExecutionDetail
 			Input  *struct{} `json:"input,omitempty"`
 			Output *struct{} `json:"output,omitempty"`
@@ -107,8 +107,8 @@ func encode(v any) ([]byte, error) {
 	}
 }
 
-// spliced returns the object rest with members appended.
-func spliced(rest any, members ...rawMember) ([]byte, error) {
+// appendMembers returns the object rest with members appended.
+func appendMembers(rest any, members ...rawMember) ([]byte, error) {
 	text, err := encodePlain(rest)
 	if err != nil {
 		return nil, err

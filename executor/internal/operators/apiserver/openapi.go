@@ -129,9 +129,9 @@ func (c call) leastRole() operate.Role {
 // read. Otherwise a caller who may not make the call could get a 422 about its body.
 func forRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
-		if err := signin.Caller(ctx.Context()).Has(least); err != nil {
+		if err := signin.Caller(ctx.Context()).RequireRole(least); err != nil {
 			r, w, _ := humahttprouter.Unwrap(ctx)
-			answer(w, r, problemOf(err))
+			writeProblem(w, r, problemOf(err))
 			return
 		}
 		next(ctx)

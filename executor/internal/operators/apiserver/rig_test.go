@@ -114,7 +114,7 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 		access: access{
 			AdminToken: adminToken,
 			Keys:       r.keyring,
-			Ended:      operate.NewSessions(r.store),
+			Ended:      operate.NewRevokedSessions(r.store),
 		},
 		Config: apiserver.Config{Log: log},
 		wrap:   func(api http.Handler) http.Handler { return api },

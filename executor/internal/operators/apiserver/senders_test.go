@@ -25,7 +25,7 @@ func sealed(t *testing.T) *rig {
 	t.Helper()
 	r := start(t, func(c *config, _ *http.Server) {
 		path := filepath.Join(t.TempDir(), "keys")
-		if err := os.WriteFile(path, []byte(seal.NewLine()), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		keys, err := seal.ReadFile(path)
@@ -64,7 +64,7 @@ func TestSender(t *testing.T) {
 	}
 
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	r.check(r.store.AddSenders(t.Context(), "report", at, []store.SenderSeen{{
+	r.check(r.store.AddSenders(t.Context(), "report", at, []store.SenderObservation{{
 		WorkflowID:    "wf",
 		NodeID:        "node",
 		VerifiedAt:    at,
@@ -121,7 +121,7 @@ func TestSender(t *testing.T) {
 		again.Deliveries != 0 {
 		t.Errorf("of a sender that is new: %+v", again)
 	}
-	r.check(r.store.AddSenders(t.Context(), "another report", at, []store.SenderSeen{{
+	r.check(r.store.AddSenders(t.Context(), "another report", at, []store.SenderObservation{{
 		WorkflowID:    "wf",
 		NodeID:        "node",
 		VerifiedAt:    at,
@@ -182,7 +182,7 @@ func TestSendersWithoutAKey(t *testing.T) {
 func TestACapturedSecretIsShownOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(path, []byte(seal.NewLine()), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	keys, err := seal.ReadFile(path)
@@ -195,14 +195,14 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 	r.put(senderAt, `{"preset":"notion"}`).is(201)
 	capture := func(text string) {
 		t.Helper()
-		box, err := keys.Seal([]byte(text), registry.AboutCaptured("wf", "node"))
+		box, err := keys.Seal([]byte(text), registry.CapturedPurpose("wf", "node"))
 		r.check(err)
 		r.check(r.CaptureSenderSecret(t.Context(), "wf", "node", box))
 	}
 	capture("secret_from-notion")
 	capture("secret_from-somebody-else")
 	view, _ := one.Lookup("wf")
-	if s := view.Workflow.Nodes[0].Sender; s == nil || s.Capturing() {
+	if s := view.Workflow.Nodes[0].Sender; s == nil || s.WaitsForSecret() {
 		t.Error("the ingress has no secret")
 	}
 	viewer := r.key("viewer", "").Secret

@@ -86,12 +86,12 @@ func TestTriggerTellsWhatIngressesWereTold(t *testing.T) {
 	}
 	announce := func(settings *consistency.IngressSettings) {
 		t.Helper()
-		before := len(r.Membership.Ingress())
+		before := len(r.Membership.IngressSettings())
 		a, err := consistency.StartHeartbeat(t.Context(), r.nc, r.Follower, consistency.RoleIngress,
-			settings, consistency.About{}, logtest.Quiet())
+			settings, consistency.ProcessInfo{}, logtest.Quiet())
 		r.check(err)
 		t.Cleanup(a.Stop)
-		eventually(t, func() bool { return len(r.Membership.Ingress()) > before })
+		eventually(t, func() bool { return len(r.Membership.IngressSettings()) > before })
 	}
 	announce(&consistency.IngressSettings{
 		MaxBodyBytes:      200_000,
@@ -270,7 +270,7 @@ func (r *rig) lag(t *testing.T) (leave func()) {
 		}
 	})
 	t.Cleanup(leave)
-	eventually(t, func() bool { return len(r.Membership.Ingress()) > 0 })
+	eventually(t, func() bool { return len(r.Membership.IngressSettings()) > 0 })
 	return leave
 }
 

@@ -145,7 +145,7 @@ type conditional interface {
 	limit(ctx context.Context) (context.Context, error)
 }
 
-func (c *OnlyIf) limit(ctx context.Context) (context.Context, error) {
+func (c *OnlyIf) withCondition(ctx context.Context) (context.Context, error) {
 	version, err := versionOf(c.IfMatch)
 	return operate.IfUpdatedAt(ctx, version), err
 }

@@ -98,7 +98,7 @@ func TestSignInAndOut(t *testing.T) {
 		Log: logtest.Quiet(),
 		SignIn: signin.New(signin.Config{
 			AdminToken: adminToken,
-			Ended:      operate.NewSessions(r.store),
+			Ended:      operate.NewRevokedSessions(r.store),
 		}),
 	}))
 	defer another.Close()

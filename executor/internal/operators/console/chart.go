@@ -90,9 +90,9 @@ func (chart) Middle() int { return chartHeight / 2 }
 // Empty reports whether all counts are 0.
 func (c chart) Empty() bool { return c.Max == 0 }
 
-// draw returns a chart with n bars from first on. counts holds n counts for each part, keyed by the
-// part's name. draw also sets the totals of parts.
-func draw(
+// newChart returns a chart with n bars from first on. counts holds n counts for each part, keyed by
+// the part's name. draw also sets the totals of parts.
+func newChart(
 	first time.Time, step time.Duration, n int, parts []part, counts map[string][]int64,
 ) chart {
 	drawn := chart{Parts: parts, Bars: make([]bar, n), Step: step}
@@ -158,7 +158,7 @@ func (c *Console) activity(
 		{Name: "failed", Class: "failed"},
 		{Name: "rejected", Class: "rejected"},
 	}
-	drawn := activity{chart: draw(counted[0].At, step, steps, parts, map[string][]int64{
+	drawn := activity{chart: newChart(counted[0].At, step, steps, parts, map[string][]int64{
 		"accepted": started, "failed": failed, "rejected": rejected,
 	})}
 	drawn.Failed, drawn.Rejected = parts[1].Total, parts[2].Total

@@ -13,7 +13,7 @@ import (
 type Console struct {
 	Config
 	assets  assets
-	pages   map[reader]func() pages
+	pages   map[viewer]func() pages
 	handler http.Handler
 }
 
@@ -22,9 +22,9 @@ func New(config Config) *Console {
 	c := &Console{Config: config, assets: loadAssets()}
 	c.pages = parseForAll(c.assets.path)
 	otherSite := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, http.StatusForbidden, "Refused", "The request came from another site.")
+		c.renderError(w, r, http.StatusForbidden, "Refused", "The request came from another site.")
 	})
-	c.handler = c.observed(secured(c.SignIn.SameOrigin(c.routes(), otherSite)))
+	c.handler = c.logRequests(withSecurityHeaders(c.SignIn.SameOrigin(c.routes(), otherSite)))
 	return c
 }
 
@@ -41,25 +41,25 @@ func (c *Console) routes() http.Handler {
 	mux.HandleFunc("GET /sign-in/provider", c.toProvider)
 	mux.HandleFunc("GET "+signin.CallbackPath, c.fromProvider)
 	for pattern, handle := range map[string]http.HandlerFunc{
-		"GET /{$}": show(c, "overview", page{Title: "Overview", Section: "overview"},
+		"GET /{$}": pageHandler(c, "overview", page{Title: "Overview", Section: "overview"},
 			c.overview),
-		"GET /workflows": show(c, "workflows", page{Title: "Workflows", Section: "workflows"},
-			c.workflowList),
-		"GET /new-workflow": show(c, "new-workflow",
+		"GET /workflows": pageHandler(c, "workflows",
+			page{Title: "Workflows", Section: "workflows"}, c.workflowList),
+		"GET /new-workflow": pageHandler(c, "new-workflow",
 			page{Title: "New workflow", Section: "workflows"}, c.newWorkflow),
 		"GET /workflows/{id}":  c.showWorkflow,
 		"GET /executions":      c.listExecutions,
 		"GET /executions/{id}": c.showExecution,
-		"GET /dead-letters": show(c, "dead-letters",
+		"GET /dead-letters": pageHandler(c, "dead-letters",
 			page{Title: "Dead letters", Section: "dead-letters"}, c.deadLetterList),
-		"GET /queues": show(c, "queues", page{Title: "Queues", Section: "queues"},
+		"GET /queues": pageHandler(c, "queues", page{Title: "Queues", Section: "queues"},
 			c.queueList),
-		"GET /refusals": show(c, "refusals", page{Title: "Refusals", Section: "refusals"},
+		"GET /refusals": pageHandler(c, "refusals", page{Title: "Refusals", Section: "refusals"},
 			c.allRefusals),
-		"GET /accounts": show(c, "accounts", page{Title: "Accounts", Section: "accounts"},
+		"GET /accounts": pageHandler(c, "accounts", page{Title: "Accounts", Section: "accounts"},
 			c.accountList),
-		"GET /keys": show(c, "keys", page{Title: "Keys", Section: "keys"}, c.keyList),
-		"GET /audit": show(c, "audit", page{Title: "Audit", Section: "audit"},
+		"GET /keys": pageHandler(c, "keys", page{Title: "Keys", Section: "keys"}, c.keyList),
+		"GET /audit": pageHandler(c, "audit", page{Title: "Audit", Section: "audit"},
 			c.auditList),
 
 		"POST /fragments/filter":     c.tryFilter,
@@ -78,20 +78,20 @@ func (c *Console) routes() http.Handler {
 				return c.refusals(r.Context(), r.URL.Query().Get("workflow"))
 			}),
 		"GET /fragments/workflow": c.workflowFragment,
-		"/":                       c.unknown,
+		"/":                       c.showNotFound,
 	} {
-		mux.HandleFunc(pattern, c.signedIn(handle))
+		mux.HandleFunc(pattern, c.requireSession(handle))
 	}
 	return mux
 }
 
-func (c *Console) unknown(w http.ResponseWriter, r *http.Request) {
+func (c *Console) showNotFound(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		c.fail(w, r, http.StatusMethodNotAllowed, "Method not allowed",
+		c.renderError(w, r, http.StatusMethodNotAllowed, "Method not allowed",
 			"Pages are read-only. Send changes to the operators' API, below /api/v1.")
 		return
 	}
-	c.fail(w, r, http.StatusNotFound, "There is no such page",
+	c.renderError(w, r, http.StatusNotFound, "There is no such page",
 		"The address may be mistyped, or the page's subject was deleted.")
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/requestlog"
 )
 
-// observed logs one event per request, and responds with an error page after a panic.
-func (c *Console) observed(next http.Handler) http.Handler {
+// logRequests logs one event per request, and responds with an error page after a panic.
+func (c *Console) logRequests(next http.Handler) http.Handler {
 	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, http.StatusInternalServerError, "", "")
+		c.renderError(w, r, http.StatusInternalServerError, "", "")
 	})
 	return requestlog.Handler(c.Log, "console", next, failed, level)
 }

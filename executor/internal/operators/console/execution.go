@@ -93,11 +93,11 @@ func (c *Console) execution(
 	p, err := c.executionPage(r.Context(), id)
 	switch {
 	case isNotFound(err):
-		c.fail(w, r, http.StatusNotFound, "There is no such execution",
+		c.renderError(w, r, http.StatusNotFound, "There is no such execution",
 			"A new execution is recorded within a moment: reload this page. "+
 				"Old records are deleted.")
 	case err != nil:
-		c.failed(w, r, err)
+		c.renderCallError(w, r, err)
 	}
 	return p, err == nil
 }

@@ -118,12 +118,12 @@ func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		c.failed(w, r, err)
+		c.renderCallError(w, r, err)
 		return
 	}
 	node, err := c.Operate.Trigger(r.Context(), caller, workflowID, nodeID)
 	if err != nil {
-		c.failed(w, r, err)
+		c.renderCallError(w, r, err)
 		return
 	}
 	c.write(w, r, http.StatusOK, "fragment", "filter-trial", filterTrial{

@@ -6,8 +6,9 @@ import "net/http"
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src " +
 	"'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// secured sets the headers of every response, including errors. Assets override Cache-Control.
-func secured(next http.Handler) http.Handler {
+// withSecurityHeaders sets the headers of every response, including errors. Assets override
+// Cache-Control.
+func withSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Content-Security-Policy", contentSecurityPolicy)

@@ -15,7 +15,7 @@ type overview struct {
 	Accounts, Workflows bool   // there is at least one
 	Loopback            string // public URL, if only this machine can reach it
 	Numbers             numbers
-	Newest              panel
+	Newest              executionList
 }
 
 // numbers is the part of the home page that is refreshed while the page is open.
@@ -36,8 +36,8 @@ const overviewRows = 10
 
 func (c *Console) overview(r *http.Request) (o overview, err error) {
 	ctx := r.Context()
-	o.Newest = panel{Path: "/executions", First: true, Limit: overviewRows}
-	if o.Accounts, o.Workflows, err = c.anything(ctx); err != nil {
+	o.Newest = executionList{Path: "/executions", First: true, Limit: overviewRows}
+	if o.Accounts, o.Workflows, err = c.hasAccountsAndWorkflows(ctx); err != nil {
 		return o, err
 	}
 	if err := c.fill(ctx, &o.Newest, ""); err != nil {
@@ -47,7 +47,7 @@ func (c *Console) overview(r *http.Request) (o overview, err error) {
 	if err != nil {
 		return o, err
 	}
-	o.Loopback = operate.Loopback(now.PublicURL)
+	o.Loopback = operate.LoopbackBase(now.PublicURL)
 	o.Numbers, err = c.numbersOf(ctx, now)
 	return o, err
 }
@@ -60,7 +60,10 @@ func (c *Console) numbers(r *http.Request) (numbers, error) {
 	return c.numbersOf(r.Context(), now)
 }
 
-func (c *Console) numbersOf(ctx context.Context, now operate.Installation) (n numbers, err error) {
+func (c *Console) numbersOf(
+	ctx context.Context,
+	now operate.InstallationStatus,
+) (n numbers, err error) {
 	n.Ingresses, n.Unrecorded = now.Ingresses, now.Unrecorded
 	if signin.Caller(ctx).AccountID == "" { // requests are counted only for all accounts together
 		if n.Requests, err = c.requests(ctx, time.Now()); err != nil {

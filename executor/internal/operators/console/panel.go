@@ -21,8 +21,8 @@ import (
 
 const panelRows = 25
 
-// panel is a list of executions with its filters.
-type panel struct {
+// executionList is a list of executions with its filters.
+type executionList struct {
 	Path       string // path of the page that shows the panel
 	WorkflowID string // workflow whose executions are listed; "" means all workflows
 	NodeID     string // node that the page shows, to be preserved in links
@@ -108,9 +108,14 @@ func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
 }
 
 // panel returns the panel for a request, with the filters and position in the request's query.
-func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error) {
+func (c *Console) panel(r *http.Request, path, workflowID string) (executionList, error) {
 	query := r.URL.Query()
-	p := panel{Path: path, WorkflowID: workflowID, NodeID: query.Get("node"), Limit: panelRows}
+	p := executionList{
+		Path:       path,
+		WorkflowID: workflowID,
+		NodeID:     query.Get("node"),
+		Limit:      panelRows,
+	}
 	p.Filter, p.Ignored = panelFilterOf(query)
 	err := c.fill(r.Context(), &p, query.Get("after"))
 	if err == nil && workflowID == "" {
@@ -120,7 +125,7 @@ func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error)
 }
 
 // fill fetches the rows after a cursor. "" means the newest rows.
-func (c *Console) fill(ctx context.Context, p *panel, after string) error {
+func (c *Console) fill(ctx context.Context, p *executionList, after string) error {
 	filter := operate.ExecutionFilter{
 		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
 		Status: execution.Status(p.Filter.Status), Source: execution.Source(p.Filter.Source),
@@ -155,7 +160,7 @@ func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 }
 
 // query returns the panel's query with a cursor. "" means the newest rows.
-func (p panel) query(after string) url.Values {
+func (p executionList) query(after string) url.Values {
 	return queryOf(map[string]string{
 		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source,
 		"within":   p.Filter.Within,
@@ -165,13 +170,15 @@ func (p panel) query(after string) url.Values {
 }
 
 // Newest returns the query of the newest rows.
-func (p panel) Newest() template.URL { return queryText(p.query("")) }
+func (p executionList) Newest() template.URL { return queryText(p.query("")) }
 
 // Cleared returns the query without filters.
-func (p panel) Cleared() template.URL { return queryText(panel{NodeID: p.NodeID}.query("")) }
+func (p executionList) Cleared() template.URL {
+	return queryText(executionList{NodeID: p.NodeID}.query(""))
+}
 
 // Fragment returns the URL of just the rows, for live.js.
-func (p panel) Fragment() string {
+func (p executionList) Fragment() string {
 	query := p.query("")
 	query.Set("limit", strconv.Itoa(p.Limit))
 	if p.WorkflowID != "" {
@@ -181,7 +188,7 @@ func (p panel) Fragment() string {
 }
 
 // Events returns the URL of the event stream for the executions in the panel.
-func (p panel) Events() string {
+func (p executionList) Events() string {
 	query := queryOf(map[string]string{
 		"workflowId": cmp.Or(p.WorkflowID, p.Filter.Workflow), "accountId": p.Filter.Account,
 	})
@@ -194,7 +201,7 @@ func (p panel) Events() string {
 // ReplayAll returns the API request of a button that replays all rejected executions that match the
 // filters. It returns nil if the API call does not support the filters, or there is nothing to
 // replay.
-func (p panel) ReplayAll() *api.ReplayRejected {
+func (p executionList) ReplayAll() *api.ReplayRejected {
 	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" ||
 		p.Filter.Source == string(execution.Rerun) || len(p.Rows) == 0 {
 		return nil
@@ -244,16 +251,16 @@ func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
 	if c.goToExecution(w, r) {
 		return
 	}
-	show(c, "executions", page{Title: "Executions", Section: "executions"},
-		func(r *http.Request) (panel, error) {
+	pageHandler(c, "executions", page{Title: "Executions", Section: "executions"},
+		func(r *http.Request) (executionList, error) {
 			return c.panel(r, "/executions", "")
 		})(w, r)
 }
 
 // newestRows returns the newest rows of a panel, and the link to the rows after them, for live.js.
-func (c *Console) newestRows(r *http.Request) (panel, error) {
+func (c *Console) newestRows(r *http.Request) (executionList, error) {
 	query := r.URL.Query()
-	p := panel{
+	p := executionList{
 		Path: "/executions", WorkflowID: query.Get("workflow"), NodeID: query.Get("node"),
 		First: true,
 	}

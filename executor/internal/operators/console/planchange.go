@@ -22,10 +22,10 @@ func (c *Console) planChangeFragment(w http.ResponseWriter, r *http.Request) {
 		query.Get("account"), query.Get("plan"))
 	switch {
 	case isNotFound(err):
-		c.fail(w, r, http.StatusNotFound, "There is no such account or plan",
+		c.renderError(w, r, http.StatusNotFound, "There is no such account or plan",
 			"It may have been changed. Load the page again.")
 	case err != nil:
-		c.failed(w, r, err)
+		c.renderCallError(w, r, err)
 	case change.Stop.Total == 0 && change.Slower == 0:
 		w.WriteHeader(http.StatusNoContent)
 	default:

@@ -24,26 +24,26 @@ var templateFiles embed.FS
 // pages holds the templates by name. Each includes the layout and the shared parts.
 type pages map[string]*template.Template
 
-// reader describes the caller as far as templates depend on it: by role, and by whether all
+// viewer describes the caller as far as templates depend on it: by role, and by whether all
 // accounts are visible.
-type reader struct {
+type viewer struct {
 	role operate.Role // "" means that the visitor has not signed in
 	wide bool
 }
 
-func readerOf(caller operate.Caller) reader {
-	return reader{caller.Role, caller.Role != "" && caller.AccountID == ""}
+func viewerOf(caller operate.Caller) viewer {
+	return viewer{caller.Role, caller.Role != "" && caller.AccountID == ""}
 }
 
 // parseForAll returns the pages for each possible reader. They are parsed for the first such
 // reader; those for visitors who have not signed in are parsed immediately, so that an error in a
 // template is noticed at the start.
-func parseForAll(assetsPath string) map[reader]func() pages {
-	strangers := parsePages(assetsPath, reader{})
-	all := map[reader]func() pages{{}: func() pages { return strangers }}
+func parseForAll(assetsPath string) map[viewer]func() pages {
+	strangers := parsePages(assetsPath, viewer{})
+	all := map[viewer]func() pages{{}: func() pages { return strangers }}
 	for _, role := range []operate.Role{operate.Viewer, operate.Editor, operate.Admin} {
 		for _, wide := range []bool{false, true} {
-			viewer := reader{role, wide}
+			viewer := viewer{role, wide}
 			all[viewer] = sync.OnceValue(func() pages { return parsePages(assetsPath, viewer) })
 		}
 	}
@@ -60,7 +60,7 @@ type page struct {
 	Body     any
 }
 
-func parsePages(assetsPath string, viewer reader) pages {
+func parsePages(assetsPath string, viewer viewer) pages {
 	functions := template.FuncMap{
 		"asset": func(name string) string { return assetsPath + "/" + name },
 		"may":   func(role string) bool { return viewer.role.Includes(operate.Role(role)) },
@@ -96,14 +96,14 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	c.write(w, r, status, name, "layout", p)
 }
 
-// show returns the handler of a page. data returns the page's data.
-func show[T any](
+// pageHandler returns the handler of a page. data returns the page's data.
+func pageHandler[T any](
 	c *Console, name string, p page, data func(*http.Request) (T, error),
 ) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := data(r)
 		if err != nil {
-			c.failed(w, r, err)
+			c.renderCallError(w, r, err)
 			return
 		}
 		shown := p
@@ -119,7 +119,7 @@ func fragment[T any](
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := data(r)
 		if err != nil {
-			c.failed(w, r, err)
+			c.renderCallError(w, r, err)
 			return
 		}
 		c.write(w, r, http.StatusOK, name, part, body)
@@ -143,11 +143,11 @@ func (c *Console) write(
 	w http.ResponseWriter, r *http.Request, status int, name, part string, data any,
 ) {
 	var text bytes.Buffer
-	if err := c.pages[readerOf(callerOf(c, r))]()[name].ExecuteTemplate(&text, part,
+	if err := c.pages[viewerOf(callerOf(c, r))]()[name].ExecuteTemplate(&text, part,
 		data); err != nil {
 		note(r, name, err)
 		if name != "problem" {
-			c.fail(w, r, http.StatusInternalServerError, "", "")
+			c.renderError(w, r, http.StatusInternalServerError, "", "")
 		}
 		return
 	}
@@ -168,8 +168,13 @@ type problem struct {
 	Title, Detail string
 }
 
-// fail responds with an error page. An empty title means an internal error.
-func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title, detail string) {
+// renderError responds with an error page. An empty title means an internal error.
+func (c *Console) renderError(
+	w http.ResponseWriter,
+	r *http.Request,
+	status int,
+	title, detail string,
+) {
 	if title == "" {
 		title, detail = "Internal error",
 			"The page could not be rendered. The executor's log says why."
@@ -177,25 +182,25 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title
 	c.render(w, r, status, "problem", page{Title: title, Body: problem{status, title, detail}})
 }
 
-// failed responds with the error page for an error of a call.
-func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
+// renderCallError responds with the error page for an error of a call.
+func (c *Console) renderCallError(w http.ResponseWriter, r *http.Request, err error) {
 	refused, ok := errors.AsType[*operate.Error](err)
 	switch {
 	case isNotFound(err):
-		c.fail(w, r, http.StatusNotFound, "Not found", refused.Detail)
+		c.renderError(w, r, http.StatusNotFound, "Not found", refused.Detail)
 	case errors.Is(err, context.DeadlineExceeded):
 		note(r, "", err)
-		c.fail(w, r, http.StatusServiceUnavailable, "Timeout",
+		c.renderError(w, r, http.StatusServiceUnavailable, "Timeout",
 			"The database or NATS did not answer in time. Try again in a moment.")
 	case ok && refused.Code == api.CodeForbidden:
-		c.fail(w, r, http.StatusForbidden, "Forbidden", refused.Detail)
+		c.renderError(w, r, http.StatusForbidden, "Forbidden", refused.Detail)
 	case ok && refused.Code == api.CodeUnavailable:
 		note(r, "", err)
-		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable",
+		c.renderError(w, r, http.StatusServiceUnavailable, "Unavailable",
 			"NATS or the database cannot be reached now. Try again in a moment.")
 	default:
 		note(r, "", err)
-		c.fail(w, r, http.StatusInternalServerError, "", "")
+		c.renderError(w, r, http.StatusInternalServerError, "", "")
 	}
 }
 

@@ -65,8 +65,8 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 		{Name: operate.Refused, Class: "rejected"},
 	}
 	got := requests{
-		Outcomes: draw(first, time.Minute, requestMinutes, kinds, outcomes),
-		Causes:   draw(first, time.Minute, requestMinutes, causeParts(causes), causes),
+		Outcomes: newChart(first, time.Minute, requestMinutes, kinds, outcomes),
+		Causes:   newChart(first, time.Minute, requestMinutes, causeParts(causes), causes),
 	}
 	got.Accepted, got.Deduplicated, got.Refused = kinds[0].Total, kinds[1].Total, kinds[2].Total
 	return got, nil

@@ -83,7 +83,7 @@ func start(t *testing.T) *rig {
 	signIn := signin.New(signin.Config{
 		AdminToken:   adminToken,
 		Keys:         keyring,
-		Ended:        operate.NewSessions(records),
+		Ended:        operate.NewRevokedSessions(records),
 		OneTimeNonce: nonce,
 	})
 	api := apiserver.New(apiserver.Config{

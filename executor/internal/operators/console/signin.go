@@ -37,7 +37,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 	next := localPath(r.URL.Query().Get("next"))
 	nonce := r.URL.Query().Get("once")
 	if nonce != "" && c.SignIn.SignInByLink(w, r, nonce) {
-		c.goOn(w, r, next)
+		c.redirectByPage(w, r, next)
 		return
 	}
 	_, err := c.SignIn.PageCaller(r)
@@ -66,7 +66,7 @@ func (c *Console) doSignIn(w http.ResponseWriter, r *http.Request) {
 		c.askToSignIn(w, r, http.StatusForbidden, next,
 			"That is neither the admin token of this executor nor a key that works.")
 	case err != nil:
-		c.failed(w, r, err)
+		c.renderCallError(w, r, err)
 	default:
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	}
@@ -75,7 +75,7 @@ func (c *Console) doSignIn(w http.ResponseWriter, r *http.Request) {
 // toProvider redirects the browser to the identity provider.
 func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 	if !c.SignIn.HasOIDC() {
-		c.unknown(w, r)
+		c.showNotFound(w, r)
 		return
 	}
 	next := localPath(r.URL.Query().Get("next"))
@@ -94,7 +94,7 @@ func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 // fromProvider handles the browser's return from the identity provider.
 func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 	if !c.SignIn.HasOIDC() {
-		c.unknown(w, r)
+		c.showNotFound(w, r)
 		return
 	}
 	next, err := c.SignIn.FinishOIDC(w, r)
@@ -109,14 +109,14 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 			"The identity provider does not answer now. Begin again in a moment, or sign in with "+
 				"the admin token or a key.")
 	default:
-		c.goOn(w, r, localPath(next))
+		c.redirectByPage(w, r, localPath(next))
 	}
 }
 
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	if err := c.SignIn.SignOut(w, r); err != nil {
 		note(r, "", err)
-		c.fail(w, r, http.StatusServiceUnavailable, "You are still signed in",
+		c.renderError(w, r, http.StatusServiceUnavailable, "You are still signed in",
 			"The database cannot be reached now, in which the end of the session is noted. Try "+
 				"again in a moment.")
 		return
@@ -124,31 +124,31 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 }
 
-// goOn sends the browser to a path with a page instead of an HTTP redirect. Browsers send a
-// SameSite=Strict cookie only with requests initiated by a page of this site, and attribute a
+// redirectByPage sends the browser to a path with a page instead of an HTTP redirect. Browsers send
+// a SameSite=Strict cookie only with requests initiated by a page of this site, and attribute a
 // redirect to the site whose link was followed.
-func (c *Console) goOn(w http.ResponseWriter, r *http.Request, to string) {
+func (c *Console) redirectByPage(w http.ResponseWriter, r *http.Request, to string) {
 	c.render(w, r, http.StatusOK, "go-on", page{Title: "One moment", Refresh: to, Body: to})
 }
 
-// signedIn requires a session. If the browser followed a link on another site, it did not send the
-// session cookie. It is then sent to the same URL again, from a page of this site.
-func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
+// requireSession requires a session. If the browser followed a link on another site, it did not
+// send the session cookie. It is then sent to the same URL again, from a page of this site.
+func (c *Console) requireSession(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := c.SignIn.PageCaller(r)
 		switch {
 		case err == nil:
 			next(w, r.WithContext(signin.WithCaller(r.Context(), caller)))
 		case !errors.Is(err, signin.ErrUnknown):
-			c.failed(w, r, err)
+			c.renderCallError(w, r, err)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			c.fail(w, r, http.StatusUnauthorized, "You are not signed in",
+			c.renderError(w, r, http.StatusUnauthorized, "You are not signed in",
 				"The session has expired. Sign in, then repeat the change.")
 		case strings.HasPrefix(r.URL.Path, "/fragments/"):
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.Header.Get("Sec-Fetch-Site") == "cross-site" &&
 			r.Header.Get("Sec-Fetch-Mode") == "navigate":
-			c.goOn(w, r, localPath(r.URL.RequestURI()))
+			c.redirectByPage(w, r, localPath(r.URL.RequestURI()))
 		default:
 			to := "/sign-in"
 			if next := localPath(r.URL.RequestURI()); next != "/" {

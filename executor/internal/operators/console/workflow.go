@@ -27,7 +27,7 @@ type workflowPage struct {
 	Nodes           []choice
 	Trigger         trigger
 	Refusals        refusals
-	Executions      panel
+	Executions      executionList
 }
 
 // Fragment returns the URL of the parts that change while the page is open, for fragments.js.
@@ -88,7 +88,7 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 		p.Trigger.Recognized, err = c.Operate.LastRecognized(ctx, signin.Caller(ctx), p.ID,
 			p.Trigger.NodeID)
 		if err != nil {
-			c.failed(w, r, err)
+			c.renderCallError(w, r, err)
 			return
 		}
 	}
@@ -96,7 +96,7 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 		p.Refusals, err = c.refusals(r.Context(), p.ID)
 	}
 	if err != nil {
-		c.failed(w, r, err)
+		c.renderCallError(w, r, err)
 		return
 	}
 	c.render(w, r, http.StatusOK, "workflow", page{Title: p.Name, Section: "workflows", Body: p})
@@ -118,10 +118,10 @@ func (c *Console) workflow(
 	workflow, err := c.Operate.Workflow(r.Context(), signin.Caller(r.Context()), id)
 	if err != nil {
 		if isNotFound(err) {
-			c.fail(w, r, http.StatusNotFound, "There is no such workflow",
+			c.renderError(w, r, http.StatusNotFound, "There is no such workflow",
 				"It may have been deleted. The records of its executions are kept for a while.")
 		} else {
-			c.failed(w, r, err)
+			c.renderCallError(w, r, err)
 		}
 		return p, false
 	}
@@ -129,7 +129,7 @@ func (c *Console) workflow(
 		return p, false
 	}
 	if p, err = c.workflowPage(r.Context(), workflow, r.URL.Query().Get("node")); err != nil {
-		c.failed(w, r, err)
+		c.renderCallError(w, r, err)
 		return p, false
 	}
 	return p, true
@@ -178,7 +178,7 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 	t := trigger{
 		WorkflowID: workflowID, NodeID: nodeID, Name: nameOr(got.Name, nodeID),
 		URL:      strings.TrimSuffix(got.URL, got.Token),
-		Loopback: operate.Loopback(got.URL), Tokens: got.Tokens,
+		Loopback: operate.LoopbackBase(got.URL), Tokens: got.Tokens,
 		DeliveryIDs: deliveryIDs(got.DeliveryIDSources), MaxBodyBytes: got.MaxBodyBytes,
 		Rate: rateText(got.RateLimit),
 	}

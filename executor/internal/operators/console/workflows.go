@@ -38,7 +38,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 		Text:      strings.TrimSpace(r.URL.Query().Get("q")),
 	}
 	list.Search = filter.Text
-	if list.AnyOwners, list.AnyAtAll, err = c.anything(ctx); err != nil {
+	if list.AnyOwners, list.AnyAtAll, err = c.hasAccountsAndWorkflows(ctx); err != nil {
 		return list, err
 	}
 	if filter.AccountID != "" {
@@ -75,8 +75,10 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	return list, nil
 }
 
-// anything reports whether there are any accounts and any workflows.
-func (c *Console) anything(ctx context.Context) (accounts, workflows bool, err error) {
+// hasAccountsAndWorkflows reports whether there are any accounts and any workflows.
+func (c *Console) hasAccountsAndWorkflows(
+	ctx context.Context,
+) (accounts, workflows bool, err error) {
 	someAccounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "", operate.Page{Limit: 1})
 	if err != nil {
 		return false, false, err

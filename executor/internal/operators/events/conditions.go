@@ -36,8 +36,8 @@ const (
 	bad
 )
 
-// finding is the observed state of one subject.
-type finding struct {
+// subjectState is the observed state of one subject.
+type subjectState struct {
 	state      state
 	workflowID string
 	queue      string
@@ -47,7 +47,7 @@ type finding struct {
 
 // findings holds the states observed for an account, by kind and subject. Kinds that were not
 // examined are missing.
-type findings map[string]map[string]finding
+type findings map[string]map[string]subjectState
 
 // updateConditions compares the current states with the stored conditions, and stores the
 // differences along with the causes of events that report them.
@@ -82,16 +82,19 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	return e.config.Store.ChangeEventConditions(ctx, changes)
 }
 
-// seen holds the observations that are shared by all accounts.
-type seen struct {
+// observations holds the observations that are shared by all accounts.
+type observations struct {
 	queues  []queues.Queue
-	senders map[string]store.SenderSeen // the senders with refused requests, by subject
+	senders map[string]store.SenderObservation // the senders with refused requests, by subject
 	// By queue with its own stream; "" is the shared stream.
-	storage map[string]finding
+	storage map[string]subjectState
 }
 
 // observe makes the observations that are shared by all accounts.
-func (e *Events) observe(ctx context.Context, accounts []*registry.Account) (s seen, err error) {
+func (e *Events) observe(
+	ctx context.Context,
+	accounts []*registry.Account,
+) (s observations, err error) {
 	wanted := func(kind string) bool {
 		for _, a := range accounts {
 			if wants(a.Events, kind) {
@@ -110,13 +113,13 @@ func (e *Events) observe(ctx context.Context, accounts []*registry.Account) (s s
 		if err != nil {
 			return s, err
 		}
-		s.senders = map[string]store.SenderSeen{}
+		s.senders = map[string]store.SenderObservation{}
 		for _, observed := range all {
 			s.senders[subjectOf(observed.WorkflowID, observed.NodeID)] = observed
 		}
 	}
 	if wanted(registry.StorageLow) {
-		s.storage, err = e.storage(ctx)
+		s.storage, err = e.storageStates(ctx)
 	}
 	return s, err
 }
@@ -131,7 +134,11 @@ func subjectOf(workflowID, nodeID string) string { return workflowID + "/" + nod
 // currentStates returns the states of all subjects that an account has selected events for. It
 // skips the workflow that the events start.
 func (e *Events) currentStates(
-	ctx context.Context, now time.Time, a *registry.Account, seen seen, open []store.Condition,
+	ctx context.Context,
+	now time.Time,
+	a *registry.Account,
+	seen observations,
+	open []store.Condition,
 ) (findings, error) {
 	found := findings{}
 	var workflows []*registry.Workflow
@@ -144,7 +151,7 @@ func (e *Events) currentStates(
 		found[registry.QueueUnattended] = unattendedQueues(now, workflows, seen.queues)
 	}
 	if wants(a.Events, registry.SenderRefused) {
-		found[registry.SenderRefused] = refused(now, a.Events, workflows, seen.senders)
+		found[registry.SenderRefused] = senderStates(now, a.Events, workflows, seen.senders)
 	}
 	if wants(a.Events, registry.StorageLow) {
 		found[registry.StorageLow] = storageOf(workflows, seen.storage)
@@ -162,17 +169,17 @@ func (e *Events) currentStates(
 // unattendedQueues returns the states of the queues that the workflows use.
 func unattendedQueues(
 	now time.Time, workflows []*registry.Workflow, all []queues.Queue,
-) map[string]finding {
+) map[string]subjectState {
 	named := map[string]bool{}
 	for _, w := range workflows {
 		named[w.Queue] = true
 	}
-	found := map[string]finding{}
+	found := map[string]subjectState{}
 	for _, q := range all {
 		if !named[q.Name] {
 			continue
 		}
-		f := finding{
+		f := subjectState{
 			queue:  q.Name,
 			begins: fmt.Sprintf("No runner takes the executions that wait in queue %s.", q.Name),
 			ends:   fmt.Sprintf("Queue %s is attended again.", q.Name),
@@ -191,13 +198,13 @@ func unattendedQueues(
 	return found
 }
 
-// refused returns the states of the workflows' senders. A sender is bad after a refusal, until a
-// later request has been verified and no request has been refused for a while.
-func refused(
+// senderStates returns the states of the workflows' senders. A sender is bad after a refusal, until
+// a later request has been verified and no request has been refused for a while.
+func senderStates(
 	now time.Time, setting *registry.OperatorEvents, workflows []*registry.Workflow,
-	all map[string]store.SenderSeen,
-) map[string]finding {
-	found := map[string]finding{}
+	all map[string]store.SenderObservation,
+) map[string]subjectState {
+	found := map[string]subjectState{}
 	for _, w := range workflows {
 		for _, node := range w.Triggers {
 			subject := subjectOf(w.ID, node.NodeID)
@@ -205,7 +212,7 @@ func refused(
 			if node.Sender == nil || !ok {
 				continue
 			}
-			f := finding{
+			f := subjectState{
 				workflowID: w.ID,
 				begins: fmt.Sprintf("Requests to node %s of workflow %s are refused, the "+
 					"last one at %s: %s.", node.NodeID, w.ID, formatTime(s.RefusedAt),
@@ -230,8 +237,11 @@ func refused(
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // storageOf returns the states of the storage that the workflows' executions use.
-func storageOf(workflows []*registry.Workflow, all map[string]finding) map[string]finding {
-	found := map[string]finding{"": all[""]}
+func storageOf(
+	workflows []*registry.Workflow,
+	all map[string]subjectState,
+) map[string]subjectState {
+	found := map[string]subjectState{"": all[""]}
 	for _, w := range workflows {
 		if f, ok := all[w.Queue]; ok {
 			found[w.Queue] = f
@@ -240,9 +250,9 @@ func storageOf(workflows []*registry.Workflow, all map[string]finding) map[strin
 	return found
 }
 
-// storage returns how full the storage of NATS is: the shared stream, the NATS account that holds
-// it, and the queues' own streams.
-func (e *Events) storage(ctx context.Context) (map[string]finding, error) {
+// storageStates returns how full the storage of NATS is: the shared stream, the NATS account that
+// holds it, and the queues' own streams.
+func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, error) {
 	names, _, err := stream.Streams(ctx, e.config.JetStream)
 	if err != nil {
 		return nil, err
@@ -251,7 +261,7 @@ func (e *Events) storage(ctx context.Context) (map[string]finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the account of NATS: %w", err)
 	}
-	all := map[string]finding{}
+	all := map[string]subjectState{}
 	for _, name := range append(names, stream.Name) {
 		queue, own := stream.QueueOfStream(name)
 		executions, err := e.config.JetStream.Stream(ctx, name)
@@ -300,8 +310,8 @@ func usedShare(bytes uint64, limit int64) float64 {
 
 // storageState returns the state of a storage. part is the used fraction, from 0 to 1; consequence
 // describes what happens when the storage is full.
-func storageState(part float64, place, consequence string) finding {
-	f := finding{
+func storageState(part float64, place, consequence string) subjectState {
+	f := subjectState{
 		begins: fmt.Sprintf("%s is %.0f %% full. %s", place, 100*part, consequence),
 		ends:   fmt.Sprintf("%s has room again: it is %.0f %% full.", place, 100*part),
 	}
@@ -319,8 +329,8 @@ func storageState(part float64, place, consequence string) finding {
 func changesOf(
 	now time.Time, a *registry.Account, found findings, open []store.Condition,
 ) (changes []store.ConditionChange) {
-	now = store.Time(now)
-	cause := func(kind, subject, text string, f finding) *store.EventCause {
+	now = store.StoredTime(now)
+	cause := func(kind, subject, text string, f subjectState) *store.EventCause {
 		if !a.Events.Wants(kind) {
 			return nil
 		}

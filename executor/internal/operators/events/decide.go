@@ -36,8 +36,8 @@ type Input struct {
 	Text        string    `json:"text"`
 }
 
-// decideAll replaces causes with events, until all remaining causes must wait.
-func (e *Events) decideAll(ctx context.Context) error {
+// makeEvents replaces causes with events, until all remaining causes must wait.
+func (e *Events) makeEvents(ctx context.Context) error {
 	for {
 		if waiting, err := e.config.Store.HasEventCauses(ctx); err != nil || !waiting {
 			return err

@@ -121,8 +121,8 @@ func shortened(text string) string {
 // Run decides and publishes events until the context is done.
 func (e *Events) Run(ctx context.Context) {
 	e.every(ctx, turnEvery, func(ctx context.Context) {
-		e.note("decided", e.decideAll(ctx))
-		e.note("published", e.publish(ctx))
+		e.logFailure("decided", e.makeEvents(ctx))
+		e.logFailure("published", e.publish(ctx))
 	})
 }
 
@@ -162,8 +162,8 @@ func (e *Events) every(ctx context.Context, interval time.Duration, do func(cont
 	})
 }
 
-// note logs a failure, at most once per sayEvery.
-func (e *Events) note(what string, err error) {
+// logFailure logs a failure, at most once per sayEvery.
+func (e *Events) logFailure(what string, err error) {
 	if err == nil || time.Since(e.failing[what]) < sayEvery {
 		return
 	}

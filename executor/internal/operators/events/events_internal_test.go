@@ -66,7 +66,7 @@ func start(t *testing.T, setting registry.OperatorEvents) *rig {
 		Caller:        "here",
 		Log:           logtest.Quiet(),
 		Trusted:       func() bool { return true },
-		Current:       r.Current,
+		Current:       r.EnsureCurrent,
 		AwaitRecorded: func(context.Context) {},
 		DedupWindow:   stream.DefaultSettings.DedupWindow,
 	})
@@ -118,7 +118,7 @@ func (r *rig) failures(workflowID string, from, to int) {
 // turn does one round of Run.
 func (r *rig) turn() {
 	r.t.Helper()
-	r.check(r.decideAll(r.t.Context()))
+	r.check(r.makeEvents(r.t.Context()))
 	r.check(r.publish(r.t.Context()))
 }
 
@@ -173,7 +173,7 @@ func TestAFailureStartsOneExecution(t *testing.T) {
 	if s.WorkflowID != "alerts" || s.NodeID != "node" || s.AccountID != "on-pro" ||
 		s.Queue != "default" || s.Source != execution.Event ||
 		s.DeliveryID != "execution.failed:"+id(0) ||
-		s.ID != execution.IDForDelivery("alerts", "node", execution.EventDelivery(s.DeliveryID)) {
+		s.ID != execution.IDForDelivery("alerts", "node", execution.MarkEventID(s.DeliveryID)) {
 		t.Errorf("%+v", s)
 	}
 	if i.Kind != registry.ExecutionFailed || i.AccountID != "on-pro" || i.WorkflowID != "orders" ||
@@ -204,7 +204,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.OperatorEvents{})
 	r.failures("orders", 0, 3)
-	r.check(r.decideAll(t.Context())) // then the process crashes
+	r.check(r.makeEvents(t.Context())) // then the process crashes
 	next := New(r.config)
 	waiting, err := r.store.UnpublishedEvents(t.Context(), 10)
 	r.check(err)
@@ -409,14 +409,14 @@ func TestARefusedSenderAndItsEnd(t *testing.T) {
 	r.check(err)
 	now := time.Now()
 	report := 0
-	seen := func(s store.SenderSeen) {
+	seen := func(s store.SenderObservation) {
 		t.Helper()
 		report++
 		s.WorkflowID, s.NodeID = "orders", "node"
 		r.check(r.store.AddSenders(t.Context(), fmt.Sprint("report ", report), now,
-			[]store.SenderSeen{s}))
+			[]store.SenderObservation{s}))
 	}
-	seen(store.SenderSeen{
+	seen(store.SenderObservation{
 		VerifiedAt:    now.Add(-time.Hour),
 		RefusedAt:     now.Add(-2 * time.Hour),
 		Refused:       1,
@@ -425,9 +425,15 @@ func TestARefusedSenderAndItsEnd(t *testing.T) {
 	r.lookAt(now)
 	r.wantKinds()
 	now = now.Add(time.Second)
-	seen(store.SenderSeen{RefusedAt: now, Refused: 3, RefusedReason: "the signature is wrong"})
+	seen(
+		store.SenderObservation{
+			RefusedAt:     now,
+			Refused:       3,
+			RefusedReason: "the signature is wrong",
+		},
+	)
 	r.lookAt(now)
-	seen(store.SenderSeen{VerifiedAt: now.Add(time.Second)})
+	seen(store.SenderObservation{VerifiedAt: now.Add(time.Second)})
 	r.lookAt(now.Add(2 * time.Second)) // further requests may still be refused
 	if i := r.wantKinds(registry.SenderRefused)[0]; i.WorkflowID != "orders" || i.Text == "" {
 		t.Errorf("%+v", i)

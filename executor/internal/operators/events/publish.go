@@ -53,7 +53,7 @@ func (e *Events) publishSome(
 
 // executionID returns the ID of the execution that an event starts.
 func executionID(e store.Event) string {
-	return execution.IDForDelivery(e.WorkflowID, e.NodeID, execution.EventDelivery(e.ID))
+	return execution.IDForDelivery(e.WorkflowID, e.NodeID, execution.MarkEventID(e.ID))
 }
 
 // recordedExecutions returns which events' executions are recorded. The stream deduplicates a start

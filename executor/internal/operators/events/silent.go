@@ -33,7 +33,7 @@ type pace struct {
 func (e *Events) silentNodes(
 	ctx context.Context, now time.Time, setting *registry.OperatorEvents,
 	workflows []*registry.Workflow, open []store.Condition,
-) (map[string]finding, error) {
+) (map[string]subjectState, error) {
 	lasts, err := e.lastRequests(ctx, workflows)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (e *Events) silentNodes(
 			began[c.Subject] = c.Since
 		}
 	}
-	found := map[string]finding{}
+	found := map[string]subjectState{}
 	for _, w := range workflows {
 		if !w.Active {
 			continue
@@ -81,8 +81,8 @@ func (e *Events) silentNodes(
 func (e *Events) nodeSilence(
 	ctx context.Context, now time.Time, setting *registry.OperatorEvents, w *registry.Workflow,
 	nodeID string, last time.Time,
-) (f finding, err error) {
-	f = finding{
+) (f subjectState, err error) {
+	f = subjectState{
 		state:      good,
 		workflowID: w.ID,
 		ends: fmt.Sprintf("Node %s of workflow %s gets requests again: one came at %s.",

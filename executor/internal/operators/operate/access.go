@@ -70,17 +70,17 @@ func (r Role) Includes(other Role) bool {
 // without one; the zero rule rejects every caller.
 type rule struct {
 	role  Role
-	about subject
+	about subjectCheck
 }
 
-// needs returns the rule for callers that have at least a role and have access to the call's
+// newRule returns the rule for callers that have at least a role and have access to the call's
 // subject.
-func needs(role Role, about subject) rule { return rule{role, about} }
+func newRule(role Role, about subjectCheck) rule { return rule{role, about} }
 
-// subject checks, for a caller with access to a single account, whether a call is about that
+// subjectCheck checks, for a caller with access to a single account, whether a call is about that
 // account; an error rejects the call. For another account's object it returns the same error as for
 // an object that does not exist.
-type subject func(ctx context.Context, s *Service, caller Caller) error
+type subjectCheck func(ctx context.Context, s *Service, caller Caller) error
 
 // ofNone is the subject of a call that neither returns nor changes anything that belongs to an
 // account.
@@ -95,7 +95,7 @@ func ofAll(context.Context, *Service, Caller) error {
 }
 
 // ofAccount returns the subject of a call about one account.
-func ofAccount(id string) subject {
+func ofAccount(id string) subjectCheck {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		if id != caller.AccountID {
 			return notFound("account", id, "")
@@ -105,7 +105,7 @@ func ofAccount(id string) subject {
 }
 
 // ofWorkflow returns the subject of a call about one workflow.
-func ofWorkflow(id string) subject {
+func ofWorkflow(id string) subjectCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		w, err := s.current(ctx, id)
 		if err == nil && w.AccountID != caller.AccountID {
@@ -117,9 +117,9 @@ func ofWorkflow(id string) subject {
 
 // ofNewWorkflow returns the subject of a call about one workflow of an account. The workflow need
 // not exist yet.
-func ofNewWorkflow(id, accountID string) subject {
+func ofNewWorkflow(id, accountID string) subjectCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
-		if err := s.config.Editor.Current(ctx); err != nil {
+		if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 			return err
 		}
 		if have, ok := s.config.Directory.Workflow(id); ok &&
@@ -140,7 +140,7 @@ func unknownAccount(id string) error {
 }
 
 // ofExecution returns the subject of a call about one execution.
-func ofExecution(id string) subject {
+func ofExecution(id string) subjectCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		record, err := s.record(ctx, id)
 		if err == nil && record.AccountID != caller.AccountID {
@@ -152,7 +152,7 @@ func ofExecution(id string) subject {
 
 // ofDeadLetter returns the subject of a call about one dead letter. Callers with access to a single
 // account have no access to quarantined messages, because their account is not reliably known.
-func ofDeadLetter(id string) subject {
+func ofDeadLetter(id string) subjectCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		if _, isMessage := messageKey(id); isMessage {
 			return notFound("dead letter", id, "")
@@ -164,10 +164,10 @@ func ofDeadLetter(id string) subject {
 // noAccount is an account ID that cannot exist, because IDs cannot contain a slash.
 const noAccount = "/"
 
-// within returns the subject of a call that searches one account, or all accounts if accountID is
-// "". It narrows accountID, which the call must use, to what the caller has access to: the caller's
-// account, or noAccount if another account was requested.
-func within(accountID *string) subject {
+// ofAccountOrAll returns the subject of a call that searches one account, or all accounts if
+// accountID is "". It narrows accountID, which the call must use, to what the caller has access to:
+// the caller's account, or noAccount if another account was requested.
+func ofAccountOrAll(accountID *string) subjectCheck {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		switch *accountID {
 		case caller.AccountID:
@@ -180,10 +180,10 @@ func within(accountID *string) subject {
 	}
 }
 
-// Has returns an error unless the caller has at least a role. Every method of Service checks the
-// role. HTTP servers also check it before parsing a request, to avoid telling a caller who is not
-// permitted to make the call what is wrong with it.
-func (c Caller) Has(least Role) error {
+// RequireRole returns an error unless the caller has at least a role. Every method of Service
+// checks the role. HTTP servers also check it before parsing a request, to avoid telling a caller
+// who is not permitted to make the call what is wrong with it.
+func (c Caller) RequireRole(least Role) error {
 	if !slices.Contains([]Kind{AdminToken, Key, User}, c.Kind) ||
 		!slices.Contains(roles, c.Role) {
 		return &Error{Code: api.CodeUnauthorized, Detail: "The call has no caller."}
@@ -197,12 +197,12 @@ func (c Caller) Has(least Role) error {
 	return nil
 }
 
-// allowed returns an error if a caller may not make a call.
-func (s *Service) allowed(ctx context.Context, caller Caller, r rule) error {
+// checkAllowed returns an error if a caller may not make a call.
+func (s *Service) checkAllowed(ctx context.Context, caller Caller, r rule) error {
 	if r.about == nil {
 		r.role = "" // no role includes "", so every caller is rejected
 	}
-	if err := caller.Has(r.role); err != nil {
+	if err := caller.RequireRole(r.role); err != nil {
 		return err
 	}
 	if caller.Kind == Key {
@@ -244,8 +244,8 @@ func change[T any](
 	return checked(withActor(ctx, caller), s, caller, r, call)
 }
 
-// changeOnly is like change, for a call without a result.
-func (s *Service) changeOnly(
+// changeNoResult is like change, for a call without a result.
+func (s *Service) changeNoResult(
 	ctx context.Context, caller Caller, r rule, within time.Duration,
 	call func(context.Context) error,
 ) error {
@@ -265,11 +265,11 @@ func withActor(ctx context.Context, caller Caller) context.Context {
 func checked[T any](
 	ctx context.Context, s *Service, caller Caller, r rule, call func(context.Context) (T, error),
 ) (result T, err error) {
-	if err = s.allowed(ctx, caller, r); err == nil {
+	if err = s.checkAllowed(ctx, caller, r); err == nil {
 		result, err = call(ctx)
 	}
 	if err != nil {
-		return result, s.explain(ctx, err)
+		return result, s.toError(ctx, err)
 	}
 	return result, nil
 }

@@ -23,7 +23,7 @@ const (
 func (s *Service) Plans(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Plan], error) {
-	return read(ctx, s, caller, needs(Viewer, ofNone),
+	return read(ctx, s, caller, newRule(Viewer, ofNone),
 		func(context.Context) (none api.List[api.Plan], err error) {
 			position, err := page.after(plansList)
 			if err != nil {
@@ -44,7 +44,7 @@ func (s *Service) Plans(
 				first = last + 1
 			}
 			rest := plans[first:]
-			return list(plansList, rest[:min(len(rest), page.Limit+1)], page, s.planOf, func(
+			return list(plansList, rest[:min(len(rest), page.Limit+1)], page, s.apiPlan, func(
 				p registry.Plan,
 			) string {
 				return p.ID
@@ -69,21 +69,21 @@ func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plan
 func (s *Service) Accounts(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Account], error) {
-	return read(ctx, s, caller, needs(Viewer, within(&accountID)),
+	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&accountID)),
 		func(context.Context) (none api.List[api.Account], err error) {
 			after, err := page.after(accountsList)
 			if err != nil {
 				return none, err
 			}
 			if accountID != "" {
-				return list(accountsList, s.oneAccount(accountID, after), page, accountOf, func(
+				return list(accountsList, s.oneAccount(accountID, after), page, apiAccount, func(
 					r *registry.Account,
 				) string {
 					return r.ID
 				}), nil
 			}
 			found := s.config.Directory.Accounts(after, page.Limit+1)
-			return list(accountsList, found, page, accountOf, func(r *registry.Account) string {
+			return list(accountsList, found, page, apiAccount, func(r *registry.Account) string {
 				return r.ID
 			}), nil
 		})
@@ -101,16 +101,16 @@ func (s *Service) oneAccount(id, after string) []*registry.Account {
 
 // Account returns one account.
 func (s *Service) Account(ctx context.Context, caller Caller, id string) (api.Account, error) {
-	return read(ctx, s, caller, needs(Viewer, ofAccount(id)),
+	return read(ctx, s, caller, newRule(Viewer, ofAccount(id)),
 		func(ctx context.Context) (none api.Account, err error) {
-			if err := s.config.Editor.Current(ctx); err != nil {
+			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
 			}
 			have, ok := s.config.Directory.Account(id)
 			if !ok {
 				return none, notFound("account", id, "")
 			}
-			return accountOf(have.Record), nil
+			return apiAccount(have.Record), nil
 		})
 }
 
@@ -137,7 +137,7 @@ func IfAccountHas(ctx context.Context, tag string) context.Context {
 		return ctx
 	}
 	return edit.IfAccount(ctx, func(a *registry.Account) bool {
-		return a != nil && TagOfAccount(accountOf(a)) == tag
+		return a != nil && TagOfAccount(apiAccount(a)) == tag
 	})
 }
 
@@ -146,7 +146,7 @@ func IfAccountHas(ctx context.Context, tag string) context.Context {
 func (s *Service) PatchAccount(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutAccount) error,
 ) (api.Account, error) {
-	return change(ctx, s, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(
+	return change(ctx, s, caller, newRule(Admin, ofAccount(id)), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) (none api.Account, err error) {
 		a, err := s.config.Editor.ChangeAccount(ctx, id, func(name, plan *string) error {
@@ -163,7 +163,7 @@ func (s *Service) PatchAccount(
 		if err != nil {
 			return none, err
 		}
-		return accountOf(a), nil
+		return apiAccount(a), nil
 	})
 }
 
@@ -174,10 +174,10 @@ func (s *Service) PutAccount(
 	if mustBeNew {
 		ctx = edit.IfAccount(ctx, func(a *registry.Account) bool { return a == nil })
 	}
-	return change(ctx, s, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(
+	return change(ctx, s, caller, newRule(Admin, ofAccount(id)), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) (none PutResult[api.Account], err error) {
-		plan, err := s.planToPut(id, put.Plan)
+		plan, err := s.resolvePlan(id, put.Plan)
 		if err != nil {
 			return none, err
 		}
@@ -185,13 +185,13 @@ func (s *Service) PutAccount(
 		if err != nil {
 			return none, err
 		}
-		return PutResult[api.Account]{accountOf(account), created}, nil
+		return PutResult[api.Account]{apiAccount(account), created}, nil
 	})
 }
 
-// planToPut returns the plan named in a call. If it names none, planToPut returns the account's
+// resolvePlan returns the plan named in a call. If it names none, resolvePlan returns the account's
 // current plan, or the default plan for a new account.
-func (s *Service) planToPut(accountID, plan string) (string, error) {
+func (s *Service) resolvePlan(accountID, plan string) (string, error) {
 	if plan != "" {
 		return plan, nil
 	}
@@ -207,13 +207,13 @@ func (s *Service) planToPut(accountID, plan string) (string, error) {
 	return s.config.DefaultPlan, nil
 }
 
-func (s *Service) planOf(p registry.Plan) api.Plan {
+func (s *Service) apiPlan(p registry.Plan) api.Plan {
 	return api.Plan{
 		Default: p.ID == s.config.DefaultPlan,
 		ID:      p.ID, WebhookTriggers: p.WebhookTriggers,
 		MaxActiveWebhookWorkflows: nilIfUnlimited(p.MaxActive),
 		BytesPerDay:               nilIfUnlimited(p.BytesPerDay),
-		RateLimit:                 rateLimitOf(p.RateLimit),
+		RateLimit:                 apiRateLimit(p.RateLimit),
 	}
 }
 
@@ -224,21 +224,21 @@ func nilIfUnlimited(n int64) *int64 {
 	return &n
 }
 
-func accountOf(a *registry.Account) api.Account {
+func apiAccount(a *registry.Account) api.Account {
 	return api.Account{
 		ID:        a.ID,
 		Name:      a.Name,
 		Plan:      a.Plan,
 		CreatedAt: a.CreatedAt,
-		Events:    eventSetting(a.Events),
+		Events:    apiEventSetting(a.Events),
 	}
 }
 
-func rateLimitOf(l registry.RateLimit) api.RateLimit {
+func apiRateLimit(l registry.RateLimit) api.RateLimit {
 	return api.RateLimit{Requests: l.Requests, WindowSeconds: int64(l.Window / time.Second)}
 }
 
-func rateLimitFrom(l *api.RateLimit) *registry.RateLimit {
+func registryRateLimit(l *api.RateLimit) *registry.RateLimit {
 	if l == nil {
 		return nil
 	}
@@ -251,9 +251,15 @@ func rateLimitFrom(l *api.RateLimit) *registry.RateLimit {
 // DeleteAccount deletes an account that has no workflows and no keys. The records of its executions
 // are kept.
 func (s *Service) DeleteAccount(ctx context.Context, caller Caller, id string) error {
-	return s.changeOnly(ctx, caller, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(
-		ctx context.Context,
-	) error {
-		return s.config.Editor.DeleteAccount(ctx, id)
-	})
+	return s.changeNoResult(
+		ctx,
+		caller,
+		newRule(Admin, ofAccount(id)),
+		s.config.ChangeTimeout,
+		func(
+			ctx context.Context,
+		) error {
+			return s.config.Editor.DeleteAccount(ctx, id)
+		},
+	)
 }

@@ -24,7 +24,7 @@ type AuditFilter = store.AuditFilter
 func (s *Service) Audit(
 	ctx context.Context, caller Caller, filter AuditFilter, page Page,
 ) (api.List[api.AuditEntry], error) {
-	return read(ctx, s, caller, needs(Admin, ofAll),
+	return read(ctx, s, caller, newRule(Admin, ofAll),
 		func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
 			at, id, err := page.afterTime(auditList, 1)
 			if err != nil {
@@ -42,13 +42,13 @@ func (s *Service) Audit(
 			if err != nil {
 				return none, err
 			}
-			return list(auditList, found, page, auditEntryOf, func(e store.AuditEntry) string {
+			return list(auditList, found, page, apiAuditEntry, func(e store.AuditEntry) string {
 				return timePosition(e.At, e.ID)
 			}), nil
 		})
 }
 
-func auditEntryOf(e store.AuditEntry) api.AuditEntry {
+func apiAuditEntry(e store.AuditEntry) api.AuditEntry {
 	result := api.AuditEntry{
 		ID:         e.ID,
 		At:         e.At,

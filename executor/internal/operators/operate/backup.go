@@ -22,10 +22,10 @@ func (s *Service) BackUpRecords(
 	ctx context.Context, caller Caller, write func(part []byte) error,
 ) error {
 	var refused error
-	_, err := checked(ctx, s, caller, needs(Admin, ofAll),
+	_, err := checked(ctx, s, caller, newRule(Admin, ofAll),
 		func(ctx context.Context) (none struct{}, err error) {
 			err = s.config.Store.Backup(ctx, func(part store.Part) error {
-				if refused = s.allowed(ctx, caller, needs(Admin, ofAll)); refused != nil {
+				if refused = s.checkAllowed(ctx, caller, newRule(Admin, ofAll)); refused != nil {
 					// Check again for each part, because a backup may take long.
 					return refused
 				}
@@ -51,7 +51,7 @@ func (s *Service) BackUpAudit(
 		part []byte,
 	) error,
 ) error {
-	_, err := checked(ctx, s, caller, needs(Admin, ofAll),
+	_, err := checked(ctx, s, caller, newRule(Admin, ofAll),
 		func(ctx context.Context) (none struct{}, err error) {
 			// The end is exclusive, and stored times have a resolution of one microsecond.
 			filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)}
@@ -92,7 +92,7 @@ const auditAtOnce = 500
 func (s *Service) RestoreRecords(
 	ctx context.Context, caller Caller, part []byte, first bool,
 ) error {
-	return s.changeOnly(ctx, caller, needs(Admin, ofAll), restoreTimeout,
+	return s.changeNoResult(ctx, caller, newRule(Admin, ofAll), restoreTimeout,
 		func(ctx context.Context) error {
 			var read store.Part
 			if err := json.Unmarshal(part, &read); err != nil {
@@ -103,7 +103,7 @@ func (s *Service) RestoreRecords(
 					},
 				}
 			}
-			if err := s.config.Editor.CurrentOrRestoring(ctx); err != nil {
+			if err := s.config.Editor.EnsureCurrentOrRestoring(ctx); err != nil {
 				return err
 			}
 			if len(s.config.Directory.Accounts("", 1)) > 0 {
@@ -127,7 +127,7 @@ func (s *Service) RestoreRecords(
 				}
 				entry := edit.NewEntry(edit.ActorOf(ctx), audit.ActionRestore)
 				entry.At = time.Now()
-				read.Audit = append(read.Audit, audit.Stored(entry))
+				read.Audit = append(read.Audit, audit.ToStoreEntry(entry))
 			}
 			return s.config.Store.Restore(ctx, read)
 		})

@@ -59,9 +59,10 @@ func (b *bulk) done() bool {
 	return b.more
 }
 
-// all restarts the records that match a filter, oldest first. It skips executions accepted from now
-// on; otherwise it would never end if the executions that it starts fail immediately.
-func (b *bulk) all(ctx context.Context, filter store.Filter) error {
+// startMatching restarts the records that match a filter, oldest first. It skips executions
+// accepted from now on; otherwise it would never end if the executions that it starts fail
+// immediately.
+func (b *bulk) startMatching(ctx context.Context, filter store.Filter) error {
 	if now := time.Now(); filter.Until.IsZero() || filter.Until.After(now) {
 		filter.Until = now
 	}

@@ -58,7 +58,12 @@ func (s Selection) split() (executions []string, messages []store.MessageKey) {
 func (s *Service) RequeueDeadLetters(
 	ctx context.Context, caller Caller, selected Selection,
 ) (api.Requeued, error) {
-	return change(ctx, s, caller, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout,
+	return change(
+		ctx,
+		s,
+		caller,
+		newRule(Editor, ofAccountOrAll(&selected.Filter.AccountID)),
+		bulkTimeout,
 		func(ctx context.Context) (none api.Requeued, err error) {
 			if err := selected.check(); err != nil {
 				return none, err
@@ -68,15 +73,16 @@ func (s *Service) RequeueDeadLetters(
 			})
 			b.requeue = true
 			if selected.IDs != nil {
-				err = b.selected(ctx, selected)
+				err = b.requeueSelected(ctx, selected)
 			} else {
-				err = b.filtered(ctx, selected.Filter)
+				err = b.requeueFiltered(ctx, selected.Filter)
 			}
 			return api.Requeued{Requeued: b.started, Left: b.skipped(), More: b.more}, err
-		})
+		},
+	)
 }
 
-func (b *bulk) selected(ctx context.Context, selected Selection) error {
+func (b *bulk) requeueSelected(ctx context.Context, selected Selection) error {
 	ids, messages := selected.split()
 	if err := b.s.sortByAcceptance(ctx, ids); err != nil {
 		return err
@@ -138,8 +144,8 @@ func (s *Service) deadLettersOf(
 	return letters, nil
 }
 
-func (b *bulk) filtered(ctx context.Context, filter DeadLetterFilter) error {
-	if err := b.all(ctx, filter.Records()); err != nil || filter.AccountID != "" {
+func (b *bulk) requeueFiltered(ctx context.Context, filter DeadLetterFilter) error {
+	if err := b.startMatching(ctx, filter.Records()); err != nil || filter.AccountID != "" {
 		return err
 	}
 	unreadable := store.UnreadableFilter{
@@ -192,7 +198,12 @@ func (b *bulk) recoverMessages(ctx context.Context, messages []store.MessageKey)
 func (s *Service) DismissDeadLetters(
 	ctx context.Context, caller Caller, selected Selection,
 ) (api.Dismissed, error) {
-	return change(ctx, s, caller, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout,
+	return change(
+		ctx,
+		s,
+		caller,
+		newRule(Editor, ofAccountOrAll(&selected.Filter.AccountID)),
+		bulkTimeout,
 		func(ctx context.Context) (result api.Dismissed, err error) {
 			if err := selected.check(); err != nil {
 				return result, err
@@ -202,7 +213,8 @@ func (s *Service) DismissDeadLetters(
 				return result, err
 			}
 			return s.dismissFiltered(ctx, selected.Filter)
-		})
+		},
+	)
 }
 
 func (s *Service) dismissSelected(

@@ -53,7 +53,7 @@ const (
 func (s *Service) CancelExecution(
 	ctx context.Context, caller Caller, id string,
 ) (Execution, error) {
-	return change(ctx, s, caller, needs(Editor, ofExecution(id)), 2*readTimeout, func(
+	return change(ctx, s, caller, newRule(Editor, ofExecution(id)), 2*readTimeout, func(
 		ctx context.Context,
 	) (none Execution, err error) {
 		record, err := s.record(ctx, id)
@@ -112,7 +112,12 @@ func (c CancelSelection) check() error {
 func (s *Service) CancelExecutions(
 	ctx context.Context, caller Caller, selected CancelSelection,
 ) (api.Canceled, error) {
-	return change(ctx, s, caller, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout,
+	return change(
+		ctx,
+		s,
+		caller,
+		newRule(Editor, ofAccountOrAll(&selected.Filter.AccountID)),
+		bulkTimeout,
 		func(ctx context.Context) (done api.Canceled, err error) {
 			if err := selected.check(); err != nil {
 				return done, err
@@ -173,7 +178,8 @@ func (s *Service) CancelExecutions(
 				}
 			}
 			return done, nil
-		})
+		},
+	)
 }
 
 // cancelEntry returns a function that creates the audit entry for a record.

@@ -25,7 +25,7 @@ type Activity struct {
 func (s *Service) Activity(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
 ) ([]Activity, error) {
-	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)),
+	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) ([]Activity, error) {
 			wanted := filter
 			wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
@@ -75,7 +75,7 @@ type RequestCount struct {
 func (s *Service) Requests(
 	ctx context.Context, caller Caller, since time.Time,
 ) ([]RequestCount, error) {
-	return read(ctx, s, caller, needs(Viewer, ofAll),
+	return read(ctx, s, caller, newRule(Viewer, ofAll),
 		func(ctx context.Context) ([]RequestCount, error) {
 			counts, err := s.config.Store.Minutes(ctx, since)
 			if err != nil {
@@ -92,8 +92,8 @@ func (s *Service) Requests(
 		})
 }
 
-// Installation is the state of the installation as a whole.
-type Installation struct {
+// InstallationStatus is the state of the installation as a whole.
+type InstallationStatus struct {
 	PublicURL string // without a trailing slash; "" means not configured
 	Ingresses int    // number of live ingresses
 	// Unrecorded is the number of stream messages that are not recorded yet. nil means that NATS
@@ -104,13 +104,13 @@ type Installation struct {
 // unrecordedTimeout is the maximum duration of counting the messages that are not recorded yet.
 const unrecordedTimeout = time.Second
 
-// Installation returns the current state of the installation.
-func (s *Service) Installation(ctx context.Context, caller Caller) (Installation, error) {
-	return read(ctx, s, caller, needs(Viewer, ofNone),
-		func(ctx context.Context) (Installation, error) {
-			now := Installation{
+// InstallationStatus returns the current state of the installation.
+func (s *Service) Installation(ctx context.Context, caller Caller) (InstallationStatus, error) {
+	return read(ctx, s, caller, newRule(Viewer, ofNone),
+		func(ctx context.Context) (InstallationStatus, error) {
+			now := InstallationStatus{
 				PublicURL: s.config.Reach.URL(),
-				Ingresses: len(s.config.Membership.Ingress()),
+				Ingresses: len(s.config.Membership.IngressSettings()),
 			}
 			if caller.AccountID != "" {
 				return now, nil

@@ -45,7 +45,7 @@ type DeadLetterFilter = store.DeadLetterFilter
 func (s *Service) DeadLetters(
 	ctx context.Context, caller Caller, filter DeadLetterFilter, page Page,
 ) (api.List[api.DeadLetter], error) {
-	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)),
+	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
 			last, err := page.afterDeadLetter()
 			if err != nil {
@@ -55,7 +55,7 @@ func (s *Service) DeadLetters(
 			if err != nil {
 				return none, err
 			}
-			return list(deadLettersList, found, page, deadLetterOf,
+			return list(deadLettersList, found, page, apiDeadLetter,
 				func(d store.DeadLetter) string {
 					return timePosition(d.At(), deadLetterID(d))
 				}), nil
@@ -101,7 +101,7 @@ func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {
 		nil
 }
 
-func deadLetterOf(d store.DeadLetter) api.DeadLetter {
+func apiDeadLetter(d store.DeadLetter) api.DeadLetter {
 	letter := api.DeadLetter{ID: deadLetterID(d), At: d.At()}
 	if m := d.Message; m != nil {
 		letter.Kind, letter.Reason, letter.StreamSequence, letter.Subject =

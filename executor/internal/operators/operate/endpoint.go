@@ -16,7 +16,7 @@ import (
 
 // CheckPublicURL checks where the public URL leads.
 func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.PublicURL, error) {
-	return checked(ctx, s, caller, needs(Viewer, ofNone),
+	return checked(ctx, s, caller, newRule(Viewer, ofNone),
 		func(ctx context.Context) (api.PublicURL, error) {
 			found := s.config.Reach.Check(ctx)
 			return api.PublicURL{
@@ -31,7 +31,7 @@ func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.Public
 
 // Members lists the running executors and ingresses, by role and instance.
 func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, error) {
-	return checked(ctx, s, caller, needs(Admin, ofAll),
+	return checked(ctx, s, caller, newRule(Admin, ofAll),
 		func(ctx context.Context) (api.Members, error) {
 			all := api.Members{Items: []api.Member{}}
 			reading, cancel := context.WithTimeout(ctx, readTimeout)
@@ -58,11 +58,11 @@ func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, erro
 		})
 }
 
-// Loopback returns the scheme and host of a URL that is reachable only from its own machine, or ""
-// for any other URL.
-func Loopback(base string) string {
+// LoopbackBase returns the scheme and host of a URL that is reachable only from its own machine, or
+// "" for any other URL.
+func LoopbackBase(base string) string {
 	u, err := url.Parse(base)
-	if err != nil || !reachability.Loopback(base) {
+	if err != nil || !reachability.IsLoopback(base) {
 		return ""
 	}
 	return u.Scheme + "://" + u.Host
@@ -86,11 +86,11 @@ var defaultEndpoint = endpoint{
 	maxBodyBytes: webhook.MaxBodyBytes,
 }
 
-// endpoint combines the settings of the live ingresses. If they differ, the smallest body limit
-// applies.
-func (s *Service) endpoint() endpoint {
+// ingressEndpoint combines the settings of the live ingresses. If they differ, the smallest body
+// limit applies.
+func (s *Service) ingressEndpoint() endpoint {
 	at := defaultEndpoint
-	ingresses := s.config.Membership.Ingress()
+	ingresses := s.config.Membership.IngressSettings()
 	// Sort the ingresses, whose order is random, to return the same result for each call.
 	slices.SortFunc(ingresses, func(a, b *consistency.IngressSettings) int {
 		if byURL := strings.Compare(a.PublicURL, b.PublicURL); byURL != 0 {

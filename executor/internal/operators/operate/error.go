@@ -54,9 +54,9 @@ func notFound(kind, id, more string) error {
 // errAway means that the database or NATS does not respond.
 var errAway = errors.New("a dependency does not answer")
 
-// explain converts any error of the registry, the database or NATS to an Error. It is the only
+// toError converts any error of the registry, the database or NATS to an Error. It is the only
 // function that does so.
-func (s *Service) explain(ctx context.Context, err error) *Error {
+func (s *Service) toError(ctx context.Context, err error) *Error {
 	failed := func(code, detail string) *Error {
 		return &Error{Code: code, Detail: detail, Cause: err}
 	}

@@ -13,9 +13,9 @@ import (
 // Events returns an account's operator event settings, and the ongoing conditions that events have
 // reported.
 func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (api.Events, error) {
-	return read(ctx, s, caller, needs(Viewer, ofAccount(accountID)),
+	return read(ctx, s, caller, newRule(Viewer, ofAccount(accountID)),
 		func(ctx context.Context) (none api.Events, err error) {
-			if err := s.config.Editor.Current(ctx); err != nil {
+			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
 			}
 			have, ok := s.config.Directory.Account(accountID)
@@ -36,20 +36,31 @@ func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (
 func (s *Service) PutEvents(
 	ctx context.Context, caller Caller, accountID string, put api.PutEvents,
 ) (PutResult[api.Events], error) {
-	return change(ctx, s, caller, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout, func(
-		ctx context.Context,
-	) (none PutResult[api.Events], err error) {
-		account, created, err := s.config.Editor.PutEvents(ctx, accountID, registry.OperatorEvents{
-			WorkflowID:  put.WorkflowID,
-			Kinds:       put.Kinds,
-			SilentAfter: seconds(put.SilentAfterSeconds),
-		})
-		if err != nil {
-			return none, err
-		}
-		events, err := s.eventsOf(ctx, account)
-		return PutResult[api.Events]{events, created}, err
-	})
+	return change(
+		ctx,
+		s,
+		caller,
+		newRule(Admin, ofAccount(accountID)),
+		s.config.ChangeTimeout,
+		func(
+			ctx context.Context,
+		) (none PutResult[api.Events], err error) {
+			account, created, err := s.config.Editor.PutEvents(
+				ctx,
+				accountID,
+				registry.OperatorEvents{
+					WorkflowID:  put.WorkflowID,
+					Kinds:       put.Kinds,
+					SilentAfter: seconds(put.SilentAfterSeconds),
+				},
+			)
+			if err != nil {
+				return none, err
+			}
+			events, err := s.eventsOf(ctx, account)
+			return PutResult[api.Events]{events, created}, err
+		},
+	)
 }
 
 // seconds converts a number of seconds to a duration. A number that is out of range becomes -1,
@@ -65,15 +76,20 @@ func seconds(n int64) time.Duration {
 // RemoveEvents removes an account's operator event settings, so that its events no longer start a
 // workflow.
 func (s *Service) RemoveEvents(ctx context.Context, caller Caller, accountID string) error {
-	return s.changeOnly(ctx, caller, needs(Admin, ofAccount(accountID)), s.config.ChangeTimeout,
+	return s.changeNoResult(
+		ctx,
+		caller,
+		newRule(Admin, ofAccount(accountID)),
+		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.RemoveEvents(ctx, accountID)
-		})
+		},
+	)
 }
 
 func (s *Service) eventsOf(ctx context.Context, a *registry.Account) (api.Events, error) {
 	events := api.Events{
-		PutEvents:  *eventSetting(a.Events),
+		PutEvents:  *apiEventSetting(a.Events),
 		Since:      a.Events.Since,
 		Conditions: []api.EventCondition{},
 	}
@@ -83,13 +99,13 @@ func (s *Service) eventsOf(ctx context.Context, a *registry.Account) (api.Events
 	}
 	for _, c := range open {
 		if c.AccountID == a.ID && a.Events.Wants(c.Kind) {
-			events.Conditions = append(events.Conditions, conditionOf(c))
+			events.Conditions = append(events.Conditions, apiCondition(c))
 		}
 	}
 	return events, nil
 }
 
-func conditionOf(c store.Condition) api.EventCondition {
+func apiCondition(c store.Condition) api.EventCondition {
 	condition := api.EventCondition{Kind: c.Kind, Since: c.Since}
 	switch c.Kind {
 	case registry.QueueUnattended:
@@ -103,8 +119,8 @@ func conditionOf(c store.Condition) api.EventCondition {
 // EventKinds returns all kinds of operator events, sorted.
 func EventKinds() []string { return registry.EventKinds() }
 
-// eventSetting converts a setting to the API's form; nil becomes nil.
-func eventSetting(e *registry.OperatorEvents) *api.PutEvents {
+// apiEventSetting converts a setting to the API's form; nil becomes nil.
+func apiEventSetting(e *registry.OperatorEvents) *api.PutEvents {
 	if e == nil {
 		return nil
 	}

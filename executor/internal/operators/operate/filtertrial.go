@@ -71,7 +71,7 @@ const (
 func (s *Service) TryFilter(
 	ctx context.Context, caller Caller, workflowID, nodeID string, text []byte,
 ) (FilterTrial, error) {
-	return read(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)),
 		func(ctx context.Context) (FilterTrial, error) {
 			return s.tryFilter(ctx, workflowID, nodeID, text)
 		})
@@ -156,7 +156,7 @@ func valueAt(place string, r *sender.Request) string {
 	if err != nil {
 		return ""
 	}
-	value := []rune(key.Of(r))
+	value := []rune(key.Value(r))
 	if len(value) > maxValueBytes {
 		return string(value[:maxValueBytes]) + "…"
 	}

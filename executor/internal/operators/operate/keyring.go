@@ -82,7 +82,7 @@ func (k *Keyring) ByID(ctx context.Context, id string) (caller Caller, known boo
 
 func (k *Keyring) current(ctx context.Context) error {
 	// Keys must also work while a backup is being restored.
-	if err := k.editor.CurrentOrRestoring(ctx); err != nil {
+	if err := k.editor.EnsureCurrentOrRestoring(ctx); err != nil {
 		return &Error{Code: api.CodeUnavailable, Cause: err}
 	}
 	return nil
@@ -188,7 +188,7 @@ func (k *Keyring) Run(ctx context.Context) {
 		case <-note.C:
 			k.noteUses(ctx)
 		case <-tidy.C:
-			k.tidy(ctx)
+			k.deleteExpired(ctx)
 		}
 	}
 }
@@ -215,9 +215,9 @@ func (k *Keyring) noteUses(ctx context.Context) {
 	}
 }
 
-// tidy deletes keys that expired some time ago, because an application may create many short-lived
-// keys for its web pages.
-func (k *Keyring) tidy(ctx context.Context) {
+// deleteExpired deletes keys that expired some time ago, because an application may create many
+// short-lived keys for its web pages.
+func (k *Keyring) deleteExpired(ctx context.Context) {
 	for _, key := range k.directory.Keys("", maxTidied) {
 		if !hasExpired(key, k.now().Add(-keepExpired)) {
 			continue

@@ -16,7 +16,7 @@ const keysList = "keys"
 
 // WhoAmI describes the caller.
 func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error) {
-	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (api.WhoAmI, error) {
+	return read(ctx, s, caller, newRule(Viewer, ofNone), func(context.Context) (api.WhoAmI, error) {
 		return api.WhoAmI{
 			Kind:      string(caller.Kind),
 			ID:        caller.ID,
@@ -31,7 +31,7 @@ func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error)
 func (s *Service) Keys(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Key], error) {
-	return read(ctx, s, caller, needs(Admin, ofAll),
+	return read(ctx, s, caller, newRule(Admin, ofAll),
 		func(ctx context.Context) (none api.List[api.Key], err error) {
 			after, err := page.after(keysList)
 			if err != nil {
@@ -62,15 +62,15 @@ func (s *Service) Keys(
 func (s *Service) CreateKey(
 	ctx context.Context, caller Caller, put api.PutKey,
 ) (api.NewKey, error) {
-	return change(ctx, s, caller, needs(Admin, ofAll), s.config.ChangeTimeout, func(
+	return change(ctx, s, caller, newRule(Admin, ofAll), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) (none api.NewKey, err error) {
 		if err := s.checkKey(put); err != nil {
 			return none, err
 		}
-		text := KeyPrefix + random(32)
+		text := KeyPrefix + randomText(32)
 		made, err := s.config.Editor.CreateKey(ctx, edit.KeySpec{
-			ID: "key_" + random(9), Name: put.Name, Role: put.Role, AccountID: put.AccountID,
+			ID: "key_" + randomText(9), Name: put.Name, Role: put.Role, AccountID: put.AccountID,
 			SHA256: sha256.Sum256([]byte(text)), ExpiresAt: put.ExpiresAt,
 		})
 		if err != nil {
@@ -106,7 +106,7 @@ func (s *Service) checkKey(put api.PutKey) error {
 
 // RevokeKey revokes a key. When it returns without an error, no executor accepts the key any more.
 func (s *Service) RevokeKey(ctx context.Context, caller Caller, id string) error {
-	return s.changeOnly(ctx, caller, needs(Admin, ofAll), s.config.ChangeTimeout, func(
+	return s.changeNoResult(ctx, caller, newRule(Admin, ofAll), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) error {
 		return s.config.Editor.DeleteKey(ctx, id)
@@ -120,8 +120,8 @@ func keyOf(k *registry.Key, lastUsed time.Time) api.Key {
 	}
 }
 
-// random returns n random bytes, encoded as unpadded base64url.
-func random(n int) string {
+// randomText returns n random bytes, encoded as unpadded base64url.
+func randomText(n int) string {
 	bits := make([]byte, n)
 	_, _ = rand.Read(bits) // never fails, as crypto/rand documents
 	return base64.RawURLEncoding.EncodeToString(bits)

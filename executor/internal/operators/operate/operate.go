@@ -83,7 +83,7 @@ const (
 type Service struct {
 	config  Config
 	starts  *starts.Streams
-	streams streams
+	streams openStreams
 }
 
 // New returns a Service.

@@ -207,7 +207,7 @@ func TestLoopback(t *testing.T) {
 		"":                                   "",
 		"http://%":                           "",
 	} {
-		if got := operate.Loopback(base); got != want {
+		if got := operate.LoopbackBase(base); got != want {
 			t.Errorf("loopback(%q) = %q, want %q", base, got, want)
 		}
 	}

@@ -24,7 +24,7 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 				fmt.Errorf("the order key of trigger node %q of workflow %q: %w", at.NodeID,
 					at.Workflow.ID, err)
 		}
-		key = place.Of(&sender.Request{
+		key = place.Value(&sender.Request{
 			Header: start.Headers,
 			Query:  rawQuery(start.Query),
 			Body:   start.Payload.Body,

@@ -43,7 +43,7 @@ func (q Quota) Over() int64 {
 
 // Quota returns the quota of an account. The account need not exist.
 func (s *Service) Quota(ctx context.Context, caller Caller, accountID string) (Quota, error) {
-	return read(ctx, s, caller, needs(Viewer, ofAccount(accountID)),
+	return read(ctx, s, caller, newRule(Viewer, ofAccount(accountID)),
 		func(context.Context) (Quota, error) {
 			return s.quota(accountID), nil
 		})
@@ -55,7 +55,7 @@ func (s *Service) quota(accountID string) Quota {
 		Active:  s.config.Directory.ActiveBesides(accountID, ""),
 	}
 	if account, ok := s.config.Directory.Account(accountID); ok {
-		q.Account = accountOf(account.Record)
+		q.Account = apiAccount(account.Record)
 		q.Plan = s.plan(q.Account.Plan)
 	}
 	return q
@@ -66,7 +66,7 @@ func (s *Service) plan(id string) *api.Plan {
 	if found == nil {
 		return nil
 	}
-	plan := s.planOf(*found)
+	plan := s.apiPlan(*found)
 	return &plan
 }
 
@@ -103,7 +103,7 @@ func (s *WorkflowSample) add(w api.Workflow) {
 func (s *Service) PlanChange(
 	ctx context.Context, caller Caller, accountID, planID string,
 ) (PlanChange, error) {
-	return read(ctx, s, caller, needs(Admin, ofAccount(accountID)),
+	return read(ctx, s, caller, newRule(Admin, ofAccount(accountID)),
 		func(context.Context) (none PlanChange, err error) {
 			plan := s.plan(planID)
 			if plan == nil {
@@ -118,7 +118,7 @@ func (s *Service) PlanChange(
 			slower := change.From.Plan != nil &&
 				isSlower(plan.RateLimit, change.From.Plan.RateLimit)
 			for i, record := range s.active(accountID) {
-				w := s.workflowOf(record)
+				w := s.apiWorkflow(record)
 				switch {
 				case change.To.Webhooks() && (!change.To.Limited() || int64(i) < change.To.Max()):
 					change.Stay.add(w)

@@ -20,7 +20,7 @@ const queuesList = "queues"
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Queue], error) {
-	return read(ctx, s, caller, needs(Viewer, within(&accountID)),
+	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.Queue], err error) {
 			after, err := page.after(queuesList)
 			if err != nil {
@@ -40,7 +40,7 @@ func (s *Service) Queues(
 				return none, err
 			}
 			return list(queuesList, rest, page, func(q queues.Queue) api.Queue {
-				return s.queueOf(q, shared[q.Name])
+				return s.apiQueue(q, shared[q.Name])
 			}, func(q queues.Queue) string { return q.Name }), nil
 		})
 }
@@ -102,14 +102,14 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 func (s *Service) UnattendedQueues(
 	ctx context.Context, caller Caller,
 ) (map[string]api.Queue, error) {
-	return read(ctx, s, caller, needs(Viewer, ofNone),
+	return read(ctx, s, caller, newRule(Viewer, ofNone),
 		func(context.Context) (map[string]api.Queue, error) {
 			idle := map[string]api.Queue{}
 			last, _ := s.config.Queues.LastPoll()
 			shared := s.sharedQueues(caller)
 			for _, q := range s.queuesOf(caller.AccountID, last) {
 				if q.Members() == 0 {
-					idle[q.Name] = s.queueOf(q, shared[q.Name])
+					idle[q.Name] = s.apiQueue(q, shared[q.Name])
 				}
 			}
 			return idle, nil
@@ -131,8 +131,8 @@ func (s *Service) sharedQueues(caller Caller) map[string]bool {
 	return shared
 }
 
-// queueOf converts a queue to the API's form. If it is shared, its contents are omitted.
-func (s *Service) queueOf(q queues.Queue, shared bool) api.Queue {
+// apiQueue converts a queue to the API's form. If it is shared, its contents are omitted.
+func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 	if shared {
 		q.Waiting, q.Oldest, q.Groups = 0, time.Time{}, slices.Clone(q.Groups)
 		for i := range q.Groups {
@@ -147,7 +147,7 @@ func (s *Service) queueOf(q queues.Queue, shared bool) api.Queue {
 		Groups:           make([]api.QueueGroup, len(q.Groups)),
 	}
 	result.Stream = stream.Name
-	if result.OwnStream = s.queueStream(q.Name); result.OwnStream != nil &&
+	if result.OwnStream = s.apiQueueStream(q.Name); result.OwnStream != nil &&
 		s.config.Directory.PlaceOf(q.Name) == registry.PlaceOwn {
 		result.Stream = stream.OwnName(q.Name)
 	}
@@ -155,12 +155,12 @@ func (s *Service) queueOf(q queues.Queue, shared bool) api.Queue {
 		result.Paused = &api.QueuePause{Since: q.PausedSince, Until: q.PausedUntil}
 	}
 	for i, g := range q.Groups {
-		result.Groups[i] = groupOf(g)
+		result.Groups[i] = apiQueueGroup(g)
 	}
 	return result
 }
 
-func groupOf(g queues.Group) api.QueueGroup {
+func apiQueueGroup(g queues.Group) api.QueueGroup {
 	result := api.QueueGroup{
 		Group:      g.Name,
 		Members:    g.Members,
@@ -184,9 +184,9 @@ func groupOf(g queues.Group) api.QueueGroup {
 
 // ofQueue returns the subject of a call about a queue. A caller with access to a single account may
 // change a queue that only this account's workflows use.
-func ofQueue(name string) subject {
+func ofQueue(name string) subjectCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
-		if err := s.config.Editor.Current(ctx); err != nil {
+		if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 			return err
 		}
 		named := false
@@ -254,7 +254,7 @@ func (s *Service) changeQueue(
 	ctx context.Context, caller Caller, name string,
 	apply func(context.Context) (*registry.Queue, error),
 ) (api.Queue, error) {
-	return change(ctx, s, caller, needs(Editor, ofQueue(name)), s.config.ChangeTimeout, func(
+	return change(ctx, s, caller, newRule(Editor, ofQueue(name)), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) (none api.Queue, err error) {
 		settings, err := apply(ctx)
@@ -270,7 +270,7 @@ func (s *Service) changeQueue(
 		}
 		for _, q := range all {
 			if q.Name == name {
-				return s.queueOf(q, s.sharedQueues(caller)[name]), nil
+				return s.apiQueue(q, s.sharedQueues(caller)[name]), nil
 			}
 		}
 		// No workflow uses the queue yet.
@@ -278,6 +278,6 @@ func (s *Service) changeQueue(
 		if settings.Paused(time.Now()) {
 			q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
 		}
-		return s.queueOf(q, false), nil
+		return s.apiQueue(q, false), nil
 	})
 }

@@ -42,7 +42,7 @@ func (s *Service) DropQueueStream(ctx context.Context, caller Caller, name strin
 func (s *Service) moveQueue(
 	ctx context.Context, caller Caller, name string, move func(context.Context) error,
 ) (api.Queue, error) {
-	return change(ctx, s, caller, needs(Admin, ofQueue(name)), moveTimeout,
+	return change(ctx, s, caller, newRule(Admin, ofQueue(name)), moveTimeout,
 		func(ctx context.Context) (none api.Queue, err error) {
 			err = move(ctx)
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
@@ -63,15 +63,15 @@ func (s *Service) moveQueue(
 			}
 			for _, q := range all {
 				if q.Name == name {
-					return s.queueOf(q, s.sharedQueues(caller)[name]), nil
+					return s.apiQueue(q, s.sharedQueues(caller)[name]), nil
 				}
 			}
 			return none, notFound("queue", name, "")
 		})
 }
 
-// queueStream returns a queue's own stream, or nil if it has none.
-func (s *Service) queueStream(name string) *api.QueueStream {
+// apiQueueStream returns a queue's own stream, or nil if it has none.
+func (s *Service) apiQueueStream(name string) *api.QueueStream {
 	q, ok := s.config.Directory.Queue(name)
 	if !ok || q.Record.Stream == nil {
 		return nil

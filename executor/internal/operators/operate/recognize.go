@@ -37,7 +37,7 @@ func (r request) recognize() (found Recognized) {
 func (s *Service) LastRecognized(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (Recognized, error) {
-	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule(Viewer, ofWorkflow(workflowID)),
 		func(ctx context.Context) (none Recognized, err error) {
 			last, err := s.config.Store.List(ctx, store.Filter{
 				WorkflowID: workflowID, NodeID: nodeID, Source: execution.Webhook,

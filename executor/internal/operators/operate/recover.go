@@ -31,7 +31,7 @@ func (s *Service) recoverMessage(
 	if !known && !errors.Is(err, store.ErrNotFound) {
 		return none, false, err
 	}
-	msg, err := s.putAside(ctx, key, aside.Subject)
+	msg, err := s.readQuarantined(ctx, key, aside.Subject)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound) && known:
 		return none, false, &Error{Code: api.CodeInputExpired}
@@ -79,10 +79,10 @@ func (s *Service) recoverMessage(
 	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil
 }
 
-// putAside reads a quarantined message. subject is the message's subject, or empty if unknown. If
-// the stream has no message or a different one at that sequence, putAside fails with
-// jetstream.ErrMsgNotFound.
-func (s *Service) putAside(
+// readQuarantined reads a quarantined message. subject is the message's subject, or empty if
+// unknown. If the stream has no message or a different one at that sequence, readQuarantined fails
+// with jetstream.ErrMsgNotFound.
+func (s *Service) readQuarantined(
 	ctx context.Context, key store.MessageKey, subject string,
 ) (*jetstream.RawStreamMsg, error) {
 	at := stream.Place{Own: key.Queue != ""}

@@ -30,7 +30,7 @@ func defaultToLastDay(since time.Time) time.Time {
 func (s *Service) Refusals(
 	ctx context.Context, caller Caller, accountID, workflowID string, since time.Time, page Page,
 ) (api.List[api.Refusal], error) {
-	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule(Viewer, ofWorkflow(workflowID)),
 		func(ctx context.Context) (none api.List[api.Refusal], err error) {
 			have, ok := s.config.Directory.Workflow(workflowID)
 			if !ok {
@@ -51,7 +51,7 @@ func (s *Service) Refusals(
 			sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool {
 				return sum.Code == after
 			})+1:]
-			return list(refusalsList, sums, page, refusalOf, func(sum store.RefusalSum) string {
+			return list(refusalsList, sums, page, apiRefusal, func(sum store.RefusalSum) string {
 				return sum.Code
 			}), nil
 		})
@@ -62,7 +62,7 @@ func (s *Service) Refusals(
 func (s *Service) AllRefusals(
 	ctx context.Context, caller Caller, accountID string, since time.Time, page Page,
 ) (api.List[api.WorkflowRefusal], error) {
-	return read(ctx, s, caller, needs(Viewer, within(&accountID)),
+	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
 			at, code, err := page.afterTime(allRefusalsList, 2)
 			if err != nil {
@@ -78,7 +78,7 @@ func (s *Service) AllRefusals(
 				func(sum store.WorkflowRefusalSum) api.WorkflowRefusal {
 					return api.WorkflowRefusal{
 						WorkflowID: sum.WorkflowID,
-						Refusal:    refusalOf(sum.RefusalSum),
+						Refusal:    apiRefusal(sum.RefusalSum),
 					}
 				}, func(sum store.WorkflowRefusalSum) string {
 					return timePosition(sum.Last.At, sum.WorkflowID, sum.Code)
@@ -121,7 +121,7 @@ func (s *Service) refusalsOf(
 	}
 }
 
-func refusalOf(sum store.RefusalSum) api.Refusal {
+func apiRefusal(sum store.RefusalSum) api.Refusal {
 	result := api.Refusal{
 		Code:  sum.Code,
 		Count: sum.Count,

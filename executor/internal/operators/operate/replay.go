@@ -25,10 +25,10 @@ const maxIdempotencyKey = 255
 func (s *Service) ReplayExecution(
 	ctx context.Context, caller Caller, id, key string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, needs(Editor, ofExecution(id)), 2*readTimeout, func(
+	return change(ctx, s, caller, newRule(Editor, ofExecution(id)), 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
-		if err := validKey(key); err != nil {
+		if err := checkIdempotencyKey(key); err != nil {
 			return none, err
 		}
 		record, err := s.record(ctx, id)
@@ -60,8 +60,8 @@ func (s *Service) ReplayExecution(
 	})
 }
 
-// validKey returns an error for an idempotency key that is too long.
-func validKey(key string) error {
+// checkIdempotencyKey returns an error for an idempotency key that is too long.
+func checkIdempotencyKey(key string) error {
 	if len(key) > maxIdempotencyKey {
 		return &edit.InvalidError{
 			Field:   "Idempotency-Key",
@@ -81,29 +81,39 @@ const keyOfAll = "all"
 func (s *Service) ReplayRejected(
 	ctx context.Context, caller Caller, filter ExecutionFilter, key string,
 ) (api.Replayed, error) {
-	return change(ctx, s, caller, needs(Editor, within(&filter.AccountID)), bulkTimeout, func(
-		ctx context.Context,
-	) (none api.Replayed, err error) {
-		if err := validKey(key); err != nil {
-			return none, err
-		}
-		if key == "" {
-			key = keyOfAll
-		}
-		filter.Status = execution.Rejected
-		b := s.bulk(caller, func(record store.Record) execution.Start {
-			return execution.Start{ID: execution.IDForReplay(record.ID, key), ReplayOf: record.ID}
-		})
-		err = b.all(ctx, filter)
-		return api.Replayed{Replayed: b.started, Left: b.skipped(), More: b.more}, err
-	})
+	return change(
+		ctx,
+		s,
+		caller,
+		newRule(Editor, ofAccountOrAll(&filter.AccountID)),
+		bulkTimeout,
+		func(
+			ctx context.Context,
+		) (none api.Replayed, err error) {
+			if err := checkIdempotencyKey(key); err != nil {
+				return none, err
+			}
+			if key == "" {
+				key = keyOfAll
+			}
+			filter.Status = execution.Rejected
+			b := s.bulk(caller, func(record store.Record) execution.Start {
+				return execution.Start{
+					ID:       execution.IDForReplay(record.ID, key),
+					ReplayOf: record.ID,
+				}
+			})
+			err = b.startMatching(ctx, filter)
+			return api.Replayed{Replayed: b.started, Left: b.skipped(), More: b.more}, err
+		},
+	)
 }
 
 // startAgain starts an execution with another execution's request, only once: its ID is the message
 // ID.
 func (s *Service) startAgain(
 	ctx context.Context, caller Caller, record store.Record, start execution.Start,
-	triggerOf triggers,
+	triggerOf triggerFinder,
 ) error {
 	trigger, err := s.prepareAgain(ctx, caller, record, &start, triggerOf)
 	if err != nil {
@@ -117,7 +127,7 @@ func (s *Service) startAgain(
 // that it starts at.
 func (s *Service) prepareAgain(
 	ctx context.Context, caller Caller, record store.Record, start *execution.Start,
-	triggerOf triggers,
+	triggerOf triggerFinder,
 ) (*edit.TriggerInfo, error) {
 	original, err := s.request(ctx, record)
 	switch {
@@ -139,8 +149,8 @@ func (s *Service) prepareAgain(
 	return trigger, nil
 }
 
-// triggers looks up the trigger node of an execution to be restarted.
-type triggers func(ctx context.Context, caller Caller,
+// triggerFinder looks up the trigger node of an execution to be restarted.
+type triggerFinder func(ctx context.Context, caller Caller,
 	workflowID, nodeID string) (*edit.TriggerInfo, error)
 
 // bulkTimeout is the maximum duration of a bulk call; repeated calls do the rest. bulkReserve is

@@ -25,7 +25,7 @@ import (
 func (s *Service) RerunTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), readTimeout, func(
+	return change(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)), readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
@@ -41,7 +41,7 @@ func (s *Service) RerunTrigger(
 func (s *Service) RerunExecution(
 	ctx context.Context, caller Caller, id string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, needs(Editor, ofExecution(id)), 2*readTimeout, func(
+	return change(ctx, s, caller, newRule(Editor, ofExecution(id)), 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		record, err := s.record(ctx, id)
@@ -152,7 +152,7 @@ func (s *Service) isStart(ctx context.Context, ack *jetstream.PubAck, id string)
 	if err != nil {
 		return !errors.Is(err, jetstream.ErrMsgNotFound)
 	}
-	return stream.IsRemembered(msg.Subject) ||
+	return stream.IsMsgIDSubject(msg.Subject) ||
 		stream.IsStart(msg.Subject) && msg.Header.Get(stream.HeaderExecutionID) == id
 }
 

@@ -17,16 +17,16 @@ const MaxSecrets = sender.MaxSecrets
 func (s *Service) SenderPresets(
 	ctx context.Context, caller Caller,
 ) (api.List[api.SenderPreset], error) {
-	return read(ctx, s, caller, needs(Viewer, ofNone),
+	return read(ctx, s, caller, newRule(Viewer, ofNone),
 		func(context.Context) (list api.List[api.SenderPreset], err error) {
 			for _, p := range sender.Presets() {
-				list.Items = append(list.Items, presetOnWire(p))
+				list.Items = append(list.Items, apiPreset(p))
 			}
 			return list, nil
 		})
 }
 
-func presetOnWire(p sender.Preset) api.SenderPreset {
+func apiPreset(p sender.Preset) api.SenderPreset {
 	wire := api.SenderPreset{
 		ID:         p.ID,
 		Aliases:    p.Aliases,
@@ -59,7 +59,7 @@ func orEmpty(texts []string) []string {
 func (s *Service) Sender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Sender, error) {
-	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule(Viewer, ofWorkflow(workflowID)),
 		func(ctx context.Context) (none api.Sender, err error) {
 			info, err := s.config.Editor.Sender(ctx, workflowID, nodeID)
 			if err != nil {
@@ -68,7 +68,7 @@ func (s *Service) Sender(
 			if info == nil {
 				return none, noSender(nodeID)
 			}
-			wire, err := s.senderOnWire(ctx, info)
+			wire, err := s.loadAPISender(ctx, info)
 			if err != nil {
 				return none, err
 			}
@@ -121,7 +121,7 @@ func redactSecrets(s *api.Sender) {
 func (s *Service) PutSender(
 	ctx context.Context, caller Caller, workflowID, nodeID string, put api.PutSender,
 ) (PutResult[api.Sender], error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Sender], err error) {
 			info, created, err := s.config.Editor.PutSender(ctx, workflowID, nodeID,
 				edit.SenderSpec{
@@ -137,7 +137,7 @@ func (s *Service) PutSender(
 					return none, err
 				}
 			}
-			wire, err := s.senderOnWire(ctx, info)
+			wire, err := s.loadAPISender(ctx, info)
 			return PutResult[api.Sender]{Value: wire, Created: created}, err
 		})
 }
@@ -146,20 +146,25 @@ func (s *Service) PutSender(
 func (s *Service) RemoveSender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) error {
-	return s.changeOnly(ctx, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+	return s.changeNoResult(
+		ctx,
+		caller,
+		newRule(Editor, ofWorkflow(workflowID)),
+		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			if err := s.config.Editor.RemoveSender(ctx, workflowID, nodeID); err != nil {
 				return err
 			}
 			return s.config.Store.ForgetSender(ctx, workflowID, nodeID)
-		})
+		},
+	)
 }
 
 // AddSenderSecret adds a secret to a node's sender.
 func (s *Service) AddSenderSecret(
 	ctx context.Context, caller Caller, workflowID, nodeID string, add api.AddSenderSecret,
 ) (api.Sender, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Sender, err error) {
 			var endOthers *time.Duration
 			if add.EndOthersAfterSeconds != nil {
@@ -171,7 +176,7 @@ func (s *Service) AddSenderSecret(
 			if err != nil {
 				return none, err
 			}
-			return s.senderOnWire(ctx, info)
+			return s.loadAPISender(ctx, info)
 		})
 }
 
@@ -179,19 +184,24 @@ func (s *Service) AddSenderSecret(
 func (s *Service) RemoveSenderSecret(
 	ctx context.Context, caller Caller, workflowID, nodeID, secretID string,
 ) error {
-	return s.changeOnly(ctx, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+	return s.changeNoResult(
+		ctx,
+		caller,
+		newRule(Editor, ofWorkflow(workflowID)),
+		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.RemoveSenderSecret(ctx, workflowID, nodeID, secretID)
-		})
+		},
+	)
 }
 
-// senderOnWire converts a sender to the API's form, with the times of its last requests.
-func (s *Service) senderOnWire(ctx context.Context, info *edit.SenderInfo) (api.Sender, error) {
+// loadAPISender converts a sender to the API's form, with the times of its last requests.
+func (s *Service) loadAPISender(ctx context.Context, info *edit.SenderInfo) (api.Sender, error) {
 	seen, err := s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
-	return senderOf(info, seen), err
+	return apiSender(info, seen), err
 }
 
-func senderOf(info *edit.SenderInfo, seen store.SenderSeen) api.Sender {
+func apiSender(info *edit.SenderInfo, seen store.SenderObservation) api.Sender {
 	wire := api.Sender{
 		Preset:              info.Preset,
 		Secrets:             make([]api.SenderSecret, len(info.Secrets)),

@@ -27,7 +27,7 @@ func (s *Service) SendTest(
 	ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {
 	within := readTimeout + testsend.Timeout
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), within, func(
+	return change(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)), within, func(
 		ctx context.Context,
 	) (none api.SentTest, err error) {
 		info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
@@ -42,7 +42,7 @@ func (s *Service) SendTest(
 		if err != nil {
 			return none, err
 		}
-		return s.try(ctx, info, as, request, test.DeliveryID)
+		return s.postTest(ctx, info, as, request, test.DeliveryID)
 	})
 }
 
@@ -111,8 +111,8 @@ func validHeader(name string, values []string) bool {
 		})
 }
 
-// try sets the delivery ID of a request, signs it and sends it.
-func (s *Service) try(
+// postTest sets the delivery ID of a request, signs it and sends it.
+func (s *Service) postTest(
 	ctx context.Context, at *edit.TriggerInfo, as *sender.Sender, r sender.Request,
 	deliveryID string,
 ) (none api.SentTest, err error) {
@@ -120,13 +120,13 @@ func (s *Service) try(
 		return none,
 			fmt.Errorf("trigger node %q of workflow %q has no token", at.NodeID, at.Workflow.ID)
 	}
-	to := s.endpoint()
+	to := s.ingressEndpoint()
 	base := to.publicURL + "/webhooks/" + at.Workflow.ID
 	r.Query = "token=" + at.Tokens[0].Token
 	if to.known {
 		r.URL = base + "?" + r.Query
 	}
-	if deliveryID != "" && !as.Identify(&r, deliveryID) {
+	if deliveryID != "" && !as.SetDeliveryID(&r, deliveryID) {
 		r.Header[textproto.CanonicalMIMEHeaderKey(webhook.FirstDeliveryIDHeaders()[0])] = []string{
 			deliveryID,
 		}

@@ -9,16 +9,16 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Sessions records which console sessions were ended before they expired. They are stored in the
-// database, so a session is ended on every executor and stays ended after a restart.
-type Sessions struct{ store store.Store }
+// RevokedSessions records which console sessions were ended before they expired. They are stored in
+// the database, so a session is ended on every executor and stays ended after a restart.
+type RevokedSessions struct{ store store.Store }
 
-// NewSessions returns the Sessions stored in a database.
-func NewSessions(records store.Store) *Sessions { return &Sessions{records} }
+// NewRevokedSessions returns the RevokedSessions stored in a database.
+func NewRevokedSessions(records store.Store) *RevokedSessions { return &RevokedSessions{records} }
 
 // End ends a session that would expire at until. When it returns without an error, every executor
 // rejects the session.
-func (s *Sessions) End(ctx context.Context, id string, until time.Time) error {
+func (s *RevokedSessions) End(ctx context.Context, id string, until time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	if err := s.store.EndSession(ctx, id, until, time.Now()); err != nil {
@@ -28,7 +28,7 @@ func (s *Sessions) End(ctx context.Context, id string, until time.Time) error {
 }
 
 // Ended reports whether a session has been ended.
-func (s *Sessions) Ended(ctx context.Context, id string) (bool, error) {
+func (s *RevokedSessions) Ended(ctx context.Context, id string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	ended, err := s.store.SessionEnded(ctx, id)

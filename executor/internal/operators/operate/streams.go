@@ -12,16 +12,16 @@ import (
 // viewer slow down every other caller.
 const MaxStreams = 500
 
-// streams counts the open event streams of each caller. The zero value is ready to use. It is safe
-// for concurrent use.
-type streams struct {
+// openStreams counts the open event streams of each caller. The zero value is ready to use. It is
+// safe for concurrent use.
+type openStreams struct {
 	mu   sync.Mutex
 	open map[Identity]int
 }
 
 // begin counts another stream of a caller, or returns an error if there are too many. If it
 // succeeds, end must be called once.
-func (s *streams) begin(caller Caller) (end func(), err error) {
+func (s *openStreams) begin(caller Caller) (end func(), err error) {
 	identity := caller.Identity() // the name and the role may change while a stream is open
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,7 @@ func HoldsToken(text string) bool {
 func (s *Service) Trigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Trigger, error) {
-	return read(ctx, s, caller, needs(Viewer, ofWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule(Viewer, ofWorkflow(workflowID)),
 		func(ctx context.Context) (api.Trigger, error) {
 			trigger, err := s.trigger(ctx, workflowID, nodeID)
 			if !caller.Role.Includes(Editor) {
@@ -59,7 +59,7 @@ func (s *Service) trigger(
 	if err != nil {
 		return none, err
 	}
-	return s.triggerOnWire(info, seen), nil
+	return s.apiTrigger(info, seen), nil
 }
 
 // PatchTrigger changes the settings of a trigger node. patch modifies the settings that an operator
@@ -68,7 +68,7 @@ func (s *Service) PatchTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 	patch func(*api.TriggerSettings) error,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			_, err = s.changeWorkflow(ctx, workflowID,
 				func(spec *edit.WorkflowSpec) error {
@@ -86,13 +86,13 @@ func (s *Service) PatchTrigger(
 						Name:     node.Name,
 						Filter:   node.Filter,
 						OrderKey: node.OrderKey,
-						Answer:   answerToAPI(node.Answer),
+						Answer:   apiAnswer(node.Answer),
 					}
 					if err := patch(&settings); err != nil {
 						return err
 					}
 					node.Name, node.Filter, node.OrderKey, node.Answer = settings.Name,
-						settings.Filter, settings.OrderKey, answerFromAPI(settings.Answer)
+						settings.Filter, settings.OrderKey, registryAnswer(settings.Answer)
 					if settings.SamplePayload != nil {
 						node.SamplePayload = settings.SamplePayload
 					}
@@ -109,7 +109,7 @@ func (s *Service) PatchTrigger(
 func (s *Service) SetSamplePayload(
 	ctx context.Context, caller Caller, workflowID, nodeID string, sample []byte,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			if err := s.config.Editor.SetSamplePayload(ctx, workflowID, nodeID,
 				sample); err != nil {
@@ -124,7 +124,7 @@ func (s *Service) SetSamplePayload(
 func (s *Service) RotateToken(
 	ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			// Read everything else that the response needs first: a failure afterwards would lose
 			// the new token.
@@ -136,20 +136,20 @@ func (s *Service) RotateToken(
 			if err != nil {
 				return none, err
 			}
-			if err := s.config.Editor.Rotate(ctx, workflowID, nodeID, keepOld); err != nil {
+			if err := s.config.Editor.RotateToken(ctx, workflowID, nodeID, keepOld); err != nil {
 				return none, s.rotationFailed(ctx, err)
 			}
 			info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 			if err != nil {
 				return none, s.rotationFailed(ctx, err)
 			}
-			return s.triggerOnWire(info, seen), nil
+			return s.apiTrigger(info, seen), nil
 		})
 }
 
 // rotationFailed marks an error as final where a repeated call would rotate the token again.
 func (s *Service) rotationFailed(ctx context.Context, err error) error {
-	failed := s.explain(ctx, err)
+	failed := s.toError(ctx, err)
 	const unknown = "NATS cannot be reached now. The new token may or may not be stored: GET the " +
 		"trigger node before you repeat the call, which would make another token."
 	if _, ok := errors.AsType[*edit.UncertainError](err); ok {
@@ -167,15 +167,18 @@ func (s *Service) rotationFailed(ctx context.Context, err error) error {
 	return failed
 }
 
-// seen holds what the database knows about a trigger node.
-type seen struct {
+// nodeObservations holds what the database knows about a trigger node.
+type nodeObservations struct {
 	tokens map[string]time.Time // when each token was last used, by ID
-	sender store.SenderSeen
+	sender store.SenderObservation
 
 	filtered store.Filtered
 }
 
-func (s *Service) seenAt(ctx context.Context, info *edit.TriggerInfo) (observed seen, err error) {
+func (s *Service) seenAt(
+	ctx context.Context,
+	info *edit.TriggerInfo,
+) (observed nodeObservations, err error) {
 	ids := make([]string, len(info.Tokens))
 	for i, t := range info.Tokens {
 		ids[i] = t.ID
@@ -190,8 +193,8 @@ func (s *Service) seenAt(ctx context.Context, info *edit.TriggerInfo) (observed 
 	return observed, err
 }
 
-func (s *Service) triggerOnWire(info *edit.TriggerInfo, observed seen) api.Trigger {
-	at := s.endpoint()
+func (s *Service) apiTrigger(info *edit.TriggerInfo, observed nodeObservations) api.Trigger {
+	at := s.ingressEndpoint()
 	headers, sources := at.deliveryIDs(info.Sender)
 	wire := api.Trigger{
 		NodeID: info.NodeID, Name: info.Name,
@@ -199,14 +202,14 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, observed seen) api.Trigg
 		SamplePayload:     info.SamplePayload,
 		DeliveryIDHeaders: headers, DeliveryIDSources: sources,
 		MaxBodyBytes: at.maxBodyBytes,
-		RateLimit:    rateLimitOf(info.RateLimit),
+		RateLimit:    apiRateLimit(info.RateLimit),
 		Filter:       info.Filter,
 		OrderKey:     info.OrderKey,
-		Answer:       answerToAPI(info.Answer),
-		Filtered:     filteredOf(info, observed.filtered),
+		Answer:       apiAnswer(info.Answer),
+		Filtered:     apiFiltered(info, observed.filtered),
 	}
 	if info.Sender != nil {
-		sender := senderOf(info.Sender, observed.sender)
+		sender := apiSender(info.Sender, observed.sender)
 		wire.Sender = &sender
 	}
 	for _, t := range info.Tokens {
@@ -223,25 +226,25 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, observed seen) api.Trigg
 	return wire
 }
 
-// answerToAPI converts a setting to the API's form. a may be nil.
-func answerToAPI(a *registry.Answer) *api.Answer {
+// apiAnswer converts a setting to the API's form. a may be nil.
+func apiAnswer(a *registry.Answer) *api.Answer {
 	if a == nil {
 		return nil
 	}
 	return &api.Answer{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
 }
 
-// answerFromAPI converts a setting to the registry's form. a may be nil.
-func answerFromAPI(a *api.Answer) *registry.Answer {
+// registryAnswer converts a setting to the registry's form. a may be nil.
+func registryAnswer(a *api.Answer) *registry.Answer {
 	if a == nil {
 		return nil
 	}
 	return &registry.Answer{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
 }
 
-// filteredOf returns the requests that did not match a node's filter, or nil if the node has no
+// apiFiltered returns the requests that did not match a node's filter, or nil if the node has no
 // filter and there were none.
-func filteredOf(info *edit.TriggerInfo, f store.Filtered) *api.Filtered {
+func apiFiltered(info *edit.TriggerInfo, f store.Filtered) *api.Filtered {
 	if f.Count == 0 && info.Filter == nil {
 		return nil
 	}

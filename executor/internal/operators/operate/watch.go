@@ -14,10 +14,10 @@ import (
 // Batch is one notification of a watch.
 type Batch = changes.Batch
 
-// Watching is a watch of changed records. It reports the IDs of records of all accounts; Changed
-// returns only the records that the caller has access to.
-type Watching struct {
-	changes.Watching
+// Subscription is a watch of changed records. It reports the IDs of records of all accounts;
+// Changed returns only the records that the caller has access to.
+type Subscription struct {
+	changes.Subscription
 	// Ended is closed when the caller's key is revoked or expires. nil means that this cannot
 	// happen.
 	Ended <-chan struct{}
@@ -26,27 +26,33 @@ type Watching struct {
 // Watch reports changes from now on or, if after is not zero, from the batch that follows the one
 // of that time. If it succeeds, Cancel must be called once. A caller has at most MaxStreams
 // watches.
-func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Watching, error) {
-	return read(ctx, s, caller, needs(Viewer, ofNone), func(context.Context) (Watching, error) {
-		end, err := s.streams.begin(caller)
-		if err != nil {
-			return Watching{}, err
-		}
-		watching := Watching{Watching: s.config.Changes.Watch(after)}
-		var forget func()
-		if caller.Kind == Key {
-			watching.Ended, forget = s.config.Keyring.ended(caller.ID)
-		}
-		unwatch := watching.Cancel
-		watching.Cancel = func() {
-			unwatch()
-			if forget != nil {
-				forget()
+func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Subscription, error) {
+	return read(
+		ctx,
+		s,
+		caller,
+		newRule(Viewer, ofNone),
+		func(context.Context) (Subscription, error) {
+			end, err := s.streams.begin(caller)
+			if err != nil {
+				return Subscription{}, err
 			}
-			end()
-		}
-		return watching, nil
-	})
+			watching := Subscription{Subscription: s.config.Changes.Watch(after)}
+			var forget func()
+			if caller.Kind == Key {
+				watching.Ended, forget = s.config.Keyring.ended(caller.ID)
+			}
+			unwatch := watching.Cancel
+			watching.Cancel = func() {
+				unwatch()
+				if forget != nil {
+					forget()
+				}
+				end()
+			}
+			return watching, nil
+		},
+	)
 }
 
 // Changed returns the current records for some IDs, oldest first. If accountID or workflowID is not
@@ -54,7 +60,7 @@ func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Wa
 func (s *Service) Changed(
 	ctx context.Context, caller Caller, ids []string, accountID, workflowID string,
 ) ([]Execution, error) {
-	return read(ctx, s, caller, needs(Viewer, within(&accountID)),
+	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&accountID)),
 		func(ctx context.Context) ([]Execution, error) {
 			records, err := s.config.Store.GetMany(ctx, ids)
 			if err != nil {

@@ -35,14 +35,14 @@ func (f WorkflowFilter) matches(w *registry.Workflow) bool {
 func (s *Service) Workflows(
 	ctx context.Context, caller Caller, filter WorkflowFilter, page Page,
 ) (api.List[api.Workflow], error) {
-	return read(ctx, s, caller, needs(Viewer, within(&filter.AccountID)),
+	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.Workflow], err error) {
 			after, err := page.after(workflowsList)
 			if err != nil {
 				return none, err
 			}
 			found := s.findWorkflows(ctx, filter, after, page.Limit+1)
-			return list(workflowsList, found, page, s.workflowOf,
+			return list(workflowsList, found, page, s.apiWorkflow,
 				func(r *registry.Workflow) string {
 					return r.ID
 				}), nil
@@ -91,19 +91,19 @@ func (s *Service) findWorkflows(
 
 // Workflow returns one workflow.
 func (s *Service) Workflow(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
-	return read(ctx, s, caller, needs(Viewer, ofWorkflow(id)),
+	return read(ctx, s, caller, newRule(Viewer, ofWorkflow(id)),
 		func(ctx context.Context) (none api.Workflow, err error) {
 			w, err := s.current(ctx, id)
 			if err != nil {
 				return none, err
 			}
-			return s.workflowOf(w), nil
+			return s.apiWorkflow(w), nil
 		})
 }
 
 // current returns a workflow, including all changes that were confirmed before the call.
 func (s *Service) current(ctx context.Context, id string) (*registry.Workflow, error) {
-	if err := s.config.Editor.Current(ctx); err != nil {
+	if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 		return nil, err
 	}
 	have, ok := s.config.Directory.Workflow(id)
@@ -125,7 +125,7 @@ type Origin struct {
 func (s *Service) Origin(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (Origin, error) {
-	return read(ctx, s, caller, needs(Viewer, ofNone),
+	return read(ctx, s, caller, newRule(Viewer, ofNone),
 		func(context.Context) (origin Origin, err error) {
 			have, ok := s.config.Directory.Workflow(workflowID)
 			if ok && caller.sees(have.Record.AccountID) {
@@ -157,7 +157,7 @@ func (s *Service) PutWorkflow(
 	spec := specOf(put)
 	spec.ID, spec.IfNew = id, mustBeNew
 	spec.Within = caller.AccountID // another caller may create it in the meantime
-	return change(ctx, s, caller, needs(Editor, ofNewWorkflow(id, put.AccountID)),
+	return change(ctx, s, caller, newRule(Editor, ofNewWorkflow(id, put.AccountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
 			var w *registry.Workflow
@@ -169,7 +169,7 @@ func (s *Service) PutWorkflow(
 			if err != nil {
 				return none, err
 			}
-			return PutResult[api.Workflow]{s.workflowOf(w), created}, nil
+			return PutResult[api.Workflow]{s.apiWorkflow(w), created}, nil
 		})
 }
 
@@ -179,7 +179,7 @@ func specOf(put api.PutWorkflow) edit.WorkflowSpec {
 		AccountID: put.AccountID,
 		Name:      put.Name,
 		Queue:     put.Queue,
-		RateLimit: rateLimitFrom(put.RateLimit),
+		RateLimit: registryRateLimit(put.RateLimit),
 	}
 	for _, t := range put.Triggers {
 		trigger := edit.TriggerSpec{
@@ -188,7 +188,7 @@ func specOf(put api.PutWorkflow) edit.WorkflowSpec {
 			TriggerSettings: edit.TriggerSettings{
 				Filter:   t.Filter,
 				OrderKey: t.OrderKey,
-				Answer:   answerFromAPI(t.Answer),
+				Answer:   registryAnswer(t.Answer),
 			},
 		}
 		if !bytes.Equal(t.SamplePayload, []byte("null")) {
@@ -199,12 +199,12 @@ func specOf(put api.PutWorkflow) edit.WorkflowSpec {
 	return spec
 }
 
-// putOf converts a specification to the API's form, without sample payloads. It is the inverse of
-// specOf.
-func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
+// apiPutWorkflow converts a specification to the API's form, without sample payloads. It is the
+// inverse of specOf.
+func apiPutWorkflow(spec *edit.WorkflowSpec) api.PutWorkflow {
 	put := api.PutWorkflow{AccountID: spec.AccountID, Name: spec.Name, Queue: spec.Queue}
 	if spec.RateLimit != nil {
-		limit := rateLimitOf(*spec.RateLimit)
+		limit := apiRateLimit(*spec.RateLimit)
 		put.RateLimit = &limit
 	}
 	for _, t := range spec.Triggers {
@@ -213,7 +213,7 @@ func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
 			Name:     t.Name,
 			Filter:   t.Filter,
 			OrderKey: t.OrderKey,
-			Answer:   answerToAPI(t.Answer),
+			Answer:   apiAnswer(t.Answer),
 		})
 	}
 	return put
@@ -224,11 +224,11 @@ func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
 func (s *Service) PatchWorkflow(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutWorkflow) error,
 ) (api.Workflow, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(
+	return change(ctx, s, caller, newRule(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) (none api.Workflow, err error) {
 		w, err := s.changeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
-			put := putOf(spec)
+			put := apiPutWorkflow(spec)
 			if err := patch(&put); err != nil {
 				return err
 			}
@@ -242,17 +242,23 @@ func (s *Service) PatchWorkflow(
 		if err != nil {
 			return none, err
 		}
-		return s.workflowOf(w), nil
+		return s.apiWorkflow(w), nil
 	})
 }
 
 // DeleteWorkflow deletes a workflow with its tokens and sample payloads.
 func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) error {
-	return s.changeOnly(ctx, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(
-		ctx context.Context,
-	) error {
-		return s.config.Editor.DeleteWorkflow(ctx, id)
-	})
+	return s.changeNoResult(
+		ctx,
+		caller,
+		newRule(Editor, ofWorkflow(id)),
+		s.config.ChangeTimeout,
+		func(
+			ctx context.Context,
+		) error {
+			return s.config.Editor.DeleteWorkflow(ctx, id)
+		},
+	)
 }
 
 // Activate makes a workflow's webhooks start executions.
@@ -269,18 +275,18 @@ func (s *Service) switchTo(
 	ctx context.Context, caller Caller, id string,
 	to func(context.Context, string) (*registry.Workflow, error),
 ) (api.Workflow, error) {
-	return change(ctx, s, caller, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(
+	return change(ctx, s, caller, newRule(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) (none api.Workflow, err error) {
 		w, err := to(ctx, id)
 		if err != nil {
 			return none, err
 		}
-		return s.workflowOf(w), nil
+		return s.apiWorkflow(w), nil
 	})
 }
 
-func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
+func (s *Service) apiWorkflow(w *registry.Workflow) api.Workflow {
 	result := api.Workflow{
 		ID:          w.ID,
 		AccountID:   w.AccountID,
@@ -294,7 +300,7 @@ func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 		PlanRefusal: s.planRefusal(w),
 	}
 	if w.RateLimit != (registry.RateLimit{}) {
-		limit := rateLimitOf(w.RateLimit)
+		limit := apiRateLimit(w.RateLimit)
 		result.RateLimit = &limit
 	}
 	for _, t := range w.Triggers {
@@ -303,7 +309,7 @@ func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 			Name:     t.Name,
 			Filter:   json.RawMessage(t.Filter),
 			OrderKey: t.OrderKey,
-			Answer:   answerToAPI(t.Answer),
+			Answer:   apiAnswer(t.Answer),
 		})
 	}
 	return result

@@ -22,10 +22,10 @@ const (
 // members tracks the runners that have announced themselves.
 type members struct {
 	mu     sync.Mutex
-	groups map[stream.RunnerGroup]*heard
+	groups map[stream.RunnerGroup]*announcement
 }
 
-type heard struct {
+type announcement struct {
 	last    time.Time // when a member last announced itself
 	members map[string]time.Time
 }
@@ -44,7 +44,7 @@ func (m *members) receive(msg *nats.Msg) {
 		if len(m.groups) >= maxGroups {
 			return
 		}
-		h = &heard{members: map[string]time.Time{}}
+		h = &announcement{members: map[string]time.Time{}}
 		m.groups[group] = h
 	}
 	h.last = now

@@ -13,7 +13,11 @@ import (
 // addGroups creates, in a queue's own stream, the consumers of groups that have one only in the
 // shared stream: runners with their own NATS account cannot create them. It returns the own stream
 // including the new consumers.
-func (w *Watch) addGroups(ctx context.Context, queue string, shared, own *place) (*place, error) {
+func (w *Watch) addGroups(
+	ctx context.Context,
+	queue string,
+	shared, own *streamState,
+) (*streamState, error) {
 	lacks := func(c *jetstream.ConsumerInfo) bool {
 		return c.Config.FilterSubject == stream.QueueSubject(queue) && own.consumer(c.Name) == nil
 	}
@@ -27,7 +31,7 @@ func (w *Watch) addGroups(ctx context.Context, queue string, shared, own *place)
 }
 
 // consumer returns the consumer with a name, or nil.
-func (p *place) consumer(name string) *jetstream.ConsumerInfo {
+func (p *streamState) consumer(name string) *jetstream.ConsumerInfo {
 	i := slices.IndexFunc(p.consumers, func(c *jetstream.ConsumerInfo) bool {
 		return c.Name == name
 	})
@@ -41,11 +45,14 @@ func (p *place) consumer(name string) *jetstream.ConsumerInfo {
 // work in only one of them gets its limit there and one in the other; if it has work in both, each
 // gets half. A group without any work keeps its previous shares. The sum therefore exceeds the
 // limit by at most one. When a queue has just moved, a new division takes effect at the next poll.
-func shareLimits(settings *registry.Queue, shared, own *place) (inShared, inOwn map[string]int64) {
+func shareLimits(
+	settings *registry.Queue,
+	shared, own *streamState,
+) (inShared, inOwn map[string]int64) {
 	inShared, inOwn = map[string]int64{}, map[string]int64{}
 	for _, g := range settings.Groups {
 		name := stream.RunnerGroup{Queue: settings.Name, Group: g.Group}.Consumer()
-		busy := func(p *place) bool {
+		busy := func(p *streamState) bool {
 			c := p.consumer(name)
 			return c != nil && (c.NumPending > 0 || c.NumAckPending > 0)
 		}

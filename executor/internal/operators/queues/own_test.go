@@ -61,7 +61,7 @@ func TestGroupsInAnOwnStream(t *testing.T) {
 		t.Fatalf("in flight %v, want %d and %d", have, shared, own)
 	}
 	r.ingress.Start(t, runnertest.Post{Queue: "q"})
-	r.ingress.MoveIn(t, "q")
+	r.ingress.MoveToOwnStream(t, "q")
 	until(5, 1)
 	r.ingress.Start(t, runnertest.Post{Queue: "q"})
 	until(3, 2)

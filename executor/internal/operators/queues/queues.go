@@ -47,13 +47,13 @@ type Group struct {
 	// MaxInFlight is the limit set by an operator; 0 means none.
 	MaxInFlight int64
 	// Held are the executions that block others with an order key, at most one per lane.
-	Held  []Held
+	Held  []BlockingExecution
 	lanes []lane // lanes with waiting starts, and starts without a key, in all streams
 }
 
-// Held is an execution with an order key that a runner has received and that has not ended, while
-// other executions wait behind it.
-type Held struct {
+// BlockingExecution is an execution with an order key that a runner has received and that has not
+// ended, while other executions wait behind it.
+type BlockingExecution struct {
 	Lane        int
 	WorkflowID  string
 	OrderKey    string
@@ -70,8 +70,8 @@ type lane struct {
 	oldest  uint64 // its first waiting start is at or after this stream sequence
 }
 
-// place is one of a queue's streams with its consumers.
-type place struct {
+// streamState is one of a queue's streams with its consumers.
+type streamState struct {
 	stream.Place
 	in        jetstream.Stream
 	consumers []*jetstream.ConsumerInfo // sorted by name
@@ -138,7 +138,7 @@ func New(c Config) (*Watch, error) {
 	w := &Watch{
 		config:  c,
 		starts:  starts.New(c.JetStream),
-		members: members{groups: map[stream.RunnerGroup]*heard{}},
+		members: members{groups: map[stream.RunnerGroup]*announcement{}},
 	}
 	var err error
 	if w.heard, err = c.Conn.Subscribe(stream.RunnerPresence+"*.*.*",
@@ -303,13 +303,13 @@ func placesOf(queue string, names []string) []stream.Place {
 }
 
 // place reads one of a queue's streams and its consumers.
-func (w *Watch) place(ctx context.Context, at stream.Place, queue string) (*place, error) {
+func (w *Watch) place(ctx context.Context, at stream.Place, queue string) (*streamState, error) {
 	in, err := w.config.JetStream.Stream(ctx, at.Name(queue))
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", at.Name(queue), err)
 	}
 	consumers, err := w.consumers(ctx, in)
-	return &place{at, in, consumers}, err
+	return &streamState{at, in, consumers}, err
 }
 
 // limits returns the groups' in-flight limits, keyed by group.
@@ -448,7 +448,7 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 
 // ownQueue returns the state of a queue that has its own stream.
 func (w *Watch) ownQueue(
-	ctx context.Context, name string, settings *registry.Queue, shared *place,
+	ctx context.Context, name string, settings *registry.Queue, shared *streamState,
 ) (Queue, error) {
 	own, err := w.place(ctx, stream.Place{Own: true}, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted in the meantime
@@ -471,7 +471,7 @@ func (w *Watch) ownQueue(
 
 // queue returns the state of a queue that has starts in the given places.
 func (w *Watch) queue(
-	ctx context.Context, name string, settings *registry.Queue, places ...*place,
+	ctx context.Context, name string, settings *registry.Queue, places ...*streamState,
 ) (Queue, error) {
 	q := Queue{Name: name}
 	if settings != nil && settings.Paused(time.Now()) {
@@ -493,7 +493,7 @@ func (w *Watch) queue(
 	if err := w.countWaiting(ctx, places, &q); err != nil {
 		return q, err
 	}
-	q.limit(settings)
+	q.setLimits(settings)
 	return q, nil
 }
 
@@ -513,8 +513,8 @@ func (q *Queue) add(g Group) {
 	q.Groups = append(q.Groups, g)
 }
 
-// limit sets the groups' limits from the queue's settings.
-func (q Queue) limit(settings *registry.Queue) {
+// setLimits sets the groups' limits from the queue's settings.
+func (q Queue) setLimits(settings *registry.Queue) {
 	if settings == nil {
 		return
 	}
@@ -559,7 +559,7 @@ func (w *Watch) consumers(
 
 // addOrdered adds a queue's lanes in one place to its groups: the executions that wait in them, and
 // the executions that block those.
-func (w *Watch) addOrdered(ctx context.Context, at *place, q *Queue) error {
+func (w *Watch) addOrdered(ctx context.Context, at *streamState, q *Queue) error {
 	for _, c := range at.consumers {
 		name, number, ok := stream.LaneOfConsumer(c.Config, q.Name)
 		if !ok {
@@ -595,7 +595,7 @@ func (w *Watch) addOrdered(ctx context.Context, at *place, q *Queue) error {
 		if err != nil || event.Start == nil {
 			continue
 		}
-		g.Held = append(g.Held, Held{
+		g.Held = append(g.Held, BlockingExecution{
 			Lane:        number,
 			WorkflowID:  event.Start.WorkflowID,
 			OrderKey:    event.Start.OrderKey,
@@ -605,7 +605,7 @@ func (w *Watch) addOrdered(ctx context.Context, at *place, q *Queue) error {
 		})
 	}
 	for i := range q.Groups {
-		slices.SortFunc(q.Groups[i].Held, func(a, b Held) int {
+		slices.SortFunc(q.Groups[i].Held, func(a, b BlockingExecution) int {
 			return cmp.Compare(a.Lane, b.Lane)
 		})
 	}
@@ -636,7 +636,7 @@ func receives(c jetstream.ConsumerConfig, subject string) bool {
 	})
 }
 
-func (w *Watch) group(queue string, c *jetstream.ConsumerInfo, at *place) Group {
+func (w *Watch) group(queue string, c *jetstream.ConsumerInfo, at *streamState) Group {
 	name, of := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 	now := time.Now()
 	g := Group{Name: name, Waiting: c.NumPending}
@@ -662,7 +662,7 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo, at *place) Group 
 }
 
 // countWaiting sets how many executions wait in a queue, and since when.
-func (w *Watch) countWaiting(ctx context.Context, places []*place, q *Queue) error {
+func (w *Watch) countWaiting(ctx context.Context, places []*streamState, q *Queue) error {
 	var oldest []lane
 	for _, at := range places {
 		all := []lane{
@@ -700,7 +700,7 @@ func (w *Watch) countWaiting(ctx context.Context, places []*place, q *Queue) err
 
 // count adds the number of the queue's starts in a place to the queue, and to the groups that have
 // no consumer there yet.
-func (q *Queue) count(ctx context.Context, at *place, all []lane) error {
+func (q *Queue) count(ctx context.Context, at *streamState, all []lane) error {
 	var without []*Group
 	for i := range q.Groups {
 		g := &q.Groups[i]

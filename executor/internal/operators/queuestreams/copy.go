@@ -54,7 +54,7 @@ func filtersOfQueue(from stream.Place, queue string) []string {
 	}
 	return []string{
 		from.StartSubject(queue, "*", "*"), "executions.ordered." + queue + ".*.*.*",
-		from.RejectedSubject(queue, "*", "*"), from.RememberedSubject(queue, "*"),
+		from.RejectedSubject(queue, "*", "*"), from.MsgIDSubject(queue, "*"),
 	}
 }
 
@@ -65,12 +65,12 @@ func filtersOfWorkflow(from stream.Place, queue, workflowID string) []string {
 		return []string{
 			from.StartSubject(queue, workflowID, "*"),
 			"executions.queue." + queue + ".ordered.*." + workflowID + ".*",
-			from.RejectedSubject(queue, workflowID, "*"), from.RememberedSubject(queue, workflowID),
+			from.RejectedSubject(queue, workflowID, "*"), from.MsgIDSubject(queue, workflowID),
 		}
 	}
 	return []string{
 		from.StartSubject("*", workflowID, "*"), "executions.ordered.*.*." + workflowID + ".*",
-		from.RejectedSubject("*", workflowID, "*"), from.RememberedSubject("*", workflowID),
+		from.RejectedSubject("*", workflowID, "*"), from.MsgIDSubject("*", workflowID),
 	}
 }
 
@@ -183,7 +183,7 @@ func (m *Mover) copyOthers(ctx context.Context, queue string) error {
 // delivers.
 func (c *copier) catchUp(ctx context.Context) error {
 	marker := uuid.NewString()
-	msg := c.from.RememberedMessage(c.queue, c.marker, marker)
+	msg := c.from.MsgIDMessage(c.queue, c.marker, marker)
 	msg.Header.Set(headerSince, strconv.FormatInt(time.Now().Unix(), 10))
 	_, err := c.js.PublishMsg(ctx, msg)
 	if isFull(err) {
@@ -195,7 +195,7 @@ func (c *copier) catchUp(ctx context.Context) error {
 	for {
 		got, meta, err := c.next(jetstream.NextContext(ctx))
 		if err != nil {
-			return c.failed(ctx, err)
+			return c.readError(ctx, err)
 		}
 		if got.Headers().Get(jetstream.MsgIDHeader) == marker {
 			return c.awaitStored(ctx)
@@ -218,11 +218,11 @@ func (c *copier) catchUpFull(ctx context.Context) error {
 			}
 			continue
 		case !errors.Is(err, nats.ErrTimeout):
-			return c.failed(ctx, err)
+			return c.readError(ctx, err)
 		}
 		info, err := c.reader.Info(ctx)
 		if err != nil {
-			return c.failed(ctx, err)
+			return c.readError(ctx, err)
 		}
 		if info.NumPending == 0 {
 			return c.awaitStored(ctx)
@@ -230,9 +230,9 @@ func (c *copier) catchUpFull(ctx context.Context) error {
 	}
 }
 
-// failed returns the error for a read that ended early. The move must start over, because the
+// readError returns the error for a read that ended early. The move must start over, because the
 // consumer may have been lost with its server.
-func (c *copier) failed(ctx context.Context, err error) error {
+func (c *copier) readError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	} else {
@@ -250,7 +250,7 @@ func (c *copier) copy(
 		return nil
 	}
 	since, workflowID := meta.Timestamp, got.Headers().Get(stream.HeaderWorkflowID)
-	if stream.IsRemembered(got.Subject()) {
+	if stream.IsMsgIDSubject(got.Subject()) {
 		if seconds, err := strconv.ParseInt(got.Headers().Get(headerSince), 10, 64); err == nil {
 			since = time.Unix(seconds, 0)
 		}
@@ -259,7 +259,7 @@ func (c *copier) copy(
 	if since.Before(c.since) || workflowID == "" {
 		return nil
 	}
-	msg := c.to.RememberedMessage(c.target, workflowID, id)
+	msg := c.to.MsgIDMessage(c.target, workflowID, id)
 	msg.Header.Set(headerSince, strconv.FormatInt(since.Unix(), 10))
 	if len(c.pending) >= maxPending {
 		if err := c.awaitStored(ctx); err != nil {
@@ -281,7 +281,7 @@ func (c *copier) awaitStored(ctx context.Context) error {
 		case <-ack.Ok():
 		case err := <-ack.Err():
 			if isInProcess(err) {
-				err = c.again(ctx, ack)
+				err = c.republish(ctx, ack)
 			}
 			if isFull(err) {
 				err = &FullError{c.to.Name(c.target)}
@@ -297,8 +297,8 @@ func (c *copier) awaitStored(ctx context.Context) error {
 	return nil
 }
 
-// again retries a copy that another executor was publishing at the same time.
-func (c *copier) again(ctx context.Context, future jetstream.PubAckFuture) (err error) {
+// republish retries a copy that another executor was publishing at the same time.
+func (c *copier) republish(ctx context.Context, future jetstream.PubAckFuture) (err error) {
 	for range 100 {
 		if _, err = c.js.PublishMsg(ctx, future.Msg()); !isInProcess(err) {
 			return err

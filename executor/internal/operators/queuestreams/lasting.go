@@ -19,7 +19,7 @@ func (m *Mover) LongestMove() time.Duration {
 func (m *Mover) noteMoves() {
 	now := map[string]bool{}
 	for _, q := range m.config.Directory.QueueSettings() {
-		if q.Stream != nil && q.Stream.Phase.Moves() {
+		if q.Stream != nil && q.Stream.Phase.IsMoving() {
 			now["queue."+q.Name] = true
 		}
 	}

@@ -99,11 +99,11 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 	}
 	q, _ := m.config.Directory.Queue(queue)
 	if q.Record == nil || q.Record.Stream == nil || q.Record.Stream.Phase == registry.Draining {
-		if err := m.mayMove(ctx, queue, stream.Place{Own: true}); err != nil {
+		if err := m.checkMove(ctx, queue, stream.Place{Own: true}); err != nil {
 			return err
 		}
 	}
-	err := patiently(ctx, func() error {
+	err := retryTransient(ctx, func() error {
 		return stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, limits)
 	})
 	switch {
@@ -122,7 +122,7 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 	if _, err := m.config.Editor.SetQueueStream(ctx, queue, spec); err != nil {
 		return err
 	}
-	return m.drive(ctx, queue)
+	return m.completeMove(ctx, queue)
 }
 
 // check validates the settings, by themselves and against those of the shared stream.
@@ -144,11 +144,11 @@ func (m *Mover) check(spec edit.QueueStreamSpec) error {
 	return nil
 }
 
-// mayMove returns edit.ErrOrderedWait if executions with an order key are still waiting in the
+// checkMove returns edit.ErrOrderedWait if executions with an order key are still waiting in the
 // place that a queue would move to. A lane is run first from the older place and then from the
 // newer one, so new executions must not be added to a place that still has older ones.
-func (m *Mover) mayMove(ctx context.Context, queue string, to stream.Place) error {
-	return patiently(ctx, func() error {
+func (m *Mover) checkMove(ctx context.Context, queue string, to stream.Place) error {
+	return retryTransient(ctx, func() error {
 		drained, err := stream.OrderedDrained(ctx, m.config.JetStream, to, queue)
 		if err == nil && !drained {
 			err = edit.ErrOrderedWait
@@ -162,14 +162,14 @@ func (m *Mover) mayMove(ctx context.Context, queue string, to stream.Place) erro
 func (m *Mover) Drop(ctx context.Context, queue string) error {
 	q, ok := m.config.Directory.Queue(queue)
 	if ok && q.Record.Stream != nil && q.Record.Stream.Phase == registry.Own {
-		if err := m.mayMove(ctx, queue, stream.Place{}); err != nil {
+		if err := m.checkMove(ctx, queue, stream.Place{}); err != nil {
 			return err
 		}
 	}
 	if _, err := m.config.Editor.DropQueueStream(ctx, queue); err != nil {
 		return err
 	}
-	return m.drive(ctx, queue)
+	return m.completeMove(ctx, queue)
 }
 
 // Run continues moves that their executors have not completed, and deletes own streams that are
@@ -195,7 +195,7 @@ func (m *Mover) Run(ctx context.Context) {
 func (m *Mover) resume(ctx context.Context) (err error) {
 	m.noteMoves()
 	for _, q := range m.config.Directory.QueueSettings() {
-		if q.Stream == nil || !q.Stream.Phase.Moves() {
+		if q.Stream == nil || !q.Stream.Phase.IsMoving() {
 			continue
 		}
 		have, ok := m.config.Directory.Queue(q.Name)
@@ -204,14 +204,14 @@ func (m *Mover) resume(ctx context.Context) (err error) {
 			after = resumeClosed
 		}
 		if ok && m.isIdle(q.Name) && m.standsStill("queue."+q.Name, have.Revision, after) {
-			err = errors.Join(err, m.drive(ctx, q.Name))
+			err = errors.Join(err, m.completeMove(ctx, q.Name))
 		}
 	}
 	for _, id := range m.config.Directory.ClosedWorkflows() {
 		have, ok := m.config.Directory.Workflow(id)
 		if ok && m.standsStill("workflow."+id, have.Revision, resumeClosed) {
 			changing, cancel := context.WithTimeout(ctx, changeTimeout)
-			err = errors.Join(err, m.config.Editor.CloseWorkflow(changing, id, false))
+			err = errors.Join(err, m.config.Editor.SetWorkflowClosed(changing, id, false))
 			cancel()
 		}
 	}
@@ -256,22 +256,22 @@ func (m *Mover) lock(queue string) (unlock func()) {
 	return l.Unlock
 }
 
-// drive continues the move of a queue until it is complete, whichever executor completes it.
-func (m *Mover) drive(ctx context.Context, queue string) error {
+// completeMove continues the move of a queue until it is complete, whichever executor completes it.
+func (m *Mover) completeMove(ctx context.Context, queue string) error {
 	defer m.lock(queue)()
 	for attempt := 0; ; attempt++ {
-		err := patiently(ctx, func() error { return m.config.Editor.Current(ctx) })
+		err := retryTransient(ctx, func() error { return m.config.Editor.EnsureCurrent(ctx) })
 		if err != nil {
 			return err
 		}
 		have, ok := m.config.Directory.Queue(queue)
-		if !ok || have.Record.Stream == nil || !have.Record.Stream.Phase.Moves() {
+		if !ok || have.Record.Stream == nil || !have.Record.Stream.Phase.IsMoving() {
 			return nil
 		}
 		err = m.step(ctx, queue, have)
 		if err != nil && !errors.Is(err, edit.ErrChangedSince) && !errors.Is(err, errAgain) &&
 			!errors.Is(err, edit.ErrQueueMoves) && // another queue moves from the same stream
-			!passes(err) {
+			!isTransient(err) {
 
 			return err
 		}
@@ -281,18 +281,19 @@ func (m *Mover) drive(ctx context.Context, queue string) error {
 	}
 }
 
-// patiently repeats a call until it succeeds, fails with a permanent error, or the context is done.
-func patiently(ctx context.Context, call func() error) (err error) {
+// retryTransient repeats a call until it succeeds, fails with a permanent error, or the context is
+// done.
+func retryTransient(ctx context.Context, call func() error) (err error) {
 	for attempt := 0; ; attempt++ {
-		if err = call(); !passes(err) || retry.SleepBackoff(ctx, attempt) != nil {
+		if err = call(); !isTransient(err) || retry.SleepBackoff(ctx, attempt) != nil {
 			return err
 		}
 	}
 }
 
-// passes reports whether an error is temporary: a server is restarting, or a new stream has no
+// isTransient reports whether an error is temporary: a server is restarting, or a new stream has no
 // leader yet.
-func passes(err error) bool {
+func isTransient(err error) bool {
 	for _, away := range []error{
 		nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded,
 		jetstream.ErrNoStreamResponse, consistency.ErrNotCurrent,
@@ -401,7 +402,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 	if err == nil {
 		m.reached(d.closed.String())
 		if err = ids.catchUp(closing); err == nil {
-			err = unchanged(closing, m.config.JetStream, queue, own)
+			err = checkUnchanged(closing, m.config.JetStream, queue, own)
 		}
 	}
 	if err != nil {
@@ -419,7 +420,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 
 // ensureOwn creates a queue's own streams with the settings in its record.
 func (m *Mover) ensureOwn(ctx context.Context, queue string, record *registry.QueueStream) error {
-	spec := edit.StreamOf(record)
+	spec := edit.StreamSpecOf(record)
 	return stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, stream.OwnLimits{
 		MaxBytes:      spec.MaxBytes,
 		MaxAge:        spec.MaxAge,
@@ -457,8 +458,8 @@ func (m *Mover) giveUp(
 	return because
 }
 
-// unchanged returns an error if a queue's own stream was deleted or created again.
-func unchanged(
+// checkUnchanged returns an error if a queue's own stream was deleted or created again.
+func checkUnchanged(
 	ctx context.Context, js jetstream.JetStream, queue string, own jetstream.Stream,
 ) error {
 	now, err := js.Stream(ctx, stream.OwnName(queue))
@@ -503,7 +504,7 @@ func (m *Mover) MoveWorkflow(
 	by := time.Now().Add(registry.ClosedFor)
 	closing, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
-	err = m.config.Editor.CloseWorkflow(closing, change.WorkflowID, true)
+	err = m.config.Editor.SetWorkflowClosed(closing, change.WorkflowID, true)
 	if err == nil {
 		m.reached("workflow closed")
 		err = ids.catchUp(closing)
@@ -520,7 +521,10 @@ func (m *Mover) MoveWorkflow(
 	if err != nil {
 		opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
 		defer cancel()
-		return errors.Join(err, m.config.Editor.CloseWorkflow(opening, change.WorkflowID, false))
+		return errors.Join(
+			err,
+			m.config.Editor.SetWorkflowClosed(opening, change.WorkflowID, false),
+		)
 	}
 	_ = ids.catchUp(ctx) // a message that a server stored late, after a fault
 	return nil
@@ -536,7 +540,7 @@ func (m *Mover) placeOf(queue string) stream.Place {
 func (m *Mover) revisionOf(queues ...string) (revisions [2]uint64, err error) {
 	for i, name := range queues {
 		q, ok := m.config.Directory.Queue(name)
-		if ok && q.Record.Stream != nil && q.Record.Stream.Phase.Moves() {
+		if ok && q.Record.Stream != nil && q.Record.Stream.Phase.IsMoving() {
 			return revisions, fmt.Errorf("%w: %s", edit.ErrQueueMoves, name)
 		}
 		revisions[i] = q.Revision

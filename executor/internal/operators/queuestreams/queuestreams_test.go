@@ -85,8 +85,8 @@ func (f *fixture) send(ingress int, workflowID, deliveryID string) (duplicate bo
 	if !ok {
 		return false, errors.New("no such workflow")
 	}
-	pass := view.Workflow.Enter()
-	defer pass.Leave()
+	pass := view.Workflow.AcquirePermit()
+	defer pass.Release()
 	if pass.Place == registry.PlaceClosed {
 		return false, errClosed
 	}

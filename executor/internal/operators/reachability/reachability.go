@@ -58,8 +58,8 @@ type Result struct {
 
 // Ingresses lists the running ingresses. *consistency.Membership implements it.
 type Ingresses interface {
-	// Ingress returns the settings of the running ingresses.
-	Ingress() []*consistency.IngressSettings
+	// IngressSettings returns the settings of the running ingresses.
+	IngressSettings() []*consistency.IngressSettings
 }
 
 // Checker checks the public URL. It is safe for concurrent use.
@@ -100,7 +100,7 @@ func (c *Checker) URL() string {
 		return c.configured
 	}
 	var urls []string
-	for _, ingress := range c.ingresses.Ingress() {
+	for _, ingress := range c.ingresses.IngressSettings() {
 		if ingress.PublicURL != "" {
 			urls = append(urls, strings.TrimRight(ingress.PublicURL, "/"))
 		}
@@ -123,7 +123,7 @@ func (c *Checker) Check(ctx context.Context) Result {
 		state, detail := c.ask(asking, base)
 		c.last = Result{
 			URL:      base,
-			Loopback: Loopback(base),
+			Loopback: IsLoopback(base),
 			State:    state,
 			Detail:   detail,
 			At:       time.Now(),
@@ -138,7 +138,7 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	if base == "" {
 		return Unknown, "No public URL is set. Start the executor or the ingress with --public-url."
 	}
-	ingresses := c.ingresses.Ingress()
+	ingresses := c.ingresses.IngressSettings()
 	var keys [][]byte
 	for _, ingress := range ingresses {
 		if len(ingress.ProbeKey) > 0 {
@@ -153,7 +153,7 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 			"The running ingresses have an older version that does not support the check."
 	}
 
-	question := probe.Ask(keys)
+	question := probe.NewQuestion(keys)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+probePath, http.NoBody)
 	if err != nil {
 		return Unknown, "The public URL cannot be called: " + err.Error()
@@ -170,12 +170,12 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	}
 	if isTLS(err) {
 		return Unreachable,
-			"Somebody answers there, but not with the TLS that https:// asks for: " + cause(err) +
-				". Check the port, and the public URL."
+			"Somebody answers there, but not with the TLS that https:// asks for: " +
+				textWithoutURL(err) + ". Check the port, and the public URL."
 	}
 	if err != nil {
 		return Unreachable,
-			"Nobody answers there: " + cause(err) +
+			"Nobody answers there: " + textWithoutURL(err) +
 				". Check the name, the proxy and the firewalls on the way."
 	}
 	defer func() { _ = response.Body.Close() }()
@@ -221,8 +221,8 @@ func unexpected(response *http.Response, body []byte) (State, string) {
 			"/webhooks/ on to the ingress.", response.StatusCode)
 }
 
-// cause returns the text of err without the URL, which is shown next to it.
-func cause(err error) string {
+// textWithoutURL returns the text of err without the URL, which is shown next to it.
+func textWithoutURL(err error) string {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return fmt.Sprintf("no answer within %s", askTimeout)
 	}
@@ -232,8 +232,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// Loopback reports whether a URL is reachable only from its own machine.
-func Loopback(base string) bool {
+// IsLoopback reports whether a URL is reachable only from its own machine.
+func IsLoopback(base string) bool {
 	u, err := url.Parse(base)
 	if err != nil {
 		return false

@@ -17,7 +17,7 @@ import (
 
 type ingresses []*consistency.IngressSettings
 
-func (i ingresses) Ingress() []*consistency.IngressSettings { return i }
+func (i ingresses) IngressSettings() []*consistency.IngressSettings { return i }
 
 // The servers that may be behind a public URL. A real ingress is tested in deploy/e2e.
 func TestWhoAnswers(t *testing.T) {
@@ -136,7 +136,7 @@ func TestLoopback(t *testing.T) {
 		"http://localhost.example.com": false,
 		"%":                            false,
 	} {
-		if reachability.Loopback(base) != want {
+		if reachability.IsLoopback(base) != want {
 			t.Errorf("%q: %t", base, !want)
 		}
 	}

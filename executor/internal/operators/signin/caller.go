@@ -19,14 +19,15 @@ func WithCaller(ctx context.Context, caller operate.Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// WithEnd returns a context with the expiry time of the request's session. The zero time means that
-// there is no session.
-func WithEnd(ctx context.Context, end time.Time) context.Context {
+// WithSessionEnd returns a context with the expiry time of the request's session. The zero time
+// means that there is no session.
+func WithSessionEnd(ctx context.Context, end time.Time) context.Context {
 	return context.WithValue(ctx, endKey{}, end)
 }
 
-// End returns the expiry time of the request's session, or the zero time if there is no session.
-func End(ctx context.Context) time.Time {
+// SessionEnd returns the expiry time of the request's session, or the zero time if there is no
+// session.
+func SessionEnd(ctx context.Context) time.Time {
 	end, _ := ctx.Value(endKey{}).(time.Time)
 	return end
 }

@@ -69,10 +69,10 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 	return f
 }
 
-// Failed counts a failure and returns when it may be answered. remote is the peer of the
+// CountAndDelay counts a failure and returns when it may be answered. remote is the peer of the
 // connection, ADDRESS:PORT. Headers with an address are ignored because an attacker can forge them,
 // so behind a proxy all failures share one delay.
-func (f *Failures) Failed(ctx context.Context, at, remote string) {
+func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 	f.count.WithLabelValues(at).Inc()
 	d, wait := f.note(sourceOf(remote))
 	if !wait {

@@ -23,13 +23,13 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 	f := NewFailures(prometheus.NewRegistry())
 	now, waited := clock(f)
 	for range freeTries {
-		f.Failed(t.Context(), AtAPI, "192.0.2.1:1000")
+		f.CountAndDelay(t.Context(), AtAPI, "192.0.2.1:1000")
 	}
 	if len(*waited) > 0 {
 		t.Fatalf("the first ones waited: %v", *waited)
 	}
 	for i := range 8 {
-		f.Failed(t.Context(), AtConsole, fmt.Sprintf("192.0.2.1:%d", i))
+		f.CountAndDelay(t.Context(), AtConsole, fmt.Sprintf("192.0.2.1:%d", i))
 	}
 	want := []int64{100, 200, 400, 800, 1600, 3000, 3000, 3000}
 	if len(*waited) != len(want) {
@@ -41,12 +41,12 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 		}
 	}
 	*waited = nil
-	f.Failed(t.Context(), AtAPI, "192.0.2.2:1000")
+	f.CountAndDelay(t.Context(), AtAPI, "192.0.2.2:1000")
 	if len(*waited) > 0 {
 		t.Error("another address had to wait")
 	}
 	*now = now.Add(forgetAfter + time.Second)
-	f.Failed(t.Context(), AtAPI, "192.0.2.1:1000")
+	f.CountAndDelay(t.Context(), AtAPI, "192.0.2.1:1000")
 	if len(*waited) > 0 {
 		t.Error("it is never forgotten")
 	}
@@ -65,7 +65,7 @@ func TestFailuresAreBounded(t *testing.T) {
 	f := NewFailures(prometheus.NewRegistry())
 	clock(f)
 	for i := range maxSources + 1000 {
-		f.Failed(t.Context(), AtAPI, fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
+		f.CountAndDelay(t.Context(), AtAPI, fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
 	}
 	if len(f.sources) > maxSources {
 		t.Errorf("%d sources", len(f.sources))

@@ -11,8 +11,9 @@ import (
 // sign in often, and the entries are kept for long.
 const notedSignIns = 30
 
-// notes counts the recorded sign-ins of the current minute. It is safe for concurrent use.
-type notes struct {
+// signInNoteLimit counts the recorded sign-ins of the current minute. It is safe for concurrent
+// use.
+type signInNoteLimit struct {
 	now func() time.Time
 
 	mu     sync.Mutex
@@ -20,10 +21,10 @@ type notes struct {
 	noted  map[operate.Identity]int
 }
 
-func newNotes() *notes { return &notes{now: time.Now} }
+func newNotes() *signInNoteLimit { return &signInNoteLimit{now: time.Now} }
 
-// take counts a caller's sign-in, and reports whether it should be recorded.
-func (n *notes) take(caller operate.Caller) bool {
+// allow counts a caller's sign-in, and reports whether it should be recorded.
+func (n *signInNoteLimit) allow(caller operate.Caller) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if minute := n.now().Truncate(time.Minute); !minute.Equal(n.minute) {

@@ -71,9 +71,9 @@ func NewOIDC(c OIDCConfig) *OIDC {
 	return &OIDC{config: c, client: &http.Client{Timeout: providerTimeout}}
 }
 
-// asked is the content of the cookie that the browser keeps while the user is at the provider. A
-// callback without the cookie comes from another browser.
-type asked struct {
+// pendingSignIn is the content of the cookie that the browser keeps while the user is at the
+// provider. A callback without the cookie comes from another browser.
+type pendingSignIn struct {
 	Ends     int64  `json:"ends"` // Unix seconds
 	State    string `json:"state"`
 	Nonce    string `json:"nonce"`
@@ -88,7 +88,7 @@ func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
 // The browser can then be redirected to the provider, which usually sends it back with the user's
 // current claims without asking for a password.
 func (s *SignIn) OIDCSessionExpired(r *http.Request) bool {
-	sess, ok := s.sessions.ended(r)
+	sess, ok := s.sessions.expiredFromRequest(r)
 	return ok && sess.Kind == operate.User && s.HasOIDC()
 }
 
@@ -103,7 +103,7 @@ func (s *SignIn) BeginOIDC(
 	if err != nil {
 		return "", err
 	}
-	a := asked{
+	a := pendingSignIn{
 		Ends: s.sessions.now().Add(answerWithin).Unix(), State: rand.Text(), Nonce: rand.Text(),
 		Verifier: oauth2.GenerateVerifier(), Next: next,
 	}
@@ -130,14 +130,14 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 // of BeginOIDC. A *RefusedError means that the sign-in was refused; the response is then delayed as
 // for a wrong token.
 func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
-	var a asked
+	var a pendingSignIn
 	cookie, err := r.Cookie(cookieName(r, answerCookie))
 	known := err == nil && s.sessions.open(answerFor, cookie.Value, &a) &&
 		s.sessions.now().Unix() < a.Ends &&
 		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(a.State)) == 1
 	setAnswerCookie(w, r, "", -1) // a callback is valid only once
 	if !known {
-		s.failed(r, AtConsole)
+		s.recordFailure(r, AtConsole)
 		return "/", &RefusedError{
 			"This answer belongs to no sign-in that was begun in this browser within the last " +
 				"ten minutes. Begin again.", errors.New("unknown state"),
@@ -148,7 +148,7 @@ func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string
 	u, err := s.config.OIDC.user(ctx, r, a)
 	if err != nil {
 		if _, refused := errors.AsType[*RefusedError](err); refused {
-			s.failed(r, AtConsole)
+			s.recordFailure(r, AtConsole)
 		}
 		return a.Next, err
 	}
@@ -203,7 +203,7 @@ func scopes(provider *oidc.Provider) []string {
 }
 
 // user exchanges the code in the callback for the user who has signed in.
-func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (u user, err error) {
+func (o *OIDC) user(ctx context.Context, r *http.Request, a pendingSignIn) (u user, err error) {
 	query := r.URL.Query()
 	if code := query.Get("error"); code != "" {
 		return u, &RefusedError{
@@ -220,7 +220,7 @@ func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (u user, err 
 	if err != nil {
 		return u, notExchanged(err)
 	}
-	claims, err := o.verified(ctx, provider, token, a.Nonce)
+	claims, err := o.verifiedClaims(ctx, provider, token, a.Nonce)
 	if err != nil {
 		return u, &RefusedError{"The identity provider's answer is not valid.", err}
 	}
@@ -231,7 +231,7 @@ func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (u user, err 
 			errors.New("no --oidc-role matches"),
 		}
 	}
-	return user{ID: text(claims["sub"]), Name: nameOf(claims), Rule: rule.String()}, nil
+	return user{ID: claimText(claims["sub"]), Name: nameOf(claims), Rule: rule.String()}, nil
 }
 
 // notExchanged returns the error for a code that could not be exchanged. It distinguishes a
@@ -246,10 +246,10 @@ func notExchanged(err error) error {
 	return fmt.Errorf("ask the identity provider: %w", err)
 }
 
-// verified returns the claims of the ID token, after verifying that the provider issued and signed
-// it for this client and this sign-in, and that it has not expired. If no rule matches them, it
-// adds missing claims from the provider's user info.
-func (o *OIDC) verified(
+// verifiedClaims returns the claims of the ID token, after verifying that the provider issued and
+// signed it for this client and this sign-in, and that it has not expired. If no rule matches them,
+// it adds missing claims from the provider's user info.
+func (o *OIDC) verifiedClaims(
 	ctx context.Context, provider *oidc.Provider, token *oauth2.Token, nonce string,
 ) (map[string]any, error) {
 	raw, ok := token.Extra("id_token").(string)
@@ -272,7 +272,7 @@ func (o *OIDC) verified(
 		return nil, err
 	}
 	if azp, ok := claims["azp"]; (ok || len(verified.Audience) > 1) &&
-		text(azp) != o.config.ClientID {
+		claimText(azp) != o.config.ClientID {
 		return nil, errors.New("it was issued to another client")
 	}
 	if _, matches := ruleFor(o.config.Roles, claims); !matches &&
@@ -293,7 +293,7 @@ func addClaims(to, more map[string]any) {
 	_, hasAddress := to["email"]
 	_, hasVerified := to["email_verified"]
 	otherAddress := (hasAddress || hasVerified) &&
-		(text(to["email"]) == "" || to["email"] != more["email"])
+		(claimText(to["email"]) == "" || to["email"] != more["email"])
 	for name, value := range more {
 		_, ok := to[name]
 		if ok || (otherAddress && (name == "email" || name == "email_verified")) {

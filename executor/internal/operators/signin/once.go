@@ -11,16 +11,16 @@ import (
 // log later.
 const onceLifetime = 10 * time.Minute
 
-// once is a nonce that is valid once and for a limited time.
-type once struct {
+// oneTimeNonce is a nonce that is valid once and for a limited time.
+type oneTimeNonce struct {
 	hash [sha256.Size]byte
 	left atomic.Bool
 	ends time.Time
 	now  func() time.Time
 }
 
-func newOnce(nonce string) *once {
-	o := &once{
+func newOnce(nonce string) *oneTimeNonce {
+	o := &oneTimeNonce{
 		hash: sha256.Sum256([]byte(nonce)),
 		ends: time.Now().Add(onceLifetime),
 		now:  time.Now,
@@ -30,7 +30,7 @@ func newOnce(nonce string) *once {
 }
 
 // consume reports whether nonce is the valid nonce, and invalidates it.
-func (o *once) consume(nonce string) bool {
+func (o *oneTimeNonce) consume(nonce string) bool {
 	given := sha256.Sum256([]byte(nonce))
 	return subtle.ConstantTimeCompare(given[:], o.hash[:]) == 1 && o.now().Before(o.ends) &&
 		o.left.CompareAndSwap(true, false)

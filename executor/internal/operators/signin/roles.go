@@ -67,7 +67,7 @@ func (r RoleRule) matches(claims map[string]any) bool {
 	if r.Claim == "email" && claims["email_verified"] != true {
 		return false
 	}
-	return holds(claimAt(claims, r.Claim), r.Value)
+	return claimContains(claimAt(claims, r.Claim), r.Value)
 }
 
 // claimAt returns a claim by its name, or by its path in nested claims, such as realm_access.roles.
@@ -83,8 +83,8 @@ func claimAt(claims map[string]any, name string) any {
 	return claimAt(inner, rest)
 }
 
-// holds reports whether a claim equals value, or is a list that contains it.
-func holds(claim any, value string) bool {
+// claimContains reports whether a claim equals value, or is a list that contains it.
+func claimContains(claim any, value string) bool {
 	switch claim := claim.(type) {
 	case string:
 		return claim == value
@@ -92,15 +92,15 @@ func holds(claim any, value string) bool {
 		return fmt.Sprint(claim) == value
 	case []any:
 		return slices.ContainsFunc(claim, func(item any) bool {
-			return text(item) == value && value != ""
+			return claimText(item) == value && value != ""
 		})
 	default:
 		return false
 	}
 }
 
-// text returns claim as a string, or "" if it is not one.
-func text(claim any) string {
+// claimText returns claim as a string, or "" if it is not one.
+func claimText(claim any) string {
 	value, _ := claim.(string)
 	return value
 }
@@ -112,8 +112,10 @@ const maxName = 100
 // nameOf returns a user's name without control characters and characters that change the direction
 // of the text around it.
 func nameOf(claims map[string]any) string {
-	name := []rune(visible(cmp.Or(text(claims["name"]), text(claims["preferred_username"]),
-		text(claims["email"]), text(claims["sub"]))))
+	name := []rune(
+		visible(cmp.Or(claimText(claims["name"]), claimText(claims["preferred_username"]),
+			claimText(claims["email"]), claimText(claims["sub"]))),
+	)
 	return string(name[:min(len(name), maxName)])
 }
 

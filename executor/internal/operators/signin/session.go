@@ -158,9 +158,9 @@ func (s sessions) fromRequest(r *http.Request) (sess session, valid bool) {
 	return session{}, false
 }
 
-// ended returns the session in the request's cookies, and reports whether it has expired, but no
-// longer than sessionLifetime ago.
-func (s sessions) ended(r *http.Request) (sess session, known bool) {
+// expiredFromRequest returns the session in the request's cookies, and reports whether it has
+// expired, but no longer than sessionLifetime ago.
+func (s sessions) expiredFromRequest(r *http.Request) (sess session, known bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
 		if s.open(sessionPurpose, cookie.Value, &sess) {
 			past := s.now().Sub(time.Unix(sess.Ends, 0))

@@ -29,7 +29,7 @@ type Config struct {
 	OneTimeNonce string
 	// Ended stores the sessions that were signed out. nil means that signing out only deletes the
 	// cookie.
-	Ended Ended
+	Ended RevokedSessions
 	// OIDC is the identity provider. nil means that there is none.
 	OIDC *OIDC
 	// Note is called for sign-ins to the console and for refused ones, at most a fixed number of
@@ -49,9 +49,9 @@ type Keys interface {
 	ByID(ctx context.Context, id string) (caller operate.Caller, known bool, err error)
 }
 
-// Ended stores, for all executors, the sessions that were signed out before they expired. Its
-// methods return an error if the store is unavailable.
-type Ended interface {
+// RevokedSessions stores, for all executors, the sessions that were signed out before they expired.
+// Its methods return an error if the store is unavailable.
+type RevokedSessions interface {
 	// End records that a session was signed out. The entry may be removed at until, when the
 	// session has expired anyway.
 	End(ctx context.Context, id string, until time.Time) error
@@ -67,10 +67,10 @@ type SignIn struct {
 	token    [sha256.Size]byte // hash of the admin token
 	config   Config
 	sessions sessions
-	once     *once
+	once     *oneTimeNonce
 	origins  *http.CrossOriginProtection
 	refused  *rate.Limiter
-	notes    *notes
+	notes    *signInNoteLimit
 }
 
 // notedRefusals is the maximum number of refused sign-ins that are recorded per minute.
@@ -108,7 +108,7 @@ func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 			return caller, err
 		}
 	}
-	s.failed(r, AtAPI)
+	s.recordFailure(r, AtAPI)
 	return operate.Caller{}, ErrUnknown
 }
 
@@ -198,7 +198,7 @@ func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token str
 	case err == nil:
 		s.begin(w, r, sess, caller)
 	case errors.Is(err, ErrUnknown):
-		s.failed(r, AtConsole)
+		s.recordFailure(r, AtConsole)
 	}
 	return err
 }
@@ -228,7 +228,7 @@ func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce stri
 		return true
 	}
 	if _, valid := s.sessions.fromRequest(r); !valid {
-		s.failed(r, AtConsole)
+		s.recordFailure(r, AtConsole)
 	}
 	return false
 }
@@ -242,7 +242,7 @@ func (s *SignIn) begin(
 		lifetime = min(s.config.OIDC.config.Session, sessionLifetime)
 	}
 	s.sessions.start(w, r, sess, lifetime)
-	if s.config.Note != nil && s.notes.take(caller) {
+	if s.config.Note != nil && s.notes.allow(caller) {
 		s.config.Note(r.Context(), caller, false)
 	}
 }
@@ -269,11 +269,11 @@ func (s *SignIn) isAdminToken(token string) bool {
 	return subtle.ConstantTimeCompare(given[:], s.token[:]) == 1 && s.config.AdminToken != ""
 }
 
-func (s *SignIn) failed(r *http.Request, at string) {
+func (s *SignIn) recordFailure(r *http.Request, at string) {
 	if at == AtConsole && s.config.Note != nil && s.refused.Allow() {
 		s.config.Note(r.Context(), operate.Caller{Kind: "unknown"}, true)
 	}
 	if s.config.Failures != nil {
-		s.config.Failures.Failed(r.Context(), at, r.RemoteAddr)
+		s.config.Failures.CountAndDelay(r.Context(), at, r.RemoteAddr)
 	}
 }

@@ -72,7 +72,7 @@ func New() *Client {
 func (c *Client) Post(ctx context.Context, r Request) (Answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(r.Body))
 	if err != nil {
-		return Answer{}, cause(err)
+		return Answer{}, withoutURL(err)
 	}
 	request.Header = r.Header
 	if request.Header.Get("User-Agent") == "" {
@@ -80,12 +80,12 @@ func (c *Client) Post(ctx context.Context, r Request) (Answer, error) {
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return Answer{}, cause(err)
+		return Answer{}, withoutURL(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return Answer{}, cause(err)
+		return Answer{}, withoutURL(err)
 	}
 	return read(response, text), nil
 }
@@ -113,8 +113,8 @@ func read(response *http.Response, text []byte) Answer {
 	return a
 }
 
-// cause returns an error without the URL, which contains the token.
-func cause(err error) error {
+// withoutURL returns an error without the URL, which contains the token.
+func withoutURL(err error) error {
 	outer, ok := errors.AsType[*url.Error](err)
 	switch {
 	case !ok:

@@ -127,7 +127,7 @@ func (a *Auditor) take(ctx context.Context, msg jetstream.Msg) error {
 			return err
 		}
 		entry.At = meta.Timestamp
-		if err := a.store.AddAudit(ctx, []store.AuditEntry{audit.Stored(entry)}); err != nil {
+		if err := a.store.AddAudit(ctx, []store.AuditEntry{audit.ToStoreEntry(entry)}); err != nil {
 			return err
 		}
 	}

@@ -58,12 +58,12 @@ type Config struct {
 // Holdings adds up how much accounts have stored in EXECUTIONS.
 type Holdings struct {
 	config Config
-	read   *reading
+	read   *streamScan
 	warned bool // whether operators were warned that the stream is nine tenths full
 }
 
-// reading is the state of reading the stream once from its beginning.
-type reading struct {
+// streamScan is the state of reading the stream once from its beginning.
+type streamScan struct {
 	reader *headerreader.Reader
 	chunk  uint64 // number of stream sequences per chunk
 	// byChunk holds the bytes of each account, keyed by stream sequence divided by chunk.
@@ -80,7 +80,7 @@ func (h *Holdings) Run(ctx context.Context) {
 	retry.Every(ctx, every, func() {
 		err := h.round(ctx)
 		if err != nil && ctx.Err() == nil {
-			h.end(ctx)
+			h.releaseConsumer(ctx)
 			if !failing {
 				h.config.Log.WithError(err).
 					Warn("what accounts hold in the stream could not be added up; it is tried " +
@@ -91,7 +91,7 @@ func (h *Holdings) Run(ctx context.Context) {
 	})
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), every)
 	defer cancel()
-	h.end(ending)
+	h.releaseConsumer(ending)
 }
 
 // round checks the stream's size, and publishes the sums if the stream is nearly full.
@@ -105,7 +105,7 @@ func (h *Holdings) round(ctx context.Context) error {
 	info := s.CachedInfo()
 	limit, used := info.Config.MaxBytes, int64(info.State.Bytes) //nolint:gosec // it fits
 	if limit <= 0 || used < limit/tenths*endBelow {
-		h.end(asking)
+		h.releaseConsumer(asking)
 		h.warned = false
 		return nil
 	}
@@ -134,7 +134,7 @@ func (h *Holdings) round(ctx context.Context) error {
 }
 
 // begin creates the consumer. It returns nil if another executor is using it.
-func (h *Holdings) begin(ctx context.Context, state jetstream.StreamState) (*reading, error) {
+func (h *Holdings) begin(ctx context.Context, state jetstream.StreamState) (*streamScan, error) {
 	reader, err := headerreader.Begin(ctx, h.config.JetStream, stream.Name,
 		jetstream.ConsumerConfig{
 			Name:          stream.StorageConsumer,
@@ -147,7 +147,7 @@ func (h *Holdings) begin(ctx context.Context, state jetstream.StreamState) (*rea
 	if err != nil {
 		return nil, err
 	}
-	return &reading{
+	return &streamScan{
 		reader:  reader,
 		chunk:   max(1, state.Msgs/chunks),
 		byChunk: map[uint64]map[string]int64{},
@@ -155,9 +155,9 @@ func (h *Holdings) begin(ctx context.Context, state jetstream.StreamState) (*rea
 	}, nil
 }
 
-// end deletes this executor's consumer, if it has one, to allow another executor to begin
-// immediately.
-func (h *Holdings) end(ctx context.Context) {
+// releaseConsumer deletes this executor's consumer, if it has one, to allow another executor to
+// begin immediately.
+func (h *Holdings) releaseConsumer(ctx context.Context) {
 	if h.read != nil {
 		h.read.reader.End(ctx)
 		h.read = nil
@@ -166,7 +166,7 @@ func (h *Holdings) end(ctx context.Context) {
 
 // readOn reads the messages that have arrived since the last call. complete reports whether it has
 // reached the end of the stream.
-func (r *reading) readOn(
+func (r *streamScan) readOn(
 	ctx context.Context, account func(workflowID string) string,
 ) (complete bool, err error) {
 	for ctx.Err() == nil {
@@ -195,7 +195,7 @@ func (r *reading) readOn(
 }
 
 // count adds a message, whose data the server has omitted.
-func (r *reading) count(msg jetstream.Msg, sequence uint64, account func(string) string) {
+func (r *streamScan) count(msg jetstream.Msg, sequence uint64, account func(string) string) {
 	header := msg.Headers()
 	bytes, err := strconv.Atoi(header.Get(sizeHeader))
 	if err != nil {
@@ -220,7 +220,7 @@ func (r *reading) count(msg jetstream.Msg, sequence uint64, account func(string)
 const sizeHeader = "Nats-Msg-Size"
 
 // expire removes the chunks whose messages have all expired.
-func (r *reading) expire(first uint64) {
+func (r *streamScan) expire(first uint64) {
 	for chunk, sums := range r.byChunk {
 		if (chunk+1)*r.chunk > first {
 			continue

@@ -171,8 +171,8 @@ func (h *Home) Run(ctx context.Context) {
 	mirrors.Wait()
 }
 
-// Trouble returns why the registry must not be used to handle requests, or nil if it may be.
-func (h *Home) Trouble() error {
+// UnusableReason returns why the registry must not be used to handle requests, or nil if it may be.
+func (h *Home) UnusableReason() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.trouble
@@ -223,7 +223,7 @@ func (h *Home) compare(ctx context.Context) error {
 		return nil
 	}
 	h.older = time.Time{}
-	if h.stamped && !h.Follower.Distrusts() {
+	if h.stamped && !h.Follower.WentBack() {
 		return nil
 	}
 	// Processes that noticed that the registry went back wait for this stamp. A stamp by a
@@ -267,7 +267,7 @@ func (h *Home) olderBuckets(
 			return nil, false, err
 		}
 		info := s.CachedInfo()
-		if !consistency.Leads(info.Cluster) {
+		if !consistency.HasMajority(info.Cluster) {
 			return nil, false, consistency.ErrNotCurrent
 		}
 		clustered = clustered || info.Config.Replicas > 1
@@ -289,7 +289,7 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 	if err != nil {
 		return err
 	}
-	kept, err := h.keptIdentity(ctx)
+	kept, err := h.copiedIdentity(ctx)
 	if err != nil {
 		return err
 	}
@@ -335,8 +335,8 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 	return nil
 }
 
-// keptIdentity returns the identity in the copy, or the zero value if there is none.
-func (h *Home) keptIdentity(ctx context.Context) (i registry.Installation, err error) {
+// copiedIdentity returns the identity in the copy, or the zero value if there is none.
+func (h *Home) copiedIdentity(ctx context.Context) (i registry.Installation, err error) {
 	before := registry.InstallationKey[:len(registry.InstallationKey)-1]
 	records, err := h.Store.RegistryRecords(ctx, registry.Bucket, before, 1)
 	if err != nil || len(records) == 0 || records[0].Key != registry.InstallationKey ||
@@ -371,16 +371,16 @@ func (h *Home) fillPage(
 	if err != nil || len(records) == 0 {
 		return 0, "", false, err
 	}
-	kept := make([]edit.KeptRecord, len(records))
+	kept := make([]edit.CopiedRecord, len(records))
 	for i, r := range records {
-		kept[i] = edit.KeptRecord{Key: r.Key, Data: r.Data, Deleted: r.Deleted != 0}
+		kept[i] = edit.CopiedRecord{Key: r.Key, Data: r.Data, Deleted: r.Deleted != 0}
 	}
 	stored, err = edit.RestoreMissing(ctx, h.JetStream, bucket, kept)
 	return stored, records[len(records)-1].Key, true, err
 }
 
-// Kept waits until the copy has reached a revision. It implements edit.Home.
-func (h *Home) Kept(ctx context.Context, bucket string, revision uint64) error {
+// AwaitCopied waits until the copy has reached a revision. It implements edit.Home.
+func (h *Home) AwaitCopied(ctx context.Context, bucket string, revision uint64) error {
 	for {
 		h.mu.Lock()
 		done, moved := h.reached[bucket] >= revision, h.moved

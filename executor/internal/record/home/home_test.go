@@ -66,7 +66,7 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 	fatal(t, err)
 	t.Cleanup(membership.Stop)
 	announcer, err := consistency.StartHeartbeat(ctx, nc, follower, consistency.RoleExecutor, nil,
-		consistency.About{}, logtest.Quiet())
+		consistency.ProcessInfo{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	p.home = home.New(home.Config{
@@ -84,7 +84,7 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 		p.Editor, err = edit.NewEditor(ctx, js, p.directory, follower, lease, membership)
 		return err
 	})
-	p.WithHome(p.home)
+	p.WithDatabaseCopy(p.home)
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	fatal(t, err)
 	inForce(t, func(ctx context.Context) error { return p.PutPlans(ctx, plans) })
@@ -162,7 +162,7 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	announcer, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
-		nil, consistency.About{Can: consistency.Capabilities()}, logtest.Quiet())
+		nil, consistency.ProcessInfo{Can: consistency.Capabilities()}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	i.follower, i.lease = follower, consistency.NewLease(nc, follower)
@@ -174,7 +174,7 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 // workflow.
 func (i *ingress) awaitUnavailable(t *testing.T, active ...string) {
 	t.Helper()
-	for i.lease.Holds(time.Now()) {
+	for i.lease.IsValid(time.Now()) {
 		i.knows(t, active...)
 		<-time.After(time.Millisecond)
 	}
@@ -185,7 +185,7 @@ func (i *ingress) awaitUnavailable(t *testing.T, active ...string) {
 func (i *ingress) awaitAvailable(t *testing.T, active ...string) time.Duration {
 	t.Helper()
 	began := time.Now()
-	for !i.lease.Holds(time.Now()) {
+	for !i.lease.IsValid(time.Now()) {
 		if time.Since(began) > time.Minute {
 			t.Fatalf("the registry is not restored: %v", i.lease.Failure())
 		}
@@ -200,7 +200,7 @@ func (i *ingress) knows(t *testing.T, active ...string) {
 	for _, id := range active {
 		view, ok := i.Lookup(id)
 		// The result means nothing if the lease has expired in the meantime.
-		if (!ok || !view.Workflow.Active || !view.WithinPlan) && i.lease.Holds(time.Now()) {
+		if (!ok || !view.Workflow.Active || !view.WithinPlan) && i.lease.IsValid(time.Now()) {
 			t.Fatalf("workflow %s: found %t, while the registry is relied on", id, ok)
 		}
 	}
@@ -255,7 +255,7 @@ func TestALostRegistryIsRestored(t *testing.T) {
 		if _, ok := in.Lookup("deleted"); ok {
 			t.Error("a deleted workflow is there again")
 		}
-		inForce(t, p.Current)
+		inForce(t, p.EnsureCurrent)
 		for id, token := range tokens {
 			if p.token(t, id) != token {
 				t.Errorf("%s has another token", id)
@@ -299,7 +299,7 @@ func TestAnOlderRegistryIsRestored(t *testing.T) {
 			t.Error("a deleted workflow is there again")
 		}
 	}
-	inForce(t, p.Current)
+	inForce(t, p.EnsureCurrent)
 	if p.token(t, "later") != token {
 		t.Error("it has another token")
 	}
@@ -406,7 +406,7 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 	fatal(t, err)
 	fatal(t, kv.Purge(t.Context(), registry.InstallationKey))
 	in := startIngress(t, nc)
-	if in.lease.Valid(time.Now()) {
+	if in.lease.AwaitValid(time.Now()) {
 		t.Error("an ingress relies on a registry without an identity")
 	}
 	s := openStore(t)
@@ -460,17 +460,17 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	restoring, err := edit.WriteInstallation(t.Context(), p.js, identity, over)
 	fatal(t, err)
 	fatal(t, in.follower.Wait(t.Context(), restoring))
-	if in.lease.Holds(time.Now()) {
+	if in.lease.IsValid(time.Now()) {
 		t.Error("the ingress relies on a registry that is incomplete")
 	}
 	in.awaitUnavailable(t)
 	for begin := time.Now(); time.Since(begin) < 2*time.Second; {
 		if now, _, err := edit.ReadInstallation(t.Context(), p.js); err != nil || !now.Restoring ||
-			in.lease.Holds(time.Now()) {
+			in.lease.IsValid(time.Now()) {
 			t.Fatalf("it says %+v, %v", now, err)
 		}
 	}
-	if p.home.Trouble() == nil {
+	if p.home.UnusableReason() == nil {
 		t.Error("an executor says nothing of it")
 	}
 	account := &registry.Account{ID: "restored", Plan: "ultra"}
@@ -492,7 +492,7 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	server.Restart()
 	in.awaitUnavailable(t, "wf")
 	in.awaitAvailable(t, "wf")
-	inForce(t, p.Current)
+	inForce(t, p.EnsureCurrent)
 	if _, ok := p.directory.Account("restored"); !ok {
 		t.Error("what a backup has restored is gone")
 	}

@@ -50,8 +50,8 @@ func (h *Home) mirror(ctx context.Context, bucket string) {
 // errOlder means that a bucket ends before its copy, or does not belong to the installation yet.
 var errOlder = errors.New("the bucket is not restored yet")
 
-// owns reports whether an identity is that of the installation.
-func (h *Home) owns(id string) bool {
+// isOwnIdentity reports whether an identity is that of the installation.
+func (h *Home) isOwnIdentity(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return id == h.id
@@ -64,14 +64,14 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 	if err != nil {
 		return err
 	}
-	h.hasReached(bucket, at.Revision, true)
+	h.setReached(bucket, at.Revision, true)
 	// Do not read from another installation's registry, or from one that is being restored from the
 	// copy.
 	identity, _, err := edit.ReadInstallation(asking, h.JetStream)
 	if err != nil {
 		return err
 	}
-	if !h.owns(identity.ID) {
+	if !h.isOwnIdentity(identity.ID) {
 		return errOlder
 	}
 	name := "KV_" + bucket
@@ -81,7 +81,7 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 	}
 	info := s.CachedInfo()
 	switch {
-	case !consistency.Leads(info.Cluster):
+	case !consistency.HasMajority(info.Cluster):
 		return consistency.ErrNotCurrent
 	case info.State.LastSeq < at.Revision:
 		return errOlder
@@ -142,7 +142,7 @@ func (h *Home) copyMessages(
 			return err
 		}
 		after = b.upTo.Revision
-		h.hasReached(bucket, after, false)
+		h.setReached(bucket, after, false)
 	}
 }
 
@@ -168,13 +168,13 @@ func (h *Home) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.M
 	entry, exists, err := edit.DecodeEntry(msg.Headers())
 	if err == nil && exists { // the auditor reports unreadable entries
 		entry.At = meta.Timestamp
-		b.entries = append(b.entries, audit.Stored(entry))
+		b.entries = append(b.entries, audit.ToStoreEntry(entry))
 	}
 }
 
-// hasReached stores up to which revision the copy of a bucket is complete. The position may go back
+// setReached stores up to which revision the copy of a bucket is complete. The position may go back
 // only if anew is true, when the mirror has restarted.
-func (h *Home) hasReached(bucket string, revision uint64, anew bool) {
+func (h *Home) setReached(bucket string, revision uint64, anew bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if revision > h.reached[bucket] || anew {

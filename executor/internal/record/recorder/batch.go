@@ -57,7 +57,7 @@ const (
 // decode decodes messages and sorts them in the order in which they are applied: starts before
 // their progress.
 func decode(messages []jetstream.Msg, now time.Time) []*entry {
-	now = store.Time(now)
+	now = store.StoredTime(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))
 	for i, msg := range messages {
 		yield(i)
@@ -78,21 +78,21 @@ func decode(messages []jetstream.Msg, now time.Time) []*entry {
 }
 
 func (e *entry) decode(now time.Time) {
-	if stream.IsRemembered(e.msg.Subject()) {
+	if stream.IsMsgIDSubject(e.msg.Subject()) {
 		e.kind = remembered
 		return
 	}
 	event, bodyBytes, err := stream.DecodeBrief(e.msg.Subject(), e.msg.Headers(), e.msg.Data())
 	if err != nil {
 		e.kind = unreadable
-		e.unreadable = e.aside(err.Error())
+		e.unreadable = e.deadLetter(err.Error())
 		if queue, workflowID, id, ok := stream.ParseProgressSubject(e.msg.Subject()); ok {
 			e.progress = execution.Progress{
 				ID:         id,
 				Queue:      queue,
 				WorkflowID: workflowID,
 				Status:     execution.Failed,
-				At:         store.Time(e.meta.Timestamp),
+				At:         store.StoredTime(e.meta.Timestamp),
 				Error:      unreadableReason + err.Error(),
 			}
 		}
@@ -110,7 +110,12 @@ const unreadableReason = "its runner sent a report that cannot be read, so how i
 func (e *entry) executionID() string { return e.msg.Headers().Get(stream.HeaderExecutionID) }
 
 // take sets the entry's fields from a decoded message.
-func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now time.Time) {
+func (e *entry) take(
+	event stream.DecodedMessage,
+	bodyBytes int,
+	header nats.Header,
+	now time.Time,
+) {
 	at := fromstream.Position{Sequence: e.meta.Sequence.Stream, StoredAt: e.meta.Timestamp}
 	switch {
 	case event.Start != nil:
@@ -127,13 +132,13 @@ func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now 
 	}
 }
 
-// aside returns the dead letter for an entry to be quarantined.
-func (e *entry) aside(reason string) store.Unreadable {
+// deadLetter returns the dead letter for an entry to be quarantined.
+func (e *entry) deadLetter(reason string) store.Unreadable {
 	return store.Unreadable{
 		StreamSequence: e.meta.Sequence.Stream,
 		Subject:        e.msg.Subject(),
 		Reason:         reason,
-		At:             store.Time(e.meta.Timestamp),
+		At:             store.StoredTime(e.meta.Timestamp),
 	}
 }
 

@@ -109,11 +109,11 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 		divide := false
 		switch {
 		case err == nil:
-			r.database.works()
+			r.database.noteSuccess()
 			failures = 0
 			todo = todo[1:]
 			r.suspects.clear(group)
-			settle(group)
+			setVerdicts(group)
 			all.Changed = append(all.Changed, applied.Changed...)
 			all.Foreign = append(all.Foreign, applied.Foreign...)
 			all.Unknown = append(all.Unknown, applied.Unknown...)
@@ -121,14 +121,14 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 		case ctx.Err() != nil:
 			return all
 		case store.IsDataError(err):
-			r.database.works()
+			r.database.noteSuccess()
 			failures = 0
 			if divide = len(group) > 1; !divide {
 				todo = todo[1:]
-				r.refuse(ctx, group[0], err)
+				r.handleRefused(ctx, group[0], err)
 			}
 		default:
-			r.database.fails(err)
+			r.database.noteFailure(err)
 			if divide = late && len(group) > 1; !divide {
 				retry.Sleep(ctx, backoff(failures))
 				failures++
@@ -154,8 +154,8 @@ func (r *Recorder) apply(
 	return applied, ctx.Err() != nil, err
 }
 
-// settle sets the verdicts of the entries of a committed transaction.
-func settle(group []*entry) {
+// setVerdicts sets the verdicts of the entries of a committed transaction.
+func setVerdicts(group []*entry) {
 	for _, e := range group {
 		// Includes progress that arrived before its start: the store keeps it until the start
 		// arrives.
@@ -166,16 +166,16 @@ func settle(group []*entry) {
 	}
 }
 
-// refuse handles an entry that the database rejected when it was alone in its transaction. It
-// retries the entry for a while and then quarantines it. If the database rejects the quarantine as
-// well, the entry is retried indefinitely.
-func (r *Recorder) refuse(ctx context.Context, e *entry, why error) {
+// handleRefused handles an entry that the database rejected when it was alone in its transaction.
+// It retries the entry for a while and then quarantines it. If the database rejects the quarantine
+// as well, the entry is retried indefinitely.
+func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 	e.verdict = suspected
 	if e.kind == unreadable || !r.suspects.mustQuarantine(e, time.Now()) {
 		return
 	}
 	aside := store.Batch{
-		Unreadable: []store.Unreadable{e.aside(store.RefusedReason + why.Error())},
+		Unreadable: []store.Unreadable{e.deadLetter(store.RefusedReason + why.Error())},
 		Audit:      e.audit,
 		Decided:    rangesOf([]*entry{e}),
 	}
@@ -187,7 +187,7 @@ func (r *Recorder) refuse(ctx context.Context, e *entry, why error) {
 		}
 		return
 	}
-	r.database.works()
+	r.database.noteSuccess()
 	e.verdict = putAside
 	r.suspects.clear([]*entry{e})
 	r.metrics.refused.Inc()

@@ -37,8 +37,8 @@ type database struct {
 	told     bool      // whether the current failure was logged
 }
 
-// works records that the database responded, even if it rejected the data.
-func (d *database) works() {
+// noteSuccess records that the database responded, even if it rejected the data.
+func (d *database) noteSuccess() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ready.Ready("database")
@@ -52,8 +52,8 @@ func (d *database) works() {
 	d.since, d.attempts, d.told = time.Time{}, 0, false
 }
 
-// fails records a failed attempt that was not caused by the data.
-func (d *database) fails(err error) {
+// noteFailure records a failed attempt that was not caused by the data.
+func (d *database) noteFailure(err error) {
 	d.failures.Inc()
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -66,9 +66,9 @@ const (
 	fewInBurst   = int(manyPerSecond * leastPause / time.Second / 4)
 )
 
-// pause returns the pause after a burst of messages that arrived over the duration since: the
-// higher the rate, the longer the pause.
-func pause(messages int, since time.Duration) time.Duration {
+// pauseAfterBurst returns the pause after a burst of messages that arrived over the duration since:
+// the higher the rate, the longer the pause.
+func pauseAfterBurst(messages int, since time.Duration) time.Duration {
 	thousands := float64(messages) / 1000 / max(since, leastPause).Seconds()
 	return min(max(time.Duration(thousands*float64(pausePerMany)), leastPause), mostPause)
 }
@@ -90,7 +90,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	}
 	// Compare a new consumer as well: a server that could not read a consumer's settings creates
 	// the consumer with the state that it finds in its folder.
-	if _, err := r.compare(ctx, placeOf(from.stream)); err != nil {
+	if _, err := r.rewindIfBehind(ctx, placeOf(from.stream)); err != nil {
 		return err
 	}
 	s, err := r.js.Stream(ctx, from.stream)
@@ -112,7 +112,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 		case wait:
 			n, err = r.request(watching, from, consumer, 1, arrived)
 		case inBursts:
-			n, drained, err = r.burst(watching, from, consumer, arrived)
+			n, drained, err = r.fetchBurst(watching, from, consumer, arrived)
 		default:
 			n, err = r.request(watching, from, consumer, few, arrived)
 		}
@@ -128,7 +128,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 		case n < fewInBurst:
 			inBursts = false
 		case drained:
-			retry.Sleep(watching, pause(n, began.Sub(burstAt)))
+			retry.Sleep(watching, pauseAfterBurst(n, began.Sub(burstAt)))
 		}
 		burstAt = began
 	}
@@ -144,14 +144,14 @@ func (r *Recorder) request(
 	}
 	for msg := range batch.Messages() {
 		n++
-		r.pass(from, []jetstream.Msg{msg}, arrived)
+		r.addFetched(from, []jetstream.Msg{msg}, arrived)
 	}
 	return n, batch.Error()
 }
 
-// burst fetches the available messages, up to about the stream's share of a batch, and adds them to
-// arrived together. drained reports whether no more messages were available.
-func (r *Recorder) burst(
+// fetchBurst fetches the available messages, up to about the stream's share of a batch, and adds
+// them to arrived together. drained reports whether no more messages were available.
+func (r *Recorder) fetchBurst(
 	ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivals,
 ) (n int, drained bool, err error) {
 	var messages []jetstream.Msg
@@ -169,13 +169,13 @@ func (r *Recorder) burst(
 		}
 		drained, err = len(messages)-before < request, batch.Error()
 	}
-	r.pass(from, messages, arrived)
+	r.addFetched(from, messages, arrived)
 	return len(messages), drained, err
 }
 
-// pass adds messages to arrived, and updates the number of waiting starts from the last message's
-// metadata.
-func (r *Recorder) pass(from source, messages []jetstream.Msg, arrived *arrivals) {
+// addFetched adds messages to arrived, and updates the number of waiting starts from the last
+// message's metadata.
+func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *arrivals) {
 	if len(messages) == 0 {
 		return
 	}
@@ -188,8 +188,8 @@ func (r *Recorder) pass(from source, messages []jetstream.Msg, arrived *arrivals
 	arrived.add(messages...)
 }
 
-// lag updates the number of messages of a stream that are not recorded.
-func (r *Recorder) lag(from source, info *jetstream.ConsumerInfo) {
+// storeLag updates the number of messages of a stream that are not recorded.
+func (r *Recorder) storeLag(from source, info *jetstream.ConsumerInfo) {
 	waiting := float64(info.NumPending) + float64(info.NumAckPending)
 	if from.ofStarts() {
 		r.startsWaiting.Store(from.stream, info.NumPending)
@@ -221,7 +221,7 @@ func (r *Recorder) watch(
 		case errors.Is(err, jetstream.ErrConsumerNotFound):
 			anew(err)
 		case err == nil:
-			r.lag(from, info)
+			r.storeLag(from, info)
 			r.noticeFloor(from.stream, from.created, info.AckFloor.Stream)
 		}
 		if from.ofStarts() {

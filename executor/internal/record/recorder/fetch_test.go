@@ -24,7 +24,7 @@ func TestPause(t *testing.T) {
 		{maxBatch, 200 * time.Millisecond, mostPause},
 		{maxBatch, 0, mostPause},
 	} {
-		if got := pause(c.messages, c.since); got != c.want {
+		if got := pauseAfterBurst(c.messages, c.since); got != c.want {
 			t.Errorf("%d messages in %s: %s, want %s", c.messages, c.since, got, c.want)
 		}
 	}

@@ -39,29 +39,29 @@ func lostEvery(maxAge time.Duration) time.Duration {
 	return max(time.Minute, min(maxAge, time.Hour))
 }
 
-// end is why an execution is ended without a runner.
-type end struct {
+// endReason is why an execution is ended without a runner.
+type endReason struct {
 	label  string // the label of the metric
 	reason string // the error of the execution
 }
 
 var (
-	endLost = end{
+	endLost = endReason{
 		"lost",
 		"its start was lost: the stream no longer has the message, after a power cut or a " +
 			"restored copy; nothing can run it",
 	}
-	endExpired = end{
+	endExpired = endReason{
 		"expired",
 		"no runner took it, or ended it, within the age of the stream, which no longer has its " +
 			"start; nothing can run it",
 	}
-	endUnheard = end{
+	endUnheard = endReason{
 		"unreported",
 		"a runner acknowledged it without a report that can be read, so how it ended is not known",
 	}
 
-	ends = []end{endLost, endExpired, endUnheard}
+	ends = []endReason{endLost, endExpired, endUnheard}
 )
 
 // EndLost marks as failed the executions that no runner will end: their starts were lost from the
@@ -161,13 +161,13 @@ func (r *Recorder) prepareOne(ctx context.Context, streams startStreams, name st
 
 // checkComplete returns an error unless the database has everything that the streams of a place
 // hold.
-func (r *Recorder) checkComplete(ctx context.Context, at place) error {
+func (r *Recorder) checkComplete(ctx context.Context, at streamPair) error {
 	for _, name := range at.names() {
 		if err := r.catchUp(ctx, name); err != nil {
 			return err
 		}
 	}
-	behind, err := r.compare(ctx, at)
+	behind, err := r.rewindIfBehind(ctx, at)
 	if err == nil && (behind || r.recovery.underWay()) {
 		err = errBehind
 	}
@@ -177,7 +177,7 @@ func (r *Recorder) checkComplete(ctx context.Context, at place) error {
 // end marks executions as failed, unless the database was replaced in the meantime by one that is
 // behind.
 func (r *Recorder) end(
-	ctx context.Context, streams startStreams, why end, candidates []candidate,
+	ctx context.Context, streams startStreams, why endReason, candidates []candidate,
 ) error {
 	const page = 500
 	for len(candidates) > 0 {
@@ -252,9 +252,9 @@ func (r *Recorder) catchUp(ctx context.Context, name string) error {
 // findUnended returns the unfinished executions that no runner will end, keyed by reason.
 func (r *Recorder) findUnended(
 	ctx context.Context, streams startStreams, now time.Time,
-) (found map[end][]candidate, err error) {
+) (found map[endReason][]candidate, err error) {
 	const page = 500
-	found = map[end][]candidate{}
+	found = map[endReason][]candidate{}
 	filter := store.Filter{Until: now.Add(-r.lostAgain)}
 	for _, filter.Status = range []execution.Status{execution.Queued, execution.Running} {
 		var after store.Position
@@ -276,7 +276,7 @@ func (r *Recorder) findUnended(
 			for i, record := range records {
 				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
 				one := candidates[i]
-				maxAge, groups, ok := streams.judge(one)
+				maxAge, groups, ok := streams.ageAndGroups(one)
 				if !ok {
 					continue
 				}
@@ -296,7 +296,7 @@ func (r *Recorder) findUnended(
 // still end it. subject is the subject of its start, or "" if the stream no longer has it.
 func whyUnended(
 	record store.Record, subject string, now time.Time, maxAge time.Duration, groups []runners,
-) (why end, ok bool) {
+) (why endReason, ok bool) {
 	// The margin is for a start that is missing at about the stream's maximum age: it has expired,
 	// and a runner may have received it at the last moment.
 	margin := min(time.Minute, maxAge/10)
@@ -366,9 +366,9 @@ func (s startStreams) maxAge() time.Duration {
 	return age
 }
 
-// judge returns the maximum age of the stream that holds or held the start of an execution, and the
-// groups that receive its starts there. ok is false if that cannot be determined now.
-func (s startStreams) judge(c candidate) (maxAge time.Duration, groups []runners, ok bool) {
+// ageAndGroups returns the maximum age of the stream that holds or held the start of an execution,
+// and the groups that receive its starts there. ok is false if that cannot be determined now.
+func (s startStreams) ageAndGroups(c candidate) (maxAge time.Duration, groups []runners, ok bool) {
 	if c.unknown {
 		return 0, nil, false
 	}
@@ -472,7 +472,7 @@ func (r *Recorder) subjectOf(
 ) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	msg, err := r.getMessage(ctx, s, lost.StreamSequence)
+	msg, err := r.message(ctx, s, lost.StreamSequence)
 	if errors.Is(err, leader.ErrNoMessage) {
 		return "", nil
 	}

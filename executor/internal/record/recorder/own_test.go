@@ -88,8 +88,8 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 		r.ownStreams()
 		first, sharedOne := r.beginIn(own), r.begin("wf")
 		for n := range 20 {
-			r.publish(own.RememberedMessage("q", "wf", fmt.Sprint("remembered-", n)), nil)
-			r.publish(stream.Place{}.RememberedMessage("q", "wf",
+			r.publish(own.MsgIDMessage("q", "wf", fmt.Sprint("remembered-", n)), nil)
+			r.publish(stream.Place{}.MsgIDMessage("q", "wf",
 				fmt.Sprint("remembered-", uuid.NewString())), nil)
 		}
 		r.progressIn(own, first, execution.Succeeded)

@@ -17,18 +17,18 @@ import (
 // different places are independent: each place is compared with the database separately, and a
 // place that is unreachable or holds many messages does not delay the others.
 
-// place is a stream of starts together with the stream of reports about these starts.
-type place struct{ starts, reports string }
+// streamPair is a stream of starts together with the stream of reports about these starts.
+type streamPair struct{ starts, reports string }
 
 // shared is the place of the queues without their own streams.
-var shared = place{stream.Name, stream.ProgressName}
+var shared = streamPair{stream.Name, stream.ProgressName}
 
-func ownPlace(queue string) place {
-	return place{stream.OwnName(queue), stream.OwnProgressName(queue)}
+func ownPlace(queue string) streamPair {
+	return streamPair{stream.OwnName(queue), stream.OwnProgressName(queue)}
 }
 
 // placeOf returns the place that a stream of starts or reports belongs to.
-func placeOf(name string) place {
+func placeOf(name string) streamPair {
 	if queue, ok := stream.QueueOfStream(name); ok {
 		return ownPlace(queue)
 	}
@@ -39,7 +39,7 @@ func placeOf(name string) place {
 }
 
 // names returns the names of both streams.
-func (p place) names() []string { return []string{p.starts, p.reports} }
+func (p streamPair) names() []string { return []string{p.starts, p.reports} }
 
 // existingStreams returns the names of the existing streams of starts and reports.
 func (r *Recorder) existingStreams(ctx context.Context) (names []string, err error) {
@@ -50,18 +50,21 @@ func (r *Recorder) existingStreams(ctx context.Context) (names []string, err err
 }
 
 // places returns the existing places, the shared one first.
-func (r *Recorder) places(ctx context.Context) ([]place, error) {
+func (r *Recorder) places(ctx context.Context) ([]streamPair, error) {
 	names, err := r.existingStreams(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all := []place{shared}
+	all := []streamPair{shared}
 	for _, name := range names {
 		if p := placeOf(name); !slices.Contains(all, p) {
 			all = append(all, p)
 		}
 	}
-	slices.SortFunc(all[1:], func(a, b place) int { return strings.Compare(a.starts, b.starts) })
+	slices.SortFunc(
+		all[1:],
+		func(a, b streamPair) int { return strings.Compare(a.starts, b.starts) },
+	)
 	return all, nil
 }
 

@@ -87,11 +87,11 @@ type recovery struct {
 	// By stream: the database is behind until every message up to this sequence has been
 	// acknowledged again.
 	goals  map[string]uint64
-	floors map[string]floor // the last floor seen, by stream
+	floors map[string]ackFloor // the last floor seen, by stream
 }
 
-// floor is a position in a stream up to which every message is acknowledged.
-type floor struct {
+// ackFloor is a position in a stream up to which every message is acknowledged.
+type ackFloor struct {
 	created  string // the stream's identity
 	sequence uint64
 }
@@ -114,11 +114,11 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 // noteFloor stores how far a stream is acknowledged. If it was acknowledged further before, another
 // executor has rewound the consumer, and noteFloor returns the previous position. Otherwise it
 // returns 0.
-func (r *recovery) noteFloor(stream string, now floor) (before uint64) {
+func (r *recovery) noteFloor(stream string, now ackFloor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.floors == nil {
-		r.floors = map[string]floor{}
+		r.floors = map[string]ackFloor{}
 	}
 	last := r.floors[stream]
 	r.floors[stream] = now
@@ -149,7 +149,7 @@ func (r *recovery) behind() []string {
 	return slices.Collect(maps.Keys(r.goals))
 }
 
-func (r *recovery) reached(stream string) {
+func (r *recovery) markReached(stream string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.goals, stream)
@@ -183,10 +183,10 @@ func (r *Recorder) followDatabase(ctx context.Context) {
 		case <-r.behind:
 		}
 		for ctx.Err() == nil {
-			_, err := r.compareAll(ctx)
+			_, err := r.rewindAllIfBehind(ctx)
 			for err == nil && ctx.Err() == nil && r.recovery.underWay() {
 				retry.Sleep(ctx, recoveryEvery)
-				err = r.recovered(ctx)
+				err = r.finishRecovery(ctx)
 			}
 			if err == nil {
 				break
@@ -201,21 +201,21 @@ func (r *Recorder) followDatabase(ctx context.Context) {
 // noticeFloor stores how far a stream is acknowledged, and joins a recovery that another executor
 // has started.
 func (r *Recorder) noticeFloor(name, created string, sequence uint64) {
-	if before := r.recovery.noteFloor(name, floor{created, sequence}); before > 0 {
+	if before := r.recovery.noteFloor(name, ackFloor{created, sequence}); before > 0 {
 		r.recovery.start(name, before, r.ready)
 		nudge(r.behind)
 	}
 }
 
-// recovered ends the recovery once it has reached its goals.
-func (r *Recorder) recovered(ctx context.Context) error {
+// finishRecovery ends the recovery once it has reached its goals.
+func (r *Recorder) finishRecovery(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	for _, name := range r.recovery.behind() {
 		goal := r.recovery.goal(name)
 		consumer, err := r.js.Consumer(ctx, name, Durable)
 		if errors.Is(err, jetstream.ErrStreamNotFound) && placeOf(name) != shared {
-			r.recovery.reached(name) // it was deleted
+			r.recovery.markReached(name) // it was deleted
 			continue
 		}
 		if err != nil {
@@ -224,14 +224,14 @@ func (r *Recorder) recovered(ctx context.Context) error {
 		info := consumer.CachedInfo()
 		if info.AckFloor.Stream >= goal ||
 			info.NumPending+uint64(info.NumAckPending) == 0 { //nolint:gosec // a count
-			r.recovery.reached(name)
+			r.recovery.markReached(name)
 		}
 	}
 	if r.recovery.underWay() {
 		return nil
 	}
 	// Messages that were acknowledged late, for the previous database, could still be missing.
-	if behind, err := r.compareAll(ctx); err != nil || behind {
+	if behind, err := r.rewindAllIfBehind(ctx); err != nil || behind {
 		if err != nil {
 			r.recovery.start(shared.starts, 1, r.ready) // to check the stream again
 		}
@@ -243,24 +243,24 @@ func (r *Recorder) recovered(ctx context.Context) error {
 	return nil
 }
 
-// compareAll compares the streams of all places with the database. A place that cannot be compared
-// does not keep the others from being compared.
-func (r *Recorder) compareAll(ctx context.Context) (behind bool, err error) {
+// rewindAllIfBehind compares the streams of all places with the database. A place that cannot be
+// compared does not keep the others from being compared.
+func (r *Recorder) rewindAllIfBehind(ctx context.Context) (behind bool, err error) {
 	places, err := r.places(ctx)
 	if err != nil {
-		places = []place{shared}
+		places = []streamPair{shared}
 	}
 	for _, p := range places {
-		lacks, failed := r.compare(ctx, p)
+		lacks, failed := r.rewindIfBehind(ctx, p)
 		behind, err = behind || lacks, errors.Join(err, failed)
 	}
 	return behind, err
 }
 
-// compare rewinds the recorder's consumers of a place to the first message that they would skip
-// because a stream was set back or the database has lost transactions. It reports whether the
+// rewindIfBehind rewinds the recorder's consumers of a place to the first message that they would
+// skip because a stream was set back or the database has lost transactions. It reports whether the
 // database was behind.
-func (r *Recorder) compare(ctx context.Context, at place) (behind bool, err error) {
+func (r *Recorder) rewindIfBehind(ctx context.Context, at streamPair) (behind bool, err error) {
 	r.recovery.comparing.Lock()
 	defer r.recovery.comparing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
@@ -295,7 +295,7 @@ func (r *Recorder) compare(ctx context.Context, at place) (behind bool, err erro
 	behind = starts.missing > 0 || reports.missing > 0
 	if behind {
 		nudge(r.behind)
-		r.recordAgain(ctx)
+		r.reapplyOthers(ctx)
 	}
 	return behind, nil
 }
@@ -349,7 +349,7 @@ func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) e
 			ranges = store.RangesBefore(ranges, p.takenBack)
 		}
 		if len(ranges) == 0 {
-			err = r.adopt(ctx, p, starts)
+			err = r.initRanges(ctx, p, starts)
 		} else {
 			p.missing, err = firstMissing(ctx, p, ranges)
 		}
@@ -411,10 +411,10 @@ func messageFrom(ctx context.Context, s jetstream.Stream, sequence uint64) (uint
 	return msg.Sequence, nil
 }
 
-// adopt handles a stream that the database has no ranges for, because the database is new or was
-// written by a version that stored none. It finds the first missing message, and stores a range for
-// the messages before it.
-func (r *Recorder) adopt(ctx context.Context, p, starts *position) (err error) {
+// initRanges handles a stream that the database has no ranges for, because the database is new or
+// was written by a version that stored none. It finds the first missing message, and stores a range
+// for the messages before it.
+func (r *Recorder) initRanges(ctx context.Context, p, starts *position) (err error) {
 	first, last := p.acknowledged()
 	if first > last {
 		return nil
@@ -470,7 +470,7 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", Durable, p.name, first, err)
 	}
 	r.marks.checked(p.name)
-	r.recovery.noteFloor(p.name, floor{identityOf(p.stream.CachedInfo()), first - 1})
+	r.recovery.noteFloor(p.name, ackFloor{identityOf(p.stream.CachedInfo()), first - 1})
 	r.metrics.rewinds.WithLabelValues(cause).Inc()
 	why := "the database is behind what was acknowledged, after a failover to a standby that " +
 		"lagged, or because an older copy was put back, or because an executor of an earlier " +
@@ -486,9 +486,9 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	return nil
 }
 
-// recordAgain applies the contents of the other streams again after the database was behind. Every
-// report and every entry is still stored only once.
-func (r *Recorder) recordAgain(ctx context.Context) {
+// reapplyOthers applies the contents of the other streams again after the database was behind.
+// Every report and every entry is still stored only once.
+func (r *Recorder) reapplyOthers(ctx context.Context) {
 	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, Durable, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		r.log.WithError(err).Warn("the ingresses' reports are not applied again; counts of " +

@@ -149,12 +149,12 @@ func (r *Recorder) Run(ctx context.Context) {
 	defer giveUp()
 	first := senders{publishing: r.Publishing}
 	for messages := arrived.gather(); messages != nil; messages = arrived.gather() {
-		first.pass(ctx, messages[0])
+		first.awaitQuiet(ctx, messages[0])
 		began := time.Now()
 		r.record(recording, messages)
 		if r.Publishing != nil {
 			waiting := max(pending(messages[len(messages)-1]), r.startsWaiting.largest())
-			retry.Sleep(ctx, rest(time.Since(began), waiting))
+			retry.Sleep(ctx, pauseAfterBatch(time.Since(began), waiting))
 		}
 	}
 }

@@ -684,7 +684,7 @@ func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 	at := time.Now()
 	report := func(id, preset string) {
 		t.Helper()
-		r.publish(stream.SendersMessage(id, at, []stream.SenderSeen{{
+		r.publish(stream.SendersMessage(id, at, []stream.SenderObservation{{
 			WorkflowID:  "wf",
 			NodeID:      "node",
 			Preset:      preset,

@@ -54,7 +54,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 		err := r.tryReport(ctx, msg)
 		switch {
 		case err == nil:
-			r.database.works()
+			r.database.noteSuccess()
 			// If the acknowledgement is lost, the report is redelivered and changes nothing.
 			_ = msg.Ack()
 			return
@@ -73,7 +73,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			_ = msg.TermWithReason("refused by the database")
 			return
 		}
-		r.database.fails(err)
+		r.database.noteFailure(err)
 		retry.Sleep(ctx, backoff(failures))
 	}
 }
@@ -114,7 +114,7 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	if err != nil {
 		return err
 	}
-	seen := make([]store.SenderSeen, 0, len(reported))
+	seen := make([]store.SenderObservation, 0, len(reported))
 	for _, s := range reported {
 		// Store secrets first, because that is idempotent: a report that was already applied is
 		// skipped when it is redelivered.
@@ -128,7 +128,7 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 		} else if late {
 			continue
 		}
-		seen = append(seen, store.SenderSeen{
+		seen = append(seen, store.SenderObservation{
 			WorkflowID:    s.WorkflowID,
 			NodeID:        s.NodeID,
 			VerifiedAt:    s.VerifiedAt,
@@ -145,7 +145,7 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 }
 
 // isOfOtherSender reports whether an observation concerns a sender that the node no longer has.
-func (r *Recorder) isOfOtherSender(ctx context.Context, s stream.SenderSeen) (bool, error) {
+func (r *Recorder) isOfOtherSender(ctx context.Context, s stream.SenderObservation) (bool, error) {
 	if r.SenderPreset == nil {
 		return false, nil
 	}

@@ -20,7 +20,7 @@ func TestRest(t *testing.T) {
 		{time.Second, maxBehind, 0},
 		{time.Second, 10 * maxBehind, 0},
 	} {
-		if got := rest(c.took, c.waiting); got != c.want {
+		if got := pauseAfterBatch(c.took, c.waiting); got != c.want {
 			t.Errorf("after %s with %d waiting: %s, want %s", c.took, c.waiting, got, c.want)
 		}
 	}

@@ -169,7 +169,7 @@ func (r *Recorder) wasTakenBack(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (bool, error) {
 	info := s.CachedInfo()
-	if !consistency.Leads(info.Cluster) {
+	if !consistency.HasMajority(info.Cluster) {
 		return false, consistency.ErrNoMajority
 	}
 	if floor > info.State.LastSeq {
@@ -239,7 +239,7 @@ func (r *Recorder) isRecordedAt(
 ) (recorded, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	msg, err := r.getMessage(ctx, s, sequence)
+	msg, err := r.message(ctx, s, sequence)
 	if errors.Is(err, leader.ErrNoMessage) {
 		return true, true, nil
 	}
@@ -249,7 +249,7 @@ func (r *Recorder) isRecordedAt(
 	if time.Since(msg.Time) > r.maxAge(s.CachedInfo()) {
 		return true, true, nil
 	}
-	if stream.IsRemembered(msg.Subject) {
+	if stream.IsMsgIDSubject(msg.Subject) {
 		return false, false, nil
 	}
 	recorded, err = r.isRecorded(ctx, msg)

@@ -453,7 +453,7 @@ func TestAStartThatExpired(t *testing.T) {
 	r.searchEvery = 50 * time.Millisecond
 	settings := stream.DefaultSettings
 	settings.MaxAge, settings.DedupWindow = 2*time.Second, time.Second
-	if err := stream.Change(t.Context(), r.js, settings); err == nil {
+	if err := stream.ChangeSettings(t.Context(), r.js, settings); err == nil {
 		t.Fatal("so short an age is allowed")
 	}
 	s, err := r.js.Stream(t.Context(), stream.Name)

@@ -33,9 +33,9 @@ type senders struct {
 	calmAt     time.Time     // calmAfter after the last time there were many requests
 }
 
-// pass waits until a burst of requests is over, the batch's first message is maxAside old, or the
-// context is done.
-func (s *senders) pass(ctx context.Context, first jetstream.Msg) {
+// awaitQuiet waits until a burst of requests is over, the batch's first message is maxAside old, or
+// the context is done.
+func (s *senders) awaitQuiet(ctx context.Context, first jetstream.Msg) {
 	if s.publishing == nil {
 		return
 	}
@@ -68,9 +68,9 @@ const (
 	maxBehind = 30_000
 )
 
-// rest returns the pause after a batch that took the duration took, with a number of messages still
-// waiting.
-func rest(took time.Duration, waiting uint64) time.Duration {
+// pauseAfterBatch returns the pause after a batch that took the duration took, with a number of
+// messages still waiting.
+func pauseAfterBatch(took time.Duration, waiting uint64) time.Duration {
 	leisure := 1 - float64(min(waiting, maxBehind))/maxBehind
 	return min(time.Duration(restRatio*leisure*float64(took)), maxRest)
 }

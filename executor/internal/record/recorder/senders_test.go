@@ -79,7 +79,7 @@ func TestSendersPassFirst(t *testing.T) {
 					}
 				}
 				began := time.Now()
-				s.pass(ctx, aged{at: began.Add(-c.age)})
+				s.awaitQuiet(ctx, aged{at: began.Add(-c.age)})
 				if took := time.Since(began); took < c.least || took > c.most+2*lookEvery {
 					t.Errorf("it stepped aside for %s, want %s to %s", took, c.least, c.most)
 				}

@@ -90,7 +90,7 @@ func (tx transaction) InsertNew(
 	_, err = tx.Tx.Exec(ctx, moveRecords, column(again, func(r store.Record) []byte {
 		return store.IDKey(r.ID)
 	}),
-		column(again, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }))
+		column(again, func(r store.Record) int64 { return store.StoredSequence(r.StreamSequence) }))
 	return inserted, err
 }
 
@@ -116,7 +116,7 @@ func byAcceptance(records []store.Record) []store.Record {
 
 // insertArrays inserts the records whose IDs do not exist yet, and returns their IDs.
 func insertArrays(
-	ctx context.Context, on runner, arrays []any, short bool,
+	ctx context.Context, on querier, arrays []any, short bool,
 ) (ids [][]byte, err error) {
 	insert := insertLong
 	if short {
@@ -160,9 +160,9 @@ func (s *Store) Prepare(ctx context.Context, operation string, records []store.R
 	began := time.Now()
 	numbers, err := numbersOf(ctx, s.pool, s.Origins, records)
 	if err != nil {
-		return s.Ended(ctx, operation, began, blame(withCancellation(ctx, err)))
+		return s.FinishOperation(ctx, operation, began, asDataError(withCancellation(ctx, err)))
 	}
-	s.Origins.Learn(numbers)
+	s.Origins.Cache(numbers)
 	return nil
 }
 
@@ -194,7 +194,7 @@ func (tx transaction) CurrentStates(
 		}); err != nil {
 		return nil, err
 	}
-	origins, err := tx.origins.Named(ctx, tx.Query, numbers)
+	origins, err := tx.origins.ByNumber(ctx, tx.Query, numbers)
 	if err != nil {
 		return nil, err
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// blame wraps an error in a store.DataError if its SQLSTATE means that the data caused it. After
-// any other error, such as a lock timeout, a full disk, a damaged page or a lost connection, the
-// same call may succeed later.
-func blame(err error) error {
+// asDataError wraps an error in a store.DataError if its SQLSTATE means that the data caused it.
+// After any other error, such as a lock timeout, a full disk, a damaged page or a lost connection,
+// the same call may succeed later.
+func asDataError(err error) error {
 	failure, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return err

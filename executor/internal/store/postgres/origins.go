@@ -36,8 +36,8 @@ const (
 		ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 ON CONFLICT DO NOTHING`
 )
 
-// runner is a pool, a connection or a transaction.
-type runner interface {
+// querier is a pool, a connection or a transaction.
+type querier interface {
 	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 }
@@ -47,7 +47,7 @@ type runner interface {
 // transaction and adds origins in a fixed order, so executors cannot deadlock, nor wait until
 // another one has written its whole batch.
 func numbersOf(
-	ctx context.Context, on runner, known *relational.Origins, records []store.Record,
+	ctx context.Context, on querier, known *relational.Origins, records []store.Record,
 ) (map[store.Origin]relational.Numbers, error) {
 	numbers := make(map[store.Origin]relational.Numbers)
 	missing := make(map[store.Origin]bool)
@@ -79,7 +79,7 @@ func numbersOf(
 }
 
 func readNumbers(
-	ctx context.Context, on runner, origins map[store.Origin]bool,
+	ctx context.Context, on querier, origins map[store.Origin]bool,
 ) (map[store.Origin]relational.Numbers, error) {
 	found := make(map[store.Origin]relational.Numbers, len(origins))
 	rows, err := on.Query(ctx, findOrigins, arraysOfOrigins(origins)...)
@@ -94,7 +94,7 @@ func readNumbers(
 }
 
 func addNumbers(
-	ctx context.Context, on runner, missing map[store.Origin]bool,
+	ctx context.Context, on querier, missing map[store.Origin]bool,
 ) (map[store.Origin]relational.Numbers, error) {
 	arrays := arraysOfOrigins(missing)
 	if _, err := on.Exec(ctx, addWorkflows, arrays[0]); err != nil {

@@ -144,7 +144,7 @@ func (s *Store) write(ctx context.Context, what string, do func(tx transaction) 
 		}
 		return do(transaction{tx, s.writer, s.Origins, make(map[string]time.Time)})
 	})
-	return s.Ended(ctx, what, began, blame(withCancellation(ctx, err)))
+	return s.FinishOperation(ctx, what, began, asDataError(withCancellation(ctx, err)))
 }
 
 // checkSchema prevents migrations until the transaction ends, and returns an error if the tables

@@ -18,7 +18,7 @@ const (
 func (tx transaction) PruneRecords(
 	ctx context.Context, before time.Time, limit int,
 ) (pruned int64, err error) {
-	ids, err := updated(ctx, tx, pgx.RowTo[[]byte], oldest, before, limit)
+	ids, err := queryUpdated(ctx, tx, pgx.RowTo[[]byte], oldest, before, limit)
 	if err != nil {
 		return 0, err
 	}

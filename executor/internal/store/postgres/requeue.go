@@ -60,7 +60,7 @@ func (tx transaction) EndLost(
 ) (ended []string, err error) {
 	var ids [][]byte
 	var after []int64
-	_, err = updated(ctx, tx, func(row pgx.CollectableRow) (none struct{}, err error) {
+	_, err = queryUpdated(ctx, tx, func(row pgx.CollectableRow) (none struct{}, err error) {
 		var id []byte
 		var accepted time.Time
 		err = row.Scan(&id, &accepted)
@@ -68,7 +68,7 @@ func (tx transaction) EndLost(
 		return none, err
 	}, lockLost,
 		column(lost, func(l store.Lost) []byte { return store.IDKey(l.ID) }),
-		column(lost, func(l store.Lost) int64 { return store.Sequence(l.StreamSequence) }))
+		column(lost, func(l store.Lost) int64 { return store.StoredSequence(l.StreamSequence) }))
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (tx transaction) EndLost(
 func (tx transaction) MarkRequeued(
 	ctx context.Context, requeued []store.Requeue,
 ) (marked []string, err error) {
-	ids, err := updated(ctx, tx, pgx.RowTo[[]byte], markRequeued,
+	ids, err := queryUpdated(ctx, tx, pgx.RowTo[[]byte], markRequeued,
 		column(requeued, func(r store.Requeue) []byte { return store.IDKey(r.ID) }),
 		column(requeued, func(r store.Requeue) string { return store.SanitizeText(r.As) }))
 	return column(ids, store.IDOf), err
@@ -90,14 +90,14 @@ func (tx transaction) MarkRequeued(
 func (tx transaction) Dismiss(
 	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time,
 ) (dismissed []string, messageKeys []store.MessageKey, err error) {
-	taken, err := updated(ctx, tx, pgx.RowTo[[]byte], dismissRecords, keys(ids), at)
+	taken, err := queryUpdated(ctx, tx, pgx.RowTo[[]byte], dismissRecords, keys(ids), at)
 	dismissed = column(taken, store.IDOf)
 	if err != nil || len(messages) == 0 {
 		return dismissed, nil, err
 	}
-	messageKeys, err = updated(ctx, tx, messageKey, dismissMessages,
+	messageKeys, err = queryUpdated(ctx, tx, messageKey, dismissMessages,
 		column(messages, func(key store.MessageKey) int64 {
-			return store.Sequence(key.StreamSequence)
+			return store.StoredSequence(key.StreamSequence)
 		}),
 		column(messages, store.MessageKey.Prefix), at)
 	return dismissed, messageKeys, err
@@ -111,8 +111,8 @@ func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 	return store.MessageKeyOf(uint64(sequence), prefix), err
 }
 
-// updated runs a statement and returns the rows that it yields.
-func updated[T any](
+// queryUpdated runs a statement and returns the rows that it yields.
+func queryUpdated[T any](
 	ctx context.Context, tx transaction, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {
 	rows, err := tx.Tx.Query(ctx, query, args...)

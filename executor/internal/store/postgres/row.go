@@ -42,13 +42,13 @@ func recordArrays(
 	for i, r := range records {
 		short = short && relational.IsShort(r, computed[i])
 		if computed[i] {
-			deliveries[i] = unless(r.DeliveryID, "")
+			deliveries[i] = nilIf(r.DeliveryID, "")
 		} else {
-			others[i] = unless(r.DeliveryID, "")
+			others[i] = nilIf(r.DeliveryID, "")
 		}
 	}
 	text := func(value func(store.Record) string) []*string {
-		return column(records, func(r store.Record) *string { return unless(value(r), "") })
+		return column(records, func(r store.Record) *string { return nilIf(value(r), "") })
 	}
 	arrays = []any{
 		column(records, func(r store.Record) []byte { return store.IDKey(r.ID) }),
@@ -60,9 +60,12 @@ func recordArrays(
 			return r.RecordedAt.UnixMicro() - r.AcceptedAt.UnixMicro()
 		}),
 		column(records, func(r store.Record) int64 { return r.BodyBytes }),
-		column(records, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }),
+		column(
+			records,
+			func(r store.Record) int64 { return store.StoredSequence(r.StreamSequence) },
+		),
 		column(records, func(r store.Record) *string {
-			return unless(r.ContentType, relational.UsualContentType)
+			return nilIf(r.ContentType, relational.UsualContentType)
 		}),
 		deliveries,
 	}
@@ -133,8 +136,8 @@ func column[T, V any](items []T, value func(T) V) []V {
 // keys returns the stored form of IDs.
 func keys(ids []string) [][]byte { return column(ids, store.IDKey) }
 
-// unless returns a pointer to text, or nil, which is stored as NULL, if text equals none.
-func unless(text, none string) *string {
+// nilIf returns a pointer to text, or nil, which is stored as NULL, if text equals none.
+func nilIf(text, none string) *string {
 	if text == none {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 func TestAStandbyIsNoDatabase(t *testing.T) {
 	t.Parallel()
 	pair := pgtest.StartPair(t)
-	if err := pair.Follow(t.Context()); err != nil {
+	if err := pair.StartStandby(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s, err := postgres.Open(t.Context(),

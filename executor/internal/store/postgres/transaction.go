@@ -72,7 +72,7 @@ func (s *Store) Read(
 ) error {
 	began := time.Now()
 	rows, err := s.pool.Query(ctx, numbered(query), stored(args)...)
-	return s.Ended(ctx, operation, began, withCancellation(ctx, eachRow(rows, err, row)))
+	return s.FinishOperation(ctx, operation, began, withCancellation(ctx, eachRow(rows, err, row)))
 }
 
 // eachRow calls row for each row of a query's result.
@@ -207,7 +207,7 @@ func (s *Store) Snapshot(
 		}
 		return do(snapshot{tx})
 	})
-	return s.Ended(ctx, operation, began, withCancellation(ctx, err))
+	return s.FinishOperation(ctx, operation, began, withCancellation(ctx, err))
 }
 
 type snapshot struct{ tx pgx.Tx }

@@ -37,11 +37,11 @@ func (s *Store) ListAudit(
 	if filter.Actor != "" {
 		where.Add(`? IN (actor_id, actor_name, actor_kind)`, store.SanitizeText(filter.Actor))
 	}
-	where.Is(`account_id`, filter.AccountID)
-	where.Is(`workflow_id`, filter.WorkflowID)
+	where.Equals(`account_id`, filter.AccountID)
+	where.Equals(`workflow_id`, filter.WorkflowID)
 	where.Between(`at`, filter.Since, filter.Until)
 	if after != (store.AuditPosition{}) {
-		where.Add(`(at, id) < (?, ?)`, store.Time(after.At), store.SanitizeText(after.ID))
+		where.Add(`(at, id) < (?, ?)`, store.StoredTime(after.At), store.SanitizeText(after.ID))
 	}
 	return Collect(ctx, s.db, "list audit", audit.scan,
 		audit.selection()+where.String()+` ORDER BY at DESC, id DESC LIMIT ?`,

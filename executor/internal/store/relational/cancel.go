@@ -37,7 +37,7 @@ func (s *Store) RequestCancel(
 			return err
 		}, `UPDATE executions SET cancel_requested_at = ?
 			WHERE id = ANY (?::bytea[]) AND cancel_requested_at IS NULL
-			RETURNING id`, store.Time(at), ExecutionIDs(going)); err != nil {
+			RETURNING id`, store.StoredTime(at), ExecutionIDs(going)); err != nil {
 			return nil, err
 		}
 		if entry == nil {
@@ -58,7 +58,7 @@ func (s *Store) Cancel(
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	at = store.Time(at)
+	at = store.StoredTime(at)
 	return write(ctx, s, "cancel", func(tx Tx) (canceled []string, err error) {
 		standing, err := tx.CurrentStates(ctx, ids)
 		if err != nil {

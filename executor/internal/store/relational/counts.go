@@ -36,7 +36,7 @@ func (s *Store) AddRefusals(
 	ctx context.Context, reportID string, at time.Time, refused []store.Refusal,
 ) error {
 	refused = store.StorableRefusals(refused)
-	return s.report(ctx, "add refusals", reportID, at, func(tx Tx) error {
+	return s.applyOnce(ctx, "add refusals", reportID, at, func(tx Tx) error {
 		if err := refusals.insert(ctx, tx, refused); err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (s *Store) Refusals(
 	ctx context.Context, workflowID string, since time.Time,
 ) ([]store.RefusalSum, error) {
 	found, err := Collect(ctx, s.db, "refusals", scanSum,
-		s.sums(`workflow_id = ? AND minute >= ?`)+` ORDER BY last_at DESC, code`,
+		s.sumQuery(`workflow_id = ? AND minute >= ?`)+` ORDER BY last_at DESC, code`,
 		store.SanitizeText(workflowID), since.Truncate(time.Minute))
 	var sums []store.RefusalSum
 	for _, sum := range found {
@@ -62,7 +62,7 @@ func (s *Store) Refusals(
 func (s *Store) AllRefusals(
 	ctx context.Context, since time.Time, after store.RefusalPosition, limit int,
 ) ([]store.WorkflowRefusalSum, error) {
-	query, args := s.sums(`minute >= ?`), []any{since.Truncate(time.Minute)}
+	query, args := s.sumQuery(`minute >= ?`), []any{since.Truncate(time.Minute)}
 	if after != (store.RefusalPosition{}) {
 		query += ` WHERE (last_at, workflow_id, code) < (?, ?, ?)`
 		args = append(args, after.LastAt, store.SanitizeText(after.WorkflowID),
@@ -73,7 +73,7 @@ func (s *Store) AllRefusals(
 		append(args, max(limit, 0))...)
 }
 
-func (s *Store) sums(condition string) string {
+func (s *Store) sumQuery(condition string) string {
 	return `SELECT * FROM (` + fmt.Sprintf(s.dialect.RefusalSums, condition) + `) AS sums`
 }
 

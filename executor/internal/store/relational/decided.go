@@ -69,5 +69,5 @@ func ofStream(rows []store.Range, created string) (ranges []store.Range, foreign
 			ranges = append(ranges, r)
 		}
 	}
-	return store.Merge(ranges), len(ranges) < len(rows)
+	return store.MergeRanges(ranges), len(ranges) < len(rows)
 }

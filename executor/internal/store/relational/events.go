@@ -132,7 +132,7 @@ func (s *Store) EventsPublished(ctx context.Context, ids []string, at time.Time)
 		}
 		_, err := tx.Exec(ctx,
 			`UPDATE operator_events SET published_at = ? WHERE id = ANY (?)
-				AND published_at IS NULL`, store.Time(at), store.SanitizeTexts(ids))
+				AND published_at IS NULL`, store.StoredTime(at), store.SanitizeTexts(ids))
 		return err
 	})
 }
@@ -158,7 +158,7 @@ func (s *Store) ChangeEventConditions(ctx context.Context, changes []store.Condi
 				VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 				[]any{
 					store.SanitizeText(c.AccountID), store.SanitizeText(c.Kind),
-					store.SanitizeText(c.Subject), store.Time(c.Since),
+					store.SanitizeText(c.Subject), store.StoredTime(c.Since),
 				}
 			if c.Ended {
 				query, args = `DELETE FROM event_conditions WHERE account_id = ? AND kind = ?
@@ -184,8 +184,8 @@ func (s *Store) LeadEvents(ctx context.Context, caller string, now, until time.T
 		}
 		changed, err := tx.Exec(ctx,
 			`UPDATE event_lead SET caller = ?, until = ? WHERE caller = ? OR until < ?`,
-			store.SanitizeText(caller), store.Time(until), store.SanitizeText(caller),
-			store.Time(now))
+			store.SanitizeText(caller), store.StoredTime(until), store.SanitizeText(caller),
+			store.StoredTime(now))
 		return changed > 0, err
 	})
 }

@@ -82,7 +82,7 @@ func (s *Store) EndLost(
 	if len(lost) == 0 {
 		return nil, nil
 	}
-	at, reason = store.Time(at), store.SanitizeText(reason)
+	at, reason = store.StoredTime(at), store.SanitizeText(reason)
 	return write(ctx, s, "end lost", func(tx Tx) (ended []string, err error) {
 		if ended, err = tx.EndLost(ctx, lost, at, reason); err != nil || s.failure == nil ||
 			len(ended) == 0 {
@@ -119,7 +119,7 @@ func (s *Store) Dismiss(
 	}
 	err = s.db.Write(ctx, "dismiss", func(tx Tx) (err error) {
 		if dismissed, messageKeys, err = tx.Dismiss(ctx, ids, messages,
-			store.Time(at)); err != nil {
+			store.StoredTime(at)); err != nil {
 			return err
 		}
 		return audit.insert(ctx, tx, store.DismissedEntries(dismissed, messageKeys, entry))

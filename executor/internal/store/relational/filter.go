@@ -38,7 +38,7 @@ func (s *Store) Conditions(
 	if err != nil {
 		return where, err
 	}
-	s.within(&where, filter, plus)
+	s.whereWorkflowAndTime(&where, filter, plus)
 	if err := s.whereOrigin(ctx, what, &where, filter, plus); err != nil {
 		return where, err
 	}
@@ -61,14 +61,14 @@ func (s *Store) Conditions(
 		where.Add(`strpos(e.error, ?) > 0`, store.SanitizeText(filter.Reason))
 	}
 	if after != (store.Position{}) {
-		at := store.Time(after.AcceptedAt)
+		at := store.StoredTime(after.AcceptedAt)
 		where.Add(plus+in.after, at, at, ExecutionID(after.ID))
 	}
 	return where, nil
 }
 
-// within adds the conditions on the workflow and the time.
-func (s *Store) within(where *Where, filter store.Filter, plus string) {
+// whereWorkflowAndTime adds the conditions on the workflow and the time.
+func (s *Store) whereWorkflowAndTime(where *Where, filter store.Filter, plus string) {
 	if filter.WorkflowID != "" {
 		where.Add(plus+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`,
 			store.SanitizeText(filter.WorkflowID))
@@ -116,7 +116,7 @@ func (s *Store) nodesToSearch(
 	ctx context.Context, what, workflowID string,
 ) (nodes []store.Node, few bool, err error) {
 	var where Where
-	where.Is(`w.workflow_id`, workflowID)
+	where.Equals(`w.workflow_id`, workflowID)
 	nodes, err = Collect(ctx, s.db, what, func(row Row) (n store.Node, err error) {
 		err = row.Scan(&n.WorkflowID, &n.NodeID)
 		return n, err
@@ -130,7 +130,7 @@ func (s *Store) nodesToSearch(
 // only an index.
 func (s *Store) checkBreadth(ctx context.Context, what string, filter store.Filter) error {
 	var where Where
-	s.within(&where, filter, "")
+	s.whereWorkflowAndTime(&where, filter, "")
 	n, err := s.countUpTo(ctx, what, where, store.MaxDeliveryRecords)
 	if err != nil {
 		return err

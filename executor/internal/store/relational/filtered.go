@@ -50,7 +50,7 @@ func (s *Store) AddFiltered(
 	ctx context.Context, reportID string, at time.Time, added []store.Filtered,
 ) error {
 	added = store.StorableFiltered(added)
-	return s.report(ctx, "add filtered", reportID, at, func(tx Tx) error {
+	return s.applyOnce(ctx, "add filtered", reportID, at, func(tx Tx) error {
 		if err := filtered.insert(ctx, tx, added); err != nil { // this also locks the rows
 			return err
 		}

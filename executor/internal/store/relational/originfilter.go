@@ -22,9 +22,9 @@ func (s *Store) whereOrigin(
 	ctx context.Context, what string, where *Where, filter store.Filter, plus string,
 ) error {
 	var conditions Where
-	conditions.Is(`o.account_id`, filter.AccountID)
-	conditions.Is(`o.source`, string(filter.Source))
-	conditions.Is(`o.node_id`, filter.NodeID)
+	conditions.Equals(`o.account_id`, filter.AccountID)
+	conditions.Equals(`o.source`, string(filter.Source))
+	conditions.Equals(`o.node_id`, filter.NodeID)
 	if len(conditions.Args) == 0 {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (s *Store) haveFewRecords(
 ) (bool, error) {
 	var where Where
 	where.Add(`e.workflow = ANY (?)`, workflows)
-	s.within(&where, filter, "")
+	s.whereWorkflowAndTime(&where, filter, "")
 	n, err := s.countUpTo(ctx, what, where, fewRecords)
 	return n <= fewRecords, err
 }

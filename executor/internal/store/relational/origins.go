@@ -32,8 +32,8 @@ func (o *Origins) Find(origin store.Origin) (n Numbers, known bool) {
 	return n, known
 }
 
-// Learn caches committed origins.
-func (o *Origins) Learn(committed map[store.Origin]Numbers) {
+// Cache caches committed origins.
+func (o *Origins) Cache(committed map[store.Origin]Numbers) {
 	if len(committed) == 0 {
 		return
 	}
@@ -56,8 +56,8 @@ func (o *Origins) Forget() {
 // query runs a query on a database or in a transaction.
 type query = func(ctx context.Context, row func(Row) error, query string, args ...any) error
 
-// Named returns origins by number. It reads those that are not cached.
-func (o *Origins) Named(
+// ByNumber returns origins by number. It reads those that are not cached.
+func (o *Origins) ByNumber(
 	ctx context.Context, read query, numbers []int64,
 ) (map[int64]store.Origin, error) {
 	found, missing := o.find(numbers)
@@ -113,7 +113,7 @@ func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing [
 func (o *Origins) fill(
 	ctx context.Context, read query, records []store.Record, numbers []int64,
 ) error {
-	named, err := o.Named(ctx, read, numbers)
+	named, err := o.ByNumber(ctx, read, numbers)
 	if err != nil {
 		return err
 	}

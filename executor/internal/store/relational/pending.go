@@ -43,7 +43,7 @@ func takePending(
 		kept = append(kept, step)
 		return err
 	}, `DELETE FROM early_progress WHERE execution_id = ANY (?) RETURNING `+early.columns,
-		store.NewIDs(records))
+		store.RecordIDs(records))
 	return kept, err
 }
 

@@ -78,7 +78,7 @@ func (s *Store) KeepRegistry(
 		if _, err := tx.Exec(ctx,
 			`INSERT INTO registry_position (bucket, revision, at) VALUES (?, 0, ?)
 				ON CONFLICT DO NOTHING`,
-			store.SanitizeText(bucket), store.Time(upTo.At)); err != nil {
+			store.SanitizeText(bucket), store.StoredTime(upTo.At)); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx,
@@ -101,10 +101,16 @@ func (s *Store) KeepRegistry(
 		if err := audit.insert(ctx, tx, entries); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx,
+		_, err := tx.Exec(
+			ctx,
 			`UPDATE registry_position SET revision = ?, at = ? WHERE bucket = ? AND revision < ?`,
-			store.Sequence(upTo.Revision), store.Time(upTo.At), store.SanitizeText(bucket),
-			store.Sequence(upTo.Revision))
+			store.StoredSequence(
+				upTo.Revision,
+			),
+			store.StoredTime(upTo.At),
+			store.SanitizeText(bucket),
+			store.StoredSequence(upTo.Revision),
+		)
 		return err
 	})
 }

@@ -168,9 +168,14 @@ func (s *Store) Observe(observer store.Observer) { s.observer = observer }
 // OnFailure implements store.Store.
 func (s *Store) OnFailure(cause func(store.Failure) *store.EventCause) { s.failure = cause }
 
-// Ended calls the observer for an operation, and returns err with the names of the driver and the
-// operation added.
-func (s *Store) Ended(ctx context.Context, operation string, began time.Time, err error) error {
+// FinishOperation calls the observer for an operation, and returns err with the names of the driver
+// and the operation added.
+func (s *Store) FinishOperation(
+	ctx context.Context,
+	operation string,
+	began time.Time,
+	err error,
+) error {
 	if s.observer != nil {
 		s.observer(ctx, operation, time.Since(began), err)
 	}

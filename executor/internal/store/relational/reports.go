@@ -31,10 +31,10 @@ var reports = table[store.AppliedReport]{
 	part:     func(p *store.Part) *[]store.AppliedReport { return &p.Reports },
 }
 
-// report runs one transaction that applies a report, unless the report has been applied already. If
-// another transaction is applying it, report waits for that one. Nothing is pruned until the
+// applyOnce runs one transaction that applies a report, unless the report has been applied already.
+// If another transaction is applying it, report waits for that one. Nothing is pruned until the
 // transaction ends.
-func (s *Store) report(
+func (s *Store) applyOnce(
 	ctx context.Context, operation, id string, at time.Time, apply func(Tx) error,
 ) error {
 	return s.db.Write(ctx, operation, func(tx Tx) error {
@@ -43,7 +43,7 @@ func (s *Store) report(
 		}
 		added, err := tx.Exec(ctx,
 			`INSERT INTO duplicate_reports (report_id, reported_at) VALUES (?, ?)
-				ON CONFLICT DO NOTHING`, store.SanitizeText(id), store.Time(at))
+				ON CONFLICT DO NOTHING`, store.SanitizeText(id), store.StoredTime(at))
 		if err != nil || added == 0 {
 			return err
 		}
@@ -65,10 +65,10 @@ func (s *Store) AddDuplicates(
 		rows = append(rows, store.DuplicateCount{
 			ExecutionID: id,
 			Count:       sums[id],
-			CountedAt:   store.Time(at),
+			CountedAt:   store.StoredTime(at),
 		})
 	}
-	return s.report(ctx, "add duplicates", reportID, at, func(tx Tx) error {
+	return s.applyOnce(ctx, "add duplicates", reportID, at, func(tx Tx) error {
 		if err := duplicates.insert(ctx, tx, rows); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ var tokenUses = table[store.TokenUse]{
 // AddTokenUses implements store.Store.
 func (s *Store) AddTokenUses(ctx context.Context, uses []store.TokenUse) error {
 	return s.db.Write(ctx, "add token uses", func(tx Tx) error {
-		return tokenUses.insert(ctx, tx, store.SanitizedTokenUses(uses))
+		return tokenUses.insert(ctx, tx, store.StorableTokenUses(uses))
 	})
 }
 

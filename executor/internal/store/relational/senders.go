@@ -8,11 +8,11 @@ import (
 )
 
 // The right-hand sides in the upsert refer to the row before the update.
-var senders = table[store.SenderSeen]{
+var senders = table[store.SenderObservation]{
 	name: "senders_seen",
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +
 		"refused_reason, deliveries, without_id, refused",
-	fields: func(s *store.SenderSeen) []any {
+	fields: func(s *store.SenderObservation) []any {
 		verified, handshake, refused := orNever{moment{&s.VerifiedAt}}, orNever{
 			moment{&s.HandshakeAt},
 		}, orNever{moment{&s.RefusedAt}}
@@ -33,15 +33,15 @@ var senders = table[store.SenderSeen]{
 		without_id = senders_seen.without_id + excluded.without_id,
 		refused = senders_seen.refused + excluded.refused`,
 	order: "workflow_id, node_id",
-	part:  func(p *store.Part) *[]store.SenderSeen { return &p.Senders },
+	part:  func(p *store.Part) *[]store.SenderObservation { return &p.Senders },
 }
 
 // AddSenders implements store.Store.
 func (s *Store) AddSenders(
-	ctx context.Context, reportID string, at time.Time, seen []store.SenderSeen,
+	ctx context.Context, reportID string, at time.Time, seen []store.SenderObservation,
 ) error {
 	seen = store.StorableSenders(seen)
-	return s.report(ctx, "add senders", reportID, at, func(tx Tx) error {
+	return s.applyOnce(ctx, "add senders", reportID, at, func(tx Tx) error {
 		return senders.insert(ctx, tx, seen)
 	})
 }
@@ -49,18 +49,18 @@ func (s *Store) AddSenders(
 // SenderSeen implements store.Store.
 func (s *Store) SenderSeen(
 	ctx context.Context, workflowID, nodeID string,
-) (store.SenderSeen, error) {
+) (store.SenderObservation, error) {
 	found, err := Collect(ctx, s.db, "sender seen", senders.scan,
 		senders.selection()+`WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID),
 		store.SanitizeText(nodeID))
 	if err != nil || len(found) == 0 {
-		return store.SenderSeen{WorkflowID: workflowID, NodeID: nodeID}, err
+		return store.SenderObservation{WorkflowID: workflowID, NodeID: nodeID}, err
 	}
 	return found[0], nil
 }
 
 // SendersRefused implements store.Store.
-func (s *Store) SendersRefused(ctx context.Context) ([]store.SenderSeen, error) {
+func (s *Store) SendersRefused(ctx context.Context) ([]store.SenderObservation, error) {
 	return Collect(ctx, s.db, "senders refused", senders.scan,
 		senders.selection()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
 }

@@ -16,7 +16,7 @@ func (s *Store) EndSession(ctx context.Context, id string, until, now time.Time)
 		}
 		_, err := tx.Exec(ctx,
 			`INSERT INTO ended_sessions (id, until) VALUES (?, ?) ON CONFLICT DO NOTHING`,
-			store.SanitizeText(id), store.Time(until))
+			store.SanitizeText(id), store.StoredTime(until))
 		return err
 	})
 }

@@ -55,7 +55,7 @@ func valueOf(pointer any) any {
 	case *int64:
 		return *p
 	case *uint64:
-		return store.Sequence(*p)
+		return store.StoredSequence(*p)
 	case *[]byte:
 		return *p
 	case field:
@@ -69,7 +69,7 @@ func valueOf(pointer any) any {
 // 1970.
 type moment struct{ at *time.Time }
 
-func (m moment) value() any { return store.Time(*m.at) }
+func (m moment) value() any { return store.StoredTime(*m.at) }
 
 // Scan implements sql.Scanner.
 func (m moment) Scan(from any) error {
@@ -111,7 +111,7 @@ func (o optional) value() any {
 	if o.at.IsZero() {
 		return (*time.Time)(nil)
 	}
-	at := store.Time(*o.at)
+	at := store.StoredTime(*o.at)
 	return &at
 }
 
@@ -122,7 +122,7 @@ type Never time.Time
 // orNever is the field type for a Never.
 type orNever struct{ moment }
 
-func (o orNever) value() any { return Never(store.Time(*o.at)) }
+func (o orNever) value() any { return Never(store.StoredTime(*o.at)) }
 
 // Scan implements sql.Scanner.
 func (o orNever) Scan(from any) error {

@@ -30,7 +30,7 @@ const HasKey = `stream_sequence = ? AND CASE
 
 // KeyArgs returns the arguments of HasKey.
 func KeyArgs(key store.MessageKey) []any {
-	return []any{store.Sequence(key.StreamSequence), key.Prefix(), key.Prefix()}
+	return []any{store.StoredSequence(key.StreamSequence), key.Prefix(), key.Prefix()}
 }
 
 // putAside inserts the unreadable messages of a batch, deletes the recovered ones, and stores the
@@ -75,8 +75,8 @@ func (s *Store) ListUnreadable(
 	var where Where
 	where.Add(`dismissed_at IS NULL`)
 	if after != (store.UnreadablePosition{}) {
-		where.Add(`(at, stream_sequence) < (?, ?)`, store.Time(after.At),
-			store.Sequence(after.StreamSequence))
+		where.Add(`(at, stream_sequence) < (?, ?)`, store.StoredTime(after.At),
+			store.StoredSequence(after.StreamSequence))
 	}
 	if filter.WorkflowID != "" {
 		ordered, others := store.SubjectPatterns(filter.WorkflowID)

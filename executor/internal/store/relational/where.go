@@ -19,8 +19,8 @@ func (w *Where) Add(term string, args ...any) {
 	w.Args = append(w.Args, args...)
 }
 
-// Is adds the condition that a column equals text, unless text is "".
-func (w *Where) Is(column, text string) {
+// Equals adds the condition that a column equals text, unless text is "".
+func (w *Where) Equals(column, text string) {
 	if text != "" {
 		w.Add(column+` = ?`, store.SanitizeText(text))
 	}

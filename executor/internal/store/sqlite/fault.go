@@ -9,10 +9,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// blame wraps an error in a store.DataError if its result code means that the data caused it. After
-// any other error, such as a locked file, a full disk or a damaged page, the same call may succeed
-// later.
-func blame(err error) error {
+// asDataError wraps an error in a store.DataError if its result code means that the data caused it.
+// After any other error, such as a locked file, a full disk or a damaged page, the same call may
+// succeed later.
+func asDataError(err error) error {
 	switch primaryCode(err) {
 	case sqlitecode.SQLITE_CONSTRAINT, sqlitecode.SQLITE_MISMATCH, sqlitecode.SQLITE_TOOBIG,
 		sqlitecode.SQLITE_RANGE:

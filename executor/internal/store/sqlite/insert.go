@@ -64,7 +64,7 @@ func (tx *transaction) UpdateStates(ctx context.Context, moves []store.StateUpda
 func inRows(
 	ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string,
 ) (changed int64, err error) {
-	row := marks(width)
+	row := placeholders(width)
 	for _, size := range []int{together, 1} {
 		whole := len(rows) / (size * width) * size * width
 		n, err := inRowsOf(ctx, tx, rows[:whole], size*width,
@@ -77,8 +77,8 @@ func inRows(
 	return changed, nil
 }
 
-// marks returns the placeholders for one row.
-func marks(width int) string { return "(" + strings.Repeat("?, ", width-1) + "?)" }
+// placeholders returns the placeholders for one row.
+func placeholders(width int) string { return "(" + strings.Repeat("?, ", width-1) + "?)" }
 
 // inRowsOf runs a statement with size values per execution.
 func inRowsOf(
@@ -158,7 +158,7 @@ func (tx *transaction) InsertNew(
 	}
 	repeats := store.Repeats(records, inserted)
 	err = each(ctx, tx.Tx, moveRecord, repeats, func(r store.Record) []any {
-		sequence := store.Sequence(r.StreamSequence)
+		sequence := store.StoredSequence(r.StreamSequence)
 		return []any{sequence, store.IDKey(r.ID), sequence}
 	})
 	return inserted, err

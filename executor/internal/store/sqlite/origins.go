@@ -16,7 +16,7 @@ type lookup struct {
 }
 
 // commit caches the added origins. Call it after the transaction has been committed.
-func (l *lookup) commit() { l.known.Learn(l.added) }
+func (l *lookup) commit() { l.known.Cache(l.added) }
 
 // of returns the numbers of an origin, adding the origin if it is new.
 func (l *lookup) of(

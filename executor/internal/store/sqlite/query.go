@@ -12,17 +12,17 @@ import (
 func (s *Store) read(
 	ctx context.Context, what string, row func(relational.Row) error, query string, args ...any,
 ) error {
-	return s.reading(ctx, what, func() error {
+	return s.withReadConns(ctx, what, func() error {
 		return eachRow(ctx, s.reader, row, query, stored(args)...)
 	})
 }
 
-// reading runs do, which must only read, using the read pool.
-func (s *Store) reading(ctx context.Context, what string, do func() error) error {
+// withReadConns runs do, which must only read, using the read pool.
+func (s *Store) withReadConns(ctx context.Context, what string, do func() error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
 	began := time.Now()
-	return s.Ended(ctx, what, began, do())
+	return s.FinishOperation(ctx, what, began, do())
 }
 
 // querier is a database or a transaction.

@@ -33,7 +33,12 @@ func (tx *transaction) EndLost(
 	ctx context.Context, lost []store.Lost, at time.Time, reason string,
 ) (ended []string, err error) {
 	done, err := changed(ctx, tx.Tx, endLost, lost, func(l store.Lost) []any {
-		return []any{at.UnixMicro(), reason, store.IDKey(l.ID), store.Sequence(l.StreamSequence)}
+		return []any{
+			at.UnixMicro(),
+			reason,
+			store.IDKey(l.ID),
+			store.StoredSequence(l.StreamSequence),
+		}
 	})
 	for _, l := range done {
 		ended = append(ended, l.ID)

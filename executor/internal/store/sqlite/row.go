@@ -31,7 +31,7 @@ func appendShort(values []any, r store.Record, numbers relational.Numbers, compu
 	return append(values, store.IDKey(r.ID), numbers.Workflow, numbers.Origin,
 		relational.StatusCode(r.Status), r.AcceptedAt.UnixMicro(),
 		r.RecordedAt.UnixMicro()-r.AcceptedAt.UnixMicro(), r.BodyBytes,
-		store.Sequence(r.StreamSequence), content, delivery)
+		store.StoredSequence(r.StreamSequence), content, delivery)
 }
 
 // appendLong appends the values of longColumns.

@@ -146,7 +146,7 @@ func (s *Store) write(ctx context.Context, what string, do func(tx *transaction)
 	if err == nil {
 		known.commit()
 	}
-	return s.Ended(ctx, what, began, blame(err))
+	return s.FinishOperation(ctx, what, began, asDataError(err))
 }
 
 func transact(ctx context.Context, db *sql.DB, do func(tx *sql.Tx) error) error {

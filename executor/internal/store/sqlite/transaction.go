@@ -129,7 +129,7 @@ func (tx *transaction) Insert(
 	ctx context.Context, into string, rows [][]any, conflict string,
 ) error {
 	return each(ctx, tx.Tx,
-		words.Replace(`INSERT INTO `+into+` VALUES `+marks(len(rows[0]))+` `+conflict), rows, func(
+		words.Replace(`INSERT INTO `+into+` VALUES `+placeholders(len(rows[0]))+` `+conflict), rows, func(
 			row []any,
 		) []any {
 			for i, value := range row {
@@ -163,7 +163,7 @@ func (s *Store) Snapshot(
 		defer tx.Rollback()
 		err = do(snapshot{tx})
 	}
-	return s.Ended(ctx, operation, began, err)
+	return s.FinishOperation(ctx, operation, began, err)
 }
 
 type snapshot struct{ tx *sql.Tx }

@@ -272,7 +272,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 				for _, step := range paths[before] {
 					apply(t, s, store.Batch{
 						Progress: []execution.Progress{
-							of(r, execution.Progress{
+							withRecordOf(r, execution.Progress{
 								ID:     r.ID,
 								Status: step,
 								At:     epoch,
@@ -289,7 +289,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 				at := epoch.Add(time.Hour)
 				applied := apply(t, s, store.Batch{
 					Progress: []execution.Progress{
-						of(r, execution.Progress{
+						withRecordOf(r, execution.Progress{
 							ID:     r.ID,
 							Status: after,
 							At:     at,

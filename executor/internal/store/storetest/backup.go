@@ -18,7 +18,7 @@ import (
 func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	t.Run("all that is kept is there again", func(t *testing.T) {
-		from, to := closing(t, open(t)), closing(t, open(t))
+		from, to := closeAtEnd(t, open(t)), closeAtEnd(t, open(t))
 		wantEmpty(t, from, true)
 		fill(t, from)
 		wantEmpty(t, from, false)
@@ -44,14 +44,14 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		}
 	})
 	t.Run("every field of a record", func(t *testing.T) {
-		from, to := closing(t, open(t)), closing(t, open(t))
+		from, to := closeAtEnd(t, open(t)), closeAtEnd(t, open(t))
 		full := everyField(t)
 		record(t, from, full)
 		restore(t, to, backUp(t, from))
 		wantRecord(t, get(t, to, full.ID), full)
 	})
 	t.Run("it is as it was at one moment, whoever writes meanwhile", func(t *testing.T) {
-		s := closing(t, open(t))
+		s := closeAtEnd(t, open(t))
 		record(t, s, several(1_200)...)
 		records, first := 0, true
 		if err := s.Backup(t.Context(), func(part store.Part) error {
@@ -70,7 +70,7 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		get(t, s, id(5_000))
 	})
 	t.Run("an error of who writes ends it", func(t *testing.T) {
-		s := closing(t, open(t))
+		s := closeAtEnd(t, open(t))
 		record(t, s, queued(1))
 		full := errors.New("the disk is full")
 		if err := s.Backup(t.Context(), func(store.Part) error {
@@ -106,7 +106,7 @@ func fill(t *testing.T, s store.Store) {
 		t.Fatal(err)
 	}
 	addAudit(t, s, audited(1, "a", "w"), audited(2, "b", "v"))
-	if err := s.AddSenders(t.Context(), "senders", epoch, []store.SenderSeen{
+	if err := s.AddSenders(t.Context(), "senders", epoch, []store.SenderObservation{
 		seenSender(), {WorkflowID: "wf", NodeID: "other", HandshakeAt: epoch},
 	}); err != nil {
 		t.Fatal(err)
@@ -127,8 +127,8 @@ func fill(t *testing.T, s store.Store) {
 }
 
 // seenSender returns a value without zero fields.
-func seenSender() store.SenderSeen {
-	return store.SenderSeen{
+func seenSender() store.SenderObservation {
+	return store.SenderObservation{
 		WorkflowID:    "wf",
 		NodeID:        "node",
 		VerifiedAt:    epoch,
@@ -142,7 +142,7 @@ func seenSender() store.SenderSeen {
 	}
 }
 
-func wantSender(t *testing.T, s store.Store, want store.SenderSeen) {
+func wantSender(t *testing.T, s store.Store, want store.SenderObservation) {
 	t.Helper()
 	if got, err := s.SenderSeen(t.Context(), want.WorkflowID, want.NodeID); err != nil ||
 		got != want {

@@ -182,12 +182,12 @@ func BenchmarkApply(
 			batches++
 			var begin, end store.Batch
 			for _, r := range records {
-				begin.Progress = append(begin.Progress, of(r, execution.Progress{
+				begin.Progress = append(begin.Progress, withRecordOf(r, execution.Progress{
 					ID:     r.ID,
 					Status: execution.Running,
 					At:     epoch,
 				}))
-				end.Progress = append(end.Progress, of(r, execution.Progress{
+				end.Progress = append(end.Progress, withRecordOf(r, execution.Progress{
 					ID:     r.ID,
 					Status: execution.Succeeded,
 					At:     epoch,

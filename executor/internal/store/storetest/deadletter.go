@@ -25,9 +25,17 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		// the time of record 1.
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{
-				of(records[0], failed(0, epoch, "")), of(records[1], failed(1, epoch, "")),
-				of(records[2], failed(2, epoch, "")),
-				of(records[3], succeeded(3, epoch, "")), of(records[4], running(4, epoch)),
+				withRecordOf(
+					records[0],
+					failed(0, epoch, ""),
+				),
+				withRecordOf(records[1], failed(1, epoch, "")),
+				withRecordOf(records[2], failed(2, epoch, "")),
+				withRecordOf(
+					records[3],
+					succeeded(3, epoch, ""),
+				),
+				withRecordOf(records[4], running(4, epoch)),
 			},
 			Unreadable: []store.Unreadable{
 				{StreamSequence: 11, Subject: "executions.start.q.a.n", At: records[1].AcceptedAt},
@@ -68,7 +76,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		// A late step does not undo the dismissal.
 		apply(t, s, store.Batch{
 			New:      []store.Record{records[1]},
-			Progress: []execution.Progress{of(records[1], succeeded(1, epoch, ""))},
+			Progress: []execution.Progress{withRecordOf(records[1], succeeded(1, epoch, ""))},
 		})
 		if got := get(t, s, id(1)); got.RequeuedAs != "again" || got.Status != execution.Failed {
 			t.Errorf("%+v", got)
@@ -267,7 +275,7 @@ func filteredDeadLetters(t *testing.T, s store.Store) {
 	reasons := []string{"timed out: 5 %", "the disk is full"}
 	var batch store.Batch
 	for i, r := range records {
-		batch.Progress = append(batch.Progress, of(r, failed(i, epoch, reasons[i/2%2])))
+		batch.Progress = append(batch.Progress, withRecordOf(r, failed(i, epoch, reasons[i/2%2])))
 	}
 	batch.Unreadable = []store.Unreadable{
 		{

@@ -100,7 +100,13 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		at := epoch.Add(time.Hour)
 		for range 2 { // the second round changes nothing
 			apply(t, s, store.Batch{Progress: []execution.Progress{
-				failed(1, at, "no\x00ne"), succeeded(2, at, "1"), of(silent, execution.Progress{
+				failed(
+					1,
+					at,
+					"no\x00ne",
+				),
+				succeeded(2, at, "1"),
+				withRecordOf(silent, execution.Progress{
 					ID:     silent.ID,
 					Status: execution.Failed,
 					At:     at,
@@ -120,7 +126,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 				WorkflowID:  "workflow",
 				ExecutionID: id(n),
 				Queue:       "default",
-				At:          store.Time(at),
+				At:          store.StoredTime(at),
 				Text:        text,
 			}
 		}
@@ -190,7 +196,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			AccountID: "account",
 			Kind:      "silent",
 			Subject:   "workflow/node",
-			Since:     store.Time(epoch),
+			Since:     store.StoredTime(epoch),
 		}
 		change := func(number int, ended, announced bool) {
 			t.Helper()
@@ -254,20 +260,20 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"senders of which some requests were refused": func(t *testing.T, s store.Store) {
-		refused := store.SenderSeen{
+		refused := store.SenderObservation{
 			WorkflowID:  "wf",
 			NodeID:      "b",
-			RefusedAt:   store.Time(epoch),
+			RefusedAt:   store.StoredTime(epoch),
 			RefusedCode: "signature_invalid",
 			Refused:     1,
 		}
-		if err := s.AddSenders(t.Context(), "one", epoch, []store.SenderSeen{
+		if err := s.AddSenders(t.Context(), "one", epoch, []store.SenderObservation{
 			{WorkflowID: "wf", NodeID: "a", VerifiedAt: epoch, Deliveries: 1}, refused,
 		}); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := s.SendersRefused(t.Context()); err != nil ||
-			!reflect.DeepEqual(got, []store.SenderSeen{refused}) {
+			!reflect.DeepEqual(got, []store.SenderObservation{refused}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	},

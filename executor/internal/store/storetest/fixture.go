@@ -95,8 +95,8 @@ func failed(n int, at time.Time, why string) execution.Progress {
 	}
 }
 
-// of returns a step with a record's queue and workflow.
-func of(r store.Record, step execution.Progress) execution.Progress {
+// withRecordOf returns a step with a record's queue and workflow.
+func withRecordOf(r store.Record, step execution.Progress) execution.Progress {
 	step.Queue, step.WorkflowID = r.Queue, r.WorkflowID
 	return step
 }

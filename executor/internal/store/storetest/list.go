@@ -84,12 +84,18 @@ var listTests = map[string]func(*testing.T, store.Store){
 			switch r := &records[i]; {
 			case r.Status == execution.Rejected:
 			case i%5 == 1:
-				apply(t, s, store.Batch{Progress: []execution.Progress{of(*r, running(i, epoch))}})
+				apply(
+					t,
+					s,
+					store.Batch{
+						Progress: []execution.Progress{withRecordOf(*r, running(i, epoch))},
+					},
+				)
 				r.Status = execution.Running
 			case i%5 == 2:
 				apply(t, s, store.Batch{
 					Progress: []execution.Progress{
-						of(*r,
+						withRecordOf(*r,
 							failed(i, epoch, []string{"Why? %_ it is so", "%_ IT", "x%x it"}[i%3])),
 					},
 				})

@@ -91,9 +91,14 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"what changes nothing is not kept": func(t *testing.T, s store.Store) {
-		apply(t, s,
-			progress(of(queued(1), execution.Progress{ID: id(1), Status: execution.Queued}),
-				of(queued(1), execution.Progress{ID: id(1), Status: "unheard of"})))
+		apply(
+			t,
+			s,
+			progress(
+				withRecordOf(queued(1), execution.Progress{ID: id(1), Status: execution.Queued}),
+				withRecordOf(queued(1), execution.Progress{ID: id(1), Status: "unheard of"}),
+			),
+		)
 		if n := prunePending(t, s); n != 0 {
 			t.Errorf("%d are kept", n)
 		}
@@ -202,9 +207,9 @@ func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// TooMuchEarly tests an empty store. It applies steps of unknown executions before and after
+// RunPendingLimit tests an empty store. It applies steps of unknown executions before and after
 // calling full, which changes the store as if the maximum number of steps had arrived in between.
-func TooMuchEarly(t *testing.T, s store.Store, full func()) {
+func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	apply(t, s, progress(running(0, epoch), succeeded(0, epoch, "0")))
 	full()

@@ -10,31 +10,31 @@ import (
 var senderTests = map[string]func(*testing.T, store.Store){
 	"reports add up, and each counts once": func(t *testing.T, s store.Store) {
 		at := func(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
-		add := func(id string, seen ...store.SenderSeen) {
+		add := func(id string, seen ...store.SenderObservation) {
 			t.Helper()
 			if err := s.AddSenders(t.Context(), id, epoch, seen); err != nil {
 				t.Fatal(err)
 			}
 		}
-		want := func(expected store.SenderSeen) {
+		want := func(expected store.SenderObservation) {
 			t.Helper()
 			expected.WorkflowID, expected.NodeID = "wf", "node"
 			if got, err := s.SenderSeen(t.Context(), "wf", "node"); err != nil || got != expected {
 				t.Errorf("%+v, %v; want %+v", got, err, expected)
 			}
 		}
-		want(store.SenderSeen{})
+		want(store.SenderObservation{})
 		add("none")
-		add("one", store.SenderSeen{
+		add("one", store.SenderObservation{
 			WorkflowID: "wf",
 			NodeID:     "node",
 			VerifiedAt: at(5),
 			Deliveries: 3,
 			WithoutID:  1,
 		},
-			store.SenderSeen{WorkflowID: "wf", NodeID: "other", HandshakeAt: at(9)})
-		want(store.SenderSeen{VerifiedAt: at(5), Deliveries: 3, WithoutID: 1})
-		add("two", store.SenderSeen{
+			store.SenderObservation{WorkflowID: "wf", NodeID: "other", HandshakeAt: at(9)})
+		want(store.SenderObservation{VerifiedAt: at(5), Deliveries: 3, WithoutID: 1})
+		add("two", store.SenderObservation{
 			WorkflowID:    "wf",
 			NodeID:        "node",
 			RefusedAt:     at(7),
@@ -42,7 +42,7 @@ var senderTests = map[string]func(*testing.T, store.Store){
 			RefusedReason: "no\x00ne",
 			Refused:       2,
 		})
-		refused := store.SenderSeen{
+		refused := store.SenderObservation{
 			VerifiedAt:    at(5),
 			Deliveries:    3,
 			WithoutID:     1,
@@ -52,27 +52,35 @@ var senderTests = map[string]func(*testing.T, store.Store){
 			Refused:       2,
 		}
 		want(refused)
-		add("two", store.SenderSeen{WorkflowID: "wf", NodeID: "node", Refused: 2})
+		add("two", store.SenderObservation{WorkflowID: "wf", NodeID: "node", Refused: 2})
 		want(refused)
 		// An ingress's report may be late.
-		add("late", store.SenderSeen{
-			WorkflowID:  "wf",
-			NodeID:      "node",
-			VerifiedAt:  at(4),
-			HandshakeAt: at(3),
-			RefusedAt:   at(6),
-			RefusedCode: "signature_missing",
-			Refused:     1,
-			Deliveries:  1,
-		},
-			store.SenderSeen{WorkflowID: "wf", NodeID: "node", VerifiedAt: at(8), Deliveries: 1})
+		add(
+			"late",
+			store.SenderObservation{
+				WorkflowID:  "wf",
+				NodeID:      "node",
+				VerifiedAt:  at(4),
+				HandshakeAt: at(3),
+				RefusedAt:   at(6),
+				RefusedCode: "signature_missing",
+				Refused:     1,
+				Deliveries:  1,
+			},
+			store.SenderObservation{
+				WorkflowID: "wf",
+				NodeID:     "node",
+				VerifiedAt: at(8),
+				Deliveries: 1,
+			},
+		)
 		refused.VerifiedAt, refused.HandshakeAt, refused.Refused, refused.Deliveries = at(8), at(3),
 			3, 5
 		want(refused)
 		if err := s.ForgetSender(t.Context(), "wf", "node"); err != nil {
 			t.Fatal(err)
 		}
-		want(store.SenderSeen{})
+		want(store.SenderObservation{})
 	},
 	"a record says who sent it": func(t *testing.T, s store.Store) {
 		r := queued(1)

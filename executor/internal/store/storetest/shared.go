@@ -25,7 +25,7 @@ var sharedTests = map[string]func(*testing.T, opener){
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
 		}
-		second := closing(t, mustOpen(t, open))
+		second := closeAtEnd(t, mustOpen(t, open))
 		want.Status, want.FinishedAt, want.Error, want.Duplicates, want.RequeuedAs =
 			execution.Failed, epoch, "why", 3, "again"
 		wantRecord(t, get(t, second, id(1)), want)
@@ -43,7 +43,7 @@ var sharedTests = map[string]func(*testing.T, opener){
 		}
 	},
 	"what one returned the other sees": func(t *testing.T, open opener) {
-		first, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
+		first, other := closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))
 		for i := range 20 {
 			record(t, first, queued(i))
 			wantRecord(t, get(t, other, id(i)), queued(i))
@@ -51,16 +51,16 @@ var sharedTests = map[string]func(*testing.T, opener){
 		}
 	},
 	"overlapping batches of two": func(t *testing.T, open opener) {
-		first, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
+		first, other := closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))
 		applyOverlapping(t, first, other, first, other)
 	},
 	"starts and their reports at once": func(t *testing.T, open opener) {
-		first, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
+		first, other := closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))
 		startsAndReportsAtOnce(t, first, other)
 	},
 	"two meet the same new workflows in opposite orders": func(t *testing.T, open opener) {
 		const batches, size = 20, 50
-		stores := []store.Store{closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))}
+		stores := []store.Store{closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))}
 		inParallel(t, len(stores), func(worker int) error {
 			for b := range batches {
 				batch := store.Batch{New: several(size, func(i int, r *store.Record) {
@@ -90,7 +90,7 @@ var sharedTests = map[string]func(*testing.T, opener){
 		}
 	},
 	"of two that requeue at once one does": func(t *testing.T, open opener) {
-		first, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
+		first, other := closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))
 		requeueAtOnce(t, first, other, first, other)
 	},
 	"eight open an empty database at once": func(t *testing.T, open opener) {
@@ -105,7 +105,7 @@ var sharedTests = map[string]func(*testing.T, opener){
 			}
 			return s.Close()
 		})
-		if found := list(t, closing(t, mustOpen(t, open)), store.Filter{}, store.Position{},
+		if found := list(t, closeAtEnd(t, mustOpen(t, open)), store.Filter{}, store.Position{},
 			100); len(found) != 8 {
 			t.Errorf("%d records", len(found))
 		}

@@ -43,7 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 			for name, test := range tests {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					test(t, closing(t, open(t)))
+					test(t, closeAtEnd(t, open(t)))
 				})
 			}
 		})
@@ -64,8 +64,8 @@ func RunShared(
 	}
 }
 
-// closing closes a store when the test ends, and returns it.
-func closing(t *testing.T, s store.Store) store.Store {
+// closeAtEnd closes a store when the test ends, and returns it.
+func closeAtEnd(t *testing.T, s store.Store) store.Store {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {

@@ -35,7 +35,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			execution.IDForDelivery, execution.RejectedIDForDelivery,
 		} {
 			for m, key := range []string{
-				"evt_1", execution.DerivedDelivery("evt_1"), execution.SignedDelivery("evt_1"),
+				"evt_1", execution.MarkDerivedID("evt_1"), execution.MarkSignedID("evt_1"),
 			} {
 				r := queued(3*n + m)
 				r.DeliveryID = "evt_1"

@@ -8,13 +8,13 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Yesterday tests a store whose database was created by the schema of the first release, with these
-// rows in it, and then opened by the current code:
+// RunFirstRelease tests a store whose database was created by the schema of the first release, with
+// these rows in it, and then opened by the current code:
 //   - Get(id(0)) is queued(0), with 3 duplicates counted;
 //   - Get(id(1)) is queued(1), failed with "an error", started one second after it was accepted and
 //     finished two seconds after;
 //   - report "report" has been applied; the token "token" was last used at the epoch.
-func Yesterday(t *testing.T, s store.Store) {
+func RunFirstRelease(t *testing.T, s store.Store) {
 	t.Helper()
 	first := queued(0)
 	first.Duplicates = 3

@@ -150,7 +150,7 @@ func TestCheck(t *testing.T) {
 			c.messages[executions] = c.messages[executions][:1]
 		}, "there are 1 messages, and must be 2"},
 		"a consumer beyond the end": {func(c *contents) {
-			c.manifest.Streams[0].Consumers = []Consumer{{Floor: 7}}
+			c.manifest.Streams[0].Consumers = []GroupPosition{{Floor: 7}}
 		}, "has acknowledged 7 of 6"},
 		"a stream of another version": {func(c *contents) {
 			c.manifest.Streams = append(c.manifest.Streams, Stream{Name: "ELSEWHERE"})

@@ -28,11 +28,11 @@ type Stream struct {
 	Name string `json:"name"`
 	// First and Last are the sequences of the stream's oldest and newest message, to which the
 	// records refer. First > Last means that the stream was empty.
-	First     uint64     `json:"first"`
-	Last      uint64     `json:"last"`
-	Messages  int        `json:"messages"` // number of messages in the file
-	Recorded  uint64     `json:"recorded"` // every message up to this sequence is in the records
-	Consumers []Consumer `json:"consumers,omitempty"`
+	First     uint64          `json:"first"`
+	Last      uint64          `json:"last"`
+	Messages  int             `json:"messages"` // number of messages in the file
+	Recorded  uint64          `json:"recorded"` // every message up to this sequence is in the records
+	Consumers []GroupPosition `json:"consumers,omitempty"`
 	// Subjects holds the subjects of the stream. It is empty in files of versions that did not
 	// store them.
 	Subjects []string `json:"subjects,omitempty"`
@@ -44,8 +44,8 @@ type Stream struct {
 	Foreign int `json:"foreign,omitempty"`
 }
 
-// Consumer is the position of a group of runners.
-type Consumer struct {
+// GroupPosition is the position of a group of runners.
+type GroupPosition struct {
 	Config jetstream.ConsumerConfig `json:"config"`
 	// Floor is the sequence up to which every message has been acknowledged.
 	Floor uint64 `json:"floor"`

@@ -68,7 +68,7 @@ func Restore(ctx context.Context, i Installation, path string, how Options) (Man
 	if err := i.mustHaveKeys(ctx, m.Keys); err != nil && !how.WithoutKeys {
 		return m, nothingRestored(err)
 	}
-	if err := i.begin(ctx); err != nil {
+	if err := i.markRestoring(ctx); err != nil {
 		return m, err
 	}
 	if err := i.restore(ctx, r, m); err != nil {
@@ -145,7 +145,7 @@ func (i Installation) mustBeEmpty(ctx context.Context) error {
 }
 
 func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error {
-	if err := i.makeOwn(ctx, r, m); err != nil {
+	if err := i.createOwnStreams(ctx, r, m); err != nil {
 		return err
 	}
 	var positions []position
@@ -202,9 +202,9 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 	return i.API.Confirm(ctx, account)
 }
 
-// begin marks the registry as being restored: until the restore is complete, ingresses answer all
-// webhooks with the code unavailable.
-func (i Installation) begin(ctx context.Context) error { return i.identify(ctx, true) }
+// markRestoring marks the registry as being restored: until the restore is complete, ingresses
+// answer all webhooks with the code unavailable.
+func (i Installation) markRestoring(ctx context.Context) error { return i.identify(ctx, true) }
 
 // identify writes the identity of the target installation; the backup's identity is not restored.
 func (i Installation) identify(ctx context.Context, restoring bool) error {
@@ -226,11 +226,11 @@ func (i Installation) identify(ctx context.Context, restoring bool) error {
 // recorderWait is the maximum time to wait until the executors consume a new stream.
 const recorderWait = 30 * time.Second
 
-// makeOwn creates the own streams of the queues in the file, with the limits in the queues'
-// records, and waits until the executors consume them. If there are too few servers for the
+// createOwnStreams creates the own streams of the queues in the file, with the limits in the
+// queues' records, and waits until the executors consume them. If there are too few servers for the
 // replicas, or none with the placement tags, a stream gets as many replicas as EXECUTIONS, on any
 // servers.
-func (i Installation) makeOwn(ctx context.Context, r *reader, m Manifest) error {
+func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifest) error {
 	limits := map[string]stream.OwnLimits{}
 	for _, of := range m.Streams {
 		if queue, ok := stream.QueueOfStream(of.Name); ok {

@@ -33,11 +33,11 @@ type API interface {
 	// Confirm returns once every process has applied an account's record.
 	Confirm(ctx context.Context, accountID string) error
 	// Members returns the running executors and ingresses.
-	Members(ctx context.Context) ([]Member, error)
+	Members(ctx context.Context) ([]Process, error)
 }
 
-// Member is an executor or an ingress.
-type Member struct {
+// Process is an executor or an ingress.
+type Process struct {
 	Name string   // display name
 	Keys []string // IDs of the keys that it has
 }
@@ -107,7 +107,7 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 			m.Format = formatOwn
 		}
 	}
-	audited, err := i.audited(ctx)
+	audited, err := i.auditCopiedUntil(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,10 +127,10 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 		i.logf("%s: %d messages", m.Streams[n].Name, m.Streams[n].Messages)
 	}
 	keys := map[string]bool{}
-	var until []newest
+	var until []newestRecord
 	for _, name := range registry.Streams() {
 		bucket := Bucket{Name: strings.TrimPrefix(name, bucketStream)}
-		var last newest
+		var last newestRecord
 		if bucket.Records, last, err = i.takeBucket(ctx, w, bucket.Name, keys); err != nil {
 			return err
 		}
@@ -159,8 +159,9 @@ func (i Installation) streams(ctx context.Context) ([]string, error) {
 // clocks is the maximum difference assumed between the clocks of two NATS servers.
 const clocks = time.Minute
 
-// audited returns a time before any change whose audit entry may not be in the database yet.
-func (i Installation) audited(ctx context.Context) (at time.Time, err error) {
+// auditCopiedUntil returns a time before any change whose audit entry may not be in the database
+// yet.
+func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err error) {
 	for _, name := range registry.Streams() {
 		s, err := i.leader(ctx, name)
 		if err != nil {
@@ -199,8 +200,8 @@ func (i Installation) leader(ctx context.Context, name string) (jetstream.Stream
 // anySubject makes GetMsg return the first message at or after a sequence.
 var anySubject = jetstream.WithGetMsgSubject(">")
 
-// newest identifies the newest record of a bucket in the file.
-type newest struct {
+// newestRecord identifies the newest record of a bucket in the file.
+type newestRecord struct {
 	sequence uint64
 	at       time.Time
 }
@@ -211,7 +212,7 @@ type newest struct {
 // An executor deletes an earlier revision of a record only once its entry is in the database. Every
 // entry is therefore either in the history of the bucket, which is read first, or in the database.
 func (i Installation) takeAudit(
-	ctx context.Context, w *writer, m *Manifest, since time.Time, until []newest,
+	ctx context.Context, w *writer, m *Manifest, since time.Time, until []newestRecord,
 ) error {
 	to, err := w.entry(auditName)
 	if err != nil {
@@ -349,7 +350,7 @@ func writeLine(to io.Writer, line []byte) error {
 
 // groups returns the groups of runners of a stream of starts, and any other durable consumers
 // except the recorder. It returns none for other streams.
-func (i Installation) groups(ctx context.Context, name string) (groups []Consumer, err error) {
+func (i Installation) groups(ctx context.Context, name string) (groups []GroupPosition, err error) {
 	if _, own := stream.QueueOfStream(name); !own && name != stream.Name {
 		return nil, nil
 	}
@@ -360,7 +361,7 @@ func (i Installation) groups(ctx context.Context, name string) (groups []Consume
 	list := s.ListConsumers(ctx)
 	for info := range list.Info() {
 		if info.Config.Durable != "" && info.Name != recorder {
-			groups = append(groups, Consumer{Config: info.Config, Floor: info.AckFloor.Stream})
+			groups = append(groups, GroupPosition{Config: info.Config, Floor: info.AckFloor.Stream})
 		}
 	}
 	if err := list.Err(); err != nil {
@@ -425,7 +426,7 @@ func (i Installation) takeStream(
 // would be missing.
 func (i Installation) takeBucket(
 	ctx context.Context, w *writer, bucket string, keys map[string]bool,
-) (records int, last newest, err error) {
+) (records int, last newestRecord, err error) {
 	to, err := w.entry(bucketEntry(bucket))
 	if err != nil {
 		return 0, last, err
@@ -451,7 +452,7 @@ func (i Installation) takeBucket(
 	err = i.messages(ctx, bucketStream+bucket, config,
 		func(m message, _ uint64) (done bool, err error) {
 			delete(missing, m.Subject)
-			last = newest{m.Sequence, m.At}
+			last = newestRecord{m.Sequence, m.At}
 			ids, err := keysOf(m, bucket)
 			if err != nil {
 				return true, fmt.Errorf("record %s: %w", m.Subject, err)

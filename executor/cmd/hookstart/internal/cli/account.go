@@ -14,7 +14,7 @@ type accountVerbs struct {
 	Get  accountGet  `cmd:"" help:"Show an account." example:"hookstart account get demo"`
 	List accountList `cmd:"" help:"List the accounts." example:"hookstart account list"`
 
-	Events accountEvents `cmd:"" help:"Show or set which workflow is started when something fails, or a queue, a sender or the storage is in trouble."`
+	Events accountEventsCmd `cmd:"" help:"Show or set which workflow is started when something fails, or a queue, a sender or the storage is in trouble."`
 
 	Delete accountDelete `cmd:"" help:"Delete an account that has no workflows and no keys." detail:"The records of its executions stay." example:"hookstart account put scratch\nhookstart account delete scratch"`
 }
@@ -109,7 +109,7 @@ func (s *session) showAccount(a api.Account, err error) error {
 		return err
 	}
 	return s.print(func() error {
-		return s.rows([][]string{
+		return s.printRows([][]string{
 			{"Account", a.ID},
 			{"Name", a.Name},
 			{"Plan", a.Plan},
@@ -129,5 +129,5 @@ func (v *accountDelete) Run(s *session) error {
 				v.Account,
 		}
 	}
-	return s.finish(err, "%s is deleted", v.Account)
+	return s.printDone(err, "%s is deleted", v.Account)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-type accountEvents struct {
+type accountEventsCmd struct {
 	accountArg
 	Workflow    string        `help:"Let the events start this workflow of the account." type:"id" placeholder:"WORKFLOW" xor:"events"`
 	Kinds       []string      `help:"With --workflow: only these kinds, comma-separated. Default: all." placeholder:"KIND,…"`
@@ -16,7 +16,7 @@ type accountEvents struct {
 	Clear       bool          `help:"Let the events start no workflow." xor:"events"`
 }
 
-func (*accountEvents) Help() string {
+func (*accountEventsCmd) Help() string {
 	return `Each event of the account starts one execution of the workflow, with the input {kind, at,
 accountId, workflowId, executionId, queue, count, text}; count is how many occurrences it
 tells of. The kinds: execution.failed, queue.unattended, sender.refused, sender.silent,
@@ -31,10 +31,10 @@ Examples:
   hookstart account events demo --clear`
 }
 
-func (v *accountEvents) Run(s *session) error {
+func (v *accountEventsCmd) Run(s *session) error {
 	switch {
 	case v.Clear:
-		return s.finish(s.client.DeleteEvents(s.ctx, v.Account),
+		return s.printDone(s.client.DeleteEvents(s.ctx, v.Account),
 			"the events of %s start no workflow",
 			v.Account)
 	case v.Workflow == "" && (len(v.Kinds) > 0 || v.SilentAfter != 0):
@@ -65,7 +65,7 @@ func (s *session) showEvents(e api.Events, err error) error {
 		silent = "after " + (time.Duration(e.SilentAfterSeconds) * time.Second).String()
 	}
 	return s.print(func() error {
-		if err := s.rows([][]string{
+		if err := s.printRows([][]string{
 			{"Workflow", e.WorkflowID},
 			{"Kinds", cmp.Or(strings.Join(e.Kinds, ", "), "all")},
 			{"Silent", silent},
@@ -81,6 +81,6 @@ func (s *session) showEvents(e api.Events, err error) error {
 			}
 			table = append(table, []string{c.Kind, ago(c.Since, s.now()), where})
 		}
-		return s.rows(table)
+		return s.printRows(table)
 	})
 }

@@ -16,13 +16,13 @@ import (
 )
 
 type adminVerbs struct {
-	CheckURL adminCheckURL `cmd:"" name:"check-url" help:"Check that the public URL leads to this installation." detail:"The executor calls the public URL, and sees whether an ingress of this installation answers. It starts nothing. If none does, the exit code is 1." example:"hookstart admin check-url"`
-	Replicas adminReplicas `cmd:"" help:"Change how many NATS servers keep the streams and the registry."`
-	Stream   adminStream   `cmd:"" help:"Show or change how long messages are kept and delivery IDs remembered."`
-	Size     adminSize     `cmd:"" help:"Show how far the installation is from each of its limits."`
-	Versions adminVersions `cmd:"" help:"Show which executors and ingresses run, and in which versions." detail:"The first thing to look at before an upgrade, and after it. An executor says which version of the database's tables it works with: one whose version is lower than the tables' waits, records nothing, and is not ready." example:"hookstart admin versions"`
-	Backup   adminBackup   `cmd:"" help:"Copy the installation into one file while it runs."`
-	Restore  adminRestore  `cmd:"" help:"Put a backup into an empty installation."`
+	CheckURL adminCheckURL  `cmd:"" name:"check-url" help:"Check that the public URL leads to this installation." detail:"The executor calls the public URL, and sees whether an ingress of this installation answers. It starts nothing. If none does, the exit code is 1." example:"hookstart admin check-url"`
+	Replicas adminReplicas  `cmd:"" help:"Change how many NATS servers keep the streams and the registry."`
+	Stream   adminStreamCmd `cmd:"" help:"Show or change how long messages are kept and delivery IDs remembered."`
+	Size     adminSizeCmd   `cmd:"" help:"Show how far the installation is from each of its limits."`
+	Versions adminVersions  `cmd:"" help:"Show which executors and ingresses run, and in which versions." detail:"The first thing to look at before an upgrade, and after it. An executor says which version of the database's tables it works with: one whose version is lower than the tables' waits, records nothing, and is not ready." example:"hookstart admin versions"`
+	Backup   adminBackup    `cmd:"" help:"Copy the installation into one file while it runs."`
+	Restore  adminRestore   `cmd:"" help:"Put a backup into an empty installation."`
 
 	SecondSite adminSecondSite `cmd:"" name:"second-site" help:"Copy the streams and the registry to a second site, and let it take over."`
 

@@ -8,9 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// adminStream connects to NATS directly, because executors never change a stream's settings, and
+// adminStreamCmd connects to NATS directly, because executors never change a stream's settings, and
 // refuse to start if they differ from the configuration.
-type adminStream struct {
+type adminStreamCmd struct {
 	MaxAge      *time.Duration `help:"How long messages stay in the stream, like 720h." placeholder:"DURATION"`
 	DedupWindow *time.Duration `help:"How long a delivery ID is remembered; at most as long as messages stay." placeholder:"DURATION"`
 	MaxBytes    *int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." placeholder:"BYTES"`
@@ -19,7 +19,7 @@ type adminStream struct {
 	natsFlags
 }
 
-func (*adminStream) Help() string {
+func (*adminStreamCmd) Help() string {
 	return `Shows how long the stream keeps messages, remembers delivery IDs and how large it may
 be; with flags, changes it while everything runs. Give the executors (or hookstart-local)
 the same values before they start again: --stream-max-age, --dedup-window and
@@ -32,7 +32,7 @@ Examples:
   hookstart admin stream --max-age 720h --dedup-window 72h`
 }
 
-func (v *adminStream) Run(s *session) error {
+func (v *adminStreamCmd) Run(s *session) error {
 	js, err := v.connect(s.ctx)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (v *adminStream) Run(s *session) error {
 			"repeat it with --yes",
 		}
 	}
-	if err := stream.Change(s.ctx, js, to); err != nil {
+	if err := stream.ChangeSettings(s.ctx, js, to); err != nil {
 		return err
 	}
 	if have, err = stream.ReadState(s.ctx, js); err != nil {
@@ -77,7 +77,7 @@ func (v *adminStream) Run(s *session) error {
 	return v.show(s, have)
 }
 
-func (v *adminStream) show(s *session, state stream.State) error {
+func (v *adminStreamCmd) show(s *session, state stream.State) error {
 	size := "no limit"
 	if state.MaxBytes > 0 {
 		size = decimalBytes(state.MaxBytes)
@@ -89,7 +89,7 @@ func (v *adminStream) show(s *session, state stream.State) error {
 		"messages":           state.Messages,
 		"bytes":              state.Bytes,
 	}, func() error {
-		return s.rows([][]string{
+		return s.printRows([][]string{
 			{"Messages stay", state.MaxAge.String()},
 			{"Delivery IDs are remembered", state.DedupWindow.String()},
 			{"Maximum size", size},

@@ -7,14 +7,14 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-type triggerAnswer struct {
-	node
+type triggerAnswerCmd struct {
+	nodeArgs
 	Wait  int64 `help:"Let it wait so many seconds at most, 1 to 25." placeholder:"SECONDS" xor:"answer"`
 	Raw   bool  `help:"With --wait: the output of the run is the answer's body, and can set its status and headers."`
 	Clear bool  `help:"Take it away: the answer says that the start is stored." xor:"answer"`
 }
 
-func (*triggerAnswer) Help() string {
+func (*triggerAnswerCmd) Help() string {
 	return `With --wait, the answer to a request has the outcome of its execution: its status, its
 output, and why it failed. An execution that takes longer is answered 202 with its ID,
 and goes on. With --raw, the output alone is the body, a run that does not succeed is
@@ -29,7 +29,7 @@ Examples:
   hookstart trigger answer demo --clear`
 }
 
-func (v *triggerAnswer) Run(s *session) error {
+func (v *triggerAnswerCmd) Run(s *session) error {
 	if v.Wait == 0 && !v.Clear {
 		if v.Raw {
 			return &usageError{
@@ -58,11 +58,11 @@ func (v *triggerAnswer) Run(s *session) error {
 }
 
 func (s *session) showAnswer(t api.Trigger) error {
-	return s.print(func() error { return s.rows([][]string{{"Answer", waitOf(t)}}) })
+	return s.print(func() error { return s.printRows([][]string{{"Answer", waitText(t)}}) })
 }
 
-// waitOf returns a description of how the node's responses wait.
-func waitOf(t api.Trigger) string {
+// waitText returns a description of how the node's responses wait.
+func waitText(t api.Trigger) string {
 	switch {
 	case t.Answer == nil:
 		return "at once, when the start is stored"

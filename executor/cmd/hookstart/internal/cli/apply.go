@@ -16,7 +16,7 @@ import (
 type exportVerb struct{}
 
 func (*exportVerb) Run(s *session) error {
-	have, err := manifest.State(s.ctx, s.client)
+	have, err := manifest.ReadState(s.ctx, s.client)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ Examples:
 }
 
 // differencesFound is the exit code of a dry run that found differences.
-const differencesFound exited = 3
+const differencesFound exitCode = 3
 
 func (v *applyVerb) Run(s *session) error {
 	want := &manifest.Set{}
@@ -52,17 +52,17 @@ func (v *applyVerb) Run(s *session) error {
 			return err
 		}
 	}
-	have, err := manifest.State(s.ctx, s.client)
+	have, err := manifest.ReadState(s.ctx, s.client)
 	if err != nil {
 		return err
 	}
 	steps := manifest.Plan(have, want, v.Prune)
 	if len(steps) == 0 {
-		return s.line("No differences.")
+		return s.printLine("No differences.")
 	}
 	for _, step := range steps {
 		for _, line := range step.Lines {
-			if err := s.line("%s", line); err != nil {
+			if err := s.printLine("%s", line); err != nil {
 				return err
 			}
 		}
@@ -85,7 +85,7 @@ func (v *applyVerb) Run(s *session) error {
 			failed++
 			failedKeys[step.Key()] = true
 			place := strings.TrimSuffix(want.Locate(step.Key(), err).Error(), err.Error())
-			_ = explain(s.Err, errors.New(place+step.Lines[0]+": "+messageOf(err)))
+			_ = printError(s.Err, errors.New(place+step.Lines[0]+": "+messageOf(err)))
 		}
 	}
 	if failed > 0 {
@@ -94,7 +94,7 @@ func (v *applyVerb) Run(s *session) error {
 			"mend what is said above, and apply the same files again",
 		}
 	}
-	return s.line("Applied: %d differences.", len(steps))
+	return s.printLine("Applied: %d differences.", len(steps))
 }
 
 func readDocuments(into *manifest.Set, file string, stdin io.Reader) (err error) {

@@ -103,7 +103,7 @@ func (v *auditExport) Run(s *session) error {
 		for _, item := range items {
 			lines.Write(append(bytes.TrimSpace(item), '\n'))
 		}
-		if err := s.raw(lines.Bytes()); err != nil {
+		if err := s.printRaw(lines.Bytes()); err != nil {
 			return err
 		}
 		if page.Cursor = part.NextCursor; page.Cursor == "" {

@@ -90,7 +90,7 @@ func (v *adminRestore) Run(s *session) error {
 			return err
 		}
 		return s.printOwn(found, func() error {
-			return s.line("%s can be restored%s.", v.File, keysNeeded(found.Keys))
+			return s.printLine("%s can be restored%s.", v.File, keysNeeded(found.Keys))
 		})
 	}
 	installation, err := v.installation(s)
@@ -139,19 +139,19 @@ func (f natsFlags) installation(s *session) (backup.Installation, error) {
 
 // summary prints the result of a verb: the manifest for scripts, or text for people.
 func (s *session) summary(manifest backup.Manifest, text string) error {
-	return s.printOwn(manifest, func() error { return s.line("%s", text) })
+	return s.printOwn(manifest, func() error { return s.printLine("%s", text) })
 }
 
 // backupAPI adapts the client of the operators' API to backup.API.
 type backupAPI struct{ *apiclient.Client }
 
 // Members implements backup.API. It omits processes of versions that do not announce their keys.
-func (a backupAPI) Members(ctx context.Context) ([]backup.Member, error) {
+func (a backupAPI) Members(ctx context.Context) ([]backup.Process, error) {
 	found, err := a.Client.Members(ctx)
-	var members []backup.Member
+	var members []backup.Process
 	for _, m := range found.Items {
 		if m.Version != "" {
-			members = append(members, backup.Member{
+			members = append(members, backup.Process{
 				Name: m.Role + " " + m.Instance,
 				Keys: m.KeyIDs,
 			})

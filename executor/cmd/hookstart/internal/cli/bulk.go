@@ -15,8 +15,8 @@ var errFilterWithoutAll = &hintError{
 	"hookstart dead-letter retry --help",
 }
 
-// count returns the number of conditions that are true.
-func count(conditions ...bool) (n int) {
+// countTrue returns the number of conditions that are true.
+func countTrue(conditions ...bool) (n int) {
 	for _, c := range conditions {
 		if c {
 			n++
@@ -70,7 +70,7 @@ func (v *deadLetterDismiss) Run(s *session) error {
 	})
 }
 
-type executionAgain struct {
+type executionAgainCmd struct {
 	Execution string `arg:"" optional:"" help:"The execution's ID, or latest."`
 	Sample    bool   `help:"On the trigger node's sample payload, not on the execution's request."`
 	Rejected  bool   `help:"All rejected executions, or all that match --workflow, --since and --until."`
@@ -82,7 +82,7 @@ type executionAgain struct {
 
 const helpOfRunAgain = "hookstart execution run-again --help"
 
-func (*executionAgain) Help() string {
+func (*executionAgainCmd) Help() string {
 	return `Another execution starts on the same request: its body, headers and query. The
 original must have ended, or have been rejected. With --sample it starts on the
 sample payload of the trigger node. (dead-letter retry takes the place of an
@@ -98,7 +98,7 @@ Examples:
   hookstart execution run-again --rejected --workflow demo --since 2h`
 }
 
-func (v *executionAgain) Run(s *session) error {
+func (v *executionAgainCmd) Run(s *session) error {
 	switch {
 	case v.Rejected == (v.Execution != ""):
 		return &hintError{
@@ -131,7 +131,7 @@ func (v *executionAgain) Run(s *session) error {
 		return s.runOnSample(id)
 	}
 	started, err := s.client.ReplayExecution(s.ctx, id, v.Key)
-	return s.finish(err, "%s started on the original body of %s", started.ExecutionID, id)
+	return s.printDone(err, "%s started on the original body of %s", started.ExecutionID, id)
 }
 
 // repeat repeats a bulk call until nothing is left to do, and prints the total.
@@ -166,6 +166,6 @@ func (s *session) repeat(
 			parts = append(parts,
 				fmt.Sprintf("%d not: %s", l.Count, strings.ReplaceAll(l.Code, "_", " ")))
 		}
-		return s.line("%s", strings.Join(parts, "; "))
+		return s.printLine("%s", strings.Join(parts, "; "))
 	}
 }

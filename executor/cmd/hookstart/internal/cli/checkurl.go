@@ -14,7 +14,7 @@ func (*adminCheckURL) Run(s *session) error {
 		return err
 	}
 	if err := s.print(func() error {
-		return s.rows([][]string{
+		return s.printRows([][]string{
 			{"URL", found.URL},
 			{"State", found.State},
 			{"", found.Detail},

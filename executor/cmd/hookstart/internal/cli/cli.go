@@ -56,9 +56,9 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// exited is an exit code. A value of this type is passed to panic to end a command early, for
+// exitCode is an exit code. A value of this type is passed to panic to end a command early, for
 // example after kong has printed help or the version.
-type exited int
+type exitCode int
 
 // Run runs one command and returns its exit code: 0 for success, 1 for a failure, 2 for a usage
 // error, 3 for differences found by a dry run.
@@ -66,7 +66,7 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 	defer func() {
 		switch left := recover().(type) {
 		case nil:
-		case exited:
+		case exitCode:
 			code = int(left)
 		default:
 			panic(left)
@@ -76,14 +76,14 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 	parser := newParser(&given, std)
 	command, err := parser.Parse(args)
 	if err != nil {
-		return explain(std.Err, parseFailure(err))
+		return printError(std.Err, parseFailure(err))
 	}
 	s, err := given.session(ctx, std, command.Command())
 	if err == nil {
 		err = command.Run(s, parser.Model)
 	}
 	if err != nil {
-		return explain(std.Err, given.hinted(ctx, command.Command(), err))
+		return printError(std.Err, given.hinted(ctx, command.Command(), err))
 	}
 	return 0
 }
@@ -108,7 +108,7 @@ func newParser(into *flags, std Streams) *kong.Kong {
 		kong.ExplicitGroups([]kong.Group{{Key: "all", Title: "Flags of all verbs:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(std.Out, std.Err),
-		kong.Exit(func(code int) { panic(exited(code)) }),
+		kong.Exit(func(code int) { panic(exitCode(code)) }),
 	)
 }
 
@@ -122,8 +122,8 @@ type session struct {
 	now    func() time.Time
 }
 
-// withoutAPI reports whether a command does not need the operators' API.
-func withoutAPI(command string) bool {
+// needsNoAPI reports whether a command does not need the operators' API.
+func needsNoAPI(command string) bool {
 	verb, _, _ := strings.Cut(command, " ")
 	return verb == "run" || verb == "completion" || strings.HasPrefix(command, "admin replicas") ||
 		strings.HasPrefix(command, "admin stream") ||
@@ -133,7 +133,7 @@ func withoutAPI(command string) bool {
 
 func (f *flags) session(ctx context.Context, std Streams, command string) (*session, error) {
 	token := strings.TrimSpace(f.AdminToken)
-	if token == "" && !withoutAPI(command) && !f.Admin.Restore.Check {
+	if token == "" && !needsNoAPI(command) && !f.Admin.Restore.Check {
 		return nil, &usageError{"the admin token is missing", setToken}
 	}
 	at, err := url.Parse(f.APIURL)
@@ -144,7 +144,7 @@ func (f *flags) session(ctx context.Context, std Streams, command string) (*sess
 		}
 	}
 	s := &session{Streams: std, ctx: ctx, json: f.Output == "json", now: time.Now}
-	s.client = apiclient.New(f.APIURL, token).WithTrace(func(body []byte) { s.answer = body })
+	s.client = apiclient.New(f.APIURL, token).WithBodyTap(func(body []byte) { s.answer = body })
 	if f.APICA != "" {
 		transport, err := transportTrusting(f.APICA)
 		if err != nil {

@@ -100,7 +100,7 @@ broken off and repeated: each one is retried once.`
 func (v *deadLetterRequeue) Run(s *session) error {
 	id := v.DeadLetter
 	switch {
-	case count(id != "", v.Refused, v.All) != 1:
+	case countTrue(id != "", v.Refused, v.All) != 1:
 		return &hintError{
 			errors.New("name one dead letter, or give --refused or --all"),
 			"hookstart dead-letter list",
@@ -128,11 +128,11 @@ func (v *deadLetterRequeue) Run(s *session) error {
 				"execution run-again starts any one that has ended again",
 		}
 	case strings.HasPrefix(id, "message-") || strings.HasPrefix(id, "report-"):
-		return s.finish(err, "%s is recorded, from %s", started.ExecutionID, id)
+		return s.printDone(err, "%s is recorded, from %s", started.ExecutionID, id)
 	case before.RequeuedAs == started.ExecutionID:
-		return s.finish(err, "%s was retried before, as %s", id, started.ExecutionID)
+		return s.printDone(err, "%s was retried before, as %s", id, started.ExecutionID)
 	default:
-		return s.finish(err, "%s started on the original body of %s", started.ExecutionID, id)
+		return s.printDone(err, "%s started on the original body of %s", started.ExecutionID, id)
 	}
 }
 
@@ -156,7 +156,7 @@ func (v *deadLetterRequeue) requeueRefused(s *session) error {
 	for _, id := range ids {
 		started, err := s.client.RequeueExecution(s.ctx, id)
 		if v.Verbose || s.json {
-			err = s.finish(err, "%s is recorded, from %s", started.ExecutionID, id)
+			err = s.printDone(err, "%s is recorded, from %s", started.ExecutionID, id)
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))
@@ -164,7 +164,7 @@ func (v *deadLetterRequeue) requeueRefused(s *session) error {
 	}
 	if !s.json {
 		recorded := len(ids) - len(failed)
-		if err := s.line("%d of %d messages are recorded.", recorded, len(ids)); err != nil {
+		if err := s.printLine("%d of %d messages are recorded.", recorded, len(ids)); err != nil {
 			return err
 		}
 	}

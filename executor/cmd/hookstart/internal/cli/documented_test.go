@@ -111,7 +111,7 @@ func commandBelow(node *kong.Node, name string) *kong.Node {
 func parseOnly(args []string) (err error) {
 	defer func() {
 		if left := recover(); left != nil {
-			if _, ok := left.(exited); !ok {
+			if _, ok := left.(exitCode); !ok {
 				panic(left)
 			}
 		}

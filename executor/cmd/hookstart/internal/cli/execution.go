@@ -14,13 +14,13 @@ import (
 )
 
 type executionVerbs struct {
-	List   executionList   `cmd:"" help:"List executions, the newest first." example:"hookstart execution list --workflow demo --status queued --since 1h"`
-	Show   executionShow   `cmd:"" help:"Show an execution, with its input." example:"hookstart execution show latest"`
-	Tail   executionTail   `cmd:"" help:"Watch executions change." detail:"Ctrl-C ends it. It connects again when the executor restarts. With -o json each change is one line." example:"hookstart execution tail --workflow demo"`
-	Again  executionAgain  `cmd:"" name:"run-again" aliases:"replay" help:"Run executions again: on the same request, or on the sample payload."`
-	Rerun  executionRerun  `cmd:"" hidden:"" help:"Run the same trigger again, on its sample payload." detail:"The same as run-again --sample." example:"hookstart execution rerun latest"`
-	Cancel executionCancel `cmd:"" help:"Cancel executions that have not ended." detail:"One that no runner was given is canceled at once; one that runs is asked to end." example:"hookstart execution cancel --workflow demo --since 1h"`
-	Verify executionVerify `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
+	List   executionList     `cmd:"" help:"List executions, the newest first." example:"hookstart execution list --workflow demo --status queued --since 1h"`
+	Show   executionShow     `cmd:"" help:"Show an execution, with its input." example:"hookstart execution show latest"`
+	Tail   executionTail     `cmd:"" help:"Watch executions change." detail:"Ctrl-C ends it. It connects again when the executor restarts. With -o json each change is one line." example:"hookstart execution tail --workflow demo"`
+	Again  executionAgainCmd `cmd:"" name:"run-again" aliases:"replay" help:"Run executions again: on the same request, or on the sample payload."`
+	Rerun  executionRerun    `cmd:"" hidden:"" help:"Run the same trigger again, on its sample payload." detail:"The same as run-again --sample." example:"hookstart execution rerun latest"`
+	Cancel executionCancel   `cmd:"" help:"Cancel executions that have not ended." detail:"One that no runner was given is canceled at once; one that runs is asked to end." example:"hookstart execution cancel --workflow demo --since 1h"`
+	Verify executionVerify   `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
 }
 
 // latest stands for the ID of the newest execution.
@@ -77,16 +77,21 @@ func (v *executionList) Run(s *session) error {
 		},
 		row: func(e api.Execution) []string {
 			return []string{
-				e.ExecutionID, e.Status, e.Source, attempts(e.Attempts), ago(e.AcceptedAt, s.now()),
-				e.Queue, e.WorkflowID,
+				e.ExecutionID,
+				e.Status,
+				e.Source,
+				attemptsText(e.Attempts),
+				ago(e.AcceptedAt, s.now()),
+				e.Queue,
+				e.WorkflowID,
 			}
 		},
 		none: "No such executions.",
 	})
 }
 
-// attempts formats a number of attempts for a table.
-func attempts(n int) string {
+// attemptsText formats a number of attempts for a table.
+func attemptsText(n int) string {
 	if n == 0 {
 		return "-"
 	}
@@ -111,7 +116,7 @@ func (s *session) runOnSample(id string) error {
 			err = sampleHint(err, of.WorkflowID, of.NodeID)
 		}
 	}
-	return s.finish(err, "%s started on the sample payload", started.ExecutionID)
+	return s.printDone(err, "%s started on the sample payload", started.ExecutionID)
 }
 
 type executionShow struct{ executionArg }
@@ -172,11 +177,11 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	if e.Error != nil {
 		add("Error", *e.Error)
 	}
-	if err := s.rows(table); err != nil {
+	if err := s.printRows(table); err != nil {
 		return err
 	}
 	if e.InputExpired {
-		return s.line("Input, headers and query: gone; the stream no longer has the message")
+		return s.printLine("Input, headers and query: gone; the stream no longer has the message")
 	}
 	for _, part := range []struct{ name, text string }{
 		{"Query", values(e.Query)},
@@ -227,9 +232,9 @@ func (v *executionCancel) Run(s *session) error {
 	}
 	e, err := s.client.CancelExecution(s.ctx, id)
 	if err == nil && e.Status != api.StatusCanceled {
-		return s.finish(nil, "%s is asked to end", id)
+		return s.printDone(nil, "%s is asked to end", id)
 	}
-	return s.finish(err, "%s is canceled", id)
+	return s.printDone(err, "%s is canceled", id)
 }
 
 // many cancels the selected executions of a workflow.
@@ -249,7 +254,7 @@ func (v *executionCancel) many(s *session) error {
 		}
 		all.Canceled, all.Requested = all.Canceled+done.Canceled, all.Requested+done.Requested
 		if !done.More {
-			return s.finish(nil, "%d canceled, %d asked to end", all.Canceled, all.Requested)
+			return s.printDone(nil, "%d canceled, %d asked to end", all.Canceled, all.Requested)
 		}
 	}
 }

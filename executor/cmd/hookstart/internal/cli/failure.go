@@ -51,8 +51,8 @@ func parseFailure(err error) error {
 	return &usageError{text, verb + " --help"}
 }
 
-// explain prints the error on one line and the hint on the next, and returns the exit code.
-func explain(to io.Writer, err error) (code int) {
+// printError prints the error on one line and the hint on the next, and returns the exit code.
+func printError(to io.Writer, err error) (code int) {
 	hint, code := "", 1
 	if usage, ok := errors.AsType[*usageError](err); ok {
 		hint, code = usage.hint, 2

@@ -7,14 +7,14 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-type triggerFilter struct {
-	node
+type triggerFilterCmd struct {
+	nodeArgs
 	File  string `help:"Set it to the JSON in this file. -: stdin." placeholder:"PATH" xor:"filter"`
 	Set   string `help:"Set it to this." placeholder:"JSON" xor:"filter"`
 	Clear bool   `help:"Take it away: every request starts an execution." xor:"filter"`
 }
 
-func (*triggerFilter) Help() string {
+func (*triggerFilterCmd) Help() string {
 	return `A filter is an object of places and conditions, which must all hold. A place is
 header:Name, ptr:/json/pointer, form:field or query:name. A condition is a value, a
 list of values, or an object of $not, $exists, $prefix, $gt, $gte, $lt and $lte. A
@@ -28,7 +28,7 @@ Examples:
   hookstart trigger filter demo --clear`
 }
 
-func (v *triggerFilter) Run(s *session) error {
+func (v *triggerFilterCmd) Run(s *session) error {
 	if v.File == "" && v.Set == "" && !v.Clear {
 		t, err := v.get(s)
 		if err != nil {
@@ -61,7 +61,7 @@ func (v *triggerFilter) Run(s *session) error {
 // showFilter prints the filter and the last requests that did not match it.
 func (s *session) showFilter(t api.Trigger) error {
 	return s.print(func() error {
-		if err := s.rows([][]string{
+		if err := s.printRows([][]string{
 			{"Filter", filterOf(t)},
 			{"Filtered", filteredCount(t)},
 		}); err != nil || t.Filtered == nil {
@@ -71,7 +71,7 @@ func (s *session) showFilter(t api.Trigger) error {
 		for _, r := range t.Filtered.Last {
 			table = append(table, []string{ago(r.At, s.now()), r.DeliveryID, r.Place})
 		}
-		return s.rows(table)
+		return s.printRows(table)
 	})
 }
 

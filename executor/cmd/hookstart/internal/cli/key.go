@@ -49,7 +49,7 @@ func (v *keyCreate) Run(s *session) error {
 		s.note("%s: %s of %s. %s Keep it now: it is not shown again. hookstart key revoke %s "+
 			"ends it.",
 			made.ID, made.Role, cmp.Or(made.AccountID, "all accounts"), ends, made.ID)
-		return s.raw([]byte(made.Secret + "\n"))
+		return s.printRaw([]byte(made.Secret + "\n"))
 	})
 }
 
@@ -95,7 +95,7 @@ func (*whoamiVerb) Run(s *session) error {
 		return err
 	}
 	return s.print(func() error {
-		return s.rows([][]string{
+		return s.printRows([][]string{
 			{"Kind", me.Kind},
 			{"ID", cmp.Or(me.ID, "–")},
 			{"Name", me.Name},

@@ -6,13 +6,13 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-type triggerOrder struct {
-	node
+type triggerOrderCmd struct {
+	nodeArgs
 	Set   string `help:"Set it to this place." placeholder:"PLACE" xor:"order"`
 	Clear bool   `help:"Take it away: executions have no order." xor:"order"`
 }
 
-func (*triggerOrder) Help() string {
+func (*triggerOrderCmd) Help() string {
 	return `An order key is a place of a request: header:Name, ptr:/json/pointer, form:field or
 query:name. Executions of the workflow with the same value there run one after the
 other in each group of runners, in the order in which they were accepted. One without
@@ -25,7 +25,7 @@ Examples:
   hookstart trigger order demo --clear`
 }
 
-func (v *triggerOrder) Run(s *session) error {
+func (v *triggerOrderCmd) Run(s *session) error {
 	if v.Set == "" && !v.Clear {
 		t, err := v.get(s)
 		if err != nil {
@@ -45,7 +45,7 @@ func (v *triggerOrder) Run(s *session) error {
 }
 
 func (s *session) showOrder(t api.Trigger) error {
-	return s.print(func() error { return s.rows([][]string{{"Order key", orderText(t)}}) })
+	return s.print(func() error { return s.printRows([][]string{{"Order key", orderText(t)}}) })
 }
 
 func orderText(t api.Trigger) string { return cmp.Or(t.OrderKey, "none: executions have no order") }

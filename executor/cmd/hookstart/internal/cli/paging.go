@@ -78,7 +78,7 @@ func list[T any](
 		if err := encoder.Encode(api.List[json.RawMessage]{Items: merged}); err != nil {
 			return fmt.Errorf("merge the pages: %w", err)
 		}
-		return s.raw(text.Bytes())
+		return s.printRaw(text.Bytes())
 	}
 	return s.print(func() error {
 		if len(found) == 0 {
@@ -89,7 +89,7 @@ func list[T any](
 		for _, item := range found {
 			table = append(table, look.row(item))
 		}
-		if err := s.rows(table); err != nil {
+		if err := s.printRows(table); err != nil {
 			return err
 		}
 		if page.Cursor != "" {

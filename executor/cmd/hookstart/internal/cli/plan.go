@@ -29,7 +29,7 @@ func (*planList) Run(s *session) error {
 			if p.BytesPerDay != nil {
 				bytes = decimalBytes(*p.BytesPerDay)
 			}
-			return []string{p.ID, yesNo(p.WebhookTriggers), active, rate(&p.RateLimit), bytes}
+			return []string{p.ID, yesNo(p.WebhookTriggers), active, rateText(&p.RateLimit), bytes}
 		},
 		none: "The plan catalog is empty.",
 	})

@@ -12,11 +12,11 @@ import (
 )
 
 type queueVerbs struct {
-	Pause  queuePause  `cmd:"" help:"Hand nothing new to the runners of a queue." detail:"What runs goes on; what is accepted waits. It also holds for groups that are made later, and after restarts." example:"hookstart queue pause default --for 2h"`
-	Resume queueResume `cmd:"" help:"End the pause of a queue." example:"hookstart queue resume default"`
-	Limit  queueLimit  `cmd:"" help:"Limit how many executions a group of runners has in flight at all its members together." example:"hookstart queue limit default main 1"`
-	Stream queueStream `cmd:"" help:"Give a queue a stream of its own, or take it away."`
-	List   queueList   `cmd:"" help:"List the queues: what waits, and which runners take it." detail:"Of every queue that a workflow names: how many starts wait, since when, and which groups of runners take them, with how many members." example:"hookstart queue list"`
+	Pause  queuePause     `cmd:"" help:"Hand nothing new to the runners of a queue." detail:"What runs goes on; what is accepted waits. It also holds for groups that are made later, and after restarts." example:"hookstart queue pause default --for 2h"`
+	Resume queueResume    `cmd:"" help:"End the pause of a queue." example:"hookstart queue resume default"`
+	Limit  queueLimitCmd  `cmd:"" help:"Limit how many executions a group of runners has in flight at all its members together." example:"hookstart queue limit default main 1"`
+	Stream queueStreamCmd `cmd:"" help:"Give a queue a stream of its own, or take it away."`
+	List   queueList      `cmd:"" help:"List the queues: what waits, and which runners take it." detail:"Of every queue that a workflow names: how many starts wait, since when, and which groups of runners take them, with how many members." example:"hookstart queue list"`
 }
 
 type queueList struct{ paging }
@@ -72,7 +72,7 @@ func pausedText(p api.QueuePause) string {
 	return "paused until " + p.Until.UTC().Format(time.RFC3339)
 }
 
-type queueStream struct {
+type queueStreamCmd struct {
 	Set    queueStreamSet    `cmd:"" help:"Give a queue a stream of its own, or change its settings." detail:"What is not named becomes as in the shared stream. It returns when the queue has moved; senders are answered 503 for seconds at most." example:"hookstart queue stream set default --max-bytes 10737418240"`
 	Delete queueStreamDelete `cmd:"" help:"Move a queue back to the stream that all queues share." detail:"What waits in its own stream is run from there. It returns when the queue has moved." example:"hookstart queue stream delete default"`
 }
@@ -92,13 +92,17 @@ func (v *queueStreamSet) Run(s *session) error {
 		Replicas:      v.Replicas,
 		PlacementTags: v.Placement,
 	})
-	return s.finish(err, "%s has a stream of its own", v.Queue)
+	return s.printDone(err, "%s has a stream of its own", v.Queue)
 }
 
 type queueStreamDelete struct{ queueArg }
 
 func (v *queueStreamDelete) Run(s *session) error {
-	return s.finish(s.client.DropQueueStream(s.ctx, v.Queue), "%s is in the shared stream", v.Queue)
+	return s.printDone(
+		s.client.DropQueueStream(s.ctx, v.Queue),
+		"%s is in the shared stream",
+		v.Queue,
+	)
 }
 
 // streamText describes the state of a queue's own stream.
@@ -139,31 +143,31 @@ func (v *queuePause) Run(s *session) error {
 	if q.Paused != nil {
 		text = pausedText(*q.Paused)
 	}
-	return s.finish(nil, "%s is %s", v.Queue, text)
+	return s.printDone(nil, "%s is %s", v.Queue, text)
 }
 
 type queueResume struct{ queueArg }
 
 func (v *queueResume) Run(s *session) error {
 	_, err := s.client.ResumeQueue(s.ctx, v.Queue)
-	return s.finish(err, "%s is resumed", v.Queue)
+	return s.printDone(err, "%s is resumed", v.Queue)
 }
 
-type queueLimit struct {
+type queueLimitCmd struct {
 	queueArg
 	Group string `arg:"" help:"The group's name." type:"id"`
 	Limit string `arg:"" help:"How many, or none: as many as the members ask for."`
 }
 
-func (v *queueLimit) Run(s *session) error {
+func (v *queueLimitCmd) Run(s *session) error {
 	if v.Limit == "none" {
 		_, err := s.client.SetQueueGroup(s.ctx, v.Queue, v.Group, nil)
-		return s.finish(err, "%s of %s has no limit", v.Group, v.Queue)
+		return s.printDone(err, "%s of %s has no limit", v.Group, v.Queue)
 	}
 	limit, err := strconv.ParseInt(v.Limit, 10, 64)
 	if err != nil || limit < 1 {
 		return fmt.Errorf("LIMIT must be a number from 1 on, or none, but got %q", v.Limit)
 	}
 	_, err = s.client.SetQueueGroup(s.ctx, v.Queue, v.Group, &limit)
-	return s.finish(err, "%s of %s has at most %d in flight", v.Group, v.Queue, limit)
+	return s.printDone(err, "%s of %s has at most %d in flight", v.Group, v.Queue, limit)
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-type workflowRefusals struct {
+type workflowRefusalsCmd struct {
 	Workflow string `arg:"" optional:"" type:"id" help:"The workflow's ID. Default: all workflows."`
 	Since    moment `help:"Refused then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'. Default: 24h; a week is kept." placeholder:"TIME"`
 	paging
 }
 
-func (*workflowRefusals) Help() string {
+func (*workflowRefusalsCmd) Help() string {
 	return `Senders see the same codes in the answers that they got. Of all workflows,
 requests to none that exists are counted by code alone.
 
@@ -28,12 +28,12 @@ var refusalHead = []string{"REFUSED", "CODE", "LAST", "BODY", "USER AGENT"}
 
 func (s *session) refusalRow(r api.Refusal) []string {
 	return []string{
-		strconv.FormatInt(r.Count, 10), r.Code, ago(r.Last.At, s.now()), bodyOf(r.Last),
+		strconv.FormatInt(r.Count, 10), r.Code, ago(r.Last.At, s.now()), bodyLengthText(r.Last),
 		short(r.Last.UserAgent, 40),
 	}
 }
 
-func (v *workflowRefusals) Run(s *session) error {
+func (v *workflowRefusalsCmd) Run(s *session) error {
 	if v.Workflow == "" {
 		return v.ofAll(s)
 	}
@@ -46,7 +46,7 @@ func (v *workflowRefusals) Run(s *session) error {
 	})
 }
 
-func (v *workflowRefusals) ofAll(s *session) error {
+func (v *workflowRefusalsCmd) ofAll(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.WorkflowRefusal], error) {
 		return s.client.AllRefusals(s.ctx, v.Since.Time, p)
 	}, listing[api.WorkflowRefusal]{
@@ -58,8 +58,8 @@ func (v *workflowRefusals) ofAll(s *session) error {
 	})
 }
 
-// bodyOf returns the length of a refused request's body as declared by the request.
-func bodyOf(r api.RefusedRequest) string {
+// bodyLengthText returns the length of a refused request's body as declared by the request.
+func bodyLengthText(r api.RefusedRequest) string {
 	if r.BodyBytes == nil {
 		return "–"
 	}

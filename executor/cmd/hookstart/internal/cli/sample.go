@@ -8,13 +8,13 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-type triggerSample struct {
-	node
+type triggerSampleCmd struct {
+	nodeArgs
 	File string `help:"Set it to what is in this file. -: stdin." placeholder:"PATH" xor:"payload"`
 	Data string `help:"Set it to this." placeholder:"JSON" xor:"payload"`
 }
 
-func (*triggerSample) Help() string {
+func (*triggerSampleCmd) Help() string {
 	return `Tests, and run-again --sample, run on the sample payload: any JSON value. It is
 printed as it is.
 
@@ -24,7 +24,7 @@ Examples:
   hookstart trigger sample demo --data '{"hello": "world"}'`
 }
 
-func (v *triggerSample) Run(s *session) error {
+func (v *triggerSampleCmd) Run(s *session) error {
 	if v.File == "" && v.Data == "" {
 		t, err := v.get(s)
 		if err != nil {
@@ -55,21 +55,21 @@ func (v *triggerSample) Run(s *session) error {
 	if s.json {
 		return s.showSample(t, v.Workflow)
 	}
-	return s.line("The sample payload of %s of %s is set: %d bytes", id, v.Workflow,
+	return s.printLine("The sample payload of %s of %s is set: %d bytes", id, v.Workflow,
 		len(t.SamplePayload))
 }
 
 // showSample prints only the node's sample payload, because other fields contain tokens.
 func (s *session) showSample(t api.Trigger, workflowID string) error {
 	if s.json {
-		return s.raw(t.SamplePayload)
+		return s.printRaw(t.SamplePayload)
 	}
 	if !isSet(t.SamplePayload) {
 		s.note("No sample payload. Set one: hookstart trigger sample %s %s --data '{\"hello\": "+
 			"\"world\"}'", workflowID, t.NodeID)
 		return nil
 	}
-	return s.raw([]byte(indented(t.SamplePayload)))
+	return s.printRaw([]byte(indented(t.SamplePayload)))
 }
 
 func isSet(value json.RawMessage) bool {

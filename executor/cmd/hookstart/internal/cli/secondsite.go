@@ -79,7 +79,7 @@ func (v *secondSiteCopy) Run(s *session) error {
 func (v *secondSiteCopy) showBeginning(
 	ctx context.Context, s *session, site secondsite.Site,
 ) error {
-	var all []secondsite.Copied
+	var all []secondsite.MirrorState
 	var err error
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
 		all, err = site.State(s.ctx)
@@ -102,7 +102,7 @@ func (v *secondSiteCopy) showBeginning(
 
 // neverHeard reports whether there has been no contact with the first site since the copy was
 // created or its server was started.
-func neverHeard(c secondsite.Copied) bool { return !c.Promoted && c.Heard < 0 }
+func neverHeard(c secondsite.MirrorState) bool { return !c.Promoted && c.Heard < 0 }
 
 type secondSiteStatus struct {
 	MaxBehind time.Duration `help:"The exit code is 1 if the first site was not heard for longer, or if messages are missing and the last copied one is older." default:"1m"`
@@ -143,12 +143,12 @@ func (v *secondSiteStatus) Run(s *session) error {
 	if v.Metrics {
 		return v.printMetrics(s, site)
 	}
-	var all []secondsite.Copied
+	var all []secondsite.MirrorState
 	waiting, cancel := context.WithTimeout(s.ctx, settling)
 	defer cancel()
 	retry.Until(waiting, 250*time.Millisecond, func() bool {
 		all, err = site.State(s.ctx)
-		return err != nil || !slices.ContainsFunc(all, func(c secondsite.Copied) bool {
+		return err != nil || !slices.ContainsFunc(all, func(c secondsite.MirrorState) bool {
 			return neverHeard(c) || c.FallsBehind(s.now(), v.MaxBehind)
 		})
 	})
@@ -184,7 +184,11 @@ func notCopied(err error) error {
 }
 
 // problemsOf returns sentences about the copies that stand still or fall behind, and since when.
-func problemsOf(all []secondsite.Copied, now time.Time, limit time.Duration) (problems []string) {
+func problemsOf(
+	all []secondsite.MirrorState,
+	now time.Time,
+	limit time.Duration,
+) (problems []string) {
 	var silent []string
 	var heard time.Time // last contact with the first site among the silent ones
 	var last time.Time  // when the newest of their messages was stored
@@ -222,7 +226,7 @@ func problemsOf(all []secondsite.Copied, now time.Time, limit time.Duration) (pr
 
 // uncopied returns the streams of the first site that are not copied. It returns none while the
 // first site cannot be reached, which the copies themselves show, and after the takeover.
-func uncopied(ctx context.Context, site secondsite.Site, all []secondsite.Copied) []string {
+func uncopied(ctx context.Context, site secondsite.Site, all []secondsite.MirrorState) []string {
 	if len(all) > 0 && all[0].Promoted {
 		return nil
 	}
@@ -249,24 +253,24 @@ func (v *secondSiteStatus) printMetrics(s *session, site secondsite.Site) error 
 	}
 	for _, metric := range []struct {
 		name, help string
-		value      func(secondsite.Copied) float64
+		value      func(secondsite.MirrorState) float64
 	}{
 		{
 			"missing_messages",
 			"Messages that the copy of a stream lacks, as far as its servers know.",
-			func(c secondsite.Copied) float64 { return float64(c.Lag) },
+			func(c secondsite.MirrorState) float64 { return float64(c.Lag) },
 		},
 		{
 			"heard_timestamp_seconds",
 			"When the first site was heard last, in Unix time; 0: not since NATS started here.",
-			func(c secondsite.Copied) float64 {
+			func(c secondsite.MirrorState) float64 {
 				return unixOr0(s.now().Add(-c.Heard), c.Heard >= 0)
 			},
 		},
 		{
 			"stored_timestamp_seconds",
 			"When the copy's last message was stored at the first site, in Unix time; 0: none.",
-			func(c secondsite.Copied) float64 { return unixOr0(c.At, !c.At.IsZero()) },
+			func(c secondsite.MirrorState) float64 { return unixOr0(c.At, !c.At.IsZero()) },
 		},
 	} {
 		head(metric.name, metric.help)
@@ -340,7 +344,7 @@ func (v *secondSiteTakeOver) Run(s *session) error {
 	return showCopies(s, p.State)
 }
 
-func showCopies(s *session, all []secondsite.Copied) error {
+func showCopies(s *session, all []secondsite.MirrorState) error {
 	items := []map[string]any{}
 	rows := [][]string{{"STREAM", "LAST MESSAGE", "STORED", "MISSING", "FIRST SITE HEARD"}}
 	for _, c := range all {
@@ -360,5 +364,5 @@ func showCopies(s *session, all []secondsite.Copied) error {
 			"promoted": c.Promoted, "problem": c.Problem,
 		})
 	}
-	return s.printOwn(map[string]any{"items": items}, func() error { return s.rows(rows) })
+	return s.printOwn(map[string]any{"items": items}, func() error { return s.printRows(rows) })
 }

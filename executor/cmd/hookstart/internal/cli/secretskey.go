@@ -20,7 +20,7 @@ Example:
   hookstart admin secrets-key`
 }
 
-func (*adminSecretsKey) Run(s *session) error { return s.line("%s", seal.NewLine()) }
+func (*adminSecretsKey) Run(s *session) error { return s.printLine("%s", seal.NewKeyLine()) }
 
 // adminReseal connects to NATS directly, so that it works while no executor can start because of a
 // missing key.
@@ -69,5 +69,5 @@ func (v *adminReseal) Run(s *session) error {
 	case err != nil:
 		return err
 	}
-	return s.line("%d records read, %d sealed anew", done.Read, done.Written)
+	return s.printLine("%d records read, %d sealed anew", done.Read, done.Written)
 }

@@ -23,7 +23,7 @@ import (
 const sendTimeout = 60 * time.Second
 
 type triggerSend struct {
-	node
+	nodeArgs
 	File        string   `help:"Send what is in this file. -: stdin." placeholder:"PATH" xor:"payload"`
 	Data        *string  `help:"Send this." placeholder:"TEXT" xor:"payload"`
 	ContentType string   `help:"Default: application/json if the body is JSON, else none." placeholder:"TYPE"`
@@ -54,7 +54,7 @@ func (v *triggerSend) Run(s *session) error {
 		return err
 	}
 	if t.Sender != nil {
-		return v.asSender(s, t, body)
+		return v.sendAsSender(s, t, body)
 	}
 	request, err := v.request(s, t, body)
 	if err != nil {
@@ -96,8 +96,8 @@ func (v *triggerSend) body(s *session, t api.Trigger) ([]byte, error) {
 	}
 }
 
-// asSender makes the executor send the request as the node's sender would.
-func (v *triggerSend) asSender(s *session, t api.Trigger, body []byte) error {
+// sendAsSender makes the executor send the request as the node's sender would.
+func (v *triggerSend) sendAsSender(s *session, t api.Trigger, body []byte) error {
 	text := base64.StdEncoding.EncodeToString(body)
 	test := api.SendTest{
 		Body:         &text,
@@ -266,14 +266,14 @@ func (v *triggerSend) printAnswer(s *session, status string, a webhookAnswer, co
 		if a.Error != "" {
 			table = append(table, []string{"Error", a.Error})
 		}
-		if err := s.rows(table); err != nil || len(a.Raw) == 0 {
+		if err := s.printRows(table); err != nil || len(a.Raw) == 0 {
 			return err
 		}
-		return s.line("%s", a.Raw)
+		return s.printLine("%s", a.Raw)
 	}); err != nil || a.Success {
 		return err
 	}
-	return v.refused(s, &api.Problem{
+	return v.refusalError(s, &api.Problem{
 		Status:     code,
 		Code:       a.Code,
 		Detail:     a.Detail,
@@ -281,8 +281,8 @@ func (v *triggerSend) printAnswer(s *session, status string, a webhookAnswer, co
 	}, a.ExecutionID)
 }
 
-// refused adds a hint to a refusal. executionID is "" if nothing was started or recorded.
-func (v *triggerSend) refused(s *session, p *api.Problem, executionID string) error {
+// refusalError adds a hint to a refusal. executionID is "" if nothing was started or recorded.
+func (v *triggerSend) refusalError(s *session, p *api.Problem, executionID string) error {
 	hint := ""
 	switch webhook.Code(p.Code) {
 	case webhook.WorkflowInactive:

@@ -40,7 +40,7 @@ func (v *senderList) Run(s *session) error {
 		for _, p := range presets.Items {
 			table = append(table, []string{p.ID, yesNo(p.Verifies), p.Title})
 		}
-		return s.rows(table)
+		return s.printRows(table)
 	})
 }
 
@@ -75,10 +75,10 @@ func (s *session) showPreset(p api.SenderPreset) error {
 	for _, note := range p.Notes {
 		rows = append(rows, []string{"Note", note})
 	}
-	return s.rows(rows)
+	return s.printRows(rows)
 }
 
-type senderShow struct{ node }
+type senderShow struct{ nodeArgs }
 
 func (v *senderShow) Run(s *session) error {
 	id, err := v.id(s)
@@ -90,7 +90,7 @@ func (v *senderShow) Run(s *session) error {
 }
 
 // withSenderHint adds a hint to the error for a node without a sender.
-func (n *node) withSenderHint(err error) error {
+func (n *nodeArgs) withSenderHint(err error) error {
 	if isNotFound(err) {
 		return &hintError{
 			err,
@@ -102,7 +102,7 @@ func (n *node) withSenderHint(err error) error {
 }
 
 type senderSet struct {
-	node
+	nodeArgs
 	Preset     string            `help:"The kind of sender: hookstart sender list." required:""`
 	SecretFile string            `help:"File with its secrets, one a line, the newest first; - is stdin. Default: those that are there stay." placeholder:"FILE"`
 	Setting    map[string]string `help:"A setting of the preset. Repeatable." placeholder:"NAME=VALUE" mapsep:"none"`
@@ -130,12 +130,12 @@ func (v *senderSet) Run(s *session) error {
 		}
 	}
 	stored, err := s.client.PutSender(s.ctx, v.Workflow, id, put)
-	return s.showSender(stored, v.refused(err))
+	return s.showSender(stored, v.withPresetHint(err))
 }
 
-// refused adds a hint at where presets and their settings are explained, because the help of a flag
-// cannot explain them.
-func (v *senderSet) refused(err error) error {
+// withPresetHint adds a hint at where presets and their settings are explained, because the help of
+// a flag cannot explain them.
+func (v *senderSet) withPresetHint(err error) error {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok {
 		return err
@@ -170,7 +170,7 @@ func (s *session) secrets(path string) ([]string, error) {
 }
 
 type senderRotate struct {
-	node
+	nodeArgs
 	SecretFile string `help:"File with the new secret; - is stdin." required:"" placeholder:"FILE"`
 	KeepOld    span   `help:"How long the others work on. Default: they end at once." placeholder:"DURATION"`
 	KeepAll    bool   `help:"The others do not end."`
@@ -209,7 +209,7 @@ func (v *senderRotate) Run(s *session) error {
 }
 
 type senderRemove struct {
-	node
+	nodeArgs
 	Secret string `help:"End this secret only." placeholder:"ID"`
 }
 
@@ -219,10 +219,10 @@ func (v *senderRemove) Run(s *session) error {
 		return err
 	}
 	if v.Secret != "" {
-		return s.finish(s.client.DeleteSenderSecret(s.ctx, v.Workflow, id, v.Secret),
+		return s.printDone(s.client.DeleteSenderSecret(s.ctx, v.Workflow, id, v.Secret),
 			"the secret %s has ended", v.Secret)
 	}
-	return s.finish(v.withSenderHint(s.client.DeleteSender(s.ctx, v.Workflow, id)),
+	return s.printDone(v.withSenderHint(s.client.DeleteSender(s.ctx, v.Workflow, id)),
 		"the token alone opens %s now", id)
 }
 
@@ -255,7 +255,7 @@ func (s *session) showSender(sender api.Sender, err error) error {
 					sender.DeliveriesWithoutID, sender.Deliveries),
 			})
 		}
-		if err := s.rows(rows); err != nil || len(sender.Secrets) == 0 {
+		if err := s.printRows(rows); err != nil || len(sender.Secrets) == 0 {
 			return err
 		}
 		table := [][]string{{"SECRET", "ENDS WITH", "SET", "ENDS"}}
@@ -265,7 +265,7 @@ func (s *session) showSender(sender api.Sender, err error) error {
 				agoOr(secret.ExpiresAt, s.now(), "never"),
 			})
 		}
-		if err := s.rows(table); err != nil {
+		if err := s.printRows(table); err != nil {
 			return err
 		}
 		for _, secret := range sender.Secrets {

@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/sizing"
 )
 
-// adminSize queries the operators' API for the requests and the database, and NATS directly for the
-// rest.
-type adminSize struct {
+// adminSizeCmd queries the operators' API for the requests and the database, and NATS directly for
+// the rest.
+type adminSizeCmd struct {
 	NATSMemory   int64   `name:"nats-memory" help:"Memory that each NATS server has for delivery IDs, in bytes. 0: not known." placeholder:"BYTES"`
 	NATSDisk     int64   `name:"nats-disk" help:"Size of the disk of each NATS server, in bytes. 0: not known." placeholder:"BYTES"`
 	DatabaseDisk int64   `help:"Size of the disk of the database, in bytes. 0: of SQLite, its size and the free space of its disk; of PostgreSQL, not known." placeholder:"BYTES"`
@@ -21,7 +21,7 @@ type adminSize struct {
 	natsFlags
 }
 
-func (*adminSize) Help() string {
+func (*adminSizeCmd) Help() string {
 	return `Shows how far the installation is from each of its limits, and what to do about it: from
 the requests of its last week, the database and NATS. A day is counted to grow by as much
 as the days of the last week did; so a limit may come sooner, or never.
@@ -34,7 +34,7 @@ Examples:
   hookstart admin size --nats-memory 8000000000 --database-disk 500000000000`
 }
 
-func (v *adminSize) Run(s *session) error {
+func (v *adminSizeCmd) Run(s *session) error {
 	for _, limit := range []struct {
 		flag  string
 		value float64
@@ -70,14 +70,16 @@ func (v *adminSize) Run(s *session) error {
 	return s.printOwn(report, func() error { return v.show(s, report) })
 }
 
-func (v *adminSize) show(s *session, r sizing.Report) error {
+func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
 	if !r.Complete {
 		data := "of one hour or less"
 		if r.Days*24 > 1 {
-			data = "of " + days(r.Days)
+			data = "of " + daysText(r.Days)
 		}
-		if err := s.line("There is no week of data yet, only %s. What follows is a rough estimate.",
-			data); err != nil {
+		if err := s.printLine(
+			"There is no week of data yet, only %s. What follows is a rough estimate.",
+			data,
+		); err != nil {
 			return err
 		}
 	}
@@ -91,7 +93,7 @@ func (v *adminSize) show(s *session, r sizing.Report) error {
 	} else {
 		text += "; too few days to see growth"
 	}
-	if err := s.line("%s.", text); err != nil {
+	if err := s.printLine("%s.", text); err != nil {
 		return err
 	}
 	rows := [][]string{{"LIMIT OF", "NOW", "LIMIT", "USED", "REACHED"}}
@@ -103,12 +105,12 @@ func (v *adminSize) show(s *session, r sizing.Report) error {
 		if w.Limit != nil {
 			limit, used = amount(*w.Limit, w.Unit), percent(*w.Percent)
 		}
-		rows = append(rows, []string{w.Name, now, limit, used, reached(w)})
+		rows = append(rows, []string{w.Name, now, limit, used, reachedText(w)})
 	}
-	if err := s.rows(rows); err != nil {
+	if err := s.printRows(rows); err != nil {
 		return err
 	}
-	if err := s.line(""); err != nil {
+	if err := s.printLine(""); err != nil {
 		return err
 	}
 	var unknown []string
@@ -119,7 +121,7 @@ func (v *adminSize) show(s *session, r sizing.Report) error {
 		unknown = append(unknown, "--nats-disk")
 	}
 	if len(unknown) > 0 {
-		if err := s.line("To see the limits of the NATS servers, say how much they have: %s.",
+		if err := s.printLine("To see the limits of the NATS servers, say how much they have: %s.",
 			strings.Join(unknown, ", ")); err != nil {
 			return err
 		}
@@ -131,7 +133,7 @@ func (v *adminSize) show(s *session, r sizing.Report) error {
 const halfUsed = 50
 
 // showAdvice prints what to do about limits that come near, once for limits with the same advice.
-func (v *adminSize) showAdvice(s *session, walls []sizing.Wall) error {
+func (v *adminSizeCmd) showAdvice(s *session, walls []sizing.LimitForecast) error {
 	var order []string
 	names := map[string][]string{}
 	for _, w := range walls {
@@ -146,7 +148,7 @@ func (v *adminSize) showAdvice(s *session, walls []sizing.Wall) error {
 		names[w.Advice] = append(names[w.Advice], w.Name)
 	}
 	for _, advice := range order {
-		if err := s.line("%s: %s", strings.Join(names[advice], ", "), advice); err != nil {
+		if err := s.printLine("%s: %s", strings.Join(names[advice], ", "), advice); err != nil {
 			return err
 		}
 	}
@@ -154,13 +156,15 @@ func (v *adminSize) showAdvice(s *session, walls []sizing.Wall) error {
 		return nil
 	}
 	if len(order) == 0 {
-		return s.line("No limit that is known comes near. --advice says what to do about each.")
+		return s.printLine(
+			"No limit that is known comes near. --advice says what to do about each.",
+		)
 	}
-	return s.line("--advice says what to do about the others.")
+	return s.printLine("--advice says what to do about the others.")
 }
 
-// reached describes when a limit is reached.
-func reached(w sizing.Wall) string {
+// reachedText describes when a limit is reached.
+func reachedText(w sizing.LimitForecast) string {
 	switch w.Reached {
 	case sizing.Now:
 		return "now"
@@ -231,5 +235,5 @@ func digits(n float64) string {
 	}
 }
 
-// days formats a number of days as a duration for people.
-func days(n float64) string { return roughDuration(time.Duration(n * 24 * float64(time.Hour))) }
+// daysText formats a number of days as a duration for people.
+func daysText(n float64) string { return roughDuration(time.Duration(n * 24 * float64(time.Hour))) }

@@ -7,9 +7,9 @@ import (
 	"text/tabwriter"
 )
 
-// rows prints lines of aligned cells. It replaces control characters, because cells may contain
-// text from strangers.
-func (s *session) rows(table [][]string) error {
+// printRows prints lines of aligned cells. It replaces control characters, because cells may
+// contain text from strangers.
+func (s *session) printRows(table [][]string) error {
 	aligned := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, cells := range table {
 		for i := range cells {
@@ -22,14 +22,14 @@ func (s *session) rows(table [][]string) error {
 	return aligned.Flush()
 }
 
-// line prints one line for people.
-func (s *session) line(format string, args ...any) error {
+// printLine prints one line for people.
+func (s *session) printLine(format string, args ...any) error {
 	_, err := fmt.Fprintln(s.Out, oneLine(fmt.Sprintf(format, args...)))
 	return err
 }
 
-// raw prints text unchanged on separate lines.
-func (s *session) raw(text []byte) error {
+// printRaw prints text unchanged on separate lines.
+func (s *session) printRaw(text []byte) error {
 	if len(text) == 0 {
 		return nil
 	}
@@ -40,18 +40,18 @@ func (s *session) raw(text []byte) error {
 // print prints the API's last response for scripts; for people, it calls people.
 func (s *session) print(people func() error) error {
 	if s.json {
-		return s.raw(s.answer)
+		return s.printRaw(s.answer)
 	}
 	return people()
 }
 
-// finish is like print for a verb whose output for people is the given line. If err is not nil, it
-// only returns err.
-func (s *session) finish(err error, format string, args ...any) error {
+// printDone is like print for a verb whose output for people is the given line. If err is not nil,
+// it only returns err.
+func (s *session) printDone(err error, format string, args ...any) error {
 	if err != nil {
 		return err
 	}
-	return s.print(func() error { return s.line(format, args...) })
+	return s.print(func() error { return s.printLine(format, args...) })
 }
 
 // printOwn prints a value that is not a response of the API: as JSON for scripts; for people, it
@@ -64,7 +64,7 @@ func (s *session) printOwn(value any, people func() error) error {
 	if err != nil {
 		return fmt.Errorf("encode the output: %w", err)
 	}
-	return s.raw(text)
+	return s.printRaw(text)
 }
 
 // note prints text to stderr, separately from the output that scripts read.

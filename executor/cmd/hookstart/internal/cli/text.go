@@ -92,7 +92,7 @@ func yesNo(yes bool) string {
 	return "no"
 }
 
-func rate(r *api.RateLimit) string {
+func rateText(r *api.RateLimit) string {
 	if r == nil {
 		return "the plan's"
 	}

@@ -122,8 +122,10 @@ func TestAmounts(t *testing.T) {
 			t.Errorf("%v: %q, want %q", n, got, want)
 		}
 	}
-	in := func(days float64) sizing.Wall { return sizing.Wall{Reached: sizing.InDays, Days: &days} }
-	for want, w := range map[string]sizing.Wall{
+	in := func(days float64) sizing.LimitForecast {
+		return sizing.LimitForecast{Reached: sizing.InDays, Days: &days}
+	}
+	for want, w := range map[string]sizing.LimitForecast{
 		"now":               {Reached: sizing.Now},
 		"within a day":      in(0.9),
 		"in 43 days":        in(43.9),
@@ -131,11 +133,11 @@ func TestAmounts(t *testing.T) {
 		"drops the oldest":  {Reached: sizing.DropsOldest},
 		"–":                 {Reached: sizing.NoLimit},
 	} {
-		if got := reached(w); got != want {
+		if got := reachedText(w); got != want {
 			t.Errorf("%+v: %q, want %q", w, got, want)
 		}
 	}
-	if got := reached(sizing.Wall{Reached: sizing.NoForecast}); got != "–" {
+	if got := reachedText(sizing.LimitForecast{Reached: sizing.NoForecast}); got != "–" {
 		t.Errorf("%q", got)
 	}
 }

@@ -10,24 +10,24 @@ import (
 )
 
 type triggerVerbs struct {
-	Show   triggerShow   `cmd:"" help:"Show its webhook URL, tokens and limits." example:"hookstart trigger show demo --show-token"`
-	Rotate triggerRotate `cmd:"" help:"Make a new token." example:"hookstart trigger rotate demo --keep-old 1h"`
-	Sample triggerSample `cmd:"" help:"Show the sample payload, or set it."`
-	Filter triggerFilter `cmd:"" help:"Show which requests start an execution, or set it."`
-	Order  triggerOrder  `cmd:"" help:"Show the place of the order key, or set it: executions with one key run one after the other."`
-	Answer triggerAnswer `cmd:"" help:"Show whether the answer waits for the end of the execution, or set it."`
-	Send   triggerSend   `cmd:"" help:"Post to its webhook URL, as a sender does."`
-	Rerun  triggerRerun  `cmd:"" help:"Start an execution on the sample payload." detail:"An inactive workflow can be tried, too." example:"hookstart trigger rerun demo"`
+	Show   triggerShow      `cmd:"" help:"Show its webhook URL, tokens and limits." example:"hookstart trigger show demo --show-token"`
+	Rotate triggerRotate    `cmd:"" help:"Make a new token." example:"hookstart trigger rotate demo --keep-old 1h"`
+	Sample triggerSampleCmd `cmd:"" help:"Show the sample payload, or set it."`
+	Filter triggerFilterCmd `cmd:"" help:"Show which requests start an execution, or set it."`
+	Order  triggerOrderCmd  `cmd:"" help:"Show the place of the order key, or set it: executions with one key run one after the other."`
+	Answer triggerAnswerCmd `cmd:"" help:"Show whether the answer waits for the end of the execution, or set it."`
+	Send   triggerSend      `cmd:"" help:"Post to its webhook URL, as a sender does."`
+	Rerun  triggerRerun     `cmd:"" help:"Start an execution on the sample payload." detail:"An inactive workflow can be tried, too." example:"hookstart trigger rerun demo"`
 }
 
-// node holds the arguments that identify a trigger node.
-type node struct {
+// nodeArgs holds the arguments that identify a trigger node.
+type nodeArgs struct {
 	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 	Node     string `arg:"" optional:"" type:"node" help:"The trigger node's ID. Default: its only one."`
 }
 
 // patch sets one setting of the node. A nil or JSON null value removes the setting.
-func (n *node) patch(s *session, setting string, value any) (api.Trigger, error) {
+func (n *nodeArgs) patch(s *session, setting string, value any) (api.Trigger, error) {
 	id, err := n.id(s)
 	if err != nil {
 		return api.Trigger{}, err
@@ -36,7 +36,7 @@ func (n *node) patch(s *session, setting string, value any) (api.Trigger, error)
 }
 
 // id returns the node's ID, which may be omitted if the workflow has only one node.
-func (n *node) id(s *session) (string, error) {
+func (n *nodeArgs) id(s *session) (string, error) {
 	if n.Node != "" {
 		return n.Node, nil
 	}
@@ -57,7 +57,7 @@ func (n *node) id(s *session) (string, error) {
 	}
 }
 
-func (n *node) get(s *session) (api.Trigger, error) {
+func (n *nodeArgs) get(s *session) (api.Trigger, error) {
 	id, err := n.id(s)
 	if err != nil {
 		return api.Trigger{}, err
@@ -69,14 +69,14 @@ func (n *node) get(s *session) (api.Trigger, error) {
 	return t, err
 }
 
-// secrecy holds the flag to show tokens to people.
-type secrecy struct {
+// tokenDisplay holds the flag to show tokens to people.
+type tokenDisplay struct {
 	ShowToken bool `help:"Show the tokens. (-o json always has them.)"`
 }
 
 type triggerShow struct {
-	node
-	secrecy
+	nodeArgs
+	tokenDisplay
 }
 
 func (v *triggerShow) Run(s *session) error {
@@ -88,9 +88,9 @@ func (v *triggerShow) Run(s *session) error {
 }
 
 type triggerRotate struct {
-	node
+	nodeArgs
 	KeepOld span `help:"How long the current tokens stay valid. Default: they end at once." placeholder:"DURATION"`
-	secrecy
+	tokenDisplay
 }
 
 func (v *triggerRotate) Run(s *session) error {
@@ -110,7 +110,7 @@ func (v *triggerRotate) Run(s *session) error {
 	return v.show(s, t)
 }
 
-type triggerRerun struct{ node }
+type triggerRerun struct{ nodeArgs }
 
 func (v *triggerRerun) Run(s *session) error {
 	id, err := v.id(s)
@@ -118,12 +118,12 @@ func (v *triggerRerun) Run(s *session) error {
 		return err
 	}
 	started, err := s.client.RerunTrigger(s.ctx, v.Workflow, id)
-	return s.finish(sampleHint(err, v.Workflow, id), "%s started on the sample payload",
+	return s.printDone(sampleHint(err, v.Workflow, id), "%s started on the sample payload",
 		started.ExecutionID)
 }
 
 // show prints a node's settings. It prints the tokens only if the flag is set.
-func (k secrecy) show(s *session, t api.Trigger) error {
+func (k tokenDisplay) show(s *session, t api.Trigger) error {
 	return s.print(func() error {
 		sample := "none"
 		if isSet(t.SamplePayload) {
@@ -134,19 +134,19 @@ func (k secrecy) show(s *session, t api.Trigger) error {
 		if url == "" {
 			url = "The URL holds a token, which viewers do not see."
 		}
-		if err := s.line("%s", url); err != nil {
+		if err := s.printLine("%s", url); err != nil {
 			return err
 		}
-		if err := s.rows([][]string{
+		if err := s.printRows([][]string{
 			{"Node", t.NodeID},
 			{"Name", t.Name},
 			{"Sample", sample},
-			{"Rate limit", rate(&t.RateLimit)},
+			{"Rate limit", rateText(&t.RateLimit)},
 			{"Body limit", fmt.Sprintf("%d bytes", t.MaxBodyBytes)},
 			{"Delivery ID", deliveryIDs(t)},
 			{"Filter", filterOf(t)},
 			{"Order key", orderText(t)},
-			{"Answer", waitOf(t)},
+			{"Answer", waitText(t)},
 		}); err != nil {
 			return err
 		}
@@ -161,11 +161,11 @@ func (k secrecy) show(s *session, t api.Trigger) error {
 				agoOr(token.ExpiresAt, s.now(), "never"),
 			})
 		}
-		return s.rows(table)
+		return s.printRows(table)
 	})
 }
 
-func (k secrecy) token(token string) string {
+func (k tokenDisplay) token(token string) string {
 	if token == "" {
 		return "(not for viewers)"
 	}
@@ -176,7 +176,7 @@ func (k secrecy) token(token string) string {
 	return prefix + "_…(hidden; --show-token)"
 }
 
-func (k secrecy) url(t api.Trigger) string {
+func (k tokenDisplay) url(t api.Trigger) string {
 	if k.ShowToken || t.Token == "" {
 		return t.URL
 	}

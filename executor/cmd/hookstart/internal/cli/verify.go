@@ -32,9 +32,9 @@ func (v *executionVerify) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	e, err := retryFor(s.ctx, v.Wait, isNotFound, func() (verified, error) {
+	e, err := retryFor(s.ctx, v.Wait, isNotFound, func() (checkedExecution, error) {
 		e, err := s.client.Execution(s.ctx, id)
-		return verified{e}, err
+		return checkedExecution{e}, err
 	})
 	if err != nil && !isNotFound(err) {
 		return err
@@ -61,12 +61,12 @@ func (v *executionVerify) Run(s *session) error {
 	return missing
 }
 
-// verified is an execution whose path is verified.
-type verified struct{ api.ExecutionDetail }
+// checkedExecution is an execution whose path is verified.
+type checkedExecution struct{ api.ExecutionDetail }
 
 // kept reports whether the stream has the message, or may have removed it because of its age. By
 // default, the stream keeps messages for a week.
-func (e verified) kept() bool {
+func (e checkedExecution) kept() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
@@ -87,7 +87,7 @@ func retryFor[T any](
 	return found, err
 }
 
-func stepsOf(e verified) []step {
+func stepsOf(e checkedExecution) []step {
 	received := step{Name: "received", OK: true, At: e.AcceptedAt, Detail: "by an ingress"}
 	if e.Source == "rerun" {
 		received.Detail = "a rerun, from the operators' API or the console"
@@ -168,5 +168,5 @@ func (s *session) showSteps(id string, steps []step, complete bool) error {
 		ExecutionID string `json:"executionId"`
 		Verified    bool   `json:"verified"`
 		Steps       []step `json:"steps"`
-	}{id, complete, steps}, func() error { return s.rows(table) })
+	}{id, complete, steps}, func() error { return s.printRows(table) })
 }

@@ -24,7 +24,7 @@ func (*adminVersions) Run(s *session) error {
 				m.Role, m.Instance, m.Version, tables, cmp.Or(strings.Join(m.KeyIDs, " "), "–"),
 			})
 		}
-		if err := s.rows(rows); err != nil {
+		if err := s.printRows(rows); err != nil {
 			return err
 		}
 		if found.Database > 0 {

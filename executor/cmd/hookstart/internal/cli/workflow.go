@@ -10,13 +10,13 @@ import (
 )
 
 type workflowVerbs struct {
-	Put        workflowPut        `cmd:"" help:"Create a workflow, or change one."`
-	Get        workflowGet        `cmd:"" help:"Show a workflow." example:"hookstart workflow get demo"`
-	List       workflowList       `cmd:"" help:"List the workflows." example:"hookstart workflow list --account demo"`
-	Activate   workflowActivate   `cmd:"" help:"Let its webhooks start executions." example:"hookstart workflow activate demo"`
-	Deactivate workflowDeactivate `cmd:"" help:"Stop its webhooks from starting executions." example:"hookstart workflow deactivate demo\nhookstart workflow activate demo"`
-	Refusals   workflowRefusals   `cmd:"" help:"Show why requests were refused, and how often: to one, or to all."`
-	Delete     workflowDelete     `cmd:"" help:"Delete a workflow, with its tokens." detail:"The records of its executions stay. Its webhook URLs cannot be had back." example:"hookstart workflow put scratch --account demo\nhookstart workflow delete scratch"`
+	Put        workflowPut         `cmd:"" help:"Create a workflow, or change one."`
+	Get        workflowGet         `cmd:"" help:"Show a workflow." example:"hookstart workflow get demo"`
+	List       workflowList        `cmd:"" help:"List the workflows." example:"hookstart workflow list --account demo"`
+	Activate   workflowActivate    `cmd:"" help:"Let its webhooks start executions." example:"hookstart workflow activate demo"`
+	Deactivate workflowDeactivate  `cmd:"" help:"Stop its webhooks from starting executions." example:"hookstart workflow deactivate demo\nhookstart workflow activate demo"`
+	Refusals   workflowRefusalsCmd `cmd:"" help:"Show why requests were refused, and how often: to one, or to all."`
+	Delete     workflowDelete      `cmd:"" help:"Delete a workflow, with its tokens." detail:"The records of its executions stay. Its webhook URLs cannot be had back." example:"hookstart workflow put scratch --account demo\nhookstart workflow delete scratch"`
 }
 
 // workflowArg is the argument that holds a workflow's ID.
@@ -43,7 +43,7 @@ func (v *workflowList) Run(s *session) error {
 		head: []string{"WORKFLOW", "ACCOUNT", "ACTIVE", "QUEUE", "UPDATED", "NAME"},
 		row: func(w api.Workflow) []string {
 			return []string{
-				w.ID, w.AccountID, activity(w), w.Queue, ago(w.UpdatedAt, s.now()),
+				w.ID, w.AccountID, stateText(w), w.Queue, ago(w.UpdatedAt, s.now()),
 				short(w.Name, 20),
 			}
 		},
@@ -55,20 +55,20 @@ type workflowActivate struct{ workflowArg }
 
 func (v *workflowActivate) Run(s *session) error {
 	w, err := s.client.Activate(s.ctx, v.Workflow)
-	return s.finish(s.planHint(err, v.Workflow), "%s is active", w.ID)
+	return s.printDone(s.planHint(err, v.Workflow), "%s is active", w.ID)
 }
 
 type workflowDeactivate struct{ workflowArg }
 
 func (v *workflowDeactivate) Run(s *session) error {
 	w, err := s.client.Deactivate(s.ctx, v.Workflow)
-	return s.finish(err, "%s is inactive", w.ID)
+	return s.printDone(err, "%s is inactive", w.ID)
 }
 
 type workflowDelete struct{ workflowArg }
 
 func (v *workflowDelete) Run(s *session) error {
-	return s.finish(s.client.DeleteWorkflow(s.ctx, v.Workflow), "%s is deleted", v.Workflow)
+	return s.printDone(s.client.DeleteWorkflow(s.ctx, v.Workflow), "%s is deleted", v.Workflow)
 }
 
 func (s *session) showWorkflow(w api.Workflow, err error) error {
@@ -79,7 +79,7 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 		active := "no: hookstart workflow activate " + w.ID
 		switch {
 		case w.PlanRefusal != "":
-			active = activity(w) + ": its webhooks are refused; hookstart account put " +
+			active = stateText(w) + ": its webhooks are refused; hookstart account put " +
 				w.AccountID + " --plan PLAN changes the plan"
 		case w.Active:
 			active = "since " + agoAndExact(w.ActivatedAt, s.now())
@@ -92,22 +92,22 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 			}
 			nodes = append(nodes, node)
 		}
-		return s.rows([][]string{
+		return s.printRows([][]string{
 			{"Workflow", w.ID},
 			{"Name", w.Name},
 			{"Account", w.AccountID},
 			{"Active", active},
 			{"Triggers", strings.Join(nodes, ", ")},
 			{"Queue", w.Queue},
-			{"Rate limit", rate(w.RateLimit)},
+			{"Rate limit", rateText(w.RateLimit)},
 			{"Created", agoAndExact(w.CreatedAt, s.now())},
 			{"Updated", agoAndExact(w.UpdatedAt, s.now())},
 		})
 	})
 }
 
-// activity returns the effective state of a workflow, in the console's terms.
-func activity(w api.Workflow) string {
+// stateText returns the effective state of a workflow, in the console's terms.
+func stateText(w api.Workflow) string {
 	switch w.PlanRefusal {
 	case "":
 		return yesNo(w.Active)

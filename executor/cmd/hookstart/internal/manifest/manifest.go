@@ -189,12 +189,12 @@ func (s *Set) Read(file string, from io.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return relocate(file, err)
+			return fixErrorLine(file, err)
 		}
 		at := place{file, &node}
 		var document map[string]any
 		if err := node.Decode(&document); err != nil {
-			return relocate(file, err)
+			return fixErrorLine(file, err)
 		}
 		if document == nil { // nothing between two separators
 			continue
@@ -275,9 +275,9 @@ func lineOf(node *yaml.Node, name string) int {
 	return 0
 }
 
-// relocate rewrites an error of the YAML package, so that its line number has the same place as in
-// other errors.
-func relocate(file string, err error) error {
+// fixErrorLine rewrites an error of the YAML package, so that its line number has the same place as
+// in other errors.
+func fixErrorLine(file string, err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	found := yamlLine.FindStringSubmatchIndex(text)
 	if found == nil {

@@ -80,7 +80,7 @@ func Plan(have, want *Set, prune bool) []Step {
 		add(a.eventsStep(accounts[a.key()]))
 	}
 	if prune {
-		steps = append(steps, pruned(have, want)...)
+		steps = append(steps, deletionSteps(have, want)...)
 	}
 	return steps
 }
@@ -96,8 +96,8 @@ func byKey[T interface{ key() string }](list []T) map[string]T {
 // fields holds the fields of a document as text, keyed by name.
 type fields map[string]string
 
-// changed returns a line for each field that differs.
-func changed(before, after fields) (lines []string) {
+// diffLines returns a line for each field that differs.
+func diffLines(before, after fields) (lines []string) {
 	names := fields{}
 	maps.Copy(names, before)
 	maps.Copy(names, after)
@@ -117,19 +117,19 @@ func changed(before, after fields) (lines []string) {
 	return lines
 }
 
-// difference returns a step, or nil if nothing has to be done.
-func difference(
+// newStep returns a step, or nil if nothing has to be done.
+func newStep(
 	what string, exists bool, before, after fields,
 	do func(context.Context, *apiclient.Client) error,
 ) *Step {
 	if !exists {
 		return &Step{
-			Lines: append([]string{"+ " + what}, changed(nil, after)...),
+			Lines: append([]string{"+ " + what}, diffLines(nil, after)...),
 			Do:    do,
 			key:   what,
 		}
 	}
-	lines := changed(before, after)
+	lines := diffLines(before, after)
 	if len(lines) == 0 {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (a Account) step(before Account, exists bool) *Step {
 	if a.Plan == "" {
 		a.Plan = before.Plan
 	}
-	return difference(a.key(), exists, before.fields(), a.fields(), func(
+	return newStep(a.key(), exists, before.fields(), a.fields(), func(
 		ctx context.Context, client *apiclient.Client,
 	) error {
 		if !exists {
@@ -169,7 +169,7 @@ func (a Account) step(before Account, exists bool) *Step {
 // eventsStep returns the step that changes which workflow the account's events start. The workflow
 // must already exist, so the step comes late.
 func (a Account) eventsStep(before Account) *Step {
-	lines := changed(before.Events.fields(), a.Events.fields())
+	lines := diffLines(before.Events.fields(), a.Events.fields())
 	if len(lines) == 0 {
 		return nil
 	}
@@ -226,7 +226,7 @@ func (w Workflow) step(before Workflow, exists bool) *Step {
 			w.Triggers[i].SamplePayload = samples[t.NodeID]
 		}
 	}
-	return difference(w.key(), exists, before.fields(), w.fields(), func(
+	return newStep(w.key(), exists, before.fields(), w.fields(), func(
 		ctx context.Context, client *apiclient.Client,
 	) error {
 		if !exists {
@@ -316,7 +316,7 @@ func (w Workflow) activationStep(active bool) *Step {
 }
 
 func (s Sender) step(before Sender, exists bool) *Step {
-	return difference(s.key(), exists, before.fields(), s.fields(), func(
+	return newStep(s.key(), exists, before.fields(), s.fields(), func(
 		ctx context.Context, client *apiclient.Client,
 	) error {
 		put := api.PutSender{Preset: s.Preset, Settings: s.Settings}
@@ -368,9 +368,9 @@ func (s Sender) fields() fields {
 	return f
 }
 
-// pruned returns the steps that delete objects without a document, in an order in which no deletion
-// depends on a later one.
-func pruned(have, want *Set) (steps []Step) {
+// deletionSteps returns the steps that delete objects without a document, in an order in which no
+// deletion depends on a later one.
+func deletionSteps(have, want *Set) (steps []Step) {
 	remove := func(key string, do func(context.Context, *apiclient.Client) error) {
 		steps = append(steps, Step{Lines: []string{"- " + key}, Do: do})
 	}

@@ -58,7 +58,7 @@ func (s *Set) addQueues(ctx context.Context, client *apiclient.Client) error {
 // changes. It must come after the workflows, because one of them must name the queue. Its Do
 // returns when the queue has moved.
 func (q Queue) step(before Queue) *Step {
-	lines := changed(before.fields(), q.fields())
+	lines := diffLines(before.fields(), q.fields())
 	if len(lines) == 0 {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// State returns the state of an installation, sorted by ID, as far as the caller may read it.
-func State(ctx context.Context, client *apiclient.Client) (*Set, error) {
+// ReadState returns the state of an installation, sorted by ID, as far as the caller may read it.
+func ReadState(ctx context.Context, client *apiclient.Client) (*Set, error) {
 	s := &Set{}
 	for a, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Account], error) {
 		return client.Accounts(ctx, p)
@@ -103,7 +103,7 @@ func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderP
 		Settings:   have.Settings,
 	}
 	if len(have.Secrets) > 0 {
-		document.SecretsFrom = []string{variable(workflowID, nodeID, "secret")}
+		document.SecretsFrom = []string{secretVariable(workflowID, nodeID, "secret")}
 	}
 	for _, preset := range presets {
 		for _, setting := range preset.Settings {
@@ -111,15 +111,19 @@ func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderP
 				if document.SettingsFrom == nil {
 					document.SettingsFrom = map[string]string{}
 				}
-				document.SettingsFrom[setting.Name] = variable(workflowID, nodeID, setting.Name)
+				document.SettingsFrom[setting.Name] = secretVariable(
+					workflowID,
+					nodeID,
+					setting.Name,
+				)
 			}
 		}
 	}
 	return document
 }
 
-// variable returns the name of an environment variable for a node. IDs that differ only in case, or
-// only in - and _, result in the same name; one of them must then be changed by hand.
-func variable(parts ...string) string {
+// secretVariable returns the name of an environment variable for a node. IDs that differ only in
+// case, or only in - and _, result in the same name; one of them must then be changed by hand.
+func secretVariable(parts ...string) string {
 	return strings.ToUpper(strings.ReplaceAll(strings.Join(parts, "_"), "-", "_"))
 }

@@ -44,8 +44,8 @@ const (
 	promotedKey = "hookstart.promoted"
 )
 
-// original is the configuration that a mirror must not have, and gets when it is promoted.
-type original struct {
+// promotedSettings is the configuration that a mirror must not have, and gets when it is promoted.
+type promotedSettings struct {
 	Subjects []string                  `json:"subjects"`
 	Sources  []*jetstream.StreamSource `json:"sources,omitempty"`
 }
@@ -136,7 +136,7 @@ func (s Site) copyStream(ctx context.Context, name string, replicas int) error {
 
 // mirrorOf returns the configuration of a stream's mirror.
 func mirrorOf(config jetstream.StreamConfig, replicas int) (jetstream.StreamConfig, error) {
-	kept, err := json.Marshal(original{Subjects: config.Subjects, Sources: config.Sources})
+	kept, err := json.Marshal(promotedSettings{Subjects: config.Subjects, Sources: config.Sources})
 	if err != nil {
 		return config, err
 	}
@@ -235,8 +235,8 @@ func (s Site) Uncopied(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// Copied is the state of a stream at the second site.
-type Copied struct {
+// MirrorState is the state of a stream at the second site.
+type MirrorState struct {
 	Stream   string
 	Messages uint64
 	Last     uint64        // sequence of the last message
@@ -249,26 +249,26 @@ type Copied struct {
 
 // StandsStill reports whether the last contact with the first site was longer ago than limit. While
 // it is connected, there is contact every second, even without messages.
-func (c Copied) StandsStill(limit time.Duration) bool {
+func (c MirrorState) StandsStill(limit time.Duration) bool {
 	return !c.Promoted && (c.Heard < 0 || c.Heard > limit)
 }
 
 // FallsBehind reports whether messages are missing, and the last mirrored message was stored at the
 // first site longer before now than limit. It is also true for a moment when the first message
 // after a long pause is being mirrored.
-func (c Copied) FallsBehind(now time.Time, limit time.Duration) bool {
+func (c MirrorState) FallsBehind(now time.Time, limit time.Duration) bool {
 	return !c.Promoted && c.Lag > 0 && now.Sub(c.At) > limit
 }
 
 // State returns the state of each stream. It needs no connection to the first site. It returns
 // ErrNotCopied if the site has no mirrors.
-func (s Site) State(ctx context.Context) (all []Copied, err error) {
+func (s Site) State(ctx context.Context) (all []MirrorState, err error) {
 	infos, err := s.copies(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, info := range infos {
-		c := Copied{
+		c := MirrorState{
 			Stream:   info.Config.Name,
 			Messages: info.State.Msgs,
 			Last:     info.State.LastSeq,
@@ -289,8 +289,8 @@ func (s Site) State(ctx context.Context) (all []Copied, err error) {
 
 // Promotion is the result of Promote.
 type Promotion struct {
-	State      []Copied // the streams after the promotion
-	Unfinished int      // number of starts without a final report that were published again
+	State      []MirrorState // the streams after the promotion
+	Unfinished int           // number of starts without a final report that were published again
 }
 
 // Promote turns the mirrors into streams that accept messages, and creates the consumers of the
@@ -307,7 +307,7 @@ func (s Site) Promote(ctx context.Context, groups []stream.RunnerGroup) (p Promo
 			return p, fmt.Errorf("stream %s: %w", info.Config.Name, err)
 		}
 	}
-	if p.Unfinished, err = s.giveUnfinished(ctx, infos, groups); err != nil {
+	if p.Unfinished, err = s.republishUnfinished(ctx, infos, groups); err != nil {
 		return p, err
 	}
 	p.State, err = s.State(ctx)
@@ -322,7 +322,7 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 	if !isCopy {
 		return errors.New("is a mirror that `hookstart admin second-site copy` has not made")
 	}
-	var from original
+	var from promotedSettings
 	if err := json.Unmarshal([]byte(kept), &from); err != nil {
 		return fmt.Errorf("its metadata: %w", err)
 	}
@@ -333,9 +333,9 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 	return err
 }
 
-// giveUnfinished publishes the starts without a final report again, for all streams and groups, and
-// returns their number.
-func (s Site) giveUnfinished(
+// republishUnfinished publishes the starts without a final report again, for all streams and
+// groups, and returns their number.
+func (s Site) republishUnfinished(
 	ctx context.Context, infos []*jetstream.StreamInfo, groups []stream.RunnerGroup,
 ) (given int, err error) {
 	ended := map[string]bool{}

@@ -264,7 +264,7 @@ func (s *sites) awaitCopied() {
 	s.t.Helper()
 	eventually(s.t, "copies", func() bool {
 		all, err := secondsite.Site{JetStream: s.two}.State(s.t.Context())
-		return err == nil && !slices.ContainsFunc(all, func(c secondsite.Copied) bool {
+		return err == nil && !slices.ContainsFunc(all, func(c secondsite.MirrorState) bool {
 			first, err := s.one.Stream(s.t.Context(), c.Stream)
 			return err != nil || first.CachedInfo().State.LastSeq != c.Last
 		})
@@ -484,7 +484,7 @@ func TestStandsStill(t *testing.T) {
 	site := secondsite.Site{JetStream: s.two}
 	eventually(t, "a copy that stands still", func() bool {
 		all, err := site.State(t.Context())
-		return err == nil && !slices.ContainsFunc(all, func(c secondsite.Copied) bool {
+		return err == nil && !slices.ContainsFunc(all, func(c secondsite.MirrorState) bool {
 			return !c.StandsStill(time.Second)
 		})
 	})
@@ -517,14 +517,14 @@ func TestFallsBehind(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for name, c := range map[string]struct {
-		copied secondsite.Copied
+		copied secondsite.MirrorState
 		want   bool
 	}{
-		"quiet":   {secondsite.Copied{At: now.Add(-time.Hour)}, false},
-		"current": {secondsite.Copied{At: now.Add(-time.Second), Lag: 9}, false},
-		"behind":  {secondsite.Copied{At: now.Add(-time.Hour), Lag: 9}, true},
+		"quiet":   {secondsite.MirrorState{At: now.Add(-time.Hour)}, false},
+		"current": {secondsite.MirrorState{At: now.Add(-time.Second), Lag: 9}, false},
+		"behind":  {secondsite.MirrorState{At: now.Add(-time.Hour), Lag: 9}, true},
 		"promoted": {
-			secondsite.Copied{At: now.Add(-time.Hour), Lag: 9, Promoted: true}, false,
+			secondsite.MirrorState{At: now.Add(-time.Hour), Lag: 9, Promoted: true}, false,
 		},
 	} {
 		if got := c.copied.FallsBehind(now, time.Minute); got != c.want {

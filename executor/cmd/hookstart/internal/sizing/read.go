@@ -179,7 +179,7 @@ func (s *Stream) readWeek(
 		if info.State.Msgs == 0 {
 			return 0, nil
 		}
-		first, err := stream.FirstSince(ctx, js, s.Name, since)
+		first, err := stream.SequenceSince(ctx, js, s.Name, since)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return 0, nil
 		}

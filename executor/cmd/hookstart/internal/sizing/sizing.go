@@ -50,21 +50,21 @@ type Report struct {
 	GrowthPerDay *float64 `json:"growthPerDay"`
 	// Walls holds the limits: first those that are reached soonest, then the fullest. Those that do
 	// no harm come last.
-	Walls []Wall `json:"walls"`
+	Walls []LimitForecast `json:"walls"`
 }
 
-// Wall is a limit of an installation.
-type Wall struct {
+// LimitForecast is a limit of an installation.
+type LimitForecast struct {
 	Name string `json:"name"`
 	Unit Unit   `json:"unit"`
 	// Now is the current amount, and Detail holds further information about it.
 	Now    float64 `json:"now"`
 	Detail string  `json:"detail,omitempty"`
 	// Limit is the limit. nil means that there is none, or that it is unknown.
-	Limit   *float64 `json:"limit"`
-	Percent *float64 `json:"percent"` // of the limit; nil if Limit is nil
-	Reached Reached  `json:"reached"`
-	// Days is the number of days until the limit is reached, if Reached is InDays.
+	Limit   *float64    `json:"limit"`
+	Percent *float64    `json:"percent"` // of the limit; nil if Limit is nil
+	Reached ReachedWhen `json:"reached"`
+	// Days is the number of days until the limit is reached, if ReachedWhen is InDays.
 	Days *float64 `json:"daysLeft"`
 	// Advice explains how to raise the limit or to reduce the usage.
 	Advice string `json:"advice"`
@@ -83,18 +83,18 @@ const (
 	Consumers Unit = "consumers"
 )
 
-// Reached describes when a limit is reached.
-type Reached string
+// ReachedWhen describes when a limit is reached.
+type ReachedWhen string
 
-// Values of Reached.
+// Values of ReachedWhen.
 const (
-	NoLimit    Reached = "noLimit"          // there is none, or it is unknown
-	NoForecast Reached = "noForecast"       // the growth is unknown
-	Now        Reached = "now"              // it has been reached
-	InDays     Reached = "inDays"           // in Wall.Days days
-	NotInAYear Reached = "notWithinOneYear" // not within a year, at the growth of the last week
+	NoLimit    ReachedWhen = "noLimit"          // there is none, or it is unknown
+	NoForecast ReachedWhen = "noForecast"       // the growth is unknown
+	Now        ReachedWhen = "now"              // it has been reached
+	InDays     ReachedWhen = "inDays"           // in Wall.Days days
+	NotInAYear ReachedWhen = "notWithinOneYear" // not within a year, at the growth of the last week
 	// DropsOldest means that it may be reached at any time, which is harmless.
-	DropsOldest Reached = "dropsOldest"
+	DropsOldest ReachedWhen = "dropsOldest"
 )
 
 // NewReport computes a Report from the data of the operators' API and of NATS.
@@ -104,7 +104,7 @@ func NewReport(size api.Size, nats NATS, limits Limits) Report {
 		(since.IsZero() || oldest.Before(since)) {
 		since = oldest
 	}
-	r := Report{At: size.At, Walls: []Wall{}}
+	r := Report{At: size.At, Walls: []LimitForecast{}}
 	all := weekOf(size.Hours, size.At, since, func(h api.SizeHour) int64 {
 		return h.Accepted + h.Deduplicated
 	})
@@ -115,7 +115,7 @@ func NewReport(size api.Size, nats NATS, limits Limits) Report {
 	r.PerSecond = all.PerDay / day.Seconds()
 	r.BusiestHour, r.BusiestPerSecond = busiest(size.Hours)
 	if all.KnowsGrowth() {
-		growth := relative(all)
+		growth := relativeGrowth(all)
 		r.GrowthPerDay = &growth
 	}
 	// The growth of a stream that keeps less than three days is unknown: assume that it grows like
@@ -123,20 +123,20 @@ func NewReport(size api.Size, nats NATS, limits Limits) Report {
 	streams := slices.Clone(nats.Streams)
 	for i, s := range streams {
 		if !s.Week.KnowsGrowth() {
-			streams[i].Week.Growth = s.Week.PerDay * relative(accepted)
+			streams[i].Week.Growth = s.Week.PerDay * relativeGrowth(accepted)
 		}
 	}
-	r.add(r.rate(all, limits))
-	r.servers(streams, limits)
+	r.add(r.forecastRate(all, limits))
+	r.addServers(streams, limits)
 	for _, s := range streams {
-		r.stream(s)
+		r.addStream(s)
 	}
 	for _, t := range nats.Tiers {
-		r.account(t, streams)
+		r.addAccount(t, streams)
 	}
-	r.add(database(size, accepted, limits))
-	r.add(registry(size, streams, accepted.Days))
-	slices.SortStableFunc(r.Walls, before)
+	r.add(forecastDatabase(size, accepted, limits))
+	r.add(forecastRegistry(size, streams, accepted.Days))
+	slices.SortStableFunc(r.Walls, compareForecasts)
 	return r
 }
 
@@ -152,8 +152,8 @@ func weekOf(hours []api.SizeHour, now, since time.Time, count func(api.SizeHour)
 	return NewWeek(periods, now.Sub(since))
 }
 
-// relative returns the growth of a week from one day to the next as a fraction of its mean.
-func relative(w Week) float64 {
+// relativeGrowth returns the growth of a week from one day to the next as a fraction of its mean.
+func relativeGrowth(w Week) float64 {
 	if w.PerDay == 0 {
 		return 0
 	}
@@ -170,9 +170,9 @@ func busiest(hours []api.SizeHour) (at time.Time, perSecond float64) {
 	return at, perSecond
 }
 
-// before compares walls: those reached sooner come first, then those that are fuller.
-func before(a, b Wall) int {
-	rank := func(w Wall) float64 {
+// compareForecasts compares walls: those reached sooner come first, then those that are fuller.
+func compareForecasts(a, b LimitForecast) int {
+	rank := func(w LimitForecast) float64 {
 		if w.Reached == Now {
 			return 0
 		}
@@ -184,7 +184,7 @@ func before(a, b Wall) int {
 		}
 		return horizon + 1
 	}
-	full := func(w Wall) float64 {
+	full := func(w LimitForecast) float64 {
 		if w.Percent == nil {
 			return -1
 		}
@@ -206,11 +206,11 @@ func Count(n float64, noun string) string {
 	return digits + " " + noun
 }
 
-func (r *Report) add(w Wall) { r.Walls = append(r.Walls, w) }
+func (r *Report) add(w LimitForecast) { r.Walls = append(r.Walls, w) }
 
 // measure sets the wall's amount and how far it is from a limit. A limit of 0 means that there is
 // none, and an after of nil that the growth is unknown.
-func (w Wall) measure(now, limit float64, after func(days float64) float64) Wall {
+func (w LimitForecast) measure(now, limit float64, after func(days float64) float64) LimitForecast {
 	w.Now, w.Reached = now, NoLimit
 	if limit <= 0 {
 		return w
@@ -231,15 +231,15 @@ func (w Wall) measure(now, limit float64, after func(days float64) float64) Wall
 	return w
 }
 
-func (r *Report) rate(all Week, limits Limits) Wall {
-	w := Wall{
+func (r *Report) forecastRate(all Week, limits Limits) LimitForecast {
+	w := LimitForecast{
 		Name: "Deliveries, busiest hour", Unit: PerSecond,
 		Advice: "Measure your machines with make bench and give the result as --max-rate; give " +
 			"busy queues streams of their own (hookstart queue stream set QUEUE), and add " +
 			"ingresses, and executors with PostgreSQL.",
 	}
 	return w.measure(r.BusiestPerSecond, limits.Rate, func(days float64) float64 {
-		return r.BusiestPerSecond * max(0, 1+relative(all)*days)
+		return r.BusiestPerSecond * max(0, 1+relativeGrowth(all)*days)
 	})
 }
 
@@ -267,8 +267,8 @@ func (s *Stream) bytes(days float64) float64 {
 	return size
 }
 
-// servers adds the walls of each NATS server: its memory for delivery IDs and its disk.
-func (r *Report) servers(streams []Stream, limits Limits) {
+// addServers adds the walls of each NATS server: its memory for delivery IDs and its disk.
+func (r *Report) addServers(streams []Stream, limits Limits) {
 	of := map[string][]Stream{}
 	for _, s := range streams {
 		for _, server := range s.Servers {
@@ -291,7 +291,7 @@ func (r *Report) servers(streams []Stream, limits Limits) {
 			}
 			return sum
 		}
-		r.add(Wall{
+		r.add(LimitForecast{
 			Name: "Memory for delivery IDs" + name, Unit: Bytes,
 			Detail: Count(ids(0)/bytesPerID, "ID") + " at most",
 			Advice: "Give busy queues streams of their own on other servers (hookstart queue " +
@@ -304,7 +304,7 @@ func (r *Report) servers(streams []Stream, limits Limits) {
 			}
 			return sum
 		}
-		r.add(Wall{
+		r.add(LimitForecast{
 			Name: "Disk of NATS" + name, Unit: Bytes,
 			Advice: "Enlarge the disk, or shorten the age (hookstart admin stream --max-age " +
 				"DURATION); limit the streams below the size of the disk (hookstart admin stream " +
@@ -313,12 +313,16 @@ func (r *Report) servers(streams []Stream, limits Limits) {
 	}
 }
 
-// stream adds the walls of a stream of starts or reports: its size and the recorder's lag.
-func (r *Report) stream(s Stream) {
+// addStream adds the walls of a stream of starts or reports: its size and the recorder's lag.
+func (r *Report) addStream(s Stream) {
 	if s.Kind == Other {
 		return
 	}
-	w := Wall{Name: "Stream " + s.Name, Unit: Bytes, Detail: Count(float64(s.Messages), "message")}
+	w := LimitForecast{
+		Name:   "Stream " + s.Name,
+		Unit:   Bytes,
+		Detail: Count(float64(s.Messages), "message"),
+	}
 	queue, own := strings.CutPrefix(s.Name, "QUEUE_")
 	switch {
 	case s.Kind == Reports:
@@ -337,7 +341,7 @@ func (r *Report) stream(s Stream) {
 		w = w.measure(float64(s.Bytes), float64(s.MaxBytes), s.bytes)
 	}
 	r.add(w)
-	r.add(Wall{
+	r.add(LimitForecast{
 		Name: "Recording of " + s.Name, Unit: Seconds,
 		Detail: Count(float64(s.Unrecorded), "message") + " not recorded yet",
 		Advice: "Add executors (with PostgreSQL), or give the database faster disks; what is " +
@@ -345,8 +349,8 @@ func (r *Report) stream(s Stream) {
 	}.measure(s.Behind.Seconds(), s.MaxAge.Seconds(), nil))
 }
 
-// account adds the limits of the JetStream account.
-func (r *Report) account(t Tier, streams []Stream) {
+// addAccount adds the limits of the JetStream account.
+func (r *Report) addAccount(t Tier, streams []Stream) {
 	name := "NATS account"
 	if t.Name != "" {
 		name += " " + t.Name
@@ -366,7 +370,7 @@ func (r *Report) account(t Tier, streams []Stream) {
 		if now := held(0); now > 0 && t.Bytes > 0 {
 			factor = float64(t.Bytes) / now
 		}
-		r.add(Wall{
+		r.add(LimitForecast{
 			Name: name + ", storage", Unit: Bytes,
 			Advice: advice + ", or shorten the age (hookstart admin stream --max-age DURATION).",
 		}.measure(float64(t.Bytes), float64(t.MaxBytes), func(days float64) float64 {
@@ -374,20 +378,20 @@ func (r *Report) account(t Tier, streams []Stream) {
 		}))
 	}
 	if t.MaxStreams > 0 {
-		r.add(Wall{
+		r.add(LimitForecast{
 			Name: name + ", streams", Unit: Streams,
 			Advice: advice + "; a queue with a stream of its own has two (hookstart queue list).",
 		}.measure(float64(t.Streams), float64(t.MaxStreams), nil))
 	}
 	if t.MaxConsumers > 0 {
-		r.add(Wall{
+		r.add(LimitForecast{
 			Name: name + ", consumers", Unit: Consumers,
 			Advice: advice + "; a group of runners has one for each queue, and 16 for order keys.",
 		}.measure(float64(t.Consumers), float64(t.MaxConsumers), nil))
 	}
 }
 
-func database(size api.Size, accepted Week, limits Limits) Wall {
+func forecastDatabase(size api.Size, accepted Week, limits Limits) LimitForecast {
 	d := size.Database
 	name, record := "SQLite", float64(sqliteRecord)
 	advice := "Keep records for a shorter time (--retention of the executors), or enlarge the " +
@@ -412,7 +416,7 @@ func database(size api.Size, accepted Week, limits Limits) Wall {
 	if !d.OldestAcceptedAt.IsZero() {
 		records.Span = max(size.At.Sub(d.OldestAcceptedAt).Hours()/24, 0)
 	}
-	return Wall{
+	return LimitForecast{
 		Name: "Database (" + name + ")", Unit: Bytes,
 		Detail: Count(float64(d.Records), "record") + ", " + Count(accepted.PerDay, "new one") +
 			" a day",
@@ -422,8 +426,8 @@ func database(size api.Size, accepted Week, limits Limits) Wall {
 	})
 }
 
-// registry returns the wall of the registry, which every ingress loads into memory.
-func registry(size api.Size, streams []Stream, days float64) Wall {
+// forecastRegistry returns the wall of the registry, which every ingress loads into memory.
+func forecastRegistry(size api.Size, streams []Stream, days float64) LimitForecast {
 	bytes := int64(0)
 	for _, s := range streams {
 		if strings.HasPrefix(s.Name, "KV_registry") {
@@ -434,7 +438,7 @@ func registry(size api.Size, streams []Stream, days float64) Wall {
 		Now:    float64(size.Workflows),
 		PerDay: float64(size.WorkflowsLastWeek) / days,
 	}
-	return Wall{
+	return LimitForecast{
 		Name: "Registry", Unit: Workflows,
 		Detail: fmt.Sprintf("%d KB in NATS", (bytes+999)/1000),
 		Advice: "Delete workflows that nobody calls; the limit is the largest number that was " +

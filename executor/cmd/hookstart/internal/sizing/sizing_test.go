@@ -28,9 +28,9 @@ func hourly(days int, accepted func(day int) int64) (hours []api.SizeHour) {
 func steady(n int64) func(int) int64 { return func(int) int64 { return n } }
 
 // wall returns the wall with the given name.
-func wall(t *testing.T, r Report, name string) Wall {
+func wall(t *testing.T, r Report, name string) LimitForecast {
 	t.Helper()
-	i := slices.IndexFunc(r.Walls, func(w Wall) bool { return w.Name == name })
+	i := slices.IndexFunc(r.Walls, func(w LimitForecast) bool { return w.Name == name })
 	if i < 0 {
 		var names []string
 		for _, w := range r.Walls {
@@ -43,7 +43,7 @@ func wall(t *testing.T, r Report, name string) Wall {
 
 // want checks a wall. A limit of 0 means none, and days is compared only if the limit is reached in
 // days.
-func (w Wall) want(t *testing.T, now, limit float64, reached Reached, days float64) {
+func (w LimitForecast) want(t *testing.T, now, limit float64, reached ReachedWhen, days float64) {
 	t.Helper()
 	if !near(w.Now, now) || w.Reached != reached || (w.Limit != nil) != (limit > 0) ||
 		(w.Percent != nil) != (limit > 0) || (w.Days != nil) != (reached == InDays) ||
@@ -298,8 +298,8 @@ func TestReportOfTheAccount(t *testing.T) {
 // Limits that are reached sooner come first, then those that are fuller; unknown limits come last.
 func TestOrderOfWalls(t *testing.T) {
 	t.Parallel()
-	at := func(name string, reached Reached, days, percent float64) Wall {
-		w := Wall{Name: name, Reached: reached}
+	at := func(name string, reached ReachedWhen, days, percent float64) LimitForecast {
+		w := LimitForecast{Name: name, Reached: reached}
 		if reached == InDays {
 			w.Days = &days
 		}
@@ -308,12 +308,12 @@ func TestOrderOfWalls(t *testing.T) {
 		}
 		return w
 	}
-	walls := []Wall{
+	walls := []LimitForecast{
 		at("unknown", NoLimit, 0, 0), at("far", NotInAYear, 0, 10), at("full", NotInAYear, 0, 80),
 		at("late", InDays, 300, 99), at("lag", NoForecast, 0, 20), at("soon", InDays, 2, 5),
 		at("now", Now, 0, 100),
 	}
-	slices.SortStableFunc(walls, before)
+	slices.SortStableFunc(walls, compareForecasts)
 	var got []string
 	for _, w := range walls {
 		got = append(got, w.Name)

@@ -75,13 +75,15 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	select {
 	case err = <-p.ended:
 		p.drain()
-		return c.verdict(p, err)
+		return c.result(p, err)
 	case <-timer.C:
 		p.stop(stopGrace)
 		p.drain()
 		return nil,
-			runner.Permanent(errors.New(because(fmt.Sprintf("did not end within %s and was stopped",
-				c.Timeout), p.stderr.String())))
+			runner.Permanent(
+				errors.New(withOutput(fmt.Sprintf("did not end within %s and was stopped",
+					c.Timeout), p.stderr.String())),
+			)
 	case <-ctx.Done():
 		if errors.Is(context.Cause(ctx), runner.ErrCanceled) {
 			return c.cancel(p, timer.C)
@@ -98,7 +100,7 @@ func (c *Command) cancel(p *process, late <-chan time.Time) (any, error) {
 	select {
 	case err := <-p.ended:
 		p.drain()
-		return c.verdict(p, err)
+		return c.result(p, err)
 	case <-late:
 		p.stop(stopGrace)
 		p.drain()
@@ -106,8 +108,8 @@ func (c *Command) cancel(p *process, late <-chan time.Time) (any, error) {
 	}
 }
 
-// verdict converts a program's exit into the result of the execution.
-func (c *Command) verdict(p *process, err error) (any, error) {
+// result converts a program's exit into the result of the execution.
+func (c *Command) result(p *process, err error) (any, error) {
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil && p.stdout.over:
@@ -117,7 +119,7 @@ func (c *Command) verdict(p *process, err error) (any, error) {
 	case !exited:
 		return nil, fmt.Errorf("wait for the program: %w", err)
 	}
-	failure := errors.New(because(describe(exit), p.stderr.String()))
+	failure := errors.New(withOutput(describe(exit), p.stderr.String()))
 	if exit.ExitCode() == tryAgain {
 		return nil, failure
 	}

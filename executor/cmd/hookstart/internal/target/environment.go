@@ -32,14 +32,14 @@ func Inherited(environment []string) []string {
 func environmentOf(e runner.Execution) []string {
 	variables := map[string]string{
 		prefix + "CONTENT_TYPE": e.Payload.ContentType,
-		prefix + "HEADERS":      document(e.Headers),
-		prefix + "QUERY":        document(e.Query),
+		prefix + "HEADERS":      valuesJSON(e.Headers),
+		prefix + "QUERY":        valuesJSON(e.Query),
 		"TRACEPARENT":           e.Trace,
 	}
 	for name, value := range attributes(e) {
 		variables[prefix+variableName(name)] = value
 	}
-	addEach(variables, prefix+"HEADER_", unambiguous(e.Headers), func(values []string) string {
+	addEach(variables, prefix+"HEADER_", plainHeaders(e.Headers), func(values []string) string {
 		return strings.Join(values, ", ")
 	})
 	addEach(variables, prefix+"QUERY_", e.Query, func(values []string) string { return values[0] })
@@ -81,8 +81,8 @@ func verified(e runner.Execution) string {
 	return ""
 }
 
-// document returns all names and values as JSON: {"Name": ["value", …]}.
-func document(values execution.Values) string {
+// valuesJSON returns all names and values as JSON: {"Name": ["value", …]}.
+func valuesJSON(values execution.Values) string {
 	if len(values) == 0 {
 		return "{}"
 	}
@@ -93,10 +93,10 @@ func document(values execution.Values) string {
 	return string(text)
 }
 
-// unambiguous returns the headers whose names consist of letters, digits and hyphens. The variable
+// plainHeaders returns the headers whose names consist of letters, digits and hyphens. The variable
 // of any other name could be mistaken for that of such a header, as X_Event for X-Event; web
 // servers drop such headers for CGI programs for the same reason.
-func unambiguous(headers execution.Values) execution.Values {
+func plainHeaders(headers execution.Values) execution.Values {
 	headers = maps.Clone(headers)
 	maps.DeleteFunc(headers, func(name string, _ []string) bool {
 		return strings.ReplaceAll(variableName(name), "_", "-") != strings.ToUpper(name)

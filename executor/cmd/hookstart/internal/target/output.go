@@ -42,8 +42,8 @@ func tooLong(most int64) error {
 		"and write a reference", most))
 }
 
-// because returns what went wrong, followed by what the target wrote, if anything.
-func because(what, output string) string {
+// withOutput returns what went wrong, followed by what the target wrote, if anything.
+func withOutput(what, output string) string {
 	if output = strings.TrimSpace(output); output == "" {
 		return what
 	}

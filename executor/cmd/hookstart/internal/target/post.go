@@ -69,22 +69,22 @@ func (p *Post) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	if err != nil {
 		return nil, runner.Permanent(errors.New("the URL cannot be sent to"))
 	}
-	p.describe(request.Header, e)
+	p.setHeaders(request.Header, e)
 	Sign(request.Header, p.Secrets, e.ID, time.Now(), body)
 	response, err := p.Client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("no answer of %s: %w", p.URL.Host, cause(err))
+		return nil, fmt.Errorf("no answer of %s: %w", p.URL.Host, withoutURL(err))
 	}
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, p.MaxOutput+1))
 	if err != nil {
 		return nil, fmt.Errorf("the answer of %s broke off: %w", p.URL.Host, err)
 	}
-	return p.verdict(response, answer)
+	return p.result(response, answer)
 }
 
-// verdict converts a response into the result of the execution.
-func (p *Post) verdict(response *http.Response, answer []byte) (any, error) {
+// result converts a response into the result of the execution.
+func (p *Post) result(response *http.Response, answer []byte) (any, error) {
 	status := response.StatusCode
 	if status >= 200 && status < 300 {
 		if int64(len(answer)) > p.MaxOutput {
@@ -92,7 +92,7 @@ func (p *Post) verdict(response *http.Response, answer []byte) (any, error) {
 		}
 		return outputOf(answer), nil
 	}
-	failure := errors.New(because(p.URL.Host+" answered "+response.Status,
+	failure := errors.New(withOutput(p.URL.Host+" answered "+response.Status,
 		string(answer[:min(len(answer), maxReason)])))
 	switch {
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly,
@@ -116,16 +116,16 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return min(max(after, 0), maxRetryAfter)
 }
 
-// cause returns an error without the URL, which may contain a password or a token.
-func cause(err error) error {
+// withoutURL returns an error without the URL, which may contain a password or a token.
+func withoutURL(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
 	}
 	return err
 }
 
-// describe sets the headers that describe the execution.
-func (p *Post) describe(header http.Header, e runner.Execution) {
+// setHeaders sets the headers that describe the execution.
+func (p *Post) setHeaders(header http.Header, e runner.Execution) {
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		if p.Raw && forwardable(name) {
 			header[textproto.CanonicalMIMEHeaderKey(name)] = e.Headers[name]

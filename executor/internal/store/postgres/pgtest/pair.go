@@ -50,9 +50,9 @@ func (p *Pair) Primary() *Server { return p.servers[p.primary] }
 // Standby returns the other server.
 func (p *Pair) Standby() *Server { return p.servers[1-p.primary] }
 
-// Follow makes the other server a standby of the primary. It returns when the standby has replayed
-// everything that the primary has written.
-func (p *Pair) Follow(ctx context.Context) error {
+// StartStandby makes the other server a standby of the primary. It returns when the standby has
+// replayed everything that the primary has written.
+func (p *Pair) StartStandby(ctx context.Context) error {
 	primary, standby := p.Primary(), p.Standby()
 	if err := standby.end(immediateShutdown); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (p *Pair) Follow(ctx context.Context) error {
 
 // AwaitReplay returns when the standby has replayed the primary's log up to a position.
 func (p *Pair) AwaitReplay(ctx context.Context, written string) error {
-	return until(ctx, "the standby does not follow", func() (bool, error) {
+	return pollUntil(ctx, "the standby does not follow", func() (bool, error) {
 		state, err := p.Primary().Query(ctx,
 			`SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'
 				AND replay_lsn >= '`+written+`'`)
@@ -118,7 +118,7 @@ func (p *Pair) promote(ctx context.Context) error {
 	return err
 }
 
-func until(ctx context.Context, problem string, done func() (bool, error)) (err error) {
+func pollUntil(ctx context.Context, problem string, done func() (bool, error)) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ok := false

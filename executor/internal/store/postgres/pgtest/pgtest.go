@@ -90,7 +90,7 @@ func Main(m *testing.M) (exitCode int) {
 
 func acquire(t testing.TB) *Server {
 	t.Helper()
-	programs := installed(t)
+	programs := programsFolder(t)
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.server == nil {
@@ -118,9 +118,9 @@ func release(t testing.TB) {
 	shared.server, shared.empty = nil, nil
 }
 
-// installed returns the folder of PostgreSQL's programs. If there is none, it skips or fails the
-// test.
-func installed(t testing.TB) string {
+// programsFolder returns the folder of PostgreSQL's programs. If there is none, it skips or fails
+// the test.
+func programsFolder(t testing.TB) string {
 	t.Helper()
 	folder, err := find()
 	if err == nil {

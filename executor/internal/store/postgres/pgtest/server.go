@@ -32,7 +32,7 @@ type Server struct {
 // settings such as "fsync=on" (the default is off).
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s, err := create(installed(t), "", settings)
+	s, err := create(programsFolder(t), "", settings)
 	if err != nil {
 		t.Fatal(err)
 	}
