@@ -1,12 +1,13 @@
 // Package executor consumes the stream's messages and records executions. It serves the operators'
 // API and the console.
 //
-// It has two halves, which do not know each other. What the streams bring is recorded by
-// internal/record: executions by its package recorder, the audit log by auditor, the registry's
-// copy by home. What people ask is answered by internal/operators: its package operate has one
-// method for each operation, and apiserver and console serve them. Both halves import what is
-// beside them in internal, above all the database's contract (store) and what both know about the
-// audit log (audit). This package connects them.
+// It has two halves, which do not import each other. Package internal/record records what the
+// streams deliver: recorder records executions, auditor the audit log, and home the copy of the
+// registry; holdings adds up what each account stores in a stream that is nearly full. Package
+// internal/operators serves operators: its package operate has one method for each operation, and
+// apiserver and console serve them over HTTP. The packages next to the two in internal are shared,
+// above all the database's interface (store) and the audit log's actions and entries (audit). This
+// package connects them.
 package executor
 
 import (

@@ -160,9 +160,9 @@ func (h *handler) router() http.Handler {
 	return router
 }
 
-// serve handles a request in the steps parse, admit, read, verify, publish and finish. Each step
-// uses the results of the earlier ones, and either ends the request or passes it on. No step before
-// publish calls another process.
+// serve handles a request: decide makes the checks of steps.go and publishes the start, finish
+// writes the response, and finishEvent the metrics and the log line. Nothing before the publish
+// calls another process.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
@@ -170,33 +170,6 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	defer h.finishEvent(w, r, d.e)
 	h.finish(d, h.decide(d, workflowID))
 	d.reading.release() // before end, which may drain a body
-}
-
-// steps are the checks of a request, in order. The first step that returns an outcome ends the
-// request. The names of the scripts in testdata/webhook begin with the numbers below.
-var steps = [...]func(*handler, *delivery) *outcome{
-	(*handler).admit, // 5, 6
-	// A handshake starts nothing, so it is answered whatever the state of the plan and the
-	// workflow.
-	(*handler).answerHandshake,
-	(*handler).checkPlan,     // 7, 8
-	(*handler).verify,        // 11, 12 and the signature, for a node whose sender verifies requests
-	(*handler).checkLimits,   // 9
-	(*handler).storeRejected, // 10
-	(*handler).checkBody,     // 11, 12, 13
-	(*handler).checkFilter,   // a request that does not match the node's filter starts nothing
-}
-
-func (h *handler) decide(d *delivery, workflowID string) outcome {
-	if refusal := h.parse(d, workflowID); refusal != nil { // 1 to 4
-		return outcome{refusal: refusal}
-	}
-	for _, step := range steps {
-		if out := step(h, d); out != nil {
-			return *out
-		}
-	}
-	return h.start(d) // 14
 }
 
 // serveOther answers a request whose method is not POST: with a handshake if the node's sender has

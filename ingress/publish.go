@@ -15,19 +15,6 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// start starts an execution. If the node's responses are configured to wait, it waits for the
-// execution to finish.
-func (h *handler) start(d *delivery) outcome {
-	id := d.caller.ExecutionID(d.id)
-	if out := h.chooseStream(d); out != nil {
-		return *out
-	}
-	if a := d.caller.Node.Answer; a != nil {
-		return h.startAndWait(d, a, id)
-	}
-	return h.store(d, id)
-}
-
 // retryClosed is the Retry-After while a queue is moving to another stream.
 const retryClosed = time.Second
 
@@ -100,51 +87,6 @@ func (h *handler) store(d *delivery, id string) outcome {
 		h.countSenderDelivery(d)
 	}
 	return out
-}
-
-// storeRejected records a call of an inactive workflow, with its body, so that operators can look
-// up the ID in the response and replay the request. If the stream does not store the record, reject
-// returns the stream's refusal instead. A body that cannot be read is omitted.
-func (h *handler) storeRejected(d *delivery) *outcome {
-	if d.caller.Workflow.Active {
-		return nil
-	}
-	_ = h.read(d)
-	h.findDeliveryID(d)
-	why := d.caller.RefuseInactive(d.id)
-	if out := h.chooseStream(d); out != nil {
-		return out
-	}
-	defer d.pass.Release()
-	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
-	rejection := execution.Rejection{
-		ID:           why.ExecutionID,
-		WorkflowID:   d.caller.Workflow.ID,
-		NodeID:       d.caller.NodeID,
-		AccountID:    d.caller.Workflow.AccountID,
-		Queue:        d.caller.Workflow.Queue,
-		At:           d.e.start.UTC().Truncate(time.Microsecond),
-		Payload:      d.payload,
-		DeclaredSize: max(d.r.ContentLength, int64(len(d.payload.Body)), 0),
-		Headers:      tokens.forwardedHeaders(d.headers, d.r, d.senderSecretHeaders()),
-		Query:        tokens.forwardedQuery(d.r.URL.RawQuery),
-		Code:         string(why.Code),
-		TokenID:      d.caller.TokenID,
-		Trace:        d.e.startPublish(d.r, d.place.RejectedSubject, d.caller, why.ExecutionID),
-		Sender:       d.preset(),
-		Verified:     d.verified,
-	}
-	rejection.Payload.ContentType = tokens.redact(headerText(d.r.Header.Get("Content-Type")))
-	if len(d.id.ID) <= execution.MaxDeliveryID {
-		rejection.DeliveryID, rejection.DeliveryDerived = tokens.redact(headerText(d.id.ID)),
-			d.id.Derived || d.id.Signed
-	}
-	d.e.executionID = rejection.ID
-	msg, err := d.place.RejectedMessage(rejection)
-	if _, refusal := h.publish(d.e, rejection.AccountID, msg, err); refusal != nil {
-		return &outcome{refusal: refusal}
-	}
-	return &outcome{refusal: why}
 }
 
 // retryUnavailable is the Retry-After while the stream is unavailable: about as long as a server

@@ -6,38 +6,8 @@ import (
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
 	"github.com/hookstart/hookstart/shared/execution"
-	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
-
-// checkLimits counts the request against the rate limit and the account's daily bytes. It uses the
-// current time rather than the time at which the request began: the rate limit needs monotonic
-// times, and the request may have waited for the lease or for its body.
-func (h *handler) checkLimits(d *delivery) *outcome {
-	length := d.r.ContentLength
-	if d.isRead {
-		length = int64(d.reading.read)
-	}
-	if refusal := h.admission.CheckLimits(d.caller, length, time.Now()); refusal != nil {
-		return &outcome{refusal: refusal}
-	}
-	d.counted = true
-	if d.isRead {
-		h.admission.CountBody(d.caller, d.reading.read, time.Now())
-	}
-	return nil
-}
-
-// checkBody makes checks 11 to 13, the last ones before a request may start an execution.
-func (h *handler) checkBody(d *delivery) *outcome {
-	if out := h.readWithID(d); out != nil {
-		return out
-	}
-	if d.notJSON {
-		return newRefusal(webhook.JSONInvalid, 0)
-	}
-	return nil
-}
 
 // readWithID reads the body and determines the delivery ID. If a signature may cover the ID, the ID
 // is determined only after the request has been verified.
@@ -70,30 +40,6 @@ func (h *handler) checkID(d *delivery) *outcome {
 func (d *delivery) signsID() bool {
 	s := d.sender()
 	return s != nil && s.SignsDelivery()
-}
-
-// checkFilter ends a request that does not match the node's filter. Such a request starts nothing,
-// leaves no record, and uses up no delivery ID.
-func (h *handler) checkFilter(d *delivery) *outcome {
-	f := d.caller.Node.Filter
-	if f == nil {
-		return nil
-	}
-	place, ok := f.Match(&d.request)
-	if ok {
-		return nil
-	}
-	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
-	h.filtered.Count(d.caller.Workflow.ID, d.caller.NodeID, stream.FilteredRequest{
-		At:         d.e.start,
-		DeliveryID: tokens.redact(headerText(d.id.ID)),
-		Place:      place,
-	})
-	out := &outcome{filtered: true}
-	if s := d.sender(); s != nil {
-		out.answer = s.Reply(&d.request)
-	}
-	return out
 }
 
 // read reads and parses the body. Later calls return the result of the first. It returns a refusal

@@ -181,3 +181,11 @@ func validTrace(s string) bool {
 	}
 	return strings.Trim(s[3:35], "0") != "" && strings.Trim(s[36:52], "0") != ""
 }
+
+// pathAndQuery returns the path and query exactly as received.
+func pathAndQuery(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		return r.RequestURI
+	}
+	return r.URL.RequestURI() // the request line holds a whole URL
+}

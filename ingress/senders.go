@@ -11,61 +11,6 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// answerHandshake answers a handshake of the node's sender. A handshake starts nothing, leaves no
-// record, and does not count against any limit.
-func (h *handler) answerHandshake(d *delivery) *outcome {
-	s := d.sender()
-	if s == nil {
-		return nil
-	}
-	if d.r.Method == http.MethodPost && s.HandshakeInBody() && h.read(d) != nil {
-		// A request with an unreadable body is not a handshake; a later step, after the plan's,
-		// refuses it.
-		return nil
-	}
-	now := time.Now()
-	d.request.PerMinute = d.caller.PerMinute()
-	made := s.Handshake(&d.request, now)
-	if made == nil {
-		return nil
-	}
-	if !made.Verdict.OK() {
-		return h.refuseUnverified(d, made.Verdict, now)
-	}
-	seen := report.SenderObservation{HandshakeAt: now}
-	if made.Secret != "" {
-		sealed, err := h.seal(d.caller, made.Secret)
-		if err != nil { // there is no key to encrypt it with
-			d.e.err = err
-			return newRefusal(webhook.Unavailable, retryUnavailable)
-		}
-		seen.Captured = sealed
-	}
-	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), seen)
-	h.metrics.handshakes[s.Preset()].Inc()
-	return &outcome{answer: &made.Answer, handshake: true}
-}
-
-// verify reads the body and verifies the sender's signature before the request is counted or
-// recorded.
-func (h *handler) verify(d *delivery) *outcome {
-	s := d.sender()
-	if s == nil || !s.Verifies() {
-		return nil
-	}
-	if out := h.readWithID(d); out != nil {
-		return out
-	}
-	now := time.Now()
-	verdict := s.Verify(&d.request, now)
-	if !verdict.OK() {
-		return h.refuseUnverified(d, verdict, now)
-	}
-	d.verified, d.verdict = true, verdict
-	h.metrics.verified[s.Preset()].Inc()
-	return h.checkID(d)
-}
-
 // refuseUnverified refuses a request that could not be verified. Operators can see the reason; the
 // client cannot.
 func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time) *outcome {

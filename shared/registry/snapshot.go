@@ -59,7 +59,6 @@ type View struct {
 	Workflow *Webhook
 	Plan     *Plan // nil means that the account or its plan is unknown, and nothing is allowed
 	// WithinPlan reports whether the plan allows the workflow to be active.
-	// WithinPlan reports whether the plan allows the workflow to be active.
 	WithinPlan bool
 }
 

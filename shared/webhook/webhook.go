@@ -5,7 +5,8 @@ package webhook
 // Code says why a request was refused. Codes are part of the contract with senders.
 type Code string
 
-// The refusal codes, in the order in which the causes are checked.
+// The refusal codes, about in the order in which the causes are checked: a sender's signature needs
+// the body, so it is checked as late as ingress/steps.go says.
 const (
 	MethodNotAllowed  Code = "method_not_allowed"
 	NotFound          Code = "not_found"

@@ -1,6 +1,7 @@
 // Package audit holds what the two halves of the executor share about the audit log. The operators'
-// half (operate) determines who requests what; the recording half (recorder, auditor, home) stores
-// it. Neither imports the other; both import this package, which defines
+// half (operate) determines who requests what, and stores the entries of requeues, dismissals,
+// cancellations and sign-ins itself. The recording half (recorder, auditor, home) stores the other
+// entries. Neither imports the other; both import this package, which defines
 //
 //   - the actions other than changes of the registry, and the fields of their entries;
 //   - the form of an entry in the database: Stored;

@@ -54,7 +54,6 @@
 // existed before, because it has just started NATS itself, skips this wait (JoinFirst).
 //
 // Another bucket under the same name (recreated, or restored from an older copy) reuses the
-// Another bucket under the same name (recreated, or restored from an older copy) reuses the
 // revisions. A Follower detects it, and switches to it only after relyFor. By then all leases on
 // the old bucket have expired, so no process answers from the old one when the new one accepts its
 // first change.

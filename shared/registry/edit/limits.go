@@ -43,3 +43,14 @@ func checkSample(field string, sample []byte) error {
 	}
 	return nil
 }
+
+func checkRateLimit(requests, windowSeconds int64) error {
+	if requests < 1 || requests > MaxRateRequests {
+		return fmt.Errorf("rateLimit.requests must be 1 to %d, not %d", MaxRateRequests, requests)
+	}
+	if windowSeconds < 1 || windowSeconds > MaxRateWindowSeconds {
+		return fmt.Errorf("rateLimit.windowSeconds must be 1 to %d, not %d", MaxRateWindowSeconds,
+			windowSeconds)
+	}
+	return nil
+}

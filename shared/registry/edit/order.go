@@ -8,18 +8,6 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// prepareStore makes the last checks before a changed workflow is stored, and prepares its queue.
-// before is nil if the workflow is new.
-func (e *Editor) prepareStore(ctx context.Context, before, after *registry.Workflow) error {
-	if err := checkUnchanged(ctx, before); err != nil {
-		return err
-	}
-	if err := e.checkQueueChange(before, after); err != nil {
-		return err
-	}
-	return e.prepareOrder(ctx, before, after)
-}
-
 // prepareOrder makes everything ready for storing a workflow whose nodes have order keys. It fails
 // with ErrIngressTooOld if a live ingress would ignore a new order key, and it gives the workflow's
 // queue its lanes before a start can be stored in one. before is nil if the workflow is new.

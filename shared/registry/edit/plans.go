@@ -96,14 +96,3 @@ const (
 	MaxRateWindowSeconds = 86_400
 	MaxBytesPerDay       = 1_000_000_000_000_000
 )
-
-func checkRateLimit(requests, windowSeconds int64) error {
-	if requests < 1 || requests > MaxRateRequests {
-		return fmt.Errorf("rateLimit.requests must be 1 to %d, not %d", MaxRateRequests, requests)
-	}
-	if windowSeconds < 1 || windowSeconds > MaxRateWindowSeconds {
-		return fmt.Errorf("rateLimit.windowSeconds must be 1 to %d, not %d", MaxRateWindowSeconds,
-			windowSeconds)
-	}
-	return nil
-}

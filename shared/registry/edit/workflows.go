@@ -428,3 +428,15 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 	})
 	return e.deleteRemovedSecrets(ctx, id, nodes, err)
 }
+
+// prepareStore makes the last checks before a changed workflow is stored, and prepares its queue.
+// before is nil if the workflow is new.
+func (e *Editor) prepareStore(ctx context.Context, before, after *registry.Workflow) error {
+	if err := checkUnchanged(ctx, before); err != nil {
+		return err
+	}
+	if err := e.checkQueueChange(before, after); err != nil {
+		return err
+	}
+	return e.prepareOrder(ctx, before, after)
+}

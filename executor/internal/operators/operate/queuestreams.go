@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
 )
@@ -99,15 +98,4 @@ func (s *Service) withQueueChange(ctx context.Context, store func(context.Contex
 		return fmt.Errorf("%w: %w", errAway, err)
 	}
 	return err
-}
-
-// changeWorkflow is like Editor.ChangeWorkflow, but also supports changing the queue.
-func (s *Service) changeWorkflow(
-	ctx context.Context, id string, modify func(*edit.WorkflowSpec) error,
-) (w *registry.Workflow, err error) {
-	err = s.withQueueChange(ctx, func(ctx context.Context) (err error) {
-		w, err = s.config.Editor.ChangeWorkflow(ctx, id, modify)
-		return err
-	})
-	return w, err
 }

@@ -330,3 +330,14 @@ func (s *Service) planRefusal(w *registry.Workflow) string {
 		return ""
 	}
 }
+
+// changeWorkflow is like Editor.ChangeWorkflow, but also supports changing the queue.
+func (s *Service) changeWorkflow(
+	ctx context.Context, id string, modify func(*edit.WorkflowSpec) error,
+) (w *registry.Workflow, err error) {
+	err = s.withQueueChange(ctx, func(ctx context.Context) (err error) {
+		w, err = s.config.Editor.ChangeWorkflow(ctx, id, modify)
+		return err
+	})
+	return w, err
+}

@@ -5,9 +5,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/sirupsen/logrus"
-
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/retry"
 )
@@ -23,76 +20,6 @@ func redelivered(entries []*entry) (ids []string) {
 		}
 	}
 	return ids
-}
-
-// record records one batch, retrying as long as necessary, and acknowledges its messages.
-func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
-	began := time.Now()
-	entries := decode(messages, began)
-	applied := r.commit(ctx, entries)
-	// Announce before acknowledging: if this executor is killed in between, the recorded messages
-	// are redelivered and announced then.
-	if err := r.changes.Publish(append(applied.Changed, redelivered(entries)...)); err != nil {
-		r.log.WithError(err).Debug("watchers were not told of changes")
-	}
-	connection := r.connection()
-	for i, e := range entries {
-		yield(i)
-		if e.verdict == recorded {
-			r.marks.acknowledged(connection, e)
-		}
-		if err := r.acknowledge(e); err != nil {
-			r.log.WithError(err).Debug("an acknowledgement was not sent; the message comes again")
-		}
-	}
-	if len(applied.Foreign) > 0 {
-		r.log.WithField("executions", applied.Foreign[:min(len(applied.Foreign), 10)]).
-			Warn("progress was reported on another queue or workflow than the execution's; it " +
-				"changed nothing")
-	}
-	if applied.Dropped > 0 {
-		r.log.WithField("reports", applied.Dropped).
-			Warn("reports of executions that are not recorded were dropped: too many are kept " +
-				"already")
-	}
-	took := time.Since(began)
-	r.metrics.observe(entries, applied, took)
-	if meta, err := messages[0].Metadata(); err == nil {
-		// The server's clock may be ahead.
-		r.metrics.delay.Observe(max(0, time.Since(meta.Timestamp)).Seconds())
-	}
-	r.trace(ctx, entries, began)
-	count := map[kind]int{}
-	decided := 0
-	for _, e := range entries {
-		count[e.kind]++
-		if e.verdict == recorded || e.verdict == putAside {
-			decided++
-		}
-	}
-	r.log.WithFields(logrus.Fields{
-		"messages":    len(messages),
-		"decided":     decided,
-		"starts":      count[start] + count[rejection],
-		"progress":    count[progress],
-		"unreadable":  count[unreadable],
-		"changed":     len(applied.Changed),
-		"duration_ms": float64(took.Microseconds()) / 1000,
-	}).Info("recorded")
-}
-
-// acknowledge acknowledges an entry's message according to its verdict.
-func (r *Recorder) acknowledge(e *entry) error {
-	switch e.verdict {
-	case recorded:
-		return e.msg.Ack()
-	case putAside:
-		return e.msg.TermWithReason("put aside as a dead letter")
-	case suspected:
-		return e.msg.NakWithDelay(r.suspectPause)
-	case undecided:
-	}
-	return nil
 }
 
 // applyTimeout is the maximum duration of one transaction. A batch that exceeds it is split.

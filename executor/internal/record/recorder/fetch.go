@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -71,6 +73,89 @@ const (
 func pauseAfterBurst(messages int, since time.Duration) time.Duration {
 	thousands := float64(messages) / 1000 / max(since, leastPause).Seconds()
 	return min(max(time.Duration(thousands*float64(pausePerMany)), leastPause), mostPause)
+}
+
+var errReconnected = errors.New("the connection was lost, and the stream may be another one")
+
+// fetchAll fetches messages from all streams until the context is done. It follows the creation and
+// deletion of streams.
+func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
+	var fetching sync.WaitGroup
+	defer fetching.Wait()
+	running := map[string]context.CancelFunc{} // by stream
+	follow := func(name string) {
+		if running[name] != nil {
+			return
+		}
+		following, stop := context.WithCancel(ctx)
+		running[name] = stop
+		r.streams.Add(1)
+		fetching.Go(func() {
+			defer r.streams.Add(-1)
+			from := r.source(name)
+			r.keepOn(following, "the recorder", func(ctx context.Context) error {
+				return r.fetch(ctx, from, arrived)
+			})
+			if ctx.Err() == nil {
+				r.forget(name)
+			}
+		})
+	}
+	defer func() {
+		for _, stop := range running {
+			stop()
+		}
+	}()
+	for _, name := range shared.names() {
+		follow(name)
+	}
+	for ctx.Err() == nil {
+		// After an error, continue with the known streams.
+		if names, err := r.existingStreams(ctx); err == nil {
+			names = append(names, shared.names()...)
+			for _, name := range names {
+				follow(name)
+			}
+			for name, stop := range running {
+				if !slices.Contains(names, name) {
+					stop()
+					delete(running, name)
+				}
+			}
+		}
+		retry.Sleep(ctx, r.watchEvery)
+	}
+}
+
+// source returns the source for a stream, with its consumer's configuration.
+func (r *Recorder) source(name string) source {
+	return source{stream: name, consumer: jetstream.ConsumerConfig{
+		Durable:       Durable,
+		Description:   "hookstart: the executors record every message",
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       r.deliverAgain,
+		MaxAckPending: 10 * maxBatch,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+	}}
+}
+
+// keepOn calls consume again after each failure, until the context is done.
+func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.Context) error) {
+	var said time.Time
+	for ctx.Err() == nil {
+		err := consume(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errReconnected) {
+			continue
+		}
+		if time.Since(said) >= sayEvery {
+			said = time.Now()
+			r.log.WithError(err).Warn(who + " lost its consumer; it begins anew")
+		}
+		retry.Sleep(ctx, time.Second)
+	}
 }
 
 // fetch adds messages to arrived until the consumer fails or the context is done. It lets each
@@ -198,8 +283,6 @@ func (r *Recorder) storeLag(from source, info *jetstream.ConsumerInfo) {
 		r.metrics.progressLag.WithLabelValues(from.stream).Set(waiting)
 	}
 }
-
-var errReconnected = errors.New("the connection was lost, and the stream may be another one")
 
 // watch polls the consumer's lag and the stream's size. It restarts fetch if the consumer was
 // deleted, and after a reconnect, so that the consumer is rewound if the stream was restored to an

@@ -6,9 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -68,56 +65,6 @@ func (r *Recorder) places(ctx context.Context) ([]streamPair, error) {
 	return all, nil
 }
 
-// fetchAll fetches messages from all streams until the context is done. It follows the creation and
-// deletion of streams.
-func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
-	var fetching sync.WaitGroup
-	defer fetching.Wait()
-	running := map[string]context.CancelFunc{} // by stream
-	follow := func(name string) {
-		if running[name] != nil {
-			return
-		}
-		following, stop := context.WithCancel(ctx)
-		running[name] = stop
-		r.streams.Add(1)
-		fetching.Go(func() {
-			defer r.streams.Add(-1)
-			from := r.source(name)
-			r.keepOn(following, "the recorder", func(ctx context.Context) error {
-				return r.fetch(ctx, from, arrived)
-			})
-			if ctx.Err() == nil {
-				r.forget(name)
-			}
-		})
-	}
-	defer func() {
-		for _, stop := range running {
-			stop()
-		}
-	}()
-	for _, name := range shared.names() {
-		follow(name)
-	}
-	for ctx.Err() == nil {
-		// After an error, continue with the known streams.
-		if names, err := r.existingStreams(ctx); err == nil {
-			names = append(names, shared.names()...)
-			for _, name := range names {
-				follow(name)
-			}
-			for name, stop := range running {
-				if !slices.Contains(names, name) {
-					stop()
-					delete(running, name)
-				}
-			}
-		}
-		retry.Sleep(ctx, r.watchEvery)
-	}
-}
-
 // forget removes the state of a deleted stream.
 func (r *Recorder) forget(name string) {
 	r.metrics.forget(name)
@@ -132,18 +79,6 @@ func (r *Recorder) forget(name string) {
 func (r *Recorder) share() (messages, bytes int) {
 	places := max(1, int(r.streams.Load())/2)
 	return max(few, maxBatch/places), max(1<<20, maxBatchBytes/places)
-}
-
-// source returns the source for a stream, with its consumer's configuration.
-func (r *Recorder) source(name string) source {
-	return source{stream: name, consumer: jetstream.ConsumerConfig{
-		Durable:       Durable,
-		Description:   "hookstart: the executors record every message",
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       r.deliverAgain,
-		MaxAckPending: 10 * maxBatch,
-		DeliverPolicy: jetstream.DeliverAllPolicy,
-	}}
 }
 
 // waiting holds the number of waiting starts in each place, as last reported by the server.

@@ -1,0 +1,263 @@
+package ingress
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/report"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/sender"
+	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// steps are the checks of a request, in order. The first step that returns an outcome ends the
+// request. The names of the scripts in testdata/webhook begin with the numbers below.
+var steps = [...]func(*handler, *delivery) *outcome{
+	(*handler).admit, // 5, 6
+	// A handshake starts nothing, so it is answered whatever the state of the plan and the
+	// workflow.
+	(*handler).answerHandshake,
+	(*handler).checkPlan,     // 7, 8
+	(*handler).verify,        // 11, 12 and the signature, for a node whose sender verifies requests
+	(*handler).checkLimits,   // 9
+	(*handler).storeRejected, // 10
+	(*handler).checkBody,     // 11, 12, 13
+	(*handler).checkFilter,   // a request that does not match the node's filter starts nothing
+}
+
+// decide returns the outcome of a request: parse, then the steps, then start.
+func (h *handler) decide(d *delivery, workflowID string) outcome {
+	if refusal := h.parse(d, workflowID); refusal != nil { // 1 to 4
+		return outcome{refusal: refusal}
+	}
+	for _, step := range steps {
+		if out := step(h, d); out != nil {
+			return *out
+		}
+	}
+	return h.start(d) // 14
+}
+
+// parse checks for the workflow ID and the token, and the declared length of the body against the
+// maximum, and stores the workflow ID and the token in d. It does not read the body.
+func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
+	if workflowID == "" {
+		return &admission.Refusal{Code: webhook.WorkflowIDMissing}
+	}
+	token := findToken(d.r.URL.RawQuery, d.r.Header)
+	if token == "" {
+		h.answerProbe(d.w, d.r, d.e)
+		return &admission.Refusal{Code: webhook.TokenMissing}
+	}
+	if d.r.ContentLength > h.maxBody {
+		return &admission.Refusal{Code: webhook.BodyTooLarge}
+	}
+	d.workflowID, d.token = workflowID, token
+	return nil
+}
+
+// admit looks up the workflow and the trigger node by the ID in the path and the token.
+func (h *handler) admit(d *delivery) *outcome {
+	if !execution.ValidName(d.workflowID) {
+		return newRefusal(webhook.WorkflowNotFound, 0)
+	}
+	// While the copy of the registry is stale, accept and refuse nothing: a sender does not retry
+	// after a 404 or 403, and this copy may be missing the workflow.
+	if !h.lease.AwaitValid(d.e.start) {
+		return newRefusal(webhook.Unavailable, retryUnavailable)
+	}
+	found, refusal := h.admission.Find(d.workflowID, d.token, time.Now())
+	if refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	d.caller = found
+	h.noteAdmitted(d.r, d.e, found)
+	if err := found.Node.Unusable; err != nil {
+		// The secrets of the node cannot be decrypted, so no request can be verified.
+		d.e.err = err
+		return newRefusal(webhook.Unavailable, retryUnavailable)
+	}
+	if s := found.Node.Sender; s != nil || found.Node.Filter != nil || found.Node.OrderKey != nil {
+		d.request = sender.Request{Method: d.r.Method, Header: d.r.Header, Query: d.r.URL.RawQuery}
+		if s != nil && s.NeedsURL() && h.publicURL != "" {
+			d.request.URL = h.publicURL + pathAndQuery(d.r)
+		}
+	}
+	return nil
+}
+
+// answerHandshake answers a handshake of the node's sender. A handshake starts nothing, leaves no
+// record, and does not count against any limit.
+func (h *handler) answerHandshake(d *delivery) *outcome {
+	s := d.sender()
+	if s == nil {
+		return nil
+	}
+	if d.r.Method == http.MethodPost && s.HandshakeInBody() && h.read(d) != nil {
+		// A request with an unreadable body is not a handshake; a later step, after the plan's,
+		// refuses it.
+		return nil
+	}
+	now := time.Now()
+	d.request.PerMinute = d.caller.PerMinute()
+	made := s.Handshake(&d.request, now)
+	if made == nil {
+		return nil
+	}
+	if !made.Verdict.OK() {
+		return h.refuseUnverified(d, made.Verdict, now)
+	}
+	seen := report.SenderObservation{HandshakeAt: now}
+	if made.Secret != "" {
+		sealed, err := h.seal(d.caller, made.Secret)
+		if err != nil { // there is no key to encrypt it with
+			d.e.err = err
+			return newRefusal(webhook.Unavailable, retryUnavailable)
+		}
+		seen.Captured = sealed
+	}
+	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), seen)
+	h.metrics.handshakes[s.Preset()].Inc()
+	return &outcome{answer: &made.Answer, handshake: true}
+}
+
+// checkPlan checks that the account's plan permits webhooks for this workflow.
+func (h *handler) checkPlan(d *delivery) *outcome {
+	if refusal := d.caller.CheckPlan(); refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	return nil
+}
+
+// verify reads the body and verifies the sender's signature before the request is counted or
+// recorded.
+func (h *handler) verify(d *delivery) *outcome {
+	s := d.sender()
+	if s == nil || !s.Verifies() {
+		return nil
+	}
+	if out := h.readWithID(d); out != nil {
+		return out
+	}
+	now := time.Now()
+	verdict := s.Verify(&d.request, now)
+	if !verdict.OK() {
+		return h.refuseUnverified(d, verdict, now)
+	}
+	d.verified, d.verdict = true, verdict
+	h.metrics.verified[s.Preset()].Inc()
+	return h.checkID(d)
+}
+
+// checkLimits counts the request against the rate limit and the account's daily bytes. It uses the
+// current time rather than the time at which the request began: the rate limit needs monotonic
+// times, and the request may have waited for the lease or for its body.
+func (h *handler) checkLimits(d *delivery) *outcome {
+	length := d.r.ContentLength
+	if d.isRead {
+		length = int64(d.reading.read)
+	}
+	if refusal := h.admission.CheckLimits(d.caller, length, time.Now()); refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	d.counted = true
+	if d.isRead {
+		h.admission.CountBody(d.caller, d.reading.read, time.Now())
+	}
+	return nil
+}
+
+// storeRejected records a call of an inactive workflow, with its body, so that operators can look
+// up the ID in the response and replay the request. If the stream does not store the record, reject
+// returns the stream's refusal instead. A body that cannot be read is omitted.
+func (h *handler) storeRejected(d *delivery) *outcome {
+	if d.caller.Workflow.Active {
+		return nil
+	}
+	_ = h.read(d)
+	h.findDeliveryID(d)
+	why := d.caller.RefuseInactive(d.id)
+	if out := h.chooseStream(d); out != nil {
+		return out
+	}
+	defer d.pass.Release()
+	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
+	rejection := execution.Rejection{
+		ID:           why.ExecutionID,
+		WorkflowID:   d.caller.Workflow.ID,
+		NodeID:       d.caller.NodeID,
+		AccountID:    d.caller.Workflow.AccountID,
+		Queue:        d.caller.Workflow.Queue,
+		At:           d.e.start.UTC().Truncate(time.Microsecond),
+		Payload:      d.payload,
+		DeclaredSize: max(d.r.ContentLength, int64(len(d.payload.Body)), 0),
+		Headers:      tokens.forwardedHeaders(d.headers, d.r, d.senderSecretHeaders()),
+		Query:        tokens.forwardedQuery(d.r.URL.RawQuery),
+		Code:         string(why.Code),
+		TokenID:      d.caller.TokenID,
+		Trace:        d.e.startPublish(d.r, d.place.RejectedSubject, d.caller, why.ExecutionID),
+		Sender:       d.preset(),
+		Verified:     d.verified,
+	}
+	rejection.Payload.ContentType = tokens.redact(headerText(d.r.Header.Get("Content-Type")))
+	if len(d.id.ID) <= execution.MaxDeliveryID {
+		rejection.DeliveryID, rejection.DeliveryDerived = tokens.redact(headerText(d.id.ID)),
+			d.id.Derived || d.id.Signed
+	}
+	d.e.executionID = rejection.ID
+	msg, err := d.place.RejectedMessage(rejection)
+	if _, refusal := h.publish(d.e, rejection.AccountID, msg, err); refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	return &outcome{refusal: why}
+}
+
+// checkBody makes checks 11 to 13, which need the body.
+func (h *handler) checkBody(d *delivery) *outcome {
+	if out := h.readWithID(d); out != nil {
+		return out
+	}
+	if d.notJSON {
+		return newRefusal(webhook.JSONInvalid, 0)
+	}
+	return nil
+}
+
+// checkFilter ends a request that does not match the node's filter. Such a request starts nothing,
+// leaves no record, and uses up no delivery ID.
+func (h *handler) checkFilter(d *delivery) *outcome {
+	f := d.caller.Node.Filter
+	if f == nil {
+		return nil
+	}
+	place, ok := f.Match(&d.request)
+	if ok {
+		return nil
+	}
+	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
+	h.filtered.Count(d.caller.Workflow.ID, d.caller.NodeID, stream.FilteredRequest{
+		At:         d.e.start,
+		DeliveryID: tokens.redact(headerText(d.id.ID)),
+		Place:      place,
+	})
+	out := &outcome{filtered: true}
+	if s := d.sender(); s != nil {
+		out.answer = s.Reply(&d.request)
+	}
+	return out
+}
+
+// start starts an execution. If the node's responses are configured to wait, it waits for the
+// execution to finish.
+func (h *handler) start(d *delivery) outcome {
+	id := d.caller.ExecutionID(d.id)
+	if out := h.chooseStream(d); out != nil {
+		return *out
+	}
+	if a := d.caller.Node.Answer; a != nil {
+		return h.startAndWait(d, a, id)
+	}
+	return h.store(d, id)
+}
