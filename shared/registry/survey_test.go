@@ -59,7 +59,8 @@ func TestSurvey(t *testing.T) {
 		"one of them": {first, 1, 1, false, id(two)},
 		"another one": {keysOf(t, seal.NewKeyLine()), 0, 2, true, id(one)},
 		"another key of that ID": {
-			keysOf(t, id(one)+":"+strings.SplitN(seal.NewKeyLine(), ":", 2)[1]), 0, 2, true, id(two),
+			keysOf(t, id(one)+":"+strings.SplitN(seal.NewKeyLine(), ":", 2)[1]),
+			0, 2, true, id(two),
 		},
 		"none": {nil, 0, 2, true, id(one)},
 	} {

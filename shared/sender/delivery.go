@@ -20,7 +20,7 @@ type idSource struct {
 	signedBy []bool
 }
 
-// UnsignedDelivery is a delivery ID from one of the sender's sources.
+// DeliveryID is a delivery ID from one of the sender's sources.
 type DeliveryID struct {
 	ID string // "" means that the request has none
 	// Derived reports whether the ID comes from the body or is a hash, which makes it differ from

@@ -216,7 +216,7 @@ func route[I, O any](
 		var out *O
 		var err error
 		if only, ok := any(in).(conditional); ok {
-			ctx, err = only.limit(ctx)
+			ctx, err = only.withCondition(ctx)
 		}
 		if err == nil {
 			out, err = handle(ctx, signin.Caller(ctx), in)

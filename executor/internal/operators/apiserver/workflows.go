@@ -142,7 +142,7 @@ type OnlyNew struct {
 
 // conditional is implemented by inputs with an If-Match. route calls it before the handler.
 type conditional interface {
-	limit(ctx context.Context) (context.Context, error)
+	withCondition(ctx context.Context) (context.Context, error)
 }
 
 func (c *OnlyIf) withCondition(ctx context.Context) (context.Context, error) {

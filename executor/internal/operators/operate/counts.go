@@ -104,7 +104,7 @@ type InstallationStatus struct {
 // unrecordedTimeout is the maximum duration of counting the messages that are not recorded yet.
 const unrecordedTimeout = time.Second
 
-// InstallationStatus returns the current state of the installation.
+// Installation returns the current state of the installation.
 func (s *Service) Installation(ctx context.Context, caller Caller) (InstallationStatus, error) {
 	return read(ctx, s, caller, newRule(Viewer, ofNone),
 		func(ctx context.Context) (InstallationStatus, error) {
