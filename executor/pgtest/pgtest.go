@@ -29,7 +29,7 @@ func CreateIn(parent string, settings ...string) (*Server, error) {
 // Pair is a primary and a standby. The standby can lag and can be promoted.
 type Pair = pgtest.Pair
 
-// StartPair starts a primary for one test; Pair.Follow creates its standby.
+// StartPair starts a primary for one test; Pair.StartStandby creates its standby.
 func StartPair(t testing.TB, settings ...string) *Pair {
 	t.Helper()
 	return pgtest.StartPair(t, settings...)

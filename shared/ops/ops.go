@@ -159,7 +159,7 @@ func rootCause(err error) error {
 const levels = "error, warn, info or debug"
 
 // NewLog returns a log that writes to stderr: JSON lines, or human-readable lines on a terminal.
-// Lines of Event may be delayed, so call Flush before the process exits.
+// Lines of LogEvent may be delayed, so call Flush before the process exits.
 func NewLog(program, level string) (*logrus.Logger, error) {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil {

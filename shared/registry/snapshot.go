@@ -122,7 +122,7 @@ type tables struct {
 	loading bool
 	plans   Plans
 	owners  map[string]*owner // by account ID
-	texts   map[string]string // strings that many records share: see shared
+	texts   map[string]string // strings that many records share: see intern
 	// unusable holds, for each workflow with an unusable sender, the reason (see
 	// Node.UnusableSenders).
 	unusable map[string]error

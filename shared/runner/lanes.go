@@ -353,8 +353,8 @@ func pause(ctx context.Context, d time.Duration) {
 
 // laneState is the state of a message in flight that only messages of a lane have.
 type laneState struct {
-	until time.Time     // end of the lease; guarded by underway.mu
-	lost  bool          // whether the lease has expired; guarded by underway.mu
+	until time.Time     // end of the lease; guarded by inFlight.mu
+	lost  bool          // whether the lease has expired; guarded by inFlight.mu
 	ended chan struct{} // closed when the message was acknowledged, handed back or given up
 }
 
@@ -375,7 +375,7 @@ func (u *inFlight) hasLease(m *message) bool {
 	return u.hasLeaseLocked(m, time.Now())
 }
 
-// hasLeaseLocked is like holds, for a message of a lane. The caller must hold mu.
+// hasLeaseLocked is like hasLease, for a message of a lane. The caller must hold mu.
 func (u *inFlight) hasLeaseLocked(m *message, now time.Time) bool {
 	m.ordered.lost = m.ordered.lost || now.After(m.ordered.until)
 	return !m.ordered.lost

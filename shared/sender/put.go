@@ -40,7 +40,8 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	return false
 }
 
-// put sets the part that identifies the delivery, and every other part that has no value yet.
+// put stores value in the part of r that looks like an ID, by default the last one, and in every
+// part that r leaves empty. It reports whether it could.
 func (id *idSource) put(r *Request, value string) bool {
 	names := len(id.parts) - 1
 	for i, part := range id.parts {

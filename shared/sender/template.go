@@ -28,8 +28,9 @@ const (
 	partSource
 )
 
-// parseTemplate parses a template. In the table (own is true) it may also contain {payload},
-// {secret}, {ptr:…} and {form:…}. id is the source of {id}.
+// parseTemplate parses a template. own reports whether text comes from the built-in table of
+// senders rather than from a user's setting. Only then may it also contain {payload}, {secret},
+// {ptr:…} and {form:…}. id is the source of {id}.
 func parseTemplate(text string, own bool, id *source) (template, error) {
 	var t template
 	for text != "" {

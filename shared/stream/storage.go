@@ -11,8 +11,8 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// StorageSubject is the subject, on core NATS, of messages that contain how much each account
-// stores in a stream. An executor sends them to the ingresses.
+// StorageSubject is the core NATS subject on which executors tell ingresses how much each account
+// stores in a stream.
 const StorageSubject = "hookstart.storage"
 
 // StorageConsumer is the name of the consumer that an executor reads the headers of all messages of

@@ -65,7 +65,7 @@ func (s SenderObservation) merge(later SenderObservation) SenderObservation {
 	return merged
 }
 
-// optionalTime is like Time, but leaves the zero time unchanged.
+// optionalTime is like StoredTime, but returns the zero time unchanged.
 func optionalTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

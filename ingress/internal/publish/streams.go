@@ -42,7 +42,7 @@ func (s *Streams) Publish(msg *nats.Msg) (Ack, error) {
 	return p.Publish(msg)
 }
 
-// ConfirmRepeat looks up a message's ID in the stream of its subject. See Publisher.Repeat.
+// ConfirmRepeat looks up a message's ID in the stream of its subject. See Publisher.ConfirmRepeat.
 func (s *Streams) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	place, queue := stream.PlaceOf(msg.Subject)
 	if !place.Own {

@@ -141,8 +141,8 @@ func New(accounts func() int) *Space {
 	return s
 }
 
-// Take takes space for a message of an account, and reports whether the account may have it. If the
-// message is not stored, the caller must give the space back with Return.
+// Take reserves space for a message of the account and reports whether the account may have it. If
+// the message is not stored, the caller must release the space with Return.
 func (s *Space) Take(accountID string, bytes int64) bool {
 	limit := s.limit.Load()
 	if limit == 0 {

@@ -36,7 +36,7 @@
 //     lease that does not cover the change has expired. A single server cannot be partitioned:
 //     there, Wait does not wait for a process that has been silent for lifetime.
 //
-//     A process that was frozen and resumes finds its lease expired, too: Lease.Valid reads the
+//     A process that was frozen and resumes finds its lease expired, too: Lease.IsValid reads the
 //     clock for each request, and the process responds with 503 until the lease is renewed.
 //
 //  3. P had not announced itself when Membership.Wait was called. P serves only once it has

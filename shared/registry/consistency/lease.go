@@ -57,8 +57,8 @@ func (l *Lease) IsValid(now time.Time) bool {
 	return int64(now.Sub(l.origin)) < l.until.Load() && !l.follower.restoring.Load()
 }
 
-// AwaitValid reports whether the lease is valid, like Holds. If it has expired, Valid waits a
-// little for its renewal, unless the connection to NATS is lost.
+// AwaitValid reports whether the lease is valid, like IsValid. If it has expired, AwaitValid waits
+// a little for its renewal, unless the connection to NATS is lost.
 func (l *Lease) AwaitValid(now time.Time) bool {
 	if l.IsValid(now) {
 		return true

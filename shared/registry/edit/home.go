@@ -149,7 +149,7 @@ func subjectOf(bucket, key string) string { return "$KV." + bucket + "." + key }
 // storedRevisions holds, for each bucket, the newest revision that a change has stored.
 type storedRevisions map[string]uint64
 
-// storedRevisionsKey is the context key of the marks that note updates.
+// storedRevisionsKey is the context key of the storedRevisions of a change.
 type storedRevisionsKey struct{}
 
 // noteStored records a revision that a change has stored.

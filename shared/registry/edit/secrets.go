@@ -347,12 +347,12 @@ func (e *Editor) changeSecrets(
 	}
 }
 
-// forgetTimeout limits how long secrets are being deleted after a change whose context has ended.
+// forgetTimeout limits how long secrets are deleted after a change whose context has ended.
 const forgetTimeout = 5 * time.Second
 
-// deleteRemovedSecrets deletes the secrets of the nodes that a change has removed. It does so even
-// if the change is stored but not confirmed, because a repeated call would not delete them. If err
-// is any other error, forget does nothing. It returns err, or the error of the deletion if err is
+// deleteRemovedSecrets deletes the secrets of the nodes that a change has removed. It also does so
+// if err is a LaggingError: the change is stored, and a retry would find no removed nodes. For any
+// other error it deletes nothing and returns err. It returns the error of the deletion if err is
 // nil.
 func (e *Editor) deleteRemovedSecrets(
 	ctx context.Context,

@@ -3,9 +3,9 @@
 // Package disk is an in-memory file system that can simulate a power cut.
 //
 // Every change that a program makes (writes, creations, renames, removals) is visible to readers at
-// once, as with a page cache, but it is durable only after an fsync. A power cut ([Disk.Cut]) keeps
-// what is durable and a random part of the rest, because a disk may have written it without an
-// fsync: pages of a file in any order, the last one perhaps in part.
+// once, as with a page cache, but it is durable only after an fsync. A power cut ([Disk.CutPower])
+// keeps what is durable and a random part of the rest, because a disk may have written it without
+// an fsync: pages of a file in any order, the last one perhaps in part.
 package disk
 
 import (

@@ -90,7 +90,7 @@ func alternatives(list []json.RawMessage) string {
 	return strings.Join(texts, " or ")
 }
 
-// filterTrial is the data of the part of a page that shows how a filter applies to the last
+// filterTrial is the template data of the panel that shows how a filter would treat the most recent
 // requests.
 type filterTrial struct {
 	operate.FilterTrial

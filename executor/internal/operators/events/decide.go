@@ -61,7 +61,7 @@ func (e *Events) makeEvents(ctx context.Context) error {
 	}
 }
 
-// group identifies the causes of one account and kind.
+// group is the key by which the causes of events are grouped: their account and kind.
 type group struct{ accountID, kind string }
 
 // decide returns the events for causes, and the IDs of the causes that are reported or dropped.

@@ -94,7 +94,7 @@ func ofAll(context.Context, *Service, Caller) error {
 	}
 }
 
-// ofAccount returns the subject of a call about one account.
+// ofAccount returns the check for calls about one account.
 func ofAccount(id string) subjectCheck {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		if id != caller.AccountID {
@@ -104,7 +104,7 @@ func ofAccount(id string) subjectCheck {
 	}
 }
 
-// ofWorkflow returns the subject of a call about one workflow.
+// ofWorkflow returns the check for calls about one workflow.
 func ofWorkflow(id string) subjectCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		w, err := s.current(ctx, id)
@@ -115,7 +115,7 @@ func ofWorkflow(id string) subjectCheck {
 	}
 }
 
-// ofNewWorkflow returns the subject of a call about one workflow of an account. The workflow need
+// ofNewWorkflow returns the check for calls about one workflow of an account. The workflow need
 // not exist yet.
 func ofNewWorkflow(id, accountID string) subjectCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
@@ -139,7 +139,7 @@ func unknownAccount(id string) error {
 	}}}
 }
 
-// ofExecution returns the subject of a call about one execution.
+// ofExecution returns the check for calls about one execution.
 func ofExecution(id string) subjectCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		record, err := s.record(ctx, id)
@@ -150,7 +150,7 @@ func ofExecution(id string) subjectCheck {
 	}
 }
 
-// ofDeadLetter returns the subject of a call about one dead letter. Callers with access to a single
+// ofDeadLetter returns the check for calls about one dead letter. Callers with access to a single
 // account have no access to quarantined messages, because their account is not reliably known.
 func ofDeadLetter(id string) subjectCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
@@ -164,7 +164,7 @@ func ofDeadLetter(id string) subjectCheck {
 // noAccount is an account ID that cannot exist, because IDs cannot contain a slash.
 const noAccount = "/"
 
-// ofAccountOrAll returns the subject of a call that searches one account, or all accounts if
+// ofAccountOrAll returns the check for calls that search one account, or all accounts if
 // accountID is "". It narrows accountID, which the call must use, to what the caller has access to:
 // the caller's account, or noAccount if another account was requested.
 func ofAccountOrAll(accountID *string) subjectCheck {

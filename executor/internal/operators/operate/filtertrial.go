@@ -289,7 +289,8 @@ var (
 // telling lists words in names of places whose values often describe the event.
 var telling = []string{"event", "action", "type", "kind", "topic", "status", "state", "object"}
 
-// best returns the places that are most likely to be useful, with their values.
+// best returns at most maxPlaces fields of requests (headers, query parameters, JSON pointers), the
+// ones most useful in a filter first, each with its most frequent values.
 func (p placesSeen) best() []SeenPlace {
 	var all []SeenPlace
 	rank := map[string]int{}

@@ -182,7 +182,7 @@ func apiQueueGroup(g queues.Group) api.QueueGroup {
 	return result
 }
 
-// ofQueue returns the subject of a call about a queue. A caller with access to a single account may
+// ofQueue returns the check for calls about a queue. A caller with access to a single account may
 // change a queue that only this account's workflows use.
 func ofQueue(name string) subjectCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {

@@ -62,8 +62,8 @@ type BlockingExecution struct {
 	Waiting     uint64 // number of executions behind it, with its key or other keys of the lane
 }
 
-// lane is a lane of a queue with waiting starts, or the queue's starts without an order key, in one
-// stream.
+// lane selects, in one stream, the starts that wait in one lane of a queue, or those without an
+// order key.
 type lane struct {
 	in      jetstream.Stream
 	subject string

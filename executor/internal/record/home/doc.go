@@ -7,10 +7,10 @@
 // Every executor follows both buckets and writes their revisions to the database, in order, with
 // their audit entries: see mirror. The copy's position is the revision up to which it is complete.
 // An Editor confirms a change when the position has reached the revisions that the change stored:
-// see Kept. The copy therefore has every confirmed change, whichever executor crashes at whatever
-// point. A change that was stored but not confirmed is in NATS, and the mirror of any executor
-// copies it from there. If it is lost together with NATS before that, no client was told that the
-// change had been made.
+// see AwaitCopied. The copy therefore has every confirmed change, whichever executor crashes at
+// whatever point. A change that was stored but not confirmed is in NATS, and the mirror of any
+// executor copies it from there. If it is lost together with NATS before that, no client was told
+// that the change had been made.
 //
 // The revisions of a bucket only increase, even if the bucket is lost: a restored bucket begins
 // after the copy's position (edit.AdvanceRevision). Of two revisions of a record, the higher one is

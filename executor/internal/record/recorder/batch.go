@@ -40,7 +40,8 @@ const (
 	rejection
 	progress
 	unreadable
-	// Carries only the Nats-Msg-Id of a start in another stream. Nothing is recorded.
+	// A message without content, which only makes this stream's deduplication recognize a
+	// delivery whose start is in another stream. It is not recorded.
 	remembered
 )
 

@@ -26,7 +26,8 @@ import (
 // recorded twice. The groups of runners receive the messages that they would skip, and no others:
 // see redeliverSkipped.
 //
-// If no record shows that the stream was set back, the database has lost transactions: see compare.
+// If no record shows that the stream was set back, the database has lost transactions: see
+// rewindIfBehind.
 
 // marks holds the last messages that this process has acknowledged, one for each connection to
 // NATS. While the process was disconnected, the stream may have been set back and have grown again.

@@ -243,8 +243,8 @@ func (r *Recorder) republishSkipped(
 	return acknowledged, nil
 }
 
-// followCopies sets the record of a start to the sequence of its copy, if the copy is in the same
-// batch.
+// followCopies sets the StreamSequence of a record to that of the start's copy, if the copy is in
+// the same batch. A start is published again for groups of runners that skipped it.
 func followCopies(entries []*entry, records []store.Record) {
 	var copies map[string]uint64
 	for _, e := range entries {

@@ -20,7 +20,8 @@ type Row interface {
 	Scan(into ...any) error
 }
 
-// Database is the part that a driver provides. Its methods pass their errors through Store.Ended.
+// Database is the part that a driver provides. Its methods pass their errors through
+// Store.FinishOperation.
 type Database interface {
 	// Read runs one query and calls row for each row.
 	Read(ctx context.Context, operation string, row func(Row) error, query string,

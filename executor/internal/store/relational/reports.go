@@ -32,7 +32,7 @@ var reports = table[store.AppliedReport]{
 }
 
 // applyOnce runs one transaction that applies a report, unless the report has been applied already.
-// If another transaction is applying it, report waits for that one. Nothing is pruned until the
+// If another transaction is applying it, applyOnce waits for that one. Nothing is pruned until the
 // transaction ends.
 func (s *Store) applyOnce(
 	ctx context.Context, operation, id string, at time.Time, apply func(Tx) error,

@@ -54,7 +54,8 @@ type promotedSettings struct {
 type Site struct {
 	// JetStream is a connection to the second site with administrator permissions.
 	JetStream jetstream.JetStream
-	// First is the same connection with the API prefix FirstAPI. Only Copy and Uncopied use it.
+	// First reaches the JetStream API of the first site through the second site's connection, with
+	// the API prefix FirstAPI. Only Copy and Uncopied use it.
 	First jetstream.JetStream
 }
 
