@@ -157,7 +157,7 @@ func (r *runner) takeFrom(
 	if msg == nil {
 		return false, nil
 	}
-	if l.own.consumer == nil || r.mayBegin(ctx, js, l, c.Place, asked.Add(r.AckWait)) {
+	if r.mayBegin(ctx, js, l, c.Place, asked.Add(r.AckWait)) {
 		r.runTaken(ctx, msg, asked)
 		return true, nil
 	}
@@ -188,8 +188,9 @@ func (r *runner) takeHeld(
 }
 
 // mayBegin reports whether an execution of a lane that came from a place may begin: either the
-// place is the older one, or the group has finished with the lane in the other place. It retries
-// until the given time if it cannot find out.
+// place is the older one, or the group has finished with the lane in the other place. It reads the
+// queue's record for each execution, because the queue may have moved to its own stream and back
+// since follow read it. It retries until the given time if it cannot find out.
 func (r *runner) mayBegin(
 	ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place, until time.Time,
 ) bool {
@@ -197,10 +198,17 @@ func (r *runner) mayBegin(
 	defer cancel()
 	for ctx.Err() == nil {
 		settings, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
+		if errors.Is(err, nats.ErrNoResponders) && l.own.consumer == nil {
+			return true // the account lacks the permission, and therefore has no own stream
+		}
 		if err == nil {
-			r.phase.Store(int32(settings.Stream.Phase))
-			if settings.Stream.Phase.NewerPlace() != place {
+			phase := settings.Stream.Phase
+			r.phase.Store(int32(phase))
+			switch {
+			case !phase.HasOwnStream(), phase.NewerPlace() != place:
 				return true
+			case !place.Own && l.own.consumer == nil:
+				return false // older executions wait where this runner does not look yet
 			}
 			var drained bool
 			if drained, err = r.laneDrained(ctx, js, l, stream.Place{Own: !place.Own}); err == nil {

@@ -386,7 +386,7 @@ func sizeByAnExecutor(t *testing.T, s *site, nc *nats.Conn, bin string) {
 		"--api-url="+operators.URL, "--admin-token=admin",
 		"--nats-url="+s.url, "--nats-creds="+secret("executor.nk"),
 		"--nats-ca="+secret("ca.crt")).CombinedOutput()
-	if err != nil || strings.Count(string(out), " IDs at most)") != 3 {
+	if err != nil || strings.Count(string(out), "(1 ID at most)") != 3 {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

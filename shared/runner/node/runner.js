@@ -416,7 +416,7 @@ export async function run(nc, options, handler, stop) {
           return false;
         }
         const lease = new Lease(asked, o.ackWait);
-        if ((own || held) && !await mayBegin(fromOwn)) {
+        if (!await mayBegin(fromOwn)) {
           held = new Held(nc, msg, lease, fromOwn);
           return true;
         }
@@ -453,15 +453,22 @@ export async function run(nc, options, handler, stop) {
 
     /**
      * mayBegin reports whether an execution that has come from a stream may begin: it is the older one, or the group is
-     * done with the lane in the other.
+     * done with the lane in the other. It reads the queue's record for each execution, because the queue may have moved
+     * to its own stream and back since follow read it. Where the account may not read it, there is no own stream.
      * @param {boolean} fromOwn
      */
     async function mayBegin(fromOwn) {
       const settings = await readSettings(nc, o.queue);
       if (!settings.readable) {
-        return false;
+        return !own && !held;
       }
       ownIsNewer = settings.ownIsNewer;
+      if (!settings.hasOwn) {
+        return true;
+      }
+      if (!ownIsNewer && !fromOwn && !own) {
+        return false; // older executions wait where this runner does not look yet
+      }
       return ownIsNewer !== fromOwn || drained(!fromOwn);
     }
 

@@ -189,10 +189,8 @@ func TestOrderAcrossMoves(t *testing.T) {
 	begin(4)
 	start(t, server.Connect(t), options, handler)
 	start(t, server.Connect(t), options, handler)
-	ingress.MoveToOwnStream(
-		t,
-		execution.DefaultQueue,
-	) // while all executions wait in the shared stream
+	// All executions wait in the shared stream.
+	ingress.MoveToOwnStream(t, execution.DefaultQueue)
 	begin(4)
 	open()
 	await()
@@ -208,5 +206,43 @@ func TestOrderAcrossMoves(t *testing.T) {
 		if !slices.Equal(b.order[key], want[key]) {
 			t.Errorf("%s began in the order\n%v, started in\n%v", key, b.order[key], want[key])
 		}
+	}
+}
+
+// Executions with the same key keep their order even if no member of the group has noticed that
+// their queue had its own stream for a moment.
+func TestOrderAcrossUnnoticedMoves(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	b := &begins{t: t, running: map[string]string{}, order: map[string][]string{}}
+	start(t, server.Connect(t), runner.Options{}, func(
+		_ context.Context, e runner.Execution,
+	) (any, error) {
+		b.begin(e.OrderKey, e.ID)
+		defer b.end(e.OrderKey)
+		return nil, nil
+	})
+	// The runner reads the queue's record every 2 s. It takes from the lanes when the first
+	// execution has succeeded, so it has just read the record.
+	var want []string
+	begin := func() {
+		want = append(want, ingress.Start(t, runnertest.Post{OrderKey: "key"}))
+	}
+	begin()
+	ingress.Await(t, want[0])
+	ingress.MoveToOwnStream(t, execution.DefaultQueue)
+	begin()
+	begin()
+	ingress.MoveToSharedStream(t, execution.DefaultQueue)
+	begin()
+	begin()
+	for _, id := range want {
+		if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+			t.Fatalf("%s ended as %+v", id, final)
+		}
+	}
+	if !slices.Equal(b.order["key"], want) {
+		t.Errorf("the executions began in the order\n%v, started in\n%v", b.order["key"], want)
 	}
 }
