@@ -16,9 +16,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A power cut can leave files behind that the NATS server cannot read: here the states of the
-// recorder's and the runners' consumers. Afterwards everything is recorded once, no finished
-// execution runs again, and unfinished executions are given to the runners.
+// A power cut can leave files behind that the NATS server cannot read, such as the state files of
+// the recorder's and the runners' consumers. After a restart every execution is recorded exactly
+// once, no finished execution runs again, and unfinished executions are delivered to the runners.
 func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 	t.Parallel()
 	dir, group := t.TempDir(), stream.RunnerGroup{Queue: "other", Group: "g"}
@@ -129,8 +129,8 @@ func reportsOf(t *testing.T, js jetstream.JetStream) uint64 {
 	return progress.CachedInfo().State.LastSeq
 }
 
-// givenTo takes messages as a runner of the group until it has got the executions with the given
-// IDs.
+// givenTo consumes messages as a runner of the group until it has received all executions with the
+// given IDs.
 func (r *running) givenTo(t *testing.T, group stream.RunnerGroup, ids []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -22,15 +22,15 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The demo workflow has a separate queue, so that its runner leaves all other queues alone.
+// The demo workflow uses a separate queue, so its runner never consumes from other queues.
 const (
 	demoID    = "demo"
 	demoNode  = "webhook"
 	demoQueue = "demo"
 )
 
-// makeDemo makes an active workflow, as an operator would, and returns its webhook URL. It leaves
-// an existing workflow as it is, even if that is switched off.
+// makeDemo creates and activates the demo workflow through the operators' API and returns its
+// webhook URL. It does not change an existing workflow, even if that is deactivated.
 func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL string, err error) {
 	client := apiclient.New(s.ExecutorURL, s.AdminToken)
 	if certFile != "" {
@@ -63,8 +63,9 @@ func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL strin
 	return trigger.URL, err
 }
 
-// transportTrusting returns a transport to this process's own listener, which trusts the
-// certificate in certFile. The listener is reached by address, while the certificate is for a name.
+// transportTrusting returns a transport for connections to this process's own listener. It trusts
+// only the certificate in certFile. Since the listener is reached by its address, the transport
+// sets the server name to the first DNS name in the certificate.
 func transportTrusting(certFile string) (http.RoundTripper, error) {
 	//nolint:gosec // the operator's own file, which the listener has read
 	chain, err := os.ReadFile(certFile)
@@ -106,8 +107,8 @@ func runDemo(
 		Observe: observe,
 		Traces:  traces,
 	}, func(_ context.Context, e runner.Execution) (any, error) {
-		// The body {"fail":"why"} shows what a failure looks like, and how an execution is
-		// requeued.
+		// The body {"fail":"why"} makes the execution fail, to show what a failure looks like and
+		// how an execution is requeued.
 		var asked struct{ Fail string }
 		if json.Unmarshal(e.Input, &asked) == nil && asked.Fail != "" {
 			return nil, runner.Permanent(errors.New(asked.Fail))

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Without this, SIGXFSZ would end the programs that this binary acts as when a file reaches the
-// size limit. With it, they get an error, as on a full disk.
+// Without this, SIGXFSZ would kill the test binary in any of its roles when a file reaches the size
+// limit. When it is ignored, writes return an error, as on a full disk.
 func init() { signal.Ignore(unix.SIGXFSZ) } //nolint:gochecknoinits // before main, in every program
 
-// While nothing more can be written, as on a full disk, senders get an error, and /readyz gives the
-// reason. Afterwards everything goes on without intervention. A limit on the size of files stands
-// in for the disk, because it needs no root.
+// While the disk is full, senders get an error, and /readyz gives the reason. Once there is room
+// again, the program recovers without intervention. A limit on the file size simulates the full
+// disk, because it needs no root privileges.
 func TestAFullDiskIsRecoveredFrom(t *testing.T) {
 	t.Parallel()
 	l := launchReady(t, t.TempDir())

@@ -21,11 +21,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// natsFolder is the folder inside the data folder in which the embedded server keeps its streams.
+// natsFolder is the folder inside the data folder where the embedded server stores its streams.
 const natsFolder = "nats"
 
-// prepareSecretsKey returns the path of the file with the keys: the configured file, or the one in
-// the data folder, or a new one there.
+// prepareSecretsKey returns the path of the secrets key file: the configured file, or secrets.key
+// in the data folder, which it creates if there is none.
 func prepareSecretsKey(c Config) (path string, err error) {
 	if c.SecretsKeyFile != "" {
 		return c.SecretsKeyFile, nil
@@ -41,8 +41,8 @@ func prepareSecretsKey(c Config) (path string, err error) {
 	return path, nil
 }
 
-// prepareFolder makes the data folder and returns the admin token: the configured token, or the one
-// that is kept in the folder, or a new one.
+// prepareFolder creates the data folder and returns the admin token: the configured token, or the
+// token stored in the folder, or a new one, which it stores there.
 func prepareFolder(c Config) (adminToken string, err error) {
 	if err := durable.MkdirAll(c.DataDir, 0o700); err != nil {
 		return "", folderError(c.DataDir, err)
@@ -92,8 +92,8 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		Port:       port,
 		SyncAlways: c.SyncAlways,
 		MaxPayload: maxPayload(c.MaxBodyBytes),
-		// If these consumers began with the first message, runners would run finished executions
-		// again. The executor gives unfinished ones to the runners.
+		// If these consumers started at the first message, runners would run finished executions
+		// again. The executor redelivers the unfinished ones to the runners.
 		AfterLast: func(streamName, consumer string) bool {
 			if streamName != stream.Name ||
 				!strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
@@ -122,9 +122,9 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	return server, nil
 }
 
-// passedOverFolder is the folder inside the data folder that holds an empty file for each consumer
-// of runners that begins after the last message and has passed over starts that runners have not
-// ended. The file stays until these starts are given to the runners again.
+// passedOverFolder is the folder inside the data folder that holds an empty file for each runner
+// consumer that was recreated to start after the last message and so skipped starts of unfinished
+// executions. The file is kept until the executor has redelivered those starts to the runners.
 const passedOverFolder = "passed-over"
 
 func noteSkipped(dataDir, consumer string) error {
@@ -149,13 +149,13 @@ func skippedConsumers(dataDir string) (consumers []string, err error) {
 	return consumers, err
 }
 
-// forgetSkipped removes the file of a consumer from passedOverFolder.
+// forgetSkipped removes a consumer's file from passedOverFolder.
 func forgetSkipped(dataDir, consumer string) error {
 	return os.Remove(filepath.Join(dataDir, passedOverFolder, filepath.Base(consumer)))
 }
 
-// maxPayload returns the maximum size of a message in bytes: NATS's own default, or more if bodies
-// may be longer.
+// maxPayload returns the maximum message size in bytes: NATS's default of 1 MiB, or more if larger
+// bodies are allowed, up to 64 MiB.
 func maxPayload(maxBody int64) int32 {
 	const standard, overhead, largest = 1 << 20, 64 << 10, 64 << 20
 	return int32(min(max(standard, maxBody+overhead), largest))

@@ -1,6 +1,6 @@
 // Package local runs all of hookstart in one process: an embedded NATS server, an executor with
-// SQLite, and an ingress. It is for trying hookstart out, for development, and for installations
-// for which one machine is enough.
+// SQLite, and an ingress. It is meant for trying hookstart out, for development, and for
+// installations that need only one machine.
 package local
 
 import (
@@ -74,28 +74,31 @@ type Config struct {
 	SyncAlways       bool          `help:"Sync every message to the disk before it is acknowledged. Slower, but acknowledged messages survive a power cut."`
 	LogLevel         string        `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
 
-	// Out receives the text for people about what was started. nil means stdout.
+	// Out receives the messages for the user about the services that were started. nil means
+	// stdout.
 	Out io.Writer `kong:"-"`
-	// Log replaces the program's own log. nil means that the program makes its own.
+	// Log replaces the program's logger. nil means that Run creates one.
 	Log *logrus.Logger `kong:"-"`
-	// OnReady is called once, when everything is ready. It may be nil.
+	// OnReady is called once everything is ready. It may be nil.
 	OnReady func(Started) `kong:"-"`
 }
 
-// Started describes what was started, and where.
+// Started describes the services that were started and their addresses.
 type Started struct {
 	IngressURL  string // URL of the webhook endpoint, without /webhooks
 	ExecutorURL string // URL of the operators' API and the console
 	NATSURL     string // URL of the embedded NATS server
 	OpsURL      string // URL of metrics, /healthz and /readyz
-	ConsoleURL  string // signs in, once and within ten minutes, if AdminTokenMade is true
-	AdminToken  string // the token in force: the configured one, or the one in the data folder
-	// AdminTokenMade reports whether the token was made here, and may be shown.
+	ConsoleURL  string // signs in once, within ten minutes, if AdminTokenMade is true
+	AdminToken  string // the valid token: the configured one, or the one stored in the data folder
+	// AdminTokenMade reports whether the token was generated rather than configured. Only a
+	// generated token may be printed.
 	AdminTokenMade bool
-	WebhookURL     string // of the demo workflow; "" means that there is none
+	WebhookURL     string // of the demo workflow; "" if there is none
 }
 
-// Run runs everything until ctx ends. Its errors are for people: one line that says what to do.
+// Run runs everything until ctx ends. Its errors are meant for users: one line that says what to
+// do.
 func Run(ctx context.Context, c Config) error {
 	if c.Out == nil {
 		c.Out = os.Stdout
@@ -107,7 +110,7 @@ func Run(ctx context.Context, c Config) error {
 			return err
 		}
 		if level := log.GetLevel(); level == logrus.InfoLevel && !c.NoDemo {
-			// A newcomer sees first how hookstart is used.
+			// A newcomer should see the instructions first, not the log of the start.
 			log.SetLevel(logrus.WarnLevel)
 			started = func() { log.SetLevel(level) }
 		}
@@ -117,7 +120,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	if err := forIngress.Check(); err != nil {
-		// The ingress itself would check this only after the executor is ready.
+		// Otherwise the ingress would report this only once the executor is ready.
 		return err
 	}
 	adminToken, err := prepareFolder(c)
@@ -153,8 +156,8 @@ func Run(ctx context.Context, c Config) error {
 	return l.Wait(ctx)
 }
 
-// local holds everything that runs. Its methods fill it in the order in which they are declared
-// here.
+// local holds everything that runs in the process. Its methods fill it in the order of their
+// declarations.
 type local struct {
 	lifecycle.Parts
 	config   Config
@@ -168,8 +171,8 @@ type local struct {
 	started Started
 }
 
-// listen opens the listeners of all addresses before anything starts, so that a port in use is
-// reported first.
+// listen opens the listeners for all addresses before anything is started, so a port that is
+// already in use is reported first.
 func (l *local) listen(ctx context.Context) (err error) {
 	c := l.config
 	for _, one := range []struct {
@@ -201,7 +204,7 @@ func (l *local) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// describe completes the description of the start, and with it the services' configurations.
+// describe fills in l.started and completes the configurations of the services.
 func (l *local) describe(adminToken string) {
 	c := &l.config
 	l.started = Started{
@@ -236,8 +239,8 @@ func (l *local) describe(adminToken string) {
 	l.ingress.Publishing = l.executor.Publishing
 }
 
-// startServices starts the executor and then the ingress, and waits for both. The executor stops
-// last, so that what the ingress has accepted is still recorded.
+// startServices starts the executor and then the ingress, and waits until both are ready. The
+// executor stops last, so it still records everything that the ingress has accepted.
 func (l *local) startServices(ctx context.Context) error {
 	recording := l.Start(context.WithoutCancel(ctx), func(ctx context.Context, ready func()) error {
 		l.executor.OnReady = func(executor.Listening) { ready() }
@@ -254,7 +257,7 @@ func (l *local) startServices(ctx context.Context) error {
 }
 
 // watchNATS watches the embedded server. It restarts the server after its disk was full, and makes
-// /readyz fail while the server cannot store anything.
+// /readyz report an error while the server cannot store anything.
 func (l *local) watchNATS(ctx context.Context) error {
 	l.Start(ctx, func(ctx context.Context, _ func()) error {
 		return recoverNATS(ctx, l.server, filepath.Join(l.config.DataDir, natsFolder), l.log)
@@ -266,7 +269,7 @@ func (l *local) watchNATS(ctx context.Context) error {
 	return nil
 }
 
-// startDemo makes and runs the demo workflow, if it is enabled.
+// startDemo creates and runs the demo workflow, if it is enabled.
 func (l *local) startDemo(ctx context.Context) (err error) {
 	if l.config.NoDemo {
 		return nil
@@ -283,8 +286,8 @@ func (l *local) startDemo(ctx context.Context) (err error) {
 	return nil
 }
 
-// localURL returns the URL under which this machine reaches a listener. A listener with a
-// certificate speaks TLS.
+// localURL returns the URL for reaching a listener from this machine. The scheme is https if
+// certFile is not empty.
 func localURL(addr net.Addr, certFile string) string {
 	scheme := "http://"
 	if certFile != "" {
@@ -301,12 +304,12 @@ func localURL(addr net.Addr, certFile string) string {
 	return scheme + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
 }
 
-// print writes for people which services were started and how to use them.
+// print tells the user which services were started and how to use them.
 func (s Started) print(out io.Writer, dataDir string) {
 	if whole, err := filepath.Abs(dataDir); err == nil {
 		dataDir = whole
 	}
-	// A configured token is not printed, because it may give access to other installations, too.
+	// A configured token is not printed, because it may also be valid for other installations.
 	tokenVariable := program.EnvPrefix + "_ADMIN_TOKEN"
 	token, shown, export := "$"+tokenVariable, "as you set it, by --admin-token or "+tokenVariable,
 		program.EnvPrefix+"_API_URL="+s.ExecutorURL+" "+program.EnvPrefix+"_NATS_URL="+s.NATSURL

@@ -91,8 +91,8 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 	}
 }
 
-// If a port or a folder is in use, or a flag or a folder is unusable, the program prints one line
-// that names it and says what to do.
+// If a port or a folder is in use, or a flag or a folder is unusable, the program prints a single
+// line that names it and says what to do.
 func TestOneLineSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
@@ -162,7 +162,7 @@ func TestOneLineSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// The first request is run to its end, because the demo has a runner.
+// The demo has a runner, so the first request leads to a successful execution.
 func TestTheDemoSucceeds(t *testing.T) {
 	t.Parallel()
 	l := launchReady(t, t.TempDir())
@@ -176,7 +176,7 @@ func TestTheDemoSucceeds(t *testing.T) {
 	defer tick.Stop()
 	var e api.ExecutionDetail
 	for e.Status != "succeeded" {
-		// The execution is recorded a moment after the answer.
+		// The execution is recorded shortly after the response.
 		if e, err = l.client().Execution(ctx, a.ExecutionID); ctx.Err() != nil {
 			t.Fatalf("%+v, %v", e, err)
 		}

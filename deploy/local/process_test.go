@@ -22,8 +22,8 @@ const (
 	adminToken = "the-admin-token-of-the-tests"
 )
 
-// TestMain provides the program: the test binary, started under its name, acts as hookstart-local.
-// So the tests run a real process, with the race detector in it.
+// TestMain makes the test binary act as hookstart-local when it is started under that name. So the
+// tests run a real process, with the race detector if the tests have it.
 func TestMain(m *testing.M) {
 	if os.Args[0] != role {
 		os.Exit(m.Run())
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	program.Main(role, "", local.Run)
 }
 
-// launch starts hookstart-local with these flags only, on ports of its own choice.
+// launch starts hookstart-local with only these flags, on free ports.
 func launch(t *testing.T, args ...string) *childtest.Process {
 	t.Helper()
 	cmd, err := child.SelfCommand(role, append([]string{
@@ -63,14 +63,14 @@ func launchReady(t *testing.T, dataDir string) *running {
 
 func (r *running) client() *apiclient.Client { return apiclient.New(r.executor, adminToken) }
 
-// answer is the answer that a sender gets to a request.
+// answer is the response that a sender gets.
 type answer struct {
 	status       int
 	ExecutionID  string `json:"executionId"`
 	Deduplicated bool   `json:"deduplicated"`
 }
 
-// post sends JSON, as a sender does. delivery is the delivery ID; "" means none.
+// post sends JSON as a sender does. delivery is the delivery ID; "" means none.
 func (r *running) post(ctx context.Context, delivery string, body io.Reader) (a answer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.webhook, body)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *running) post(ctx context.Context, delivery string, body io.Reader) (a 
 	return a, json.NewDecoder(response.Body).Decode(&a)
 }
 
-// awaitReadyz waits until the answer of /readyz has a line that begins with line.
+// awaitReadyz waits until the response of /readyz contains a line that begins with line.
 func (r *running) awaitReadyz(t *testing.T, line string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

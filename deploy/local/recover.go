@@ -15,28 +15,29 @@ import (
 
 const (
 	healthEvery = time.Second
-	// transient is the number of successive checks that may fail before the server is restarted.
+	// transient is the number of consecutive health checks that may fail before the server is
+	// restarted.
 	transient = 2
-	// room is the number of bytes that must fit on the disk before the server is restarted.
+	// room is the number of free bytes that the disk must have before the server is restarted.
 	room = 8 << 20
-	// giveUpAfter is the time for which the server may be unhealthy with room on its disk. Then the
-	// process ends, and its supervisor starts it again.
+	// giveUpAfter is how long the server may stay unhealthy although its disk has room. After that
+	// the process exits, so that its supervisor restarts it.
 	giveUpAfter = time.Minute
 )
 
-// recoverNATS restarts the embedded server in place once it can write again, because the server
-// does not recover by itself after its disk was full. It returns nil when ctx ends, and otherwise
-// the reason why the process should end.
+// recoverNATS restarts the embedded server within the process once its disk has room again, because
+// the server does not recover by itself from a full disk. It returns nil when ctx ends, and
+// otherwise an error with the reason why the process should exit.
 func recoverNATS(
 	ctx context.Context, server *embednats.Server, storeDir string, log logrus.FieldLogger,
 ) error {
 	tick := time.NewTicker(healthEvery)
 	defer tick.Stop()
 	var (
-		failed    int  // the number of checks in a row that found the server unhealthy
-		restarted bool // whether it was restarted since it was last healthy
-		// outSince is the time since which the server is unhealthy with room on the disk. Zero
-		// means that it is not.
+		failed    int  // number of consecutive checks that found the server unhealthy
+		restarted bool // whether the server was restarted since it was last healthy
+		// outSince is when the server was first found unhealthy although its disk had room. Zero
+		// means that this is not the case.
 		outSince time.Time
 	)
 	for {
@@ -74,7 +75,8 @@ func recoverNATS(
 	}
 }
 
-// checkRoom returns an error unless room bytes can be written to a folder.
+// checkRoom returns an error if it cannot write room bytes to a file in the folder. It removes the
+// file.
 func checkRoom(dir string) error {
 	path := filepath.Join(dir, "room-is-tried")
 	//nolint:gosec // the operator's own folder

@@ -11,12 +11,12 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// largestPlan is the default plan of an installation without a configured catalog. One machine is
-// seldom shared by customers with plans.
+// largestPlan is the default plan if no plan catalog is configured. Customers with different plans
+// seldom share an installation on one machine.
 const largestPlan = "ultra"
 
 // serviceConfigs returns the configurations of the two services. A flag of this program sets the
-// flag of the same name of a service; the others have the services' defaults.
+// service flags of the same name; all other service flags keep their defaults.
 func (c *Config) serviceConfigs() (
 	forExecutor executor.Config, forIngress ingress.Config, err error,
 ) {
@@ -39,7 +39,7 @@ func (c *Config) serviceConfigs() (
 	return forExecutor, forIngress, nil
 }
 
-// copyFlags sets every flag of a service to the value of the flag of the same name here.
+// copyFlags sets every flag of a service for which here has a field of the same name and type.
 func copyFlags(service, here reflect.Value) {
 	for i := range service.NumField() {
 		field := service.Type().Field(i)

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// meaningless maps the flags of the services that have no use in a process that runs both to the
+// meaningless maps the service flags that are useless in a process that runs both services to the
 // reason.
 var meaningless = map[string]string{ //nolint:gochecknoglobals // a constant list
 	"Addr":            "--ingress-addr, --executor-addr",
@@ -25,8 +25,8 @@ var meaningless = map[string]string{ //nolint:gochecknoglobals // a constant lis
 	"ShutdownTimeout": "each service has its own",
 }
 
-// Every flag of the services exists here too, because otherwise it could not be set in one process;
-// and flags of the same name mean the same.
+// Every flag of the services must exist here too, because otherwise it could not be set in a single
+// process. Flags of the same name must have the same meaning.
 func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 	t.Parallel()
 	var own Config

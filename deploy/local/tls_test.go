@@ -21,7 +21,7 @@ import (
 
 const hostName = "hooks.example.com"
 
-// certificate makes a certificate for hostName, and a client that trusts it.
+// certificate creates a certificate for hostName and returns a client that trusts it.
 func certificate(t *testing.T, ends time.Time) (certFile, keyFile string, client *http.Client) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -72,8 +72,8 @@ func certificate(t *testing.T, ends time.Time) (certFile, keyFile string, client
 	}
 }
 
-// Both listeners speak HTTPS, the demo is made all the same, the console's cookie is for HTTPS
-// only, and a metric tells when the certificates expire.
+// Both listeners serve HTTPS, the demo workflow is created nonetheless, the console's cookie is
+// Secure, and a metric reports when the certificates expire.
 func TestTLSOnBothListeners(t *testing.T) {
 	t.Parallel()
 	ends := time.Now().Add(48 * time.Hour).Truncate(time.Second)
