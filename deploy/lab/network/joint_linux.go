@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// packetSize is the maximum size of a packet in bytes.
+// packetSize is the maximum packet size in bytes.
 const packetSize = 9000
 
-// longestWay is the maximum number of packets that a delayed way holds. Further packets are lost,
+// longestWay is the maximum number of delayed packets that a link queues. Further packets are lost,
 // as in a router whose buffer is full.
 const longestWay = 4096
 
-// packetSwitch is the switch between the devices.
+// packetSwitch forwards packets between the devices.
 type packetSwitch struct {
 	devices []*os.File
-	addrs   map[netip.Addr]int // the index of each device by its address
-	ways    [][]*oneWayLink    // the ways, by the indexes of the sending and the receiving device
+	addrs   map[netip.Addr]int // the index of each device, keyed by its address
+	ways    [][]*oneWayLink    // the links, by the indexes of the sending and the receiving device
 	reading sync.WaitGroup
 	passing sync.WaitGroup
 }
 
-// oneWayLink is the connection from one device to another, in one direction.
+// oneWayLink is the link from one device to another, in one direction.
 type oneWayLink struct {
 	to      *os.File
 	delayed chan packet
@@ -32,7 +32,7 @@ type oneWayLink struct {
 	mu        sync.Mutex
 	condition Condition
 	random    *rand.Rand
-	last      time.Time // when the previous packet arrives
+	last      time.Time // when the previous delayed packet arrives
 	waiting   int       // number of delayed packets that have not arrived yet
 }
 
@@ -41,7 +41,7 @@ type packet struct {
 	at    time.Time
 }
 
-// newJoint starts a switch that passes packets between devices until all of them are closed.
+// newJoint starts a switch that forwards packets between the devices until all of them are closed.
 func newJoint(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *packetSwitch {
 	j := &packetSwitch{devices: devices, addrs: addrs}
 	for from := range devices {
@@ -63,7 +63,7 @@ func newJoint(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *packet
 
 func (j *packetSwitch) way(from, to int) *oneWayLink { return j.ways[from][to] }
 
-// read passes on the packets that one device sends.
+// read forwards the packets that one device sends.
 func (j *packetSwitch) read(from int) {
 	buffer := make([]byte, packetSize)
 	for {
@@ -77,8 +77,8 @@ func (j *packetSwitch) read(from int) {
 	}
 }
 
-// receiver returns the index of the device that a packet is for. Anything but IPv4 to one of the
-// devices is dropped.
+// receiver returns the index of the device that a packet is addressed to. ok is false, and the
+// packet is dropped, unless it is an IPv4 packet to one of the devices.
 func (j *packetSwitch) receiver(bytes []byte) (index int, ok bool) {
 	const version4, destination = 4, 16
 	if len(bytes) < destination+4 || bytes[0]>>4 != version4 {
@@ -88,7 +88,7 @@ func (j *packetSwitch) receiver(bytes []byte) (index int, ok bool) {
 	return index, ok
 }
 
-// wait returns when nothing is passed on any more, because all devices are closed.
+// wait waits until all devices are closed and no more packets are being forwarded.
 func (j *packetSwitch) wait() {
 	j.reading.Wait()
 	for _, ways := range j.ways {
@@ -105,15 +105,15 @@ func (w *oneWayLink) set(c Condition) {
 	w.condition = c
 }
 
-// cut loses every packet, or delivers packets again under the condition that is set otherwise.
+// cut makes the link lose every packet, or ends that; the delay and the loss rate stay unchanged.
 func (w *oneWayLink) cut(cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.condition.Cut = cut
 }
 
-// pass lets a packet arrive at once, later or not at all. The caller may use the bytes again when
-// pass returns.
+// pass delivers a packet immediately, delays it or drops it. The caller may reuse the bytes after
+// pass has returned.
 func (w *oneWayLink) pass(bytes []byte) {
 	now := time.Now()
 	w.mu.Lock()
@@ -121,7 +121,7 @@ func (w *oneWayLink) pass(bytes []byte) {
 	lost := c.Cut || c.Loss > 0 && w.random.Float64() < c.Loss
 	at := now.Add(c.Delay)
 	if at.Before(w.last) {
-		at = w.last // behind the packets that were delayed more
+		at = w.last // packets keep their order
 	}
 	direct := w.waiting == 0 && !at.After(now)
 	lost = lost || !direct && w.waiting == longestWay
@@ -133,9 +133,9 @@ func (w *oneWayLink) pass(bytes []byte) {
 	switch {
 	case lost:
 	case direct:
-		_, _ = w.to.Write(bytes) // what a network cannot deliver is lost
+		_, _ = w.to.Write(bytes) // a failed write loses the packet, as a network would
 	default:
-		// There is room for all waiting packets.
+		// The channel has room for all waiting packets, so this does not block.
 		w.delayed <- packet{append([]byte(nil), bytes...), at}
 	}
 }

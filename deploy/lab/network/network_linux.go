@@ -15,33 +15,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Network is a group of hosts, the switch between them, and a connection to each of them for the
-// program that made the network. This connection is never broken.
+// Network is a group of hosts and the switch between them. It also connects the program that
+// created it to each host; the methods that break connections never affect that connection.
 type Network struct {
 	number  int          // number of the subnet, unique on this machine while held is open
-	held    net.Listener // reserves the number of the network until the process ends
+	held    net.Listener // reserves the number until the process ends
 	hosts   []*Host
-	created []*Host // hosts whose namespaces were made
+	created []*Host // hosts whose namespaces were created
 	devices []*os.File
 	join    *packetSwitch
 }
 
-// networks is the maximum number of networks on one machine at once: 198.18.0.0/24 to
-// 198.18.255.0/24, which are reserved for tests.
+// networks is the maximum number of simultaneous networks on one machine. They use 198.18.0.0/24 to
+// 198.18.255.0/24, which are reserved for benchmark tests.
 const networks = 256
 
-// maxHosts is the maximum number of hosts. It leaves addresses for the program itself.
+// maxHosts is the maximum number of hosts. It leaves an address for the program itself.
 const maxHosts = 100
 
-// outside is the last byte of the program's own address.
+// outside is the last byte of the address of the program that created the network.
 const outside = 254
 
 const tunPath = "/dev/net/tun"
 
-// New makes hosts with these names. The seed determines which packets are lost where Loss is not 0.
-// The error is an errors.ErrUnsupported if the machine cannot make a network: without root's
-// rights, without TUN devices or without ip(8). The caller must end all programs in the hosts and
-// then call Close.
+// New creates a network with one host for each name. The seed determines which packets are lost on
+// links whose Loss is not 0. The error wraps errors.ErrUnsupported if the machine cannot provide a
+// network: without root privileges, TUN devices or ip(8). The caller must end all programs in the
+// hosts and then call Close.
 func New(seed uint64, names ...string) (_ *Network, err error) {
 	if err := checkSupported(); err != nil {
 		return nil, err
@@ -105,8 +105,8 @@ func checkSupported() error {
 	return device.Close()
 }
 
-// reserve reserves a number that no other process on this machine uses, and removes what a killed
-// process has left under it.
+// reserve reserves a number that no other process on this machine uses, and removes the namespaces
+// that a killed process has left under that number.
 func (n *Network) reserve() error {
 	taken := map[netip.Prefix]bool{}
 	addrs, err := net.InterfaceAddrs()
@@ -122,7 +122,7 @@ func (n *Network) reserve() error {
 		if taken[netip.PrefixFrom(n.addr(0), prefixBits)] {
 			continue
 		}
-		// The name is in the abstract name space, so that no file stays behind.
+		// The name is in the abstract namespace, so no socket file stays behind.
 		//nolint:noctx // it does not block
 		n.held, err = net.Listen("unix", "@hookstart-lab-"+strconv.Itoa(n.number))
 		if err == nil {
@@ -156,13 +156,14 @@ func (n *Network) namespace(host string) string {
 	return fmt.Sprintf("hookstart-%d-%s", n.number, host)
 }
 
-// device returns the name of each device. The devices of the hosts are in separate namespaces.
+// device returns the name that all devices of the network have. The devices of the hosts are in
+// separate namespaces.
 func (n *Network) device() string { return "hookstart" + strconv.Itoa(n.number) }
 
-// add makes a host's namespace and its device.
+// add creates a host's namespace and its device.
 func (n *Network) add(h *Host) error {
 	if err := ip("netns", "add", h.namespace); err != nil {
-		// In a container, the root user may not have root's rights.
+		// In a container, the root user may lack the necessary privileges.
 		return fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
 	}
 	n.created = append(n.created, h)
@@ -180,7 +181,7 @@ func (n *Network) add(h *Host) error {
 	return configure(h.namespace, n.device(), h.Addr)
 }
 
-// nameHosts writes the file that ip netns exec shows to a host's programs as /etc/hosts.
+// nameHosts writes the file that ip netns exec mounts as /etc/hosts for a host's programs.
 func (n *Network) nameHosts(h *Host) error {
 	var text strings.Builder
 	text.WriteString("127.0.0.1 localhost\n")
@@ -195,14 +196,14 @@ func (n *Network) nameHosts(h *Host) error {
 
 func filesOf(namespace string) string { return filepath.Join("/etc/netns", namespace) }
 
-// openDevice makes a TUN device in a namespace, or in this process's own one. The device lasts
-// until the file is closed.
+// openDevice creates a TUN device in a namespace, or in this process's namespace if namespace is
+// "". The device exists until the file is closed.
 func openDevice(namespace, name string) (file *os.File, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if namespace != "" {
-			// The thread stays in the namespace, and ends with this goroutine.
+			// The thread stays in the namespace and exits with this goroutine.
 			runtime.LockOSThread()
 			if err = enter(namespace); err != nil {
 				return
@@ -242,8 +243,8 @@ func openTUN(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// configure gives a device its address and its maximum packet size. Large packets cost the switch
-// less.
+// configure sets a device's address and its maximum packet size, and brings it up. Large packets
+// cost the switch less.
 func configure(namespace, device string, addr netip.Addr) error {
 	var in []string
 	if namespace != "" {
@@ -256,20 +257,20 @@ func configure(namespace, device string, addr netip.Addr) error {
 			"up")...))
 }
 
-// Hosts returns the hosts in the order of their names in New.
+// Hosts returns the hosts in the order of the names passed to New.
 func (n *Network) Hosts() []*Host { return n.hosts }
 
-// Set sets what happens to packets from one host to another from now on.
+// Set sets the condition for packets from one host to another.
 func (n *Network) Set(from, to *Host, c Condition) { n.join.way(from.index, to.index).set(c) }
 
-// SetBoth sets what happens to packets between two hosts, in both directions, from now on.
+// SetBoth sets the condition for packets between two hosts in both directions.
 func (n *Network) SetBoth(a, b *Host, c Condition) {
 	n.Set(a, b, c)
 	n.Set(b, a, c)
 }
 
-// Isolate cuts a host off from all other hosts, in both directions, or ends that. The delay and the
-// loss of its connections stay as they are set.
+// Isolate cuts a host off from all other hosts, in both directions, or reconnects it. The delay and
+// the loss of its connections stay unchanged.
 func (n *Network) Isolate(h *Host, cut bool) {
 	for _, other := range n.hosts {
 		if other != h {
@@ -279,7 +280,8 @@ func (n *Network) Isolate(h *Host, cut bool) {
 	}
 }
 
-// Heal delivers every packet between hosts again, at once. Lost packets stay lost.
+// Heal resets all conditions, so every packet between hosts is delivered immediately again. Lost
+// packets stay lost.
 func (n *Network) Heal() {
 	for _, from := range n.hosts {
 		for _, to := range n.hosts {
@@ -288,7 +290,7 @@ func (n *Network) Heal() {
 	}
 }
 
-// Close removes the hosts. All programs in them must have ended.
+// Close removes the hosts. All programs in them must have ended before.
 func (n *Network) Close() error {
 	var errs []error
 	for _, device := range n.devices {
@@ -308,14 +310,13 @@ func (n *Network) Close() error {
 
 func removeNamespace(name string) error {
 	err := errors.Join(ip("netns", "delete", name), os.RemoveAll(filesOf(name)))
-	// This fails while the folder holds files of other namespaces, or of the machine's own.
+	// This fails while the folder still holds files of other namespaces.
 	_ = os.Remove(filepath.Dir(filesOf(name)))
 	return err
 }
 
-// Command returns the command that runs a program in the host. The process is the program's own,
-// because the program replaces ip(8). The program sees the path with which it is called as its own
-// name.
+// Command returns a command that runs a program in the host. ip(8) replaces itself with the
+// program, so the process ID is the program's. The program's os.Args[0] is the given path.
 func (h *Host) Command(program string, args ...string) *exec.Cmd {
 	//nolint:gosec,noctx // the caller ends it by signals
 	return exec.Command("ip", append([]string{"netns", "exec", h.namespace, program}, args...)...)

@@ -11,7 +11,7 @@ import (
 // Network is supported only on Linux.
 type Network struct{}
 
-// New returns an error which says that a network needs Linux.
+// New returns an error that wraps errors.ErrUnsupported: a network needs Linux.
 func New(uint64, ...string) (*Network, error) {
 	return nil, fmt.Errorf("hosts in network namespaces need Linux: %w", errors.ErrUnsupported)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/child/childtest"
 )
 
-// These are the names under which the test binary acts as its own programs in the hosts.
+// Names under which the test binary acts as a program in a host.
 const (
 	roleEcho  = "echo-datagrams"
 	roleCount = "send-datagrams"
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// echo sends each datagram back, and prints it.
+// echo prints each datagram and sends it back.
 func echo() error {
 	conn, err := net.ListenPacket("udp", ":"+port)
 	if err != nil {
@@ -59,7 +59,8 @@ func echo() error {
 	}
 }
 
-// count sends 0, 1, 2 and so on to a host, and prints what it sends and what comes back.
+// count sends 0, 1, 2 and so on to a host, and prints the numbers that it sends and those that come
+// back.
 func count(to string) error {
 	conn, err := net.Dial("udp", to)
 	if err != nil {
@@ -68,7 +69,7 @@ func count(to string) error {
 	go func() {
 		buffer := make([]byte, 100)
 		for {
-			// The read fails while nothing listens there.
+			// The read fails while nothing listens on the other host.
 			if size, err := conn.Read(buffer); err == nil {
 				fmt.Printf("back %s.\n", buffer[:size])
 			}
@@ -82,8 +83,8 @@ func count(to string) error {
 	}
 }
 
-// measure sends one datagram after another to a host, and prints how many nanoseconds each takes
-// there and back.
+// measure sends one datagram after another to a host and prints each round-trip time in
+// nanoseconds.
 func measure(to string) error {
 	conn, err := net.Dial("udp", to)
 	if err != nil {
@@ -97,7 +98,7 @@ func measure(to string) error {
 		if err := conn.SetReadDeadline(began.Add(time.Second)); err != nil {
 			return err
 		}
-		// An answer that comes after the deadline is the answer to an earlier datagram.
+		// A datagram that arrives after its deadline answers an earlier datagram.
 		if size, err := conn.Read(buffer); err == nil && string(buffer[:size]) == text {
 			fmt.Printf("took %d.\n", time.Since(began).Nanoseconds())
 		}
@@ -139,7 +140,7 @@ func newNetwork(t *testing.T, names ...string) *network.Network {
 	return n
 }
 
-// launcher returns a function that starts one of the test binary's programs in a host.
+// launcher returns a function that runs the test binary in a host, in one of its roles.
 func launcher(t *testing.T) func(h *network.Host, role string, args ...string) *childtest.Process {
 	t.Helper()
 	folder := t.TempDir()
@@ -159,7 +160,7 @@ func launcher(t *testing.T) func(h *network.Host, role string, args ...string) *
 
 var numbers = regexp.MustCompile(`(got|back|sent) (\d+)\.`)
 
-// seen returns the numbers that a process has printed after a word.
+// seen returns the numbers that a process has printed after a given word.
 func seen(p *childtest.Process, word string) map[int]bool {
 	all := map[int]bool{}
 	for _, match := range numbers.FindAllStringSubmatch(p.Output(), -1) {
@@ -179,8 +180,8 @@ func last(p *childtest.Process, word string) int {
 	return newest
 }
 
-// during sends some datagrams under a condition, and returns the numbers of the datagrams that were
-// sent meanwhile.
+// during applies a condition while count datagrams are sent. It returns the numbers of those
+// datagrams as the half-open range from begin to end.
 func (p *pair) during(from, to *network.Host, c network.Condition, count int) (begin, end int) {
 	p.network.Set(from, to, c)
 	begin = last(p.sender, "sent") + 2 // one datagram may be on its way
@@ -191,7 +192,7 @@ func (p *pair) during(from, to *network.Host, c network.Condition, count int) (b
 	return begin, end
 }
 
-// fromOn returns a regular expression for the hundred numbers from number on.
+// fromOn returns a regular expression that matches the hundred numbers starting at number.
 func fromOn(number int) string {
 	var all []string
 	for n := range 100 {
@@ -241,7 +242,7 @@ func TestDelayedOnesComeLaterInOrder(t *testing.T) {
 	const sent = 20
 	p.network.Set(p.near, p.far, network.Condition{Delay: 200 * time.Millisecond})
 	begin := last(p.sender, "sent") + 2
-	// The first of these datagrams comes back when many more were sent.
+	// The first of these datagrams comes back only after many more were sent.
 	p.sender.Await(fmt.Sprintf(`(?s)(sent %d\..*back %d\.)`, begin+sent, begin))
 	p.network.Heal()
 	p.sender.Await(fmt.Sprintf(`back (%s)\.`, fromOn(begin+2*sent)))
@@ -255,7 +256,7 @@ func TestDelayedOnesComeLaterInOrder(t *testing.T) {
 	}
 }
 
-// No datagram comes back before both delays are over.
+// A round trip takes at least the sum of both delays.
 func TestARoundTripTakesBothDelays(t *testing.T) {
 	n := newNetwork(t, "near", "far")
 	near, far := n.Hosts()[0], n.Hosts()[1]
@@ -280,8 +281,8 @@ func checkTrips(t *testing.T, trips *childtest.Process, least time.Duration) {
 	}
 }
 
-// An isolated host gets nothing and is not heard. The other hosts still reach each other, and the
-// delay of the host's connections is the same afterwards.
+// An isolated host receives nothing, and nothing that it sends arrives. The other hosts still reach
+// each other, and afterwards the host's connections have the same delay as before.
 func TestAnIsolatedHost(t *testing.T) {
 	n := newNetwork(t, "a", "b", "c")
 	a, b, c := n.Hosts()[0], n.Hosts()[1], n.Hosts()[2]
@@ -295,7 +296,7 @@ func TestAnIsolatedHost(t *testing.T) {
 		sender   *childtest.Process
 		begin    int
 	}
-	// Each echo hears one sender only.
+	// Each echo process receives from one sender only.
 	ways := []*way{{from: a, to: c}, {from: c, to: a}, {from: a, to: b, arrives: true}}
 	for _, w := range ways {
 		w.echo = launch(w.to, roleEcho)
@@ -309,7 +310,7 @@ func TestAnIsolatedHost(t *testing.T) {
 		w.begin = last(w.sender, "sent") + 2 // one datagram may be on its way
 	}
 	for _, w := range ways {
-		// So many are sent that a datagram that is only delayed has arrived.
+		// So many datagrams are sent that even a delayed one would have arrived by now.
 		w.sender.Await(fmt.Sprintf(`(sent %d\.)`, w.begin+10*sent))
 		got := arrived(seen(w.echo, "got"), w.begin, w.begin+sent)
 		if want := map[bool]int{true: sent}[w.arrives]; got != want {
@@ -337,7 +338,7 @@ func TestNothingStays(t *testing.T) {
 		}
 		return string(text)
 	}
-	// The name holds the number of the subnet, which differs from one network to another.
+	// The name contains the number of the subnet, which is different for each network.
 	own := fmt.Sprintf("hookstart-%d-near", n.Hosts()[0].Addr.As4()[2])
 	if !strings.Contains(namespaces(), own) {
 		t.Errorf("there is no namespace %s", own)
