@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The types below are the parts of SPDX 2.3 that a bill of materials has here.
+// The types below define the parts of SPDX 2.3 that the SBOMs use.
 type (
 	spdxDocument struct {
 		Version       string             `json:"spdxVersion"`
@@ -62,9 +62,8 @@ const unasserted = "NOASSERTION"
 
 var notInID = regexp.MustCompile(`[^A-Za-z0-9.]+`) //nolint:gochecknoglobals // a constant
 
-// writeSBOM writes the bill of materials of a file of the release next to it. The bill lists the
-// file, the programs in it, Go's standard library, and every module that the linker has noted in a
-// program.
+// writeSBOM writes an SBOM for a file of the release next to that file. The SBOM lists the file,
+// the programs in it, Go's standard library, and every module that is linked into a program.
 func (r *Release) writeSBOM(name string, content []byte, binaries []string) error {
 	document := spdxDocument{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
@@ -116,7 +115,7 @@ func (r *Release) writeSBOM(name string, content []byte, binaries []string) erro
 	return r.write(name+".spdx.json", append(inJSON, '\n'))
 }
 
-// program returns the SPDX package of a program, and the packages of the modules that are linked
+// program returns the SPDX package of a program and the packages of the modules that are linked
 // into it.
 func (r *Release) program(binary string) (program spdxPackage, linked []spdxPackage, err error) {
 	info, err := buildinfo.ReadFile(binary)
@@ -141,7 +140,7 @@ func (r *Release) program(binary string) (program spdxPackage, linked []spdxPack
 		if module.Replace != nil {
 			module = module.Replace
 		}
-		// Modules of the checkout have the version of the release.
+		// The modules of this repository have the version of the release.
 		if isOurs(module.Path) {
 			module.Version = r.Version
 		}

@@ -8,8 +8,8 @@ import (
 //nolint:gochecknoglobals // a constant
 var chartVersions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 
-// packChart packs the chart for Helm with the version of the release. It does what helm package
-// does, except that it sets the times.
+// packChart packages the Helm chart with the version of the release. It does the same as helm
+// package, but sets all modification times to the time of the commit.
 func (r *Release) packChart(shipped *tree) error {
 	files := shipped.under("deploy/dist/chart/hookstart")
 	if len(files) == 0 {
@@ -20,8 +20,8 @@ func (r *Release) packChart(shipped *tree) error {
 			files[i].content = chartVersions.ReplaceAll(f.content, []byte("$1: "+r.Number()))
 		}
 	}
-	// The chart's templates change the objects of the kustomization; the objects of NATS have
-	// separate files.
+	// The chart's templates modify the objects of the kustomization, so the chart includes these
+	// files. The NATS objects are in separate files.
 	for _, name := range chartManifests() {
 		content, err := shipped.get("deploy/" + name)
 		if err != nil {
@@ -40,7 +40,7 @@ func (r *Release) packChart(shipped *tree) error {
 	return r.writeSBOM(name, content, nil)
 }
 
-// chartManifests returns the names of the files of deploy that the chart carries.
+// chartManifests returns the paths of the files in deploy that the chart includes.
 func chartManifests() []string {
 	return []string{
 		"kubernetes/executor.yaml", "kubernetes/ingress.yaml", "kubernetes/network.yaml",

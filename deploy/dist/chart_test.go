@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// tool returns the program that an environment variable names. It skips the test if the variable is
+// tool returns the program named by an environment variable. It skips the test if the variable is
 // not set.
 func tool(t *testing.T, variable string) string {
 	t.Helper()
@@ -25,7 +25,7 @@ func tool(t *testing.T, variable string) string {
 	return program
 }
 
-// chart packs the chart and returns the path of its archive.
+// chart packages the chart and returns the path of the archive.
 func chart(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(packed(t).Out, "hookstart-chart_1.2.3-rc.1.tgz")
@@ -33,7 +33,7 @@ func chart(t *testing.T) string {
 
 type object = map[string]any
 
-// render returns the objects of the chart, by kind and name.
+// render renders the chart and returns its objects, keyed by kind and name.
 func render(t *testing.T, archive string, args ...string) map[string]object {
 	t.Helper()
 	args = append([]string{
@@ -67,9 +67,9 @@ func parse(t *testing.T, text string) map[string]object {
 	return all
 }
 
-// With its default values, the chart makes the same objects as the kustomization. Exceptions are
-// the namespace, the secrets, which the kustomization makes from files, and the labels that tell
-// which tool made an object.
+// With its default values, the chart produces the same objects as the kustomization, except for the
+// namespace, the secrets, which the kustomization generates from files, and the labels that name
+// the tool that manages an object.
 func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 	kustomize := tool(t, "HOOKSTART_KUSTOMIZE")
 	folder := t.TempDir()
@@ -93,7 +93,7 @@ func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 			}
 		}
 	}
-	// The names of objects that are made from files end with a hash of the files.
+	// The names of objects that are generated from files end in a hash of those files.
 	built := regexp.MustCompile(`(?m)^(.*ame: \S+)-[0-9a-z]{10}$`).ReplaceAllString(command(t,
 		folder, kustomize, "build", "kubernetes"), "$1")
 	want := parse(t, built)
@@ -136,8 +136,8 @@ func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 	}
 }
 
-// pods returns the template of an object's pods after change has changed its container, or nil if
-// the object has none.
+// pods applies change to an object's first container and returns the object's pod template, or nil
+// if the object has none.
 func pods(o object, change func(container object)) object {
 	spec, _ := o["spec"].(object)
 	template, _ := spec["template"].(object)
@@ -154,8 +154,8 @@ func TestChartValues(t *testing.T) {
 	command(t, ".", helm, "lint", "--strict", "--kube-version", "1.32.0", archive)
 	for name, c := range map[string]struct {
 		set  string
-		with []string // text that the object KIND/NAME must contain
-		less []string // objects that must be gone
+		with []string // text that each object, named KIND/NAME, must contain
+		less []string // names of objects that must not exist
 	}{
 		"servers of NATS of one's own": {
 			set: "nats.enabled=false,nats.url=tls://nats.example.com:4222",

@@ -1,6 +1,6 @@
-// Package dist makes the files of a release: archives, packages for Debian and Fedora and their
-// descendants, images, a chart, bills of materials and checksums. The files depend on the commit
-// and on the version of Go, and on nothing else: not on the machine, the folder, the user, the
+// Package dist builds the files of a release: archives, packages for distributions based on Debian
+// and Fedora, images, a Helm chart, SBOMs and checksums. The builds are reproducible: the files
+// depend only on the commit and the Go version, not on the machine, the folder, the user, the
 // umask, the locale or the time.
 package dist
 
@@ -26,45 +26,48 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// Platform is an operating system and an architecture, in Go's names.
+// Platform is an operating system and an architecture, under the names that Go uses.
 type Platform struct {
 	OS   string // a GOOS, such as linux
 	Arch string // a GOARCH, such as amd64
 }
 
-// String returns the form that names of files have: linux_amd64.
+// String returns the platform in the form used in file names, such as linux_amd64.
 func (p Platform) String() string { return p.OS + "_" + p.Arch }
 
-// Platforms returns the platforms for which archives are made. Packages and images are for Linux.
+// Platforms returns the platforms to build archives for. Packages and images are built for Linux
+// only.
 func Platforms() []Platform {
 	return []Platform{
 		{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"},
 	}
 }
 
-// Release is one release and the folders in which it is made. Its methods write below Out and
-// nowhere else.
+// Release describes one release and the folders to build it from and in. Apart from temporary
+// files, its methods write only below Out.
 type Release struct {
-	// Root is the folder of the checkout. The files that git tracks there are shipped, as they are
-	// in the folder.
+	// Root is the folder of the checkout. Tracked files are shipped with the contents that they
+	// have in this folder, even if those are not committed.
 	Root string
-	// Out is the folder to which the files are written.
+	// Out is the folder for the files of the release.
 	Out string
 	// Version is the version of the release, such as v0.1.0.
 	Version string
-	// Commit is the full hash of the commit, followed by -dirty if the checkout has changes.
+	// Commit is the full hash of the commit, followed by -dirty if tracked files have uncommitted
+	// changes.
 	Commit string
-	// Time is the time of the commit. Everything that is made has this time.
+	// Time is the time of the commit. It is the modification time of everything in the release.
 	Time time.Time
-	// Binaries maps each platform to the folder of its programs. Compile fills it.
+	// Binaries maps each platform to the folder with its compiled programs. Compile fills it.
 	Binaries map[Platform]string
-	// NFPM is the path of the program that makes packages. "" means that no packages are made.
+	// NFPM is the path of the nfpm program, which builds packages. If it is "", Pack builds no
+	// packages.
 	NFPM string
 	// Log receives a line for each step.
 	Log io.Writer
 }
 
-// New returns the release of the commit that is checked out in root.
+// New returns a Release for the commit that is checked out in root.
 func New(ctx context.Context, root, out, version string, log io.Writer) (*Release, error) {
 	if !semver.IsValid(version) || semver.Canonical(version) != version ||
 		semver.Build(version) != "" {
@@ -92,12 +95,12 @@ func New(ctx context.Context, root, out, version string, log io.Writer) (*Releas
 	return r, nil
 }
 
-// Number returns the version without the v, as the names of archives and packages have it.
+// Number returns the version without its leading v, as used in file names.
 func (r *Release) Number() string { return strings.TrimPrefix(r.Version, "v") }
 
 func (r *Release) logf(format string, args ...any) { fmt.Fprintf(r.Log, format+"\n", args...) }
 
-// git runs git in the checkout, which may belong to another user.
+// git runs git in the checkout, even if the checkout belongs to another user.
 func (r *Release) git(ctx context.Context, args ...string) (string, error) {
 	root, err := filepath.Abs(r.Root)
 	if err != nil {
@@ -108,8 +111,7 @@ func (r *Release) git(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// run runs a program and returns what it wrote to stdout. Its error contains what the program wrote
-// to stderr.
+// run runs a program and returns its stdout. Its error contains the program's stderr.
 func run(
 	ctx context.Context, folder string, env []string, name string, args ...string,
 ) ([]byte, error) {
@@ -125,7 +127,7 @@ func run(
 	return stdout.Bytes(), nil
 }
 
-// programs maps the names of the programs to the packages of their main functions.
+// programs maps each program's name to its main package.
 func programs() map[string]string {
 	return map[string]string{
 		"hookstart":       "./executor/cmd/hookstart",
@@ -135,12 +137,12 @@ func programs() map[string]string {
 	}
 }
 
-// keyMaker is the package of nk, by NATS, with which make-secrets.sh makes keys on a machine
-// without Go.
+// keyMaker is the package of the NATS tool nk, which make-secrets.sh uses to generate keys on a
+// machine without Go.
 const keyMaker = "github.com/nats-io/nkeys/nk"
 
-// Compile compiles all programs for a platform. The bytes depend on the version of Go, too; every
-// program prints it with --version.
+// Compile compiles all programs for a platform. The resulting bytes also depend on the Go version,
+// which every program prints for --version.
 func (r *Release) Compile(ctx context.Context, p Platform) error {
 	folder, err := filepath.Abs(filepath.Join(r.binDir(), p.String()))
 	if err != nil {
@@ -169,13 +171,13 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 	return nil
 }
 
-// binDir returns the folder to which Compile writes.
+// binDir returns the folder that Compile writes to.
 func (r *Release) binDir() string { return filepath.Join(r.Out, ".bin") }
 
-// Clean deletes the programs that Compile has made. Pack is done with them.
+// Clean deletes the programs that Compile has built. Call it after Pack.
 func (r *Release) Clean() error { return os.RemoveAll(r.binDir()) }
 
-// Pack makes everything from the programs in Binaries, and SHA256SUMS last.
+// Pack builds all files of the release from the programs in Binaries, SHA256SUMS last.
 func (r *Release) Pack(ctx context.Context) error {
 	//nolint:gosec // the files in Out are for every user of the machine
 	if err := os.MkdirAll(r.Out, 0o755); err != nil {
@@ -213,7 +215,7 @@ func (r *Release) Pack(ctx context.Context) error {
 	return r.writeChecksums()
 }
 
-// generate runs the programs to make the manual pages and the completions for shells.
+// generate runs the programs to generate the manual pages and the shell completions.
 func (r *Release) generate(ctx context.Context) (*tree, error) {
 	host := Platform{runtime.GOOS, runtime.GOARCH}
 	folder, ok := r.Binaries[host]
@@ -245,8 +247,8 @@ func (r *Release) generate(ctx context.Context) (*tree, error) {
 	return made, nil
 }
 
-// manualPath returns the path of a program's page in the archive. The page of the command line is
-// for everybody; the pages of services are for administrators.
+// manualPath returns the path of a program's manual page in the archive. The command line's page is
+// in section 1, for user commands; those of the services are in section 8, for administration.
 func manualPath(program string) string {
 	if program == "hookstart" {
 		return "man/man1/hookstart.1"
@@ -254,7 +256,8 @@ func manualPath(program string) string {
 	return "man/man8/" + program + ".8"
 }
 
-// writeChecksums writes the checksums of all files of the release, in the format of sha256sum.
+// writeChecksums writes SHA256SUMS with the checksums of all files of the release, in the format of
+// sha256sum.
 func (r *Release) writeChecksums() error {
 	entries, err := os.ReadDir(r.Out)
 	if err != nil {
@@ -278,7 +281,7 @@ func (r *Release) writeChecksums() error {
 	return r.write("SHA256SUMS", []byte(lines.String()))
 }
 
-// write writes a file of the release.
+// write logs the name of a file of the release and writes the file to Out.
 func (r *Release) write(name string, content []byte) error {
 	r.logf("%s", name)
 	return os.WriteFile(filepath.Join(r.Out, name), content, 0o644) //nolint:gosec // for everybody
@@ -297,12 +300,12 @@ func sum(content []byte) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// Sign signs SHA256SUMS with the releaser's own SSH key, and writes SHA256SUMS.sig. It needs
-// ssh-keygen and no network; an agent may hold the key.
+// Sign signs SHA256SUMS with the releaser's SSH key and writes SHA256SUMS.sig. It needs ssh-keygen
+// but no network; an SSH agent may hold the key.
 func (r *Release) Sign(ctx context.Context, key string) error {
 	sums := filepath.Join(r.Out, "SHA256SUMS")
 	if err := os.Remove(sums + ".sig"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		// Otherwise ssh-keygen asks before it overwrites the file.
+		// Otherwise ssh-keygen would ask before it overwrites the file.
 		return err
 	}
 	_, err := run(ctx, "", os.Environ(), "ssh-keygen", "-Y", "sign", "-f", key, "-n",

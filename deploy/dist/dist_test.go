@@ -35,8 +35,8 @@ func command(t *testing.T, folder, name string, args ...string) string {
 	return string(out)
 }
 
-// clone returns the folder of a copy of the checkout with its changes, committed as the same commit
-// in each copy. Only the folder differs.
+// clone copies the checkout, including its changes, and commits everything. It returns the folder
+// of the copy. The commit is the same in each copy; only the folder differs.
 func clone(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "a folder")
@@ -87,8 +87,8 @@ var program = func() func(dist.Platform) ([]byte, error) {
 	}
 }()
 
-// newRelease returns a release of a checkout in which the programs for Linux and for this machine
-// are testdata/program.
+// newRelease returns a release of a checkout whose programs for Linux and for this machine are
+// replaced by testdata/program.
 func newRelease(t *testing.T, checkout string) *dist.Release {
 	t.Helper()
 	r, err := dist.New(t.Context(), checkout, filepath.Join(t.TempDir(), "dist"), "v1.2.3-rc.1",
@@ -115,7 +115,7 @@ func newRelease(t *testing.T, checkout string) *dist.Release {
 	return r
 }
 
-// shared is the release that packed has made.
+// shared holds the release that packed has built.
 var shared struct { //nolint:gochecknoglobals // packed once
 	once    sync.Once
 	folder  string
@@ -123,8 +123,8 @@ var shared struct { //nolint:gochecknoglobals // packed once
 	err     error
 }
 
-// packed returns a release of this checkout that is packed already. All tests share it, because
-// compressing takes long under the race detector; none may change it.
+// packed returns a release of this checkout for which Pack has run. All tests share it, because
+// compressing is slow under the race detector; no test may change it.
 func packed(t *testing.T) *dist.Release {
 	t.Helper()
 	shared.once.Do(func() {
@@ -168,7 +168,7 @@ func files(t *testing.T, folder string) map[string][]byte {
 	return found
 }
 
-// same checks that two releases made the same files, to the byte.
+// same checks that two releases have identical files.
 func same(t *testing.T, first, second string) {
 	t.Helper()
 	a, b := files(t, first), files(t, second)
@@ -182,8 +182,9 @@ func same(t *testing.T, first, second string) {
 	}
 }
 
-// Everything but the compiled programs is the same in two folders, with different umasks and time
-// zones. make shipped checks the same for the programs, and for another user.
+// Everything but the compiled programs is identical when built in two different folders, with
+// different umasks and time zones. make shipped checks the same for the compiled programs, and with
+// another user.
 func TestTheSameEverywhere(t *testing.T) {
 	one := packed(t)
 	other := newRelease(t, clone(t))
@@ -199,8 +200,8 @@ func TestTheSameEverywhere(t *testing.T) {
 	same(t, one.Out, other.Out)
 }
 
-// The archive contains the programs, the files that are generated from their flags, and every
-// document to which a document in it links.
+// The archive contains the programs, the files generated from their flags, and every document that
+// another document in it links to.
 func TestArchive(t *testing.T) {
 	r := packed(t)
 	const name = "hookstart_1.2.3-rc.1_linux_arm64"
@@ -252,8 +253,7 @@ func unpack(t *testing.T, archive string) map[string]*tar.Header {
 	}
 }
 
-// Each file of the release has a checksum, and a bill of materials with the parts that SPDX 2.3
-// demands.
+// Each file of the release has a checksum, and an SBOM with everything that SPDX 2.3 requires.
 func TestChecksumsAndBills(t *testing.T) {
 	r := packed(t)
 	command(t, r.Out, "sha256sum", "--check", "--strict", "SHA256SUMS")
@@ -302,8 +302,8 @@ func TestChecksumsAndBills(t *testing.T) {
 	}
 }
 
-// A signature with the releaser's own key is made and checked without a network, and a signature
-// with another key is refused.
+// A signature with the releaser's key is created and verified without a network. A signature with
+// another key is rejected.
 func TestSignature(t *testing.T) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		t.Skip("no ssh-keygen")

@@ -13,21 +13,23 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// User is the ID of the user of every image. It has no name, because there is no /etc/passwd.
+// User is the ID of the user that every image runs as. It has no name, because the images have no
+// /etc/passwd.
 const User = 65532
 
-// Image describes an image beyond its program, the certificate authorities and User.
+// Image describes how an image differs from the others, apart from its program. Every image also
+// has the CA certificates and runs as User.
 type Image struct {
-	// Ports are the ports on which the program listens in a container.
+	// Ports are the ports that the program listens on in a container.
 	Ports []string
-	// Env are environment variables with values that fit a container.
+	// Env holds the environment variables that adapt the program to a container: NAME=value.
 	Env []string
-	// Data is true if the program keeps data in /data, a volume that belongs to User.
+	// Data reports whether the program stores data in /data, a volume that belongs to User.
 	Data bool
 }
 
-// Images returns the images of a release by the names of their programs. deploy/Dockerfile makes
-// the same images.
+// Images returns the images of a release, keyed by program name. deploy/Dockerfile builds the same
+// images.
 func Images() map[string]Image {
 	return map[string]Image{
 		"ingress":   {Ports: []string{"8080/tcp", "9090/tcp"}},
@@ -43,7 +45,7 @@ func Images() map[string]Image {
 	}
 }
 
-// The types below are parts of the OCI image specification and of the archive of docker save.
+// The types below define parts of the OCI image specification and of the format of docker save.
 type (
 	descriptor struct {
 		MediaType   string            `json:"mediaType"`
@@ -92,9 +94,9 @@ type (
 	}
 )
 
-// caCertificates returns the certificate authorities that Mozilla trusts, without the ones that are
-// trusted for old certificates only. They are the same on every machine, unlike the authorities of
-// the system.
+// caCertificates returns the CA certificates that Mozilla trusts, in PEM, without those that are
+// trusted only for certificates issued before some date. Unlike the certificates of the system,
+// they are the same on every machine.
 func caCertificates() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
@@ -106,8 +108,9 @@ func caCertificates() []byte {
 	return out.Bytes()
 }
 
-// images makes an archive of each image for a platform. The archive is an OCI layout, which podman,
-// skopeo and Docker 25 or newer load. It also has the manifest of docker save, for older versions.
+// images builds an archive of each image for a platform. The archive is an OCI layout, which
+// podman, skopeo and Docker 25 or newer can load. It also contains the manifest of docker save for
+// older versions of Docker.
 func (r *Release) images(p Platform) error {
 	for name, about := range Images() {
 		binary := filepath.Join(r.Binaries[p], name)
@@ -115,8 +118,8 @@ func (r *Release) images(p Platform) error {
 		if err != nil {
 			return fmt.Errorf("the image of %s: %w", name, err)
 		}
-		// The name ends in .oci.tar because hookstart_0.1.0_linux_amd64.tar.gz is the archive of
-		// all programs.
+		// The name ends in .oci.tar because a .tar.gz could be mistaken for the archive of all
+		// programs: hookstart_0.1.0_linux_amd64.tar.gz.
 		archive := fmt.Sprintf("%s_%s_%s.oci.tar", name, r.Number(), p)
 		if err := r.write(archive, content); err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/deploy/dist"
 )
 
-// deploy/Dockerfile makes the same images, for people who build from source.
+// deploy/Dockerfile builds the same images for people who build from source.
 func TestDockerfileMakesTheSameImages(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "deploy", "Dockerfile"))
 	if err != nil {

@@ -12,28 +12,30 @@ import (
 	"time"
 )
 
-// Package describes a package for Debian and for Fedora.
+// Package describes a package, which is built for both Debian and Fedora.
 type Package struct {
-	// Summary is one line; Description is the text below it.
+	// Summary is a one-line description; Description is the text below it.
 	Summary, Description string
-	// Programs are the programs that the package installs in /usr/bin, with their manual pages.
+	// Programs are the programs that the package installs in /usr/bin, together with their manual
+	// pages.
 	Programs []string
-	// Units are the units that the package installs, from deploy/systemd.
+	// Units are the systemd units that the package installs, from deploy/systemd.
 	Units []string
-	// Settings are files of deploy/systemd, NAME.example, that the package installs as
-	// /etc/hookstart/NAME. They may hold secrets.
+	// Settings are the names of configuration files that the package installs in /etc/hookstart,
+	// from the files NAME.example in deploy/systemd. They may hold secrets.
 	Settings []string
-	// NATS is true if the package has the configuration of NATS, as /etc/hookstart/nats, and the
-	// scripts that make keys.
+	// NATS reports whether the package includes the NATS configuration, in /etc/hookstart/nats, and
+	// the scripts that generate keys.
 	NATS bool
-	// State are the folders in /var/lib that belong to the units. They are deleted when the package
-	// is purged.
+	// State holds the names of the folders in /var/lib that belong to the units. They are deleted
+	// when the package is purged.
 	State []string
-	// Recommends and Suggests are the names of packages that complement the package.
+	// Recommends and Suggests are the names of the packages that this package recommends or
+	// suggests.
 	Recommends, Suggests []string
 }
 
-// Packages returns the packages of a release, by name.
+// Packages returns the packages of a release, keyed by name.
 func Packages() map[string]Package {
 	return map[string]Package{
 		"hookstart": {
@@ -72,10 +74,10 @@ func Packages() map[string]Package {
 	}
 }
 
-// maintainer is the address that packages name for their maintainer.
+// maintainer is the maintainer's address in the packages.
 const maintainer = "hookstart <hookstart@users.noreply.github.com>"
 
-// content is one entry of nfpm's contents.
+// content is one entry in the contents section of an nfpm configuration.
 type content struct {
 	Source      string      `json:"src"`
 	Destination string      `json:"dst"`
@@ -91,7 +93,7 @@ type contentInfo struct {
 	MTime time.Time `json:"mtime"`
 }
 
-// staged collects the contents of a package in a folder, from which nfpm reads them.
+// staged collects the contents of a package in a folder for nfpm.
 type staged struct {
 	folder   string
 	at       time.Time
@@ -108,8 +110,8 @@ func (s *staged) source(name string, data []byte) string {
 	return path
 }
 
-// add adds a file. packager is deb, rpm, or "" for both. kind is nfpm's type: "", or config for
-// files that upgrades keep.
+// add adds a file. kind is the type in nfpm's configuration: "" for an ordinary file, or
+// "config|noreplace" for a file that upgrades keep. packager is deb or rpm, or "" for both.
 func (s *staged) add(destination string, mode int64, kind, packager string, data []byte) {
 	s.contents = append(s.contents, content{
 		s.source(destination, data), destination, kind, packager, contentInfo{
@@ -118,7 +120,7 @@ func (s *staged) add(destination string, mode int64, kind, packager string, data
 	})
 }
 
-// packages makes all packages for a platform.
+// packages builds all packages for a platform.
 func (r *Release) packages(ctx context.Context, p Platform, shipped, made *tree) error {
 	for _, name := range slices.Sorted(maps.Keys(Packages())) {
 		if err := r.pack(ctx, p, name, Packages()[name], shipped, made); err != nil {
@@ -213,7 +215,7 @@ func (r *Release) pack(
 	return nil
 }
 
-// instances returns the units that can be named, that is, all except templates.
+// instances returns the units that can be started by name, that is, all except templates.
 func instances(units []string) (named []string) {
 	for _, unit := range units {
 		if !strings.Contains(unit, "@") {
@@ -223,7 +225,7 @@ func instances(units []string) (named []string) {
 	return named
 }
 
-// stage adds all files of a package, and returns the programs in it.
+// stage adds all files of a package and returns the paths of the programs in it.
 func (r *Release) stage(
 	s *staged, p Platform, name string, about Package, shipped, made *tree,
 ) (binaries []string, err error) {
@@ -303,7 +305,7 @@ func (r *Release) stage(
 	return binaries, s.err
 }
 
-// debianChangelog returns the changelog that Debian demands, in its own format: one entry, which
+// debianChangelog returns a changelog in the format that Debian requires. It has one entry, which
 // refers to CHANGELOG.md.
 func (r *Release) debianChangelog(name string) string {
 	return fmt.Sprintf("%[1]s (%[2]s) unstable; urgency=medium\n\n  * Changes: "+
@@ -311,7 +313,7 @@ func (r *Release) debianChangelog(name string) string {
 		name, strings.Replace(r.Number(), "-", "~", 1), maintainer, r.Time.Format(time.RFC1123Z))
 }
 
-// stageShells adds the completions in the folders where each distribution looks for them.
+// stageShells adds the shell completions to the folders where each distribution expects them.
 func (r *Release) stageShells(s *staged, made *tree) {
 	for _, to := range []struct{ script, path, packager string }{
 		{"hookstart.bash", "/usr/share/bash-completion/completions/hookstart", ""},

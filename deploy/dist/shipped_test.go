@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/deploy/dist"
 )
 
-// shipped returns the folder that HOOKSTART_SHIPPED names. It makes a release of this checkout
-// there, if there is none.
+// shipped returns the folder named by HOOKSTART_SHIPPED. It builds a release of this checkout there
+// if the folder holds none yet.
 var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // made once
 	folder := os.Getenv("HOOKSTART_SHIPPED")
 	if _, err := os.Stat(filepath.Join(folder, "SHA256SUMS")); err == nil {
@@ -25,8 +25,8 @@ var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals
 	return folder, makeAll(root, folder, "v0.1.0")
 })
 
-// makeAll makes the whole release in a folder as make dist does. The last step runs as the
-// arguments of wrapper, if there are any, followed by the command.
+// makeAll builds a whole release in a folder, as make dist does. If wrapper is not empty, it is a
+// command that runs the last step: the step's command is appended to its arguments.
 func makeAll(checkout, folder, version string, wrapper ...string) error {
 	program := folder + ".make" // the folder itself is emptied
 	defer os.Remove(program)
@@ -44,11 +44,11 @@ func makeAll(checkout, folder, version string, wrapper ...string) error {
 	return nil
 }
 
-// anotherUser returns the start of a command that runs the rest as the user nobody, with a umask, a
-// time zone and a home of its own. That user shares the caches of Go with this one, for which it
-// keeps the right to read and write everything; the securebit keeps it for access(2), too, with
-// which git looks for files. Without the program setpriv, or as another user than root, only the
-// umask and the time zone are changed.
+// anotherUser returns a command prefix that runs the command after it as the user nobody, with a
+// different umask, time zone and home folder. That user shares the Go caches with the current one,
+// so it keeps root's right to read and write everything. The securebit extends this to access(2),
+// which git uses to look for files. Without the program setpriv, or if the current user is not
+// root, the prefix changes only the umask and the time zone.
 func anotherUser(t *testing.T) []string {
 	t.Helper()
 	shell := []string{"sh", "-c", `umask 077 && exec env TZ=Pacific/Auckland "$@"`, "sh"}
@@ -65,7 +65,7 @@ func anotherUser(t *testing.T) []string {
 	return append(args, shell...)
 }
 
-// release returns the folder of the release. It skips the test if there is none.
+// release returns the folder of the release. It skips the test if HOOKSTART_SHIPPED is not set.
 func release(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("HOOKSTART_SHIPPED") == "" {
@@ -78,8 +78,8 @@ func release(t *testing.T) string {
 	return folder
 }
 
-// check runs a script of checks. The script exits with 77 if the machine lacks something that it
-// needs, and prints what that is; then the test is skipped.
+// check runs a script of checks. If the machine lacks something that the script needs, the script
+// prints what is missing and exits with 77, and the test is skipped.
 func check(t *testing.T, name string, env ...string) {
 	t.Helper()
 	work := filepath.Join(release(t), ".checks")
@@ -100,7 +100,8 @@ func check(t *testing.T, name string, env ...string) {
 	}
 }
 
-// servers builds a NATS server and nk, which the packages do not contain, and returns their folder.
+// servers builds nats-server and nk, which the packages do not contain, and returns the folder with
+// them.
 func servers(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -113,7 +114,7 @@ func servers(t *testing.T) string {
 	return folder
 }
 
-// The whole release is made twice with the same result: in this folder, and in another folder by
+// Two builds of the whole release are identical: one in this folder, and one in another folder by
 // another user, with another umask, at another time.
 func TestShippedTwice(t *testing.T) {
 	first := release(t)
@@ -132,7 +133,7 @@ func TestShippedTwice(t *testing.T) {
 	same(t, first, second)
 }
 
-// make release makes the files of the commit that it tags, and leaves the checkout as it was.
+// make release builds the files from the commit that it tags, and leaves the checkout unchanged.
 func TestShippedRelease(t *testing.T) {
 	release(t)
 	checkout := clone(t)
@@ -175,8 +176,8 @@ func TestShippedPackages(t *testing.T)     { check(t, "packages") }
 func TestShippedFirstMinutes(t *testing.T) { check(t, "firstminutes") }
 func TestShippedImages(t *testing.T)       { check(t, "images") }
 
-// The release after the one under test has one more migration, which programs of this one do not
-// know and refuse.
+// The next release has one more migration, which the programs of this release do not know and
+// refuse.
 func TestShippedUnits(t *testing.T) {
 	release(t)
 	checkout, next := clone(t), filepath.Join(t.TempDir(), "next")

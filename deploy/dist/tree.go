@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// file is a file of an archive or a package. Its mode comes from git or from this package, never
-// from the umask.
+// file is a file in an archive or a package. Its mode comes from git or is set in this package, so
+// it never depends on the umask.
 type file struct {
 	path    string
 	mode    int64
@@ -30,14 +30,14 @@ func (t *tree) add(name string, mode int64, content []byte) {
 	t.files = append(t.files, file{name, mode, content})
 }
 
-// sorted returns the files in the order of their paths.
+// sorted returns the files sorted by path.
 func (t *tree) sorted() []file {
 	files := slices.Clone(t.files)
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	return files
 }
 
-// get returns the content of a file.
+// get returns the content of a file, or an error if there is no such file.
 func (t *tree) get(name string) ([]byte, error) {
 	for _, f := range t.files {
 		if f.path == name {
@@ -47,7 +47,7 @@ func (t *tree) get(name string) ([]byte, error) {
 	return nil, fmt.Errorf("there is no %s in the checkout", name)
 }
 
-// under returns the files in a folder, with paths relative to it.
+// under returns the files below a folder, sorted, with paths relative to the folder.
 func (t *tree) under(folder string) (below []file) {
 	for _, f := range t.sorted() {
 		if rest, ok := strings.CutPrefix(f.path, folder+"/"); ok {
@@ -57,8 +57,8 @@ func (t *tree) under(folder string) (below []file) {
 	return below
 }
 
-// checkout reads the tracked files that users may want: the documents, and the files of deploy for
-// each kind of installation.
+// checkout reads the tracked files that are shipped to users: the documentation, and the files in
+// deploy for each kind of installation.
 func (r *Release) checkout(ctx context.Context) (*tree, error) {
 	list, err := r.git(ctx, "ls-files", "-s", "-z", "--", "README.md", "CHANGELOG.md",
 		"SECURITY.md", "deploy/README.md", "deploy/RUNBOOK.md",
@@ -88,8 +88,8 @@ func (r *Release) checkout(ctx context.Context) (*tree, error) {
 	return t, nil
 }
 
-// archive makes the .tar.gz of a platform with everything in it. The paths are the paths in the
-// checkout, so that the links in the documents work.
+// archive writes the .tar.gz with all files for a platform, and its SBOM. The paths are the same as
+// in the checkout, so the links in the documents work.
 func (r *Release) archive(p Platform, shipped, made *tree) error {
 	all := &tree{files: slices.Clone(made.files)}
 	for _, f := range shipped.files {
@@ -118,8 +118,8 @@ func (r *Release) archive(p Platform, shipped, made *tree) error {
 	return r.writeSBOM(name+".tar.gz", content, binaries)
 }
 
-// tarball returns a compressed archive with the files below prefix, which belong to root and have
-// the time at. A folder precedes the files in it.
+// tarball returns a compressed tar archive of the files, with prefix before their paths. All
+// entries belong to root and have the modification time at. Each folder precedes the files in it.
 func tarball(files []file, prefix string, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	if err := writeTar(tar.NewWriter(&out), files, prefix, at, 0); err != nil {
@@ -128,7 +128,7 @@ func tarball(files []file, prefix string, at time.Time) ([]byte, error) {
 	return compressed(out.Bytes())
 }
 
-// compressed compresses content like gzip -9n, that is, without a name and a time.
+// compressed compresses content like gzip -9n, that is, without a file name or a time.
 func compressed(content []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
@@ -144,8 +144,9 @@ func compressed(content []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// writeTar writes files and their folders, and closes w. A file whose path ends in a slash is a
-// folder that belongs to owner; everything else belongs to root.
+// writeTar writes the files and their parent folders to w and closes it. A file whose path ends in
+// a slash becomes a folder that belongs to the user and group ID owner; everything else belongs to
+// root.
 func writeTar(w *tar.Writer, files []file, prefix string, at time.Time, owner int) error {
 	folders := map[string]bool{".": true, "/": true}
 	var folder func(name string) error

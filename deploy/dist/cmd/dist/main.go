@@ -1,4 +1,4 @@
-// Command dist makes the files of a release from the checkout in which it is started: dist v0.1.0.
+// Command dist builds the files of a release from the checkout in the current folder: dist v0.1.0.
 package main
 
 import (

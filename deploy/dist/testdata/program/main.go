@@ -1,5 +1,5 @@
-// Command program replaces all programs of a release in tests in which their content does not
-// matter. It is small, because the tests compress it often.
+// Command program stands in for all programs of a release in tests that do not depend on their
+// content. It is small, because the tests compress it often.
 package main
 
 import "syscall"
