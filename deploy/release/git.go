@@ -12,11 +12,12 @@ import (
 	"strings"
 )
 
-// Prepare makes a release of the commit that is checked out at root: a commit beside the branch,
-// which differs in the versions only, and its tags. The branch and its work tree stay as they are,
-// and nothing is pushed. Before it makes the tags, Prepare runs command in a folder that has the
-// commit checked out, and gives up if that fails; an empty command is not run. Prepare prints to
-// out what command prints, and what to push.
+// Prepare makes a release from the commit that is checked out at root: a commit on top of it,
+// outside of any branch, that changes only the versions, and the release's tags. The branch and its
+// work tree stay unchanged, and nothing is pushed. Before it creates the tags, Prepare runs command
+// in a folder where the release commit is checked out; if command fails, Prepare returns an error
+// and creates no tags. An empty command is not run. Prepare writes to out the output of command and
+// the git command that publishes the release.
 func Prepare(
 	ctx context.Context, root, version string, command []string, out io.Writer,
 ) (err error) {
@@ -94,7 +95,7 @@ func Prepare(
 	return err
 }
 
-// nodeManifest is the path of the manifest of the kit for Node.js, which has the same version.
+// nodeManifest is the path of the package.json of the Node.js kit, which gets the same version.
 const nodeManifest = "shared/runner/node/package.json"
 
 func setNodeVersion(root, version string) error {
@@ -113,7 +114,7 @@ func setNodeVersion(root, version string) error {
 	return os.WriteFile(path, []byte(released), 0o600)
 }
 
-// Tags returns the names of a release's tags: one for the whole, and one for each module.
+// Tags returns the names of a release's tags: one for the whole release and one for each module.
 func Tags(version string) []string {
 	tags := []string{version}
 	for _, folder := range Modules {
@@ -122,7 +123,7 @@ func Tags(version string) []string {
 	return tags
 }
 
-// git runs git in a folder and returns its output.
+// git runs git in a folder and returns its stdout without surrounding white space.
 func git(ctx context.Context, folder string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...) //nolint:gosec // arguments of our own
 	cmd.Dir = folder

@@ -27,18 +27,18 @@ const (
 	version = "v0.0.1"
 )
 
-// outside is a folder outside of the repository, with a go command that finds our modules only
-// through a proxy.
+// outside is a folder outside of the repository, with a go command that finds the repository's
+// modules only through a module proxy.
 type outside struct {
 	t      *testing.T
 	folder string
 	env    []string
 }
 
-// newOutside makes a folder with the files of testdata, or an empty folder if testdata is "".
+// newOutside creates a folder with the files in testdata, or an empty folder if testdata is "".
 func newOutside(t *testing.T, testdata string) *outside {
 	t.Helper()
-	// This loads everything that a runner and its tests need into the ordinary module cache.
+	// This downloads everything that a runner and its tests need into the default module cache.
 	download := exec.CommandContext(t.Context(), "go", "mod", "download")
 	download.Dir = filepath.Join(root, "shared", "runner", "runnertest")
 	download.Env = append(os.Environ(), "GOWORK=off")
@@ -56,8 +56,8 @@ func newOutside(t *testing.T, testdata string) *outside {
 		}
 	}
 	o := &outside{t: t, folder: t.TempDir()}
-	// A separate module cache keeps ours free of these releases. Without paths in what is compiled,
-	// the next run finds it in the build cache.
+	// A separate module cache keeps these test releases out of the default one. -trimpath keeps
+	// paths out of the compiled code, so the next run can reuse the build cache.
 	o.env = append(os.Environ(),
 		"GOWORK=off", "GOFLAGS=-modcacherw -trimpath -buildvcs=false", "CGO_ENABLED=0",
 		"GOSUMDB=off", "GONOPROXY=none", "GOPRIVATE=",
@@ -73,8 +73,8 @@ func newOutside(t *testing.T, testdata string) *outside {
 	return o
 }
 
-// addToProxy writes the release of a module into a folder that serves as a module proxy: with
-// GOPROXY=file://FOLDER the go command finds the module there. scratch is an empty folder.
+// addToProxy writes a module's release to a folder that serves as a module proxy for
+// GOPROXY=file://FOLDER. scratch is an empty folder for temporary files.
 func addToProxy(proxy, name, scratch string) error {
 	goMod, err := release.GoMod(root, name, version)
 	if err != nil {
@@ -103,8 +103,8 @@ func addToProxy(proxy, name, scratch string) error {
 		os.WriteFile(filepath.Join(at, version+".zip"), archive.Bytes(), 0o600))
 }
 
-// copyModule copies the files of a module, without the modules beneath it and without the files
-// that npm has put there.
+// copyModule copies the files of a module, without nested modules and without the files that npm
+// has installed.
 func copyModule(from, to string) error {
 	return filepath.WalkDir(from, func(found string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -132,9 +132,9 @@ func copyModule(from, to string) error {
 	})
 }
 
-// modules returns the names of all modules that the build may use, sorted. "go list -m all" has the
-// same names, but also asks when each version was made, which the module cache does not know of a
-// module of which nothing is compiled.
+// modules returns the sorted names of all modules that the build may use. "go list -m all" would
+// return the same names, but also looks up when each version was released, and the module cache
+// does not have this for modules that nothing is compiled from.
 func (o *outside) modules() []string {
 	o.t.Helper()
 	var names []string
@@ -148,7 +148,7 @@ func (o *outside) modules() []string {
 	return slices.Compact(names)
 }
 
-// run runs a go command and returns what it writes to stdout.
+// run runs a go command and returns its stdout.
 func (o *outside) run(args ...string) string {
 	o.t.Helper()
 	cmd := exec.CommandContext(o.t.Context(), "go", args...)
@@ -171,7 +171,7 @@ func (o *outside) read(name string) string {
 	return string(content)
 }
 
-// A runner in an empty module can be built and tested with the kit, and runs.
+// A runner in a new module can be built and tested with the kit, and works.
 func TestARunnerFromOutside(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, "testdata/runner")
@@ -194,13 +194,13 @@ func TestARunnerFromOutside(t *testing.T) {
 	checkLinks(t, o)
 }
 
-// The modules that other people import bring no server, exporter, logger or flag parser into an
-// empty module.
+// The modules that other people import pull no server, exporter, logger or flag parser into a new
+// module.
 func TestWhatTheModulesBring(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		imports string
-		brings  []string // prefixes of all modules that it brings
+		brings  []string // prefixes of all modules that it pulls in
 		has     string
 	}{
 		{"shared/runner", []string{
@@ -215,7 +215,7 @@ func TestWhatTheModulesBring(t *testing.T) {
 			"github.com/go-logr/", "github.com/cespare/xxhash/v2", "go.opentelemetry.io/otel/log",
 			"google.golang.org/protobuf", "github.com/google/go-cmp", "golang.org/x/",
 			// OpenTelemetry and protobuf require these modules for their own tests; none of them is
-			// linked.
+			// linked in.
 			"github.com/davecgh/go-spew", "github.com/golang/protobuf", "github.com/kr/pretty",
 			"github.com/pmezard/go-difflib",
 			"github.com/rogpeppe/go-internal", "github.com/stretchr/testify", "go.yaml.in/yaml/v3",
@@ -255,7 +255,7 @@ func TestWhatTheModulesBring(t *testing.T) {
 	}
 }
 
-// checkLinks checks that a runner links nothing that serves, stores or reads flags.
+// checkLinks checks that no server, storage or flag parsing code is linked into a runner.
 func checkLinks(t *testing.T, o *outside) {
 	t.Helper()
 	linked := strings.Fields(o.run("list", "-deps", "."))

@@ -1,7 +1,7 @@
-// Package release makes releases of hookstart's modules. In the checkout the modules require each
-// other at v0.0.0 and are found by replace directives, which have no effect in other modules. A
-// release is a commit in which the go.mod files require each other at its version, and a tag of
-// that commit for each module.
+// Package release prepares releases of hookstart's modules. In the checkout, the modules require
+// each other at v0.0.0 and resolve each other through replace directives, which Go ignores in
+// dependencies. A release is a commit whose go.mod files require the modules at the release's
+// version, with one tag per module on that commit.
 package release
 
 import (
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// Root is the prefix of the paths of all modules.
+// Root is the path prefix of all modules.
 const Root = "github.com/hookstart/hookstart"
 
 // Modules are the folders of the released modules, each after the modules that it requires.
@@ -30,7 +30,7 @@ var Modules = []string{
 	"shared", "ingress", "executor/client", "executor", "deploy/local",
 }
 
-// CheckVersion returns an error that describes what is wrong with a version, or nil.
+// CheckVersion returns an error with the reason if a version is invalid, or nil.
 func CheckVersion(version string) error {
 	if semver.Canonical(version) != version || semver.Build(version) != "" {
 		return fmt.Errorf("%q is not a version: it has to be like v0.1.0 or v0.1.0-rc.1", version)
@@ -42,8 +42,9 @@ func CheckVersion(version string) error {
 	return nil
 }
 
-// GoMod returns the go.mod file of a module in the release. It requires our modules at the version,
-// and replaces nothing, so that `go install` accepts its programs, too.
+// GoMod returns the go.mod file of a module for the release. It requires the other modules of the
+// repository at version and has no replace directives, so `go install` of a program at that version
+// works too.
 func GoMod(root, folder, version string) ([]byte, error) {
 	name := filepath.Join(root, folder, "go.mod")
 	content, err := os.ReadFile(name) //nolint:gosec // in the checkout
@@ -77,8 +78,8 @@ func GoMod(root, folder, version string) ([]byte, error) {
 
 func isOurs(modulePath string) bool { return strings.HasPrefix(modulePath, Root+"/") }
 
-// CheckChangelog returns an error that tells what CHANGELOG.md lacks for a release: its section,
-// with the date, and text in it.
+// CheckChangelog returns an error that describes what CHANGELOG.md lacks for a release: a section
+// for the version, with a valid date and at least one entry.
 func CheckChangelog(text, version string) error {
 	heading := "## [" + strings.TrimPrefix(version, "v") + "] - "
 	_, after, ok := strings.Cut("\n"+text, "\n"+heading)

@@ -73,8 +73,8 @@ func TestCheckChangelog(t *testing.T) {
 	}
 }
 
-// A release is a commit beside the branch, with a tag for each module. A second release of the same
-// version is refused, and so is a release with uncommitted changes.
+// A release is a commit outside of the branch with a tag for each module. A second release of the
+// same version is refused, and so is a release from a checkout with uncommitted changes.
 func TestPrepare(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
@@ -129,7 +129,7 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The files of a release are made of its commit, and without them nothing is released.
+	// If the command that builds the files fails, nothing is released.
 	fails := []string{"sh", "-c", "exit 3"}
 	if err := release.Prepare(t.Context(), checkout, "v0.1.0", fails, &out); err == nil ||
 		!strings.Contains(err.Error(), "nothing is released") {

@@ -1,7 +1,7 @@
-// Command release prepares a release of the modules, in the checkout in which it is started:
-// release v0.1.0 make dist. It pushes nothing. What follows the version is a command that makes the
-// files of the release: it runs where the release is checked out, and nothing is released if it
-// fails.
+// Command release prepares a release of the modules in the current checkout: release v0.1.0 make
+// dist. It pushes nothing. The arguments after the version are a command that builds the files of
+// the release. It runs in a folder where the release commit is checked out; if it fails, no release
+// is made.
 package main
 
 import (
