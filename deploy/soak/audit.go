@@ -5,42 +5,42 @@ import (
 	"strings"
 )
 
-// audit is the result of comparing the senders' ledger with the stream and the records.
+// audit is the result of comparing the senders' ledger with the streams and the execution records.
 type audit struct {
 	deliveries int
 	executions int // executions that were acknowledged to senders
-	stored     int // executions in the stream
+	stored     int // executions in the stream, whether acknowledged or not
 	recorded   int // executions that are recorded
-	ended      int // executions whose end a runner reported
+	ended      int // executions with a reported final status
 	lost       []string
 	unrecorded []string
 	doubled    []string
-	// wrong lists the executions that are recorded in another state than a runner reported.
+	// wrong lists the executions whose recorded status differs from the one that a runner reported.
 	wrong []string
-	// refused lists the deliveries that were refused for good, though the workflow was active all
-	// the time.
+	// refused lists the deliveries that were refused permanently although their workflow was active
+	// all the time.
 	refused []string
-	strange []string // contradictions that none of the other kinds explains
-	// misjudged is the number of deliveries whose first answer was deduplicated, though no request
-	// had come before.
+	strange []string // contradictions that do not fit any other kind
+	// misjudged is the number of deliveries whose first response was marked as deduplicated,
+	// although no earlier request could have been stored.
 	misjudged    int
 	ghosts       map[string]int
-	ghostsWithID int // executions stored though every answer was a refusal, and the sender gave up
-	unheard      int // executions stored though the sender got no answer and did not ask again
+	ghostsWithID int // stored although every response was a refusal and the sender gave up
+	unheard      int // stored although the sender got no response and did not retry
 }
 
-// examine compares the ledger with the stored and recorded executions, and returns the audit. The
-// answer to a sender counts, whatever happened on the way:
+// examine compares the ledger with the stored and recorded executions. Only the responses to
+// senders count, whatever happened on the way:
 //
-//   - lost: the execution was acknowledged, and is not stored.
-//   - unrecorded: the execution is stored, and not recorded.
-//   - doubled: an execution has two messages, or a delivery has two executions, or two answers
-//     claimed to be the first. A delivery without a first answer is fine, because that answer may
-//     have been lost.
-//   - a ghost: the request had no delivery ID, was refused, and is stored. Such a request is sent
-//     to the stream once; if the stream does not answer in time, it is unknown whether the request
-//     was stored.
-//   - wrong: the record has another end than the runner reported.
+//   - lost: the execution was acknowledged but is not stored.
+//   - unrecorded: the execution is stored but not recorded.
+//   - doubled: an execution has two messages, or a delivery has two executions, or two responses
+//     claimed to be the first. A delivery without a first response is fine, because that response
+//     may have been lost.
+//   - a ghost: the request had no delivery ID and was refused, but is stored. The ingress publishes
+//     such a request only once; if the stream does not acknowledge it in time, the ingress cannot
+//     know whether it was stored.
+//   - wrong: the recorded final status differs from the reported one.
 func examine(b *ledger, s stored, records map[string]record, incidents []incident) *audit {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,24 +8,24 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// These durations bound how long a table is locked. They range from less to far more than the
-// timeouts of the executors.
+// Limits for how long a table is locked. They range from well below to far above the timeouts of
+// the executors.
 const (
 	shortestLock = 5 * time.Second
 	longestLock  = 40 * time.Second
 )
 
-// lockModes are the lock modes that CREATE INDEX takes, and that VACUUM FULL and many forms of
-// ALTER TABLE take.
+// lockModes are the lock modes of CREATE INDEX, and of VACUUM FULL and many forms of ALTER TABLE.
 var lockModes = []string{"SHARE", "ACCESS EXCLUSIVE"}
 
-// lockTable locks the table of executions from another session. With lockTimeout, sessions that
-// wait for the lock are refused after a second.
+// lockTable locks the executions table in a separate session for the duration lasts. With
+// lockTimeout, PostgreSQL makes the other sessions fail after they have waited one second for the
+// lock.
 func (f *faults) lockTable(
 	ctx context.Context, mode string, lockTimeout bool, lasts time.Duration,
 ) error {
 	if lockTimeout {
-		// The setting takes effect for new connections only.
+		// The setting applies only to new connections.
 		const reconnect = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE " +
 			"application_name LIKE 'executor-%'"
 		if _, err := f.database.Query(ctx, "ALTER ROLE postgres SET lock_timeout = '1s'",
@@ -51,8 +51,8 @@ func (f *faults) killDatabase(ctx context.Context, lasts time.Duration) error {
 	return f.restartDatabase(ctx)
 }
 
-// fillDatabase fills the database's disk except for room bytes. If the database ends by itself,
-// fillDatabase starts it again.
+// fillDatabase fills the database's disk except for room bytes, and frees it again after the
+// duration lasts. If the database has exited meanwhile, fillDatabase restarts it.
 func (f *faults) fillDatabase(ctx context.Context, room uint64, lasts time.Duration) error {
 	if err := f.databaseDisk.fill(room); err != nil {
 		return err

@@ -7,41 +7,41 @@ import (
 	"time"
 )
 
-// delivery holds all the answers that a sender got to one delivery.
+// delivery records all responses that a sender got for one delivery.
 type delivery struct {
-	// marker identifies the delivery in the body; it is also the delivery ID, if there is one.
+	// marker identifies the delivery in the body. It is also the delivery ID, if hasID is true.
 	marker string
 	hasID  bool
 
 	began, ended time.Time
-	executions   []string // distinct executions in the answers
-	originals    int      // answers without deduplicated
-	repeats      int      // answers with deduplicated
-	refused      int      // answers that refused the request
-	unheard      int      // requests that may have arrived, without an answer
+	executions   []string // distinct execution IDs in the responses
+	originals    int      // accepted responses that were not marked as deduplicated
+	repeats      int      // accepted responses that were marked as deduplicated
+	refused      int      // responses that refused the request
+	unheard      int      // requests without a response that may have arrived
 	always       bool     // its workflow is active all the time
-	clear        bool     // when the first answer came, no earlier request could have been stored
-	early        bool     // clear is true, and the first answer was deduplicated
+	clear        bool     // no request that was sent so far can have been stored
+	early        bool     // the first response was deduplicated although clear was true
 
-	// refusedForGood is the status and code of an answer after which a sender does not try again,
-	// though always is true. "" means that there was none.
+	// refusedForGood is the status and code of a response that makes a sender give up, if always is
+	// true. "" means that there was none.
 	refusedForGood string
 }
 
-// ledger holds what each sender was answered.
+// ledger records the responses to all senders.
 type ledger struct {
 	mu         sync.Mutex
 	deliveries map[string]*delivery
 	totals     totals
 }
 
-// totals holds counts of requests.
+// totals holds the request counts.
 type totals struct {
 	sent         int
 	acknowledged int
 	deduplicated int
-	refused      map[string]int // counts of refused requests, by status and code
-	errors       map[string]int // counts of requests without an answer, by the kind of error
+	refused      map[string]int // refused requests by status and code
+	errors       map[string]int // requests without a response by kind of error
 }
 
 func newLedger() *ledger {
@@ -59,14 +59,14 @@ func (b *ledger) addDelivery(marker string, hasID bool) *delivery {
 	return d
 }
 
-// countSent counts a request that goes out.
+// countSent counts a request that is about to be sent.
 func (b *ledger) countSent() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.sent++
 }
 
-// accepted notes an answer 200.
+// accepted records a response with status 200.
 func (b *ledger) accepted(d *delivery, a answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,8 +87,8 @@ func (b *ledger) accepted(d *delivery, a answer) {
 	}
 }
 
-// noteRefusal notes an answer that refuses a request. final means that the sender does not try
-// again.
+// noteRefusal records a response that refuses a request. final means that the sender does not
+// retry.
 func (b *ledger) noteRefusal(d *delivery, code string, final bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,8 +101,8 @@ func (b *ledger) noteRefusal(d *delivery, code string, final bool) {
 	d.clear = false // a message may have been stored before the request was refused
 }
 
-// noteFailure notes a request that got no answer. If the connection was never made, nothing was
-// sent.
+// noteFailure records a request that got no response. If neverMade is true, no connection was
+// established, so nothing was sent.
 func (b *ledger) noteFailure(d *delivery, what string, neverMade bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,8 +114,8 @@ func (b *ledger) noteFailure(d *delivery, what string, neverMade bool) {
 	}
 }
 
-// markConcurrent notes that a delivery is sent twice at the same time, so that either request may
-// be the first.
+// markConcurrent records that a delivery is sent twice at the same time, so either request may
+// arrive first.
 func (b *ledger) markConcurrent(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

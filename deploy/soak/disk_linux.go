@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// diskSize is the size of a disk in bytes. It is only an upper bound: a disk takes memory only for
-// what is stored on it.
+// diskSize is the size of a disk in bytes. It is only an upper bound: a disk uses only as much
+// memory as the data stored on it.
 const diskSize = 16 << 30
 
-// disk is a separate file system, which can be full.
+// disk is a separate file system that can be filled up.
 type disk struct{ folder string }
 
 // newDisk mounts a disk. It needs root.
@@ -31,7 +31,7 @@ func newDisk() (*disk, error) {
 	return &disk{folder}, nil
 }
 
-// fill leaves room bytes free, as if a foreign file took the rest.
+// fill shrinks the disk to leave room bytes free, as if an unrelated file took up the rest.
 func (d *disk) fill(room uint64) (err error) {
 	for range 100 {
 		var s syscall.Statfs_t
@@ -39,7 +39,7 @@ func (d *disk) fill(room uint64) (err error) {
 			return err
 		}
 		used := (s.Blocks - s.Bfree) * uint64(s.Bsize) //nolint:gosec // not negative
-		// EINVAL means that the size is less than what is stored by now.
+		// EINVAL means that the new size is smaller than the data stored meanwhile.
 		if err = d.resize(max(used+room, 1)); !errors.Is(err, syscall.EINVAL) {
 			return err
 		}
@@ -47,7 +47,7 @@ func (d *disk) fill(room uint64) (err error) {
 	return err
 }
 
-// free makes room again.
+// free restores the full size of the disk.
 func (d *disk) free() error { return d.resize(diskSize) }
 
 func (d *disk) resize(bytes uint64) error {

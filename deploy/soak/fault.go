@@ -14,23 +14,23 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// These durations bound faults and recoveries.
+// Limits for the durations of faults and recoveries.
 const (
 	longestDown  = 3 * time.Second
 	shortestHang = time.Second
 	longestHang  = 10 * time.Second
-	// recoverTimeout is the maximum time that a service may take to be ready.
+	// recoverTimeout is the maximum time a service may take to become ready.
 	recoverTimeout = time.Minute
-	// replicaTimeout is the maximum time that a node may take to have all of the stream again. A
-	// leader makes no snapshot while a node catches up; if that node needs one, the leader forces
-	// it after more than a minute.
+	// replicaTimeout is the maximum time a node may take to catch up with all streams. A leader
+	// makes no snapshot while a node catches up; if that node needs one, the leader forces a
+	// snapshot only after more than a minute.
 	replicaTimeout = 3 * time.Minute
 )
 
-// longestQueue is the maximum number of faults that wait for their target.
+// longestQueue is the number of waiting faults at which no more faults are added to the queue.
 const longestQueue = 200
 
-// fault is one kind of fault at one target.
+// fault is one kind of fault in one target.
 type fault struct {
 	kind   string
 	slots  []string // names of the targets that must not have another fault meanwhile
@@ -38,10 +38,11 @@ type fault struct {
 	lasts  time.Duration
 }
 
-// injection causes a fault that lasts for the time lasts.
+// injection causes a fault and lets it last for the given duration.
 type injection func(ctx context.Context, lasts time.Duration) error
 
-// incident is a fault that happened. It lasts until the cause was gone; recovery takes longer.
+// incident is a fault that was injected. It ends when its cause is removed; the recovery takes
+// longer.
 type incident struct {
 	kind     string
 	from, to time.Time
@@ -51,21 +52,21 @@ type incident struct {
 type faults struct {
 	installation *installation
 	database     *pgtest.Server
-	databaseDisk *disk // nil means that the database has no disk of its own
+	databaseDisk *disk // nil means that the database does not have a separate disk
 	random       *rand.Rand
 	every        time.Duration // average time between two faults
-	only         string        // part of the names of the faults that happen; "" means all
+	only         string        // inject only faults whose kind contains this; "" means all
 	say          func(format string, args ...any)
 
 	mu        sync.Mutex
 	busy      map[string]bool
-	freed     chan struct{} // closed and replaced when a slot is free again
+	freed     chan struct{} // closed and replaced whenever slots become free
 	incidents []incident
 	problems  []string
-	// careless holds the executions that were acknowledged without a readable report, with the
-	// times.
+	// careless maps the ID of each execution that was acknowledged without a readable report to the
+	// time of the acknowledgement.
 	careless map[string]time.Time
-	standing []string // when recording stood still without need
+	standing []string // the times when recording stalled for no reason
 }
 
 func newFaults(
@@ -85,8 +86,8 @@ func newFaults(
 	}
 }
 
-// shuffledFaults returns every kind of fault at every target, in random order. Nodes share one
-// slot, because two of the three must work.
+// shuffledFaults returns faults of every kind for the targets, in random order. Some kinds are left
+// out for some targets at random. All nodes share one slot, because two of the three must work.
 func (f *faults) shuffledFaults() []fault {
 	var all []fault
 	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
@@ -141,7 +142,7 @@ func (f *faults) shuffledFaults() []fault {
 		add("cut between nodes", slot, shortestHang, longestHang,
 			breakLinks(links, (*link.Link).Cut))
 		if n == f.random.IntN(len(nodes)) {
-			continue // fewer of these, because they take longest
+			continue // fewer of these, because they take the longest
 		}
 		add("pause node", slot, shortestHang, longestHang, hang(p.process))
 		add("silence between nodes", slot, shortestHang, longestHang,
@@ -156,7 +157,7 @@ func (f *faults) shuffledFaults() []fault {
 // addFault adds a fault that lasts between shortest and longest.
 type addFault func(kind string, slots []string, shortest, longest time.Duration, inject injection)
 
-// addConnectionFaults adds faults of the connections between the services and what they depend on.
+// addConnectionFaults adds faults in the connections from the services to NATS and the database.
 func (f *faults) addConnectionFaults(add addFault) {
 	for _, s := range slices.Concat(f.installation.services(), f.installation.runners) {
 		kind, _, _ := strings.Cut(s.name, "-")
@@ -173,7 +174,7 @@ func (f *faults) addConnectionFaults(add addFault) {
 	}
 }
 
-// addDatabase adds the faults of the database, and of executors while they use it.
+// addDatabase adds the faults of the database, and of executors in and outside of transactions.
 func (f *faults) addDatabase(add addFault) {
 	slot := []string{"database"}
 	add("kill database", slot, 0, longestDown, f.killDatabase)
@@ -226,7 +227,7 @@ func (f *faults) addDatabase(add addFault) {
 		})
 }
 
-// run injects faults until starting ends, and returns when the last fault is over.
+// run injects faults until starting ends. It returns when the last fault is over.
 func (f *faults) run(ctx, starting context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -245,7 +246,7 @@ func (f *faults) run(ctx, starting context.Context) {
 			if found {
 				break
 			}
-			// Faults that wait for the nodes, which take longest, must not hold up all other kinds.
+			// The slow faults that wait for the nodes must not block all other kinds.
 			if deck := f.shuffledFaults(); len(queue) < longestQueue && len(deck) > 0 {
 				queue = append(queue, deck...)
 				continue
@@ -260,12 +261,12 @@ func (f *faults) run(ctx, starting context.Context) {
 	}
 }
 
-// alone is the number of slots from which on a fault is not overtaken in the queue. If others
-// overtook it, a fault that needs so many slots would wait forever.
+// alone is the number of slots from which a fault can no longer be overtaken in the queue. If other
+// faults could overtake it, a fault that needs that many slots would wait forever.
 const alone = 4
 
-// choose removes from the queue the first fault whose slots are free, and occupies these slots. The
-// caller holds mu.
+// choose removes the first fault whose slots are all free from the queue and occupies those slots.
+// It reports false if there is none. The caller holds mu.
 func (f *faults) choose(queue []fault) (fault, []fault, bool) {
 	for n, next := range queue {
 		free := true
@@ -285,7 +286,7 @@ func (f *faults) choose(queue []fault) (fault, []fault, bool) {
 	return fault{}, queue, false
 }
 
-// inject causes a fault, and frees its slots after the recovery.
+// inject injects a fault, and frees its slots after the recovery.
 func (f *faults) inject(ctx context.Context, next fault) {
 	from := time.Now()
 	f.mu.Lock()
@@ -314,14 +315,14 @@ func (f *faults) inject(ctx context.Context, next fault) {
 	f.freed = make(chan struct{})
 }
 
-// noteStalled notes that recording made no progress.
+// noteStalled records that recording made no progress.
 func (f *faults) noteStalled(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.standing = append(f.standing, text)
 }
 
-// hasFaultAt reports whether there is a fault at a target now.
+// hasFaultAt reports whether a target has a fault at the moment.
 func (f *faults) hasFaultAt(slot string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -335,7 +336,7 @@ func (f *faults) happened() []incident {
 	return append([]incident{}, f.incidents...)
 }
 
-// outage returns an injection that ends a process, waits, and starts the process again.
+// outage returns an injection that ends a process with end, waits, and starts the process again.
 func outage(p *process, end func()) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		end()
@@ -344,8 +345,8 @@ func outage(p *process, end func()) injection {
 	}
 }
 
-// hang returns an injection that freezes a process: its connections stay open, and it answers
-// nothing.
+// hang returns an injection that freezes a process: its connections stay open, but it does not
+// respond.
 func hang(p *process) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		if err := p.signal(syscall.SIGSTOP); err != nil {
@@ -356,7 +357,7 @@ func hang(p *process) injection {
 	}
 }
 
-// breakLinks returns an injection that applies do to links, and heals them afterwards.
+// breakLinks returns an injection that calls do for each link, and heals the links afterwards.
 func breakLinks(links []*link.Link, do func(*link.Link)) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		for _, l := range links {
@@ -370,8 +371,8 @@ func breakLinks(links []*link.Link, do func(*link.Link)) injection {
 	}
 }
 
-// rollingRestart returns an injection that restarts services one after another in an orderly way,
-// as an upgrade does.
+// rollingRestart returns an injection that restarts the services one after another with SIGTERM, as
+// an upgrade does.
 func rollingRestart(services []*service) injection {
 	return func(ctx context.Context, _ time.Duration) error {
 		for _, s := range services {

@@ -11,19 +11,19 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// These durations bound how long an executor is frozen. They are longer than the time until its
-// messages are delivered to another executor.
+// Limits for how long an executor is frozen. They exceed the time after which its messages are
+// redelivered to another executor.
 const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
-	// takeOver is the maximum time that the other executors may take to record everything.
-	// aloneFrozen is how long the executor is frozen to observe that.
+	// takeOver is the maximum time the other executors may take to record everything. aloneFrozen
+	// is how long the executor is frozen to observe that.
 	takeOver    = 20 * time.Second
 	aloneFrozen = takeOver + 10*time.Second
 )
 
-// freeze stops an executor inside a transaction, or outside of any, and tries until that succeeds.
-// Then it calls meanwhile, and resumes the executor afterwards.
+// freeze stops an executor either inside a transaction or outside of any; it retries until it
+// catches the executor in that state. Then it calls meanwhile, and resumes the executor afterwards.
 func (f *faults) freeze(
 	ctx context.Context, s *service, inTransaction bool, meanwhile func() error,
 ) error {
@@ -54,8 +54,8 @@ func (f *faults) freeze(
 	return errors.New("it was never caught like that")
 }
 
-// freezeAlone freezes an executor in a transaction while everything else works. The other executor
-// must go on recording.
+// freezeAlone freezes an executor inside a transaction while everything else works. The other
+// executors must go on recording; otherwise freezeAlone records a stall.
 func (f *faults) freezeAlone(ctx context.Context, s *service, lasts time.Duration) error {
 	return f.freeze(ctx, s, true, func() error {
 		retry.Sleep(ctx, takeOver)

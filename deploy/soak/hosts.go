@@ -26,33 +26,34 @@ import (
 	"github.com/hookstart/hookstart/executor/pgtest"
 )
 
-// programHost is a host that has this binary under the names of all roles.
+// programHost is a host with a folder that holds this binary under the names of all roles.
 type programHost struct {
 	*network.Host
-	programs string // the folder that holds the binary under these names
+	programs string // the folder with a link to the binary for each role
 }
 
-// These are the ports on every host.
+// The ports that the programs use on every host.
 const (
 	portClients  = "4222"
 	portRoutes   = "6222"
 	portMonitor  = "8222"
 	portIngress  = "8080"
 	portExecutor = "8081"
-	portOps      = "9090" // port of the ingress's ops listener
-	portOps2     = "9091" // port of the executor's ops listener
-	portLeaf     = "7422" // port for the servers of a second site
+	portOps      = "9090" // the ingress's ops listener
+	portOps2     = "9091" // the executor's ops listener
+	portLeaf     = "7422" // leaf node connections from the servers of a second site
 )
 
-// secrets holds the keys and certificates that deploy/nats/make-secrets.sh makes.
+// secrets holds keys and certificates like those that deploy/nats/make-secrets.sh generates.
 type secrets struct {
 	folder string
-	public []string // the environment of the servers
+	public []string // environment variables with the public keys, for the NATS servers
 }
 
 func (s *secrets) file(name string) string { return filepath.Join(s.folder, name) }
 
-// newSecrets makes the secrets for servers with the names and addresses of the hosts.
+// newSecrets generates the secrets. The certificates are valid for the names and addresses of the
+// hosts.
 func newSecrets(folder string, hosts []*network.Host) (*secrets, error) {
 	s := &secrets{folder: filepath.Join(folder, "secrets")}
 	if err := os.Mkdir(s.folder, 0o700); err != nil {
@@ -132,10 +133,10 @@ func (s *secrets) makeCertificates(hosts []*network.Host) error {
 }
 
 // installOnHosts starts a NATS server with the shipped configuration, an ingress, an executor and a
-// runner on each host, and makes the workflows. All executors reach one PostgreSQL by its socket,
-// which no partition cuts. If nearest is true, an ingress connects to the NATS server of its host
-// only, otherwise to any of them. After an error nothing is left running; otherwise close ends
-// everything.
+// runner on each host, and creates the workflows. All executors connect to one PostgreSQL through
+// its socket, which no partition affects. If nearest is true, an ingress connects only to the NATS
+// server on its host, otherwise to any of them. If installOnHosts returns an error, nothing is left
+// running; otherwise the caller must call close.
 func installOnHosts(
 	ctx context.Context, folder, natsConfig string, hosts []*network.Host, database *pgtest.Server,
 	nearest bool,
@@ -175,8 +176,7 @@ func (i *installation) prepareHosts(
 	})
 }
 
-// prepareSite adds what runs on the hosts of a site. It sets the URLs and the routes of the site's
-// NATS servers itself.
+// prepareSite adds the processes on the hosts of a site. It sets natsURL and routes in s itself.
 func (i *installation) prepareSite(hosts []*network.Host, s site) error {
 	programs, err := linkPrograms(i.folder)
 	if err != nil {
@@ -199,20 +199,20 @@ func (i *installation) prepareSite(hosts []*network.Host, s site) error {
 	return nil
 }
 
-// clientURL returns the URL of a host's NATS server for the programs on the hosts.
+// clientURL returns the URL of a host's NATS server for programs on the hosts.
 func clientURL(h *network.Host) string {
 	return "tls://" + net.JoinHostPort(h.Name, portClients)
 }
 
-// site holds what all hosts have in common.
+// site holds the settings that all hosts of a site share.
 type site struct {
 	keys                    *secrets
 	natsURL, routes, config string
 	database                string
 	replicas                int
-	env                     []string // further environment of the servers: NAME=value
-	executorFlags           []string // further flags of the executors
-	nearest                 bool     // whether an ingress connects to the server of its host only
+	env                     []string // more environment variables of the NATS servers: NAME=value
+	executorFlags           []string // additional flags of the executors
+	nearest                 bool     // whether an ingress uses only the NATS server on its host
 }
 
 func (i *installation) addHost(h *programHost, s site) {
@@ -276,8 +276,8 @@ func (i *installation) addHost(h *programHost, s site) {
 	})
 }
 
-// linkPrograms makes a folder with a link to this binary for the name of each role. Starting a
-// program in a host takes only the program's path, so the path must contain the role.
+// linkPrograms creates a folder with a link to this binary for each role. A program on a host is
+// started by its path alone, so the role must be part of the path.
 func linkPrograms(folder string) (programs string, err error) {
 	binary, err := os.Executable()
 	if err != nil {

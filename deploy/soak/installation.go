@@ -35,18 +35,18 @@ type shape struct {
 	disk        *disk          // disk of the first node; nil means the installation's folder
 }
 
-// installation is hookstart in the production shape, on loopback.
+// installation is a production-like hookstart installation on loopback.
 type installation struct {
 	folder    string
-	ports     []*freeport.Port      // held until close
-	links     map[[2]int]*link.Link // the link between two nodes, by their numbers
+	ports     []*freeport.Port      // reserved until close
+	links     map[[2]int]*link.Link // the link from one node to another, keyed by their numbers
 	nodes     []*node
 	ingresses []*service
 	executors []*service
 	runners   []*service
-	paths     []string      // paths of the workflows' webhooks
-	switched  string        // path of the webhook of the workflow that is switched on and off
-	access    []nats.Option // options with which the soak itself connects to NATS
+	paths     []string      // URL paths of the workflows' webhooks
+	switched  string        // path of the webhook of switchedWorkflow
+	access    []nats.Option // options for the soak's connections to NATS
 
 	nc *nats.Conn
 	js jetstream.JetStream
@@ -59,17 +59,17 @@ type node struct {
 	url       string
 	healthURL string
 	storeDir  string
-	disk      *disk // nil means that the node shares one disk with the other processes
+	disk      *disk // nil means that the node shares a disk with the other processes
 }
 
-// service is an ingress, an executor or a runner. It reaches each node, and the database, over a
-// separate link.
+// service is an ingress, an executor or a runner. It connects to each node, and to the database,
+// through a separate link.
 type service struct {
 	*process
 	url, opsURL string // "" for a runner
 	nats        []*link.Link
-	database    *link.Link // link of an executor to PostgreSQL; nil means that there is none
-	runs        string     // file in which a runner notes its executions
+	database    *link.Link // an executor's link to PostgreSQL; nil means that there is none
+	runs        string     // the file that a runner writes the executions to that it receives
 }
 
 // links returns all links of a service.
@@ -80,8 +80,8 @@ func (s *service) links() []*link.Link {
 	return append([]*link.Link{s.database}, s.nats...)
 }
 
-// install starts all processes and makes the workflows. After an error nothing is left running;
-// otherwise close ends everything.
+// install starts all processes and creates the workflows. If it returns an error, nothing is left
+// running; otherwise the caller must call close.
 func install(ctx context.Context, folder string, s shape) (*installation, error) {
 	i := &installation{folder: folder, links: map[[2]int]*link.Link{}}
 	if err := i.start(ctx, s); err != nil {
@@ -104,14 +104,14 @@ func (i *installation) start(ctx context.Context, s shape) error {
 	return i.startAll(ctx)
 }
 
-// startAll starts the processes, connects, and makes the workflows.
+// startAll starts the processes, connects to NATS, and creates the workflows.
 func (i *installation) startAll(ctx context.Context) error {
 	for _, p := range i.nodes {
 		if err := p.start(); err != nil {
 			return err
 		}
 	}
-	// The services would wait for the nodes by themselves, and longer.
+	// The services would also wait for the nodes, but for longer.
 	if err := i.awaitNodes(ctx, time.Minute); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (i *installation) startAll(ctx context.Context) error {
 	return i.makeWorkflows(ctx)
 }
 
-// addServices prepares ingresses, executors and runners.
+// addServices prepares the ingresses, executors and runners.
 func (i *installation) addServices(s shape) error {
 	for n := range s.executors {
 		name := "executor-" + strconv.Itoa(n)
@@ -179,7 +179,7 @@ func (i *installation) addServices(s shape) error {
 	return nil
 }
 
-// newLinks returns new links to all nodes, and the URL that leads through them.
+// newLinks returns new links to all nodes, and the NATS URL that uses them.
 func (i *installation) newLinks() (links []*link.Link, natsURL string, err error) {
 	urls := make([]string, len(i.nodes))
 	for n, to := range i.nodes {
@@ -192,7 +192,7 @@ func (i *installation) newLinks() (links []*link.Link, natsURL string, err error
 	return links, strings.Join(urls, ","), nil
 }
 
-// addNodes prepares the NATS nodes. Each node reaches each other node over a separate link.
+// addNodes prepares the NATS nodes. Each node connects to each other node through a separate link.
 func (i *installation) addNodes(count int, first *disk) error {
 	clients, routes, monitors := make([]*freeport.Port, count), make([]*freeport.Port, count),
 		make([]*freeport.Port, count)
@@ -223,7 +223,7 @@ func (i *installation) addNodes(count int, first *disk) error {
 			MonitorPort: monitors[n].Number,
 		}
 		if count > 1 {
-			// Nodes announce the addresses of the others to each other. The announced address must
+			// Nodes tell each other the addresses of the other nodes. The advertised address must
 			// lead nowhere, so that the nodes do not bypass the links.
 			o.Cluster = &embednats.Cluster{
 				Name:      "soak",
@@ -286,7 +286,8 @@ func (i *installation) newService(name, role string, flags ...string) (*service,
 	}, nil
 }
 
-// services returns the services that answer requests, and so can report that they are ready.
+// services returns the services that listen for requests and report their readiness: ingresses and
+// executors.
 func (i *installation) services() []*service { return slices.Concat(i.ingresses, i.executors) }
 
 func (i *installation) processes() (all []*process) {
@@ -299,7 +300,7 @@ func (i *installation) processes() (all []*process) {
 	return all
 }
 
-// readiness returns the answer of a service's /readyz, and whether the service is ready.
+// readiness returns the response of a service's /readyz, and whether the service is ready.
 func (s *service) readiness(ctx context.Context) (text string, ready bool) {
 	status, text, err := get(ctx, s.opsURL+"/readyz")
 	if err != nil {
@@ -308,7 +309,7 @@ func (s *service) readiness(ctx context.Context) (text string, ready bool) {
 	return text, status == http.StatusOK
 }
 
-// get requests a URL, and waits for a second at most.
+// get requests a URL with a timeout of one second. It returns the beginning of the response's body.
 func get(ctx context.Context, url string) (status int, text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -326,7 +327,7 @@ func get(ctx context.Context, url string) (status int, text string, err error) {
 	return response.StatusCode, strings.TrimSpace(string(body[:n])), nil
 }
 
-// awaitReady waits until every service reports that it is ready.
+// awaitReady waits until every ingress and executor reports that it is ready.
 func (i *installation) awaitReady(ctx context.Context, timeout time.Duration) error {
 	for _, s := range i.services() {
 		if err := s.awaitReady(ctx, timeout); err != nil {
@@ -345,7 +346,7 @@ func (s *service) awaitReady(ctx context.Context, timeout time.Duration) error {
 	})
 }
 
-// connect opens the soak's own connection to NATS.
+// connect opens the soak's connection to NATS.
 func (i *installation) connect() (err error) {
 	var urls []string
 	for _, n := range i.nodes {
@@ -361,8 +362,8 @@ func (i *installation) connect() (err error) {
 	return err
 }
 
-// workflows is the number of workflows that senders call. switchedWorkflow is the workflow that is
-// switched on and off.
+// workflows is the number of workflows that senders call. switchedWorkflow is the ID of the
+// workflow that is activated and deactivated repeatedly.
 const (
 	workflows        = 3
 	switchedWorkflow = "switched"
@@ -384,7 +385,7 @@ func (i *installation) makeWorkflows(ctx context.Context) error {
 	return err
 }
 
-// makeWorkflow makes an active workflow, and returns the path of its webhook.
+// makeWorkflow creates and activates a workflow, and returns the URL path of its webhook.
 func (i *installation) makeWorkflow(ctx context.Context, id string) (path string, err error) {
 	client := i.client()
 	if _, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
@@ -407,7 +408,7 @@ func (i *installation) client() *apiclient.Client {
 	return apiclient.New(i.executors[0].url, adminToken)
 }
 
-// awaitNodes waits until every node is connected to the cluster.
+// awaitNodes waits until every node knows the leader of the cluster.
 func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) error {
 	for _, n := range i.nodes {
 		if err := eventually(ctx, timeout, func(ctx context.Context) error {
@@ -419,7 +420,7 @@ func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) er
 	return nil
 }
 
-// awaitReplicas waits until every node is connected to the cluster and has all of every stream.
+// awaitReplicas waits until every node knows the leader of the cluster and has all of every stream.
 func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration) error {
 	if err := i.awaitNodes(ctx, timeout); err != nil {
 		return err
@@ -436,8 +437,8 @@ func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration)
 	})
 }
 
-// checkReplicas returns an error that names a replica that does not have all of a stream, or nil if
-// there is none.
+// checkReplicas returns an error if a stream has no leader or a replica that is offline or not
+// current.
 func checkReplicas(s *jetstream.StreamInfo) error {
 	c := s.Cluster
 	if c == nil {
@@ -465,19 +466,19 @@ func (i *installation) checkKnowsLeader(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	// A node without a leader does not answer.
+	// A node without a leader does not respond.
 	ctx, cancel := context.WithTimeout(ctx, time.Second/4)
 	defer cancel()
 	_, err = js.AccountInfo(ctx)
 	return err
 }
 
-// linksBetween returns the links between two nodes.
+// linksBetween returns the links between two nodes, in both directions.
 func (i *installation) linksBetween(a, b int) []*link.Link {
 	return []*link.Link{i.links[[2]int{a, b}], i.links[[2]int{b, a}]}
 }
 
-// linksAround returns the links between a node and all others.
+// linksAround returns the links between a node and all other nodes, in both directions.
 func (i *installation) linksAround(node int) []*link.Link {
 	var all []*link.Link
 	for other := range i.nodes {
@@ -488,7 +489,7 @@ func (i *installation) linksAround(node int) []*link.Link {
 	return all
 }
 
-// close ends every process.
+// close kills every process, and releases the links and ports.
 func (i *installation) close() {
 	if i.nc != nil {
 		i.nc.Close()
@@ -509,7 +510,7 @@ func (i *installation) close() {
 	}
 }
 
-// problems returns what went wrong with the processes.
+// problems returns the problems of all processes.
 func (i *installation) problems() (all []string) {
 	for _, p := range i.processes() {
 		all = append(all, p.complaints()...)
@@ -517,8 +518,8 @@ func (i *installation) problems() (all []string) {
 	return all
 }
 
-// eventually calls try until it succeeds. After the timeout it returns the last error that try
-// returned before the timeout.
+// eventually calls try until it succeeds. After the timeout it returns the last error from before
+// the timeout.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

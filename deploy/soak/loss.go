@@ -18,21 +18,21 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// These durations bound how far back in time the database is put.
+// Limits for how far the database is rolled back.
 const (
 	shortestBack = 2 * time.Second
 	longestBack  = 15 * time.Second
 )
 
-// carelessRuns is the number of executions that are taken by a runner that does not report, or
-// reports unreadably.
+// carelessRuns is the maximum number of executions that a runner takes without sending a readable
+// report.
 const carelessRuns = 10
 
 // unreadableReport is the data of a message that cannot be decoded as a report.
 const unreadableReport = "\xff this is no report"
 
-// addLosses adds the faults in which something that was stored or acknowledged is lost: by the
-// database, by the registry, or by a runner that does not report.
+// addLosses adds the faults that lose stored or acknowledged data: in the database, in the
+// registry, or because a runner does not report.
 func (f *faults) addLosses(add addFault) {
 	slot := []string{"database"}
 	add("failover of database to a standby that lags", slot, shortestBack, longestBack,
@@ -43,7 +43,7 @@ func (f *faults) addLosses(add addFault) {
 	add("deleted registry", []string{"nodes"}, 0, time.Second, f.deleteRegistry)
 }
 
-// rollBackDatabase returns an injection that makes the database lose its last transactions.
+// rollBackDatabase returns an injection that makes the database lose its latest transactions.
 func (f *faults) rollBackDatabase(promoted bool) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		if err := f.database.Copy(ctx); err != nil {
@@ -56,8 +56,8 @@ func (f *faults) rollBackDatabase(promoted bool) injection {
 	}
 }
 
-// ackWithoutReport takes executions from the runners' group as one of its members, and acknowledges
-// each without a report, or after an unreadable one.
+// ackWithoutReport consumes executions as a member of the runners' group, and acknowledges each
+// without a report, or after an unreadable one.
 func (f *faults) ackWithoutReport(ctx context.Context, _ time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
@@ -85,15 +85,15 @@ func (f *faults) ackWithoutReport(ctx context.Context, _ time.Duration) error {
 	})
 }
 
-// acknowledgeCarelessly acknowledges the start of an execution. With report, it publishes an
-// unreadable report before.
+// acknowledgeCarelessly acknowledges the start of an execution. If report is true, it publishes an
+// unreadable report first.
 func (f *faults) acknowledgeCarelessly(ctx context.Context, msg jetstream.Msg, report bool) error {
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	if err != nil {
 		return err
 	}
 	start := event.Start
-	// This is noted before the acknowledgement, which may arrive even if its answer does not.
+	// Record this before the acknowledgement, which may arrive even if its response is lost.
 	f.mu.Lock()
 	f.careless[start.ID] = time.Now()
 	f.mu.Unlock()
@@ -106,15 +106,16 @@ func (f *faults) acknowledgeCarelessly(ctx context.Context, msg jetstream.Msg, r
 	return msg.DoubleAck(ctx)
 }
 
-// unreported returns the executions that were acknowledged without a readable report, and when.
+// unreported returns a copy of careless.
 func (f *faults) unreported() map[string]time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.careless)
 }
 
-// awaitCareless waits until the executions that were acknowledged without a readable report have
-// ended. Executors look for them when they start, and seldom otherwise, so it restarts them.
+// awaitCareless waits until the executions that were acknowledged without a readable report have a
+// final status. Executors look for them when they start, and only rarely afterwards, so
+// awaitCareless restarts the executors.
 func (f *faults) awaitCareless(ctx context.Context) error {
 	unreported := f.unreported()
 	if len(unreported) == 0 {
@@ -142,7 +143,7 @@ func (f *faults) awaitCareless(ctx context.Context) error {
 	})
 }
 
-// deleteRegistry deletes the bucket of the registry, and waits until all services are ready again.
+// deleteRegistry deletes the registry's bucket, and waits until all services are ready again.
 func (f *faults) deleteRegistry(ctx context.Context, _ time.Duration) error {
 	if err := f.installation.js.DeleteStream(ctx, registry.Stream); err != nil {
 		return err
@@ -155,12 +156,12 @@ func (f *faults) deleteRegistry(ctx context.Context, _ time.Duration) error {
 	return nil
 }
 
-// loseStore deletes the stores of all nodes. It returns which of the following does not hold after
-// that:
+// loseStore deletes the stores of all nodes. It returns the violations of the following promises:
 //
-//   - Until the registry is back, no call of an active workflow is refused for good.
-//   - The same URLs work again, and the workflow that is switched off stays so.
-//   - The records still exist, and what is accepted from then on is recorded and ends.
+//   - Until the registry is restored, no call of an active workflow is refused permanently.
+//   - The same URLs work again, and the deactivated workflow stays deactivated.
+//   - The records still exist, and executions accepted afterwards are recorded and reach a final
+//     state.
 func (i *installation) loseStore(
 	ctx context.Context, s *senders, out io.Writer,
 ) (broken []string, err error) {

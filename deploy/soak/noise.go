@@ -10,10 +10,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// strangeReports is the number of reports about unknown executions that are sent at once.
+// strangeReports is the number of reports about unknown executions per fault.
 const strangeReports = 500
 
-// injectUnknownReports reports executions that do not exist, as a faulty runner does.
+// injectUnknownReports publishes reports about executions that do not exist, as a faulty runner
+// might.
 func (f *faults) injectUnknownReports(_ context.Context, _ time.Duration) error {
 	for range strangeReports {
 		msg, err := stream.ProgressMessage(execution.DefaultQueue, "soak-0", "node", "",

@@ -21,9 +21,9 @@ import (
 )
 
 // changeEvery is the average pause between two changes, and changePause the pause before the same
-// change is tried again. changeTimeout is as long as any executor takes to answer a call: a call
-// that is given up could still change something. checkTimeout bounds one question that shows
-// whether a change holds, and tokenTimeout the search for a new token.
+// change is retried. changeTimeout is as long as an executor can take to respond to a call, because
+// an abandoned call could still change something. checkTimeout is for one request that checks a
+// change, and tokenTimeout for the search for a new token.
 const (
 	changeEvery   = 400 * time.Millisecond
 	changePause   = 300 * time.Millisecond
@@ -32,8 +32,7 @@ const (
 	tokenTimeout  = 30 * time.Second
 )
 
-// These are the plans of the operators' accounts: planWith accepts webhooks, and planWithout
-// refuses them.
+// The plans of the operators' accounts: planWith includes webhooks, planWithout does not.
 const (
 	planWith    = "ultra"
 	planWithout = "none"
@@ -41,15 +40,15 @@ const (
 
 const operatedNode = "node"
 
-// operators change the registry through any executor, each operator in a separate account. After
-// each confirmed change they ask every ingress and every executor about it. An answer may be that
-// the service does not know, and must not be based on the state before the change.
+// operators change the registry through random executors, each operator in a separate account.
+// After each confirmed change, they query every ingress and every executor. A service may respond
+// that it does not know the state, but must not respond according to the state before the change.
 type operators struct {
 	all       []*operator
 	confirmed atomic.Int64 // changes confirmed
-	unsure    atomic.Int64 // calls after which it is unknown whether the change was made
-	asked     atomic.Int64 // questions after a confirmed change
-	answered  atomic.Int64 // questions that were answered with a state
+	unsure    atomic.Int64 // calls that may or may not have made their change
+	asked     atomic.Int64 // queries after a confirmed change
+	answered  atomic.Int64 // queries whose response contained a state
 
 	say      func(format string, args ...any)
 	mu       sync.Mutex
@@ -57,17 +56,17 @@ type operators struct {
 	byChange map[string]int // confirmed changes, by name
 }
 
-// operator makes changes to one workflow, one after another, and knows what must hold.
+// operator makes changes to one workflow, one after another, and tracks the state that must result.
 type operator struct {
 	operators    *operators
 	installation *installation
 	senders      *senders
-	now          func() string // describes the partition that is in force
+	now          func() string // describes the current partition
 	random       *rand.Rand
 	name         string // name of the account and of the workflow
 	requests     int
 
-	// These fields are the state that the confirmed changes have left.
+	// The state after the confirmed changes.
 	exists, active bool
 	plan           string
 	token          string
@@ -77,7 +76,7 @@ type operator struct {
 	last           string     // the last confirmed change, for messages
 }
 
-// newOperators makes count accounts, each with a workflow, and returns their operators.
+// newOperators creates count accounts, each with a workflow, and returns their operators.
 func newOperators(
 	ctx context.Context, count int, i *installation, s *senders, f *partitioner, seed uint64,
 ) (*operators, error) {
@@ -120,8 +119,8 @@ func (all *operators) change(ctx, measuring context.Context) {
 	each.Wait()
 }
 
-// settle checks every service again when the network is whole. Then a service that does not answer
-// is wrong, too.
+// settle checks every service again once the network has healed. Now a service that does not
+// respond counts as a violation, too.
 func (all *operators) settle(ctx context.Context) {
 	for _, o := range all.all {
 		o.check(ctx, true)
@@ -145,7 +144,7 @@ func (all *operators) write(out io.Writer) {
 			"do not know\n", "checks", all.asked.Load(), all.answered.Load())
 }
 
-// possibleChanges returns the changes that can be made now, by name.
+// possibleChanges returns the changes that are possible in the current state, keyed by name.
 func (o *operator) possibleChanges() map[string]func(context.Context, *apiclient.Client) error {
 	if !o.exists {
 		return map[string]func(context.Context, *apiclient.Client) error{"put": o.put}
@@ -173,14 +172,14 @@ func (o *operator) possibleChanges() map[string]func(context.Context, *apiclient
 	return changes
 }
 
-// changeOnce makes one change, through one executor after another until it is confirmed, and then
-// checks the answers of all services.
+// changeOnce makes one random change, trying random executors until one confirms it, and then
+// checks the responses of all services.
 func (o *operator) changeOnce(ctx, measuring context.Context) {
 	changes := o.possibleChanges()
 	names := slices.Sorted(maps.Keys(changes))
 	name := names[o.random.IntN(len(names))]
 	if name == "delete" && o.random.IntN(3) > 0 {
-		// Fewer of these, because they make the next changes impossible.
+		// Make fewer of these, because afterwards most other changes are impossible.
 		return
 	}
 	for {
@@ -247,7 +246,7 @@ func (o *operator) delete(ctx context.Context, client *apiclient.Client) error {
 	err := client.DeleteWorkflow(ctx, o.name)
 	if problem, ok := errors.AsType[*api.Problem](err); ok &&
 		problem.Status == http.StatusNotFound {
-		// An earlier call had this effect without confirming it; otherwise the checks notice it.
+		// An earlier call took effect without being confirmed; otherwise the checks will notice it.
 		err = nil
 	}
 	if err == nil {
@@ -301,8 +300,8 @@ func (o *operator) rotate(ctx context.Context, client *apiclient.Client) error {
 	return nil
 }
 
-// learnToken asks executors until one returns another token than the previous one. The token that
-// is stored is the valid one.
+// learnToken queries random executors until one returns a new token, which is then taken for the
+// valid one.
 func (o *operator) learnToken(ctx context.Context) error {
 	return eventually(ctx, tokenTimeout, func(ctx context.Context) error {
 		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
@@ -318,7 +317,7 @@ func (o *operator) learnToken(ctx context.Context) error {
 	})
 }
 
-// describe returns which token it is, without disclosing it.
+// describe describes a token without disclosing it.
 func describe(token string, o *operator) string {
 	switch token {
 	case "":
@@ -352,7 +351,8 @@ func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) erro
 	return err
 }
 
-// check asks every ingress and every executor. With strict, all of them must answer.
+// check queries every ingress and every executor. If strict is true, all of them must respond with
+// a state.
 func (o *operator) check(ctx context.Context, strict bool) {
 	var all sync.WaitGroup
 	for _, e := range o.installation.ingresses {
@@ -366,7 +366,8 @@ func (o *operator) check(ctx context.Context, strict bool) {
 	all.Wait()
 }
 
-// expected returns what an ingress must answer to the newest token.
+// expected returns the response that an ingress must give for the newest token: an error code or
+// "200".
 func (o *operator) expected() string {
 	switch {
 	case !o.exists:
@@ -392,8 +393,8 @@ func (o *operator) checkIngress(ctx context.Context, e *service, number int, str
 	o.post(ctx, e, "revoked", o.revokedToken, want, number, strict)
 }
 
-// post calls the webhook with a token, and compares the answer with want. name describes the token
-// in messages.
+// post calls the webhook with a token, and compares the response with want. name describes the
+// token in messages.
 func (o *operator) post(
 	ctx context.Context, e *service, name, token, want string, number int, strict bool,
 ) {
@@ -475,7 +476,7 @@ func (o *operator) wantWorkflow() string {
 	return fmt.Sprintf("active %v", o.active)
 }
 
-// ask compares the answer of an executor with want.
+// ask compares an executor's response with want.
 func (o *operator) ask(
 	ctx context.Context, e *service, strict bool, what, want string,
 	call func(context.Context) (string, error),

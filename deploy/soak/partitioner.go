@@ -15,32 +15,32 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// pastPartition is a partition that happened.
+// pastPartition is a partition that was applied.
 type pastPartition struct {
 	partition
 	from, to time.Time
-	// reunion holds how long each ingress took from the healing to its first 200. 0 means that it
-	// gave none in time.
+	// reunion holds how long after the healing each ingress gave its first 200. 0 means that it
+	// gave none before the timeout.
 	reunion []time.Duration
-	// complete is the time until every replica was current. 0 means that this did not happen in
-	// time.
+	// complete is how long after the healing every replica was current. 0 means that this did not
+	// happen before the timeout.
 	complete time.Duration
 }
 
-// partitioner parts the hosts, one partition after another.
+// partitioner applies one partition of the hosts after another.
 type partitioner struct {
 	hosts        *network.Network
 	installation *installation
 	probes       *probes
 	random       *rand.Rand
-	only         string // part of the names of the partitions that happen; "" means all
+	only         string // apply only partitions whose kind contains this; "" means all
 	say          func(format string, args ...any)
 
 	mu  sync.Mutex
 	all []pastPartition
 }
 
-// run parts the hosts until starting ends, and returns when the last partition is healed and the
+// run applies partitions until starting ends. It returns when the last partition is healed and the
 // hosts have recovered.
 func (f *partitioner) run(ctx, starting context.Context) {
 	retry.Sleep(starting, restFor)
@@ -102,8 +102,7 @@ func (f *partitioner) happened() []pastPartition {
 	return slices.Clone(f.all)
 }
 
-// describeCurrent names the partition that is in force, or the last one and how long ago it was
-// healed.
+// describeCurrent describes the current partition, or the last one and how long ago it was healed.
 func (f *partitioner) describeCurrent() string {
 	all := f.happened()
 	if len(all) == 0 {
@@ -131,7 +130,7 @@ func (f *partitioner) status(b *ledger, all *operators) string {
 		len(all.wrongAnswers()))
 }
 
-// slowIngresses names the ingresses that gave no 200 soon enough after a partition was healed.
+// slowIngresses describes the ingresses whose first 200 came too late after a partition was healed.
 func (f *partitioner) slowIngresses() (late []string) {
 	for _, p := range f.happened() {
 		for host, took := range p.reunion {
@@ -150,7 +149,7 @@ func orNever(took time.Duration) string {
 	return took.Round(100 * time.Millisecond).String()
 }
 
-// err returns an error that names the ingresses that came back too late, or nil if there are none.
+// err returns an error if any ingress recovered too late after a partition was healed.
 func (f *partitioner) err() error {
 	if late := f.slowIngresses(); len(late) > 0 {
 		return fmt.Errorf("%d ingresses took more than %s after healing until their first 200",
@@ -159,7 +158,7 @@ func (f *partitioner) err() error {
 	return nil
 }
 
-// write prints a table of the kinds of partitions.
+// write prints a table with a row for each kind of partition, and the ingresses that were too slow.
 func (f *partitioner) write(out io.Writer) {
 	type row struct {
 		count                  int

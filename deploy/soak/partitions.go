@@ -17,7 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Partitions is the configuration of a soak of three hosts. The tags are the flags of the program.
+// Partitions is the configuration of a soak of three hosts with network partitions. The struct tags
+// define the program's flags.
 type Partitions struct {
 	Duration   time.Duration `help:"Duration of load and partitions." default:"10m"`
 	Seed       uint64        `help:"Seed of the random choice of partitions. 0: another one each time; it is printed." default:"0"`
@@ -31,19 +32,19 @@ type Partitions struct {
 
 	// Out receives the progress and the ledger. nil means stdout.
 	Out io.Writer `kong:"-"`
-	// lenient prints untrue answers, first deliveries that were called repeats, and late hosts,
-	// without an error for them.
+	// lenient makes RunPartitions print untrue responses, misjudged first deliveries and slow
+	// ingresses without returning an error for them.
 	lenient bool
 }
 
-// hostNames are the names of the hosts.
+// hostNames are the names of the three hosts.
 var hostNames = []string{"a", "b", "c"}
 
 // RunPartitions breaks the network between three hosts, each with a NATS server, an ingress, an
-// executor and a runner, under load and while operators change the registry. It returns an error
-// when something acknowledged is lost or exists twice, when an answer contradicts a change that was
-// confirmed before, and when ctx ends too early. If the machine cannot make hosts, RunPartitions
-// prints that and returns an errors.ErrUnsupported.
+// executor and a runner, under load and while operators change the registry. It returns an error if
+// anything acknowledged is lost or exists twice, if a response contradicts a change that was
+// confirmed earlier, if the hosts recover too slowly, or if ctx ends before the soak does. The
+// error wraps errors.ErrUnsupported if the machine cannot create the hosts.
 func RunPartitions(ctx context.Context, c Partitions) (err error) {
 	if c.Duration <= 0 || c.Rate <= 0 || c.Senders <= 0 || c.Operators <= 0 {
 		return errors.New("--duration, --rate, --senders and --operators must be more than 0")
@@ -118,8 +119,8 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 	return errors.Join(r.err(), f.err(), r.misjudged())
 }
 
-// loadAndPart sends, changes the registry and parts the hosts, until the time is over and
-// everything is recorded.
+// loadAndPart runs the senders, the operators and the partitions until c.Duration is over, and then
+// waits until everything is recorded.
 func (c *Partitions) loadAndPart(
 	ctx context.Context, i *installation, s *senders, f *partitioner, all *operators, r *report,
 ) error {
@@ -133,7 +134,7 @@ func (c *Partitions) loadAndPart(
 		starting, cancel := context.WithTimeout(ctx, c.Duration)
 		defer cancel()
 		var load, parting sync.WaitGroup
-		// The measurements outlive the last partition, because its recovery counts too.
+		// The measurements continue after the last partition, because they include its recovery.
 		measuring, stopMeasuring := context.WithCancel(ctx)
 		defer stopMeasuring()
 		load.Go(func() { s.post(ctx, starting, c.Senders, c.Rate, c.Seed) })
@@ -161,8 +162,8 @@ func (c *Partitions) loadAndPart(
 	return awaitConsumers(ctx, i.js, recordTimeout)
 }
 
-// These durations bound how long a partition lasts, how long the hosts rest after they have
-// recovered, and how long the recovery may take.
+// Limits for how long a partition lasts, how long the hosts rest after they have recovered, and how
+// long the recovery may take.
 const (
 	shortestPartition = 10 * time.Second
 	longestPartition  = 15 * time.Second
@@ -173,16 +174,16 @@ const (
 	availableWithin = 10 * time.Second
 )
 
-// partition is one way to part the hosts.
+// partition is one way to partition the hosts.
 type partition struct {
 	kind  string
 	hosts []int // hosts that the partition affects
-	// cut are the hosts that cannot reach a majority of the hosts, or cannot be reached by it.
-	// Their ingresses must refuse.
+	// cut are the hosts that cannot reach a majority of the hosts, or that the majority cannot
+	// reach. Their ingresses must refuse requests.
 	cut   []int
 	lasts time.Duration
-	// apply breaks the network. It returns at once, or when ctx ends if it breaks the network again
-	// and again.
+	// apply breaks the network. It returns immediately, unless it keeps changing the network; then
+	// it returns when ctx ends.
 	apply func(ctx context.Context, n *network.Network)
 }
 
@@ -194,7 +195,7 @@ func (p partition) String() string {
 	return p.kind + " " + names.String()
 }
 
-// shuffledPartitions returns one partition of each kind, in random order, at random hosts.
+// shuffledPartitions returns one partition of each kind, in random order, each for random hosts.
 func shuffledPartitions(random *rand.Rand) []partition {
 	var all []partition
 	add := func(kind string, hosts, cut []int,
@@ -240,7 +241,7 @@ func shuffledPartitions(random *rand.Rand) []partition {
 	return all
 }
 
-// from returns the ways from one host to the others; to returns the ways back.
+// from returns the links from one host to the others; to returns the links back.
 func from(host int) (pairs [][2]int) {
 	for other := range hostNames {
 		if other != host {

@@ -13,23 +13,23 @@ import (
 	"time"
 )
 
-// probeEach is the interval at which each ingress is probed, unless a soak sets another one.
+// probeEach is the default interval of the probes of each ingress.
 const probeEach = 100 * time.Millisecond
 
-// probe is one request to one ingress, which is not repeated.
+// probe is one request to one ingress. It is not retried.
 type probe struct {
 	began, ended time.Time
 	accepted     bool
 }
 
-// probes ask each ingress all the time, each time with a first delivery.
+// probes continuously sends requests to each ingress, each request with a new delivery ID.
 type probes struct {
 	senders *senders
 	urls    []string
-	every   time.Duration // interval of the probes of each ingress
+	every   time.Duration // interval between the probes of one ingress
 
 	mu    sync.Mutex
-	each  [][]probe     // probes of each ingress, in the order of the answers
+	each  [][]probe     // probes of each ingress, in the order of the responses
 	grown chan struct{} // closed and replaced when a probe is added
 }
 
@@ -44,7 +44,7 @@ func newProbes(s *senders, i *installation) *probes {
 	return p
 }
 
-// run probes until measuring ends, and returns when all answers have arrived.
+// run probes until measuring ends. It returns when all responses have arrived.
 func (p *probes) run(ctx, measuring context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -82,7 +82,7 @@ func (p *probes) ask(ctx context.Context, host, number int) {
 }
 
 // awaitAll waits until each ingress has accepted a request that was sent after healed. It returns
-// how long after healed each answer came; 0 means that none came in time.
+// how long after healed each ingress first did so; 0 means that it did not before the timeout.
 func (p *probes) awaitAll(
 	ctx context.Context, healed time.Time, timeout time.Duration,
 ) []time.Duration {
@@ -118,7 +118,7 @@ func (p *probes) firstAfter(
 	return first, all, p.grown
 }
 
-// share is the number of accepted requests of a group.
+// share counts the accepted requests in a group of requests.
 type share struct{ accepted, all int }
 
 func (s *share) add(other share) {
@@ -148,9 +148,9 @@ func shares(each []share) string {
 	return strings.Join(texts, ", ")
 }
 
-// available returns the share of accepted requests of each ingress: within for requests that began
-// in the first seconds of a partition, and later for the requests that began later in it. A request
-// without an answer counts once it is answered.
+// available returns the share of accepted requests for each ingress: within counts the requests
+// sent in the first seconds of the partition, and after counts those sent later in it. A request
+// counts only once it has completed.
 func (p *probes) available(partition pastPartition) (within, after []share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,8 +174,8 @@ func (p *probes) available(partition pastPartition) (within, after []share) {
 	return within, after
 }
 
-// between returns the requests to an ingress that began in a time and are answered, in the order of
-// their beginnings.
+// between returns the completed requests to an ingress that were sent at or after from and before
+// to, sorted by the time they were sent.
 func (p *probes) between(host int, from, to time.Time) (all []probe) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,9 +198,9 @@ func accepted(answers []probe) (s share) {
 	return s
 }
 
-// refusedFor returns for how long requests were not accepted: from the beginning of the first one
-// that was not accepted to the beginning of the one that follows the last one, or to the end of the
-// last one if none follows. The requests are in the order of their beginnings.
+// refusedFor returns how long requests were not accepted: from when the first unaccepted request
+// was sent until the request after the last unaccepted one was sent, or until the last one
+// completed if none follows. answers must be sorted by the time they were sent.
 func refusedFor(answers []probe) time.Duration {
 	refused := func(answer probe) bool { return !answer.accepted }
 	first := slices.IndexFunc(answers, refused)
@@ -217,8 +217,9 @@ func refusedFor(answers []probe) time.Duration {
 	return answers[last].ended.Sub(answers[first].began)
 }
 
-// quantile returns the smallest duration that at least the given share of all is not longer than.
-// The share is more than 0 and at most 1. The durations are sorted; without any it returns 0.
+// quantile returns the smallest of the durations that at least the given share of them does not
+// exceed. The share must be more than 0 and at most 1, and the durations must be sorted. Without
+// durations it returns 0.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -226,14 +227,14 @@ func quantile(sorted []time.Duration, share float64) time.Duration {
 	return sorted[int(math.Ceil(share*float64(len(sorted))))-1]
 }
 
-// spread describes durations by their p50, p99 and number.
+// spread returns the p50 and the p99 of durations in milliseconds, and their number.
 func spread(all []time.Duration) string {
 	sorted := slices.Sorted(slices.Values(all))
 	return fmt.Sprintf("%s %s (%d)", milliseconds(quantile(sorted, 0.50)), //nolint:mnd // p50
 		milliseconds(quantile(sorted, 0.99)), len(sorted)) //nolint:mnd // p99
 }
 
-// milliseconds returns a duration as a number of milliseconds with one decimal.
+// milliseconds formats a duration in milliseconds with one decimal.
 func milliseconds(d time.Duration) string {
 	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64)
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// endTimeout is the maximum time that a program may take to end after SIGTERM. It is longer than
-// the program drains.
+// endTimeout is the maximum time a program may take to exit after SIGTERM. It is longer than the
+// program's own shutdown timeout.
 const endTimeout = 60 * time.Second
 
-// restartPause is the time for which a supervisor waits before it restarts a program that ended by
-// itself.
+// restartPause is how long a supervisor waits before it restarts a program that exited
+// unexpectedly.
 const restartPause = 500 * time.Millisecond
 
-// process is one of the programs. It can be started again with the same flags.
+// process is one of the programs. It can be restarted with the same arguments.
 type process struct {
 	name string
 	args []string     // the first one is its role
-	log  string       // the file to which it writes
+	log  string       // the file for its output
 	host *programHost // the host on which the process runs; nil means this machine
-	env  []string     // NAME=value, in addition to this process's own environment; only with a host
+	env  []string     // NAME=value, added to this process's environment; used only with a host
 
 	mu       sync.Mutex
-	run      *child.Process // nil means that the process does not run
-	wanted   bool           // whether a run that ends by itself is followed by another one
+	run      *child.Process // nil while the process is not running
+	wanted   bool           // whether to restart the process if it exits
 	problems []string
 }
 
@@ -40,7 +40,7 @@ func newProcess(folder, name string, args ...string) *process {
 	return &process{name: name, args: args, log: filepath.Join(folder, name+".log")}
 }
 
-// start starts the process unless it runs.
+// start starts the process unless it is running.
 func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +48,7 @@ func (p *process) start() error {
 	return p.launch()
 }
 
-// launch starts the process. The caller holds mu.
+// launch starts the process unless it is running. The caller holds mu.
 func (p *process) launch() error {
 	if p.run != nil {
 		return nil
@@ -79,7 +79,7 @@ func (p *process) command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// restartUnlessMeant starts the process again if the run was not meant to end.
+// restartUnlessMeant restarts the process if it was not this process that ended the run.
 func (p *process) restartUnlessMeant(r *child.Process) {
 	p.mu.Lock()
 	byItself := p.run == r
@@ -103,7 +103,7 @@ func (p *process) restartUnlessMeant(r *child.Process) {
 	}
 }
 
-// detachRun returns the run to a caller that ends it, and keeps the process from being restarted.
+// detachRun returns the run, which the caller must end, and prevents a restart.
 func (p *process) detachRun() *child.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +119,7 @@ func (p *process) kill() {
 	}
 }
 
-// terminate ends the process with SIGTERM, and notes a problem if it does not end well.
+// terminate ends the process with SIGTERM, and records a problem if it does not exit cleanly.
 func (p *process) terminate() {
 	r := p.detachRun()
 	if r == nil {
@@ -130,7 +130,7 @@ func (p *process) terminate() {
 	}
 }
 
-// signal sends SIGSTOP or SIGCONT.
+// signal sends a signal such as SIGSTOP or SIGCONT to the process, if it is running.
 func (p *process) signal(s syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,8 +149,8 @@ func (p *process) problem(text string) {
 	p.problems = append(p.problems, text)
 }
 
-// complaints returns what went wrong with the process, and the first line of a panic or a data race
-// in its log.
+// complaints returns the problems with the process, including the first line of a panic or a data
+// race in its log.
 func (p *process) complaints() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,7 @@ func (p *process) complaints() []string {
 	return all
 }
 
-// lastLine returns the last line that the process wrote.
+// lastLine returns the last line of the process's output.
 func (p *process) lastLine() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {

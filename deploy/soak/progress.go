@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/terminal"
 )
 
-// showProgress writes the status until ctx ends: every second on a terminal, and every ten seconds
-// elsewhere.
+// showProgress shows the status until ctx ends: every second on a terminal, otherwise every ten
+// seconds.
 func showProgress(ctx context.Context, out io.Writer, began time.Time, status func() string) {
 	line := terminal.NewLine(out)
 	defer line.Done()

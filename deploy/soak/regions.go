@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Regions is the configuration of a measurement of three zones. The tags are the flags of the
-// program.
+// Regions is the configuration of a measurement with three zones. The struct tags define the
+// program's flags.
 type Regions struct {
 	Latencies  []time.Duration `help:"Latencies between two zones in one direction, one after the other." default:"0s,2ms,10ms,30ms"`
 	Measure    time.Duration   `help:"Duration of the measurement of answers, for each latency." default:"20s"`
@@ -49,11 +49,11 @@ func (c *Regions) validate() error {
 	return nil
 }
 
-// RunRegions measures what an answer 200 costs in three zones, each with a NATS server, an ingress,
-// an executor and a runner, with latency between them; and what happens while one of the zones is
-// cut off. It returns an error when something acknowledged is lost or exists twice, and when the
-// remaining zones refuse requests for long. If the machine cannot make hosts, RunRegions returns an
-// errors.ErrUnsupported.
+// RunRegions measures how long a response with status 200 takes in three zones, each with a NATS
+// server, an ingress, an executor and a runner, with latency between the zones. It also measures
+// what happens while one of the zones is cut off. It returns an error if anything acknowledged is
+// lost or exists twice, if the remaining zones refuse requests for too long, or if a zone takes too
+// long to recover. The error wraps errors.ErrUnsupported if the machine cannot create the hosts.
 func RunRegions(ctx context.Context, c Regions) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -120,8 +120,8 @@ func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Netwo
 	return errors.Join(r.err(), r.misjudged(), z.err())
 }
 
-// settle waits until the services are ready, the replicas complete, and everything is recorded and
-// run.
+// settle waits until the services are ready, all replicas are current, and everything is recorded
+// and run.
 func (i *installation) settle(ctx context.Context) error {
 	if err := i.awaitReady(ctx, readyTimeout); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (i *installation) settle(ctx context.Context) error {
 	return awaitConsumers(ctx, i.js, recordTimeout)
 }
 
-// zones measures an installation whose hosts are zones.
+// zones measures an installation in which each host is a zone.
 type zones struct {
 	config       *Regions
 	hosts        *network.Network
@@ -141,33 +141,33 @@ type zones struct {
 	stages       []*stage
 }
 
-// stage is what was measured with one latency.
+// stage is the measurement with one latency.
 type stage struct {
 	latency time.Duration
-	// near and far hold how long the ingress of the leader's zone and the other two took until an
-	// answer 200, sorted.
+	// near holds the response times of accepted requests at the ingress in the leader's zone, and
+	// far those at the other two ingresses.
 	near, far []time.Duration
-	refused   int // requests that were not accepted though no zone was cut off
+	refused   int // requests that were not accepted although no zone was cut off
 	cuts      []zoneCut
 }
 
-// zoneCut is one time that a zone was cut off.
+// zoneCut is the measurement of one interval in which a zone was cut off.
 type zoneCut struct {
-	what      string // which zone it was
+	what      string // which zone it was: leaders or other
 	zone      int
 	from, to  time.Time
 	remaining share // requests at the ingresses of the other zones
-	cutOff    share // requests at the ingress of the zone
-	// refusedFor is the longest time for which the ingress of another zone refused requests. 0
-	// means that each was accepted.
+	cutOff    share // requests at the ingress of the zone that is cut off
+	// refusedFor is the longest interval in which the ingress of another zone refused requests. 0
+	// means that none was refused.
 	refusedFor time.Duration
-	slowest    time.Duration // the longest that an accepted request took in the other zones
-	// back is the time from the reconnection to the first 200 of the zone that was cut off. 0 means
-	// that there was none in time.
+	slowest    time.Duration // longest response time of an accepted request in the other zones
+	// back is the time from the reconnection to the first 200 in the zone that was cut off. 0 means
+	// that there was none before the timeout.
 	back time.Duration
 }
 
-// measure measures with one latency: first with all zones connected, then with one cut off.
+// measure measures with one latency: first with all zones connected, then with a zone cut off.
 func (z *zones) measure(ctx context.Context, latency time.Duration) error {
 	hosts := z.hosts.Hosts()
 	for n, a := range hosts {
@@ -208,7 +208,7 @@ func (z *zones) measure(ctx context.Context, latency time.Duration) error {
 	return z.cutOff(ctx, s, p, "other", other)
 }
 
-// addAnswers adds the answers of a time in which all zones were connected.
+// addAnswers adds the responses from an interval in which all zones were connected.
 func (z *zones) addAnswers(s *stage, p *probes, leader int, from, to time.Time) {
 	for host := range p.urls {
 		for _, answer := range p.between(host, from, to) {
@@ -227,7 +227,7 @@ func (z *zones) addAnswers(s *stage, p *probes, leader int, from, to time.Time) 
 		spread(s.far))
 }
 
-// cutOff cuts a zone off for a while, and waits until it has recovered.
+// cutOff cuts a zone off for the configured time, and waits until it has recovered.
 func (z *zones) cutOff(ctx context.Context, s *stage, p *probes, what string, zone int) error {
 	c := zoneCut{what: what, zone: zone, from: time.Now()}
 	host := z.hosts.Hosts()[zone]
@@ -273,8 +273,8 @@ func (z *zones) incidents() (all []incident) {
 	return all
 }
 
-// err returns an error if the remaining zones refused requests for long, or if a zone did not come
-// back.
+// err returns an error if the remaining zones refused requests for too long, or if a zone took too
+// long to recover.
 func (z *zones) err() error {
 	var broken []string
 	for _, s := range z.stages {
@@ -320,7 +320,7 @@ func (z *zones) write(out io.Writer) {
 		"off: accepted in the zone that is cut off; back after: its first 200 after the end")
 }
 
-// makeLeader makes a server the leader of all streams.
+// makeLeader makes a server the leader of all streams that have replicas.
 func (i *installation) makeLeader(ctx context.Context, server string) error {
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err

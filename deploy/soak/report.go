@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// shownEach is the maximum number of violations of each kind that are shown one by one.
+// shownEach is the maximum number of lines printed for each kind of violation.
 const shownEach = 10
 
-// report is the ledger.
+// report is the result of a soak.
 type report struct {
 	seed      uint64
 	took      time.Duration
 	totals    totals
 	audit     *audit
 	incidents []incident
-	ended     []string // processes that ended by themselves, and other problems with them
-	stood     []string // times when recording stood still
-	untrue    []string // answers about the registry that contradicted a change
-	aside     []string // starts in quarantine
+	ended     []string // processes that exited unexpectedly, and other problems with them
+	stood     []string // times when recording stalled
+	untrue    []string // responses about the registry that contradicted a change
+	aside     []string // quarantined starts
 	restored  []string // checks that failed after the store was restored
 	emptied   []string // checks that failed after the store was deleted
-	again     []string // executions that were given to a handler after their end
+	again     []string // executions that were delivered to a handler after their end
 }
 
 func (r *report) write(out io.Writer) {
@@ -62,13 +62,13 @@ func (r *report) write(out io.Writer) {
 	}
 }
 
-// violation is one kind of broken promise, with a line for each time that it was broken.
+// violation is one kind of broken promise, with a line for each instance.
 type violation struct {
 	name, why string
 	lines     []string
 }
 
-// violations returns the violations during the load. None of them may happen.
+// violations returns the violations during the load. A correct installation has none.
 func (r *report) violations() []violation {
 	return []violation{
 		{"stood still", "times that nothing was recorded though one executor was well", r.stood},
@@ -90,7 +90,7 @@ func (r *report) writeRestored(out io.Writer) {
 	show(out, r.restored)
 }
 
-// err returns an error that counts the broken promises, or nil if there are none.
+// err returns an error with the number of violations of each kind, or nil if there are none.
 func (r *report) err() error {
 	var all []string
 	for _, v := range append(r.violations(), violation{
@@ -106,8 +106,8 @@ func (r *report) err() error {
 	return fmt.Errorf("seed %d: %s", r.seed, strings.Join(all, ", "))
 }
 
-// misjudged returns an error with the number of first deliveries that were called repeats, or nil
-// if there are none.
+// misjudged returns an error with the number of first deliveries that were answered as
+// deduplicated, or nil if there are none.
 func (r *report) misjudged() error {
 	if r.audit.misjudged > 0 {
 		return fmt.Errorf("%d first deliveries were answered deduplicated", r.audit.misjudged)

@@ -15,24 +15,25 @@ import (
 )
 
 const (
-	// restoredDeliveries is the number of deliveries that are sent before the restore, and again
+	// restoredDeliveries is the number of deliveries that are sent before the restore and again
 	// after it.
 	restoredDeliveries = 50
 	// settleTimeout is the maximum time until all services agree again.
 	settleTimeout = 90 * time.Second
 )
 
-// restore puts the stores of all nodes back to an earlier copy, as after a disaster, while
-// ingresses, executors and runners go on. The stream may have lost what was accepted after the
-// copy. restore returns which of the following does not hold:
+// restore replaces the stores of all nodes with an earlier copy, as after a disaster, while the
+// ingresses, executors and runners keep running. The stream may lose deliveries that were accepted
+// after the copy was made. restore returns the violations of the following promises:
 //
-//   - The registry is as it was before, for every ingress and every executor, and changes take
-//     effect at once: an executor restores the registry from the copy in the database.
-//   - Deliveries that are accepted from then on are stored and recorded once, have an end, and are
-//     deduplicated.
+//   - Every ingress and every executor sees the registry in the state before the restore, and
+//     changes take effect immediately: an executor restores the registry from the copy in the
+//     database.
+//   - Deliveries accepted after the restore are stored and recorded exactly once, reach a final
+//     state, and are deduplicated.
 //   - No record stays queued or running.
 func (i *installation) restore(ctx context.Context, s *senders) (broken []string, err error) {
-	// The faults have broken connections that the client still takes for idle ones.
+	// The client still considers connections idle that the faults have broken.
 	s.client.CloseIdleConnections()
 	http.DefaultClient.CloseIdleConnections()
 	if err := switchTo(ctx, i.client(), true); err != nil {
@@ -80,7 +81,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 			broken = append(broken, fmt.Sprintf("a delivery was answered %+v, then %+v", a, b))
 		}
 	}
-	s.deliverAll(ctx, "before") // they were answered 200, and may still be sent again
+	s.deliverAll(ctx, "before") // they were answered with 200, so senders may still repeat them
 	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
 		broken = append(broken, err.Error())
 	}
@@ -88,7 +89,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 	return broken, nil
 }
 
-// copyStores stops all nodes, copies their stores, and starts the nodes again.
+// copyStores stops all nodes, copies their stores, and restarts the nodes.
 func (i *installation) copyStores(ctx context.Context) error {
 	for _, n := range i.nodes {
 		n.terminate()
@@ -101,7 +102,7 @@ func (i *installation) copyStores(ctx context.Context) error {
 	return i.awaitWell(ctx)
 }
 
-// putBackStores kills all nodes, replaces their stores by the copies, and starts the nodes.
+// putBackStores kills all nodes, replaces their stores with the copies, and restarts the nodes.
 func (i *installation) putBackStores() error {
 	for _, n := range i.nodes {
 		n.kill()
@@ -115,8 +116,8 @@ func (i *installation) putBackStores() error {
 	return nil
 }
 
-// switchByEach switches a workflow off and on through each executor in turn, and returns what did
-// not take effect at once.
+// switchByEach deactivates or activates a workflow through each executor in turn, and returns a
+// line for each change that failed or did not take effect immediately.
 func (i *installation) switchByEach(ctx context.Context, s *senders) (broken []string) {
 	for n, e := range i.executors {
 		active := n%2 == 1
@@ -141,8 +142,8 @@ func (i *installation) awaitWell(ctx context.Context) error {
 	return i.awaitReady(ctx, recoverTimeout)
 }
 
-// deliverAll sends deliveries until each has a final answer, and returns these answers by delivery
-// ID.
+// deliverAll sends each delivery until it gets a final response, and returns these responses by
+// delivery ID. Deliveries without a final response before the timeout are missing from the result.
 func (s *senders) deliverAll(ctx context.Context, name string) map[string]answer {
 	answers := map[string]answer{}
 	for n := range restoredDeliveries {
@@ -162,7 +163,7 @@ func (s *senders) deliverAll(ctx context.Context, name string) map[string]answer
 }
 
 // checkViewsAgree returns an error that names the first ingress or executor whose view of a
-// workflow differs from status, or nil if all views are equal.
+// workflow does not match status, or nil if there is none.
 func (i *installation) checkViewsAgree(
 	ctx context.Context, s *senders, workflow, path string, status int,
 ) error {
@@ -192,8 +193,8 @@ func (i *installation) checkViewsAgree(
 	return nil
 }
 
-// checkRecords returns an error that describes what is wrong with the records after the store was
-// restored.
+// checkRecords returns an error if an execution has not ended, or if an accepted one is not
+// recorded exactly once with the expected status.
 func (i *installation) checkRecords(ctx context.Context, accepted map[string]answer) error {
 	records, err := readRecords(ctx, i.client())
 	if err != nil {

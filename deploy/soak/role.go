@@ -19,20 +19,20 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// These are the names under which the soak's binary starts itself to act as one of the programs.
+// Names under which the soak's binary starts itself to act as one of the programs.
 const (
 	roleIngress  = "soak-ingress"
 	roleExecutor = "soak-executor"
 	roleNode     = "soak-nats"
 	roleRunner   = "soak-runner"
 
-	// These programs run on separate hosts.
+	// Programs that run on separate hosts.
 	roleServer     = "soak-nats-server"
 	roleHostRunner = "soak-host-runner"
 )
 
-// RunAsRole makes this process act as the program under whose name it was started, and reports
-// whether the name is a program's. main calls it before Run.
+// RunAsRole makes this process act as the program whose name it was started under. It reports
+// whether there is such a program. main must call it before Run.
 func RunAsRole() bool {
 	switch filepath.Base(os.Args[0]) {
 	case roleIngress:
@@ -60,7 +60,7 @@ func endWith(err error) {
 	}
 }
 
-// runNode runs a NATS server with the options in text, until SIGTERM.
+// runNode runs a NATS server until SIGTERM. text holds its options as JSON.
 func runNode(text string) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -82,7 +82,7 @@ func runNode(text string) error {
 	return nil
 }
 
-// runServer does what the program nats-server does with these arguments.
+// runServer behaves like the nats-server program with these arguments.
 func runServer(args []string) error {
 	options, err := server.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ContinueOnError),
 		args, nil, nil, nil)

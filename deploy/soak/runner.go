@@ -19,10 +19,10 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// runRunner runs a runner of the default queue until SIGTERM. Most of its reports come before the
-// start is recorded, if executors are slow.
+// runRunner runs a runner for the default queue until SIGTERM. If executors are slow, most of its
+// reports arrive before the executors have recorded the start.
 //
-// It adds a line to the file runs for each time that it is given an execution: the time in Unix
+// For each execution that it receives, it appends a line to the file runs: the time in Unix
 // nanoseconds, and the execution's ID.
 func runRunner(natsURL, runs string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -41,8 +41,8 @@ func runRunner(natsURL, runs string) error {
 	return runner.Run(ctx, nc, runnerOptions(runnerGroup), handle)
 }
 
-// runHostRunner does the same as runRunner with credentials, for the group that the shipped
-// configuration knows.
+// runHostRunner does the same as runRunner, but with credentials and for the group in the shipped
+// configuration.
 func runHostRunner(natsURL, credsFile, caFile, runs string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -63,12 +63,12 @@ func runHostRunner(natsURL, credsFile, caFile, runs string) error {
 	}
 	defer nc.Close()
 	options := runnerOptions(hostGroup)
-	options.AckWait = 0 // the executors create the consumer, with an ack wait of their own
+	options.AckWait = 0 // the executors create the consumer and set its ack wait
 	return runner.Run(ctx, nc, options, handle)
 }
 
-// recordingHandler returns the handler of the runners. The handler notes in a file which executions
-// it receives; the file stays open as long as the process runs.
+// recordingHandler returns the runners' handler, which writes the time and the ID of each execution
+// that it receives to a file. The file stays open until the process exits.
 func recordingHandler(runs string) (func(context.Context, runner.Execution) (any, error), error) {
 	//nolint:gosec // a path of the caller's own
 	file, err := os.OpenFile(runs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -83,7 +83,7 @@ func recordingHandler(runs string) (func(context.Context, runner.Execution) (any
 	}, nil
 }
 
-// runnerOptions returns options with which no execution fails, however often runners are killed.
+// runnerOptions returns options under which no execution fails, however often runners are killed.
 func runnerOptions(group string) runner.Options {
 	return runner.Options{
 		Group:       group,
@@ -106,11 +106,10 @@ func handle(ctx context.Context, e runner.Execution) (any, error) {
 
 const runnerGroup = "soak"
 
-// hostGroup is the group for which the shipped configuration of NATS has an account.
+// hostGroup is the runner group that has a user in the shipped NATS configuration.
 const hostGroup = "main"
 
-// outcome returns the final status of an execution, which is the same however often the execution
-// runs.
+// outcome returns the final status of an execution, which depends only on its ID.
 func outcome(id string) execution.Status {
 	if strings.HasSuffix(id, "f") {
 		return execution.Failed

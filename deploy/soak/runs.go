@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// lateAcknowledgement is the time after its end for which an execution may be delivered again
-// because its acknowledgement was lost: twice the acknowledgement timeout of the consumer, which is
-// at most 15 s, and the longest time that a service is away.
+// lateAcknowledgement is how long after its end an execution may still be redelivered because its
+// acknowledgement was lost: twice the consumer's acknowledgement timeout, which is at most 15 s,
+// plus the longest time a service is unavailable.
 const lateAcknowledgement = time.Minute
 
 // run is one delivery of an execution to a runner.
@@ -20,8 +20,8 @@ type run struct {
 	at time.Time
 }
 
-// lateRuns names the executions that a runner was given again so long after their end that a lost
-// acknowledgement does not explain it.
+// lateRuns describes the executions that a runner received so long after their end that a lost
+// acknowledgement cannot be the reason. ended maps execution IDs to the times of their ends.
 func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err error) {
 	for _, r := range i.runners {
 		runs, err := readRuns(r.runs)
@@ -39,7 +39,7 @@ func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err
 	return again, nil
 }
 
-// readRuns reads what a runner has written. A runner that was given nothing has written no file.
+// readRuns reads the file of a runner. A runner that received nothing may have no file.
 func readRuns(path string) ([]run, error) {
 	file, err := os.Open(path) //nolint:gosec // the soak's own
 	if errors.Is(err, fs.ErrNotExist) {

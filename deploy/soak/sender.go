@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Senders behave like code-hosting services and payment providers, with shorter pauses: they wait
-// ten seconds for an answer, then try again under the same ID.
+// Senders behave like code-hosting services and payment providers, but with shorter pauses: they
+// wait ten seconds for a response, then retry with the same delivery ID.
 const (
 	answerTimeout = 10 * time.Second
 	firstPause    = 200 * time.Millisecond
@@ -25,21 +25,21 @@ const (
 	maxAttempts   = 12
 )
 
-// These constants are the percentages of deliveries that have no ID, that are sent twice at the
-// same time, and that are sent again after they were acknowledged.
+// The percentages of deliveries that have no ID, that are sent twice at the same time, and that are
+// sent again after they were acknowledged.
 const (
 	withoutID = 20
 	twins     = 4
 	redeliver = 6
 )
 
-// senders call the webhooks.
+// senders simulates the senders that call the webhooks.
 type senders struct {
 	book   *ledger
 	urls   []string // URLs of the ingresses
 	paths  []string // paths of the webhooks
 	client *http.Client
-	run    string // makes delivery IDs differ from those of another run
+	run    string // distinguishes the delivery IDs from those of another run
 }
 
 func newSenders(b *ledger, i *installation, run string) *senders {
@@ -52,8 +52,8 @@ func newSenders(b *ledger, i *installation, run string) *senders {
 	return s
 }
 
-// post lets count senders make rate deliveries per second together until starting ends. It returns
-// when all senders are done, or when ctx ends.
+// post makes count senders send a total of rate deliveries per second until starting ends. It
+// returns when all of them have finished, also because ctx has ended.
 func (s *senders) post(ctx, starting context.Context, count int, rate float64, seed uint64) {
 	var all sync.WaitGroup
 	every := time.Duration(float64(count) / rate * float64(time.Second))
@@ -61,7 +61,7 @@ func (s *senders) post(ctx, starting context.Context, count int, rate float64, s
 		all.Go(func() {
 			//nolint:gosec // not a secret
 			random := rand.New(rand.NewPCG(seed, uint64(n)))
-			// Otherwise all senders would send at the same time.
+			// This spreads the senders over the interval.
 			retry.Sleep(starting, time.Duration(random.Int64N(int64(every))))
 			tick := time.NewTicker(every)
 			defer tick.Stop()
@@ -78,7 +78,8 @@ func (s *senders) post(ctx, starting context.Context, count int, rate float64, s
 	all.Wait()
 }
 
-// sendOne sends one delivery, in one of the ways in which senders do.
+// sendOne sends one delivery in a random way that senders behave in: once without an ID, twice at
+// the same time, twice in a row, or normally.
 func (s *senders) sendOne(ctx context.Context, marker string, random *rand.Rand) {
 	path := s.paths[random.IntN(len(s.paths))]
 	open := func(hasID bool) *delivery {
@@ -107,7 +108,7 @@ func (s *senders) sendOne(ctx context.Context, marker string, random *rand.Rand)
 	}
 }
 
-// deliver sends a delivery until an answer is final, at most maxAttempts times.
+// deliver sends a delivery until it gets a final response, at most maxAttempts times.
 func (s *senders) deliver(ctx context.Context, d *delivery, path string, random *rand.Rand) {
 	pause := firstPause
 	for range maxAttempts {
@@ -122,7 +123,7 @@ func (s *senders) deliver(ctx context.Context, d *delivery, path string, random 
 	}
 }
 
-// answer is the answer that a sender gets to a request.
+// answer is the response that a sender gets.
 type answer struct {
 	Status       int    `json:"-"`
 	ExecutionID  string `json:"executionId"`
@@ -130,8 +131,8 @@ type answer struct {
 	Code         string `json:"code"`
 }
 
-// attempt sends one request and notes the answer. final means that a sender does not send the
-// request again.
+// attempt sends one request and records the response. final means that a sender would not retry the
+// request.
 func (s *senders) attempt(
 	ctx context.Context, d *delivery, path, url string,
 ) (a answer, final bool) {
@@ -160,7 +161,7 @@ func (s *senders) request(ctx context.Context, d *delivery, url string) (a answe
 	if err != nil {
 		return a, err
 	}
-	// Otherwise Go would send the request a second time by itself when a connection breaks.
+	// Otherwise net/http might resend the request itself when a connection breaks.
 	request.GetBody = nil
 	request.Header.Set("Content-Type", "application/json")
 	if d.hasID {
@@ -179,8 +180,8 @@ func (s *senders) request(ctx context.Context, d *delivery, url string) (a answe
 	return a, json.Unmarshal(text, &a)
 }
 
-// connectionError returns what happened to a connection. neverMade means that there was no
-// connection, so that nothing arrived.
+// connectionError describes a failed request. neverMade means that no connection was established,
+// so nothing can have arrived.
 func connectionError(err error) (what string, neverMade bool) {
 	var operation *net.OpError
 	switch {

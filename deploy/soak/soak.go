@@ -1,5 +1,5 @@
-// Package soak runs hookstart in the production shape, as real processes on loopback, under load
-// and faults. It compares the answers that senders got with the stored and recorded executions.
+// Package soak runs hookstart in a production-like setup, as real processes on loopback, under load
+// and faults. It compares the responses to senders with the stored and recorded executions.
 package soak
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Config is the configuration of a soak. The tags are the flags of the program.
+// Config is the configuration of a soak. The struct tags define the program's flags.
 type Config struct {
 	Duration time.Duration `help:"Duration of load and faults." default:"10m"`
 	Seed     uint64        `help:"Seed of the random choice of faults. 0: another one each time; it is printed." default:"0"`
@@ -33,8 +33,8 @@ type Config struct {
 	Out io.Writer `kong:"-"`
 }
 
-// These durations bound how long the services may take to be ready, and how long recording may take
-// after the load.
+// The maximum time that the services may take to become ready, and that recording may take after
+// the load.
 const (
 	readyTimeout  = time.Minute
 	recordTimeout = 2 * time.Minute
@@ -49,8 +49,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Run runs a soak. It returns an error when something acknowledged is lost or exists twice, and
-// when ctx ends before the soak does.
+// Run runs a soak. It returns an error if anything acknowledged is lost or exists twice, if another
+// promise is broken, or if ctx ends before the soak does.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -66,8 +66,8 @@ func Run(ctx context.Context, c Config) (err error) {
 	})
 }
 
-// inFolder calls run with a new folder. It removes the folder afterwards, unless keep is set or run
-// has failed for another reason than the end of ctx.
+// inFolder calls run with a new folder. Afterwards it removes the folder, unless keep is true or
+// run has failed for a reason other than the end of ctx.
 func inFolder(
 	ctx context.Context, prefix string, keep bool, out io.Writer, run func(folder string) error,
 ) error {
@@ -87,7 +87,7 @@ func inFolder(
 	return err
 }
 
-// runIn soaks an installation whose data and logs are in a folder.
+// runIn soaks an installation with its data and logs in folder.
 func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	_, _ = fmt.Fprintf(c.Out,
 		"seed %d: 3 NATS nodes, 2 ingresses, 2 executors, 2 runners, PostgreSQL; %s\n", c.Seed,
@@ -156,8 +156,8 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	return r.err()
 }
 
-// loadAndBreak sends, causes faults, and shows the progress, until the time is over and everything
-// is recorded.
+// loadAndBreak runs the senders and the faults and shows the progress until c.Duration is over.
+// Then it waits until everything is recorded.
 func (c *Config) loadAndBreak(
 	ctx context.Context, i *installation, s *senders, f *faults, r *report,
 ) error {
@@ -193,9 +193,9 @@ func (c *Config) loadAndBreak(
 	return f.awaitCareless(ctx)
 }
 
-// compare reads the executions that are stored, recorded and in quarantine, and compares them with
-// the answers that senders got. The executions whose IDs are in unreported were acknowledged
-// without a readable report, and must have failed for that reason.
+// compare reads the stored, recorded and quarantined executions and compares them with the
+// responses to senders. unreported holds the IDs of executions that were acknowledged without a
+// readable report, with the times; these executions must have failed.
 func (r *report) compare(
 	ctx context.Context, i *installation, b *ledger, incidents []incident,
 	unreported map[string]time.Time,
@@ -224,7 +224,8 @@ func (r *report) compare(
 	return nil
 }
 
-// disks returns the disks that can be full. Without the rights to mount them it returns an error.
+// disks returns two disks that can be filled up. It returns an error without the privileges to
+// mount them.
 func disks() (node, database *disk, err error) {
 	if node, err = newDisk(); err != nil {
 		return nil, nil, err
@@ -242,8 +243,9 @@ func createDatabase(on *disk) (*pgtest.Server, error) {
 	return pgtest.CreateIn(on.folder)
 }
 
-// load returns when the time and the last fault are over, and every sender has an answer or has
-// given up. It returns the answers about the switched workflow that were untrue.
+// load runs the senders, the faults and the switching of a workflow. It returns when c.Duration and
+// the last fault are over and every sender has a final response or has given up. It returns the
+// responses about the switched workflow that were untrue.
 func load(ctx context.Context, c Config, i *installation, s *senders, f *faults) (untrue []string) {
 	starting, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()

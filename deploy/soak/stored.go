@@ -18,12 +18,12 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// stored holds the contents of the streams.
+// stored holds the contents of the streams, keyed by execution ID.
 type stored struct {
 	starts map[string]start
-	// ends holds the first final status that runners reported, by execution ID.
+	// ends holds the first final status that a runner reported for each execution.
 	ends  map[string]execution.Status
-	ended map[string]time.Time // when that report was stored
+	ended map[string]time.Time // when the stream stored that report
 }
 
 // start is an execution whose start is in the stream.
@@ -32,10 +32,10 @@ type start struct {
 	messages int // without the copies that executors or a takeover add for runners
 }
 
-// readStored reads every start and every report in the streams, by execution ID.
+// readStored reads every start and every report in the streams.
 func readStored(ctx context.Context, js jetstream.JetStream) (stored, error) {
-	// A failed attempt is repeated from the beginning, with new counts, so that the result is
-	// complete.
+	// A failed attempt starts over with empty counts, so the result is complete and nothing is
+	// counted twice.
 	var all stored
 	err := eventually(ctx, 2*time.Minute, func(ctx context.Context) (err error) {
 		all = stored{map[string]start{}, map[string]execution.Status{}, map[string]time.Time{}}
@@ -50,8 +50,7 @@ func readStored(ctx context.Context, js jetstream.JetStream) (stored, error) {
 	return all, err
 }
 
-// streams returns the names of the streams on which executions travel. Reports may have a separate
-// stream.
+// streams returns the names of the streams with executions. Reports may be in a separate stream.
 func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	name, err := js.StreamNameBySubject(ctx, stream.ProgressSubject("*", "*", "*"))
 	if err != nil {
@@ -134,7 +133,7 @@ func (all *stored) add(event stream.DecodedMessage, at time.Time) error {
 	return nil
 }
 
-// awaitConsumers waits until executors and runners have dealt with everything in the streams.
+// awaitConsumers waits until executors and runners have processed everything in the streams.
 func awaitConsumers(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
 	return eventually(
 		ctx,
@@ -143,7 +142,8 @@ func awaitConsumers(ctx context.Context, js jetstream.JetStream, timeout time.Du
 	)
 }
 
-// checkCaughtUp returns an error that names a consumer that lags behind, or nil if there is none.
+// checkCaughtUp returns an error that names a durable consumer that lags behind, or nil if there is
+// none.
 func checkCaughtUp(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -171,13 +171,13 @@ func checkCaughtUp(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// record is what executors have recorded about an execution.
+// record summarizes the records of one execution.
 type record struct {
 	count  int
 	status execution.Status
 }
 
-// readRecords reads all records of executions that were not rejected, by execution ID.
+// readRecords reads the records of all executions that were not rejected, keyed by execution ID.
 func readRecords(ctx context.Context, client *apiclient.Client) (map[string]record, error) {
 	records := map[string]record{}
 	for e, err := range items(ctx,
@@ -194,7 +194,7 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 	return records, nil
 }
 
-// items iterates over a list. It asks for each page until there is an answer.
+// items iterates over a paginated list. It retries each page for up to recoverTimeout.
 func items[T any](
 	ctx context.Context, fetch func(context.Context, apiclient.Page) (api.List[T], error),
 ) iter.Seq2[T, error] {
@@ -209,8 +209,8 @@ func items[T any](
 
 const startSubjects = "executions.start."
 
-// readQuarantined describes the starts that executors have put into quarantine, though all starts
-// can be recorded.
+// readQuarantined describes the starts that executors have quarantined. There should be none,
+// because every start can be recorded.
 func readQuarantined(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
 	for d, err := range items(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {

@@ -9,17 +9,17 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// livenessPath is the path of the liveness probe of NATS servers in deploy/nats/kubernetes.yaml.
+// livenessPath is the path of the NATS servers' liveness probe in deploy/nats/kubernetes.yaml.
 const livenessPath = "/healthz"
 
-// The deployment probes less often, and tolerates more failures.
+// The deployment probes less often and tolerates more failures.
 const (
 	probeEvery    = time.Second
 	failuresToEnd = 5
 )
 
-// fillNode fills the disk of a node except for room bytes. After the disk is free again, the node
-// is supervised as in the deployment.
+// fillNode fills a node's disk except for room bytes and frees it again after the duration lasts.
+// Then it supervises the node as the deployment does.
 func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) error {
 	if err := n.disk.fill(room); err != nil {
 		return err
@@ -31,8 +31,7 @@ func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) er
 	return n.supervise(ctx)
 }
 
-// supervise watches a node for a while, and restarts it when its probe has failed failuresToEnd
-// times in a row.
+// supervise probes a node for a while, and restarts it after failuresToEnd consecutive failures.
 func (n *node) supervise(ctx context.Context) error {
 	failures := 0
 	for range 2 * failuresToEnd {

@@ -13,17 +13,17 @@ import (
 
 const (
 	switchEvery = 300 * time.Millisecond
-	// switchTimeout is the maximum time that a call may take. It is longer than an executor is away
-	// without being ended.
+	// switchTimeout is the maximum duration of a call. It exceeds the longest time for which an
+	// executor can be unavailable without having exited.
 	switchTimeout = time.Minute
-	// unsureFor is how long a call without an answer may still take effect: as long as a fault
-	// delays what was sent.
+	// unsureFor is how long a call without a response may still take effect: as long as a fault can
+	// delay what was sent.
 	unsureFor = 2 * longestFreeze
 )
 
-// switching activates and deactivates a workflow until starting ends, each time through any
-// executor without a fault, including an executor that has just come back. Right after the answer
-// it asks every ingress, and returns the answers that contradict the change.
+// switching activates and deactivates a workflow until starting ends, each time through a random
+// executor that has no fault, which may be one that has just recovered. Immediately after each
+// change it sends a request to every ingress. It returns the responses that contradict the change.
 func (i *installation) switching(
 	ctx, starting context.Context, s *senders, f *faults, seed uint64,
 ) (untrue []string) {

@@ -24,8 +24,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Takeover is the configuration of a takeover by a second site. The tags are the flags of the
-// program.
+// Takeover is the configuration of a takeover by a second site. The struct tags define the
+// program's flags.
 type Takeover struct {
 	Before    time.Duration `help:"Duration of load before the first site is lost." default:"20s"`
 	After     time.Duration `help:"Duration of load after that." default:"30s"`
@@ -42,14 +42,14 @@ type Takeover struct {
 	Out io.Writer `kong:"-"`
 }
 
-// secondName is the name of the only host of the second site.
+// secondName is the name of the second site's only host.
 const secondName = "d"
 
-// RunTakeover kills a site of three hosts under load, lets a second site take over, which has a
-// copy of the streams and the registry and an empty database, and counts what was lost, and what
-// exists or ran twice. It returns an error if something was lost that was older than the copy, or
-// if something is twice that the copy should have prevented. If the machine cannot make hosts,
-// RunTakeover returns an errors.ErrUnsupported.
+// RunTakeover kills a site of three hosts under load and lets a second site take over, which has a
+// copy of the streams and the registry and an empty database. It counts the executions that were
+// lost, exist twice or ran twice. It returns an error if anything older than the copy was lost, or
+// if anything is duplicated that the copy should have prevented. The error wraps
+// errors.ErrUnsupported if the machine cannot create the hosts.
 func RunTakeover(ctx context.Context, c Takeover) (err error) {
 	if c.Before <= 0 || c.After <= 0 || c.Rate <= 0 || c.Senders <= 0 {
 		return errors.New("--before, --after, --rate and --senders must be more than 0")
@@ -71,18 +71,18 @@ func RunTakeover(ctx context.Context, c Takeover) (err error) {
 	})
 }
 
-// sites are the two sites.
+// sites holds the two sites and the measurements of the takeover.
 type sites struct {
 	config        *Takeover
 	hosts         *network.Network
 	keys          *secrets
 	first, second *installation
 	book          *ledger
-	copied        time.Time // when the last message that was copied was stored at the first site
+	copied        time.Time // when the first site stored the last message that was copied
 	killed        time.Time // when the first site was lost
-	ready         time.Time // when the take-over command had ended
+	ready         time.Time // when the take-over command finished
 	back          time.Time // when the second site accepted its first request
-	unrecognised  []string  // repeats of copied deliveries that were taken for new ones
+	unrecognised  []string  // repeats of copied deliveries that were mistaken for new ones
 	repeated      int       // number of repeats
 }
 
@@ -128,7 +128,7 @@ func (c *Takeover) runIn(ctx context.Context, folder string, hosts *network.Netw
 	return s.compare(ctx)
 }
 
-// prepare prepares both sites, and starts nothing.
+// prepare prepares both sites without starting anything.
 func (s *sites) prepare(folder string, hosts []*network.Host, databases [2]*pgtest.Server) error {
 	seed, err := os.ReadFile(s.keys.file("copy.nk"))
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *sites) close() {
 	}
 }
 
-// admin runs `hookstart admin second-site` with the second site's NATS server, and prints the
+// admin runs `hookstart admin second-site` against the second site's NATS server. It prints the
 // command and its output.
 func (s *sites) admin(ctx context.Context, args ...string) error {
 	args = append([]string{"admin", "second-site"}, args...)
@@ -203,7 +203,7 @@ func (s *sites) admin(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// run starts both sites, loses the first one under load, and lets the second one take over.
+// run starts both sites, kills the first one under load, and lets the second one take over.
 func (s *sites) run(ctx context.Context) error {
 	if err := s.first.startAll(ctx); err != nil {
 		return err
@@ -233,7 +233,7 @@ func (s *sites) run(ctx context.Context) error {
 	if err := s.admin(ctx, "status"); err != nil {
 		return err
 	}
-	// What is on its way to the second site is lost, too.
+	// Messages on their way to the second site are lost, too.
 	all := s.hosts.Hosts()
 	s.hosts.Isolate(all[len(all)-1], true)
 	s.killed = time.Now()
@@ -259,7 +259,7 @@ func (s *sites) run(ctx context.Context) error {
 	return s.repeat(ctx, senders)
 }
 
-// takeOver runs the commands of a takeover, and starts the programs of the second site.
+// takeOver runs the takeover commands and starts the programs of the second site.
 func (s *sites) takeOver(ctx context.Context) error {
 	if err := s.second.connect(); err != nil {
 		return err
@@ -273,7 +273,7 @@ func (s *sites) takeOver(ctx context.Context) error {
 			return err
 		}
 	}
-	// The last message that the copy has of the first site: what comes after it was added here.
+	// Find the last message that was copied from the first site; later ones were added here.
 	info, err := s.second.js.Stream(ctx, stream.Name)
 	if err != nil {
 		return err
@@ -309,8 +309,8 @@ func (s *sites) awaitAccepted(ctx context.Context, senders *senders) error {
 // maxRepeats is the maximum number of deliveries that are repeated at the end.
 const maxRepeats = 1000
 
-// repeat sends deliveries that the first site had accepted, and the copy has, once more to the
-// second site.
+// repeat sends deliveries that the first site had accepted and that were copied to the second site
+// once more.
 func (s *sites) repeat(ctx context.Context, senders *senders) error {
 	all, err := readStored(ctx, s.second.js)
 	if err != nil {
@@ -344,7 +344,7 @@ func (s *sites) repeat(ctx context.Context, senders *senders) error {
 	return nil
 }
 
-// pathOf returns the path of the webhook of an execution's workflow.
+// pathOf returns the webhook path of an execution's workflow.
 func (s *sites) pathOf(ctx context.Context, id string) (string, error) {
 	e, err := s.second.client().Execution(ctx, id)
 	if err != nil {

@@ -8,21 +8,23 @@ import (
 	"time"
 )
 
-// takeoverCost is what a takeover has cost.
+// takeoverCost summarizes the losses and duplicates of a takeover.
 type takeoverCost struct {
-	acknowledged int      // executions that were acknowledged before the first site was lost
-	lost         []string // executions that were acknowledged and are not at the second site
-	older        []string // lost ones that were acknowledged before the last copied message
-	doubled      []string // what has two messages or records, and deliveries with two executions
-	unrecorded   []string // stored and not recorded
-	wrong        []string // not in the state that a runner reported
+	acknowledged int      // executions acknowledged before the first site was lost
+	lost         []string // acknowledged executions that are missing at the second site
+	older        []string // lost executions that were acknowledged before the last copied message
+	doubled      []string // executions with two messages or records, deliveries with two executions
+	unrecorded   []string // executions that are stored but not recorded
+	wrong        []string // executions whose recorded status is not the one that a runner reported
 	anew         int      // lost executions that were sent again and accepted by the second site
 	twice        []string // executions that ran at both sites
-	// forbidden are executions that ran at both sites though the copy has a report of their end.
+	// forbidden are the executions that ran at both sites although the report of their end was
+	// copied.
 	forbidden []string
 }
 
-// count compares what senders were answered with what the second site has.
+// count compares the responses to senders with the contents of the second site. runs and again hold
+// the IDs of the executions that ran at the first and at the second site.
 func (s *sites) count(
 	all stored, records map[string]record, runs map[string]bool, again map[string]bool,
 ) (c takeoverCost) {
@@ -75,7 +77,8 @@ func (s *sites) count(
 	return c
 }
 
-// compare reads what the second site has, and prints the ledger.
+// compare reads the streams, records and runs, and prints the ledger of the takeover. It returns an
+// error if a promise is broken.
 func (s *sites) compare(ctx context.Context) error {
 	all, err := readStored(ctx, s.second.js)
 	if err != nil {
@@ -142,7 +145,7 @@ func (s *sites) compare(ctx context.Context) error {
 	return fmt.Errorf("seed %d: %w", s.config.Seed, errors.New(fmt.Sprint(broken)))
 }
 
-// executionsRun returns the executions that the site's runners were given.
+// executionsRun returns the IDs of the executions that the site's runners received.
 func (i *installation) executionsRun() (map[string]bool, error) {
 	all := map[string]bool{}
 	for _, r := range i.runners {

@@ -1,5 +1,5 @@
-// Command partitions cuts three hosts off from each other under load. It prints the answers that
-// senders and operators got, and their effects.
+// Command partitions cuts three hosts off from each other under load, and prints a ledger of the
+// responses to senders and operators and their effects.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 			"It needs Linux and root's rights.", run)
 }
 
-// run ends without an error if the machine cannot make hosts, and prints why.
+// run prints the reason and returns nil if the machine cannot create the hosts.
 func run(ctx context.Context, c soak.Partitions) error {
 	err := soak.RunPartitions(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {

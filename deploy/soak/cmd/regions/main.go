@@ -1,5 +1,5 @@
-// Command regions measures three zones with latency between them, and cuts one of them off under
-// load.
+// Command regions measures an installation in three zones with latency between them, and cuts off
+// one of the zones under load.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 			"happens while a zone is cut off. It needs Linux and root's rights.", run)
 }
 
-// run ends without an error if the machine cannot make hosts, and prints why.
+// run prints the reason and returns nil if the machine cannot create the hosts.
 func run(ctx context.Context, c soak.Regions) error {
 	err := soak.RunRegions(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {

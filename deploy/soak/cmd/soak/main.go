@@ -1,5 +1,5 @@
-// Command soak runs hookstart in the production shape under load and faults. It prints the answers
-// that senders got, and their effects.
+// Command soak runs hookstart in a production-like setup under load and faults. It prints a ledger
+// of the responses to senders and their effects.
 package main
 
 import (

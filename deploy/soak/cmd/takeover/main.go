@@ -1,4 +1,4 @@
-// Command takeover kills a site under load, and lets a second site take over that has a copy.
+// Command takeover kills a site under load and lets a second site take over, which has a copy.
 package main
 
 import (
@@ -20,7 +20,7 @@ func main() {
 			"takes over; then a ledger. It needs Linux and root's rights.", run)
 }
 
-// run ends without an error if the machine cannot make hosts, and prints why.
+// run prints the reason and returns nil if the machine cannot create the hosts.
 func run(ctx context.Context, c soak.Takeover) error {
 	err := soak.RunTakeover(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {
