@@ -39,7 +39,7 @@ func runEmbedded(ctx context.Context, dir string) error {
 	return publishAll(ctx, roleEmbedded, nc)
 }
 
-// publishAll serves until ctx ends. The stream has the same settings as hookstart's.
+// publishAll serves requests until ctx ends. The stream has the same settings as hookstart's.
 func publishAll(ctx context.Context, role string, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {

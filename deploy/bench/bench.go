@@ -1,9 +1,9 @@
-// Package bench measures the speed of hookstart against the bare combination of its parts: a router
-// that reads the body, publishes it to a NATS server in a process of its own, and answers when the
-// server has confirmed. Everything runs as real processes on loopback. Machines differ, and one
-// machine differs from minute to minute. So the variants take turns in short bursts, and each burst
-// is compared with the bare one of its round. Recording, Neighbours and Remembered measure without
-// the bare combination.
+// Package bench compares the speed of hookstart with the bare combination of its parts: a router
+// that reads the body, publishes it to a separate NATS server process, and responds when the server
+// has acknowledged it. Everything runs as real processes on loopback. Speeds vary between machines,
+// and on one machine from minute to minute. So the variants take turns in short bursts, and each
+// burst is compared with the bare one of the same round. Recording, Neighbours and Remembered
+// measure without the bare combination.
 package bench
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Config holds the options of a benchmark. The tags are the flags of the program.
+// Config holds the options of a benchmark. The struct tags define the program's flags.
 type Config struct {
 	Rounds     int           `help:"How often each variant has its turn." default:"12"`
 	Burst      time.Duration `help:"How long a turn is." default:"1500ms"`
@@ -36,7 +36,7 @@ type Config struct {
 	Profile   string   `help:"Folder for CPU profiles of ingress, executor and hookstart-local, a file for each process of each variant, and merged.pgo, their sum, for go build -pgo. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
 }
 
-// Load holds the options of every measurement that sends requests.
+// Load holds the options of the measurements that send requests.
 type Load struct {
 	Connections int    `help:"Keep-alive connections that send at the same time." default:"64"`
 	BodyBytes   int    `help:"Size of a body, JSON." default:"1024"`
@@ -46,7 +46,7 @@ type Load struct {
 	Out io.Writer `kong:"-"`
 }
 
-// Bounds of the options, so that a typing mistake does not fill the disk.
+// Limits for the options, so that a typo does not fill the disk.
 const (
 	maxRounds      = 200
 	maxBurst       = 10 * time.Second
@@ -56,7 +56,7 @@ const (
 	maxWorkflows   = 1_000_000
 )
 
-// checkRange returns an error if the value of a flag is out of bounds.
+// checkRange returns an error if the value of a flag is not between least and most.
 func checkRange(flag string, value, least, most float64) error {
 	if value < least || value > most {
 		return fmt.Errorf("--%s must be from %v to %v", flag, least, most)
@@ -95,14 +95,14 @@ func (c *Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// leadIn is the beginning of each turn that is not measured: connections are new, and processes
-// have been idle during the turns of others.
+// leadIn is the duration of the unmeasured beginning of each turn: its connections are new, and the
+// processes were idle during the turns of the other variants.
 const leadIn = 200 * time.Millisecond
 
-// warmUp is the time for which each variant runs once before the first round.
+// warmUp is how long each variant runs before the first round.
 const warmUp = time.Second
 
-// Run measures and writes the tables.
+// Run runs the benchmark and writes the tables to c.Out.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -132,8 +132,8 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := s.install(ctx); err != nil {
 		return err
 	}
-	// In the closed loop every connection sends again as soon as it has its answer; in the open
-	// loop requests are sent at a constant rate, however long the answers take.
+	// In the closed loop, every connection sends the next request as soon as it has its response.
+	// In the open loop, requests are sent at a constant rate, however long the responses take.
 	closed, err := s.rounds(ctx, "round", c.Rounds, c.Burst, 0)
 	if err != nil {
 		return err
@@ -174,7 +174,8 @@ type session struct {
 	sent   uint64 // number of delivery IDs that were used
 }
 
-// names returns the names of the variants: bare first, then the others in the order of the flag.
+// names returns the names of the variants without duplicates: bare first, then the others in the
+// order of the flag.
 func (s *session) names() []string {
 	names := []string{bare}
 	for _, name := range s.Variants {
@@ -211,13 +212,13 @@ func (s *session) install(ctx context.Context) error {
 	return nil
 }
 
-// lookAfter is the time after which an executor has searched for lost starts. It searches once, 10
-// s after its start.
+// lookAfter is how long after its start an executor has certainly finished its search for lost
+// starts. It searches once, 10 s after its start.
 const lookAfter = 12 * time.Second
 
-// awaitLook waits until the executors have searched for lost starts, when there are none yet. The
-// stream is purged after each turn: later, the executors would take all starts for lost and end
-// each execution in the middle of a turn.
+// awaitLook waits until the executors have searched for lost starts while there are none. The
+// stream is purged after each turn, so a later search would take all starts for lost, and the
+// executor would end each execution in the middle of a turn.
 func (s *session) awaitLook(ctx context.Context) error {
 	if !slices.ContainsFunc(s.systems, func(one *system) bool { return one.records }) {
 		return nil
@@ -230,8 +231,8 @@ func (s *session) awaitLook(ctx context.Context) error {
 	return nil
 }
 
-// rounds runs the turns of all variants and returns them by name. A rate of 0 means the closed
-// loop.
+// rounds runs the turns of all variants and returns them keyed by variant. A rate of 0 means the
+// closed loop.
 func (s *session) rounds(
 	ctx context.Context, what string, count int, burst time.Duration, rate float64,
 ) (map[string][]turn, error) {
@@ -252,7 +253,7 @@ func (s *session) rounds(
 	return turns, nil
 }
 
-// result is the measurement of one burst by the generator.
+// result is the generator's measurement of one burst.
 type result struct {
 	count     int
 	limited   int // answers that were 429
@@ -260,7 +261,7 @@ type result struct {
 	latencies []time.Duration // sorted
 }
 
-// turn is the measurement of one burst at one variant.
+// turn is the measurement of one burst against one variant.
 type turn struct {
 	result
 	lag time.Duration // time from the last answer until everything was recorded
@@ -269,7 +270,7 @@ type turn struct {
 
 func (t turn) perSecond() float64 { return float64(t.count) / t.took.Seconds() }
 
-// cpuPerThousand returns the CPU time for 1,000 requests, in seconds.
+// cpuPerThousand returns the CPU time per 1,000 requests, in seconds.
 func (t turn) cpuPerThousand() float64 { return t.cpu.all.Seconds() / float64(t.count) * 1000 }
 
 func (s *session) turn(
@@ -292,7 +293,7 @@ func (s *session) turn(
 		if err != nil {
 			return turn{}, err
 		}
-		// Messages that are not recorded yet belong to this burst and not to the next.
+		// Messages that are not yet recorded belong to this burst, not to the next one.
 		answered := time.Now()
 		if err := target.settle(ctx); err != nil {
 			return turn{}, err

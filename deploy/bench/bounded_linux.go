@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// cpuPeriod is the time in which a bounded process may use its share of CPU. It is short, so that
-// a process that has used its share does not stand for long.
+// cpuPeriod is the period of the CPU quota. It is short, so that a process that has used up its
+// quota does not pause for long.
 const cpuPeriod = 10 * time.Millisecond
 
-// cpuBound is a control group whose processes share a bounded amount of CPU.
+// cpuBound is a control group that limits the CPU of its processes.
 type cpuBound struct{ folder string }
 
-// boundCPU makes a control group that may use so many cores, and moves the process with the number
-// pid into it. It needs the rights of root, and the controller "cpu" of control groups of version 1
-// or 2. remove has to be called when the process has ended.
+// boundCPU creates a control group that is limited to the given number of cores, and moves the
+// process pid into it. It needs root privileges and the cpu controller of control groups, version 1
+// or 2. The caller must call remove after the process has ended.
 func boundCPU(pid int, cores float64) (cpuBound, error) {
 	name := "hookstart-bench-" + strconv.Itoa(pid)
 	quota := strconv.FormatInt(int64(cores*float64(cpuPeriod.Microseconds())), 10)
@@ -47,5 +47,5 @@ func boundCPU(pid int, cores float64) (cpuBound, error) {
 	return bound, nil
 }
 
-// remove deletes the control group. Its processes have to have ended.
+// remove deletes the control group. Its processes must have ended.
 func (b cpuBound) remove() error { return os.Remove(b.folder) }

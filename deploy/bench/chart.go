@@ -10,8 +10,8 @@ import (
 	"text/template"
 )
 
-// chartText is the template of the chart: one panel below the other, in colours that follow the
-// reader's setting, light or dark.
+// chartText is the template of the chart: two panels, one below the other, in colours that follow
+// the reader's preference for light or dark.
 //
 //go:embed chart.svg.tmpl
 var chartText string
@@ -22,7 +22,7 @@ var chartTemplate = template.Must(template.New("chart").Funcs(template.FuncMap{
 	"sub":  func(a, b int) int { return a - b },
 }).Parse(chartText))
 
-// The measures of the chart in pixels.
+// The dimensions of the chart in pixels.
 const (
 	chartWidth  = 760
 	chartLeft   = 190 // left end of the bars; the names are before it
@@ -32,7 +32,7 @@ const (
 	panelGap    = 18
 )
 
-// panel is one comparison of all variants.
+// panel compares all variants by one value.
 type panel struct {
 	Title string
 	Y     int
@@ -40,7 +40,7 @@ type panel struct {
 	Bars  []bar
 }
 
-// bar is the median of one variant with its quartiles.
+// bar shows the median and the quartiles of one variant.
 type bar struct {
 	Name      string
 	Median    float64
@@ -92,7 +92,7 @@ func newPanel(title string, y int, names []string, value func(name string) quart
 	return p
 }
 
-// Bottom returns the lower end of the line that marks bare.
+// Bottom returns the y coordinate of the lower end of the line that marks bare.
 func (p panel) Bottom() int { return p.Y + p.height() - chartRow/3 }
 
 func (p panel) height() int { return panelHeader + len(p.Bars)*chartRow }

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic returns the system's monotonic clock, which execution traces have, too, in nanoseconds.
+// monotonic returns the system's monotonic clock in nanoseconds. Execution traces use the same
+// clock.
 func monotonic() int64 {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
 	return now.Nano()
 }
 
-// runDelay returns how long all threads of a process together were ready and had no CPU.
+// runDelay returns the total time that the threads of a process were ready to run but had no CPU.
 func runDelay(pid int) (sum time.Duration, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {

@@ -19,13 +19,13 @@ type Commands struct {
 	chosen string
 }
 
-// AfterApply is called by kong when the flags are parsed.
+// AfterApply records the chosen command. Kong calls it after parsing the flags.
 func (c *Commands) AfterApply(k *kong.Context) error {
 	c.chosen = k.Command()
 	return nil
 }
 
-// Run runs the chosen measurement and writes the progress and the tables to out.
+// Run runs the chosen measurement and writes its progress and tables to out.
 func (c *Commands) Run(ctx context.Context, out io.Writer) error {
 	switch c.chosen {
 	case "recording":

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime returns the CPU time of a process with a precision of nanoseconds. /proc counts in
-// hundredths of a second, which is too coarse for a burst. The clock ID is made as
-// clock_getcpuclockid(3) describes.
+// cpuTime returns the CPU time of a process with nanosecond precision. /proc counts in hundredths
+// of a second, which is too coarse for a burst. The clock ID is constructed as described in
+// clock_getcpuclockid(3).
 func cpuTime(pid int) (time.Duration, error) {
 	const schedClock = 2
 	var used unix.Timespec

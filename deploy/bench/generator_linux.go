@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// generator sends requests over keep-alive connections, all from one thread by epoll. With
+// generator sends requests over keep-alive connections, all from a single thread with epoll. With
 // net/http, or with a goroutine for each connection, the client would use more of the machine's few
 // cores than the programs that are measured.
 type generator struct {
@@ -22,11 +22,11 @@ type generator struct {
 	seed         uint64
 	sent         *uint64
 
-	// limits allows 429 answers and counts them. Otherwise a 429 is an error.
+	// limits makes the generator accept and count 429 responses. Otherwise a 429 is an error.
 	limits bool
-	// answered is called for each answer with the number of its request. It may be nil.
+	// answered is called for each response with the number of its request. It may be nil.
 	answered func(number uint64, at time.Time)
-	// finished is called for each answer with its connection. It may be nil.
+	// finished is called for each response with its connection. It may be nil.
 	finished func(c *connection, at time.Time)
 }
 
@@ -37,15 +37,15 @@ type connection struct {
 	number  uint64 // the number of the request
 	answer  []byte
 	have    int
-	began   time.Time // when the request was sent, or should have been
+	began   time.Time // when the request was due; in a closed loop, when it was sent
 	sent    time.Time // when the request was sent
 }
 
-// patience bounds the wait for the last answers.
+// patience is how long to wait for the last responses after a burst.
 const patience = 10 * time.Second
 
-// newGenerator opens the connections. sent counts the delivery IDs: none is used twice under one
-// seed.
+// newGenerator opens the connections. sent counts the delivery IDs, so that none is used twice with
+// the same seed.
 func newGenerator(
 	to target, connections, bodyBytes, workflows int, seed uint64, sent *uint64,
 ) (g *generator, err error) {
@@ -118,9 +118,9 @@ func (g *generator) close() {
 	}
 }
 
-// run sends for the time burst and waits for all answers. With a rate it is an open loop: a request
-// begins when it is due, even if no connection is free, so that a server that stalls is charged for
-// the requests of that time.
+// run sends requests for the duration of the burst and waits for all responses. With a rate above 0
+// it is an open loop: the latency of a request counts from when it is due, even if no connection is
+// free. So the requests that a stalled server delays count as slow.
 func (g *generator) run(burst time.Duration, rate float64) (result, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -167,13 +167,13 @@ type load struct {
 
 	burst  time.Duration
 	began  time.Time
-	gap    time.Duration // time between two requests of an open loop; 0 means a closed loop
+	gap    time.Duration // interval between the requests of an open loop; 0 means a closed loop
 	total  int           // number of requests of an open loop
 	issued int
 	idle   []*connection
 }
 
-// next sends the next request with c, or keeps c idle until a request is due.
+// next sends the next request on c, or marks c as idle if no request is due.
 func (l *load) next(c *connection, now time.Time) error {
 	switch since := now.Sub(l.began); {
 	case l.gap == 0 && since < l.burst:
@@ -189,7 +189,7 @@ func (l *load) next(c *connection, now time.Time) error {
 	return l.send(c)
 }
 
-// wake sends the requests that are due over idle connections.
+// wake sends the requests that are due on idle connections.
 func (l *load) wake() error {
 	waiting := l.idle
 	l.idle = nil
@@ -202,8 +202,8 @@ func (l *load) wake() error {
 	return nil
 }
 
-// read reads from a connection. When the answer is complete, it counts it and sends the next
-// request.
+// read reads from a connection. Once the response is complete, it counts the response and sends the
+// next request.
 func (l *load) read(c *connection) error {
 	done, limited, err := c.read()
 	if err != nil || !done {
@@ -239,7 +239,7 @@ func (g *generator) send(c *connection) error {
 	return err
 }
 
-// read reads the available bytes, and reports whether the answer is complete and whether it is a
+// read reads the available bytes. It reports whether the response is complete and whether it is a
 // 429.
 func (c *connection) read() (done, limited bool, err error) {
 	n, err := unix.Read(c.fd, c.answer[c.have:])
@@ -267,7 +267,7 @@ func (g *generator) setTimer(every time.Duration) error {
 	return unix.TimerfdSettime(g.timer, 0, &unix.ItimerSpec{Interval: spec, Value: spec}, nil)
 }
 
-// readTimer reads the timer's count.
+// readTimer resets the timer's expiration count.
 func (g *generator) readTimer() error {
 	var count [8]byte
 	_, err := unix.Read(g.timer, count[:])

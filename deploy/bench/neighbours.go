@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Neighbours measures the effect on calm workflows of one workflow that is flooded beyond its rate
-// limit. The tags are the program's flags.
+// Neighbours measures how a workflow that is flooded beyond its rate limit affects calm workflows.
+// The struct tags define the program's flags.
 type Neighbours struct {
 	Rounds    int           `help:"How often the calm ones have a turn alone, and one beside the flood." default:"12"`
 	Burst     time.Duration `help:"How long a turn is." default:"5s"`
@@ -31,13 +31,13 @@ func (c *Neighbours) validate() error {
 		checkRange("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
 }
 
-// besideFlood is a turn of the calm workflows, with the flood's results meanwhile.
+// besideFlood is a turn of the calm workflows, with the result of the flood at the same time.
 type besideFlood struct {
 	turn
 	flood result
 }
 
-// Run measures and writes the table.
+// Run measures and writes the table to c.Out.
 func (c *Neighbours) Run(ctx context.Context) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (c *Neighbours) write(alone []turn, beside []besideFlood) {
 	for i, t := range beside {
 		besides[i] = t.turn
 		accepted[i], limited[i] = float64(t.flood.count-t.flood.limited), float64(t.flood.limited)
-		// After a pause, Limit requests are allowed at once, and then as many each second.
+		// After a pause, the limit allows Limit requests immediately, and then as many each second.
 		allowed[i] = float64(c.Limit) * (1 + t.flood.took.Seconds())
 	}
 	title := fmt.Sprintf("%d calm workflows with %g requests per second each; beside them one "+

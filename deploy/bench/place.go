@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/terminal"
 )
 
-// workspace holds the processes of a measurement and the folder of their data.
+// workspace holds the processes of a measurement and the folder for their data.
 type workspace struct {
 	folder  string
 	line    *terminal.Line
@@ -21,7 +21,7 @@ func newPlace(out io.Writer) (*workspace, error) {
 	return &workspace{folder: folder, line: terminal.NewLine(out)}, err
 }
 
-// start starts a system. close ends its processes, also after an error.
+// start starts a system. close ends its processes, even if start returned an error.
 func (p *workspace) start(ctx context.Context, install installer, b *builder) (*system, error) {
 	p.line.Show("starting %s", b.name)
 	installed, err := install(ctx, b)

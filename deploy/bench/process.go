@@ -13,18 +13,19 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// readyTimeout bounds the start of a program until it is ready, endTimeout its end after SIGTERM.
+// readyTimeout is how long a program may take to become ready, endTimeout how long it may take to
+// exit after SIGTERM.
 const (
 	readyTimeout = 3 * time.Minute
 	endTimeout   = time.Minute
 )
 
-// process is a running program. Its output and its log go to a file.
+// process is a running program. Its output goes to a log file.
 type process struct {
 	*child.Process
 	name string
 	log  string
-	// opsAddr is the address of /debug/pprof; "" means that the process has none.
+	// opsAddr is the address that serves /debug/pprof; "" means that there is none.
 	opsAddr string
 }
 
@@ -37,20 +38,21 @@ func startProcess(cmd *exec.Cmd, name, log string, environment ...string) (*proc
 	return &process{Process: running, name: name, log: log}, nil
 }
 
-// stop ends the process, with SIGTERM first.
+// stop ends the process with SIGTERM, and kills it if that takes too long.
 func (p *process) stop() { _ = p.Terminate(endTimeout) }
 
-// announcement is the line of the log with which a program says that it is ready.
+// announcement is the log line that a program writes when it is ready.
 type announcement struct {
 	Message string `json:"msg"`
 	Addr    string `json:"addr"`
 	OpsAddr string `json:"ops_addr"`
 }
 
-// readyMessage returns the message of that line for a service.
+// readyMessage returns a service's message in that line.
 func readyMessage(service string) string { return service + " is ready" }
 
-// awaitReady waits until the service in the process has written its announcement.
+// awaitReady waits until the service in the process has logged that it is ready, and returns that
+// log line.
 func (p *process) awaitReady(ctx context.Context, service string) (found announcement, err error) {
 	err = p.awaitLine(ctx, func(line string) bool {
 		return json.Unmarshal([]byte(line), &found) == nil && found.Message == readyMessage(service)
@@ -100,12 +102,12 @@ type builder struct {
 
 	workflows   int
 	databaseURL string // URL of PostgreSQL; "" means a SQLite file in the folder
-	// secretsKey is the file of the key for senders' secrets. "" means that the workflows have no
-	// sender.
+	// secretsKey is the path of the key file for senders' secrets. "" means that the workflows have
+	// no senders.
 	secretsKey string
 }
 
-// start starts a program that make build has made, or one of the benchmark's own.
+// start starts one of the programs that make build builds, or one of the benchmark's own programs.
 func (b *builder) start(role string, args ...string) (*process, error) {
 	//nolint:gosec,noctx // our own programs; they end by signals
 	cmd := exec.Command(filepath.Join(b.bin, role), args...)
@@ -126,7 +128,7 @@ func (b *builder) start(role string, args ...string) (*process, error) {
 	return startProcess(cmd, name, filepath.Join(b.folder, name+".log"), environment...)
 }
 
-// dir returns a folder for the data of one process.
+// dir returns the path of the data folder of one process.
 func (b *builder) dir(name string) string {
 	return filepath.Join(b.folder, b.name+"-"+name+"-data")
 }

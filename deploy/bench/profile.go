@@ -10,10 +10,10 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// profileEnv is the environment variable with the name of the file for a program's CPU profile.
+// profileEnv is the environment variable with the path of the file for a program's CPU profile.
 const profileEnv = "BENCH_CPU_PROFILE"
 
-// startProfile writes a CPU profile of this process until stop is called, if the variable is set.
+// startProfile starts a CPU profile of this process if profileEnv is set. stop ends it.
 func startProfile() (stop func()) {
 	path := os.Getenv(profileEnv)
 	if path == "" {
@@ -36,8 +36,8 @@ func startProfile() (stop func()) {
 // mergedProfile is the name of the file with the sum of all profiles, for go build -pgo.
 const mergedProfile = "merged.pgo"
 
-// mergeProfiles writes the sum of the profiles in a folder: names and lines for the compiler,
-// without paths of this machine.
+// mergeProfiles merges the profiles in a folder into mergedProfile. The result has the function
+// names and lines that the compiler needs, but no paths from this machine.
 func mergeProfiles(folder string) (err error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.prof"))
 	if err != nil || len(paths) == 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Recording measures the time from the sender's answer to the record at a constant rate, and
-// whether recording keeps up. The tags are the program's flags.
+// Recording measures the time from the response to the sender until the execution is recorded, at a
+// constant rate, and whether recording keeps up. The struct tags define the program's flags.
 type Recording struct {
 	Rate      float64       `help:"Requests per second." default:"5000"`
 	Duration  time.Duration `help:"How long they are sent." default:"60s"`
@@ -27,11 +27,11 @@ type Recording struct {
 	Load
 }
 
-// maxDuration bounds one load, because it fills the disk.
+// maxDuration is the maximum duration of one load, which fills the disk.
 const maxDuration = 10 * time.Minute
 
-// quarters is the number of parts of a load that are reported one by one: a backlog that grows
-// shows in them.
+// quarters is the number of parts of a load that are reported separately, so that a growing backlog
+// is visible.
 const quarters = 4
 
 func (c *Recording) validate() error {
@@ -50,13 +50,13 @@ func (c *Recording) validate() error {
 	return errors.Join(problems...)
 }
 
-// The databases.
+// The databases that the executor can record into.
 const (
 	sqlite   = "sqlite"
 	postgres = "postgres"
 )
 
-// Run measures and writes a table for each database.
+// Run measures and writes a table for each database to c.Out.
 func (c *Recording) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (c *Recording) Run(ctx context.Context) error {
 type sampled struct {
 	number   uint64
 	answered time.Time
-	recorded time.Time // the latest time at which it was committed
+	recorded time.Time // the latest time at which it can have been committed
 }
 
 func (c *Recording) measure(ctx context.Context, database string) (err error) {
@@ -88,13 +88,13 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	defer func() { err = errors.Join(err, at.close()) }()
 	b := &builder{bin: c.Bin, folder: at.folder, name: database, workflows: 1}
 	if database == postgres {
-		// The settings are those of a production server.
+		// These settings are typical of a production server.
 		server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB")
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, server.Remove()) }()
-		defer at.endAll() // before the server
+		defer at.endAll() // before the server is removed
 		b.databaseURL = server.URL()
 	}
 	s, err := at.start(ctx, installRecording, b)
@@ -147,7 +147,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	return nil
 }
 
-// sample makes a generator keep every nth request as a sample.
+// sample makes a generator record every nth request, where n is c.Sample.
 func (c *Recording) sample(g *generator) *[]sampled {
 	var samples []sampled
 	g.answered = func(number uint64, at time.Time) {
@@ -158,8 +158,8 @@ func (c *Recording) sample(g *generator) *[]sampled {
 	return &samples
 }
 
-// watchUnrecorded counts the unrecorded messages at the end of each quarter of a load. Its result
-// waits for the last count.
+// watchUnrecorded counts the unrecorded messages at the end of each quarter of a load. The function
+// that it returns waits for the last count.
 func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) func() ([]int, error) {
 	var (
 		left []int
@@ -185,9 +185,9 @@ func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) fun
 	}
 }
 
-// lookUp determines after the load when the samples were recorded. A record has the time at which
-// the executor began its batch; the executor's log has the time at which that batch was committed
-// and acknowledged. There is one batch at a time.
+// lookUp determines when the samples were recorded; call it after the load. A record contains the
+// time at which the executor began its batch, and the executor's log contains the time at which
+// that batch was committed and acknowledged. The executor processes one batch at a time.
 func (s *system) lookUp(ctx context.Context, samples []sampled) error {
 	batches, err := s.committed()
 	if err != nil {
@@ -211,7 +211,7 @@ func (s *system) lookUp(ctx context.Context, samples []sampled) error {
 	return nil
 }
 
-// committed returns the times at which batches were recorded, from the executor's log.
+// committed returns the times at which batches were committed, from the executor's log.
 func (s *system) committed() ([]time.Time, error) {
 	text, err := os.ReadFile(s.executor.log)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Remembered measures the cost of remembered delivery IDs in a NATS server: the same messages with
-// and without an ID, published directly to the stream. The tags are the program's flags.
+// Remembered measures the cost of remembered delivery IDs in a NATS server: it publishes the same
+// messages with and without an ID directly to the stream. The struct tags define the program's
+// flags.
 type Remembered struct {
 	Messages  int `help:"How many there are." default:"1000000"`
 	BodyBytes int `help:"Size of a body, JSON." default:"256"`
@@ -34,14 +35,14 @@ func (c *Remembered) validate() error {
 		checkRange("restarts", float64(c.Restarts), 1, maxRounds))
 }
 
-// kept is the measurement of a server that holds the messages.
+// kept is the measurement of a server that stores the messages.
 type kept struct {
 	resident, inUse     int // memory in MB: resident, and in use after a garbage collection
 	restarted           int // memory in MB in use after the last restart
 	afterEnd, afterKill []float64
 }
 
-// Run measures and writes the table.
+// Run measures and writes the table to c.Out.
 func (c *Remembered) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -114,7 +115,7 @@ func (c *Remembered) measure(ctx context.Context, withID bool) (k kept, err erro
 		s.close()
 		at.systems = nil
 		if err := os.Truncate(s.nats.log, 0); err != nil {
-			// It says that the previous server was ready.
+			// The log still contains the line that the previous server was ready.
 			return k, err
 		}
 		began := time.Now()
@@ -130,7 +131,7 @@ func (c *Remembered) measure(ctx context.Context, withID bool) (k kept, err erro
 	return k, err
 }
 
-// message returns the nth message in the form in which an ingress publishes it.
+// message returns the nth message in the form that an ingress publishes.
 func (c *Remembered) message(n int, withID bool) execution.Start {
 	start := execution.Start{
 		ID:         uuid.NewString(),
@@ -174,7 +175,8 @@ func (c *Remembered) publish(ctx context.Context, s *system, withID bool) error 
 	return c.check(ctx, s, withID)
 }
 
-// check waits until the stream has all messages, and checks that it recognises a repeat.
+// check returns an error if the stream does not have all messages, or if messages have IDs and the
+// stream does not recognize a repeated one.
 func (c *Remembered) check(ctx context.Context, s *system, withID bool) error {
 	all, err := s.js.Stream(ctx, stream.Name)
 	if err != nil {
@@ -197,11 +199,11 @@ func (c *Remembered) check(ctx context.Context, s *system, withID bool) error {
 	return err
 }
 
-// collected is the log message of the bench's NATS server after SIGUSR1.
+// collected is the line that the benchmark's NATS server logs after SIGUSR1.
 const collected = "memory is collected"
 
-// inUseMB returns the memory in MB that the bench's NATS server uses after it has collected its
-// garbage.
+// inUseMB returns the resident memory in MB of the benchmark's NATS server after it has collected
+// garbage and returned unused memory to the system.
 func (p *process) inUseMB(ctx context.Context) (int, error) {
 	if err := p.Signal(syscall.SIGUSR1); err != nil {
 		return 0, err

@@ -32,7 +32,7 @@ func (q quartiles) format(verb string) string {
 	return fmt.Sprintf(verb+" ("+verb+"–"+verb+")", q.median, q.low, q.high)
 }
 
-// valuesOf returns one number of every turn.
+// valuesOf returns a value of each turn.
 func valuesOf(turns []turn, number func(turn) float64) []float64 {
 	values := make([]float64, len(turns))
 	for i, t := range turns {
@@ -41,8 +41,8 @@ func valuesOf(turns []turn, number func(turn) float64) []float64 {
 	return values
 }
 
-// paired returns the quartiles of the ratios of a number to the same number of the yardstick, round
-// by round.
+// paired returns the quartiles of the ratios of a value to the same value of the yardstick in the
+// same round.
 func paired(turns, yardstick []turn, number func(turn) float64) quartiles {
 	ratios := make([]float64, len(turns))
 	for i := range turns {
@@ -51,13 +51,12 @@ func paired(turns, yardstick []turn, number func(turn) float64) quartiles {
 	return quartilesOf(ratios)
 }
 
-// latency returns a function that returns a percentile of a turn's latencies in milliseconds.
+// latency returns a function that returns the q quantile of a turn's latencies in milliseconds.
 func latency(q float64) func(turn) float64 {
 	return func(t turn) float64 { return percentile(t.latencies, q) }
 }
 
-// percentile returns a percentile of sorted times in milliseconds, or NaN if no request was
-// answered.
+// percentile returns the q quantile of sorted durations in milliseconds, or NaN if there are none.
 func percentile(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
@@ -135,8 +134,8 @@ func writeOpen(out io.Writer, names []string, turns map[string][]turn, rate floa
 		})
 }
 
-// writeMemory writes the time that an ingress took to start, and the memory that all processes use
-// now.
+// writeMemory writes the memory that each process uses now, and how long each ingress took to
+// start.
 func writeMemory(out io.Writer, systems []*system) error {
 	_, _ = fmt.Fprintln(out, "\nMemory after the rounds, in MB:")
 	for _, s := range systems {
@@ -157,8 +156,8 @@ func writeMemory(out io.Writer, systems []*system) error {
 	return nil
 }
 
-// writeBeyond writes how much more a request to each variant costs than the same request to
-// hookstart, for each round.
+// writeBeyond writes, for some variants, how much more CPU a request costs than a request to
+// hookstart in the same round.
 func writeBeyond(out io.Writer, turns map[string][]turn) {
 	same := turns["hookstart"]
 	for _, name := range []string{"hookstart-stripe", "hookstart-other"} {

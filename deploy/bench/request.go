@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// minBody is the minimum size of a body in bytes. It has room for the fixed part.
+// minBody is the minimum size of a body in bytes, with room for its fixed parts.
 const minBody = 256
 
-// body returns a JSON document of exactly size bytes, similar to a webhook's body: nested objects,
-// short texts, numbers and times.
+// body returns a JSON document of exactly size bytes that resembles a webhook's body: nested
+// objects, short texts, numbers and times.
 func body(size int) string {
 	const head = `{"event":"order.paid","createdAt":"2026-01-02T03:04:05Z","live":true,` +
 		`"order":{"id":"or_1042","total":129.9,"currency":"EUR","items":[`
@@ -24,22 +24,22 @@ func body(size int) string {
 	return text + strings.Repeat("x", size-len(text)-len(end)) + end
 }
 
-// request is the request that one connection sends. Only the workflow and the delivery ID are
-// filled in for each delivery.
+// request is the request that one connection sends. Only the workflow, the delivery ID and the
+// signature change from one delivery to the next.
 type request struct {
 	text     []byte
 	id       []byte // the part of text with the delivery ID
 	workflow []byte // the part of text with the workflow's number
 	first    uint64 // number of the first workflow
-	// signed is the signature of the request. nil means that the request is not signed and has its
-	// delivery ID in a header.
+	// signed signs the request. nil means that the request is not signed and has its delivery ID in
+	// a header.
 	signed *stripeSignature
 }
 
-// workflowDigits is the number of digits at the end of every workflow's ID.
+// workflowDigits is the number of hexadecimal digits at the end of every workflow's ID.
 const workflowDigits = 6
 
-// workflowID returns the ID of the bench's nth workflow.
+// workflowID returns the ID of the benchmark's nth workflow.
 func workflowID(n int) string { return fmt.Sprintf("bench%0*x", workflowDigits, n) }
 
 const idLength = 25 // seed and number, in hexadecimal digits, and a hyphen
@@ -60,12 +60,12 @@ func newRequest(to target, bodyBytes int) request {
 	}
 }
 
-// setDelivery makes the request a new delivery to one of the workflows. Successive numbers go to
-// distant workflows, because neighbours may share a line of the processor's cache.
+// setDelivery makes the request a new delivery to one of the workflows. Successive deliveries go to
+// distant workflows, because the data of adjacent ones may share a cache line.
 func (r request) setDelivery(seed, n, workflows uint64) {
-	const stride = 7_368_787 // a prime: every workflow has its turn
+	const stride = 7_368_787 // a prime, so every workflow gets its turn
 	fillDeliveryID(r.id, seed, n)
-	if r.signed != nil { // one workflow has a sender
+	if r.signed != nil { // only one workflow has a sender
 		r.signed.sign()
 		return
 	}
@@ -78,14 +78,14 @@ func fillDeliveryID(text []byte, seed, n uint64) {
 	fill(text[9:], n)
 }
 
-// deliveryID returns the ID of the nth delivery under a seed.
+// deliveryID returns the ID of the nth delivery for a seed.
 func deliveryID(seed, n uint64) string {
 	var text [idLength]byte
 	fillDeliveryID(text[:], seed, n)
 	return string(text[:])
 }
 
-// fill writes a value in hexadecimal digits, with zeros before it.
+// fill writes a value in hexadecimal digits with leading zeros.
 func fill(text []byte, value uint64) {
 	for i := len(text) - 1; i >= 0; i-- {
 		text[i] = "0123456789abcdef"[value&15]
@@ -101,9 +101,9 @@ var (
 	deduplicated  = []byte(`"deduplicated"`)
 )
 
-// answerLength returns the length of the answer at the beginning of text, or 0 if the answer is
-// incomplete. It returns an error for any answer other than one to a new delivery or a refusal by
-// the rate limit.
+// answerLength returns the length of the response at the beginning of text, or 0 if it is
+// incomplete. limited reports whether it is a 429. Any other response than an acceptance of a new
+// delivery or a 429 is an error.
 func answerLength(text []byte) (length int, limited bool, err error) {
 	header := bytes.Index(text, headersEnd)
 	if header < 0 {

@@ -24,8 +24,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// These are the names under which a binary starts itself as one of the programs. Names with the
-// prefix exist only here.
+// Names under which the binary starts itself as one of the programs. Programs whose names have
+// ownPrefix exist only in the benchmark.
 const (
 	ownPrefix    = "bench-"
 	roleNATS     = ownPrefix + "nats"
@@ -38,10 +38,10 @@ const (
 	roleLocal    = "hookstart-local"
 )
 
-// RunAsRole makes this process act as the program under whose name it was started, and reports
-// whether it was started under such a name. main calls it before Run.
+// RunAsRole makes this process act as the program whose name it was started under. It reports
+// whether there is such a program. main must call it before Run.
 func RunAsRole() bool {
-	// The bench's own programs have Go's default settings, as a simple program would.
+	// The benchmark's own programs keep Go's default runtime settings, as a simple program would.
 	own := func(run func(context.Context) error) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
@@ -76,10 +76,12 @@ func RunAsRole() bool {
 	return true
 }
 
-// tracedEnv is the environment variable that makes the bench's own programs serve execution traces.
+// tracedEnv is the environment variable that makes the benchmark's own programs serve execution
+// traces.
 const tracedEnv = "BENCH_TRACED"
 
-// announce logs that one of the bench's own programs is ready.
+// announce logs that one of the benchmark's own programs is ready. If tracedEnv is set, it first
+// starts to serve execution traces.
 func announce(ctx context.Context, role, addr string) error {
 	ready := announcement{Message: readyMessage(role), Addr: addr}
 	if os.Getenv(tracedEnv) != "" {
@@ -96,7 +98,7 @@ func announce(ctx context.Context, role, addr string) error {
 	return json.NewEncoder(os.Stdout).Encode(ready)
 }
 
-// runnerGroup is the group of the bench's runner.
+// runnerGroup is the group of the benchmark's runner.
 const runnerGroup = "bench"
 
 // runRunner runs a runner whose handler only returns an output.
@@ -116,7 +118,7 @@ func runRunner(ctx context.Context, natsURL string) error {
 	return errors.Join(err, ready)
 }
 
-// runNATS runs a NATS server with the options, which are JSON of embednats.Options. On SIGUSR1 it
+// runNATS runs a NATS server with options, a JSON document of embednats.Options. On SIGUSR1 it
 // returns unused memory to the system.
 func runNATS(ctx context.Context, options string) error {
 	var o embednats.Options

@@ -19,9 +19,10 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Scale measures how many deliveries NATS servers acknowledge whose CPU is bounded: one stream on
-// one server, one stream with three replicas, and the streams of three queues on three servers. The
-// bound makes the NATS servers, and not the machine, the limit. The tags are the program's flags.
+// Scale measures how many deliveries per second NATS servers with limited CPU acknowledge: one
+// stream on one server, one stream with three replicas, and the streams of three queues on three
+// servers. The limit makes the NATS servers the bottleneck instead of the machine. The struct tags
+// define the program's flags.
 type Scale struct {
 	Rounds int           `help:"How often each layout has a turn." default:"12"`
 	Burst  time.Duration `help:"How long a turn is." default:"5s"`
@@ -38,38 +39,38 @@ func (c *Scale) validate() error {
 		checkRange("cpu", c.CPU, 0, 16))
 }
 
-// servers is the number of NATS servers of a cluster, and of the queues with a stream of their own.
+// servers is the number of NATS servers in a cluster, and of queues with a separate stream.
 const servers = 3
 
-// cluster is an installation whose NATS servers have a bound for their CPU.
+// cluster is an installation whose NATS servers have limited CPU.
 type cluster struct {
 	*system
 	nats      []*process
-	ingresses []string // the address of the ingress beside each NATS server
+	ingresses []string // the address of the ingress next to each NATS server
 	bounds    []cpuBound
 	ports     []*freeport.Port
-	sent      []uint64 // delivery IDs that each generator has used
+	sent      []uint64 // number of delivery IDs that each generator has used
 	memory    []int    // MB that each NATS server uses before the first turn
 }
 
-// layout is one way to spread the deliveries of three queues.
+// layout is one way to distribute the deliveries of three queues.
 type layout struct {
 	name string
 	*cluster
-	// near sends the deliveries of a queue to the ingress beside the server of its stream.
+	// near sends the deliveries of a queue to the ingress next to the server with its stream.
 	// Otherwise every ingress gets deliveries of all queues.
 	near bool
 	runs []scaleTurn
 }
 
-// scaleTurn is one turn of a layout.
+// scaleTurn is the measurement of one turn of a layout.
 type scaleTurn struct {
 	perSecond float64
-	cpu       []float64 // CPU time of each NATS server in cores
-	thousand  float64   // CPU time of all NATS servers for 1,000 deliveries, in ms
+	cpu       []float64 // average number of cores used by each NATS server
+	thousand  float64   // CPU time of all NATS servers per 1,000 deliveries, in ms
 }
 
-// Run measures and writes the table.
+// Run measures and writes the table to c.Out.
 func (c *Scale) Run(ctx context.Context) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -124,7 +125,7 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 	}
 	for round := range c.Rounds {
 		for i := range layouts {
-			l := layouts[(round+i)%len(layouts)] // each is first equally often
+			l := layouts[(round+i)%len(layouts)] // each layout comes first equally often
 			at.line.Show("round %d/%d", round+1, c.Rounds)
 			t, err := c.turn(ctx, l)
 			if err != nil {
@@ -138,25 +139,25 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 	return writeIDs(ctx, c.Out, one, spread)
 }
 
-// clusterOptions says which NATS servers an installation has.
+// clusterOptions describes the NATS servers of an installation.
 type clusterOptions struct {
 	servers int
-	cpu     float64 // cores of each server; 0 means no bound
+	cpu     float64 // cores that each server may use; 0 means no limit
 	sync    bool    // sync every message to the disk
-	// replicas is the number of replicas of the queues' own streams: with 1 each queue has a stream
-	// on a server of its own, with more all of them are in one stream. 0 means that the queues are
-	// in the shared stream.
+	// replicas is the number of replicas of the queues' separate streams. With 1, each queue has
+	// its own stream on a different server; with more, a single queue with one stream gets all
+	// deliveries. 0 means that the queues use the shared stream.
 	replicas int64
 }
 
 // queueName returns the name of the nth queue.
 func queueName(n int) string { return "queue" + strconv.Itoa(n) }
 
-// tagOf returns the tag of the nth NATS server.
+// tagOf returns the placement tag of the nth NATS server.
 func tagOf(n int) string { return "server:" + strconv.Itoa(n) }
 
-// install starts the servers, an executor that creates queues and workflows and ends, and an
-// ingress beside each server. The servers are bounded when everything is ready.
+// install starts the NATS servers, an executor that creates the queues and workflows and then ends,
+// and an ingress for each server. It limits the servers' CPU once everything is ready.
 func (cl *cluster) install(ctx context.Context, b *builder, o clusterOptions) error {
 	addrs, err := cl.startServers(ctx, b, o)
 	if err != nil {
@@ -204,7 +205,7 @@ func (cl *cluster) install(ctx context.Context, b *builder, o clusterOptions) er
 	return nil
 }
 
-// startServers starts the NATS servers, and returns the address of each.
+// startServers starts the NATS servers and returns their addresses.
 func (cl *cluster) startServers(
 	ctx context.Context, b *builder, o clusterOptions,
 ) (addrs []string, err error) {
@@ -247,7 +248,7 @@ func (cl *cluster) startServers(
 	return addrs, nil
 }
 
-// awaitJetStream waits until the servers have found each other.
+// awaitJetStream waits until the servers have formed a cluster.
 func (cl *cluster) awaitJetStream(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -266,7 +267,8 @@ func (cl *cluster) awaitJetStream(ctx context.Context) (err error) {
 	return cl.js.DeleteStream(ctx, "READY")
 }
 
-// makeQueues creates a workflow in each queue, and gives the queues streams of their own.
+// makeQueues creates the workflows in the queues, and gives the queues separate streams unless
+// replicas is 0.
 func (cl *cluster) makeQueues(ctx context.Context, replicas int64) error {
 	queues := servers
 	if replicas != 1 { // all workflows are in one queue
@@ -292,7 +294,7 @@ func (cl *cluster) makeQueues(ctx context.Context, replicas int64) error {
 	return nil
 }
 
-// release deletes the control groups and frees the ports, after the processes have ended.
+// release deletes the control groups and releases the ports. The processes must have ended.
 func (cl *cluster) release() (err error) {
 	for _, bound := range cl.bounds {
 		err = errors.Join(err, bound.remove())
@@ -303,8 +305,8 @@ func (cl *cluster) release() (err error) {
 	return err
 }
 
-// turn sends deliveries to all queues for the time of a burst. Before it the layout has a shorter
-// one that is not counted.
+// turn sends deliveries to all queues for the duration of a burst, after a shorter burst that is
+// not counted.
 func (c *Scale) turn(ctx context.Context, l *layout) (t scaleTurn, err error) {
 	generators := make([]*generator, servers)
 	for n := range generators {
@@ -353,7 +355,7 @@ func (c *Scale) turn(ctx context.Context, l *layout) (t scaleTurn, err error) {
 	return t, nil
 }
 
-// runAll runs the generators at the same time.
+// runAll runs the generators concurrently.
 func runAll(ctx context.Context, generators []*generator, burst time.Duration) ([]result, error) {
 	if ctx.Err() != nil {
 		return nil, errInterrupted
@@ -373,7 +375,7 @@ func runAll(ctx context.Context, generators []*generator, burst time.Duration) (
 	return results, err
 }
 
-// cpuOfServers returns the CPU time that each NATS server has used.
+// cpuOfServers returns the CPU time that each NATS server has used so far.
 func (cl *cluster) cpuOfServers() (used []time.Duration, err error) {
 	for _, p := range cl.nats {
 		cpu, err := cpuTime(p.PID())
@@ -425,8 +427,8 @@ func (c *Scale) write(layouts []*layout) {
 		})
 }
 
-// writeIDs writes the memory that each NATS server uses for each delivery of the whole
-// installation.
+// writeIDs writes the memory that each NATS server has gained since before the first turn, in total
+// and per delivery to the installation.
 func writeIDs(ctx context.Context, out io.Writer, clusters ...*cluster) error {
 	_, _ = fmt.Fprintln(out, "\nMemory that the turns have added:")
 	for _, cl := range clusters {

@@ -15,10 +15,10 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// stripeSecret is the secret with which the requests of the variant hookstart-stripe are signed.
+// stripeSecret is the secret that signs the requests of the variant hookstart-stripe.
 const stripeSecret = "whsec_of-the-bench" //nolint:gosec // it opens nothing
 
-// stripeSignature signs a request as Stripe does. Its delivery ID is in the body.
+// stripeSignature signs a request as Stripe does. The delivery ID is in the body.
 type stripeSignature struct {
 	mac  hash.Hash
 	body []byte // the body, a part of the request's text
@@ -58,7 +58,7 @@ func newStripeRequest(to target, bodyBytes int) request {
 	}
 }
 
-// installStripe works like installIngress, and gives the called workflow a sender.
+// installStripe does the same as installIngress, and also gives the first workflow a sender.
 func installStripe(ctx context.Context, b *builder) (*system, error) {
 	own := *b
 	own.secretsKey = b.dir("secrets") + "-key"

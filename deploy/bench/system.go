@@ -19,11 +19,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// target is the place to which requests are sent.
+// target is where requests are sent to.
 type target struct {
-	addr, path string // the path with the query
+	addr, path string // address, and the path with the query
 	first      int    // the number of the first workflow, which replaces the one in the path
-	signed     bool   // the requests are Stripe's, to one workflow
+	signed     bool   // the requests are signed as Stripe's, and go to one workflow
 }
 
 // system is a running variant.
@@ -31,29 +31,29 @@ type system struct {
 	name string
 	target
 	processes []*process
-	nats      *process // the process that is only a NATS server
-	executor  *process // the process that is only an executor
+	nats      *process // the process that is only a NATS server; nil means that there is none
+	executor  *process // the process that is only an executor; nil means that there is none
 	apiAddr   string   // address of the operators' API
-	// readyAfter is the time that the ingress took to be ready, if it is a process of its own.
+	// readyAfter is how long the ingress took to become ready, if it is a separate process.
 	readyAfter time.Duration
 
 	nc      *nats.Conn
 	js      jetstream.JetStream
-	records bool // an executor is at work
-	runs    bool // a runner is at work, too
+	records bool // an executor is running
+	runs    bool // a runner is running, too
 
-	// remove deletes the files of the processes after they have ended. nil means that there are
+	// remove deletes the files that remain after the processes have ended. nil means that there are
 	// none.
 	remove func() error
 }
 
-// variant is one way to answer the requests.
+// variant is one way to handle the requests.
 type variant struct {
 	what    string
 	install installer
 }
 
-// bare is the name of the variant with which all others are compared.
+// bare is the name of the variant that all others are compared with.
 const bare = "bare"
 
 // variantNames lists the variants of this build in the order of the tables.
@@ -92,13 +92,14 @@ var variants = map[string]variant{
 	},
 }
 
-// installer starts a variant. The system that it returns has to be closed, also after an error.
+// installer starts a variant. If the returned system is not nil, the caller must close it, even
+// after an error.
 type installer func(context.Context, *builder) (*system, error)
 
-// otherSuffix ends the name of a variant of the other build.
+// otherSuffix is the suffix of the names of variants of the other build.
 const otherSuffix = "-other"
 
-// variantOf returns the variant with a name. Its install is nil if no variant has the name.
+// variantOf returns the variant with the given name. Its install is nil if there is none.
 func variantOf(name string) variant {
 	name, isOther := strings.CutSuffix(name, otherSuffix)
 	v := variants[name]
@@ -133,7 +134,7 @@ func installHTTP(ctx context.Context, b *builder) (*system, error) {
 	return s, s.startOwn(ctx, b, roleHTTP)
 }
 
-// startOwn starts one of the benchmark's own programs that answers requests.
+// startOwn starts one of the benchmark's own programs that respond to requests.
 func (s *system) startOwn(ctx context.Context, b *builder, role string, args ...string) error {
 	p, err := s.add(b.start(role, args...))
 	if err != nil {
@@ -159,7 +160,7 @@ func (s *system) startNATS(ctx context.Context, b *builder) (addr string, err er
 	return addr, s.connect("nats://" + addr)
 }
 
-// startServer starts a NATS server with the options.
+// startServer starts a NATS server and returns its address.
 func (s *system) startServer(
 	ctx context.Context, b *builder, options embednats.Options,
 ) (p *process, addr string, err error) {
@@ -188,7 +189,7 @@ func installRecording(ctx context.Context, b *builder) (*system, error) {
 	return s, err
 }
 
-// installPostgres starts a temporary server that syncs every commit, as a real one does.
+// installPostgres starts a temporary PostgreSQL server that syncs every commit, as a real one does.
 func installPostgres(ctx context.Context, b *builder) (*system, error) {
 	server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB")
 	if err != nil {
@@ -224,7 +225,7 @@ func installIngress(ctx context.Context, b *builder) (*system, error) {
 	return s, nil
 }
 
-// stopExecutor ends the executor. The ingress goes on without one.
+// stopExecutor ends the executor. The ingress works without one.
 func (s *system) stopExecutor() {
 	s.executor.stop()
 	s.processes = slices.DeleteFunc(s.processes, func(p *process) bool { return p == s.executor })
@@ -253,7 +254,7 @@ func installServices(ctx context.Context, b *builder) (*system, error) {
 	return s, err
 }
 
-// sealing returns the flag of the key for senders' secrets, if there is one.
+// sealing returns the flag for the key file for senders' secrets, if there is one.
 func (b *builder) sealing() []string {
 	if b.secretsKey == "" {
 		return nil
@@ -261,7 +262,8 @@ func (b *builder) sealing() []string {
 	return []string{"--secrets-key-file=" + b.secretsKey}
 }
 
-// startIngress starts an ingress that connects to the NATS server at an address.
+// startIngress starts an ingress that connects to the NATS server at natsAddr, and returns its
+// address.
 func (s *system) startIngress(
 	ctx context.Context, b *builder, natsAddr string,
 ) (addr string, err error) {
@@ -274,7 +276,7 @@ func (s *system) startIngress(
 	return at.Addr, err
 }
 
-// startExecutor starts an executor that connects to the NATS server at an address.
+// startExecutor starts an executor that connects to the NATS server at natsAddr.
 func (s *system) startExecutor(ctx context.Context, b *builder, natsAddr string) (err error) {
 	databaseURL := b.databaseURL
 	if databaseURL == "" {
@@ -327,8 +329,8 @@ func installLocal(ctx context.Context, b *builder) (*system, error) {
 	return s, s.makeWorkflows(ctx, b.workflows)
 }
 
-// usage holds CPU times: of all processes, of processes that are only a NATS server, and of
-// processes that are only an executor.
+// usage holds the CPU times of all processes, of the process that is only a NATS server, and of the
+// process that is only an executor.
 type usage struct{ all, nats, executor time.Duration }
 
 func (u usage) since(before usage) usage {
@@ -353,7 +355,7 @@ func (s *system) cpu() (u usage, err error) {
 	return u, nil
 }
 
-// recordTimeout bounds the time in which the executor records what one burst left behind.
+// recordTimeout is how long the executor may take to record everything after a burst.
 const recordTimeout = 2 * time.Minute
 
 // recorderName is the name of the executor's consumer.
@@ -379,7 +381,7 @@ func (s *system) settle(ctx context.Context) error {
 }
 
 // unrecorded returns the number of messages that are not recorded yet: starts and, with a runner,
-// executions that have not run and their reports.
+// also executions that have not run and their reports.
 func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 	consumers := [][2]string{{stream.Name, recorderName}}
 	if s.runs { // before the stream of reports: every execution that ends there adds a report
@@ -400,8 +402,8 @@ func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 	return waiting, nil
 }
 
-// deleteBurst deletes what a burst has left on the disk, so that all turns begin alike. The server
-// still remembers the delivery IDs.
+// deleteBurst purges the streams and truncates the logs, so that all turns begin under the same
+// conditions. The server still remembers the delivery IDs.
 func (s *system) deleteBurst(ctx context.Context) error {
 	for _, p := range s.processes {
 		if err := os.Truncate(p.log, 0); err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // Tail shows where the slowest requests wait at a constant rate. It records execution traces of all
-// processes of a variant and compares them with the generator's times. The tags are the program's
-// flags.
+// processes of a variant and compares them with the generator's times. The struct tags define the
+// program's flags.
 type Tail struct {
 	Variants []string      `help:"Which variants are traced, one after the other." default:"bare,hookstart,hookstart-recording,hookstart-local"`
 	Rate     float64       `help:"Requests per second." default:"5000"`
@@ -24,7 +24,7 @@ type Tail struct {
 	Load
 }
 
-// maxTrace bounds the traces, which are read into memory.
+// maxTrace is the maximum duration of a trace, because traces are read into memory.
 const maxTrace = 30 * time.Second
 
 func (c *Tail) validate() error {
@@ -43,7 +43,7 @@ func (c *Tail) validate() error {
 	return errors.Join(problems...)
 }
 
-// Run traces and writes the tables of each variant.
+// Run records traces and writes the tables of each variant to c.Out.
 func (c *Tail) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (c *Tail) Run(ctx context.Context) error {
 	return nil
 }
 
-// observed is one request as the generator saw it. The times are nanoseconds of the system's
+// observed is one request as seen by the generator. The times are in nanoseconds of the system's
 // monotonic clock.
 type observed struct {
 	connection          int // the connection's file descriptor
@@ -127,7 +127,7 @@ func (c *Tail) measure(ctx context.Context, name string) (err error) {
 	return writeTail(c.Out, name, c.Rate, c.Slowest, requests, timelines)
 }
 
-// runDelays returns for each process how long its threads have been ready without a CPU.
+// runDelays returns for each process how long its threads have been ready to run but had no CPU.
 func (s *system) runDelays() ([]time.Duration, error) {
 	delays := make([]time.Duration, len(s.processes))
 	for i, p := range s.processes {
@@ -140,7 +140,8 @@ func (s *system) runDelays() ([]time.Duration, error) {
 	return delays, nil
 }
 
-// record begins an execution trace of each process. Its result waits for the ends of all.
+// record starts an execution trace of each process. The function that it returns waits for the
+// traces.
 func (s *system) record(ctx context.Context, duration time.Duration) func() ([][]byte, error) {
 	type end struct {
 		index int
@@ -183,7 +184,7 @@ func (p *process) trace(ctx context.Context, duration time.Duration) ([]byte, er
 	return io.ReadAll(answer.Body)
 }
 
-// shares holds sums of times by name.
+// shares holds sums of durations, keyed by activity.
 type shares map[string]time.Duration
 
 // The stages of a request, in order.
@@ -205,12 +206,12 @@ var stages = []string{
 	stageAck, stageAgain, stageAnswered,
 }
 
-// breakdown holds how much time a group of requests spent on each activity.
+// breakdown holds how much time a group of requests spent in each stage.
 type breakdown struct {
 	count    int
 	total    time.Duration
 	stages   shares
-	ack      shares // the state of the processes during stageAck
+	ack      shares // the activity of the processes during stageAck
 	occupied shares // what ran while a request waited to run
 }
 
@@ -265,7 +266,7 @@ func writeTail(
 		}
 	}
 	serving := match(requests, front.serving())
-	// Only requests that lie completely within the traces count.
+	// Only requests that lie completely within all traces count.
 	from, to := front.from, front.to
 	for _, t := range all {
 		from, to = max(from, t.from), min(to, t.to)
@@ -330,7 +331,7 @@ func percentOf(part, whole time.Duration) float64 {
 	return 100 * float64(part) / float64(max(1, whole))
 }
 
-// largest returns the names of the largest shares, the largest first.
+// largest returns the names of the count largest shares, the largest first.
 func (s shares) largest(count int) []string {
 	names := slices.SortedFunc(maps.Keys(s), func(a, b string) int { return int(s[b] - s[a]) })
 	return names[:min(count, len(names))]

@@ -11,32 +11,32 @@ import (
 	"golang.org/x/exp/trace"
 )
 
-// state is the activity of a goroutine, such as running or waiting.
+// state is the state of a goroutine.
 type state int
 
 const (
 	waits state = iota
-	ready       // it could run, and has no P
+	ready       // ready to run, but without a P
 	runs
-	calls // it is in a system call
+	calls // in a system call
 )
 
-// span is a time in which a goroutine has one state. The times are nanoseconds of the system's
-// monotonic clock.
+// span is an interval in which a goroutine has one state. The times are in nanoseconds of the
+// system's monotonic clock.
 type span struct {
 	from, to int64
 	state    state
 	reason   string // why it waits
 }
 
-// goroutine is one goroutine of a trace.
+// goroutine is one goroutine in a trace.
 type goroutine struct {
-	name    string // the function that it began with, without wrappers
+	name    string // the function that the goroutine started with, ignoring wrappers
 	spans   []span
 	assists []span // when it helped the garbage collector
 }
 
-// within returns the spans that overlap a time.
+// within returns the spans that overlap the interval.
 func (g *goroutine) within(from, to int64) []span {
 	first, _ := slices.BinarySearchFunc(g.spans, from, func(s span, at int64) int {
 		if s.to <= at {
@@ -51,7 +51,7 @@ func (g *goroutine) within(from, to int64) []span {
 	return g.spans[first:last]
 }
 
-// overlap returns how many nanoseconds of a time the spans cover.
+// overlap returns how many nanoseconds of an interval the spans cover.
 func overlap(spans []span, from, to int64) (sum int64) {
 	for _, s := range spans {
 		sum += max(0, min(s.to, to)-max(s.from, from))
@@ -77,8 +77,8 @@ func readTimeline(in io.Reader) (*timeline, error) {
 		return nil, err
 	}
 	t := &timeline{goroutines: map[trace.GoID]*goroutine{}}
-	open := map[rangeID]int64{} // beginnings of the ranges that have not ended
-	var shift int64             // from the trace's clock to the monotonic one; 0 where they agree
+	open := map[rangeID]int64{} // start times of the ranges that have not ended
+	var shift int64             // from the trace's clock to the monotonic one; 0 if they agree
 	synced := false             // whether shift is known
 	var events []trace.Event
 	for {
@@ -187,8 +187,8 @@ func (t *timeline) transition(e trace.Event, at int64) {
 	g.spans = append(g.spans, s)
 }
 
-// outermostFunc returns the outermost function of a stack that is no wrapper, or the one on the way
-// of messages that is in it.
+// outermostFunc returns the outermost function in a stack that is not a wrapper, or a function in
+// onTheWay if the stack has one.
 func outermostFunc(stack trace.Stack) (name string) {
 	for frame := range stack.Frames() {
 		short := frame.Func[strings.LastIndexByte(frame.Func, '/')+1:]
@@ -202,7 +202,7 @@ func outermostFunc(stack trace.Stack) (name string) {
 	return name
 }
 
-// isWrapper reports whether a function only calls what a goroutine does.
+// isWrapper reports whether a function only calls the actual function of a goroutine.
 func isWrapper(function string) bool {
 	return strings.HasPrefix(function, "sync.") || function == "runtime.goexit" ||
 		strings.HasPrefix(function, "server.(*Server).startGoRoutine")
@@ -218,8 +218,8 @@ func (t *timeline) serving() (all []*goroutine) {
 	return all
 }
 
-// match finds the goroutine of each connection: it runs between sending and answer, and the other
-// ones only by chance.
+// match finds the goroutine that serves each connection: it runs while the connection's requests
+// are in flight, but the others do so only by chance.
 func match(requests []observed, serving []*goroutine) map[int]*goroutine {
 	byConnection := map[int][]observed{}
 	for _, o := range requests {
@@ -249,7 +249,8 @@ func match(requests []observed, serving []*goroutine) map[int]*goroutine {
 	return found
 }
 
-// onTheWay names the goroutines through which a message and its acknowledgement pass.
+// onTheWay describes the functions of the goroutines that a message and its acknowledgement pass
+// through.
 var onTheWay = map[string]string{
 	"nats%2ego.(*Conn).flusher":     "client's writer",
 	"nats%2ego.(*Conn).readLoop":    "client's reader",
@@ -259,9 +260,9 @@ var onTheWay = map[string]string{
 	"server.(*stream).internalLoop": "server's stream loop",
 }
 
-// explain adds what a process did for messages during a time. Each instant counts once: for a
-// stopped world first, then for a goroutine on the message's way that waits to run, runs, or is in
-// a system call.
+// explain adds what a process did for messages in an interval. Each instant counts only once: a
+// stopped world takes precedence, then a goroutine in onTheWay that waits to run, then one in a
+// system call, then one that runs.
 func (t *timeline) explain(to shares, from, end int64) {
 	type doing struct {
 		what string
@@ -303,7 +304,7 @@ func (t *timeline) explain(to shares, from, end int64) {
 	}
 }
 
-// messageGoroutines returns the goroutines on the way of messages.
+// messageGoroutines returns the goroutines that messages and acknowledgements pass through.
 func (t *timeline) messageGoroutines() (all []*goroutine) {
 	for _, g := range t.goroutines {
 		if onTheWay[g.name] != "" {
@@ -313,11 +314,12 @@ func (t *timeline) messageGoroutines() (all []*goroutine) {
 	return all
 }
 
-// unoccupied is the name of the time of Ps that ran no goroutine.
+// unoccupied is the activity of Ps that ran no goroutine.
 const unoccupied = "no goroutine: a thread wakes up, or ends a system call"
 
-// occupants adds what the process ran during a time, in parts of its Ps. A goroutine in a system
-// call does not count: it gives its P away when the call takes long.
+// occupants adds how long the process ran each goroutine in an interval, divided by the number of
+// Ps. A goroutine in a system call does not count, because it hands off its P if the call takes
+// long.
 func (t *timeline) occupants(to shares, from, end int64) {
 	free := time.Duration(end-from) * time.Duration(t.procs)
 	for _, g := range t.goroutines {
@@ -332,7 +334,7 @@ func (t *timeline) occupants(to shares, from, end int64) {
 	to[unoccupied] += max(0, free) / time.Duration(t.procs)
 }
 
-// write writes the row of a process.
+// write writes a process's row of the table.
 func (t *timeline) write(w io.Writer) {
 	var waited []time.Duration
 	for _, g := range t.goroutines {

@@ -17,9 +17,9 @@ const adminToken = "the-admin-token-of-the-bench"
 // nodeID is the trigger node of every workflow.
 const nodeID = "node"
 
-// makeWorkflows creates the workflows of the load under a rate limit that is not reached. The first
-// one is made through the API, the others are copies of its record and token: a million calls of
-// the API would take half an hour.
+// makeWorkflows creates the workflows for the load, with a rate limit that is never reached. Only
+// the first one is created through the API; the others are copies of its record and token, because
+// a million API calls would take half an hour.
 func (s *system) makeWorkflows(ctx context.Context, count int) error {
 	if _, err := s.api().PutAccount(ctx, "bench",
 		api.PutAccount{Name: "Bench", Plan: "ultra"}); err != nil {
@@ -35,7 +35,7 @@ func (s *system) makeWorkflows(ctx context.Context, count int) error {
 
 func (s *system) api() *apiclient.Client { return apiclient.New("http://"+s.apiAddr, adminToken) }
 
-// makeWorkflow creates the nth workflow, with a rate limit of perSecond requests a second.
+// makeWorkflow creates the nth workflow, with a rate limit of perSecond requests per second.
 func (s *system) makeWorkflow(
 	ctx context.Context, n int, perSecond int64,
 ) (token string, err error) {
@@ -55,10 +55,10 @@ func (s *system) makeWorkflow(
 	return trigger.Token, err
 }
 
-// copyTimeout bounds the time in which the stream stores the last copies.
+// copyTimeout is how long the stream may take to store the last copies.
 const copyTimeout = time.Minute
 
-// copyWorkflow makes copies of the first workflow, until there are count workflows.
+// copyWorkflow copies the first workflow until there are count workflows.
 func (s *system) copyWorkflow(ctx context.Context, count int) error {
 	if count == 1 {
 		return nil
@@ -66,8 +66,8 @@ func (s *system) copyWorkflow(ctx context.Context, count int) error {
 	return s.copyChanged(ctx, count-1, func(*registry.Workflow, int) {})
 }
 
-// copyChanged makes copies of the first workflow, of which change changes each. The first copy,
-// with the number 0, is workflow 1.
+// copyChanged copies the first workflow and calls change for each copy before it stores the copy.
+// The copy with number 0 is workflow 1.
 func (s *system) copyChanged(
 	ctx context.Context, copies int, change func(copied *registry.Workflow, number int),
 ) error {
@@ -110,7 +110,7 @@ func (s *system) copyChanged(
 	return s.awaitPublished(ctx)
 }
 
-// awaitPublished waits until the stream has acknowledged everything.
+// awaitPublished waits until the stream has acknowledged all published messages.
 func (s *system) awaitPublished(ctx context.Context) error {
 	select {
 	case <-s.js.PublishAsyncComplete():

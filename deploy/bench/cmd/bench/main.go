@@ -1,4 +1,4 @@
-// Command bench measures how fast hookstart is, against the bare combination of its parts.
+// Command bench compares the speed of hookstart with the bare combination of its parts.
 package main
 
 import (
