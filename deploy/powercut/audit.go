@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// readStarts reads the whole stream and returns the number of start messages of the workflow for
+// readStarts reads the whole stream. It returns the number of the workflow's start messages for
 // each execution ID.
 func readStarts(ctx context.Context, natsURL string) (map[string]int, error) {
 	nc, err := nats.Connect(natsURL)
@@ -61,14 +61,14 @@ func readStarts(ctx context.Context, natsURL string) (map[string]int, error) {
 	}
 }
 
-// record is one execution as the operators' API returns it.
+// record is one execution as returned by the operators' API.
 type record struct {
-	times      int // the number of records with this execution ID; more than 1 is a fault
+	times      int // number of records with this execution ID; more than 1 is a fault
 	deliveryID string
 	status     execution.Status
 }
 
-// readRecords returns the records of the workflow's executions by execution ID.
+// readRecords returns the records of the workflow's executions, keyed by execution ID.
 func readRecords(ctx context.Context, client *apiclient.Client) (map[string]record, error) {
 	records := map[string]record{}
 	for e, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Execution], error) {
@@ -85,8 +85,8 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 	return records, nil
 }
 
-// awaitRecords reads the records again and again until ok accepts them or the timeout has passed.
-// It returns the records of the last reading in both cases.
+// awaitRecords reads the records repeatedly until ok accepts them or the timeout has passed. In
+// both cases it returns the records that it read last.
 func awaitRecords(
 	ctx context.Context, client *apiclient.Client, timeout time.Duration,
 	ok func(map[string]record) bool,

@@ -12,14 +12,14 @@ type ledger struct {
 	mu       sync.Mutex
 	prefix   string            // the beginning of every delivery ID
 	last     int               // the number in the newest delivery ID
-	accepted map[string]string // execution IDs by delivery ID
-	// unanswered holds the IDs of deliveries that got no answer; their sender sends them again.
+	accepted map[string]string // execution IDs keyed by delivery ID
+	// unanswered holds the IDs of deliveries that got no response or a 503; they are sent again.
 	unanswered []string
-	// workflows holds the last confirmed state of each workflow, by ID. A workflow with a change in
-	// flight is not in it.
+	// workflows holds the last confirmed state of each workflow, keyed by ID. A workflow with a
+	// change in flight is missing.
 	workflows map[string]confirmed
-	changes   int           // the number of confirmed changes
-	strange   []string      // descriptions of answers that must not occur
+	changes   int           // number of confirmed changes
+	strange   []string      // descriptions of responses that must not occur
 	grown     chan struct{} // receives a value after a delivery was accepted; holds at most one
 }
 
@@ -36,7 +36,8 @@ func newLedger(prefix string) *ledger {
 	}
 }
 
-// nextDelivery returns the ID of the delivery to send next: one that got no answer, or a new one.
+// nextDelivery returns the ID of the next delivery to send: one whose outcome is unknown, or a new
+// one.
 func (l *ledger) nextDelivery() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,8 +50,8 @@ func (l *ledger) nextDelivery() string {
 	return fmt.Sprintf("%s-%d", l.prefix, l.last)
 }
 
-// accept notes that a delivery was answered with 200. Two execution IDs for one delivery are a
-// fault.
+// accept records that a delivery was answered with 200. Two different execution IDs for one
+// delivery are a fault.
 func (l *ledger) accept(deliveryID, executionID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,21 +66,21 @@ func (l *ledger) accept(deliveryID, executionID string) {
 	}
 }
 
-// noAnswer notes that the outcome of a delivery is unknown, so that it is sent again.
+// noAnswer records that the outcome of a delivery is unknown, so it must be sent again.
 func (l *ledger) noAnswer(deliveryID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unanswered = append(l.unanswered, deliveryID)
 }
 
-// reportStrange notes an answer that must not occur.
+// reportStrange records a response that must not occur.
 func (l *ledger) reportStrange(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.strange = append(l.strange, fmt.Sprintf(format, args...))
 }
 
-// confirm notes the state of a workflow that the API has confirmed.
+// confirm records the state of a workflow that the API has confirmed.
 func (l *ledger) confirm(id string, c confirmed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +88,8 @@ func (l *ledger) confirm(id string, c confirmed) {
 	l.changes++
 }
 
-// forget removes a workflow from the ledger: a change of it is in flight, so that either state is
-// right.
+// forget removes a workflow from the ledger because a change is in flight, so both its old and its
+// new state are correct.
 func (l *ledger) forget(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,15 +15,15 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// The workflow that receives the deliveries. Its queue is the demo workflow's, so that the runner
-// inside hookstart-local takes its executions.
+// The workflow that receives the deliveries. It uses the demo workflow's queue, so that the runner
+// inside hookstart-local runs its executions.
 const (
 	accountID, workflowID, nodeID = "powercut", "load", "node"
 	queue                         = "demo"
 	senders                       = 8
 )
 
-// answer is the ingress's answer to one delivery.
+// answer is the ingress's response to one delivery.
 type answer struct {
 	status       int
 	ExecutionID  string `json:"executionId"`
@@ -31,8 +31,8 @@ type answer struct {
 	Code         string `json:"code"`
 }
 
-// post sends one delivery. It returns an error only if the connection failed or the answer could
-// not be read, whatever the status is.
+// post sends one delivery. It returns an error only if the connection fails or the response cannot
+// be decoded, regardless of the status.
 func post(
 	ctx context.Context, client *http.Client, url, deliveryID string, body []byte,
 ) (a answer, err error) {
@@ -50,8 +50,9 @@ func post(
 	return a, json.NewDecoder(response.Body).Decode(&a)
 }
 
-// send posts deliveries by several concurrent senders until enough returns true, the context ends
-// or the connection breaks.
+// send posts deliveries from several concurrent senders. A sender stops when enough returns true,
+// ctx ends, the connection breaks, or it gets an unexpected response. send returns when all senders
+// have stopped.
 func send(ctx context.Context, l *ledger, url string, seed uint64, enough func() bool) {
 	var all sync.WaitGroup
 	for sender := range senders {
@@ -80,8 +81,8 @@ func send(ctx context.Context, l *ledger, url string, seed uint64, enough func()
 	all.Wait()
 }
 
-// operate creates workflows, activates them and rotates their tokens until the context ends or the
-// power is cut.
+// operate creates workflows, activates them and rotates their tokens until ctx ends or a request
+// fails because the power was cut.
 func operate(ctx context.Context, l *ledger, client *apiclient.Client, prefix string) {
 	for n := 1; ctx.Err() == nil; n++ {
 		id := fmt.Sprintf("%s-%d", prefix, n)
@@ -97,7 +98,7 @@ func operate(ctx context.Context, l *ledger, client *apiclient.Client, prefix st
 			},
 		}
 		for _, step := range steps {
-			l.forget(id) // until the change is confirmed, the old and the new state are both right
+			l.forget(id) // until the change is confirmed, either state is correct
 			c, err := step()
 			if err != nil {
 				return
@@ -112,8 +113,8 @@ func operate(ctx context.Context, l *ledger, client *apiclient.Client, prefix st
 	}
 }
 
-// putWorkflow creates or replaces a workflow with one trigger node and without an effective rate
-// limit.
+// putWorkflow creates or replaces a workflow with one trigger node and a rate limit that is too
+// high to matter.
 func putWorkflow(ctx context.Context, client *apiclient.Client, id string) (confirmed, error) {
 	w, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
 		AccountID: accountID, Name: id, Queue: queue,
@@ -123,8 +124,8 @@ func putWorkflow(ctx context.Context, client *apiclient.Client, id string) (conf
 	return confirmed{active: w.Active}, err
 }
 
-// prepare creates the account and the workflow of the load, unless they are there, and returns the
-// URL of the webhook.
+// prepare creates and activates the workflow for the load, and its account, if they do not exist
+// yet. It returns the URL of the webhook.
 func prepare(ctx context.Context, client *apiclient.Client) (url string, err error) {
 	if _, err = client.PutAccount(ctx, accountID, api.PutAccount{
 		Name: "Power cuts",
@@ -140,14 +141,15 @@ func prepare(ctx context.Context, client *apiclient.Client) (url string, err err
 	}
 	trigger, err := client.Trigger(ctx, workflowID, nodeID)
 	if err == nil && trigger.Token == "" {
-		// Tokens are in a bucket of their own. With the default sync interval a power cut may have
-		// lost the token and kept the workflow.
+		// Tokens are in a separate bucket. With the default sync interval, a power cut may lose the
+		// token but keep the workflow.
 		trigger, err = client.RotateToken(ctx, workflowID, nodeID, 0)
 	}
 	return trigger.URL, err
 }
 
-// lostWorkflows returns the IDs of the workflows whose state differs from the confirmed one.
+// lostWorkflows returns the IDs of the workflows that are missing or whose state differs from the
+// confirmed one.
 func lostWorkflows(
 	ctx context.Context, l *ledger, client *apiclient.Client,
 ) (lost []string, err error) {
@@ -171,5 +173,6 @@ func lostWorkflows(
 	return lost, nil
 }
 
-// repeating opens a new connection for each request, because hookstart-local is killed in between.
+// repeating uses a new connection for each request, because hookstart-local is killed between
+// requests.
 var repeating = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -12,12 +12,12 @@ import (
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 )
 
-// machine is a simulated computer that runs hookstart-local and nothing else. Its power can be cut.
+// machine is a simulated computer that runs only hookstart-local. Its power can be cut.
 type machine struct {
-	folder     string // on the real disk: the mount point and the log
+	folder     string // on the real disk; holds the mount point and the log
 	syncAlways bool
 	luck       disk.Luck
-	adminToken string // "" lets hookstart-local make one
+	adminToken string // "" makes hookstart-local generate one
 
 	disk    *disk.Disk
 	mounted *disk.Mounted
@@ -37,8 +37,8 @@ func newMachine(
 func (m *machine) mountpoint() string { return filepath.Join(m.folder, "disk") }
 func (m *machine) log() string        { return filepath.Join(m.folder, "hookstart-local.log") }
 
-// start turns the machine on. It returns as soon as the process of hookstart-local runs, before it
-// is ready.
+// start turns the machine on. It returns once the process of hookstart-local is running, which is
+// before hookstart-local is ready.
 func (m *machine) start() (err error) {
 	if m.mounted, err = m.disk.Mount(m.mountpoint()); err != nil {
 		return err
@@ -50,12 +50,13 @@ func (m *machine) start() (err error) {
 	return nil
 }
 
-// cut cuts the power. The disk keeps everything that was synced, and of the rest what luck decides.
+// cut cuts the power. The disk keeps everything that was synced, and a part of the rest that luck
+// decides. Nothing happens if the machine is off.
 func (m *machine) cut() error {
 	if m.process == nil {
 		return nil
 	}
-	// The killed process ends only when its call into the file system has an answer.
+	// The killed process exits only once its pending call into the file system returns.
 	m.disk.CutPower(func() { _ = m.process.Signal(os.Kill) })
 	<-m.process.Exited()
 	m.process = nil
@@ -66,7 +67,7 @@ func (m *machine) cut() error {
 	return nil
 }
 
-// boot turns the machine on and waits until hookstart-local is ready. If the process ends instead,
+// boot turns the machine on and waits until hookstart-local is ready. If the process exits instead,
 // the error includes the end of its log.
 func (m *machine) boot(ctx context.Context) error {
 	if err := m.start(); err != nil {

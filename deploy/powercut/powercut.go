@@ -1,17 +1,17 @@
 //go:build linux
 
 // Package powercut simulates power cuts of hookstart-local under load. hookstart-local runs on a
-// file system that forgets what was not synced ([disk.Disk], by FUSE), is killed, and is started
-// again on what a real disk would have kept. Afterwards the package compares what senders and
-// operators were told with what is stored.
+// FUSE file system that forgets everything that was not synced ([disk.Disk]). It is killed and
+// restarted on the files that a real disk would have kept. Afterwards the package compares the
+// acknowledgements to senders and operators with the stored data.
 //
-// With --sync-always nothing may be missing. With the default sync interval something has to be
-// missing: that run is the control, which shows that the file system does forget. In the control,
-// too, deliveries that are accepted after the cut must be recorded, and every execution must end.
+// With --sync-always nothing may be missing. The run with the default sync interval is the control,
+// in which something must be missing, to show that the file system does forget. Even in the
+// control, deliveries that are accepted after a cut must be recorded, and every execution must end.
 //
-// By default the file system behaves as ext4 and XFS do ([disk.Ordered]). On one that keeps no more
-// than POSIX promises ([disk.Strict]), nats-server 2.15 loses data that it has synced, because it
-// syncs neither the folder of a new stream nor the folder of a new message file. The files that
+// By default the file system behaves like ext4 and XFS ([disk.Ordered]). On one that guarantees no
+// more than POSIX ([disk.Strict]), nats-server 2.15 loses data that it has synced, because it syncs
+// neither the folder of a new stream nor the folder of a new message file. The files that
 // hookstart-local creates itself survive there, too.
 package powercut
 
@@ -31,7 +31,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Config holds the options of a run. The tags are the flags of the program.
+// Config holds the options of a run. The struct tags define the program's flags.
 type Config struct {
 	Cuts    int    `help:"Number of power cuts, in each of the two modes: with --sync-always and without." default:"50"`
 	Seed    uint64 `help:"Seed of the random choices; it is printed. 0 takes another one each time. The moment of a cut also depends on the load of the machine." default:"0"`
@@ -41,45 +41,47 @@ type Config struct {
 
 	// Out receives the report. nil means standard output.
 	Out io.Writer `kong:"-"`
-	// NoEnds skips the wait for the end of every execution, which takes more than a minute in the
+	// NoEnds skips waiting for the end of every execution, which takes more than a minute in the
 	// control.
 	NoEnds bool `kong:"-"`
 	// CutsPerDisk is the number of cuts after which a new, empty disk is used. 0 means 10.
 	CutsPerDisk int `kong:"-"`
-	// worst drops everything that was not synced, so that the control loses data after few cuts.
+	// worst drops everything that was not synced, so that the control loses data after only a few
+	// cuts.
 	worst bool
 }
 
-// Bounds of the time that hookstart-local may take to record what it has accepted, and to end every
+// How long hookstart-local may take to record everything that it has accepted, and to end every
 // execution.
 const (
 	recordTimeout = 30 * time.Second
 	endTimeout    = 2 * time.Minute
 )
 
-// Result counts the deliveries and changes of one mode, by what became of them.
+// Result counts the deliveries and changes of one mode by their outcome.
 type Result struct {
-	// Mode is the name of the mode for people.
+	// Mode is the name of the mode in the report.
 	Mode string
 	// Cuts is the number of power cuts, Accepted the number of deliveries that were answered with
-	// a success.
+	// 200.
 	Cuts, Accepted int
-	// Lost counts accepted deliveries without a start in the stream, Unrecorded the others that
-	// have no record in the database.
+	// Lost counts the accepted deliveries without a start in the stream, Unrecorded those with a
+	// start in the stream but without a record in the database.
 	Lost, Unrecorded int
-	// Doubled counts the times that a delivery was found with more than one start or record.
+	// Doubled counts how often a delivery was found with more than one start or record.
 	Doubled int
 	// Stuck counts executions that did not end although a runner was running.
 	Stuck int
 	// Changes counts the changes that the operators' API has confirmed, LostChanges the workflows
-	// whose state differed from the confirmed one after a cut.
+	// whose state after a cut differed from the confirmed one.
 	Changes, LostChanges int
-	// Strange describes answers that must not occur.
+	// Strange describes responses that must not occur.
 	Strange []string
 }
 
 // Run cuts the power in both modes and prints a table. It returns an error if anything is missing
-// with --sync-always, or nothing in the control.
+// with --sync-always, if nothing is missing in the control, or if a mode has another fault. If this
+// machine cannot mount a FUSE file system, Run prints the reason and returns nil.
 func Run(ctx context.Context, c Config) (err error) {
 	if c.Out == nil {
 		c.Out = os.Stdout
@@ -119,8 +121,9 @@ func Run(ctx context.Context, c Config) (err error) {
 	return errors.Join(always.check(false), control.check(true))
 }
 
-// check returns an error that lists the faults in r. If mustLose is true, it is an error if no
-// deliveries were lost: the run without --sync-always must show that the test notices a loss.
+// check returns an error that lists the faults in r. If mustLose is true, lost deliveries and
+// changes are no faults, but it is one if no delivery was lost: the control must show that the test
+// notices losses.
 func (r Result) check(mustLose bool) error {
 	var wrong []error
 	complain := func(n int, what string) {
@@ -146,7 +149,7 @@ func (r Result) check(mustLose bool) error {
 	return errors.Join(wrong...)
 }
 
-// writeTable prints the results, a line each.
+// writeTable prints one line for each result.
 func writeTable(out io.Writer, results ...Result) {
 	const row = "%-14s %6v %9v %6v %11v %8v %6v %8v %13v\n"
 	_, _ = fmt.Fprintf(out, row, "",
@@ -157,7 +160,7 @@ func writeTable(out io.Writer, results ...Result) {
 	}
 }
 
-// runMode runs all cuts of one mode, on as many disks as that takes.
+// runMode runs all cuts of one mode, on as many disks as necessary.
 func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r Result, err error) {
 	r.Mode = "default sync"
 	if syncAlways {
@@ -186,7 +189,8 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 	return r, nil
 }
 
-// lifetime is the life of one disk: an empty installation that goes through several power cuts.
+// lifetime is the life of one disk: an installation that is empty at first and goes through several
+// power cuts.
 type lifetime struct {
 	Config
 	*machine
@@ -194,13 +198,13 @@ type lifetime struct {
 	luck   *rand.Rand
 	ledger *ledger
 	result *Result
-	// lost holds the IDs of deliveries that were counted as lost or unrecorded already.
+	// lost holds the IDs of the deliveries that were already counted as lost or unrecorded.
 	lost   map[string]bool
 	client *apiclient.Client
 	url    string // the URL of the webhook
 }
 
-// run cuts the power the given number of times, and checks after each cut what is left.
+// run cuts the power the given number of times, and checks the remaining data after each cut.
 func (l *lifetime) run(ctx context.Context, cuts int) error {
 	for n := range cuts {
 		if err := l.powerOn(ctx, n > 0); err != nil {
@@ -210,7 +214,7 @@ func (l *lifetime) run(ctx context.Context, cuts int) error {
 			return err
 		}
 		l.result.Cuts++
-		// Sometimes the power comes back for a moment only, and is cut while the programs start.
+		// Sometimes the power comes back only briefly and is cut again while the programs start.
 		if l.luck.IntN(5) == 0 {
 			if err := l.start(); err != nil {
 				return err
@@ -235,7 +239,8 @@ func (l *lifetime) run(ctx context.Context, cuts int) error {
 	return nil
 }
 
-// powerOn turns the machine on. After a cut (again) it checks what is there.
+// powerOn turns the machine on. If again is true, it also checks the data that remained after a
+// cut.
 func (l *lifetime) powerOn(ctx context.Context, again bool) (err error) {
 	if err = l.boot(ctx); err != nil {
 		return err
@@ -257,7 +262,7 @@ func (l *lifetime) powerOn(ctx context.Context, again bool) (err error) {
 	return l.audit(ctx)
 }
 
-// load sends deliveries and changes workflows, and cuts the power meanwhile.
+// load sends deliveries and changes workflows, and cuts the power while it does.
 func (l *lifetime) load(ctx context.Context, n int) error {
 	ctx, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()
@@ -279,7 +284,7 @@ func (l *lifetime) load(ctx context.Context, n int) error {
 	return err
 }
 
-// audit sends a few more deliveries and then compares everything that was acknowledged with the
+// audit sends a few more deliveries, and then compares everything that was acknowledged with the
 // stream and the records.
 func (l *lifetime) audit(ctx context.Context) error {
 	before := l.ledger.len()
@@ -336,7 +341,7 @@ func (l *lifetime) audit(ctx context.Context) error {
 	return l.repeat(ctx)
 }
 
-// repeat sends up to 20 acknowledged deliveries once more. Each must be recognised as a repeat.
+// repeat sends up to 20 acknowledged deliveries again. Each must be recognized as a repeat.
 func (l *lifetime) repeat(ctx context.Context) error {
 	n := 0
 	for deliveryID, id := range l.ledger.accepted {
@@ -357,7 +362,7 @@ func (l *lifetime) repeat(ctx context.Context) error {
 	return nil
 }
 
-// awaitExecutions waits until every execution has ended, and counts the others as stuck.
+// awaitExecutions waits until every execution has ended, and counts those that have not as stuck.
 func (l *lifetime) awaitExecutions(ctx context.Context) error {
 	open := func(records map[string]record) (n int) {
 		for _, r := range records {

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 )
 
-// TestMain lets the test binary be hookstart-local when it is started under that role.
+// TestMain makes the test binary act as hookstart-local when it is started in that role.
 func TestMain(m *testing.M) {
 	if BeProgram() {
 		return
@@ -27,8 +27,8 @@ func requireFUSE(t *testing.T) {
 	}
 }
 
-// TestPowerCuts is a short run of what make powercut does. The control must lose deliveries:
-// otherwise the file system does not forget.
+// TestPowerCuts is a short version of make powercut. The control must lose deliveries; otherwise
+// the file system does not forget.
 func TestPowerCuts(t *testing.T) {
 	requireFUSE(t)
 	for _, syncAlways := range []bool{true, false} {
@@ -48,7 +48,7 @@ func TestPowerCuts(t *testing.T) {
 }
 
 // TestNewFoldersAreDurable checks that the folders and files that hookstart-local creates survive a
-// power cut, also on a file system where only an fsync of the folder makes names durable.
+// power cut, even on a file system where only an fsync of the folder makes names durable.
 func TestNewFoldersAreDurable(t *testing.T) {
 	requireFUSE(t)
 	m, err := newMachine(t.TempDir(), disk.Strict, true, disk.Worst)
@@ -60,7 +60,7 @@ func TestNewFoldersAreDurable(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// Without a token in its flags, hookstart-local makes one and keeps it in a file.
+	// Without a token in its flags, hookstart-local generates one and stores it in a file.
 	m.adminToken = ""
 	if err := m.boot(t.Context()); err != nil {
 		t.Fatal(err)

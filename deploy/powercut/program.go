@@ -15,14 +15,14 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// roleLocal is the process name (argv[0]) with which this binary starts itself as hookstart-local.
+// roleLocal is the process name (argv[0]) that makes this binary act as hookstart-local.
 const roleLocal = "powercut-hookstart-local"
 
-// startTimeout bounds the time from the start of hookstart-local until it is ready.
+// startTimeout is how long hookstart-local may take to become ready.
 const startTimeout = 60 * time.Second
 
-// BeProgram runs hookstart-local in this process if the process was started for that, and reports
-// whether it was. main must call it before Run.
+// BeProgram runs hookstart-local if this process was started in that role, and reports whether it
+// was. main must call it before Run.
 func BeProgram() bool {
 	if os.Args[0] != roleLocal {
 		return false
@@ -34,7 +34,8 @@ func BeProgram() bool {
 // process is a running hookstart-local.
 type process struct {
 	*child.Process
-	// executor and nats are the addresses of the operators' API and of NATS. awaitReady sets them.
+	// executor and nats are the URL of the operators' API and the address of NATS. awaitReady sets
+	// them.
 	executor, nats string
 
 	stdout child.Output
@@ -42,7 +43,7 @@ type process struct {
 
 const adminToken = "the-admin-token-of-the-power-cuts"
 
-// launch starts hookstart-local. Its standard error is appended to the file log.
+// launch starts hookstart-local. Its stderr is appended to the file log.
 func launch(dataDir, log, token string, syncAlways bool) (*process, error) {
 	args := []string{
 		"--data-dir=" + dataDir, "--log-level=warn",
@@ -73,12 +74,12 @@ func launch(dataDir, log, token string, syncAlways bool) (*process, error) {
 	return p, nil
 }
 
-// readyText matches the lines that hookstart-local prints when it is ready. Its groups are the URL
-// of the console and the address of NATS.
+// readyText matches the lines that hookstart-local prints when it is ready. Its groups capture the
+// URL of the console and the address of NATS.
 var readyText = regexp.MustCompile(
 	`(?s)\nConsole +(http\S+?)/(?:sign-in\S*)?\n.*\nNATS +(\S+)\n.*\nData +\S+\n`)
 
-// awaitReady waits until hookstart-local is ready and reads its addresses.
+// awaitReady waits until hookstart-local is ready, and sets the addresses in p.
 func (p *process) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -90,8 +91,8 @@ func (p *process) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// dataFolder returns the data folder of hookstart-local on a mounted disk. Its parents do not exist
-// on a new disk, so hookstart-local has to create and sync them itself.
+// dataFolder returns the path of hookstart-local's data folder on a mounted disk. Its parents do
+// not exist on a new disk, so hookstart-local has to create and sync them itself.
 func dataFolder(mounted string) string {
 	return filepath.Join(mounted, "srv", "hookstart", "data")
 }

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command powercut cuts the power of hookstart-local under load, on a file system that forgets
-// what was not synced, and prints what was lost.
+// everything that was not synced, and prints what was lost.
 package main
 
 import (

@@ -7,20 +7,21 @@ import (
 	"slices"
 )
 
-// pageSize is the unit in bytes in which data is written back to the disk. sectorSize is the unit
-// in bytes that a disk writes as a whole or not at all.
+// pageSize is the number of bytes that are written back to the disk as a unit. sectorSize is the
+// number of bytes that a disk writes either as a whole or not at all.
 const pageSize, sectorSize = 4096, 512
 
-// content is the data of a file, in its current and in its durable version. The two versions share
-// the pages that are equal.
+// content is the data of a file, in its current and its durable version. The two versions share
+// pages that are equal.
 type content struct {
 	size, storedSize int64
-	pages, stored    [][]byte // nil means a hole, or a page behind the end
-	// dirty holds the numbers of the pages that differ between the versions.
+	pages, stored    [][]byte // nil means a hole, or a page after the end
+	// dirty holds the numbers of the pages that differ between the two versions.
 	dirty map[int64]bool
 }
 
-// page returns page n for writing. It copies the page if the durable version shares it.
+// page returns page n for writing. If the durable version shares the page, it copies the page
+// first.
 func (c *content) page(n int64) []byte {
 	c.pages = grown(c.pages, n)
 	if !c.dirty[n] {
@@ -99,8 +100,8 @@ func (c *content) store(n int64, page []byte) {
 	c.stored[n] = page
 }
 
-// restore replaces the current version with what a boot after a power cut finds: the durable
-// version, and of the dirty pages none, all or some, as luck decides.
+// restore replaces the current version with the one that exists after a power cut: the durable
+// version, with none, all or some of the dirty pages, as luck decides.
 func (c *content) restore(luck Luck) {
 	switch luck.IntN(3) {
 	case 0:
@@ -110,7 +111,8 @@ func (c *content) restore(luck Luck) {
 		c.storeSome(luck)
 	}
 	c.dirty, c.size, c.pages = nil, c.storedSize, slices.Clone(c.stored)
-	// Clear what follows the end of the file, so that it reads as zeros when the file grows again.
+	// Clear everything after the end of the file, so that it reads as zeros when the file grows
+	// again.
 	whole := c.size / pageSize
 	if tail := c.size % pageSize; tail != 0 && whole < int64(len(c.pages)) &&
 		c.pages[whole] != nil {
@@ -123,9 +125,9 @@ func (c *content) restore(luck Luck) {
 	c.stored = slices.Clone(c.pages)
 }
 
-// storeSome makes some of the dirty pages durable, each as a whole or up to one of its sectors. A
-// file that grew ends with the last page written. Pages before it that were not written read as
-// zeros.
+// storeSome makes some of the dirty pages durable, each as a whole or only its first sectors. A
+// file that has grown ends with the last page that was written; earlier pages that were not written
+// read as zeros.
 func (c *content) storeSome(luck Luck) {
 	if c.size < c.storedSize && luck.IntN(2) == 0 {
 		c.storedSize = c.size

@@ -2,10 +2,10 @@
 
 // Package disk is an in-memory file system that can simulate a power cut.
 //
-// Every change that a program makes (writes, creations, renames, removals) is visible to readers at
-// once, as with a page cache, but it is durable only after an fsync. A power cut ([Disk.CutPower])
-// keeps what is durable and a random part of the rest, because a disk may have written it without
-// an fsync: pages of a file in any order, the last one perhaps in part.
+// Every change that a program makes (writes, creations, renames, removals) is immediately visible
+// to readers, as with a page cache, but durable only after an fsync. A power cut ([Disk.CutPower])
+// keeps everything durable and a random part of the rest, because a disk may have written that
+// without an fsync: the pages of a file in any order, the last one perhaps only in part.
 package disk
 
 import (
@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// Model defines what an fsync makes durable besides the data and the size of a file.
+// Model defines what an fsync makes durable in addition to the data and the size of a file.
 type Model string
 
 const (
-	// Ordered behaves as ext4 and XFS do: all changes of names are in one journal, which the fsync
+	// Ordered behaves like ext4 and XFS: all changes of names are in one journal, which the fsync
 	// of any file or folder writes. So a new file that was synced keeps its name. Data is durable
 	// only in the files that were synced.
 	Ordered Model = "ordered"
-	// Strict keeps no more than POSIX promises: only an fsync of a folder makes the names in it
-	// durable. A new file that was synced is lost if its folder was not.
+	// Strict guarantees no more than POSIX: only an fsync of a folder makes the names in it
+	// durable. A new file that was synced is lost if its folder was not synced.
 	Strict Model = "strict"
 )
 
@@ -33,33 +33,33 @@ type Disk struct {
 	model Model
 	off   bool
 	root  *inode
-	// last is the highest inode number in use.
+	// last is the inode number that was assigned last.
 	last uint64
-	// journal is shared by all folders. It is nil in the model Strict, where each folder has its
-	// own.
+	// journal is shared by all folders. It is nil in the model Strict, where each folder has a
+	// separate journal.
 	journal *journal
 }
 
 // inode is a file or a folder, without its names.
 type inode struct {
 	number   uint64
-	mode     uint32 // type and permissions
+	mode     uint32 // file type and permissions
 	links    uint32 // number of names
 	modified time.Time
 
-	content content // the content of a file
+	content content // used only for files
 
-	// entries holds the names in a folder, stored the names that are durable.
+	// entries holds the current names in a folder, stored the durable ones.
 	entries, stored map[string]*inode
 	journal         *journal
 }
 
 func (i *inode) isFolder() bool { return i.mode&syscall.S_IFMT == syscall.S_IFDIR }
 
-// journal holds the changes of names that are not durable yet, oldest first.
+// journal holds the changes of names that are not yet durable, oldest first.
 type journal struct{ pending []transaction }
 
-// transaction holds changes that survive a power cut together or not at all.
+// transaction holds changes that survive a power cut either together or not at all.
 type transaction []change
 
 type change struct {
@@ -96,7 +96,7 @@ func New(model Model) *Disk {
 	return d
 }
 
-// newInode returns a new inode that has no name yet.
+// newInode returns a new inode without a name.
 func (d *Disk) newInode(mode uint32) *inode {
 	d.last++
 	i := &inode{number: d.last, mode: mode, modified: time.Now()}
@@ -109,7 +109,7 @@ func (d *Disk) newInode(mode uint32) *inode {
 	return i
 }
 
-// change applies changes of names in memory. They are durable once the journal is synced.
+// change applies changes of names in memory. They become durable when their journal is synced.
 func (d *Disk) change(changes ...change) {
 	for _, c := range changes {
 		if old := c.folder.entries[c.name]; old != nil {
@@ -123,8 +123,8 @@ func (d *Disk) change(changes ...change) {
 		}
 		c.folder.modified = time.Now()
 	}
-	// A shared journal gets one transaction, and so a rename is atomic. In the model Strict each
-	// folder's journal gets the part that concerns the folder.
+	// A shared journal gets all changes as one transaction, so a rename is atomic. In the model
+	// Strict, each folder's journal gets only the changes in that folder.
 	for len(changes) > 0 {
 		j := changes[0].folder.journal
 		var t transaction
@@ -153,9 +153,9 @@ func (d *Disk) sync(i *inode) {
 	}
 }
 
-// CutPower cuts the power and calls killAll, which has to kill the programs that use the disk.
-// Calls of these programs into the file system get an error, and not before killAll has returned.
-// The caller has to unmount the disk then, and call PowerOn before the disk is mounted again.
+// CutPower cuts the power and calls killAll, which must kill the programs that use the disk. Calls
+// of these programs into the file system fail, but only after killAll has returned. The caller must
+// then unmount the disk, and call PowerOn before it mounts the disk again.
 func (d *Disk) CutPower(killAll func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,21 +163,21 @@ func (d *Disk) CutPower(killAll func()) {
 	d.off = true
 }
 
-// Luck decides what survives of the data that was not synced. A *rand.Rand implements it.
+// Luck decides which of the data that was not synced survives. A *rand.Rand implements it.
 type Luck interface {
 	// IntN returns a number from 0 to n-1.
 	IntN(n int) int
 }
 
-// Worst is the luck that keeps only what was synced.
+// Worst is the luck with which only synced data survives.
 var Worst Luck = worst{}
 
 type worst struct{}
 
 func (worst) IntN(int) int { return 0 }
 
-// PowerOn turns the power on again. The disk then holds what was durable and what luck has kept of
-// the rest.
+// PowerOn turns the power on again. The disk then holds the durable data and the part of the rest
+// that luck has kept.
 func (d *Disk) PowerOn(luck Luck) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -186,7 +186,7 @@ func (d *Disk) PowerOn(luck Luck) {
 		d.journal.commit(luck.IntN(len(d.journal.pending) + 1))
 		d.journal.pending = nil
 	}
-	// A file may have several names; restore it once.
+	// A file may have several names, but must be restored only once.
 	done := map[*inode]bool{}
 	var restore func(i *inode)
 	restore = func(i *inode) {

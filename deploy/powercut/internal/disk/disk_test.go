@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 )
 
-// TestWhatIsLeft runs steps of a program and compares the files that are left after a power cut
-// that keeps only what was synced.
+// TestWhatIsLeft runs the file operations of a program and checks which files remain after a power
+// cut that keeps only synced data.
 func TestWhatIsLeft(t *testing.T) {
 	tests := []struct {
 		name            string
@@ -150,7 +150,7 @@ func syncPath(t *testing.T, path string) {
 	}
 }
 
-// files returns the names and texts of the files in a folder.
+// files returns the names and contents of the files in a folder, each as name=content.
 func files(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -15,11 +15,11 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Mounted is a disk that is mounted, so that programs can use it.
+// Mounted is a mounted disk, which programs can use.
 type Mounted struct{ server *fuse.Server }
 
-// Probe reports why no disk can be mounted on this machine by this user, or nil if one can. It
-// mounts an empty disk on folder, which has to be unused, to find out.
+// Probe returns an error with the reason if this user cannot mount a disk on this machine, or nil.
+// To find out, it mounts an empty disk on folder, which must be unused, and unmounts it.
 func Probe(folder string) error {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		return fmt.Errorf("this machine has no FUSE: %w", err)
@@ -32,10 +32,11 @@ func Probe(folder string) error {
 	return m.Unmount()
 }
 
-// Mount mounts the disk on a folder. It needs /dev/fuse, and the right to mount or the program
-// fusermount3.
+// Mount mounts the disk on a folder. It needs /dev/fuse, and either the right to mount or the
+// program fusermount3.
 func (d *Disk) Mount(folder string) (*Mounted, error) {
-	// Only this mount changes the disk, so the kernel may cache names and attributes for ever.
+	// Only this mount changes the disk, so the kernel may cache names and attributes for a long
+	// time.
 	always := time.Hour
 	server, err := fs.Mount(folder, &node{disk: d, inode: d.root}, &fs.Options{
 		EntryTimeout: &always, AttrTimeout: &always, NullPermissions: true,
@@ -59,7 +60,7 @@ func (m *Mounted) Unmount() error {
 	return nil
 }
 
-// node connects an inode with the FUSE library.
+// node connects an inode to the FUSE library.
 type node struct {
 	fs.Inode
 
@@ -67,7 +68,7 @@ type node struct {
 	inode *inode
 }
 
-// handle is an open file.
+// handle is an open file. sync reports whether every write must be synced.
 type handle struct{ sync bool }
 
 var (
@@ -88,7 +89,7 @@ var (
 	_ fs.NodeWriter    = (*node)(nil)
 )
 
-// locked runs do while it holds the disk's lock. It returns EIO instead if the power is off.
+// locked calls do with the disk's lock held. If the power is off, it returns EIO instead.
 func (n *node) locked(do func() syscall.Errno) syscall.Errno {
 	n.disk.mu.Lock()
 	defer n.disk.mu.Unlock()
@@ -171,7 +172,7 @@ func (n *node) Readdir(context.Context) (stream fs.DirStream, errno syscall.Errn
 
 func sortedNames(entries map[string]*inode) []string { return slices.Sorted(maps.Keys(entries)) }
 
-// create creates a file or a folder.
+// create creates a file or a folder, depending on mode.
 func (n *node) create(
 	ctx context.Context, name string, mode uint32, out *fuse.EntryOut,
 ) (child *fs.Inode, errno syscall.Errno) {
@@ -310,7 +311,7 @@ func (n *node) Rename(
 	})
 }
 
-// Statfs reports plenty of free space: NATS asks for it before it stores anything.
+// Statfs reports plenty of free space, because NATS checks for it before it stores anything.
 func (n *node) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
 	const blocks = 64 << 30 / pageSize
 	*out = fuse.StatfsOut{
