@@ -16,7 +16,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// TestMain lets the test binary be each of the programs when it is started under the program's
+// TestMain makes the test binary act as any of the programs when it is started under that program's
 // name.
 func TestMain(m *testing.M) {
 	if RunAsRole() {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// One short round of everything.
+// One short round of every variant.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -109,7 +109,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// The benchmark ends when an answer is not the one that it measures.
+// The benchmark stops with an error at any unexpected response.
 func TestAnswerLength(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 16\r\nDate: now\r\n\r\n"
@@ -150,7 +150,7 @@ func TestQuartiles(t *testing.T) {
 	}
 }
 
-// A burst of 50 ms on a busy machine can end before any request is answered.
+// A burst of 50 ms on a busy machine may end before any request is answered.
 func TestPercentileOfNone(t *testing.T) {
 	t.Parallel()
 	if got := percentile(nil, 0.99); !math.IsNaN(got) {
@@ -158,7 +158,7 @@ func TestPercentileOfNone(t *testing.T) {
 	}
 }
 
-// The other measurements, with tiny numbers.
+// The other measurements, with tiny loads.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	load := Load{Connections: 4, BodyBytes: 512}
@@ -194,7 +194,8 @@ func TestCommands(t *testing.T) {
 					Load:      load,
 				},
 			},
-			// Ten requests are accepted at once and then one every tenth of a second, of a hundred.
+			// Of a hundred requests, ten are accepted immediately, and then one every tenth of a
+			// second.
 			`(?s)\nratio, round by round .*429: [1-9]\d `,
 		},
 		"remembered": {

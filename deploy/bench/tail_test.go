@@ -10,8 +10,8 @@ import (
 	"golang.org/x/exp/trace"
 )
 
-// Every nanosecond of a request is counted in one stage, and every nanosecond of its wait for the
-// acknowledgement once for each process.
+// Every nanosecond of a request is attributed to exactly one stage, and every nanosecond of its
+// wait for the acknowledgement to one activity of each process.
 func TestBreakdown(t *testing.T) {
 	t.Parallel()
 	serving := &goroutine{
@@ -61,7 +61,7 @@ func TestBreakdown(t *testing.T) {
 	}
 }
 
-// The traces of real programs have the goroutines that the tables name.
+// The traces of real programs contain the goroutines that the tables name.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The audit finds every kind of broken promise, and reports nothing else as one.
+// The audit finds every kind of broken promise and reports no others.
 func TestExamine(t *testing.T) {
 	first, repeat := answer{ExecutionID: "x"}, answer{ExecutionID: "x", Deduplicated: true}
 	paused := []incident{{kind: "pause node", from: time.Now().Add(-time.Second)}}
@@ -110,7 +110,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// The audit compares the end of an execution with the first end that its runner reported.
+// The audit compares the recorded end of an execution with the first end that a runner reported.
 func TestExamineEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		ends   map[string]execution.Status
@@ -140,7 +140,7 @@ func TestExamineEnds(t *testing.T) {
 	}
 }
 
-// recorded returns records of executions that are queued.
+// recorded returns records of queued executions with the given IDs.
 func recorded(ids ...string) map[string]record {
 	all := map[string]record{}
 	for _, id := range ids {
@@ -149,7 +149,7 @@ func recorded(ids ...string) map[string]record {
 	return all
 }
 
-// found returns the names of what an audit found, each as often as the audit found it.
+// found returns the names of the audit's findings, each as often as it was found.
 func found(a *audit) string {
 	all := slices.Repeat([]string{"lost"}, len(a.lost))
 	all = append(all, slices.Repeat([]string{"unrecorded"}, len(a.unrecorded))...)

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// While PostgreSQL is away under load, senders do not notice, the executors report it, and an
-// executor that starts meanwhile waits. Afterwards everything is recorded.
+// While PostgreSQL is unavailable under load, senders notice nothing, the executors report it, and
+// an executor that is started meanwhile waits. Afterwards everything is recorded.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	database := pgtest.StartServer(t)
@@ -58,7 +58,7 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// notReadyError is an answer of /readyz other than the expected one.
+// notReadyError is an unexpected response of /readyz.
 type notReadyError struct{ text string }
 
 func (e *notReadyError) Error() string { return "/readyz says " + e.text }

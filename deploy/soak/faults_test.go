@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/pgtest"
 )
 
-// One executor is frozen with starts on their way to it, and the database forbids the other one to
-// write for longer than its timeouts, while runners report. Afterwards everything is recorded with
-// its end.
+// One executor is frozen while it has unacknowledged starts, and the other one cannot write to the
+// database for longer than its timeouts, while runners report. Afterwards everything is recorded
+// with its final status.
 func TestFrozenAndLocked(t *testing.T) {
 	t.Parallel()
 	database := pgtest.StartServer(t)

@@ -69,8 +69,8 @@ type posting struct {
 	all []posted
 }
 
-// post lets senders post. Every other request has no delivery ID. If after is not 0, requests that
-// did not get a 200 are sent once more after that time.
+// post starts senders that post requests. Every other request has no delivery ID. If after is not
+// 0, each request that did not get a 200 is retried once after that delay.
 func post(t *testing.T, i *installation, after time.Duration) *posting {
 	t.Helper()
 	const count, every = 16, 40 * time.Millisecond
@@ -103,8 +103,8 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 	return p
 }
 
-// request sends one request as a load balancer passes it on: to the next ingress if an ingress
-// accepts no connection.
+// request sends one request as a load balancer forwards it: to the next ingress if an ingress
+// refuses the connection.
 func (p *posting) request(ctx context.Context, one posted, turn int) posted {
 	one.began = time.Now()
 	path := p.senders.paths[turn%len(p.senders.paths)]
@@ -128,14 +128,14 @@ func (p *posting) request(ctx context.Context, one posted, turn int) posted {
 	return one
 }
 
-// end stops posting, waits for every answer, and returns all requests with their results.
+// end stops posting, waits for every response, and returns all requests with their results.
 func (p *posting) end() []posted {
 	p.stop()
 	p.running.Wait()
 	return p.all
 }
 
-// accepted returns the number of answers 200 so far.
+// accepted returns the number of responses with status 200 so far.
 func (p *posting) accepted() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +147,7 @@ func (p *posting) accepted() (n int) {
 	return n
 }
 
-// awaitAccepted waits until the number of answers 200 has grown by more.
+// awaitAccepted waits until there are more additional responses with status 200.
 func (p *posting) awaitAccepted(t *testing.T, more int) {
 	t.Helper()
 	want := p.accepted() + more
@@ -161,8 +161,8 @@ func (p *posting) awaitAccepted(t *testing.T, more int) {
 	}
 }
 
-// checkStored checks that each acknowledged execution is stored once and recorded within the given
-// time. It returns the markers of the stored executions.
+// checkStored checks that each acknowledged execution is stored exactly once, and recorded before
+// the duration within has passed. It returns the markers of the stored executions.
 func checkStored(
 	t *testing.T, i *installation, requests []posted, within time.Duration,
 ) map[string]bool {
@@ -203,7 +203,7 @@ func checkStored(
 	return markers
 }
 
-// sqlite returns the URL of a database in the folder of the test.
+// sqlite returns the URL of a database in a temporary folder.
 func sqlite(t *testing.T) string {
 	t.Helper()
 	return "sqlite:" + strings.TrimSuffix(t.TempDir(), "/") + "/executions.db"

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// away is the time for which NATS and the database are unavailable. make soak AWAY=60s makes it
+// away is how long NATS and the database are unavailable in the tests. make soak AWAY=60s makes it
 // longer.
 var away = flag.Duration("away", 3*time.Second,
 	"how long NATS and the database are away in the tests of that")
 
-// TestMain provides the programs: the test binary, started under the name of a program, acts as
-// that program. So the tests run real processes, with the race detector in them.
+// TestMain makes the test binary act as one of the programs when it is started under that program's
+// name. So the tests run real processes, with the race detector if the tests have it.
 func TestMain(m *testing.M) {
 	if RunAsRole() {
 		return

@@ -7,11 +7,11 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// answerBound is the maximum time that a sender waits: the publish timeout and a second.
+// answerBound is the maximum time a sender waits for a response: the publish timeout plus a second.
 const answerBound = 6 * time.Second
 
-// While NATS is away under load, every answer is a 503 in time. Afterwards senders get 200 again
-// without intervention, and nothing that was refused while NATS was away is stored.
+// While NATS is unavailable under load, every response is a 503 within answerBound. Afterwards
+// senders get 200 again without intervention, and no request that was refused meanwhile is stored.
 func TestNATSAway(t *testing.T) {
 	t.Parallel()
 	i := set(t, shape{nodes: 1, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
@@ -45,8 +45,8 @@ func TestNATSAway(t *testing.T) {
 		if one.answer.Status == 200 || !stored[one.marker] {
 			continue
 		}
-		// A request that was on its way when the server was killed may have been stored without an
-		// answer; a later one may not.
+		// A request that was in flight when the server was killed may have been stored without a
+		// response; a later one must not be.
 		if one.began.After(gone) {
 			t.Errorf("a ghost: %s", one)
 		}

@@ -41,7 +41,7 @@ func TestThreeHosts(t *testing.T) {
 	}
 }
 
-// A seed determines which partitions happen, at which hosts, and for how long.
+// A seed determines the sequence of partitions, their hosts and their durations.
 func TestPartitionsOfASeed(t *testing.T) {
 	t.Parallel()
 	sequence := func(seed uint64) (all []string) {

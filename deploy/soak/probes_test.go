@@ -32,7 +32,7 @@ func TestQuantile(t *testing.T) {
 
 func TestRefusedFor(t *testing.T) {
 	t.Parallel()
-	// Each request begins a second after the one before it, and takes a quarter of a second.
+	// Each request begins one second after the previous one and takes a quarter of a second.
 	for answers, want := range map[string]time.Duration{
 		"":      0,
 		"++":    0,

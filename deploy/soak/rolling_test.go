@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// retryAfter is the Retry-After of a 503 when the stream is away.
+// retryAfter is the Retry-After of a 503 when the stream is unavailable.
 const retryAfter = 2 * time.Second
 
 // While every process is restarted with SIGTERM under load, one after another, nothing is lost, and
-// a sender that tries once more gets a 200.
+// a sender that retries once gets a 200.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	i := set(t, shape{nodes: 3, ingresses: 2, executors: 1, databaseURL: sqlite(t)})

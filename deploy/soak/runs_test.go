@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// An execution that is given to a runner long after its end counts as run again. An execution whose
-// acknowledgement was lost does not count, nor does a last line that was cut short.
+// An execution that is delivered to a runner long after its end counts as having run again. A
+// redelivery because of a lost acknowledgement does not count. A truncated last line is ignored.
 func TestRanAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "runs")

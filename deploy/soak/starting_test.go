@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
-// A program that gets SIGTERM while it still waits for NATS ends well, too.
+// A program also exits cleanly if it gets SIGTERM while it is still waiting for NATS.
 func TestTerminateWhileStarting(t *testing.T) {
 	t.Parallel()
 	nobody, err := freeport.Reserve()

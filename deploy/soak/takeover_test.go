@@ -8,7 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The ledger of a takeover tells what the copy could not have from what it should have had.
+// The ledger of a takeover distinguishes what the copy could not contain from what it should have
+// contained.
 func TestCountOfATakeover(t *testing.T) {
 	t.Parallel()
 	killed := time.Now()
