@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// readAxe returns the script axe-core. It is not part of the repository: npm ci in testdata/axe
-// installs it.
+// readAxe returns the axe-core script and reports whether it is installed. It is not part of the
+// repository; npm ci in testdata/axe installs it.
 func readAxe(t *testing.T) (script string, installed bool) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/axe/node_modules/axe-core/axe.min.js")
@@ -22,7 +22,8 @@ func readAxe(t *testing.T) (script string, installed bool) {
 	return string(text), err == nil
 }
 
-// checkAccessibility runs axe-core over pages: dark and light, on a phone and on a desk.
+// checkAccessibility runs axe-core on the pages, in light and dark colours, at desktop and phone
+// widths.
 func checkAccessibility(t *testing.T, b *tab, paths []string) {
 	t.Helper()
 	axe, installed := readAxe(t)
@@ -59,7 +60,7 @@ func checkAccessibility(t *testing.T, b *tab, paths []string) {
 	}
 }
 
-// setLook changes the colours and the width of the window.
+// setLook sets the colour scheme and the width of the window.
 func setLook(b *tab, scheme string, width int64) {
 	b.t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia,
@@ -73,14 +74,15 @@ func setLook(b *tab, scheme string, width int64) {
 	b.do(chromedp.EmulateViewport(width, 900))
 }
 
-// violations returns what axe-core finds on the current page, or "" if it finds nothing.
+// violations returns the violations that axe-core finds on the current page, or "" if there are
+// none.
 func violations(b *tab) string {
 	b.t.Helper()
 	return b.evaluate(`axe.run({ resultTypes: ["violations"] }).then((result) => result.violations.map((v) =>
 		v.id + ": " + v.help + v.nodes.map((n) => "\n    " + n.html.slice(0, 200) + "\n      " + n.any.map((c) => c.message).join("; ")).join("")).join("\n"))`)
 }
 
-// checkWidth fails the test if the page must be scrolled sideways.
+// checkWidth fails the test if the page needs horizontal scrolling.
 func checkWidth(t *testing.T, b *tab, path string, width int64) {
 	t.Helper()
 	if wider := b.evaluate(`String(document.documentElement.scrollWidth > innerWidth)`); wider !=
@@ -89,8 +91,8 @@ func checkWidth(t *testing.T, b *tab, path string, width int64) {
 	}
 }
 
-// checkFilters fails the test if the text of a link beside the button of a list's filters is not on
-// the button's line.
+// checkFilters fails the test if the link that clears a list's filters is not on the same line as
+// the filters' button.
 func checkFilters(t *testing.T, b *tab, path string, width int64) {
 	t.Helper()
 	if off := b.evaluate(`String([...document.querySelectorAll(".filters .clear")].map((link) => {

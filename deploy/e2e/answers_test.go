@@ -33,14 +33,14 @@ var (
 	answersRate = flag.Int("answers-rate", 100, "requests per second in TestAnswersUnderKills")
 )
 
-// echoInput is the input of an execution of the program echo-runner, which is its output, too.
+// echoInput is the input of an execution of the program echo-runner, and also its output.
 type echoInput struct {
 	N      int   `json:"n"`
 	TakeMS int64 `json:"takeMs"` // how long the handler takes, in milliseconds
 }
 
-// beEchoRunner runs the program echo-runner: a runner whose handler returns the input, after the
-// time that the input says.
+// beEchoRunner runs the program echo-runner: a runner whose handler returns its input after the
+// delay given in the input.
 func beEchoRunner() {
 	if err := runEcho(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -76,26 +76,27 @@ func runEcho(natsURL string) error {
 	})
 }
 
-// waitingSender sends requests to nodes whose answers wait, and counts what comes back.
+// waitingSender sends requests to nodes whose responses wait for the execution, and counts the
+// results.
 type waitingSender struct {
 	t     *testing.T
 	b     *breakable
 	waits []int         // waitSeconds of the workflows
-	paths []string      // of the workflows' webhooks
+	paths []string      // paths of the workflows' webhooks
 	grace time.Duration // how much longer than waitSeconds a request may take
 
 	inFlight [2]atomic.Int64 // by ingress
-	// answered counts answers with the end of an execution, accepted those that are 202, broken
-	// the requests whose connection broke, refused those that were not accepted, and late those
-	// that took longer than waitSeconds and grace.
+	// answered counts the responses with the end of an execution, accepted those with status 202,
+	// broken the requests whose connection broke, refused those that were not accepted, and late
+	// those that took longer than waitSeconds and grace.
 	answered, accepted, broken, refused, wrong, late atomic.Int64
 
 	mu     sync.Mutex
-	inputs map[string]echoInput // by the ID of the execution that must get it
+	inputs map[string]echoInput // keyed by the ID of the execution that must get the input
 }
 
-// deliver sends a delivery until it gets an answer of its execution: after each failure with the
-// same delivery ID to the other ingress.
+// deliver sends a delivery until it gets the response for its execution. After each failure it
+// retries with the same delivery ID at the other ingress.
 func (s *waitingSender) deliver(n int, takes time.Duration) {
 	workflow := n % len(s.waits)
 	input := echoInput{n, takes.Milliseconds()}
@@ -150,7 +151,7 @@ func (s *waitingSender) deliver(n int, takes time.Duration) {
 	}
 }
 
-// endAnswer is an answer with the end of an execution, or with its state.
+// endAnswer is a response with the end of an execution, or with its current state.
 type endAnswer struct {
 	status       int
 	idInHeader   string
@@ -161,8 +162,8 @@ type endAnswer struct {
 	Error        string     `json:"error"`
 }
 
-// check returns what is wrong with the answer to the delivery of an execution, or "". repeated says
-// that the delivery may have been sent before, early that the limit is not reached.
+// check returns what is wrong with the response for an execution, or "". repeated means that the
+// delivery may have been sent before, early that the time limit was not reached.
 func (a *endAnswer) check(id string, input echoInput, repeated, early bool) string {
 	switch {
 	case a.ExecutionID != id || a.idInHeader != id:
@@ -183,9 +184,10 @@ func (a *endAnswer) check(id string, input echoInput, repeated, early bool) stri
 	}
 }
 
-// send posts a delivery. It returns errors of the connection only.
+// send posts a delivery. It returns an error only if the connection fails or the response cannot be
+// read.
 func (s *waitingSender) send(url, delivery string, body []byte) (a endAnswer, err error) {
-	// A request that hangs ends, and is late.
+	// This ends a request that hangs; it then counts as late.
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url,
@@ -214,8 +216,8 @@ func (s *waitingSender) send(url, delivery string, body []byte) (a endAnswer, er
 
 func workflowOfWait(seconds int) string { return fmt.Sprint("waits-", seconds) }
 
-// makeWaiting makes an active workflow for each time that its answers wait, in seconds, and returns
-// the paths of their webhooks.
+// makeWaiting creates an active workflow for each of the waits, given in seconds, and returns the
+// paths of their webhooks.
 func makeWaiting(b *breakable, waits []int) (paths []string) {
 	b.t.Helper()
 	c := b.client.Load()
@@ -237,21 +239,22 @@ func makeWaiting(b *breakable, waits []int) (paths []string) {
 	return paths
 }
 
-// takesOf returns how long the handler of execution n takes: from 10 ms to longest, with as many
-// executions between 10 and 20 ms as between 10 and 20 s. Executions that follow each other take
-// different times.
+// takesOf returns how long the handler of execution n takes: from 10 ms to longest, logarithmically
+// distributed, so that as many executions take 10 to 20 ms as take 10 to 20 s. The durations of
+// successive executions differ widely.
 func takesOf(n int, longest time.Duration) time.Duration {
 	const shortest = 10 * time.Millisecond
 	_, share := math.Modf(float64(n) * math.Phi)
 	return time.Duration(float64(shortest) * math.Pow(float64(longest)/float64(shortest), share))
 }
 
-// Answers wait while ingresses, executor and runners are killed in turn. Each is the answer of its
-// own execution, none takes longer than its limit, a sender whose connection broke gets the answer
-// of the same execution from the other ingress, and every execution ends.
+// Responses wait for their executions while ingresses, the executor and runners are killed in turn.
+// Each response is for the right execution, none takes longer than its limit, a sender whose
+// connection broke gets the response for the same execution from the other ingress, and every
+// execution ends.
 func TestAnswersUnderKills(t *testing.T) {
 	t.Parallel()
-	// A short test runs beside others, which make it slow.
+	// The short version runs in parallel with other tests, which slow it down.
 	requests, rate, longest, every := 60, 20, 4*time.Second, 300*time.Millisecond
 	waits, grace := []int{1, 2, 3}, 10*time.Second
 	if *answers > 0 {
@@ -317,8 +320,8 @@ func TestAnswersUnderKills(t *testing.T) {
 		s.refused.Load(), s.wrong.Load(), s.late.Load(), unended)
 }
 
-// killInTurn kills an ingress, the executor and a runner, one after the other, until all deliveries
-// were sent, and at least each of them once. It returns the number of kills.
+// killInTurn kills an ingress, the executor and a runner in turn until all deliveries were sent and
+// each kind of process was killed at least once. It returns the number of kills.
 func killInTurn(s *waitingSender, sent <-chan struct{}, every time.Duration) (kills int) {
 	s.t.Helper()
 	look := time.NewTicker(time.Millisecond)

@@ -42,8 +42,8 @@ func newAuthority(t *testing.T, name string) *authority {
 	return a
 }
 
-// make makes a certificate and its key. If the authority has no certificate yet, it makes the
-// authority's own.
+// make creates a certificate and its key. If the authority has no certificate yet, the new
+// certificate is self-signed; otherwise the authority signs it.
 func (a *authority) make(
 	template *x509.Certificate,
 ) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
@@ -80,7 +80,7 @@ func (a *authority) make(
 	return cert, key, certFile, keyFile
 }
 
-// forLoopback returns the files of a certificate for 127.0.0.1.
+// forLoopback creates a certificate for 127.0.0.1 and returns its files.
 func (a *authority) forLoopback() (certFile, keyFile string) {
 	a.t.Helper()
 	_, _, certFile, keyFile = a.make(&x509.Certificate{
@@ -92,8 +92,8 @@ func (a *authority) forLoopback() (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// The command line trusts only the authority that --api-ca names. Without the flag, it prints which
-// flag to set.
+// The command line trusts only the authority given with --api-ca. Without the flag, the error
+// message names the flag to set.
 func TestTheCommandLineTrustsAnAuthority(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(buildCommandLine(t), "hookstart")

@@ -41,9 +41,9 @@ func hookstartAt(
 	return out.String(), problems.String(), code
 }
 
-// export | apply makes an empty installation equal to the first; what no file holds comes from the
-// environment. Then there are no differences, and applying once more changes nothing: not one entry
-// is added to the audit.
+// export | apply makes an empty installation equal to the first one; values that no file contains
+// are taken from the environment. After that there are no differences, and applying again changes
+// nothing: it adds no entry to the audit log.
 func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	t.Parallel()
 	from := launchLocal(t, t.TempDir())
@@ -92,7 +92,7 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	if again != exported {
 		t.Errorf("the second installation exports\n%s\nand the first\n%s", again, exported)
 	}
-	// The values from the environment are in force.
+	// The values from the environment are in effect.
 	trigger, err := empty.client().Trigger(t.Context(), "orders", "meta")
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	}
 }
 
-// describe gives an installation an example of everything that documents hold.
+// describe fills an installation with an example of everything that documents can contain.
 func describe(t *testing.T, client *apiclient.Client) {
 	t.Helper()
 	check := func(_ any, err error) {
@@ -154,7 +154,7 @@ func describe(t *testing.T, client *apiclient.Client) {
 	check(client.Activate(t.Context(), "orders"))
 }
 
-// auditIDs returns the IDs of the audit's entries about accounts, workflows and senders.
+// auditIDs returns the IDs of the audit entries about accounts, workflows and senders.
 func auditIDs(t *testing.T, client *apiclient.Client) (ids []string) {
 	t.Helper()
 	page := apiclient.Page{Limit: api.MaxLimit}
@@ -172,7 +172,7 @@ func auditIDs(t *testing.T, client *apiclient.Client) (ids []string) {
 	}
 }
 
-// checkSchema checks documents against the schema that editors use.
+// checkSchema validates documents against the schema that editors use.
 func checkSchema(t *testing.T, documents string) {
 	t.Helper()
 	compiled, err := jsonschema.NewCompiler().Compile("../docs/hookstart.schema.json")
@@ -212,7 +212,7 @@ func checkSchema(t *testing.T, documents string) {
 	}
 }
 
-// The documents that the page shows comply with the schema.
+// The documents on the page comply with the schema.
 func TestSchemaOfThePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/apply.md")

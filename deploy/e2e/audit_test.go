@@ -25,8 +25,8 @@ func isClosed(done <-chan struct{}) bool {
 }
 
 // Three actors make more than 500 changes through two executors, one of which is killed five times.
-// Each confirmed change is in the audit exactly once, and an unconfirmed change is done if and only
-// if it is in the audit.
+// Each confirmed change is in the audit log exactly once, and an unconfirmed change took effect if
+// and only if it is in the audit log.
 func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 	})
 }
 
-// auditOnce makes the changes with one database.
+// auditOnce runs the test with one database.
 func auditOnce(t *testing.T, database string) {
 	t.Helper()
 	const perActor, kills, perKill = 167, 5, 30
@@ -79,8 +79,8 @@ func auditOnce(t *testing.T, database string) {
 	go func() {
 		defer close(killing)
 		for range kills {
-			// Kills follow the progress, because a slow machine would make many more changes in a
-			// fixed time.
+			// Kill after a number of changes, because the number of changes in a fixed time depends
+			// on the speed of the machine.
 			reach(t, &served, served.Load()+perKill)
 			killed.Kill()
 			p, where := start()
@@ -90,8 +90,8 @@ func auditOnce(t *testing.T, database string) {
 		}
 	}()
 
-	// Each actor gives its own workflow one name after the other, through the executors in turn,
-	// and sometimes starts it.
+	// Each actor repeatedly renames a workflow of its own, alternating between the executors, and
+	// sometimes starts an execution of it.
 	type change struct {
 		name      string
 		confirmed bool
@@ -135,8 +135,8 @@ func auditOnce(t *testing.T, database string) {
 
 	wantAllTaken(t, admin)
 	entries := map[string]int{}
-	reruns := map[string]api.AuditEntry{} // by the ID of the execution
-	var last [3]string                    // the newest name in the audit
+	reruns := map[string]api.AuditEntry{} // keyed by the ID of the execution
+	var last [3]string                    // the newest name in the audit log
 	page, all := apiclient.Page{Limit: api.MaxLimit}, 0
 	seen := map[string]bool{}
 	for {
@@ -201,7 +201,7 @@ func auditOnce(t *testing.T, database string) {
 				t.Errorf("%q, confirmed %v, is in the audit %d times", c.name, c.confirmed, n)
 			}
 		}
-		// The newest change in the audit is in force, whether it was confirmed or not.
+		// The newest change in the audit log is in effect, whether or not it was confirmed.
 		w, err := admin.Workflow(t.Context(), fmt.Sprint("workflow-", actor))
 		if err != nil || w.Name != last[actor] {
 			t.Errorf("%q is in force, %q is the newest in the audit, %v", w.Name, last[actor], err)
@@ -231,8 +231,8 @@ func reach(t *testing.T, count *atomic.Int64, want int64) {
 	}
 }
 
-// wantAllTaken starts one more execution and makes one more workflow, and waits until both are in
-// the audit. Then everything that was done before is in the audit, too.
+// wantAllTaken starts one more execution, creates one more workflow, and waits until both are in
+// the audit log. Then everything that was done earlier is in the audit log, too.
 func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 	t.Helper()
 	makeWorkflow(t, admin, "the-end")
@@ -258,8 +258,8 @@ func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 	t.Fatal("what was done last is not in the audit")
 }
 
-// wantReruns checks that the audit contains exactly the executions that were started, confirmed or
-// not, with the actor that started each.
+// wantReruns checks that the audit log contains exactly the executions that were started, whether
+// or not they were confirmed, with the actor that started each.
 func wantReruns(
 	t *testing.T, admin *apiclient.Client, reruns map[string]api.AuditEntry,
 	started []map[string]bool,

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// The page of the audit shows changes and their actors, filtered by the keyboard alone, page by
-// page, and for admins only.
+// The audit page shows changes and their actors, can be filtered with the keyboard alone, is
+// paginated, and is only for admins.
 func TestAuditPage(t *testing.T) {
 	t.Parallel()
 	l := launchLocalWithLink(t)
@@ -64,7 +64,7 @@ func TestAuditPage(t *testing.T) {
 	b.click(`a[rel="next"]`)
 	b.text("table", "account.create")
 
-	// With the keyboard, an operator goes to the first field, types a name and presses Enter. The
+	// With the keyboard, an operator moves to the first field, types a name and presses Enter. The
 	// focus stays in the field.
 	b.visit("/audit")
 	b.do(chromedp.Focus(chromedp.CSS(`[name="actor"]`)), chromedp.KeyEvent("nobody"+kb.Enter))
@@ -89,7 +89,7 @@ func TestAuditPage(t *testing.T) {
 	other.page("Forbidden")
 }
 
-// shoot takes a picture of each look of the page, if HOOKSTART_SCREENSHOTS names a folder.
+// shoot takes a screenshot of the page in each look, if HOOKSTART_SCREENSHOTS names a folder.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
 	folder := os.Getenv("HOOKSTART_SCREENSHOTS")

@@ -22,8 +22,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// sizeOf returns the size of a test: its own size, or the value of an environment variable, for
-// acceptance.
+// sizeOf returns the size of a test: the value of an environment variable, which acceptance tests
+// set, or the given default.
 func sizeOf(t *testing.T, variable string, size int) int {
 	t.Helper()
 	if text := os.Getenv(variable); text != "" {
@@ -36,7 +36,7 @@ func sizeOf(t *testing.T, variable string, size int) int {
 	return size
 }
 
-// admin runs a verb of hookstart admin against an installation, and returns its output.
+// admin runs a subcommand of hookstart admin against an installation and returns its output.
 func (i *installation) admin(t *testing.T, bin string, args ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(bin, "hookstart"),
@@ -48,14 +48,14 @@ func (i *installation) admin(t *testing.T, bin string, args ...string) (string, 
 	return string(output), err
 }
 
-// sent is one delivery and the answer that the sender got.
+// sent is one delivery and the ID of the execution in the response.
 type sent struct {
 	path, delivery, id string
 }
 
-// After a backup that was taken under load is restored into an empty installation, the same URLs
-// work, earlier deliveries are recognised, the records are the same, and runners do not run
-// acknowledged executions again.
+// After a backup taken under load is restored into an empty installation, the same URLs work,
+// earlier deliveries are recognized, the records are the same, and runners do not run acknowledged
+// executions again.
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
 	workflows, executions := sizeOf(t, "HOOKSTART_BACKUP_WORKFLOWS", 30),
@@ -81,7 +81,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		return e.Duplicates == 1
 	})
 
-	// The backup is taken under load.
+	// Take the backup under load.
 	loading, stopLoad := context.WithCancel(t.Context())
 	var load sync.WaitGroup
 	var during []sent
@@ -112,14 +112,14 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 
 	to := install(t, 2)
-	// The runner already waits for work when the old messages arrive.
+	// The runner is already waiting for work when the old messages arrive.
 	ranAgain, stopAgain := to.runs(t)
 	began = time.Now()
 	if output, err = to.admin(t, bin, "restore", file); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	t.Logf("restore: %s\n%s", time.Since(began), output)
-	// The same URLs work at once, and through either ingress.
+	// The same URLs work immediately, through either ingress.
 	for n, path := range paths {
 		a, err := post(t.Context(), to.urls[n%2]+path, nil, strings.NewReader(`{"after":true}`))
 		if err != nil || a.status != 200 {
@@ -138,7 +138,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 	t.Logf("%d deliveries are recognised; %d came during the backup", recognised, len(during))
 
-	// Every record is what it was. For executions that had not ended, the runner of the new
+	// Every record is the same as before. For executions that had not ended, the runner of the new
 	// installation reports the end.
 	for _, n := range rand.Perm(len(before))[:min(len(before), 300)] {
 		was, err := from.client.Execution(t.Context(), before[n].id)
@@ -170,9 +170,9 @@ func TestBackupUnderLoad(t *testing.T) {
 			again++
 		}
 	}
-	// Executions may run again if they ran after the oldest one that had not ended when the backup
-	// was taken. On a busy machine there are many of them. Executions that were acknowledged before
-	// it do not run again.
+	// An execution may run again if it ran after the oldest execution that had not ended when the
+	// backup was taken. On a busy machine, many do. Executions acknowledged before that one do not
+	// run again.
 	if again > len(before)*3/4 {
 		t.Errorf("%d executions ran again in the new installation", again)
 	}
@@ -183,7 +183,7 @@ func TestBackupUnderLoad(t *testing.T) {
 }
 
 // A backup of an installation with SQLite is restored into one with PostgreSQL, without the
-// streams' messages. Then the inputs are gone, and everything else is there.
+// streams' messages. The inputs are lost, but everything else is restored.
 func TestRestoreElsewhere(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -266,8 +266,8 @@ func TestRestoreElsewhere(t *testing.T) {
 	}
 }
 
-// A change that is made while a backup is taken is in the file together with its entry in the
-// audit, and the file has no entry of a change that it lacks.
+// If a change is made while a backup is taken, the backup contains either both the change and its
+// audit entry or neither of them.
 func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -286,7 +286,7 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	var changing sync.WaitGroup
 	changing.Go(func() {
 		for n := 1; stopped.Err() == nil && n < 1_000; n++ {
-			// Each number is used once, because nothing else would reveal a missing entry.
+			// Use each number only once, because otherwise a missing entry would go unnoticed.
 			put("counter", strconv.Itoa(n))
 			put(fmt.Sprint("new-", n), "new")
 		}
@@ -349,8 +349,8 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	}
 }
 
-// An operator who restores without the key is told so beforehand, instead of by every sender
-// afterwards.
+// An operator who restores without the key is told so before the restore, instead of by failing
+// senders afterwards.
 func TestRestoreNeedsTheKey(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -401,7 +401,7 @@ func TestRestoreNeedsTheKey(t *testing.T) {
 	}
 }
 
-// send posts deliveries, 16 at a time.
+// send posts n deliveries, 16 at a time.
 func (i *installation) send(t *testing.T, paths []string, name string, n int) []sent {
 	t.Helper()
 	all, numbers := make([]sent, n), make(chan int)
@@ -429,7 +429,7 @@ func (i *installation) send(t *testing.T, paths []string, name string, n int) []
 	return all
 }
 
-// runnersAtOnce is the maximum number of executions that a runner of these tests runs at once.
+// runnersAtOnce is the maximum number of executions that a runner of these tests runs concurrently.
 const runnersAtOnce = 8
 
 // runs starts a runner of the default queue. ran holds the IDs of the executions that it has run.
@@ -475,8 +475,8 @@ func (i *installation) sendUntil(ctx context.Context, t *testing.T, paths []stri
 	return all
 }
 
-// accepted returns the stream sequences of the given executions, by ID, as lists of the API report
-// them.
+// accepted returns the stream sequences of the given executions, as reported by the API, keyed by
+// execution ID.
 func (i *installation) accepted(t *testing.T, of []sent) map[string]uint64 {
 	t.Helper()
 	wanted := map[string]bool{}

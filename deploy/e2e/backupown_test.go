@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// moveQueue gives a queue a stream of its own (PUT), or takes it away (DELETE).
+// moveQueue moves a queue to a separate stream (PUT) or back to the shared one (DELETE).
 func moveQueue(t *testing.T, base, method, queue string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method,
@@ -33,8 +33,9 @@ func moveQueue(t *testing.T, base, method, queue string) {
 	}
 }
 
-// A backup holds a queue's own stream. After a restore the queue has it again: repeats are
-// recognised, what waits in it is run, and what runners had acknowledged is not run again.
+// A backup includes the separate stream of a queue. After a restore the queue has it again: repeats
+// are recognized, waiting executions run, and executions that runners had acknowledged do not run
+// again.
 func TestBackupOfOwnStreams(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)

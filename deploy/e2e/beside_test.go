@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// signedInAt opens a browser at a page, and signs in.
+// signedInAt opens a page of the console and signs in.
 func signedInAt(b *tab, path string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.base + path))
@@ -21,8 +21,8 @@ func signedInAt(b *tab, path string) {
 	b.wait(`"ready" in document.documentElement.dataset && !document.querySelector("#token")`)
 }
 
-// In a wide window, an execution is shown beside its list, which stays where it is: the next one,
-// what one does with it, and the way back.
+// In a wide window, an execution is shown next to its list, and the list keeps its position. The
+// panel leads to the next execution, offers the actions, and can be closed.
 func TestAnExecutionBesideItsList(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -67,7 +67,7 @@ func TestAnExecutionBesideItsList(t *testing.T) {
 	b.wait(`!document.querySelector(".beside") && window.stayed`)
 	b.wait(`document.activeElement.matches(` + quote(row(21)) + `)`)
 
-	// What is done in the panel is said there.
+	// The result of an action in the panel is shown in the panel.
 	b.evaluate(`scrollTo(0, 0); ""`)
 	b.click(row(29))
 	b.text(".beside #failure", "and more")
@@ -91,15 +91,15 @@ func TestAnExecutionBesideItsList(t *testing.T) {
 		press(kb.Escape)
 	}
 
-	// On a phone, a row leads to the execution's page.
+	// On a phone, a row opens the execution's page.
 	b.do(chromedp.EmulateViewport(375, 900))
 	b.click(row(28))
 	b.page("Failed")
 	b.contented()
 }
 
-// The key / goes to the search, a chart says the values of the bar that one points at, and hours
-// are 0 to 23.
+// The key / moves the focus to the search field, a chart shows the values of the bar under the
+// pointer, and hours are shown from 0 to 23.
 func TestSearchKeyChartsAndHours(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -111,7 +111,7 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 	b.text("#numbers", "accepted 2")
 	b.evaluate(`document.querySelectorAll("[data-chart]")[0].focus(); ""`)
 	press(kb.End)
-	for range 3 { // the requests came in this minute, or in one before
+	for range 3 { // the requests arrived in this minute or in an earlier one
 		said := b.evaluate(`document.querySelector("[data-chart-value]").innerText`)
 		if said != "" && !strings.Contains(said, "none") {
 			break
@@ -121,8 +121,8 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 	b.text("[data-chart-value]", "accepted")
 	b.evaluate(`document.activeElement.blur(); ""`)
 	b.wait(`document.querySelector("[data-chart-value]").innerText === ""`)
-	// The event is not the real pointer's, so the next refresh of the numbers takes the value away:
-	// it is read at once.
+	// The event does not move the real pointer, so the next refresh of the numbers removes the
+	// value. Read it immediately.
 	said := b.evaluate(`{
 		const bars = [...document.querySelectorAll(".step")];
 		const bar = bars.find((each) => each.dataset.value.includes("accepted"));
@@ -148,7 +148,7 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 	b.contented()
 }
 
-// What is made first in the console of a program with a demo runner runs at once.
+// If the program has a demo runner, the first workflow created in the console runs immediately.
 func TestTheFirstWorkflowRuns(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

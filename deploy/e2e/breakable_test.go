@@ -10,23 +10,23 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// breakable is an installation of an executor, two ingresses and some runners, which are killed and
-// replaced one after the other.
+// breakable is an installation of an executor, two ingresses and some runners, all of which can be
+// killed and replaced.
 type breakable struct {
 	t         *testing.T
 	nats      *natstest.Node
-	flags     []string // of the services
+	flags     []string // the services' flags
 	database  string   // the file
 	runner    []string // the program of a runner and its arguments
 	executor  *process
 	client    atomic.Pointer[apiclient.Client]
 	ingresses [2]*process
-	urls      [2]atomic.Pointer[string] // of the ingresses; a new process has another one
-	members   []*testRunner             // the runners that run
-	runners   []*testRunner             // all of them, also those that were killed
+	urls      [2]atomic.Pointer[string] // of the ingresses; a replaced ingress has a new URL
+	members   []*testRunner             // the runners that are running
+	runners   []*testRunner             // all runners, including the killed ones
 }
 
-// startBreakable starts an installation with so many runners.
+// startBreakable starts an installation with the given number of runners.
 func startBreakable(t *testing.T, runners int, program string, args ...string) *breakable {
 	t.Helper()
 	b := &breakable{
@@ -38,7 +38,7 @@ func startBreakable(t *testing.T, runners int, program string, args ...string) *
 	b.runner = append([]string{program, b.nats.URL()}, args...)
 	b.flags = []string{
 		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + b.nats.URL(),
-		"--log-level=info", // which says that a service is ready
+		"--log-level=info", // logs when a service is ready
 	}
 	b.startExecutor()
 	for i := range b.ingresses {
@@ -81,7 +81,7 @@ func (b *breakable) replaceExecutor() {
 	b.startExecutor()
 }
 
-// copyDatabase kills the executor, copies its database to a folder, and starts it again.
+// copyDatabase kills the executor, copies its database to a folder, and restarts the executor.
 func (b *breakable) copyDatabase(to string) {
 	b.t.Helper()
 	b.executor.Kill()
@@ -89,7 +89,7 @@ func (b *breakable) copyDatabase(to string) {
 	b.startExecutor()
 }
 
-// restoreDatabase kills the executor, replaces its database by a copy, and starts it again.
+// restoreDatabase kills the executor, replaces its database with a copy, and restarts the executor.
 func (b *breakable) restoreDatabase(from string) {
 	b.t.Helper()
 	b.executor.Kill()

@@ -20,13 +20,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// chromiumNames are the programs that are suitable. The first one that is installed is used.
+// chromiumNames are the names of suitable browsers. The first one that is installed is used.
 var chromiumNames = []string{
 	"chromium", "chromium-browser", "google-chrome", "google-chrome-stable",
 }
 
-// findChromium returns the path of a browser. If there is none, it skips the test, or fails it if a
-// browser is required.
+// findChromium returns the path of a browser. If there is none, it skips the test, or fails it if
+// HOOKSTART_TEST_REQUIRE includes chromium.
 func findChromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range chromiumNames {
@@ -41,7 +41,7 @@ func findChromium(t *testing.T) string {
 	return ""
 }
 
-// tab is a page of a browser, and what a person does on it.
+// tab is a browser tab and the actions of its user.
 type tab struct {
 	t    *testing.T
 	ctx  context.Context
@@ -51,8 +51,8 @@ type tab struct {
 	complaints []string // the browser's complaints about the page
 }
 
-// openBrowser starts a separate browser with an empty profile. If the browser complains, for
-// example about a script that is refused or fails, the test fails.
+// openBrowser starts a separate browser with an empty profile. It records the browser's complaints,
+// for example about a script that was blocked or failed; contented reports them.
 func openBrowser(t *testing.T, base string) *tab {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
@@ -69,7 +69,8 @@ func openBrowser(t *testing.T, base string) *tab {
 	t.Cleanup(closeTab)
 
 	b := &tab{t: t, ctx: ctx, base: base}
-	// Starts the browser, which ends with this context; the context of a step would be too short.
+	// Start the browser here: it ends with the context of its first action, and the context of a
+	// single step would be too short.
 	b.check(chromedp.Do(ctx, chromedp.Navigate("about:blank")))
 	go func() {
 		_ = chromedp.Listen(ctx, b.hear) // until the browser is closed
@@ -85,8 +86,8 @@ func openBrowser(t *testing.T, base string) *tab {
 	return b
 }
 
-// browserFolder returns an empty folder. The browser's children may still write to it when the
-// browser has ended, so that removing it may need more than one attempt.
+// browserFolder returns the path of an empty profile folder. The browser's child processes may
+// still write to it after the browser has exited, so removing it may take more than one attempt.
 func browserFolder(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(os.TempDir(),
@@ -113,7 +114,7 @@ func (b *tab) hear(event any) {
 			complaint += " " + e.ExceptionDetails.Exception.Description
 		}
 	case *log.EventEntryAdded:
-		// A refusal of the API is logged as a network error, and is shown to the operator.
+		// A refusal by the API is logged as a network error, but the page shows it to the operator.
 		if e.Entry.Level != log.EntryLevelError || e.Entry.Source == log.EntrySourceNetwork {
 			return
 		}
@@ -126,7 +127,7 @@ func (b *tab) hear(event any) {
 	b.complaints = append(b.complaints, complaint)
 }
 
-// contented fails the test if the browser complained.
+// contented fails the test if the browser has complained.
 func (b *tab) contented() {
 	b.t.Helper()
 	b.mu.Lock()
@@ -136,12 +137,12 @@ func (b *tab) contented() {
 	}
 }
 
-// stepLimit is the maximum time of one step in the browser. Otherwise a navigation whose page goes
-// elsewhere by itself meanwhile, or an element that never appears, would wait until the whole test
-// is killed.
+// stepLimit is the maximum duration of one step in the browser. Without it, a navigation that the
+// page itself interrupts, or an element that never appears, would block until the whole test is
+// killed.
 const stepLimit = time.Minute
 
-// check fails the test on an error, and prints what is on the page.
+// check fails the test if err is not nil, and prints the text of the page.
 func (b *tab) check(err error) {
 	b.t.Helper()
 	if err == nil {
@@ -158,7 +159,7 @@ func (b *tab) check(err error) {
 	b.t.Fatalf("%v\nat %s:\n%s", err, where, text)
 }
 
-// do takes each step within stepLimit.
+// do performs each step within stepLimit.
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	for _, step := range steps {
@@ -182,7 +183,7 @@ func quote(text string) string {
 	return string(quoted)
 }
 
-// visit goes to a page and waits until its scripts run.
+// visit opens a page and waits until its scripts are running.
 func (b *tab) visit(path string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.base+path), chromedp.WaitReady(chromedp.CSS("html[data-ready]")))
@@ -200,8 +201,8 @@ func (b *tab) write(selector, text string) {
 	b.do(chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
-// wait waits until an expression is true. Evaluating it may fail meanwhile, because the page may be
-// left for another one.
+// wait waits until an expression is true. Evaluating it may fail meanwhile, because the browser may
+// be leaving the page.
 func (b *tab) wait(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, stepLimit)
@@ -226,16 +227,16 @@ func (b *tab) text(selector, part string) string {
 	b.t.Helper()
 	element := `document.querySelector(` + quote(selector) + `)`
 	b.wait(element + `?.innerText.includes(` + quote(part) + `)`)
-	return b.evaluate(element + `?.innerText ?? ""`) // the element may just be replaced
+	return b.evaluate(element + `?.innerText ?? ""`) // the element may just have been replaced
 }
 
-// fragmentsAreThere is true when all parts of the page that are fetched separately have arrived.
+// fragmentsAreThere is true once all separately fetched parts of the page have arrived.
 const fragmentsAreThere = `[...document.querySelectorAll("[data-fragment]")].every((part) => part.childElementCount > 0 || part.id === "refusals")`
 
-// unfold opens every part of the page that can be folded.
+// unfold opens every collapsible part of the page.
 const unfold = `for (const part of document.querySelectorAll("details")) part.open = true; ""`
 
-// page waits until a page with the given heading is shown, and its scripts run.
+// page waits until a page with the given heading is shown and its scripts are running.
 func (b *tab) page(heading string) {
 	b.t.Helper()
 	b.wait(`"ready" in document.documentElement.dataset && document.querySelector("h1").innerText.includes(` + quote(heading) + `)`)

@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// 10,000 dead letters are requeued by a filter, and the executor is killed halfway. The call is
-// repeated at its successor, and each dead letter is requeued exactly once.
+// 10,000 dead letters that match a filter are requeued, and the executor is killed in the middle.
+// The call is repeated after a restart, and each dead letter is requeued exactly once.
 func TestRequeueSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	const letters = 10_000
@@ -41,8 +41,8 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 		return countLetters(t, client) == letters
 	})
 
-	// The call is broken off when a hundredth has been started. On a busy machine the call answers
-	// after 30 s with what it has done by then, so it must not be awaited for longer.
+	// Interrupt the call once a hundredth of the dead letters were requeued. On a busy machine, the
+	// call responds after 30 s even if it is not done, so do not wait for longer.
 	done := make(chan error, 1)
 	go func() {
 		_, err := client.RequeueDeadLetters(t.Context(), api.SelectDeadLetters{WorkflowID: "wf"})
@@ -83,7 +83,7 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 	t.Logf("%d were requeued before the kill, and %d after", letters-requeued, requeued)
 }
 
-// failMany makes n executions that have failed, like an ingress and a runner.
+// failMany creates n failed executions by publishing the messages of an ingress and a runner.
 func failMany(t *testing.T, js jetstream.JetStream, n int) {
 	t.Helper()
 	for i := range n {
@@ -127,7 +127,7 @@ func failMany(t *testing.T, js jetstream.JetStream, n int) {
 	<-js.PublishAsyncComplete()
 }
 
-// countLetters counts the dead letters, page by page.
+// countLetters counts the dead letters on all pages.
 func countLetters(t *testing.T, c *apiclient.Client) (n int) {
 	t.Helper()
 	page := apiclient.Page{Limit: api.MaxLimit}
@@ -152,7 +152,7 @@ func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 	return s.CachedInfo().State.LastSeq
 }
 
-// requeuesOf counts the starts in the stream by the execution that each of them replaces.
+// requeuesOf counts the starts in the stream by the execution that each start replaces.
 func requeuesOf(t *testing.T, js jetstream.JetStream) map[string]int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -17,17 +17,17 @@ import (
 var canceledExecutions = flag.Int("canceled", 300,
 	"TestCanceledAtRandomMoments: so many executions")
 
-// canceling is what a call that cancels an execution has answered, and when.
+// canceling is the response to a call that cancels an execution, and its time.
 type canceling struct {
 	status   string
-	ended    bool  // it had ended already
-	again    bool  // a call before this one got no answer
+	ended    bool  // the execution had already ended
+	again    bool  // an earlier call got no response
 	answered int64 // microseconds since 1970
 }
 
-// Executions are canceled at random moments while their runners and the executor are killed: each
-// has one end, which stays, also after the database is restored from an older copy. No handler
-// begins after its cancel was answered as canceled.
+// Executions are canceled at random moments while their runners and the executor are killed. Each
+// execution has exactly one end, which never changes, even when the database is restored from an
+// older copy. No handler begins after the execution was reported as canceled.
 func TestCanceledAtRandomMoments(t *testing.T) {
 	t.Parallel()
 	executions, takes := *canceledExecutions, 100*time.Millisecond
@@ -45,7 +45,7 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 	ids := <-sendAll(t, *b.urls[0].Load()+path, executions)
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 
-	// Those that wait, those that run and those that have ended are canceled beside kills.
+	// Waiting, running and ended executions are canceled while processes are killed.
 	answers := make([]canceling, len(ids))
 	var calls sync.WaitGroup
 	for some := range 4 {
@@ -93,7 +93,7 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 	final = map[string]api.Execution{}
 	allFinal()
 	for id, e := range before {
-		// When an execution was canceled, only the database knew.
+		// Only the database stored when an execution was canceled, so that may be lost.
 		if now := final[id]; now.Status != e.Status || e.Status == string(execution.Succeeded) &&
 			!now.FinishedAt.Equal(e.FinishedAt) {
 			t.Errorf("after the restore %+v became %+v", e, now)
@@ -128,7 +128,8 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 	t.Logf("%d executions, %d kills: %v", len(ids), kills, count)
 }
 
-// cancel cancels an execution as soon as it is recorded, and again if the executor does not answer.
+// cancel cancels an execution as soon as it is recorded, and retries if the executor does not
+// respond.
 func (b *breakable) cancel(id string) (c canceling) {
 	for deadline := time.Now().Add(time.Minute); b.t.Context().Err() == nil; {
 		e, err := b.client.Load().CancelExecution(b.t.Context(), id)

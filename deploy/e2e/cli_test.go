@@ -28,15 +28,15 @@ func buildCommandLine(t *testing.T) (dir string) {
 	return filepath.Dir(buildProgram(t, "github.com/hookstart/hookstart/executor/cmd/hookstart"))
 }
 
-// programs holds the paths of the programs that were built, in a folder that TestMain removes.
+// programs holds the paths of the built programs, in a folder that TestMain removes.
 var programs struct {
 	sync.Mutex
 	dir  string
-	path map[string]string // by package
+	path map[string]string // keyed by package
 }
 
 // buildProgram builds a program, with the race detector if this test has it, and returns its path.
-// It is built once for all tests.
+// Each program is built only once for all tests.
 func buildProgram(t *testing.T, of string) (path string) {
 	t.Helper()
 	programs.Lock()
@@ -61,11 +61,10 @@ func buildProgram(t *testing.T, of string) (path string) {
 	return path
 }
 
-// raceOptions keep a program with the race detector from waiting for a second before it ends.
+// raceOptions keeps programs with the race detector from waiting for a second before they exit.
 const raceOptions = "atexit_sleep_ms=0"
 
-// Every verb of the command line works against the real programs. Each script has a separate
-// installation.
+// Every subcommand works against the real programs. Each script uses a separate installation.
 func TestCommandLine(t *testing.T) {
 	bin := buildCommandLine(t)
 	scripts, err := filepath.Glob("testdata/script/*.txtar")
@@ -99,7 +98,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// publish puts a message into the stream without any change: "publish SUBJECT DATA".
+// publish publishes a message to the stream as it is given: "publish SUBJECT DATA".
 func publish(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: publish SUBJECT DATA")
@@ -113,7 +112,7 @@ func publish(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// knock posts to a webhook that does not exist, as a stranger may: "knock PATH".
+// knock posts to a webhook that does not exist, as a stranger might: "knock PATH".
 func knock(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: knock PATH")
@@ -152,7 +151,8 @@ var (
 	exampleLine = regexp.MustCompile(`(?m)^    (\S.*)$`)
 )
 
-// The help of every verb has an example that works with the demo, and fits on a terminal.
+// The help of every subcommand has an example that works with the demo workflow, and fits into a
+// terminal.
 func TestHelpExamples(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -167,12 +167,12 @@ func TestHelpExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// This makes an execution to show, to run again and to requeue.
+	// Create executions to show, to run again and to requeue.
 	sh.run(`hookstart trigger send demo --data '{"fail":"on purpose"}' && hookstart execution verify latest --wait 20s`)
 	deadline := time.Now().Add(time.Minute)
 	for !strings.Contains(sh.run("hookstart dead-letter list"), "on purpose") &&
 		time.Now().Before(deadline) {
-		continue // each verb starts a program
+		continue // each command starts a program, which takes long enough
 	}
 	sh.run("hookstart trigger send demo && hookstart execution verify latest --wait 20s")
 	verbs := verbLine.FindAllStringSubmatch(sh.run("hookstart --help"), -1)
@@ -183,7 +183,7 @@ func TestHelpExamples(t *testing.T) {
 		help := sh.run("hookstart " + verb[1] + " --help")
 		for line := range strings.Lines(help) {
 			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 82 {
-				// A pipe of examples is longer.
+				// Lines with pipes in the examples may be longer.
 				t.Errorf("%s --help: a line of more than 80 columns: %s", verb[1], line)
 			}
 		}
@@ -202,11 +202,11 @@ func TestHelpExamples(t *testing.T) {
 			}
 			if strings.HasPrefix(example[1], "hookstart-local ") ||
 				strings.HasPrefix(example[1], "hookstart admin restore ") {
-				// It needs another installation.
+				// This example needs another installation.
 				continue
 			}
 			if strings.HasSuffix(example[1], " key_q2VnT0pXbWs") {
-				// No key that is made has this ID.
+				// No key that is created has this ID.
 				continue
 			}
 			if strings.HasSuffix(example[1], " message-12") {
@@ -218,7 +218,7 @@ func TestHelpExamples(t *testing.T) {
 	}
 }
 
-// shell runs command lines in a folder, with an environment.
+// shell runs command lines in a folder with a given environment.
 type shell struct {
 	t   *testing.T
 	dir string
@@ -231,7 +231,7 @@ func (s shell) command(line string) *exec.Cmd {
 	return command
 }
 
-// run runs a command line that must succeed, and returns what it writes to stdout.
+// run runs a command line, which must succeed, and returns its stdout.
 func (s shell) run(line string) string {
 	s.t.Helper()
 	command := s.command(line)

@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
-// A page that is open while the executor is killed and starts again shows what it missed, once, and
-// leads to the sign-in when its session is no longer valid.
+// A page that stays open while the executor is killed and restarted shows everything it missed
+// exactly once, and redirects to the sign-in page when its session is no longer valid.
 func TestConsoleComesBack(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -64,7 +64,7 @@ func TestConsoleComesBack(t *testing.T) {
 	send()
 	rows()
 
-	// Another admin token ends all sessions, so that nothing more would arrive.
+	// A different admin token ends all sessions, so the page would get no more events.
 	l.Kill()
 	l = launchLocal(t, dir, fixed, "--admin-token=another")
 	b.see("#token")

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// An operator gets from a workflow without a sender to the first verified event of Slack, in the
-// console alone.
+// An operator takes a workflow without a sender to the first verified event from Slack, using only
+// the console.
 func TestConnectSlack(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -81,7 +81,7 @@ func TestConnectSlack(t *testing.T) {
 		"another-signing-secret"); status != http.StatusUnauthorized {
 		t.Errorf("a forged event: %d %s", status, answer)
 	}
-	// What ingresses report arrives by itself.
+	// Reports from the ingresses appear without a reload.
 	b.wait(`!document.querySelector("#sender-seen").innerText.includes("not yet")`)
 	b.text("#sender-seen", "signature_invalid")
 	if html := b.evaluate(`document.documentElement.outerHTML`); strings.Contains(html, secret) {
@@ -99,9 +99,9 @@ func TestConnectSlack(t *testing.T) {
 	}
 }
 
-// tryOut sends tests, and checks that they are signed, separate deliveries that are recorded as
-// verified. While the workflow is inactive they are refused, and the page offers to start an
-// execution without the endpoint.
+// tryOut sends test requests, and checks that they are signed, separate deliveries that are
+// recorded as verified. While the workflow is inactive they are refused, and the page offers to
+// start an execution without the endpoint.
 func tryOut(b *tab) {
 	b.t.Helper()
 	first := ""
@@ -128,10 +128,10 @@ func tryOut(b *tab) {
 	b.page("Demo")
 	b.evaluate(unfold)
 	b.text(".headers", "/event_id in the JSON")
-	b.wait(fragmentsAreThere) // parts that arrive later move what is below them
+	b.wait(fragmentsAreThere) // parts that arrive later move the elements below them
 }
 
-// picture takes a picture for developers who change the page, if HOOKSTART_SCREENSHOTS names a
+// picture takes a screenshot for developers who change the page, if HOOKSTART_SCREENSHOTS names a
 // folder.
 func picture(b *tab, name string) {
 	folder := os.Getenv("HOOKSTART_SCREENSHOTS")

@@ -10,14 +10,14 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// An operator does the tasks of the first day in a browser, on the real program.
+// An operator does the tasks of the first day in a browser, against the real program.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
 	l := launchLocalWithLink(t)
 	b := openBrowser(t, l.executor)
 
-	// The link that was printed signs in, once.
+	// The printed link signs in exactly once.
 	link := l.Await(`\nConsole +(\S+)`)
 	b.do(chromedp.Navigate(link))
 	b.page("Overview")
@@ -25,7 +25,7 @@ func TestConsole(t *testing.T) {
 	b.do(chromedp.Navigate(link))
 	b.text("[role=alert]", "works once")
 
-	// The admin token signs in, and leads to the page that was requested.
+	// The admin token signs in and leads to the requested page.
 	b.do(chromedp.Navigate(b.base + "/accounts"))
 	b.write("#token", "wrong")
 	b.do(chromedp.Submit(chromedp.CSS("#token")))
@@ -80,8 +80,8 @@ func signOut(b *tab) {
 	b.see("#token")
 }
 
-// demoIsSaid checks that the demo's page tells what its runner does, and from where its URL can be
-// reached.
+// demoIsSaid checks that the demo's page explains what its runner does and from where its URL can
+// be reached.
 func demoIsSaid(b *tab) {
 	b.t.Helper()
 	const does = `A demo runner in this program takes its queue: it answers any input, and fails on {"fail": "why"}.`
@@ -91,13 +91,13 @@ func demoIsSaid(b *tab) {
 	b.text("#reach", "on this machine, http://127.0.0.1:")
 }
 
-// createAndActivate makes a workflow, and copies its URL.
+// createAndActivate creates and activates a workflow, and copies its URL.
 func createAndActivate(t *testing.T, b *tab) (url string) {
 	t.Helper()
 	b.visit("/workflows")
 	b.click(".head .button")
 	b.write("#name", "New orders")
-	// No runner takes executions of the queue default.
+	// No runner consumes from the queue default.
 	b.do(chromedp.SetValue(chromedp.CSS("#account"), "acme-inc"),
 		chromedp.SetValue(chromedp.CSS("#queue"), "default"))
 	b.click("[data-create-workflow] .primary")
@@ -121,7 +121,7 @@ func createAndActivate(t *testing.T, b *tab) (url string) {
 	return copied(b, "webhook-url")
 }
 
-// copied presses a copy button and returns what is in the clipboard.
+// copied presses a copy button and returns the clipboard's contents.
 func copied(b *tab, id string) string {
 	b.t.Helper()
 	b.wait(`!document.querySelector('[data-copy="` + id + `"]').innerText.includes("Copied")`) // the button shows this for a while
@@ -131,11 +131,11 @@ func copied(b *tab, id string) string {
 	return b.evaluate(`navigator.clipboard.readText()`)
 }
 
-// arriveLive posts as a sender does, and checks that the open page shows the execution.
+// arriveLive posts a request as a sender does, and checks that the open page shows the execution.
 func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 	t.Helper()
 	b.see("[data-live-state].on")
-	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // a row under the pointer stays where it is
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // a row under the pointer does not move
 	a, err := post(t.Context(), url,
 		map[string]string{"Content-Type": "application/json", "X-GitHub-Delivery": "delivery-1"},
 		strings.NewReader(`{"order": 12345678901234567890, "note": "<b>bold</b>"}`))
@@ -151,8 +151,8 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 		t.Errorf("the curl command has not the URL:\n%s", curl)
 	}
 
-	// With the focus in the list, nothing moves away while it is used.
-	b.do(chromedp.KeyEvent(kb.Tab)) // the focus came by keyboard
+	// While the focus is in the list, nothing in it moves.
+	b.do(chromedp.KeyEvent(kb.Tab)) // marks the focus as set by keyboard
 	b.evaluate(`document.querySelector(` + quote(row+" .when") + `).focus() ?? ""`)
 	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "text/plain"},
 		strings.NewReader("second")); err != nil || a.status != 200 {
@@ -167,7 +167,7 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 
 func showIt(b *tab, executionID string) {
 	b.t.Helper()
-	b.click(`[data-id="` + executionID + `"] .when`) // opens it beside the list
+	b.click(`[data-id="` + executionID + `"] .when`) // opens it next to the list
 	b.text(".beside h2", "Queued")
 	b.text(".beside #input-tree", "12345678901234567890")
 	b.click("[data-beside-page]")
@@ -181,7 +181,7 @@ func showIt(b *tab, executionID string) {
 }
 
 // runAgain checks that an execution can run again on the sample payload once there is one, and that
-// the editor checks the payload while it is typed.
+// the editor validates the payload while it is being typed.
 func runAgain(b *tab, executionID string) {
 	b.t.Helper()
 	if offered := b.evaluate(`String(document.querySelectorAll("[data-run-again]").length)`); offered != "0" {
@@ -228,7 +228,7 @@ func runAgain(b *tab, executionID string) {
 	b.wait(`document.querySelectorAll(".execution").length === 1`)
 }
 
-// refuseSome sends requests that are refused, and checks that the open page and the overview give
+// refuseSome sends requests that are refused, and checks that the open page and the overview show
 // the reason.
 func refuseSome(t *testing.T, b *tab, url string) {
 	t.Helper()
@@ -275,7 +275,7 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	b.text("main", "“broken” is not a status")
 }
 
-// requeue starts a failed execution once more, on its own input.
+// requeue retries a failed execution on its original input.
 func requeue(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	a, err := post(t.Context(), l.webhook, map[string]string{"Content-Type": "application/json"}, strings.NewReader(`{"fail":"on purpose","n":5}`))
@@ -295,8 +295,8 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.text("main", "Retried as")
 	b.wait(`!document.querySelector('[data-run-again$="/requeue"]')`)
 
-	// The requeued execution has failed for the same reason, and the list of dead letters requeues
-	// it, too.
+	// The requeued execution fails for the same reason, and is requeued from the list of dead
+	// letters.
 	b.text(".facts", "Retried as")
 	again := strings.TrimPrefix(b.evaluate(`[...document.querySelectorAll(".facts dt")].find((each) => each.innerText === "Retried as").nextElementSibling.querySelector("a").pathname`), "/executions/")
 	recorded(t, l.client(), again, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
@@ -311,7 +311,7 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.click(".dead-letters [data-said] a")
 	b.text("main", "a retry of "+again)
 
-	// This execution has failed, too, and is requeued in the list of executions.
+	// This execution fails, too, and is requeued from the list of executions.
 	third := strings.TrimPrefix(b.evaluate(`location.pathname`), "/executions/")
 	recorded(t, l.client(), third, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
 	b.visit("/")
@@ -325,7 +325,7 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.text("main", "a retry of "+third)
 }
 
-// rotate makes a new token. The old one keeps working for a while.
+// rotate creates a new token. The old one remains valid for a while.
 func rotate(t *testing.T, b *tab, l *localProgram, old string) {
 	t.Helper()
 	b.visit("/workflows/new-orders")
@@ -344,7 +344,8 @@ func rotate(t *testing.T, b *tab, l *localProgram, old string) {
 		}
 	}
 
-	// Another client rotates the token, too: the page neither shows nor copies the old one.
+	// When another client rotates the token as well, the page neither shows nor copies the outdated
+	// token.
 	b.click("[data-show-token]")
 	b.text("#webhook-url", "hst_")
 	again, err := l.client().RotateToken(t.Context(), "new-orders", "webhook", 0)
@@ -382,8 +383,8 @@ func hitTheLimit(b *tab) {
 	b.text("#state", "Active")
 }
 
-// changeSettings changes a workflow, and checks that settings which were not changed on the page
-// stay.
+// changeSettings changes a workflow, and checks that settings that were not changed on the page
+// stay the same.
 func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	check := func(err error) {
@@ -430,7 +431,7 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 		t.Error("its trigger node is not what it was")
 	}
 
-	// A change that another client made meanwhile is not overwritten unnoticed.
+	// The page does not silently overwrite a change that another client made meanwhile.
 	_, err = client.PutWorkflow(ctx, "invoices", api.PutWorkflow{
 		AccountID: "acme-inc", Name: "Invoices & bills", Queue: "theirs-again",
 		RateLimit: w.RateLimit, Triggers: triggers,
@@ -446,7 +447,7 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.click("[data-settings] button")
 	b.text("[data-settings] [data-said]:not(.bad)", "Saved.")
 	b.text("#title", "queue mine")
-	// Nor is a change between reading and writing the form.
+	// This also holds for a change between reading and writing the workflow.
 	b.do(chromedp.Evaluate[chromedp.Void](`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => {
@@ -466,8 +467,8 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.click("[data-settings] button")
 	b.text("h1", "Invoices & bills")
 
-	// A setting that was saved no longer counts as changed. If the rate limit is emptied, the
-	// plan's limit applies again.
+	// A saved setting no longer counts as changed. When the rate limit is cleared, the plan's limit
+	// applies again.
 	b.do(chromedp.SetValue(chromedp.CSS("[name=requests]"), ""),
 		chromedp.SetValue(chromedp.CSS("[name=seconds]"), ""))
 	b.click("[data-settings] button")
@@ -478,8 +479,8 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	}
 }
 
-// downgrade checks that the page asks before a downgrade and shows what would stop, and keeps the
-// plan at first.
+// downgrade checks that the page asks before a downgrade and lists what would stop. It first keeps
+// the plan.
 func downgrade(t *testing.T, b *tab) {
 	t.Helper()
 	b.visit("/accounts")
@@ -508,12 +509,12 @@ func downgrade(t *testing.T, b *tab) {
 	b.click("dialog [value=yes]")
 	b.text("[data-done]", "“Acme Inc.” is on the plan free now.")
 	b.text("#account-acme-inc", "2 of 1 active")
-	change("ultra") // nothing stops, so the page does not ask
+	change("ultra") // nothing would stop, so the page does not ask
 	b.text("[data-done]", "“Acme Inc.” is on the plan ultra now.")
 	b.text("#account-acme-inc", "no limit")
 }
 
-// longNames gives a workflow names without a place to break.
+// longNames gives a workflow names without a possible line break.
 func longNames(t *testing.T, l *localProgram) {
 	t.Helper()
 	long := strings.Repeat("W", 200)
@@ -525,7 +526,7 @@ func longNames(t *testing.T, l *localProgram) {
 	}
 }
 
-// deleteIt deletes a workflow, and checks that the dialog tells the truth about it.
+// deleteIt deletes a workflow, and checks that the dialog describes the consequences correctly.
 func deleteIt(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	trigger, err := l.client().Trigger(t.Context(), "demo", "webhook")

@@ -15,10 +15,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// ledger holds what senders were told.
+// ledger records the acknowledgements to senders.
 type ledger struct {
 	mu sync.Mutex
-	// acknowledged maps execution IDs to the delivery ID, or to "" if there is none.
+	// acknowledged maps execution IDs to delivery IDs, or to "" if a delivery has no ID.
 	acknowledged map[string]string
 }
 
@@ -36,8 +36,7 @@ func (l *ledger) len() int {
 	return len(l.acknowledged)
 }
 
-// send posts until ctx ends. A delivery with an ID is tried again under the same ID until there is
-// an answer; other deliveries have no ID.
+// send posts until ctx ends or the program is gone. Every other delivery has an ID.
 func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url func() string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		deliveryID, header := "", map[string]string{"Content-Type": "application/json"}
@@ -48,8 +47,7 @@ func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url fu
 		a, err := post(ctx, url(), header, strings.NewReader(`{"n":1}`))
 		switch {
 		case err != nil:
-			// The program is gone, or the test is over; requests that were not acknowledged do not
-			// count.
+			// The program was killed, or the test is over; unacknowledged requests do not count.
 			return
 		case a.status == 200:
 			if l.add(a, deliveryID) {
@@ -62,8 +60,8 @@ func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url fu
 	}
 }
 
-// After five kill -9 under load, each acknowledged ID is recorded exactly once, and earlier
-// deliveries are still recognised.
+// After five kill -9 under load, each acknowledged execution is recorded exactly once, and earlier
+// deliveries are still recognized.
 func TestKillUnderLoad(t *testing.T) {
 	t.Parallel()
 	const kills, senders, perRun = 5, 8, 150
@@ -86,7 +84,7 @@ func TestKillUnderLoad(t *testing.T) {
 			<-tick.C
 		}
 		tick.Stop()
-		p.Kill() // while requests are on their way
+		p.Kill() // while requests are in flight
 		wg.Wait()
 		cancel()
 	}
@@ -110,8 +108,8 @@ func TestKillUnderLoad(t *testing.T) {
 	checkLedger(t, l.acknowledged, p.nats, p.client(), "load")
 }
 
-// checkLedger compares what was acknowledged with what is stored and recorded: each exactly once.
-// There may be more, because a sender may have gone before it got the answer.
+// checkLedger checks that each acknowledged execution is stored and recorded exactly once. There
+// may be more executions, because a sender may have been interrupted before it got the response.
 func checkLedger(
 	t *testing.T, acknowledged map[string]string, natsURL string, c *apiclient.Client,
 	workflowID string,
@@ -153,7 +151,7 @@ func checkLedger(
 	}
 }
 
-// storedStarts counts the starts of a workflow in the stream, by execution ID.
+// storedStarts counts the starts of a workflow in the stream by execution ID.
 func storedStarts(t *testing.T, natsURL, workflowID string) map[string]int {
 	t.Helper()
 	js := jetStream(t, natsURL)

@@ -13,7 +13,7 @@ import (
 
 const repository = "../.."
 
-// documents returns the Markdown files of the repository, by path below it.
+// documents returns the Markdown files of the repository, keyed by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -36,7 +36,8 @@ func documents(t *testing.T) map[string]string {
 	return all
 }
 
-// The type of a problem is a URL with its code as the fragment, and the README explains every code.
+// The type of a problem is a URL with the problem's code as the fragment, and the README explains
+// every code.
 func TestEveryCodeIsExplained(t *testing.T) {
 	t.Parallel()
 	readme := string(file(t, repository+"/README.md"))
@@ -58,7 +59,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	}
 }
 
-// Links between documents lead to an existing file, and to an existing heading or anchor in it.
+// Links between documents lead to existing files, and to existing headings or anchors in them.
 func TestDocumentsLinkToWhatIsThere(t *testing.T) {
 	t.Parallel()
 	all := documents(t)
@@ -96,7 +97,7 @@ func hasHeading(text, fragment string) bool {
 	return false
 }
 
-// A promise names the test that shows it, and every named test exists.
+// Every promise in the documents names a test that verifies it, and every named test exists.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -129,7 +130,7 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// The page on delivery IDs lists the headers that an ingress looks at, in their order.
+// The page on delivery IDs lists the headers that an ingress checks, in the same order.
 func TestDefaultDeliveryHeadersAreDocumented(t *testing.T) {
 	t.Parallel()
 	want := "`" + strings.Join(webhook.DefaultDeliveryIDHeaders(), "`, `") + "`"

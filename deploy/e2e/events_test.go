@@ -24,12 +24,12 @@ import (
 
 var eventFailures = flag.Int("events", 60, "TestEventsUnderKills: so many failures")
 
-// killable is an installation whose processes are killed and started again.
+// killable is an installation whose processes are killed and restarted.
 type killable struct {
 	t        *testing.T
 	flags    []string
 	bin      string
-	told     string // the folder with a file for each input that the alert workflow's runner got
+	told     string // folder with a file for each input that the alert workflow's runner got
 	executor *process
 	ingress  *process
 	runners  map[string]*process
@@ -53,8 +53,8 @@ func (k *killable) startIngress() {
 	k.url = "http://" + k.ingress.Await(`"addr":"([^"]+)".*ingress is ready`)
 }
 
-// startRunner starts a runner of a queue: of fails, each execution fails, of alerts, each input is
-// kept.
+// startRunner starts a runner of a queue. In the queue fails, every execution fails; in the queue
+// alerts, every input is saved to a file.
 func (k *killable) startRunner(queue string) {
 	script := map[string]string{
 		"fails":  "exit 1",
@@ -67,7 +67,7 @@ func (k *killable) startRunner(queue string) {
 	k.runners[queue].Await("(runner is ready)")
 }
 
-// kill kills one process after the other, and starts it again.
+// kill kills one of the processes, depending on n, and restarts it.
 func (k *killable) kill(n int) {
 	switch n % 4 {
 	case 0:
@@ -85,8 +85,8 @@ func (k *killable) kill(n int) {
 	}
 }
 
-// However often executor, ingress and runners are killed, the alert workflow's executions tell of
-// each failure once, and there are few of them.
+// However often the executor, the ingress and the runners are killed, the alert workflow's
+// executions report each failure exactly once, and there are only few of them.
 func TestEventsUnderKills(t *testing.T) {
 	t.Parallel()
 	failures := *eventFailures
@@ -181,8 +181,8 @@ func (k *killable) deliver(t *testing.T, path, delivery string) {
 	})
 }
 
-// counts returns how many failures each execution of the alert workflow tells of, as far as their
-// runner got them.
+// counts returns the number of failures that each execution of the alert workflow reports, keyed by
+// file name, for the executions that its runner has received.
 func (k *killable) counts(t *testing.T) map[string]int {
 	t.Helper()
 	files, err := os.ReadDir(k.told)
@@ -200,18 +200,18 @@ func (k *killable) counts(t *testing.T) map[string]int {
 			Count int
 		}
 		if err := json.Unmarshal(text, &input); err != nil || input.Kind != "execution.failed" {
-			continue // it is being written
+			continue // it is still being written
 		}
 		told[file.Name()] = input.Count
 	}
 	return told
 }
 
-// event is the input of an operator event, as it is stored.
+// event is the input of an operator event, as stored.
 const event = `{"kind":"execution.failed","at":"2026-03-01T12:00:00Z","accountId":"acme","workflowId":"orders","executionId":"0195","count":3,` +
 	`"text":"3 times. The last one: \"text\":\"x\"}, a \\ and\na line of <é>"}`
 
-// The scripts that are shipped pass an event on, and say whether it is worth another attempt.
+// The shipped scripts forward an event and report whether a retry makes sense.
 func TestEventScripts(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"sh", "curl", "sed"} {

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The page of an execution that has not ended follows it to its end.
+// The page of an unfinished execution follows it until it ends.
 func TestAnExecutionsPageFollowsIt(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -30,7 +30,7 @@ func TestAnExecutionsPageFollowsIt(t *testing.T) {
 			t.Fatalf("POST: %+v, %v", a, err)
 		}
 		b.visit("/executions/" + a.ExecutionID)
-		b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // what is under the pointer stays
+		b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // elements under the pointer do not move
 	}
 	open(`{"ok":1.10}`)
 	b.text("#steps", "for a runner of the queue later")

@@ -25,19 +25,19 @@ import (
 var failovers = flag.Int("failovers", 0,
 	"TestDatabaseFailsOver: so many failovers, at 200 deliveries/s; 0: a few")
 
-// failoverRun is the ledger of the test: what senders were told, and what runners did.
+// failoverRun is the ledger of the test: the acknowledgements to senders and the runs by runners.
 type failoverRun struct {
 	mu       sync.Mutex
-	accepted map[string]string // execution IDs by delivery ID
+	accepted map[string]string // execution IDs keyed by delivery ID
 	runs     map[string]int    // number of runs by execution ID
-	failing  map[string]bool   // executions that their runner ended as failed
-	// Runs that began after an earlier run of the same execution had ended.
+	failing  map[string]bool   // executions that their runner reported as failed
+	// after describes runs that began after an earlier run of the same execution had ended.
 	after []string
 }
 
-// A standby that lags is promoted, again and again, under load. What the database has lost is
-// recorded again from the streams, with the ends that were reported. No execution that has ended
-// runs again, and /readyz reports the recovery meanwhile.
+// A lagging standby is promoted repeatedly under load. Executions that the database has lost are
+// recorded again from the streams, with their reported ends. No execution that has ended runs
+// again, and /readyz reports the recovery while it lasts.
 func TestDatabaseFailsOver(t *testing.T) {
 	t.Parallel()
 	rounds, perSecond, lag := 2, 50, time.Second
@@ -66,9 +66,9 @@ func TestDatabaseFailsOver(t *testing.T) {
 	var took []time.Duration
 	for range rounds {
 		check(t, pair.StartStandby(t.Context()))
-		pause(t, lag/2) // some is on both databases
+		pause(t, lag/2) // now both databases have some of the executions
 		check(t, pair.CutOff())
-		pause(t, lag) // and some on one only
+		pause(t, lag) // and only one has the others
 		before := []int{len(executors[0].Output()), len(executors[1].Output())}
 		check(t, pair.FailOver(t.Context()))
 		promoted := time.Now()
@@ -107,7 +107,7 @@ func TestDatabaseFailsOver(t *testing.T) {
 		took[0], took[len(took)-1], took[len(took)/2], behind)
 }
 
-// work runs executions, every tenth of which fails, until the test calls stop.
+// work runs executions until stop is called. Every tenth execution fails.
 func (f *failoverRun) work(t *testing.T, nc *nats.Conn) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -139,7 +139,8 @@ func (f *failoverRun) work(t *testing.T, nc *nats.Conn) (stop func()) {
 	}
 }
 
-// send sends deliveries at a rate, each until it is accepted, until the test calls stop.
+// send sends deliveries at a constant rate until stop is called. It retries each until it is
+// accepted.
 func (f *failoverRun) send(t *testing.T, url string, perSecond int) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -240,7 +241,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// pause lets the load go on for a while.
+// pause waits while the load goes on.
 func pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
@@ -249,7 +250,7 @@ func pause(t *testing.T, d time.Duration) {
 	}
 }
 
-// awaitReady waits until a program's /readyz answers 200.
+// awaitReady waits until a program's /readyz responds with 200.
 func awaitReady(t *testing.T, ops string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

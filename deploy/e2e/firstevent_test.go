@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A new operator makes a workflow, and connects Slack, Stripe and GitHub to it, one after the
-// other, in the console alone. Each event is verified, a secret is rotated without a refusal, and
-// no event of one sender is shown as another sender's.
+// A new operator creates a workflow and connects Slack, Stripe and GitHub to it, one after the
+// other, using only the console. Each event is verified, a secret is rotated without any refusal,
+// and no event is attributed to the wrong sender.
 func TestFirstVerifiedEvents(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

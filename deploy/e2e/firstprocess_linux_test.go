@@ -13,14 +13,14 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// children returns the processes whose parent is the process of, with their states.
+// children returns the states of the child processes of a process, keyed by process ID.
 func children(of int) map[int]string {
 	found := map[int]string{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // the process has ended
+			continue // the process has exited
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
@@ -32,7 +32,7 @@ func children(of int) map[int]string {
 }
 
 // hookstart run acts as the first process of a container, with programs that leave processes
-// behind. These do not stay as zombies, a stop reaches the programs, and the exit code is the
+// behind. These do not remain as zombies, a stop reaches the programs, and the exit code is the
 // runner's.
 func TestRunAsTheFirstProcess(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// sendActions posts a request for each action, and waits until they are recorded.
+// sendActions posts a request for each action, and waits until the accepted ones have succeeded.
 func sendActions(t *testing.T, l *localProgram, actions ...string) {
 	t.Helper()
 	for _, action := range actions {
@@ -30,8 +30,8 @@ func sendActions(t *testing.T, l *localProgram, actions ...string) {
 	}
 }
 
-// Without a mouse, the filter of a node is made from what the last requests had, tried on them,
-// saved and taken away; so are the order key and the answer.
+// Without a mouse, an operator creates a node's filter from the fields of recent requests, tries it
+// on them, saves it and removes it; the same goes for the order key and the response.
 func TestHandlingByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -94,7 +94,7 @@ func TestHandlingByKeyboard(t *testing.T) {
 	press(kb.Enter)
 	b.text("#filter-now table", "ptr:/action")
 
-	// What somebody else has changed meanwhile is not overwritten at the first try.
+	// A change that another client made meanwhile is not overwritten on the first attempt.
 	if _, err := l.client().PatchTrigger(t.Context(), "demo", "webhook",
 		apiclient.Patch{"orderKey": "ptr:/theirs"}); err != nil {
 		t.Fatal(err)
@@ -145,9 +145,9 @@ func TestHandlingByKeyboard(t *testing.T) {
 	b.contented()
 }
 
-// In every state of what a node does with requests, axe-core finds nothing, nothing is wider than
-// the window, and the browser does not complain. With HOOKSTART_SCREENSHOTS=FOLDER the test takes a
-// picture of each, for people to look at.
+// In every state of a node's request handling, axe-core finds no violations, nothing is wider than
+// the window, and the browser does not complain. If HOOKSTART_SCREENSHOTS names a folder, the test
+// takes a screenshot of each state for people to look at.
 func TestHandlingPages(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// A page that stays open keeps up with what happens meanwhile.
+// A page that stays open keeps up with changes made elsewhere.
 func TestConsoleKeepsUp(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -27,14 +27,14 @@ func TestConsoleKeepsUp(t *testing.T) {
 	b.contented()
 }
 
-// goOnAfterLast follows "Older" on pages that were open while rows arrived, and checks that no row
-// is left out.
+// goOnAfterLast follows the link "Older" on pages that were open while rows arrived, and checks
+// that no row is skipped.
 func goOnAfterLast(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	const shown = `[...document.querySelectorAll("[data-id]")].map((row) => row.dataset.id)`
-	b.visit("/workflows/demo") // empty, and without the link
+	b.visit("/workflows/demo") // the list is empty and has no link
 	b.see("[data-live-state].on")
-	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // a row under the pointer stays where it is
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // a row under the pointer does not move
 	var ids []string
 	start := func(n int) {
 		t.Helper()
@@ -54,13 +54,14 @@ func goOnAfterLast(t *testing.T, b *tab, l *localProgram) {
 	}
 	start(30)
 	older("/workflows/demo")
-	b.visit("/executions") // full, with the link
+	b.visit("/executions") // the list is full and has the link
 	b.see("[data-live-state].on")
 	start(30)
 	older("/executions")
 }
 
-// changedByOthers checks that the open page shows what another client does to the workflow.
+// changedByOthers checks that the open page shows the changes that another client makes to the
+// workflow.
 func changedByOthers(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	b.do(chromedp.EmulateViewport(375, 900))
@@ -101,16 +102,15 @@ func changedByOthers(t *testing.T, b *tab, l *localProgram) {
 	b.do(chromedp.EmulateViewport(1440, 900))
 }
 
-// ownIsShown starts executions while the list is held: the user's own appear at once, and those of
-// other clients when the pointer has left.
+// ownIsShown starts executions while the list is held: the user's own executions appear
+// immediately, those of other clients only once the pointer has left the list.
 func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	b.visit("/workflows/demo?within=1h")
 	b.see("[data-live-state].on")
 	const newest = `document.querySelector("[data-id]").dataset.id`
 	before := b.evaluate(newest)
-	// Up to the first answer after the execution has started, the list that the page gets lacks the
-	// execution.
+	// Until the first fetch after the execution was started, the page gets an old list without it.
 	b.evaluate(`(async () => {
 		const rows = document.querySelector("[data-live]").dataset.live, real = fetch;
 		const old = await (await real(rows)).text();
@@ -126,7 +126,7 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	})()`)
 	b.click("[data-id] [data-run-again]")
 	b.click("dialog[open] [value=rerun]")
-	hover(b, "[data-id] [data-run-again]") // the pointer and the focus are there again
+	hover(b, "[data-id] [data-run-again]") // the pointer and the focus are in the list again
 	b.wait(`window.oldShown`)
 	b.evaluate(`document.dispatchEvent(new Event("visibilitychange")), ""`) // makes the page fetch the list once more
 	b.wait(newest + ` !== ` + quote(before))
@@ -156,8 +156,8 @@ func hover(b *tab, selector string) {
 	b.do(chromedp.MouseEvent("mouseMoved", x, y))
 }
 
-// failuresGo checks that a failure is shown until the next action, or until the executor is reached
-// again.
+// failuresGo checks that a failure is shown until the next action, or until the executor can be
+// reached again.
 func failuresGo(b *tab) {
 	b.t.Helper()
 	b.visit("/workflows/demo")
@@ -180,7 +180,7 @@ func failuresGo(b *tab) {
 	b.wait(said + `.innerText === ""`)
 }
 
-// zoneIsSaid checks that the time that is shown on hover is exact, and names its time zone.
+// zoneIsSaid checks that the time shown on hover is exact and names its time zone.
 func zoneIsSaid(t *testing.T, b *tab) {
 	t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetTimezoneOverride,

@@ -39,7 +39,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	to("[data-switch]")
 	press(" ")
 	b.text("#state", "Inactive")
-	press(" ") // the focus is still there
+	press(" ") // the focus has not moved
 	b.text("#state", "Active")
 	to("[data-show-token]")
 	press(kb.Enter)
@@ -47,7 +47,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	to(".rotate summary")
 	press(kb.Enter)
 	to("[data-rotate] select")
-	press(kb.ArrowUp) // ends at once
+	press(kb.ArrowUp) // the old token expires immediately
 	to("[data-rotate] button")
 	press(kb.Enter)
 	b.text("[data-token-said]", "The old one ended at once")
@@ -95,8 +95,8 @@ func TestConsoleByKeyboard(t *testing.T) {
 	b.contented()
 }
 
-// Without a mouse, filters take effect when they are changed, and many dead letters are chosen and
-// requeued.
+// Without a mouse, filters take effect when they are changed, and several dead letters can be
+// selected and requeued.
 func TestDeadLettersByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -136,7 +136,7 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	press(kb.Tab)
 	press(kb.Enter)
 	b.see("dialog[open]")
-	press(kb.Escape) // nothing is done
+	press(kb.Escape) // nothing happens
 	press(kb.Enter)
 	b.text("dialog[open]", "Retry the 2 selected?")
 	press(kb.Tab + kb.Enter)
@@ -152,8 +152,8 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.text("[data-done]", "1 dismissed.")
 	b.text("main", "Nothing matches these filters.")
 
-	// Executions are filtered by workflow, and by the beginning of a delivery's ID; a replay has a
-	// separate text.
+	// Executions can be filtered by workflow and by the beginning of a delivery ID. The dialog of a
+	// replay has a different text.
 	b.visit("/executions")
 	b.do(chromedp.Focus(chromedp.CSS("[name=delivery]")))
 	press("gh-tha" + kb.Tab)
@@ -174,9 +174,9 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.text(".queues", "1 member")
 }
 
-// Without a mouse, an empty account is deleted, an account that is not empty is refused, and a
-// rejected request is replayed. The focus goes into the dialog, Escape only closes it, and the
-// focus returns.
+// Without a mouse, an empty account is deleted, deleting an account that is not empty is refused,
+// and a rejected request is replayed. Each time the focus moves into the dialog, Escape only closes
+// the dialog, and the focus returns.
 func TestDialogsByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -200,7 +200,8 @@ func TestDialogsByKeyboard(t *testing.T) {
 	b.do(chromedp.Submit(chromedp.CSS("#token")))
 	b.page("Accounts")
 	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
-	// asked opens the dialog of a button twice. The first time, Escape closes it.
+	// asked opens a button's dialog twice and confirms the second one. The first time, Escape
+	// closes it.
 	asked := func(button, title string) {
 		t.Helper()
 		b.wait(`document.documentElement.dataset.ready !== undefined`)
